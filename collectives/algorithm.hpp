@@ -1,0 +1,59 @@
+// algorithm.hpp: the contract of the collectives family.
+//
+// An algorithm turns (TierTree, Request, Parameters) into one Program per rank. It knows no transport, no
+// device, no message size. Registered with SENNIT_ALGORITHM_ENTRY at the end of its file; component() in
+// CMakeLists.txt compiles it. All functions are pure and thread-safe.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan.hpp"
+#include "request.hpp"
+#include "schedule.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+// What is common to all ranks, worked out once; programs are made lazily per rank from it. The tree and the
+// request must outlive it.
+class Blueprint {
+ public:
+  virtual ~Blueprint() = default;
+  // The program of the rank at this position. Cost: by the topology's depth and fan-out, never by the
+  // message.
+  virtual Program program(int position) const = 0;
+};
+
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+  virtual std::string_view name() const = 0;  // "tiered", as SENNIT_ALGORITHM takes it
+  // Whether this algorithm can do the request on this tree.
+  virtual bool applies(const TierTree& tree, const Request& request) const = 0;
+  // Settings worth comparing, most promising first, at most about 16 (chunks are the planner's: leave 1, and
+  // set max_chunks where pipelining is pointless).
+  virtual std::vector<Parameters> candidates(const TierTree& tree, const Request& request) const = 0;
+  virtual Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
+                            const CostModel& cost) const = 0;
+  virtual std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
+                                             const Parameters& parameters) const = 0;
+  // False: chunks are processed one whole schedule after the other with no gain (direct all-to-all).
+  virtual bool pipelines() const { return true; }
+};
+
+std::span<const Algorithm* const> algorithms();  // all registered, sorted by name
+const Algorithm* find_algorithm(std::string_view name);
+
+struct AlgorithmEntry {
+  explicit AlgorithmEntry(const Algorithm* algorithm);
+};
+#define SENNIT_ALGORITHM_ENTRY(Class)                 \
+  namespace {                                         \
+  const Class kAlgorithm;                             \
+  const ::sennit::AlgorithmEntry kEntry(&kAlgorithm); \
+  }
+
+}  // namespace sennit

@@ -1,0 +1,82 @@
+// plan.hpp: what was decided for a Request on a TierTree, and why: algorithm, parameters, predicted time,
+// bound.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "request.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+// Parameters of every algorithm; one that has no use for a field leaves it at its default.
+struct Parameters {
+  uint32_t chunks = 1;  // pipeline slices per block
+  std::vector<uint16_t>
+      radices;               // tiered: from the innermost stage outwards; empty: one direct stage per tier
+  uint8_t whole_stages = 0;  // tiered all-reduce: this many outermost stages exchange whole pieces;
+                             // 255: all stages (small messages)
+  bool operator==(const Parameters&) const = default;
+  std::string to_text() const;
+};
+
+// The least time any schedule can take; see facts on bounds in DESIGN.md. Unknown where a capacity is
+// unknown.
+struct Bound {
+  bool known = false;
+  uint64_t time_ns = 0;
+  int binding_tier = -1;          // index into TierTree::tiers; -1 when unknown
+  int binding_group = -1;         // the group, or -1 where a whole tier binds together
+  std::string why;                // "rack: 2(n-1)M / sum of egress"
+  std::vector<uint64_t> tier_ns;  // by tier: the bound that this tier alone sets; 0: none
+};
+Bound lower_bound(const Request& request, const TierTree& tree);
+
+// What an algorithm says of itself, in closed form, for the cost model. Integers only, so that all ranks
+// agree.
+struct Estimate {
+  std::vector<uint64_t>
+      tier_ns;  // by tier: bytes over the most loaded group boundary / its capacity, whole message
+  uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
+  uint64_t messages = 0;      // posted per chunk by the busiest rank
+  uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
+};
+
+struct Candidate {
+  std::string algorithm;
+  Parameters parameters;
+  uint64_t predicted_ns = 0;
+  std::string rejected;  // why it lost; empty for the choice
+};
+
+struct Plan {
+  std::string algorithm;
+  Parameters parameters;
+  uint64_t predicted_ns = 0;
+  Bound bound;
+  std::vector<Candidate> candidates;
+  uint64_t hash = 0;  // of request, tree fingerprint, algorithm and parameters
+  std::string to_text() const;
+};
+
+// Posting cost, latency and reduction speed that the model assumes where nothing was measured.
+struct CostModel {
+  uint64_t post_ns = 2'000;
+  uint64_t latency_ns = 30'000;             // per message where a group's latency is unknown
+  uint64_t shared_memory_latency_ns = 800;  // below the host
+  uint64_t reduce_bytes_per_s = 8'000'000'000;
+  uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
+};
+
+struct PlanOptions {
+  std::string algorithm;     // force this one; empty: choose
+  uint64_t chunk_bytes = 0;  // force; 0: choose
+  CostModel cost;
+};
+
+// Pure: the same on every rank. Errors: an algorithm that is not registered or does not apply.
+Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options);
+
+}  // namespace sennit

@@ -1,0 +1,72 @@
+// fabric.hpp: the network as a graph: GPU, NUMA node, NIC, host and switch vertices; directed links with
+// capacity, latency, parallel cables and provenance. Immutable once built, has a fingerprint, reads and
+// writes one text form.
+//
+// The text form (also what the file source reads and `to_text` writes; '#' starts a comment; one statement a
+// line):
+//   fabric "name"
+//   switch NAME [tier NAME]
+//   host NAME
+//   nic NAME host HOST | gpu NAME host HOST | numa NAME host HOST
+//   link A B RATE [latency TIME] [cables N] [plane N] [measured|declared|assumed]    # both directions alike
+//   arc A B RATE ...                                                                 # one direction
+// RATE: 400Mbit/s, 50GB/s (decimal), or "unknown". TIME: 5us. Names may be hostlists in link lines:
+// host[0-3].
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "status.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+enum class VertexKind : uint8_t { gpu, numa, nic, host, switch_ };
+
+struct Vertex {
+  VertexKind kind = VertexKind::host;
+  std::string name;
+  std::string tier;  // switches: "rack", "pod", ...; may be empty
+  int host = -1;     // gpu, numa, nic: index of their host
+};
+
+struct Link {  // one direction
+  int from = -1, to = -1;
+  Capacity capacity;        // of all cables together
+  uint64_t latency_ns = 0;  // 0: unknown
+  int cables = 1;
+  int plane = 0;
+  std::string source;  // which source said so: "file", "slurm", ...
+};
+
+struct Fabric {
+  std::string name;
+  std::vector<Vertex> vertices;
+  std::vector<Link> links;
+  std::vector<std::string> conflicts;  // what sources disagreed on, for the screen
+
+  int find(std::string_view name) const;  // vertex by name, or -1
+  uint64_t fingerprint() const;
+  std::string to_text() const;
+};
+
+// Errors name file, line, column and what was expected. `file` is for messages only.
+Result<Fabric> parse_fabric(std::string_view text, const std::string& file);
+
+// Where a rank runs.
+struct Placement {
+  std::string host;  // host vertex's name
+  int numa = -1;     // NUMA node within the host; -1: unknown
+  std::string nic;   // nearest NIC's name; empty: unknown
+};
+
+// Contracts the fabric to tiers over these ranks (index: user's rank). Hosts that the fabric does not know
+// hang directly below the root, with unknown capacity. Ranks of one host that share its NIC become a host
+// group.
+Result<TierTree> contract(const Fabric& fabric, const std::vector<Placement>& ranks);
+
+}  // namespace sennit

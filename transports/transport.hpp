@@ -1,0 +1,155 @@
+// transport.hpp: the contract of the transports family.
+//
+// A transport moves messages between this process and its peers. A message is named by a Key; the receiver
+// posts a receive for the same key. Keys are never reused within a communicator. Peers are world ranks of the
+// job.
+//
+// Ownership: a request belongs to its caller, and stays at its address; from send()/recv() until it is handed
+// back through Completions the transport may read and write it and the memory behind its segments. Nothing is
+// ever completed from inside send() or recv(): completions come out of progress() only. A receive is either
+// *delivered* into its segments or, if may_expose, *exposed*: `exposed` points at the bytes in the peer's
+// memory, readable until release(). Flow control: a large message moves only once its receive is posted;
+// small (eager) ones may come earlier, bounded per (communicator, peer) by a window, so no communicator can
+// block another and memory is bounded. Threads: all calls are made under the engine's lock, except wake().
+// Failure: when a connection breaks, the transport reports a PeerEvent once and leaves the peer's requests
+// pending; the control plane decides, then fail_peer() or cancel() hands them back with an error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "status.hpp"
+
+namespace sennit {
+
+struct Key {
+  uint32_t comm = 0;   // communicator id, the same on all its ranks
+  uint32_t seq = 0;    // number of the call on the communicator
+  uint32_t chunk = 0;  // kPointToPoint for send/recv
+  uint32_t tag = 0;
+  bool operator==(const Key&) const = default;
+};
+inline constexpr uint32_t kPointToPoint = 0xffffffffu;
+
+struct Segment {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+struct MessageRequest {  // what sends and receives have in common
+  int peer = -1;         // world rank
+  Key key;
+  uint64_t signature = 0;             // hash of (collective, count, type, op, root, plan)
+  std::span<const Segment> segments;  // stays valid until completion
+  size_t bytes = 0;                   // sum of segments
+  // Results.
+  Status status;
+  uint64_t ready_ns = 0;  // when the peer was known ready (its credit, or the first fragment); 0 if not known
+  uint64_t first_ns = 0;  // first byte moved
+  void* owner = nullptr;  // the caller's
+  uint32_t step = 0;      // the caller's
+  // The transport's own use while it holds the request.
+  MessageRequest* next = nullptr;
+  MessageRequest* previous = nullptr;
+  uint64_t scratch[4] = {};
+};
+struct SendRequest : MessageRequest {};
+struct RecvRequest : MessageRequest {
+  bool may_expose = false;
+  const std::byte* exposed = nullptr;  // set: the data is here; call release() when done
+  // Filled where the arrived message's signature or size is not the posted one (status is SENNIT_MISMATCH).
+  uint64_t arrived_signature = 0;
+  size_t arrived_bytes = 0;
+};
+
+struct PeerEvent {
+  int peer = -1;
+  Status status;  // what was seen: "connection closed by peer", "authentication failed", ...
+};
+
+struct Completions {
+  std::vector<SendRequest*> sends;
+  std::vector<RecvRequest*> receives;
+  std::vector<PeerEvent> events;
+  void clear() {
+    sends.clear();
+    receives.clear();
+    events.clear();
+  }
+};
+
+// How near a peer can be for a transport to serve it.
+enum class Reach : uint8_t { none, same_process, same_host, network };
+
+// What a transport is given at creation.
+struct TransportContext {
+  int rank = 0;
+  int size = 1;
+  uint64_t job = 0;               // the job's random number, part of every name the transport makes
+  std::vector<std::byte> secret;  // 32 bytes; pair keys are derived from it
+  std::string host_interface;     // address that peers can reach (from the bootstrap), numeric
+  int local_ranks = 1;            // ranks on this host: tells how long spinning is polite
+  size_t eager_bytes = 8192;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;  // "tcp"
+  // What peers need to reach this rank; at most 512 bytes; sent around by the bootstrap.
+  virtual std::vector<std::byte> address() const = 0;
+  // Whether (and how near) the peer with this address can be reached. May open the peer's segment to prove
+  // it.
+  virtual Reach reach(int peer, std::span<const std::byte> address) = 0;
+  // Remembers the address; the connection is made when first used.
+  virtual Status add_peer(int peer, std::span<const std::byte> address) = 0;
+
+  virtual void send(SendRequest& request) = 0;
+  virtual void recv(RecvRequest& request) = 0;
+  virtual void release(RecvRequest& request) = 0;  // ends exposure
+  // Moves what can be moved without blocking. True if anything moved.
+  virtual bool progress(Completions& completions) = 0;
+
+  // Hands back all requests to or from `peer`, or of communicator `comm`, with `status`, out of the next
+  // progress(). After that the transport no longer touches their memory.
+  virtual void fail_peer(int peer, const Status& status) = 0;
+  virtual void cancel(uint32_t comm, const Status& status) = 0;
+
+  // A descriptor that becomes readable when progress() has something to do, or -1: then wait() naps.
+  virtual int event_fd() const { return -1; }
+  // Called before sleeping on event_fd: returns false if there is work already.
+  virtual bool prepare_wait() { return true; }
+  // Memory that this transport can expose to peers; nullptr if it has none. free() returns false if not its
+  // own.
+  virtual void* allocate(size_t bytes) {
+    (void)bytes;
+    return nullptr;
+  }
+  virtual bool free(void* memory) {
+    (void)memory;
+    return false;
+  }
+  virtual std::string statistics() const { return {}; }  // "connections 3, bytes ..." for reports
+};
+
+struct TransportFactory {
+  std::string_view name;
+  int priority;  // larger first among those that reach a peer: loopback 100, shm 80, ucx 40, tcp 20
+  std::function<Result<std::unique_ptr<Transport>>(const TransportContext&)> make;
+};
+std::span<const TransportFactory> transports();  // all registered, by falling priority
+struct TransportEntry {
+  explicit TransportEntry(TransportFactory factory);
+};
+#define SENNIT_TRANSPORT_ENTRY(...)                                     \
+  namespace {                                                           \
+  const ::sennit::TransportEntry kEntry(TransportFactory{__VA_ARGS__}); \
+  }
+
+}  // namespace sennit
