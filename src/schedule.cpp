@@ -1,0 +1,293 @@
+// schedule.cpp: ProgramBuilder and the text form of a Program.
+//
+// finish() replays the steps in order over two kinds of space: the user's memory (input and output, one
+// aliased space) and each slot. Every space is an interval map from places to {last writer, readers since};
+// a read depends on the last writer, a write on the readers since, or on the last writer where nobody read.
+// Cost: O(steps log steps) plus one visit per elementary interval that a step touches.
+#include "schedule.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace sennit {
+namespace {
+
+// A place as one number. Relays of all-to-all use n*n blocks, which overflow 64 bits when counted in units.
+using Place = unsigned __int128;
+Place place(uint64_t block, uint64_t units) { return Place{block} * kUnits + units; }
+
+constexpr uint32_t kNobody = 0xffffffffu;
+
+class Space {
+ public:
+  // Calls depend_on(step) for everything that `step` must wait for.
+  template <typename F>
+  void read(Place begin, Place end, uint32_t step, F&& depend_on) {
+    split(begin);
+    split(end);
+    Place at = begin;
+    auto it = segments_.lower_bound(begin);
+    while (at < end) {
+      if (it == segments_.end() || it->first > at) {  // never touched so far
+        const Place until = it == segments_.end() ? end : std::min(end, it->first);
+        it = segments_.emplace_hint(it, at, Segment{until, kNobody, {}});
+      }
+      if (it->second.writer != kNobody) depend_on(it->second.writer);
+      if (it->second.readers.empty() || it->second.readers.back() != step) it->second.readers.push_back(step);
+      at = it->second.end;
+      ++it;
+    }
+  }
+
+  template <typename F>
+  void write(Place begin, Place end, uint32_t step, F&& depend_on) {
+    split(begin);
+    split(end);
+    auto it = segments_.lower_bound(begin);
+    while (it != segments_.end() && it->first < end) {
+      const Segment& old = it->second;
+      // Readers wait for the writer themselves. The step itself may be a reader (a reduce onto its source);
+      // where it is the only one, the writer is known to it already.
+      for (const uint32_t reader : old.readers) depend_on(reader);
+      if (old.readers.empty() && old.writer != kNobody) depend_on(old.writer);
+      it = segments_.erase(it);
+    }
+    segments_.emplace_hint(it, begin, Segment{end, step, {}});
+  }
+
+ private:
+  struct Segment {
+    Place end;
+    uint32_t writer;
+    std::vector<uint32_t> readers;  // since the last write
+  };
+
+  void split(Place at) {
+    auto it = segments_.upper_bound(at);
+    if (it == segments_.begin()) return;
+    --it;
+    if (it->first == at || it->second.end <= at) return;
+    Segment right = it->second;
+    it->second.end = at;
+    segments_.emplace_hint(std::next(it), at, std::move(right));
+  }
+
+  std::map<Place, Segment> segments_;  // disjoint, keyed by where they begin
+};
+
+uint64_t length(std::span<const Range> ranges) {
+  uint64_t units = 0;
+  for (const Range& r : ranges) units += r.end - r.begin;
+  return units;
+}
+
+// Derives Program::deps of all steps.
+class DependencyTracker {
+ public:
+  explicit DependencyTracker(Program& program)
+      : program_(program), slots_(program.slots.size()), seen_(program.steps.size(), kNobody) {}
+
+  void run() {
+    for (uint32_t i = 0; i < program_.steps.size(); i++) {
+      Step& step = program_.steps[i];
+      step.first_dep = static_cast<uint32_t>(program_.deps.size());
+      const auto depend_on = [&](uint32_t earlier) {
+        if (earlier == i || seen_[earlier] == i) return;
+        seen_[earlier] = i;
+        program_.deps.push_back(earlier);
+      };
+      for (const Operand& source : program_.sources_of(step))
+        for (const Range& r : program_.ranges_of(source))
+          space(source).read(place(r.block, r.begin), place(r.block, r.end), i, depend_on);
+      if (step.kind != StepKind::send)
+        for (const Range& r : program_.ranges_of(step.target))
+          space(step.target).write(place(r.block, r.begin), place(r.block, r.end), i, depend_on);
+      std::sort(program_.deps.begin() + step.first_dep, program_.deps.end());
+      step.deps = static_cast<uint32_t>(program_.deps.size()) - step.first_dep;
+    }
+  }
+
+ private:
+  Space& space(const Operand& o) { return o.buffer == Buffer::slot ? slots_[o.slot] : user_; }
+
+  Program& program_;
+  Space user_;
+  std::vector<Space> slots_;
+  std::vector<uint32_t> seen_;  // by step: the last step that depends on it, so that deps have no duplicates
+};
+
+void number_messages(Program& program) {
+  std::map<int32_t, uint32_t> sends, receives;
+  for (Step& step : program.steps) {
+    if (step.kind == StepKind::send) step.tag = sends[step.peer]++;
+    if (step.kind == StepKind::recv) step.tag = receives[step.peer]++;
+  }
+}
+
+// A slot may be a peer's memory when one receive fills all of it and only reduces read it.
+void mark_exposable(Program& program) {
+  std::vector<uint32_t> whole_receives(program.slots.size(), 0);
+  std::vector<bool> spoiled(program.slots.size(), false);
+  for (const Step& step : program.steps) {
+    if (step.kind != StepKind::reduce)
+      for (const Operand& source : program.sources_of(step))
+        if (source.buffer == Buffer::slot) spoiled[source.slot] = true;
+    if (step.kind == StepKind::send || step.target.buffer != Buffer::slot) continue;
+    const Slot& slot = program.slots[step.target.slot];
+    const std::span<const Range> all{program.ranges.data() + slot.first_range, slot.ranges};
+    if (step.kind == StepKind::recv && length(program.ranges_of(step.target)) == length(all))
+      whole_receives[step.target.slot]++;
+    else
+      spoiled[step.target.slot] = true;
+  }
+  for (size_t i = 0; i < program.slots.size(); i++)
+    program.slots[i].may_expose = !spoiled[i] && whole_receives[i] == 1;
+}
+
+std::string fraction_text(uint64_t units) {
+  const uint64_t divisor = std::gcd(units, kUnits);
+  if (divisor == kUnits || units == 0) return std::to_string(units / kUnits);
+  return fmt::format("{}/{}", units / divisor, kUnits / divisor);
+}
+
+std::string operand_text(const Program& program, const Operand& o) {
+  std::string text = o.buffer == Buffer::input    ? std::string("input")
+                     : o.buffer == Buffer::output ? std::string("output")
+                                                  : fmt::format("slot{}", o.slot);
+  for (const Range& r : program.ranges_of(o))
+    text += fmt::format(" {}[{},{})", r.block, fraction_text(r.begin), fraction_text(r.end));
+  return text;
+}
+
+}  // namespace
+
+size_t Program::memory_bytes() const {
+  return sizeof(*this) + steps.capacity() * sizeof(Step) + operands.capacity() * sizeof(Operand) +
+         ranges.capacity() * sizeof(Range) + deps.capacity() * sizeof(uint32_t) +
+         slots.capacity() * sizeof(Slot);
+}
+
+std::string Program::to_text() const {
+  std::string text;
+  for (size_t i = 0; i < steps.size(); i++) {
+    const Step& step = steps[i];
+    text += fmt::format("{}: ", i);
+    switch (step.kind) {
+      case StepKind::send:
+        text += fmt::format("send {} to {} tag {} tier {}", operand_text(*this, sources_of(step)[0]),
+                            step.peer, step.tag, step.tier);
+        break;
+      case StepKind::recv:
+        text += fmt::format("recv {} from {} tag {} tier {}", operand_text(*this, step.target), step.peer,
+                            step.tag, step.tier);
+        if (step.target.buffer == Buffer::slot && slots[step.target.slot].may_expose) text += " exposable";
+        break;
+      case StepKind::reduce:
+      case StepKind::copy:
+        text += step.kind == StepKind::reduce ? "reduce " : "copy ";
+        text += operand_text(*this, step.target) + " =";
+        for (size_t s = 0; s < step.sources; s++)
+          text += (s == 0 ? " " : " + ") + operand_text(*this, sources_of(step)[s]);
+        if (step.finish) text += ", finish";
+        break;
+    }
+    if (step.deps > 0) {
+      text += " after";
+      for (const uint32_t dep : deps_of(step)) text += fmt::format(" {}", dep);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+Operand ProgramBuilder::add(Buffer buffer, uint32_t slot, std::span<const Range> ranges) {
+  Operand o{buffer, slot, static_cast<uint32_t>(program_.ranges.size()), 0};
+  Place previous_end = 0;
+  for (Range r : ranges) {
+    SENNIT_CHECK(r.begin <= r.end);
+    if (r.begin == r.end) continue;
+    const uint64_t skipped = r.begin / kUnits;
+    r = {r.block + skipped, r.begin - skipped * kUnits, r.end - skipped * kUnits};
+    if (o.ranges > 0 && place(r.block, r.begin) == previous_end) {
+      program_.ranges.back().end += r.end - r.begin;  // neighbours become one range
+    } else {
+      program_.ranges.push_back(r);
+      o.ranges++;
+    }
+    previous_end = place(r.block, r.end);
+  }
+  return o;
+}
+
+Operand ProgramBuilder::input(std::span<const Range> ranges) { return add(Buffer::input, 0, ranges); }
+Operand ProgramBuilder::output(std::span<const Range> ranges) { return add(Buffer::output, 0, ranges); }
+
+Operand ProgramBuilder::scratch(std::span<const Range> ranges) {
+  const Operand o = add(Buffer::slot, static_cast<uint32_t>(program_.slots.size()), ranges);
+  program_.slots.push_back({o.first_range, o.ranges, false});
+  return o;
+}
+
+Operand ProgramBuilder::part(const Operand& slot, std::span<const Range> ranges) {
+  SENNIT_CHECK(slot.buffer == Buffer::slot);
+  return add(Buffer::slot, slot.slot, ranges);
+}
+
+void ProgramBuilder::send(int peer, Operand source, int tier, bool keep_empty) {
+  if (source.ranges == 0 && !keep_empty) return;
+  Step step;
+  step.kind = StepKind::send;
+  step.tier = static_cast<uint8_t>(tier);
+  step.peer = peer;
+  step.first_source = static_cast<uint32_t>(program_.operands.size());
+  step.sources = 1;
+  program_.operands.push_back(source);
+  program_.steps.push_back(step);
+}
+
+void ProgramBuilder::recv(int peer, Operand target, int tier, bool keep_empty) {
+  if (target.ranges == 0 && !keep_empty) return;
+  Step step;
+  step.kind = StepKind::recv;
+  step.tier = static_cast<uint8_t>(tier);
+  step.peer = peer;
+  step.target = target;
+  program_.steps.push_back(step);
+}
+
+void ProgramBuilder::reduce(Operand target, std::span<const Operand> sources, bool finish) {
+  SENNIT_CHECK(!sources.empty());
+  if (target.ranges == 0) return;
+  Step step;
+  step.kind = StepKind::reduce;
+  step.finish = finish;
+  step.target = target;
+  step.first_source = static_cast<uint32_t>(program_.operands.size());
+  step.sources = static_cast<uint32_t>(sources.size());
+  program_.operands.insert(program_.operands.end(), sources.begin(), sources.end());
+  program_.steps.push_back(step);
+}
+
+void ProgramBuilder::copy(Operand target, Operand source, bool finish) {
+  if (target.ranges == 0) return;
+  Step step;
+  step.kind = StepKind::copy;
+  step.finish = finish;
+  step.target = target;
+  step.first_source = static_cast<uint32_t>(program_.operands.size());
+  step.sources = 1;
+  program_.operands.push_back(source);
+  program_.steps.push_back(step);
+}
+
+Program ProgramBuilder::finish() {
+  number_messages(program_);
+  mark_exposable(program_);
+  DependencyTracker(program_).run();
+  return std::move(program_);
+}
+
+}  // namespace sennit
