@@ -1,0 +1,15 @@
+// commands.hpp: the subcommands of `sennit`. Each lives in src/command_NAME*.cpp and adds itself to the app;
+// command_main.cpp only calls these and returns *exit_code.
+//
+// Contract: the callback that CLI11 runs sets *exit_code to 0 done, 1 done and something is wrong, 2 the call
+// was off, 3 the machine lacks something. Both arguments outlive parsing.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace sennit {
+
+void add_bench_command(CLI::App& app, int* exit_code);
+void add_emulate_command(CLI::App& app, int* exit_code);
+
+}  // namespace sennit
