@@ -1,0 +1,359 @@
+// loopback.cpp: the transport between ranks that are threads of one process.
+//
+// A send is a ticket in the receiver's inbox; the receiver copies straight out of the sender's segments, or
+// exposes them if there is one and it may, and puts the ticket into the sender's inbox. Nothing is buffered,
+// so memory is bounded without credits. A ticket has one atomic state; whoever moves it out of `pending`
+// decides: the receiver by taking it, the sender by cancelling. Same-process is proven by process id, a
+// random number of the process and the endpoint's presence in a process-wide table. Threads: each instance
+// under its own rank's lock; between instances only inboxes (a mutex each) and tickets. Cost: two uncontended
+// locks and one copy per message.
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "loopback_endpoint.hpp"
+#include "matcher.hpp"
+#include "segments.hpp"
+#include "trace.hpp"
+#include "transport.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace loopback;
+
+class Loopback final : public Transport {
+ public:
+  explicit Loopback(const TransportContext& context)
+      : rank_(context.rank), peers_(static_cast<size_t>(context.size)), self_(std::make_shared<Endpoint>()) {
+    Hub& hub = Hub::instance();
+    const std::lock_guard lock(hub.mutex);
+    address_ = {getpid(), hub.nonce, hub.next++};
+    hub.endpoints[address_.id] = self_;
+  }
+
+  ~Loopback() override {
+    Hub& hub = Hub::instance();
+    {
+      const std::lock_guard lock(hub.mutex);
+      hub.endpoints.erase(address_.id);
+    }
+    std::vector<std::weak_ptr<Endpoint>> linked;
+    std::vector<Message> unread;
+    {
+      const std::lock_guard lock(self_->mutex);
+      self_->closed = true;
+      linked.swap(self_->linked);
+      unread.swap(self_->inbox);
+    }
+    for (Ticket& ticket : self_->tickets) withdraw(ticket);
+    for (const std::weak_ptr<Endpoint>& weak : linked)
+      if (const std::shared_ptr<Endpoint> other = weak.lock())
+        other->push({Message::Kind::closed, rank_, nullptr, nullptr});
+  }
+
+  std::string_view name() const override { return "loopback"; }
+
+  std::vector<std::byte> address() const override {
+    std::vector<std::byte> out(sizeof(Address));
+    std::memcpy(out.data(), &address_, sizeof(Address));
+    return out;
+  }
+
+  Reach reach(int, std::span<const std::byte> address) override {
+    return find_endpoint(address) ? Reach::same_process : Reach::none;
+  }
+
+  Status add_peer(int peer, std::span<const std::byte> address) override {
+    peers_[static_cast<size_t>(peer)].endpoint =
+        find_endpoint(address);  // if it is gone: an event at first use
+    return {};
+  }
+
+  void send(SendRequest& request) override {
+    Peer& peer = link(request.peer);
+    if (const Status* refused = refusal(request)) {
+      request.status = *refused;
+      sends_back_.push_back(&request);
+      return;
+    }
+    Ticket& ticket = new_ticket();
+    ticket.state.store(TicketState::pending, std::memory_order_relaxed);
+    ticket.request = &request;
+    ticket.key = request.key;
+    ticket.signature = request.signature;
+    ticket.bytes = request.bytes;
+    ticket.segments = request.segments;
+    ticket.status = Status();
+    if (peer.endpoint) peer.endpoint->push({Message::Kind::sent, rank_, &ticket, self_});
+    messages_++;
+  }
+
+  void recv(RecvRequest& request) override {
+    link(request.peer);
+    if (const Status* refused = refusal(request)) {
+      request.status = *refused;
+      receives_back_.push_back(&request);
+      return;
+    }
+    while (Arrival* arrival = matcher_.post(request)) {
+      if (deliver(request, take_ticket(arrival))) return;  // else the sender has withdrawn it
+    }
+  }
+
+  void release(RecvRequest& request) override {
+    if (!request.exposed) return;
+    auto* ticket = reinterpret_cast<Ticket*>(request.scratch[0]);
+    finish(*ticket, request.peer);
+    request.exposed = nullptr;
+  }
+
+  bool progress(Completions& completions) override {
+    bool moved = false;
+    if (self_->filled.load(std::memory_order_acquire)) {
+      {
+        const std::lock_guard lock(self_->mutex);
+        taken_.swap(self_->inbox);
+        self_->filled.store(false, std::memory_order_relaxed);
+        if (self_->sleeping) {
+          self_->sleeping = false;
+          uint64_t count;
+          if (read(self_->event_fd, &count, sizeof count) < 0) count = 0;  // nobody had rung
+        }
+      }
+      for (Message& message : taken_) handle(message);
+      moved = !taken_.empty();
+      taken_.clear();
+    }
+    moved |= move_all(sends_back_, completions.sends);
+    moved |= move_all(receives_back_, completions.receives);
+    moved |= move_all(events_, completions.events);
+    return moved;
+  }
+
+  void fail_peer(int peer, const Status& status) override {
+    peers_[static_cast<size_t>(peer)].failed = status;
+    hand_back([peer](const MessageRequest& request) { return request.peer == peer; }, status);
+    matcher_.take_arrivals_if([peer](const Arrival& arrival) { return arrival.peer == peer; },
+                              [this](Arrival& arrival) { drop(&arrival); });
+  }
+
+  void cancel(uint32_t comm, const Status& status) override {
+    cancelled_[comm] = status;
+    hand_back([comm](const MessageRequest& request) { return request.key.comm == comm; }, status);
+    matcher_.take_arrivals_if([comm](const Arrival& arrival) { return arrival.key.comm == comm; },
+                              [this](Arrival& arrival) { drop(&arrival); });
+  }
+
+  int event_fd() const override { return self_->event_fd; }
+
+  bool prepare_wait() override {
+    if (!sends_back_.empty() || !receives_back_.empty() || !events_.empty()) return false;
+    const std::lock_guard lock(self_->mutex);
+    if (!self_->inbox.empty()) return false;
+    self_->sleeping = true;
+    return true;
+  }
+
+  std::string statistics() const override {
+    return fmt::format("messages sent {}, bytes received {}, of them exposed {}", messages_, bytes_received_,
+                       bytes_exposed_);
+  }
+
+ private:
+  struct Peer {
+    std::shared_ptr<Endpoint> endpoint;
+    bool linked = false;
+    bool reported = false;
+    Status failed;
+  };
+
+  template <typename T>
+  static bool move_all(std::vector<T>& from, std::vector<T>& to) {
+    if (from.empty()) return false;
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+    return true;
+  }
+
+  // At first use of a peer: asks to hear of its closing.
+  Peer& link(int rank) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    if (peer.linked) return peer;
+    peer.linked = true;
+    bool gone = !peer.endpoint;
+    if (!gone) {
+      const std::lock_guard lock(peer.endpoint->mutex);
+      gone = peer.endpoint->closed;
+      if (!gone) peer.endpoint->linked.push_back(self_);
+    }
+    if (gone) report_closed(rank);
+    return peer;
+  }
+
+  void report_closed(int rank) {
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    if (peer.reported) return;
+    peer.reported = true;
+    events_.push_back({rank, Status(SENNIT_PEER_FAILED, fmt::format("rank {} closed its endpoint", rank))});
+  }
+
+  const Status* refusal(const MessageRequest& request) const {
+    const Peer& peer = peers_[static_cast<size_t>(request.peer)];
+    if (!peer.failed.ok()) return &peer.failed;
+    if (cancelled_.empty()) return nullptr;
+    const auto found = cancelled_.find(request.key.comm);
+    return found == cancelled_.end() ? nullptr : &found->second;
+  }
+
+  Ticket& new_ticket() {
+    if (!free_tickets_.empty()) {
+      Ticket* ticket = free_tickets_.back();
+      free_tickets_.pop_back();
+      return *ticket;
+    }
+    return self_->tickets.emplace_back();
+  }
+
+  void handle(Message& message) {
+    switch (message.kind) {
+      case Message::Kind::closed:
+        report_closed(message.from);
+        break;
+      case Message::Kind::finished: {
+        Ticket& ticket = *message.ticket;
+        if (SendRequest* request = std::exchange(ticket.request, nullptr)) {
+          request->status = std::move(ticket.status);
+          request->ready_ns = request->first_ns = ticket.taken_ns;
+          sends_back_.push_back(request);
+        }
+        free_tickets_.push_back(&ticket);
+        break;
+      }
+      case Message::Kind::sent: {
+        Ticket& ticket = *message.ticket;
+        Peer& peer = peers_[static_cast<size_t>(message.from)];
+        if (!peer.endpoint) peer.endpoint = std::move(message.source);  // it closed before add_peer()
+        if (RecvRequest* request = matcher_.take_receive(message.from, ticket.key)) {
+          if (!deliver(*request, ticket)) recv(*request);  // withdrawn: post again
+          break;
+        }
+        if (!peer.failed.ok() || cancelled_.contains(ticket.key.comm)) {
+          forget(ticket, message.from);
+          break;
+        }
+        Arrival* arrival = matcher_.keep(message.from, ticket.key, ticket.signature, ticket.bytes);
+        SENNIT_CHECK(arrival);  // the same key sent twice
+        arrival->handle[0] = reinterpret_cast<uint64_t>(&ticket);
+        break;
+      }
+    }
+  }
+
+  Ticket& take_ticket(Arrival* arrival) {
+    auto* ticket = reinterpret_cast<Ticket*>(arrival->handle[0]);
+    matcher_.recycle(arrival);
+    return *ticket;
+  }
+
+  void give_back(Ticket& ticket, int peer) {
+    peers_[static_cast<size_t>(peer)].endpoint->push({Message::Kind::finished, rank_, &ticket, nullptr});
+  }
+
+  // False if the sender has withdrawn the message.
+  bool deliver(RecvRequest& request, Ticket& ticket) {
+    TicketState state = TicketState::pending;
+    if (!ticket.state.compare_exchange_strong(state, TicketState::copying, std::memory_order_acq_rel)) {
+      give_back(ticket, request.peer);
+      return false;
+    }
+    ticket.taken_ns = request.ready_ns = request.first_ns = now_ns();
+    bytes_received_ += ticket.bytes;
+    request.exposed = nullptr;
+    receives_back_.push_back(&request);
+    if (!check_match(request, ticket.signature, ticket.bytes)) {
+      ticket.status =
+          Status(SENNIT_MISMATCH, fmt::format("rank {} made a different call (communicator {}, call {})",
+                                              rank_, ticket.key.comm, ticket.key.seq));
+      finish(ticket, request.peer);
+    } else if (request.may_expose && ticket.segments.size() == 1 && ticket.bytes > 0) {
+      request.status = Status();
+      request.exposed = ticket.segments[0].data;
+      request.scratch[0] = reinterpret_cast<uint64_t>(&ticket);
+      bytes_exposed_ += ticket.bytes;
+      ticket.state.store(TicketState::exposed, std::memory_order_release);
+    } else {
+      request.status = Status();
+      copy_segments(request.segments, ticket.segments);
+      finish(ticket, request.peer);
+    }
+    return true;
+  }
+
+  void finish(Ticket& ticket, int peer) {
+    ticket.state.store(TicketState::finished, std::memory_order_release);
+    give_back(ticket, peer);
+  }
+
+  void forget(Ticket& ticket, int peer) {
+    TicketState state = TicketState::pending;
+    if (!ticket.state.compare_exchange_strong(state, TicketState::dropped, std::memory_order_acq_rel))
+      give_back(ticket, peer);
+  }
+
+  void drop(Arrival* arrival) {
+    const int peer = arrival->peer;
+    forget(take_ticket(arrival), peer);
+  }
+
+  // Takes a send back. False if the receiver has it (then it comes back by itself: at once, or after
+  // release()).
+  bool withdraw(Ticket& ticket) {
+    TicketState state = TicketState::pending;
+    if (ticket.state.compare_exchange_strong(state, TicketState::cancelled, std::memory_order_acq_rel))
+      return true;
+    if (state == TicketState::dropped) {
+      free_tickets_.push_back(&ticket);
+      return true;
+    }
+    while (ticket.state.load(std::memory_order_acquire) == TicketState::copying) std::this_thread::yield();
+    return false;
+  }
+
+  template <typename Which>
+  void hand_back(Which which, const Status& status) {
+    for (Ticket& ticket : self_->tickets) {
+      if (!ticket.request || !which(*ticket.request) || !withdraw(ticket)) continue;
+      ticket.request->status = status;
+      sends_back_.push_back(std::exchange(ticket.request, nullptr));
+    }
+    matcher_.take_receives_if(which, [&](RecvRequest& request) {
+      request.status = status;
+      receives_back_.push_back(&request);
+    });
+  }
+
+  const int rank_;
+  std::vector<Peer> peers_;
+  std::shared_ptr<Endpoint> self_;
+  Address address_;
+  Matcher matcher_;
+  std::vector<Message> taken_;
+  std::vector<Ticket*> free_tickets_;
+  std::unordered_map<uint32_t, Status> cancelled_;
+  std::vector<SendRequest*> sends_back_;
+  std::vector<RecvRequest*> receives_back_;
+  std::vector<PeerEvent> events_;
+  uint64_t messages_ = 0, bytes_received_ = 0, bytes_exposed_ = 0;
+};
+
+}  // namespace
+
+SENNIT_TRANSPORT_ENTRY("loopback", 100,
+                       [](const TransportContext& context) -> Result<std::unique_ptr<Transport>> {
+                         return std::unique_ptr<Transport>(std::make_unique<Loopback>(context));
+                       })
+
+}  // namespace sennit
