@@ -8,10 +8,12 @@
 //   switch NAME [tier NAME]
 //   host NAME
 //   nic NAME host HOST | gpu NAME host HOST | numa NAME host HOST
-//   link A B RATE [latency TIME] [cables N] [plane N] [measured|declared|assumed]    # both directions alike
-//   arc A B RATE ...                                                                 # one direction
-// RATE: 400Mbit/s, 50GB/s (decimal), or "unknown". TIME: 5us. Names may be hostlists in link lines:
-// host[0-3].
+//   link A B RATE [latency TIME] [cables N] [plane N] [measured|declared|assumed] [source NAME]
+//   arc A B RATE ...                   # one direction; link is both, alike
+//   conflict "TEXT"                    # what sources disagreed on
+// RATE, of all cables together: 400Mbit/s, 50GB/s (decimal), or "unknown". TIME: 5us. The order of lines is
+// free. Unquoted names may be hostlists: `host h[0-3]`, `link h[0-3] rack0 400Mbit/s`; two lists of the same
+// length go pairwise. A name is unique in the fabric, so NICs are called HOST/DEVICE.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +51,8 @@ struct Fabric {
   std::vector<Link> links;
   std::vector<std::string> conflicts;  // what sources disagreed on, for the screen
 
-  int find(std::string_view name) const;  // vertex by name, or -1
-  uint64_t fingerprint() const;
+  int find(std::string_view name) const;  // vertex by name, or -1; O(vertices)
+  uint64_t fingerprint() const;           // of vertices and figures in any order, not of who said so
   std::string to_text() const;
 };
 
@@ -63,6 +65,9 @@ struct Placement {
   int numa = -1;     // NUMA node within the host; -1: unknown
   std::string nic;   // nearest NIC's name; empty: unknown
 };
+
+// Ranks on all hosts, in the order of the text; per_host 0: as many as the host has GPUs, at least one.
+std::vector<Placement> ranks_on_all_hosts(const Fabric& fabric, int per_host);
 
 // Contracts the fabric to tiers over these ranks (index: user's rank). Hosts that the fabric does not know
 // hang directly below the root, with unknown capacity. Ranks of one host that share its NIC become a host
