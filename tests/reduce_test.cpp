@@ -164,7 +164,7 @@ void check_random(DataType type, KernelOp op, size_t inputs, size_t count, std::
   std::vector<const void*> pointers(inputs);
   for (size_t k = 0; k < inputs; k++) {
     const size_t offset = random() % 70;  // any alignment
-    memory[k].resize(offset + count * bytes);
+    memory[k].resize(offset + count * bytes + 1);
     pointers[k] = memory[k].data() + offset;
     for (size_t i = 0; i < count; i++) {
       elements[i][k] = bits_of(type, std::initializer_list<uint64_t>{random_bits(type, random)}.begin());
@@ -257,7 +257,7 @@ TEST(reduce, scale_rounds_once_on_every_isa) {
       const size_t count = random() % 300;
       const uint64_t factor = random_bits(type, random);
       const size_t offset = random() % 70;
-      std::vector<char> in(offset + count * bytes);
+      std::vector<char> in(offset + count * bytes + 1);
       for (size_t i = 0; i < count; i++) {
         const uint64_t x = random_bits(type, random);
         std::memcpy(in.data() + offset + i * bytes, &x, bytes);
