@@ -1,7 +1,7 @@
 // schedule.cpp: ProgramBuilder and the text form of a Program.
 //
-// finish() replays the steps in order over two kinds of space: the user's memory (input and output, one
-// aliased space) and each slot. Every space is an interval map from places to {last writer, readers since};
+// finish() replays the steps in order over the spaces: the user's memory (input and output, one space when
+// they may alias) and each slot. Every space is an interval map from places to {last writer, readers since};
 // a read depends on the last writer, a write on the readers since, or on the last writer where nobody read.
 // Cost: O(steps log steps) plus one visit per elementary interval that a step touches.
 #include "schedule.hpp"
@@ -87,8 +87,11 @@ uint64_t length(std::span<const Range> ranges) {
 // Derives Program::deps of all steps.
 class DependencyTracker {
  public:
-  explicit DependencyTracker(Program& program)
-      : program_(program), slots_(program.slots.size()), seen_(program.steps.size(), kNobody) {}
+  DependencyTracker(Program& program, bool one_space)
+      : program_(program),
+        one_space_(one_space),
+        slots_(program.slots.size()),
+        seen_(program.steps.size(), kNobody) {}
 
   void run() {
     for (uint32_t i = 0; i < program_.steps.size(); i++) {
@@ -111,10 +114,14 @@ class DependencyTracker {
   }
 
  private:
-  Space& space(const Operand& o) { return o.buffer == Buffer::slot ? slots_[o.slot] : user_; }
+  Space& space(const Operand& o) {
+    if (o.buffer == Buffer::slot) return slots_[o.slot];
+    return o.buffer == Buffer::input && !one_space_ ? input_ : output_;
+  }
 
   Program& program_;
-  Space user_;
+  const bool one_space_;
+  Space input_, output_;  // input_ is used only where it is apart from the output
   std::vector<Space> slots_;
   std::vector<uint32_t> seen_;  // by step: the last step that depends on it, so that deps have no duplicates
 };
@@ -286,7 +293,7 @@ void ProgramBuilder::copy(Operand target, Operand source, bool finish) {
 Program ProgramBuilder::finish() {
   number_messages(program_);
   mark_exposable(program_);
-  DependencyTracker(program_).run();
+  DependencyTracker(program_, one_space_).run();
   return std::move(program_);
 }
 

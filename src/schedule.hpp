@@ -14,9 +14,9 @@
 // floor(len*end/kUnits)). Monotone floors make neighbouring ranges meet exactly: no overlap, no gap, on any
 // rank, for any count.
 //
-// Memory. `input` and `output` are the user's buffers; they may be the same memory (in place), so programs
-// treat them as one space: a range of input and the same range of output alias (all_to_all in place: the
-// algorithm copies first). `slot`s are scratch, one set per chunk in flight; a slot holds its ranges packed
+// Memory. `input` and `output` are the user's buffers. In place they are the same memory: a range of input
+// and the same range of output alias (all_to_all in place: the algorithm copies first). The input is never a
+// target. `slot`s are scratch, one set per chunk in flight; a slot holds its ranges packed
 // in order.
 //
 // Order. A step may start when all steps in its `deps` (of the same chunk) are done. Between two ranks, the
@@ -94,9 +94,13 @@ struct Program {
 };
 
 // Writes a Program as if it ran step after step; finish() derives the tags and the dependencies (read after
-// write, write after read, write after write, with input and output as one space). Not thread-safe.
+// write, write after read, write after write). Not thread-safe.
 class ProgramBuilder {
  public:
+  // one_space: input and output may be the same memory. Pass request.in_place to be free of dependencies that
+  // hold only in place (an all-to-all out of place then receives while it still sends).
+  explicit ProgramBuilder(bool one_space = true) : one_space_(one_space) {}
+
   // Empty ranges are dropped. `scratch` declares a slot that holds these ranges, packed in order.
   Operand input(std::span<const Range> ranges);
   Operand output(std::span<const Range> ranges);
@@ -113,6 +117,7 @@ class ProgramBuilder {
  private:
   Operand add(Buffer buffer, uint32_t slot, std::span<const Range> ranges);
   Program program_;
+  bool one_space_;
 };
 
 }  // namespace sennit
