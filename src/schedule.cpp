@@ -134,12 +134,18 @@ void number_messages(Program& program) {
   }
 }
 
-// A slot may be a peer's memory when one receive fills all of it and only reduces read it.
+// A slot may be a peer's memory when one receive fills all of it, only reduces read it, and none of these is
+// behind one of this rank's sends. The peer's send completes when the slot is read, so two ranks whose
+// reduces waited for their own sends would wait for each other.
 void mark_exposable(Program& program) {
   std::vector<uint32_t> whole_receives(program.slots.size(), 0);
   std::vector<bool> spoiled(program.slots.size(), false);
-  for (const Step& step : program.steps) {
-    if (step.kind != StepKind::reduce)
+  std::vector<bool> behind_send(program.steps.size(), false);
+  for (size_t i = 0; i < program.steps.size(); i++) {
+    const Step& step = program.steps[i];
+    for (const uint32_t dep : program.deps_of(step))
+      if (behind_send[dep] || program.steps[dep].kind == StepKind::send) behind_send[i] = true;
+    if (step.kind != StepKind::reduce || behind_send[i])
       for (const Operand& source : program.sources_of(step))
         if (source.buffer == Buffer::slot) spoiled[source.slot] = true;
     if (step.kind == StepKind::send || step.target.buffer != Buffer::slot) continue;
@@ -292,8 +298,8 @@ void ProgramBuilder::copy(Operand target, Operand source, bool finish) {
 
 Program ProgramBuilder::finish() {
   number_messages(program_);
-  mark_exposable(program_);
   DependencyTracker(program_, one_space_).run();
+  mark_exposable(program_);
   return std::move(program_);
 }
 
