@@ -179,7 +179,7 @@ uint64_t TierTree::fingerprint() const {
 }
 
 std::string TierTree::to_text() const {
-  std::string text = fmt::format("{} ranks\n", ranks());
+  std::string text = fmt::format("{} rank{}\n", ranks(), ranks() == 1 ? "" : "s");
   // Depth first, with the groups still to be written on a stack; the deepest tree has 255 tiers.
   std::vector<std::pair<int32_t, int>> stack = {{0, 0}};
   while (!stack.empty()) {
