@@ -27,15 +27,16 @@ namespace sennit {
 struct BootstrapOptions {
   int rank = 0;
   int size = 1;
-  std::string root_host;          // rank 0's address, numeric or a name
-  uint16_t root_port = 0;         // rank 0 listens here
-  int root_listener_fd = -1;      // rank 0, unique id: the socket that get_unique_id opened; else -1
+  std::string root_host;      // rank 0's address, numeric or a name; several, separated by commas, are tried
+  uint16_t root_port = 0;     // rank 0 listens here
+  int root_listener_fd = -1;  // rank 0, unique id: the socket that get_unique_id opened; else -1
   std::vector<std::byte> secret;  // 32 bytes; empty only with `insecure`
   bool insecure = false;          // SENNIT_INSECURE=1
   uint64_t job = 0;               // 0: rank 0 draws one and hands it out
   int64_t arrival_timeout_ms = 120'000;
   int64_t heartbeat_timeout_ms = 30'000;
   int64_t stall_ms = 500;
+  std::string interface;  // SENNIT_INTERFACE: listen on this interface or address only
 };
 
 // What a rank is doing on a communicator, for comparing calls.
@@ -45,6 +46,8 @@ struct CallDescriptor {
   uint64_t signature = 0;
   bool finished = false;  // this rank is done with it
   std::string text;       // "all_reduce count 1024 float32 sum, in call 17 of communicator 1"
+  // For report_stall: how long this rank has seen no progress in it. 0: unknown, counted from its reports.
+  int64_t stalled_ms = 0;
 };
 
 class Control {
@@ -56,6 +59,9 @@ class Control {
     std::function<void(const std::vector<int>& failed, const Status& status)> peers_failed;
     // A communicator is in error on all its ranks (mismatch, abort, arrival timeout).
     std::function<void(uint32_t comm, const Status& status)> communicator_failed;
+    // The connection between ranks a and b broke though both live. Where this is not set, peers_failed is
+    // called instead, with the ranks dead so far (maybe none) and a status of kind SENNIT_LINK_FAILED.
+    std::function<void(int a, int b, const Status& status)> link_failed;
     // The latest call on `comm`, or the one with number `seq` if it is still remembered (the last 64 are).
     std::function<bool(uint32_t comm, uint32_t seq, CallDescriptor* out)> describe;
     // Members of `comm`, as world ranks.
@@ -89,6 +95,9 @@ class Control {
   virtual void leave() = 0;
   virtual std::string statistics() const = 0;  // bootstrap messages, connections, refused strangers
 };
+
+// Time-outs, SENNIT_INSECURE and SENNIT_INTERFACE from the environment; the rest is left at its default.
+BootstrapOptions bootstrap_defaults();
 
 // 256-byte unique id: address, port, job number, secret, checksum. The listener stays open in this process
 // until rank 0 of the job, in this process, takes it over.

@@ -1,0 +1,421 @@
+// control_rendezvous.cpp: the start. Every rank says to rank 0 where it listens ("enlists") and learns where
+// its parent is; rank 0's own children keep that connection. When a subtree is attached its root tells its
+// parent, and when all is, rank 0 sends the table of addresses down: the start is complete.
+//
+// Rank 0 keeps the clock: when its time is up it tells everybody that came who is missing. Cost: two frames
+// and one connection per rank at rank 0, then one frame up and one down each edge of the tree.
+#include <sodium.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "control_plane.hpp"
+#include "log.hpp"
+
+namespace sennit::control {
+namespace {
+
+constexpr int64_t kRetryMs = 50, kRetryMaxMs = 500;
+constexpr int64_t kForeignMs = 2000;  // a rank 0 with another secret: fail after this long
+constexpr int64_t kJoinMs = 20'000;   // for the connection to the parent; then rank 0 hears of it
+constexpr const char* kNoSecret =
+    "no secret is set, so the job may use the loopback interface only, but {}; set SENNIT_SECRET (any text, "
+    "or "
+    "file:PATH) to the same on all ranks, or SENNIT_INSECURE=1 if anybody on this network may join the job";
+
+// At rank 0 every waiting rank holds a connection for a while.
+void raise_descriptor_limit(int size) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = static_cast<rlim_t>(size) + 1024;
+  if (limit.rlim_cur >= wanted || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = std::min(limit.rlim_max, wanted);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+// Runs on the caller's thread: names may take long to resolve, and in a cluster that is just coming up rank
+// 0's name may appear only later.
+Status ControlPlane::prepare_root() {
+  const bool open_to_all = !options_.secret.empty() || options_.insecure;
+  if (rank_ == 0 && options_.root_listener_fd >= 0) {
+    use_listener(options_.root_listener_fd);
+  } else {
+    for (;;) {
+      Result<std::vector<Address>> found = resolve(options_.root_host, options_.root_port);
+      if (found) {
+        root_addresses_ = std::move(*found);
+        break;
+      }
+      if (rank_ == 0 && open_to_all) break;  // it listens everywhere anyway
+      if (now_ms() + kRetryMaxMs >= start_deadline_ms_ || rank_ == 0)
+        return found.status().with_context("the address of rank 0");
+      std::this_thread::sleep_for(std::chrono::milliseconds(kRetryMaxMs));
+    }
+    if (!open_to_all)
+      for (const Address& address : root_addresses_)
+        if (!address.loopback())
+          return {SENNIT_REFUSED,
+                  fmt::format(kNoSecret, fmt::format("rank 0 is to listen on {}", address.text()))};
+    if (rank_ == 0) {
+      Address own = open_to_all ? any_address() : root_addresses_.front();
+      if (!options_.interface.empty()) {
+        const Result<Address> named = control::interface_address(options_.interface);
+        if (!named) return named.status();
+        if (!open_to_all && !named->loopback())
+          return {SENNIT_REFUSED, fmt::format(kNoSecret, "SENNIT_INTERFACE is " + options_.interface)};
+        own = *named;
+      }
+      own.port = options_.root_port;
+      Status error;
+      if (!listen(own, &error)) return error;
+    }
+  }
+  if (rank_ == 0) raise_descriptor_limit(size_);
+  return {};
+}
+
+std::set<int> ControlPlane::static_children() const {
+  std::set<int> result;
+  const int64_t first = int64_t{rank_} * kFanOut + 1;
+  for (int64_t child = first; child < first + kFanOut && child < size_; child++)
+    result.insert(static_cast<int>(child));
+  return result;
+}
+
+void ControlPlane::begin_start() {
+  now_ms_ = now_ms();
+  if (rank_ != 0) return;
+  if (job_ == 0) randombytes_buf(&job_, sizeof job_);
+  members_.resize(static_cast<size_t>(size_));
+  members_[0] = {local_address_of_root(), pid_, host_name()};
+  arrived_.insert(0);
+  phase_ = Phase::joining;
+  check_joined();
+}
+
+Address ControlPlane::local_address_of_root() const {
+  Address own = listener_ >= 0 ? local_address(listener_) : *parse_address("127.0.0.1", 0);
+  if (own.wildcard()) own.ip = root_public_ ? root_public_->ip : parse_address("127.0.0.1", 0)->ip;
+  return own;
+}
+
+void ControlPlane::tick_start(int64_t now) {
+  if (rank_ == 0) {
+    if (now >= start_deadline_ms_) return fail_start(missing_status());
+    return due(start_deadline_ms_);
+  }
+  // Rank 0 says who is missing; this rank's own clock is for when rank 0 cannot be reached, or has gone.
+  if (phase_ == Phase::enlisting && !root_seen_ && now >= start_deadline_ms_)
+    return fail_start(
+        {SENNIT_TIMED_OUT,
+         fmt::format("cannot reach rank 0 at {}:{} within {} ms ({}): is it running there, is the "
+                     "address right on all ranks, does a firewall let the port through?",
+                     options_.root_host, options_.root_port, options_.arrival_timeout_ms,
+                     last_trouble_.empty() ? "no answer" : last_trouble_)});
+  if (root_seen_ && now >= start_deadline_ms_)
+    return fail_start(
+        {SENNIT_TIMED_OUT,
+         fmt::format("rank 0 at {}:{} does not answer any more{}", options_.root_host, options_.root_port,
+                     last_trouble_.empty() ? "" : " (" + last_trouble_ + ")")});
+  due(start_deadline_ms_);
+  if (phase_ == Phase::enlisting) enlist_with_root(now);
+  if (phase_ == Phase::joining && joining_since_ms_ != 0 && !find(parent_)) {
+    if (now - joining_since_ms_ >= kJoinMs) return complain(last_trouble_);
+    if (now >= retry_ms_) join_parent();
+    due(retry_ms_);
+  }
+}
+
+void ControlPlane::enlist_with_root(int64_t now) {
+  for (const auto& [id, connection] : connections_)
+    if (connection->role == Role::enlisting) return;
+  if (now < retry_ms_) return due(retry_ms_);
+  const Address& address = root_addresses_[root_attempt_++ % root_addresses_.size()];
+  const int64_t step = kRetryMs << std::min<size_t>(root_attempt_ / root_addresses_.size(), 4);
+  retry_ms_ = now + std::min(step, kRetryMaxMs);
+  int error = 0;
+  if (Connection* connection = connect(address, Role::enlisting, 0, &error))
+    connection->deadline_ms = now + kConnectMs;
+  else
+    last_trouble_ = std::strerror(error);
+  due(retry_ms_);
+}
+
+void ControlPlane::send_enlist(Connection& connection) {
+  root_seen_ = true;
+  refused_since_ms_ = 0;
+  // From now on rank 0's clock counts, which may have started later than ours.
+  start_deadline_ms_ = std::max(start_deadline_ms_, now_ms_ + options_.arrival_timeout_ms + 2000);
+  Address own = local_address(connection.fd());
+  if (listener_ < 0) {
+    const bool open_to_all = !options_.secret.empty() || options_.insecure;
+    Address address = open_to_all ? any_address() : own;
+    if (!options_.interface.empty()) {
+      const Result<Address> named = control::interface_address(options_.interface);
+      if (!named) return fail_start(named.status());
+      address = own = *named;
+    }
+    address.port = 0;
+    Status error;
+    if (!listen(address, &error)) return fail_start(error);
+  } else if (const Address bound = local_address(listener_); !bound.wildcard()) {
+    own = bound;
+  }
+  own.port = listener_port_;
+  send(connection, Writer(Frame::enlist)
+                       .rank(rank_)
+                       .rank(size_)
+                       .u64(options_.job)
+                       .address(own)
+                       .u32(static_cast<uint32_t>(pid_))
+                       .text(host_name())
+                       .text(complaint_)
+                       .finish());
+}
+
+void ControlPlane::on_enlist(uint64_t id, Connection& connection, Reader& in) {
+  const int peer = in.rank(), size = in.rank();
+  const uint64_t job = in.u64();
+  Member member{in.address(), static_cast<int>(in.u32()), in.text()};
+  const std::string complaint = in.text();
+  if (!in.ok() || in.left() != 0 || peer != connection.rank || member.host.size() > 255)
+    return lost(id, End::garbage, "a malformed 'enlist'");
+  const std::string who = fmt::format("rank {} (host {}, pid {})", peer, member.host, member.pid);
+  const auto turn_away = [&](const std::string& text) {
+    log(LogLevel::warn, "refused {}: {}", who, text);
+    refuse(connection, SENNIT_INVALID_ARGUMENT, text);
+  };
+  if (size != size_ || peer < 0 || peer >= size_)
+    return turn_away(fmt::format("{} thinks the job has {} ranks, but rank 0 says {}", who, size, size_));
+  if (job != 0 && job != job_)
+    return turn_away(fmt::format("{} belongs to another job with the same secret", who));
+  if (phase_ == Phase::closing) {
+    connection.role = Role::visitor;
+    send(connection, Writer(Frame::start_failed).status(decision_).finish());
+    return connection.shut();
+  }
+  if (!complaint.empty()) {
+    settle(connection, Role::enlisted, peer);
+    enlisted_[peer] = id;
+    return fail_start({SENNIT_LINK_FAILED, fmt::format("{}: {}", who, complaint)});
+  }
+  if (phase_ >= Phase::running)
+    return turn_away(
+        fmt::format("the job is complete already, its rank {} is {}", peer, describe_rank(peer)));
+  Member& known = members_[static_cast<size_t>(peer)];
+  if (arrived_.count(peer) && (known.pid != member.pid || known.host != member.host))
+    return turn_away(fmt::format("{} has come twice, first as {}: is RANK different on every rank?", who,
+                                 describe_rank(peer)));
+  if (const auto before = enlisted_.find(peer); before != enlisted_.end()) drop(before->second);
+  known = std::move(member);
+  if (!root_public_ && !remote_address(connection.fd()).loopback())
+    root_public_ = local_address(connection.fd());
+  settle(connection, Role::enlisted, peer);
+  const bool first_time = arrived_.insert(peer).second;
+  if (peer == 0 || arrived_.count(static_parent(peer)))
+    tell_parent(peer, connection);
+  else
+    enlisted_[peer] = id;
+  if (!first_time) return;
+  for (int64_t child = int64_t{peer} * kFanOut + 1; child <= int64_t{peer} * kFanOut + kFanOut; child++)
+    if (const auto waiting = enlisted_.find(static_cast<int>(child)); waiting != enlisted_.end()) {
+      if (Connection* other = find(waiting->second)) tell_parent(waiting->first, *other);
+      enlisted_.erase(waiting);
+    }
+}
+
+void ControlPlane::tell_parent(int child, Connection& connection) {
+  const int parent = static_parent(child);
+  Address address = members_[static_cast<size_t>(parent)].address;
+  // A parent on rank 0's own host may know only the loopback address; others reach it where they reach rank
+  // 0.
+  if (address.loopback() && !remote_address(connection.fd()).loopback())
+    address.ip = local_address(connection.fd()).ip;
+  send(connection, Writer(Frame::parent).u64(job_).rank(parent).address(address).finish());
+  if (parent == 0) {
+    connection.role = Role::child;
+    children_[child] = connection.id;
+  } else {
+    connection.role = Role::visitor;  // it closes, having learnt what it came for
+    connection.deadline_ms = now_ms_ + kStrangerMs;
+  }
+}
+
+void ControlPlane::on_parent(uint64_t id, Connection& connection, Reader& in) {
+  job_ = in.u64();
+  const int parent = in.rank();
+  parent_address_ = in.address();
+  if (!in.ok()) return;
+  if (parent != static_parent(rank_)) return in.fail();
+  phase_ = Phase::joining;
+  joining_since_ms_ = now_ms_;
+  if (parent == 0) {
+    connection.role = Role::parent;
+    connection.joined = true;
+    parent_ = id;
+    return check_joined();
+  }
+  drop(id);
+  join_parent();
+}
+
+void ControlPlane::join_parent() {
+  retry_ms_ = now_ms_ + kRetryMs;
+  int error = 0;
+  Connection* connection = connect(parent_address_, Role::parent, static_parent(rank_), &error);
+  if (!connection) {
+    last_trouble_ = std::strerror(error);
+    return;
+  }
+  connection->deadline_ms = now_ms_ + kConnectMs;
+  parent_ = connection->id;
+}
+
+// A child has attached (or this rank has found its parent): is the subtree complete?
+void ControlPlane::check_joined() {
+  if (phase_ != Phase::joining) return;
+  for (const int child : static_children()) {
+    const auto id = children_.find(child);
+    const Connection* connection = id == children_.end() ? nullptr : find(id->second);
+    if (!connection || !connection->joined) return;
+  }
+  if (rank_ == 0) return make_table();
+  if (!send_up(Writer(Frame::joined).finish())) return;
+  phase_ = Phase::waiting;
+}
+
+void ControlPlane::make_table() {
+  members_[0].address = local_address_of_root();
+  if (root_public_)
+    for (Member& member : members_)
+      if (member.address.loopback()) member.address.ip = root_public_->ip;
+  Writer table(Frame::table);
+  table.u64(job_);
+  std::string host;  // sent where it differs from the rank's before
+  for (const Member& member : members_) {
+    table.address(member.address)
+        .u32(static_cast<uint32_t>(member.pid))
+        .text(member.host == host ? "" : member.host);
+    host = member.host;
+  }
+  flood_down(table.finish());
+  start_done();
+}
+
+void ControlPlane::on_table(Reader& in, const Message& message) {
+  job_ = in.u64();
+  if (in.left() < static_cast<size_t>(size_) * 26) return in.fail();
+  members_.resize(static_cast<size_t>(size_));
+  std::string host;
+  for (Member& member : members_) {
+    member.address = in.address();
+    member.pid = static_cast<int>(in.u32());
+    if (std::string text = in.text(); !text.empty()) host = std::move(text);
+    member.host = host;
+  }
+  if (!in.ok() || in.left() != 0) return in.fail();
+  flood_down(forward(message));
+  start_done();
+}
+
+void ControlPlane::start_done() {
+  own_address_ = members_[static_cast<size_t>(rank_)].address.host();
+  phase_ = Phase::running;
+  const std::lock_guard lock(mutex_);
+  started_ = Status{};
+  changed_.notify_all();
+}
+
+// This rank cannot get to its parent: rank 0 is told, over a new connection, and ends the start for
+// everybody.
+void ControlPlane::complain(const std::string& text) {
+  if (parent_ != 0) drop(parent_);
+  complaint_ =
+      fmt::format("cannot reach its parent, rank {}, at {} ({}): has it died, or is a firewall in between?",
+                  static_parent(rank_), parent_address_.text(), text);
+  phase_ = Phase::enlisting;
+  retry_ms_ = 0;
+  due(now_ms_);
+}
+
+void ControlPlane::fail_start(const Status& status) {
+  if (phase_ == Phase::closing) return;
+  const Buffer frame = Writer(Frame::start_failed).status(status).finish();
+  flood_down(frame);
+  for (const auto& [rank, id] : enlisted_)
+    if (Connection* connection = find(id)) send(*connection, frame);
+  if (phase_ == Phase::joining || phase_ == Phase::waiting) {
+    if (Connection* parent = find(parent_); parent && parent->joined && rank_ != 0) send(*parent, frame);
+  }
+  decision_ = status;
+  start_failed_ = true;
+  log(LogLevel::error, "{}", status.text());
+  close_all(now_ms_);
+  const std::lock_guard lock(mutex_);
+  started_ = status;
+  changed_.notify_all();
+}
+
+void ControlPlane::lost_in_start(Role role, int peer, End end, const std::string& reason) {
+  last_trouble_ = reason;
+  if (role == Role::child) {
+    const Status status{SENNIT_PEER_FAILED,
+                        fmt::format("{} died during the start ({})", describe_rank(peer), reason)};
+    return fail_start(status);
+  }
+  if (role == Role::enlisted) {
+    arrived_.erase(peer);
+    members_[static_cast<size_t>(peer)] = {};
+    return;
+  }
+  if (role == Role::parent) {
+    const bool was_attached = phase_ == Phase::waiting || joining_since_ms_ == 0;
+    if (static_parent(rank_) == 0)
+      return fail_start({SENNIT_PEER_FAILED, fmt::format("rank 0 at {}:{} died during the start ({})",
+                                                         options_.root_host, options_.root_port, reason)});
+    if (was_attached || end == End::refused || end == End::unproven) return complain(reason);
+    retry_ms_ = now_ms_ + kRetryMs;
+    return due(retry_ms_);
+  }
+  if (role != Role::enlisting) return;
+  if (end == End::unproven) {
+    // Another program's port, or another job's rank 0 that is about to end: give it a moment.
+    if (refused_since_ms_ == 0) refused_since_ms_ = now_ms_;
+    if (now_ms_ - refused_since_ms_ >= std::min(kForeignMs, options_.arrival_timeout_ms))
+      return fail_start({SENNIT_REFUSED,
+                         fmt::format("rank 0 at {}:{}: {}", options_.root_host, options_.root_port, reason)});
+  }
+  if (root_seen_ && end == End::refused)
+    return fail_start({SENNIT_PEER_FAILED, fmt::format("rank 0 at {}:{} died during the start",
+                                                       options_.root_host, options_.root_port)});
+  due(retry_ms_);
+}
+
+Status ControlPlane::missing_status() const {
+  std::set<int> missing, unattached;
+  for (int r = 0; r < size_; r++)
+    if (!arrived_.count(r)) missing.insert(r);
+  if (!missing.empty())
+    return {SENNIT_TIMED_OUT,
+            fmt::format("{} did not come within {} ms ({} of {} ranks are here); look at why they "
+                        "did not start, or raise SENNIT_ARRIVAL_TIMEOUT",
+                        name_ranks(missing), options_.arrival_timeout_ms, arrived_.size(), size_)};
+  for (const int child : static_children()) {
+    const auto id = children_.find(child);
+    const auto connection = id == children_.end() ? connections_.end() : connections_.find(id->second);
+    if (connection == connections_.end() || !connection->second->joined) unattached.insert(child);
+  }
+  return {SENNIT_TIMED_OUT,
+          fmt::format("all {} ranks have come, but within {} ms some below {} could not connect to "
+                      "their parent in the tree: does a firewall block ports between hosts?",
+                      size_, options_.arrival_timeout_ms, name_ranks(unattached))};
+}
+
+}  // namespace sennit::control

@@ -1,0 +1,56 @@
+// control_socket.hpp: addresses and sockets of the control plane: resolving, listening, connecting without
+// blocking. IPv4 and IPv6 alike; IPv4 is kept as ::ffff:a.b.c.d.
+//
+// Sockets opened here are closed in a forked child (fork_guard): a data loader's worker that inherited them
+// would keep a dead rank's connections open, and nobody would see the end of file that says it died.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "status.hpp"
+
+namespace sennit::control {
+
+struct Address {
+  std::array<uint8_t, 16> ip{};
+  uint16_t port = 0;
+
+  bool loopback() const;
+  bool wildcard() const;
+  std::string host() const;  // "10.0.0.1", "fd00::1"
+  std::string text() const;  // "10.0.0.1:4242", "[fd00::1]:4242"
+  bool operator==(const Address&) const = default;
+};
+
+// Numeric only.
+Result<Address> parse_address(const std::string& host, uint16_t port);
+// A name, a numeric address, or several of them separated by commas. May block for DNS.
+Result<std::vector<Address>> resolve(const std::string& hosts, uint16_t port);
+// SENNIT_INTERFACE: an interface's name or one of this host's addresses.
+Result<Address> interface_address(const std::string& interface);
+// This host's addresses that others may reach, the likeliest first; loopback only if there is nothing else.
+std::vector<Address> host_addresses();
+
+inline Address any_address() { return {}; }
+// Port 0: any. The error says what is in the way and the remedy.
+Result<int> listen_on(const Address& address);
+// A socket whose connection is under way; or an errno.
+Result<int> connect_to(const Address& address, int* error);
+// The error of a connection that was under way; also when it reached nobody but itself.
+int connect_error(int fd);
+void set_no_delay(int fd);
+Address local_address(int fd);
+Address remote_address(int fd);
+
+// Closes fd, and forgets it.
+void close_socket(int fd);
+// Has fd closed in forked children.
+void fork_guard(int fd);
+
+int64_t now_ms();  // monotonic
+std::string host_name();
+
+}  // namespace sennit::control

@@ -1,0 +1,129 @@
+// unique_id.cpp: the 256 bytes that one rank makes and hands to all others: where rank 0 listens, the job's
+// number and its secret, with a checksum against mangling on the way. Whoever holds them may join the job.
+//
+// The listening socket is opened at once, so the port in the id is truly ours, and waits in this process until
+// rank 0 takes it over. All of the host's addresses go into the id; joining ranks try them in turn.
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "control.hpp"
+#include "control_socket.hpp"
+#include "options.hpp"
+
+namespace sennit {
+namespace {
+
+using control::Address;
+
+constexpr size_t kAddresses = 8;
+struct Layout {
+  char magic[8];
+  uint64_t job;
+  uint16_t port;
+  uint8_t addresses;
+  uint8_t unused[5];
+  uint8_t address[kAddresses][16];
+  uint8_t secret[32];
+  uint8_t checksum[16];  // over all before it
+};
+constexpr char kMagic[8] = {'s', 'e', 'n', 'n', 'u', 'i', 'd', '1'};
+static_assert(sizeof(Layout) <= SENNIT_UNIQUE_ID_BYTES);
+
+void checksum(const Layout& layout, uint8_t (&out)[16]) {
+  crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&layout), offsetof(Layout, checksum), nullptr,
+                     0);
+}
+
+// Listening sockets whose rank 0 has not come yet, by job.
+std::mutex g_mutex;
+std::map<uint64_t, int>& waiting_listeners() {
+  static std::map<uint64_t, int> map;
+  return map;
+}
+
+}  // namespace
+
+BootstrapOptions bootstrap_defaults() {
+  BootstrapOptions options;
+  options.insecure = option_flag("SENNIT_INSECURE");
+  options.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
+  options.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
+  options.stall_ms = option_integer("SENNIT_STALL");
+  options.interface = option_text("SENNIT_INTERFACE");
+  return options;
+}
+
+Result<std::vector<std::byte>> make_unique_id() {
+  if (sodium_init() < 0) return Status{SENNIT_INTERNAL, "libsodium does not start"};
+  std::vector<Address> addresses = control::host_addresses();
+  Address bound = control::any_address();
+  if (const std::string interface = option_text("SENNIT_INTERFACE"); !interface.empty()) {
+    const Result<Address> named = control::interface_address(interface);
+    if (!named) return named.status();
+    bound = *named;
+    addresses = {bound};
+  }
+  const Result<int> listener = control::listen_on(bound);
+  if (!listener) return listener.status();
+
+  Layout layout{};
+  std::memcpy(layout.magic, kMagic, sizeof kMagic);
+  while (layout.job == 0) randombytes_buf(&layout.job, sizeof layout.job);
+  randombytes_buf(layout.secret, sizeof layout.secret);
+  layout.port = control::local_address(*listener).port;
+  layout.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
+  for (size_t i = 0; i < layout.addresses; i++) std::memcpy(layout.address[i], addresses[i].ip.data(), 16);
+  checksum(layout, layout.checksum);
+  {
+    const std::lock_guard lock(g_mutex);
+    waiting_listeners()[layout.job] = *listener;
+  }
+  std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
+  std::memcpy(id.data(), &layout, sizeof layout);
+  return id;
+}
+
+Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
+  if (size < 1 || rank < 0 || rank >= size)
+    return invalid(fmt::format("rank {} of {} ranks: expected a rank from 0 to size - 1", rank, size));
+  if (id.size() < sizeof(Layout))
+    return invalid(fmt::format("a unique id of {} bytes: expected {}", id.size(), SENNIT_UNIQUE_ID_BYTES));
+  Layout layout;
+  std::memcpy(&layout, id.data(), sizeof layout);
+  uint8_t sum[16];
+  checksum(layout, sum);
+  if (std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 || std::memcmp(sum, layout.checksum, sizeof sum) != 0 ||
+      layout.addresses > kAddresses)
+    return invalid(
+        "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the same version of sennit");
+  BootstrapOptions options = bootstrap_defaults();
+  options.rank = rank;
+  options.size = size;
+  options.job = layout.job;
+  options.root_port = layout.port;
+  for (size_t i = 0; i < layout.addresses; i++) {
+    Address address;
+    std::memcpy(address.ip.data(), layout.address[i], 16);
+    options.root_host += (i == 0 ? "" : ",") + address.host();
+  }
+  const auto* secret = reinterpret_cast<const std::byte*>(layout.secret);
+  options.secret.assign(secret, secret + sizeof layout.secret);
+  if (rank == 0) {
+    const std::lock_guard lock(g_mutex);
+    const auto listener = waiting_listeners().find(layout.job);
+    if (listener == waiting_listeners().end())
+      return invalid(
+          "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job only");
+    options.root_listener_fd = listener->second;
+    waiting_listeners().erase(listener);
+  }
+  return options;
+}
+
+}  // namespace sennit
