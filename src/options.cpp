@@ -37,6 +37,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "the job's secret for torchrun-style start: any text, or file:PATH"},
     {"SENNIT_STALL", OptionType::milliseconds, "500",
      "after this long without progress ranks compare their calls"},
+    {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "256K",
+     "send buffer of a tcp connection: deeper queues delay what matters; 0: the kernel adapts it"},
     {"SENNIT_TRANSPORTS", OptionType::text, "", "comma-separated list to allow, e.g. shm,tcp; default: all"},
 });
 

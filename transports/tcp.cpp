@@ -1,0 +1,453 @@
+// tcp.cpp: the tcp transport: posted receives, early messages, grants.
+//
+// A small (eager) message goes at once as long as the window of its (communicator, peer) lasts; the receiver
+// keeps it until it is asked for. Any other message moves when its receiver is ready: a posted receive of a
+// large message says so to the peer by itself, so usually the sender finds the grant when it comes; otherwise
+// the send is announced and answered. Payload of large messages goes from segments to segments without a copy
+// of ours. Grants, announcements and early messages are found by (peer, Key), so the order of posting means
+// nothing. Memory: 64 KiB per connection, and a window per (communicator, peer). Readiness is edge-triggered
+// epoll: no epoll_ctl after a connection is made. Cost of a small message: one sendmsg, one epoll_wait and
+// one recvmsg. Failure: a connection that ends is one PeerEvent and is not made again.
+#include "tcp.hpp"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "options.hpp"
+#include "trace.hpp"
+
+namespace sennit::tcp {
+namespace {
+
+// Bytes that were handed to the kernel but not to the network yet: they delay whatever matters more by now.
+constexpr int kUnsentBytes = 128 * 1024;
+constexpr uint64_t kLingerNs = 1'000'000'000;
+
+enum ReceiveScratch { kGranted = 0, kAnnouncedNs = 1 };
+
+}  // namespace
+
+Tcp::Tcp(const TransportContext& context)
+    : eager_bytes_(std::min(context.eager_bytes, kMaxEagerBytes)),
+      window_bytes_(std::max(kWindowBytes, 4 * eager_cost(eager_bytes_))),
+      peers_(static_cast<size_t>(context.size)) {}
+
+Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
+  std::unique_ptr<Tcp> tcp(new Tcp(context));
+  tcp->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (tcp->epoll_fd_ < 0)
+    return Status(SENNIT_OUT_OF_RESOURCES,
+                  fmt::format("tcp: epoll_create1: {} (raise `ulimit -n`)", std::strerror(errno)));
+  Result<std::unique_ptr<Door>> door = Door::open(context, tcp->epoll_fd_, *tcp);
+  if (!door) return door.status();
+  tcp->door_ = std::move(*door);
+  return std::unique_ptr<Transport>(std::move(tcp));
+}
+
+Tcp::~Tcp() {
+  linger();
+  door_.reset();
+  for (Peer& peer : peers_) peer.link.reset();
+  if (epoll_fd_ >= 0) close(epoll_fd_);
+}
+
+// Sends were handed back when their bytes were with us or the kernel. Closing a socket that has unread bytes
+// would throw them away, so: say that nothing more comes, and read until the peer has all of it.
+void Tcp::linger() {
+  const uint64_t end = now_ns() + kLingerNs;
+  std::vector<Link*> open;
+  for (const int peer : in_use_)
+    if (at(peer).link->is_open()) open.push_back(at(peer).link.get());
+  for (Link* link : open)
+    link->take_sends_if([](auto&) { return true; }, [](auto&) {});  // what was not begun
+  std::vector<bool> said(open.size(), false);
+  size_t left = open.size();
+  std::vector<pollfd> waits(open.size());
+  while (left > 0 && now_ns() < end) {
+    for (size_t i = 0; i < open.size(); i++) {
+      Link* link = open[i];
+      waits[i] = {-1, POLLIN, 0};
+      if (!link) continue;
+      bool more = false;
+      link->unblock();
+      const bool ok = said[i] || link->write(more).ok();
+      if (ok && !said[i] && !more && !link->has_staged()) said[i] = shutdown(link->fd(), SHUT_WR) == 0;
+      char ignored[4096];
+      ssize_t got = 1;
+      while (got > 0) got = ::recv(link->fd(), ignored, sizeof ignored, MSG_DONTWAIT);
+      int unsent = 0;
+      if (ioctl(link->fd(), TIOCOUTQ, &unsent) < 0) unsent = 0;
+      const bool over = !ok || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+      if (over || (said[i] && unsent == 0)) {
+        link->shut();
+        open[i] = nullptr;
+        left--;
+      } else {
+        waits[i].fd = link->fd();
+      }
+    }
+    if (left > 0) poll(waits.data(), waits.size(), 1);
+  }
+}
+
+// ---- peers
+// ------------------------------------------------------------------------------------------------------
+
+Reach Tcp::reach(int, std::span<const std::byte> address) {
+  const std::optional<SocketAddress> decoded = SocketAddress::decode(address);
+  return decoded && decoded->v6 == door_->address().v6 ? Reach::network : Reach::none;
+}
+
+Status Tcp::add_peer(int peer, std::span<const std::byte> address) {
+  const std::optional<SocketAddress> decoded = SocketAddress::decode(address);
+  if (!decoded) return invalid(fmt::format("tcp: the address of rank {} is malformed", peer));
+  at(peer).address = *decoded;
+  at(peer).known = true;
+  return {};
+}
+
+// The link to a peer; its connection is on its way at the latest now.
+Link& Tcp::link_to(int number) {
+  Peer& peer = at(number);
+  if (!peer.link) {
+    peer.link = std::make_unique<Link>(number, window_bytes_, static_cast<LinkHandler&>(*this));
+    in_use_.push_back(number);
+  }
+  return *peer.link;
+}
+
+bool Tcp::wants_connection(int number) {
+  const Peer& peer = at(number);
+  return !peer.broken && peer.failed.ok() && !(peer.link && peer.link->is_open());
+}
+
+void Tcp::on_connection(int number, int fd) {
+  const int one = 1, unsent = kUnsentBytes;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  if (const int buffer = static_cast<int>(option_integer("SENNIT_TCP_BUFFER_BYTES")); buffer > 0)
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+  Link& link = link_to(number);
+  link.open(fd);
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = pack(Source::link, static_cast<uint32_t>(number));
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) < 0)
+    return break_link(
+        number, Status(SENNIT_OUT_OF_RESOURCES, fmt::format("tcp: watching the connection to rank {}: {}",
+                                                            number, std::strerror(errno))));
+  flush(link);
+}
+
+void Tcp::break_link(int number, const Status& status) {
+  Peer& peer = at(number);
+  if (peer.link) peer.link->shut();
+  if (peer.broken || !peer.failed.ok()) return;
+  peer.broken = true;
+  events_.push_back({number, status});
+}
+
+// Writes what is queued; calls the peer if there is no connection yet.
+void Tcp::flush(Link& link) {
+  Peer& peer = at(link.peer());
+  if (!link.is_open()) {
+    if (!peer.broken && peer.failed.ok() && peer.known) door_->call(link.peer(), peer.address);
+    return;
+  }
+  bool more = false;
+  if (const Status status = link.write(more); !status.ok()) return break_link(link.peer(), status);
+  if (more) mark_busy(link);
+}
+
+void Tcp::read(Link& link, bool to_the_end) {
+  if (!link.is_open()) return;
+  bool more = false;
+  const Status status = link.read(to_the_end, more);
+  if (!status.ok()) return break_link(link.peer(), status);
+  if (more) mark_busy(link);
+  flush(link);  // what the reading gave rise to
+}
+
+void Tcp::mark_busy(Link& link) {
+  bool& busy = at(link.peer()).busy;
+  if (!busy) busy_.push_back(link.peer());
+  busy = true;
+}
+
+// ---- sending
+// ----------------------------------------------------------------------------------------------------
+
+const Status* Tcp::refusal(const MessageRequest& request) const {
+  const Peer& peer = peers_[static_cast<size_t>(request.peer)];
+  if (!peer.failed.ok()) return &peer.failed;
+  if (cancelled_.empty()) return nullptr;
+  const auto found = cancelled_.find(request.key.comm);
+  return found == cancelled_.end() ? nullptr : &found->second;
+}
+
+void Tcp::complete(SendRequest& request, Status status) {
+  request.status = std::move(status);
+  sends_back_.push_back(&request);
+}
+
+void Tcp::complete(RecvRequest& request, Status status) {
+  request.status = std::move(status);
+  receives_back_.push_back(&request);
+}
+
+void Tcp::post_control(Link& link, Kind kind, const Key& key, uint64_t signature, size_t bytes) {
+  WireHeader header;
+  header.kind = kind;
+  header.key = key;
+  header.signature = signature;
+  header.bytes = bytes;
+  link.post_control(header);
+}
+
+void Tcp::send(SendRequest& request) {
+  request.ready_ns = request.first_ns = 0;
+  if (const Status* refused = refusal(request)) return complete(request, *refused);
+  Link& link = link_to(request.peer);
+  messages_++;
+  Grant* grant = grants_.size() > 0 ? grants_.remove(request.peer, request.key) : nullptr;
+  if (grant) {
+    match_send(request, grant->signature, grant->bytes, grant->came_ns);
+    free_grants_.push_back(grant);
+  } else if (request.bytes <= eager_bytes_ && link.take_window(request.key.comm, request.bytes)) {
+    request.ready_ns = now_ns();
+    link.post_eager(request);
+  } else {
+    SENNIT_CHECK(waiting_.insert(&request));  // keys are never reused
+    post_control(link, Kind::announce, request.key, request.signature, request.bytes);
+  }
+  flush(link);
+}
+
+void Tcp::match_send(SendRequest& request, uint64_t signature, size_t bytes, uint64_t ready_ns) {
+  Link& link = *at(request.peer).link;
+  if (signature == request.signature && bytes == request.bytes) {
+    request.ready_ns = ready_ns;
+    link.post_granted(request);
+    return;
+  }
+  post_control(link, Kind::refuse, request.key, request.signature, request.bytes);
+  complete(request, send_mismatch(request, bytes));
+}
+
+void Tcp::on_ready(Link& link, const WireHeader& header) {
+  if (SendRequest* request = waiting_.remove(link.peer(), header.key))
+    return match_send(*request, header.signature, header.bytes, now_ns());
+  if (grants_.find(link.peer(), header.key)) return;
+  if (free_grants_.empty()) {
+    grant_pool_.push_back(std::make_unique<Grant>());
+    free_grants_.push_back(grant_pool_.back().get());
+  }
+  Grant* grant = free_grants_.back();
+  free_grants_.pop_back();
+  *grant = {link.peer(), header.key, header.signature, header.bytes, now_ns()};
+  grants_.insert(grant);
+}
+
+// ---- receiving
+// --------------------------------------------------------------------------------------------------
+
+void Tcp::recv(RecvRequest& request) {
+  request.exposed = nullptr;
+  request.ready_ns = request.first_ns = 0;
+  request.scratch[kGranted] = request.scratch[kAnnouncedNs] = 0;
+  if (const Status* refused = refusal(request)) return complete(request, *refused);
+  Link& link = link_to(request.peer);
+  Arrival* arrival = matcher_.post(request);
+  if (!arrival) {
+    if (request.bytes <= eager_bytes_) return;
+    request.scratch[kGranted] = 1;
+    post_control(link, Kind::ready, request.key, request.signature, request.bytes);
+    return flush(link);
+  }
+  const bool announced = arrival->handle[0] != 0;
+  const bool matches = check_match(request, arrival->signature, arrival->bytes);
+  request.ready_ns = arrival->arrived_ns;
+  if (announced) {
+    // Where it does not match, the answer lets the sender find out, too.
+    post_control(link, Kind::ready, request.key, request.signature, request.bytes);
+    request.scratch[kGranted] = 1;
+    request.scratch[kAnnouncedNs] = arrival->arrived_ns;
+    if (!matches) receives_back_.push_back(&request);
+  } else {
+    request.first_ns = arrival->arrived_ns;
+    link.return_window(request.key.comm, arrival->bytes);
+    if (matches) {
+      SegmentCursor(request.segments).put(arrival->data.data(), arrival->bytes);
+      complete(request);
+    } else {
+      receives_back_.push_back(&request);
+    }
+  }
+  matcher_.recycle(arrival);
+  if (announced && matches) matcher_.post(request);
+  flush(link);
+}
+
+Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std::byte> bytes) {
+  const int peer = link.peer();
+  const bool dropped = !cancelled_.empty() && cancelled_.contains(header.key.comm);
+  switch (header.kind) {
+    case Kind::ready:
+      if (!dropped) on_ready(link, header);
+      return {};
+    case Kind::announce:
+      if (!dropped) on_announce(link, header);
+      return {};
+    case Kind::refuse:
+      if (RecvRequest* request = matcher_.take_receive(peer, header.key)) {
+        if (check_match(*request, header.signature, header.bytes))
+          request->status = Status(SENNIT_INTERNAL, fmt::format("rank {} refused a matching receive", peer));
+        receives_back_.push_back(request);
+      }
+      return {};
+    case Kind::eager:
+      break;
+    default:
+      return {SENNIT_LINK_FAILED, fmt::format("connection to rank {}: a message of unknown kind", peer)};
+  }
+  if (dropped) return {};
+  if (!link.hold(header.key.comm, header.bytes))
+    return {SENNIT_LINK_FAILED, fmt::format("connection to rank {}: more came than the window allows", peer)};
+  const uint64_t now = now_ns();
+  if (RecvRequest* request = matcher_.take_receive(peer, header.key)) {
+    request->ready_ns = request->first_ns = now;
+    link.return_window(header.key.comm, header.bytes);
+    if (check_match(*request, header.signature, header.bytes)) {
+      SegmentCursor(request->segments).put(bytes.data(), bytes.size());
+      complete(*request);
+    } else {
+      receives_back_.push_back(request);
+    }
+    return {};
+  }
+  Arrival* arrival = matcher_.keep(peer, header.key, header.signature, header.bytes);
+  if (!arrival) return {SENNIT_LINK_FAILED, fmt::format("connection to rank {}: a message came twice", peer)};
+  arrival->arrived_ns = now;
+  arrival->data.assign(bytes.begin(), bytes.end());
+  return {};
+}
+
+void Tcp::on_announce(Link& link, const WireHeader& header) {
+  if (RecvRequest* request = matcher_.find_receive(link.peer(), header.key)) {
+    request->scratch[kAnnouncedNs] = now_ns();
+    if (request->scratch[kGranted]) return;  // the grant is on its way
+    request->scratch[kGranted] = 1;
+    return post_control(link, Kind::ready, header.key, request->signature, request->bytes);
+  }
+  Arrival* arrival = matcher_.keep(link.peer(), header.key, header.signature, header.bytes);
+  if (!arrival) return;
+  arrival->arrived_ns = now_ns();
+  arrival->handle[0] = 1;
+}
+
+RecvRequest* Tcp::on_first_piece(Link& link, const WireHeader& header) {
+  RecvRequest* request = matcher_.take_receive(link.peer(), header.key);
+  if (!request) return nullptr;  // cancelled meanwhile
+  request->first_ns = now_ns();
+  request->ready_ns = request->scratch[kAnnouncedNs] ? request->scratch[kAnnouncedNs] : request->first_ns;
+  if (check_match(*request, header.signature, header.bytes)) return request;
+  receives_back_.push_back(request);
+  return nullptr;
+}
+
+// It stays pending until its communicator is cancelled here as well.
+void Tcp::on_given_up(Link&, RecvRequest& request) { matcher_.post(request); }
+
+// ---- progress and failure
+// ---------------------------------------------------------------------------------------
+
+bool Tcp::progress(Completions& completions) {
+  epoll_event events[64];
+  const int count = epoll_wait(epoll_fd_, events, 64, 0);
+  for (int i = 0; i < count; i++) {
+    const uint64_t data = events[i].data.u64;
+    if (source_of(data) != Source::link) {
+      door_->on_event(data);
+      continue;
+    }
+    Link& link = *at(static_cast<int>(index_of(data))).link;
+    if (events[i].events & EPOLLOUT) link.unblock();
+    if (events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+      read(link, (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+    else
+      flush(link);
+  }
+  bool moved = count > 0 || !busy_.empty();
+  turn_.swap(busy_);
+  for (const int peer : turn_) at(peer).busy = false;
+  for (const int peer : turn_) read(*at(peer).link, true);
+  turn_.clear();
+  const auto hand_over = [&moved](auto& from, auto& to) {
+    moved |= !from.empty();
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+  };
+  hand_over(sends_back_, completions.sends);
+  hand_over(receives_back_, completions.receives);
+  hand_over(events_, completions.events);
+  return moved;
+}
+
+bool Tcp::prepare_wait() {
+  return busy_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty();
+}
+
+template <typename Which>
+void Tcp::hand_back(Which which, const Status& status) {
+  const auto back = [&](auto& request) { complete(request, status); };
+  waiting_.remove_if(which, back);
+  matcher_.take_receives_if(which, back);
+  for (const int peer : in_use_) {
+    at(peer).link->take_sends_if(which, back);
+    at(peer).link->take_receive_if(which, back);
+  }
+  matcher_.drop_arrivals_if(which);
+  grants_.remove_if(which, [this](Grant& grant) { free_grants_.push_back(&grant); });
+}
+
+void Tcp::fail_peer(int number, const Status& status) {
+  Peer& peer = at(number);
+  peer.failed = status;
+  door_->hang_up(number);
+  if (peer.link) peer.link->shut();
+  hand_back([number](const auto& item) { return item.peer == number; }, status);
+}
+
+void Tcp::cancel(uint32_t comm, const Status& status) {
+  cancelled_[comm] = status;
+  hand_back([comm](const auto& item) { return item.key.comm == comm; }, status);
+}
+
+std::string Tcp::statistics() const {
+  uint64_t sent = 0, received = 0;
+  size_t open = 0;
+  for (const int number : in_use_) {
+    const Link& link = *peers_[static_cast<size_t>(number)].link;
+    open += link.is_open();
+    sent += link.bytes_sent();
+    received += link.bytes_received();
+  }
+  return fmt::format(
+      "connections {}, messages sent {}, bytes sent {}, bytes received {}, strangers refused {}", open,
+      messages_, sent, received, door_->refused());
+}
+
+}  // namespace sennit::tcp
+
+namespace sennit {
+SENNIT_TRANSPORT_ENTRY("tcp", 20, tcp::Tcp::make)
+}
