@@ -1,0 +1,113 @@
+// broadcast_tree.cpp: broadcast and reduce over a tree that follows the fabric, pipelined by chunks.
+//
+// The tree is FabricTree's: per group a tree of fan-out k between its children's leaders, so the message
+// enters every group once. For latency: depth is the sum over tiers of log_k(children), against n - 1 of the
+// chain; a leader pays for it by sending up to k copies per tier. A reduce adds the children and the rank
+// itself by position, that is, in fabric order whatever the root. Parameters: radices[0] is k (default 2).
+// On the wire: M into every group and rank but the root's; k M a tier out of a leader. Scratch: broadcast
+// none; reduce M per child (may be the child's memory) and M for the sum.
+#include <algorithm>
+
+#include "common.hpp"
+#include "fabric_tree.hpp"
+
+namespace sennit {
+namespace {
+
+int fan_out(const Parameters& parameters) {
+  return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
+}
+
+Program broadcast_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+  const Range all = block_range(0, 1);
+  ProgramBuilder builder(request.in_place);
+  const bool at_root = p == request.root;
+  const Operand data = at_root ? builder.input({&all, 1}) : builder.output({&all, 1});
+  const int parent = shape.node(p).parent;
+  if (!at_root) builder.recv(parent, data, tree.crossing_tier(p, parent));
+  for (const int child : shape.children(p)) builder.send(child, data, tree.crossing_tier(p, child));
+  if (at_root) copy_own(builder, request, all);
+  return builder.finish();
+}
+
+Program reduce_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+  const Range all = block_range(0, 1);
+  ProgramBuilder builder(request.in_place);
+  std::vector<std::pair<int, Operand>> parts = {{p, builder.input({&all, 1})}};  // by first position
+  for (const int child : shape.children(p)) {
+    const Operand arrived = builder.scratch({&all, 1});
+    builder.recv(child, arrived, tree.crossing_tier(p, child));
+    parts.emplace_back(child, arrived);
+  }
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Operand> sources;
+  for (const auto& part : parts) sources.push_back(part.second);
+  const int parent = shape.node(p).parent;
+  if (p == request.root) {
+    combine(builder, builder.output({&all, 1}), sources, true);
+  } else {
+    Operand sum = sources[0];
+    if (sources.size() > 1) {
+      sum = builder.scratch({&all, 1});
+      builder.reduce(sum, sources, false);
+    }
+    builder.send(parent, sum, tree.crossing_tier(p, parent));
+  }
+  return builder.finish();
+}
+
+class TreeAlgorithm : public Algorithm {
+ public:
+  std::string_view name() const override { return "tree"; }
+  bool applies(const TierTree&, const Request& request) const override {
+    return request.collective == Collective::broadcast || request.collective == Collective::reduce;
+  }
+  std::vector<Parameters> candidates(const TierTree& tree, const Request&) const override {
+    std::vector<Parameters> all;
+    for (const uint16_t k : {2, 4, 8, 16}) {
+      Parameters parameters;
+      parameters.radices = {k};
+      if (k == 2 || k <= tree.ranks()) all.push_back(parameters);
+    }
+    return all;
+  }
+
+  Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
+                    const CostModel& cost) const override {
+    const FabricTree shape(tree, request.root, fan_out(parameters));
+    const uint64_t total = total_bytes(request, tree.ranks());
+    const bool broadcast = request.collective == Collective::broadcast;
+    Estimate estimate;
+    Load load(tree);
+    std::vector<uint64_t> reached_ns(static_cast<size_t>(tree.ranks()), 0);
+    for (const int p : shape.top_down()) {
+      const int parent = shape.node(p).parent;
+      if (parent < 0) continue;
+      broadcast ? load.add(parent, p, total) : load.add(p, parent, total);
+      reached_ns[static_cast<size_t>(p)] =
+          reached_ns[static_cast<size_t>(parent)] + message_latency_ns(tree, parent, p, cost);
+    }
+    const auto most = static_cast<uint64_t>(shape.most_children());
+    estimate.tier_ns = load.tier_ns(cost);
+    estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
+    estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
+    if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
+    return estimate;
+  }
+
+  std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
+                                     const Parameters& parameters) const override {
+    const auto shape = std::make_shared<const FabricTree>(tree, request.root, fan_out(parameters));
+    const bool broadcast = request.collective == Collective::broadcast;
+    return make_blueprint([&tree, &request, shape, broadcast](int position) {
+      return broadcast ? broadcast_program(tree, request, *shape, position)
+                       : reduce_program(tree, request, *shape, position);
+    });
+  }
+};
+
+}  // namespace
+
+SENNIT_ALGORITHM_ENTRY(TreeAlgorithm)
+
+}  // namespace sennit

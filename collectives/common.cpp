@@ -1,0 +1,112 @@
+// common.cpp: see common.hpp.
+#include "common.hpp"
+
+#include <algorithm>
+
+namespace sennit {
+namespace {
+
+class FunctionBlueprint : public Blueprint {
+ public:
+  explicit FunctionBlueprint(std::function<Program(int)> program) : program_(std::move(program)) {}
+  Program program(int position) const override { return program_(position); }
+
+ private:
+  std::function<Program(int)> program_;
+};
+
+// Whether messages between the children of a group of this tier stay within one host.
+bool within_host(const TierTree& tree, uint8_t tier) {
+  for (size_t t = 0; t < tree.tiers.size(); t++)
+    if (tree.tiers[t].name == "host") return tier <= t;
+  return false;
+}
+
+uint64_t group_latency_ns(const TierTree& tree, const Group& group, const CostModel& cost) {
+  if (group.latency_ns != 0) return group.latency_ns;
+  return within_host(tree, group.tier) ? cost.shared_memory_latency_ns : cost.latency_ns;
+}
+
+}  // namespace
+
+void copy_own(ProgramBuilder& builder, const Request& request, Range range) {
+  if (!request.in_place) builder.copy(builder.output({&range, 1}), builder.input({&range, 1}));
+}
+
+void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources, bool finish) {
+  if (sources.size() == 1)
+    builder.copy(target, sources[0], finish);
+  else
+    builder.reduce(target, sources, finish);
+}
+
+std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int)> program) {
+  return std::make_unique<FunctionBlueprint>(std::move(program));
+}
+
+uint64_t block_bytes(const Request& request, int block) {
+  return request.count_of(block) * type_bytes(request.type);
+}
+
+std::vector<uint64_t> block_offsets(const Request& request, int ranks) {
+  std::vector<uint64_t> offsets(static_cast<size_t>(ranks) + 1, 0);
+  for (int i = 0; i < ranks; i++)
+    offsets[static_cast<size_t>(i) + 1] = offsets[static_cast<size_t>(i)] + block_bytes(request, i);
+  return offsets;
+}
+
+uint64_t total_bytes(const Request& request, int ranks) {
+  switch (request.collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::send_recv:
+      return request.count * type_bytes(request.type);
+    case Collective::barrier:
+      return 0;
+    default:
+      return block_offsets(request, ranks).back();
+  }
+}
+
+uint64_t scaled(uint64_t a, uint64_t b, uint64_t c) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b / c);
+}
+
+uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost) {
+  return group_latency_ns(tree, tree.groups[static_cast<size_t>(tree.common_group(a, b))], cost);
+}
+
+uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost) {
+  return group_latency_ns(tree, tree.root(), cost);
+}
+
+void Load::add(int from, int to, uint64_t bytes) {
+  const auto cross = [&](int inside, int outside, std::vector<uint64_t>& sum) {
+    int group = tree_.leaf_of_position[static_cast<size_t>(inside)];
+    for (;;) {
+      const Group& g = tree_.groups[static_cast<size_t>(group)];
+      if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) return;
+      sum[static_cast<size_t>(group)] += bytes;
+      group = g.parent;
+    }
+  };
+  cross(from, to, out_);
+  cross(to, from, in_);
+}
+
+std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
+  std::vector<uint64_t> ns(tree_.tiers.size(), 0);
+  for (size_t i = 1; i < tree_.groups.size(); i++) {
+    const Group& group = tree_.groups[i];
+    const bool memory = within_host(tree_, tree_.groups[static_cast<size_t>(group.parent)].tier);
+    const uint64_t assumed = memory ? cost.reduce_bytes_per_s : cost.nic_bytes_per_s;
+    const auto time = [&](uint64_t bytes, const Capacity& capacity) {
+      return scaled(bytes, 1'000'000'000, capacity.known() ? capacity.bytes_per_s : assumed);
+    };
+    ns[group.tier] = std::max({ns[group.tier], time(out_[i], group.egress), time(in_[i], group.ingress)});
+  }
+  return ns;
+}
+
+}  // namespace sennit

@@ -1,0 +1,64 @@
+// common.hpp: what the simple algorithms share: ranges of blocks, blueprints, and the sums of an estimate.
+//
+// Load adds up the bytes over every group boundary, message by message or in closed form, and turns them into
+// the time of each tier's busiest boundary. Where a capacity is unknown it takes the NIC's rate for the whole
+// boundary of a host or more (uplinks count as scarce), and the speed of memory within a host. Pure.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "algorithm.hpp"
+
+namespace sennit {
+
+// Blocks [begin, end) as one range.
+inline Range block_range(uint64_t begin, uint64_t end) { return {begin, 0, (end - begin) * kUnits}; }
+// Shares [begin, end) of block 0 cut into `shares`.
+inline Range share_range(uint64_t begin, uint64_t end, uint64_t shares) {
+  return {0, kUnits * begin / shares, kUnits * end / shares};
+}
+
+// Copies between input and output, left out where both are the same memory.
+void copy_own(ProgramBuilder& builder, const Request& request, Range range);
+// A reduction, or a plain copy where there is one source.
+void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources, bool finish);
+
+std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int position)> program);
+
+// Whether every rank knows the number of elements of every block (not so in all-to-all-v).
+inline bool knows_counts(const Request& request) {
+  return !request.vector_variant || !request.counts.empty();
+}
+
+uint64_t block_bytes(const Request& request, int block);
+// Bytes of blocks [0, i), i = 0 ... n.
+std::vector<uint64_t> block_offsets(const Request& request, int ranks);
+// Bytes of the vector, or of all blocks together.
+uint64_t total_bytes(const Request& request, int ranks);
+// a * b / c without overflow.
+uint64_t scaled(uint64_t a, uint64_t b, uint64_t c);
+
+// Of one message between two positions, declared or assumed.
+uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost);
+// Of one message between two children of the root.
+uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost);
+
+class Load {
+ public:
+  explicit Load(const TierTree& tree)
+      : tree_(tree), out_(tree.groups.size(), 0), in_(tree.groups.size(), 0) {}
+  void add(int from, int to, uint64_t bytes);                   // one message; O(depth)
+  void add_boundary(size_t group, uint64_t out, uint64_t in) {  // in closed form
+    out_[group] += out;
+    in_[group] += in;
+  }
+  std::vector<uint64_t> tier_ns(const CostModel& cost) const;
+
+ private:
+  const TierTree& tree_;
+  std::vector<uint64_t> out_, in_;  // by group
+};
+
+}  // namespace sennit

@@ -1,0 +1,238 @@
+// direct.cpp: every collective in one round: whoever has data sends it straight to whoever needs it.
+//
+// Steps: 1 (barrier: log2 n). Peers are visited in the order p + 1, p + 2, ... while receiving from p - 1,
+// p - 2, ..., so that at any time every rank sends to one and receives from another. All-to-all is the
+// pairwise exchange; barrier is dissemination (Hensgen, Finkel, Manber 1988): in round k everyone tells
+// p + 2^k what it knows.
+// On the wire: all-to-all, all-gather and reduce-scatter the least a rank can send, but a block crosses a
+// group boundary once per rank behind it; all-reduce sends whole vectors to everyone. So this is for few
+// ranks or small messages, except all-to-all, where no schedule moves less. Scratch: what is reduced, once
+// per peer (may be the peer's memory); all-to-all in place: a copy of the input.
+#include "common.hpp"
+
+namespace sennit {
+namespace {
+
+class Direct {
+ public:
+  Direct(const TierTree& tree, const Request& request, int position)
+      : tree_(tree), request_(request), n_(tree.ranks()), p_(position), builder_(request.in_place) {}
+
+  Program program() {
+    switch (request_.collective) {
+      case Collective::all_reduce:
+        all_reduce();
+        break;
+      case Collective::reduce_scatter:
+        reduce_scatter();
+        break;
+      case Collective::all_gather:
+        all_gather();
+        break;
+      case Collective::broadcast:
+      case Collective::scatter:
+        from_root();
+        break;
+      case Collective::reduce:
+        reduce();
+        break;
+      case Collective::gather:
+        gather();
+        break;
+      case Collective::all_to_all:
+        all_to_all();
+        break;
+      case Collective::barrier:
+        barrier();
+        break;
+      case Collective::send_recv:
+        break;
+    }
+    return builder_.finish();
+  }
+
+ private:
+  int to(int offset) const { return (p_ + offset) % n_; }
+  int from(int offset) const { return (p_ - offset + n_) % n_; }
+  static Range block(uint64_t i) { return block_range(i, i + 1); }
+  Operand input(Range range) { return builder_.input({&range, 1}); }
+  Operand output(Range range) { return builder_.output({&range, 1}); }
+  Operand scratch(Range range) { return builder_.scratch({&range, 1}); }
+  void send(int peer, Operand source) { builder_.send(peer, source, tree_.crossing_tier(p_, peer)); }
+  void recv(int peer, Operand target) { builder_.recv(peer, target, tree_.crossing_tier(p_, peer)); }
+
+  // Receives everyone's contribution to `range`; in fabric order, one's own from the input.
+  std::vector<Operand> contributions(Range range) {
+    std::vector<Operand> all(static_cast<size_t>(n_));
+    for (int i = 1; i < n_; i++) {
+      Operand& slot = all[static_cast<size_t>(from(i))];
+      slot = scratch(range);
+      recv(from(i), slot);
+    }
+    all[static_cast<size_t>(p_)] = input(range);
+    return all;
+  }
+
+  void all_reduce() {
+    const Range all = block(0);
+    for (int i = 1; i < n_; i++) send(to(i), input(all));
+    const std::vector<Operand> sources = contributions(all);
+    if (!request_.in_place || n_ == 1) return combine(builder_, output(all), sources, true);
+    // In place the sum must not wait for the sends to end: peers may hold on to them until their own sums
+    // are done.
+    const Operand sum = scratch(all);
+    combine(builder_, sum, sources, true);
+    builder_.copy(output(all), sum);
+  }
+
+  void reduce_scatter() {
+    for (int i = 1; i < n_; i++) send(to(i), input(block(to(i))));
+    combine(builder_, output(block(p_)), contributions(block(p_)), true);
+  }
+
+  void all_gather() {
+    for (int i = 1; i < n_; i++) {
+      send(to(i), input(block(p_)));
+      recv(from(i), output(block(from(i))));
+    }
+    copy_own(builder_, request_, block(p_));
+  }
+
+  void from_root() {
+    const bool broadcast = request_.collective == Collective::broadcast;
+    const Range own = block(broadcast ? 0 : p_);
+    if (p_ != request_.root) return recv(request_.root, output(own));
+    for (int i = 1; i < n_; i++) send(to(i), input(broadcast ? own : block(to(i))));
+    copy_own(builder_, request_, own);
+  }
+
+  void reduce() {
+    if (p_ != request_.root) return send(request_.root, input(block(0)));
+    combine(builder_, output(block(0)), contributions(block(0)), true);
+  }
+
+  void gather() {
+    if (p_ != request_.root) return send(request_.root, input(block(p_)));
+    for (int i = 1; i < n_; i++) recv(from(i), output(block(from(i))));
+    copy_own(builder_, request_, block(p_));
+  }
+
+  void all_to_all() {
+    std::vector<Operand> going(static_cast<size_t>(n_));
+    for (int i = 1; i < n_; i++) {
+      going[static_cast<size_t>(i)] = input(block(to(i)));
+      if (!request_.in_place) continue;
+      const Operand copied = scratch(block(uint64_t{1} * p_ * n_ + to(i)));
+      builder_.copy(copied, going[static_cast<size_t>(i)]);
+      going[static_cast<size_t>(i)] = copied;
+    }
+    for (int i = 1; i < n_; i++) {
+      send(to(i), going[static_cast<size_t>(i)]);
+      recv(from(i), output(block(from(i))));
+    }
+    copy_own(builder_, request_, block(p_));
+  }
+
+  void barrier() {
+    Operand known = input(block(0));
+    for (int distance = 1; distance < n_; distance *= 2) {
+      builder_.send(to(distance), known, tree_.crossing_tier(p_, to(distance)), true);
+      const Operand news = scratch(block(0));
+      builder_.recv(from(distance), news, tree_.crossing_tier(p_, from(distance)), true);
+      const Operand sources[] = {known, news};
+      known = scratch(block(0));
+      builder_.reduce(known, sources, false);
+    }
+  }
+
+  const TierTree& tree_;
+  const Request& request_;
+  const int n_, p_;
+  ProgramBuilder builder_;
+};
+
+class DirectAlgorithm : public Algorithm {
+ public:
+  std::string_view name() const override { return "direct"; }
+  bool pipelines() const override { return false; }
+  bool applies(const TierTree&, const Request& request) const override {
+    return request.collective != Collective::send_recv;
+  }
+  std::vector<Parameters> candidates(const TierTree&, const Request&) const override { return {{}}; }
+
+  Estimate estimate(const TierTree& tree, const Request& request, const Parameters&,
+                    const CostModel& cost) const override {
+    const int n = tree.ranks();
+    const auto ranks = static_cast<uint64_t>(n);
+    const std::vector<uint64_t> offsets = block_offsets(request, n);
+    const uint64_t total = total_bytes(request, n);
+    Estimate estimate;
+    Load load(tree);
+    for (size_t i = 1; i < tree.groups.size(); i++) {
+      const Group& g = tree.groups[i];
+      const auto inside = static_cast<uint64_t>(g.size), outside = ranks - inside;
+      const uint64_t inside_bytes =
+          offsets[static_cast<size_t>(g.first + g.size)] - offsets[static_cast<size_t>(g.first)];
+      const bool has_root = request.root >= g.first && request.root < g.first + g.size;
+      switch (request.collective) {
+        case Collective::all_reduce:
+          load.add_boundary(i, inside * outside * total, inside * outside * total);
+          break;
+        case Collective::all_to_all:
+          load.add_boundary(i, inside * outside * block_bytes(request, 0),
+                            inside * outside * block_bytes(request, 0));
+          break;
+        case Collective::all_gather:
+          load.add_boundary(i, inside_bytes * outside, (total - inside_bytes) * inside);
+          break;
+        case Collective::reduce_scatter:
+          load.add_boundary(i, (total - inside_bytes) * inside, inside_bytes * outside);
+          break;
+        case Collective::broadcast:
+          has_root ? load.add_boundary(i, outside * total, 0) : load.add_boundary(i, 0, inside * total);
+          break;
+        case Collective::reduce:
+          has_root ? load.add_boundary(i, 0, outside * total) : load.add_boundary(i, inside * total, 0);
+          break;
+        case Collective::scatter:
+          has_root ? load.add_boundary(i, total - inside_bytes, 0) : load.add_boundary(i, 0, inside_bytes);
+          break;
+        case Collective::gather:
+          has_root ? load.add_boundary(i, 0, total - inside_bytes) : load.add_boundary(i, inside_bytes, 0);
+          break;
+        case Collective::barrier:
+        case Collective::send_recv:
+          break;
+      }
+    }
+    estimate.tier_ns = load.tier_ns(cost);
+    estimate.messages = ranks - 1;
+    estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
+    if (request.collective == Collective::barrier) {
+      uint64_t rounds = 0;
+      while ((uint64_t{1} << rounds) < ranks) rounds++;
+      estimate.messages = rounds;
+      estimate.latency_ns *= rounds;
+    }
+    if (request.collective == Collective::all_reduce || request.collective == Collective::reduce)
+      estimate.reduce_bytes = ranks * total;
+    if (request.collective == Collective::reduce_scatter) {
+      uint64_t largest = 0;
+      for (int i = 0; i < n; i++) largest = std::max(largest, block_bytes(request, i));
+      estimate.reduce_bytes = ranks * largest;
+    }
+    return estimate;
+  }
+
+  std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
+                                     const Parameters&) const override {
+    return make_blueprint(
+        [&tree, &request](int position) { return Direct(tree, request, position).program(); });
+  }
+};
+
+}  // namespace
+
+SENNIT_ALGORITHM_ENTRY(DirectAlgorithm)
+
+}  // namespace sennit

@@ -1,0 +1,83 @@
+// fabric_tree.cpp: see fabric_tree.hpp.
+#include "fabric_tree.hpp"
+
+#include <algorithm>
+#include <deque>
+
+namespace sennit {
+namespace {
+
+// Work to do: `leader`, which is in child `own`, serves children [begin, end) of `group`.
+struct Run {
+  int32_t group, begin, end, own, leader;
+};
+
+}  // namespace
+
+FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
+    : nodes_(static_cast<size_t>(tree.ranks())) {
+  const auto group_at = [&](int32_t g) -> const Group& { return tree.groups[static_cast<size_t>(g)]; };
+  std::deque<Run> work;
+  const auto enter = [&](int32_t group, int32_t leader) {
+    const Group& g = group_at(group);
+    if (g.children == 0) return;
+    const int32_t own = tree.child_at(group, leader);
+    work.push_back({group, g.first_child, g.first_child + g.children, own, leader});
+  };
+  const auto serve = [&](const Run& run, int32_t begin, int32_t end) {
+    const int32_t leader = group_at(begin).first;
+    Node& node = nodes_[static_cast<size_t>(leader)];
+    node.parent = run.leader;
+    node.begin = leader;
+    node.end = group_at(end - 1).first + group_at(end - 1).size;
+    order_.push_back(leader);
+    work.push_back({run.group, begin, end, begin, leader});
+  };
+  const auto serve_in_parts = [&](const Run& run, int32_t begin, int32_t end, int32_t parts) {
+    for (int32_t i = 0; i < parts; i++)
+      serve(run, begin + static_cast<int32_t>(int64_t{end - begin} * i / parts),
+            begin + static_cast<int32_t>(int64_t{end - begin} * (i + 1) / parts));
+  };
+
+  nodes_[static_cast<size_t>(root)] = {-1, 0, tree.ranks(), 0, 0};
+  order_.push_back(root);
+  enter(0, root);
+  while (!work.empty()) {  // first in, first out: a leader's farther groups come before its nearer ones
+    const Run run = work.front();
+    work.pop_front();
+    const int32_t left = run.own - run.begin, right = run.end - run.own - 1;
+    int32_t left_parts = left, right_parts = right;
+    if (left + right > fan_out) {
+      left_parts = (fan_out * left + (left + right) / 2) / (left + right);
+      if (left > 0) left_parts = std::clamp(left_parts, 1, right > 0 ? fan_out - 1 : fan_out);
+      right_parts = fan_out - left_parts;
+    }
+    serve_in_parts(run, run.own + 1, run.end, std::min(right, right_parts));
+    serve_in_parts(run, run.begin, run.own, std::min(left, left_parts));
+    enter(run.own, run.leader);
+  }
+
+  for (const int32_t p : order_)
+    if (const int32_t parent = nodes_[static_cast<size_t>(p)].parent; parent >= 0)
+      nodes_[static_cast<size_t>(parent)].children++;
+  uint32_t next = 0;
+  for (Node& node : nodes_) {
+    node.first_child = next;
+    next += node.children;
+    node.children = 0;
+  }
+  children_.resize(next);
+  for (const int32_t p : order_)
+    if (const int32_t parent = nodes_[static_cast<size_t>(p)].parent; parent >= 0) {
+      Node& node = nodes_[static_cast<size_t>(parent)];
+      children_[node.first_child + node.children++] = p;
+    }
+}
+
+int FabricTree::most_children() const {
+  uint32_t most = 0;
+  for (const Node& node : nodes_) most = std::max(most, node.children);
+  return static_cast<int>(most);
+}
+
+}  // namespace sennit

@@ -1,0 +1,42 @@
+// fabric_tree.hpp: a tree over all ranks that enters every group once, with every subtree a run of positions.
+//
+// Per group, the children groups form a tree of the given fan-out between their leaders (a group's leader is
+// the root where it is inside, else the first position); within each child group likewise. A leader serves
+// the farther groups first. Because subtrees are runs, a gather moves ranges of blocks, and a reduction that
+// adds its children and itself by position adds in fabric order. Every boundary is crossed by one edge into
+// each group that does not hold the root. Immutable. Cost: O(groups) to make; depth: the sum over tiers of
+// log(children) to the base of the fan-out.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+class FabricTree {
+ public:
+  struct Node {
+    int32_t parent = -1;
+    int32_t begin = 0, end = 0;  // the subtree's positions
+    uint32_t first_child = 0, children = 0;
+  };
+
+  FabricTree(const TierTree& tree, int root, int fan_out);  // fan_out >= 2
+
+  const Node& node(int position) const { return nodes_[static_cast<size_t>(position)]; }
+  std::span<const int32_t> children(int position) const {  // farthest first
+    const Node& n = node(position);
+    return {children_.data() + n.first_child, n.children};
+  }
+  std::span<const int32_t> top_down() const { return order_; }  // parents before their children
+  int most_children() const;
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<int32_t> children_, order_;
+};
+
+}  // namespace sennit

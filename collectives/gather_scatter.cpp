@@ -1,0 +1,131 @@
+// gather_scatter.cpp: gather and scatter over a tree that follows the fabric, so that the root posts few
+// messages.
+//
+// The tree is FabricTree's: every subtree is a run of positions, so each message is one range of blocks. A
+// gather collects its subtree's blocks in scratch and hands them on in one message; a scatter is the reverse.
+// For small blocks and many ranks: the root handles fan-out x depth messages instead of n - 1. Parameters:
+// radices[0] is the fan-out (default 2). Steps: the tree's depth. On the wire: every boundary carries each
+// block behind it once, the minimum; inner ranks relay their subtree's blocks. Scratch: the subtree's blocks
+// on inner ranks other than the root. Needs the counts of all blocks on every rank.
+#include <algorithm>
+
+#include "common.hpp"
+#include "fabric_tree.hpp"
+
+namespace sennit {
+namespace {
+
+int fan_out(const Parameters& parameters) {
+  return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
+}
+
+Range subtree(const FabricTree& shape, int position) {
+  const FabricTree::Node& node = shape.node(position);
+  return block_range(static_cast<uint64_t>(node.begin), static_cast<uint64_t>(node.end));
+}
+
+Program gather_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+  ProgramBuilder builder(request.in_place);
+  const FabricTree::Node& node = shape.node(p);
+  const auto self = static_cast<uint64_t>(p);
+  const Range all = subtree(shape, p), own = block_range(self, self + 1);
+  const bool at_root = p == request.root;
+  if (node.children == 0 && !at_root) {
+    builder.send(node.parent, builder.input({&own, 1}), tree.crossing_tier(p, node.parent));
+    return builder.finish();
+  }
+  const Operand collected = at_root ? Operand{} : builder.scratch({&all, 1});
+  for (const int child : shape.children(p)) {
+    const Range blocks = subtree(shape, child);
+    builder.recv(child, at_root ? builder.output({&blocks, 1}) : builder.part(collected, {&blocks, 1}),
+                 tree.crossing_tier(p, child));
+  }
+  if (at_root) {
+    copy_own(builder, request, own);
+  } else {
+    builder.copy(builder.part(collected, {&own, 1}), builder.input({&own, 1}));
+    builder.send(node.parent, collected, tree.crossing_tier(p, node.parent));
+  }
+  return builder.finish();
+}
+
+Program scatter_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+  ProgramBuilder builder(request.in_place);
+  const FabricTree::Node& node = shape.node(p);
+  const auto self = static_cast<uint64_t>(p);
+  const Range all = subtree(shape, p), own = block_range(self, self + 1);
+  const bool at_root = p == request.root;
+  if (node.children == 0 && !at_root) {
+    builder.recv(node.parent, builder.output({&own, 1}), tree.crossing_tier(p, node.parent));
+    return builder.finish();
+  }
+  const Operand arrived = at_root ? Operand{} : builder.scratch({&all, 1});
+  if (!at_root) builder.recv(node.parent, arrived, tree.crossing_tier(p, node.parent));
+  for (const int child : shape.children(p)) {
+    const Range blocks = subtree(shape, child);
+    builder.send(child, at_root ? builder.input({&blocks, 1}) : builder.part(arrived, {&blocks, 1}),
+                 tree.crossing_tier(p, child));
+  }
+  if (at_root)
+    copy_own(builder, request, own);
+  else
+    builder.copy(builder.output({&own, 1}), builder.part(arrived, {&own, 1}));
+  return builder.finish();
+}
+
+class GatherScatterAlgorithm : public Algorithm {
+ public:
+  std::string_view name() const override { return "gather_scatter"; }
+  bool applies(const TierTree&, const Request& request) const override {
+    return (request.collective == Collective::gather || request.collective == Collective::scatter) &&
+           knows_counts(request);
+  }
+  std::vector<Parameters> candidates(const TierTree& tree, const Request&) const override {
+    std::vector<Parameters> all;
+    for (const uint16_t k : {2, 4, 8, 16, 64}) {
+      Parameters parameters;
+      parameters.radices = {k};
+      if (k == 2 || k <= tree.ranks()) all.push_back(parameters);
+    }
+    return all;
+  }
+
+  Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
+                    const CostModel& cost) const override {
+    const FabricTree shape(tree, request.root, fan_out(parameters));
+    const std::vector<uint64_t> offsets = block_offsets(request, tree.ranks());
+    const bool gather = request.collective == Collective::gather;
+    Estimate estimate;
+    Load load(tree);
+    std::vector<uint64_t> reached_ns(static_cast<size_t>(tree.ranks()), 0);
+    for (const int p : shape.top_down()) {
+      const FabricTree::Node& node = shape.node(p);
+      if (node.parent < 0) continue;
+      const uint64_t bytes =
+          offsets[static_cast<size_t>(node.end)] - offsets[static_cast<size_t>(node.begin)];
+      gather ? load.add(p, node.parent, bytes) : load.add(node.parent, p, bytes);
+      reached_ns[static_cast<size_t>(p)] =
+          reached_ns[static_cast<size_t>(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
+    }
+    estimate.tier_ns = load.tier_ns(cost);
+    estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
+    estimate.messages = static_cast<uint64_t>(shape.most_children());
+    return estimate;
+  }
+
+  std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
+                                     const Parameters& parameters) const override {
+    const auto shape = std::make_shared<const FabricTree>(tree, request.root, fan_out(parameters));
+    const bool gather = request.collective == Collective::gather;
+    return make_blueprint([&tree, &request, shape, gather](int position) {
+      return gather ? gather_program(tree, request, *shape, position)
+                    : scatter_program(tree, request, *shape, position);
+    });
+  }
+};
+
+}  // namespace
+
+SENNIT_ALGORITHM_ENTRY(GatherScatterAlgorithm)
+
+}  // namespace sennit
