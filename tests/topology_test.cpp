@@ -1,5 +1,7 @@
 // topology_test.cpp: from fabrics to tier trees, and the sources, as data: captured inputs beside the
 // expected texts.
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <random>
 #include <sstream>
@@ -8,8 +10,11 @@
 #include <gtest/gtest.h>
 
 #include "fabric.hpp"
+#include "hwloc.hpp"
+#include "slurm.hpp"
 #include "source.hpp"
 #include "topology_cases.hpp"
+#include "units.hpp"
 
 namespace sennit {
 namespace {
@@ -119,6 +124,259 @@ TEST(Contract, FabricOrderStays) {
   const TierTree tree = contract(fabric, ranks_on_all_hosts(fabric, 3)).value();
   ASSERT_EQ(tree.ranks(), 24);
   for (int p = 0; p < 24; p++) EXPECT_EQ(tree.rank_of_position[static_cast<size_t>(p)], p);
+}
+
+TEST(Slurm, TopologyConf) {
+  run_cases("slurm", "conf", [](const std::filesystem::path& path) {
+    const std::string text = read_text(path);
+    const Result<Fabric> fabric = parse_topology_conf(text, path.filename());
+    if (!fabric) return fabric.status().text() + "\n";
+    EXPECT_TRUE(is_topology_conf(text)) << path;
+    return fabric->to_text();
+  });
+}
+
+// First line the address, second the pattern, third (if any) the host's name.
+TEST(Slurm, Environment) {
+  run_cases("slurm", "env", [](const std::filesystem::path& path) {
+    std::istringstream lines(read_text(path));
+    std::string address, pattern, host;
+    std::getline(lines, address);
+    std::getline(lines, pattern);
+    std::getline(lines, host);
+    const Result<Fabric> fabric = parse_topology_addr(address, pattern, host);
+    return fabric ? fabric->to_text() : fabric.status().text() + "\n";
+  });
+}
+
+// "== SOURCE" begins what a source says; they are merged in that order.
+TEST(Merge, Cases) {
+  run_cases("merge", "merge", [](const std::filesystem::path& path) {
+    std::istringstream lines(read_text(path));
+    std::vector<std::pair<std::string, std::string>> parts;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.rfind("== ", 0) == 0)
+        parts.emplace_back(line.substr(3), "");
+      else
+        parts.back().second += line + "\n";
+    }
+    Fabric merged;
+    Merger merger;
+    for (const auto& [source, text] : parts) {
+      const Result<Fabric> fabric = parse_fabric(text, source);
+      if (!fabric) return fabric.status().text() + "\n";
+      merged = merge(std::move(merged), *fabric, source);
+      merger.add(*fabric, source);
+    }
+    EXPECT_EQ(merger.take().to_text(), merged.to_text()) << path;
+    return merged.to_text();
+  });
+}
+
+TEST(Synthetic, SpecificationsToTrees) {
+  run_cases("synthetic", "spec", [](const std::filesystem::path& path) {
+    std::string spec = read_text(path);
+    while (!spec.empty() && spec.back() == '\n') spec.pop_back();
+    const Result<TierTree> tree = synthetic_tree(spec);
+    if (!tree) return tree.status().text() + "\n";
+    EXPECT_EQ(tree->check(), "") << path;
+    return tree->to_text();
+  });
+}
+
+// The way straight to a tree and the way over a graph lead to the same.
+TEST(Synthetic, TreeIsTheContractedFabric) {
+  for (const char* spec :
+       {"hosts=4;nic=1GB/s", "racks=2x4;nic=400Mbit/s;uplink=229Mbit/s",
+        "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5", "racks=3x3;ranks=2;nic=1GB/s;oversubscription=5",
+        "pods=2x2x2;nic=400Mbit/s;oversubscription=1,7;latency=14us", "pods=(1,2),(3,1);ranks=3;nic=10Gbit/s",
+        "shape=2x2x2x2;local=9GB/s;nic=10GB/s;local_latency=1us;latency=9us",
+        "racks=2x1;local=1GB/s;nic=2GB/s", "racks=2x1;local=1GB/s", "hosts=1",
+        "hosts=1;ranks=4;local_latency=3us", "meta24k"}) {
+    const Result<TierTree> tree = synthetic_tree(spec);
+    ASSERT_TRUE(tree.ok()) << tree.status().text();
+    const Fabric fabric = synthetic_fabric(spec).value();
+    const Result<TierTree> contracted = contract(fabric, ranks_on_all_hosts(fabric, 0));
+    ASSERT_TRUE(contracted.ok()) << contracted.status().text();
+    ASSERT_EQ(tree->check(), "") << spec;
+    ASSERT_EQ(contracted->check(), "") << spec;
+    EXPECT_EQ(tree->to_text(), contracted->to_text()) << spec;
+    EXPECT_EQ(tree->fingerprint(), contracted->fingerprint()) << spec;
+  }
+}
+
+TEST(Synthetic, Meta24kHasItsPublishedFigures) {
+  const TierTree tree = synthetic_tree("meta24k").value();
+  ASSERT_EQ(tree.ranks(), 24'576);
+  ASSERT_EQ(tree.check(), "");
+  ASSERT_EQ(tree.tiers.size(), 5u);
+  const int rack = tree.child_at(tree.child_at(0, 0), 0);
+  const int host = tree.child_at(rack, 0);
+  const auto egress = [&](int g) { return tree.groups[static_cast<size_t>(g)].egress.bytes_per_s; };
+  EXPECT_EQ(egress(tree.child_at(0, 0)), 21'942'857'142'857u);
+  EXPECT_EQ(egress(rack), 800'000'000'000u);
+  EXPECT_EQ(egress(host), 400'000'000'000u);
+  EXPECT_EQ(egress(tree.child_at(host, 0)), 500'000'000'000u);
+  EXPECT_EQ(tree.root().latency_ns, 14'000u);
+  EXPECT_EQ(tree.groups[static_cast<size_t>(host)].latency_ns, 3'400u);
+  EXPECT_EQ(tree.tiers[3].name, "pod");
+}
+
+// X.xml is a machine as hwloc writes it, X.rates "DEVICE RATE" a line; the host is called X.
+TEST(Hwloc, CapturedMachines) {
+  run_cases("hwloc", "xml", [](std::filesystem::path path) {
+    std::map<std::string, uint64_t> rates;
+    const std::string xml = read_text(path);
+    std::istringstream lines(read_text(path.replace_extension("rates")));
+    for (std::string device, rate; lines >> device >> rate;) rates[device] = parse_rate(rate).value();
+    hwloc_topology_t topology = nullptr;
+    hwloc_topology_init(&topology);
+    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    EXPECT_EQ(hwloc_topology_set_xmlbuffer(topology, xml.c_str(), static_cast<int>(xml.size()) + 1), 0);
+    EXPECT_EQ(hwloc_topology_load(topology), 0);
+    const Fabric fabric =
+        fabric_from_hwloc(topology, path.stem(), [&](const std::string& device) { return rates[device]; });
+    hwloc_topology_destroy(topology);
+    return fabric.to_text();
+  });
+}
+
+TEST(Hwloc, LineRatesFromTheKernelsFiles) {
+  const std::filesystem::path sys =
+      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/hwloc/sys";
+  EXPECT_EQ(line_rate_from_sysfs(sys, "eth0"), 3'125'000'000u);
+  EXPECT_EQ(line_rate_from_sysfs(sys, "eth1"), 0u) << "no link";
+  EXPECT_EQ(line_rate_from_sysfs(sys, "veth0"), 0u) << "nothing behind it";
+  EXPECT_EQ(line_rate_from_sysfs(sys, "mlx5_0"), 25'000'000'000u);
+  EXPECT_EQ(line_rate_from_sysfs(sys, "absent"), 0u);
+}
+
+TEST(Sources, AreRegisteredByPriority) {
+  std::string names;
+  for (const Source& source : sources()) names += fmt::format("{} ", source.name);
+  EXPECT_EQ(names, "file slurm_conf slurm hwloc synthetic ");
+}
+
+class SourceFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name :
+         {"SLURM_CONF", "SLURM_JOB_ID", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"})
+      unsetenv(name);
+    char pattern[] = "/tmp/sennit_topology_XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(SourceFiles, FileTakesBothSyntaxes) {
+  const std::string text_form = write("fabric", "switch s\nhost a\nlink a s 1GB/s\n");
+  EXPECT_EQ(read_sources({"a", text_form}, false).value().to_text(),
+            "switch s\nhost a\nlink a s 8Gbit/s declared source file\n");
+  const std::string conf = write("conf", "# site\nswitchname=s nodes=a\n");
+  EXPECT_EQ(read_sources({"a", conf}, false).value().to_text(),
+            "switch s\nhost a\nlink a s unknown source file\n");
+  EXPECT_EQ(read_sources({"a", "synthetic:hosts=2"}, false).value().to_text(),
+            "fabric \"hosts=2\"\nswitch root\nhost h0\nhost h1\nlink h0 root unknown source synthetic\n"
+            "link h1 root unknown source synthetic\n");
+}
+
+TEST_F(SourceFiles, FileErrorsNameTheFile) {
+  const std::string absent = folder_ / "absent";
+  EXPECT_EQ(read_sources({"a", absent}, false).status().text(),
+            "SENNIT_FABRIC: " + absent + ": cannot be read: No such file or directory");
+  EXPECT_EQ(read_sources({"a", folder_}, false).status().text(),
+            "SENNIT_FABRIC: " + folder_.string() + ": cannot be read: Is a directory");
+  const std::string bad = write("bad", "host a\nlink a b 1GB/s\n");
+  EXPECT_EQ(read_sources({"a", bad}, false).status().text(),
+            bad + ":2:8: expected the name of a vertex declared in this file, found \"b\"");
+  EXPECT_EQ(read_sources({"a", "synthetic:racks=0"}, false).status().text(),
+            "synthetic:1:7: expected a number from 1 to 262144, found \"0\"");
+}
+
+TEST_F(SourceFiles, SlurmFromTheEnvironment) {
+  const std::string conf = write("slurm.conf", "");
+  setenv("SLURM_CONF", conf.c_str(), 1);
+  EXPECT_EQ(read_sources({"n1", ""}, false).value().to_text(), "");
+  write("topology.conf", "SwitchName=s Nodes=n[1-2]\n");
+  EXPECT_EQ(read_sources({"n1", ""}, false).value().to_text(),
+            "switch s\nhost n1\nhost n2\nlink n1 s unknown source slurm_conf\n"
+            "link n2 s unknown source slurm_conf\n");
+  write("topology.yaml", "");
+  EXPECT_EQ(read_sources({"n1", ""}, false).value().to_text(), "") << "topology.yaml is what Slurm goes by";
+  setenv("SLURM_TOPOLOGY_ADDR", "top.leaf.n1", 1);
+  setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.node", 1);
+  const std::string text = read_sources({"n1.cluster", ""}, true).value().to_text();
+  EXPECT_NE(text.find("link n1.cluster leaf unknown source slurm\n"), std::string::npos) << text;
+  setenv("SLURM_TOPOLOGY_ADDR", "top.n1", 1);
+  EXPECT_EQ(read_sources({"n1", ""}, true).status().text(),
+            "SLURM_TOPOLOGY_ADDR:1:7: expected 3 parts, as in the pattern switch.switch.node, found the end");
+}
+
+// What each host says of itself, sent as text and added at rank 0, gives the tree.
+TEST_F(SourceFiles, PathsOfAllHostsGiveTheTree) {
+  Merger merger;
+  std::vector<Placement> ranks;
+  for (int host = 0; host < 6; host++) {
+    const std::string name = fmt::format("n{}", host);
+    const Fabric path =
+        parse_topology_addr(fmt::format("root.rack{}.{}", host % 2, name), "switch.switch.node", name)
+            .value();
+    merger.add(parse_fabric(path.to_text(), name).value(), "slurm");
+    ranks.push_back({name, -1, ""});
+  }
+  const Fabric fabric = merger.take();
+  EXPECT_TRUE(fabric.conflicts.empty());
+  const TierTree tree = contract(fabric, ranks).value();
+  EXPECT_EQ(tree.rank_of_position, (std::vector<int32_t>{0, 2, 4, 1, 3, 5}));
+  EXPECT_EQ(tree.groups[1].size, 3);
+  EXPECT_FALSE(tree.capacities_known());
+}
+
+TEST(Place, ThisProcess) {
+  const Placement place = place_this_process("here");
+  EXPECT_EQ(place.host, "here");
+  EXPECT_GE(place.numa, -1);
+}
+
+// Damaged inputs give a fabric, or an error that names a place.
+TEST(Slurm, DamagedTextsAreHandled) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::vector<std::string> good = {
+      "SwitchName=s0 Nodes=dev[0-5] # leaf\nSwitchName=s1 Nodes=dev[6-8]\nSwitchName=s3 Switches=s[0-1]\n",
+      "BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockSizes=4,8\n"};
+  const std::string alphabet = "[]-,=#\n\\ 0139sbn.x();\x01\xff";
+  for (int round = 0; round < 3000; round++) {
+    std::string text = good[random() % good.size()];
+    std::string spec = "racks=2x(1,3),2;ranks=2;nic=1GB/s;oversubscription=5,2.5";
+    std::string address = "root.s[0-1].leaf.node";
+    for (std::string* damaged : {&text, &spec, &address}) {
+      for (unsigned changes = 1 + random() % 4; changes-- > 0;) {
+        const size_t at = random() % damaged->size();
+        if (random() % 2 == 0)
+          damaged->insert(at, 1, alphabet[random() % alphabet.size()]);
+        else
+          (*damaged)[at] = alphabet[random() % alphabet.size()];
+      }
+    }
+    const Result<Fabric> fabric = parse_topology_conf(text, "f");
+    if (fabric) {
+      EXPECT_TRUE(parse_fabric(fabric->to_text(), "again").ok()) << text;
+    } else {
+      EXPECT_EQ(fabric.status().text().rfind("f:", 0), 0u) << fabric.status().text();
+    }
+    const Result<TierTree> tree = synthetic_tree(spec);
+    EXPECT_EQ(tree ? tree->check() : "", "") << spec;
+    const Result<Fabric> path = parse_topology_addr(address, "switch.switch.switch.node", "");
+    EXPECT_TRUE(!path || parse_fabric(path->to_text(), "again").ok()) << address;
+  }
 }
 
 }  // namespace

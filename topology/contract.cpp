@@ -50,15 +50,8 @@ struct Border {
   std::set<int> planes;
 };
 
-// Of a group and the group around it that holds nothing else: the smaller. Where only one is known, the
-// smaller can be no more than that, so it is merely assumed.
 Capacity through(const Capacity& inner, const Sum& outer) {
-  if (!outer.any) return inner;
-  const Capacity around = outer.total();
-  if (inner.known() && around.known()) return around.bytes_per_s < inner.bytes_per_s ? around : inner;
-  Capacity one = inner.known() ? inner : around;
-  if (one.known()) one.provenance = Provenance::assumed;
-  return one;
+  return outer.any ? narrower(inner, outer.total()) : inner;
 }
 
 class Contraction {

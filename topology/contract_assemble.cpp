@@ -36,6 +36,13 @@ std::string common_name(const std::map<std::string, int>& names) {
 
 }  // namespace
 
+Capacity narrower(const Capacity& inner, const Capacity& around) {
+  if (inner.known() && around.known()) return around.bytes_per_s < inner.bytes_per_s ? around : inner;
+  Capacity one = inner.known() ? inner : around;
+  if (one.known()) one.provenance = Provenance::assumed;
+  return one;
+}
+
 Result<TierTree> assemble(const std::vector<Node>& nodes, int root,
                           const std::vector<uint8_t>& plane_of_rank) {
   const auto node = [&](int i) -> const Node& { return nodes[index(i)]; };

@@ -62,6 +62,9 @@ struct Node {
   uint64_t uplink_ns = 0;   // of the links that leave it
   std::string name, tier;
 };
+// Of a group and the group around it that holds nothing else: the smaller. Where only one is known, the
+// smaller can be no more than that, so it is merely assumed.
+Capacity narrower(const Capacity& inner, const Capacity& around);
 int add_group(std::vector<Node>* nodes, int order, const std::vector<int>& children);
 
 // What is inside of the hosts: ranks, by NUMA node where that says something.

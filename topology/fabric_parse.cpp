@@ -16,10 +16,6 @@
 namespace sennit {
 namespace {
 
-// Enough for 100,000 GPUs with a NIC each.
-constexpr size_t kMaxVertices = 262'144;
-constexpr size_t kMaxLinks = 524'288;
-
 using Line = std::vector<Token>;
 
 class FabricReader {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -16,7 +17,7 @@ namespace sennit {
 
 struct SourceContext {
   std::string host;         // this host's name as the job knows it
-  std::string fabric_file;  // given by option or configuration; empty: search
+  std::string fabric_file;  // SENNIT_FABRIC: a file, or "synthetic:SPEC"; empty: /etc/sennit/fabric if there
 };
 
 struct Source {
@@ -35,14 +36,34 @@ struct SourceEntry {
   const ::sennit::SourceEntry kEntry(Source{__VA_ARGS__}); \
   }
 
-// Merges `more` into `base` (asked earlier, so of higher priority).
+// Merges fabrics, the one of higher priority first. A figure that is better founded (measured, declared,
+// assumed, in this order) replaces one that is not; else the first stands. What they disagree on is kept in
+// Fabric::conflicts. Where two sources hang a host on different switches, or a switch among different
+// switches, the first is believed. "n1" and "n1.cluster" are one host. Cost: of add(), by `more` alone.
+class Merger {
+ public:
+  explicit Merger(Fabric base = {});
+  ~Merger();
+  void add(const Fabric& more, std::string_view source);  // `source` is for links that name none
+  Fabric take();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 Fabric merge(Fabric base, const Fabric& more, std::string_view source);
 
-// Synthetic trees: "fat-tree:2x4,nic=400Mbit/s,uplink=229Mbit/s", "meta24k", ... (syntax in
-// topology/README.md).
+// Asks all sources of one kind, by falling priority, and merges what they say. What each host gets with
+// per_host = true is meant to be sent to rank 0 as text and added there to what that gets with false.
+Result<Fabric> read_sources(const SourceContext& context, bool per_host);
+
+// Where this process runs: its host as the job knows it, and the NUMA node that it is bound to, if to one.
+Placement place_this_process(const std::string& host);
+
+// Synthetic trees: "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5", "meta24k", ... (syntax in
+// topology/README.md). Rank r of ranks_on_all_hosts() is rank r of the tree.
 Result<Fabric> synthetic_fabric(std::string_view spec);
-// meta24k and friends straight to a TierTree, without building the 24,576-host graph; ranks 0..n-1 in fabric
-// order.
+// The same straight to a TierTree, without building a graph; ranks 0..n-1 in fabric order.
 Result<TierTree> synthetic_tree(std::string_view spec);
 
 }  // namespace sennit

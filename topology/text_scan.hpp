@@ -14,7 +14,10 @@
 
 namespace sennit {
 
+// What a fabric may hold: enough for 100,000 GPUs with a NIC each.
 inline constexpr size_t kMaxNameBytes = 255;
+inline constexpr size_t kMaxVertices = 262'144;
+inline constexpr size_t kMaxLinks = 524'288;  // directions
 
 struct Token {
   std::string_view text;  // within quotes, without them

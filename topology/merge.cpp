@@ -1,0 +1,228 @@
+// merge.cpp: the registered sources, and making one fabric of what they say; see source.hpp.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "contraction.hpp"
+#include "source.hpp"
+#include "units.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr size_t kMaxConflicts = 100;
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+std::vector<Source>& registered() {
+  static std::vector<Source> all;
+  return all;
+}
+
+std::string figure(const Capacity& capacity) {
+  return capacity.known() ? fmt::format("{} {}", format_rate(capacity.bytes_per_s), name(capacity.provenance))
+                          : "unknown";
+}
+
+// By vertex: how far a switch is from the nearest host; hosts and what is in them: 0.
+std::vector<int> levels_of(const Fabric& fabric) {
+  std::vector<std::vector<int>> neighbours(fabric.vertices.size());
+  for (const Link& link : fabric.links) {
+    neighbours[index(link.from)].push_back(link.to);
+    neighbours[index(link.to)].push_back(link.from);
+  }
+  std::vector<int> levels(fabric.vertices.size(), -1);
+  std::vector<int> queue;
+  for (size_t v = 0; v < levels.size(); v++) {
+    if (fabric.vertices[v].kind == VertexKind::switch_) continue;
+    levels[v] = 0;
+    queue.push_back(static_cast<int>(v));
+  }
+  for (size_t i = 0; i < queue.size(); i++) {
+    for (const int other : neighbours[index(queue[i])]) {
+      if (levels[index(other)] >= 0) continue;
+      levels[index(other)] = levels[index(queue[i])] + 1;
+      queue.push_back(other);
+    }
+  }
+  return levels;
+}
+
+}  // namespace
+
+struct Merger::Impl {
+  Fabric fabric;
+  std::unordered_map<std::string, int> vertices;
+  HostIndex hosts;
+  std::map<std::tuple<int, int, int>, size_t> links;  // from, to, plane
+  std::vector<std::set<int>> above;    // by vertex: the switches that a host or switch hangs on
+  std::vector<std::string> placed_by;  // by vertex: the source of the first of these
+  std::set<std::string> said;          // conflicts
+  size_t unsaid = 0;
+
+  using Before = std::unordered_map<int, std::set<int>>;  // `above` of some vertices, earlier
+
+  const Vertex& vertex(int v) const { return fabric.vertices[index(v)]; }
+  bool is_switch(int v) const { return vertex(v).kind == VertexKind::switch_; }
+  int owner(int v) const { return vertex(v).host >= 0 ? vertex(v).host : v; }
+
+  void conflict(std::string text) {
+    if (said.size() >= kMaxConflicts) {
+      unsaid++;
+    } else if (said.insert(text).second) {
+      fabric.conflicts.push_back(std::move(text));
+    }
+  }
+
+  int insert(Vertex v) {
+    const int at = static_cast<int>(fabric.vertices.size());
+    vertices.emplace(v.name, at);
+    if (v.kind == VertexKind::host) hosts.add(v.name, at);
+    fabric.vertices.push_back(std::move(v));
+    above.emplace_back();
+    placed_by.emplace_back();
+    return at;
+  }
+
+  // The vertex of ours that stands for theirs; -1 where it cannot be.
+  int map_vertex(const Vertex& theirs, const Fabric& more, const std::vector<int>& map,
+                 std::string_view source) {
+    std::string name = theirs.name;
+    const int host = theirs.host >= 0 ? map[index(theirs.host)] : -1;
+    if (theirs.host >= 0 && host < 0) return -1;
+    if (host >= 0) {  // HOST/DEVICE, under the name that the host has here
+      const std::string& their_host = more.vertices[index(theirs.host)].name;
+      if (name.rfind(their_host + "/", 0) == 0) name = vertex(host).name + name.substr(their_host.size());
+    }
+    int at = -1;
+    if (const auto entry = vertices.find(name); entry != vertices.end())
+      at = entry->second;
+    else if (theirs.kind == VertexKind::host)
+      at = hosts.find(name);
+    if (at < 0) return insert({theirs.kind, name, theirs.tier, host});
+    Vertex& ours = fabric.vertices[index(at)];
+    if (ours.kind != theirs.kind || ours.host != host) {
+      conflict(fmt::format("{}: {} takes it for something else; the first source stands", name, source));
+      return -1;
+    }
+    if (ours.tier.empty()) ours.tier = theirs.tier;
+    if (!theirs.tier.empty() && theirs.tier != ours.tier)
+      conflict(
+          fmt::format("{}: of tier {}, {} says {}; the former stands", name, ours.tier, source, theirs.tier));
+    return at;
+  }
+
+  // Whether a host or switch may hang on this switch, or another source has placed it elsewhere.
+  bool may_hang(int lower, int upper, const std::string& source, const Before& before) {
+    const auto others = before.find(lower);
+    if (placed_by[index(lower)] == source || others == before.end() || others->second.count(upper) != 0)
+      return true;
+    conflict(fmt::format("{}: {} links it with {}, {} with {}; the former stands", vertex(lower).name,
+                         placed_by[index(lower)], vertex(*others->second.begin()).name, source,
+                         vertex(upper).name));
+    return false;
+  }
+
+  // `lower` hangs on `upper`; -1 where a link says nothing of the kind.
+  void add_link(Link link, int lower, int upper, const Before& before) {
+    const auto [entry, added] =
+        links.emplace(std::tuple(link.from, link.to, link.plane), fabric.links.size());
+    if (added) {
+      if (lower >= 0 && !may_hang(lower, upper, link.source, before)) {
+        links.erase(entry);
+        return;
+      }
+      if (lower >= 0 && above[index(lower)].insert(upper).second && placed_by[index(lower)].empty())
+        placed_by[index(lower)] = link.source;
+      fabric.links.push_back(std::move(link));
+      return;
+    }
+    Link& ours = fabric.links[entry->second];
+    if (ours.latency_ns == 0) ours.latency_ns = link.latency_ns;
+    if (!link.capacity.known()) return;
+    const bool better = link.capacity.provenance > ours.capacity.provenance;
+    if (ours.capacity.known() && ours.capacity.bytes_per_s != link.capacity.bytes_per_s)
+      conflict(fmt::format("{} -> {}: {} says {}, {} says {}; the {} stands", vertex(link.from).name,
+                           vertex(link.to).name, ours.source, figure(ours.capacity), link.source,
+                           figure(link.capacity), better ? "latter" : "former"));
+    if (!better) return;
+    ours.capacity = link.capacity;
+    ours.cables = link.cables;
+    ours.source = link.source;
+  }
+
+  void add(const Fabric& more, std::string_view source) {
+    std::vector<int> map(more.vertices.size(), -1);
+    for (const bool inside : {false, true})  // hosts and switches first
+      for (size_t v = 0; v < map.size(); v++)
+        if ((more.vertices[v].host >= 0) == inside) map[v] = map_vertex(more.vertices[v], more, map, source);
+    for (const std::string& text : more.conflicts) conflict(text);
+    // As it is before any of these links: a source's own links do not contradict each other.
+    Before before;
+    for (const int v : map)
+      if (v >= 0 && !above[index(v)].empty()) before[v] = above[index(v)];
+    const std::vector<int> levels = levels_of(more);
+    for (const Link& theirs : more.links) {
+      Link link = theirs;
+      link.from = map[index(theirs.from)];
+      link.to = map[index(theirs.to)];
+      if (link.from < 0 || link.to < 0) continue;
+      if (link.source.empty()) link.source = source;
+      int lower = owner(link.from);
+      int upper = owner(link.to);
+      const int rise = levels[index(theirs.to)] - levels[index(theirs.from)];
+      if (rise < 0) std::swap(lower, upper);
+      if (rise == 0 || !is_switch(upper)) lower = upper = -1;
+      add_link(std::move(link), lower, upper, before);
+    }
+  }
+};
+
+Merger::Merger(Fabric base) : impl_(std::make_unique<Impl>()) {
+  impl_->fabric.name = base.name;
+  impl_->add(base, "");
+}
+Merger::~Merger() = default;
+
+void Merger::add(const Fabric& more, std::string_view source) {
+  if (impl_->fabric.name.empty()) impl_->fabric.name = more.name;
+  impl_->add(more, source);
+}
+
+Fabric Merger::take() {
+  if (impl_->unsaid > 0) impl_->fabric.conflicts.push_back(fmt::format("and {} more", impl_->unsaid));
+  return std::move(impl_->fabric);
+}
+
+Fabric merge(Fabric base, const Fabric& more, std::string_view source) {
+  Merger merger(std::move(base));
+  merger.add(more, source);
+  return merger.take();
+}
+
+SourceEntry::SourceEntry(Source source) {
+  std::vector<Source>& all = registered();
+  all.push_back(std::move(source));
+  std::sort(all.begin(), all.end(), [](const Source& a, const Source& b) {
+    return a.priority != b.priority ? a.priority > b.priority : a.name < b.name;
+  });
+}
+
+std::span<const Source> sources() { return registered(); }
+
+Result<Fabric> read_sources(const SourceContext& context, bool per_host) {
+  Merger merger;
+  for (const Source& source : sources()) {
+    if (source.per_host != per_host) continue;
+    Result<std::optional<Fabric>> fabric = source.read(context);
+    if (!fabric) return fabric.status();
+    if (fabric->has_value()) merger.add(**fabric, source.name);
+  }
+  return merger.take();
+}
+
+}  // namespace sennit
