@@ -23,6 +23,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "messages up to this size are sent before the receiver is known to be ready"},
     {"SENNIT_FABRIC", OptionType::text, "",
      "fabric file (text form or a topology.conf); else /etc/sennit/fabric, else discovery"},
+    {"SENNIT_FAULTS", OptionType::text, "",
+     "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, break_bytes, seed"},
     {"SENNIT_HEARTBEAT_TIMEOUT", OptionType::milliseconds, "30000",
      "a peer that is silent this long is taken for dead"},
     {"SENNIT_INSECURE", OptionType::flag, "0",

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "faulty.hpp"
 #include "transport.hpp"
 
 namespace sennit::test {
@@ -36,12 +37,28 @@ class Pattern {
       : seed_(mix(mix(mix(static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to)) ^
                       (static_cast<uint64_t>(key.comm) << 32 | key.seq)) ^
                   (static_cast<uint64_t>(key.chunk) << 32 | key.tag))) {}
-  std::byte at(size_t i) const {
-    const uint64_t word = (seed_ + (i / 8)) * 0x9e3779b97f4a7c15ull;
-    return static_cast<std::byte>(word >> (8 * (i % 8)));
+  void fill(std::byte* out, size_t bytes) const {
+    each_word(bytes, [out](size_t at, const uint64_t& word, size_t length) {
+      std::memcpy(out + at, &word, length);
+      return true;
+    });
+  }
+  // Where the first wrong byte's word is, or `bytes`.
+  size_t first_wrong(const std::byte* data, size_t bytes) const {
+    size_t wrong = bytes;
+    each_word(bytes, [&](size_t at, const uint64_t& word, size_t length) {
+      if (std::memcmp(data + at, &word, length) != 0) wrong = at;
+      return wrong == bytes;
+    });
+    return wrong;
   }
 
  private:
+  template <typename Do>
+  void each_word(size_t bytes, Do what) const {
+    for (size_t at = 0; at < bytes; at += 8)
+      if (!what(at, (seed_ + at / 8) * 0x9e3779b97f4a7c15ull, std::min<size_t>(8, bytes - at))) return;
+  }
   uint64_t seed_;
 };
 
@@ -78,8 +95,7 @@ class Rank {
 
   PostedSend& send(int peer, const Key& key, size_t bytes, int pieces = 1, uint64_t signature = 42) {
     PostedSend& posted = post(sends, peer, key, bytes, pieces, signature);
-    const Pattern pattern(rank, peer, key);
-    for (size_t i = 0; i < bytes; i++) posted.memory[i] = pattern.at(i);
+    Pattern(rank, peer, key).fill(posted.memory.data(), bytes);
     transport->send(posted.request);
     return posted;
   }
@@ -109,14 +125,10 @@ class Rank {
   // The bytes that came are those that were sent.
   void check(const PostedRecv& posted) const {
     const RecvRequest& request = posted.request;
-    const Pattern pattern(request.peer, rank, request.key);
     const std::byte* data = request.exposed ? request.exposed : posted.memory.data();
-    for (size_t i = 0; i < request.bytes; i++)
-      if (data[i] != pattern.at(i)) {
-        ADD_FAILURE() << "rank " << rank << ": byte " << i << " of " << request.bytes << " from "
-                      << request.peer << " differs";
-        return;
-      }
+    const size_t wrong = Pattern(request.peer, rank, request.key).first_wrong(data, request.bytes);
+    EXPECT_EQ(wrong, request.bytes) << "rank " << rank << ": from there on a message from " << request.peer
+                                    << " differs";
   }
 
   void forget() {  // frees what is complete
@@ -167,11 +179,13 @@ inline const TransportFactory* find_transport(std::string_view name) {
 
 class World {
  public:
-  // Ranks that reach each other; ok() is false where this machine cannot.
+  // Ranks that reach each other; ok() is false where this machine cannot. "NAME+delay": each message is held
+  // back a little, so that everything overtakes everything.
   World(const std::string& name, int size, size_t eager_bytes = 8192) {
     static uint64_t job =
         mix(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
-    const TransportFactory* factory = find_transport(name);
+    const bool delay = name.ends_with("+delay");
+    const TransportFactory* factory = find_transport(name.substr(0, name.find('+')));
     job++;
     for (int rank = 0; rank < size; rank++) {
       TransportContext context;
@@ -187,6 +201,12 @@ class World {
         why_not_ = made.status().text();
         ranks_.clear();
         return;
+      }
+      if (delay) {
+        FaultPlan plan;
+        plan.delay_ns = 100'000;
+        plan.seed = job + static_cast<uint64_t>(rank);
+        made = make_faulty(std::move(*made), plan);
       }
       ranks_.push_back(std::make_unique<Rank>(rank, std::move(*made)));
     }

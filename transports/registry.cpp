@@ -1,7 +1,10 @@
 // registry.cpp: the list of transports. Each transport's file adds itself with SENNIT_TRANSPORT_ENTRY before
-// main() runs; afterwards the list does not change, so it needs no lock.
+// main() runs; afterwards the list does not change, so it needs no lock. Where SENNIT_FAULTS is set, what a
+// factory makes is wrapped (faulty.hpp).
 #include <algorithm>
 
+#include "faulty.hpp"
+#include "options.hpp"
 #include "transport.hpp"
 
 namespace sennit {
@@ -10,6 +13,18 @@ namespace {
 std::vector<TransportFactory>& registered() {
   static std::vector<TransportFactory> list;
   return list;
+}
+
+using Made = Result<std::unique_ptr<Transport>>;
+
+Made with_faults(Made made, const TransportContext& context) {
+  const std::string text = option_text("SENNIT_FAULTS");
+  if (text.empty() || !made) return made;
+  const Result<FaultPlan> plan = parse_faults(text);
+  if (!plan) return plan.status();
+  if (plan->rank >= 0 && plan->rank != context.rank) return made;
+  if (!plan->transport.empty() && plan->transport != (*made)->name()) return made;
+  return make_faulty(std::move(*made), *plan);
 }
 
 }  // namespace
@@ -22,6 +37,9 @@ TransportEntry::TransportEntry(TransportFactory factory) {
     return other.priority < factory.priority ||
            (other.priority == factory.priority && other.name > factory.name);
   });
+  factory.make = [make = std::move(factory.make)](const TransportContext& context) {
+    return with_faults(make(context), context);
+  };
   list.insert(place, std::move(factory));
 }
 

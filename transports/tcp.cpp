@@ -87,7 +87,7 @@ void Tcp::linger() {
       int unsent = 0;
       if (ioctl(link->fd(), TIOCOUTQ, &unsent) < 0) unsent = 0;
       const bool over = !ok || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-      if (over || (said[i] && unsent == 0)) {
+      if (over || (said[i] && unsent <= 1)) {  // the end itself counts one
         link->shut();
         open[i] = nullptr;
         left--;

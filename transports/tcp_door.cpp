@@ -172,7 +172,7 @@ void Door::drive_guest(uint32_t index) {
     bool accept = handler_.wants_connection(peer);
     if (const auto own = calls_.find(peer); accept && own != calls_.end()) {
       accept = rank_ > peer;
-      if (accept) hang_up(peer);
+      if (accept) abandon(peer);
     }
     handshake.decide(accept);
     // 88 bytes into an empty socket: if they do not fit the connection is of no use, and waiting with a
@@ -193,12 +193,7 @@ void Door::drive_guest(uint32_t index) {
       guests_used_--;
       break;
     case Handshake::State::failed:
-      if (handshake.connection_lost()) {  // also a rank that dropped its call for ours: nothing to report
-        close(std::exchange(guest.fd, -1));
-        guests_used_--;
-      } else {
-        dismiss(guest, handshake.status().text());
-      }
+      dismiss(guest, handshake.status().text());
       break;
     default:
       break;
@@ -240,6 +235,13 @@ void Door::hang_up(int peer) {
   calls_.erase(entry);
 }
 
+// The peer will decline this call, or has: to close it now would look like a stranger's visit there.
+void Door::abandon(int peer) {
+  Call& call = calls_.at(peer);
+  if (call.fd < 0) return hang_up(peer);
+  call.abandoned = true;
+}
+
 void Door::start(int peer, Call& call) {
   call.attempts++;
   call.handshake.emplace(Handshake::connector(config(), peer));
@@ -264,6 +266,10 @@ void Door::drive_call(int peer) {
   const auto entry = calls_.find(peer);
   if (entry == calls_.end() || entry->second.fd < 0) return;
   Call& call = entry->second;
+  if (call.abandoned) {
+    if (call.handshake->drive(call.fd) != Handshake::State::running) hang_up(peer);
+    return;
+  }
   if (!call.connected) {
     int error = 0;
     socklen_t length = sizeof error;

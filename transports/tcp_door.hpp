@@ -3,10 +3,10 @@
 //
 // A connection is handed over only when both sides have proven that they hold the job's secret (auth.hpp). Of
 // two simultaneous ones the lower rank's stays: it declines the other's while its own call is under way, and
-// the higher rank drops its own call when the lower one's comes. No message is sent before that is settled,
-// so none is lost. Strangers: at most 256 unproven connections, 5 s each; when full, the oldest goes. A call
-// that ends in mid-handshake (the peer was stopped, or flooded) is repeated a few times. Out of descriptors:
-// accepting pauses, with a log line. Threads: the engine's lock.
+// the higher rank abandons its own call when the lower one's comes. No message is sent before that is
+// settled, so none is lost. Strangers: at most 256 unproven connections, 5 s each; when full, the oldest
+// goes. A call that ends in mid-handshake (the peer was stopped, or flooded) is repeated a few times. Out of
+// descriptors: accepting pauses, with a log line. Threads: the engine's lock.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +66,7 @@ class Door {
     SocketAddress address;
     int fd = -1;  // -1: waits for its next attempt
     bool connected = false;
+    bool abandoned = false;  // for the peer's own call
     int attempts = 0;
     uint64_t next_ns = 0;
     std::optional<Handshake> handshake;
@@ -77,6 +78,7 @@ class Door {
   void pause_accepting(int error);
   void drive_guest(uint32_t index);
   void dismiss(Guest& guest, const std::string& why);
+  void abandon(int peer);
   void start(int peer, Call& call);
   void drive_call(int peer);
   void repeat_or_fail(int peer, Call& call, const Status& status);
