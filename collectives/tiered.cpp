@@ -1,0 +1,147 @@
+// tiered.cpp: the core family: reduce-scatter from the nearest tier outwards, all-gather from the farthest
+// inwards.
+//
+// All-reduce is one after the other, broadcast an all-gather of the root's block alone, reduce its reverse,
+// barrier an all-reduce of nothing. Every piece crosses every tier as few times as arithmetic allows; shares
+// among siblings fit their capacities (tiered_shares.hpp), so that the least possible time of the busiest
+// pipe is met. Ring, Rabenseifner, BlueConnect (Cho et al., 2019) and 2- or 3-level schemes are special
+// cases. Per group with children c of n: sum of bytes out of the children all-reduce 2(n-1)M, others (n-1)M,
+// plus what the group itself sends. Messages per rank: 2(n-1) or (n-1) a stage. Scratch: reducing collectives
+// at most M and partial sums; gathering ones none.
+#include "algorithm.hpp"
+#include "rates.hpp"
+#include "tiered_emit.hpp"
+#include "tiered_estimate.hpp"
+#include "tiered_forest.hpp"
+#include "tiered_whole.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace tiered;  // NOLINT: this file is its front
+
+constexpr uint8_t kAllStages = 255;
+constexpr uint64_t kSmallBytes = 256 * 1024;  // whole pieces are not worth comparing beyond
+
+bool one_vector(const Request& request) {
+  return request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+}
+
+Shares::Kind kind_of(const Request& request) {
+  return one_vector(request) ? Shares::Kind::all_reduce : Shares::Kind::all_gather;
+}
+
+// In the direction of all-gather: reduce-scatter and reduce run it backwards, all-reduce both ways.
+GroupRates directed_rates(const TierTree& tree, const Request& request, const CostModel& cost) {
+  GroupRates rates = planning_rates(tree, cost);
+  if (request.collective == Collective::reduce_scatter || request.collective == Collective::reduce)
+    std::swap(rates.egress, rates.ingress);
+  if (one_vector(request)) {
+    for (size_t i = 0; i < rates.egress.size(); i++)
+      rates.egress[i] = std::min(rates.egress[i], rates.ingress[i]);
+    rates.ingress = rates.egress;
+  }
+  return rates;
+}
+
+int whole_stages(const Request& request, const Parameters& parameters) {
+  return request.collective == Collective::barrier ? kAllStages : parameters.whole_stages;
+}
+
+class TieredBlueprint : public Blueprint {
+ public:
+  TieredBlueprint(const TierTree& tree, const Request& request, const Parameters& parameters)
+      : tree_(tree),
+        request_(request),
+        whole_stages_(whole_stages(request, parameters)),
+        forest_(tree, request, parameters.radices, kind_of(request),
+                directed_rates(tree, request, CostModel{})) {
+    if (whole_stages_ > 0) bases_ = whole_bases(forest_.tree(), whole_stages_);
+  }
+
+  Program program(int position) const override {
+    Emitter emitter(tree_, request_, position);
+    if (tree_.ranks() == 1) {
+      emitter.copy_all();
+      return emitter.finish();
+    }
+    const std::vector<StageMoves> stages = forest_.moves(position, whole_stages_);
+    if (request_.collective == Collective::all_gather || request_.collective == Collective::broadcast) {
+      emitter.gather(stages);
+    } else if (!one_vector(request_)) {
+      emitter.scatter(stages);
+    } else {
+      std::vector<StageMoves> whole;
+      if (whole_stages_ > 0) whole = whole_moves(forest_, bases_, whole_stages_, position);
+      emitter.all_reduce(stages, whole);
+    }
+    return emitter.finish();
+  }
+
+ private:
+  const TierTree& tree_;
+  const Request& request_;
+  const int whole_stages_;
+  const Forest forest_;
+  std::vector<int32_t> bases_;
+};
+
+class Tiered : public Algorithm {
+ public:
+  std::string_view name() const override { return "tiered"; }
+
+  bool applies(const TierTree&, const Request& request) const override {
+    switch (request.collective) {
+      case Collective::all_reduce:
+      case Collective::reduce_scatter:
+      case Collective::all_gather:
+      case Collective::broadcast:
+      case Collective::reduce:
+      case Collective::barrier:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  std::vector<Parameters> candidates(const TierTree& tree, const Request& request) const override {
+    int32_t widest = 0;
+    for (const Group& g : tree.groups) widest = std::max(widest, g.children);
+    std::vector<Parameters> result(1);
+    for (const uint16_t radix : {16, 8, 4, 2}) {
+      if (radix >= widest) continue;
+      result.emplace_back();
+      result.back().radices = {radix};
+    }
+    if (!one_vector(request)) return result;
+    const std::vector<Parameters> direct = result;
+    if (request.collective == Collective::barrier) result.clear();
+    const bool small = payload_bytes(request, tree.ranks()) <= static_cast<double>(kSmallBytes);
+    if (small || request.collective == Collective::barrier)
+      for (Parameters p : direct) {
+        p.whole_stages = kAllStages;
+        result.push_back(p);
+      }
+    if (small && request.collective == Collective::all_reduce && tree.tiers.size() > 2) {
+      result.emplace_back();
+      result.back().whole_stages = 1;
+    }
+    return result;
+  }
+
+  Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
+                    const CostModel& cost) const override {
+    const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
+    const Shares shares(stages, kind_of(request));
+    return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
+  }
+
+  std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
+                                     const Parameters& parameters) const override {
+    return std::make_unique<TieredBlueprint>(tree, request, parameters);
+  }
+};
+
+}  // namespace
+SENNIT_ALGORITHM_ENTRY(Tiered)
+}  // namespace sennit

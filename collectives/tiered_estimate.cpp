@@ -1,0 +1,100 @@
+// tiered_estimate.cpp: see tiered_estimate.hpp.
+#include "tiered_estimate.hpp"
+
+#include <algorithm>
+
+#include "rates.hpp"
+
+namespace sennit::tiered {
+namespace {
+
+using UWide = unsigned __int128;
+
+uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
+  if (rate == 0) return 0;
+  return static_cast<uint64_t>(UWide{bytes} * load / kWhole * 1'000'000'000 / rate);
+}
+
+uint64_t total_bytes(const Request& request, int ranks) {
+  return static_cast<uint64_t>(payload_bytes(request, ranks));
+}
+
+// Along the slowest way from a subtree's root to one of its ranks.
+struct Below {
+  uint64_t latency_ns = 0, messages = 0, reduce_load = 0;
+  uint64_t bases = 1;  // whole mode: how many bases the subtree holds
+};
+
+// Every base of the group sends a whole piece to a base of each sibling, at every whole stage above; inside a
+// base the ranks share that, and scatter and gather the vector once.
+uint64_t whole_load(const StageTree& stages, const Node& node, int whole_stages, uint64_t bases) {
+  uint64_t siblings = 0;
+  int32_t base = node.example;
+  for (int32_t at = node.example; at >= 0; at = stages.node(at).parent) {
+    if (stages.node(at).depth < whole_stages && at != node.example)
+      siblings += static_cast<uint64_t>(stages.node(at).children) - 1;
+    if (stages.node(at).depth >= whole_stages) base = at;
+  }
+  if (base == node.example) return siblings * kWhole * bases;
+  const uint64_t ranks = stages.shape(node.shape).size;
+  return 2 * kWhole + siblings * kWhole * ranks / static_cast<uint64_t>(stages.node(base).size);
+}
+
+}  // namespace
+
+Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages, const Shares& shares,
+                  int whole_stages, const CostModel& cost) {
+  Estimate result;
+  result.tier_ns.assign(tree.tiers.size(), 0);
+  const uint64_t bytes = total_bytes(request, tree.ranks());
+  const bool both_ways =
+      request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+  std::vector<Below> below(shares.nodes().size());
+  for (size_t i = 0; i < shares.nodes().size(); i++) {
+    const Node& node = shares.nodes()[i];
+    const StageNode& stage = stages.node(node.example);
+    const bool whole = stage.depth < whole_stages;
+    if (node.children.empty()) continue;
+    Below& b = below[i];
+    b.bases = 0;
+    uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
+    for (const uint32_t child : node.children) {
+      const uint64_t size = stages.shape(shares.node(child).shape).size;
+      largest = std::max(largest, size);
+      smallest = std::min(smallest, size);
+      b.bases += whole ? below[child].bases : 0;
+    }
+    for (const uint32_t child : node.children) {
+      b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
+      b.messages = std::max(b.messages, below[child].messages);
+      b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
+    }
+    const uint64_t n = node.children.size();
+    // A rank has one peer in each sibling, more in larger ones.
+    const uint64_t peers = (n - 1) * (whole ? 1 : (largest + smallest - 1) / smallest);
+    const uint64_t ways = both_ways && !whole ? 2 : 1;
+    const uint64_t relays = node.relays.empty() ? 0 : 1;
+    b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
+    b.messages += ways * peers + relays * (n - 1);
+    // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
+    b.reduce_load += n * kWhole / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
+    if (!whole) b.bases = 1;
+  }
+  // Loads of real groups; whole stages send a full piece from each base to each sibling.
+  for (size_t i = 0; i + 1 < shares.nodes().size(); i++) {
+    const Node& node = shares.nodes()[i];
+    const Shape& shape = stages.shape(node.shape);
+    if (shape.tier < 0) continue;
+    uint64_t out = node.out_load, in = node.in_load;
+    if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
+    uint64_t& tier = result.tier_ns[static_cast<size_t>(shape.tier)];
+    tier = std::max({tier, time_ns(bytes, out, shape.out_rate), time_ns(bytes, in, shape.in_rate)});
+  }
+  const Below& all = below[shares.root()];
+  result.latency_ns = all.latency_ns;
+  result.messages = all.messages;
+  if (request.reduces()) result.reduce_bytes = static_cast<uint64_t>(UWide{bytes} * all.reduce_load / kWhole);
+  return result;
+}
+
+}  // namespace sennit::tiered

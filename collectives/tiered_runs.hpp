@@ -1,0 +1,71 @@
+// tiered_runs.hpp: a group's own data as a list of runs, in the order in which outsiders share it out.
+//
+// A run is a stretch of one block with the rank that carries it for the group. The list is a line: outsiders
+// cut it by weight (elements), so that a partition's interval [a, b) of kUnits maps to a stretch of the line.
+// Cuts are a pure function of the list, so all ranks agree, and neighbouring intervals meet exactly. Places
+// are relative to the group: block 0 is its first rank's. Memory: 32 bytes a run and 8 to 24 of prefix sums.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tiered_partition.hpp"
+
+namespace sennit::tiered {
+
+struct Run {
+  uint64_t begin = 0, end = 0;  // place: block * kUnits + unit, within one block
+  uint32_t carrier = 0;
+  uint64_t weight = 1;  // per unit: the block's elements
+};
+
+class RunList {
+ public:
+  explicit RunList(std::vector<Run> runs, bool weighted);
+
+  std::span<const Run> runs() const { return runs_; }
+  uint64_t units() const { return units_.back(); }
+  uint64_t line_begin(size_t run) const { return units_[run]; }
+  // Where on the line the interval [0, part) of kUnits ends.
+  uint64_t cut(uint64_t part) const;
+  // f(begin, end, carrier) for the stretch [from, to) of the line: places.
+  template <typename F>
+  void visit(uint64_t from, uint64_t to, F&& f) const {
+    if (from >= to) return;
+    for (size_t i = run_at(from); i < runs_.size() && units_[i] < to; i++) {
+      const uint64_t low = std::max(from, units_[i]), high = std::min(to, units_[i + 1]);
+      if (low < high)
+        f(runs_[i].begin + (low - units_[i]), runs_[i].begin + (high - units_[i]), runs_[i].carrier);
+    }
+  }
+  // f(begin, end, rank) on the line for the stretch [from, to), by the partition's ranks.
+  template <typename F>
+  void visit_holders(const Partition& partition, uint64_t from, uint64_t to, F&& f) const {
+    if (from >= to) return;
+    size_t low = 0, high = partition.pieces() - 1;  // the last piece that begins at or before `from`
+    while (low < high) {
+      const size_t middle = (low + high + 1) / 2;
+      if (cut(partition.begin(middle)) <= from)
+        low = middle;
+      else
+        high = middle - 1;
+    }
+    for (uint64_t at = from; at < to; low++) {
+      const uint64_t end = std::min(to, cut(partition.end(low)));
+      if (end > at) f(at, end, partition.rank(low));
+      at = std::max(at, end);
+    }
+  }
+
+ private:
+  size_t run_at(uint64_t line) const {
+    return static_cast<size_t>(std::upper_bound(units_.begin(), units_.end() - 1, line) - units_.begin()) - 1;
+  }
+
+  std::vector<Run> runs_;
+  std::vector<uint64_t> units_;             // prefix sums of lengths, one more than runs
+  std::vector<unsigned __int128> weights_;  // prefix sums of weights; empty: alike, cut by units
+};
+
+}  // namespace sennit::tiered

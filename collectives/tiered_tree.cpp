@@ -1,0 +1,172 @@
+// tiered_tree.cpp: see tiered_tree.hpp.
+#include "tiered_tree.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace sennit::tiered {
+namespace {
+
+size_t index(int32_t i) { return static_cast<size_t>(i); }
+
+// Radices of the stages of every tier, by the tier of the group whose children exchange. The list is used up
+// from the innermost tier outwards, each tier taking as many as its largest fan-out needs; the last one
+// repeats.
+std::vector<std::vector<uint32_t>> radices_by_tier(const TierTree& tree, std::span<const uint16_t> radices) {
+  std::vector<uint32_t> fanout(tree.tiers.size(), 0);
+  for (const Group& g : tree.groups)
+    fanout[g.tier] = std::max(fanout[g.tier], static_cast<uint32_t>(g.children));
+  std::vector<std::vector<uint32_t>> result(fanout.size());
+  size_t next = 0;
+  for (size_t tier = 0; tier < fanout.size(); tier++) {
+    uint32_t left = fanout[tier];
+    while (left > 1) {
+      const uint32_t radix =
+          radices.empty() ? left : std::max<uint32_t>(2, radices[std::min(next, radices.size() - 1)]);
+      next++;
+      result[tier].push_back(radix);
+      left = (left + radix - 1) / radix;
+    }
+  }
+  return result;
+}
+
+// How many groups there are in each layer between a group's children (layer 0) and the group (the last: 1).
+std::vector<int32_t> layers(int32_t children, std::span<const uint32_t> radices) {
+  std::vector<int32_t> counts{children};
+  for (const uint32_t radix : radices) {
+    if (counts.back() == 1) break;
+    counts.push_back(static_cast<int32_t>((static_cast<uint32_t>(counts.back()) + radix - 1) / radix));
+  }
+  return counts;
+}
+
+int32_t even_cut(int32_t k, int32_t parts, int32_t whole) {
+  return static_cast<int32_t>(int64_t{k} * whole / parts);
+}
+
+struct KeyHash {
+  size_t operator()(const std::vector<uint64_t>& key) const {
+    uint64_t hash = key.size();
+    for (const uint64_t x : key) {
+      hash = (hash ^ x) * 0x9e3779b97f4a7c15ull;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+}  // namespace
+
+StageTree::StageTree(const TierTree& tree, const Request& request, std::span<const uint16_t> radices,
+                     const GroupRates& rates) {
+  make_nodes(tree, radices);
+  make_shapes(tree, request, rates);
+}
+
+void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radices) {
+  const auto by_tier = radices_by_tier(tree, radices);
+  struct Place {
+    int32_t layer, at;  // within the real group; the last layer: the group itself
+  };
+  std::vector<Place> places;
+  nodes_.reserve(tree.groups.size());
+  places.reserve(tree.groups.size());
+  leaf_of_position_.assign(index(tree.ranks()), 0);
+  const auto add = [&](int32_t parent, int32_t group, Place place) {
+    StageNode node;
+    node.parent = parent;
+    node.depth = parent < 0 ? 0 : nodes_[index(parent)].depth + 1;
+    node.real = group;
+    nodes_.push_back(node);
+    places.push_back(place);
+  };
+  const auto layers_of = [&](int32_t group) {
+    const Group& g = tree.groups[index(group)];
+    return layers(g.children, by_tier[g.tier]);
+  };
+  add(-1, 0, {-1, 0});
+  for (size_t i = 0; i < nodes_.size(); i++) {
+    const int32_t real = nodes_[i].real;
+    const Group& g = tree.groups[index(real)];
+    const bool whole = places[i].layer < 0;
+    if (whole) nodes_[i].group = real;
+    if (g.children == 0) {
+      nodes_[i].first = g.first;
+      leaf_of_position_[index(g.first)] = static_cast<int32_t>(i);
+      continue;
+    }
+    const auto counts = layers_of(real);
+    const int32_t layer = whole ? static_cast<int32_t>(counts.size()) - 1 : places[i].layer;
+    const int32_t at = whole ? 0 : places[i].at;
+    const int32_t begin = even_cut(at, counts[index(layer)], counts[index(layer - 1)]);
+    const int32_t end = even_cut(at + 1, counts[index(layer)], counts[index(layer - 1)]);
+    nodes_[i].first_child = static_cast<int32_t>(nodes_.size());
+    nodes_[i].children = end - begin;
+    for (int32_t child = begin; child < end; child++) {
+      Place place{layer - 1, child};
+      while (place.layer > 0) {  // a virtual group of one is that one
+        const int32_t above = counts[index(place.layer)], below = counts[index(place.layer - 1)];
+        const int32_t b = even_cut(place.at, above, below);
+        if (even_cut(place.at + 1, above, below) - b > 1) break;
+        place = {place.layer - 1, b};
+      }
+      if (place.layer == 0)
+        add(static_cast<int32_t>(i), g.first_child + place.at, {-1, 0});
+      else
+        add(static_cast<int32_t>(i), real, place);
+    }
+  }
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    StageNode& node = nodes_[i];
+    if (node.children == 0) continue;
+    node.first = nodes_[index(node.first_child)].first;
+    node.size = 0;
+    for (int32_t c = node.first_child; c < node.first_child + node.children; c++)
+      node.size += nodes_[index(c)].size;
+  }
+}
+
+void StageTree::make_shapes(const TierTree& tree, const Request& request, const GroupRates& rates) {
+  const bool one_owner =
+      request.collective == Collective::broadcast || request.collective == Collective::reduce;
+  uint64_t total = 0;
+  for (const uint64_t count : request.counts) total += count;
+  const bool counted = !one_owner && total > 0;
+  std::unordered_map<std::vector<uint64_t>, uint32_t, KeyHash> known;
+  std::vector<uint64_t> key;
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    StageNode& node = nodes_[i];
+    Shape shape;
+    shape.size = static_cast<uint32_t>(node.size);
+    shape.fanout = static_cast<uint32_t>(node.children);
+    if (node.group >= 0) {
+      shape.out_rate = rates.egress[index(node.group)];
+      shape.in_rate = rates.ingress[index(node.group)];
+      shape.tier = tree.groups[index(node.group)].tier;
+    }
+    shape.latency_ns = tree.groups[index(node.real)].latency_ns;
+    if (node.children == 0) {
+      shape.blocks = !one_owner || node.first == request.root ? 1 : 0;
+      shape.weight = counted ? request.counts[index(node.first)] : shape.blocks;
+      if (counted && shape.weight != request.counts[0]) weighted_ = true;
+    }
+    for (int32_t c = node.first_child; c < node.first_child + node.children; c++) {
+      const uint32_t child = nodes_[index(c)].shape;
+      shape.weight += shapes_[child].weight;
+      shape.blocks += shapes_[child].blocks;
+      if (shape.children.empty() || shape.children.back().first != child)
+        shape.children.emplace_back(child, 1);
+      else
+        shape.children.back().second++;
+    }
+    key.assign({shape.out_rate, shape.in_rate, static_cast<uint64_t>(shape.tier + 1), shape.latency_ns,
+                shape.children.empty() ? shape.weight : 0, shape.children.empty() ? shape.blocks : 0});
+    for (const auto& [child, many] : shape.children) key.push_back(uint64_t{child} << 32 | many);
+    const auto [it, is_new] = known.try_emplace(key, static_cast<uint32_t>(shapes_.size()));
+    if (is_new) shapes_.push_back(std::move(shape));
+    node.shape = it->second;
+  }
+}
+
+}  // namespace sennit::tiered

@@ -1,0 +1,49 @@
+// rates.cpp: see rates.hpp.
+#include "rates.hpp"
+
+#include <algorithm>
+
+namespace sennit {
+namespace {
+
+constexpr uint64_t kScarcity = 4;
+
+// The tier of hosts, or -1 where no tier is called that (every host then has one rank, or nobody knows).
+int host_tier(const TierTree& tree) {
+  for (size_t i = 0; i < tree.tiers.size(); i++)
+    if (tree.tiers[i].name == "host") return static_cast<int>(i);
+  return -1;
+}
+
+}  // namespace
+
+GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
+  const size_t n = tree.groups.size();
+  GroupRates rates;
+  rates.egress.assign(n, 0);
+  rates.ingress.assign(n, 0);
+  for (size_t i = n; i-- > 1;) {  // children come after their parents
+    const Group& group = tree.groups[i];
+    uint64_t out = 0, in = 0;
+    for (int32_t c = group.first_child; c < group.first_child + group.children; c++) {
+      out += rates.egress[static_cast<size_t>(c)];
+      in += rates.ingress[static_cast<size_t>(c)];
+    }
+    const bool leaf = group.children == 0;
+    rates.egress[i] = group.egress.known() ? group.egress.bytes_per_s
+                      : leaf               ? cost.nic_bytes_per_s
+                                           : std::max<uint64_t>(1, out / kScarcity);
+    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s
+                       : leaf                ? cost.nic_bytes_per_s
+                                             : std::max<uint64_t>(1, in / kScarcity);
+  }
+  return rates;
+}
+
+uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
+  const Group& g = tree.groups[static_cast<size_t>(group)];
+  if (g.latency_ns != 0) return g.latency_ns;
+  return static_cast<int>(g.tier) <= host_tier(tree) ? cost.shared_memory_latency_ns : cost.latency_ns;
+}
+
+}  // namespace sennit

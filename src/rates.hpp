@@ -1,0 +1,25 @@
+// rates.hpp: rates and latencies of a tier tree's groups for planning, with assumptions where a figure is
+// unknown.
+//
+// Assumed figures are for comparing and sharing out only and never shown as known: a rank gets the NIC's
+// rate, and a group a quarter of its children's sum, so uplinks count as scarce. Integers only. Time:
+// O(groups).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+struct GroupRates {
+  std::vector<uint64_t> egress, ingress;  // bytes/s by group; 0 for the root
+};
+GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
+
+// Of one message between two children of the group.
+uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
+
+}  // namespace sennit
