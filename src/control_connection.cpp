@@ -54,8 +54,7 @@ void Connection::drive(std::vector<Message>* messages, int64_t now) {
       return finish(refused ? End::refused : End::unreachable, std::strerror(error));
     }
     connecting_ = false;
-    if (deadline_ms != 0)
-      deadline_ms = now + kStrangerMs;  // that was for the connection, this for the handshake
+    if (handshake_time_ms != 0) deadline_ms = now + handshake_time_ms;
   }
   if (!open_) {
     Handshake::State state = handshake_.drive(fd_);

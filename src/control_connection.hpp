@@ -58,10 +58,12 @@ class Connection {
   const std::string& reason() const { return reason_; }
 
   uint64_t id = 0;
+  Address from;  // accepted ones
   Role role;
-  int rank;             // the peer's; -1: not known yet
-  int64_t since_ms;     // opened
-  int64_t deadline_ms;  // must have got on by then; 0: none
+  int rank;                       // the peer's; -1: not known yet
+  int64_t since_ms;               // opened
+  int64_t deadline_ms;            // must have got on by then; 0: none
+  int64_t handshake_time_ms = 0;  // from when it is connected; 0: the deadline stands
   int64_t last_in_ms, last_out_ms;
   bool said_goodbye = false;  // the peer's closing is no failure
   bool joined = false;        // child: its subtree is complete (start); parent: it has welcomed us

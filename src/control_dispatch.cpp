@@ -71,7 +71,9 @@ void ControlPlane::first_frame(uint64_t id, Connection& connection, const Messag
       if (!in.ok() || asker != connection.rank || wanted != rank_) break;
       connection.role = Role::visitor;
       connection.deadline_ms = now_ms_ + 2 * kProbeMs;
-      send(connection, Writer(Frame::probe_answer).rank(rank_).finish());
+      // A coordinator that was stopped, and has been replaced, learns it this way.
+      send(connection,
+           dead_.count(asker) ? decision_frame() : Writer(Frame::probe_answer).rank(rank_).finish());
       return connection.shut();
     }
     default:
@@ -142,7 +144,7 @@ bool ControlPlane::tree_frame(uint64_t id, Connection& connection, Frame frame, 
       on_suspect(in);
       return true;
     case Frame::decision:
-      if (!up && !down) return false;
+      if (!up && !down && role != Role::probing) return false;
       on_decision(id, in);
       return true;
     case Frame::link_down:

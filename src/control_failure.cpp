@@ -61,6 +61,8 @@ void ControlPlane::suspect(int rank, uint8_t evidence, int reporter, const std::
   if (fresh) suspect.since_ms = now_ms_;
   if (fresh || ((evidence & kBroken) && news)) suspect.reporter = reporter, suspect.what = what;
   if (!news) return;
+  log(LogLevel::debug, "suspects {} (evidence {}, from rank {}): {}", describe_rank(rank), evidence, reporter,
+      what);
   if (!deciding) {
     send_up(suspect_frame(rank, suspect));  // and again to the next parent, until it is decided
     return;
@@ -86,6 +88,7 @@ void ControlPlane::probe_ended(int rank, End end, const std::string& reason) {
   if (it == suspects_.end() || it->second.dead) return;
   Suspect& suspect = it->second;
   suspect.probe = 0;
+  log(LogLevel::debug, "asked {} whether it lives: {}", describe_rank(rank), reason);
   const bool waited = now_ms_ - suspect.since_ms >= options_.heartbeat_timeout_ms;
   const std::string silent = fmt::format("no sign of life for {} ms", options_.heartbeat_timeout_ms);
   if (end == End::refused || end == End::unproven || end == End::garbage) {

@@ -216,7 +216,8 @@ void ControlPlane::accept_all() {
       lost(oldest->id, End::closed, "too many connections that have not proved themselves");
       continue;
     }
-    const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    Address from;
+    const int fd = accept_from(listener_, &from);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
       if (oldest) {
         lost(oldest->id, End::closed, "no file descriptors left");
@@ -226,10 +227,9 @@ void ControlPlane::accept_all() {
       return pause_listener(true);
     }
     if (fd < 0) return;
-    fork_guard(fd);
-    set_no_delay(fd);
     Connection* connection = add(fd, Handshake::acceptor(handshake_config()), Role::stranger, -1, false);
     connection->deadline_ms = now_ms_ + kStrangerMs;
+    connection->from = from;
     strangers_.insert(connection->id);
   }
 }
@@ -273,7 +273,7 @@ void ControlPlane::log_stranger(const Connection& connection, const std::string&
     return;
   }
   stranger_log_ms_ = now_ms_;
-  log(LogLevel::warn, "refused a connection from {}: {}", remote_address(connection.fd()).text(), reason);
+  log(LogLevel::warn, "refused a connection from {}: {}", connection.from.text(), reason);
 }
 
 void ControlPlane::send(Connection& connection, const Buffer& buffer) {

@@ -141,10 +141,12 @@ void ControlPlane::enlist_with_root(int64_t now) {
   const int64_t step = kRetryMs << std::min<size_t>(root_attempt_ / root_addresses_.size(), 4);
   retry_ms_ = now + std::min(step, kRetryMaxMs);
   int error = 0;
-  if (Connection* connection = connect(address, Role::enlisting, 0, &error))
+  if (Connection* connection = connect(address, Role::enlisting, 0, &error)) {
     connection->deadline_ms = now + kConnectMs;
-  else
+    connection->handshake_time_ms = kStrangerMs;
+  } else {
     last_trouble_ = std::strerror(error);
+  }
   due(retry_ms_);
 }
 
@@ -275,6 +277,7 @@ void ControlPlane::join_parent() {
     return;
   }
   connection->deadline_ms = now_ms_ + kConnectMs;
+  connection->handshake_time_ms = kStrangerMs;
   parent_ = connection->id;
 }
 

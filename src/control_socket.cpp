@@ -267,6 +267,18 @@ int connect_error(int fd) {
   return error;
 }
 
+int accept_from(int listener, Address* from) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  const int fd =
+      ::accept4(listener, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return fd;
+  *from = from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
+  set_no_delay(fd);
+  fork_guard(fd);
+  return fd;
+}
+
 void set_no_delay(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -41,6 +41,8 @@ Result<int> listen_on(const Address& address);
 Result<int> connect_to(const Address& address, int* error);
 // The error of a connection that was under way; also when it reached nobody but itself.
 int connect_error(int fd);
+// A connection that waits, or -1 with errno set.
+int accept_from(int listener, Address* from);
 void set_no_delay(int fd);
 Address local_address(int fd);
 Address remote_address(int fd);

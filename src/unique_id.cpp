@@ -1,8 +1,8 @@
 // unique_id.cpp: the 256 bytes that one rank makes and hands to all others: where rank 0 listens, the job's
 // number and its secret, with a checksum against mangling on the way. Whoever holds them may join the job.
 //
-// The listening socket is opened at once, so the port in the id is truly ours, and waits in this process until
-// rank 0 takes it over. All of the host's addresses go into the id; joining ranks try them in turn.
+// The listening socket is opened at once, so the port in the id is truly ours, and waits in this process
+// until rank 0 takes it over. All of the host's addresses go into the id; joining ranks try them in turn.
 #include <sodium.h>
 
 #include <algorithm>
@@ -36,8 +36,8 @@ constexpr char kMagic[8] = {'s', 'e', 'n', 'n', 'u', 'i', 'd', '1'};
 static_assert(sizeof(Layout) <= SENNIT_UNIQUE_ID_BYTES);
 
 void checksum(const Layout& layout, uint8_t (&out)[16]) {
-  crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&layout), offsetof(Layout, checksum), nullptr,
-                     0);
+  crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&layout), offsetof(Layout, checksum),
+                     nullptr, 0);
 }
 
 // Listening sockets whose rank 0 has not come yet, by job.
@@ -98,10 +98,11 @@ Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, i
   std::memcpy(&layout, id.data(), sizeof layout);
   uint8_t sum[16];
   checksum(layout, sum);
-  if (std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 || std::memcmp(sum, layout.checksum, sizeof sum) != 0 ||
-      layout.addresses > kAddresses)
+  if (std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 ||
+      std::memcmp(sum, layout.checksum, sizeof sum) != 0 || layout.addresses > kAddresses)
     return invalid(
-        "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the same version of sennit");
+        "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the same version "
+        "of sennit");
   BootstrapOptions options = bootstrap_defaults();
   options.rank = rank;
   options.size = size;
