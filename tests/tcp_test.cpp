@@ -190,6 +190,19 @@ TEST(Tcp, CrossingCallsLeaveOneConnectionAndLoseNothing) {
   }
 }
 
+TEST(Tcp, SmallMessagesOvertakeLargeOnes) {
+  World world("tcp", 2);
+  expect_exchange(world, 0, 1, 0);
+  PostedRecv& large = world[1].recv(0, {1, 0, 0, 0}, 64 << 20);
+  world.drive_for(5);
+  world[0].send(1, {1, 0, 0, 0}, 64 << 20);
+  PostedRecv& small = world[1].recv(0, {1, 1, 0, 0}, 8);
+  world[0].send(1, {1, 1, 0, 0}, 8);
+  ASSERT_TRUE(world.drive_until([&] { return small.done || large.done; }));
+  EXPECT_FALSE(large.done);
+  ASSERT_TRUE(world.drive());
+}
+
 TEST(Tcp, PeerThatIsGoneBeforeTheFirstMessage) {
   World world("tcp", 2);
   world.destroy(1);

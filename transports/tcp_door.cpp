@@ -294,7 +294,12 @@ void Door::drive_call(int peer) {
       break;
     }
     case Handshake::State::declined:
-      hang_up(peer);  // the peer's own call is on its way
+      hang_up(peer);
+      // A lower rank's own call is on its way. A higher one has no such reason to decline.
+      if (rank_ < peer)
+        handler_.on_call_failed(
+            peer, Status(SENNIT_LINK_FAILED,
+                         fmt::format("connecting to rank {}: it had a connection that broke", peer)));
       break;
     case Handshake::State::failed: {
       const Status status = call.handshake->status().with_context(

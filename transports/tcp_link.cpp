@@ -19,8 +19,7 @@ constexpr size_t kBufferBytes = 64 * 1024;
 static_assert(kMaxEagerBytes + sizeof(WireHeader) <= kBufferBytes);
 constexpr size_t kStageBytes = 16 * 1024;  // staged before a write; one message more may follow
 constexpr size_t kTurnBytes = 512 * 1024;  // moved in one call, so that one link cannot keep others waiting
-constexpr size_t kBehindPieceBytes =
-    4096;  // read beyond a piece: the next header; more would be copied twice
+constexpr size_t kLittleBytes = 4096;      // read beyond a piece: the next header; more would be copied twice
 constexpr int kPieces = 64;
 
 Status connection_error(int peer, const char* what, int error) {
@@ -207,16 +206,18 @@ SendRequest* Link::detach_outgoing() {
 
 Status Link::read(bool to_the_end, bool& more) {
   size_t moved_in_all = 0;
+  bool filled = false;  // the last call found more than it had room for
   while (is_open()) {
     if (begin_ == end_) begin_ = end_ = 0;
     iovec pieces[kPieces];
     int count = 0;
     size_t direct = 0, room = kBufferBytes - end_;
+    if (expected_ > 0 && !filled) room = std::min(room, kLittleBytes);
     if (incoming_ && incoming_piece_left_ > 0 && begin_ == end_) {
       count = incoming_cursor_.fill(pieces, kPieces - 1, incoming_piece_left_);
       for (int i = 0; i < count; i++) direct += pieces[i].iov_len;
       // Where the segments are too many for one call, what is behind them is not the next header.
-      room = direct == incoming_piece_left_ ? kBehindPieceBytes : 0;
+      room = direct == incoming_piece_left_ ? kLittleBytes : 0;
     }
     if (room > 0) pieces[count++] = {buffer_.get() + end_, room};
     msghdr message{};
@@ -241,7 +242,8 @@ Status Link::read(bool to_the_end, bool& more) {
     }
     end_ += moved - placed;
     SENNIT_RETURN_IF_ERROR(parse());
-    if (moved < direct + room && !to_the_end) break;
+    filled = moved == direct + room;
+    if (!filled && !to_the_end) break;
     if (moved_in_all >= kTurnBytes) {
       more = true;
       break;
@@ -285,6 +287,7 @@ Status Link::parse() {
     if (header.kind == Kind::first || header.kind == Kind::more) {
       SENNIT_RETURN_IF_ERROR(begin_piece(header));
     } else if (header.kind != Kind::credit) {
+      if (header.kind == Kind::refuse && expected_ > 0) expected_--;
       const size_t bytes = header.kind == Kind::eager ? header.bytes : 0;
       SENNIT_RETURN_IF_ERROR(handler_.on_message(*this, header, {buffer_.get() + begin_, bytes}));
       begin_ += bytes;
@@ -301,6 +304,7 @@ Status Link::parse() {
 
 Status Link::begin_piece(const WireHeader& header) {
   if (header.kind == Kind::first) {
+    if (expected_ > 0) expected_--;
     if (incoming_) handler_.on_given_up(*this, *std::exchange(incoming_, nullptr));
     if (header.piece_bytes > header.bytes || (header.piece_bytes == 0 && header.bytes > 0))
       return protocol_error(peer_, "a piece of impossible size");

@@ -45,7 +45,10 @@ class Link {
   void shut();        // queues keep what they hold
 
   // Queues; write() moves it.
-  void post_control(const WireHeader& header) { controls_.push_back(header); }
+  void post_control(const WireHeader& header) {
+    controls_.push_back(header);
+    expected_ += header.kind == Kind::ready;
+  }
   void post_eager(SendRequest& request) { eager_.push(request); }  // paid for with take_window()
   void post_granted(SendRequest& request) { granted_.push(request); }
 
@@ -147,6 +150,7 @@ class Link {
   Segment private_segment_;
 
   // Incoming.
+  size_t expected_ = 0;  // large messages that were asked for
   std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0, end_ = 0;
   RecvRequest* incoming_ = nullptr;
