@@ -33,6 +33,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "network interface or address to use; default: the one that reaches rank 0"},
     {"SENNIT_ISA", OptionType::text, "", "generic, avx2 or avx512: highest instruction set for reductions"},
     {"SENNIT_LOG", OptionType::text, "warn", "error, warn, info or debug"},
+    {"SENNIT_PORT", OptionType::integer, "0",
+     "port that rank 0 listens on; 0: MASTER_PORT + 1, under Slurm from the job's number"},
     {"SENNIT_REPRODUCIBLE", OptionType::flag, "0",
      "1: the order of every sum depends on the tree alone, not on size, chunking or tuning"},
     {"SENNIT_SECRET", OptionType::text, "",
