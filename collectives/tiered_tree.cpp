@@ -2,6 +2,7 @@
 #include "tiered_tree.hpp"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 namespace sennit::tiered {
@@ -81,9 +82,12 @@ void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radic
     nodes_.push_back(node);
     places.push_back(place);
   };
-  const auto layers_of = [&](int32_t group) {
-    const Group& g = tree.groups[index(group)];
-    return layers(g.children, by_tier[g.tier]);
+  // Few groups differ in tier and fan-out.
+  std::map<std::pair<uint8_t, int32_t>, std::vector<int32_t>> layers_known;
+  const auto layers_of = [&](const Group& g) -> const std::vector<int32_t>& {
+    auto& counts = layers_known[{g.tier, g.children}];
+    if (counts.empty()) counts = layers(g.children, by_tier[g.tier]);
+    return counts;
   };
   add(-1, 0, {-1, 0});
   for (size_t i = 0; i < nodes_.size(); i++) {
@@ -96,7 +100,7 @@ void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radic
       leaf_of_position_[index(g.first)] = static_cast<int32_t>(i);
       continue;
     }
-    const auto counts = layers_of(real);
+    const auto& counts = layers_of(g);
     const int32_t layer = whole ? static_cast<int32_t>(counts.size()) - 1 : places[i].layer;
     const int32_t at = whole ? 0 : places[i].at;
     const int32_t begin = even_cut(at, counts[index(layer)], counts[index(layer - 1)]);
@@ -137,35 +141,39 @@ void StageTree::make_shapes(const TierTree& tree, const Request& request, const 
   std::vector<uint64_t> key;
   for (size_t i = nodes_.size(); i-- > 0;) {
     StageNode& node = nodes_[i];
+    const bool real = node.group >= 0, leaf = node.children == 0;
+    const uint64_t blocks = leaf && (!one_owner || node.first == request.root) ? 1 : 0;
+    const uint64_t weight = leaf && counted ? request.counts[index(node.first)] : blocks;
+    if (leaf && counted && weight != request.counts[0]) weighted_ = true;
+    key.assign({real ? rates.egress[index(node.group)] : 0, real ? rates.ingress[index(node.group)] : 0,
+                real ? tree.groups[index(node.group)].tier + uint64_t{1} : 0,
+                tree.groups[index(node.real)].latency_ns, weight, blocks});
+    const size_t fixed = key.size();
+    for (int32_t c = node.first_child; c < node.first_child + node.children; c++) {
+      const uint64_t child = nodes_[index(c)].shape;
+      if (key.size() > fixed && key.back() >> 32 == child)
+        key.back()++;
+      else
+        key.push_back(child << 32 | 1);
+    }
+    const auto [it, is_new] = known.try_emplace(key, static_cast<uint32_t>(shapes_.size()));
+    node.shape = it->second;
+    if (!is_new) continue;
     Shape shape;
     shape.size = static_cast<uint32_t>(node.size);
     shape.fanout = static_cast<uint32_t>(node.children);
-    if (node.group >= 0) {
-      shape.out_rate = rates.egress[index(node.group)];
-      shape.in_rate = rates.ingress[index(node.group)];
-      shape.tier = tree.groups[index(node.group)].tier;
+    shape.out_rate = key[0];
+    shape.in_rate = key[1];
+    shape.tier = static_cast<int>(key[2]) - 1;
+    shape.weight = weight;
+    shape.blocks = static_cast<uint32_t>(blocks);
+    for (size_t k = fixed; k < key.size(); k++) {
+      const uint32_t child = static_cast<uint32_t>(key[k] >> 32), many = static_cast<uint32_t>(key[k]);
+      shape.children.emplace_back(child, many);
+      shape.weight += shapes_[child].weight * many;
+      shape.blocks += shapes_[child].blocks * many;
     }
-    shape.latency_ns = tree.groups[index(node.real)].latency_ns;
-    if (node.children == 0) {
-      shape.blocks = !one_owner || node.first == request.root ? 1 : 0;
-      shape.weight = counted ? request.counts[index(node.first)] : shape.blocks;
-      if (counted && shape.weight != request.counts[0]) weighted_ = true;
-    }
-    for (int32_t c = node.first_child; c < node.first_child + node.children; c++) {
-      const uint32_t child = nodes_[index(c)].shape;
-      shape.weight += shapes_[child].weight;
-      shape.blocks += shapes_[child].blocks;
-      if (shape.children.empty() || shape.children.back().first != child)
-        shape.children.emplace_back(child, 1);
-      else
-        shape.children.back().second++;
-    }
-    key.assign({shape.out_rate, shape.in_rate, static_cast<uint64_t>(shape.tier + 1), shape.latency_ns,
-                shape.children.empty() ? shape.weight : 0, shape.children.empty() ? shape.blocks : 0});
-    for (const auto& [child, many] : shape.children) key.push_back(uint64_t{child} << 32 | many);
-    const auto [it, is_new] = known.try_emplace(key, static_cast<uint32_t>(shapes_.size()));
-    if (is_new) shapes_.push_back(std::move(shape));
-    node.shape = it->second;
+    shapes_.push_back(std::move(shape));
   }
 }
 

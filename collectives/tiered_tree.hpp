@@ -38,7 +38,6 @@ struct Shape {
   uint64_t weight = 0;  // elements of all blocks that its ranks own
   uint32_t blocks = 0;  // how many of its ranks own a block
   int tier = -1;        // of the tier tree; -1: virtual
-  uint64_t latency_ns = 0;
 };
 
 class StageTree {

@@ -1,9 +1,9 @@
 // schedule.cpp: ProgramBuilder and the text form of a Program.
 //
 // finish() replays the steps in order over the spaces: the user's memory (input and output, one space when
-// they may alias) and each slot. Every space is an interval map from places to {last writer, readers since};
-// a read depends on the last writer, a write on the readers since, or on the last writer where nobody read.
-// Cost: O(steps log steps) plus one visit per elementary interval that a step touches.
+// they may alias) and each slot. Every space is a list of cells, each with {last writer, readers since}; a
+// read depends on the last writer, a write on the readers since, or on the last writer where nobody read.
+// Cost: O(ranges log ranges) plus one visit per cell that a step touches.
 #include "schedule.hpp"
 
 #include <algorithm>
@@ -21,61 +21,63 @@ Place place(uint64_t block, uint64_t units) { return Place{block} * kUnits + uni
 
 constexpr uint32_t kNobody = 0xffffffffu;
 
+// One space, cut into cells wherever some write begins or ends, so that a write covers whole cells. Reads of
+// what nobody writes need no record; a read of a part of a cell conflicts with every write of the cell.
 class Space {
  public:
+  // First all writes are announced, then close(), then read and write in the order of the steps.
+  void will_write(Place begin, Place end) {
+    cuts_.push_back(begin);
+    cuts_.push_back(end);
+  }
+  void close() {
+    std::sort(cuts_.begin(), cuts_.end());
+    cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+    cells_.resize(cuts_.empty() ? 0 : cuts_.size() - 1);
+  }
+
   // Calls depend_on(step) for everything that `step` must wait for.
   template <typename F>
   void read(Place begin, Place end, uint32_t step, F&& depend_on) {
-    split(begin);
-    split(end);
-    Place at = begin;
-    auto it = segments_.lower_bound(begin);
-    while (at < end) {
-      if (it == segments_.end() || it->first > at) {  // never touched so far
-        const Place until = it == segments_.end() ? end : std::min(end, it->first);
-        it = segments_.emplace_hint(it, at, Segment{until, kNobody, {}});
-      }
-      if (it->second.writer != kNobody) depend_on(it->second.writer);
-      if (it->second.readers.empty() || it->second.readers.back() != step) it->second.readers.push_back(step);
-      at = it->second.end;
-      ++it;
+    for (size_t c = cell_at(begin); c < cells_.size() && cuts_[c] < end; c++) {
+      Cell& cell = cells_[c];
+      if (cell.writer != kNobody) depend_on(cell.writer);
+      if (cell.last_read != kNobody && reads_[cell.last_read].step == step) continue;
+      reads_.push_back({step, cell.last_read});
+      cell.last_read = static_cast<uint32_t>(reads_.size()) - 1;
     }
   }
 
   template <typename F>
   void write(Place begin, Place end, uint32_t step, F&& depend_on) {
-    split(begin);
-    split(end);
-    auto it = segments_.lower_bound(begin);
-    while (it != segments_.end() && it->first < end) {
-      const Segment& old = it->second;
+    for (size_t c = cell_at(begin); c < cells_.size() && cuts_[c] < end; c++) {
+      Cell& cell = cells_[c];
       // Readers wait for the writer themselves. The step itself may be a reader (a reduce onto its source);
       // where it is the only one, the writer is known to it already.
-      for (const uint32_t reader : old.readers) depend_on(reader);
-      if (old.readers.empty() && old.writer != kNobody) depend_on(old.writer);
-      it = segments_.erase(it);
+      if (cell.last_read == kNobody && cell.writer != kNobody) depend_on(cell.writer);
+      for (uint32_t r = cell.last_read; r != kNobody; r = reads_[r].before) depend_on(reads_[r].step);
+      cell = {step, kNobody};
     }
-    segments_.emplace_hint(it, begin, Segment{end, step, {}});
   }
 
  private:
-  struct Segment {
-    Place end;
-    uint32_t writer;
-    std::vector<uint32_t> readers;  // since the last write
+  struct Cell {
+    uint32_t writer = kNobody;
+    uint32_t last_read = kNobody;  // since that write; index into reads_
+  };
+  struct Read {
+    uint32_t step, before;
   };
 
-  void split(Place at) {
-    auto it = segments_.upper_bound(at);
-    if (it == segments_.begin()) return;
-    --it;
-    if (it->first == at || it->second.end <= at) return;
-    Segment right = it->second;
-    it->second.end = at;
-    segments_.emplace_hint(std::next(it), at, std::move(right));
+  // The cell that holds `at`, or the first one after it.
+  size_t cell_at(Place at) const {
+    const auto after = std::upper_bound(cuts_.begin(), cuts_.end(), at);
+    return after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin()) - 1;
   }
 
-  std::map<Place, Segment> segments_;  // disjoint, keyed by where they begin
+  std::vector<Place> cuts_;  // cell i is [cuts_[i], cuts_[i + 1])
+  std::vector<Cell> cells_;
+  std::vector<Read> reads_;
 };
 
 uint64_t length(std::span<const Range> ranges) {
@@ -94,6 +96,13 @@ class DependencyTracker {
         seen_(program.steps.size(), kNobody) {}
 
   void run() {
+    for (const Step& step : program_.steps)
+      if (step.kind != StepKind::send)
+        for (const Range& r : program_.ranges_of(step.target))
+          space(step.target).will_write(place(r.block, r.begin), place(r.block, r.end));
+    input_.close();
+    output_.close();
+    for (Space& slot : slots_) slot.close();
     for (uint32_t i = 0; i < program_.steps.size(); i++) {
       Step& step = program_.steps[i];
       step.first_dep = static_cast<uint32_t>(program_.deps.size());
