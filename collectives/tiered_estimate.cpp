@@ -11,12 +11,7 @@ namespace {
 using UWide = unsigned __int128;
 
 uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
-  if (rate == 0) return 0;
   return static_cast<uint64_t>(UWide{bytes} * load / kWhole * 1'000'000'000 / rate);
-}
-
-uint64_t total_bytes(const Request& request, int ranks) {
-  return static_cast<uint64_t>(payload_bytes(request, ranks));
 }
 
 // Along the slowest way from a subtree's root to one of its ranks.
@@ -46,9 +41,11 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
                   int whole_stages, const CostModel& cost) {
   Estimate result;
   result.tier_ns.assign(tree.tiers.size(), 0);
-  const uint64_t bytes = total_bytes(request, tree.ranks());
+  const uint64_t bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
   const bool both_ways =
       request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+  const bool backwards =
+      request.collective == Collective::reduce_scatter || request.collective == Collective::reduce;
   std::vector<Below> below(shares.nodes().size());
   for (size_t i = 0; i < shares.nodes().size(); i++) {
     const Node& node = shares.nodes()[i];
@@ -88,7 +85,12 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
     uint64_t out = node.out_load, in = node.in_load;
     if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
     uint64_t& tier = result.tier_ns[static_cast<size_t>(shape.tier)];
-    tier = std::max({tier, time_ns(bytes, out, shape.out_rate), time_ns(bytes, in, shape.in_rate)});
+    const int group = stages.node(node.example).group;
+    Capacity egress = tree.groups[static_cast<size_t>(group)].egress;
+    Capacity ingress = tree.groups[static_cast<size_t>(group)].ingress;
+    if (backwards) std::swap(egress, ingress);
+    tier = std::max({tier, time_ns(bytes, out, boundary_rate(tree, group, egress, cost)),
+                     time_ns(bytes, in, boundary_rate(tree, group, ingress, cost))});
   }
   const Below& all = below[shares.root()];
   result.latency_ns = all.latency_ns;

@@ -1,19 +1,210 @@
-// planner.cpp: text of the planner's types.
+// planner.cpp: compares every algorithm's settings by predicted time and keeps the best.
+//
+// A message is cut into chunks that pass through the tiers one behind the other, so
+//   time = latency + posting + (sum of the tiers' times) / chunks + (1 - 1/chunks) * (largest of them),
+// where the reductions count as one more tier. Integers only, ties go to the earlier candidate (algorithms by
+// name, candidates as listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate.
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "algorithm.hpp"
 #include "plan.hpp"
+#include "rates.hpp"
 
 namespace sennit {
+namespace {
+
+using Wide = unsigned __int128;
+
+constexpr uint32_t kMaxChunks = 64;
+constexpr uint64_t kMinChunkBytes = 128 * 1024;
+constexpr uint64_t kMinSliceBytes = 4 * 1024;  // of one block, where a message has one block per rank
+
+bool has_blocks(const Request& request) {
+  switch (request.collective) {
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all:
+      return true;
+    default:
+      return false;
+  }
+}
+
+uint64_t message_bytes(const Request& request, int ranks) {
+  const double bytes = payload_bytes(request, ranks);
+  return bytes >= 9e18 ? uint64_t{9'000'000'000'000'000'000} : static_cast<uint64_t>(bytes);
+}
+
+// Chunk counts worth comparing.
+std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& request, int ranks,
+                                   const PlanOptions& options) {
+  const uint64_t bytes = message_bytes(request, ranks);
+  if (!algorithm.pipelines()) return {1};
+  if (options.chunk_bytes != 0) {
+    const uint64_t chunks = bytes / options.chunk_bytes + (bytes % options.chunk_bytes != 0);
+    return {static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, 1u << 20))};
+  }
+  std::vector<uint32_t> counts{1};
+  const uint64_t smallest =
+      std::max(kMinChunkBytes, has_blocks(request) ? kMinSliceBytes * static_cast<uint64_t>(ranks) : 0);
+  for (uint32_t c = 2; c <= kMaxChunks && bytes / c >= smallest; c *= 2) counts.push_back(c);
+  return counts;
+}
+
+uint64_t saturated(Wide ns) { return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns); }
+
+uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, const CostModel& cost) {
+  const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
+  Wide sum = reduction;
+  uint64_t largest = reduction;
+  for (const uint64_t ns : estimate.tier_ns) {
+    sum += ns;
+    largest = std::max(largest, ns);
+  }
+  return saturated(Wide{estimate.latency_ns} + Wide{estimate.messages} * cost.post_ns * chunks +
+                   sum / chunks + largest - largest / chunks);
+}
+
+std::string known_names() {
+  std::vector<std::string_view> names;
+  for (const Algorithm* a : algorithms()) names.push_back(a->name());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string names_that_apply(const TierTree& tree, const Request& request) {
+  std::vector<std::string_view> names;
+  for (const Algorithm* a : algorithms())
+    if (a->applies(tree, request)) names.push_back(a->name());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  return hash ^ (hash >> 32);
+}
+
+// Without in_place: ranks may differ in that, it changes no message.
+uint64_t plan_hash(const Request& request, const TierTree& tree, const Plan& plan) {
+  uint64_t hash = mix(0x73656e6e6974ull, tree.fingerprint());
+  for (const uint64_t x :
+       {static_cast<uint64_t>(request.collective), static_cast<uint64_t>(request.type),
+        static_cast<uint64_t>(request.op), static_cast<uint64_t>(request.root), request.count,
+        static_cast<uint64_t>(request.vector_variant), uint64_t{request.counts.size()}})
+    hash = mix(hash, x);
+  for (const uint64_t c : request.counts) hash = mix(hash, c);
+  for (const char c : plan.algorithm) hash = mix(hash, static_cast<unsigned char>(c));
+  hash = mix(mix(hash, plan.parameters.chunks), plan.parameters.whole_stages);
+  for (const uint16_t r : plan.parameters.radices) hash = mix(hash, r);
+  return hash;
+}
+
+// Between two ranks there is nothing to choose.
+void plan_point_to_point(const Request& request, const TierTree& tree, const CostModel& cost, Plan& plan) {
+  uint64_t rate = cost.nic_bytes_per_s;
+  for (size_t g = 1; g < tree.groups.size(); g++)
+    if (tree.groups[g].egress.known()) rate = std::min(rate, tree.groups[g].egress.bytes_per_s);
+  plan.algorithm = "direct";
+  plan.predicted_ns = saturated(Wide{planning_latency_ns(tree, 0, cost)} + cost.post_ns +
+                                Wide{message_bytes(request, 2)} * 1'000'000'000 / rate);
+  plan.candidates.push_back({plan.algorithm, plan.parameters, plan.predicted_ns, ""});
+}
+
+// Four digits are enough for a prediction.
+std::string time_text(uint64_t ns) {
+  if (ns < 10'000) return fmt::format("{} ns", ns);
+  const double value = static_cast<double>(ns);
+  if (ns < 10'000'000) return fmt::format("{:.5g} us", value * 1e-3);
+  if (ns < 10'000'000'000) return fmt::format("{:.5g} ms", value * 1e-6);
+  return fmt::format("{:.5g} s", value * 1e-9);
+}
+
+std::string candidate_text(const Candidate& candidate) {
+  return fmt::format("{}, {}: predicted {}", candidate.algorithm, candidate.parameters.to_text(),
+                     time_text(candidate.predicted_ns));
+}
+
+}  // namespace
 
 std::string Parameters::to_text() const {
-  std::string text = fmt::format("chunks {}", chunks);
+  std::string text = fmt::format("{} chunk{}", chunks, chunks == 1 ? "" : "s");
   if (!radices.empty()) text += fmt::format(", radix {}", fmt::join(radices, " "));
   if (whole_stages == 255)
     text += ", whole pieces";
   else if (whole_stages > 0)
-    text += fmt::format(", whole pieces in {} outer stages", whole_stages);
+    text += fmt::format(", whole pieces in {} outer stage{}", whole_stages, whole_stages == 1 ? "" : "s");
   return text;
+}
+
+std::string Plan::to_text() const {
+  std::string text = candidate_text({algorithm, parameters, predicted_ns, ""});
+  if (bound.known)
+    text += fmt::format("\nbound {}: {}", time_text(bound.time_ns), bound.why);
+  else
+    text += fmt::format("\nbound unknown{}{}", bound.why.empty() ? "" : ": ", bound.why);
+  for (const Candidate& c : candidates)
+    if (!c.rejected.empty()) text += fmt::format("\nrejected {}: {}", candidate_text(c), c.rejected);
+  return text + fmt::format("\nplan {:016x}\n", hash);
+}
+
+Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options) {
+  Plan plan;
+  plan.bound = lower_bound(request, tree);
+  if (request.collective == Collective::send_recv) {
+    plan_point_to_point(request, tree, options.cost, plan);
+    plan.hash = plan_hash(request, tree, plan);
+    return plan;
+  }
+  if (!options.algorithm.empty()) {
+    const Algorithm* forced = find_algorithm(options.algorithm);
+    if (!forced)
+      return Status(SENNIT_NOT_FOUND,
+                    fmt::format("there is no algorithm '{}': SENNIT_ALGORITHM may be one of {}",
+                                options.algorithm, known_names()));
+    if (!forced->applies(tree, request))
+      return Status(
+          SENNIT_UNSUPPORTED,
+          fmt::format("algorithm '{}' cannot do this {}: SENNIT_ALGORITHM may be one of {}",
+                      options.algorithm, name(request.collective), names_that_apply(tree, request)));
+  }
+  for (const Algorithm* algorithm : algorithms()) {
+    if (!options.algorithm.empty() && algorithm->name() != options.algorithm) continue;
+    if (!algorithm->applies(tree, request)) continue;
+    const std::vector<uint32_t> counts = chunk_counts(*algorithm, request, tree.ranks(), options);
+    for (const Parameters& parameters : algorithm->candidates(tree, request)) {
+      const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);
+      Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, ""};
+      for (const uint32_t chunks : counts) {
+        const uint64_t ns = predict_ns(estimate, chunks, options.cost);
+        if (ns >= best.predicted_ns) continue;
+        best.predicted_ns = ns;
+        best.parameters.chunks = chunks;
+      }
+      plan.candidates.push_back(std::move(best));
+    }
+  }
+  if (plan.candidates.empty())
+    return Status(SENNIT_UNSUPPORTED, fmt::format("no algorithm can do this {}", name(request.collective)));
+  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.predicted_ns < b.predicted_ns; });
+  const Candidate& best = plan.candidates.front();
+  plan.algorithm = best.algorithm;
+  plan.parameters = best.parameters;
+  plan.predicted_ns = best.predicted_ns;
+  for (size_t i = 1; i < plan.candidates.size(); i++) {
+    Candidate& c = plan.candidates[i];
+    const Wide percent = Wide{c.predicted_ns} * 100 / std::max<uint64_t>(1, best.predicted_ns);
+    c.rejected = percent <= 100
+                     ? std::string("no faster")
+                     : fmt::format("{}.{:02} times the choice", static_cast<uint64_t>(percent / 100),
+                                   static_cast<uint64_t>(percent % 100));
+  }
+  plan.hash = plan_hash(request, tree, plan);
+  return plan;
 }
 
 }  // namespace sennit

@@ -40,6 +40,12 @@ GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
   return rates;
 }
 
+uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity, const CostModel& cost) {
+  if (capacity.known()) return capacity.bytes_per_s;
+  const Group& parent = tree.groups[static_cast<size_t>(tree.groups[static_cast<size_t>(group)].parent)];
+  return static_cast<int>(parent.tier) <= host_tier(tree) ? cost.reduce_bytes_per_s : cost.nic_bytes_per_s;
+}
+
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[static_cast<size_t>(group)];
   if (g.latency_ns != 0) return g.latency_ns;

@@ -14,10 +14,16 @@
 
 namespace sennit {
 
+// For sharing out among siblings: a rank gets the NIC's rate, a group a quarter of its children's sum, so
+// that shares follow the number of ranks.
 struct GroupRates {
   std::vector<uint64_t> egress, ingress;  // bytes/s by group; 0 for the root
 };
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
+
+// For predicting times, in bytes/s: a boundary within a host is as fast as memory, any other as one NIC, so
+// that uplinks count as scarce.
+uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity, const CostModel& cost);
 
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
