@@ -130,9 +130,22 @@ void add_emulate_command(CLI::App& app, int* exit_code) {
                           "end the command after this many seconds");
   run_command->add_option("--pids", run_options->launch.pids_file,
                           "write lines RANK HOST PID here when all ranks have started");
+  run_command->add_option(
+      "--peer", run_options->peer,
+      "run the benchmark program of another library, openmpi or gloo; what follows -- are its "
+      "arguments");
+  run_command->add_flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
+  run_command
+      ->add_option("--mpirun-argument", run_options->mpirun_arguments, "given to mpirun; may be repeated")
+      ->allow_extra_args(false);
   run_command->add_option("command", run_options->command, "after --: the command and its arguments")
       ->required();
   run_command->callback([=] { *exit_code = run(*options); });
+
+  CLI::App* agent_command =
+      emulate->add_subcommand("agent", "")->group("");  // of mpirun, in the place of ssh
+  agent_command->add_option("words", options->run.command)->required();
+  agent_command->callback([=] { *exit_code = agent(options->run.command); });
 }
 
 }  // namespace sennit

@@ -132,7 +132,9 @@ struct LaunchOptions {
   double timeout_s = 0;            // 0: none
   std::string pids_file;           // lines "RANK HOST PID", as seen from here
   std::string* capture = nullptr;  // standard output of rank 0 goes here instead of to ours
-  std::string hosts_file;          // in the place of /etc/hosts
+  std::string
+      namespaces_folder;   // the network and UTS namespaces of all hosts are reachable here, for an agent
+  std::string hosts_file;  // in the place of /etc/hosts
 };
 // One process per entry. Returns the worst exit status, 128 + signal for a killed one. When this process is
 // interrupted or dies, so do they.

@@ -56,6 +56,20 @@ void report(int socket, Report::Kind kind, int rank, int status, const std::stri
   while (send(socket, &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;
 }
 
+// Binds the namespaces of all hosts to files, which only this mount namespace sees so.
+Status show_namespaces(const Tree& tree, const std::string& folder) {
+  for (const Host& host : tree.hosts)
+    for (const char* kind : {"net", "uts"}) {
+      const std::string from = fmt::format("/proc/{}/ns/{}", host.holder, kind);
+      const std::string to = fmt::format("{}/{}.{}", folder, host.name, kind);
+      const int fd = open(to.c_str(), O_CREAT | O_CLOEXEC, 0600);
+      if (fd >= 0) close(fd);
+      if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0)
+        return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", to, std::strerror(errno))};
+    }
+  return {};
+}
+
 class Launch {
  public:
   Launch(const Instance& instance, const std::vector<Rank>& ranks, const LaunchOptions& options)
@@ -177,6 +191,8 @@ void Launch::supervise(int host, const std::vector<int>& members) {
   Status status = enter_namespace(holder, "net");
   if (status.ok()) status = enter_namespace(holder, "uts");
   if (status.ok()) status = isolate(options_.hosts_file);
+  if (status.ok() && !options_.namespaces_folder.empty())
+    status = show_namespaces(instance_.tree, options_.namespaces_folder);
   int alive[2] = {-1, -1};
   if (status.ok() && pipe2(alive, O_CLOEXEC | O_NONBLOCK) != 0)
     status = {SENNIT_OUT_OF_RESOURCES, fmt::format("pipe: {}", std::strerror(errno))};

@@ -67,11 +67,28 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
     if (!fabric) return fabric.status();
     shared.push_back("SENNIT_FABRIC=" + *fabric);
   }
-  std::vector<int> ranks_of_host(tree.hosts.size());
+  std::vector<std::string> command = options.command;
+  if (!options.peer.empty()) {
+    const Result<std::string> program = peer_program(options.peer);
+    if (!program) return program.status();
+    command.insert(command.begin(), *program);
+    shared.push_back("GLOO_STORE=" + scratch->path());
+    shared.push_back("GLOO_INTERFACE=eth0");
+  }
   std::vector<Rank> ranks;
+  if (options.mpirun || options.peer == "openmpi") {
+    const Result<std::vector<std::string>> words =
+        mpirun_command(instance, *scratch, *hosts, options, command);
+    if (!words) return words.status();
+    launch_options.namespaces_folder = scratch->path();
+    std::erase_if(shared, [](const std::string& variable) { return variable.starts_with("WORLD_SIZE="); });
+    ranks.push_back({.host = hosts->front(), .environment = shared, .command = *words});
+    return launch(instance, ranks, launch_options);
+  }
+  std::vector<int> ranks_of_host(tree.hosts.size());
   for (size_t r = 0; r < hosts->size(); r++) {
     const auto host = static_cast<size_t>((*hosts)[r]);
-    Rank rank{.host = (*hosts)[r], .environment = shared, .command = options.command};
+    Rank rank{.host = (*hosts)[r], .environment = shared, .command = command};
     rank.environment.push_back(fmt::format("RANK={}", r));
     rank.environment.push_back(fmt::format("LOCAL_RANK={}", ranks_of_host[host]++));
     rank.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", options.ranks_per_host));

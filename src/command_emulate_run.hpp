@@ -15,11 +15,22 @@ struct RunOptions {
   std::string order = "fabric";
   bool no_fabric = false;
   bool slurm = false;
+  std::string peer;     // openmpi or gloo: its benchmark program is run with `command` as arguments
+  bool mpirun = false;  // `command` is started by mpirun, not by us
+  std::vector<std::string> mpirun_arguments;
   LaunchOptions launch;
   std::vector<std::string> command;
 };
 
 Result<int> run_on(const Instance& instance, const RunOptions& options);
+
+// What to start to have Open MPI start `command` once per entry of `hosts`, in that order; and the agent that
+// its remote shell calls: HOST WORDS...
+Result<std::vector<std::string>> mpirun_command(const Instance& instance, const Scratch& scratch,
+                                                const std::vector<int>& hosts, const RunOptions& options,
+                                                const std::vector<std::string>& command);
+int agent(const std::vector<std::string>& words);
+Result<std::string> peer_program(const std::string& peer);  // where it is
 
 using Action = std::function<Result<int>(const Instance&)>;
 Result<int> with_tree(const TreeOptions& tree, const Action& action);      // up, action, down
