@@ -2,6 +2,11 @@
 // core of the machine, which is why one rank per host is asked and shares what it finds.
 #include "hwloc.hpp"
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +29,23 @@ std::string first_line(const std::string& path) {
 bool is_nic(hwloc_obj_t device) {
   return device->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK ||
          device->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS;
+}
+
+// In a network namespace of its own a process may still see the whole machine's sysfs. An interface there
+// that is not the one of that name here, by its address, is out of reach.
+bool is_elsewhere(const std::string& device) {
+  const std::string address = first_line("/sys/class/net/" + device + "/address");
+  if (address.empty() || device.size() >= IFNAMSIZ) return false;
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq request{};
+  device.copy(request.ifr_name, IFNAMSIZ - 1);
+  const bool found = fd >= 0 && ioctl(fd, SIOCGIFHWADDR, &request) == 0;
+  if (fd >= 0) close(fd);
+  std::string here;
+  for (int i = 0; i < 6; i++)
+    here += fmt::format("{}{:02x}", i == 0 ? "" : ":", static_cast<uint8_t>(request.ifr_hwaddr.sa_data[i]));
+  // An InfiniBand interface's address is longer than the kernel tells here.
+  return !found || address.substr(0, here.size()) != here;
 }
 
 // The one NUMA node that a device is near; -1 where it is near several.
@@ -55,10 +77,14 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return std::optional<Fabric>();
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  // These start drivers or talk to a display and say nothing about NICs, and libpciaccess leaks what sysfs
+  // says as well. One that is not there is no error.
+  for (const char* component : {"opencl", "gl", "cuda", "nvml", "rsmi", "levelzero", "pci"})
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   std::optional<Fabric> fabric;
   if (hwloc_topology_load(topology) == 0)
     fabric = fabric_from_hwloc(topology, context.host, [](const std::string& device) {
-      return line_rate_from_sysfs("/sys", device);
+      return is_elsewhere(device) ? 0 : line_rate_from_sysfs("/sys", device);
     });
   hwloc_topology_destroy(topology);
   return fabric;
