@@ -9,6 +9,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -187,6 +188,7 @@ class World {
     const bool delay = name.ends_with("+delay");
     const TransportFactory* factory = find_transport(name.substr(0, name.find('+')));
     job++;
+    if (name == "ucx") setenv("SENNIT_TRANSPORTS", "ucx", 1);  // without RDMA it must be asked for
     for (int rank = 0; rank < size; rank++) {
       TransportContext context;
       context.rank = rank;

@@ -47,7 +47,9 @@ TEST_P(TransportTest, AnySizeInEitherOrder) {
       EXPECT_TRUE(sent.request.status.ok()) << sent.request.status.text();
       const RecvRequest& received = world()[1].receives.back().request;
       EXPECT_TRUE(received.status.ok()) << received.status.text();
-      EXPECT_GT(received.first_ns, 0u);
+      if (bytes > 64) {  // smaller ones may be complete the moment they are seen
+        EXPECT_GT(received.first_ns, 0u);
+      }
       EXPECT_GE(received.first_ns, received.ready_ns);
     }
 }
@@ -187,6 +189,17 @@ TEST_P(TransportTest, CommunicatorsDoNotBlockEachOther) {
   ASSERT_TRUE(world().drive());
 }
 
+// Where a transport cannot withdraw everything at once: until it has let go of the requests that `which`
+// holds for.
+void settle(World& world, const Rank& rank, const std::function<bool(const MessageRequest&)>& which) {
+  if (rank.transport->withdraws_at_once()) return;
+  const auto all_done = [&which](const auto& list) {
+    return std::all_of(list.begin(), list.end(),
+                       [&which](const auto& posted) { return posted.done || !which(posted.request); });
+  };
+  ASSERT_TRUE(world.drive_until([&] { return all_done(rank.sends) && all_done(rank.receives); }));
+}
+
 TEST_P(TransportTest, CancelInTheMiddleLeavesOthersAlone) {
   for (const int who_first : {0, 1}) {
     MAKE_WORLD(2);
@@ -207,6 +220,7 @@ TEST_P(TransportTest, CancelInTheMiddleLeavesOthersAlone) {
       Rank& one = world()[rank];
       one.transport->cancel(1, why);
       one.progress();
+      settle(world(), one, [](const MessageRequest& request) { return request.key.comm == 1; });
       for (const PostedSend& posted : one.sends) {
         if (posted.request.key.comm == 1) {
           EXPECT_TRUE(posted.done);
@@ -254,6 +268,7 @@ TEST_P(TransportTest, FailPeerHandsBackItsRequestsOnly) {
   world().drive_for(10);
   world()[0].transport->fail_peer(1, Status(SENNIT_PEER_FAILED, "rank 1 is dead"));
   world()[0].progress();
+  settle(world(), world()[0], [](const MessageRequest& request) { return request.peer == 1; });
   for (const PostedRecv& posted : world()[0].receives) EXPECT_EQ(posted.done, posted.request.peer == 1);
   for (const PostedSend& posted : world()[0].sends) {
     if (posted.request.peer != 1) continue;
@@ -339,6 +354,7 @@ TEST_P(TransportTest, DeathIsOneEventAndRequestsStayPending) {
   EXPECT_FALSE(later.done);
   world()[0].transport->fail_peer(1, Status(SENNIT_PEER_FAILED, "rank 1 is dead"));
   world()[0].progress();
+  settle(world(), world()[0], [](const MessageRequest& request) { return request.peer == 1; });
   EXPECT_TRUE(small.done && large.done && pending.done && later.done);
   EXPECT_EQ(large.request.status.kind(), SENNIT_PEER_FAILED);
   EXPECT_EQ(world()[0].events.size(), 1u);

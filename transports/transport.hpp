@@ -51,7 +51,7 @@ struct MessageRequest {  // what sends and receives have in common
   // Results.
   Status status;
   uint64_t ready_ns = 0;  // when the peer was known ready (its credit, or the first fragment); 0 if not known
-  uint64_t first_ns = 0;  // first byte moved
+  uint64_t first_ns = 0;  // first byte moved; both 0 in a receive: it was complete the moment it was seen
   void* owner = nullptr;  // the caller's
   uint32_t step = 0;      // the caller's
   // The transport's own use while it holds the request.
@@ -120,6 +120,9 @@ class Transport {
   // progress(). After that the transport no longer touches their memory.
   virtual void fail_peer(int peer, const Status& status) = 0;
   virtual void cancel(uint32_t comm, const Status& status) = 0;
+  // False: a library underneath has the memory of requests under way and cannot withdraw it. Then fail_peer()
+  // and cancel() hand those back as soon as the library lets go, which may take the peer's progress.
+  virtual bool withdraws_at_once() const { return true; }
 
   // A descriptor that becomes readable when progress() has something to do, or -1: then wait() naps.
   virtual int event_fd() const { return -1; }
