@@ -35,13 +35,14 @@ bool exchange(int in, int out, Transport& transport, int peer) {
 }
 
 // Endless large and small messages both ways; returns when the peer is gone and has been named.
-int talk_until_event(Transport& transport, int peer, bool allocated, bool expose) {
+int talk_until_event(Transport& transport, int peer, bool allocated, bool expose, int started) {
   constexpr size_t kBytes = 4 << 20;
   std::vector<std::byte> own(kBytes), in(kBytes);
   std::byte* out = allocated ? static_cast<std::byte*>(transport.allocate(kBytes)) : own.data();
   Completions done;
   const uint64_t end = now_ns() + 20'000'000'000;
   for (uint32_t i = 0;; i++) {
+    if (i == 2 && write(started, "", 1) != 1) return 5;
     const size_t bytes = i % 2 ? kBytes : 100;
     const Segment from{out, bytes}, to{in.data(), bytes};
     SendRequest send;
@@ -83,8 +84,8 @@ TEST(ShmProcesses, KilledPeerIsNamedAndLeavesNothing) {
   std::mt19937_64 random(seed);
   const uint64_t job = random_job();
   for (int round = 0; round < 24; round++) {
-    int a_to_b[2], b_to_a[2];
-    ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a), 0);
+    int a_to_b[2], b_to_a[2], started[2];
+    ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a) | pipe(started), 0);
     const bool stream = round % 4 == 1, allocated = round % 4 >= 2, expose = round % 4 == 3;
     const auto body = [&](int rank) {
       return [&, rank] {
@@ -93,15 +94,17 @@ TEST(ShmProcesses, KilledPeerIsNamedAndLeavesNothing) {
         if (stream) static_cast<ShmTransport&>(**made).forbid_direct_reads();
         const int in = rank ? a_to_b[0] : b_to_a[0], out = rank ? b_to_a[1] : a_to_b[1];
         if (!exchange(in, out, **made, 1 - rank)) return 2;
-        return talk_until_event(**made, 1 - rank, allocated, expose);
+        return talk_until_event(**made, 1 - rank, allocated, expose, started[1]);
       };
     };
     const pid_t a = spawn(body(0)), b = spawn(body(1));
-    usleep(static_cast<useconds_t>(20'000 + random() % 60'000));
+    char byte[2];
+    ASSERT_TRUE(read(started[0], byte, 1) == 1 && read(started[0], byte, 1) == 1);
+    usleep(static_cast<useconds_t>(random() % 60'000));
     kill(b, SIGKILL);
     EXPECT_EQ(wait_for(a), 0) << "round " << round;  // while b is a zombie: that counts as dead
     EXPECT_EQ(wait_for(b), -SIGKILL);
-    for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1]}) close(fd);
+    for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1], started[0], started[1]}) close(fd);
     EXPECT_TRUE(names_of(job).empty()) << "round " << round;
   }
 }

@@ -82,12 +82,13 @@ TEST_F(Ucx, WindowComesBack) {
 }
 
 // Endless messages both ways until the peer is gone; 0 if it was named and everything came back in time.
-int talk_until_event(Transport& transport, int peer) {
+int talk_until_event(Transport& transport, int peer, int started) {
   constexpr size_t kLarge = 2 << 20;
   std::vector<std::byte> out(kLarge), in(kLarge);
   Completions done;
   const uint64_t end_ns = now_ns() + 20'000'000'000;
   for (uint32_t i = 0;; i++) {
+    if (i == 2 && write(started, "", 1) != 1) return 5;
     const size_t bytes = i % 2 ? kLarge : 100;
     const Segment from{out.data(), bytes}, to{in.data(), bytes};
     SendRequest send;
@@ -121,8 +122,8 @@ TEST_F(Ucx, KilledPeerIsNamed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int round = 0; round < 8; round++) {
-    int a_to_b[2], b_to_a[2];
-    ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a), 0);
+    int a_to_b[2], b_to_a[2], started[2];
+    ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a) | pipe(started), 0);
     const auto spawn = [&](int rank) {
       const pid_t pid = fork();
       if (pid != 0) return pid;
@@ -135,12 +136,14 @@ TEST_F(Ucx, KilledPeerIsNamed) {
           read(in, theirs.data(), theirs.size()) != static_cast<ssize_t>(theirs.size()) ||
           !(*made)->add_peer(1 - rank, theirs).ok())
         _exit(2);
-      const int result = talk_until_event(**made, 1 - rank);
+      const int result = talk_until_event(**made, 1 - rank, started[1]);
       made->reset();
       _exit(result);
     };
     const pid_t a = spawn(0), b = spawn(1);
-    usleep(static_cast<useconds_t>(60'000 + random() % 100'000));
+    char byte[2];
+    ASSERT_TRUE(read(started[0], byte, 1) == 1 && read(started[0], byte, 1) == 1);
+    usleep(static_cast<useconds_t>(random() % 100'000));
     kill(b, SIGKILL);
     const uint64_t killed_ns = now_ns();
     int state = 0;
@@ -148,7 +151,7 @@ TEST_F(Ucx, KilledPeerIsNamed) {
     EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << "round " << round << ", state " << state;
     EXPECT_LT(now_ns() - killed_ns, 10'000'000'000u);
     waitpid(b, &state, 0);
-    for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1]}) close(fd);
+    for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1], started[0], started[1]}) close(fd);
   }
 }
 
