@@ -116,9 +116,12 @@ void add_emulate_command(CLI::App& app, int* exit_code) {
   options->tree_given = add_tree_options(run_command, &options->tree);
   add_name(run_command);
   RunOptions* run_options = &options->run;
-  run_command->add_option("--ranks-per-host", run_options->ranks_per_host, "")->capture_default_str();
+  run_command->add_option("--ranks-per-host", run_options->ranks_per_host, "ranks on every host")
+      ->capture_default_str();
   run_command->add_option("--order", run_options->order, "where ranks go: fabric, dealt or random[:SEED]")
       ->capture_default_str();
+  run_command->add_flag("--recommended", run_options->recommended,
+                        "renumber the ranks into the fabric order that sennit finds for that order");
   run_command->add_flag("--no-fabric", run_options->no_fabric,
                         "do not tell the ranks the fabric's shape (SENNIT_FABRIC)");
   run_command->add_flag("--slurm", run_options->slurm,

@@ -50,8 +50,7 @@ struct Tree {
   std::vector<Switch> pods;  // empty: racks hang below the spine
 };
 
-Result<uint64_t> parse_rate(const std::string& text);  // "229Mbit/s", "50MB/s" -> bits/s
-std::string format_rate(uint64_t bits_per_s);
+std::string readable_rate(uint64_t bits_per_s);  // rounded, for people
 Result<Tree> make_tree(const TreeOptions& options);
 std::string describe(const Tree& tree);     // one line for people
 std::string fabric_text(const Tree& tree);  // the text form that topology/fabric.hpp documents
@@ -133,8 +132,9 @@ struct LaunchOptions {
   std::string pids_file;           // lines "RANK HOST PID", as seen from here
   std::string* capture = nullptr;  // standard output of rank 0 goes here instead of to ours
   std::string
-      namespaces_folder;   // the network and UTS namespaces of all hosts are reachable here, for an agent
-  std::string hosts_file;  // in the place of /etc/hosts
+      namespaces_folder;    // the network and UTS namespaces of all hosts are reachable here, for an agent
+  std::string errors_file;  // standard error of all ranks goes here instead of to ours
+  std::string hosts_file;   // in the place of /etc/hosts
 };
 // One process per entry. Returns the worst exit status, 128 + signal for a killed one. When this process is
 // interrupted or dies, so do they.

@@ -135,6 +135,10 @@ void Launch::start_rank(int rank) {
   } else if (rank != 0) {
     dup2(null, STDOUT_FILENO);
   }
+  if (!options_.errors_file.empty()) {
+    const int errors = open(options_.errors_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (errors >= 0) dup2(errors, STDERR_FILENO);
+  }
   for (const std::string& variable : what.environment) {
     const size_t equals = variable.find('=');
     setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, 1);

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "fabric.hpp"
+
 extern char** environ;
 
 namespace sennit::emulate {
@@ -39,9 +41,28 @@ std::string hosts_text(const Tree& tree) {
 
 }  // namespace
 
+Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ranks) {
+  const Result<Fabric> fabric = parse_fabric(fabric_text(tree), "the emulated fabric");
+  if (!fabric) return fabric.status();
+  std::vector<Placement> placements;
+  for (const int host : hosts_of_ranks)
+    placements.push_back({.host = tree.hosts[static_cast<size_t>(host)].name, .numa = -1, .nic = ""});
+  return contract(*fabric, placements);
+}
+
+Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& options) {
+  const Result<std::vector<int>> placed = place_ranks(tree, options.ranks_per_host, options.order);
+  if (!placed || !options.recommended) return placed;
+  const Result<TierTree> tiers = tier_tree(tree, *placed);
+  if (!tiers) return tiers.status();
+  std::vector<int> hosts;
+  for (const int32_t rank : tiers->rank_of_position) hosts.push_back((*placed)[static_cast<size_t>(rank)]);
+  return hosts;
+}
+
 Result<int> run_on(const Instance& instance, const RunOptions& options) {
   const Tree& tree = instance.tree;
-  const Result<std::vector<int>> hosts = place_ranks(tree, options.ranks_per_host, options.order);
+  const Result<std::vector<int>> hosts = hosts_of_ranks(tree, options);
   if (!hosts) return hosts.status();
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
   const Result<Scratch> scratch = Scratch::make();

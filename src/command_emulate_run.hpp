@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "command_emulate.hpp"
+#include "tier_tree.hpp"
 
 namespace sennit::emulate {
 
 struct RunOptions {
   int ranks_per_host = 1;
   std::string order = "fabric";
+  bool recommended = false;  // ranks renumbered into the fabric order that sennit finds for that placement
   bool no_fabric = false;
   bool slurm = false;
   std::string peer;     // openmpi or gloo: its benchmark program is run with `command` as arguments
@@ -22,6 +24,9 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
+// Hosts of the ranks 0, 1, ... as `options` ask, and the tiers that sennit makes of them.
+Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& options);
+Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ranks);
 Result<int> run_on(const Instance& instance, const RunOptions& options);
 
 // What to start to have Open MPI start `command` once per entry of `hosts`, in that order; and the agent that

@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 
 #include "command_emulate.hpp"
+#include "units.hpp"
 
 namespace sennit::emulate {
 namespace {
 
+constexpr uint64_t kLeastBytesPerS = 10'000, kMostBytesPerS = 100'000'000'000;
 constexpr int kMostHosts = 60'000;  // of a /16
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -43,9 +45,11 @@ Result<std::vector<Number>> parse_numbers(const std::string& option, const std::
 Result<std::vector<uint64_t>> parse_rates(const std::string& option, const std::string& text, size_t count) {
   std::vector<uint64_t> rates;
   for (const std::string& part : split(text, ',')) {
-    const Result<uint64_t> rate = parse_rate(part);
-    if (!rate) return rate.status().with_context(option);
-    rates.push_back(*rate);
+    const std::optional<uint64_t> bytes_per_s = parse_rate(part);
+    if (!bytes_per_s || *bytes_per_s < kLeastBytesPerS || *bytes_per_s > kMostBytesPerS)
+      return invalid(fmt::format("{} {}: expected a rate such as 400Mbit/s, 1Gbit/s or 50MB/s, got '{}'",
+                                 option, text, part));
+    rates.push_back(*bytes_per_s * 8);
   }
   if (rates.size() == 1) rates.assign(count, rates[0]);
   if (rates.size() != count)
@@ -68,6 +72,9 @@ Result<std::vector<int>> parse_pods(const std::string& text, int racks) {
     return invalid(fmt::format("--pods {}: the racks of the pods do not add up to {}", text, racks));
   return parsed;
 }
+
+// Rates are whole numbers of bytes/s, as in the fabric file.
+uint64_t whole_bytes(double bits_per_s) { return static_cast<uint64_t>(bits_per_s / 8) * 8; }
 
 Status set_rates(const TreeOptions& options, Tree* tree) {
   const Result<std::vector<uint64_t>> nic = parse_rates("--nic", options.nic, tree->hosts.size());
@@ -102,43 +109,22 @@ Status set_rates(const TreeOptions& options, Tree* tree) {
   const bool rack_is_root = tree->racks.size() == 1;
   for (size_t r = 0; r < tree->racks.size(); r++) {
     Switch& rack = tree->racks[r];
-    rack.uplink_bits_per_s = uplinks.empty() ? static_cast<uint64_t>(rack_load[r] / ratios[0]) : uplinks[r];
+    rack.uplink_bits_per_s = uplinks.empty() ? whole_bytes(rack_load[r] / ratios[0]) : uplinks[r];
     if (!tree->pods.empty())
       pod_load[static_cast<size_t>(rack.pod)] += static_cast<double>(rack.uplink_bits_per_s);
     if (rack_is_root) rack.uplink_bits_per_s = 0;
   }
   for (size_t p = 0; p < tree->pods.size(); p++)
     tree->pods[p].uplink_bits_per_s =
-        pod_uplinks.empty() ? static_cast<uint64_t>(pod_load[p] / ratios[1]) : pod_uplinks[p];
+        pod_uplinks.empty() ? whole_bytes(pod_load[p] / ratios[1]) : pod_uplinks[p];
   return {};
 }
 
 }  // namespace
 
-Result<uint64_t> parse_rate(const std::string& text) {
-  struct Unit {
-    const char* suffix;
-    double bits_per_s;
-  };
-  static constexpr Unit kUnits[] = {{"bit/s", 1},    {"Kbit/s", 1e3}, {"kbit/s", 1e3}, {"Mbit/s", 1e6},
-                                    {"Gbit/s", 1e9}, {"B/s", 8},      {"kB/s", 8e3},   {"KB/s", 8e3},
-                                    {"MB/s", 8e6},   {"GB/s", 8e9}};
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string suffix(end, text.data() + text.size());
-  for (const Unit& unit : kUnits)
-    if (error == std::errc() && suffix == unit.suffix && number > 0) {
-      const double rate = number * unit.bits_per_s;
-      if (rate < 1e4 || rate > 1e12)
-        return invalid(fmt::format("'{}': expected 10kbit/s to 1000Gbit/s", text));
-      return static_cast<uint64_t>(rate);
-    }
-  return invalid(fmt::format("'{}': expected a rate such as 400Mbit/s, 1Gbit/s or 50MB/s", text));
-}
-
-std::string format_rate(uint64_t bits_per_s) {
+std::string readable_rate(uint64_t bits_per_s) {
   const double rate = static_cast<double>(bits_per_s);
-  return rate >= 1e9 ? fmt::format("{:.9g}Gbit/s", rate / 1e9) : fmt::format("{:.9g}Mbit/s", rate / 1e6);
+  return rate >= 1e9 ? fmt::format("{:.4g} Gbit/s", rate / 1e9) : fmt::format("{:.4g} Mbit/s", rate / 1e6);
 }
 
 Result<Tree> make_tree(const TreeOptions& options) {
@@ -179,10 +165,10 @@ std::string describe(const Tree& tree) {
   const auto rates = [](const auto& list, auto member) {
     const bool same =
         std::all_of(list.begin(), list.end(), [&](const auto& x) { return x.*member == list[0].*member; });
-    if (same) return format_rate(list[0].*member);
+    if (same) return readable_rate(list[0].*member);
     std::vector<std::string> texts;
-    for (const auto& x : list) texts.push_back(format_rate(x.*member));
-    return fmt::format("{}", fmt::join(texts, ","));
+    for (const auto& x : list) texts.push_back(readable_rate(x.*member));
+    return fmt::format("{}", fmt::join(texts, ", "));
   };
   std::string text;
   if (!tree.pods.empty())
@@ -204,7 +190,7 @@ std::string describe(const Tree& tree) {
 std::string fabric_text(const Tree& tree) {
   std::string text = "# written by sennit emulate\nfabric \"emulated\"\n";
   const auto link = [&](const std::string& from, const std::string& to, uint64_t rate) {
-    text += fmt::format("link {} {} {} declared\n", from, to, format_rate(rate));
+    text += fmt::format("link {} {} {} declared\n", from, to, format_rate(rate / 8));
   };
   if (tree.racks.size() > 1) text += "switch spine tier root\n";
   for (const Switch& pod : tree.pods) {
