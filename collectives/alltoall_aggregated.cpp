@@ -82,8 +82,8 @@ class Aggregated {
     for (int first = 0; first < n_; first += group_at(first).size) {
       const Group& other = group_at(first);
       if (&other == &group) continue;
-      const Range range =
-          block_range(static_cast<uint64_t>(other.first), static_cast<uint64_t>(other.first + other.size));
+      const auto begin = static_cast<uint64_t>(other.first);
+      const Range range = block_range(begin, begin + static_cast<uint64_t>(other.size));
       const int from = other.first + p % other.size;
       builder.recv(from, builder.output({&range, 1}), tier(from));
     }
@@ -114,11 +114,13 @@ class Aggregated {
   }
   static std::vector<Range> blocks(const std::vector<int>& which) {
     std::vector<Range> ranges;
+    ranges.reserve(which.size());
     for (const int d : which) ranges.push_back(block(d));
     return ranges;
   }
   std::vector<Range> slot_blocks(int from, const std::vector<int>& to) const {
     std::vector<Range> ranges;
+    ranges.reserve(to.size());
     for (const int d : to) ranges.push_back(slot_block(from, d));
     return ranges;
   }

@@ -117,8 +117,8 @@ class ScatterGatherAlgorithm : public Algorithm {
     // All-gather: into each child of a group what the rest of the group holds and, but for the first child,
     // which gets it from outside the group, what lies outside; less what it holds since the scatter.
     for (const Group& g : tree.groups)
-      for (int c = 0; c < g.children; c++) {
-        const Group& child = tree.groups[static_cast<size_t>(g.first_child + c)];
+      for (int32_t c = 0; c < g.children; c++) {
+        const Group& child = tree.groups[static_cast<size_t>(g.first_child) + static_cast<size_t>(c)];
         const int previous = g.first_child + (c + g.children - 1) % g.children;
         const Group& before = tree.groups[static_cast<size_t>(previous)];
         const FabricTree::Node& held = shape.node(child.first);

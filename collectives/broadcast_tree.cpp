@@ -41,6 +41,7 @@ Program reduce_program(const TierTree& tree, const Request& request, const Fabri
   }
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Operand> sources;
+  sources.reserve(parts.size());
   for (const auto& part : parts) sources.push_back(part.second);
   const int parent = shape.node(p).parent;
   if (p == request.root) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "rates.hpp"
+
 namespace sennit {
 namespace {
 
@@ -14,18 +16,6 @@ class FunctionBlueprint : public Blueprint {
  private:
   std::function<Program(int)> program_;
 };
-
-// Whether messages between the children of a group of this tier stay within one host.
-bool within_host(const TierTree& tree, uint8_t tier) {
-  for (size_t t = 0; t < tree.tiers.size(); t++)
-    if (tree.tiers[t].name == "host") return tier <= t;
-  return false;
-}
-
-uint64_t group_latency_ns(const TierTree& tree, const Group& group, const CostModel& cost) {
-  if (group.latency_ns != 0) return group.latency_ns;
-  return within_host(tree, group.tier) ? cost.shared_memory_latency_ns : cost.latency_ns;
-}
 
 }  // namespace
 
@@ -74,11 +64,11 @@ uint64_t scaled(uint64_t a, uint64_t b, uint64_t c) {
 }
 
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost) {
-  return group_latency_ns(tree, tree.groups[static_cast<size_t>(tree.common_group(a, b))], cost);
+  return planning_latency_ns(tree, tree.common_group(a, b), cost);
 }
 
 uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost) {
-  return group_latency_ns(tree, tree.root(), cost);
+  return planning_latency_ns(tree, 0, cost);
 }
 
 void Load::add(int from, int to, uint64_t bytes) {
@@ -96,15 +86,12 @@ void Load::add(int from, int to, uint64_t bytes) {
 }
 
 std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
+  const GroupRates rates = planning_rates(tree_, cost);
   std::vector<uint64_t> ns(tree_.tiers.size(), 0);
   for (size_t i = 1; i < tree_.groups.size(); i++) {
-    const Group& group = tree_.groups[i];
-    const bool memory = within_host(tree_, tree_.groups[static_cast<size_t>(group.parent)].tier);
-    const uint64_t assumed = memory ? cost.reduce_bytes_per_s : cost.nic_bytes_per_s;
-    const auto time = [&](uint64_t bytes, const Capacity& capacity) {
-      return scaled(bytes, 1'000'000'000, capacity.known() ? capacity.bytes_per_s : assumed);
-    };
-    ns[group.tier] = std::max({ns[group.tier], time(out_[i], group.egress), time(in_[i], group.ingress)});
+    uint64_t& slowest = ns[tree_.groups[i].tier];
+    slowest = std::max({slowest, scaled(out_[i], 1'000'000'000, rates.egress[i]),
+                        scaled(in_[i], 1'000'000'000, rates.ingress[i])});
   }
   return ns;
 }

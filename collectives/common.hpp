@@ -1,8 +1,7 @@
 // common.hpp: what the simple algorithms share: ranges of blocks, blueprints, and the sums of an estimate.
 //
 // Load adds up the bytes over every group boundary, message by message or in closed form, and turns them into
-// the time of each tier's busiest boundary. Where a capacity is unknown it takes the NIC's rate for the whole
-// boundary of a host or more (uplinks count as scarce), and the speed of memory within a host. Pure.
+// the time of each tier's busiest boundary. Unknown figures are those that rates.hpp plans with. Pure.
 #pragma once
 
 #include <functional>

@@ -171,8 +171,8 @@ class DirectAlgorithm : public Algorithm {
     for (size_t i = 1; i < tree.groups.size(); i++) {
       const Group& g = tree.groups[i];
       const auto inside = static_cast<uint64_t>(g.size), outside = ranks - inside;
-      const uint64_t inside_bytes =
-          offsets[static_cast<size_t>(g.first + g.size)] - offsets[static_cast<size_t>(g.first)];
+      const auto first = static_cast<size_t>(g.first);
+      const uint64_t inside_bytes = offsets[first + inside] - offsets[first];
       const bool has_root = request.root >= g.first && request.root < g.first + g.size;
       switch (request.collective) {
         case Collective::all_reduce:

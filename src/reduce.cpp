@@ -5,6 +5,10 @@
 #include <cstring>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "options.hpp"
 #include "reduce_table.hpp"
 #include "status.hpp"
@@ -13,6 +17,13 @@ namespace sennit {
 namespace {
 
 constexpr std::array<std::string_view, 3> kIsas = {"avx512", "avx2", "generic"};  // best first
+
+#if defined(__x86_64__)
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
 
 // The best one that the machine has and SENNIT_ISA allows.
 std::string_view choose_isa() {
@@ -52,7 +63,7 @@ KernelOp kernel_op(Op op, uint64_t divisor) {
 const ReduceTable* reduce_table(std::string_view isa) {
   if (isa == "generic") return &kReduceGeneric;
 #if defined(__x86_64__)
-  if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return &kReduceAvx2;
+  if (isa == "avx2" && __builtin_cpu_supports("avx2") && has_f16c()) return &kReduceAvx2;
   if (isa == "avx512" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return &kReduceAvx512;
