@@ -27,6 +27,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, break_bytes, seed"},
     {"SENNIT_HEARTBEAT_TIMEOUT", OptionType::milliseconds, "30000",
      "a peer that is silent this long is taken for dead"},
+    {"SENNIT_IN_FLIGHT_BYTES", OptionType::bytes, "512K",
+     "bytes handed to a transport per peer and call before it has moved the earlier ones"},
     {"SENNIT_INSECURE", OptionType::flag, "0",
      "1: run without a secret on any network; anybody who reaches the port may join the job"},
     {"SENNIT_INTERFACE", OptionType::text, "",

@@ -37,6 +37,10 @@ std::string list(auto&& names) {
 }  // namespace
 
 size_t type_bytes(DataType type) { return kTypes[static_cast<size_t>(type)].bytes; }
+bool has_root(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
+         c == Collective::scatter;
+}
 std::string_view name(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 std::string_view name(DataType type) { return kTypes[static_cast<size_t>(type)].name; }
 std::string_view name(Op op) { return kOpNames[static_cast<size_t>(op)]; }

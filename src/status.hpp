@@ -55,8 +55,9 @@ class [[nodiscard]] Result {
   T& value() & { return *value_; }
   const T& value() const& { return *value_; }
   T&& value() && { return *std::move(value_); }
-  T& operator*() { return *value_; }
-  const T& operator*() const { return *value_; }
+  T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
+  T&& operator*() && { return *std::move(value_); }
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
 
@@ -67,9 +68,9 @@ class [[nodiscard]] Result {
 
 inline Status invalid(std::string text) { return {SENNIT_INVALID_ARGUMENT, std::move(text)}; }
 
-#define SENNIT_RETURN_IF_ERROR(expression)                                      \
-  do {                                                                          \
-    if (::sennit::Status status_ = (expression); !status_.ok()) return status_; \
+#define SENNIT_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                         \
+    if (::sennit::Status sennit_error = (expression); !sennit_error.ok()) return sennit_error; \
   } while (0)
 
 #define SENNIT_CHECK(condition)                                                                  \

@@ -1,0 +1,343 @@
+#include "engine.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sennit {
+namespace {
+
+constexpr uint64_t kStallCheckNs = 50'000'000;
+
+void cpu_relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+int available_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+Engine::Engine(int local_ranks, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks)
+    : callbacks_(std::move(callbacks)), in_flight_bytes_(in_flight_bytes), stall_ns_(stall_ns) {
+  // Spinning is polite only where every rank of this host has a core to itself.
+  spins_ = local_ranks <= available_cores() ? 2000 : 20;
+  yields_ = 200;
+  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
+}
+
+Engine::~Engine() {
+  {
+    const auto guard = lock();
+    stopping_ = true;
+  }
+  helper_wake_.notify_all();
+  if (helper_.joinable()) helper_.join();
+  for (const ScratchBlock& block : scratch_pool_) free_user(block.memory);
+  transports_.clear();
+  for (void* memory : plain_user_) std::free(memory);
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports) {
+  transports_ = std::move(transports);
+  used_.assign(transports_.size(), false);
+}
+
+void Engine::set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses) {
+  addresses_ = std::move(addresses);
+  routes_.assign(addresses_.size(), {});
+}
+
+Transport* Engine::route(int peer) {
+  Route& route = routes_[static_cast<size_t>(peer)];
+  if (route.resolved) return route.transport;
+  route.resolved = true;
+  const auto& addresses = addresses_[static_cast<size_t>(peer)];
+  for (size_t i = 0; i < transports_.size() && !route.transport; i++) {
+    if (i >= addresses.size() || addresses[i].empty()) continue;
+    if (transports_[i]->reach(peer, addresses[i]) == Reach::none) continue;
+    if (!transports_[i]->add_peer(peer, addresses[i]).ok()) continue;
+    route.transport = transports_[i].get();
+    used_[i] = true;
+  }
+  return route.transport;
+}
+
+void Engine::send(SendRequest& request) {
+  if (Transport* transport = route(request.peer)) {
+    transport->send(request);
+    return;
+  }
+  request.status = Status(SENNIT_LINK_FAILED, fmt::format("no transport reaches rank {}", request.peer));
+  failed_sends_.push_back(&request);
+}
+
+void Engine::recv(RecvRequest& request) {
+  if (Transport* transport = route(request.peer)) {
+    transport->recv(request);
+    return;
+  }
+  request.status = Status(SENNIT_LINK_FAILED, fmt::format("no transport reaches rank {}", request.peer));
+  failed_receives_.push_back(&request);
+}
+
+void Engine::release(RecvRequest& request) { route(request.peer)->release(request); }
+
+void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking) {
+  const auto guard = lock();
+  execution.last_progress_ns = now_ns();
+  execution.last_report_ns = 0;
+  running_.push_back(&execution);
+  if (nonblocking) {
+    nonblocking_running_.push_back(&execution);
+    nonblocking_++;
+    if (!helper_.joinable()) helper_ = std::thread([this] { helper(); });
+  }
+  execution.start(seq, point_to_point);
+  collect_done();
+  if (nonblocking) helper_wake_.notify_one();
+}
+
+bool Engine::progress_locked() {
+  bool moved = false;
+  for (size_t i = 0; i < transports_.size(); i++)
+    if (used_[i]) moved |= transports_[i]->progress(completions_);
+  if (!failed_sends_.empty() || !failed_receives_.empty()) {
+    completions_.sends.insert(completions_.sends.end(), failed_sends_.begin(), failed_sends_.end());
+    completions_.receives.insert(completions_.receives.end(), failed_receives_.begin(),
+                                 failed_receives_.end());
+    failed_sends_.clear();
+    failed_receives_.clear();
+  }
+  if (completions_.sends.empty() && completions_.receives.empty() && completions_.events.empty())
+    return moved;
+  const uint64_t now = now_ns();
+  // Completions may start new requests, but new completions come out of the next progress() only.
+  Completions completions;
+  std::swap(completions, completions_);
+  for (RecvRequest* request : completions.receives) {
+    auto* execution = static_cast<Execution*>(request->owner);
+    execution->last_progress_ns = now;
+    execution->receive_done(*request);
+  }
+  for (SendRequest* request : completions.sends) {
+    auto* execution = static_cast<Execution*>(request->owner);
+    execution->last_progress_ns = now;
+    execution->send_done(*request);
+  }
+  for (const PeerEvent& event : completions.events) callbacks_.suspect(event.peer, event.status);
+  completions.clear();
+  if (completions_.sends.empty() && completions_.receives.empty() && completions_.events.empty())
+    std::swap(completions, completions_);  // keep the capacity
+  collect_done();
+  return true;
+}
+
+void Engine::collect_done() {
+  const size_t done = std::erase_if(running_, [](Execution* e) { return e->done(); });
+  if (done > 0 && waiters_ > 1) wake();  // another thread may be asleep waiting for what this one completed
+  if (nonblocking_running_.empty()) return;
+  nonblocking_ -=
+      static_cast<int>(std::erase_if(nonblocking_running_, [](Execution* e) { return e->done(); }));
+}
+
+bool Engine::progress() {
+  std::unique_lock guard(mutex_, std::try_to_lock);
+  return guard.owns_lock() && progress_locked();
+}
+
+void Engine::check_stalls(uint64_t now) {
+  if (now - last_stall_check_ns_ < kStallCheckNs) return;
+  last_stall_check_ns_ = now;
+  for (Execution* execution : running_) {
+    const uint64_t since = std::max(execution->last_progress_ns, execution->last_report_ns);
+    if (now - since < stall_ns_) continue;
+    execution->last_report_ns = now;
+    callbacks_.stalled(*execution);
+  }
+}
+
+bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
+  if (done()) return true;
+  const uint64_t begin = timeout_ns >= 0 ? now_ns() : 0;
+  waiters_++;
+  bool completed = false;
+  for (uint32_t idle = 0;;) {
+    bool moved = false;
+    {
+      std::unique_lock guard(mutex_, std::try_to_lock);
+      if (guard.owns_lock()) {
+        moved = progress_locked();
+        if (!moved && idle >= spins_ && idle % 16 == 0) check_stalls(now_ns());
+      }
+    }
+    if ((completed = done())) break;
+    if (timeout_ns >= 0 && now_ns() - begin > static_cast<uint64_t>(timeout_ns)) break;
+    if (moved) {
+      idle = 0;
+      continue;
+    }
+    idle++;
+    if (idle < spins_)
+      cpu_relax();
+    else if (idle < spins_ + yields_)
+      sched_yield();
+    else
+      sleep(idle - spins_ - yields_);
+  }
+  if (--waiters_ == 0 && nonblocking_ > 0) helper_wake_.notify_one();
+  return completed;
+}
+
+// Sleeps until a transport has something, or for a while that grows where one cannot say so.
+void Engine::sleep(uint32_t naps) {
+  pollfd fds[16];
+  nfds_t count = 0;
+  bool all_have_descriptors = true;
+  {
+    const auto guard = lock();
+    fds[count++] = {wake_fd_, POLLIN, 0};
+    for (size_t i = 0; i < transports_.size() && count < std::size(fds); i++) {
+      if (!used_[i]) continue;
+      const int fd = transports_[i]->event_fd();
+      if (fd < 0)
+        all_have_descriptors = false;
+      else if (!transports_[i]->prepare_wait())
+        return;
+      else
+        fds[count++] = {fd, POLLIN, 0};
+    }
+    check_stalls(now_ns());
+  }
+  const int64_t nap_ns =
+      all_have_descriptors ? 50'000'000 : std::min<int64_t>(20'000 * (1 + naps / 4), 1'000'000);
+  const timespec limit{0, nap_ns};
+  if (ppoll(fds, count, &limit, nullptr) > 0 && (fds[0].revents & POLLIN)) {
+    uint64_t value;
+    [[maybe_unused]] const ssize_t n = read(wake_fd_, &value, sizeof value);
+  }
+}
+
+void Engine::helper() {
+  prctl(PR_SET_NAME, "sennit-helper");
+  std::unique_lock guard(mutex_);
+  while (!stopping_) {
+    if (nonblocking_ == 0 || waiters_ > 0) {
+      helper_wake_.wait_for(guard, std::chrono::milliseconds(nonblocking_ > 0 ? 5 : 1000));
+      continue;
+    }
+    uint32_t idle = 0;
+    while (!stopping_ && nonblocking_ > 0 && waiters_ == 0) {
+      const bool moved = progress_locked();
+      guard.unlock();
+      if (moved)
+        idle = 0;
+      else if (++idle < yields_)
+        sched_yield();
+      else
+        sleep(idle - yields_);
+      guard.lock();
+    }
+  }
+}
+
+void Engine::fail_communicator(uint32_t comm, const Status& status) {
+  {
+    const auto guard = lock();
+    for (const auto& transport : transports_) transport->cancel(comm, status);
+    for (Execution* execution : std::vector<Execution*>(running_))
+      if (execution->comm() == comm) execution->fail(status);
+    collect_done();
+  }
+  wake();
+}
+
+void Engine::fail_peer(int peer, const Status& status) {
+  {
+    const auto guard = lock();
+    if (static_cast<size_t>(peer) < routes_.size()) {
+      Route& known = routes_[static_cast<size_t>(peer)];
+      if (known.transport) known.transport->fail_peer(peer, status);
+    }
+  }
+  wake();
+}
+
+void Engine::wake() {
+  const uint64_t sleepers =
+      static_cast<uint64_t>(waiters_) + 1;  // each takes one; what is left over wakes in vain
+  [[maybe_unused]] const ssize_t n = write(wake_fd_, &sleepers, sizeof sleepers);
+}
+
+void* Engine::allocate_user(size_t bytes) {
+  const auto guard = lock();
+  for (const auto& transport : transports_)
+    if (void* memory = transport->allocate(bytes)) return memory;
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 64, std::max<size_t>(bytes, 64)) != 0) return nullptr;
+  std::memset(memory, 0, bytes);
+  plain_user_.push_back(memory);
+  return memory;
+}
+
+bool Engine::free_user(void* memory) {
+  const auto guard = lock();
+  for (const auto& transport : transports_)
+    if (transport->free(memory)) return true;
+  const auto found = std::find(plain_user_.begin(), plain_user_.end(), memory);
+  if (found == plain_user_.end()) return false;
+  plain_user_.erase(found);
+  std::free(memory);
+  return true;
+}
+
+// Scratch is kept for the next call: fresh pages cost more than the reduction that fills them.
+std::byte* Engine::allocate_scratch(size_t bytes) {
+  auto best = scratch_pool_.end();
+  for (auto it = scratch_pool_.begin(); it != scratch_pool_.end(); ++it)
+    if (it->bytes >= bytes && it->bytes <= 4 * bytes &&
+        (best == scratch_pool_.end() || it->bytes < best->bytes))
+      best = it;
+  if (best != scratch_pool_.end()) {
+    std::byte* memory = best->memory;
+    scratch_pool_.erase(best);
+    return memory;
+  }
+  for (const auto& transport : transports_)
+    if (void* memory = transport->allocate(bytes)) return static_cast<std::byte*>(memory);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 64, bytes) != 0) return nullptr;
+  plain_user_.push_back(memory);
+  return static_cast<std::byte*>(memory);
+}
+
+void Engine::free_scratch(std::byte* memory, size_t bytes) {
+  if (memory) scratch_pool_.push_back({memory, bytes});
+}
+
+std::string Engine::statistics() {
+  const auto guard = lock();
+  std::string text;
+  for (const auto& transport : transports_)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", transport->name(), transport->statistics());
+  return text;
+}
+
+}  // namespace sennit

@@ -1,0 +1,110 @@
+// engine.hpp: the data engine of one rank: its transports, the executions under way, and how to wait for
+// them.
+//
+// One lock. Whoever waits for a work drives the engine itself: progress, then spin, yield and at last sleep
+// until a transport's descriptor or the wake-up descriptor is readable. A helper thread drives it only while
+// nonblocking work is outstanding and nobody waits; else it is parked. The control plane's thread calls
+// fail_* from outside. Peers are world ranks; the transport for each is chosen at first use: the first, by
+// falling priority, that reaches it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "execution.hpp"
+#include "trace.hpp"
+#include "transport.hpp"
+
+namespace sennit {
+
+class Engine {
+ public:
+  // What the engine tells the job; called under the lock, must not call back.
+  struct Callbacks {
+    std::function<void(int peer, const Status& what)> suspect;
+    std::function<void(Execution& execution)> stalled;
+    std::function<void(Execution& execution, int peer)> mismatch;
+  };
+
+  Engine(int local_ranks, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks);
+  ~Engine();
+
+  // At start, before anything runs. addresses[rank][i] belongs to transport i; empty where that rank lacks
+  // it.
+  void set_transports(std::vector<std::unique_ptr<Transport>> transports);
+  void set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses);
+
+  // ---- any thread, without the lock
+  // --------------------------------------------------------------------------
+  void start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking);
+  // Drives until done(), or until timeout_ns has passed (negative: no limit). False on time-out.
+  bool wait(const std::function<bool()>& done, int64_t timeout_ns);
+  bool progress();  // once
+  void fail_communicator(uint32_t comm, const Status& status);
+  void fail_peer(int peer, const Status& status);
+  void wake();
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  void* allocate_user(size_t bytes);  // exposable where a transport can, else plain; zeroed, 64-byte aligned
+  bool free_user(void* memory);
+  std::string statistics();
+
+  // ---- under the lock, for executions
+  // --------------------------------------------------------------------------
+  void send(SendRequest& request);
+  void recv(RecvRequest& request);
+  void release(RecvRequest& request);
+  void mismatch(Execution& execution, int peer) { callbacks_.mismatch(execution, peer); }
+  size_t in_flight_bytes() const { return in_flight_bytes_; }
+  Trace& trace() { return trace_; }
+  std::byte* allocate_scratch(size_t bytes);
+  void free_scratch(std::byte* memory, size_t bytes);
+
+ private:
+  struct Route {
+    Transport* transport = nullptr;
+    bool resolved = false;
+  };
+  struct ScratchBlock {
+    std::byte* memory;
+    size_t bytes;
+  };
+  Transport* route(int peer);
+  bool progress_locked();
+  void collect_done();
+  void check_stalls(uint64_t now);
+  void sleep(uint32_t naps);
+  void helper();
+
+  std::mutex mutex_;
+  const Callbacks callbacks_;
+  const size_t in_flight_bytes_;
+  const uint64_t stall_ns_;
+  uint32_t spins_ = 0, yields_ = 0;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<bool> used_;  // by transport: a peer is reached over it
+  std::vector<std::vector<std::vector<std::byte>>> addresses_;
+  std::vector<Route> routes_;
+  std::vector<Execution*> running_;
+  std::vector<SendRequest*> failed_sends_;
+  std::vector<RecvRequest*> failed_receives_;
+  std::vector<ScratchBlock> scratch_pool_;
+  std::vector<void*> plain_user_;
+  Completions completions_;
+  Trace trace_;
+  uint64_t last_stall_check_ns_ = 0;
+  int wake_fd_ = -1;
+  std::atomic<int> waiters_{0};
+  std::atomic<int> nonblocking_{0};  // executions started nonblocking and not done
+  std::vector<Execution*> nonblocking_running_;
+  std::condition_variable helper_wake_;
+  bool stopping_ = false;
+  std::thread helper_;
+};
+
+}  // namespace sennit
