@@ -1,0 +1,362 @@
+// call.cpp: from a user's call to a running Execution: checks, the Request in fabric order, caches, buffers,
+// works.
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "algorithm.hpp"
+#include "communicator.hpp"
+#include "reduce.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr size_t kCachedRequests = 128;
+
+std::vector<uint64_t> prefix_sums(const size_t* counts, int n) {
+  std::vector<uint64_t> sums(static_cast<size_t>(n), 0);
+  for (size_t i = 1; i < sums.size(); i++) sums[i] = sums[i - 1] + counts[i - 1];
+  return sums;
+}
+
+}  // namespace
+
+Status Communicator::check(const Call& call) const {
+  const auto what = [&] { return std::string(name(call.collective)); };
+  if ((has_root(call.collective) || call.collective == Collective::send_recv) &&
+      (call.root < 0 || call.root >= size()))
+    return invalid(fmt::format("{}: {} {}: expected 0 <= it < {}", what(),
+                               call.collective == Collective::send_recv ? "peer" : "root", call.root,
+                               size()));
+  const bool reduces = call.collective == Collective::all_reduce || call.collective == Collective::reduce ||
+                       call.collective == Collective::reduce_scatter;
+  if (reduces && call.op >= SENNIT_OP_CUSTOM_BASE) {
+    const auto found = custom_ops_.find(call.op);
+    if (found == custom_ops_.end())
+      return invalid(fmt::format("{}: op {} was not created on this communicator", what(), call.op));
+    if (found->second.type != call.type)
+      return invalid(fmt::format("{}: op {} was created for {}, the call is for {}", what(), call.op,
+                                 name(found->second.type), name(call.type)));
+  } else if (reduces && (call.op < 0 || call.op > SENNIT_AVG)) {
+    return invalid(
+        fmt::format("{}: op {}: expected SENNIT_SUM..SENNIT_AVG or a created one", what(), call.op));
+  }
+  if (call.collective == Collective::barrier) return {};
+  if (call.vector_variant &&
+      (!call.counts || (call.collective == Collective::all_to_all && !call.recv_counts)))
+    return invalid(what() + "_v: counts is NULL");
+  if (call.vector_variant) return {};
+  const bool at_root = call.root == rank_;
+  const bool sends = call.collective == Collective::scatter || call.collective == Collective::broadcast
+                         ? at_root
+                     : call.collective == Collective::send_recv ? !call.receiving
+                                                                : true;
+  const bool receives = call.collective == Collective::gather || call.collective == Collective::reduce
+                            ? at_root
+                        : call.collective == Collective::send_recv ? call.receiving
+                                                                   : true;
+  if (call.count > 0 && sends && !call.send) return invalid(what() + ": the send buffer is NULL");
+  if (call.count > 0 && receives && !call.recv) return invalid(what() + ": the receive buffer is NULL");
+  if (call.count > (uint64_t{1} << 56))
+    return invalid(fmt::format("{}: count {}: too large", what(), call.count));
+  return {};
+}
+
+Request Communicator::to_request(const Call& call) const {
+  Request request;
+  request.collective = call.collective;
+  request.type = call.type;
+  request.count = call.count;
+  request.vector_variant = call.vector_variant;
+  if ((has_root(call.collective) || call.collective == Collective::send_recv))
+    request.root = tree_.position_of_rank[static_cast<size_t>(call.root)];
+  if (request.reduces())
+    request.op = call.op >= SENNIT_OP_CUSTOM_BASE ? Op::premul_sum : static_cast<Op>(call.op);
+  // gather and scatter: only the root knows all counts, so the program must not depend on them.
+  const bool counts_agreed =
+      call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
+  if (call.vector_variant && counts_agreed)
+    for (const int32_t r : tree_.rank_of_position) request.counts.push_back(call.counts[r]);
+  const size_t bytes = type_bytes(call.type);
+  const auto* send = static_cast<const std::byte*>(call.send);
+  const auto* recv = static_cast<const std::byte*>(call.recv);
+  const auto block = [&](uint64_t r) {
+    if (!call.vector_variant) return r * call.count * bytes;
+    uint64_t at = 0;
+    if (call.displacements && call.collective != Collective::reduce_scatter)
+      at = call.displacements[r];
+    else
+      for (uint64_t i = 0; i < r; i++) at += call.counts[i];
+    return at * bytes;
+  };
+  const auto mine = static_cast<uint64_t>(rank_);
+  switch (call.collective) {
+    case Collective::all_gather:
+      request.in_place = send == recv + block(mine);
+      break;
+    case Collective::gather:
+      request.in_place = call.root == rank_ && send == recv + block(mine);
+      break;
+    case Collective::reduce_scatter:
+      request.in_place = recv == send + block(mine);
+      break;
+    case Collective::scatter:
+      request.in_place = call.root == rank_ && recv == send + block(mine);
+      break;
+    default:
+      request.in_place = send == recv;
+  }
+  // The scaled copy of the input is what the program reads.
+  if (request.reduces() && request.op == Op::premul_sum) request.in_place = false;
+  return request;
+}
+
+Program Communicator::point_to_point_program(const CacheKey& key) const {
+  ProgramBuilder builder;
+  const Range whole{0, 0, kUnits};
+  const int tier = tree_.crossing_tier(position(), key.request.root);
+  if (key.direction == 1)
+    builder.send(key.request.root, builder.input({&whole, 1}), tier, true);
+  else
+    builder.recv(key.request.root, builder.output({&whole, 1}), tier, true);
+  return builder.finish();
+}
+
+Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& key) {
+  for (auto it = cache_.begin(); it != cache_.end(); ++it) {
+    if (!(it->key == key)) continue;
+    if (it != cache_.begin()) cache_.splice(cache_.begin(), cache_, it);
+    return &cache_.front();
+  }
+  CacheEntry entry{key, nullptr, {}};
+  std::shared_ptr<Prepared> prepared;
+  if (key.direction != 0) {
+    // Both ends have the other as root; the signature must not tell them apart.
+    Request shared = key.request;
+    shared.root = 0;
+    Plan direct;
+    direct.algorithm = "point to point";
+    prepared = sennit::prepare(key.request, direct, point_to_point_program(key));
+    prepared->signature = signature_of(shared, 0);
+  } else {
+    Result<Plan> plan = this->plan(key.request);
+    if (!plan) return plan.status();
+    const Algorithm* algorithm = find_algorithm(plan->algorithm);
+    SENNIT_CHECK(algorithm != nullptr);
+    Program program = algorithm->prepare(tree_, key.request, plan->parameters)->program(position());
+    prepared = sennit::prepare(key.request, *std::move(plan), std::move(program));
+  }
+  prepared->description = describe_request(key.request);
+  entry.prepared = std::move(prepared);
+  cache_.push_front(std::move(entry));
+  if (cache_.size() > kCachedRequests) {
+    const auto guard = job_->engine().lock();
+    cache_.pop_back();
+  }
+  return &cache_.front();
+}
+
+void Communicator::fill_buffers(const Call& call, const Request& request, Work& work, Buffers* b) const {
+  const auto n = static_cast<size_t>(size());
+  b->input = static_cast<const std::byte*>(call.send);
+  b->output = static_cast<std::byte*>(call.recv);
+  if (b->input == nullptr) b->input = b->output;  // broadcast: recv alone serves
+  b->divisor = request.op == Op::avg && request.reduces() ? n : 1;
+  Layout whole;
+  whole.count = request.count;
+  b->input_layout = b->output_layout = b->wire_layout = whole;
+
+  if (request.op == Op::premul_sum && request.reduces()) {
+    const uint64_t blocks = call.collective == Collective::reduce_scatter ? n : 1;
+    uint64_t elements = request.count * blocks;
+    for (const uint64_t c : request.counts) elements += c;
+    work.scaled_.resize(elements * type_bytes(request.type));
+    scale(request.type, work.scaled_.data(), call.send, custom_ops_.at(call.op).scalar.data(), elements);
+    b->input = work.scaled_.data();
+  }
+
+  Layout ranked = whole;  // block b lies where the user's rank of position b says
+  ranked.places = tree_.rank_of_position.data();
+  if (call.vector_variant) {
+    const auto by_position = [&](const size_t* values, std::vector<uint64_t>* out) {
+      out->resize(n);
+      for (size_t p = 0; p < n; p++) (*out)[p] = values[tree_.rank_of_position[p]];
+      return out->data();
+    };
+    const auto offsets = [&](const size_t* counts, const size_t* displacements, std::vector<uint64_t>* out) {
+      if (displacements) return by_position(displacements, out);
+      const std::vector<uint64_t> sums = prefix_sums(counts, size());
+      return by_position(sums.data(), out);
+    };
+    ranked.places = nullptr;
+    if (call.collective == Collective::all_to_all) {
+      b->input_layout.counts = by_position(call.counts, &b->input_counts);
+      b->input_layout.offsets = offsets(call.counts, call.displacements, &b->input_offsets);
+      b->output_layout.counts = by_position(call.recv_counts, &b->counts);
+      b->output_layout.offsets = offsets(call.recv_counts, call.recv_displacements, &b->output_offsets);
+      return;
+    }
+    whole.counts = ranked.counts = b->wire_layout.counts = by_position(call.counts, &b->counts);
+    ranked.offsets =
+        offsets(call.counts, call.collective == Collective::reduce_scatter ? nullptr : call.displacements,
+                &b->input_offsets);
+    // A rank's own block lies at the start of its other buffer.
+    b->output_offsets.assign(n, 0);
+    whole.offsets = b->output_offsets.data();
+  }
+  switch (call.collective) {
+    case Collective::all_gather:
+    case Collective::gather:
+      b->input_layout = whole, b->output_layout = ranked;
+      break;
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      b->input_layout = ranked, b->output_layout = whole;
+      break;
+    case Collective::all_to_all:
+      b->input_layout = b->output_layout = ranked;
+      break;
+    default:
+      break;
+  }
+}
+
+Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
+  SENNIT_RETURN_IF_ERROR(check(call));
+  SENNIT_RETURN_IF_ERROR(status());
+  auto work = std::make_unique<Work>();
+  work->communicator_ = shared_from_this();
+  work->call_ = call;
+  if (call.collective == Collective::send_recv && call.root == rank_) return work;
+  CacheKey key{to_request(call), 0};
+  if (call.collective == Collective::send_recv) {
+    key.direction = call.receiving ? 2 : 1;
+    key.request.in_place = false;
+  }
+  Result<CacheEntry*> entry = find_or_prepare(key);
+  if (!entry) return entry.status();
+  if ((*entry)->idle.empty()) {
+    work->execution_ =
+        std::make_unique<Execution>(job_->engine(), id_, world_of_position_, (*entry)->prepared);
+  } else {
+    work->execution_ = std::move((*entry)->idle.back());
+    (*entry)->idle.pop_back();
+  }
+  fill_buffers(call, key.request, *work, &work->execution_->buffers());
+  return work;
+}
+
+void Communicator::start(Work& work, bool nonblocking) {
+  outstanding_++;
+  if (!work.execution_) {
+    start_self_message(work);
+    return;
+  }
+  const Call& call = work.call_;
+  if (call.collective == Collective::send_recv) {
+    uint32_t& next = (call.receiving ? next_recv_seq_ : next_send_seq_)[call.root];
+    job_->engine().start(*work.execution_, ++next, true, nonblocking);
+  } else {
+    const uint32_t seq = next_seq_++;
+    log_call(seq, work.execution_->shared_prepared());
+    job_->engine().start(*work.execution_, seq, false, nonblocking);
+  }
+  // The communicator may have failed between the check and the start: then nobody cancels what was just
+  // posted.
+  if (const Status failed = status(); !failed.ok()) job_->engine().fail_communicator(id_, failed);
+}
+
+void Communicator::start_self_message(Work& work) {
+  const size_t bytes = work.call_.count * type_bytes(work.call_.type);
+  auto& waiting = work.call_.receiving ? self_sends_ : self_receives_;
+  auto& mine = work.call_.receiving ? self_receives_ : self_sends_;
+  work.self_matched_ = std::make_shared<bool>(false);
+  if (waiting.empty()) {
+    mine.push_back({work.call_.send, work.call_.recv, bytes, work.self_matched_});
+    return;
+  }
+  const SelfMessage other = waiting.front();
+  waiting.pop_front();
+  const void* from = work.call_.receiving ? other.send : work.call_.send;
+  void* to = work.call_.receiving ? work.call_.recv : other.recv;
+  if (other.bytes != bytes)
+    work.result_ = Status(SENNIT_MISMATCH, fmt::format("send to oneself: {} bytes sent, {} expected",
+                                                       work.call_.receiving ? other.bytes : bytes,
+                                                       work.call_.receiving ? bytes : other.bytes));
+  else if (bytes > 0)
+    std::memmove(to, from, bytes);
+  *other.matched = *work.self_matched_ = true;
+}
+
+void Communicator::give_back(std::unique_ptr<Execution> execution) {
+  for (CacheEntry& entry : cache_) {
+    if (entry.prepared.get() != &execution->prepared()) continue;
+    entry.idle.push_back(std::move(execution));
+    return;
+  }
+  const auto guard = job_->engine().lock();  // evicted meanwhile: its scratch goes back to the engine
+  execution.reset();
+}
+
+// ---- Work
+// --------------------------------------------------------------------------------------------------------
+
+Work::~Work() {
+  if (!started_ && execution_) communicator_->give_back(std::move(execution_));
+  if (!started_ || finished_) return;
+  wait(-1);
+  (void)finish();
+}
+
+void Work::start(bool nonblocking) {
+  started_ = true;
+  communicator_->start(*this, nonblocking);
+}
+
+bool Work::done() const {
+  return execution_ ? execution_->done() : finished_ || (self_matched_ && *self_matched_);
+}
+
+bool Work::wait(int64_t timeout_ns) {
+  if (finished_ || done()) return true;
+  return communicator_->job().engine().wait(
+      [this] { return done() || (!execution_ && !communicator_->status().ok()); }, timeout_ns);
+}
+
+bool Work::test() {
+  if (finished_ || done()) return true;
+  communicator_->job().engine().progress();
+  return done();
+}
+
+Status Work::finish() {
+  if (finished_) return result_;
+  finished_ = true;
+  communicator_->outstanding_--;
+  if (!execution_) {
+    if (!self_matched_ || !*self_matched_) result_ = communicator_->status();
+    return result_;
+  }
+  {
+    // The engine may still be on its way out of the execution that it completed.
+    const auto guard = communicator_->job().engine().lock();
+    result_ = execution_->status();
+  }
+  const bool point_to_point = !execution_->collective_call();
+  if (!point_to_point) communicator_->mark_finished(execution_->seq());
+  if (!result_.ok()) {
+    const Status verdict = communicator_->status();
+    if (verdict.ok()) {
+      // Decided here alone (no memory, no route): the others must not wait for this rank.
+      communicator_->job().control().abort(communicator_->id(), result_.text());
+      communicator_->fail(result_);
+    } else {
+      result_ = verdict;
+    }
+  }
+  communicator_->give_back(std::move(execution_));
+  return result_;
+}
+
+}  // namespace sennit

@@ -1,0 +1,161 @@
+// communicator.hpp: a set of ranks that call collectives together: validation, plan and program caches, and
+// works.
+//
+// One thread at a time, except fail(), peers_failed(), describe(), abort() and status(), which any thread may
+// call. A call becomes a Request in fabric order; its plan and program are made once and cached with idle
+// Executions, so a repeated call allocates nothing. Memory: O(ranks) for the tree, plus the cached programs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "control.hpp"
+#include "execution.hpp"
+#include "job.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+// A call as the user made it; ranks are the communicator's.
+struct Call {
+  Collective collective = Collective::all_reduce;
+  const void* send = nullptr;
+  void* recv = nullptr;
+  uint64_t count = 0;
+  DataType type = DataType::uint8;
+  int op = SENNIT_SUM;  // sennit_op_t, or a custom op
+  int root = 0;         // also the peer of send and recv
+  bool vector_variant = false;
+  const size_t* counts = nullptr;  // v-variants
+  const size_t* displacements = nullptr;
+  const size_t* recv_counts = nullptr;  // all_to_all_v: `counts` are the send side's
+  const size_t* recv_displacements = nullptr;
+  bool receiving = false;  // send_recv: which of the two
+};
+
+class Communicator;
+
+// A running call. Created by Communicator::prepare, started by start(); keeps its communicator alive.
+class Work {
+ public:
+  ~Work();
+  void start(bool nonblocking);
+  bool done() const;
+  // Drives the engine; false when the time is over (negative: no limit).
+  bool wait(int64_t timeout_ns);
+  bool test();
+  Status finish();  // after done(): the result; gives the execution back
+
+ private:
+  friend class Communicator;
+  std::shared_ptr<Communicator> communicator_;
+  std::unique_ptr<Execution> execution_;  // none: a send to oneself
+  Call call_;
+  std::shared_ptr<bool> self_matched_;
+  std::vector<std::byte> scaled_;  // premul-sum: the scaled input
+  bool started_ = false, finished_ = false;
+  Status result_;
+};
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  // `members`: world ranks, by rank in this communicator.
+  static Result<std::shared_ptr<Communicator>> create(std::shared_ptr<Job> job, std::vector<int> members,
+                                                      uint32_t id);
+  ~Communicator();
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  uint32_t id() const { return id_; }
+  const std::vector<int>& members() const { return members_; }
+  const TierTree& tree() const { return tree_; }
+  Job& job() { return *job_; }
+  int position() const { return tree_.position_of_rank[static_cast<size_t>(rank_)]; }
+  Result<Plan> plan(const Request& request) const;
+
+  Result<std::unique_ptr<Work>> prepare(const Call& call);
+  Status run(const Call& call);  // prepare, start, wait, finish
+  // Collective. `result` stays null for SENNIT_NO_COLOR.
+  Status split(int color, int key, std::shared_ptr<Communicator>* result);
+  Status finalize();
+  void abort(const std::string& why);
+
+  Status status() const;  // ok, or what the communicator failed with
+  void fail(const Status& status);
+  void peers_failed(const std::vector<int>& world_ranks, const Status& status);
+  std::vector<int> failed_ranks() const;
+  bool describe(uint32_t seq, CallDescriptor* out) const;
+
+  Result<int> create_premul_sum(const void* scalar, DataType type);
+  Status destroy_op(int op);
+
+ private:
+  friend class Work;
+  struct CacheKey {
+    Request request;
+    int direction = 0;  // send_recv: 1 send, 2 receive
+    bool operator==(const CacheKey&) const = default;
+  };
+  struct CacheEntry {
+    CacheKey key;
+    std::shared_ptr<const Prepared> prepared;
+    std::vector<std::unique_ptr<Execution>> idle;
+  };
+  struct CustomOp {
+    DataType type;
+    std::array<std::byte, 8> scalar;
+  };
+  struct SelfMessage {
+    const void* send = nullptr;
+    void* recv = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<bool> matched;
+  };
+  struct LoggedCall {
+    uint32_t seq = 0;
+    std::shared_ptr<const Prepared> prepared;
+    bool finished = false;
+  };
+
+  Communicator(std::shared_ptr<Job> job, std::vector<int> members, uint32_t id)
+      : job_(std::move(job)), members_(std::move(members)), id_(id) {}
+  Status check(const Call& call) const;
+  Request to_request(const Call& call) const;
+  std::string describe_request(const Request& request) const;
+  Result<CacheEntry*> find_or_prepare(const CacheKey& key);
+  Program point_to_point_program(const CacheKey& key) const;
+  void fill_buffers(const Call& call, const Request& request, Work& work, Buffers* buffers) const;
+  void start(Work& work, bool nonblocking);
+  void start_self_message(Work& work);
+  void give_back(std::unique_ptr<Execution> execution);
+  void log_call(uint32_t seq, std::shared_ptr<const Prepared> prepared);
+  void mark_finished(uint32_t seq);
+
+  const std::shared_ptr<Job> job_;
+  const std::vector<int> members_;
+  const uint32_t id_;
+  int rank_ = 0;
+  TierTree tree_;
+  std::vector<int> world_of_position_;
+  std::list<CacheEntry> cache_;  // most recently used first
+  std::map<int, CustomOp> custom_ops_;
+  int next_custom_op_ = SENNIT_OP_CUSTOM_BASE;
+  uint32_t next_seq_ = 1;
+  std::map<int, uint32_t> next_send_seq_, next_recv_seq_;  // by peer
+  std::deque<SelfMessage> self_sends_, self_receives_;
+  uint32_t outstanding_ = 0;
+
+  mutable std::mutex state_mutex_;  // guards what follows
+  Status status_;
+  std::vector<int> failed_ranks_;
+  std::array<LoggedCall, 64> calls_;  // ring by seq
+};
+
+}  // namespace sennit

@@ -1,0 +1,270 @@
+#include "job.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "communicator.hpp"
+#include "log.hpp"
+#include "options.hpp"
+#include "source.hpp"
+
+namespace sennit {
+namespace {
+
+using Json = nlohmann::json;
+using Bytes = std::vector<std::byte>;
+
+Bytes pack(const Json& json) {
+  const std::vector<uint8_t> cbor = Json::to_cbor(json);
+  const auto* data = reinterpret_cast<const std::byte*>(cbor.data());
+  return {data, data + cbor.size()};
+}
+
+// Discarded (is_discarded()) when it is not CBOR.
+Json unpack(const Bytes& bytes) {
+  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
+  return Json::from_cbor(data, data + bytes.size(), true, false);
+}
+
+Json::binary_t to_binary(const Bytes& bytes) {
+  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
+  return Json::binary_t(std::vector<uint8_t>(data, data + bytes.size()));
+}
+
+Bytes to_bytes(const Json::binary_t& binary) {
+  const auto* data = reinterpret_cast<const std::byte*>(binary.data());
+  return {data, data + binary.size()};
+}
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+// Equal for processes that can share memory, as far as one can tell without opening anything: boot and
+// /dev/shm.
+std::string host_key() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat shm = {};
+  stat("/dev/shm", &shm);
+  return fmt::format("{}/{}/{}/{}", host_name(), boot, shm.st_dev, shm.st_ino);
+}
+
+bool allowed(std::string_view transport) {
+  const std::string list = "," + option_text("SENNIT_TRANSPORTS") + ",";
+  return list == ",," || list.find("," + std::string(transport) + ",") != std::string::npos;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::string& fabric_file,
+                                        const std::string& algorithm) {
+  SENNIT_RETURN_IF_ERROR(check_options());
+  if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
+    return invalid(fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
+  std::shared_ptr<Job> job(new Job);
+  Result<std::unique_ptr<Control>> control = Control::start(bootstrap, job->control_callbacks());
+  if (!control) return control.status();
+  job->control_ = *std::move(control);
+  SENNIT_RETURN_IF_ERROR(job->connect(fabric_file, algorithm));
+  return job;
+}
+
+Job::~Job() {
+  if (control_) control_->leave();
+  // The control thread may call into the engine until it has stopped.
+  control_.reset();
+  engine_.reset();
+}
+
+Status Job::connect(const std::string& fabric_file, const std::string& algorithm) {
+  SENNIT_RETURN_IF_ERROR(agree_on_options(algorithm));
+  SENNIT_RETURN_IF_ERROR(exchange_addresses());
+  return agree_on_fabric(fabric_file);
+}
+
+// Rank 0's options hold for all: ranks that planned under different ones would run different schedules.
+Status Job::agree_on_options(const std::string& algorithm) {
+  const std::string wanted = algorithm.empty() ? option_text("SENNIT_ALGORITHM") : algorithm;
+  const Json mine = {{"algorithm", wanted},
+                     {"chunk_bytes", option_integer("SENNIT_CHUNK_BYTES")},
+                     {"eager_bytes", option_integer("SENNIT_EAGER_BYTES")}};
+  const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(mine) : Bytes{});
+  if (!agreed) return agreed.status();
+  const Json options = unpack(*agreed);
+  plan_options_.algorithm = options.value("algorithm", "");
+  plan_options_.chunk_bytes = options.value("chunk_bytes", uint64_t{0});
+  eager_bytes_ = options.value("eager_bytes", uint64_t{8192});
+  return {};
+}
+
+Status Job::exchange_addresses() {
+  const std::string key = host_key();
+  // Who shares this host matters to how transports wait, so it is learned before they are made.
+  const Result<std::vector<Bytes>> keys = control_->all_gather(std::as_bytes(std::span(key)));
+  if (!keys) return keys.status();
+  for (const Bytes& k : *keys) host_keys_.emplace_back(reinterpret_cast<const char*>(k.data()), k.size());
+  local_ranks_ = static_cast<int>(std::count(host_keys_.begin(), host_keys_.end(), key));
+
+  engine_ = std::make_unique<Engine>(
+      local_ranks_, static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
+      static_cast<uint64_t>(option_integer("SENNIT_STALL")) * 1'000'000, engine_callbacks());
+  TransportContext context;
+  context.rank = rank();
+  context.size = size();
+  context.job = control_->job();
+  context.secret = control_->secret();
+  context.host_interface = control_->interface_address();
+  context.local_ranks = local_ranks_;
+  context.eager_bytes = eager_bytes_;
+  std::vector<std::unique_ptr<Transport>> made;
+  const Placement place = place_this_process(host_name());
+  Json hello = {
+      {"host", place.host}, {"numa", place.numa}, {"nic", place.nic}, {"addresses", Json::object()}};
+  std::string reasons;
+  for (const TransportFactory& factory : transports()) {
+    if (size() == 1 || !allowed(factory.name)) continue;
+    Result<std::unique_ptr<Transport>> transport = factory.make(context);
+    if (!transport) {
+      log(LogLevel::info, "transport {} is not used: {}", factory.name, transport.status().text());
+      reasons += fmt::format("\n  {}: {}", factory.name, transport.status().text());
+      continue;
+    }
+    hello["addresses"][std::string(factory.name)] = to_binary((*transport)->address());
+    made.push_back(*std::move(transport));
+  }
+  if (made.empty() && size() > 1)
+    return {SENNIT_OUT_OF_RESOURCES,
+            "no transport could be started (SENNIT_TRANSPORTS chooses among them):" + reasons};
+
+  const Result<std::vector<Bytes>> hellos = control_->all_gather(pack(hello));
+  if (!hellos) return hellos.status();
+  std::vector<std::vector<Bytes>> addresses(hellos->size());
+  for (size_t r = 0; r < hellos->size(); r++) {
+    const Json other = unpack((*hellos)[r]);
+    placements_.push_back({other.value("host", ""), other.value("numa", -1), other.value("nic", "")});
+    for (const auto& transport : made) {
+      const auto& table = other["addresses"];
+      const auto found = table.find(std::string(transport->name()));
+      addresses[r].push_back(found == table.end() ? Bytes{} : to_bytes(found->get_binary()));
+    }
+  }
+  engine_->set_transports(std::move(made));
+  engine_->set_addresses(std::move(addresses));
+  return {};
+}
+
+// One rank per host looks inside the host, rank 0 reads what describes the network; rank 0 merges and tells
+// all.
+Status Job::agree_on_fabric(const std::string& fabric_file) {
+  const auto first_here =
+      std::find(host_keys_.begin(), host_keys_.end(), host_keys_[static_cast<size_t>(rank())]);
+  const bool leader = first_here - host_keys_.begin() == rank();
+  const SourceContext context{placements_[static_cast<size_t>(rank())].host,
+                              fabric_file.empty() ? option_text("SENNIT_FABRIC") : fabric_file};
+  Json inside = Json::object();  // {"fabric": text} or {"error": text}
+  const auto note = [](Json& json, const Result<Fabric>& fabric) {
+    if (!fabric)
+      json["error"] = fabric.status().text();
+    else
+      json["fabric"] = fabric->to_text();
+  };
+  if (leader) note(inside, read_sources(context, true));
+  const Result<std::vector<Bytes>> all = control_->all_gather(leader ? pack(inside) : Bytes{});
+  if (!all) return all.status();
+
+  Json verdict = Json::object();
+  if (rank() == 0) {
+    Result<Fabric> network = read_sources(context, false);
+    Merger merger(network ? *network : Fabric{});
+    for (const Bytes& bytes : *all) {
+      if (bytes.empty() || !network) continue;
+      const Json host = unpack(bytes);
+      if (host.contains("error")) {
+        network = invalid(host["error"].get<std::string>());
+        continue;
+      }
+      Result<Fabric> fabric = parse_fabric(host.value("fabric", ""), "what a host told of itself");
+      if (fabric)
+        merger.add(*fabric, "host");
+      else
+        network = fabric.status();
+    }
+    note(verdict, network ? Result<Fabric>(merger.take()) : network);
+  }
+  const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(verdict) : Bytes{});
+  if (!agreed) return agreed.status();
+  const Json decision = unpack(*agreed);
+  if (decision.contains("error")) return invalid(decision["error"].get<std::string>());
+  Result<Fabric> fabric = parse_fabric(decision["fabric"].get<std::string>(), "the job's fabric");
+  if (!fabric) return fabric.status();
+  fabric_ = *std::move(fabric);
+  return {};
+}
+
+void Job::add(Communicator* communicator) {
+  const std::lock_guard guard(communicators_mutex_);
+  communicators_[communicator->id()] = communicator;
+}
+
+void Job::remove(Communicator* communicator) {
+  const std::lock_guard guard(communicators_mutex_);
+  communicators_.erase(communicator->id());
+}
+
+Control::Callbacks Job::control_callbacks() {
+  Control::Callbacks callbacks;
+  callbacks.peers_failed = [this](const std::vector<int>& failed, const Status& status) {
+    const std::lock_guard guard(communicators_mutex_);
+    for (auto& [id, communicator] : communicators_) communicator->peers_failed(failed, status);
+    if (!engine_) return;
+    for (const int peer : failed)
+      if (peer != rank()) engine_->fail_peer(peer, status);
+  };
+  callbacks.communicator_failed = [this](uint32_t comm, const Status& status) {
+    const std::lock_guard guard(communicators_mutex_);
+    const auto found = communicators_.find(comm);
+    if (found != communicators_.end()) found->second->fail(status);
+  };
+  callbacks.describe = [this](uint32_t comm, uint32_t seq, CallDescriptor* out) {
+    const std::lock_guard guard(communicators_mutex_);
+    const auto found = communicators_.find(comm);
+    return found != communicators_.end() && found->second->describe(seq, out);
+  };
+  callbacks.members = [this](uint32_t comm) {
+    const std::lock_guard guard(communicators_mutex_);
+    const auto found = communicators_.find(comm);
+    return found == communicators_.end() ? std::vector<int>{} : found->second->members();
+  };
+  return callbacks;
+}
+
+CallDescriptor Job::describe(const Execution& execution) {
+  CallDescriptor descriptor;
+  descriptor.comm = execution.comm();
+  descriptor.seq = execution.seq();
+  descriptor.signature = execution.prepared().signature;
+  descriptor.text = execution.prepared().description;
+  return descriptor;
+}
+
+Engine::Callbacks Job::engine_callbacks() {
+  Engine::Callbacks callbacks;
+  callbacks.suspect = [this](int peer, const Status& what) { control_->report_suspect(peer, what.text()); };
+  callbacks.stalled = [this](Execution& execution) {
+    if (execution.collective_call()) control_->report_stall(describe(execution));
+  };
+  callbacks.mismatch = [this](Execution& execution, int peer) {
+    control_->report_mismatch(describe(execution), peer);
+  };
+  return callbacks;
+}
+
+}  // namespace sennit

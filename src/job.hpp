@@ -1,0 +1,65 @@
+// job.hpp: one rank's presence in a job: control plane, data engine, and what all ranks agreed on about the
+// fabric. Shared by the first communicator and everything that was split off it; leaves the job with the last
+// of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "control.hpp"
+#include "engine.hpp"
+#include "fabric.hpp"
+#include "plan.hpp"
+
+namespace sennit {
+
+class Communicator;
+
+class Job {
+ public:
+  // Collective over all ranks of the job.
+  static Result<std::shared_ptr<Job>> start(BootstrapOptions bootstrap, const std::string& fabric_file,
+                                            const std::string& algorithm);
+  ~Job();
+
+  int rank() const { return control_->rank(); }
+  int size() const { return control_->size(); }
+  Control& control() { return *control_; }
+  Engine& engine() { return *engine_; }
+  const Fabric& fabric() const { return fabric_; }
+  const Placement& placement(int rank) const { return placements_[static_cast<size_t>(rank)]; }
+  const PlanOptions& plan_options() const { return plan_options_; }
+  int local_ranks() const { return local_ranks_; }
+
+  void add(Communicator* communicator);
+  void remove(Communicator* communicator);
+  uint32_t next_communicator_id = 2;  // 1 is the whole job; agreed on by the members at each split
+
+ private:
+  struct Hello;  // what every rank tells the others at start
+  Job() = default;
+  Status connect(const std::string& fabric_file, const std::string& algorithm);
+  Status agree_on_options(const std::string& algorithm);
+  Status exchange_addresses();
+  Status agree_on_fabric(const std::string& fabric_file);
+  Control::Callbacks control_callbacks();
+  Engine::Callbacks engine_callbacks();
+  CallDescriptor describe(const Execution& execution);
+
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Engine> engine_;
+  Fabric fabric_;
+  std::vector<Placement> placements_;
+  std::vector<std::string> host_keys_;  // by rank; equal: probably the same host
+  int local_ranks_ = 1;
+  PlanOptions plan_options_;
+  size_t eager_bytes_ = 8192;
+  std::mutex communicators_mutex_;
+  std::map<uint32_t, Communicator*> communicators_;
+};
+
+}  // namespace sennit
