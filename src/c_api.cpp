@@ -1,0 +1,327 @@
+// c_api.cpp: communicators, works, groups and errors of the C interface. No exception leaves a function here.
+#include "c_api.hpp"
+
+#include <cstring>
+#include <exception>
+#include <new>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "log.hpp"
+#include "options.hpp"
+
+namespace sennit {
+namespace {
+
+thread_local std::string t_last_error;
+
+struct PendingGroup {
+  int depth = 0;
+  std::vector<std::shared_ptr<Work>> works;
+};
+thread_local PendingGroup t_group;
+
+Status checked_config(const sennit_config_t* config) {
+  if (config && (config->size < sizeof(sennit_config_t) || config->version != 1))
+    return invalid("sennit_config_t: start from SENNIT_CONFIG_INIT, which sets its size and version");
+  return {};
+}
+
+// Runs f, which returns a Status, and turns what escapes it into one.
+template <typename F>
+sennit_status_t guarded(F&& f) {
+  try {
+    return report(f());
+  } catch (const std::bad_alloc&) {
+    return report(Status(SENNIT_OUT_OF_RESOURCES, "out of memory"));
+  } catch (const std::exception& e) {
+    return report(Status(SENNIT_INTERNAL, e.what()));
+  }
+}
+
+}  // namespace
+
+sennit_status_t report(const Status& status) {
+  if (!status.ok() && status.kind() != SENNIT_IN_PROGRESS) t_last_error = status.text();
+  return status.kind();
+}
+
+sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("the communicator is NULL");
+    if (handle) *handle = nullptr;
+    Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(call);
+    if (!prepared) return prepared.status();
+    std::shared_ptr<Work> work = *std::move(prepared);
+    if (t_group.depth > 0) {
+      t_group.works.push_back(work);
+    } else if (handle) {
+      work->start(true);
+    } else {
+      work->start(false);
+      work->wait(-1);
+      return work->finish();
+    }
+    if (handle) *handle = new sennit_work{std::move(work)};
+    return {};
+  });
+}
+
+Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config) {
+  SENNIT_RETURN_IF_ERROR(checked_config(config));
+  if (config && config->arrival_timeout_ms > 0)
+    bootstrap.arrival_timeout_ms = config->arrival_timeout_ms;
+  else
+    bootstrap.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
+  bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
+  bootstrap.stall_ms = option_integer("SENNIT_STALL");
+  set_log_rank(bootstrap.rank);
+  const std::string fabric = config && config->fabric ? config->fabric : "";
+  const std::string algorithm = config && config->algorithm ? config->algorithm : "";
+  Result<std::shared_ptr<Job>> job = Job::start(std::move(bootstrap), fabric, algorithm);
+  if (!job) return job.status();
+  std::vector<int> everyone(static_cast<size_t>((*job)->size()));
+  for (size_t r = 0; r < everyone.size(); r++) everyone[r] = static_cast<int>(r);
+  Result<std::shared_ptr<Communicator>> communicator =
+      Communicator::create(*std::move(job), std::move(everyone), 1);
+  if (!communicator) return communicator.status();
+  return new sennit_comm{*std::move(communicator)};
+}
+
+}  // namespace sennit
+
+using namespace sennit;  // NOLINT: the functions below are the library's
+
+extern "C" {
+
+sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id) {
+  return guarded([&]() -> Status {
+    if (!id) return invalid("id is NULL");
+    const Result<std::vector<std::byte>> made = make_unique_id();
+    if (!made) return made.status();
+    std::memset(id->internal, 0, sizeof id->internal);
+    std::memcpy(id->internal, made->data(), std::min(made->size(), sizeof id->internal));
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size, const sennit_unique_id_t* id, int rank,
+                                      const sennit_config_t* config) {
+  return guarded([&]() -> Status {
+    if (!comm || !id) return invalid("comm or id is NULL");
+    const auto* bytes = reinterpret_cast<const std::byte*>(id->internal);
+    Result<BootstrapOptions> bootstrap = options_from_unique_id({bytes, sizeof id->internal}, rank, size);
+    if (!bootstrap) return bootstrap.status();
+    Result<sennit_comm_t> made = start_job(*std::move(bootstrap), config);
+    if (!made) return made.status();
+    *comm = *made;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t* config) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    Result<Launch> launch = launch_from_environment();
+    if (!launch) return launch.status();
+    Result<sennit_comm_t> made = start_job(launch->bootstrap, config);
+    if (!made) return made.status();
+    *comm = *made;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size, const sennit_config_t* config) {
+  return guarded([&]() -> Status {
+    if (!comms || size < 1) return invalid("comms is NULL or size < 1");
+    sennit_unique_id_t id;
+    if (sennit_get_unique_id(&id) != SENNIT_OK) return {SENNIT_OUT_OF_RESOURCES, t_last_error};
+    std::vector<Status> results(static_cast<size_t>(size));
+    std::vector<sennit_comm_t> made(static_cast<size_t>(size), nullptr);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < size; r++)
+      threads.emplace_back([&, r] {
+        const auto i = static_cast<size_t>(r);
+        const sennit_status_t kind = sennit_comm_init_rank(&made[i], size, &id, r, config);
+        if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& result : results) {
+      if (result.ok()) continue;
+      for (const sennit_comm_t c : made)
+        if (c) sennit_comm_destroy(c);
+      return result;
+    }
+    std::copy(made.begin(), made.end(), comms);
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit_comm_t* result) {
+  return guarded([&]() -> Status {
+    if (!comm || !result) return invalid("comm or result is NULL");
+    std::shared_ptr<Communicator> part;
+    SENNIT_RETURN_IF_ERROR(comm->communicator->split(color, key, &part));
+    *result = part ? new sennit_comm{std::move(part)} : nullptr;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result) {
+  if (!comm) return report(invalid("comm is NULL"));
+  return sennit_comm_split(comm, 0, comm->communicator->rank(), result);
+}
+
+sennit_status_t sennit_comm_finalize(sennit_comm_t comm) {
+  return guarded([&] { return comm ? comm->communicator->finalize() : invalid("comm is NULL"); });
+}
+
+sennit_status_t sennit_comm_destroy(sennit_comm_t comm) {
+  return guarded([&]() -> Status {
+    delete comm;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_abort(sennit_comm_t comm) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    comm->communicator->abort(fmt::format("communicator {} was aborted by rank {}", comm->communicator->id(),
+                                          comm->communicator->rank()));
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_get_async_error(sennit_comm_t comm) {
+  return guarded([&] { return comm ? comm->communicator->status() : invalid("comm is NULL"); });
+}
+
+sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* ranks, int capacity, int* count) {
+  return guarded([&]() -> Status {
+    if (!comm || !count || (capacity > 0 && !ranks)) return invalid("comm, ranks or count is NULL");
+    const std::vector<int> failed = comm->communicator->failed_ranks();
+    for (int i = 0; i < capacity && i < static_cast<int>(failed.size()); i++)
+      ranks[i] = failed[static_cast<size_t>(i)];
+    *count = static_cast<int>(failed.size());
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_rank(sennit_comm_t comm, int* rank) {
+  if (!comm || !rank) return report(invalid("comm or rank is NULL"));
+  *rank = comm->communicator->rank();
+  return SENNIT_OK;
+}
+
+sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size) {
+  if (!comm || !size) return report(invalid("comm or size is NULL"));
+  *size = comm->communicator->size();
+  return SENNIT_OK;
+}
+
+sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position) {
+  if (!comm || !position) return report(invalid("comm or position is NULL"));
+  *position = comm->communicator->position();
+  return SENNIT_OK;
+}
+
+sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar, sennit_type_t type,
+                                            sennit_comm_t comm) {
+  return guarded([&]() -> Status {
+    if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
+    if (type < 0 || type >= SENNIT_TYPE_COUNT)
+      return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
+    const Result<int> made = comm->communicator->create_premul_sum(scalar, static_cast<DataType>(type));
+    if (!made) return made.status();
+    *op = static_cast<sennit_op_t>(*made);
+    return {};
+  });
+}
+
+sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
+  return guarded(
+      [&] { return comm ? comm->communicator->destroy_op(static_cast<int>(op)) : invalid("comm is NULL"); });
+}
+
+sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory) {
+  return guarded([&]() -> Status {
+    if (!comm || !memory) return invalid("comm or memory is NULL");
+    void* got = comm->communicator->job().engine().allocate_user(bytes);
+    if (!got) return {SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", bytes)};
+    *memory = got;
+    return {};
+  });
+}
+
+sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    if (memory && !comm->communicator->job().engine().free_user(memory))
+      return invalid("this memory did not come from sennit_mem_alloc on this job");
+    return {};
+  });
+}
+
+sennit_status_t sennit_work_test(sennit_work_t work) {
+  return guarded([&]() -> Status {
+    if (!work) return invalid("work is NULL");
+    return work->work->test() ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
+  });
+}
+
+sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
+  return guarded([&]() -> Status {
+    if (!work) return invalid("work is NULL");
+    const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * 1'000'000);
+    return done ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
+  });
+}
+
+sennit_status_t sennit_work_free(sennit_work_t work) {
+  return guarded([&]() -> Status {
+    delete work;
+    return {};
+  });
+}
+
+sennit_status_t sennit_group_start(void) {
+  t_group.depth++;
+  return SENNIT_OK;
+}
+
+sennit_status_t sennit_group_end(void) {
+  return guarded([&]() -> Status {
+    if (t_group.depth == 0) return invalid("sennit_group_end without sennit_group_start");
+    if (--t_group.depth > 0) return {};
+    const std::vector<std::shared_ptr<Work>> works = std::move(t_group.works);
+    t_group.works.clear();
+    for (const auto& work : works) work->start(false);
+    Status first;
+    for (const auto& work : works) {
+      work->wait(-1);
+      const Status status = work->finish();
+      if (first.ok()) first = status;
+    }
+    return first;
+  });
+}
+
+const char* sennit_last_error(void) { return t_last_error.c_str(); }
+
+const char* sennit_status_name(sennit_status_t status) {
+  static constexpr const char* kNames[] = {
+      "ok",          "in progress", "invalid argument", "mismatch",         "link failed",
+      "peer failed", "timed out",   "aborted",          "out of resources", "not found",
+      "unsupported", "refused",     "internal error"};
+  const auto index = static_cast<size_t>(status);
+  return index < std::size(kNames) ? kNames[index] : "unknown status";
+}
+
+size_t sennit_type_bytes(sennit_type_t type) {
+  return type >= 0 && type < SENNIT_TYPE_COUNT ? type_bytes(static_cast<DataType>(type)) : 0;
+}
+
+const char* sennit_version(void) { return "0.1.0"; }
+
+}  // extern "C"
