@@ -1,0 +1,272 @@
+// When things go wrong, with real processes over shared memory and over tcp: calls that differ, ranks that
+// are killed, stopped or never come. Every survivor must get the same error, in time, and nothing may hang.
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "processes.hpp"
+#include "sennit/sennit.h"
+
+using namespace std::chrono_literals;
+using sennit_test::Processes;
+using Reports = std::vector<std::optional<std::string>>;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kRandomKills = 10;
+constexpr auto kPatience = 20s;  // sanitizers slow everything down; the promise of 2 s is for real builds
+#else
+constexpr int kRandomKills = 100;  // per transport
+constexpr auto kPatience = 2s;
+#endif
+
+std::string last(sennit_status_t status) {
+  return fmt::format("{}: {}", sennit_status_name(status), sennit_last_error());
+}
+
+sennit_comm_t join() {
+  sennit_comm_t comm = nullptr;
+  if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK) return nullptr;
+  return comm;
+}
+
+// All-reduces of mixed sizes until one fails; "status: text | failed ranks".
+std::string reduce_until_error(sennit_comm_t comm, int limit = 1'000'000) {
+  std::vector<float> x(300'000, 1.0f);
+  for (int i = 0; i < limit; i++) {
+    const size_t count = i % 3 == 0 ? 4 : i % 3 == 1 ? 5'000 : x.size();
+    const sennit_status_t status =
+        sennit_all_reduce(x.data(), x.data(), count, SENNIT_FLOAT32, SENNIT_MAX, comm);
+    if (status == SENNIT_OK) continue;
+    std::string text = last(status) + " |";
+    int failed[64], n = 0;
+    sennit_comm_failed_ranks(comm, failed, 64, &n);
+    for (int k = 0; k < n; k++) text += fmt::format(" {}", failed[k]);
+    if (sennit_all_reduce(x.data(), x.data(), 1, SENNIT_FLOAT32, SENNIT_MAX, comm) != status)
+      text += " (and a later call returned something else)";
+    sennit_comm_destroy(comm);
+    return text;
+  }
+  sennit_comm_finalize(comm);
+  sennit_comm_destroy(comm);
+  return "done";
+}
+
+class Failures : public testing::TestWithParam<const char*> {
+ protected:
+  Processes::Environment environment() const { return {{"SENNIT_TRANSPORTS", GetParam()}}; }
+};
+
+void expect_all(const Reports& reports, const std::vector<int>& dead, const std::string& want) {
+  std::optional<std::string> first;
+  for (size_t r = 0; r < reports.size(); r++) {
+    if (std::find(dead.begin(), dead.end(), static_cast<int>(r)) != dead.end()) continue;
+    ASSERT_TRUE(reports[r].has_value()) << "rank " << r << " did not end";
+    EXPECT_NE(reports[r]->find(want), std::string::npos)
+        << "rank " << r << ": " << *reports[r] << "\nexpected: " << want;
+    if (!first) first = reports[r];
+    EXPECT_EQ(*reports[r], *first) << "rank " << r << " tells another story";
+  }
+}
+
+std::string ranks_text(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string text = "|";
+  for (const int r : ranks) text += fmt::format(" {}", r);
+  return text;
+}
+
+TEST_P(Failures, KilledRanksAreNamedByAllSurvivors) {
+  const std::vector<std::vector<int>> cases = {{3}, {0}, {7}, {2, 5}, {0, 1}, {0, 4, 6}};
+  for (const std::vector<int>& victims : cases) {
+    Processes ranks(
+        8,
+        [](int) {
+          sennit_comm_t comm = join();
+          return comm ? reduce_until_error(comm) : std::string("init failed: ") + sennit_last_error();
+        },
+        environment());
+    std::this_thread::sleep_for(700ms);
+    const auto begin = Clock::now();
+    for (const int v : victims) ranks.signal(v, SIGKILL);
+    const Reports reports = ranks.reports(kPatience + 3s);
+    expect_all(reports, victims, "peer failed");
+    expect_all(reports, victims, ranks_text(victims));
+    EXPECT_LT(Clock::now() - begin, kPatience);
+  }
+}
+
+TEST_P(Failures, RandomKillsNeverHang) {
+  const auto seed = std::random_device()();
+  std::mt19937 random(seed);
+  fmt::print("seed {}\n", seed);
+  for (int i = 0; i < kRandomKills; i++) {
+    const int n = 8 + static_cast<int>(random() % 3);
+    Processes ranks(
+        n,
+        [](int) {
+          sennit_comm_t comm = join();
+          return comm ? reduce_until_error(comm) : std::string("init failed: ") + sennit_last_error();
+        },
+        environment());
+    // Also while they start.
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 400));
+    std::vector<int> victims = {static_cast<int>(random() % static_cast<unsigned>(n))};
+    if (random() % 3 == 0)
+      victims.push_back((victims[0] + 1 + static_cast<int>(random() % static_cast<unsigned>(n - 1))) % n);
+    for (const int v : victims) {
+      ranks.signal(v, SIGKILL);
+      if (random() % 2) std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
+    }
+    const Reports reports = ranks.reports(kPatience + 10s);
+    for (int r = 0; r < n; r++)
+      if (std::find(victims.begin(), victims.end(), r) == victims.end()) {
+        ASSERT_TRUE(reports[static_cast<size_t>(r)].has_value())
+            << "kill " << i << " (seed " << seed << "): rank " << r << " hangs";
+        ASSERT_NE(*reports[static_cast<size_t>(r)], "done");
+      }
+  }
+}
+
+TEST_P(Failures, StoppedAndContinuedGoesOn) {
+  Processes ranks(
+      8,
+      [](int) {
+        sennit_comm_t comm = join();
+        return comm ? reduce_until_error(comm, 400) : std::string("init failed: ") + sennit_last_error();
+      },
+      environment());
+  std::this_thread::sleep_for(300ms);
+  for (const int victim : {5, 0}) {
+    ranks.signal(victim, SIGSTOP);
+    std::this_thread::sleep_for(1500ms);
+    ranks.signal(victim, SIGCONT);
+    std::this_thread::sleep_for(100ms);
+  }
+  expect_all(ranks.reports(60s), {}, "done");
+}
+
+TEST_P(Failures, CallsThatDifferAreNamed) {
+  struct Case {
+    std::function<sennit_status_t(int, sennit_comm_t)> call;
+    std::string want;
+  };
+  static std::vector<float> x(100'000), y(800'000);
+  const std::vector<Case> cases = {
+      {[](int r, sennit_comm_t c) {
+         return sennit_all_reduce(x.data(), y.data(), r == 3 ? 1000 : 1024, SENNIT_FLOAT32, SENNIT_SUM, c);
+       },
+       "count 1000"},
+      {[](int r, sennit_comm_t c) {
+         return sennit_all_reduce(x.data(), y.data(), r == 3 ? 99'000 : 100'000, SENNIT_FLOAT32, SENNIT_SUM,
+                                  c);
+       },
+       "count 99000"},
+      {[](int r, sennit_comm_t c) {
+         return sennit_all_reduce(x.data(), y.data(), 1024, r == 3 ? SENNIT_INT32 : SENNIT_FLOAT32,
+                                  SENNIT_SUM, c);
+       },
+       "int32"},
+      {[](int r, sennit_comm_t c) {
+         return sennit_all_reduce(x.data(), y.data(), 1024, SENNIT_FLOAT32, r == 3 ? SENNIT_MAX : SENNIT_SUM,
+                                  c);
+       },
+       "max"},
+      {[](int r, sennit_comm_t c) {
+         return sennit_broadcast(x.data(), y.data(), 50'000, SENNIT_FLOAT32, r == 3 ? 1 : 0, c);
+       },
+       "root 1"},
+      {[](int r, sennit_comm_t c) {
+         return r == 3 ? sennit_barrier(c) : sennit_all_gather(x.data(), y.data(), 50'000, SENNIT_FLOAT32, c);
+       },
+       "barrier"},
+  };
+  for (const Case& test : cases) {
+    Processes ranks(
+        8,
+        [&](int rank) -> std::string {
+          sennit_comm_t comm = join();
+          if (!comm) return std::string("init failed: ") + sennit_last_error();
+          const sennit_status_t status = test.call(rank, comm);
+          std::string text = last(status);
+          sennit_status_t later = SENNIT_OK;
+          // A rank whose own part was done before the difference was found learns of it in its next call.
+          if (status == SENNIT_OK && (later = sennit_barrier(comm)) != SENNIT_OK) text = last(later);
+          sennit_comm_destroy(comm);
+          return text;
+        },
+        environment());
+    const Reports reports = ranks.reports(kPatience + 5s);
+    expect_all(reports, {}, "mismatch: ");
+    expect_all(reports, {}, test.want);
+    expect_all(reports, {}, "rank 3");
+  }
+}
+
+TEST_P(Failures, RankThatNeverComesIsListed) {
+  auto environment = this->environment();
+  environment["SENNIT_ARRIVAL_TIMEOUT"] = "1500";
+  Processes ranks(
+      8,
+      [](int) {
+        sennit_comm_t comm = nullptr;
+        return last(sennit_comm_init_env(&comm, nullptr));
+      },
+      environment, 5);
+  const Reports reports = ranks.reports(1500ms + kPatience + 3s);
+  for (int r = 0; r < 8; r++) {
+    if (r == 5) continue;
+    ASSERT_TRUE(reports[static_cast<size_t>(r)].has_value()) << r;
+    EXPECT_NE(reports[static_cast<size_t>(r)]->find("timed out"), std::string::npos)
+        << *reports[static_cast<size_t>(r)];
+    EXPECT_NE(reports[static_cast<size_t>(r)]->find("rank 5"), std::string::npos)
+        << *reports[static_cast<size_t>(r)];
+  }
+}
+
+TEST_P(Failures, RankThatDoesNotCallIsNamed) {
+  auto environment = this->environment();
+  environment["SENNIT_ARRIVAL_TIMEOUT"] = "2000";
+  Processes ranks(
+      8,
+      [](int rank) -> std::string {
+        sennit_comm_t comm = join();
+        if (!comm) return std::string("init failed: ") + sennit_last_error();
+        if (rank == 6) std::this_thread::sleep_for(4s);
+        int x = 0;
+        return last(sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm));
+      },
+      environment);
+  const Reports reports = ranks.reports(4s + kPatience + 5s);
+  expect_all(reports, {}, "timed out");
+  expect_all(reports, {}, "rank 6");
+}
+
+TEST_P(Failures, AbortReachesEverybody) {
+  Processes ranks(
+      8,
+      [](int rank) -> std::string {
+        sennit_comm_t comm = join();
+        if (!comm) return std::string("init failed: ") + sennit_last_error();
+        if (rank == 2) {
+          std::this_thread::sleep_for(300ms);
+          sennit_comm_abort(comm);
+          const std::string text = last(sennit_barrier(comm));
+          return text.substr(0, text.find(':'));
+        }
+        const std::string text = reduce_until_error(comm);
+        return text.substr(0, text.find(':'));
+      },
+      environment());
+  expect_all(ranks.reports(kPatience + 5s), {}, "aborted");
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Failures, testing::Values("shm", "tcp"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
