@@ -1,0 +1,128 @@
+// core_benchmark.cpp: what the pure core costs: plan and program of one rank by rank count, the verifier, a
+// trace event.
+//
+// `meta24k` is the reference cluster, 24,576 ranks. Counters: program_bytes is the memory of one rank's
+// program, steps its length; all_steps the steps of all ranks that the verifier walked.
+#include <benchmark/benchmark.h>
+
+#include "algorithm.hpp"
+#include "source.hpp"
+#include "trace.hpp"
+#include "verify.hpp"
+
+namespace {
+
+using namespace sennit;  // NOLINT: a program, not a header
+
+TierTree tree_of(int64_t ranks) {
+  if (ranks == 24576) return *synthetic_tree("meta24k");
+  // Hosts of 8 ranks, racks of 2 hosts, pods of 8 racks.
+  const int hosts = static_cast<int>(ranks) / 8;
+  if (hosts <= 2) return TierTree::uniform({hosts, 8}, {50'000'000'000, 450'000'000'000});
+  if (hosts <= 16)
+    return TierTree::uniform({hosts / 2, 2, 8}, {400'000'000'000, 400'000'000'000, 450'000'000'000});
+  return TierTree::uniform({hosts / 16, 8, 2, 8},
+                           {914'000'000'000, 800'000'000'000, 400'000'000'000, 450'000'000'000});
+}
+
+Request gibibyte(Collective collective) {
+  Request request;
+  request.collective = collective;
+  request.type = DataType::float32;
+  request.count = (1ull << 30) / 4;
+  return request;
+}
+
+void BM_Plan(benchmark::State& state) {
+  const TierTree tree = tree_of(state.range(0));
+  const Request request = gibibyte(Collective::all_reduce);
+  for (auto _ : state) benchmark::DoNotOptimize(make_plan(request, tree, {}));
+}
+BENCHMARK(BM_Plan)->Arg(16)->Arg(128)->Arg(1024)->Arg(24576)->Unit(benchmark::kMillisecond);
+
+void BM_Program(benchmark::State& state) {
+  const TierTree tree = tree_of(state.range(0));
+  const Request request = gibibyte(Collective::all_reduce);
+  const Plan plan = *make_plan(request, tree, {});
+  const Algorithm* algorithm = find_algorithm(plan.algorithm);
+  size_t bytes = 0, steps = 0;
+  for (auto _ : state) {
+    const Program program = algorithm->prepare(tree, request, plan.parameters)->program(tree.ranks() / 3);
+    bytes = program.memory_bytes();
+    steps = program.steps.size();
+  }
+  state.counters["program_bytes"] = static_cast<double>(bytes);
+  state.counters["steps"] = static_cast<double>(steps);
+}
+BENCHMARK(BM_Program)->Arg(16)->Arg(128)->Arg(1024)->Arg(24576)->Unit(benchmark::kMillisecond);
+
+void BM_PlanAndProgram(benchmark::State& state) {
+  const TierTree tree = tree_of(state.range(0));
+  const Request request = gibibyte(Collective::all_reduce);
+  for (auto _ : state) {
+    const Plan plan = *make_plan(request, tree, {});
+    const Algorithm* algorithm = find_algorithm(plan.algorithm);
+    benchmark::DoNotOptimize(algorithm->prepare(tree, request, plan.parameters)->program(0));
+  }
+}
+BENCHMARK(BM_PlanAndProgram)->Arg(24576)->Unit(benchmark::kMillisecond);
+
+void verify_once(benchmark::State& state, const char* name, Collective collective, int64_t ranks) {
+  const TierTree tree = tree_of(ranks);
+  const Request request = gibibyte(collective);
+  const Algorithm* algorithm = find_algorithm(name);
+  if (!algorithm || !algorithm->applies(tree, request)) return state.SkipWithError("does not apply");
+  Verdict verdict;
+  for (auto _ : state) {
+    PlanOptions options;
+    options.algorithm = name;
+    const Plan plan = *make_plan(request, tree, options);
+    verdict = verify(tree, request, *algorithm->prepare(tree, request, plan.parameters));
+  }
+  if (!verdict.correct) state.SkipWithError(verdict.error.c_str());
+  state.counters["all_steps"] = static_cast<double>(verdict.steps);
+  state.counters["rounds"] = static_cast<double>(verdict.rounds);
+}
+
+[[maybe_unused]] const bool kRegistered = [] {
+  for (const Algorithm* algorithm : algorithms())
+    for (int c = 0; c <= static_cast<int>(Collective::barrier); c++) {
+      const auto collective = static_cast<Collective>(c);
+      if (!algorithm->applies(tree_of(1024), gibibyte(collective))) continue;
+      const std::string algorithm_name(algorithm->name());
+      const auto run = [algorithm_name, collective](benchmark::State& state) {
+        verify_once(state, algorithm_name.c_str(), collective, 1024);
+      };
+      benchmark::RegisterBenchmark(
+          ("BM_Verify/1024/" + algorithm_name + "/" + std::string(name(collective))).c_str(), run)
+          ->Iterations(1)
+          ->Unit(benchmark::kSecond);
+    }
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    const auto run = [collective](benchmark::State& state) {
+      verify_once(state, "tiered", collective, 24576);
+    };
+    benchmark::RegisterBenchmark(("BM_Verify/24576/tiered/" + std::string(name(collective))).c_str(), run)
+        ->Iterations(1)
+        ->Unit(benchmark::kSecond);
+  }
+  return true;
+}();
+
+void BM_TraceEvent(benchmark::State& state) {
+  Trace trace;
+  TraceEvent event;
+  event.bytes = 4096;
+  for (auto _ : state) {
+    event.posted_ns = now_ns();
+    trace.record(event);
+    event.step++;
+  }
+  benchmark::DoNotOptimize(trace.recorded());
+}
+BENCHMARK(BM_TraceEvent);
+
+}  // namespace
+
+BENCHMARK_MAIN();
