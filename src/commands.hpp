@@ -9,7 +9,8 @@
 
 namespace sennit {
 
-void add_bench_command(CLI::App& app, int* exit_code);
+// argv as main() got it: the command starts itself again for local processes.
+void add_bench_command(CLI::App& app, char** argv, int* exit_code);
 void add_emulate_command(CLI::App& app, int* exit_code);
 
 }  // namespace sennit

@@ -1,0 +1,179 @@
+// command_bench_launch.cpp: local processes without a launcher: this command again, once per rank, with
+// torchrun's variables, a free port on the loopback and a fresh secret.
+//
+// The children die with their parent. When one fails the others get kGraceSeconds to say why they cannot go
+// on, then SIGTERM, then SIGKILL. The exit status is that of the first that failed; a signal counts as 1.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sodium.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "command_bench.hpp"
+
+namespace sennit::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kGrace = std::chrono::seconds(10);
+
+volatile sig_atomic_t g_signal = 0;
+void remember_signal(int signal) { g_signal = signal; }
+
+// A port of the loopback for rank 0 to listen on. It stays bound here, and so out of the hands of others,
+// while the ranks run: of two sockets with SO_REUSEADDR on one port, one may listen.
+class ReservedPort {
+ public:
+  ReservedPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (fd_ >= 0 && setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+        getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0)
+      port_ = ntohs(address.sin_port);
+  }
+  ~ReservedPort() {
+    if (fd_ >= 0) close(fd_);
+  }
+  ReservedPort(const ReservedPort&) = delete;
+  ReservedPort& operator=(const ReservedPort&) = delete;
+  uint16_t number() const { return port_; }  // 0: there is none
+
+ private:
+  const int fd_;
+  uint16_t port_ = 0;
+};
+
+std::string fresh_secret() {
+  if (sodium_init() < 0) return {};
+  std::array<unsigned char, 32> bytes;
+  randombytes_buf(bytes.data(), bytes.size());
+  std::array<char, 65> text;
+  sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
+  return text.data();
+}
+
+void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
+
+// In the child: never returns.
+[[noreturn]] void become_rank(int rank, int size, const sigset_t& mask, pid_t parent, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  set("RANK", std::to_string(rank));
+  set("LOCAL_RANK", std::to_string(rank));
+  set("WORLD_SIZE", std::to_string(size));
+  set("LOCAL_WORLD_SIZE", std::to_string(size));
+  execv("/proc/self/exe", argv);
+  fmt::print(stderr, "sennit bench: cannot start rank {}: {}\n", rank, std::strerror(errno));
+  _exit(3);
+}
+
+class Children {
+ public:
+  int run(int processes, char** argv) {
+    // Signals wait until the handlers stand; the children start with the old mask and default handlers.
+    sigset_t old_mask;
+    sigprocmask(SIG_SETMASK, nullptr, &old_mask);
+    struct sigaction action {};
+    action.sa_handler = remember_signal;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    const pid_t parent = getpid();
+    for (int rank = 0; rank < processes; rank++) {
+      const pid_t pid = fork();
+      if (pid == 0) become_rank(rank, processes, old_mask, parent, argv);
+      if (pid < 0) {
+        fmt::print(stderr, "sennit bench: cannot start rank {} of {}: {}; raise the limit on processes\n",
+                   rank, processes, std::strerror(errno));
+        status_ = 3;
+        deadline_ = Clock::now();
+        break;
+      }
+      pids_.push_back(pid);
+    }
+    while (alive() > 0) wait_a_little();
+    return status_;
+  }
+
+ private:
+  size_t alive() const {
+    size_t n = 0;
+    for (const pid_t pid : pids_) n += pid > 0;
+    return n;
+  }
+
+  void wait_a_little() {
+    bool reaped = false;
+    for (size_t rank = 0; rank < pids_.size(); rank++) {
+      int status = 0;
+      if (pids_[rank] <= 0 || waitpid(pids_[rank], &status, WNOHANG) != pids_[rank]) continue;
+      pids_[rank] = 0;
+      reaped = true;
+      note_end(rank, status);
+    }
+    if (g_signal != 0 && !signalled_) {
+      signalled_ = true;
+      if (status_ == 0) status_ = 1;
+      kill_all(g_signal);
+      deadline_ = Clock::now() + std::chrono::seconds(2);
+    }
+    if (deadline_ != Clock::time_point() && Clock::now() > deadline_) {
+      kill_all(terminated_ ? SIGKILL : SIGTERM);
+      terminated_ = true;
+      deadline_ = Clock::now() + std::chrono::seconds(1);
+    }
+    if (!reaped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+  void note_end(size_t rank, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    if (WIFSIGNALED(status) && !terminated_ && !signalled_)
+      fmt::print(stderr, "sennit bench: rank {} was killed by signal {} ({})\n", rank, WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    if (status_ == 0) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    if (deadline_ == Clock::time_point()) deadline_ = Clock::now() + kGrace;
+  }
+
+  void kill_all(int signal) {
+    for (const pid_t pid : pids_)
+      if (pid > 0) kill(pid, signal);
+  }
+
+  std::vector<pid_t> pids_;  // by rank; 0: ended
+  int status_ = 0;
+  bool terminated_ = false, signalled_ = false;
+  Clock::time_point deadline_;  // after which the rest is ended; none yet: the epoch
+};
+
+}  // namespace
+
+int run_local_processes(int processes, char** argv) {
+  const ReservedPort port;
+  const std::string secret = fresh_secret();
+  if (port.number() == 0 || secret.empty()) {
+    fmt::print(stderr, "sennit bench: no free port on the loopback, or no random numbers: {}\n",
+               std::strerror(errno));
+    return 3;
+  }
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(port.number()));
+  set("SENNIT_SECRET", secret);
+  std::fflush(nullptr);
+  return Children().run(processes, argv);
+}
+
+}  // namespace sennit::bench
