@@ -126,7 +126,9 @@ void ControlPlane::expect_orphans(int of, int64_t when) {
   for (int64_t r = first; r < first + kFanOut && r < size_; r++) {
     const int child = static_cast<int>(r);
     if (child == rank_ || dead_.count(child) || left_.count(child) || children_.count(child)) continue;
+    if (orphans_.empty()) next_orphan_ms_ = when;
     orphans_.try_emplace(child, when);
+    next_orphan_ms_ = std::min(next_orphan_ms_, when);
     due(when);
   }
 }
@@ -139,7 +141,10 @@ void ControlPlane::tick_failure(int64_t now) {
     });
     return;
   }
-  for (auto it = orphans_.begin(); it != orphans_.end();) {
+  const bool look = !orphans_.empty() && now >= next_orphan_ms_;
+  if (!orphans_.empty()) due(next_orphan_ms_);
+  if (look) next_orphan_ms_ = INT64_MAX;
+  for (auto it = orphans_.begin(); look && it != orphans_.end();) {
     const int rank = it->first;
     if (children_.count(rank) || gone(rank)) {
       it = orphans_.erase(it);
@@ -149,6 +154,7 @@ void ControlPlane::tick_failure(int64_t now) {
       it->second = now + kProbeMs;  // if it lives and still does not come: once more
       suspect(rank, kOrphan, rank_, "its parent in the tree is gone");
     }
+    next_orphan_ms_ = std::min(next_orphan_ms_, it->second);
     due(it->second);
     ++it;
   }

@@ -94,6 +94,7 @@ void ControlPlane::excuse(int64_t gap) {
   }
   for (auto& [rank, suspect] : suspects_) suspect.since_ms += gap;
   for (auto& [rank, when] : orphans_) when += gap;
+  next_orphan_ms_ += orphans_.empty() ? 0 : gap;
   if (seek_since_ms_) seek_since_ms_ += gap;
   calls_.excuse(gap);
 }
@@ -223,7 +224,11 @@ void ControlPlane::accept_all() {
         lost(oldest->id, End::closed, "no file descriptors left");
         continue;
       }
-      log(LogLevel::warn, "no file descriptors left to take a connection; raise the limit with 'ulimit -n'");
+      if (now_ms_ - descriptor_log_ms_ >= kStrangerLogMs) {
+        log(LogLevel::warn,
+            "no file descriptors left to take a connection; raise the limit with 'ulimit -n'");
+        descriptor_log_ms_ = now_ms_;
+      }
       return pause_listener(true);
     }
     if (fd < 0) return;

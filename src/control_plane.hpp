@@ -2,7 +2,8 @@
 //   control.cpp             the public functions, which hand closures to the control thread
 //   control_loop.cpp        the control thread: sockets, time
 //   control_dispatch.cpp    which frame goes where
-//   control_rendezvous.cpp  the start: rank 0's list, the tree, the table of addresses
+//   control_rendezvous.cpp  the start, as every rank sees it
+//   control_roster.cpp      the start at rank 0: who has come, the table of addresses, who is missing
 //   control_collectives.cpp all_gather and broadcast over the tree
 //   control_tree.cpp        keeping the tree: heartbeats, lost neighbours, a new parent, leaving
 //   control_failure.cpp     suspects, probes, decisions: the coordinator's part
@@ -234,6 +235,7 @@ class ControlPlane final : public Control {
   void on_link_down(Reader& in, const Message& message);
   Buffer decision_frame() const;
   std::map<int, Suspect> suspects_;  // coordinator: under inquiry; others: reported, not yet decided
+  int64_t next_orphan_ms_ = 0;       // the earliest of them
   std::map<int, int64_t> orphans_;   // coordinator: expected to attach by then
   std::set<std::pair<int, int>> links_down_;
   int64_t batch_since_ms_ = 0;  // first report of the decision under way; 0: none
@@ -273,7 +275,7 @@ class ControlPlane final : public Control {
   int listener_ = -1;
   bool listener_paused_ = false;
   uint16_t listener_port_ = 0;
-  int64_t stranger_log_ms_ = 0;
+  int64_t stranger_log_ms_ = 0, descriptor_log_ms_ = -1'000'000;
   uint64_t strangers_unlogged_ = 0;
 
   std::vector<Member> members_;  // by rank; complete from phase running on, at rank 0 filled as they come
@@ -295,7 +297,7 @@ class ControlPlane final : public Control {
   Status decision_;
   bool excluded_ = false;  // the others took this rank for dead
   int64_t seek_since_ms_ = 0, seek_retry_ms_ = 0;
-  int seek_candidate_ = -1;
+  int seek_candidate_ = -1, seek_silent_ = 0;
 
   int64_t leave_since_ms_ = 0, closing_since_ms_ = 0, left_changed_ms_ = 0;
   bool start_failed_ = false;

@@ -16,6 +16,7 @@ namespace sennit::control {
 namespace {
 
 constexpr int64_t kSeekRetryMs = 20;
+constexpr int kSilentCandidates = 3;    // that do not answer, one after the other
 constexpr int64_t kLeftSpreadMs = 500;  // early leavers are made known to all after this long
 
 }  // namespace
@@ -84,6 +85,7 @@ void ControlPlane::on_welcome(Connection& connection, Reader& in) {
   connection.joined = true;
   seek_candidate_ = -1;
   seek_since_ms_ = 0;
+  seek_silent_ = 0;
   const uint64_t id = connection.id;
   note_left(left);
   adopt_decision(dead, status, id);
@@ -109,7 +111,8 @@ void ControlPlane::parent_lost(int peer, bool attached, End end, const std::stri
   }
   const auto known = suspects_.find(peer);
   const bool silent_before = known != suspects_.end() && (known->second.evidence & kSilent);
-  const int64_t patience = silent_before ? kProbeMs : options_.heartbeat_timeout_ms;
+  const int64_t full = options_.heartbeat_timeout_ms;
+  const int64_t patience = silent_before ? kProbeMs : seek_silent_ > 0 ? std::max(kProbeMs, full / 4) : full;
   if (end == End::refused || end == End::unproven || end == End::garbage)
     return give_up_candidate(peer, kRefused, reason);
   if (now_ms_ - seek_since_ms_ >= patience) return give_up_candidate(peer, kSilent, reason);
@@ -121,6 +124,8 @@ void ControlPlane::give_up_candidate(int peer, uint8_t evidence, const std::stri
   if (parent_ != 0) drop(parent_);
   unreachable_.insert(peer);
   suspect(peer, evidence, rank_, reason);
+  if (evidence == kSilent && ++seek_silent_ >= kSilentCandidates)
+    for (int r = 0; r < rank_; r++) unreachable_.insert(r);  // it is this rank that is cut off
   seek();
 }
 

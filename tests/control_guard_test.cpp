@@ -1,6 +1,7 @@
 // Who may come in, and what is said when somebody may not, does not come, or there is no room: strangers,
 // wrong and missing secrets, half-open connections, missing ranks, ports in use, forked children.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <random>
@@ -259,6 +260,44 @@ TEST(Resources, APortInUseIsNamed) {
   expect_text(Control::start(plain(0, 2, port), {}).status(), SENNIT_OUT_OF_RESOURCES,
               {fmt::format("port {}", port), "in use", "SENNIT_PORT"});
   control::close_socket(*holder);
+}
+
+TEST(Resources, NoFileDescriptorsLeft) {
+  // Each child may open some more files than it has, and so gets a little further than the one before.
+  for (int spare = 0; spare < 4; spare++) {
+    const uint16_t port = test::free_port();
+    const pid_t child = fork();
+    if (child == 0) {
+      const int next = dup(0);
+      const rlimit limit{static_cast<rlim_t>(next + spare), static_cast<rlim_t>(next + spare)};
+      close(next);
+      if (next < 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+      BootstrapOptions options = plain(spare < 3 ? 0 : 1, 2, port);
+      options.arrival_timeout_ms = 2000;
+      const Status status = Control::start(options, {}).status();
+      const bool told =
+          status.kind() == SENNIT_OUT_OF_RESOURCES && status.text().find("ulimit -n") != std::string::npos;
+      if (!told && !(spare == 3 && status.kind() == SENNIT_TIMED_OUT))
+        std::fprintf(stderr, "%s\n", status.text().c_str()), _exit(1);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << spare << " spare descriptors";
+  }
+}
+
+// Rank 1 reaches rank 0 by the loopback interface, as on a host whose name is 127.0.1.1 in its own
+// /etc/hosts; rank 17 has to reach rank 1, from elsewhere.
+TEST(Addresses, OfRank0sOwnHostAreMadeReachable) {
+  const control::Address real = control::host_addresses().front();
+  if (real.loopback()) GTEST_SKIP() << "this host has a loopback interface only";
+  LocalJob job(18);
+  for (int r = 0; r < 18; r++)
+    job.options[static_cast<size_t>(r)].root_host = r < 9 ? "127.0.0.1" : real.host();
+  ASSERT_TRUE(job.start());
+  for (int r = 0; r < 18; r++) EXPECT_EQ(job[r].interface_address(), real.host()) << r;
+  job.leave();
 }
 
 TEST(Resources, AForkedChildDoesNotKeepADeadRankAlive) {
