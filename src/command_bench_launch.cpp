@@ -31,30 +31,47 @@ volatile sig_atomic_t g_signal = 0;
 void remember_signal(int signal) { g_signal = signal; }
 
 // A port of the loopback for rank 0 to listen on. It stays bound here, and so out of the hands of others,
-// while the ranks run: of two sockets with SO_REUSEADDR on one port, one may listen.
+// while the ranks run: of two sockets with SO_REUSEADDR on one port, one may listen. Taken from below the
+// usual range of ephemeral ports, where a connection that has just ended may be in the way; and tried out.
 class ReservedPort {
  public:
-  ReservedPort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const int on = 1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (fd_ >= 0 && setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-        getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0)
-      port_ = ntohs(address.sin_port);
+  ReservedPort() {
+    for (int attempt = 0; attempt < 200 && number_ == 0; attempt++) {
+      const uint16_t port = static_cast<uint16_t>(kFirst + randombytes_uniform(kLast - kFirst + 1));
+      fd_ = bound_to(port);
+      if (fd_ < 0) continue;
+      const int trial = bound_to(port);
+      if (trial >= 0 && listen(trial, 1) == 0) number_ = port;
+      if (trial >= 0) close(trial);
+      if (number_ == 0) close(fd_);
+    }
   }
   ~ReservedPort() {
-    if (fd_ >= 0) close(fd_);
+    if (number_ != 0) close(fd_);
   }
   ReservedPort(const ReservedPort&) = delete;
   ReservedPort& operator=(const ReservedPort&) = delete;
-  uint16_t number() const { return port_; }  // 0: there is none
+  uint16_t number() const { return number_; }  // 0: there is none
 
  private:
-  const int fd_;
-  uint16_t port_ = 0;
+  static constexpr uint16_t kFirst = 10240, kLast = 32767;
+
+  static int bound_to(uint16_t port) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int on = 1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
+      return fd;
+    if (fd >= 0) close(fd);
+    return -1;
+  }
+
+  int fd_ = -1;
+  uint16_t number_ = 0;
 };
 
 std::string fresh_secret() {
@@ -162,8 +179,8 @@ class Children {
 }  // namespace
 
 int run_local_processes(int processes, char** argv) {
+  const std::string secret = fresh_secret();  // first: it readies the random numbers
   const ReservedPort port;
-  const std::string secret = fresh_secret();
   if (port.number() == 0 || secret.empty()) {
     fmt::print(stderr, "sennit bench: no free port on the loopback, or no random numbers: {}\n",
                std::strerror(errno));
