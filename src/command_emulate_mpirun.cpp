@@ -18,11 +18,6 @@
 namespace sennit::emulate {
 namespace {
 
-std::string own_program() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error);
-}
-
 bool enter(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool entered = fd >= 0 && setns(fd, 0) == 0;
@@ -32,6 +27,11 @@ bool enter(const std::string& path) {
 }
 
 }  // namespace
+
+std::string own_program() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error);
+}
 
 Result<std::string> peer_program(const std::string& peer) {
   if (peer != "openmpi" && peer != "gloo")

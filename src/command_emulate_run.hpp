@@ -35,6 +35,7 @@ Result<std::vector<std::string>> mpirun_command(const Instance& instance, const 
                                                 const std::vector<int>& hosts, const RunOptions& options,
                                                 const std::vector<std::string>& command);
 int agent(const std::vector<std::string>& words);
+std::string own_program();                                  // this one's path
 Result<std::string> peer_program(const std::string& peer);  // where it is
 
 using Action = std::function<Result<int>(const Instance&)>;

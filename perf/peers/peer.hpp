@@ -128,8 +128,8 @@ class Bench {
 
   int measure(size_t bytes) {
     const auto ranks = static_cast<size_t>(library_.ranks());
-    const size_t elements = std::max<size_t>(1, bytes / sizeof(float));
-    const size_t count = blocks() ? std::max<size_t>(1, elements / ranks) : elements;
+    const size_t count = bytes / sizeof(float) / (blocks() ? ranks : 1);
+    if (count == 0) return 0;
     const size_t total = blocks() ? count * ranks : count;
     std::vector<float> in(options_.collective == "all_gather" ? count : total);
     std::vector<float> out(options_.collective == "reduce_scatter" ? count : total);
