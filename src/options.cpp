@@ -24,7 +24,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_FABRIC", OptionType::text, "",
      "fabric file (text form or a topology.conf); else /etc/sennit/fabric, else discovery"},
     {"SENNIT_FAULTS", OptionType::text, "",
-     "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, break_bytes, seed"},
+     "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, break_bytes, "
+     "seed"},
     {"SENNIT_HEARTBEAT_TIMEOUT", OptionType::milliseconds, "30000",
      "a peer that is silent this long is taken for dead"},
     {"SENNIT_IN_FLIGHT_BYTES", OptionType::bytes, "512K",
@@ -43,8 +44,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "the job's secret for torchrun-style start: any text, or file:PATH"},
     {"SENNIT_STALL", OptionType::milliseconds, "500",
      "after this long without progress ranks compare their calls"},
-    {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "256K",
-     "send buffer of a tcp connection: deeper queues delay what matters; 0: the kernel adapts it"},
+    {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "0",
+     "send buffer of a tcp connection; 0: the kernel adapts it to the network"},
     {"SENNIT_TRANSPORTS", OptionType::text, "", "comma-separated list to allow, e.g. shm,tcp; default: all"},
 });
 
