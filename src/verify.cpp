@@ -4,7 +4,10 @@
 // sets of positions known to have started (runs, interned). Cost: see the stages.
 #include "verify.hpp"
 
+#include <deque>
+#include <future>
 #include <numeric>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -130,13 +133,41 @@ std::string check_request(const TierTree& tree, const Request& request) {
   return {};
 }
 
+// The programs in order of position; of many ranks they are made ahead by other threads.
+class ProgramSource {
+ public:
+  ProgramSource(const Blueprint& blueprint, int ranks)
+      : blueprint_(blueprint),
+        ranks_(ranks),
+        ahead_(ranks < kManyRanks ? 0 : std::max(2u, std::thread::hardware_concurrency())) {}
+
+  Program next() {
+    if (ahead_ == 0) return blueprint_.program(next_++);
+    while (next_ < ranks_ && making_.size() < ahead_)
+      making_.push_back(std::async(std::launch::async,
+                                   [this, position = next_++] { return blueprint_.program(position); }));
+    Program program = making_.front().get();
+    making_.pop_front();
+    return program;
+  }
+
+ private:
+  static constexpr int kManyRanks = 4096;
+  const Blueprint& blueprint_;
+  const int ranks_;
+  const size_t ahead_;
+  int next_ = 0;
+  std::deque<std::future<Program>> making_;
+};
+
 std::string examine(const TierTree& tree, const Request& request, const Blueprint& blueprint,
                     Verdict& verdict) {
   if (std::string error = check_request(tree, request); !error.empty()) return error;
   World world(tree, request);
   world.programs.resize(static_cast<size_t>(tree.ranks()));
+  ProgramSource programs(blueprint, tree.ranks());
   for (int p = 0; p < tree.ranks(); p++) {
-    const Program program = blueprint.program(p);
+    const Program program = programs.next();
     verdict.steps += program.steps.size();
     verdict.max_steps = std::max<uint64_t>(verdict.max_steps, program.steps.size());
     if (std::string error = compact_program(world, p, program); !error.empty()) return error;
@@ -147,6 +178,8 @@ std::string examine(const TierTree& tree, const Request& request, const Blueprin
       count_crossings(tree, p, step.peer, units, verdict.egress_units);
       count_crossings(tree, step.peer, p, units, verdict.ingress_units);
     }
+    for (const CompactStep& step : compact.steps)
+      if (step.kind != StepKind::send) world.written_runs += world.lists.sorted(step.target.list).size();
   }
   if (verdict.steps >= kNone) return "more steps than the verifier can number";
   Order order;

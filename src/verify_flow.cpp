@@ -323,7 +323,7 @@ std::string check_flow(const World& world, const Order& order) {
   Expressions expressions(world.layout.ranks);
   const uint64_t all = world.layout.blocks * kUnits;
   std::string error;
-  uint64_t slab = all;
+  uint64_t slab = world.layout.fixed_places() ? all / (world.written_runs / kMaxPieces + 1) + 1 : all;
   for (uint64_t begin = 0; begin < all && error.empty();) {
     const uint64_t end = all - begin > slab ? begin + slab : all;
     if (Flow(world, order, expressions, {begin, end}).run(error))

@@ -63,6 +63,7 @@ struct World {
   Layout layout;
   RangeLists lists;
   std::vector<CompactProgram> programs;  // by position
+  uint64_t written_runs = 0;             // of all steps: how many pieces of memory there may be
 };
 
 // All steps are numbered rank after rank.
