@@ -55,9 +55,7 @@ class TableAndJson : public Report {
     for (const Group& g : tree.groups) groups[g.tier]++;
     for (size_t t = tree.tiers.size(); t-- > 0;)
       tiers += fmt::format("{}{} {}", tiers.empty() ? "" : ", ", groups[t], tree.tiers[t].name);
-    fmt::print(
-        table_, "# tiers: {}; times are medians of the slowest rank; bound: {}\n#\n", tiers,
-        tree.capacities_known() ? "from the fabric's capacities" : "where all capacities it needs are known");
+    fmt::print(table_, "# tiers: {}; times are medians of the slowest rank; -: unknown\n#\n", tiers);
     fmt::print(table_, "#{:>74}{:>37}\n", "out-of-place", "in-place");
     fmt::print(table_,
                "#{:>13} {:>13} {:>11} {:>10} {:>5} {:>8} {:>7} {:>7} {:>6} {:>8} {:>7} {:>7} {:>6} {:>9} "
