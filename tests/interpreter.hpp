@@ -6,7 +6,9 @@
 // are eager (complete at the sender at once, data as of then), rendezvous (both sides must be posted), or
 // exposed (rendezvous, and the receiver's slot is the sender's memory until the last reduce has read it), so
 // that a missing dependency shows as wrong data and a cyclic wait as a deadlock. Elements are 64-bit numbers
-// that add up modulo 2^64; each also counts how often it was finished. Everything starts out as garbage.
+// that add up modulo 2^64; each also counts how often it was finished, and hashes in which order it was
+// summed: after an all-reduce all ranks must agree on that, or floats would differ. Everything starts out as
+// garbage.
 #pragma once
 
 #include <map>
@@ -71,6 +73,7 @@ class Interpreter {
   struct Cell {
     uint64_t value = 0;
     int finished = 0;
+    uint64_t order = 0;  // of the sum, as a hash; a copy keeps it
   };
   struct StepId {
     size_t instance;
@@ -157,7 +160,8 @@ class Interpreter {
       const bool same = request_.in_place && has_block(rank, Buffer::output, b);
       auto& cells = same ? buffers.output[b] : buffers.input[b];
       cells.resize(length(rank, Buffer::input, b));
-      for (size_t e = 0; e < cells.size(); e++) cells[e] = {input_value(rank, b, e), 0};
+      for (size_t e = 0; e < cells.size(); e++)
+        cells[e] = {input_value(rank, b, e), 0, input_value(rank, b, e)};
     }
   }
 
@@ -269,6 +273,9 @@ class Interpreter {
       for (const auto& source : sources) {
         sum.value += source[e]->value;
         sum.finished += source[e]->finished;
+        sum.order = &source == &sources[0]
+                        ? source[e]->order
+                        : (sum.order * 0x9e3779b97f4a7c15ull ^ (sum.order >> 29)) + source[e]->order * 3;
       }
       if (step.finish) sum.finished++;
       *target[e] = sum;
@@ -382,6 +389,10 @@ class Interpreter {
           if (request_.reduces() && n_ > 1 && cells[e].finished != 1)
             return fail(instance, fmt::format("output block {} element {} was finished {} times", block, e,
                                               cells[e].finished));
+          if (request_.collective == Collective::all_reduce &&
+              cells[e].order != buffers_[0].output.at(block)[e].order)
+            return fail(instance,
+                        fmt::format("element {} was summed in another order than at position 0", e));
         }
       }
       for (const auto& [block, cells] : buffers.input)
