@@ -27,17 +27,12 @@ void cpu_relax() {
 #endif
 }
 
-int available_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 }  // namespace
 
-Engine::Engine(int local_ranks, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks)
+Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks)
     : callbacks_(std::move(callbacks)), in_flight_bytes_(in_flight_bytes), stall_ns_(stall_ns) {
   // Spinning is polite only where every rank of this host has a core to itself.
-  spins_ = local_ranks <= available_cores() ? 2000 : 20;
+  spins_ = core_each ? 2000 : 20;
   yields_ = 200;
   wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
 }

@@ -32,7 +32,8 @@ class Engine {
     std::function<void(Execution& execution, int peer)> mismatch;
   };
 
-  Engine(int local_ranks, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks);
+  // core_each: every rank of this host has a core to itself.
+  Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks);
   ~Engine();
 
   // At start, before anything runs. addresses[rank][i] belongs to transport i; empty where that rank lacks
