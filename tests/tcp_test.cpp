@@ -217,6 +217,25 @@ TEST(Tcp, PeerThatIsGoneBeforeTheFirstMessage) {
   EXPECT_EQ(world[0].outstanding, 0u);
 }
 
+// To find while sending that the peer has closed does not lose what it said before.
+TEST(Tcp, LastWordsOutliveAFailedWrite) {
+  World world("tcp", 2);
+  expect_exchange(world, 0, 1, 0);
+  PostedRecv& large = world[1].recv(0, {1, 0, 0, 0}, 1'000'000);
+  world.drive_for(2);
+  world[0].send(1, {1, 0, 0, 0}, 1'000'000);
+  while (world[0].outstanding > 0) {
+    world[0].progress();
+    if (world[0].outstanding > 0) world[1].progress();
+  }
+  world.destroy(0);
+  for (uint32_t i = 0; i < 5; i++)
+    world[1].send(0, {1, 1 + i, 0, 0}, 100);  // the first brings a reset, then errors
+  ASSERT_TRUE(world.drive_until([&] { return large.done && !world[1].events.empty(); }));
+  world.drive_for(5);
+  EXPECT_EQ(world[1].events.size(), 1u);
+}
+
 TEST(Tcp, NoDescriptorsLeft) {
   World world("tcp", 2);
   rlimit limit;

@@ -165,7 +165,15 @@ void Tcp::flush(Link& link) {
     return;
   }
   bool more = false;
-  if (const Status status = link.write(more); !status.ok()) return break_link(link.peer(), status);
+  if (const Status status = link.write(more); !status.ok()) {
+    // The peer has closed, perhaps after its last words, which are still to be read.
+    more = true;
+    while (more) {
+      more = false;
+      if (!link.read(true, more).ok()) break;
+    }
+    return break_link(link.peer(), status);
+  }
   if (more) mark_busy(link);
 }
 

@@ -120,7 +120,7 @@ void Link::stage() {
       const size_t at = staged_.size();
       staged_.resize(at + request->bytes);
       SegmentCursor(request->segments).get(staged_.data() + at, request->bytes);
-      handler_.on_sent(*request);
+      staged_sends_.push_back(request);
       continue;
     }
     header.kind = Kind::more;
@@ -140,7 +140,7 @@ void Link::stage() {
     header.bytes = outgoing_->bytes;
     header.piece_bytes = static_cast<uint32_t>(outgoing_piece_left_);
     stage_header(header);
-    if (outgoing_->bytes == 0) handler_.on_sent(*std::exchange(outgoing_, nullptr));
+    if (outgoing_->bytes == 0) staged_sends_.push_back(std::exchange(outgoing_, nullptr));
   }
 }
 
@@ -177,6 +177,11 @@ Status Link::write(bool& more) {
     const size_t of_staged = std::min(moved, staged_.size() - staged_begin_);
     staged_begin_ += of_staged;
     moved -= of_staged;
+    if (!has_staged()) {
+      for (SendRequest* request : staged_sends_)
+        if (request) handler_.on_sent(*request);
+      staged_sends_.clear();
+    }
     if (moved > 0) {
       outgoing_cursor_.advance(moved);
       outgoing_piece_left_ -= moved;

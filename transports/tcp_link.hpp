@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "segments.hpp"
@@ -72,6 +73,8 @@ class Link {
   void take_sends_if(Which which, Taken taken) {
     eager_.take_if(which, taken);
     granted_.take_if(which, taken);
+    for (SendRequest*& request : staged_sends_)
+      if (request && which(*request)) taken(*std::exchange(request, nullptr));
     if (outgoing_ && which(*outgoing_)) taken(*detach_outgoing());
   }
   template <typename Which, typename Taken>
@@ -142,7 +145,8 @@ class Link {
   SendQueue eager_, granted_;
   std::vector<std::byte> staged_;
   size_t staged_begin_ = 0;
-  SendRequest* outgoing_ = nullptr;  // the large message under way
+  std::vector<SendRequest*> staged_sends_;  // done when the kernel has what is staged
+  SendRequest* outgoing_ = nullptr;         // the large message under way
   SegmentCursor outgoing_cursor_;
   size_t outgoing_left_ = 0;        // of the message, beyond this piece
   size_t outgoing_piece_left_ = 0;  // may be above 0 without outgoing_: then it is the private copy's
