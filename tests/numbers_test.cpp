@@ -1,0 +1,90 @@
+// Numbers: bf16 sums over 64 ranks are no worse than what other libraries' order of summing gives, all ranks
+// hold the same bits, and the same call gives the same bits again.
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "ranks.hpp"
+#include "reduce.hpp"
+
+using sennit::DataType;
+using sennit_test::Ranks;
+
+namespace {
+
+constexpr int kRanks = 64;
+constexpr size_t kCount = 4096;
+
+double to_double(uint16_t bits) { return sennit::to_double(DataType::bfloat16, &bits); }
+uint16_t to_bfloat16(double value) {
+  uint16_t bits;
+  sennit::from_double(DataType::bfloat16, value, &bits);
+  return bits;
+}
+
+// Sum of squared errors against fp64, relative to the sum of squares.
+double error(const std::vector<uint16_t>& sum, const std::vector<double>& exact) {
+  double wrong = 0, all = 0;
+  for (size_t i = 0; i < exact.size(); i++) {
+    wrong += std::pow(to_double(sum[i]) - exact[i], 2);
+    all += exact[i] * exact[i];
+  }
+  return std::sqrt(wrong / all);
+}
+
+TEST(BFloat16, ErrorIsNoLargerThanThePeersAndBitsAgree) {
+  const unsigned seed = std::random_device()();
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<std::vector<uint16_t>> input(kRanks, std::vector<uint16_t>(kCount));
+  std::vector<double> exact(kCount, 0.0);
+  for (auto& rank : input)
+    for (size_t i = 0; i < kCount; i++) {
+      rank[i] = to_bfloat16(normal(random));
+      exact[i] += to_double(rank[i]);
+    }
+
+  // A ring (Gloo's and Open MPI's for large messages) adds one rank after the other and rounds each time; the
+  // chunk's place in the vector decides where it begins. Recursive doubling (Open MPI's for small ones)
+  // rounds at each of 6 levels.
+  std::vector<uint16_t> ring(kCount), doubling(kCount);
+  for (size_t i = 0; i < kCount; i++) {
+    const size_t start = i * kRanks / kCount;
+    ring[i] = input[start][i];
+    for (size_t r = 1; r < kRanks; r++)
+      ring[i] = to_bfloat16(to_double(ring[i]) + to_double(input[(start + r) % kRanks][i]));
+    std::vector<uint16_t> level(kRanks);
+    for (size_t r = 0; r < kRanks; r++) level[r] = input[r][i];
+    for (size_t n = kRanks; n > 1; n /= 2)
+      for (size_t r = 0; r < n / 2; r++)
+        level[r] = to_bfloat16(to_double(level[2 * r]) + to_double(level[2 * r + 1]));
+    doubling[i] = level[0];
+  }
+
+  Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  for (const size_t count : {kCount, size_t{64}}) {  // split and whole pieces
+    std::vector<std::vector<uint16_t>> sums(kRanks, std::vector<uint16_t>(count)), again = sums;
+    ranks.run([&](int rank, sennit_comm_t comm) {
+      const auto r = static_cast<size_t>(rank);
+      for (auto* sum : {&sums[r], &again[r]})
+        ASSERT_EQ(sennit_all_reduce(input[r].data(), sum->data(), count, SENNIT_BFLOAT16, SENNIT_SUM, comm),
+                  SENNIT_OK)
+            << sennit_last_error();
+    });
+    for (size_t r = 0; r < kRanks; r++) {
+      EXPECT_EQ(sums[r], sums[0]) << "rank " << r << " holds other bits";
+      EXPECT_EQ(again[r], sums[0]) << "the second call gave other bits";
+    }
+    const std::vector<double> want(exact.begin(), exact.begin() + static_cast<long>(count));
+    const double ours = error(sums[0], want), of_ring = error(ring, want),
+                 of_doubling = error(doubling, want);
+    std::printf("%zu elements: relative error %.5f; ring %.5f, recursive doubling %.5f\n", count, ours,
+                of_ring, of_doubling);
+    EXPECT_LE(ours, of_ring);
+    EXPECT_LE(ours, of_doubling);
+  }
+}
+
+}  // namespace
