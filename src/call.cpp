@@ -346,14 +346,8 @@ Status Work::finish() {
   const bool point_to_point = !execution_->collective_call();
   if (!point_to_point) communicator_->mark_finished(execution_->seq());
   if (!result_.ok()) {
-    const Status verdict = communicator_->status();
-    if (verdict.ok()) {
-      // Decided here alone (no memory, no route): the others must not wait for this rank.
-      communicator_->job().control().abort(communicator_->id(), result_.text());
-      communicator_->fail(result_);
-    } else {
-      result_ = verdict;
-    }
+    const Status verdict = communicator_->status();  // what all ranks are told, where there is more to tell
+    if (!verdict.ok()) result_ = verdict;
   }
   communicator_->give_back(std::move(execution_));
   return result_;

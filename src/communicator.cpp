@@ -74,6 +74,12 @@ void Communicator::fail(const Status& status) {
   job_->engine().fail_communicator(id_, status);
 }
 
+void Communicator::fail_and_tell(const Status& status) {
+  if (!this->status().ok()) return;
+  job_->control().abort(id_, status.text());
+  fail(status);
+}
+
 void Communicator::peers_failed(const std::vector<int>& world_ranks, const Status& status) {
   std::vector<int> mine;
   for (size_t r = 0; r < members_.size(); r++)

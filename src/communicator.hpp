@@ -89,6 +89,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   Status status() const;  // ok, or what the communicator failed with
   void fail(const Status& status);
+  void fail_and_tell(const Status& status);  // decided here: the other ranks must not wait for this one
   void peers_failed(const std::vector<int>& world_ranks, const Status& status);
   std::vector<int> failed_ranks() const;
   bool describe(uint32_t seq, CallDescriptor* out) const;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -75,13 +76,19 @@ Transport* Engine::route(int peer) {
   return route.transport;
 }
 
+// The control plane knows whether the peer is dead, has left, or only cannot be reached; it decides.
+Status Engine::unreachable(int peer) const {
+  return {SENNIT_LINK_FAILED,
+          fmt::format("no transport reaches rank {}; SENNIT_TRANSPORTS says which may be used", peer)};
+}
+
 void Engine::send(SendRequest& request) {
   if (Transport* transport = route(request.peer)) {
     transport->send(request);
     return;
   }
-  request.status = Status(SENNIT_LINK_FAILED, fmt::format("no transport reaches rank {}", request.peer));
-  failed_sends_.push_back(&request);
+  unreachable_sends_.push_back(&request);
+  callbacks_.suspect(request.peer, unreachable(request.peer));
 }
 
 void Engine::recv(RecvRequest& request) {
@@ -89,8 +96,8 @@ void Engine::recv(RecvRequest& request) {
     transport->recv(request);
     return;
   }
-  request.status = Status(SENNIT_LINK_FAILED, fmt::format("no transport reaches rank {}", request.peer));
-  failed_receives_.push_back(&request);
+  unreachable_receives_.push_back(&request);
+  callbacks_.suspect(request.peer, unreachable(request.peer));
 }
 
 void Engine::release(RecvRequest& request) { route(request.peer)->release(request); }
@@ -114,13 +121,6 @@ bool Engine::progress_locked() {
   bool moved = false;
   for (size_t i = 0; i < transports_.size(); i++)
     if (used_[i]) moved |= transports_[i]->progress(completions_);
-  if (!failed_sends_.empty() || !failed_receives_.empty()) {
-    completions_.sends.insert(completions_.sends.end(), failed_sends_.begin(), failed_sends_.end());
-    completions_.receives.insert(completions_.receives.end(), failed_receives_.begin(),
-                                 failed_receives_.end());
-    failed_sends_.clear();
-    failed_receives_.clear();
-  }
   if (completions_.sends.empty() && completions_.receives.empty() && completions_.events.empty())
     return moved;
   const uint64_t now = now_ns();
@@ -153,9 +153,19 @@ void Engine::collect_done() {
       static_cast<int>(std::erase_if(nonblocking_running_, [](Execution* e) { return e->done(); }));
 }
 
+void Engine::tell_failures(std::unique_lock<std::mutex>& guard) {
+  if (failed_here_.empty()) return;
+  const auto failures = std::exchange(failed_here_, {});
+  guard.unlock();
+  for (const auto& [comm, status] : failures) callbacks_.failed_here(comm, status);
+}
+
 bool Engine::progress() {
   std::unique_lock guard(mutex_, std::try_to_lock);
-  return guard.owns_lock() && progress_locked();
+  if (!guard.owns_lock()) return false;
+  const bool moved = progress_locked();
+  tell_failures(guard);
+  return moved;
 }
 
 void Engine::check_stalls(uint64_t now) {
@@ -181,6 +191,7 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
       if (guard.owns_lock()) {
         moved = progress_locked();
         if (!moved && idle >= spins_ && idle % 16 == 0) check_stalls(now_ns());
+        tell_failures(guard);
       }
     }
     if ((completed = done())) break;
@@ -241,7 +252,8 @@ void Engine::helper() {
     uint32_t idle = 0;
     while (!stopping_ && nonblocking_ > 0 && waiters_ == 0) {
       const bool moved = progress_locked();
-      guard.unlock();
+      tell_failures(guard);
+      if (guard.owns_lock()) guard.unlock();
       if (moved)
         idle = 0;
       else if (++idle < yields_)
@@ -257,6 +269,16 @@ void Engine::fail_communicator(uint32_t comm, const Status& status) {
   {
     const auto guard = lock();
     for (const auto& transport : transports_) transport->cancel(comm, status);
+    const auto hand_back = [&](auto& waiting, auto& completed) {
+      std::erase_if(waiting, [&](auto* request) {
+        if (request->key.comm != comm) return false;
+        request->status = status;
+        completed.push_back(request);
+        return true;
+      });
+    };
+    hand_back(unreachable_sends_, completions_.sends);
+    hand_back(unreachable_receives_, completions_.receives);
     for (Execution* execution : std::vector<Execution*>(running_))
       if (execution->comm() == comm) execution->fail(status);
     collect_done();

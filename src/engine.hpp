@@ -30,6 +30,9 @@ class Engine {
     std::function<void(int peer, const Status& what)> suspect;
     std::function<void(Execution& execution)> stalled;
     std::function<void(Execution& execution, int peer)> mismatch;
+    // An execution failed for a reason of this rank's own; called without the lock. The communicator must
+    // fail.
+    std::function<void(uint32_t comm, const Status& status)> failed_here;
   };
 
   // core_each: every rank of this host has a core to itself.
@@ -60,6 +63,7 @@ class Engine {
   void send(SendRequest& request);
   void recv(RecvRequest& request);
   void release(RecvRequest& request);
+  void failed_here(uint32_t comm, const Status& status) { failed_here_.emplace_back(comm, status); }
   void mismatch(Execution& execution, int peer) { callbacks_.mismatch(execution, peer); }
   size_t in_flight_bytes() const { return in_flight_bytes_; }
   Trace& trace() { return trace_; }
@@ -76,8 +80,10 @@ class Engine {
     size_t bytes;
   };
   Transport* route(int peer);
+  Status unreachable(int peer) const;
   bool progress_locked();
   void collect_done();
+  void tell_failures(std::unique_lock<std::mutex>& guard);  // unlocks where there are any
   void check_stalls(uint64_t now);
   void sleep(uint32_t naps);
   void helper();
@@ -92,8 +98,10 @@ class Engine {
   std::vector<std::vector<std::vector<std::byte>>> addresses_;
   std::vector<Route> routes_;
   std::vector<Execution*> running_;
-  std::vector<SendRequest*> failed_sends_;
-  std::vector<RecvRequest*> failed_receives_;
+  std::vector<SendRequest*>
+      unreachable_sends_;  // to peers that no transport reaches, until that is decided on
+  std::vector<RecvRequest*> unreachable_receives_;
+  std::vector<std::pair<uint32_t, Status>> failed_here_;  // not told yet
   std::vector<ScratchBlock> scratch_pool_;
   std::vector<void*> plain_user_;
   Completions completions_;

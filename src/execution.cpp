@@ -42,8 +42,8 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
   sends_.resize(lanes_.size() * send_count_);
   receives_.resize(lanes_.size() * recv_count_);
   peers_.resize(prepared_->peers.size());
-  // A barrier's messages are empty by nature. And where ranks do not know each other's counts (all_to_all_v, gather_v,
-  // scatter_v), a difference shows as a message of the wrong size.
+  // A barrier's messages are empty by nature. And where ranks do not know each other's counts (all_to_all_v,
+  // gather_v, scatter_v), a difference shows as a message of the wrong size.
   const Request& request = prepared_->request;
   counts_shared_ = !request.vector_variant || !request.counts.empty();
   skip_empty_ = counts_shared_ && request.collective != Collective::barrier;
@@ -84,7 +84,8 @@ void Execution::begin_chunk(uint32_t lane_index, uint32_t chunk) {
   if (!program_.slots.empty()) {
     lane.readers = prepared_->slot_readers;
     if (!lay_out_slots(lane)) {
-      fail(Status(SENNIT_OUT_OF_RESOURCES, "no memory for scratch: use smaller chunks (SENNIT_CHUNK_BYTES)"));
+      fail_here(
+          Status(SENNIT_OUT_OF_RESOURCES, "no memory for scratch: use smaller chunks (SENNIT_CHUNK_BYTES)"));
       return;
     }
   }
@@ -390,7 +391,12 @@ void Execution::failed(const MessageRequest& request) {
   if (request.status.kind() == SENNIT_MISMATCH && comparable && status_.ok())
     engine_.mismatch(*this, request.peer);
   else
-    fail(request.status);
+    fail_here(request.status);
+}
+
+void Execution::fail_here(const Status& status) {
+  if (status_.ok() && !status.ok()) engine_.failed_here(comm_, status);
+  fail(status);
 }
 
 void Execution::fail(const Status& status) {

@@ -168,15 +168,18 @@ Status Job::exchange_addresses() {
     hello["addresses"][std::string(factory.name)] = to_binary((*transport)->address());
     made.push_back(*std::move(transport));
   }
+  // Told to all before anybody gives up: who left without a word would keep the others waiting.
   if (made.empty() && size() > 1)
-    return {SENNIT_OUT_OF_RESOURCES,
-            "no transport could be started (SENNIT_TRANSPORTS chooses among them):" + reasons};
+    hello["error"] = "no transport could be started (SENNIT_TRANSPORTS chooses among them):" + reasons;
 
   const Result<std::vector<Bytes>> hellos = control_->all_gather(pack(hello));
   if (!hellos) return hellos.status();
   std::vector<std::vector<Bytes>> addresses(hellos->size());
   for (size_t r = 0; r < hellos->size(); r++) {
     const Json other = unpack((*hellos)[r]);
+    if (other.contains("error"))
+      return {SENNIT_OUT_OF_RESOURCES, fmt::format("rank {} on host {}: {}", r, other.value("host", "?"),
+                                                   other["error"].get<std::string>())};
     placements_.push_back({other.value("host", ""), other.value("numa", -1), other.value("nic", "")});
     for (const auto& transport : made) {
       const auto& table = other["addresses"];
@@ -288,6 +291,11 @@ Engine::Callbacks Job::engine_callbacks() {
   callbacks.suspect = [this](int peer, const Status& what) { control_->report_suspect(peer, what.text()); };
   callbacks.stalled = [this](Execution& execution) {
     if (execution.collective_call()) control_->report_stall(describe(execution));
+  };
+  callbacks.failed_here = [this](uint32_t comm, const Status& status) {
+    const std::lock_guard guard(communicators_mutex_);
+    const auto found = communicators_.find(comm);
+    if (found != communicators_.end()) found->second->fail_and_tell(status);
   };
   callbacks.mismatch = [this](Execution& execution, int peer) {
     control_->report_mismatch(describe(execution), peer);

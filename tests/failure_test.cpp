@@ -257,6 +257,7 @@ TEST_P(Failures, AbortReachesEverybody) {
           std::this_thread::sleep_for(300ms);
           sennit_comm_abort(comm);
           const std::string text = last(sennit_barrier(comm));
+          sennit_comm_destroy(comm);
           return text.substr(0, text.find(':'));
         }
         const std::string text = reduce_until_error(comm);
