@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
@@ -81,6 +82,8 @@ std::string processor() {
 json about(const Tree& tree, const CompareOptions& options) {
   utsname system{};
   uname(&system);
+  double load[1] = {0};
+  if (getloadavg(load, 1) != 1) load[0] = 0;
   const std::time_t now = std::time(nullptr);
   char date[32];
   std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
@@ -103,13 +106,14 @@ json about(const Tree& tree, const CompareOptions& options) {
           {"hosts", hosts},
           {"racks", racks},
           {"pods", pods},
+          {"orders", options.orders},
           {"places", places},
           {"ranks_per_host", options.run.ranks_per_host},
           {"rounds", options.rounds},
           {"date", date},
           {"command", options.command},
-          {"machine",
-           fmt::format("{}, {} cores, Linux {}", processor(), sysconf(_SC_NPROCESSORS_ONLN), system.release)},
+          {"machine", fmt::format("{}, {} cores, Linux {}, load {:.1f} when it began", processor(),
+                                  sysconf(_SC_NPROCESSORS_ONLN), system.release, load[0])},
           {"sennit", sennit_version()},
           {"openmpi", first_line_of("mpirun --version 2>/dev/null | sed 's/mpirun (Open MPI) //'")},
           {"gloo", first_line_of("dpkg-query -W -f '${Version}' libgloo0 2>/dev/null")}};

@@ -65,6 +65,7 @@ class Comparison {
 };
 // Median of the round-by-round ratios time / time_of_other; rounds that only one has are left out.
 std::optional<double> ratio(const Series& series, const Series& other);
+double bus_factor(const std::string& collective, double ranks);  // as in nccl-tests
 std::string readable_time(double us);
 std::string readable_size(uint64_t bytes);
 

@@ -17,12 +17,12 @@ double median(std::vector<double> values) {
   return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
+}  // namespace
+
 double bus_factor(const std::string& collective, double ranks) {
   if (collective == "all_reduce") return 2 * (ranks - 1) / ranks;
   return collective == "broadcast" || collective == "reduce" ? 1 : (ranks - 1) / ranks;
 }
-
-}  // namespace
 
 double Series::median_us() const {
   std::vector<double> known;

@@ -175,6 +175,7 @@ Status run_in(pid_t process, const std::vector<std::string>& command, const std:
       _exit(1);
     }
     std::vector<char*> arguments;
+    arguments.reserve(command.size() + 1);
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());

@@ -12,8 +12,6 @@
 
 #include "fabric.hpp"
 
-extern char** environ;
-
 namespace sennit::emulate {
 namespace {
 
@@ -45,17 +43,19 @@ Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ra
   const Result<Fabric> fabric = parse_fabric(fabric_text(tree), "the emulated fabric");
   if (!fabric) return fabric.status();
   std::vector<Placement> placements;
+  placements.reserve(hosts_of_ranks.size());
   for (const int host : hosts_of_ranks)
     placements.push_back({.host = tree.hosts[static_cast<size_t>(host)].name, .numa = -1, .nic = ""});
   return contract(*fabric, placements);
 }
 
 Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& options) {
-  const Result<std::vector<int>> placed = place_ranks(tree, options.ranks_per_host, options.order);
+  Result<std::vector<int>> placed = place_ranks(tree, options.ranks_per_host, options.order);
   if (!placed || !options.recommended) return placed;
   const Result<TierTree> tiers = tier_tree(tree, *placed);
   if (!tiers) return tiers.status();
   std::vector<int> hosts;
+  hosts.reserve(placed->size());
   for (const int32_t rank : tiers->rank_of_position) hosts.push_back((*placed)[static_cast<size_t>(rank)]);
   return hosts;
 }

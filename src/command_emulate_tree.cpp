@@ -59,12 +59,13 @@ Result<std::vector<uint64_t>> parse_rates(const std::string& option, const std::
 
 // Racks of each pod.
 Result<std::vector<int>> parse_pods(const std::string& text, int racks) {
-  const Result<std::vector<int>> parsed = parse_numbers<int>("--pods", text);
+  Result<std::vector<int>> parsed = parse_numbers<int>("--pods", text);
   if (!parsed) return parsed.status();
   if (text.find(',') == std::string::npos) {
     const int pods = (*parsed)[0];
     if (pods > racks) return invalid(fmt::format("--pods {}: there are only {} racks", pods, racks));
     std::vector<int> sizes;
+    sizes.reserve(static_cast<size_t>(pods));
     for (int pod = 0; pod < pods; pod++) sizes.push_back(racks * (pod + 1) / pods - racks * pod / pods);
     return sizes;
   }
@@ -167,6 +168,7 @@ std::string describe(const Tree& tree) {
         std::all_of(list.begin(), list.end(), [&](const auto& x) { return x.*member == list[0].*member; });
     if (same) return readable_rate(list[0].*member);
     std::vector<std::string> texts;
+    texts.reserve(list.size());
     for (const auto& x : list) texts.push_back(readable_rate(x.*member));
     return fmt::format("{}", fmt::join(texts, ", "));
   };
@@ -259,6 +261,7 @@ Result<std::vector<int>> place_ranks(const Tree& tree, int ranks_per_host, const
     return invalid(fmt::format("--order {}: expected fabric, dealt or random[:SEED]", order));
   }
   std::vector<int> hosts;
+  hosts.reserve(slots.size());
   for (const Slot& slot : slots) hosts.push_back(slot.host);
   return hosts;
 }
