@@ -378,8 +378,9 @@ void Execution::trace(const MessageRequest* request, uint32_t lane, uint32_t ste
   event.last_ns = since(now_ns());
   if (request) {
     event.peer = request->peer;
-    event.ready_ns = since(request->ready_ns);
-    event.first_ns = since(request->first_ns);
+    // A receive that was complete the moment it was seen has no times of its own.
+    event.ready_ns = request->ready_ns ? since(request->ready_ns) : event.last_ns;
+    event.first_ns = request->first_ns ? since(request->first_ns) : event.last_ns;
   }
   engine_.trace().record(event);
 }

@@ -110,12 +110,14 @@ Status Job::agree_on_options(const std::string& algorithm) {
   const std::string wanted = algorithm.empty() ? option_text("SENNIT_ALGORITHM") : algorithm;
   const Json mine = {{"algorithm", wanted},
                      {"chunk_bytes", option_integer("SENNIT_CHUNK_BYTES")},
-                     {"eager_bytes", option_integer("SENNIT_EAGER_BYTES")}};
+                     {"eager_bytes", option_integer("SENNIT_EAGER_BYTES")},
+                     {"reproducible", option_flag("SENNIT_REPRODUCIBLE")}};
   const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(mine) : Bytes{});
   if (!agreed) return agreed.status();
   const Json options = unpack(*agreed);
   plan_options_.algorithm = options.value("algorithm", "");
   plan_options_.chunk_bytes = options.value("chunk_bytes", uint64_t{0});
+  plan_options_.reproducible = options.value("reproducible", false);
   eager_bytes_ = options.value("eager_bytes", uint64_t{8192});
   return {};
 }
@@ -264,6 +266,16 @@ Control::Callbacks Job::control_callbacks() {
     const auto found = communicators_.find(comm);
     if (found != communicators_.end()) found->second->fail(status);
   };
+  callbacks.link_failed = [this](int a, int b, const Status& status) {
+    const std::lock_guard guard(communicators_mutex_);
+    for (auto& [id, communicator] : communicators_) {
+      const std::vector<int>& members = communicator->members();
+      const auto has = [&](int rank) {
+        return std::find(members.begin(), members.end(), rank) != members.end();
+      };
+      if (has(a) && has(b)) communicator->fail(status);
+    }
+  };
   callbacks.describe = [this](uint32_t comm, uint32_t seq, CallDescriptor* out) {
     const std::lock_guard guard(communicators_mutex_);
     const auto found = communicators_.find(comm);
@@ -283,6 +295,7 @@ CallDescriptor Job::describe(const Execution& execution) {
   descriptor.seq = execution.seq();
   descriptor.signature = execution.prepared().signature;
   descriptor.text = execution.prepared().description;
+  descriptor.stalled_ms = static_cast<int64_t>((now_ns() - execution.last_progress_ns) / 1'000'000);
   return descriptor;
 }
 

@@ -73,6 +73,8 @@ struct CostModel {
 struct PlanOptions {
   std::string algorithm;     // force this one; empty: choose
   uint64_t chunk_bytes = 0;  // force; 0: choose
+  bool reproducible =
+      false;  // only what sums in an order that the tree alone fixes, whatever the size and the chunks
   CostModel cost;
 };
 

@@ -128,6 +128,21 @@ std::string candidate_text(const Candidate& candidate) {
                      time_text(candidate.predicted_ns));
 }
 
+// Whether every sum's order follows from the tree alone. Tiered with one direct stage per tier adds a group's
+// children in their order, whole or split; a ring begins each block at a fixed rank; a chain has one order.
+bool fixes_order(const Request& request, const Algorithm& algorithm, const Parameters& parameters) {
+  switch (request.collective) {
+    case Collective::all_reduce:
+      return algorithm.name() == "tiered" && parameters.radices.empty();
+    case Collective::reduce_scatter:
+      return algorithm.name() == "ring";
+    case Collective::reduce:
+      return algorithm.name() == "chain";
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 std::string Parameters::to_text() const {
@@ -172,10 +187,12 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
                       options.algorithm, name(request.collective), names_that_apply(tree, request)));
   }
   for (const Algorithm* algorithm : algorithms()) {
-    if (!options.algorithm.empty() && algorithm->name() != options.algorithm) continue;
+    if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
+      continue;
     if (!algorithm->applies(tree, request)) continue;
     const std::vector<uint32_t> counts = chunk_counts(*algorithm, request, tree.ranks(), options);
     for (const Parameters& parameters : algorithm->candidates(tree, request)) {
+      if (options.reproducible && !fixes_order(request, *algorithm, parameters)) continue;
       const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);
       Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, ""};
       for (const uint32_t chunks : counts) {

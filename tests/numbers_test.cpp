@@ -87,4 +87,42 @@ TEST(BFloat16, ErrorIsNoLargerThanThePeersAndBitsAgree) {
   }
 }
 
+// The same data in a longer vector, cut into other chunks, must sum to the same bits.
+TEST(Reproducible, BitsDoNotDependOnSizeOrChunks) {
+  const unsigned seed = std::random_device()();
+  std::printf("seed %u\n", seed);
+  constexpr int kFew = 7;
+  constexpr size_t kLong = 300'000;
+  std::vector<std::vector<float>> input(kFew, std::vector<float>(kLong));
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  for (auto& rank : input)
+    for (float& x : rank) x = normal(random) * std::exp(10 * normal(random));
+  std::vector<std::vector<float>> results;
+  setenv("SENNIT_REPRODUCIBLE", "1", 1);
+  for (const char* chunk_bytes : {"0", "16K", "300K"}) {
+    setenv("SENNIT_CHUNK_BYTES", chunk_bytes, 1);
+    Ranks ranks(kFew);
+    ASSERT_TRUE(ranks.ok());
+    for (const size_t count : {size_t{50}, size_t{5'000}, kLong}) {
+      std::vector<float> of_rank_2(count);
+      ranks.run([&](int rank, sennit_comm_t comm) {
+        std::vector<float> sum(count);
+        ASSERT_EQ(sennit_all_reduce(input[static_cast<size_t>(rank)].data(), sum.data(), count,
+                                    SENNIT_FLOAT32, SENNIT_SUM, comm),
+                  SENNIT_OK)
+            << sennit_last_error();
+        if (rank == 2) of_rank_2 = sum;
+      });
+      results.push_back(of_rank_2);
+    }
+  }
+  unsetenv("SENNIT_REPRODUCIBLE");
+  unsetenv("SENNIT_CHUNK_BYTES");
+  const std::vector<float>& longest = results.back();
+  for (size_t k = 0; k < results.size(); k++)
+    EXPECT_EQ(std::memcmp(results[k].data(), longest.data(), results[k].size() * sizeof(float)), 0)
+        << "run " << k;
+}
+
 }  // namespace
