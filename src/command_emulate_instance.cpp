@@ -20,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -221,8 +222,8 @@ Result<Instance> create(const std::string& name, const Tree& tree) {
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != name.npos)
     return invalid(fmt::format("--name {}: expected letters, digits, - and _", name));
   signal(SIGPIPE, SIG_IGN);  // of `ip` and `tc` that end early
-  FolderLock lock;
-  SENNIT_RETURN_IF_ERROR(lock.take());
+  std::optional<FolderLock> lock(std::in_place);
+  SENNIT_RETURN_IF_ERROR(lock->take());
   Instance instance{.name = name,
                     .keeper = 0,
                     .keeper_start = 0,
@@ -246,6 +247,7 @@ Result<Instance> create(const std::string& name, const Tree& tree) {
   for (size_t h = 0; h < instance.tree.hosts.size(); h++)
     instance.tree.hosts[h].address = fmt::format("10.{}.{}.{}", instance.subnet, h / 250 + 1, h % 250 + 1);
   Status status = write_state(instance);  // claims the name and the addresses
+  lock.reset();
   for (Host& host : instance.tree.hosts)
     if (status.ok()) status = start_holder(instance.keeper, &host);
   if (status.ok()) status = wire(instance.tree, instance.keeper);
