@@ -85,7 +85,8 @@ class Report {
   virtual ~Report() = default;
   virtual void begin(int ranks, const TierTree& tree) = 0;
   virtual void add(const Measurement& measurement) = 0;
-  virtual void end() = 0;
+  // `footprint`: what rank 0 cost: start-up, messages, connections, memory.
+  virtual void end(const std::string& footprint) = 0;
 };
 // Opens options.json. Where JSON takes standard output, the table goes to standard error.
 Result<std::unique_ptr<Report>> open_report(const Options& options);

@@ -87,11 +87,12 @@ class TableAndJson : public Report {
     if (m.in_place) busbw_sum_ += rates(c, m.in_place->median_us).busbw, busbw_count_++;
   }
 
-  void end() override {
+  void end(const std::string& footprint) override {
     fmt::print(table_, "# Out of bounds values : {} {}\n", wrong_,
                wrong_ == 0 ? (options_.check > 0 ? "OK" : "(not checked)") : "FAILED");
     fmt::print(table_, "# Avg bus bandwidth    : {:.6g}\n",
                busbw_count_ > 0 ? busbw_sum_ / busbw_count_ : 0.0);
+    fmt::print(table_, "# rank 0: {}\n", footprint);
     std::fflush(table_);
   }
 

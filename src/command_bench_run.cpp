@@ -3,6 +3,8 @@
 // A time is that of the slowest rank in an iteration, with a barrier before each; median, least, mean and
 // most over the iterations. Checks run afterwards on fresh data, with the output poisoned and a guard behind
 // it. Times and error counts are exchanged over the control plane, not by the collectives under test.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -72,8 +74,8 @@ class Memory {
 
 class RankRun {
  public:
-  RankRun(const Options& options, sennit_comm_t comm)
-      : options_(options), comm_(comm), inside_(internal(comm)) {}
+  RankRun(const Options& options, sennit_comm_t comm, uint64_t start_ns)
+      : options_(options), comm_(comm), inside_(internal(comm)), start_ns_(start_ns) {}
 
   Status run(Report* report) {
     const Collective collective = options_.collective;
@@ -100,10 +102,17 @@ class RankRun {
             wrong_ += m.out_of_place.wrong.value_or(0) + (m.in_place ? m.in_place->wrong.value_or(0) : 0);
             if (reporting) report->add(m);
           }
-    if (reporting) report->end();
+    if (reporting) report->end(footprint());
     return {};
   }
   uint64_t wrong() const { return wrong_; }
+  std::string footprint() {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return fmt::format("started in {:.3f} s; bootstrap: {}; {}; peak memory {} MiB",
+                       static_cast<double>(start_ns_) * 1e-9, inside_.job().control().statistics(),
+                       inside_.job().engine().statistics(), usage.ru_maxrss / 1024);
+  }
 
  private:
   Status measure(Measurement& m) {
@@ -299,6 +308,7 @@ class RankRun {
   Communicator& inside_;
   Memory send_, recv_;
   sennit_op_t op_ = SENNIT_SUM;
+  const uint64_t start_ns_;  // how long joining the job took
   uint64_t wrong_ = 0;
 };
 
@@ -309,12 +319,14 @@ int run_rank(const Options& options, BootstrapOptions bootstrap, Report* report)
   sennit_config_t config = SENNIT_CONFIG_INIT;
   if (!options.fabric.empty()) config.fabric = options.fabric.c_str();
   if (!options.algorithm.empty()) config.algorithm = options.algorithm.c_str();
+  const uint64_t begin_ns = now_ns();
   const Result<sennit_comm_t> comm = start_job(std::move(bootstrap), &config);
+  const uint64_t start_ns = now_ns() - begin_ns;
   Status status = comm.status();
   uint64_t wrong = 0;
   if (comm) {
     {
-      RankRun run(options, *comm);
+      RankRun run(options, *comm, start_ns);
       status = run.run(report);
       wrong = run.wrong();
     }
