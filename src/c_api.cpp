@@ -25,6 +25,9 @@ thread_local PendingGroup t_group;
 Status checked_config(const sennit_config_t* config) {
   if (config && (config->size < sizeof(sennit_config_t) || config->version != 1))
     return invalid("sennit_config_t: start from SENNIT_CONFIG_INIT, which sets its size and version");
+  if (config && config->arrival_timeout_ms < 0)
+    return invalid(fmt::format("sennit_config_t: arrival_timeout_ms {}: expected 0 or more",
+                               config->arrival_timeout_ms));
   return {};
 }
 

@@ -53,8 +53,8 @@ struct MessageRequest {  // what sends and receives have in common
   uint64_t ready_ns = 0;  // when the peer was known ready (its credit, or the first fragment); 0 if not known
   uint64_t first_ns = 0;  // first byte moved; both 0 in a receive: it was complete the moment it was seen
   uint64_t posted_ns = 0;  // the caller's
-  void* owner = nullptr;  // the caller's
-  uint32_t step = 0;      // the caller's
+  void* owner = nullptr;   // the caller's
+  uint32_t step = 0;       // the caller's
   // The transport's own use while it holds the request.
   MessageRequest* next = nullptr;
   MessageRequest* previous = nullptr;

@@ -60,6 +60,10 @@ Status failure(const char* what, ucs_status_t status) {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& context) {
+  // Not even started where it would not be used: UCX ends the process when it runs out of descriptors.
+  if (!asked_for() && !has_rdma())
+    return Status(SENNIT_UNSUPPORTED,
+                  "ucx: no RDMA device here; name it in SENNIT_TRANSPORTS to use it all the same");
   std::unique_ptr<UcxTransport> transport(new UcxTransport(context));
   SENNIT_RETURN_IF_ERROR(transport->start());
   return std::unique_ptr<Transport>(std::move(transport));

@@ -1,8 +1,8 @@
 /* sennit.h: the C interface. Topology-aware collective communication for jobs whose network is not flat.
  *
- * A communicator connects `size` ranks. Every collective is called by all ranks of a communicator, in the same
- * order, with the same count, type, operation and root. One thread may use a communicator at a time; several
- * communicators may be used by several threads at once. Counts are in elements, sizes in bytes.
+ * A communicator connects `size` ranks. Every collective is called by all ranks of a communicator, in the
+ * same order, with the same count, type, operation and root. One thread may use a communicator at a time;
+ * several communicators may be used by several threads at once. Counts are in elements, sizes in bytes.
  *
  *   sennit_comm_t comm;
  *   if (sennit_comm_init_env(&comm, NULL) != SENNIT_OK) { fputs(sennit_last_error(), stderr); exit(1); }
@@ -11,12 +11,13 @@
  *   sennit_comm_finalize(comm);
  *   sennit_comm_destroy(comm);
  *
- * In place: pass the same pointer as input and output (all-reduce, broadcast, reduce, all-to-all); for all-gather
- * the input is block `rank` of the output; for reduce-scatter the output is block `rank` of the input, as in NCCL.
+ * In place: pass the same pointer as input and output (all-reduce, broadcast, reduce, all-to-all); for
+ * all-gather the input is block `rank` of the output; for reduce-scatter the output is block `rank` of the
+ * input, as in NCCL.
  *
- * Every function returns a sennit_status_t; sennit_last_error() gives the text of the calling thread's last error.
- * After an error other than SENNIT_INVALID_ARGUMENT the outputs are undefined and the communicator has failed:
- * every later call on it returns the same error; destroy or abort it.
+ * Every function returns a sennit_status_t; sennit_last_error() gives the text of the calling thread's last
+ * error. After an error other than SENNIT_INVALID_ARGUMENT the outputs are undefined and the communicator has
+ * failed: every later call on it returns the same error; destroy or abort it.
  */
 #ifndef SENNIT_SENNIT_H
 #define SENNIT_SENNIT_H
@@ -42,18 +43,19 @@ typedef struct sennit_work* sennit_work_t;
 /* What died, from the smallest to the largest: this call, the link, a peer, the communicator, the process. */
 typedef enum sennit_status_t {
   SENNIT_OK = 0,
-  SENNIT_IN_PROGRESS = 1,       /* not an error: the work has not completed */
-  SENNIT_INVALID_ARGUMENT = 2,  /* call: an argument is off; nothing was started, the communicator is intact */
-  SENNIT_MISMATCH = 3,          /* communicator: ranks called different collectives, counts, types, ops or roots */
-  SENNIT_LINK_FAILED = 4,       /* link: a connection broke while both its ranks live */
-  SENNIT_PEER_FAILED = 5,       /* peer: one or more ranks died; sennit_comm_failed_ranks names them */
-  SENNIT_TIMED_OUT = 6,         /* peer: a rank did not arrive or did not answer in time */
-  SENNIT_ABORTED = 7,           /* communicator: aborted by this or another rank */
-  SENNIT_OUT_OF_RESOURCES = 8,  /* process: memory, /dev/shm, file descriptors, ports; the text has the remedy */
-  SENNIT_NOT_FOUND = 9,         /* call: a file, launcher, fabric or algorithm that was named is not there */
-  SENNIT_UNSUPPORTED = 10,      /* call: not built in, or not possible on this machine */
-  SENNIT_REFUSED = 11,          /* process: wrong or missing secret */
-  SENNIT_INTERNAL = 12          /* process: a defect in sennit; please report it */
+  SENNIT_IN_PROGRESS = 1,      /* not an error: the work has not completed */
+  SENNIT_INVALID_ARGUMENT = 2, /* call: an argument is off; nothing was started, the communicator is intact */
+  SENNIT_MISMATCH = 3,    /* communicator: ranks called different collectives, counts, types, ops or roots */
+  SENNIT_LINK_FAILED = 4, /* link: a connection broke while both its ranks live */
+  SENNIT_PEER_FAILED = 5, /* peer: one or more ranks died; sennit_comm_failed_ranks names them */
+  SENNIT_TIMED_OUT = 6,   /* peer: a rank did not arrive or did not answer in time */
+  SENNIT_ABORTED = 7,     /* communicator: aborted by this or another rank */
+  SENNIT_OUT_OF_RESOURCES =
+      8,                   /* process: memory, /dev/shm, file descriptors, ports; the text has the remedy */
+  SENNIT_NOT_FOUND = 9,    /* call: a file, launcher, fabric or algorithm that was named is not there */
+  SENNIT_UNSUPPORTED = 10, /* call: not built in, or not possible on this machine */
+  SENNIT_REFUSED = 11,     /* process: wrong or missing secret */
+  SENNIT_INTERNAL = 12     /* process: a defect in sennit; please report it */
 } sennit_status_t;
 
 typedef enum sennit_type_t {
@@ -72,8 +74,8 @@ typedef enum sennit_type_t {
 } sennit_type_t;
 #define SENNIT_TYPE_COUNT 12
 
-/* Reductions. Integers wrap; avg of integers truncates toward zero. 16-bit and 8-bit floats accumulate in fp32
- * within a step. Values from sennit_op_create_premul_sum are valid beside these. */
+/* Reductions. Integers wrap; avg of integers truncates toward zero. 16-bit and 8-bit floats accumulate in
+ * fp32 within a step. Values from sennit_op_create_premul_sum are valid beside these. */
 typedef enum sennit_op_t {
   SENNIT_SUM = 0,
   SENNIT_PROD = 1,
@@ -83,7 +85,8 @@ typedef enum sennit_op_t {
   SENNIT_OP_CUSTOM_BASE = 16 /* first value that sennit_op_create_premul_sum returns */
 } sennit_op_t;
 
-/* Enough for an address, a port, a nonce and the job's secret. Keep it secret: who holds it may join the job. */
+/* Enough for an address, a port, a nonce and the job's secret. Keep it secret: who holds it may join the job.
+ */
 #define SENNIT_UNIQUE_ID_BYTES 256
 typedef struct sennit_unique_id_t {
   char internal[SENNIT_UNIQUE_ID_BYTES];
@@ -91,33 +94,39 @@ typedef struct sennit_unique_id_t {
 
 /* Zero-initialise, then set size and version: sennit_config_t c = SENNIT_CONFIG_INIT; */
 typedef struct sennit_config_t {
-  size_t size;              /* sizeof(sennit_config_t) */
-  uint32_t version;         /* 1 */
-  const char* fabric;       /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
-  const char* algorithm;    /* as SENNIT_ALGORITHM, or NULL */
+  size_t size;                /* sizeof(sennit_config_t) */
+  uint32_t version;           /* 1 */
+  const char* fabric;         /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
+  const char* algorithm;      /* as SENNIT_ALGORITHM, or NULL */
   int32_t arrival_timeout_ms; /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT */
 } sennit_config_t;
-#define SENNIT_CONFIG_INIT {sizeof(sennit_config_t), 1, NULL, NULL, 0}
+#define SENNIT_CONFIG_INIT \
+  { sizeof(sennit_config_t), 1, NULL, NULL, 0 }
 
-/* ---- communicators ------------------------------------------------------------------------------------------- */
+/* ---- communicators
+ * ------------------------------------------------------------------------------------------- */
 
 /* Makes the id that one rank creates and hands to all others by its own means. Opens the listening port. */
 SENNIT_EXPORT sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id);
 /* Collective over `size` ranks with the same id; rank in [0, size). config may be NULL. */
-SENNIT_EXPORT sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size, const sennit_unique_id_t* id,
-                                                    int rank, const sennit_config_t* config);
-/* From the launcher's environment: Open MPI or PMIx, Slurm, or torchrun's RANK, WORLD_SIZE, MASTER_ADDR, ... */
+SENNIT_EXPORT sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size,
+                                                    const sennit_unique_id_t* id, int rank,
+                                                    const sennit_config_t* config);
+/* From the launcher's environment: Open MPI or PMIx, Slurm, or torchrun's RANK, WORLD_SIZE, MASTER_ADDR, ...
+ */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t* config);
 /* From an MPI communicator: pass a pointer to your MPI_Comm. In libsennit_mpi. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_mpi(sennit_comm_t* comm, const void* mpi_comm,
                                                    const sennit_config_t* config);
 /* `size` ranks as threads of this process: comms[i] is rank i's, each to be used by a thread of its own. */
-SENNIT_EXPORT sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size, const sennit_config_t* config);
+SENNIT_EXPORT sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
+                                                     const sennit_config_t* config);
 
 #define SENNIT_NO_COLOR (-1)
 /* Collective. Ranks of the same color >= 0 form a communicator, ordered by key, then by rank in `comm`.
  * A rank with SENNIT_NO_COLOR gets *result = NULL. */
-SENNIT_EXPORT sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit_comm_t* result);
+SENNIT_EXPORT sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key,
+                                                sennit_comm_t* result);
 SENNIT_EXPORT sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result);
 /* Waits for outstanding work, then for all ranks. Destroy afterwards. */
 SENNIT_EXPORT sennit_status_t sennit_comm_finalize(sennit_comm_t comm);
@@ -128,55 +137,60 @@ SENNIT_EXPORT sennit_status_t sennit_comm_abort(sennit_comm_t comm);
 /* SENNIT_OK, or the error that the communicator failed with. Any thread. */
 SENNIT_EXPORT sennit_status_t sennit_comm_get_async_error(sennit_comm_t comm);
 /* Ranks known dead: writes up to `capacity` of them ascending, and how many there are to *count. */
-SENNIT_EXPORT sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* ranks, int capacity, int* count);
+SENNIT_EXPORT sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* ranks, int capacity,
+                                                       int* count);
 SENNIT_EXPORT sennit_status_t sennit_comm_rank(sennit_comm_t comm, int* rank);
 SENNIT_EXPORT sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size);
 /* Position of this rank in fabric order: neighbours in it are near in the network. */
 SENNIT_EXPORT sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position);
 
-/* ---- operations and memory ----------------------------------------------------------------------------------- */
+/* ---- operations and memory
+ * ----------------------------------------------------------------------------------- */
 
 /* op = sum of (scalar * x). `scalar` points at one element of `type`; it is copied. Local to `comm`. */
-SENNIT_EXPORT sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar, sennit_type_t type,
-                                                          sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
+                                                          sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm);
-/* Memory that peers on this host can read in place (64-byte aligned, zeroed). Any memory works; this is faster. */
+/* Memory that peers on this host can read in place (64-byte aligned, zeroed). Any memory works; this is
+ * faster. */
 SENNIT_EXPORT sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory);
 SENNIT_EXPORT sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory);
 
-/* ---- collectives --------------------------------------------------------------------------------------------- */
-/* Each has a nonblocking twin with suffix _start, which takes a sennit_work_t* last; buffers belong to the work
- * until it has completed. A blocking call is start + wait + free. */
+/* ---- collectives
+ * --------------------------------------------------------------------------------------------- */
+/* Each has a nonblocking twin with suffix _start, which takes a sennit_work_t* last; buffers belong to the
+ * work until it has completed. A blocking call is start + wait + free. */
 
-SENNIT_EXPORT sennit_status_t sennit_all_reduce(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                sennit_op_t op, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_all_reduce(const void* send, void* recv, size_t count,
+                                                sennit_type_t type, sennit_op_t op, sennit_comm_t comm);
 /* send: size * count elements, recv: count; rank r gets block r. */
-SENNIT_EXPORT sennit_status_t sennit_reduce_scatter(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                    sennit_op_t op, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_reduce_scatter(const void* send, void* recv, size_t count,
+                                                    sennit_type_t type, sennit_op_t op, sennit_comm_t comm);
 /* send: count elements, recv: size * count. */
-SENNIT_EXPORT sennit_status_t sennit_all_gather(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_all_gather(const void* send, void* recv, size_t count,
+                                                sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_broadcast(const void* send, void* recv, size_t count, sennit_type_t type,
                                                int root, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_reduce(const void* send, void* recv, size_t count, sennit_type_t type,
                                             sennit_op_t op, int root, sennit_comm_t comm);
 /* send: count elements; recv (root only): size * count. */
-SENNIT_EXPORT sennit_status_t sennit_gather(const void* send, void* recv, size_t count, sennit_type_t type, int root,
-                                            sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_gather(const void* send, void* recv, size_t count, sennit_type_t type,
+                                            int root, sennit_comm_t comm);
 /* send (root only): size * count elements; recv: count. */
-SENNIT_EXPORT sennit_status_t sennit_scatter(const void* send, void* recv, size_t count, sennit_type_t type, int root,
-                                             sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_scatter(const void* send, void* recv, size_t count, sennit_type_t type,
+                                             int root, sennit_comm_t comm);
 /* send, recv: size * count elements; block j of send goes to rank j, block i of recv comes from rank i. */
-SENNIT_EXPORT sennit_status_t sennit_all_to_all(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_all_to_all(const void* send, void* recv, size_t count,
+                                                sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_barrier(sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_send(const void* send, size_t count, sennit_type_t type, int peer,
                                           sennit_comm_t comm);
-SENNIT_EXPORT sennit_status_t sennit_recv(void* recv, size_t count, sennit_type_t type, int peer, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_recv(void* recv, size_t count, sennit_type_t type, int peer,
+                                          sennit_comm_t comm);
 
 /* v-variants: counts[] and displacements[] have `size` entries, in elements, and are the same on every rank
- * (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their own entry filled in).
- * displacements may be NULL: blocks lie one after the other. */
+ * (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their own entry filled
+ * in). displacements may be NULL: blocks lie one after the other. */
 SENNIT_EXPORT sennit_status_t sennit_all_gather_v(const void* send, void* recv, const size_t counts[],
                                                   const size_t displacements[], sennit_type_t type,
                                                   sennit_comm_t comm);
@@ -190,26 +204,34 @@ SENNIT_EXPORT sennit_status_t sennit_scatter_v(const void* send, void* recv, con
                                                sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_all_to_all_v(const void* send, const size_t send_counts[],
                                                   const size_t send_displacements[], void* recv,
-                                                  const size_t recv_counts[], const size_t recv_displacements[],
-                                                  sennit_type_t type, sennit_comm_t comm);
+                                                  const size_t recv_counts[],
+                                                  const size_t recv_displacements[], sennit_type_t type,
+                                                  sennit_comm_t comm);
 
-SENNIT_EXPORT sennit_status_t sennit_all_reduce_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                      sennit_op_t op, sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_all_reduce_start(const void* send, void* recv, size_t count,
+                                                      sennit_type_t type, sennit_op_t op, sennit_comm_t comm,
+                                                      sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_start(const void* send, void* recv, size_t count,
-                                                          sennit_type_t type, sennit_op_t op, sennit_comm_t comm,
-                                                          sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_all_gather_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                      sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_broadcast_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                     int root, sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_reduce_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                  sennit_op_t op, int root, sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_gather_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                  int root, sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_scatter_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                   int root, sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_all_to_all_start(const void* send, void* recv, size_t count, sennit_type_t type,
-                                                      sennit_comm_t comm, sennit_work_t* work);
+                                                          sennit_type_t type, sennit_op_t op,
+                                                          sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_all_gather_start(const void* send, void* recv, size_t count,
+                                                      sennit_type_t type, sennit_comm_t comm,
+                                                      sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_broadcast_start(const void* send, void* recv, size_t count,
+                                                     sennit_type_t type, int root, sennit_comm_t comm,
+                                                     sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_reduce_start(const void* send, void* recv, size_t count,
+                                                  sennit_type_t type, sennit_op_t op, int root,
+                                                  sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_gather_start(const void* send, void* recv, size_t count,
+                                                  sennit_type_t type, int root, sennit_comm_t comm,
+                                                  sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_scatter_start(const void* send, void* recv, size_t count,
+                                                   sennit_type_t type, int root, sennit_comm_t comm,
+                                                   sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_all_to_all_start(const void* send, void* recv, size_t count,
+                                                      sennit_type_t type, sennit_comm_t comm,
+                                                      sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_barrier_start(sennit_comm_t comm, sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_send_start(const void* send, size_t count, sennit_type_t type, int peer,
                                                 sennit_comm_t comm, sennit_work_t* work);
@@ -218,22 +240,24 @@ SENNIT_EXPORT sennit_status_t sennit_recv_start(void* recv, size_t count, sennit
 SENNIT_EXPORT sennit_status_t sennit_all_gather_v_start(const void* send, void* recv, const size_t counts[],
                                                         const size_t displacements[], sennit_type_t type,
                                                         sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_v_start(const void* send, void* recv, const size_t counts[],
-                                                            sennit_type_t type, sennit_op_t op, sennit_comm_t comm,
+SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_v_start(const void* send, void* recv,
+                                                            const size_t counts[], sennit_type_t type,
+                                                            sennit_op_t op, sennit_comm_t comm,
                                                             sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_gather_v_start(const void* send, void* recv, const size_t counts[],
-                                                    const size_t displacements[], sennit_type_t type, int root,
-                                                    sennit_comm_t comm, sennit_work_t* work);
+                                                    const size_t displacements[], sennit_type_t type,
+                                                    int root, sennit_comm_t comm, sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_scatter_v_start(const void* send, void* recv, const size_t counts[],
-                                                     const size_t displacements[], sennit_type_t type, int root,
-                                                     sennit_comm_t comm, sennit_work_t* work);
+                                                     const size_t displacements[], sennit_type_t type,
+                                                     int root, sennit_comm_t comm, sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_all_to_all_v_start(const void* send, const size_t send_counts[],
                                                         const size_t send_displacements[], void* recv,
                                                         const size_t recv_counts[],
                                                         const size_t recv_displacements[], sennit_type_t type,
                                                         sennit_comm_t comm, sennit_work_t* work);
 
-/* ---- work ---------------------------------------------------------------------------------------------------- */
+/* ---- work
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* SENNIT_OK when complete, SENNIT_IN_PROGRESS when not, else the error. Makes progress. */
 SENNIT_EXPORT sennit_status_t sennit_work_test(sennit_work_t work);
@@ -242,12 +266,13 @@ SENNIT_EXPORT sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeo
 /* Waits if it has not completed, then frees. */
 SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
 
-/* Between start and end, calls of this thread (also sends and receives, on any communicators) are collected and
- * started together by the end, which waits for all of them. Groups nest. */
+/* Between start and end, calls of this thread (also sends and receives, on any communicators) are collected
+ * and started together by the end, which waits for all of them. Groups nest. */
 SENNIT_EXPORT sennit_status_t sennit_group_start(void);
 SENNIT_EXPORT sennit_status_t sennit_group_end(void);
 
-/* ---- what and why -------------------------------------------------------------------------------------------- */
+/* ---- what and why
+ * -------------------------------------------------------------------------------------------- */
 
 SENNIT_EXPORT const char* sennit_last_error(void);               /* this thread's last error; never NULL */
 SENNIT_EXPORT const char* sennit_status_name(sennit_status_t s); /* "ok", "peer failed", ... */
