@@ -53,18 +53,15 @@ sennit_status_t report(const Status& status) {
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle) {
   return guarded([&]() -> Status {
     if (!comm) return invalid("the communicator is NULL");
+    if (!handle && t_group.depth == 0) return comm->communicator->run(call);
     if (handle) *handle = nullptr;
     Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(call);
     if (!prepared) return prepared.status();
     std::shared_ptr<Work> work = *std::move(prepared);
     if (t_group.depth > 0) {
       t_group.works.push_back(work);
-    } else if (handle) {
-      work->start(true);
     } else {
-      work->start(false);
-      work->wait(-1);
-      return work->finish();
+      work->start(true);
     }
     if (handle) *handle = new sennit_work{std::move(work)};
     return {};

@@ -78,6 +78,13 @@ Request Communicator::to_request(const Call& call) const {
       call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
   if (call.vector_variant && counts_agreed)
     for (const int32_t r : tree_.rank_of_position) request.counts.push_back(call.counts[r]);
+  request.in_place = is_in_place(call);
+  // The scaled copy of the input is what the program reads.
+  if (request.reduces() && request.op == Op::premul_sum) request.in_place = false;
+  return request;
+}
+
+bool Communicator::is_in_place(const Call& call) const {
   const size_t bytes = type_bytes(call.type);
   const auto* send = static_cast<const std::byte*>(call.send);
   const auto* recv = static_cast<const std::byte*>(call.recv);
@@ -93,23 +100,16 @@ Request Communicator::to_request(const Call& call) const {
   const auto mine = static_cast<uint64_t>(rank_);
   switch (call.collective) {
     case Collective::all_gather:
-      request.in_place = send == recv + block(mine);
-      break;
+      return send == recv + block(mine);
     case Collective::gather:
-      request.in_place = call.root == rank_ && send == recv + block(mine);
-      break;
+      return call.root == rank_ && send == recv + block(mine);
     case Collective::reduce_scatter:
-      request.in_place = recv == send + block(mine);
-      break;
+      return recv == send + block(mine);
     case Collective::scatter:
-      request.in_place = call.root == rank_ && recv == send + block(mine);
-      break;
+      return call.root == rank_ && recv == send + block(mine);
     default:
-      request.in_place = send == recv;
+      return send == recv;
   }
-  // The scaled copy of the input is what the program reads.
-  if (request.reduces() && request.op == Op::premul_sum) request.in_place = false;
-  return request;
 }
 
 Program Communicator::point_to_point_program(const CacheKey& key) const {
@@ -299,6 +299,20 @@ void Communicator::give_back(std::unique_ptr<Execution> execution) {
   execution.reset();
 }
 
+// After the execution is done: its result, as the communicator sees it.
+Status Communicator::finish_call(const Execution& execution) {
+  Status result;
+  {
+    // The engine may still be on its way out of the execution that it completed.
+    const auto guard = job_->engine().lock();
+    result = execution.status();
+  }
+  if (execution.collective_call()) mark_finished(execution.seq());
+  if (result.ok()) return result;
+  const Status verdict = status();  // what all ranks are told, where there is more to tell
+  return verdict.ok() ? result : verdict;
+}
+
 // ---- Work
 // --------------------------------------------------------------------------------------------------------
 
@@ -338,17 +352,7 @@ Status Work::finish() {
     if (!self_matched_ || !*self_matched_) result_ = communicator_->status();
     return result_;
   }
-  {
-    // The engine may still be on its way out of the execution that it completed.
-    const auto guard = communicator_->job().engine().lock();
-    result_ = execution_->status();
-  }
-  const bool point_to_point = !execution_->collective_call();
-  if (!point_to_point) communicator_->mark_finished(execution_->seq());
-  if (!result_.ok()) {
-    const Status verdict = communicator_->status();  // what all ranks are told, where there is more to tell
-    if (!verdict.ok()) result_ = verdict;
-  }
+  result_ = communicator_->finish_call(*execution_);
   communicator_->give_back(std::move(execution_));
   return result_;
 }

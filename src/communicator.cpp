@@ -46,6 +46,7 @@ Communicator::~Communicator() {
   // Executions give their scratch back to the engine.
   const auto guard = job_->engine().lock();
   cache_.clear();
+  for (SmallCall& small : small_calls_) small.execution.reset();
 }
 
 Result<Plan> Communicator::plan(const Request& request) const {
@@ -61,6 +62,7 @@ Result<Plan> Communicator::plan(const Request& request) const {
 // -----------------------------------------------------------------------------------------------------
 
 Status Communicator::status() const {
+  if (!failed_.load(std::memory_order_acquire)) return {};
   const std::lock_guard guard(state_mutex_);
   return status_;
 }
@@ -70,6 +72,7 @@ void Communicator::fail(const Status& status) {
     const std::lock_guard guard(state_mutex_);
     if (!status_.ok()) return;
     status_ = status;
+    failed_.store(true, std::memory_order_release);
   }
   job_->engine().fail_communicator(id_, status);
 }
@@ -103,15 +106,18 @@ void Communicator::abort(const std::string& why) {
   fail(Status(SENNIT_ABORTED, why));
 }
 
-void Communicator::log_call(uint32_t seq, std::shared_ptr<const Prepared> prepared) {
-  const std::lock_guard guard(state_mutex_);
-  calls_[seq % calls_.size()] = {seq, std::move(prepared), false};
-}
-
-void Communicator::mark_finished(uint32_t seq) {
+void Communicator::log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {
   const std::lock_guard guard(state_mutex_);
   LoggedCall& call = calls_[seq % calls_.size()];
-  if (call.seq == seq) call.finished = true;
+  call.seq = seq;
+  if (call.prepared != prepared) call.prepared = prepared;
+  call.finished.store(false, std::memory_order_relaxed);
+}
+
+// Only the user's thread writes calls_, so it may look without the lock.
+void Communicator::mark_finished(uint32_t seq) {
+  LoggedCall& call = calls_[seq % calls_.size()];
+  if (call.seq == seq) call.finished.store(true, std::memory_order_relaxed);
 }
 
 bool Communicator::describe(uint32_t seq, CallDescriptor* out) const {
@@ -182,14 +188,6 @@ Status Communicator::finalize() {
   Call barrier;
   barrier.collective = Collective::barrier;
   return run(barrier);
-}
-
-Status Communicator::run(const Call& call) {
-  Result<std::unique_ptr<Work>> work = prepare(call);
-  if (!work) return work.status();
-  (*work)->start(false);
-  (*work)->wait(-1);
-  return (*work)->finish();
 }
 
 }  // namespace sennit

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -122,7 +123,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   struct LoggedCall {
     uint32_t seq = 0;
     std::shared_ptr<const Prepared> prepared;
-    bool finished = false;
+    std::atomic<bool> finished = false;
+  };
+  // A blocking call that was made before and is small: its execution is kept ready, compiled for the short
+  // way.
+  struct SmallCall {
+    Call call;  // without the buffers
+    bool in_place = false;
+    std::unique_ptr<Execution> execution;  // none: the short way is not for this call
   };
 
   Communicator(std::shared_ptr<Job> job, std::vector<int> members, uint32_t id)
@@ -136,7 +144,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void start(Work& work, bool nonblocking);
   void start_self_message(Work& work);
   void give_back(std::unique_ptr<Execution> execution);
-  void log_call(uint32_t seq, std::shared_ptr<const Prepared> prepared);
+  void log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared);
+  bool is_in_place(const Call& call) const;
+  SmallCall* small_call(const Call& call);
+  void remember_small(const Call& call, SmallCall& small);
+  Status run_small(const Call& call, SmallCall& small);
+  Status finish_call(const Execution& execution);
   void mark_finished(uint32_t seq);
 
   const std::shared_ptr<Job> job_;
@@ -152,6 +165,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::map<int, uint32_t> next_send_seq_, next_recv_seq_;  // by peer
   std::deque<SelfMessage> self_sends_, self_receives_;
   uint32_t outstanding_ = 0;
+  std::array<SmallCall, 16> small_calls_;  // by a hash of the call
+  std::atomic<bool> failed_{false};        // status_ is not ok
 
   mutable std::mutex state_mutex_;  // guards what follows
   Status status_;

@@ -34,6 +34,7 @@ Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callba
     : callbacks_(std::move(callbacks)), in_flight_bytes_(in_flight_bytes), stall_ns_(stall_ns) {
   // Spinning is polite only where every rank of this host has a core to itself.
   spins_ = core_each ? 2000 : 20;
+  small_spins_ = core_each ? 1000 : 0;
   yields_ = 200;
   wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
 }
@@ -115,6 +116,40 @@ void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool
   execution.start(seq, point_to_point);
   collect_done();
   if (nonblocking) helper_wake_.notify_one();
+}
+
+bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed) {
+  std::unique_lock guard(mutex_);
+  if (!running_.empty()) {  // those need the transports' progress() too
+    guard.unlock();
+    start(execution, seq, false, false);
+    return false;
+  }
+  running_.push_back(&execution);
+  execution.start_small(seq);
+  for (uint32_t idle = 0; !execution.done() && execution.poll_small(); idle++) {
+    if (execution.done() || failed.load(std::memory_order_relaxed) || idle >= small_spins_ + yields_) break;
+    if (idle < small_spins_) {
+      if (idle >= 64) cpu_relax();
+      continue;
+    }
+    guard.unlock();
+    sched_yield();
+    guard.lock();
+  }
+  if (!execution.done()) {
+    execution.last_progress_ns = now_ns();
+    execution.last_report_ns = 0;
+    execution.leave_small();
+  }
+  const bool done = execution.done();
+  if (done && running_.size() == 1)
+    running_.clear();
+  else
+    collect_done();
+  if ((++small_calls_ & 63) == 0) progress_locked();  // what transports do from time to time
+  tell_failures(guard);
+  return done;
 }
 
 bool Engine::progress_locked() {

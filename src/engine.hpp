@@ -47,6 +47,9 @@ class Engine {
   // ---- any thread, without the lock
   // --------------------------------------------------------------------------
   void start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking);
+  // The short way of a small blocking call: starts the execution and drives it as long as its messages come
+  // soon. False: it goes on the general way, wait() for it. `failed` is the communicator's.
+  bool run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed);
   // Drives until done(), or until timeout_ns has passed (negative: no limit). False on time-out.
   bool wait(const std::function<bool()>& done, int64_t timeout_ns);
   bool progress();  // once
@@ -67,6 +70,7 @@ class Engine {
   void mismatch(Execution& execution, int peer) { callbacks_.mismatch(execution, peer); }
   size_t in_flight_bytes() const { return in_flight_bytes_; }
   Trace& trace() { return trace_; }
+  Transport* transport(int peer) { return route(peer); }
   std::byte* allocate_scratch(size_t bytes);
   void free_scratch(std::byte* memory, size_t bytes);
 
@@ -92,7 +96,8 @@ class Engine {
   const Callbacks callbacks_;
   const size_t in_flight_bytes_;
   const uint64_t stall_ns_;
-  uint32_t spins_ = 0, yields_ = 0;
+  uint32_t spins_ = 0, yields_ = 0, small_spins_ = 0;
+  uint32_t small_calls_ = 0;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<bool> used_;  // by transport: a peer is reached over it
   std::vector<std::vector<std::vector<std::byte>>> addresses_;

@@ -52,6 +52,14 @@ class Execution {
   // requests.
   void fail(const Status& status);
 
+  // The short way (execution_small.cpp). compile_small(): after buffers() are filled for the first time;
+  // false where the program or the transports do not allow it. Later calls need the same layouts, the buffers
+  // may be others.
+  bool compile_small();
+  void start_small(uint32_t seq);
+  bool poll_small();   // looks for messages once; false: go on the general way, with leave_small()
+  void leave_small();  // the steps that remain take the general way
+
   bool done() const { return done_.load(std::memory_order_acquire); }
   const Status& status() const { return status_; }  // after done()
   uint32_t comm() const { return comm_; }
@@ -85,6 +93,18 @@ class Execution {
   struct LaneStep {
     uint32_t lane, step;
   };
+  struct SmallPlace {
+    Buffer buffer = Buffer::input;
+    ptrdiff_t offset = 0;  // from the input, the output, or lane 0's arena
+  };
+  struct SmallStep {
+    SmallMessage message;  // send, recv
+    Transport* transport = nullptr;
+    SmallPlace target;
+    uint32_t first_source = 0;  // into small_sources_
+    uint32_t bytes = 0;
+    bool nothing = false;  // a message without bytes, which is not sent
+  };
 
   void begin_chunk(uint32_t lane, uint32_t chunk);
   bool lay_out_slots(Lane& lane);
@@ -114,6 +134,17 @@ class Execution {
   void failed(const MessageRequest& request);
   void fail_here(const Status& status);  // fails, and has the engine tell the communicator
   void finish();
+  bool place_small(const Operand& operand, SmallPlace* place, size_t* bytes);
+  std::byte* small_address(const SmallPlace& place) const {
+    std::byte* base = place.buffer == Buffer::input    ? const_cast<std::byte*>(buffers_.input)
+                      : place.buffer == Buffer::output ? buffers_.output
+                                                       : lanes_[0].arena;
+    return base + place.offset;
+  }
+  void small_ready(uint32_t step);
+  void small_pump();
+  void small_done(uint32_t step);
+  void run_local_small(const SmallStep& small, const Step& step);
 
   Engine& engine_;
   const uint32_t comm_;
@@ -138,6 +169,11 @@ class Execution {
   std::vector<std::vector<Segment>> reduce_segments_;  // scratch of run_local
   std::vector<const void*> reduce_inputs_;
   std::vector<size_t> reduce_at_, reduce_used_;
+  std::vector<SmallStep> small_;  // by step
+  std::vector<SmallPlace> small_sources_;
+  std::vector<uint32_t> small_start_;  // ready at the start, sends first
+  std::vector<uint32_t> small_pending_, small_declined_;
+  uint64_t small_posted_ns_ = 0, small_now_ns_ = 0;
   uint64_t outstanding_ = 0;  // requests that transports hold
   uint32_t chunks_left_ = 0;
   bool pumping_ = false;

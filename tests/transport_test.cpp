@@ -290,6 +290,54 @@ TEST_P(TransportTest, FailPeerHandsBackItsRequestsOnly) {
     EXPECT_EQ(posted.request.status.kind(), posted.request.peer == 1 ? SENNIT_PEER_FAILED : SENNIT_OK);
 }
 
+// send_now() and recv_now() go with each other and with send() and recv(), whatever a transport takes.
+TEST_P(TransportTest, ShortWayOfSmallMessages) {
+  MAKE_WORLD(2);
+  Transport &from = *world()[0].transport, &to = *world()[1].transport;
+  const uint64_t seed = new_seed();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  const size_t limit = std::max(from.now_bytes(), size_t{64});
+  std::vector<std::byte> sent(limit), received(limit);
+  for (uint32_t seq = 0; seq < 500; seq++) {
+    const Key key{1, seq, 0, 0};
+    const size_t bytes = random() % 3 ? random() % 64 : random() % (limit + 1);
+    Pattern(0, 1, key).fill(sent.data(), bytes);
+    SmallMessage out{1, key, 42, sent.data(), bytes}, in{0, key, 42, received.data(), bytes};
+    const bool other = random() % 8 == 0;  // a message that nobody has asked for comes first
+    const Key other_key{1, seq, 1, 0};
+    if (other) world()[0].send(1, other_key, 100);
+    if (random() % 4 == 0 || from.send_now(out) == Now::never) world()[0].send(1, key, bytes);
+    Now result = Now::later;
+    if (random() % 4 == 0)
+      result = Now::never;
+    else if (random() % 4 == 0)
+      world().drive_for(1);  // it may then have come early
+    for (int i = 0; i < 3 && result == Now::later; i++) result = to.recv_now(in);
+    if (result == Now::done) {
+      ASSERT_EQ(std::memcmp(sent.data(), received.data(), bytes), 0) << "message " << seq;
+    } else {
+      world()[1].recv(0, key, bytes);
+    }
+    if (other) world()[1].recv(0, other_key, 100);
+    ASSERT_TRUE(world().drive()) << "message " << seq;
+    world()[0].forget();
+    world()[1].forget();
+  }
+  // What does not match is left to recv(), which says so.
+  SmallMessage out{1, {2, 1, 0, 0}, 7, sent.data(), 8}, in{0, {2, 1, 0, 0}, 42, received.data(), 8};
+  if (from.send_now(out) == Now::never) return;
+  Now result = Now::later;
+  ASSERT_TRUE(world().drive_until([&] { return (result = to.recv_now(in)) != Now::later; }));
+  EXPECT_EQ(result, Now::never);
+  PostedRecv& posted = world()[1].recv(0, in.key, 8);
+  ASSERT_TRUE(world().drive_until([&] { return posted.done; }));
+  EXPECT_EQ(posted.request.status.kind(), SENNIT_MISMATCH);
+  to.fail_peer(0, Status(SENNIT_PEER_FAILED, "failed"));
+  EXPECT_EQ(to.send_now({0, {1, 9999, 0, 0}, 42, sent.data(), 8}), Now::never);
+  EXPECT_EQ(to.recv_now({0, {1, 9999, 0, 0}, 42, sent.data(), 8}), Now::never);
+}
+
 TEST_P(TransportTest, MismatchNamesWhatCame) {
   MAKE_WORLD(2);
   struct Case {

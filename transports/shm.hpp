@@ -28,6 +28,9 @@ class ShmTransport final : public Transport {
   void recv(RecvRequest& request) override;
   void release(RecvRequest& request) override;
   bool progress(Completions& completions) override;
+  size_t now_bytes() const override { return context_.eager_bytes; }
+  Now send_now(const SmallMessage& message) override;
+  Now recv_now(const SmallMessage& message) override;
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;
   void* allocate(size_t bytes) override { return arenas_.allocate(bytes); }
@@ -59,6 +62,8 @@ class ShmTransport final : public Transport {
   template <typename Which>
   void hand_back(Peer& p, Which which, const Status& status);
   uint64_t now();
+  // shm_now.cpp: the short way of small messages
+  Now take_arrival_now(Peer& p, const SmallMessage& message, Arrival& early);
   // shm_watch.cpp: life and death of peers
   void tick();
   bool is_dead(Peer& p);

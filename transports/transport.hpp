@@ -69,6 +69,16 @@ struct RecvRequest : MessageRequest {
   size_t arrived_bytes = 0;
 };
 
+// A small message in one piece, for send_now() and recv_now().
+struct SmallMessage {
+  int peer = -1;
+  Key key;
+  uint64_t signature = 0;
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+enum class Now : uint8_t { done, later, never };
+
 struct PeerEvent {
   int peer = -1;
   Status status;  // what was seen: "connection closed by peer", "authentication failed", ...
@@ -116,6 +126,16 @@ class Transport {
   virtual void release(RecvRequest& request) = 0;  // ends exposure
   // Moves what can be moved without blocking. True if anything moved.
   virtual bool progress(Completions& completions) = 0;
+
+  // The short way of small messages, which a transport may offer: no request, no completion. now_bytes() is
+  // the largest message that it takes; 0: it has none. send_now() is `done` when the bytes have been copied,
+  // else `never`: use send(). recv_now() is `done` when the message has come and lies at `data`, `later` when
+  // it has not come, and `never` when it is to be had by recv() only (another size or signature, large, peer
+  // or communicator failed). Both ends choose by themselves. recv_now() may receive other messages as
+  // progress() does, and their completions come out of the next progress().
+  virtual size_t now_bytes() const { return 0; }
+  virtual Now send_now(const SmallMessage&) { return Now::never; }
+  virtual Now recv_now(const SmallMessage&) { return Now::never; }
 
   // Hands back all requests to or from `peer`, or of communicator `comm`, with `status`, out of the next
   // progress(). After that the transport no longer touches their memory.
