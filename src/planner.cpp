@@ -20,7 +20,8 @@ using Wide = unsigned __int128;
 
 constexpr uint32_t kMaxChunks = 64;
 constexpr uint64_t kMinChunkBytes = 128 * 1024;
-constexpr uint64_t kMinSliceBytes = 4 * 1024;  // of one block, where a message has one block per rank
+constexpr uint64_t kHostChunkBytes = 32 << 20;  // within one host: bounds scratch, no more
+constexpr uint64_t kMinSliceBytes = 4 * 1024;   // of one block, where a message has one block per rank
 
 bool has_blocks(const Request& request) {
   switch (request.collective) {
@@ -41,14 +42,22 @@ uint64_t message_bytes(const Request& request, int ranks) {
 }
 
 // Chunk counts worth comparing.
-std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& request, int ranks,
+std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& request, const TierTree& tree,
                                    const PlanOptions& options) {
+  const int ranks = tree.ranks();
   const uint64_t bytes = message_bytes(request, ranks);
   if (!algorithm.pipelines()) return {1};
   if (options.chunk_bytes != 0) {
     const uint64_t chunks = bytes / options.chunk_bytes + (bytes % options.chunk_bytes != 0);
     return {static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, 1u << 20))};
   }
+  // Where everybody sends to everybody within one host, the cores that reduce are those that copy: chunks
+  // overlap nothing, they only cost.
+  const bool symmetric = request.collective == Collective::all_reduce ||
+                         request.collective == Collective::all_gather ||
+                         request.collective == Collective::reduce_scatter;
+  if (symmetric && within_one_host(tree))
+    return {static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kHostChunkBytes, 1, 1u << 20))};
   std::vector<uint32_t> counts{1};
   const uint64_t smallest =
       std::max(kMinChunkBytes, has_blocks(request) ? kMinSliceBytes * static_cast<uint64_t>(ranks) : 0);
@@ -190,7 +199,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
     if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
       continue;
     if (!algorithm->applies(tree, request)) continue;
-    const std::vector<uint32_t> counts = chunk_counts(*algorithm, request, tree.ranks(), options);
+    const std::vector<uint32_t> counts = chunk_counts(*algorithm, request, tree, options);
     for (const Parameters& parameters : algorithm->candidates(tree, request)) {
       if (options.reproducible && !fixes_order(request, *algorithm, parameters)) continue;
       const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);

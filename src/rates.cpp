@@ -46,6 +46,10 @@ uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity
   return static_cast<int>(parent.tier) <= host_tier(tree) ? cost.reduce_bytes_per_s : cost.nic_bytes_per_s;
 }
 
+bool within_one_host(const TierTree& tree) {
+  return !tree.groups.empty() && static_cast<int>(tree.groups[0].tier) <= host_tier(tree);
+}
+
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[static_cast<size_t>(group)];
   if (g.latency_ns != 0) return g.latency_ns;

@@ -25,6 +25,9 @@ GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
 // that uplinks count as scarce.
 uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity, const CostModel& cost);
 
+// All ranks are on one host, whose cores do all the moving.
+bool within_one_host(const TierTree& tree);
+
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
 

@@ -16,7 +16,7 @@ size_t index(int i) { return static_cast<size_t>(i); }
 
 std::string default_name(int order, size_t tier, bool root) {
   if (order == Node::kRank) return "rank";
-  if (root) return "root";
+  if (root) return order <= Node::kHost ? "host" : "root";  // all ranks may be on one host
   if (order == Node::kNuma) return "numa";
   if (order == Node::kHost) return "host";
   return fmt::format("tier{}", tier);
