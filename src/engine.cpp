@@ -73,6 +73,9 @@ Transport* Engine::route(int peer) {
     if (!transports_[i]->add_peer(peer, addresses[i]).ok()) continue;
     route.transport = transports_[i].get();
     used_[i] = true;
+    // Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
+    // processes.
+    if (transports_[i]->event_fd() >= 0) spins_ = std::min(spins_, 10u), yields_ = std::min(yields_, 10u);
   }
   return route.transport;
 }
