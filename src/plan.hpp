@@ -66,6 +66,7 @@ struct CostModel {
   uint64_t post_ns = 2'000;
   uint64_t latency_ns = 30'000;             // per message where a group's latency is unknown
   uint64_t shared_memory_latency_ns = 800;  // below the host
+  uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
 };

@@ -67,7 +67,7 @@ std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& re
 
 uint64_t saturated(Wide ns) { return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns); }
 
-uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, const CostModel& cost) {
+uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t post_ns, const CostModel& cost) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
   Wide sum = reduction;
   uint64_t largest = reduction;
@@ -75,8 +75,8 @@ uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, const CostModel& 
     sum += ns;
     largest = std::max(largest, ns);
   }
-  return saturated(Wide{estimate.latency_ns} + Wide{estimate.messages} * cost.post_ns * chunks +
-                   sum / chunks + largest - largest / chunks);
+  return saturated(Wide{estimate.latency_ns} + Wide{estimate.messages} * post_ns * chunks + sum / chunks +
+                   largest - largest / chunks);
 }
 
 std::string known_names() {
@@ -195,6 +195,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
           fmt::format("algorithm '{}' cannot do this {}: SENNIT_ALGORITHM may be one of {}",
                       options.algorithm, name(request.collective), names_that_apply(tree, request)));
   }
+  const uint64_t post_ns = within_one_host(tree) ? options.cost.shared_memory_post_ns : options.cost.post_ns;
   for (const Algorithm* algorithm : algorithms()) {
     if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
       continue;
@@ -205,7 +206,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
       const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);
       Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, ""};
       for (const uint32_t chunks : counts) {
-        const uint64_t ns = predict_ns(estimate, chunks, options.cost);
+        const uint64_t ns = predict_ns(estimate, chunks, post_ns, options.cost);
         if (ns >= best.predicted_ns) continue;
         best.predicted_ns = ns;
         best.parameters.chunks = chunks;
