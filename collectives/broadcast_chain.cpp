@@ -66,6 +66,7 @@ class ChainAlgorithm : public Algorithm {
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.messages = n > 1 ? 1 : 0;
+    estimate.all_messages = static_cast<uint64_t>(n) - 1;
     if (request.collective == Collective::reduce && n > 1) estimate.reduce_bytes = 2 * total;
     return estimate;
   }

@@ -92,6 +92,7 @@ class TreeAlgorithm : public Algorithm {
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
+    estimate.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
     return estimate;
   }

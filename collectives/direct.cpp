@@ -207,6 +207,7 @@ class DirectAlgorithm : public Algorithm {
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.messages = ranks - 1;
+    if (has_root(request.collective)) estimate.all_messages = ranks - 1;
     estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
     if (request.collective == Collective::barrier) {
       uint64_t rounds = 0;

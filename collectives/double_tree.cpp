@@ -162,6 +162,7 @@ class DoubleTreeAlgorithm : public Algorithm {
       while ((uint64_t{1} << depth) < static_cast<uint64_t>(n)) depth++;
       estimate.latency_ns = (up && down ? 2 : 1) * depth * widest_latency_ns(tree, cost);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
+      estimate.all_messages = (up && down ? 4 : 2) * (static_cast<uint64_t>(n) - 1);
     }
     estimate.tier_ns = load.tier_ns(cost);
     if (up) estimate.reduce_bytes = 3 * half_bytes;

@@ -1,16 +1,13 @@
 #include "job.hpp"
 
-#include <sched.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "communicator.hpp"
+#include "cores.hpp"
 #include "log.hpp"
 #include "options.hpp"
 #include "source.hpp"
@@ -47,29 +44,6 @@ std::string host_name() {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
   return name;
-}
-
-// Equal for processes that can share memory, as far as one can tell without opening anything: boot and
-// /dev/shm.
-std::string host_key() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat shm = {};
-  stat("/dev/shm", &shm);
-  return fmt::format("{}/{}/{}/{}", host_name(), boot, shm.st_dev, shm.st_ino);
-}
-
-// Ranges of the cores that this process may run on: {first, last, first, last, ...}.
-std::vector<int> allowed_cores() {
-  std::vector<int> ranges;
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return ranges;
-  for (int core = 0; core < CPU_SETSIZE; core++) {
-    if (!CPU_ISSET(core, &set)) continue;
-    if (ranges.empty() || ranges.back() != core - 1) ranges.insert(ranges.end(), {core, core});
-    ranges.back() = core;
-  }
-  return ranges;
 }
 
 bool allowed(std::string_view transport) {
@@ -123,29 +97,26 @@ Status Job::agree_on_options(const std::string& algorithm) {
 }
 
 Status Job::exchange_addresses() {
-  const std::string key = host_key();
   // Who shares this host, and on how many cores, matters to how ranks wait, so it is learned before
-  // transports are made. A launcher may have bound each rank to cores of its own: what counts is all that
-  // they may use together.
-  const Result<std::vector<Bytes>> hosts =
-      control_->all_gather(pack(Json{{"key", key}, {"cores", allowed_cores()}}));
-  if (!hosts) return hosts.status();
-  std::set<int> cores;
-  for (const Bytes& bytes : *hosts) {
-    const Json host = unpack(bytes);
-    host_keys_.push_back(host.value("key", ""));
-    if (host_keys_.back() != key) continue;
-    const std::vector<int> ranges = host.value("cores", std::vector<int>{});
-    for (size_t i = 0; i + 1 < ranges.size(); i += 2)
-      for (int core = std::max(0, ranges[i]); core <= std::min(ranges[i + 1], CPU_SETSIZE - 1); core++)
-        cores.insert(core);
+  // transports are made.
+  const CoreSight mine = CoreSight::look();
+  const Result<std::vector<Bytes>> told =
+      control_->all_gather(pack(Json{{"host", mine.host}, {"machine", mine.machine}, {"cores", mine.cores}}));
+  if (!told) return told.status();
+  std::vector<CoreSight> sights;
+  for (const Bytes& bytes : *told) {
+    const Json sight = unpack(bytes);
+    sights.push_back(
+        {sight.value("host", ""), sight.value("machine", ""), sight.value("cores", std::vector<int>{})});
+    host_keys_.push_back(sights.back().host);
   }
-  local_ranks_ = static_cast<int>(std::count(host_keys_.begin(), host_keys_.end(), key));
+  const CoreShare here = share_of_host(sights, mine.host);
+  local_ranks_ = here.ranks;
+  plan_options_.cost.crowding_permille = crowding_permille(sights);
 
-  engine_ = std::make_unique<Engine>(local_ranks_ <= static_cast<int>(cores.size()),
-                                     static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
-                                     static_cast<uint64_t>(option_integer("SENNIT_STALL")) * 1'000'000,
-                                     engine_callbacks());
+  engine_ = std::make_unique<Engine>(
+      here.ranks <= here.cores, static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
+      static_cast<uint64_t>(option_integer("SENNIT_STALL")) * 1'000'000, engine_callbacks());
   TransportContext context;
   context.rank = rank();
   context.size = size();

@@ -41,6 +41,7 @@ struct Estimate {
       tier_ns;  // by tier: bytes over the most loaded group boundary / its capacity, whole message
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
+  uint64_t all_messages = 0;  // posted per chunk by all ranks together; 0: the busiest rank's times the ranks
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
 };
 
@@ -67,6 +68,8 @@ struct CostModel {
   uint64_t latency_ns = 30'000;             // per message where a group's latency is unknown
   uint64_t shared_memory_latency_ns = 800;  // below the host
   uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
+  uint64_t message_cpu_ns = 5'000;          // of a core, sending and receiving together, between hosts
+  uint64_t crowding_permille = 1'000;       // ranks per core where they share cores (cores.hpp)
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
 };

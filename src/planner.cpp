@@ -2,8 +2,10 @@
 //
 // A message is cut into chunks that pass through the tiers one behind the other, so
 //   time = latency + posting + (sum of the tiers' times) / chunks + (1 - 1/chunks) * (largest of them),
-// where the reductions count as one more tier. Integers only, ties go to the earlier candidate (algorithms by
-// name, candidates as listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate.
+// where the reductions count as one more tier, and posting as often as there are chunks. Where rates are
+// unknown it counts once: on a network slower than assumed it hides behind the wire, while too few chunks
+// cost up to a whole tier's time. Integers only, ties go to the earlier candidate (algorithms by name,
+// candidates as listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -67,7 +69,20 @@ std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& re
 
 uint64_t saturated(Wide ns) { return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns); }
 
-uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t post_ns, const CostModel& cost) {
+// What a chunk's messages cost: the busiest rank's one after the other, or all together on the cores that
+// ranks share, whichever is more.
+uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostModel& cost) {
+  if (within_one_host(tree)) return estimate.messages * cost.shared_memory_post_ns;
+  const uint64_t busiest = estimate.messages * cost.post_ns;
+  if (cost.crowding_permille <= 1000) return busiest;
+  const auto ranks = static_cast<uint64_t>(tree.ranks());
+  const uint64_t all = estimate.all_messages ? estimate.all_messages : estimate.messages * ranks;
+  return std::max(busiest,
+                  saturated(Wide{all} * cost.message_cpu_ns * cost.crowding_permille / 1000 / ranks));
+}
+
+uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns, const CostModel& cost,
+                    bool rates_known) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
   Wide sum = reduction;
   uint64_t largest = reduction;
@@ -75,7 +90,7 @@ uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t post_ns,
     sum += ns;
     largest = std::max(largest, ns);
   }
-  return saturated(Wide{estimate.latency_ns} + Wide{estimate.messages} * post_ns * chunks + sum / chunks +
+  return saturated(Wide{estimate.latency_ns} + Wide{posting_ns} * (rates_known ? chunks : 1) + sum / chunks +
                    largest - largest / chunks);
 }
 
@@ -195,7 +210,6 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
           fmt::format("algorithm '{}' cannot do this {}: SENNIT_ALGORITHM may be one of {}",
                       options.algorithm, name(request.collective), names_that_apply(tree, request)));
   }
-  const uint64_t post_ns = within_one_host(tree) ? options.cost.shared_memory_post_ns : options.cost.post_ns;
   for (const Algorithm* algorithm : algorithms()) {
     if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
       continue;
@@ -204,9 +218,11 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
     for (const Parameters& parameters : algorithm->candidates(tree, request)) {
       if (options.reproducible && !fixes_order(request, *algorithm, parameters)) continue;
       const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);
+      const bool rates_known = tree.capacities_known() || within_one_host(tree);
+      const uint64_t posting = posting_ns(estimate, tree, options.cost);
       Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, ""};
       for (const uint32_t chunks : counts) {
-        const uint64_t ns = predict_ns(estimate, chunks, post_ns, options.cost);
+        const uint64_t ns = predict_ns(estimate, chunks, posting, options.cost, rates_known);
         if (ns >= best.predicted_ns) continue;
         best.predicted_ns = ns;
         best.parameters.chunks = chunks;

@@ -29,13 +29,16 @@ GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
       out += rates.egress[static_cast<size_t>(c)];
       in += rates.ingress[static_cast<size_t>(c)];
     }
-    const bool leaf = group.children == 0;
-    rates.egress[i] = group.egress.known() ? group.egress.bytes_per_s
-                      : leaf               ? cost.nic_bytes_per_s
-                                           : std::max<uint64_t>(1, out / kScarcity);
-    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s
-                       : leaf                ? cost.nic_bytes_per_s
-                                             : std::max<uint64_t>(1, in / kScarcity);
+    if (group.children == 0) out = in = cost.nic_bytes_per_s;
+    // Once for the group itself, unless it is a rank, and once for every tier in which it is alone: a rack of
+    // one host is that host, and its uplink no less scarce than the other racks'.
+    const int parent_tier = tree.groups[static_cast<size_t>(group.parent)].tier;
+    for (int tier = std::max<int>(group.tier, 1); tier < parent_tier; tier++) {
+      out = std::max<uint64_t>(1, out / kScarcity);
+      in = std::max<uint64_t>(1, in / kScarcity);
+    }
+    rates.egress[i] = group.egress.known() ? group.egress.bytes_per_s : out;
+    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s : in;
   }
   return rates;
 }

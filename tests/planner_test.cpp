@@ -113,6 +113,35 @@ TEST(Planner, UnknownCapacitiesStayUnknownAndStillPutTheTiersInOrder) {
   EXPECT_NE(plan->to_text().find("bound unknown"), std::string::npos);
 }
 
+// Four ranks a core: fewer messages win over fewer rounds.
+TEST(Planner, RanksThatShareCoresSendFewerMessages) {
+  const TierTree tree = two_racks();
+  const auto messages = [&](const Request& request, const PlanOptions& options) {
+    const auto plan = make_plan(request, tree, options);
+    EXPECT_TRUE(plan.ok());
+    const Algorithm* algorithm = find_algorithm(plan->algorithm);
+    const Estimate e = algorithm->estimate(tree, request, plan->parameters, options.cost);
+    return e.all_messages ? e.all_messages : e.messages * 8;
+  };
+  PlanOptions crowded;
+  crowded.cost.crowding_permille = 4000;
+  for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::barrier}) {
+    const Request request = request_of(c, 8);
+    EXPECT_GE(messages(request, {}), 24u) << name(c);
+    EXPECT_EQ(messages(request, crowded), 14u) << name(c);
+  }
+}
+
+TEST(Planner, ChunksDoNotGetLargerWhereRatesAreUnknown) {
+  PlanOptions crowded;
+  crowded.cost.crowding_permille = 4000;
+  const Request request = request_of(Collective::all_gather, 2'000'000);
+  const auto known = make_plan(request, two_racks(), crowded);
+  const auto unknown = make_plan(request, TierTree::uniform({2, 4}), crowded);
+  ASSERT_TRUE(known.ok() && unknown.ok());
+  EXPECT_GE(unknown->parameters.chunks, known->parameters.chunks);
+}
+
 TEST(Planner, HashCoversRequestTreeAlgorithmAndParametersButNotInPlace) {
   const Request request = request_of(Collective::all_reduce, 1 << 20);
   const auto hash = [](const Request& r, const TierTree& tree, const PlanOptions& options) {

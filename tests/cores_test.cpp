@@ -1,0 +1,42 @@
+// cores_test.cpp: who shares cores with whom, from what ranks tell.
+#include "cores.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sennit {
+namespace {
+
+TEST(Cores, RanksOfOneMachineShareItsCoresAcrossHosts) {
+  std::vector<CoreSight> all(8, {"", "boot", {0, 1}});
+  for (size_t i = 0; i < all.size(); i++) all[i].host = "container" + std::to_string(i);
+  EXPECT_EQ(crowding_permille(all), 4000u);
+  EXPECT_EQ(share_of_host(all, "container3").ranks, 1);
+  EXPECT_EQ(share_of_host(all, "container3").cores, 2);
+}
+
+TEST(Cores, RanksBoundToCoresOfTheirOwnAreNotCrowded) {
+  const std::vector<CoreSight> all = {{"a", "x", {0, 3}}, {"a", "x", {4, 7}}, {"b", "y", {0, 0}}};
+  EXPECT_EQ(crowding_permille(all), 1000u);
+  EXPECT_EQ(share_of_host(all, "a").ranks, 2);
+  EXPECT_EQ(share_of_host(all, "a").cores, 8);
+}
+
+TEST(Cores, TheMostCrowdedMachineCounts) {
+  const std::vector<CoreSight> all = {
+      {"a", "x", {0, 63}}, {"b", "y", {2, 2, 5, 5}}, {"c", "y", {2, 2}}, {"d", "y", {5, 5}}};
+  EXPECT_EQ(crowding_permille(all), 1500u);
+}
+
+TEST(Cores, NonsenseFromAPeerIsLeftOut) {
+  EXPECT_EQ(crowding_permille({{"a", "x", {7}}, {"b", "", {0, 0}}, {"c", "y", {}}}), 1000u);
+  EXPECT_EQ(crowding_permille({{"a", "x", {-5, 2'000'000'000}}}), 1000u);
+}
+
+TEST(Cores, ThisProcessHasAMachineAndACore) {
+  const CoreSight here = CoreSight::look();
+  EXPECT_FALSE(here.machine.empty());
+  EXPECT_GE(share_of_host({here}, here.host).cores, 1);
+}
+
+}  // namespace
+}  // namespace sennit
