@@ -21,10 +21,10 @@ uint64_t hash_of(std::string_view text) {
   return hash ^ (hash >> 31);
 }
 
-// What cannot be written within quotes becomes '?'.
+// What cannot be written within quotes becomes '?', a quote an apostrophe.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) out += static_cast<unsigned char>(c) < 32 || c == 127 || c == '"' ? '?' : c;
+  for (const char c : text) out += c == '"' ? '\'' : static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
   return out + '"';
 }
 
@@ -85,6 +85,7 @@ std::string Fabric::to_text() const {
   for (const Vertex& v : vertices) {
     text += fmt::format("{} {}", kind_word(v.kind), word(v.name));
     if (v.host >= 0) text += fmt::format(" host {}", vertex(v.host));
+    if (v.host >= 0 && !v.id.empty()) text += fmt::format(" id {}", word(v.id));
     if (!v.tier.empty()) text += fmt::format(" tier {}", word(v.tier));
     text += '\n';
   }

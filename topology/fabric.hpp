@@ -7,7 +7,7 @@
 //   fabric "name"
 //   switch NAME [tier NAME]
 //   host NAME
-//   nic NAME host HOST | gpu NAME host HOST | numa NAME host HOST
+//   nic NAME host HOST [id ID] | gpu NAME host HOST [id ID] | numa NAME host HOST
 //   link A B RATE [latency TIME] [cables N] [plane N] [measured|declared|assumed] [source NAME]
 //   arc A B RATE ...                   # one direction; link is both, alike
 //   conflict "TEXT"                    # what sources disagreed on
@@ -34,6 +34,10 @@ struct Vertex {
   std::string name;
   std::string tier;  // switches: "rack", "pod", ...; may be empty
   int host = -1;     // gpu, numa, nic: index of their host
+  // What tells a device from all others, where known: of an InfiniBand NIC its node GUID,
+  // "0x0008f10403961354" (16 lower-case digits); of a GPU its PCI bus id. By a NIC's, sources that name hosts
+  // differently meet.
+  std::string id = {};
 };
 
 struct Link {  // one direction

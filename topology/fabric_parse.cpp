@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "fabric.hpp"
+#include "source.hpp"
 #include "text_scan.hpp"
 #include "units.hpp"
 
@@ -75,6 +76,7 @@ class FabricReader {
     Result<std::vector<std::string>> list = names(line, 1, "a name");
     if (!list) return list.status();
     std::string tier;
+    std::string id;
     if (kind == VertexKind::switch_ && line.size() > 2) {
       if (line[2].text != "tier") return error(line, 2, "\"tier\" or the end of the line");
       if (line.size() < 4 || line[3].text.size() > kMaxNameBytes) return error(line, 3, "the tier's name");
@@ -85,14 +87,23 @@ class FabricReader {
     } else if (kind != VertexKind::switch_) {
       if (word(line, 2).text != "host") return error(line, 2, "\"host\" and the host's name");
       if (line.size() < 4) return error(line, 3, "the host's name");
-      SENNIT_RETURN_IF_ERROR(expect_end(line, 4));
+      if (line.size() > 4) {
+        if (line[4].text != "id" || kind == VertexKind::numa)
+          return error(line, 4,
+                       kind == VertexKind::numa ? "the end of the line" : "\"id\" or the end of the line");
+        if (list->size() > 1) return error(line, 4, "no id for several devices at once");
+        if (line.size() < 6 || line[5].text.empty() || line[5].text.size() > kMaxNameBytes)
+          return error(line, 5, "the device's id");
+        id = line[5].text;
+      }
+      SENNIT_RETURN_IF_ERROR(expect_end(line, 6));
     }
     if (list->size() > kMaxVertices - fabric_.vertices.size())
       return error(line, 1, fmt::format("at most {} vertices in all", kMaxVertices));
     for (std::string& name : *list) {
       if (!index_.emplace(name, static_cast<int>(fabric_.vertices.size())).second)
         return error(line, 1, fmt::format("names that are not taken yet (\"{}\" is)", name));
-      fabric_.vertices.push_back({kind, std::move(name), tier, -1});
+      fabric_.vertices.push_back({kind, std::move(name), tier, -1, id});
     }
     return {};
   }
@@ -216,5 +227,11 @@ class FabricReader {
 Result<Fabric> parse_fabric(std::string_view text, const std::string& file) {
   return FabricReader(file).read(text);
 }
+
+SENNIT_TEXT_FORM_ENTRY(
+    "fabric", [](std::string_view) { return false; },
+    [](std::string_view text, const std::string& file, const std::string&) {
+      return parse_fabric(text, file);
+    })
 
 }  // namespace sennit

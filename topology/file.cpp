@@ -1,5 +1,5 @@
 // file.cpp: a fabric that somebody wrote down: SENNIT_FABRIC, else /etc/sennit/fabric. The text form of
-// fabric.hpp, or a Slurm topology.conf.
+// fabric.hpp, or any other that a source has registered.
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "read_file.hpp"
-#include "slurm.hpp"
 #include "source.hpp"
 
 namespace sennit {
@@ -45,14 +44,13 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
   if (context.fabric_file.empty() && !file_exists(path)) return std::optional<Fabric>();
   Result<std::string> text = read_file(path);
   if (!text) return context.fabric_file.empty() ? text.status() : text.status().with_context("SENNIT_FABRIC");
-  Result<Fabric> fabric =
-      is_topology_conf(*text) ? parse_topology_conf(*text, path) : parse_fabric(*text, path);
+  Result<Fabric> fabric = parse_any_form(*text, path, context.host);
   if (!fabric) return fabric.status();
   return std::optional<Fabric>(*std::move(fabric));
 }
 
 }  // namespace
 
-SENNIT_SOURCE_ENTRY("file", 90, false, read)
+SENNIT_SOURCE_ENTRY("file", 90, false, read, true)
 
 }  // namespace sennit

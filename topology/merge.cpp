@@ -18,11 +18,6 @@ constexpr size_t kMaxConflicts = 100;
 
 size_t index(int i) { return static_cast<size_t>(i); }
 
-std::vector<Source>& registered() {
-  static std::vector<Source> all;
-  return all;
-}
-
 std::string figure(const Capacity& capacity) {
   return capacity.known() ? fmt::format("{} {}", format_rate(capacity.bytes_per_s), name(capacity.provenance))
                           : "unknown";
@@ -57,8 +52,10 @@ std::vector<int> levels_of(const Fabric& fabric) {
 struct Merger::Impl {
   Fabric fabric;
   std::unordered_map<std::string, int> vertices;
+  std::unordered_map<std::string, int> nics;  // by id
   HostIndex hosts;
   std::map<std::tuple<int, int, int>, size_t> links;  // from, to, plane
+  std::vector<std::vector<int>> devices;              // by vertex: what is in the host
   std::vector<std::set<int>> above;    // by vertex: the switches that a host or switch hangs on
   std::vector<std::string> placed_by;  // by vertex: the source of the first of these
   std::set<std::string> said;          // conflicts
@@ -81,7 +78,10 @@ struct Merger::Impl {
   int insert(Vertex v) {
     const int at = static_cast<int>(fabric.vertices.size());
     vertices.emplace(v.name, at);
+    if (v.kind == VertexKind::nic && !v.id.empty()) nics.emplace(v.id, at);
     if (v.kind == VertexKind::host) hosts.add(v.name, at);
+    if (v.host >= 0) devices[index(v.host)].push_back(at);
+    devices.emplace_back();
     fabric.vertices.push_back(std::move(v));
     above.emplace_back();
     placed_by.emplace_back();
@@ -99,17 +99,27 @@ struct Merger::Impl {
       if (name.rfind(their_host + "/", 0) == 0) name = vertex(host).name + name.substr(their_host.size());
     }
     int at = -1;
-    if (const auto entry = vertices.find(name); entry != vertices.end())
+    const auto same =
+        theirs.kind == VertexKind::nic && !theirs.id.empty() ? nics.find(theirs.id) : nics.end();
+    if (same != nics.end() && vertex(same->second).host == host)
+      at = same->second;
+    else if (const auto entry = vertices.find(name); entry != vertices.end())
       at = entry->second;
     else if (theirs.kind == VertexKind::host)
       at = hosts.find(name);
-    if (at < 0) return insert({theirs.kind, name, theirs.tier, host});
+    if (at < 0) return insert({theirs.kind, name, theirs.tier, host, theirs.id});
     Vertex& ours = fabric.vertices[index(at)];
     if (ours.kind != theirs.kind || ours.host != host) {
       conflict(fmt::format("{}: {} takes it for something else; the first source stands", name, source));
       return -1;
     }
     if (ours.tier.empty()) ours.tier = theirs.tier;
+    if (!ours.id.empty() && !theirs.id.empty() && ours.id != theirs.id)
+      conflict(fmt::format("{}: has id {}, {} says {}; the former stands", name, ours.id, source, theirs.id));
+    if (ours.id.empty() && !theirs.id.empty()) {
+      ours.id = theirs.id;
+      if (ours.kind == VertexKind::nic) nics.emplace(ours.id, at);
+    }
     if (!theirs.tier.empty() && theirs.tier != ours.tier)
       conflict(
           fmt::format("{}: of tier {}, {} says {}; the former stands", name, ours.tier, source, theirs.tier));
@@ -155,11 +165,40 @@ struct Merger::Impl {
     ours.source = link.source;
   }
 
+  // Keeps the old names as aliases.
+  void rename_host(int host, const std::string& name) {
+    const std::string old = vertex(host).name;
+    fabric.vertices[index(host)].name = name;
+    vertices.emplace(name, host);
+    hosts.add(name, host);
+    for (const int device : devices[index(host)]) {
+      std::string& ours = fabric.vertices[index(device)].name;
+      if (ours.rfind(old + "/", 0) != 0 || vertices.count(name + ours.substr(old.size())) != 0) continue;
+      ours = name + ours.substr(old.size());
+      vertices.emplace(ours, device);
+    }
+  }
+
+  // A host whose name is new here, but whose NIC is not, is the host that has that NIC. It takes the new
+  // name: whoever speaks last is the host itself, and calls itself as the job does.
+  void map_hosts_by_nics(const Fabric& more, std::vector<int>* map) {
+    for (const Vertex& theirs : more.vertices) {
+      if (theirs.kind != VertexKind::nic || theirs.id.empty() || theirs.host < 0) continue;
+      const std::string& host = more.vertices[index(theirs.host)].name;
+      const auto same = nics.find(theirs.id);
+      if (same == nics.end() || vertices.count(host) != 0 || hosts.find(host) >= 0) continue;
+      (*map)[index(theirs.host)] = vertex(same->second).host;
+      rename_host(vertex(same->second).host, host);
+    }
+  }
+
   void add(const Fabric& more, std::string_view source) {
     std::vector<int> map(more.vertices.size(), -1);
+    map_hosts_by_nics(more, &map);
     for (const bool inside : {false, true})  // hosts and switches first
       for (size_t v = 0; v < map.size(); v++)
-        if ((more.vertices[v].host >= 0) == inside) map[v] = map_vertex(more.vertices[v], more, map, source);
+        if ((more.vertices[v].host >= 0) == inside && map[v] < 0)
+          map[v] = map_vertex(more.vertices[v], more, map, source);
     for (const std::string& text : more.conflicts) conflict(text);
     // As it is before any of these links: a source's own links do not contradict each other.
     Before before;
@@ -204,23 +243,19 @@ Fabric merge(Fabric base, const Fabric& more, std::string_view source) {
   return merger.take();
 }
 
-SourceEntry::SourceEntry(Source source) {
-  std::vector<Source>& all = registered();
-  all.push_back(std::move(source));
-  std::sort(all.begin(), all.end(), [](const Source& a, const Source& b) {
-    return a.priority != b.priority ? a.priority > b.priority : a.name < b.name;
-  });
-}
-
-std::span<const Source> sources() { return registered(); }
-
 Result<Fabric> read_sources(const SourceContext& context, bool per_host) {
   Merger merger;
   for (const Source& source : sources()) {
     if (source.per_host != per_host) continue;
     Result<std::optional<Fabric>> fabric = source.read(context);
-    if (!fabric) return fabric.status();
-    if (fabric->has_value()) merger.add(**fabric, source.name);
+    if (!fabric && source.asked_for) return fabric.status();
+    if (!fabric) {
+      Fabric nothing;
+      nothing.conflicts.push_back(fmt::format("{} is left out: {}", source.name, fabric.status().text()));
+      merger.add(nothing, source.name);
+    } else if (fabric->has_value()) {
+      merger.add(**fabric, source.name);
+    }
   }
   return merger.take();
 }

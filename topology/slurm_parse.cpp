@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "slurm.hpp"
+#include "source.hpp"
 #include "text_scan.hpp"
 
 namespace sennit {
@@ -281,5 +282,10 @@ Result<Fabric> parse_topology_addr(std::string_view address, std::string_view pa
   }
   return fabric;
 }
+
+SENNIT_TEXT_FORM_ENTRY("slurm_conf", is_topology_conf,
+                       [](std::string_view text, const std::string& file, const std::string&) {
+                         return parse_topology_conf(text, file);
+                       })
 
 }  // namespace sennit

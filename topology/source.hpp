@@ -22,10 +22,13 @@ struct SourceContext {
 
 struct Source {
   std::string_view name;
-  int priority;   // file 90, ibnet 80, slurm 60, lldp 50, hwloc 30, synthetic 0 (only when asked for)
+  int priority;   // by how much it knows for certain; topology/README.md has the table
   bool per_host;  // gives each host's inside: asked once per host, by one rank; else asked by rank 0 only
   // nullopt: nothing to say here, which is no error. An error is a malformed file and the like.
   std::function<Result<std::optional<Fabric>>(const SourceContext&)> read;
+  // Somebody named what it reads, so its error is the caller's. Else the error becomes one of
+  // Fabric::conflicts, and the other sources go on.
+  bool asked_for = false;
 };
 std::span<const Source> sources();  // all registered, by falling priority
 struct SourceEntry {
@@ -36,10 +39,29 @@ struct SourceEntry {
   const ::sennit::SourceEntry kEntry(Source{__VA_ARGS__}); \
   }
 
+// A form in which a network is written down as text: a source that knows one registers it. SENNIT_FABRIC
+// takes a file of any, and tests/fuzz feeds each with damaged texts. Pure functions.
+struct TextForm {
+  std::string_view name;
+  bool (*recognises)(std::string_view text);  // at most one form does; none: the fabric's own text form
+  // `file` is for messages; `host` is the name of the host that a text about one host is about.
+  Result<Fabric> (*parse)(std::string_view text, const std::string& file, const std::string& host);
+};
+std::span<const TextForm> text_forms();  // by name
+struct TextFormEntry {
+  explicit TextFormEntry(TextForm form);
+};
+#define SENNIT_TEXT_FORM_ENTRY(...)                                \
+  namespace {                                                      \
+  const ::sennit::TextFormEntry kFormEntry(TextForm{__VA_ARGS__}); \
+  }
+Result<Fabric> parse_any_form(std::string_view text, const std::string& file, const std::string& host);
+
 // Merges fabrics, the one of higher priority first. A figure that is better founded (measured, declared,
 // assumed, in this order) replaces one that is not; else the first stands. What they disagree on is kept in
 // Fabric::conflicts. Where two sources hang a host on different switches, or a switch among different
-// switches, the first is believed. "n1" and "n1.cluster" are one host. Cost: of add(), by `more` alone.
+// switches, the first is believed. "n1" and "n1.cluster" are one host; so are two that have a NIC of the same
+// id. Cost: of add(), by `more` alone.
 class Merger {
  public:
   explicit Merger(Fabric base = {});

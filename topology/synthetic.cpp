@@ -353,6 +353,6 @@ Result<TierTree> synthetic_tree(std::string_view spec) {
   return assemble(nodes, root, {});
 }
 
-SENNIT_SOURCE_ENTRY("synthetic", 0, false, read)
+SENNIT_SOURCE_ENTRY("synthetic", 0, false, read, true)
 
 }  // namespace sennit
