@@ -1,0 +1,61 @@
+// parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family; SENNIT_FUZZ_FORM names the
+// one.
+//
+// Whatever the text, a parser gives a fabric that its own text form holds, or an error that begins with
+// file:line:column. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/release/bin/parsers_fuzz -runs=1000000
+// DIRECTORY.
+#include <cstdio>
+#include <cstdlib>
+
+#include "source.hpp"
+
+namespace {
+
+const sennit::TextForm* form = nullptr;
+
+void fail(const char* what, const std::string& text) {
+  std::fprintf(stderr, "%s: %s: %s\n", std::string(form->name).c_str(), what, text.c_str());
+  std::abort();
+}
+
+// "fuzz:12:3: expected ..."
+bool names_a_place(const std::string& error) {
+  size_t at = 5;
+  if (error.rfind("fuzz:", 0) != 0) return false;
+  for (int number = 0; number < 2; number++) {
+    const size_t begin = at;
+    while (at < error.size() && error[at] >= '0' && error[at] <= '9') at++;
+    if (at == begin || at >= error.size() || error[at++] != ':') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  const char* const name = std::getenv("SENNIT_FUZZ_FORM");
+  for (const sennit::TextForm& known : sennit::text_forms())
+    if (name != nullptr && known.name == name) form = &known;
+  if (form != nullptr) return 0;
+  std::fprintf(stderr, "SENNIT_FUZZ_FORM must be one of:");
+  for (const sennit::TextForm& known : sennit::text_forms())
+    std::fprintf(stderr, " %s", std::string(known.name).c_str());
+  std::fprintf(stderr, "\n");
+  std::exit(1);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  constexpr size_t kReadBack = 5000;  // vertices; larger fabrics would only make the rounds few
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  static_cast<void>(form->recognises(text));
+  const sennit::Result<sennit::Fabric> fabric = form->parse(text, "fuzz", "host");
+  if (!fabric) {
+    if (!names_a_place(fabric.status().text())) fail("an error without a place", fabric.status().text());
+  } else if (fabric->vertices.size() + fabric->links.size() < kReadBack) {
+    const std::string written = fabric->to_text();
+    const sennit::Result<sennit::Fabric> again = sennit::parse_fabric(written, "fuzz");
+    if (!again) fail("what it read cannot be written and read", again.status().text() + "\n" + written);
+    if (again->to_text() != written) fail("what it read changes when written and read", written);
+  }
+  return 0;
+}
