@@ -53,10 +53,14 @@ bool within_one_host(const TierTree& tree) {
   return !tree.groups.empty() && static_cast<int>(tree.groups[0].tier) <= host_tier(tree);
 }
 
+bool within_host(const TierTree& tree, int group) {
+  return static_cast<int>(tree.groups[static_cast<size_t>(group)].tier) <= host_tier(tree);
+}
+
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[static_cast<size_t>(group)];
   if (g.latency_ns != 0) return g.latency_ns;
-  return static_cast<int>(g.tier) <= host_tier(tree) ? cost.shared_memory_latency_ns : cost.latency_ns;
+  return within_host(tree, group) ? cost.shared_memory_latency_ns : cost.latency_ns;
 }
 
 }  // namespace sennit

@@ -27,6 +27,8 @@ uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity
 
 // All ranks are on one host, whose cores do all the moving.
 bool within_one_host(const TierTree& tree);
+// All of the group is on one host.
+bool within_host(const TierTree& tree, int group);
 
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);

@@ -1,0 +1,56 @@
+// simulate.hpp: how long a collective would take: the programs of all ranks, run at flow level on a tier
+// tree.
+//
+// Event-driven. Ranks run their programs as execution.cpp does: lanes of chunks, widest tier first, a limit
+// on bytes in flight per peer, large messages only into posted receives. A message uses the egress of every
+// group from the sender up to below the common group and the ingress of every group down to the receiver;
+// messages that move at the same time share every directed capacity max-min fairly; those between the same
+// two ranks go one after the other. Then the common group's latency passes. Posting, reducing and copying
+// take a rank's processor, one thing at a time. Unknown figures are those of rates.hpp. Parallel planes count
+// as one pipe. Pure and deterministic. Cost: about one sharing of the links per distinct time at which
+// messages start or end.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "algorithm.hpp"
+
+namespace sennit {
+
+struct SimulateOptions {
+  bool fluid = false;  // messages take no latency and cost nothing to post
+  CostModel cost;
+  uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
+  uint64_t eager_bytes = 8 * 1024;        // larger messages wait until the receive is posted
+};
+
+// What crossed a group's boundary, and for how long anything was on its way across.
+struct GroupLoad {
+  uint64_t egress_bytes = 0, ingress_bytes = 0;
+  uint64_t egress_busy_ns = 0, ingress_busy_ns = 0;
+};
+
+struct TierLoad {
+  uint64_t bytes = 0;    // out of all the tier's groups
+  uint64_t busy_ns = 0;  // of the group and direction that was busy longest
+  int busiest_group = -1;
+};
+
+struct SimulatedTime {
+  uint64_t time_ns = 0;           // until the last rank is done, all having started at 0
+  std::vector<TierLoad> tiers;    // by tier; the root's is empty
+  std::vector<GroupLoad> groups;  // by group
+  uint64_t messages = 0;
+};
+
+// The plan's programs. Errors: what has no programs for all ranks to simulate (send and recv, variants whose
+// counts no rank knows).
+Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Plan& plan,
+                               const SimulateOptions& options);
+
+// Programs made for another view of the same positions (capacities unknown, say), or by hand.
+Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Blueprint& blueprint,
+                               uint32_t chunks, const SimulateOptions& options);
+
+}  // namespace sennit

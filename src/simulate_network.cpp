@@ -1,0 +1,260 @@
+#include "simulate_network.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "rates.hpp"
+
+namespace sennit::simulation {
+namespace {
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+// The last bits are dropped, so that flows in the same situation get the very same rate and end together.
+double rounded(double rate) {
+  constexpr uint64_t kDropped = (uint64_t{1} << 14) - 1;
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(rate) & ~kDropped);
+}
+
+// Time for `bytes`, rounded up but for what is noise.
+uint64_t duration_ns(double bytes, double rate) {
+  return static_cast<uint64_t>(std::ceil(std::max(0.0, bytes / rate * 1e9 - 1e-3)));
+}
+
+}  // namespace
+
+Network::Network(const TierTree& tree, const CostModel& cost) : links_(2 * tree.groups.size()), tree_(tree) {
+  // What can come out of a group at most is its own capacity, or what its children's let through.
+  std::vector<uint64_t> through(links_.size(), 0);
+  for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
+    const Group& group = tree.groups[g];
+    for (const size_t side : {0u, 1u}) {
+      Link& link = links_[2 * g + side];
+      link.capacity =
+          boundary_rate(tree, static_cast<int>(g), side == 0 ? group.egress : group.ingress, cost);
+      uint64_t inside = 0;
+      for (int c = group.first_child; c < group.first_child + group.children; c++)
+        inside += through[2 * index(c) + side];
+      link.can_fill = group.children == 0 || inside > link.capacity;
+      through[2 * g + side] = link.can_fill ? link.capacity : inside;
+    }
+  }
+}
+
+uint32_t Network::connect(int from, int to) {
+  const auto number = static_cast<uint32_t>(connections_.size());
+  Connection connection;
+  connection.first_hop = static_cast<uint32_t>(hops_.size());
+  connection.limit = kNever;
+  const auto climb = [&](int position, int other, size_t side) {
+    for (int group = tree_.leaf_of_position[index(position)];;) {
+      const Group& g = tree_.groups[index(group)];
+      if (g.parent < 0 || (other >= g.first && other < g.first + g.size)) return;
+      const auto link = static_cast<uint32_t>(2 * index(group) + side);
+      hops_.push_back({number, link, 0});
+      if (links_[link].capacity < connection.limit)
+        connection.limit = links_[link].capacity, connection.narrowest = link;
+      group = g.parent;
+    }
+  };
+  climb(from, to, 0);
+  climb(to, from, 1);
+  connection.hops = static_cast<uint32_t>(hops_.size()) - connection.first_hop;
+  connections_.push_back(connection);
+  return number;
+}
+
+// What ties flows together before or after a change has to be looked at.
+void Network::touch(Link& link, uint32_t number, bool was_scarce) {
+  if (was_scarce || link.scarce()) changed_links_.push_back(number);
+}
+
+void Network::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
+  Connection& connection = connections_[number];
+  SENNIT_CHECK(connection.heap_place == kNotInHeap && bytes > 0);
+  connection.left = static_cast<double>(bytes);
+  connection.rate = 0;
+  connection.at_ns = now_ns;
+  connection.end_ns = kNever;
+  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
+    Link& link = links_[hops_[h].link];
+    link.bytes += bytes;
+    if (link.flows++ == 0) link.busy_since_ns = now_ns;
+    if (!link.can_fill) continue;
+    const bool was_scarce = link.scarce();
+    hops_[h].place = static_cast<uint32_t>(link.hops.size());
+    link.hops.push_back(h);
+    link.wanted += connection.limit;
+    touch(link, hops_[h].link, was_scarce);
+  }
+  heap_.push_back(number);
+  heap_put(heap_.size() - 1, number);
+  changed_connections_.push_back(number);
+}
+
+uint32_t Network::end_next(uint64_t now_ns) {
+  const uint32_t number = heap_.front();
+  Connection& connection = connections_[number];
+  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
+    Link& link = links_[hops_[h].link];
+    if (--link.flows == 0) link.busy_ns += now_ns - link.busy_since_ns;
+    if (!link.can_fill) continue;
+    const bool was_scarce = link.scarce();
+    const uint32_t last = link.hops.back();
+    link.hops[hops_[h].place] = last;
+    hops_[last].place = hops_[h].place;
+    link.hops.pop_back();
+    link.wanted -= connection.limit;
+    touch(link, hops_[h].link, was_scarce);
+  }
+  connection.heap_place = kNotInHeap;
+  const uint32_t moved = heap_.back();
+  heap_.pop_back();
+  if (moved != number) {
+    heap_put(0, moved);
+    heap_down(0);
+  }
+  return number;
+}
+
+void Network::find_affected() {
+  settling_++;
+  affected_links_.clear();
+  affected_.clear();
+  const auto add_connection = [&](uint32_t number) {
+    Connection& connection = connections_[number];
+    if (connection.seen == settling_ || connection.heap_place == kNotInHeap) return;
+    connection.seen = settling_;
+    affected_.push_back(number);
+  };
+  const auto add_link = [&](uint32_t number) {
+    Link& link = links_[number];
+    if (link.seen == settling_) return;
+    link.seen = settling_;
+    affected_links_.push_back(number);
+  };
+  for (const uint32_t link : changed_links_) add_link(link);
+  for (const uint32_t connection : changed_connections_) add_connection(connection);
+  for (size_t next_link = 0, next = 0; next_link < affected_links_.size() || next < affected_.size();) {
+    if (next_link < affected_links_.size()) {
+      for (const uint32_t h : links_[affected_links_[next_link]].hops) add_connection(hops_[h].connection);
+      next_link++;
+      continue;
+    }
+    const Connection& connection = connections_[affected_[next++]];
+    for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
+      if (links_[hops_[h].link].scarce()) add_link(hops_[h].link);
+  }
+  changed_links_.clear();
+  changed_connections_.clear();
+}
+
+void Network::settle(uint64_t now_ns) {
+  if (changed_links_.empty() && changed_connections_.empty()) return;
+  find_affected();
+  fill(now_ns);
+}
+
+void Network::fill(uint64_t now_ns) {
+  const auto links = static_cast<uint32_t>(links_.size());
+  stops_.clear();
+  for (const uint32_t number : affected_links_) {
+    Link& link = links_[number];
+    link.left = static_cast<double>(link.capacity);
+    link.open = static_cast<uint32_t>(link.hops.size());
+    if (link.scarce()) stops_.emplace_back(link.left / link.open, number);
+  }
+  // A flow whose narrowest link ties it to nothing is stopped by that link alone.
+  for (const uint32_t number : affected_)
+    if (!links_[connections_[number].narrowest].scarce())
+      stops_.emplace_back(static_cast<double>(connections_[number].limit), links + number);
+  const std::greater<> last;
+  std::make_heap(stops_.begin(), stops_.end(), last);
+  while (!stops_.empty()) {
+    std::pop_heap(stops_.begin(), stops_.end(), last);
+    const auto [rate, number] = stops_.back();
+    stops_.pop_back();
+    if (number >= links) {
+      if (connections_[number - links].fixed != settling_) fix(number - links, rate, now_ns);
+      continue;
+    }
+    Link& link = links_[number];
+    if (link.open == 0) continue;
+    // Flows that were stopped elsewhere left something to the others since.
+    const double share = link.left / link.open;
+    if (share > rate * (1 + 1e-12)) {
+      stops_.emplace_back(share, number);
+      std::push_heap(stops_.begin(), stops_.end(), last);
+      continue;
+    }
+    for (const uint32_t h : link.hops)
+      if (connections_[hops_[h].connection].fixed != settling_) fix(hops_[h].connection, rate, now_ns);
+  }
+}
+
+void Network::fix(uint32_t number, double rate, uint64_t now_ns) {
+  Connection& connection = connections_[number];
+  connection.fixed = settling_;
+  rate = rounded(rate);
+  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
+    Link& link = links_[hops_[h].link];
+    link.left -= rate;
+    link.open--;
+  }
+  if (rate != connection.rate) set_rate(number, rate, now_ns);
+}
+
+void Network::set_rate(uint32_t number, double rate, uint64_t now_ns) {
+  Connection& connection = connections_[number];
+  connection.left = std::max(
+      0.0, connection.left - connection.rate * 1e-9 * static_cast<double>(now_ns - connection.at_ns));
+  connection.at_ns = now_ns;
+  connection.rate = rate;
+  connection.end_ns = now_ns + duration_ns(connection.left, rate);
+  heap_up(connection.heap_place);
+  heap_down(connection.heap_place);
+}
+
+bool Network::earlier(uint32_t a, uint32_t b) const {
+  const uint64_t end_a = connections_[a].end_ns, end_b = connections_[b].end_ns;
+  return end_a != end_b ? end_a < end_b : a < b;
+}
+
+void Network::heap_put(size_t place, uint32_t connection) {
+  heap_[place] = connection;
+  connections_[connection].heap_place = static_cast<uint32_t>(place);
+}
+
+void Network::heap_up(size_t place) {
+  const uint32_t moving = heap_[place];
+  while (place > 0 && earlier(moving, heap_[(place - 1) / 2])) {
+    heap_put(place, heap_[(place - 1) / 2]);
+    place = (place - 1) / 2;
+  }
+  heap_put(place, moving);
+}
+
+void Network::heap_down(size_t place) {
+  const uint32_t moving = heap_[place];
+  for (;;) {
+    size_t child = 2 * place + 1;
+    if (child >= heap_.size()) break;
+    if (child + 1 < heap_.size() && earlier(heap_[child + 1], heap_[child])) child++;
+    if (!earlier(heap_[child], moving)) break;
+    heap_put(place, heap_[child]);
+    place = child;
+  }
+  heap_put(place, moving);
+}
+
+std::vector<GroupLoad> Network::loads() const {
+  std::vector<GroupLoad> loads(links_.size() / 2);
+  for (size_t g = 0; g < loads.size(); g++)
+    loads[g] = {links_[2 * g].bytes, links_[2 * g + 1].bytes, links_[2 * g].busy_ns,
+                links_[2 * g + 1].busy_ns};
+  return loads;
+}
+
+}  // namespace sennit::simulation

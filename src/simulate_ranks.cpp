@@ -1,0 +1,412 @@
+#include "simulate_ranks.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "rates.hpp"
+
+namespace sennit::simulation {
+namespace {
+
+constexpr uint32_t kLanes = 8;  // execution.cpp's
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+uint64_t key(uint32_t chunk, uint32_t step) { return static_cast<uint64_t>(chunk) << 32 | step; }
+
+}  // namespace
+
+World::World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options)
+    : tree_(tree),
+      request_(request),
+      options_(options),
+      chunks_(std::max(1u, chunks)),
+      lanes_(std::min(chunks_, kLanes)),
+      element_bytes_(type_bytes(request.type)),
+      skip_empty_(request.collective != Collective::barrier),
+      network_(tree, options.cost),
+      ranks_(index(tree.ranks())) {
+  layout_.count = request.count;
+  if (!request.counts.empty()) layout_.counts = request.counts.data();
+}
+
+Status World::load(const Blueprint& blueprint) {
+  Request light = request_;  // prepare() keeps a copy for every rank
+  light.counts.clear();
+  Plan plan;
+  plan.parameters.chunks = chunks_;
+  for (int position = 0; position < tree_.ranks(); position++) {
+    Rank& rank = ranks_[index(position)];
+    rank.prepared = prepare(light, plan, blueprint.program(position));
+    const size_t steps = rank.prepared->program.steps.size();
+    rank.partner.assign(steps, kNone);
+    rank.deps.resize(lanes_ * steps);
+    rank.posted.assign(lanes_ * steps, 0);
+    rank.chunk.resize(lanes_);
+    rank.remaining.resize(lanes_);
+    rank.chunks_left = steps == 0 ? 0 : chunks_;
+    for (const int32_t peer : rank.prepared->peers)
+      if (peer < 0 || peer >= tree_.ranks() || peer == position)
+        return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", position, peer)};
+    add_peers(position);
+  }
+  return match();
+}
+
+void World::add_peers(int position) {
+  Rank& rank = ranks_[index(position)];
+  rank.peers.resize(rank.prepared->peers.size());
+  for (size_t i = 0; i < rank.peers.size(); i++) {
+    Peer& peer = rank.peers[i];
+    const int to = rank.prepared->peers[i];
+    const int common = tree_.common_group(position, to);
+    if (!options_.fluid) {
+      peer.latency_ns = planning_latency_ns(tree_, common, options_.cost);
+      peer.post_ns = within_host(tree_, common) ? options_.cost.shared_memory_post_ns : options_.cost.post_ns;
+    }
+    peer.connection = network_.connect(position, to);
+    peer_of_connection_.emplace_back(position, i);
+  }
+}
+
+// The k-th send to a peer meets the peer's k-th receive.
+Status World::match() {
+  struct End {
+    int from, to;
+    uint32_t tag, step;
+    auto key() const { return std::tie(from, to, tag); }
+    bool operator<(const End& other) const { return key() < other.key(); }
+  };
+  std::vector<End> sends, receives;
+  for (int position = 0; position < tree_.ranks(); position++) {
+    const std::vector<Step>& steps = ranks_[index(position)].prepared->program.steps;
+    for (uint32_t i = 0; i < steps.size(); i++) {
+      if (steps[i].kind == StepKind::send) sends.push_back({position, steps[i].peer, steps[i].tag, i});
+      if (steps[i].kind == StepKind::recv) receives.push_back({steps[i].peer, position, steps[i].tag, i});
+    }
+  }
+  std::sort(sends.begin(), sends.end());
+  std::sort(receives.begin(), receives.end());
+  for (size_t i = 0; i < std::max(sends.size(), receives.size()); i++) {
+    if (i == sends.size() || i == receives.size() || sends[i].key() != receives[i].key()) {
+      const End& end = i < sends.size() ? sends[i] : receives[i];
+      return {SENNIT_INTERNAL, fmt::format("simulate: message {} from position {} to {} has one end", end.tag,
+                                           end.from, end.to)};
+    }
+    ranks_[index(sends[i].from)].partner[sends[i].step] = receives[i].step;
+    ranks_[index(receives[i].to)].partner[receives[i].step] = sends[i].step;
+  }
+  return {};
+}
+
+Status World::run() {
+  for (int rank = 0; rank < tree_.ranks(); rank++)
+    if (ranks_[index(rank)].chunks_left > 0)
+      for (uint32_t lane = 0; lane < lanes_; lane++) begin_chunk(rank, lane, lane);
+  for (int rank = 0; rank < tree_.ranks(); rank++) pump(rank);
+  for (;;) {
+    network_.settle(now_ns_);
+    const uint64_t next = std::min(events_.empty() ? kNever : events_.top().time_ns, network_.next_end_ns());
+    if (next == kNever) break;
+    now_ns_ = next;
+    for (;;) {  // all that happens at this time
+      if (network_.next_end_ns() <= now_ns_) {
+        sent(network_.end_next(now_ns_));
+      } else if (!events_.empty() && events_.top().time_ns <= now_ns_) {
+        const Event event = events_.top();
+        events_.pop();
+        switch (event.what) {
+          case What::processor_free:
+            processor_free(static_cast<int>(event.subject));
+            break;
+          case What::left_sender:
+            left_sender(event.subject);
+            break;
+          case What::delivery:
+            deliver(event.subject);
+            break;
+        }
+      } else {
+        break;
+      }
+    }
+  }
+  return stuck();
+}
+
+Status World::stuck() const {
+  for (int position = 0; position < tree_.ranks(); position++)
+    if (const Rank& rank = ranks_[index(position)]; rank.chunks_left > 0)
+      return {SENNIT_INTERNAL, fmt::format("simulate: position {} waits for ever, with {} of {} chunks left",
+                                           position, rank.chunks_left, chunks_)};
+  return {};
+}
+
+void World::begin_chunk(int position, uint32_t lane, uint32_t chunk) {
+  Rank& rank = ranks_[index(position)];
+  const Prepared& prepared = *rank.prepared;
+  rank.chunk[lane] = chunk;
+  rank.remaining[lane] = static_cast<uint32_t>(prepared.program.steps.size());
+  std::copy(prepared.initial_deps.begin(), prepared.initial_deps.end(),
+            rank.deps.begin() + static_cast<ptrdiff_t>(lane * prepared.initial_deps.size()));
+  for (const uint32_t step : prepared.ready_at_start) rank.work_list.push_back({lane, step});
+}
+
+void World::pump(int position) {
+  Rank& rank = ranks_[index(position)];
+  for (size_t i = 0; i < rank.work_list.size(); i++) step_ready(position, rank.work_list[i]);
+  rank.work_list.clear();
+  run_processor(position);
+}
+
+void World::step_ready(int position, LaneStep at) {
+  Rank& rank = ranks_[index(position)];
+  switch (rank.prepared->program.steps[at.step].kind) {
+    case StepKind::recv:
+      post_receive(position, at);
+      break;
+    case StepKind::send:
+      queue_send(position, at);
+      break;
+    case StepKind::reduce:
+    case StepKind::copy:
+      rank.local.push_back(at);
+      break;
+  }
+}
+
+void World::step_done(int position, uint32_t lane, uint32_t step) {
+  Rank& rank = ranks_[index(position)];
+  const Prepared& prepared = *rank.prepared;
+  uint32_t* deps = &rank.deps[lane * prepared.initial_deps.size()];
+  for (uint32_t i = prepared.first_dependent[step]; i < prepared.first_dependent[step + 1]; i++)
+    if (--deps[prepared.dependents[i]] == 0) rank.work_list.push_back({lane, prepared.dependents[i]});
+  if (--rank.remaining[lane] > 0) return;
+  const uint32_t next = rank.chunk[lane] + lanes_;
+  if (--rank.chunks_left == 0)
+    end_ns_ = std::max(end_ns_, now_ns_);
+  else if (next < chunks_)
+    begin_chunk(position, lane, next);
+}
+
+uint64_t World::bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const {
+  uint64_t elements = 0;
+  for (const Range& range : rank.prepared->program.ranges_of(operand))
+    elements += layout_.length(range, {chunk, chunks_});
+  return elements * element_bytes_;
+}
+
+void World::post_receive(int position, LaneStep at) {
+  Rank& rank = ranks_[index(position)];
+  const Step& step = rank.prepared->program.steps[at.step];
+  const uint32_t chunk = rank.chunk[at.lane];
+  if (skip_empty_ && step.target.ranges > 0 && bytes_of(rank, step.target, chunk) == 0)
+    return step_done(position, at.lane, at.step);
+  rank.posted[at.lane * rank.partner.size() + at.step] = chunk + 1;
+  const auto early = rank.early.find(key(chunk, at.step));
+  if (early == rank.early.end()) return;
+  const uint32_t message = early->second;
+  rank.early.erase(early);
+  if (!messages_[message].delivered) return move(message);
+  free_messages_.push_back(message);
+  step_done(position, at.lane, at.step);
+}
+
+void World::queue_send(int position, LaneStep at) {
+  Rank& rank = ranks_[index(position)];
+  const Program& program = rank.prepared->program;
+  const Step& step = program.steps[at.step];
+  const uint32_t chunk = rank.chunk[at.lane];
+  const Operand& source = program.operands[step.first_source];
+  if (skip_empty_ && source.ranges > 0 && bytes_of(rank, source, chunk) == 0)
+    return step_done(position, at.lane, at.step);
+  const uint32_t slot = rank.prepared->peer_slot[at.step];
+  Peer& peer = rank.peers[slot];
+  const uint64_t order = (static_cast<uint64_t>(255 - step.tier) << 56) |
+                         (static_cast<uint64_t>(chunk) << 28) | (at.step & 0xfffffffu);
+  peer.ready.push_back({order, at.lane, at.step});
+  std::push_heap(peer.ready.begin(), peer.ready.end());
+  open_peer(rank, slot);
+}
+
+void World::open_peer(Rank& rank, uint32_t peer) {
+  if (rank.peers[peer].open) return;
+  rank.peers[peer].open = true;
+  rank.open_peers.push_back(peer);
+  std::push_heap(rank.open_peers.begin(), rank.open_peers.end(), std::greater<>());
+}
+
+void World::run_processor(int position) {
+  Rank& rank = ranks_[index(position)];
+  while (!rank.busy && (!rank.local.empty() || !rank.open_peers.empty())) {
+    rank.busy = rank.local.empty() ? post_next(position) : do_local(position);
+    for (size_t i = 0; i < rank.work_list.size(); i++) step_ready(position, rank.work_list[i]);
+    rank.work_list.clear();
+  }
+}
+
+bool World::do_local(int position) {
+  Rank& rank = ranks_[index(position)];
+  rank.local_now = rank.local.front();
+  rank.local.pop_front();
+  const Step& step = rank.prepared->program.steps[rank.local_now.step];
+  const uint64_t bytes = step.sources * bytes_of(rank, step.target, rank.chunk[rank.local_now.lane]);
+  const uint64_t ns = scaled(bytes, 1'000'000'000, options_.cost.reduce_bytes_per_s);
+  if (ns > 0) {
+    at(now_ns_ + ns, What::processor_free, static_cast<uint32_t>(position));
+    return true;
+  }
+  const LaneStep done = rank.local_now;
+  rank.local_now = {kNone, 0};
+  step_done(position, done.lane, done.step);
+  return false;
+}
+
+bool World::may_post(const Rank& rank, const Peer& peer) const {
+  if (peer.ready.empty()) return false;
+  if (peer.in_flight < 2) return true;
+  const ReadySend& next = peer.ready.front();
+  const Program& program = rank.prepared->program;
+  const Operand& source = program.operands[program.steps[next.step].first_source];
+  return peer.bytes_in_flight + bytes_of(rank, source, rank.chunk[next.lane]) <= options_.in_flight_bytes;
+}
+
+bool World::post_next(int position) {
+  Rank& rank = ranks_[index(position)];
+  const uint32_t slot = rank.open_peers.front();
+  Peer& peer = rank.peers[slot];
+  if (!may_post(rank, peer)) {  // looked at again when a send is done or becomes ready
+    std::pop_heap(rank.open_peers.begin(), rank.open_peers.end(), std::greater<>());
+    rank.open_peers.pop_back();
+    peer.open = false;
+    return false;
+  }
+  const ReadySend next = peer.ready.front();
+  std::pop_heap(peer.ready.begin(), peer.ready.end());
+  peer.ready.pop_back();
+  const Program& program = rank.prepared->program;
+  const Step& step = program.steps[next.step];
+  const uint32_t chunk = rank.chunk[next.lane];
+  const uint64_t bytes = bytes_of(rank, program.operands[step.first_source], chunk);
+  peer.in_flight++;
+  peer.bytes_in_flight += bytes;
+  const uint32_t message = new_message({.from = position,
+                                        .to = step.peer,
+                                        .lane = next.lane,
+                                        .step = next.step,
+                                        .chunk = chunk,
+                                        .bytes = bytes,
+                                        .delivered = false,
+                                        .next = kNone});
+  messages_sent_++;
+  if (peer.post_ns == 0) {
+    posted(message);
+    return false;
+  }
+  rank.posting = message;
+  at(now_ns_ + peer.post_ns, What::processor_free, static_cast<uint32_t>(position));
+  return true;
+}
+
+void World::processor_free(int position) {
+  Rank& rank = ranks_[index(position)];
+  rank.busy = false;
+  if (rank.local_now.lane != kNone) {
+    const LaneStep done = rank.local_now;
+    rank.local_now = {kNone, 0};
+    step_done(position, done.lane, done.step);
+  } else {
+    const uint32_t message = rank.posting;
+    rank.posting = kNone;
+    posted(message);
+  }
+  pump(position);
+}
+
+uint32_t World::new_message(const Message& message) {
+  if (free_messages_.empty()) {
+    messages_.push_back(message);
+    return static_cast<uint32_t>(messages_.size() - 1);
+  }
+  const uint32_t number = free_messages_.back();
+  free_messages_.pop_back();
+  messages_[number] = message;
+  return number;
+}
+
+World::Peer& World::peer_of(const Message& message) {
+  Rank& rank = ranks_[index(message.from)];
+  return rank.peers[rank.prepared->peer_slot[message.step]];
+}
+
+bool World::receive_posted(const Message& message) const {
+  const Rank& rank = ranks_[index(message.to)];
+  const uint32_t step = ranks_[index(message.from)].partner[message.step];
+  return rank.posted[message.chunk % lanes_ * rank.partner.size() + step] == message.chunk + 1;
+}
+
+// Handed over. Large ones wait for the receive.
+void World::posted(uint32_t number) {
+  const Message& message = messages_[number];
+  if (message.bytes <= options_.eager_bytes || receive_posted(message)) return move(number);
+  const uint32_t step = ranks_[index(message.from)].partner[message.step];
+  ranks_[index(message.to)].early.emplace(key(message.chunk, step), number);
+}
+
+void World::move(uint32_t number) {
+  const Message& message = messages_[number];
+  Peer& peer = peer_of(message);
+  if (message.bytes == 0) {
+    at(now_ns_, What::left_sender, number);
+  } else if (peer.moving == kNone) {
+    peer.moving = number;
+    network_.start(peer.connection, message.bytes, now_ns_);
+  } else {
+    (peer.first_waiting == kNone ? peer.first_waiting : messages_[peer.last_waiting].next) = number;
+    peer.last_waiting = number;
+  }
+}
+
+// The last byte has left.
+void World::sent(uint32_t connection) {
+  const auto [from, slot] = peer_of_connection_[connection];
+  Peer& peer = ranks_[from].peers[slot];
+  const uint32_t number = peer.moving;
+  peer.moving = kNone;
+  if (const uint32_t next = peer.first_waiting; next != kNone) {
+    peer.first_waiting = messages_[next].next;
+    move(next);
+  }
+  left_sender(number);
+}
+
+void World::left_sender(uint32_t number) {
+  const Message message = messages_[number];
+  Peer& peer = peer_of(message);
+  peer.in_flight--;
+  peer.bytes_in_flight -= message.bytes;
+  if (!peer.ready.empty())
+    open_peer(ranks_[index(message.from)], ranks_[index(message.from)].prepared->peer_slot[message.step]);
+  at(now_ns_ + peer.latency_ns, What::delivery, number);
+  step_done(message.from, message.lane, message.step);
+  pump(message.from);
+}
+
+void World::deliver(uint32_t number) {
+  Message& message = messages_[number];
+  const uint32_t step = ranks_[index(message.from)].partner[message.step];
+  if (!receive_posted(message)) {
+    message.delivered = true;
+    ranks_[index(message.to)].early.emplace(key(message.chunk, step), number);
+    return;
+  }
+  const Message arrived = message;
+  free_messages_.push_back(number);
+  step_done(arrived.to, arrived.chunk % lanes_, step);
+  pump(arrived.to);
+}
+
+}  // namespace sennit::simulation

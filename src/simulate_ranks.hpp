@@ -1,0 +1,132 @@
+// simulate_ranks.hpp: all ranks of a simulated collective: execution.cpp's rules without data.
+//
+// Every rank has a processor that does one thing at a time: reductions and copies as they become ready, then
+// the posting of sends, peer after peer. A posted message waits for its receive if it is large, then for its
+// turn on the way to that peer, then moves. Memory: O(steps * lanes) a rank.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+#include "layout.hpp"
+#include "prepared.hpp"
+#include "simulate_network.hpp"
+
+namespace sennit::simulation {
+
+class World {
+ public:
+  World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options);
+  // Makes all programs ready and matches sends with receives. An error is the schedule's fault.
+  Status load(const Blueprint& blueprint);
+  Status run();
+  uint64_t time_ns() const { return end_ns_; }
+  uint64_t messages() const { return messages_sent_; }
+  std::vector<GroupLoad> loads() const { return network_.loads(); }
+
+ private:
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  struct LaneStep {
+    uint32_t lane, step;
+  };
+  struct ReadySend {
+    uint64_t order;  // smaller first: inverted tier, chunk, step
+    uint32_t lane, step;
+    bool operator<(const ReadySend& other) const { return order > other.order; }  // for a max-heap
+  };
+  struct Message {
+    int from = 0, to = 0;
+    uint32_t lane = 0, step = 0;  // the sender's
+    uint32_t chunk = 0;
+    uint64_t bytes = 0;
+    bool delivered = false;
+    uint32_t next = kNone;
+  };
+  struct Peer {
+    std::vector<ReadySend> ready;  // heap
+    uint64_t bytes_in_flight = 0;
+    uint32_t in_flight = 0;
+    bool open = false;  // among the rank's open_peers
+    uint64_t latency_ns = 0, post_ns = 0;
+    uint32_t connection = 0;
+    uint32_t moving = kNone;                               // message
+    uint32_t first_waiting = kNone, last_waiting = kNone;  // messages, a list through Message::next
+  };
+  struct Rank {
+    std::shared_ptr<const Prepared> prepared;
+    std::vector<uint32_t> partner;  // by step: that of the peer which it meets
+    std::vector<uint32_t> deps;     // by lane, then step
+    std::vector<uint32_t> posted;   // receives, by lane, then step: chunk + 1 for which it was posted
+    std::vector<uint32_t> chunk, remaining;  // by lane
+    std::vector<Peer> peers;
+    std::vector<LaneStep> work_list;               // became ready and were not looked at yet
+    std::deque<LaneStep> local;                    // reductions and copies that wait for the processor
+    std::vector<uint32_t> open_peers;              // min-heap: peers that may have a send to post
+    std::unordered_map<uint64_t, uint32_t> early;  // messages whose receive was not posted, by chunk and step
+    uint32_t chunks_left = 0;
+    bool busy = false;  // the processor, with `local_now` or else with `posting`
+    LaneStep local_now{kNone, 0};
+    uint32_t posting = kNone;
+  };
+  enum class What : uint8_t { processor_free, left_sender, delivery };
+  struct Event {
+    uint64_t time_ns;
+    uint64_t number;  // first come, first served
+    What what;
+    uint32_t subject;  // rank or message
+    bool operator<(const Event& other) const {
+      return time_ns != other.time_ns ? time_ns > other.time_ns : number > other.number;
+    }
+  };
+
+  Status match();
+  void add_peers(int position);
+  void begin_chunk(int rank, uint32_t lane, uint32_t chunk);
+  void pump(int rank);
+  void step_ready(int rank, LaneStep at);
+  void step_done(int rank, uint32_t lane, uint32_t step);
+  void post_receive(int rank, LaneStep at);
+  void queue_send(int rank, LaneStep at);
+  void run_processor(int rank);
+  bool do_local(int rank);  // these two: whether the processor is busy now
+  bool post_next(int rank);
+  bool may_post(const Rank& rank, const Peer& peer) const;
+  void open_peer(Rank& rank, uint32_t peer);
+  void processor_free(int rank);
+  void posted(uint32_t message);
+  void move(uint32_t message);
+  void sent(uint32_t connection);
+  void left_sender(uint32_t message);
+  void deliver(uint32_t message);
+  bool receive_posted(const Message& message) const;
+  Peer& peer_of(const Message& message);
+  uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;
+  void at(uint64_t time_ns, What what, uint32_t subject) { events_.push({time_ns, event_++, what, subject}); }
+  uint32_t new_message(const Message& message);
+  Status stuck() const;
+
+  const TierTree& tree_;
+  const Request& request_;
+  const SimulateOptions options_;
+  const uint32_t chunks_;
+  const uint32_t lanes_;
+  const uint64_t element_bytes_;
+  const bool skip_empty_;
+  Layout layout_;
+  Network network_;
+  std::vector<Rank> ranks_;
+  std::vector<std::pair<uint32_t, uint32_t>> peer_of_connection_;  // rank, peer
+  std::vector<Message> messages_;
+  std::vector<uint32_t> free_messages_;
+  std::priority_queue<Event> events_;
+  uint64_t event_ = 0;
+  uint64_t now_ns_ = 0, end_ns_ = 0;
+  uint64_t messages_sent_ = 0;
+};
+
+}  // namespace sennit::simulation
