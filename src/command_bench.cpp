@@ -112,11 +112,17 @@ Status understand(const Arguments& a, Options* o) {
       o->ops.assign(std::begin(kAllOps), std::end(kAllOps));
       continue;
     }
-    const Result<Op> op = parse_op(text);
+    std::string underscored = text;  // premul-sum is premul_sum
+    std::replace(underscored.begin(), underscored.end(), '-', '_');
+    const Result<Op> op = parse_op(underscored);
     if (!op) return op.status().with_context("-o");
     o->ops.push_back(*op);
   }
   if (!is_reduction(o->collective)) o->ops = {Op::sum};
+  if (o->collective == Collective::barrier) {  // moves nothing: one line
+    o->types.resize(1);
+    o->min_bytes = o->max_bytes = 0;
+  }
   if (a.root == "all" || a.root == "-1") {
     o->root = -1;
   } else {
@@ -223,7 +229,9 @@ void add_bench_command(CLI::App& app, char** argv, int* exit_code) {
   command->add_option("-c,--check", a->check, "check every element this many times; 0: not")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command->add_option("-o,--op", a->ops, "sum, prod, min, max, avg, mulsum, a list of them, or all")
+  command
+      ->add_option("-o,--op", a->ops,
+                   "sum, prod, min, max, avg, premul_sum (or mulsum), a list of them, or all")
       ->capture_default_str();
   command->add_option("-d,--datatype", a->types, "int8 ... float64, bfloat16, float8_e4m3, a list, or all")
       ->capture_default_str();
@@ -244,7 +252,9 @@ void add_bench_command(CLI::App& app, char** argv, int* exit_code) {
   command
       ->add_option("--memory", a->memory, "sennit: memory that peers on this host read in place; malloc: any")
       ->capture_default_str();
-  command->add_option("-J,--json", a->json, "one object per line into this file; -: standard output");
+  command->add_option("-J,--json,--output_file", a->json,
+                      "one object per line into this file; -: standard output");
+  bench::add_foreign_options(*command);
   command->callback([a, argv, exit_code] {
     bench::Options options;
     const Status status = bench::understand(*a, &options);

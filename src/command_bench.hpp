@@ -13,6 +13,10 @@
 #include "plan.hpp"
 #include "request.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace sennit::bench {
 
 struct Options {
@@ -99,5 +103,8 @@ int run_rank(const Options& options, BootstrapOptions bootstrap, Report* report)
 // Starts this very command `processes` times with torchrun's variables and a fresh secret, and waits. When
 // one fails the rest get a few seconds to say why. Returns the exit status.
 int run_local_processes(int processes, char** argv);
+
+// ---- options of nccl-tests that are not ours (command_bench_foreign.cpp) ----
+void add_foreign_options(CLI::App& command);
 
 }  // namespace sennit::bench

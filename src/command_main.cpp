@@ -1,6 +1,8 @@
 // `sennit`: dispatches to its subcommands; under the name of one of nccl-tests' programs it is that program.
 // Exit status: 0 done, 1 done and something is wrong, 2 the call was off, 3 the machine lacks something.
 #include <cstdio>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,21 +25,54 @@ constexpr std::pair<std::string_view, const char*> kPerfPrograms[] = {
     {"sendrecv_perf", "send_recv"},
     {"hypercube_perf", "hypercube"}};
 
+// The help of bench under the name of one of nccl-tests' programs, which says the collective already.
+class PerfFormatter : public CLI::Formatter {
+ public:
+  explicit PerfFormatter(std::string program) : program_(std::move(program)) {}
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: " + program_ + " [OPTIONS]\n";
+  }
+  std::string make_positionals(const CLI::App*) const override { return ""; }
+
+ private:
+  std::string program_;
+};
+
+// Says so where the first argument should be a command and is none.
+bool names_a_command(const CLI::App& app, const std::vector<const char*>& arguments) {
+  const std::string_view first = arguments.size() > 1 ? arguments[1] : "";
+  for (const char* option : {"-h", "--help", "--version"})
+    if (first == option) return true;
+  std::string commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (first == command->get_name()) return true;
+    commands += (commands.empty() ? "" : ", ") + command->get_name();
+  }
+  const std::string wrong =
+      first.empty() ? "no command given" : "there is no command '" + std::string(first) + "'";
+  std::fprintf(stderr, "sennit: %s; the commands are: %s. sennit --help says what they do\n", wrong.c_str(),
+               commands.c_str());
+  return false;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::vector<const char*> arguments(argv, argv + argc);
   std::string_view program = argc > 0 ? argv[0] : "sennit";
   program = program.substr(program.rfind('/') + 1);
-  for (const auto& [name, collective] : kPerfPrograms)
-    if (program == name) arguments.insert(arguments.begin() + 1, {"bench", collective});
-
   CLI::App app("sennit: topology-aware collective communication", "sennit");
+  for (const auto& [name, collective] : kPerfPrograms)
+    if (program == name) {
+      arguments.insert(arguments.begin() + 1, {"bench", collective});
+      app.formatter(std::make_shared<PerfFormatter>(std::string(name)));
+    }
   app.set_version_flag("--version", sennit_version());
   app.require_subcommand(1);
   int exit_code = 0;
   sennit::add_bench_command(app, argv, &exit_code);
   sennit::add_emulate_command(app, &exit_code);
+  if (!names_a_command(app, arguments)) return 2;
   try {
     app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError& error) {

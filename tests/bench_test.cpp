@@ -119,13 +119,67 @@ TEST(Bench, WrongOptionsAreNamed) {
       {"bench all_reduce --speed 9", "--speed"},
       {"bench all_reduce -t 2 -b 8 -e 8 --algorithm fastest", "fastest"},
       {"bench all_reduce -t 2 -b 8 -e 8 --fabric /does/not/exist", "/does/not/exist"},
-      {"", "subcommand"}};
+      {"foo", "there is no command 'foo'; the commands are: bench"},
+      {"--speed 1", "there is no command '--speed'"},
+      {"", "no command given; the commands are: bench"}};
   for (const auto& [arguments, expected] : wrong) {
     SCOPED_TRACE(arguments);
     const Outcome o = run("sennit", std::string(arguments) + " 2>&1");
     EXPECT_EQ(o.status, 2) << o.text;
     EXPECT_NE(o.text.find(expected), std::string::npos) << o.text;
   }
+}
+
+// nccl-tests' options that sennit lacks: refused by name, unless they ask for what it does anyway.
+TEST(Bench, OptionsOfNcclTestsThatAreNotOurs) {
+  const std::pair<const char*, const char*> refused[] = {
+      {"-m 4", "-m 4"},         {"--agg_iters 4", "leave it out"},
+      {"-N 0", "shell loop"},   {"-p 0", "join at once"},
+      {"-u 1", "alignment"},    {"-y 1", "stream"},
+      {"-G 10", "-n"},          {"-C 0", "caller"},
+      {"-a 1", "slowest rank"}, {"-R 2", "--memory"},
+      {"-x 1", "kernels"},      {"-D 1", "--algorithm"},
+      {"-V 16", "kernels"},     {"-T 60", "timeout(1)"},
+      {"-S 1", "ts(1)"},        {"-M 0", "last line"},
+      {"-F out.csv", "--json"}, {"-G", "sennit bench: -G is"}};
+  for (const auto& [option, instead] : refused) {
+    SCOPED_TRACE(option);
+    const Outcome o = run("all_reduce_perf", std::string("-b 8 -e 8 ") + option + " 2>&1");
+    EXPECT_EQ(o.status, 2) << o.text;
+    EXPECT_NE(o.text.find("is an option of nccl-tests"), std::string::npos) << o.text;
+    EXPECT_NE(o.text.find(instead), std::string::npos) << o.text;
+  }
+  const Outcome o = run("all_reduce_perf",
+                        "-b 8 -e 8 -g 2 -m 1 -N 1 -p 1 -u 0 -y 0 -G 0 -C 1 -a 3 -R 1 -T 0 -S 0 -M 1 2>&1");
+  EXPECT_EQ(o.status, 0) << o.text;
+}
+
+TEST(Bench, NamesOfPremulSum) {
+  for (const std::string op : {"mulsum", "premul_sum", "premul-sum"}) {
+    const Outcome o =
+        run("sennit", "bench all_reduce -t 2 -b 8 -e 8 -n 1 --json - -o " + op + " 2>/dev/null");
+    ASSERT_EQ(o.status, 0) << op << o.text;
+    EXPECT_EQ(lines(o.text).at(0)["op"], "premul_sum");
+  }
+}
+
+TEST(Bench, HelpNamesTheProgramThatWasCalled) {
+  const Outcome perf = run("all_reduce_perf", "--help 2>&1");
+  EXPECT_EQ(perf.status, 0);
+  EXPECT_NE(perf.text.find("Usage: all_reduce_perf [OPTIONS]\n"), std::string::npos) << perf.text;
+  EXPECT_EQ(perf.text.find("Positionals"), std::string::npos) << perf.text;
+  EXPECT_EQ(run("all_reduce_perf", "-h 2>&1").text, perf.text);
+  const Outcome bench = run("sennit", "bench --help 2>&1");
+  EXPECT_NE(bench.text.find("Usage: sennit bench [OPTIONS] collective\n"), std::string::npos) << bench.text;
+}
+
+TEST(Bench, ABarrierIsOneLine) {
+  const Outcome o =
+      run("sennit", "bench barrier -t 2 -b 8 -e 1M -f 2 -d all -o all -r all -n 2 --json - 2>/dev/null");
+  ASSERT_EQ(o.status, 0) << o.text;
+  const std::vector<nlohmann::json> all = lines(o.text);
+  ASSERT_EQ(all.size(), 1u) << o.text;
+  EXPECT_EQ(all[0]["bytes"], 0);
 }
 
 TEST(Bench, BoundsFromAFabricFile) {
