@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   sennit::add_bench_command(app, argv, &exit_code);
   sennit::add_emulate_command(app, &exit_code);
+  sennit::add_topo_command(app, &exit_code);
   if (!names_a_command(app, arguments)) return 2;
   try {
     app.parse(static_cast<int>(arguments.size()), arguments.data());

@@ -1,0 +1,9 @@
+# Every error says where and what was expected; exit status 2.
+sennit topo --fabric ../topology/bad_fabric/rate.fabric; echo $?
+sennit topo --fabric no_such_file; echo $?
+sennit topo --fabric "racks=0"; echo $?
+echo 'switch s' > $TMP/empty; sennit topo --fabric $TMP/empty; echo $?
+sennit topo --fabric two_racks.fabric --save /no/such/folder/x; echo $?
+sennit topo --no-such-option > /dev/null 2>&1; echo $?
+# A source that fails is said, and the others go on.
+SENNIT_FABRIC=no_such_file sennit topo > $TMP/out; echo $?; grep failed $TMP/out

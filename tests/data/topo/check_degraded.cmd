@@ -1,0 +1,1 @@
+sennit topo --fabric degraded.fabric --check

@@ -1,0 +1,1 @@
+sennit topo --fabric measured.fabric; sennit topo --fabric measured.fabric --check

@@ -1,0 +1,1 @@
+sennit topo --fabric meta24k

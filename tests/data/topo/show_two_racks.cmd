@@ -1,0 +1,1 @@
+sennit topo --fabric two_racks.fabric

@@ -1,0 +1,154 @@
+// topo_test.cpp: `sennit topo` as a user runs it. Cases are shell lines beside the expected output and exit
+// status (tests/data/topo/*.cmd); what holds for every fabric is tested on random ones.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "command_topo.hpp"
+#include "text_scan.hpp"
+#include "topology_cases.hpp"
+
+namespace sennit::topo {
+namespace {
+
+class Folder {  // for a case's files, removed with it
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / fmt::format("sennit_topo_test.{}", getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Runs shell lines among the fixtures; `sennit` is the one of this build, $TMP a folder for files. No job's
+// variables reach it. Both outputs, then "exit N".
+std::string run(const std::string& lines) {
+  const Folder folder;
+  const std::string script =
+      fmt::format("cd {}/tests/data/topo && export TMP={} PATH={}/bin:$PATH && {{\n{}\n}} 2>&1",
+                  SENNIT_SOURCE_DIR, folder.path(), SENNIT_BINARY_DIR, lines);
+  std::ofstream(folder.path() + "/case.sh") << script;
+  FILE* pipe = popen(fmt::format("env -u SENNIT_FABRIC -u SLURM_JOB_ID -u SLURM_CONF -u SLURM_JOB_NODELIST "
+                                 "-u SLURM_TOPOLOGY_ADDR -u PBS_NODEFILE timeout 60 sh {}/case.sh",
+                                 folder.path())
+                         .c_str(),
+                     "r");
+  std::string text;
+  std::array<char, 4096> chunk;
+  while (const size_t n = fread(chunk.data(), 1, chunk.size(), pipe)) text.append(chunk.data(), n);
+  const int status = pclose(pipe);
+  for (size_t at; (at = text.find(folder.path())) != text.npos;)
+    text.replace(at, folder.path().size(), "$TMP");
+  return text + fmt::format("exit {}\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+}
+
+TEST(Topo, Commands) {
+  run_cases("../topo", "cmd", [](const std::filesystem::path& path) { return run(read_text(path)); });
+}
+
+// What this host is differs from machine to machine; that it is shown, and what is not known, does not.
+TEST(Topo, WithoutAClusterTheHostIsShown) {
+  if (std::filesystem::exists("/etc/sennit/fabric")) GTEST_SKIP() << "this host has a fabric file";
+  const std::string text = run("sennit topo");
+  EXPECT_EQ(text.rfind("host ", 0), 0u) << text;
+  for (const char* part : {"above the NIC: unknown", "SENNIT_FABRIC", "Slurm", "probing"})
+    EXPECT_NE(text.find(part), text.npos) << part << " is missing in\n" << text;
+  const std::string json = run("sennit topo --json - | head -c 100000");
+  const auto parsed = nlohmann::json::parse(json.substr(0, json.rfind("exit ")), nullptr, false);
+  ASSERT_FALSE(parsed.is_discarded()) << json;
+  EXPECT_EQ(parsed["above_the_nic"], "unknown");
+  EXPECT_EQ(parsed["groups"].size(), 1u);
+}
+
+Fabric random_fabric(std::mt19937* random) {
+  const auto pick = [&](int n) { return static_cast<int>((*random)() % static_cast<unsigned>(n)); };
+  const int switches = 1 + pick(6), hosts = 1 + pick(20);
+  std::string text = "switch s0 tier spine\n";
+  for (int s = 1; s < switches; s++)
+    text += fmt::format("switch s{}\nlink s{} s{} {}Mbit/s cables {}\n", s, s, pick(s), 8 * (1 + pick(50)),
+                        1 + pick(4));
+  for (int h = 0; h < hosts; h++) {
+    text += fmt::format("host h{}\n", h);
+    if (pick(10) == 0) continue;
+    const std::string rate = fmt::format("{}Mbit/s {}", 8 * (1 + pick(50)), pick(2) == 0 ? "measured" : "");
+    text += fmt::format("link h{} s{} {}\n", h, pick(switches), pick(4) == 0 ? "unknown" : rate);
+  }
+  return parse_fabric(text, "random").value();
+}
+
+int hosts_shown(const Fold& fold) {
+  if (fold.first->kind == Item::Kind::host || fold.rest) return fold.count;
+  int sum = 0;
+  for (const Fold& child : fold.children) sum += hosts_shown(child);
+  return sum * fold.count;
+}
+
+TEST(Topo, RandomFabricsAreSavedShownAndCompared) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; round++) {
+    const Fabric fabric = random_fabric(&random);
+    const Result<Fabric> again = parse_fabric(fabric.to_text(), "again");
+    ASSERT_TRUE(again.ok()) << again.status().text();
+    ASSERT_EQ(again->fingerprint(), fabric.fingerprint());
+    const Result<Model> model = make_model(fabric);
+    ASSERT_TRUE(model.ok()) << model.status().text();
+    int hosts = 0;
+    for (const Vertex& v : fabric.vertices) hosts += v.kind == VertexKind::host;
+    ASSERT_EQ(model->root.hosts, hosts);
+    FoldOptions everything;
+    everything.most_classes = 100;
+    ASSERT_EQ(hosts_shown(fold(*model, everything)), hosts) << fabric.to_text();
+    everything.unfolded_columns = 8;
+    ASSERT_EQ(hosts_shown(fold(*model, everything)), hosts) << fabric.to_text();
+    const Reading reading{fabric, {}, "random", ""};
+    ASSERT_NE(text_of(reading, *model, false), "");
+    ASSERT_FALSE(nlohmann::json::parse(json_of(reading, *model), nullptr, false).is_discarded());
+  }
+}
+
+TEST(Topo, FoldedNamesExpandToTheSame) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 300; round++) {
+    std::vector<std::string> names;
+    const int width = static_cast<int>(random() % 4);
+    for (int i = 0; i < 200; i++)
+      if (random() % 3 != 0)
+        names.push_back(fmt::format("n{:0{}}{}", i, width, random() % 9 == 0 ? "-ib" : ""));
+    if (names.empty()) names.push_back("alone");
+    const std::string folded = fold_names(names);
+    std::vector<std::string> expanded;
+    // Commas outside of brackets separate lists.
+    size_t begin = 0;
+    int depth = 0;
+    for (size_t i = 0; i <= folded.size(); i++) {
+      if (i < folded.size() && folded[i] == '[') depth++;
+      if (i < folded.size() && folded[i] == ']') depth--;
+      if (i != folded.size() && (folded[i] != ',' || depth > 0)) continue;
+      const Token token{std::string_view(folded).substr(begin, i - begin), 1, begin + 1, false};
+      const Result<std::vector<std::string>> some = expand_hostlist("folded", token, 1000);
+      ASSERT_TRUE(some.ok()) << some.status().text();
+      expanded.insert(expanded.end(), some->begin(), some->end());
+      begin = i + 1;
+    }
+    std::sort(names.begin(), names.end());
+    std::sort(expanded.begin(), expanded.end());
+    ASSERT_EQ(expanded, names) << folded;
+  }
+}
+
+}  // namespace
+}  // namespace sennit::topo
