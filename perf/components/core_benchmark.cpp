@@ -2,10 +2,14 @@
 // trace event.
 //
 // `meta24k` is the reference cluster, 24,576 ranks. Counters: program_bytes is the memory of one rank's
-// program, steps its length; all_steps the steps of all ranks that the verifier walked.
+// program, steps its length; peak_bytes what is alive at once; all_steps the steps of all ranks that the
+// verifier walked, rounds the longest chain of messages.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
+
 #include "algorithm.hpp"
+#include "counted_memory.hpp"
 #include "source.hpp"
 #include "trace.hpp"
 #include "verify.hpp"
@@ -56,14 +60,27 @@ void BM_Program(benchmark::State& state) {
 }
 BENCHMARK(BM_Program)->Arg(16)->Arg(128)->Arg(1024)->Arg(24576)->Unit(benchmark::kMillisecond);
 
+// What a rank of the reference cluster does before its first all-reduce, and the limits it must keep.
+constexpr double kMostMs = 50;
+constexpr size_t kMostBytes = 10'000'000;
+
 void BM_PlanAndProgram(benchmark::State& state) {
   const TierTree tree = tree_of(state.range(0));
   const Request request = gibibyte(Collective::all_reduce);
+  size_t bytes = 0;
+  uint64_t ns = ~uint64_t{0};
   for (auto _ : state) {
+    const uint64_t begin = now_ns();
+    const sennit_perf::MemoryCount count;
     const Plan plan = *make_plan(request, tree, {});
     const Algorithm* algorithm = find_algorithm(plan.algorithm);
     benchmark::DoNotOptimize(algorithm->prepare(tree, request, plan.parameters)->program(0));
+    bytes = std::max(bytes, count.most_bytes());
+    ns = std::min(ns, now_ns() - begin);
   }
+  state.counters["peak_bytes"] = static_cast<double>(bytes);
+  if (bytes > kMostBytes) state.SkipWithError("takes more than 10 MB");
+  if (static_cast<double>(ns) / 1e6 > kMostMs) state.SkipWithError("takes more than 50 ms, every time");
 }
 BENCHMARK(BM_PlanAndProgram)->Arg(24576)->Unit(benchmark::kMillisecond);
 
@@ -73,6 +90,7 @@ void verify_once(benchmark::State& state, const char* name, Collective collectiv
   const Algorithm* algorithm = find_algorithm(name);
   if (!algorithm || !algorithm->applies(tree, request)) return state.SkipWithError("does not apply");
   Verdict verdict;
+  const sennit_perf::MemoryCount count;
   for (auto _ : state) {
     PlanOptions options;
     options.algorithm = name;
@@ -82,6 +100,7 @@ void verify_once(benchmark::State& state, const char* name, Collective collectiv
   if (!verdict.correct) state.SkipWithError(verdict.error.c_str());
   state.counters["all_steps"] = static_cast<double>(verdict.steps);
   state.counters["rounds"] = static_cast<double>(verdict.rounds);
+  state.counters["peak_MiB"] = static_cast<double>(count.most_bytes() >> 20);
 }
 
 [[maybe_unused]] const bool kRegistered = [] {
@@ -99,7 +118,8 @@ void verify_once(benchmark::State& state, const char* name, Collective collectiv
           ->Unit(benchmark::kSecond);
     }
   for (const Collective collective :
-       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
+        Collective::reduce, Collective::barrier}) {
     const auto run = [collective](benchmark::State& state) {
       verify_once(state, "tiered", collective, 24576);
     };
