@@ -89,15 +89,19 @@ int on_tree(const Options& options, const Action& action) {
 }
 
 int run_compare(const Options& options) {
+  if (!given(options.tree_given))
+    return on_tree(options, [&](const Instance& instance) { return compare(instance, options.compare); });
   const Result<Tree> tree = make_tree(options.tree);
   if (!tree) return fail(tree.status());
-  if (given(options.tree_given))
-    if (const Status status = gain_privilege(); !status.ok()) {
-      fail(status);
-      const Result<int> planned = plan_only(*tree, options.compare);
-      return planned ? *planned : fail(planned.status());
-    }
-  return on_tree(options, [&](const Instance& instance) { return compare(instance, options.compare); });
+  bool emulated = false;
+  const Result<int> status = with_tree(options.tree, [&](const Instance& instance) {
+    emulated = true;
+    return compare(instance, options.compare);
+  });
+  if (status) return *status;
+  if (emulated || status.status().kind() != SENNIT_UNSUPPORTED) return fail(status.status());
+  const Result<int> simulated = compare_simulated(*tree, options.compare, status.status().text());
+  return simulated ? *simulated : fail(simulated.status());
 }
 
 int write_report(const Options& options) {

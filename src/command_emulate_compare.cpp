@@ -26,39 +26,24 @@ namespace {
 
 using nlohmann::json;
 
-struct Range {
-  std::string first, last;
-  double factor = 2;
-  uint64_t last_bytes = 0;
-};
-
 Result<Range> parse_range(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
   if (parts.empty() || parts.size() > 3)
     return invalid(fmt::format("--sizes {}: expected SIZE or FIRST:LAST:FACTOR", text));
-  Range range{
-      .first = parts[0], .last = parts.size() > 1 ? parts[1] : parts[0], .factor = 2, .last_bytes = 0};
+  Range range;
+  range.first = parts[0];
+  range.last = parts.size() > 1 ? parts[1] : parts[0];
   if (parts.size() > 2) range.factor = std::atof(parts[2].c_str());
   const Result<uint64_t> first = parse_bytes(range.first), last = parse_bytes(range.last);
   if (!first) return first.status().with_context("--sizes");
   if (!last) return last.status().with_context("--sizes");
   if (*first > *last || !(range.factor > 1))
     return invalid(fmt::format("--sizes {}: expected FIRST not above LAST and FACTOR above 1", text));
+  range.first_bytes = *first;
   range.last_bytes = *last;
   return range;
-}
-
-Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree) {
-  const Result<Collective> parsed = parse_collective(collective);
-  if (!parsed) return parsed.status();
-  Request request;
-  request.collective = *parsed;
-  const bool whole = *parsed == Collective::all_reduce || *parsed == Collective::broadcast;
-  request.count = bytes / 4 / (whole ? 1 : static_cast<uint64_t>(tree.ranks()));
-  request.root = tree.position_of_rank[0];
-  return request;
 }
 
 std::string first_line_of(const char* command) {
@@ -77,46 +62,6 @@ std::string processor() {
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   return "unknown processor";
-}
-
-json about(const Tree& tree, const CompareOptions& options) {
-  utsname system{};
-  uname(&system);
-  double load[1] = {0};
-  if (getloadavg(load, 1) != 1) load[0] = 0;
-  const std::time_t now = std::time(nullptr);
-  char date[32];
-  std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
-  json hosts = json::array(), racks = json::array(), pods = json::array();
-  for (const Host& host : tree.hosts)
-    hosts.push_back({{"name", host.name}, {"rack", host.rack}, {"bits_per_s", host.nic_bits_per_s}});
-  const auto add = [](json* list, const std::vector<Switch>& switches) {
-    for (const Switch& s : switches)
-      list->push_back({{"name", s.name}, {"pod", s.pod}, {"bits_per_s", s.uplink_bits_per_s}});
-  };
-  add(&racks, tree.racks);
-  add(&pods, tree.pods);
-  json places = json::object();
-  for (const std::string& order : options.orders) {
-    RunOptions run = options.run;
-    run.order = order;
-    if (const Result<std::vector<int>> placed = hosts_of_ranks(tree, run)) places[order] = *placed;
-  }
-  return {{"about", describe(tree)},
-          {"hosts", hosts},
-          {"racks", racks},
-          {"pods", pods},
-          {"orders", options.orders},
-          {"places", places},
-          {"ranks_per_host", options.run.ranks_per_host},
-          {"rounds", options.rounds},
-          {"date", date},
-          {"command", options.command},
-          {"machine", fmt::format("{}, {} cores, Linux {}, load {:.1f} when it began", processor(),
-                                  sysconf(_SC_NPROCESSORS_ONLN), system.release, load[0])},
-          {"sennit", sennit_version()},
-          {"openmpi", first_line_of("mpirun --version 2>/dev/null | sed 's/mpirun (Open MPI) //'")},
-          {"gloo", first_line_of("dpkg-query -W -f '${Version}' libgloo0 2>/dev/null")}};
 }
 
 class Measuring {
@@ -256,6 +201,8 @@ class Measuring {
   int worst_ = 0;
 };
 
+}  // namespace
+
 Result<std::vector<Range>> parse_ranges(const CompareOptions& options) {
   std::vector<Range> ranges;
   for (const std::string& text : options.sizes) {
@@ -268,7 +215,57 @@ Result<std::vector<Range>> parse_ranges(const CompareOptions& options) {
   return ranges;
 }
 
-}  // namespace
+Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree) {
+  const Result<Collective> parsed = parse_collective(collective);
+  if (!parsed) return parsed.status();
+  Request request;
+  request.collective = *parsed;
+  const bool whole =
+      *parsed == Collective::all_reduce || *parsed == Collective::broadcast || *parsed == Collective::reduce;
+  request.count = bytes / 4 / (whole ? 1 : static_cast<uint64_t>(tree.ranks()));
+  request.root = tree.position_of_rank[0];
+  return request;
+}
+
+json about(const Tree& tree, const CompareOptions& options) {
+  utsname system{};
+  uname(&system);
+  double load[1] = {0};
+  if (getloadavg(load, 1) != 1) load[0] = 0;
+  const std::time_t now = std::time(nullptr);
+  char date[32];
+  std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+  json hosts = json::array(), racks = json::array(), pods = json::array();
+  for (const Host& host : tree.hosts)
+    hosts.push_back({{"name", host.name}, {"rack", host.rack}, {"bits_per_s", host.nic_bits_per_s}});
+  const auto add = [](json* list, const std::vector<Switch>& switches) {
+    for (const Switch& s : switches)
+      list->push_back({{"name", s.name}, {"pod", s.pod}, {"bits_per_s", s.uplink_bits_per_s}});
+  };
+  add(&racks, tree.racks);
+  add(&pods, tree.pods);
+  json places = json::object();
+  for (const std::string& order : options.orders) {
+    RunOptions run = options.run;
+    run.order = order;
+    if (const Result<std::vector<int>> placed = hosts_of_ranks(tree, run)) places[order] = *placed;
+  }
+  return {{"about", describe(tree)},
+          {"hosts", hosts},
+          {"racks", racks},
+          {"pods", pods},
+          {"orders", options.orders},
+          {"places", places},
+          {"ranks_per_host", options.run.ranks_per_host},
+          {"rounds", options.rounds},
+          {"date", date},
+          {"command", options.command},
+          {"machine", fmt::format("{}, {} cores, Linux {}, load {:.1f} when it began", processor(),
+                                  sysconf(_SC_NPROCESSORS_ONLN), system.release, load[0])},
+          {"sennit", sennit_version()},
+          {"openmpi", first_line_of("mpirun --version 2>/dev/null | sed 's/mpirun (Open MPI) //'")},
+          {"gloo", first_line_of("dpkg-query -W -f '${Version}' libgloo0 2>/dev/null")}};
+}
 
 Result<int> compare(const Instance& instance, const CompareOptions& options) {
   const Result<std::vector<Range>> ranges = parse_ranges(options);
@@ -282,37 +279,6 @@ Result<int> compare(const Instance& instance, const CompareOptions& options) {
   fmt::print("emulated: {}\n", describe(instance.tree));
   std::fflush(stdout);
   return Measuring(instance, options, *scratch).run(*ranges);
-}
-
-Result<int> plan_only(const Tree& tree, const CompareOptions& options) {
-  const Result<std::vector<Range>> ranges = parse_ranges(options);
-  if (!ranges) return ranges.status();
-  fmt::print("Nothing was run. What sennit would do on {}:\n\n", describe(tree));
-  fmt::print("{:<15} {:>10} {:<10} {:>12} {:>12} {:<8} {}\n", "collective", "size", "order", "bound",
-             "predicted", "tier", "algorithm");
-  for (const std::string& order : options.orders) {
-    RunOptions run = options.run;
-    run.order = order;
-    const Result<std::vector<int>> hosts = hosts_of_ranks(tree, run);
-    if (!hosts) return hosts.status();
-    const Result<TierTree> tiers = tier_tree(tree, *hosts);
-    if (!tiers) return tiers.status();
-    for (const std::string& collective : options.collectives)
-      for (const Range& range : *ranges) {
-        const Result<Request> request = make_request(collective, range.last_bytes, *tiers);
-        if (!request) return request.status();
-        const Result<Plan> plan = make_plan(*request, *tiers, {});
-        if (!plan) return plan.status();
-        const Bound& bound = plan->bound;
-        fmt::print("{:<15} {:>10} {:<10} {:>12} {:>12} {:<8} {}\n", collective,
-                   readable_size(range.last_bytes), order,
-                   bound.known ? readable_time(static_cast<double>(bound.time_ns) / 1e3) : "-",
-                   readable_time(static_cast<double>(plan->predicted_ns) / 1e3),
-                   bound.binding_tier < 0 ? "-" : tiers->tiers[static_cast<size_t>(bound.binding_tier)].name,
-                   plan->algorithm);
-      }
-  }
-  return 3;
 }
 
 }  // namespace sennit::emulate

@@ -14,12 +14,14 @@
 #include <nlohmann/json.hpp>
 
 #include "command_emulate_run.hpp"
+#include "request.hpp"
 
 namespace sennit::emulate {
 
 // What is measured is named by library and hostfile: Open MPI is also run with the ranks where sennit would
 // put them.
 inline constexpr const char* kRecommended = "openmpi, sennit's order";
+inline constexpr const char* kSimulated = "sennit, simulated";
 
 // The shapers let a burst pass, so times of smaller messages say nothing about a bound that counts bytes on
 // links.
@@ -48,10 +50,13 @@ struct Point {  // collective, order and size
   uint64_t bytes = 0;
   std::optional<double> bound_us;
   std::string binding_tier;
+  bool simulated = false;
   std::vector<std::pair<std::string, Series>> libraries;  // in the order in which they were first seen
   const Series* find(const std::string& library) const;
   // The quickest peer on the same hosts in the same order; empty: none.
   std::string best_peer() const;
+  // Whether times can be held against the bound.
+  bool bounded() const { return bound_us && (simulated || bytes >= kShapedBytes); }
 };
 
 class Comparison {
@@ -71,8 +76,19 @@ std::string readable_size(uint64_t bytes);
 
 // Measures and prints as results come in. Returns the exit status.
 Result<int> compare(const Instance& instance, const CompareOptions& options);
-// What would have been measured, for a machine that cannot emulate: plan and bound, nothing run.
-Result<int> plan_only(const Tree& tree, const CompareOptions& options);
+// For a machine that cannot emulate, and why it cannot: the same points with sennit's own schedules
+// simulated, in the same table and record. Peers have no schedules to simulate. Returns the exit status.
+Result<int> compare_simulated(const Tree& tree, const CompareOptions& options, const std::string& why);
+
+// What both share.
+struct Range {  // of sizes
+  std::string first, last;
+  double factor = 2;
+  uint64_t first_bytes = 0, last_bytes = 0;
+};
+Result<std::vector<Range>> parse_ranges(const CompareOptions& options);  // and checks the collectives
+Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree);
+nlohmann::json about(const Tree& tree, const CompareOptions& options);  // the record's first line
 
 // One self-contained page.
 Result<std::string> report_page(const Comparison& comparison);

@@ -76,8 +76,7 @@ std::string draw_panel(const std::vector<const Point*>& points, const std::strin
   }
   Curve bound;
   for (const Point* point : points)
-    if (point->bound_us && point->bytes >= kShapedBytes)
-      bound.emplace_back(static_cast<double>(point->bytes), *point->bound_us);
+    if (point->bounded()) bound.emplace_back(static_cast<double>(point->bytes), *point->bound_us);
   text += draw_curve(bound, x, y, "lower bound", "bound");
   std::vector<std::string> names = library_names(points);
   std::reverse(names.begin(), names.end());  // the first, sennit, is drawn last and lies on top
@@ -119,7 +118,7 @@ std::string shown(const std::string& library) {
 }
 
 const char* color_class(const std::string& library) {
-  if (library == "sennit") return "sennit";
+  if (library == "sennit" || library == kSimulated) return "sennit";
   if (library == "openmpi") return "openmpi";
   if (library == kRecommended) return "openmpi reordered";
   return library == "gloo" ? "gloo" : "other";

@@ -41,7 +41,7 @@ std::string Point::best_peer() const {
   std::string best;
   for (const auto& [name, series] : libraries) {
     const double time = series.median_us();
-    if (name == "sennit" || name == kRecommended || std::isnan(time)) continue;
+    if (name == "sennit" || name == kSimulated || name == kRecommended || std::isnan(time)) continue;
     if (best.empty() || time < find(best)->median_us()) best = name;
   }
   return best;
@@ -60,10 +60,12 @@ void Comparison::add(const nlohmann::json& line) {
                       .bytes = bytes,
                       .bound_us = {},
                       .binding_tier = "",
+                      .simulated = false,
                       .libraries = {}});
     point = points.end() - 1;
   }
   if (line.value("bound_us", nlohmann::json()).is_number()) point->bound_us = line["bound_us"];
+  point->simulated = line.value("simulated", false);
   if (line.value("binding_tier", nlohmann::json()).is_string()) point->binding_tier = line["binding_tier"];
   auto series = std::find_if(point->libraries.begin(), point->libraries.end(),
                              [&](const auto& entry) { return entry.first == library; });
@@ -137,7 +139,7 @@ std::string Comparison::table() const {
   });
   for (const Point& point : sorted) {
     const std::string best = point.best_peer();
-    const bool bounded = point.bound_us && point.bytes >= kShapedBytes;
+    const bool bounded = point.bounded();
     bool first = true;
     for (const auto& [library, series] : point.libraries) {
       const double time = series.median_us();

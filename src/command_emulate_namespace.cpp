@@ -44,21 +44,22 @@ Status gain_privilege() {
   if (may_make_namespaces()) return {};
   const uid_t user = geteuid();
   const gid_t group = getegid();
+  const auto cannot = [](const std::string& reason) {
+    return Status(SENNIT_UNSUPPORTED,
+                  fmt::format("cannot emulate a fabric here: {}. Run it as root, or allow user namespaces "
+                              "(sysctl user.max_user_namespaces, or "
+                              "kernel.apparmor_restrict_unprivileged_userns=0)",
+                              reason));
+  };
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-    return {SENNIT_UNSUPPORTED,
-            fmt::format(
-                "cannot emulate a fabric here: not root, and an unprivileged user namespace is refused ({}). "
-                "Run it as root, or allow user namespaces (sysctl user.max_user_namespaces, or "
-                "kernel.apparmor_restrict_unprivileged_userns=0)",
-                std::strerror(errno))};
+    return cannot(fmt::format("{}no right to make network namespaces, and a user namespace is refused ({})",
+                              user == 0 ? "" : "not root, ", std::strerror(errno)));
   prctl(PR_SET_DUMPABLE, 1);  // else nobody may open our children's /proc/PID/ns
-  SENNIT_RETURN_IF_ERROR(write_file("/proc/self/setgroups", "deny"));
-  SENNIT_RETURN_IF_ERROR(write_file("/proc/self/uid_map", fmt::format("0 {} 1", user)));
-  SENNIT_RETURN_IF_ERROR(write_file("/proc/self/gid_map", fmt::format("0 {} 1", group)));
-  if (!may_make_namespaces())
-    return {SENNIT_UNSUPPORTED,
-            "cannot emulate a fabric here: the user namespace comes without rights over its network. Run it "
-            "as root"};
+  for (const auto& [file, text] : {std::pair<std::string, std::string>{"/proc/self/setgroups", "deny"},
+                                   {"/proc/self/uid_map", fmt::format("0 {} 1", user)},
+                                   {"/proc/self/gid_map", fmt::format("0 {} 1", group)}})
+    if (const Status written = write_file(file, text); !written.ok()) return cannot(written.text());
+  if (!may_make_namespaces()) return cannot("a user namespace comes without rights over its network");
   return {};
 }
 

@@ -60,7 +60,7 @@ details summary { cursor:pointer; color:var(--soft); margin-top:6px; }
 std::string row(const Point& point, const std::string& library, const Series& series, bool first,
                 double ranks) {
   const double time = series.median_us();
-  const bool known = !std::isnan(time), bounded = point.bound_us && point.bytes >= kShapedBytes;
+  const bool known = !std::isnan(time), bounded = point.bounded();
   const std::string best = point.best_peer();
   const std::optional<double> gain = best.empty() || !known ? std::nullopt : ratio(*point.find(best), series);
   const double algbw = static_cast<double>(point.bytes) / time / 1e3;
@@ -74,9 +74,10 @@ std::string row(const Point& point, const std::string& library, const Series& se
       bounded ? escape(point.binding_tier) : "–",
       gain ? fmt::format("{:.2f} ×", *gain) : "–",
   };
-  std::string text = fmt::format("<tr class='{}{}'><td class=text>{}</td><td class=text>{}</td>",
-                                 first ? "first " : "", library == "sennit" ? "ours" : "",
-                                 first ? escape(point.order) : "", escape(shown(library)));
+  std::string text =
+      fmt::format("<tr class='{}{}'><td class=text>{}</td><td class=text>{}</td>", first ? "first " : "",
+                  library == "sennit" || library == kSimulated ? "ours" : "",
+                  first ? escape(point.order) : "", escape(shown(library)));
   for (const std::string& cell : cells) text += fmt::format("<td>{}</td>", cell);
   return text + "</tr>\n";
 }
@@ -134,24 +135,51 @@ std::string tiles(const std::vector<const Point*>& largest) {
   return text.empty() ? "" : "<div class=tiles>" + text + "</div>";
 }
 
+bool simulated(const nlohmann::json& about) { return about.value("simulated", false); }
+
 std::string about_section(const nlohmann::json& about) {
   const auto text = [&](const char* key) {
     const std::string value = about.value(key, "");
     return escape(value.empty() ? "not there" : value);
   };
+  const int rounds = about.value("rounds", 1);
+  std::string what, machine = text("machine"), versions = "sennit " + text("sennit"), figures;
+  if (simulated(about)) {
+    what = "Nothing was sent over it: its links and the ranks exist in the model only.";
+    figures = text("model");
+  } else {
+    what =
+        "Each host has its own network, UTS, IPC and mount namespace; every link is shaped in both "
+        "directions.";
+    machine += "; all hosts share its cores";
+    versions += fmt::format(", Open MPI {}, Gloo {}", text("openmpi"), text("gloo"));
+    figures = fmt::format(
+        "medians of {} round{}, libraries in turns; an iteration takes as long as its slowest rank", rounds,
+        rounds == 1 ? "" : "s");
+  }
   return fmt::format(
-      "<section><h2>The emulated tree</h2><p class=soft>{} Each host has its own network, UTS, IPC and mount "
-      "namespace; "
-      "every link is shaped in both directions. Below the hosts: the ranks that each order puts there.</p>"
-      "<div "
-      "class=scroll>{}</div><dl><dt>command</dt><dd><code>{}</code></dd><dt>date</dt><dd>{}</dd><dt>machine</"
-      "dt><dd>{}; all hosts share its "
-      "cores</dd><dt>versions</dt><dd>sennit {}, Open MPI {}, Gloo {}</dd><dt>figures</dt><dd>medians of {} "
-      "round{}, libraries in turns; "
-      "an iteration takes as long as its slowest rank</dd></dl></section>",
-      escape(about.at("about")) + ".", draw_tree(about), text("command"), text("date"), text("machine"),
-      text("sennit"), text("openmpi"), text("gloo"), about.value("rounds", 1),
-      about.value("rounds", 1) == 1 ? "" : "s");
+      "<section><h2>The {} tree</h2><p class=soft>{}. {} Below the hosts: the ranks that each order puts "
+      "there.</p><div "
+      "class=scroll>{}</div><dl><dt>command</dt><dd><code>{}</code></dd><dt>date</dt><dd>{}</dd>"
+      "<dt>machine</dt><dd>{}</dd><dt>versions</dt><dd>{}</dd><dt>figures</dt><dd>{}</dd></dl></section>",
+      simulated(about) ? "simulated" : "emulated", escape(about.at("about")), what, draw_tree(about),
+      text("command"), text("date"), machine, versions, figures);
+}
+
+// What the page's figures are; stands at its head.
+std::string caption(const nlohmann::json& about) {
+  if (simulated(about))
+    return fmt::format(
+        "<strong>Simulated</strong>, not measured: {}. Sennit's own schedules on a model of the tree, at "
+        "flow "
+        "level; no message was sent, and no other library takes part. Emulating it was not possible where "
+        "this "
+        "was made: {}",
+        escape(about.at("about")), escape(about.value("why", "")));
+  return fmt::format(
+      "{}: measured on one machine that emulates the tree with Linux network namespaces. Real programs and "
+      "real TCP; not a real cluster.",
+      escape(about.at("about")));
 }
 
 }  // namespace
@@ -164,6 +192,7 @@ Result<std::string> report_page(const Comparison& comparison) {
   if (collectives.empty()) return invalid("the record holds no measurement");
   const double ranks = comparison.about.value("ranks_per_host", 1.0) *
                        static_cast<double>(comparison.about.at("hosts").size());
+  const bool marked = simulated(comparison.about);
   std::string body;
   for (const std::string& collective : collectives) {
     std::vector<const Point*> points, largest;
@@ -175,32 +204,36 @@ Result<std::string> report_page(const Comparison& comparison) {
       if (point->bytes == points[0]->bytes) largest.push_back(point);
     if (collective == collectives[0]) body += tiles(largest) + about_section(comparison.about);
     body += fmt::format(
-        "<section><h2>{}, {}</h2><p class=soft>Time; shorter is better. The dotted line is the lower bound: "
+        "<section><h2>{}, {}</h2><p class=soft>{}ime; shorter is better. The dotted line is the lower bound: "
         "no schedule can be faster on links of these rates.</p>"
         "<div class=scroll>{}</div></section>",
-        escape(collective), readable_size(points[0]->bytes), draw_bars(largest));
+        escape(collective), readable_size(points[0]->bytes), marked ? "Simulated t" : "T",
+        draw_bars(largest));
     if (const std::string curves = draw_curves(comparison, collective); !curves.empty())
       body += fmt::format(
-          "<section><h2>{}: time against size</h2><p class=soft>Both axes logarithmic. Below 1 MB the "
-          "shapers' burst of "
-          "256 KiB lets messages pass faster than the bound, which is therefore not drawn.</p>{}<div "
+          "<section><h2>{}: {}time against size</h2><p class=soft>Both axes logarithmic.{}</p>{}<div "
           "class=scroll>{}</div></section>",
-          escape(collective), legend(points), curves);
+          escape(collective), marked ? "simulated " : "",
+          marked
+              ? ""
+              : " Below 1 MB the shapers' burst of 256 KiB lets messages pass faster than the bound, which "
+                "is therefore not drawn.",
+          legend(points), curves);
     body += fmt::format(
-        "<section><h2>{}: all figures</h2><p class=soft>algbw = size ÷ time and busbw = algbw × nccl-tests' "
+        "<section><h2>{}: all {}figures</h2><p class=soft>algbw = size ÷ time and busbw = algbw × "
+        "nccl-tests' "
         "factor, in GB/s; of bound = bound ÷ time; tier: where the bound binds; vs best peer: above 1 is "
         "faster "
         "than the quickest other library in that order.</p>{}</section>",
-        escape(collective), table(points, ranks));
+        escape(collective), marked ? "simulated " : "", table(points, ranks));
   }
   return fmt::format(
       "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport "
       "content='width=device-width'>"
-      "<title>sennit on an emulated tree</title><style>{}</style></head><body><main><h1>Collectives on an "
-      "oversubscribed tree</h1>"
-      "<p class=soft>{}: measured on one machine that emulates the tree with Linux network namespaces. Real "
-      "programs and real TCP; not a real cluster.</p>{}</main></body></html>\n",
-      kStyle, escape(comparison.about.at("about")), body);
+      "<title>sennit on {} tree</title><style>{}</style></head><body><main><h1>Collectives on an "
+      "oversubscribed tree{}</h1><p class=soft>{}</p>{}</main></body></html>\n",
+      marked ? "a simulated" : "an emulated", kStyle, marked ? ", simulated" : "", caption(comparison.about),
+      body);
 }
 
 }  // namespace sennit::emulate
