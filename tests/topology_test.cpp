@@ -136,6 +136,39 @@ TEST(Slurm, TopologyConf) {
   });
 }
 
+// Runs the fixtures of a text form, as SENNIT_FABRIC would read them on host "here". What is well formed must
+// also be recognised as what it is.
+void run_form(const std::string& name, const std::string& folder, const std::string& extension) {
+  const std::span<const TextForm> forms = text_forms();
+  const auto form =
+      std::find_if(forms.begin(), forms.end(), [&](const TextForm& known) { return known.name == name; });
+  if (form == forms.end()) GTEST_SKIP() << "this build lacks what " << name << " needs";
+  run_cases(folder, extension, [&](const std::filesystem::path& path) {
+    const std::string text = read_text(path);
+    const Result<Fabric> fabric = form->parse(text, path.filename(), "here");
+    if (!fabric) return fabric.status().text() + "\n";
+    const Result<Fabric> same = parse_any_form(text, path.filename(), "here");
+    EXPECT_TRUE(same.ok() && same->to_text() == fabric->to_text()) << path;
+    EXPECT_TRUE(parse_fabric(fabric->to_text(), "again").ok()) << path;
+    return fabric->to_text();
+  });
+}
+
+TEST(Slurm, TopologyYaml) { run_form("slurm_yaml", "slurm", "yaml"); }
+
+TEST(Slurm, MissingNodesAreNamed) {
+  const Fabric fabric = parse_topology_conf("SwitchName=s Nodes=n[1-4]\n", "t").value();
+  EXPECT_EQ(missing_nodes(fabric, "t", "n[1-4]").value(), "");
+  EXPECT_EQ(missing_nodes(fabric, "t", "").value(), "");
+  EXPECT_EQ(missing_nodes(fabric, "t", "n[3-6]").value(),
+            "2 of the job's 4 nodes are not in t: n5, n6; they hang below the root, by unknown links");
+  EXPECT_EQ(missing_nodes(fabric, "t", "n[01-20]").value(),
+            "20 of the job's 20 nodes are not in t: n01, n02, n03, n04, n05, n06, n07, n08, ...; they hang "
+            "below the root, by unknown links");
+  EXPECT_EQ(missing_nodes(fabric, "t", "n[1-").status().text(),
+            "SLURM_JOB_NODELIST:1:5: expected a number of at most 15 digits, found the end");
+}
+
 // First line the address, second the pattern, third (if any) the host's name.
 TEST(Slurm, Environment) {
   run_cases("slurm", "env", [](const std::filesystem::path& path) {
@@ -260,8 +293,8 @@ TEST(Sources, AreRegisteredByPriority) {
 class SourceFiles : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name :
-         {"SLURM_CONF", "SLURM_JOB_ID", "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"})
+    for (const char* name : {"SLURM_CONF", "SLURM_JOB_ID", "SLURM_TOPOLOGY_ADDR",
+                             "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURM_JOB_NODELIST"})
       unsetenv(name);
     char pattern[] = "/tmp/sennit_topology_XXXXXX";
     folder_ = mkdtemp(pattern);
@@ -307,8 +340,13 @@ TEST_F(SourceFiles, SlurmFromTheEnvironment) {
   EXPECT_EQ(read_sources({"n1", ""}, false).value().to_text(),
             "switch s\nhost n1\nhost n2\nlink n1 s unknown source slurm_conf\n"
             "link n2 s unknown source slurm_conf\n");
-  write("topology.yaml", "");
-  EXPECT_EQ(read_sources({"n1", ""}, false).value().to_text(), "") << "topology.yaml is what Slurm goes by";
+  setenv("SLURM_JOB_NODELIST", "n[2-3]", 1);
+  const std::string warned = read_sources({"n1", ""}, false).value().to_text();
+  EXPECT_NE(warned.find("conflict \"1 of the job's 2 nodes are not in "), std::string::npos) << warned;
+  unsetenv("SLURM_JOB_NODELIST");
+  write("topology.yaml", "- topology: t\n  flat: true\n");
+  EXPECT_EQ(read_sources({"n1", ""}, false).value().links.size(), 0u)
+      << "topology.yaml is what Slurm goes by";
   setenv("SLURM_TOPOLOGY_ADDR", "top.leaf.n1", 1);
   setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.node", 1);
   const std::string text = read_sources({"n1.cluster", ""}, true).value().to_text();

@@ -1,6 +1,6 @@
-// slurm.cpp: Slurm as a source. Every task's environment has its own host's path; topology.conf, where it can
-// be read, has the whole network. If the site uses topology.yaml, topology.conf is not what Slurm goes by,
-// and is left alone.
+// slurm.cpp: Slurm as a source. Every task's environment has its own host's path; topology.yaml or
+// topology.conf, where it can be read, has the whole network.
+#include <algorithm>
 #include <cstdlib>
 
 #include "read_file.hpp"
@@ -24,17 +24,30 @@ Result<std::optional<Fabric>> read_address(const SourceContext& context) {
   return std::optional<Fabric>(*std::move(fabric));
 }
 
+// topology.yaml where there is one, for Slurm then goes by that alone; else topology.conf.
 Result<std::optional<Fabric>> read_conf(const SourceContext&) {
   const std::string conf = environment("SLURM_CONF");
   if (conf.empty() && environment("SLURM_JOB_ID").empty()) return std::optional<Fabric>();
   const size_t slash = conf.rfind('/');
   const std::string folder = slash == std::string::npos ? "/etc/slurm" : conf.substr(0, slash);
-  const std::string path = folder + "/topology.conf";
-  if (file_exists(folder + "/topology.yaml") || !file_exists(path)) return std::optional<Fabric>();
+  const bool yaml = file_exists(folder + "/topology.yaml");
+  const std::string path = folder + (yaml ? "/topology.yaml" : "/topology.conf");
+  if (!file_exists(path)) return std::optional<Fabric>();
+  const std::span<const TextForm> forms = text_forms();
+  const auto form = std::find_if(forms.begin(), forms.end(), [&](const TextForm& known) {
+    return known.name == (yaml ? "slurm_yaml" : "slurm_conf");
+  });
+  if (form == forms.end())
+    return invalid(path +
+                   ": cannot be read, for this build has no yaml-cpp; install libyaml-cpp-dev, build again");
   Result<std::string> text = read_file(path);
   if (!text) return text.status();
-  Result<Fabric> fabric = parse_topology_conf(*text, path);
+  Result<Fabric> fabric = form->parse(*text, path, "");
   if (!fabric) return fabric.status();
+  if (fabric->links.empty()) return std::optional<Fabric>();  // flat: not a word about the network
+  Result<std::string> missing = missing_nodes(*fabric, path, environment("SLURM_JOB_NODELIST"));
+  if (!missing) return missing.status();
+  if (!missing->empty()) fabric->conflicts.push_back(*std::move(missing));
   return std::optional<Fabric>(*std::move(fabric));
 }
 
