@@ -3,6 +3,7 @@
 //   sennit topo                              the tree, from all sources at hand
 //   sennit topo --fabric FILE --check        suspects of a fabric file; exit status 1 if there are any
 //   sennit topo --save /etc/sennit/fabric    what every job will read
+//   sennit topo --order --hostfile hosts     the order of ranks that crosses each tier least
 #include <unistd.h>
 
 #include <cstdlib>
@@ -19,7 +20,11 @@ using namespace topo;  // NOLINT: this file is the command itself
 
 struct Options {
   std::string fabric, json, save;
+  std::vector<std::string> diff;
   bool check = false;
+  std::vector<std::string> order;  // no word: the job's own
+  bool order_given = false;
+  std::string hostfile, nodelist, rankfile;
 };
 
 int fail(const Status& status) {
@@ -42,12 +47,43 @@ Status write_files(const Options& options, const Reading& reading, const Model& 
   return {};
 }
 
+int compare(const Options& options) {
+  const Result<Reading> a = read_one(options.diff[0]);
+  if (!a) return fail(a.status());
+  const Result<Reading> b = read_one(options.diff[1]);
+  if (!b) return fail(b.status());
+  const Difference difference = diff(a->fabric, b->fabric);
+  if (difference.changes == 0) fmt::print("no difference\n");
+  if (difference.changes > 0)
+    fmt::print("--- {}\n+++ {}\n{}", options.diff[0], options.diff[1], difference.text);
+  return difference.changes > 0;
+}
+
+int show_order(const Options& options, const Fabric& fabric) {
+  const Result<HostOrder> order = read_order(options.order.empty() ? "" : options.order[0], fabric);
+  if (!order) return fail(order.status());
+  const Result<OrderReport> report = compare_orders(fabric, *order);
+  if (!report) return fail(report.status());
+  bool taken = false;
+  for (const auto& [file, text] : {std::pair(&options.hostfile, &hostfile_text),
+                                   {&options.nodelist, &nodelist_text},
+                                   {&options.rankfile, &rankfile_text}}) {
+    if (file->empty()) continue;
+    taken |= *file == "-";
+    if (const Status status = write_text(*file, text(report->best)); !status.ok()) return fail(status);
+  }
+  fmt::print(taken ? stderr : stdout, "{}", report->text);
+  return report->strangers.empty() ? 0 : 1;
+}
+
 int show(const Options& options) {
+  if (!options.diff.empty()) return compare(options);
   Result<Reading> reading = options.fabric.empty() ? read_here() : read_one(options.fabric);
   if (!reading) return fail(reading.status());
   const Result<Model> model = make_model(reading->fabric);
   if (!model) return fail(model.status());
   if (const Status status = write_files(options, *reading, *model); !status.ok()) return fail(status);
+  if (options.order_given) return show_order(options, model->fabric);
   const bool taken = options.json == "-" || options.save == "-";  // standard output
   if (options.check) {
     fmt::print(taken ? stderr : stdout, "{}", check_text(*model));
@@ -70,7 +106,24 @@ void add_topo_command(CLI::App& app, int* exit_code) {
       "--save", options->save,
       "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard output");
   command->add_flag("--check", options->check, "list what looks wrong; exit status 1 if anything does");
-  command->callback([=] { *exit_code = show(*options); });
+  command
+      ->add_option("--diff", options->diff,
+                   "what differs between two fabrics; exit status 1 if anything does")
+      ->expected(2);
+  CLI::Option* order = command->add_option("--order", options->order,
+                                           "how often the ranks' order crosses each tier, and the best "
+                                           "order; FILE: hosts by rank, else the job's");
+  order->expected(0, 1)->type_name("[FILE]");
+  for (const auto& [name, file, help] :
+       {std::tuple("--hostfile", &options->hostfile, "write the best order for mpirun --hostfile"),
+        {"--nodelist", &options->nodelist, "write it for Slurm: SLURM_HOSTFILE with srun -m arbitrary"},
+        {"--rankfile", &options->rankfile, "write it for mpirun --rankfile; rank i of a host on its core i"}})
+    command->add_option(name, *file, help)->needs(order);
+  command->callback([=] {
+    options->order_given = order->count() > 0;
+    if (!options->order.empty() && options->order[0].empty()) options->order.clear();
+    *exit_code = show(*options);
+  });
 }
 
 }  // namespace sennit

@@ -28,8 +28,9 @@ struct SourceReport {
 struct Reading {
   Fabric fabric;
   std::vector<SourceReport> sources;
-  std::string file;  // the fabric file or synthetic specification that was asked for; may be empty
-  std::string host;  // this host; empty where a file alone was asked for
+  std::string file;      // the fabric file or synthetic specification that was asked for; may be empty
+  std::string host;      // this host; empty where a file alone was asked for
+  bool outside = false;  // it is not part of the network, and left out
 };
 // A fabric file of any kind that the file source takes, "synthetic:SPEC", or SPEC where no such file exists.
 Result<Reading> read_one(const std::string& file);

@@ -2,6 +2,7 @@
 // the others from being heard: its error is shown beside what they said.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
+#include "contraction.hpp"
 #include "options.hpp"
 #include "read_file.hpp"
 
@@ -65,22 +67,34 @@ Result<Reading> read_one(const std::string& file) {
   return reading;
 }
 
+// A login node's own inside has no place in a network that does not know it.
 Result<Reading> read_here() {
   Reading reading;
   reading.host = host_name();
   reading.file = option_text("SENNIT_FABRIC");
-  Merger merger;
+  HostIndex hosts;
+  bool network = false, placed = false;
+  const auto is_switch = [](const Vertex& v) { return v.kind == VertexKind::switch_; };
+  std::vector<std::pair<const Source*, Fabric>> said;
   for (const Source& source : sources()) {
     SourceReport report{std::string(source.name), source.priority, false, ""};
-    Result<std::optional<Fabric>> said = source.read({reading.host, reading.file});
-    if (!said) {
-      report.error = said.status().text();
-    } else if (said->has_value()) {
+    Result<std::optional<Fabric>> answer = source.read({reading.host, reading.file});
+    if (!answer) {
+      report.error = answer.status().text();
+    } else if (answer->has_value()) {
       report.said = true;
-      merger.add(**said, source.name);
+      for (const Vertex& v : (*answer)->vertices)
+        if (v.kind == VertexKind::host && !source.per_host) network = true, hosts.add(v.name, 0);
+      const std::vector<Vertex>& vertices = (*answer)->vertices;
+      placed |= source.per_host && std::any_of(vertices.begin(), vertices.end(), is_switch);
+      said.emplace_back(&source, **std::move(answer));
     }
     reading.sources.push_back(std::move(report));
   }
+  reading.outside = network && !placed && hosts.find(reading.host) < 0;
+  Merger merger;
+  for (const auto& [source, fabric] : said)
+    if (!source->per_host || !reading.outside) merger.add(fabric, source->name);
   reading.fabric = merger.take();
   return reading;
 }

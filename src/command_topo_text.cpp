@@ -128,6 +128,7 @@ std::string text_of(const Reading& reading, const Model& model, bool color) {
   for (const SourceReport& source : reading.sources)
     if (!source.error.empty())
       text += fmt::format("{}source {} failed{}: {}\n", style.red, source.name, style.off, source.error);
+  if (reading.outside) text += fmt::format("this host, {}, is not part of it\n", reading.host);
   Tree tree(model, style);
   const Fold whole = fold(model, {});
   tree.drawn = "\n" + tree.line(whole, true) + "\n";

@@ -112,7 +112,7 @@ TEST(Topo, RandomFabricsAreSavedShownAndCompared) {
     ASSERT_EQ(hosts_shown(fold(*model, everything)), hosts) << fabric.to_text();
     everything.unfolded_columns = 8;
     ASSERT_EQ(hosts_shown(fold(*model, everything)), hosts) << fabric.to_text();
-    const Reading reading{fabric, {}, "random", ""};
+    const Reading reading{fabric, {}, "random", "", false};
     ASSERT_NE(text_of(reading, *model, false), "");
     ASSERT_FALSE(nlohmann::json::parse(json_of(reading, *model), nullptr, false).is_discarded());
   }

@@ -1,0 +1,14 @@
+sennit topo --fabric two_racks.fabric --order dealt.hosts --hostfile - 2>$TMP/report; cat $TMP/report
+sennit topo --fabric two_racks.fabric --order --nodelist $TMP/n --rankfile $TMP/r; head -2 $TMP/n $TMP/r | grep -v ==
+# Two ranks a host, three ways to say it; unequal racks.
+printf 'h[0-7] slots=2\n' > $TMP/a; printf 'h[0-7]:2\n' > $TMP/b
+sennit topo --fabric "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5" --order $TMP/a
+sennit topo --fabric "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5" --order $TMP/b > $TMP/same
+# In a Slurm job; capacities unknown.
+SLURM_JOB_ID=7 SLURM_JOB_NODELIST='dev[0,12],dev[1-2]' SLURM_TASKS_PER_NODE='2(x3),1' sennit topo --fabric ../topology/slurm/tree.conf --order --hostfile $TMP/h; cat $TMP/h
+# Hosts that the fabric does not know: exit status 1.
+printf 'h0\nelsewhere\nh1\n' > $TMP/c; sennit topo --fabric two_racks.fabric --order $TMP/c; echo $?
+printf 'h0\nh1 slots=many\n' > $TMP/d; sennit topo --fabric two_racks.fabric --order $TMP/d; echo $?
+printf 'h0:0\n' > $TMP/e; sennit topo --fabric two_racks.fabric --order $TMP/e; echo $?
+printf '\n' > $TMP/f; sennit topo --fabric two_racks.fabric --order $TMP/f; echo $?
+sennit topo --fabric two_racks.fabric --hostfile $TMP/g 2> $TMP/err; echo $?
