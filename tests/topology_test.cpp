@@ -156,6 +156,11 @@ void run_form(const std::string& name, const std::string& folder, const std::str
 
 TEST(Slurm, TopologyYaml) { run_form("slurm_yaml", "slurm", "yaml"); }
 
+// Captured from lldpd between two network namespaces, and made up.
+TEST(Lldp, Neighbours) { run_form("lldp", "lldp", "json"); }
+
+TEST(Zone, Files) { run_form("zone", "zone", "zone"); }
+
 TEST(Slurm, MissingNodesAreNamed) {
   const Fabric fabric = parse_topology_conf("SwitchName=s Nodes=n[1-4]\n", "t").value();
   EXPECT_EQ(missing_nodes(fabric, "t", "n[1-4]").value(), "");
@@ -287,7 +292,7 @@ TEST(Hwloc, LineRatesFromTheKernelsFiles) {
 TEST(Sources, AreRegisteredByPriority) {
   std::string names;
   for (const Source& source : sources()) names += fmt::format("{} ", source.name);
-  EXPECT_EQ(names, "file slurm_conf slurm hwloc synthetic ");
+  EXPECT_EQ(names, "file slurm_conf slurm lldp zone hwloc synthetic ");
 }
 
 class SourceFiles : public ::testing::Test {
@@ -360,6 +365,32 @@ TEST_F(SourceFiles, SlurmFromTheEnvironment) {
           .find("conflict \"slurm is left out: SLURM_TOPOLOGY_ADDR:1:7: expected 3 parts, as in the pattern "
                 "switch.switch.node, found the end\"\n"),
       std::string::npos);
+}
+
+// A program in PATH answers, refuses, or hangs.
+TEST_F(SourceFiles, LldpFromTheProgram) {
+  const std::filesystem::path data = std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/lldp";
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (folder_.string() + ":" + path).c_str(), 1);
+  const auto say = [&](const std::string& script) {
+    std::filesystem::permissions(write("lldpctl", "#!/bin/sh\n" + script + "\n"),
+                                 std::filesystem::perms::owner_all);
+    for (const Source& source : sources())
+      if (source.name == "lldp") return source.read({"here", ""});
+    return Result<std::optional<Fabric>>(invalid("no such source"));
+  };
+  EXPECT_EQ((*say("cat " + (data / "two_ports.json").string()))->to_text(),
+            read_text(data / "two_ports.json.expected"));
+  EXPECT_FALSE(say("cat " + (data / "no_neighbour.json").string())->has_value());
+  EXPECT_FALSE(say("echo 'unable to connect to socket: No such file or directory' >&2; exit 1")->has_value());
+  EXPECT_EQ(say("echo 'unable to connect to socket: Permission denied' >&2; exit 1").status().text(),
+            "lldpctl -f json: unable to connect to socket: Permission denied; let this user ask lldpd (its "
+            "socket's "
+            "group), or save what root gets from that command as /etc/sennit/lldp.json");
+  EXPECT_EQ(say("exec sleep 60").status().text().substr(0, 34), "lldpctl -f json: no answer in time");
+  EXPECT_EQ(say("exec >&- 2>&-; exec sleep 60").status().text().substr(0, 34),
+            "lldpctl -f json: no answer in time");
+  setenv("PATH", path.c_str(), 1);
 }
 
 // What each host says of itself, sent as text and added at rank 0, gives the tree.
