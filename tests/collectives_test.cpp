@@ -30,6 +30,25 @@ constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatte
                                Collective::broadcast,  Collective::reduce,         Collective::gather,
                                Collective::scatter,    Collective::all_to_all,     Collective::barrier};
 
+// What every algorithm must do, by the letters below; and which of these it also does as a v-variant. An
+// algorithm whose applies() says no by mistake would otherwise never be tested.
+struct Does {
+  std::string_view algorithm, collectives, vector_variants;
+};
+constexpr std::string_view kLetters = "asgbrGSAB";  // in the order of kAll
+constexpr Does kDoes[] = {
+    {"aggregated", "A", ""},
+    {"chain", "br", ""},
+    {"direct", "asgbrGSAB", "sgGSA"},
+    {"double_tree", "abr", ""},
+    {"gather_scatter", "GS", "GS"},
+    {"leaders", "agB", "g"},
+    {"ring", "asg", "sg"},
+    {"scatter_gather", "b", ""},
+    {"tiered", "asgbrB", "sg"},
+    {"tree", "br", ""},
+};
+
 bool has_vector_variant(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::all_gather || c == Collective::gather ||
          c == Collective::scatter || c == Collective::all_to_all;
@@ -86,6 +105,32 @@ Execution random_execution(std::mt19937_64& random, const Request& request, int 
   return execution;
 }
 
+TEST(collectives, every_algorithm_applies_where_it_should) {
+  std::set<std::string_view> known;
+  for (const Does& does : kDoes) {
+    known.insert(does.algorithm);
+    ASSERT_NE(find_algorithm(does.algorithm), nullptr) << does.algorithm;
+  }
+  for (const Algorithm* algorithm : algorithms())
+    EXPECT_TRUE(known.count(algorithm->name())) << algorithm->name() << " is missing in kDoes";
+  std::mt19937_64 random(seed() + 4);
+  for (int round = 0; round < 60; round++) {  // on every tree, whatever the count and the root
+    const int ranks = round < 12 ? round + 1 : 1 + static_cast<int>(random() % 64);
+    const TierTree tree = random_tree(random, ranks);
+    const bool flat = std::none_of(tree.groups.begin() + 1, tree.groups.end(),
+                                   [](const Group& group) { return group.size > 1; });
+    for (const Does& does : kDoes)
+      for (size_t c = 0; c < std::size(kAll); c++) {
+        const Request request = random_request(random, kAll[c], ranks);
+        std::string_view wanted = request.vector_variant ? does.vector_variants : does.collectives;
+        if (flat && does.algorithm == "aggregated") wanted = "";  // there is nothing to aggregate by
+        EXPECT_EQ(find_algorithm(does.algorithm)->applies(tree, request),
+                  wanted.find(kLetters[c]) != std::string_view::npos)
+            << describe(*find_algorithm(does.algorithm), request, {}, tree);
+      }
+  }
+}
+
 TEST(collectives, every_algorithm_verifies_on_random_trees) {
   std::mt19937_64 random(seed());
   std::set<std::pair<std::string_view, Collective>> covered;
@@ -106,11 +151,15 @@ TEST(collectives, every_algorithm_verifies_on_random_trees) {
                                      << describe(*algorithm, request, parameters, tree);
       }
   }
-  for (const Collective collective : kAll) {
-    bool any = false;
-    for (const auto& [algorithm, c] : covered) any |= c == collective;
-    EXPECT_TRUE(any) << "no algorithm for " << name(collective);
-  }
+  size_t expected = 0;
+  for (const Does& does : kDoes) expected += does.collectives.size();
+  EXPECT_EQ(covered.size(), expected);
+  for (const Does& does : kDoes)
+    for (size_t c = 0; c < std::size(kAll); c++)
+      if (does.collectives.find(kLetters[c]) != std::string_view::npos) {
+        EXPECT_TRUE(covered.count({does.algorithm, kAll[c]}))
+            << does.algorithm << " was never verified for " << name(kAll[c]);
+      }
 }
 
 TEST(collectives, every_algorithm_computes_on_random_trees) {
