@@ -1,0 +1,198 @@
+// ibnet_test.cpp: InfiniBand subnets from dumps: captured from ibsim and opensm (tests/data/topology/ibnet),
+// and made to measure, with the truth known group by group.
+#include <cstdlib>
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "ibnet.hpp"
+#include "ibnet_names.hpp"
+#include "ibnet_subnets.hpp"
+#include "source.hpp"
+#include "topology_cases.hpp"
+
+namespace sennit {
+namespace {
+
+Fabric fabric_of_text(const std::string& text) {
+  const Result<IbSubnet> subnet = parse_ibnetdiscover(text, "dump");
+  EXPECT_TRUE(subnet.ok()) << subnet.status().text();
+  return subnet ? fabric_of(*subnet) : Fabric();
+}
+
+// X.dump gives the fabric and the tree over its hosts, or an error.
+TEST(Ibnet, DumpsToFabricsAndTrees) {
+  run_cases("ibnet", "dump", [](const std::filesystem::path& path) {
+    const std::string text = read_text(path);
+    EXPECT_TRUE(is_ibnetdiscover(text) || path.stem().string().rfind("bad", 0) == 0) << path;
+    const Result<IbSubnet> subnet = parse_ibnetdiscover(text, path.filename());
+    if (!subnet) return subnet.status().text() + "\n";
+    const Fabric fabric = fabric_of(*subnet);
+    const Result<Fabric> again = parse_fabric(fabric.to_text(), path.stem());
+    EXPECT_TRUE(again.ok()) << again.status().text();
+    EXPECT_EQ(again->fingerprint(), fabric.fingerprint()) << path;
+    const Result<TierTree> tree = contract(fabric, ranks_on_all_hosts(fabric, 0));
+    if (!tree) return fabric.to_text() + tree.status().text() + "\n";
+    EXPECT_EQ(tree->check(), "") << path;
+    return fabric.to_text() + "\n" + tree->to_text();
+  });
+}
+
+void expect_truth(const std::string& text, const Truth& truth) {
+  const Fabric fabric = fabric_of_text(text);
+  EXPECT_TRUE(fabric.conflicts.empty()) << fabric.conflicts[0];
+  const std::vector<Placement> ranks = ranks_on_all_hosts(fabric, 1);
+  const Result<TierTree> tree = contract(fabric, ranks);
+  ASSERT_TRUE(tree.ok()) << tree.status().text();
+  ASSERT_EQ(tree->check(), "");
+  const Truth found = truth_of(*tree, ranks);
+  for (const auto& [hosts, egress] : truth) {
+    const auto entry = found.find(hosts);
+    ASSERT_TRUE(entry != found.end()) << hosts.size() << " hosts from " << *hosts.begin() << " are no group";
+    EXPECT_EQ(entry->second, egress) << hosts.size() << " hosts from " << *hosts.begin();
+  }
+  EXPECT_EQ(found.size(), truth.size());
+}
+
+TEST(IbnetTruth, TwoLevelsSevenToOneWith2048Hosts) {
+  const Subnet subnet = two_level(2048, 28, 4, 4);
+  expect_truth(subnet.text(), subnet.truth);
+}
+TEST(IbnetTruth, ThreeLevelsWithUnequalPods) {
+  const Subnet subnet = pods({{4, 4}, {3, 2, 4}, {5}, {2, 2, 2, 2}}, 1, false);
+  expect_truth(subnet.text(), subnet.truth);
+}
+TEST(IbnetTruth, TwoLeavesSwapped) {
+  const Subnet straight = pods({{4, 3}, {2, 5, 4}}, 2, false);
+  const Subnet swapped = pods({{4, 3}, {2, 5, 4}}, 2, true);
+  EXPECT_NE(straight.truth, swapped.truth);
+  expect_truth(straight.text(), straight.truth);
+  expect_truth(swapped.text(), swapped.truth);
+}
+TEST(IbnetTruth, EightRails) {
+  for (const int cores : {0, 2}) {
+    const Subnet subnet = rails(3, 4, 8, 2, cores);
+    expect_truth(subnet.text(), subnet.truth);
+  }
+}
+TEST(IbnetTruth, ParallelCablesOneLaneAndAMissingUplink) {
+  const Subnet subnet = degraded();
+  expect_truth(subnet.text(), subnet.truth);
+}
+
+// The same, as opensm and ibnetdiscover saw them on an ibsim that had these texts for netlists.
+TEST(IbnetTruth, CapturedFromIbsim) {
+  const std::map<std::string, Subnet> captured = {{"unequal_pods", pods({{4, 4}, {3, 2, 4}, {5}}, 1, false)},
+                                                  {"swapped_leaves", pods({{4, 3}, {2, 5, 4}}, 2, true)},
+                                                  {"eight_rails", rails(2, 3, 8, 2, 1)},
+                                                  {"degraded", degraded()}};
+  const std::filesystem::path folder = std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet";
+  for (const auto& [name, subnet] : captured) {
+    SCOPED_TRACE(name);
+    expect_truth(read_text(folder / (name + ".dump")), subnet.truth);
+  }
+}
+
+// SENNIT_FABRIC may name a dump.
+TEST(Ibnet, DumpsAreFabricFiles) {
+  const std::filesystem::path folder = std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet";
+  const Result<Fabric> fabric = read_sources({"node0", folder / "degraded.dump"}, false);
+  ASSERT_TRUE(fabric.ok()) << fabric.status().text();
+  EXPECT_EQ(fabric->fingerprint(), fabric_of_text(read_text(folder / "degraded.dump")).fingerprint());
+  const Status bad = read_sources({"node0", folder / "bad_twice.dump"}, false).status();
+  EXPECT_NE(bad.text().find("bad_twice.dump:4:10: expected a node that line 1"), std::string::npos)
+      << bad.text();
+}
+
+// The ranks of a host have their own rails.
+TEST(Ibnet, RailsAreHomePlanes) {
+  const Fabric fabric = fabric_of_text(rails(2, 2, 8, 1, 1).text());
+  const TierTree tree = contract(fabric, ranks_on_all_hosts(fabric, 8)).value();
+  ASSERT_EQ(tree.ranks(), 32);
+  for (int p = 0; p < 32; p++) EXPECT_EQ(tree.home_plane[static_cast<size_t>(p)], p % 8);
+}
+
+// Every speed's data rate, from the published rate of a 4x cable (Gbit/s): 54.54 and 545.45 are 600/11.
+TEST(Ibnet, DataRates) {
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::sdr), 1'000'000'000u);
+  EXPECT_EQ(ib_data_rate(1, IbSpeed::sdr), 250'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::ddr), 2'000'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::qdr), 4'000'000'000u);
+  EXPECT_EQ(ib_data_rate(12, IbSpeed::qdr), 12'000'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::fdr10), 5'000'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::fdr), 6'818'181'818u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::edr), 12'500'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::hdr), 25'000'000'000u);
+  EXPECT_EQ(ib_data_rate(2, IbSpeed::hdr), 12'500'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::ndr), 50'000'000'000u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::xdr), 100'000'000'000u);
+  EXPECT_EQ(ib_data_rate(0, IbSpeed::xdr), 0u);
+  EXPECT_EQ(ib_data_rate(4, IbSpeed::unknown), 0u);
+}
+
+TEST(Ibnet, NaturalOrder) {
+  EXPECT_TRUE(natural_less("h2", "h10"));
+  EXPECT_TRUE(natural_less("h2a1", "h2a11"));
+  EXPECT_TRUE(natural_less("h", "h0"));
+  EXPECT_FALSE(natural_less("h10", "h2"));
+  EXPECT_FALSE(natural_less("h2", "h2"));
+  EXPECT_NE(natural_less("h01", "h1"), natural_less("h1", "h01"));
+}
+
+// Damaged dumps give a fabric that contracts, or an error that names a place within the text.
+TEST(Ibnet, DamagedDumpsAreHandled) {
+  const char* const given = std::getenv("SENNIT_TEST_SEED");
+  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : std::random_device()();
+  SCOPED_TRACE(fmt::format("SENNIT_TEST_SEED={}", seed));
+  std::mt19937 random(seed);
+  std::vector<std::string> good;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(SENNIT_SOURCE_DIR) /
+                                                               "tests/data/topology/ibnet"))
+    if (entry.path().extension() == ".dump") good.push_back(read_text(entry.path()));
+  std::sort(good.begin(), good.end());
+  const std::string alphabet = "[]\"#=()\n\r\t 019fSHRx-?\x01\xff";
+  for (int round = 0; round < 4000; round++) {
+    std::string text = good[random() % good.size()];
+    for (unsigned changes = 1 + random() % 4; changes-- > 0 && !text.empty();) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text.insert(at, 1, alphabet[random() % alphabet.size()]);
+          break;
+        case 1:
+          text[at] = alphabet[random() % alphabet.size()];
+          break;
+        case 2:
+          text.erase(at, random() % 80);
+          break;
+        default:  // a piece from elsewhere
+          text.insert(at, text.substr(random() % text.size(), random() % 200));
+      }
+    }
+    is_ibnetdiscover(text);
+    const Result<IbSubnet> subnet = parse_ibnetdiscover(text, "f");
+    if (subnet) {
+      const Fabric fabric = fabric_of(*subnet);
+      const Result<Fabric> again = parse_fabric(fabric.to_text(), "again");
+      EXPECT_TRUE(again.ok()) << again.status().text() << "\n" << text;
+      const std::vector<Placement> ranks = ranks_on_all_hosts(fabric, 1);
+      if (ranks.empty()) continue;
+      const Result<TierTree> tree = contract(fabric, ranks);
+      EXPECT_TRUE(tree.ok() && tree->check().empty()) << text;
+      continue;
+    }
+    size_t line = 0;
+    size_t column = 0;
+    ASSERT_EQ(std::sscanf(subnet.status().text().c_str(), "f:%zu:%zu: expected", &line, &column), 2)
+        << subnet.status().text();
+    std::istringstream lines(text);
+    std::string at;
+    for (size_t i = 0; i < line; i++) at.clear(), std::getline(lines, at);
+    EXPECT_GE(column, 1u) << text;
+    EXPECT_LE(column, at.size() + 1) << subnet.status().text() << "\n" << text;
+  }
+}
+
+}  // namespace
+}  // namespace sennit

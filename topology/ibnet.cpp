@@ -1,0 +1,262 @@
+// ibnet.cpp: the records of an InfiniBand subnet as a Fabric; see ibnet.hpp. The only guesses are in names:
+// which descriptions name a host, and which level a switch is on when hosts hang on several levels.
+#include "ibnet.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "ibnet_names.hpp"
+#include "source.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr size_t kMaxConflicts = 100;
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+// Of both ends: the smaller where they differ, the known one where only one is.
+uint64_t rate_of(const IbPort& port, const IbPort* other) {
+  const uint64_t here = ib_data_rate(port.width, port.speed);
+  const uint64_t there = other != nullptr ? ib_data_rate(other->width, other->speed) : 0;
+  return here == 0 || (there != 0 && there < here) ? there : here;
+}
+
+// The port at the cable's other end, where that node lists it.
+const IbPort* other_end(const IbSubnet& subnet, size_t node, const IbPort& port) {
+  const std::vector<IbPort>& ports = subnet.nodes[index(port.peer)].ports;
+  const auto at = std::lower_bound(ports.begin(), ports.end(), port.peer_port,
+                                   [](const IbPort& p, int number) { return p.number < number; });
+  const bool found = at != ports.end() && at->number == port.peer_port &&
+                     at->peer == static_cast<int>(node) && at->peer_port == port.number;
+  return found ? &*at : nullptr;
+}
+
+class Builder {
+ public:
+  explicit Builder(const IbSubnet& subnet) : subnet_(subnet), vertex_(subnet.nodes.size(), -1) {}
+
+  Fabric build() {
+    fabric_.conflicts = subnet_.conflicts;
+    add_switches();
+    add_hosts();
+    add_links();
+    name_tiers();
+    fabric_.name = "InfiniBand subnet, routing assumed";
+    return std::move(fabric_);
+  }
+
+ private:
+  // By node: the chassis, as the first of its switches. Switches of one chassis are one switch where cables
+  // inside of it join them and none lets more in than it passes on.
+  std::vector<int> find_chassis() const {
+    std::vector<int> chassis(subnet_.nodes.size());
+    std::map<uint64_t, std::vector<int>> by_system;
+    for (size_t n = 0; n < chassis.size(); n++) {
+      chassis[n] = static_cast<int>(n);
+      const IbNode& node = subnet_.nodes[n];
+      if (node.kind == IbKind::switch_ && node.system_guid != 0)
+        by_system[node.system_guid].push_back(static_cast<int>(n));
+    }
+    for (const auto& [guid, members] : by_system) {
+      if (members.size() < 2 || blocks_inside(members)) continue;
+      std::vector<int> reached = {members[0]};
+      std::set<int> left(members.begin() + 1, members.end());
+      for (size_t i = 0; i < reached.size(); i++)
+        for (const IbPort& port : subnet_.nodes[index(reached[i])].ports)
+          if (left.erase(port.peer) != 0) reached.push_back(port.peer);
+      if (!left.empty()) continue;
+      for (const int member : members) chassis[index(member)] = members[0];
+    }
+    return chassis;
+  }
+
+  bool blocks_inside(const std::vector<int>& members) const {
+    const uint64_t system = subnet_.nodes[index(members[0])].system_guid;
+    return std::any_of(members.begin(), members.end(), [&](int member) {
+      uint64_t inside = 0;
+      uint64_t outside = 0;
+      for (const IbPort& port : subnet_.nodes[index(member)].ports) {
+        const IbNode& peer = subnet_.nodes[index(port.peer)];
+        const bool within = peer.kind == IbKind::switch_ && peer.system_guid == system;
+        // A cable of unknown rate counts as a lane of the slowest.
+        const uint64_t rate = rate_of(port, other_end(subnet_, index(member), port));
+        (within ? inside : outside) += rate != 0 ? rate : ib_data_rate(1, IbSpeed::sdr);
+      }
+      return outside > inside;
+    });
+  }
+
+  void add_switches() {
+    const std::vector<int> chassis = find_chassis();
+    std::vector<int> own;  // one node for each switch
+    for (size_t n = 0; n < chassis.size(); n++)
+      if (subnet_.nodes[n].kind == IbKind::switch_ && chassis[n] == static_cast<int>(n))
+        own.push_back(chassis[n]);
+    const std::vector<std::string> names = ib_switch_names(subnet_, own);
+    std::vector<size_t> order(own.size());
+    for (size_t i = 0; i < order.size(); i++) order[i] = i;
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return natural_less(names[a], names[b]); });
+    for (const size_t i : order) {
+      vertex_[index(own[i])] = static_cast<int>(fabric_.vertices.size());
+      taken_.insert(names[i]);
+      fabric_.vertices.push_back({VertexKind::switch_, names[i], "", -1});
+    }
+    for (size_t n = 0; n < chassis.size(); n++)
+      if (vertex_[index(chassis[n])] >= 0) vertex_[n] = vertex_[index(chassis[n])];
+  }
+
+  // Hosts by name, each followed by its adapters.
+  void add_hosts() {
+    const std::vector<IbHost> hosts = ib_hosts(subnet_);
+    for (const IbHost& host : hosts) {
+      std::string name = host.name;
+      while (!taken_.insert(name).second) name += "/host";
+      const int at = static_cast<int>(fabric_.vertices.size());
+      fabric_.vertices.push_back({VertexKind::host, name, "", -1});
+      for (const auto& [device, node] : host.adapters) {
+        vertex_[index(node)] = static_cast<int>(fabric_.vertices.size());
+        std::string nic = fmt::format("{}/{}", name, device);
+        while (!taken_.insert(nic).second) nic += "'";
+        fabric_.vertices.push_back({VertexKind::nic, std::move(nic), "", at,
+                                    fmt::format("0x{:016x}", subnet_.nodes[index(node)].guid)});
+      }
+    }
+  }
+
+  // All cables between two vertices are one link, whose capacity is unknown as soon as one cable's is.
+  void add_links() {
+    struct Cables {
+      uint64_t rate = 0;
+      int count = 0;
+      bool unknown = false;
+    };
+    std::map<std::pair<int, int>, Cables> links;
+    for (size_t n = 0; n < subnet_.nodes.size(); n++) {
+      for (const IbPort& port : subnet_.nodes[n].ports) {
+        const IbPort* const other = other_end(subnet_, n, port);
+        // Of the two ends of a cable, the one that comes first in the records says it.
+        const auto here = std::pair(static_cast<int>(n), port.number);
+        if (other != nullptr && std::pair(port.peer, port.peer_port) < here) continue;
+        const int a = vertex_[n];
+        const int b = vertex_[index(port.peer)];
+        if (a < 0 || b < 0 || a == b) continue;
+        if (other != nullptr) compare(n, port, *other);
+        Cables& cables = links[std::minmax(a, b)];
+        const uint64_t rate = rate_of(port, other);
+        cables.rate += rate;
+        cables.count++;
+        cables.unknown = cables.unknown || rate == 0;
+      }
+    }
+    for (const auto& [ends, cables] : links) {
+      Link link;
+      link.from = ends.second;
+      link.to = ends.first;
+      if (!cables.unknown) link.capacity = {cables.rate, Provenance::declared};
+      link.cables = cables.count;
+      link.source = "ibnet";
+      fabric_.links.push_back(link);
+      std::swap(link.from, link.to);
+      fabric_.links.push_back(link);
+    }
+  }
+
+  void compare(size_t node, const IbPort& port, const IbPort& other) {
+    const uint64_t here = ib_data_rate(port.width, port.speed);
+    const uint64_t there = ib_data_rate(other.width, other.speed);
+    if (here == 0 || there == 0 || here == there || fabric_.conflicts.size() >= kMaxConflicts) return;
+    fabric_.conflicts.push_back(
+        fmt::format("{} port {} and {} port {}: the ends of one cable differ in rate; the smaller stands",
+                    fabric_.vertices[index(vertex_[node])].name, port.number,
+                    fabric_.vertices[index(vertex_[index(port.peer)])].name, port.peer_port));
+  }
+
+  // Switches with hosts are leaves, but for those that have few where most switches around them have many:
+  // a storage or login node at a spine. What is around the leaves are spines, then core.
+  void name_tiers() {
+    constexpr std::array<const char*, 3> kTiers = {"leaf", "spine", "core"};
+    std::vector<size_t> hosts(fabric_.vertices.size(), 0);
+    std::vector<std::vector<int>> neighbours(fabric_.vertices.size());
+    const auto is_switch = [&](int v) { return fabric_.vertices[index(v)].kind == VertexKind::switch_; };
+    for (const Link& link : fabric_.links) {
+      if (!is_switch(link.from)) continue;
+      if (is_switch(link.to))
+        neighbours[index(link.from)].push_back(link.to);
+      else
+        hosts[index(link.from)]++;
+    }
+    std::vector<int> queue;
+    std::vector<size_t> level(fabric_.vertices.size(), 0);
+    for (size_t v = 0; v < hosts.size(); v++) {
+      size_t populated = 0;
+      size_t theirs = 0;
+      for (const int other : neighbours[v]) {
+        populated += hosts[index(other)] > 0 ? 1 : 0;
+        theirs += hosts[index(other)];
+      }
+      const bool at_spine =
+          populated > 1 && 2 * populated > neighbours[v].size() && 2 * hosts[v] * populated <= theirs;
+      if (hosts[v] == 0 || at_spine) continue;
+      level[v] = 1;
+      queue.push_back(static_cast<int>(v));
+    }
+    for (size_t i = 0; i < queue.size(); i++) {
+      const size_t v = index(queue[i]);
+      fabric_.vertices[v].tier =
+          level[v] <= kTiers.size() ? kTiers[level[v] - 1] : fmt::format("level{}", level[v]);
+      for (const int other : neighbours[v]) {
+        if (level[index(other)] != 0) continue;
+        level[index(other)] = level[v] + 1;
+        queue.push_back(other);
+      }
+    }
+    // A cable is written from what is below.
+    for (size_t i = 0; i < fabric_.links.size(); i += 2)
+      if (level[index(fabric_.links[i].from)] > level[index(fabric_.links[i].to)])
+        std::swap(fabric_.links[i], fabric_.links[i + 1]);
+  }
+
+  const IbSubnet& subnet_;
+  Fabric fabric_;
+  std::vector<int> vertex_;  // by node; -1: none
+  std::set<std::string> taken_;
+};
+
+}  // namespace
+
+uint64_t ib_data_rate(int width, IbSpeed speed) {
+  struct Lane {
+    uint64_t kilobaud, data, line;  // data bits in line bits
+  };
+  constexpr std::array<Lane, 10> kLanes = {{{0, 0, 1},
+                                            {2'500'000, 8, 10},
+                                            {5'000'000, 8, 10},
+                                            {10'000'000, 8, 10},
+                                            {10'312'500, 64, 66},
+                                            {14'062'500, 64, 66},
+                                            {25'781'250, 64, 66},
+                                            {53'125'000, 16, 17},
+                                            {106'250'000, 16, 17},
+                                            {212'500'000, 16, 17}}};
+  const Lane& lane = kLanes[static_cast<size_t>(speed)];
+  return static_cast<uint64_t>(width) * lane.kilobaud * 1000 * lane.data / lane.line / 8;
+}
+
+Fabric fabric_of(const IbSubnet& subnet) { return Builder(subnet).build(); }
+
+SENNIT_TEXT_FORM_ENTRY("ibnetdiscover", is_ibnetdiscover,
+                       [](std::string_view text, const std::string& file,
+                          const std::string&) -> Result<Fabric> {
+                         const Result<IbSubnet> subnet = parse_ibnetdiscover(text, file);
+                         if (!subnet) return subnet.status();
+                         return fabric_of(*subnet);
+                       })
+
+}  // namespace sennit
