@@ -187,8 +187,7 @@ sennit_status_t sennit_comm_destroy(sennit_comm_t comm) {
 sennit_status_t sennit_comm_abort(sennit_comm_t comm) {
   return guarded([&]() -> Status {
     if (!comm) return invalid("comm is NULL");
-    comm->communicator->abort(fmt::format("communicator {} was aborted by rank {}", comm->communicator->id(),
-                                          comm->communicator->rank()));
+    comm->communicator->abort();
     return {};
   });
 }

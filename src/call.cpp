@@ -23,7 +23,10 @@ std::vector<uint64_t> prefix_sums(const size_t* counts, int n) {
 }  // namespace
 
 Status Communicator::check(const Call& call) const {
-  const auto what = [&] { return std::string(name(call.collective)); };
+  const auto what = [&] {
+    if (call.collective == Collective::send_recv) return std::string(call.receiving ? "recv" : "send");
+    return std::string(name(call.collective));
+  };
   if ((has_root(call.collective) || call.collective == Collective::send_recv) &&
       (call.root < 0 || call.root >= size()))
     return invalid(fmt::format("{}: {} {}: expected 0 <= it < {}", what(),

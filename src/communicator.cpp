@@ -101,9 +101,10 @@ std::vector<int> Communicator::failed_ranks() const {
   return failed_ranks_;
 }
 
-void Communicator::abort(const std::string& why) {
-  job_->control().abort(id_, why);
-  fail(Status(SENNIT_ABORTED, why));
+void Communicator::abort() {
+  job_->control().abort(id_, "");
+  fail(Status(SENNIT_ABORTED, fmt::format("communicator {} was aborted by rank {}, this one", id_,
+                                          members_[static_cast<size_t>(rank_)])));
 }
 
 void Communicator::log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {

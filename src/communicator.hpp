@@ -86,7 +86,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Collective. `result` stays null for SENNIT_NO_COLOR.
   Status split(int color, int key, std::shared_ptr<Communicator>* result);
   Status finalize();
-  void abort(const std::string& why);
+  void abort();
 
   Status status() const;  // ok, or what the communicator failed with
   void fail(const Status& status);

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "control_plane.hpp"
+#include "descriptors.hpp"
 #include "log.hpp"
 
 namespace sennit {
@@ -34,6 +35,11 @@ namespace control {
 namespace {
 
 constexpr int64_t kVerdictGraceMs = 5000;  // beyond a time-out, for rank 0's word about who is missing
+
+// At rank 0 every waiting rank holds a connection for a while, and so do strangers.
+size_t descriptors_wanted(int rank, int size) {
+  return rank == 0 ? static_cast<size_t>(size) + 2 * kStrangers : 2 * size_t{kFanOut};
+}
 
 int64_t heartbeat_interval(int64_t timeout_ms) {
   return std::max<int64_t>(1, std::min<int64_t>(1000, timeout_ms / 4));
@@ -61,19 +67,21 @@ ControlPlane::~ControlPlane() {
     leave();
     thread_.join();
   }
-  for (const int fd : {wake_fd_, epoll_fd_, listener_})
+  for (const int fd : {wake_fd_, epoll_fd_, listener_, spare_fd_})
     if (fd >= 0) close_socket(fd);
 }
 
 Status ControlPlane::open() {
+  if (size_ > 1) reserve_descriptors(descriptors_wanted(rank_, size_));
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_fd_ < 0 || wake_fd_ < 0) {
+  if (epoll_fd_ >= 0 && wake_fd_ >= 0) hold_spare();
+  if (epoll_fd_ < 0 || wake_fd_ < 0 || spare_fd_ < 0) {
     const int error = errno;
     if (rank_ == 0 && options_.root_listener_fd >= 0) close_socket(options_.root_listener_fd);
     return {SENNIT_OUT_OF_RESOURCES,
-            fmt::format("cannot set up the control plane: {}{}", std::strerror(error),
-                        error == EMFILE ? "; raise the limit with 'ulimit -n', or close files" : "")};
+            fmt::format("cannot set up the control plane: {}{}{}", std::strerror(error),
+                        error == EMFILE ? "; " : "", error == EMFILE ? kDescriptorRemedy : "")};
   }
   fork_guard(epoll_fd_);
   fork_guard(wake_fd_);

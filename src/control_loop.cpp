@@ -4,6 +4,7 @@
 //
 // Time in which this process did not run (stopped, suspended, starved) is taken out of every count of
 // silence: a rank that was stopped must not accuse its peers when it goes on.
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,16 +12,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "control_plane.hpp"
+#include "descriptors.hpp"
 #include "log.hpp"
 
 namespace sennit::control {
 namespace {
 
 constexpr uint64_t kWakeId = 0, kListenerId = 1;
+constexpr int64_t kClosingRetryMs = 5;      // until a descriptor is free for the next one to be told
 constexpr int64_t kStarvedMs = 250;         // later than asked for by more than this: we did not run
 constexpr int64_t kStrangerLogMs = 10'000;  // between two lines about strangers
 
@@ -59,7 +63,7 @@ void ControlPlane::run() {
     tick(now_ms_);
     for (auto& [id, connection] : connections_) watch(id, *connection);
     over = phase_ == Phase::closing && closing_since_ms_ != 0 &&
-           ((connections_.empty() && !start_failed_) || now_ms_ - closing_since_ms_ >= kClosingMs);
+           ((connections_.empty() && !start_failed_) || now_ms_ - closing_since_ms_ >= closing_ms_);
     // A gap in the work of this very round (a callback that took long, a starved machine) counts as well.
     before = now_ms();
     if (before - now_ms_ > kStarvedMs) excuse(before - now_ms_);
@@ -75,6 +79,8 @@ void ControlPlane::run() {
 
 void ControlPlane::tick(int64_t now) {
   tick_strangers(now);
+  if (spare_fd_ < 0 && phase_ >= Phase::running && phase_ != Phase::closing && descriptors_left() > 1)
+    hold_spare();
   if (phase_ < Phase::running) tick_start(now);
   if (phase_ != Phase::closing) {
     tick_collectives(now);
@@ -83,7 +89,7 @@ void ControlPlane::tick(int64_t now) {
     tick_calls(now);
   }
   if (phase_ == Phase::leaving) tick_leave(now);
-  if (phase_ == Phase::closing && closing_since_ms_ != 0) due(closing_since_ms_ + kClosingMs);
+  if (phase_ == Phase::closing && closing_since_ms_ != 0) due(closing_since_ms_ + closing_ms_);
 }
 
 void ControlPlane::excuse(int64_t gap) {
@@ -119,9 +125,23 @@ Connection* ControlPlane::add(int fd, Handshake handshake, Role role, int peer, 
 }
 
 Connection* ControlPlane::connect(const Address& address, Role role, int peer, int* error) {
-  const Result<int> fd = connect_to(address, error);
+  Result<int> fd = connect_to(address, error);
+  if (!fd && give_spare()) fd = connect_to(address, error);
   if (!fd) return nullptr;
   return add(*fd, Handshake::connector(handshake_config(), peer), role, peer, true);
+}
+
+// One descriptor is kept for the moment when there are no others: to say so, to be told the end of a start,
+// and to ask whether a rank lives.
+void ControlPlane::hold_spare() {
+  if (spare_fd_ < 0) spare_fd_ = fcntl(wake_fd_, F_DUPFD_CLOEXEC, 0);
+  if (spare_fd_ >= 0) fork_guard(spare_fd_);
+}
+
+bool ControlPlane::give_spare() {
+  if (spare_fd_ < 0 || descriptors_left() > 0) return false;
+  close_socket(std::exchange(spare_fd_, -1));
+  return true;
 }
 
 Connection* ControlPlane::find(uint64_t id) {
@@ -220,13 +240,22 @@ void ControlPlane::accept_all() {
     Address from;
     const int fd = accept_from(listener_, &from);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-      if (oldest) {
+      if (oldest) {  // it gets its turn, but not for ever
+        if (now_ms_ - oldest->since_ms < kStrangerEvictMs) return pause_listener(true);
         lost(oldest->id, End::closed, "no file descriptors left");
         continue;
       }
+      if (phase_ < Phase::running && complaint_.ok())
+        cannot_take_part(
+            {SENNIT_OUT_OF_RESOURCES,
+             fmt::format("{}: no file descriptors left to take the connections of other ranks; {}",
+                         describe_rank(rank_), kDescriptorRemedy)});
+      if (phase_ == Phase::closing) {  // the others are told one after the other
+        if (give_spare()) continue;
+        return pause_listener(true);
+      }
       if (now_ms_ - descriptor_log_ms_ >= kStrangerLogMs) {
-        log(LogLevel::warn,
-            "no file descriptors left to take a connection; raise the limit with 'ulimit -n'");
+        log(LogLevel::warn, "no file descriptors left to take a connection; {}", kDescriptorRemedy);
         descriptor_log_ms_ = now_ms_;
       }
       return pause_listener(true);
@@ -245,7 +274,7 @@ void ControlPlane::pause_listener(bool paused) {
   event.events = paused ? 0 : uint32_t{EPOLLIN};
   event.data.u64 = kListenerId;
   epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, listener_, &event);
-  if (paused) due(now_ms_ + kStrangerEvictMs);
+  if (paused) due(now_ms_ + (phase_ == Phase::closing ? kClosingRetryMs : kStrangerEvictMs));
 }
 
 void ControlPlane::tick_strangers(int64_t now) {

@@ -37,6 +37,7 @@ inline constexpr int64_t kProbeMs = 1000;         // for an answer to a probe
 inline constexpr int64_t kOrphanGraceMs = 30;     // for a dead rank's children to come by themselves
 inline constexpr int64_t kLingerMs = 1500;        // leave() waits this long for those below
 inline constexpr int64_t kClosingMs = 300;        // for the last frames to be read
+inline constexpr int64_t kStartFailedMs = 1000;   // rank 0 stays this long to tell those that still come
 inline constexpr size_t kStrangers = 256;         // at once
 inline constexpr int64_t kStrangerEvictMs = 250;  // when there are too many, older ones go
 inline constexpr int64_t kConnectMs = 3000;       // per address and attempt, at the start
@@ -138,6 +139,8 @@ class ControlPlane final : public Control {
   void due(int64_t when) { next_due_ms_ = std::min(next_due_ms_, when); }
   Connection* add(int fd, Handshake handshake, Role role, int peer, bool connecting);
   Connection* connect(const Address& address, Role role, int peer, int* error);
+  void hold_spare();
+  bool give_spare();
   Connection* find(uint64_t id);
   void watch(uint64_t id, Connection& connection);
   void serve(uint64_t id);
@@ -177,7 +180,9 @@ class ControlPlane final : public Control {
   Address local_address_of_root() const;
   void on_table(Reader& in, const Message& message);
   void start_done();
-  void complain(const std::string& text);
+  void complain(const Status& what);
+  void cannot_take_part(const Status& why);
+  void complain_of_parent(const std::string& text);
   void fail_start(const Status& status);
   void lost_in_start(Role role, int peer, End end, const std::string& reason);
   Status missing_status() const;
@@ -285,7 +290,9 @@ class ControlPlane final : public Control {
   std::string last_trouble_;
   bool root_seen_ = false;    // rank 0 has answered once
   bool complaining_ = false;  // asks rank 0 again, because the parent cannot be reached
-  std::string complaint_;
+  Status complaint_;
+  int64_t complaining_since_ms_ = 0;  // of this rank itself, without an answer yet
+  int spare_fd_ = -1;                 // given up for one last connection when there are no descriptors left
   Address parent_address_;
   int64_t joining_since_ms_ = 0;
   std::set<int> arrived_;               // rank 0
@@ -300,6 +307,7 @@ class ControlPlane final : public Control {
   int seek_candidate_ = -1, seek_silent_ = 0;
 
   int64_t leave_since_ms_ = 0, closing_since_ms_ = 0, left_changed_ms_ = 0;
+  int64_t closing_ms_ = kClosingMs;
   bool start_failed_ = false;
   bool leave_acked_ = false;
   std::map<int, uint64_t> goodbye_via_;  // rank -> child connection that its goodbye came by

@@ -5,7 +5,6 @@
 // Rank 0 keeps the clock: when its time is up it tells everybody that came who is missing. Cost: two frames
 // and one connection per rank at rank 0, then one frame up and one down each edge of the tree.
 #include <sodium.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,28 +15,20 @@
 #include <fmt/format.h>
 
 #include "control_plane.hpp"
+#include "descriptors.hpp"
 #include "log.hpp"
 
 namespace sennit::control {
 namespace {
 
 constexpr int64_t kRetryMs = 50, kRetryMaxMs = 500;
-constexpr int64_t kForeignMs = 2000;  // a rank 0 with another secret: fail after this long
-constexpr int64_t kJoinMs = 20'000;   // for the connection to the parent; then rank 0 hears of it
+constexpr int64_t kForeignMs = 2000;   // a rank 0 with another secret: fail after this long
+constexpr int64_t kComplainMs = 2000;  // for rank 0 to hear why this rank cannot come
+constexpr int64_t kJoinMs = 20'000;    // for the connection to the parent; then rank 0 hears of it
 constexpr const char* kNoSecret =
     "no secret is set, so the job may use the loopback interface only, but {}; set SENNIT_SECRET (any text, "
     "or "
     "file:PATH) to the same on all ranks, or SENNIT_INSECURE=1 if anybody on this network may join the job";
-
-// At rank 0 every waiting rank holds a connection for a while.
-void raise_descriptor_limit(int size) {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = static_cast<rlim_t>(size) + 1024;
-  if (limit.rlim_cur >= wanted || limit.rlim_cur == limit.rlim_max) return;
-  limit.rlim_cur = std::min(limit.rlim_max, wanted);
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 }  // namespace
 
@@ -78,7 +69,6 @@ Status ControlPlane::prepare_root() {
       if (!listen(own, &error)) return error;
     }
   }
-  if (rank_ == 0) raise_descriptor_limit(size_);
   return {};
 }
 
@@ -106,6 +96,10 @@ void ControlPlane::tick_start(int64_t now) {
     if (now >= start_deadline_ms_) return fail_start(missing_status());
     return due(start_deadline_ms_);
   }
+  if (complaining_since_ms_ != 0) {
+    if (now - complaining_since_ms_ >= kComplainMs) return fail_start(complaint_);
+    due(complaining_since_ms_ + kComplainMs);
+  }
   // Rank 0 says who is missing; this rank's own clock is for when rank 0 cannot be reached, or has gone.
   if (phase_ == Phase::enlisting && !root_seen_ && now >= start_deadline_ms_)
     return fail_start(
@@ -122,7 +116,7 @@ void ControlPlane::tick_start(int64_t now) {
   due(start_deadline_ms_);
   if (phase_ == Phase::enlisting) enlist_with_root(now);
   if (phase_ == Phase::joining && joining_since_ms_ != 0 && !find(parent_)) {
-    if (now - joining_since_ms_ >= kJoinMs) return complain(last_trouble_);
+    if (now - joining_since_ms_ >= kJoinMs) return complain_of_parent(last_trouble_);
     if (now >= retry_ms_) join_parent();
     due(retry_ms_);
   }
@@ -139,11 +133,13 @@ void ControlPlane::enlist_with_root(int64_t now) {
   if (Connection* connection = connect(address, Role::enlisting, 0, &error)) {
     connection->deadline_ms = now + kConnectMs;
     connection->handshake_time_ms = kStrangerMs;
+    if (spare_fd_ < 0 && complaint_.ok())
+      complain({SENNIT_OUT_OF_RESOURCES,
+                fmt::format("no file descriptors left to take part in the job; {}", kDescriptorRemedy)});
   } else if (error == EMFILE || error == ENFILE) {
     return fail_start(
         {SENNIT_OUT_OF_RESOURCES,
-         "cannot connect to rank 0: no file descriptors left; raise the limit with 'ulimit -n', or "
-         "close files"});
+         fmt::format("cannot connect to rank 0: no file descriptors left; {}", kDescriptorRemedy)});
   } else {
     last_trouble_ = std::strerror(error);
   }
@@ -156,7 +152,7 @@ void ControlPlane::send_enlist(Connection& connection) {
   // From now on rank 0's clock counts, which may have started later than ours.
   start_deadline_ms_ = std::max(start_deadline_ms_, now_ms_ + options_.arrival_timeout_ms + 2000);
   Address own = local_address(connection.fd());
-  if (listener_ < 0) {
+  if (listener_ < 0 && complaint_.ok()) {
     const bool open_to_all = !options_.secret.empty() || options_.insecure;
     Address address = open_to_all ? any_address() : own;
     if (!options_.interface.empty()) {
@@ -166,20 +162,16 @@ void ControlPlane::send_enlist(Connection& connection) {
     }
     address.port = 0;
     Status error;
-    if (!listen(address, &error)) return fail_start(error);
-  } else if (const Address bound = local_address(listener_); !bound.wildcard()) {
-    own = bound;
+    if (!listen(address, &error)) complain(error);
+  } else if (listener_ >= 0) {
+    if (const Address bound = local_address(listener_); !bound.wildcard()) own = bound;
   }
   own.port = listener_port_;
-  send(connection, Writer(Frame::enlist)
-                       .rank(rank_)
-                       .rank(size_)
-                       .u64(options_.job)
-                       .address(own)
-                       .u32(static_cast<uint32_t>(pid_))
-                       .text(host_name())
-                       .text(complaint_)
-                       .finish());
+  Writer frame(Frame::enlist);
+  frame.rank(rank_).rank(size_).u64(options_.job).address(own).u32(static_cast<uint32_t>(pid_));
+  frame.text(host_name()).u8(!complaint_.ok());
+  if (!complaint_.ok()) frame.status(complaint_);
+  send(connection, frame.finish());
 }
 
 void ControlPlane::on_parent(uint64_t id, Connection& connection, Reader& in) {
@@ -204,7 +196,12 @@ void ControlPlane::join_parent() {
   retry_ms_ = now_ms_ + kRetryMs;
   int error = 0;
   Connection* connection = connect(parent_address_, Role::parent, static_parent(rank_), &error);
-  if (!connection) {
+  if (!connection || spare_fd_ < 0) {
+    if (connection) drop(connection->id);
+    if (connection || error == EMFILE || error == ENFILE)
+      return complain(
+          {SENNIT_OUT_OF_RESOURCES, fmt::format("no file descriptors left to connect to rank {}; {}",
+                                                static_parent(rank_), kDescriptorRemedy)});
     last_trouble_ = std::strerror(error);
     return;
   }
@@ -250,16 +247,28 @@ void ControlPlane::start_done() {
   changed_.notify_all();
 }
 
-// This rank cannot get to its parent: rank 0 is told, over a new connection, and ends the start for
-// everybody.
-void ControlPlane::complain(const std::string& text) {
+// This rank cannot take part: rank 0 is told, and ends the start for everybody with what it was told.
+void ControlPlane::complain(const Status& what) {
   if (parent_ != 0) drop(parent_);
-  complaint_ =
-      fmt::format("cannot reach its parent, rank {}, at {} ({}): has it died, or is a firewall in between?",
-                  static_parent(rank_), parent_address_.text(), text);
+  complaint_ = what;
+  complaining_since_ms_ = now_ms_;
   phase_ = Phase::enlisting;
   retry_ms_ = 0;
   due(now_ms_);
+}
+
+// The same, by the shortest way.
+void ControlPlane::cannot_take_part(const Status& why) {
+  const Connection* parent = find(parent_);
+  if (rank_ == 0 || (parent && parent->joined)) return fail_start(why);
+  complain(why);
+}
+
+void ControlPlane::complain_of_parent(const std::string& text) {
+  complain(
+      {SENNIT_LINK_FAILED,
+       fmt::format("cannot reach its parent, rank {}, at {} ({}): has it died, or is a firewall in between?",
+                   static_parent(rank_), parent_address_.text(), text)});
 }
 
 void ControlPlane::fail_start(const Status& status) {
@@ -273,6 +282,8 @@ void ControlPlane::fail_start(const Status& status) {
   }
   decision_ = status;
   start_failed_ = true;
+  if (rank_ == 0 && now_ms_ < start_deadline_ms_ && arrived_.size() < static_cast<size_t>(size_))
+    closing_ms_ = kStartFailedMs;
   log(LogLevel::error, "{}", status.text());
   close_all(now_ms_);
   const std::lock_guard lock(mutex_);
@@ -297,7 +308,7 @@ void ControlPlane::lost_in_start(Role role, int peer, End end, const std::string
     if (static_parent(rank_) == 0)
       return fail_start({SENNIT_PEER_FAILED, fmt::format("rank 0 at {}:{} died during the start ({})",
                                                          options_.root_host, options_.root_port, reason)});
-    if (was_attached || end == End::refused || end == End::unproven) return complain(reason);
+    if (was_attached || end == End::refused || end == End::unproven) return complain_of_parent(reason);
     retry_ms_ = now_ms_ + kRetryMs;
     return due(retry_ms_);
   }

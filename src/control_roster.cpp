@@ -21,7 +21,7 @@ void ControlPlane::on_enlist(uint64_t id, Connection& connection, Reader& in) {
   const int peer = in.rank(), size = in.rank();
   const uint64_t job = in.u64();
   Member member{in.address(), static_cast<int>(in.u32()), in.text()};
-  const std::string complaint = in.text();
+  const Status complaint = in.u8() != 0 ? in.status() : Status{};
   if (!in.ok() || in.left() != 0 || peer != connection.rank || member.host.size() > 255)
     return lost(id, End::garbage, "a malformed 'enlist'");
   const std::string who = fmt::format("rank {} (host {}, pid {})", peer, member.host, member.pid);
@@ -36,12 +36,15 @@ void ControlPlane::on_enlist(uint64_t id, Connection& connection, Reader& in) {
   if (phase_ == Phase::closing) {
     connection.role = Role::visitor;
     send(connection, Writer(Frame::start_failed).status(decision_).finish());
+    arrived_.insert(peer);
+    if (arrived_.size() == static_cast<size_t>(size_)) closing_ms_ = kClosingMs;
     return connection.shut();
   }
-  if (!complaint.empty()) {
+  if (!complaint.ok()) {
     settle(connection, Role::enlisted, peer);
     enlisted_[peer] = id;
-    return fail_start({SENNIT_LINK_FAILED, fmt::format("{}: {}", who, complaint)});
+    arrived_.insert(peer);
+    return fail_start(complaint.with_context(who));
   }
   if (phase_ >= Phase::running)
     return turn_away(

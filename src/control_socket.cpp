@@ -18,6 +18,8 @@
 
 #include <fmt/format.h>
 
+#include "descriptors.hpp"
+
 namespace sennit::control {
 namespace {
 
@@ -79,8 +81,7 @@ void after_fork_child() {
 
 Status socket_error(const std::string& what, int error) {
   if (error == EMFILE || error == ENFILE)
-    return {SENNIT_OUT_OF_RESOURCES,
-            what + ": no file descriptors left; raise the limit with 'ulimit -n', or close files"};
+    return {SENNIT_OUT_OF_RESOURCES, what + ": no file descriptors left; " + kDescriptorRemedy};
   return {SENNIT_OUT_OF_RESOURCES, what + ": " + std::strerror(error)};
 }
 

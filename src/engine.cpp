@@ -52,8 +52,9 @@ Engine::~Engine() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
-void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports) {
+void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports, std::string missing) {
   transports_ = std::move(transports);
+  missing_ = std::move(missing);
   used_.assign(transports_.size(), false);
 }
 
@@ -67,10 +68,22 @@ Transport* Engine::route(int peer) {
   if (route.resolved) return route.transport;
   route.resolved = true;
   const auto& addresses = addresses_[static_cast<size_t>(peer)];
+  const auto trouble = [&](size_t i, const std::string& what) {
+    route.trouble += fmt::format("; {}: {}", transports_[i]->name(), what);
+  };
   for (size_t i = 0; i < transports_.size() && !route.transport; i++) {
-    if (i >= addresses.size() || addresses[i].empty()) continue;
-    if (transports_[i]->reach(peer, addresses[i]) == Reach::none) continue;
-    if (!transports_[i]->add_peer(peer, addresses[i]).ok()) continue;
+    if (i >= addresses.size() || addresses[i].empty()) {
+      trouble(i, fmt::format("rank {} does not use it", peer));
+      continue;
+    }
+    if (transports_[i]->reach(peer, addresses[i]) == Reach::none) {
+      trouble(i, "does not reach it");
+      continue;
+    }
+    if (const Status added = transports_[i]->add_peer(peer, addresses[i]); !added.ok()) {
+      trouble(i, added.text());
+      continue;
+    }
     route.transport = transports_[i].get();
     used_[i] = true;
     // Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
@@ -83,7 +96,8 @@ Transport* Engine::route(int peer) {
 // The control plane knows whether the peer is dead, has left, or only cannot be reached; it decides.
 Status Engine::unreachable(int peer) const {
   return {SENNIT_LINK_FAILED,
-          fmt::format("no transport reaches rank {}; SENNIT_TRANSPORTS says which may be used", peer)};
+          fmt::format("no transport reaches rank {} (SENNIT_TRANSPORTS says which may be used){}{}", peer,
+                      routes_[static_cast<size_t>(peer)].trouble, missing_)};
 }
 
 void Engine::send(SendRequest& request) {
@@ -339,52 +353,6 @@ void Engine::wake() {
   const uint64_t sleepers =
       static_cast<uint64_t>(waiters_) + 1;  // each takes one; what is left over wakes in vain
   [[maybe_unused]] const ssize_t n = write(wake_fd_, &sleepers, sizeof sleepers);
-}
-
-void* Engine::allocate_user(size_t bytes) {
-  const auto guard = lock();
-  for (const auto& transport : transports_)
-    if (void* memory = transport->allocate(bytes)) return memory;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 64, std::max<size_t>(bytes, 64)) != 0) return nullptr;
-  std::memset(memory, 0, bytes);
-  plain_user_.push_back(memory);
-  return memory;
-}
-
-bool Engine::free_user(void* memory) {
-  const auto guard = lock();
-  for (const auto& transport : transports_)
-    if (transport->free(memory)) return true;
-  const auto found = std::find(plain_user_.begin(), plain_user_.end(), memory);
-  if (found == plain_user_.end()) return false;
-  plain_user_.erase(found);
-  std::free(memory);
-  return true;
-}
-
-// Scratch is kept for the next call: fresh pages cost more than the reduction that fills them.
-std::byte* Engine::allocate_scratch(size_t bytes) {
-  auto best = scratch_pool_.end();
-  for (auto it = scratch_pool_.begin(); it != scratch_pool_.end(); ++it)
-    if (it->bytes >= bytes && it->bytes <= 4 * bytes &&
-        (best == scratch_pool_.end() || it->bytes < best->bytes))
-      best = it;
-  if (best != scratch_pool_.end()) {
-    std::byte* memory = best->memory;
-    scratch_pool_.erase(best);
-    return memory;
-  }
-  for (const auto& transport : transports_)
-    if (void* memory = transport->allocate(bytes)) return static_cast<std::byte*>(memory);
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 64, bytes) != 0) return nullptr;
-  plain_user_.push_back(memory);
-  return static_cast<std::byte*>(memory);
-}
-
-void Engine::free_scratch(std::byte* memory, size_t bytes) {
-  if (memory) scratch_pool_.push_back({memory, bytes});
 }
 
 std::string Engine::statistics() {

@@ -41,7 +41,8 @@ class Engine {
 
   // At start, before anything runs. addresses[rank][i] belongs to transport i; empty where that rank lacks
   // it.
-  void set_transports(std::vector<std::unique_ptr<Transport>> transports);
+  // `missing`: what transports that could not be started said, for the error about an unreachable peer.
+  void set_transports(std::vector<std::unique_ptr<Transport>> transports, std::string missing = "");
   void set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses);
 
   // ---- any thread, without the lock
@@ -78,6 +79,7 @@ class Engine {
   struct Route {
     Transport* transport = nullptr;
     bool resolved = false;
+    std::string trouble;  // what the transports that were tried said
   };
   struct ScratchBlock {
     std::byte* memory;
@@ -99,6 +101,7 @@ class Engine {
   uint32_t spins_ = 0, yields_ = 0, small_spins_ = 0;
   uint32_t small_calls_ = 0;
   std::vector<std::unique_ptr<Transport>> transports_;
+  std::string missing_;     // of transports that could not be started
   std::vector<bool> used_;  // by transport: a peer is reached over it
   std::vector<std::vector<std::vector<std::byte>>> addresses_;
   std::vector<Route> routes_;

@@ -8,6 +8,7 @@
 
 #include "communicator.hpp"
 #include "cores.hpp"
+#include "descriptors.hpp"
 #include "log.hpp"
 #include "options.hpp"
 #include "source.hpp"
@@ -39,6 +40,9 @@ Bytes to_bytes(const Json::binary_t& binary) {
   const auto* data = reinterpret_cast<const std::byte*>(binary.data());
   return {data, data + binary.size()};
 }
+
+// For the engine, the transports themselves and a look at the machine; connections come on top.
+constexpr size_t kLeastDescriptors = 16;
 
 std::string host_name() {
   char name[256] = {};
@@ -90,6 +94,7 @@ Status Job::agree_on_options(const std::string& algorithm) {
   if (!agreed) return agreed.status();
   const Json options = unpack(*agreed);
   plan_options_.algorithm = options.value("algorithm", "");
+  SENNIT_RETURN_IF_ERROR(check_algorithm(plan_options_.algorithm));
   plan_options_.chunk_bytes = options.value("chunk_bytes", uint64_t{0});
   plan_options_.reproducible = options.value("reproducible", false);
   eager_bytes_ = options.value("eager_bytes", uint64_t{8192});
@@ -100,12 +105,18 @@ Status Job::exchange_addresses() {
   // Who shares this host, and on how many cores, matters to how ranks wait, so it is learned before
   // transports are made.
   const CoreSight mine = CoreSight::look();
-  const Result<std::vector<Bytes>> told =
-      control_->all_gather(pack(Json{{"host", mine.host}, {"machine", mine.machine}, {"cores", mine.cores}}));
+  Json seen = {{"host", mine.host}, {"machine", mine.machine}, {"cores", mine.cores}};
+  if (const size_t left =
+          size() == 1 ? kLeastDescriptors : reserve_descriptors(64 + 2 * static_cast<size_t>(size()));
+      left < kLeastDescriptors)
+    seen["error"] = fmt::format("rank {} on host {}: {}", rank(), host_name(),
+                                descriptors_lacking("the transports", kLeastDescriptors, left));
+  const Result<std::vector<Bytes>> told = control_->all_gather(pack(seen));
   if (!told) return told.status();
   std::vector<CoreSight> sights;
   for (const Bytes& bytes : *told) {
     const Json sight = unpack(bytes);
+    if (sight.contains("error")) return {SENNIT_OUT_OF_RESOURCES, sight["error"].get<std::string>()};
     sights.push_back(
         {sight.value("host", ""), sight.value("machine", ""), sight.value("cores", std::vector<int>{})});
     host_keys_.push_back(sights.back().host);
@@ -134,7 +145,8 @@ Status Job::exchange_addresses() {
     if (size() == 1 || !allowed(factory.name)) continue;
     Result<std::unique_ptr<Transport>> transport = factory.make(context);
     if (!transport) {
-      log(LogLevel::info, "transport {} is not used: {}", factory.name, transport.status().text());
+      log(transport.status().kind() == SENNIT_OUT_OF_RESOURCES ? LogLevel::warn : LogLevel::info,
+          "transport {} is not used: {}", factory.name, transport.status().text());
       reasons += fmt::format("\n  {}: {}", factory.name, transport.status().text());
       continue;
     }
@@ -160,7 +172,7 @@ Status Job::exchange_addresses() {
       addresses[r].push_back(found == table.end() ? Bytes{} : to_bytes(found->get_binary()));
     }
   }
-  engine_->set_transports(std::move(made));
+  engine_->set_transports(std::move(made), std::move(reasons));
   engine_->set_addresses(std::move(addresses));
   return {};
 }

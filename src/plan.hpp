@@ -82,6 +82,9 @@ struct PlanOptions {
   CostModel cost;
 };
 
+// Ok where `name` is empty or a registered algorithm's; else the error lists those.
+Status check_algorithm(const std::string& name);
+
 // Pure: the same on every rank. Errors: an algorithm that is not registered or does not apply.
 Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options);
 

@@ -190,6 +190,12 @@ std::string Plan::to_text() const {
   return text + fmt::format("\nplan {:016x}\n", hash);
 }
 
+Status check_algorithm(const std::string& name) {
+  if (name.empty() || find_algorithm(name)) return {};
+  return {SENNIT_NOT_FOUND,
+          fmt::format("there is no algorithm '{}': SENNIT_ALGORITHM may be one of {}", name, known_names())};
+}
+
 Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options) {
   Plan plan;
   plan.bound = lower_bound(request, tree);
@@ -200,10 +206,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   }
   if (!options.algorithm.empty()) {
     const Algorithm* forced = find_algorithm(options.algorithm);
-    if (!forced)
-      return Status(SENNIT_NOT_FOUND,
-                    fmt::format("there is no algorithm '{}': SENNIT_ALGORITHM may be one of {}",
-                                options.algorithm, known_names()));
+    if (!forced) return check_algorithm(options.algorithm);
     if (!forced->applies(tree, request))
       return Status(
           SENNIT_UNSUPPORTED,

@@ -1,6 +1,7 @@
 // tcp_door.cpp: see tcp_door.hpp.
 #include "tcp_door.hpp"
 
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -21,6 +22,8 @@ namespace {
 constexpr size_t kMaxGuests = 256;
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kGuestTime = 5 * kSecond;
+constexpr uint64_t kStarvedTime = kSecond;      // without a descriptor, before a connection is given up
+constexpr uint64_t kEvictTime = kSecond / 4;    // strangers may hold the last descriptors so long
 constexpr uint64_t kTick = kSecond / 50;        // of the timer, which runs only while something waits for it
 constexpr uint64_t kFirstPause = kSecond / 50;  // before a call is repeated; doubles
 constexpr int kAttempts = 8;                    // 2.5 s of pauses in all
@@ -81,7 +84,8 @@ Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int ep
     return resource_error("asking for the port", errno);
   door->address_ = SocketAddress::of(storage);
   door->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  if (door->timer_ < 0 || !add_to_epoll(epoll_fd, door->listener_, EPOLLIN, pack(Source::listener, 0)) ||
+  if (door->timer_ < 0 || !door->hold_spare() ||
+      !add_to_epoll(epoll_fd, door->listener_, EPOLLIN, pack(Source::listener, 0)) ||
       !add_to_epoll(epoll_fd, door->timer_, EPOLLIN, pack(Source::timer, 0)))
     return resource_error("making the timer", errno);
   return door;
@@ -94,6 +98,7 @@ Door::~Door() {
     if (call.fd >= 0) close(call.fd);
   if (listener_ >= 0) close(listener_);
   if (timer_ >= 0) close(timer_);
+  if (spare_ >= 0) close(spare_);
 }
 
 void Door::on_event(uint64_t data) {
@@ -129,7 +134,8 @@ void Door::accept_guests() {
     const int fd =
         accept4(listener_, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) pause_accepting(errno);
+      if (errno == EMFILE || errno == ENFILE) return no_descriptor(errno);
+      if (errno == ENOMEM || errno == ENOBUFS) pause_accepting(errno);
       if (errno == ECONNABORTED || errno == EINTR) continue;
       return;
     }
@@ -142,6 +148,8 @@ void Door::accept_guests() {
       dismiss(*place, "too many connections that prove nothing");
     }
     place->fd = fd;
+    place->on_spare = !hold_spare();
+    if (!place->on_spare) starved_since_ns_ = 0;
     place->generation++;
     place->since_ns = now_ns();
     place->handshake.emplace(Handshake::acceptor(config()));
@@ -152,6 +160,21 @@ void Door::accept_guests() {
                       pack(Source::guest, index, place->generation)))
       dismiss(*place, std::strerror(errno));
   }
+}
+
+bool Door::hold_spare() {
+  if (spare_ < 0) spare_ = fcntl(timer_, F_DUPFD_CLOEXEC, 0);
+  return spare_ >= 0;
+}
+
+void Door::no_descriptor(int error) {
+  const uint64_t now = now_ns();
+  if (starved_since_ns_ == 0) starved_since_ns_ = now;
+  for (Guest& guest : guests_)
+    if (guest.fd >= 0 && now - guest.since_ns > kEvictTime) dismiss(guest, "no file descriptors left");
+  // The next accept() gets it, or what was just freed.
+  if (now - starved_since_ns_ > kStarvedTime && spare_ >= 0) close(std::exchange(spare_, -1));
+  pause_accepting(error);
 }
 
 void Door::pause_accepting(int error) {
@@ -169,6 +192,13 @@ void Door::drive_guest(uint32_t index) {
   Handshake& handshake = *guest.handshake;
   if (handshake.drive(guest.fd) == Handshake::State::proven) {
     const int peer = handshake.peer();
+    if (guest.on_spare && handler_.wants_connection(peer)) {
+      close(std::exchange(guest.fd, -1));
+      guests_used_--;
+      hang_up(peer);
+      return handler_.on_call_failed(
+          peer, resource_error(fmt::format("taking the connection of rank {}", peer).c_str(), EMFILE));
+    }
     bool accept = handler_.wants_connection(peer);
     if (const auto own = calls_.find(peer); accept && own != calls_.end()) {
       accept = rank_ > peer;

@@ -6,7 +6,8 @@
 // the higher rank abandons its own call when the lower one's comes. No message is sent before that is
 // settled, so none is lost. Strangers: at most 256 unproven connections, 5 s each; when full, the oldest
 // goes. A call that ends in mid-handshake (the peer was stopped, or flooded) is repeated a few times. Out of
-// descriptors: accepting pauses, with a log line. Threads: the engine's lock.
+// descriptors: accepting pauses, with a log line; when that lasts, one that is kept for this finds out who is
+// waiting, and the connection with that peer is given up. Threads: the engine's lock.
 #pragma once
 
 #include <cstddef>
@@ -61,6 +62,7 @@ class Door {
     uint64_t since_ns = 0;
     std::optional<Handshake> handshake;
     std::string from;
+    bool on_spare = false;  // there is no descriptor for it: once it is known who it is, it goes
   };
   struct Call {
     SocketAddress address;
@@ -75,6 +77,8 @@ class Door {
   Door(const TransportContext& context, int epoll_fd, DoorHandler& handler);
   HandshakeConfig config() const { return {secret_, "tcp", job_, rank_, size_}; }
   void accept_guests();
+  bool hold_spare();
+  void no_descriptor(int error);
   void pause_accepting(int error);
   void drive_guest(uint32_t index);
   void dismiss(Guest& guest, const std::string& why);
@@ -94,6 +98,8 @@ class Door {
   SocketAddress address_;
   int listener_ = -1;
   int timer_ = -1;
+  int spare_ = -1;
+  uint64_t starved_since_ns_ = 0;  // accepting has failed for want of descriptors since then; 0: it has not
   bool timer_set_ = false;
   bool paused_ = false;
   std::vector<Guest> guests_;

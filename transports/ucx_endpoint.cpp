@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "descriptors.hpp"
 #include "log.hpp"
 #include "options.hpp"
 #include "trace.hpp"
@@ -17,7 +18,10 @@ namespace {
 
 constexpr int64_t kFlushMs = 300;
 constexpr int64_t kCloseMs = 200;
-constexpr uint32_t kMagic = 0x31786375;  // "ucx1"
+constexpr size_t kOwnDescriptors = 64;     // devices, event loops, shared memory; UCX 1.13 takes 25 at least
+constexpr size_t kDescriptorsPerPeer = 2;  // without RDMA: sockets, two where both sides connect at once
+constexpr size_t kDescriptorsToConnect = 8;  // at the least
+constexpr uint32_t kMagic = 0x31786375;      // "ucx1"
 
 struct AddressHead {
   uint32_t magic = kMagic;
@@ -60,10 +64,15 @@ Status failure(const char* what, ucs_status_t status) {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& context) {
-  // Not even started where it would not be used: UCX ends the process when it runs out of descriptors.
+  // Not even started where it would not be used, or not with too few descriptors: UCX ends the process when
+  // it runs out of them.
   if (!asked_for() && !has_rdma())
     return Status(SENNIT_UNSUPPORTED,
                   "ucx: no RDMA device here; name it in SENNIT_TRANSPORTS to use it all the same");
+  const size_t needed =
+      kOwnDescriptors + (has_rdma() ? 0 : kDescriptorsPerPeer * static_cast<size_t>(context.size));
+  if (const size_t left = reserve_descriptors(needed); left < needed)
+    return Status(SENNIT_OUT_OF_RESOURCES, "ucx: " + descriptors_lacking("UCX", needed, left));
   std::unique_ptr<UcxTransport> transport(new UcxTransport(context));
   SENNIT_RETURN_IF_ERROR(transport->start());
   return std::unique_ptr<Transport>(std::move(transport));
@@ -140,6 +149,10 @@ Status UcxTransport::add_peer(int rank, std::span<const std::byte> address) {
 
 Status UcxTransport::connect(Peer& p) {
   if (p.endpoint) return {};
+  if (const size_t left = descriptors_left(); left < kDescriptorsToConnect)
+    return {SENNIT_OUT_OF_RESOURCES,
+            "ucx: " + descriptors_lacking(fmt::format("a connection to rank {}", p.rank),
+                                          kDescriptorsToConnect, left)};
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
