@@ -19,7 +19,7 @@ namespace {
 using namespace topo;  // NOLINT: this file is the command itself
 
 struct Options {
-  std::string fabric, json, save;
+  std::string fabric, json, save, svg, html;
   std::vector<std::string> diff;
   bool check = false;
   std::vector<std::string> order;  // no word: the job's own
@@ -44,6 +44,8 @@ int verdict(const Reading& reading) {
 Status write_files(const Options& options, const Reading& reading, const Model& model) {
   if (!options.save.empty()) SENNIT_RETURN_IF_ERROR(write_text(options.save, model.fabric.to_text()));
   if (!options.json.empty()) SENNIT_RETURN_IF_ERROR(write_text(options.json, json_of(reading, model)));
+  if (!options.svg.empty()) SENNIT_RETURN_IF_ERROR(write_text(options.svg, svg_of(reading, model, false)));
+  if (!options.html.empty()) SENNIT_RETURN_IF_ERROR(write_text(options.html, page_of(reading, model)));
   return {};
 }
 
@@ -84,7 +86,9 @@ int show(const Options& options) {
   if (!model) return fail(model.status());
   if (const Status status = write_files(options, *reading, *model); !status.ok()) return fail(status);
   if (options.order_given) return show_order(options, model->fabric);
-  const bool taken = options.json == "-" || options.save == "-";  // standard output
+  bool taken = false;  // standard output
+  for (const std::string* file : {&options.json, &options.save, &options.svg, &options.html})
+    taken |= *file == "-";
   if (options.check) {
     fmt::print(taken ? stderr : stdout, "{}", check_text(*model));
     return model->suspects.empty() ? verdict(*reading) : 1;
@@ -105,6 +109,8 @@ void add_topo_command(CLI::App& app, int* exit_code) {
   command->add_option(
       "--save", options->save,
       "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard output");
+  command->add_option("--svg", options->svg, "draw it; equal siblings fold");
+  command->add_option("--html", options->html, "draw it as a self-contained page, with tables and suspects");
   command->add_flag("--check", options->check, "list what looks wrong; exit status 1 if anything does");
   command
       ->add_option("--diff", options->diff,

@@ -63,7 +63,9 @@ class Check {
     find_islands();
     for (const std::string& text : model_.fabric.conflicts) {
       const size_t colon = text.find(": ");
-      report({"conflict", text.substr(0, colon), colon == text.npos ? text : text.substr(colon + 2), -1});
+      const std::string where = text.substr(0, colon);  // "h3", or "h3 -> rack0"
+      report({"conflict", where, colon == text.npos ? text : text.substr(colon + 2),
+              model_.fabric.find(where.substr(0, where.find(" -> ")))});
     }
   }
 

@@ -142,10 +142,9 @@ std::string text_of(const Reading& reading, const Model& model, bool color) {
     text += fmt::format("\n{}sources disagree{}, and both figures are kept here:\n", style.red, style.off);
     for (const std::string& conflict : model.fabric.conflicts) text += "  " + conflict + "\n";
   }
-  const size_t others = model.suspects.size() - model.fabric.conflicts.size();
-  if (others > 0)
-    text += fmt::format("\n{}{} suspect{}{}: sennit topo --check lists them\n", style.red, others,
-                        others == 1 ? "" : "s", style.off);
+  if (const size_t count = model.suspects.size(); count > 0)
+    text += fmt::format("\n{}{} suspect{}{}: sennit topo --check lists them\n", style.red, count,
+                        count == 1 ? "" : "s", style.off);
   return text;
 }
 
