@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "inside.hpp"
 #include "json_tree.hpp"
 #include "read_file.hpp"
 #include "run_program.hpp"
@@ -205,9 +206,16 @@ bool is_lldp(std::string_view text) {
   return key != std::string_view::npos && text.substr(key, 6) == "\"lldp\"";
 }
 
+// Of this host: NICs by the names that the other sources have for them.
 Result<std::optional<Fabric>> said(std::string_view text, const std::string& file, const std::string& host) {
   Result<Fabric> fabric = parse_lldp(text, file, host);
   if (!fabric) return fabric.status();
+  for (Vertex& nic : fabric->vertices) {
+    if (nic.kind != VertexKind::nic) continue;
+    const std::string name =
+        fmt::format("{}/{}", host, nic_name_from_sysfs("/sys", nic.name.substr(host.size() + 1)));
+    if (fabric->find(name) < 0) nic.name = name;
+  }
   if (fabric->vertices.empty()) return std::optional<Fabric>();
   return std::optional<Fabric>(*std::move(fabric));
 }
