@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "descriptors.hpp"
 #include "log.hpp"
 #include "options.hpp"
+#include "probe_run.hpp"
 #include "source.hpp"
 
 namespace sennit {
@@ -67,6 +69,7 @@ Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::s
   if (!control) return control.status();
   job->control_ = *std::move(control);
   SENNIT_RETURN_IF_ERROR(job->connect(fabric_file, algorithm));
+  if (job->probe_ != "0" && job->size() > 1) SENNIT_RETURN_IF_ERROR(probe_fabric(job));
   return job;
 }
 
@@ -89,6 +92,7 @@ Status Job::agree_on_options(const std::string& algorithm) {
   const Json mine = {{"algorithm", wanted},
                      {"chunk_bytes", option_integer("SENNIT_CHUNK_BYTES")},
                      {"eager_bytes", option_integer("SENNIT_EAGER_BYTES")},
+                     {"probe", option_text("SENNIT_PROBE")},
                      {"reproducible", option_flag("SENNIT_REPRODUCIBLE")}};
   const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(mine) : Bytes{});
   if (!agreed) return agreed.status();
@@ -96,6 +100,9 @@ Status Job::agree_on_options(const std::string& algorithm) {
   plan_options_.algorithm = options.value("algorithm", "");
   SENNIT_RETURN_IF_ERROR(check_algorithm(plan_options_.algorithm));
   plan_options_.chunk_bytes = options.value("chunk_bytes", uint64_t{0});
+  probe_ = options.value("probe", "0");
+  if (probe_ != "0" && probe_ != "1" && probe_ != "again")
+    return invalid(fmt::format("SENNIT_PROBE is '{}': expected 0, 1 or again", probe_));
   plan_options_.reproducible = options.value("reproducible", false);
   eager_bytes_ = options.value("eager_bytes", uint64_t{8192});
   return {};
@@ -196,7 +203,7 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
   const Result<std::vector<Bytes>> all = control_->all_gather(leader ? pack(inside) : Bytes{});
   if (!all) return all.status();
 
-  Json verdict = Json::object();
+  Result<Fabric> merged{Fabric{}};
   if (rank() == 0) {
     Result<Fabric> network = read_sources(context, false);
     Merger merger(network ? *network : Fabric{});
@@ -213,8 +220,17 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
       else
         network = fabric.status();
     }
-    note(verdict, network ? Result<Fabric>(merger.take()) : network);
+    merged = network ? Result<Fabric>(merger.take()) : network;
   }
+  return agree_on_fabric(merged);
+}
+
+Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
+  Json verdict = Json::object();
+  if (!of_rank_0)
+    verdict["error"] = of_rank_0.status().text();
+  else
+    verdict["fabric"] = of_rank_0->to_text();
   const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(verdict) : Bytes{});
   if (!agreed) return agreed.status();
   const Json decision = unpack(*agreed);
@@ -223,6 +239,27 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
   if (!fabric) return fabric.status();
   fabric_ = *std::move(fabric);
   return {};
+}
+
+// Measures between the first ranks of all hosts and merges what comes of it.
+Status Job::probe_fabric(const std::shared_ptr<Job>& job) {
+  ProbeRequest request;
+  std::set<std::string> seen, names;
+  for (size_t r = 0; r < job->host_keys_.size(); r++) {
+    if (!seen.insert(job->host_keys_[r]).second) continue;
+    request.rank_of_host.push_back(static_cast<int>(r));
+    request.names.push_back(job->placements_[r].host);
+    if (!names.insert(request.names.back()).second)
+      return invalid(fmt::format("SENNIT_PROBE: two hosts are called '{}'; give them names of their own",
+                                 request.names.back()));
+  }
+  if (request.names.size() < 2) return {};
+  request.one_pair_at_a_time = job->plan_options_.cost.crowding_permille > 1000;
+  request.again = job->probe_ == "again";
+  Result<Fabric> probed = run_probe(job, request, job->fabric_);
+  if (!probed) return probed.status();
+  if (job->rank() == 0) *probed = merge(job->fabric_, *probed, "probe");
+  return job->agree_on_fabric(probed);
 }
 
 void Job::add(Communicator* communicator) {

@@ -46,6 +46,8 @@ class Job {
   Status agree_on_options(const std::string& algorithm);
   Status exchange_addresses();
   Status agree_on_fabric(const std::string& fabric_file);
+  Status agree_on_fabric(const Result<Fabric>& of_rank_0);  // tells all what rank 0 has
+  static Status probe_fabric(const std::shared_ptr<Job>& job);
   Control::Callbacks control_callbacks();
   Engine::Callbacks engine_callbacks();
   CallDescriptor describe(const Execution& execution);
@@ -58,6 +60,7 @@ class Job {
   int local_ranks_ = 1;
   PlanOptions plan_options_;
   size_t eager_bytes_ = 8192;
+  std::string probe_;  // SENNIT_PROBE of rank 0
   std::mutex communicators_mutex_;
   std::map<uint32_t, Communicator*> communicators_;
 };

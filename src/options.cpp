@@ -39,6 +39,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_LOG", OptionType::text, "warn", "error, warn, info or debug"},
     {"SENNIT_PORT", OptionType::integer, "0",
      "port that rank 0 listens on; 0: MASTER_PORT + 1, under Slurm from the job's number"},
+    {"SENNIT_PROBE", OptionType::text, "0",
+     "1: measure the fabric between the job's hosts at start, unless the cache has it; again: in any case"},
     {"SENNIT_REPRODUCIBLE", OptionType::flag, "0",
      "1: the order of every sum depends on the tree alone, not on size, chunking or tuning"},
     {"SENNIT_SECRET", OptionType::text, "",

@@ -1,0 +1,115 @@
+// probe.hpp: what to measure between the hosts of a job to learn its fabric, and what the figures mean. Pure.
+//
+// Groups. Everybody sends to everybody at once: flows that share an uplink with many get less than those
+// within a rack, the more so the more oversubscribed it is, and a host's flows are compared with its own best
+// ones. One flow alone would never show a shared uplink. A host that is alone by that, because it is slow or
+// has no neighbour, sends to one host of every group while the others keep the uplinks full: its neighbours
+// get more. Above 64 hosts, where that would be too many flows, round trips take their place: their classes
+// are tiers. Rates. Every host's own by rings inside the groups, every group's by a cut: all its hosts send
+// to hosts outside while as many send back. Where two hosts only met each other and were slow, each is tried
+// with another one too. A group whose cut carries what its hosts can send is no bottleneck and dissolves.
+// Rounds: 1 + racks if any host is alone (or 4 (n - 1) of round trips), 2 + groups, suspects. Figures are
+// goodput: what a payload gets.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fabric.hpp"
+
+namespace sennit::probe {
+
+struct Flow {
+  int from = 0, to = 0;  // hosts
+  bool operator==(const Flow&) const = default;
+};
+
+// Flows that run at the same time.
+struct Round {
+  bool latency = false;   // round trips; else rates
+  bool long_run = false;  // many flows, which need time to find their shares
+  std::vector<Flow> flows;
+};
+
+struct Group {
+  int parent = -1;         // index into Findings::groups; -1: the root, which is groups[0]
+  std::vector<int> hosts;  // all below, ascending
+  uint64_t egress_bytes_per_s = 0, ingress_bytes_per_s = 0;  // root: 0
+  double separation = 0;  // shortest round trips: to outside / between the farthest parts inside; how sure
+};
+
+struct HostRate {
+  uint64_t bytes_per_s = 0;
+  bool measured = false;  // else assumed: the median of the others
+};
+
+struct Findings {
+  std::vector<Group> groups;
+  std::vector<HostRate> hosts;
+  std::vector<int> slow;  // hosts far below the median
+  int rounds = 0;
+  std::string to_text(std::span<const std::string> names) const;
+};
+
+class Prober {
+ public:
+  // one_pair_at_a_time: where hosts share cores, so that round trips do not disturb each other.
+  Prober(int hosts, bool one_pair_at_a_time);
+  std::optional<Round> next();  // nullopt: done
+  // By flow of the last round: nanoseconds of the shortest round trip, or bytes/s. 0: nothing came.
+  void record(std::span<const uint64_t> figures);
+  Findings findings() const;
+
+ private:
+  enum class Phase { latency, matrix, lone, rates, suspects, done };
+  void plan_latency(bool one_pair_at_a_time);
+  void plan_matrix();
+  void plan_lone();
+  void place_lone(std::span<const uint64_t> figures);
+  void group_by_rates();
+  std::vector<int> racks_by_rates() const;
+  double rate(int a, int b) const;
+  void plan_rates();
+  void plan_suspects();
+  uint64_t round_trip(int a, int b) const { return round_trips_[index(a, b)]; }
+  size_t index(int a, int b) const {
+    return static_cast<size_t>(a) * static_cast<size_t>(hosts_) + static_cast<size_t>(b);
+  }
+  uint64_t median_rate() const;
+  std::vector<int> leaf_groups() const;
+
+  const int hosts_;
+  Phase phase_ = Phase::latency;
+  std::deque<Round> planned_;
+  Round current_;
+  int cut_of_current_ = -1;
+  std::deque<int> cut_of_planned_;  // beside planned_: the group that a round cuts, or -1
+  std::vector<uint64_t> round_trips_;
+  std::vector<uint64_t> matrix_;  // by pair: rate while everybody sent to everybody
+  std::vector<int> racks_;        // by host, as the matrix alone showed them
+  std::vector<int> rack_of_;      // by host: the lowest host of its rack
+  std::vector<Group> groups_;
+  std::vector<uint64_t> best_;        // by host: largest sum of flows in or out in one round
+  std::vector<uint64_t> met_others_;  // by host: likewise, in rounds about suspects
+  std::vector<int> partner_;          // by host: the only host that it met inside its group, or -1
+  std::vector<bool> suspect_;         // by host: met another one
+  int rounds_ = 0;
+};
+
+// By item: the lowest item of its set. Sets are what joins before the first clear drop of affinity (larger:
+// nearer); where there is none, all is one set. Pure.
+std::vector<int> nearest_sets(int items, const std::function<double(int, int)>& affinity);
+
+// Nested partitions of n items by distances (n x n, symmetric): groups[0] is all of them. Pure.
+std::vector<Group> cluster(int items, std::span<const uint64_t> distances);
+
+// Hosts called `names` (by host), switches named after `known`'s groups with the same hosts, else probed0,
+// ...
+Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known);
+
+}  // namespace sennit::probe
