@@ -147,7 +147,8 @@ void expect_found(const World& world, const Findings& findings, const std::strin
 }
 
 TEST(Probe, FindsRacksAndTheirOversubscription) {
-  const std::vector<std::vector<int>> shapes = {{4, 4}, {3, 3, 3}, {1, 2, 3, 2}, {2, 2, 2, 2}, {8, 8, 8, 8}};
+  const std::vector<std::vector<int>> shapes = {{4, 4},       {3, 3, 3}, {1, 2, 3, 2},
+                                                {2, 2, 2, 2}, {1, 2, 3}, {8, 8, 8, 8}};
   for (const auto& shape : shapes)
     for (const double oversubscription : {7.0, 5.0, 3.0})
       for (uint64_t seed = 0; seed < 6; seed++) {

@@ -31,6 +31,7 @@ void add_ring(const std::vector<int>& hosts, int step, std::vector<Flow>* flows)
 
 Prober::Prober(int hosts, bool one_pair_at_a_time)
     : hosts_(hosts),
+      one_pair_at_a_time_(one_pair_at_a_time),
       round_trips_(at(hosts) * at(hosts), 0),
       best_(at(hosts), 0),
       met_others_(at(hosts), 0),
@@ -41,13 +42,13 @@ Prober::Prober(int hosts, bool one_pair_at_a_time)
     matrix_.assign(at(hosts) * at(hosts), 0);
     plan_matrix();
   } else {
-    plan_latency(one_pair_at_a_time);
+    plan_latency();
   }
 }
 
 // All pairs: everybody meets everybody in n - 1 rounds (n even), the circle method; several times, so that
 // what else the hosts did at one moment does not tell.
-void Prober::plan_latency(bool one_pair_at_a_time) {
+void Prober::plan_latency() {
   const int places = hosts_ + hosts_ % 2;
   for (int turn = 0; turn < kPasses * (places - 1); turn++) {
     const int r = turn % (places - 1);
@@ -56,7 +57,7 @@ void Prober::plan_latency(bool one_pair_at_a_time) {
       const int a = i == 0 ? places - 1 : (r + i) % (places - 1), b = (r - i + places - 1) % (places - 1);
       if (a >= hosts_ || b >= hosts_) continue;
       round.flows.push_back({std::min(a, b), std::max(a, b)});
-      if (!one_pair_at_a_time) continue;
+      if (!one_pair_at_a_time_) continue;
       planned_.push_back(round);
       round.flows.clear();
     }

@@ -1,15 +1,15 @@
 // probe.hpp: what to measure between the hosts of a job to learn its fabric, and what the figures mean. Pure.
 //
 // Groups. Everybody sends to everybody at once: flows that share an uplink with many get less than those
-// within a rack, the more so the more oversubscribed it is, and a host's flows are compared with its own best
-// ones. One flow alone would never show a shared uplink. A host that is alone by that, because it is slow or
-// has no neighbour, sends to one host of every group while the others keep the uplinks full: its neighbours
-// get more. Above 64 hosts, where that would be too many flows, round trips take their place: their classes
-// are tiers. Rates. Every host's own by rings inside the groups, every group's by a cut: all its hosts send
-// to hosts outside while as many send back. Where two hosts only met each other and were slow, each is tried
-// with another one too. A group whose cut carries what its hosts can send is no bottleneck and dissolves.
-// Rounds: 1 + racks if any host is alone (or 4 (n - 1) of round trips), 2 + groups, suspects. Figures are
-// goodput: what a payload gets.
+// within a rack, the more so the more oversubscribed it is. A host is compared with its own best flows. (One
+// flow alone would never show a shared uplink.) A host that stays alone, because it is slow or has no
+// neighbour, hears from every rack in turn while that fills its uplink: from its own rack it hears more, and
+// its round trips are shorter. Above 64 hosts, too many for that, classes of round trips are the tiers.
+// Rates. Every host's own by rings inside the groups, every group's by a cut: all its hosts send to hosts
+// outside while as many send back. Where two hosts only met each other and were slow, each is tried with
+// another one too. A group whose cut carries what its hosts can send is no bottleneck and dissolves.
+// Rounds: 1, racks if a host stays alone, 2 + groups, suspects; and 4 (n - 1) of round trips where they are
+// needed. Figures are goodput: what a payload gets.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,8 @@ class Prober {
 
  private:
   enum class Phase { latency, matrix, lone, rates, suspects, done };
-  void plan_latency(bool one_pair_at_a_time);
+  void plan_latency();
+  bool looks_near(int h, int other) const;
   void plan_matrix();
   void plan_lone();
   void place_lone(std::span<const uint64_t> figures);
@@ -84,6 +85,7 @@ class Prober {
   std::vector<int> leaf_groups() const;
 
   const int hosts_;
+  const bool one_pair_at_a_time_;
   Phase phase_ = Phase::latency;
   std::deque<Round> planned_;
   Round current_;

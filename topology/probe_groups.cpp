@@ -9,6 +9,7 @@ namespace sennit::probe {
 namespace {
 
 constexpr double kClearlyMore = 1.5;
+constexpr double kTellingRoundTrip = 1.03;
 constexpr double kFull = 0.7;  // of what the upper quartile of hosts moves in all
 
 size_t at(int i) { return static_cast<size_t>(i); }
@@ -61,6 +62,9 @@ void Prober::plan_lone() {
   std::map<int, std::vector<int>> racks;
   for (int h = 0; h < hosts_; h++) racks[rack_of_[at(h)]].push_back(h);
   const auto lone = [&](int h) { return racks[rack_of_[at(h)]].size() == 1; };
+  bool any = false;
+  for (int h = 0; h < hosts_; h++) any |= lone(h);
+  if (any && racks.size() < static_cast<size_t>(hosts_)) plan_latency();
   for (const auto& [first, hosts] : racks) {
     Round round{false, true, {}};
     for (int h = 0; h < hosts_; h++)
@@ -74,7 +78,31 @@ void Prober::plan_lone() {
   racks_ = rack_of_;
 }
 
-// What leaves the rack shares its uplink; a lone host that gets clearly more is inside.
+// Round trips within racks and, at least, between them: whether h is as near to `other` as neighbours are.
+// True where the two do not differ enough to tell.
+bool Prober::looks_near(int h, int other) const {
+  std::vector<uint64_t> inside, across;
+  for (int a = 0; a < hosts_; a++)
+    for (int b = a + 1; b < hosts_; b++) {
+      const bool lone = std::count(racks_.begin(), racks_.end(), racks_[at(a)]) == 1 ||
+                        std::count(racks_.begin(), racks_.end(), racks_[at(b)]) == 1;
+      if (!lone) (racks_[at(a)] == racks_[at(b)] ? inside : across).push_back(round_trip(a, b));
+    }
+  if (inside.empty() || across.empty()) return true;
+  std::sort(inside.begin(), inside.end());
+  std::sort(across.begin(), across.end());
+  const auto near = static_cast<double>(inside[inside.size() / 2]),
+             far = static_cast<double>(across[across.size() / 10]);
+  if (far < kTellingRoundTrip * near) return true;
+  std::vector<uint64_t> own;
+  for (int b = 0; b < hosts_; b++)
+    if (b != h && racks_[at(b)] == racks_[at(other)]) own.push_back(round_trip(h, b));
+  std::sort(own.begin(), own.end());
+  return !own.empty() && static_cast<double>(own[own.size() / 2]) < (near + far) / 2;
+}
+
+// What leaves the rack shares its uplink; a lone host that gets clearly more is inside, if it is near as
+// well: the uplink may have had room where the other racks could not take more.
 void Prober::place_lone(std::span<const uint64_t> figures) {
   const auto lone = [&](int h) { return std::count(racks_.begin(), racks_.end(), racks_[at(h)]) == 1; };
   std::vector<uint64_t> leaving;
@@ -86,6 +114,7 @@ void Prober::place_lone(std::span<const uint64_t> figures) {
   for (size_t i = 0; i < figures.size(); i++) {
     const Flow& f = current_.flows[i];
     if (!lone(f.to) || static_cast<double>(figures[i]) < std::max(1.0, kClearlyMore * usual)) continue;
+    if (!looks_near(f.to, f.from)) continue;
     const int old = rack_of_[at(f.to)];
     for (int& rack : rack_of_)
       if (rack == old) rack = rack_of_[at(f.from)];

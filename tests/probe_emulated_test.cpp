@@ -1,0 +1,106 @@
+// probe_emulated_test.cpp: probing over emulated fabrics that nobody described, for real. Needs root or
+// unprivileged user namespaces. How close the rates come depends on how busy this machine is; the groups must
+// be exact.
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <regex>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output;
+};
+
+Outcome sh(const std::string& command) {
+  Outcome outcome;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (!pipe) return outcome;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) outcome.output.append(buffer, n);
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+std::string command(const std::string& shape, const std::string& probe) {
+  return "SENNIT_LOG=info SENNIT_PROBE=" + probe +
+         " " SENNIT_BINARY_DIR "/bin/sennit emulate run --timeout 60 --no-fabric --nic 200Mbit/s " + shape +
+         " -- " SENNIT_BINARY_DIR "/bin/sennit bench all_reduce -b 4000 -e 4000 -n 1 -w 0";
+}
+
+// The groups of hosts that the log of rank 0 shows.
+std::set<std::string> groups_in(const std::string& output) {
+  std::set<std::string> groups;
+  static const std::regex line(R"(\n +\{([^}]*)\}: out)");
+  for (std::sregex_iterator it(output.begin(), output.end(), line), end; it != end; ++it)
+    groups.insert((*it)[1]);
+  return groups;
+}
+
+class ProbeEmulated : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (sh("unshare --user --map-root-user --net true").status != 0 && sh("unshare --net true").status != 0)
+      GTEST_SKIP() << "SKIPPED: no network namespaces here; run as root";
+    char directory[] = "/tmp/sennit-probe-XXXXXX";
+    ASSERT_NE(mkdtemp(directory), nullptr);
+    cache_ = directory;
+    setenv("XDG_CACHE_HOME", directory, 1);
+  }
+  void TearDown() override {
+    if (!cache_.empty()) sh("rm -r " + cache_);
+  }
+  std::string cache_;
+};
+
+TEST_F(ProbeEmulated, FindsRacksOfAnyOrder) {
+  const Outcome outcome = sh(command("--racks 2 --hosts 3 --oversubscription 7 --order dealt", "1"));
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(groups_in(outcome.output), (std::set<std::string>{"h0,h1,h2", "h3,h4,h5"})) << outcome.output;
+  EXPECT_NE(outcome.output.find("tiers: 1 root, 2 rack, 6 rank"), std::string::npos) << outcome.output;
+}
+
+TEST_F(ProbeEmulated, FindsUnequalRacks) {
+  const Outcome outcome = sh(command("--racks 1,2,3 --oversubscription 5", "1"));
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(groups_in(outcome.output), (std::set<std::string>{"h0", "h1,h2", "h3,h4,h5"})) << outcome.output;
+}
+
+TEST_F(ProbeEmulated, TakesTheCacheOnlyForTheSameHosts) {
+  const std::string up = SENNIT_BINARY_DIR
+      "/bin/sennit emulate up --name probe-cache --nic 200Mbit/s --racks 2 "
+      "--hosts 2 --oversubscription 7";
+  ASSERT_EQ(sh(up).status, 0);
+  const std::string run = "SENNIT_LOG=info SENNIT_PROBE=1 " SENNIT_BINARY_DIR
+                          "/bin/sennit emulate run --name probe-cache --no-fabric -- " SENNIT_BINARY_DIR
+                          "/bin/sennit bench all_reduce -b 4000 -e 4000 -n 1 -w 0";
+  const Outcome first = sh(run), second = sh(run);
+  sh(SENNIT_BINARY_DIR "/bin/sennit emulate down --name probe-cache");
+  EXPECT_NE(first.output.find("probed 4 hosts in"), std::string::npos) << first.output;
+  EXPECT_NE(second.output.find("was probed before"), std::string::npos) << second.output;
+  EXPECT_EQ(second.output.find("probed 4 hosts in"), std::string::npos) << second.output;
+  const auto tiers = [](const std::string& output) {
+    return output.substr(output.find("# tiers:"),
+                         output.find(';', output.find("# tiers:")) - output.find("# tiers:"));
+  };
+  EXPECT_EQ(tiers(first.output), tiers(second.output));
+  const Outcome other = sh(command("--racks 2 --hosts 2 --oversubscription 7", "1"));
+  EXPECT_NE(other.output.find("probed 4 hosts in"), std::string::npos)
+      << "another network, but " << other.output;
+}
+
+TEST_F(ProbeEmulated, SaysWhatTheOptionMayBe) {
+  const Outcome outcome = sh(command("--racks 2 --hosts 1", "yes"));
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_NE(outcome.output.find("SENNIT_PROBE is 'yes': expected 0, 1 or again"), std::string::npos)
+      << outcome.output;
+}
+
+}  // namespace
