@@ -297,7 +297,7 @@ TEST(Sources, AreRegisteredByPriority) {
   for (const Source& source : sources())
     if (source.name != "nccl" && source.name != "verbs" && source.name != "ibnet")
       names += fmt::format("{} ", source.name);
-  EXPECT_EQ(names, "file slurm_conf slurm lldp zone hwloc synthetic ");
+  EXPECT_EQ(names, "file slurm_conf slurm lldp zone nvml hwloc synthetic ");
 }
 
 class SourceFiles : public ::testing::Test {

@@ -79,7 +79,7 @@ class Builder {
     std::map<int, NvlinkRecord> peers;  // vertex -> all links with it
     for (const NvlinkRecord& nvlink : gpu.nvlinks) {
       for (size_t i = 0; i < record_.gpus.size(); i++) {
-        if (record_.gpus[i].bus_id != nvlink.peer || gpus_[i] < 0) continue;
+        if (nvlink.peer.empty() || record_.gpus[i].bus_id != nvlink.peer || gpus_[i] < 0) continue;
         NvlinkRecord& sum =
             peers.try_emplace(gpus_[i], NvlinkRecord{"", 0, nvlink.bytes_per_s}).first->second;
         sum.links += nvlink.links;
