@@ -130,7 +130,7 @@ class Picture {
       box.head = plural(fold.count, item.tier);
       if (!listed.empty()) box.lines.push_back(listed);
     } else {
-      box.head = item.name.empty() || !names ? "1 " + item.tier : item.name;
+      box.head = item.name.empty() || !names ? plural(1, item.tier) : item.name;
     }
     if (!fold.rest) add_details(item, fold.count > 1, &box);
     for (const Fold& child : fold.children) box.children.push_back(make(child, names && fold.count == 1));

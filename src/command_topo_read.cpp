@@ -79,6 +79,7 @@ Result<Reading> read_here() {
   for (const Source& source : sources()) {
     SourceReport report{std::string(source.name), source.priority, false, ""};
     Result<std::optional<Fabric>> answer = source.read({reading.host, reading.file});
+    if (!answer && source.asked_for) return answer.status();
     if (!answer) {
       report.error = answer.status().text();
     } else if (answer->has_value()) {

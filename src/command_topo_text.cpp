@@ -27,7 +27,8 @@ class Tree {
       const Fold& child = fold.children[i];
       const bool last = i + 1 == fold.children.size();
       drawn += indent + (last ? "└─ " : "├─ ") + line(child, names) + "\n";
-      if (!child.rest) draw(child, indent + (last ? "   " : "│  "), names && child.count == 1);
+      if (!child.rest && !is_its_nic(*child.first))
+        draw(child, indent + (last ? "   " : "│  "), names && child.count == 1);
     }
   }
 
@@ -44,8 +45,8 @@ class Tree {
       if (const std::string held = holds(item); !held.empty()) head += " of " + held;
       head += ", each ";
     } else {
-      head = fmt::format("{}{}{}", style_.bold, item.name.empty() || !names ? "1 " + item.tier : item.name,
-                         style_.off);
+      head = fmt::format("{}{}{}", style_.bold,
+                         item.name.empty() || !names ? plural(1, item.tier) : item.name, style_.off);
       const std::string held = holds(item);
       if (!held.empty() || !said.empty()) head += ": ";
       if (!held.empty()) head += held + (said.empty() ? "" : ", ");
@@ -59,6 +60,14 @@ class Tree {
   static std::string list(const std::vector<std::string>& names) {
     const std::string text = fold_names(names);
     return text.size() <= kMostNames ? text : fmt::format("{}, ... {}", names.front(), names.back());
+  }
+
+  // A host with nothing inside but the one NIC that it was drawn with.
+  static bool is_its_nic(const Item& host) {
+    return host.kind == Item::Kind::host && host.egress.known() && host.children.size() == 1 &&
+           host.children[0].kind == Item::Kind::nic &&
+           host.children[0].egress.bytes_per_s == host.egress.bytes_per_s &&
+           host.children[0].ingress.bytes_per_s == host.ingress.bytes_per_s;
   }
 
   // "2 racks, 8 hosts"; empty for hosts, whose insides are listed below them.

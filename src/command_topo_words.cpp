@@ -21,16 +21,16 @@ std::string readable_rate(uint64_t bytes_per_s, bool bits) {
 std::string readable_ratio(double ratio) { return fmt::format("{:.3g}:1", ratio); }
 
 std::string plural(int count, const std::string& tier) {
-  if (tier.rfind("tier", 0) == 0) return count == 1 ? "1 group" : fmt::format("{} groups", count);
-  if (count == 1) return "1 " + tier;
+  std::string word = tier.empty() ? "group" : tier;
+  if (tier.rfind("tier", 0) == 0) word = "group";  // the contraction's name for what has none
+  if (tier == "nic") word = "NIC";
+  if (tier == "gpu") word = "GPU";
+  if (tier == "numa") word = "NUMA node";
+  if (count == 1) return "1 " + word;
   if (tier == "leaf") return fmt::format("{} leaves", count);
-  if (tier == "nic" || tier == "gpu" || tier == "numa") {
-    const char* const words = tier == "nic" ? "NICs" : tier == "gpu" ? "GPUs" : "NUMA nodes";
-    return fmt::format("{} {}", count, words);
-  }
   const bool hiss =
-      tier.size() > 1 && (tier.back() == 's' || tier.back() == 'x' || tier.substr(tier.size() - 2) == "ch");
-  return fmt::format("{} {}{}", count, tier, hiss ? "es" : "s");
+      word.back() == 's' || word.back() == 'x' || (word.size() > 1 && word.substr(word.size() - 2) == "ch");
+  return fmt::format("{} {}{}", count, word, hiss ? "es" : "s");
 }
 
 std::string rate_words(const Item& item) {

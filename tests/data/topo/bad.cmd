@@ -5,5 +5,7 @@ sennit topo --fabric "racks=0"; echo $?
 echo 'switch s' > $TMP/empty; sennit topo --fabric $TMP/empty; echo $?
 sennit topo --fabric two_racks.fabric --save /no/such/folder/x; echo $?
 sennit topo --no-such-option > /dev/null 2>&1; echo $?
-# A source that fails is said, and the others go on.
-SENNIT_FABRIC=no_such_file sennit topo > $TMP/out; echo $?; grep failed $TMP/out
+# What somebody named must be right; what else fails is said, and the others go on.
+SENNIT_FABRIC=no_such_file sennit topo; echo $?
+mkdir $TMP/slurm; echo 'SwitchName=s Nodes=a[' > $TMP/slurm/topology.conf
+SLURM_CONF=$TMP/slurm/slurm.conf sennit topo > $TMP/out; echo $?; grep failed $TMP/out
