@@ -1,0 +1,1 @@
+sennit topo --fabric rails_crossed.fabric; sennit topo --fabric rails_crossed.fabric --check
