@@ -3,6 +3,7 @@
 //   sennit topo                              the tree, from all sources at hand
 //   sennit topo --fabric FILE --check        suspects of a fabric file; exit status 1 if there are any
 //   sennit topo --save /etc/sennit/fabric    what every job will read
+//   mpirun -N 1 sennit topo --probe          measured between the hosts of a job
 //   sennit topo --order --hostfile hosts     the order of ranks that crosses each tier least
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ using namespace topo;  // NOLINT: this file is the command itself
 struct Options {
   std::string fabric, json, save, svg, html;
   std::vector<std::string> diff;
-  bool check = false;
+  bool check = false, probe = false;
   std::vector<std::string> order;  // no word: the job's own
   bool order_given = false;
   std::string hostfile, nodelist, rankfile;
@@ -80,7 +81,15 @@ int show_order(const Options& options, const Fabric& fabric) {
 
 int show(const Options& options) {
   if (!options.diff.empty()) return compare(options);
-  Result<Reading> reading = options.fabric.empty() ? read_here() : read_one(options.fabric);
+  Result<Reading> reading = Reading{};
+  if (options.probe) {
+    Result<std::optional<Reading>> probed = read_job();
+    if (!probed) return fail(probed.status());
+    if (!probed->has_value()) return 0;
+    reading = *std::move(*probed);
+  } else {
+    reading = options.fabric.empty() ? read_here() : read_one(options.fabric);
+  }
   if (!reading) return fail(reading.status());
   const Result<Model> model = make_model(reading->fabric);
   if (!model) return fail(model.status());
@@ -111,6 +120,9 @@ void add_topo_command(CLI::App& app, int* exit_code) {
       "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard output");
   command->add_option("--svg", options->svg, "draw it; equal siblings fold");
   command->add_option("--html", options->html, "draw it as a self-contained page, with tables and suspects");
+  command->add_flag(
+      "--probe", options->probe,
+      "inside a job: measure between its hosts, in seconds (SENNIT_PROBE=1: take what the cache has)");
   command->add_flag("--check", options->check, "list what looks wrong; exit status 1 if anything does");
   command
       ->add_option("--diff", options->diff,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,9 @@ struct Reading {
 Result<Reading> read_one(const std::string& file);
 // All sources, as a job on this host would ask them.
 Result<Reading> read_here();
+// What the job that this process is a rank of finds when it probes; nothing on ranks other than 0.
+// (command_topo_probe.cpp)
+Result<std::optional<Reading>> read_job();
 // Text to a file, or to standard output for "-".
 Status write_text(const std::string& file, const std::string& text);
 
