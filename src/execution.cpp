@@ -1,3 +1,6 @@
+// execution.cpp: the general way of a call: steps become ready, messages are posted, reductions run, chunks
+// follow one another through the lanes. Where data lies: execution_locate.cpp; small calls:
+// execution_small.cpp.
 #include "execution.hpp"
 
 #include <algorithm>
@@ -53,12 +56,6 @@ Execution::~Execution() {
   for (Lane& lane : lanes_) engine_.free_scratch(lane.arena, lane.arena_bytes);
 }
 
-const Layout& Execution::layout_of(Buffer buffer) const {
-  return buffer == Buffer::input    ? buffers_.input_layout
-         : buffer == Buffer::output ? buffers_.output_layout
-                                    : buffers_.wire_layout;
-}
-
 void Execution::start(uint32_t seq, bool point_to_point) {
   seq_ = seq;
   point_to_point_ = point_to_point;
@@ -90,77 +87,6 @@ void Execution::begin_chunk(uint32_t lane_index, uint32_t chunk) {
     }
   }
   for (const uint32_t step : prepared_->ready_at_start) work_list_.push_back({lane_index, step});
-}
-
-bool Execution::lay_out_slots(Lane& lane) {
-  size_t total = 0;
-  for (size_t s = 0; s < program_.slots.size(); s++) {
-    const Slot& slot = program_.slots[s];
-    lane.slot_offset[s] = total;
-    uint64_t elements = 0;
-    for (uint32_t r = 0; r < slot.ranges; r++)
-      elements += buffers_.wire_layout.length(program_.ranges[slot.first_range + r], lane.chunk);
-    total += (elements * element_bytes_ + 63) & ~size_t{63};
-  }
-  if (total > lane.arena_bytes) {
-    engine_.free_scratch(lane.arena, lane.arena_bytes);
-    lane.arena = engine_.allocate_scratch(total);
-    lane.arena_bytes = lane.arena ? total : 0;
-    if (!lane.arena) return false;
-  }
-  for (size_t s = 0; s < program_.slots.size(); s++) lane.slot_base[s] = lane.arena + lane.slot_offset[s];
-  return true;
-}
-
-size_t Execution::locate(const Lane& lane, const Operand& operand, std::vector<Segment>* segments) const {
-  size_t bytes = 0;
-  const auto add = [&](std::byte* data, size_t n) {
-    bytes += n;
-    if (!segments->empty() && segments->back().data + segments->back().bytes == data)
-      segments->back().bytes += n;
-    else
-      segments->push_back({data, n});
-  };
-  if (operand.buffer != Buffer::slot) {
-    const Layout& layout = layout_of(operand.buffer);
-    std::byte* base =
-        operand.buffer == Buffer::input ? const_cast<std::byte*>(buffers_.input) : buffers_.output;
-    for (const Range& range : program_.ranges_of(operand))
-      layout.for_each_piece(range, lane.chunk, [&](uint64_t first, uint64_t n) {
-        add(base + first * element_bytes_, n * element_bytes_);
-      });
-    return bytes;
-  }
-  // A part of a slot: find each range inside the slot's ranges, which are packed in order.
-  const Slot& slot = program_.slots[operand.slot];
-  const Layout& layout = buffers_.wire_layout;
-  uint64_t before = 0;
-  uint32_t at = 0;
-  const auto global = [](uint64_t block, uint64_t unit) {
-    return static_cast<unsigned __int128>(block) * kUnits + unit;
-  };
-  for (const Range& range : program_.ranges_of(operand)) {
-    for (bool wrapped = false;;) {
-      if (at == slot.ranges) {
-        SENNIT_CHECK(!wrapped);
-        wrapped = true, at = 0, before = 0;
-      }
-      const Range& held = program_.ranges[slot.first_range + at];
-      const auto begin = global(range.block, range.begin), end = global(range.block, range.end);
-      const auto held_begin = global(held.block, held.begin);
-      if (begin >= held_begin && end <= global(held.block, held.end)) {
-        const auto lead = static_cast<uint64_t>(begin - held_begin);
-        const uint64_t skip =
-            lead == 0 ? 0 : layout.length({held.block, held.begin, held.begin + lead}, lane.chunk);
-        const uint64_t n = layout.length(range, lane.chunk);
-        if (n > 0) add(lane.slot_base[operand.slot] + (before + skip) * element_bytes_, n * element_bytes_);
-        break;
-      }
-      before += layout.length(held, lane.chunk);
-      at++;
-    }
-  }
-  return bytes;
 }
 
 // Works through everything that became ready, without recursion.

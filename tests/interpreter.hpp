@@ -5,10 +5,8 @@
 // Every rank runs every chunk of its program; steps run in random order as their dependencies allow. Messages
 // are eager (complete at the sender at once, data as of then), rendezvous (both sides must be posted), or
 // exposed (rendezvous, and the receiver's slot is the sender's memory until the last reduce has read it), so
-// that a missing dependency shows as wrong data and a cyclic wait as a deadlock. Elements are 64-bit numbers
-// that add up modulo 2^64; each also counts how often it was finished, and hashes in which order it was
-// summed: after an all-reduce all ranks must agree on that, or floats would differ. Everything starts out as
-// garbage.
+// that a missing dependency shows as wrong data and a cyclic wait as a deadlock. The data, and what must come
+// out: interpreter_data.hpp.
 #pragma once
 
 #include <map>
@@ -21,31 +19,25 @@
 #include <fmt/format.h>
 
 #include "algorithm.hpp"
+#include "interpreter_data.hpp"
 
 namespace sennit {
-
-enum class Delivery { eager, rendezvous, exposed };
-
-struct Execution {
-  int chunks = 1;
-  Delivery delivery = Delivery::eager;
-  int late_rank = -1;  // starts only when nobody else can go on; for barriers
-  // All-to-all-v: elements from i to j at i * ranks + j; empty: as the request says.
-  std::vector<uint64_t> pair_counts;
-};
 
 class Interpreter {
  public:
   Interpreter(const TierTree& tree, const Request& request, const Blueprint& blueprint,
               const Execution& execution, uint64_t seed)
-      : request_(request), execution_(execution), n_(tree.ranks()), random_(seed) {
+      : request_(request),
+        execution_(execution),
+        n_(tree.ranks()),
+        random_(seed),
+        data_(request, execution_, n_, random_) {
     programs_.resize(static_cast<size_t>(n_));
     for (int p = 0; p < n_; p++) programs_[static_cast<size_t>(p)] = blueprint.program(p);
   }
 
   // Empty, or what went wrong.
   std::string run() {
-    for (int p = 0; p < n_; p++) make_buffers(p);
     for (int p = 0; p < n_; p++)
       for (int c = 0; c < execution_.chunks; c++) add_instance(p, c);
     for (size_t i = 0; i < instances_.size(); i++)
@@ -65,16 +57,11 @@ class Interpreter {
       start(id);
     }
     if (error_.empty()) check_completed();
-    if (error_.empty()) check_memory();
+    if (error_.empty()) error_ = data_.check();
     return error_;
   }
 
  private:
-  struct Cell {
-    uint64_t value = 0;
-    int finished = 0;
-    uint64_t order = 0;  // of the sum, as a hash; a copy keeps it
-  };
   struct StepId {
     size_t instance;
     uint32_t step;
@@ -90,9 +77,6 @@ class Interpreter {
     std::map<uint32_t, StepId> exposed_by;  // slot -> the send that filled it
     size_t left = 0;
   };
-  struct Buffers {
-    std::map<uint64_t, std::vector<Cell>> input, output;  // by block; in place, one is used for both
-  };
   // (from, to, chunk, tag)
   using MessageKey = std::tuple<int, int, int, uint32_t>;
   struct Message {
@@ -100,70 +84,6 @@ class Interpreter {
     StepId send{}, recv{};
     std::vector<Cell> data;
   };
-
-  uint64_t input_value(int rank, uint64_t block, uint64_t element) const {
-    uint64_t x = (static_cast<uint64_t>(rank) * 1'000'003 + block) * 1'000'033 + element + 1;
-    x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15ull;
-    return x ^ (x >> 29);
-  }
-
-  bool all_to_all() const { return request_.collective == Collective::all_to_all; }
-  bool one_block() const {
-    return request_.collective == Collective::all_reduce || request_.collective == Collective::broadcast ||
-           request_.collective == Collective::reduce || request_.collective == Collective::barrier;
-  }
-  uint64_t pair_count(uint64_t from, uint64_t to) const {
-    return execution_.pair_counts.empty() ? request_.count
-                                          : execution_.pair_counts[from * static_cast<uint64_t>(n_) + to];
-  }
-  uint64_t length(int rank, Buffer buffer, uint64_t block) const {
-    const auto self = static_cast<uint64_t>(rank), n = static_cast<uint64_t>(n_);
-    if (request_.collective == Collective::barrier) return 0;
-    if (one_block()) return request_.count;
-    if (!all_to_all()) return request_.count_of(static_cast<int>(block));
-    if (buffer == Buffer::slot) return pair_count(block / n, block % n);
-    return buffer == Buffer::input ? pair_count(self, block) : pair_count(block, self);
-  }
-
-  bool has_block(int rank, Buffer buffer, uint64_t block) const {
-    const bool own = block == static_cast<uint64_t>(rank), root = rank == request_.root;
-    if (block >= (one_block() ? 1 : static_cast<uint64_t>(n_))) return false;
-    const bool input = buffer == Buffer::input;
-    switch (request_.collective) {
-      case Collective::all_gather:
-        return !input || own;
-      case Collective::gather:
-        return input ? own : root;
-      case Collective::reduce_scatter:
-        return input || own;
-      case Collective::scatter:
-        return input ? root : own;
-      case Collective::broadcast:
-        return !input || root;
-      case Collective::reduce:
-        return input || root;
-      default:
-        return true;
-    }
-  }
-
-  void make_buffers(int rank) {
-    Buffers& buffers = buffers_.emplace_back();
-    const uint64_t blocks = one_block() ? 1 : static_cast<uint64_t>(n_);
-    for (uint64_t b = 0; b < blocks; b++) {
-      if (has_block(rank, Buffer::output, b)) {
-        auto& cells = buffers.output[b];
-        cells.resize(length(rank, Buffer::output, b));
-        for (Cell& cell : cells) cell = {random_(), 1000};
-      }
-      if (!has_block(rank, Buffer::input, b)) continue;
-      const bool same = request_.in_place && has_block(rank, Buffer::output, b);
-      auto& cells = same ? buffers.output[b] : buffers.input[b];
-      cells.resize(length(rank, Buffer::input, b));
-      for (size_t e = 0; e < cells.size(); e++)
-        cells[e] = {input_value(rank, b, e), 0, input_value(rank, b, e)};
-    }
-  }
 
   void add_instance(int rank, int chunk) {
     Instance& instance = instances_.emplace_back();
@@ -181,59 +101,39 @@ class Interpreter {
     }
     for (const Slot& slot : program.slots) {
       auto& map = instance.slots.emplace_back();
-      for_each_element(rank, chunk, Buffer::slot, {program.ranges.data() + slot.first_range, slot.ranges},
-                       [&](uint64_t block, uint64_t element) {
-                         auto& cell = instance.memory.emplace_back(std::make_unique<Cell[]>(1));
-                         cell[0] = {random_(), 1000};
-                         map[key(block, element)] = cell.get();
-                       });
+      data_.for_each_element(rank, chunk, Buffer::slot,
+                             {program.ranges.data() + slot.first_range, slot.ranges},
+                             [&](uint64_t block, uint64_t element) {
+                               auto& cell = instance.memory.emplace_back(std::make_unique<Cell[]>(1));
+                               cell[0] = {random_(), 1000};
+                               map[key(block, element)] = cell.get();
+                             });
     }
   }
 
   static uint64_t key(uint64_t block, uint64_t element) { return block << 20 | element; }
 
-  template <typename F>
-  void for_each_element(int rank, int chunk, Buffer buffer, std::span<const Range> ranges, F&& visit) {
-    for (const Range& range : ranges) {
-      uint64_t block = range.block, begin = range.begin, left = range.end - range.begin;
-      while (left > 0) {
-        const uint64_t take = std::min(left, kUnits - begin);
-        const uint64_t all = length(rank, buffer, block);
-        const auto chunks = static_cast<uint64_t>(execution_.chunks), c = static_cast<uint64_t>(chunk);
-        const uint64_t first = all * c / chunks, slice = all * (c + 1) / chunks - first;
-        for (uint64_t e = slice * begin / kUnits; e < slice * (begin + take) / kUnits; e++)
-          visit(block, first + e);
-        left -= take;
-        begin = 0;
-        block++;
-      }
-    }
-  }
-
   std::vector<Cell*> cells(Instance& instance, const Operand& o, bool target) {
     std::vector<Cell*> all;
-    Buffers& buffers = buffers_[static_cast<size_t>(instance.rank)];
     if (target && o.buffer == Buffer::input) fail(instance, "the input is written");
     for (const Range& range : instance.program->ranges_of(o)) {
       if (range.begin >= kUnits) fail(instance, "a range does not begin in its block");
       for (uint64_t b = range.block;
            o.buffer != Buffer::slot && b * kUnits < range.block * kUnits + range.end; b++)
-        if (!has_block(instance.rank, o.buffer, b)) return fail(instance, "a block that is not there"), all;
+        if (!data_.has_block(instance.rank, o.buffer, b))
+          return fail(instance, "a block that is not there"), all;
     }
-    for_each_element(instance.rank, instance.chunk, o.buffer, instance.program->ranges_of(o),
-                     [&](uint64_t block, uint64_t element) {
-                       if (o.buffer == Buffer::slot) {
-                         auto& slot = instance.slots[o.slot];
-                         const auto it = slot.find(key(block, element));
-                         if (it == slot.end()) return fail(instance, "a place outside the slot");
-                         all.push_back(it->second);
-                       } else {
-                         const bool in_output =
-                             o.buffer == Buffer::output ||
-                             (request_.in_place && has_block(instance.rank, Buffer::output, block));
-                         all.push_back(&(in_output ? buffers.output : buffers.input)[block][element]);
-                       }
-                     });
+    data_.for_each_element(instance.rank, instance.chunk, o.buffer, instance.program->ranges_of(o),
+                           [&](uint64_t block, uint64_t element) {
+                             if (o.buffer == Buffer::slot) {
+                               auto& slot = instance.slots[o.slot];
+                               const auto it = slot.find(key(block, element));
+                               if (it == slot.end()) return fail(instance, "a place outside the slot");
+                               all.push_back(it->second);
+                             } else {
+                               all.push_back(&data_.cell(instance.rank, o.buffer, block, element));
+                             }
+                           });
     return all;
   }
 
@@ -324,10 +224,10 @@ class Interpreter {
     const uint32_t readers = slot ? reads_of(*to.program, recv.target.slot) : 0;
     if (execution_.delivery == Delivery::exposed && readers > 0) {
       size_t e = 0;
-      for_each_element(to.rank, to.chunk, Buffer::slot, to.program->ranges_of(recv.target),
-                       [&](uint64_t block, uint64_t element) {
-                         to.slots[recv.target.slot][key(block, element)] = source[e++];
-                       });
+      data_.for_each_element(to.rank, to.chunk, Buffer::slot, to.program->ranges_of(recv.target),
+                             [&](uint64_t block, uint64_t element) {
+                               to.slots[recv.target.slot][key(block, element)] = source[e++];
+                             });
       to.exposed_by[recv.target.slot] = m.send;
       instances_[m.send.instance].holds[m.send.step] = readers;
       return complete(m.recv);
@@ -358,55 +258,12 @@ class Interpreter {
           return fail(instance, fmt::format("deadlock: step {} of\n{}", s, instance.program->to_text()));
   }
 
-  uint64_t expected(int rank, uint64_t block, uint64_t element) const {
-    uint64_t sum = 0;
-    switch (request_.collective) {
-      case Collective::all_reduce:
-      case Collective::reduce:
-      case Collective::reduce_scatter:
-        for (int r = 0; r < n_; r++) sum += input_value(r, block, element);
-        return sum;
-      case Collective::broadcast:
-      case Collective::scatter:
-        return input_value(request_.root, block, element);
-      case Collective::all_to_all:
-        return input_value(static_cast<int>(block), static_cast<uint64_t>(rank), element);
-      default:
-        return input_value(static_cast<int>(block), block, element);
-    }
-  }
-
-  void check_memory() {
-    for (int rank = 0; rank < n_ && error_.empty(); rank++) {
-      const Instance& instance =
-          instances_[static_cast<size_t>(rank) * static_cast<size_t>(execution_.chunks)];
-      const Buffers& buffers = buffers_[static_cast<size_t>(rank)];
-      for (const auto& [block, cells] : buffers.output) {
-        if (!has_block(rank, Buffer::output, block)) continue;
-        for (size_t e = 0; e < cells.size(); e++) {
-          if (cells[e].value != expected(rank, block, e))
-            return fail(instance, fmt::format("output block {} element {} is wrong", block, e));
-          if (request_.reduces() && n_ > 1 && cells[e].finished != 1)
-            return fail(instance, fmt::format("output block {} element {} was finished {} times", block, e,
-                                              cells[e].finished));
-          if (request_.collective == Collective::all_reduce &&
-              cells[e].order != buffers_[0].output.at(block)[e].order)
-            return fail(instance,
-                        fmt::format("element {} was summed in another order than at position 0", e));
-        }
-      }
-      for (const auto& [block, cells] : buffers.input)
-        for (size_t e = 0; e < cells.size(); e++)
-          if (cells[e].value != input_value(rank, block, e)) return fail(instance, "the input has changed");
-    }
-  }
-
   const Request& request_;
   const Execution execution_;
   const int n_;
   std::mt19937_64 random_;
   std::vector<Program> programs_;
-  std::vector<Buffers> buffers_;
+  CollectiveData data_;
   std::vector<Instance> instances_;
   std::map<MessageKey, Message> messages_;
   std::vector<StepId> ready_, delayed_;
