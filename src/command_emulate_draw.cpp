@@ -76,7 +76,8 @@ std::string draw_panel(const std::vector<const Point*>& points, const std::strin
   }
   Curve bound;
   for (const Point* point : points)
-    if (point->bounded()) bound.emplace_back(static_cast<double>(point->bytes), *point->bound_us);
+    if (point->bounded() && *point->bound_us >= y.least)
+      bound.emplace_back(static_cast<double>(point->bytes), *point->bound_us);
   text += draw_curve(bound, x, y, "lower bound", "bound");
   std::vector<std::string> names = library_names(points);
   std::reverse(names.begin(), names.end());  // the first, sennit, is drawn last and lies on top

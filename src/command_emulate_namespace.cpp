@@ -53,7 +53,8 @@ Status gain_privilege() {
   };
   if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
     return cannot(fmt::format("{}no right to make network namespaces, and a user namespace is refused ({})",
-                              user == 0 ? "" : "not root, ", std::strerror(errno)));
+                              user == 0 ? "" : "not root, ",
+                              errno == ENOSPC ? "the limit user.max_user_namespaces" : std::strerror(errno)));
   prctl(PR_SET_DUMPABLE, 1);  // else nobody may open our children's /proc/PID/ns
   for (const auto& [file, text] : {std::pair<std::string, std::string>{"/proc/self/setgroups", "deny"},
                                    {"/proc/self/uid_map", fmt::format("0 {} 1", user)},

@@ -21,6 +21,7 @@ namespace sennit {
 struct SimulateOptions {
   bool fluid = false;  // messages take no latency and cost nothing to post
   CostModel cost;
+  double tolerance = 5e-3;  // part of a link's capacity that may lie idle though flows want it; 0: exact
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
   uint64_t eager_bytes = 8 * 1024;        // larger messages wait until the receive is posted
 };

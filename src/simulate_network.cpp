@@ -25,7 +25,8 @@ uint64_t duration_ns(double bytes, double rate) {
 
 }  // namespace
 
-Network::Network(const TierTree& tree, const CostModel& cost) : links_(2 * tree.groups.size()), tree_(tree) {
+Network::Network(const TierTree& tree, const SimulateOptions& options)
+    : links_(2 * tree.groups.size()), tree_(tree), tolerance_(options.tolerance) {
   // What can come out of a group at most is its own capacity, or what its children's let through.
   std::vector<uint64_t> through(links_.size(), 0);
   for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
@@ -33,7 +34,7 @@ Network::Network(const TierTree& tree, const CostModel& cost) : links_(2 * tree.
     for (const size_t side : {0u, 1u}) {
       Link& link = links_[2 * g + side];
       link.capacity =
-          boundary_rate(tree, static_cast<int>(g), side == 0 ? group.egress : group.ingress, cost);
+          boundary_rate(tree, static_cast<int>(g), side == 0 ? group.egress : group.ingress, options.cost);
       uint64_t inside = 0;
       for (int c = group.first_child; c < group.first_child + group.children; c++)
         inside += through[2 * index(c) + side];
@@ -78,6 +79,7 @@ void Network::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
   connection.rate = 0;
   connection.at_ns = now_ns;
   connection.end_ns = kNever;
+  connection.bottleneck = kNone;
   for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
     Link& link = links_[hops_[h].link];
     link.bytes += bytes;
@@ -107,6 +109,7 @@ uint32_t Network::end_next(uint64_t now_ns) {
     hops_[last].place = hops_[h].place;
     link.hops.pop_back();
     link.wanted -= connection.limit;
+    link.used = link.hops.empty() ? 0 : link.used - connection.rate;
     touch(link, hops_[h].link, was_scarce);
   }
   connection.heap_place = kNotInHeap;
@@ -119,57 +122,65 @@ uint32_t Network::end_next(uint64_t now_ns) {
   return number;
 }
 
-void Network::find_affected() {
-  settling_++;
-  affected_links_.clear();
-  affected_.clear();
-  const auto add_connection = [&](uint32_t number) {
-    Connection& connection = connections_[number];
-    if (connection.seen == settling_ || connection.heap_place == kNotInHeap) return;
-    connection.seen = settling_;
-    affected_.push_back(number);
-  };
-  const auto add_link = [&](uint32_t number) {
-    Link& link = links_[number];
-    if (link.seen == settling_) return;
-    link.seen = settling_;
-    affected_links_.push_back(number);
-  };
-  for (const uint32_t link : changed_links_) add_link(link);
-  for (const uint32_t connection : changed_connections_) add_connection(connection);
-  for (size_t next_link = 0, next = 0; next_link < affected_links_.size() || next < affected_.size();) {
-    if (next_link < affected_links_.size()) {
-      for (const uint32_t h : links_[affected_links_[next_link]].hops) add_connection(hops_[h].connection);
-      next_link++;
-      continue;
-    }
-    const Connection& connection = connections_[affected_[next++]];
-    for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
-      if (links_[hops_[h].link].scarce()) add_link(hops_[h].link);
-  }
-  changed_links_.clear();
-  changed_connections_.clear();
-}
-
 void Network::settle(uint64_t now_ns) {
   if (changed_links_.empty() && changed_connections_.empty()) return;
-  find_affected();
-  fill(now_ns);
+  settling_++;
+  area_links_.clear();
+  area_.clear();
+  for (const uint32_t link : changed_links_) take_in(link);
+  for (const uint32_t connection : changed_connections_) take_in_connection(connection);
+  changed_links_.clear();
+  changed_connections_.clear();
+  do fill();
+  while (widen());
+  commit(now_ns);
 }
 
-void Network::fill(uint64_t now_ns) {
+void Network::take_in(uint32_t number) {
+  Link& link = links_[number];
+  if (link.seen == settling_) return;
+  link.seen = settling_;
+  area_links_.push_back(number);
+  for (const uint32_t h : link.hops) take_in_connection(hops_[h].connection);
+}
+
+void Network::take_in_connection(uint32_t number) {
+  Connection& connection = connections_[number];
+  if (connection.seen == settling_ || connection.heap_place == kNotInHeap) return;
+  connection.seen = settling_;
+  area_.push_back(number);
+}
+
+// The most that a flow can get from links outside the area as they are, and from its own narrowest link.
+void Network::cap(Connection& connection) {
+  connection.cap = kUnlimited;
+  connection.capped_by = kNone;
+  if (!links_[connection.narrowest].scarce()) connection.cap = static_cast<double>(connection.limit);
+  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
+    const Link& link = links_[hops_[h].link];
+    if (link.seen == settling_ || !link.scarce()) continue;
+    const double spare = std::max(0.0, static_cast<double>(link.capacity) - link.used);
+    const double offer = connection.rate + (connection.bottleneck == hops_[h].link ? 0 : spare);
+    if (offer < connection.cap) connection.cap = offer, connection.capped_by = hops_[h].link;
+  }
+}
+
+// Fills the area's links.
+void Network::fill() {
   const auto links = static_cast<uint32_t>(links_.size());
+  round_++;
   stops_.clear();
-  for (const uint32_t number : affected_links_) {
+  for (const uint32_t number : area_links_) {
     Link& link = links_[number];
     link.left = static_cast<double>(link.capacity);
     link.open = static_cast<uint32_t>(link.hops.size());
+    link.next_level = kUnlimited;
     if (link.scarce()) stops_.emplace_back(link.left / link.open, number);
   }
-  // A flow whose narrowest link ties it to nothing is stopped by that link alone.
-  for (const uint32_t number : affected_)
-    if (!links_[connections_[number].narrowest].scarce())
-      stops_.emplace_back(static_cast<double>(connections_[number].limit), links + number);
+  for (const uint32_t number : area_) {
+    cap(connections_[number]);
+    if (connections_[number].cap < kUnlimited) stops_.emplace_back(connections_[number].cap, links + number);
+  }
   const std::greater<> last;
   std::make_heap(stops_.begin(), stops_.end(), last);
   while (!stops_.empty()) {
@@ -177,7 +188,8 @@ void Network::fill(uint64_t now_ns) {
     const auto [rate, number] = stops_.back();
     stops_.pop_back();
     if (number >= links) {
-      if (connections_[number - links].fixed != settling_) fix(number - links, rate, now_ns);
+      const Connection& connection = connections_[number - links];
+      if (connection.fixed != round_) fix(number - links, rate, connection.capped_by);
       continue;
     }
     Link& link = links_[number];
@@ -189,21 +201,72 @@ void Network::fill(uint64_t now_ns) {
       std::push_heap(stops_.begin(), stops_.end(), last);
       continue;
     }
+    link.next_level = rate;
     for (const uint32_t h : link.hops)
-      if (connections_[hops_[h].connection].fixed != settling_) fix(hops_[h].connection, rate, now_ns);
+      if (connections_[hops_[h].connection].fixed != round_) fix(hops_[h].connection, rate, number);
   }
 }
 
-void Network::fix(uint32_t number, double rate, uint64_t now_ns) {
+void Network::fix(uint32_t number, double rate, uint32_t by) {
   Connection& connection = connections_[number];
-  connection.fixed = settling_;
-  rate = rounded(rate);
+  connection.fixed = round_;
+  connection.next_rate = rounded(rate);
+  connection.next_bottleneck = by;
   for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
     Link& link = links_[hops_[h].link];
-    link.left -= rate;
+    link.left -= connection.next_rate;
     link.open--;
   }
-  if (rate != connection.rate) set_rate(number, rate, now_ns);
+}
+
+// Takes in the links around that cannot stay as they are.
+bool Network::widen() {
+  around_.clear();
+  more_.clear();
+  for (const uint32_t number : area_) {
+    const Connection& connection = connections_[number];
+    const uint32_t by = connection.next_bottleneck;
+    if (by != kNone && by != connection.bottleneck && links_[by].seen != settling_ &&
+        connection.next_rate < links_[by].level * (1 - tolerance_))
+      more_.push_back(by);
+    const double change = connection.next_rate - connection.rate;
+    if (change == 0) continue;
+    for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
+      Link& link = links_[hops_[h].link];
+      if (link.seen == settling_ || !link.scarce()) continue;
+      if (link.changed != round_) {
+        link.changed = round_;
+        link.change = 0;
+        around_.push_back(hops_[h].link);
+      }
+      link.change += change;
+    }
+  }
+  for (const uint32_t number : around_) {
+    const Link& link = links_[number];
+    const double used = link.used + link.change, capacity = static_cast<double>(link.capacity);
+    if (used > capacity * (1 + 1e-9) || (used < capacity * (1 - tolerance_) && link.level < kUnlimited))
+      more_.push_back(number);
+  }
+  for (const uint32_t link : more_) take_in(link);
+  return !more_.empty();
+}
+
+void Network::commit(uint64_t now_ns) {
+  for (const uint32_t number : area_) {
+    Connection& connection = connections_[number];
+    connection.bottleneck = connection.next_bottleneck;
+    const double change = connection.next_rate - connection.rate;
+    if (change == 0) continue;
+    for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
+      links_[hops_[h].link].used += change;
+    set_rate(number, connection.next_rate, now_ns);
+  }
+  for (const uint32_t number : area_links_) {
+    Link& link = links_[number];
+    link.level = link.next_level;
+    link.used = static_cast<double>(link.capacity) - link.left;
+  }
 }
 
 void Network::set_rate(uint32_t number, double rate, uint64_t now_ns) {

@@ -2,13 +2,17 @@
 // moment.
 //
 // Progressive filling: all flows' rates rise together until a link is full; its flows keep that rate, the
-// others rise on. After changes only the flows are worked out again that are tied to the changed links by
-// links that can be full: a link wide enough for all its flows ties nothing. Links that no traffic can ever
-// fill (an uplink at full bisection) are left out from the start. Times in ns, rounded up. Cost of settle():
-// O(flows affected * depth + links * log links).
+// others rise on. After a change only the changed links are filled anew, with what the links around them can
+// give their flows; those around are taken in as well, until no link is overloaded, and none has more than
+// the tolerated part of its capacity to spare while its flows want more, or gives a flow that much less than
+// its share. Links that no traffic can ever fill (an uplink at full bisection), or that the flows of the
+// moment cannot, tie nothing together. Times in ns, rounded up. Cost of a change: O(flows on the links taken
+// in * depth
+// * rounds).
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -20,7 +24,7 @@ inline constexpr uint64_t kNever = ~uint64_t{0};
 
 class Network {
  public:
-  Network(const TierTree& tree, const CostModel& cost);
+  Network(const TierTree& tree, const SimulateOptions& options);
 
   // A pipe from one position to another, with at most one flow at a time. O(depth).
   uint32_t connect(int from, int to);
@@ -32,7 +36,8 @@ class Network {
   std::vector<GroupLoad> loads() const;
 
  private:
-  static constexpr uint32_t kNotInHeap = ~uint32_t{0};
+  static constexpr uint32_t kNotInHeap = ~uint32_t{0}, kNone = ~uint32_t{0};
+  static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
   struct Link {
     uint64_t capacity = 0;       // bytes/s
@@ -42,9 +47,16 @@ class Network {
     uint32_t flows = 0;          // also where it cannot be filled
     uint64_t busy_since_ns = 0, busy_ns = 0;
     uint64_t bytes = 0;
-    uint32_t seen = 0;  // settle() number
-    double left = 0;    // of settle()
-    uint32_t open = 0;  // of settle(): flows without a rate
+    uint32_t seen = 0;          // settle() number
+    double used = 0;            // sum of its flows' rates
+    double level = kUnlimited;  // rate of the flows that it holds back; unlimited: it holds back none
+    // Of settle(): what is left to flows without a rate, how many they are, the level; and what the flows of
+    // the area change on a link outside.
+    double left = 0;
+    uint32_t open = 0;
+    double next_level = kUnlimited;
+    double change = 0;
+    uint32_t changed = 0;  // round
     bool scarce() const { return can_fill && wanted > capacity; }
   };
   struct Hop {
@@ -59,13 +71,21 @@ class Network {
     uint64_t at_ns = 0;         // `left` is of this time
     uint64_t end_ns = kNever;
     uint32_t heap_place = kNotInHeap;
-    uint32_t seen = 0, fixed = 0;  // settle() numbers
+    uint32_t bottleneck = kNone;    // the link that holds it back
+    uint32_t seen = 0;              // settle() number
+    uint32_t fixed = 0;             // round
+    double cap = 0, next_rate = 0;  // of settle()
+    uint32_t capped_by = kNone, next_bottleneck = kNone;
   };
 
   void touch(Link& link, uint32_t index, bool was_scarce);
-  void find_affected();
-  void fill(uint64_t now_ns);
-  void fix(uint32_t connection, double rate, uint64_t now_ns);
+  void take_in(uint32_t link);
+  void take_in_connection(uint32_t connection);
+  void fill();
+  void cap(Connection& connection);
+  void fix(uint32_t connection, double rate, uint32_t by);
+  bool widen();
+  void commit(uint64_t now_ns);
   void set_rate(uint32_t connection, double rate, uint64_t now_ns);
   bool earlier(uint32_t a, uint32_t b) const;
   void heap_put(size_t place, uint32_t connection);
@@ -78,10 +98,12 @@ class Network {
   const TierTree& tree_;
   std::vector<uint32_t> heap_;  // connections with a flow, by end
   std::vector<uint32_t> changed_links_, changed_connections_;
-  std::vector<uint32_t> affected_links_, affected_;
+  std::vector<uint32_t> area_links_, area_;  // of settle(): taken in
+  std::vector<uint32_t> around_, more_;
   // (rate, link, or number of links + connection): where filling stops next
   std::vector<std::pair<double, uint32_t>> stops_;
-  uint32_t settling_ = 0;
+  const double tolerance_;
+  uint32_t settling_ = 0, round_ = 0;
 };
 
 }  // namespace sennit::simulation

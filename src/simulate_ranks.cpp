@@ -27,7 +27,7 @@ World::World(const TierTree& tree, const Request& request, uint32_t chunks, cons
       lanes_(std::min(chunks_, kLanes)),
       element_bytes_(type_bytes(request.type)),
       skip_empty_(request.collective != Collective::barrier),
-      network_(tree, options.cost),
+      network_(tree, options),
       ranks_(index(tree.ranks())) {
   layout_.count = request.count;
   if (!request.counts.empty()) layout_.counts = request.counts.data();

@@ -314,6 +314,26 @@ TEST(SimulateTiered, ManyChunksComeCloseToTheBound) {
   }
 }
 
+TEST(SimulateTiered, ToleranceChangesLittle) {
+  const uint64_t seed = std::random_device{}();
+  RecordProperty("seed", std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 6; round++) {
+    TierTree tree = racks_of({3, 5, 1, 4}, 400 * kMbps, 4);
+    for (Group& group : tree.groups)
+      for (Capacity* capacity : {&group.egress, &group.ingress})
+        capacity->bytes_per_s -= capacity->bytes_per_s * (random() % 20) / 100;
+    const Request request =
+        request_for(round % 2 ? Collective::all_reduce : Collective::all_gather, tree.ranks(), 1'000'000, 0);
+    const SimulateOptions usual;
+    SimulateOptions exact;
+    exact.tolerance = 0;
+    const double ratio = times_bound(tree, request, 16, usual) / times_bound(tree, request, 16, exact);
+    EXPECT_GT(ratio, 0.97) << "seed " << seed;
+    EXPECT_LT(ratio, 1.03) << "seed " << seed;
+  }
+}
+
 TEST(Simulate, RefusesWhatHasNoScheduleOfAllRanks) {
   const TierTree tree = TierTree::uniform({2, 2}, {1000, 1000});
   Plan plan;
