@@ -183,41 +183,37 @@ class RankRun {
     sennit_work_t work = nullptr;
     sennit_work_t* const handle = options_.blocking ? nullptr : &work;
     sennit_status_t kind = SENNIT_OK;
+    // A function of the library in both forms, called in the one that was asked for.
+    const auto run = [&](auto blocking, auto start, auto... arguments) {
+      kind = handle ? start(arguments..., comm_, handle) : blocking(arguments..., comm_);
+    };
     switch (c.collective) {
       case Collective::all_reduce:
-        kind = handle ? sennit_all_reduce_start(at.send, at.recv, c.count, type, op_, comm_, handle)
-                      : sennit_all_reduce(at.send, at.recv, c.count, type, op_, comm_);
+        run(sennit_all_reduce, sennit_all_reduce_start, at.send, at.recv, c.count, type, op_);
         break;
       case Collective::reduce_scatter:
-        kind = handle ? sennit_reduce_scatter_start(at.send, at.recv, c.count, type, op_, comm_, handle)
-                      : sennit_reduce_scatter(at.send, at.recv, c.count, type, op_, comm_);
+        run(sennit_reduce_scatter, sennit_reduce_scatter_start, at.send, at.recv, c.count, type, op_);
         break;
       case Collective::all_gather:
-        kind = handle ? sennit_all_gather_start(at.send, at.recv, c.count, type, comm_, handle)
-                      : sennit_all_gather(at.send, at.recv, c.count, type, comm_);
+        run(sennit_all_gather, sennit_all_gather_start, at.send, at.recv, c.count, type);
         break;
       case Collective::broadcast:
-        kind = handle ? sennit_broadcast_start(at.send, at.recv, c.count, type, c.root, comm_, handle)
-                      : sennit_broadcast(at.send, at.recv, c.count, type, c.root, comm_);
+        run(sennit_broadcast, sennit_broadcast_start, at.send, at.recv, c.count, type, c.root);
         break;
       case Collective::reduce:
-        kind = handle ? sennit_reduce_start(at.send, at.recv, c.count, type, op_, c.root, comm_, handle)
-                      : sennit_reduce(at.send, at.recv, c.count, type, op_, c.root, comm_);
+        run(sennit_reduce, sennit_reduce_start, at.send, at.recv, c.count, type, op_, c.root);
         break;
       case Collective::gather:
-        kind = handle ? sennit_gather_start(at.send, at.recv, c.count, type, c.root, comm_, handle)
-                      : sennit_gather(at.send, at.recv, c.count, type, c.root, comm_);
+        run(sennit_gather, sennit_gather_start, at.send, at.recv, c.count, type, c.root);
         break;
       case Collective::scatter:
-        kind = handle ? sennit_scatter_start(at.send, at.recv, c.count, type, c.root, comm_, handle)
-                      : sennit_scatter(at.send, at.recv, c.count, type, c.root, comm_);
+        run(sennit_scatter, sennit_scatter_start, at.send, at.recv, c.count, type, c.root);
         break;
       case Collective::all_to_all:
-        kind = handle ? sennit_all_to_all_start(at.send, at.recv, c.count, type, comm_, handle)
-                      : sennit_all_to_all(at.send, at.recv, c.count, type, comm_);
+        run(sennit_all_to_all, sennit_all_to_all_start, at.send, at.recv, c.count, type);
         break;
       case Collective::barrier:
-        kind = handle ? sennit_barrier_start(comm_, handle) : sennit_barrier(comm_);
+        run(sennit_barrier, sennit_barrier_start);
         break;
       case Collective::send_recv: {  // to the next rank, from the previous one, both at once
         sennit_group_start();
