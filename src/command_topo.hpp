@@ -74,7 +74,8 @@ struct Model {
   TierTree tree;
   Item root;
   std::vector<Suspect> suspects;
-  bool above_known = false;  // whether anything is known beyond the hosts
+  bool above_known = false;         // whether anything is known beyond the hosts
+  std::vector<std::string> way_up;  // of a single host: the switches above it, nearest first
   int links_compared = 0, links_unknown = 0;
 };
 Result<Model> make_model(Fabric fabric);
@@ -137,6 +138,7 @@ std::string origin_words(const Item& item);      // "declared, file"
 std::string tier_of_children(const Item& item);  // the commonest; empty: none
 std::string heading(const Reading& reading, const Model& model);
 std::string from_words(const Reading& reading);
+std::string way_up_words(const Model& model);  // empty where hosts are drawn below their switches
 std::vector<std::string> ways_to_learn();
 
 // ---- outputs ----

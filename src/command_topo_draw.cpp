@@ -88,6 +88,7 @@ class Picture {
     std::string body;
     draw_box(root_, &body);
     double y = bottom_ + 12;
+    if (!model_.way_up.empty()) body += label(kMargin, y += 10, "soft", cut(way_up_words(model_), 150));
     if (!model_.above_known) {
       body += label(kMargin, y += 10, "fault", "Above the NIC: unknown. Three ways to learn it:");
       for (const std::string& way : ways_to_learn()) body += label(kMargin, y += 20, "soft", cut(way, 110));

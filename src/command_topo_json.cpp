@@ -62,6 +62,7 @@ std::string json_of(const Reading& reading, const Model& model) {
                {"fingerprint", fmt::format("{:016x}", model.fabric.fingerprint())},
                {"hosts", model.root.hosts},
                {"above_the_nic", model.above_known ? "known" : "unknown"},
+               {"way_up", model.way_up},
                {"sources", Json::array()},
                {"groups", Json::array()},
                {"suspects", Json::array()},

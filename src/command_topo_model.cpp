@@ -135,6 +135,26 @@ class Builder {
   std::unordered_map<int, std::vector<int>> suspects_of_host_, suspects_of_group_;
 };
 
+// A task under Slurm knows its own host's way to the top, and nothing of the others'.
+std::vector<std::string> find_way_up(const Fabric& fabric) {
+  std::vector<std::vector<int>> near(fabric.vertices.size());
+  for (const Link& link : fabric.links) near[index(link.from)].push_back(link.to);
+  std::vector<bool> seen(near.size(), false);
+  std::vector<int> queue;
+  for (size_t v = 0; v < near.size(); v++)
+    if (fabric.vertices[v].kind != VertexKind::switch_) queue.push_back(static_cast<int>(v)), seen[v] = true;
+  std::vector<std::string> way;
+  for (size_t i = 0; i < queue.size(); i++) {
+    const Vertex& vertex = fabric.vertices[index(queue[i])];
+    if (vertex.kind == VertexKind::switch_) way.push_back(vertex.name);
+    for (const int other : near[index(queue[i])]) {
+      if (!seen[index(other)]) queue.push_back(other);
+      seen[index(other)] = true;
+    }
+  }
+  return way;
+}
+
 }  // namespace
 
 Result<Model> make_model(Fabric fabric) {
@@ -151,6 +171,9 @@ Result<Model> make_model(Fabric fabric) {
     for (const int end : {link.from, link.to})
       model.above_known |= model.fabric.vertices[index(end)].kind == VertexKind::switch_;
   SENNIT_RETURN_IF_ERROR(find_suspects(&model, origins->group_of_vertex));
+  const bool alone = std::count_if(model.fabric.vertices.begin(), model.fabric.vertices.end(),
+                                   [](const Vertex& v) { return v.kind == VertexKind::host; }) == 1;
+  if (alone) model.way_up = find_way_up(model.fabric);
   model.root = Builder(&model, *origins, ranks).build(0);
   return model;
 }

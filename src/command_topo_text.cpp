@@ -143,6 +143,7 @@ std::string text_of(const Reading& reading, const Model& model, bool color) {
   tree.drawn = "\n" + tree.line(whole, true) + "\n";
   tree.draw(whole, "", true);
   text += tree.drawn;
+  if (!model.way_up.empty()) text += "\n" + way_up_words(model) + "\n";
   if (!model.above_known) {
     text += "\nabove the NIC: unknown. Three ways to learn it:\n";
     for (const std::string& way : ways_to_learn()) text += "  " + way + "\n";

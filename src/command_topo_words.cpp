@@ -97,6 +97,13 @@ std::string from_words(const Reading& reading) {
   return text.empty() ? "no source" : text;
 }
 
+std::string way_up_words(const Model& model) {
+  std::string text;
+  for (const std::string& name : model.way_up) text += (text.empty() ? "above it: " : ", then ") + name;
+  if (!text.empty()) text += "; of other hosts nothing is known here (a job's ranks tell each other)";
+  return text;
+}
+
 std::vector<std::string> ways_to_learn() {
   return {
       "a fabric file: SENNIT_FABRIC=FILE, or /etc/sennit/fabric for every job (syntax: topology/README.md)",

@@ -1,0 +1,1 @@
+sennit topo --fabric one_host.fabric
