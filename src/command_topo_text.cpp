@@ -149,7 +149,7 @@ std::string text_of(const Reading& reading, const Model& model, bool color) {
     for (const std::string& way : ways_to_learn()) text += "  " + way + "\n";
   }
   if (!model.fabric.conflicts.empty()) {
-    text += fmt::format("\n{}sources disagree{}, and both figures are kept here:\n", style.red, style.off);
+    text += fmt::format("\n{}sources disagree{}; what each says is kept:\n", style.red, style.off);
     for (const std::string& conflict : model.fabric.conflicts) text += "  " + conflict + "\n";
   }
   if (const size_t count = model.suspects.size(); count > 0)
