@@ -84,6 +84,9 @@ class World {
     }
   };
 
+  static size_t index(int i) { return static_cast<size_t>(i); }
+  static uint64_t key(uint32_t chunk, uint32_t step) { return static_cast<uint64_t>(chunk) << 32 | step; }
+
   Status match();
   void add_peers(int position);
   void begin_chunk(int rank, uint32_t lane, uint32_t chunk);
