@@ -210,7 +210,8 @@ void add_compare(CLI::App* emulate, Options* options, int* exit_code) {
 }  // namespace
 
 void add_emulate_command(CLI::App& app, int* exit_code) {
-  auto* options = new Options;  // lives as long as the process: CLI11 keeps references into it
+  static Options kept;  // lives as long as the process: CLI11 keeps references into it
+  Options* const options = &kept;
   CLI::App* emulate = app.add_subcommand("emulate", "a tree of hosts in network namespaces on this machine");
   emulate->require_subcommand(1);
 

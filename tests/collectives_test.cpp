@@ -11,6 +11,7 @@
 
 #include "interpreter.hpp"
 #include "random_trees.hpp"
+#include "trials.hpp"
 #include "verify.hpp"
 
 namespace sennit {
@@ -134,7 +135,7 @@ TEST(collectives, every_algorithm_applies_where_it_should) {
 TEST(collectives, every_algorithm_verifies_on_random_trees) {
   std::mt19937_64 random(seed());
   std::set<std::pair<std::string_view, Collective>> covered;
-  for (int round = 0; round < 200; round++) {
+  for (int round = 0; round < sennit_test::trials(200); round++) {
     const int ranks = round < 12 ? round + 1 : 1 + static_cast<int>(random() % 64);
     const TierTree tree = random_tree(random, ranks);
     ASSERT_EQ(tree.check(), "") << tree.to_text();
@@ -164,7 +165,7 @@ TEST(collectives, every_algorithm_verifies_on_random_trees) {
 
 TEST(collectives, every_algorithm_computes_on_random_trees) {
   std::mt19937_64 random(seed() + 1);
-  for (int round = 0; round < 40; round++) {
+  for (int round = 0; round < sennit_test::trials(40); round++) {
     const int ranks = round < 8 ? round + 1 : 1 + static_cast<int>(random() % 24);
     const TierTree tree = random_tree(random, ranks);
     for (const Algorithm* algorithm : algorithms())
@@ -185,7 +186,7 @@ TEST(collectives, every_algorithm_computes_on_random_trees) {
 // Figures that the planner relies on: present for every tier, monotone in the message, the same every time.
 TEST(collectives, estimates_are_sane) {
   std::mt19937_64 random(seed() + 2);
-  for (int round = 0; round < 50; round++) {
+  for (int round = 0; round < sennit_test::trials(50); round++) {
     const int ranks = 2 + static_cast<int>(random() % 63);
     const TierTree tree = random_tree(random, ranks);
     for (const Algorithm* algorithm : algorithms())
@@ -220,7 +221,7 @@ TEST(collectives, estimates_are_sane) {
 // The bytes that an algorithm says cross each tier are those that its programs send.
 TEST(collectives, estimates_match_the_programs) {
   std::mt19937_64 random(seed() + 3);
-  for (int round = 0; round < 60; round++) {
+  for (int round = 0; round < sennit_test::trials(60); round++) {
     const int ranks = 2 + static_cast<int>(random() % 40);
     TierTree tree = random_tree(random, ranks);
     for (size_t i = 1; i < tree.groups.size(); i++)

@@ -1,6 +1,7 @@
 // The public interface on real transports, ranks as threads: every collective, type and operation against a
 // plain reference, in and out of place, at odd counts and alignments. Works, groups and splits:
 // works_test.cpp.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -147,7 +148,7 @@ TEST_P(Collectives, MoveData) {
         };
         // all_gather
         fill(one, 0, mine);
-        if (in_place) std::memcpy(all.data() + mine * count * 4, one.data(), one.size());
+        if (in_place) std::copy(one.begin(), one.end(), all.data() + mine * count * 4);
         ASSERT_EQ(sennit_all_gather(in_place ? all.data() + mine * count * 4 : one.data(), all.data(), count,
                                     SENNIT_INT32, comm),
                   SENNIT_OK)
@@ -167,7 +168,7 @@ TEST_P(Collectives, MoveData) {
           fill(one, 0, mine);
           Bytes gathered(count * 4 * blocks);
           const bool here = in_place && rank == root;
-          if (here) std::memcpy(gathered.data() + mine * count * 4, one.data(), one.size());
+          if (here) std::copy(one.begin(), one.end(), gathered.data() + mine * count * 4);
           ASSERT_EQ(sennit_gather(here ? gathered.data() + mine * count * 4 : one.data(),
                                   rank == root ? gathered.data() : nullptr, count, SENNIT_INT32, root, comm),
                     SENNIT_OK)
@@ -184,7 +185,7 @@ TEST_P(Collectives, MoveData) {
                                    root, comm),
                     SENNIT_OK)
               << sennit_last_error();
-          if (here) std::memcpy(part.data(), parts.data() + mine * count * 4, part.size());
+          if (here) std::copy_n(parts.data() + mine * count * 4, part.size(), part.data());
           expect(part, 0, root, mine, "scatter");
         }
         // all_to_all

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "random_trees.hpp"
+#include "trials.hpp"
 #include "verify.hpp"
 #include "verify_programs.hpp"
 
@@ -185,8 +186,8 @@ TEST(SimulateRandom, EveryAlgorithmEndsNotBelowTheBoundAndTheSameTwice) {
   const uint64_t seed = std::random_device{}();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 60; round++) {
-    const int ranks = 1 + static_cast<int>(random() % (round < 45 ? 12 : 40));
+  for (int round = 0; round < sennit_test::trials(60); round++) {
+    const int ranks = 1 + static_cast<int>(random() % (round < sennit_test::trials(45) ? 12 : 40));
     const TierTree tree = random_tree(random, ranks);
     for (int c = 0; c < kCollectives - 1; c++) {
       const Request request =
@@ -229,7 +230,7 @@ TEST(SimulateRandom, BytesAreThoseThatTheVerifierCounts) {
   const uint64_t seed = std::random_device{}();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 40; round++) {
+  for (int round = 0; round < sennit_test::trials(40); round++) {
     const int ranks = 2 + static_cast<int>(random() % 20);
     const TierTree tree = random_tree(random, ranks);
     const auto chunks = static_cast<uint32_t>(1 + random() % 4);

@@ -8,10 +8,13 @@
 
 #include "interpreter.hpp"
 #include "random_trees.hpp"
+#include "trials.hpp"
 #include "verify.hpp"
 
 namespace sennit {
 namespace {
+
+constexpr int kRounds = sennit_test::trials(200);  // the last quarter on trees of up to 64 ranks
 
 const Algorithm& tiered() { return *find_algorithm("tiered"); }
 
@@ -42,8 +45,8 @@ TEST_P(TieredRandom, UnequalTreesGetTheRightResult) {
   const uint64_t seed = std::random_device{}();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 200; round++) {
-    const int ranks = 1 + static_cast<int>(random() % (round < 150 ? 20 : 64));
+  for (int round = 0; round < kRounds; round++) {
+    const int ranks = 1 + static_cast<int>(random() % (round < kRounds * 3 / 4 ? 20 : 64));
     const TierTree tree = random_tree(random, ranks);
     ASSERT_EQ(tree.check(), "") << "seed " << seed << " round " << round;
     Request request = request_of(GetParam(), random() % 40, random() % 2 == 0);
@@ -178,8 +181,8 @@ TEST_P(TieredBytes, AreTheFewestPerTierAndTheLeastForTheBusiestGroup) {
   const uint64_t seed = std::random_device{}();
   RecordProperty("seed", std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 200; round++) {
-    const int ranks = 2 + static_cast<int>(random() % (round < 150 ? 20 : 63));
+  for (int round = 0; round < kRounds; round++) {
+    const int ranks = 2 + static_cast<int>(random() % (round < kRounds * 3 / 4 ? 20 : 63));
     TierTree tree = random_tree(random, ranks);
     for (size_t g = 1; g < tree.groups.size(); g++)
       tree.groups[g].ingress =
