@@ -102,9 +102,9 @@ std::vector<int> Communicator::failed_ranks() const {
 }
 
 void Communicator::abort() {
-  job_->control().abort(id_, "");
   fail(Status(SENNIT_ABORTED, fmt::format("communicator {} was aborted by rank {}, this one", id_,
                                           members_[static_cast<size_t>(rank_)])));
+  job_->control().abort(id_, "");
 }
 
 void Communicator::log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {

@@ -77,7 +77,7 @@ Transport* Engine::route(int peer) {
       continue;
     }
     if (transports_[i]->reach(peer, addresses[i]) == Reach::none) {
-      trouble(i, "does not reach it");
+      trouble(i, transports_[i]->obstacle());
       continue;
     }
     if (const Status added = transports_[i]->add_peer(peer, addresses[i]); !added.ok()) {

@@ -75,12 +75,15 @@ class Processes {
   }
   ~Processes() {
     for (const pid_t pid : pids_)
-      if (pid > 0) kill(pid, SIGCONT), kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+      if (pid > 0) kill(pid, SIGCONT), kill(pid, SIGKILL);
+    for (const pid_t pid : pids_)
+      if (pid > 0) waitpid(pid, nullptr, 0);
     for (const int fd : pipes_)
       if (fd >= 0) close(fd);
   }
 
   void signal(int rank, int number) { kill(pids_[static_cast<size_t>(rank)], number); }
+  int size() const { return static_cast<int>(pids_.size()); }
   pid_t pid(int rank) const { return pids_[static_cast<size_t>(rank)]; }
 
   // What each rank reported; nothing for one that was killed, or had not ended when the time was over.

@@ -25,6 +25,7 @@ class Faulty final : public Transport {
   std::string_view name() const override { return inner_->name(); }
   std::vector<std::byte> address() const override { return inner_->address(); }
   Reach reach(int peer, std::span<const std::byte> address) override { return inner_->reach(peer, address); }
+  std::string obstacle() const override { return inner_->obstacle(); }
   Status add_peer(int peer, std::span<const std::byte> address) override {
     return inner_->add_peer(peer, address);
   }

@@ -62,7 +62,7 @@ Peer* ShmTransport::open_peer(int rank, std::span<const std::byte> address) {
   Address parsed;
   if (address.size() != sizeof parsed) return nullptr;
   std::memcpy(&parsed, address.data(), sizeof parsed);
-  Mapping segment = open_segment(parsed);
+  Mapping segment = open_segment(parsed, &obstacle_);
   if (!segment) return nullptr;
   p = std::make_unique<Peer>();
   p->rank = rank;

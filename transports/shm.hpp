@@ -23,6 +23,7 @@ class ShmTransport final : public Transport {
   std::string_view name() const override { return "shm"; }
   std::vector<std::byte> address() const override;
   Reach reach(int peer, std::span<const std::byte> address) override;
+  std::string obstacle() const override { return obstacle_; }
   Status add_peer(int peer, std::span<const std::byte> address) override;
   void send(SendRequest& request) override;
   void recv(RecvRequest& request) override;
@@ -93,6 +94,7 @@ class ShmTransport final : public Transport {
   std::vector<std::unique_ptr<Peer>> peers_;  // by world rank; null: not local or not asked about yet
   std::vector<bool> asked_;
   int asked_count_ = 0;
+  std::string obstacle_;         // to the last peer that was not reached
   uint32_t reached_ = 0;         // peers whose segments are mapped here
   uint32_t rings_examined_ = 0;  // of our segment: all below have been given to their peer
   std::vector<Peer*> active_;    // those that something is expected from

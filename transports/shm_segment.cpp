@@ -202,18 +202,28 @@ bool was_cancelled(SegmentHeader& header, uint32_t comm) {
   return false;
 }
 
-Mapping open_segment(const Address& address) {
+Mapping open_segment(const Address& address, std::string* obstacle) {
+  *obstacle = "its segment in /dev/shm is not that of a peer";
   if (address.magic != kMagic || address.name[sizeof address.name - 1] != 0 ||
       !std::string_view(address.name).starts_with("sennit-") || strchr(address.name, '/'))
     return {};
   const int fd = open(path_of(address.name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return {};
+  if (fd < 0) {
+    *obstacle = fmt::format("cannot open its segment {}: {}{}", path_of(address.name), strerror(errno),
+                            errno == ENOENT   ? " (another host, or another /dev/shm)"
+                            : errno == EMFILE ? " (raise the limit with 'ulimit -n')"
+                                              : "");
+    return {};
+  }
   struct stat info {};
   Mapping mapping;
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && static_cast<size_t>(info.st_size) >= kPage) {
     const size_t bytes = static_cast<size_t>(info.st_size);
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory != MAP_FAILED) mapping = Mapping(memory, bytes);
+    if (memory != MAP_FAILED)
+      mapping = Mapping(memory, bytes);
+    else
+      *obstacle = fmt::format("cannot map its segment: {}", strerror(errno));
   }
   close(fd);
   if (!mapping) return {};

@@ -107,7 +107,7 @@ class OwnSegment {
 };
 
 // Maps the segment behind an address, if it can be found and is the right one; else an empty mapping.
-Mapping open_segment(const Address& address);
+Mapping open_segment(const Address& address, std::string* obstacle);
 bool was_cancelled(SegmentHeader& header, uint32_t comm);
 
 // Removes what dead processes left in /dev/shm, except of `job`, which is starting.

@@ -118,6 +118,8 @@ class Transport {
   // Whether (and how near) the peer with this address can be reached. May open the peer's segment to prove
   // it.
   virtual Reach reach(int peer, std::span<const std::byte> address) = 0;
+  // After reach() said none: why, as far as it is known.
+  virtual std::string obstacle() const { return "does not reach it"; }
   // Remembers the address; the connection is made when first used.
   virtual Status add_peer(int peer, std::span<const std::byte> address) = 0;
 
