@@ -14,6 +14,7 @@
 namespace sennit::control {
 namespace {
 
+constexpr uint32_t kWorld = 1;
 constexpr size_t kEventsKept = 64;
 constexpr int64_t kForwardGapMs = 350;  // an inner rank passes on one report of a stalled call in this time
 
@@ -195,7 +196,8 @@ void ControlPlane::on_comm_failed(Reader& in, const Message& message) {
 }
 
 void ControlPlane::deliver_comm_failed(uint32_t comm, int anchor, const Status& status) {
-  if (callbacks_.communicator_failed && members_of(comm).count(anchor))
+  // The first communicator is everybody's, also where this rank is only about to make it.
+  if (callbacks_.communicator_failed && (comm == kWorld || members_of(comm).count(anchor)))
     callbacks_.communicator_failed(comm, status);
 }
 

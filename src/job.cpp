@@ -265,6 +265,7 @@ Status Job::probe_fabric(const std::shared_ptr<Job>& job) {
 void Job::add(Communicator* communicator) {
   const std::lock_guard guard(communicators_mutex_);
   communicators_[communicator->id()] = communicator;
+  for (const auto& failure : failures_) failure(*communicator);
 }
 
 void Job::remove(Communicator* communicator) {
@@ -272,29 +273,35 @@ void Job::remove(Communicator* communicator) {
   communicators_.erase(communicator->id());
 }
 
+// Applies a failure to the communicators that there are, and to those that this rank is still about to make:
+// the others may be further on.
+void Job::apply(std::function<void(Communicator&)> failure) {
+  const std::lock_guard guard(communicators_mutex_);
+  for (auto& [id, communicator] : communicators_) failure(*communicator);
+  failures_.push_back(std::move(failure));
+}
+
 Control::Callbacks Job::control_callbacks() {
   Control::Callbacks callbacks;
   callbacks.peers_failed = [this](const std::vector<int>& failed, const Status& status) {
-    const std::lock_guard guard(communicators_mutex_);
-    for (auto& [id, communicator] : communicators_) communicator->peers_failed(failed, status);
+    apply([failed, status](Communicator& communicator) { communicator.peers_failed(failed, status); });
     if (!engine_) return;
     for (const int peer : failed)
       if (peer != rank()) engine_->fail_peer(peer, status);
   };
   callbacks.communicator_failed = [this](uint32_t comm, const Status& status) {
-    const std::lock_guard guard(communicators_mutex_);
-    const auto found = communicators_.find(comm);
-    if (found != communicators_.end()) found->second->fail(status);
+    apply([comm, status](Communicator& communicator) {
+      if (communicator.id() == comm) communicator.fail(status);
+    });
   };
   callbacks.link_failed = [this](int a, int b, const Status& status) {
-    const std::lock_guard guard(communicators_mutex_);
-    for (auto& [id, communicator] : communicators_) {
-      const std::vector<int>& members = communicator->members();
+    apply([a, b, status](Communicator& communicator) {
+      const std::vector<int>& members = communicator.members();
       const auto has = [&](int rank) {
         return std::find(members.begin(), members.end(), rank) != members.end();
       };
-      if (has(a) && has(b)) communicator->fail(status);
-    }
+      if (has(a) && has(b)) communicator.fail(status);
+    });
   };
   callbacks.describe = [this](uint32_t comm, uint32_t seq, CallDescriptor* out) {
     const std::lock_guard guard(communicators_mutex_);

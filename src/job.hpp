@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,7 @@ class Job {
   Status agree_on_fabric(const std::string& fabric_file);
   Status agree_on_fabric(const Result<Fabric>& of_rank_0);  // tells all what rank 0 has
   static Status probe_fabric(const std::shared_ptr<Job>& job);
+  void apply(std::function<void(Communicator&)> failure);
   Control::Callbacks control_callbacks();
   Engine::Callbacks engine_callbacks();
   CallDescriptor describe(const Execution& execution);
@@ -63,6 +65,7 @@ class Job {
   std::string probe_;  // SENNIT_PROBE of rank 0
   std::mutex communicators_mutex_;
   std::map<uint32_t, Communicator*> communicators_;
+  std::vector<std::function<void(Communicator&)>> failures_;  // all so far, in the order they were told
 };
 
 }  // namespace sennit
