@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,8 @@ Result<IbSubnet> parse_ibnetdiscover(std::string_view text, const std::string& f
 // Sorted by name, so that the same subnet gives the same fabric wherever it was read from.
 Fabric fabric_of(const IbSubnet& subnet);
 
-// The subnet of the first active InfiniBand port here. An error says what is missing, and the remedy; nothing
-// was sent then. Needs read and write access to /dev/infiniband/umad*.
-Result<IbSubnet> read_live_subnet();
+// The subnets that this host's active InfiniBand ports are in; nothing where it has no such port at all. An
+// error says what is missing, and the remedy. In ibnet_live.cpp, which is left out where libibnetdisc is.
+Result<std::optional<IbSubnet>> read_live_subnet();
 
 }  // namespace sennit
