@@ -107,11 +107,10 @@ TEST_F(IbnetLive, TwoLevelsSevenToOneWith2048Hosts) {
 }
 
 TEST_F(IbnetLive, PodsRailsAndDegradedCables) {
-  const std::map<std::string, Subnet> subnets = {
-      {"unequal pods", pods({{4, 4}, {3, 2, 4}, {5}}, 1, false)},
-      {"swapped leaves", pods({{4, 3}, {2, 5, 4}}, 2, true)},
-      {"eight rails", rails(2, 3, 8, 2, 1)},
-      {"degraded", degraded()}};
+  const std::map<std::string, Subnet> subnets = {{"unequal pods", pods({{4, 4}, {3, 2, 4}, {5}}, 1, false)},
+                                                 {"swapped leaves", pods({{4, 3}, {2, 5, 4}}, 2, true)},
+                                                 {"eight rails", rails(2, 3, 8, 2, 1)},
+                                                 {"degraded", degraded()}};
   for (const auto& [name, subnet] : subnets) {
     SCOPED_TRACE(name);
     EXPECT_RUNS(run_on(subnet, fmt::format("{} {} live", self_, kReadLive), true));

@@ -35,7 +35,7 @@ struct Subnet {
   Truth truth;
 
   int add(bool is_switch, const std::string& description, uint64_t system_guid = 0) {
-    const uint64_t guid = (is_switch ? 0x200000 : 0x100000) + 0x100 * static_cast<uint64_t>(nodes.size());
+    const uint64_t guid = (is_switch ? 0x20000000 : 0x10000000) + 0x100 * static_cast<uint64_t>(nodes.size());
     nodes.push_back({is_switch, description, guid, system_guid != 0 ? system_guid : guid, {}});
     return static_cast<int>(nodes.size()) - 1;
   }

@@ -1,6 +1,10 @@
 // ibnet_test.cpp: InfiniBand subnets from dumps: captured from ibsim and opensm (tests/data/topology/ibnet),
 // and made to measure, with the truth known group by group.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <random>
 
 #include <fmt/format.h>
@@ -92,6 +96,54 @@ TEST(IbnetTruth, CapturedFromIbsim) {
     SCOPED_TRACE(name);
     expect_truth(read_text(folder / (name + ".dump")), subnet.truth);
   }
+}
+
+// "LEAF DOWN UP" a line, in Gbit/s, from a script that reads the dump by itself; nothing without python3.
+std::map<std::string, double> oversubscription_of(const std::filesystem::path& dump) {
+  const std::string command =
+      fmt::format("python3 {}/tests/ibnet_oversubscription.py {}", SENNIT_SOURCE_DIR, dump.string());
+  std::map<std::string, double> ratios;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(popen(command.c_str(), "r"), &pclose);
+  char name[256];
+  char down[64];
+  char up[64];
+  const auto number = [](const char* text) {  // "600" or "600/11"
+    const char* const slash = std::strchr(text, '/');
+    return std::atof(text) / (slash != nullptr ? std::atof(slash + 1) : 1);
+  };
+  while (out && std::fscanf(out.get(), "%255s %63s %63s", name, down, up) == 3)
+    ratios[name] = number(down) / number(up);
+  return ratios;
+}
+
+// Two readings that share nothing agree on every leaf's oversubscription.
+TEST(Ibnet, OversubscriptionEqualsThatOfAPlainScript) {
+  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "SKIPPED: python3 is not installed";
+  const std::filesystem::path folder = std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet";
+  const std::filesystem::path large =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("sennit_{}.dump", getpid());
+  std::ofstream(large) << two_level(2048, 28, 4, 4).text();
+  for (const auto& [dump, leaves] : {std::pair(folder / "plain.dump", 2),
+                                     {folder / "degraded.dump", 3},
+                                     {folder / "unequal_pods.dump", 6},
+                                     {folder / "swapped_leaves.dump", 5},
+                                     {large, 74}}) {
+    SCOPED_TRACE(dump);
+    const std::map<std::string, double> script = oversubscription_of(dump);
+    EXPECT_EQ(script.size(), static_cast<size_t>(leaves));
+    const Fabric fabric = fabric_of_text(read_text(dump));
+    const TierTree tree = contract(fabric, ranks_on_all_hosts(fabric, 1)).value();
+    size_t compared = 0;
+    for (size_t g = 1; g < tree.groups.size(); g++) {
+      const auto ratio = script.find(tree.groups[g].name);
+      if (tree.groups[g].children == 0 || ratio == script.end()) continue;
+      EXPECT_NEAR(tree.oversubscription(static_cast<int>(g)), ratio->second, 1e-9 * ratio->second)
+          << ratio->first;
+      compared++;
+    }
+    EXPECT_EQ(compared, script.size());
+  }
+  std::filesystem::remove(large);
 }
 
 // SENNIT_FABRIC may name a dump.
