@@ -1,6 +1,7 @@
 // command_bench_launch.cpp: local processes without a launcher: this command again, once per rank, with
 // torchrun's variables, a free port on the loopback and a fresh secret.
 //
+// What the ranks write to stderr comes through a pipe, so that an error they all tell is printed once.
 // The children die with their parent. When one fails the others get kGraceSeconds to say why they cannot go
 // on, then SIGTERM, then SIGKILL. The exit status is that of the first that failed; a signal counts as 1.
 #include <arpa/inet.h>
@@ -20,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "command_bench.hpp"
+#include "command_bench_merge.hpp"
 
 namespace sennit::bench {
 namespace {
@@ -86,10 +88,12 @@ std::string fresh_secret() {
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 // In the child: never returns.
-[[noreturn]] void become_rank(int rank, int size, const sigset_t& mask, pid_t parent, char** argv) {
+[[noreturn]] void become_rank(int rank, int size, const sigset_t& mask, pid_t parent, int errors,
+                              char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
+  if (errors >= 0) dup2(errors, STDERR_FILENO);
   set("RANK", std::to_string(rank));
   set("LOCAL_RANK", std::to_string(rank));
   set("WORLD_SIZE", std::to_string(size));
@@ -109,10 +113,13 @@ class Children {
     action.sa_handler = remember_signal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
+    int errors[2] = {-1, -1};  // without a pipe the ranks write to stderr themselves
+    if (pipe2(errors, O_CLOEXEC) == 0) fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    errors_ = errors[0];
     const pid_t parent = getpid();
     for (int rank = 0; rank < processes; rank++) {
       const pid_t pid = fork();
-      if (pid == 0) become_rank(rank, processes, old_mask, parent, argv);
+      if (pid == 0) become_rank(rank, processes, old_mask, parent, errors[1], argv);
       if (pid < 0) {
         fmt::print(stderr, "sennit bench: cannot start rank {} of {}: {}; raise the limit on processes\n",
                    rank, processes, std::strerror(errno));
@@ -122,7 +129,11 @@ class Children {
       }
       pids_.push_back(pid);
     }
+    if (errors[1] >= 0) close(errors[1]);
     while (alive() > 0) wait_a_little();
+    pass_errors();
+    print(merger_.end());
+    if (errors_ >= 0) close(errors_);
     return status_;
   }
 
@@ -133,8 +144,20 @@ class Children {
     return n;
   }
 
+  static void print(const std::string& text) {
+    if (!text.empty()) std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+
+  void pass_errors() {
+    char buffer[16384];
+    for (ssize_t n; errors_ >= 0 && (n = read(errors_, buffer, sizeof buffer)) > 0;)
+      print(merger_.feed({buffer, static_cast<size_t>(n)}, Clock::now()));
+    print(merger_.due(Clock::now()));
+  }
+
   void wait_a_little() {
     bool reaped = false;
+    pass_errors();
     for (size_t rank = 0; rank < pids_.size(); rank++) {
       int status = 0;
       if (pids_[rank] <= 0 || waitpid(pids_[rank], &status, WNOHANG) != pids_[rank]) continue;
@@ -171,6 +194,8 @@ class Children {
   }
 
   std::vector<pid_t> pids_;  // by rank; 0: ended
+  int errors_ = -1;          // the pipe's reading end
+  ErrorMerger merger_;
   int status_ = 0;
   bool terminated_ = false, signalled_ = false;
   Clock::time_point deadline_;  // after which the rest is ended; none yet: the epoch

@@ -1,0 +1,34 @@
+// bench_launch_test.cpp: `sennit bench --ranks N` where all ranks fail alike: the error is printed once, with
+// the number of ranks that it came from; the exit status stays.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+namespace {
+
+std::string run(const std::string& arguments, int* status) {
+  FILE* pipe = popen(
+      (SENNIT_BINARY_DIR "/bin/sennit bench all_reduce --ranks 8 " + arguments + " 2>&1 >/dev/null").c_str(),
+      "r");
+  std::string text;
+  char buffer[4096];
+  for (size_t n; pipe && (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  const int ended = pipe ? pclose(pipe) : -1;
+  *status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+  return text;
+}
+
+TEST(BenchLaunch, OneErrorOfAllRanksIsPrintedOnce) {
+  int status = 0;
+  const std::string text = run("-b 1K -e 1K --algorithm magic", &status);
+  EXPECT_NE(status, 0);
+  const std::string fact = "there is no algorithm 'magic'";
+  const size_t at = text.find(fact);
+  ASSERT_NE(at, std::string::npos) << text;
+  EXPECT_EQ(text.find(fact, at + 1), std::string::npos) << text;
+  EXPECT_NE(text.find("ranks 0-7 (8 of them): "), std::string::npos) << text;
+}
+
+}  // namespace
