@@ -167,14 +167,17 @@ struct Merger::Impl {
 
   // Keeps the old names as aliases.
   void rename_host(int host, const std::string& name) {
-    const std::string old = vertex(host).name;
+    const std::string prefix = vertex(host).name + "/";
     fabric.vertices[index(host)].name = name;
     vertices.emplace(name, host);
     hosts.add(name, host);
     for (const int device : devices[index(host)]) {
       std::string& ours = fabric.vertices[index(device)].name;
-      if (ours.rfind(old + "/", 0) != 0 || vertices.count(name + ours.substr(old.size())) != 0) continue;
-      ours = name + ours.substr(old.size());
+      if (ours.rfind(prefix, 0) != 0) continue;
+      std::string renamed = name;
+      renamed.append(ours, prefix.size() - 1);
+      if (vertices.count(renamed) != 0) continue;
+      ours = std::move(renamed);
       vertices.emplace(ours, device);
     }
   }

@@ -16,8 +16,6 @@
 #include <cstdlib>
 #include <string_view>
 
-extern char** environ;
-
 namespace sennit {
 namespace {
 
@@ -28,7 +26,7 @@ std::string find_program(const std::string& name) {
   std::string folders = std::string(path != nullptr ? path : "") + ":/usr/sbin:/sbin";
   for (size_t at = 0; at <= folders.size();) {
     const size_t colon = std::min(folders.find(':', at), folders.size());
-    const std::string program = folders.substr(at, colon - at) + "/" + name;
+    std::string program = folders.substr(at, colon - at) + "/" + name;
     if (program.front() == '/' && colon > at && access(program.c_str(), X_OK) == 0) return program;
     at = colon + 1;
   }
