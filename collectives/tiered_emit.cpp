@@ -38,9 +38,30 @@ bool Emitter::owned(uint64_t place) const {
   return place / kUnits == static_cast<uint64_t>(position_);
 }
 
+// Moves that go on where another with the same peer ends become one, except where this rank's own block,
+// which is looked at by itself, begins or ends. A forest has a move per block and holder; a program needs
+// only few.
+void Emitter::join(std::vector<Move>& moves) const {
+  std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
+    return a.peer != b.peer ? a.peer < b.peer : a.child != b.child ? a.child < b.child : a.begin < b.begin;
+  });
+  size_t kept = 0;
+  for (const Move& m : moves) {
+    const bool follows = kept > 0 && moves[kept - 1].peer == m.peer && moves[kept - 1].child == m.child &&
+                         moves[kept - 1].end == m.begin;
+    const uint64_t own = static_cast<uint64_t>(position_) * kUnits;
+    if (follows && (one_vector_ || one_owner_ || (m.begin != own && m.begin != own + kUnits)))
+      moves[kept - 1].end = m.end;
+    else
+      moves[kept++] = m;
+  }
+  moves.resize(kept);
+}
+
 template <typename F>
 void Emitter::by_peer(std::vector<Move> moves, bool sending, F&& f) const {
   const int n = tree_.ranks();
+  join(moves);
   const auto order = [&](const Move& m) {
     return ((sending ? m.peer - position_ : position_ - m.peer) + n) % n;
   };
@@ -173,7 +194,8 @@ void Emitter::collect(const std::vector<Move>& moves, uint32_t own_child, bool l
   merge(accumulated_);
 }
 
-std::vector<Emitter::Sum> Emitter::sums_of(const std::vector<Move>& moves, bool last) const {
+std::vector<Emitter::Sum> Emitter::sums_of(std::vector<Move> moves, bool last) const {
+  join(moves);
   std::vector<uint64_t> cuts;
   cuts.reserve(2 * moves.size());
   for (const Move& m : moves) {

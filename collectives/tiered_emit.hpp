@@ -40,6 +40,7 @@ class Emitter {
   std::vector<Range> ranges(const std::vector<Interval>& places) const;
   std::vector<Range> ranges(const std::vector<Move>& moves) const;
   bool owned(uint64_t place) const;
+  void join(std::vector<Move>& moves) const;
   // f(peer, its moves in ascending places) for each peer, from the nearest after (sending) or before this
   // rank.
   template <typename F>
@@ -50,7 +51,7 @@ class Emitter {
   void send_partials(const std::vector<Move>& moves);
   // Receives the peers' partial sums and adds them to this rank's; `last`: its own results are then complete.
   void collect(const std::vector<Move>& moves, uint32_t own_child, bool last);
-  std::vector<Sum> sums_of(const std::vector<Move>& moves, bool last) const;
+  std::vector<Sum> sums_of(std::vector<Move> moves, bool last) const;
 
   void declare_partials(const std::vector<StageMoves>& stages);
   Operand partials(const std::vector<Range>& at);
