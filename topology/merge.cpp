@@ -224,7 +224,7 @@ struct Merger::Impl {
   }
 };
 
-Merger::Merger(Fabric base) : impl_(std::make_unique<Impl>()) {
+Merger::Merger(const Fabric& base) : impl_(std::make_unique<Impl>()) {
   impl_->fabric.name = base.name;
   impl_->add(base, "");
 }

@@ -64,7 +64,7 @@ Result<Fabric> parse_any_form(std::string_view text, const std::string& file, co
 // id. Cost: of add(), by `more` alone.
 class Merger {
  public:
-  explicit Merger(Fabric base = {});
+  explicit Merger(const Fabric& base = {});
   ~Merger();
   void add(const Fabric& more, std::string_view source);  // `source` is for links that name none
   Fabric take();
