@@ -42,7 +42,7 @@ void ErrorMerger::merge(Held held) {
   held_.push_back(std::move(held));
 }
 
-void ErrorMerger::take(std::string line, Clock::time_point now, std::string* out) {
+void ErrorMerger::take(const std::string& line, Clock::time_point now, std::string* out) {
   if (open_ && line.starts_with("  ")) {
     last_.text += "\n" + line;
     return;

@@ -26,7 +26,7 @@ class ErrorMerger {
     std::set<int> ranks;
     Clock::time_point since;
   };
-  void take(std::string line, Clock::time_point now, std::string* out);
+  void take(const std::string& line, Clock::time_point now, std::string* out);
   void merge(Held held);
   static std::string text_of(const Held& held);
 

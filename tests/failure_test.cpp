@@ -14,6 +14,7 @@
 #include "failure_sets.hpp"
 #include "processes.hpp"
 #include "sennit/sennit.h"
+#include "trials.hpp"
 
 using namespace std::chrono_literals;
 using sennit_test::Blow;
@@ -27,7 +28,7 @@ namespace {
 constexpr int kRandomKills = 12;
 constexpr auto kPatience = 20s;  // sanitizers slow everything down; the promise of 2 s is for real builds
 #else
-constexpr int kRandomKills = 100;  // per transport
+constexpr int kRandomKills = sennit_test::trials(100);  // per transport
 constexpr auto kPatience = 2s;
 #endif
 constexpr int kJobsAtOnce = 4;  // of those that are hit at random; more would only wait for cores

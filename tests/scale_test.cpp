@@ -105,7 +105,7 @@ TEST(Scale, ManyProcessesFormACommunicatorAndMeet) {
   // tree and a ring per peer of the barrier. Only rank 0 hears from each rank once, at the start.
   Figure figures[] = {{"connections"}, {"start frames"}, {"frames sent"}, {"frames received"}, {"rings"}};
   constexpr long kMost = 200, kMostOfRank0 = kMost + 2L * kProcesses;
-  constexpr long kMostKib = 64L * 1024;
+  [[maybe_unused]] constexpr long kMostKib = 64L * 1024;
   Figure memory{"KiB"};
   for (int rank = 0; rank < kProcesses; rank++) {
     const auto& report = reports[static_cast<size_t>(rank)];

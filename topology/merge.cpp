@@ -240,8 +240,8 @@ Fabric Merger::take() {
   return std::move(impl_->fabric);
 }
 
-Fabric merge(Fabric base, const Fabric& more, std::string_view source) {
-  Merger merger(std::move(base));
+Fabric merge(const Fabric& base, const Fabric& more, std::string_view source) {
+  Merger merger(base);
   merger.add(more, source);
   return merger.take();
 }

@@ -73,7 +73,7 @@ class Merger {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-Fabric merge(Fabric base, const Fabric& more, std::string_view source);
+Fabric merge(const Fabric& base, const Fabric& more, std::string_view source);
 
 // Asks all sources of one kind, by falling priority, and merges what they say. What each host gets with
 // per_host = true is meant to be sent to rank 0 as text and added there to what that gets with false.
