@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -109,7 +110,7 @@ int show(const Options& options) {
 }  // namespace
 
 void add_topo_command(CLI::App& app, int* exit_code) {
-  auto* options = new Options;  // lives as long as the process: CLI11 keeps references into it
+  const auto options = std::make_shared<Options>();  // CLI11 keeps references into it; the callback keeps it
   CLI::App* command =
       app.add_subcommand("topo", "the tiers of the network, their capacities, and who says so");
   command->add_option("--fabric", options->fabric,
