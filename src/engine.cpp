@@ -88,7 +88,7 @@ Transport* Engine::route(int peer) {
     used_[i] = true;
     // Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
     // processes.
-    if (transports_[i]->event_fd() >= 0) spins_ = std::min(spins_, 1u), yields_ = std::min(yields_, 10u);
+    if (transports_[i]->event_fd() >= 0) spins_ = std::min(spins_.load(), 1u), yields_ = std::min(yields_.load(), 10u);
   }
   return route.transport;
 }

@@ -98,7 +98,8 @@ class Engine {
   const Callbacks callbacks_;
   const size_t in_flight_bytes_;
   const uint64_t stall_ns_;
-  uint32_t spins_ = 0, yields_ = 0, small_spins_ = 0;
+  std::atomic<uint32_t> spins_ = 0, yields_ = 0;  // read without the lock
+  uint32_t small_spins_ = 0;
   uint32_t small_calls_ = 0;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::string missing_;     // of transports that could not be started
