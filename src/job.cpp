@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cbor.hpp"
 #include "communicator.hpp"
 #include "cores.hpp"
 #include "descriptors.hpp"
@@ -20,18 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Bytes = std::vector<std::byte>;
-
-Bytes pack(const Json& json) {
-  const std::vector<uint8_t> cbor = Json::to_cbor(json);
-  const auto* data = reinterpret_cast<const std::byte*>(cbor.data());
-  return {data, data + cbor.size()};
-}
-
-// Discarded (is_discarded()) when it is not CBOR.
-Json unpack(const Bytes& bytes) {
-  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  return Json::from_cbor(data, data + bytes.size(), true, false);
-}
 
 Json::binary_t to_binary(const Bytes& bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());

@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cbor.hpp"
 #include "communicator.hpp"
 #include "log.hpp"
 #include "probe.hpp"
@@ -37,17 +38,6 @@ constexpr uint64_t kLongRoundNs = 1'500'000'000, kLongSettleNs = 500'000'000;
 constexpr size_t kChunkBytes = 64 * 1024, kManyChunkBytes = 16 * 1024;  // the latter with many flows
 constexpr size_t kDepth = 8;                                            // chunks under way per flow
 constexpr int kWarmUps = 8, kPings = 100;
-
-Bytes pack(const Json& json) {
-  const std::vector<uint8_t> cbor = Json::to_cbor(json);
-  const auto* data = reinterpret_cast<const std::byte*>(cbor.data());
-  return {data, data + cbor.size()};
-}
-
-Json unpack(const Bytes& bytes) {
-  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  return Json::from_cbor(data, data + bytes.size(), true, false);
-}
 
 Call message(int peer, void* data, size_t bytes, bool receiving) {
   Call call;

@@ -231,6 +231,23 @@ class Builder {
 
 }  // namespace
 
+int ib_lanes(uint32_t width_code) {
+  switch (width_code) {
+    case 1:
+      return 1;
+    case 2:
+      return 4;
+    case 4:
+      return 8;
+    case 8:
+      return 12;
+    case 16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
 uint64_t ib_data_rate(int width, IbSpeed speed) {
   struct Lane {
     uint64_t kilobaud, data, line;  // data bits in line bits

@@ -49,6 +49,8 @@ struct IbSubnet {
 
 // bytes/s of one cable; 0: unknown.
 uint64_t ib_data_rate(int width, IbSpeed speed);
+// Lanes of a width as PortInfo and ibv_port_attr code it (LinkWidthActive); 0: none of the known ones.
+int ib_lanes(uint32_t width_code);
 
 // Whether a text is a dump, by its first statement.
 bool is_ibnetdiscover(std::string_view text);

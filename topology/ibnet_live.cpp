@@ -27,23 +27,6 @@ constexpr uint32_t kExtendedSpeeds2 = 1u << 11;  // of which this bit makes Link
 
 size_t index(int i) { return static_cast<size_t>(i); }
 
-int lanes(uint32_t width) {
-  switch (width) {
-    case 1:
-      return 1;
-    case 2:
-      return 4;
-    case 4:
-      return 8;
-    case 8:
-      return 12;
-    case 16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
 // A switch's capabilities are those of its port 0.
 IbSpeed speed_of(ibnd_port_t* port) {
   ibnd_node_t* const node = port->node;
@@ -101,7 +84,7 @@ class Records {
         record.number = p;
         record.peer = peer->second;
         record.peer_port = port->remoteport->portnum;
-        record.width = lanes(mad_get_field(port->info, 0, IB_PORT_LINK_WIDTH_ACTIVE_F));
+        record.width = ib_lanes(mad_get_field(port->info, 0, IB_PORT_LINK_WIDTH_ACTIVE_F));
         record.speed = speed_of(port);
         record.lid = port->base_lid;
         record.guid = port->guid;

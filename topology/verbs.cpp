@@ -17,23 +17,6 @@
 namespace sennit {
 namespace {
 
-int lanes(int width_code) {
-  switch (width_code) {
-    case 1:
-      return 1;
-    case 2:
-      return 4;
-    case 4:
-      return 8;
-    case 8:
-      return 12;
-    case 16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
 IbSpeed speed(int code) {
   constexpr std::array<IbSpeed, 9> kSpeeds = {IbSpeed::sdr,   IbSpeed::ddr, IbSpeed::qdr,
                                               IbSpeed::fdr10, IbSpeed::fdr, IbSpeed::edr,
@@ -101,8 +84,9 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
 
 uint64_t verbs_rate(const VerbsPort& port) {
   const IbSpeed of = speed(port.speed_code);
-  if (!port.ethernet) return ib_data_rate(lanes(port.width_code), of);
-  return static_cast<uint64_t>(lanes(port.width_code)) * ethernet_lane_mbit_per_s(of) * 125'000;
+  if (!port.ethernet) return ib_data_rate(ib_lanes(static_cast<uint32_t>(port.width_code)), of);
+  return static_cast<uint64_t>(ib_lanes(static_cast<uint32_t>(port.width_code))) *
+         ethernet_lane_mbit_per_s(of) * 125'000;
 }
 
 Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& host, bool several_numa) {
