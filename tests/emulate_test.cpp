@@ -20,40 +20,15 @@
 
 #include "fabric.hpp"
 #include "plan.hpp"
+#include "shell.hpp"
 
 namespace sennit {
 namespace {
 
+using sennit_test::Outcome;
+using sennit_test::sh;
+
 const std::string kCommand = SENNIT_BINARY_DIR "/bin/sennit emulate ";
-
-struct Outcome {
-  int status = -1;
-  std::string output;
-  std::vector<std::string> lines() const {
-    std::vector<std::string> all;
-    std::stringstream stream(output);
-    for (std::string line; std::getline(stream, line);) all.push_back(line);
-    return all;
-  }
-  // Of runs with --tag: what the rank said.
-  std::string of_rank(int rank) const {
-    std::string text;
-    for (const std::string& line : lines())
-      if (line.starts_with(fmt::format("[{} ", rank))) text += line.substr(line.find("] ") + 2) + "\n";
-    return text;
-  }
-};
-
-Outcome sh(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (!pipe) return outcome;
-  char buffer[4096];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) outcome.output.append(buffer, n);
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
 
 // Processes `sleep MARKER`.
 int processes_with(const std::string& marker) {

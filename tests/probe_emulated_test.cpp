@@ -2,35 +2,21 @@
 // unprivileged user namespaces. How close the rates come depends on how busy this machine is; the groups must
 // be exact.
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <regex>
 #include <set>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "shell.hpp"
 #include "trials.hpp"
 
 namespace {
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-};
-
-Outcome sh(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  if (!pipe) return outcome;
-  char buffer[4096];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) outcome.output.append(buffer, n);
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
+using sennit_test::Outcome;
+using sennit_test::sh;
 
 std::string command(const std::string& shape, const std::string& probe) {
   return "SENNIT_LOG=info SENNIT_PROBE=" + probe +
