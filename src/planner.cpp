@@ -213,6 +213,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
           fmt::format("algorithm '{}' cannot do this {}: SENNIT_ALGORITHM may be one of {}",
                       options.algorithm, name(request.collective), names_that_apply(tree, request)));
   }
+  const bool rates_known = tree.capacities_known() || within_one_host(tree);
   for (const Algorithm* algorithm : algorithms()) {
     if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
       continue;
@@ -221,7 +222,6 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
     for (const Parameters& parameters : algorithm->candidates(tree, request)) {
       if (options.reproducible && !fixes_order(request, *algorithm, parameters)) continue;
       const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);
-      const bool rates_known = tree.capacities_known() || within_one_host(tree);
       const uint64_t posting = posting_ns(estimate, tree, options.cost);
       Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, ""};
       for (const uint32_t chunks : counts) {
