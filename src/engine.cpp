@@ -150,6 +150,7 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
       if (idle >= 64) cpu_relax();
       continue;
     }
+    if (idle == small_spins_) execution.last_progress_ns = now_ns();  // others see it now, and look for stalls
     guard.unlock();
     sched_yield();
     guard.lock();

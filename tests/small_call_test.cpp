@@ -156,6 +156,27 @@ TEST_P(SmallCalls, FromTwoThreadsOnTwoCommunicators) {
   });
 }
 
+// A thread that waits looks after the calls of all threads: one in the short way has only just begun.
+TEST_P(SmallCalls, AreNotStalledWhenAnotherThreadLooks) {
+  const int n = GetParam();
+  Ranks ranks(n);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    sennit_comm_t twin = nullptr;
+    ASSERT_EQ(sennit_comm_dup(comm, &twin), SENNIT_OK) << sennit_last_error();
+    for (int turn = 0; turn < 12; turn++) {
+      // Long enough for the next to look at once; rank 0's two threads then wait for the others.
+      std::this_thread::sleep_for(std::chrono::milliseconds(rank == 0 ? 70 : 90));
+      std::thread other([&] { call_once(twin, rank, n, turn, 0, 3); });
+      call_once(comm, rank, n, turn, 0, 3);
+      other.join();
+      ASSERT_EQ(sennit_barrier(comm), SENNIT_OK) << sennit_last_error();
+    }
+    ASSERT_EQ(sennit_comm_finalize(twin), SENNIT_OK);
+    sennit_comm_destroy(twin);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, SmallCalls, testing::Values(2, 5));
 
 }  // namespace
