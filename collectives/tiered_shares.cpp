@@ -9,8 +9,7 @@ namespace {
 using Wide = __int128;
 using UWide = unsigned __int128;
 
-constexpr int kTimeBits = 32;
-constexpr uint64_t kUnitTime = uint64_t{1} << kTimeBits;  // in it the slowest group sends kWhole
+constexpr int kTimeBits = 32;  // in 2^32 units of time the slowest group sends kWhole
 constexpr uint64_t kMaxTime = uint64_t{1} << 50;
 constexpr uint64_t kNoLimit = uint64_t{1} << 62;
 // Relays below this part of a child's data, and overloads below it, are not worth a message.

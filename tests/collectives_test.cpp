@@ -85,8 +85,8 @@ std::vector<Parameters> settings(const Algorithm& algorithm, const TierTree& tre
   return all;
 }
 
-Execution random_execution(std::mt19937_64& random, const Request& request, int ranks) {
-  Execution execution;
+Circumstances random_execution(std::mt19937_64& random, const Request& request, int ranks) {
+  Circumstances execution;
   execution.chunks = 1 + static_cast<int>(random() % 3);
   execution.delivery = static_cast<Delivery>(random() % 3);
   const auto n = static_cast<uint64_t>(ranks);
@@ -173,7 +173,7 @@ TEST(collectives, every_algorithm_computes_on_random_trees) {
         const Request request = random_request(random, collective, ranks);
         if (!algorithm->applies(tree, request)) continue;
         for (const Parameters& parameters : settings(*algorithm, tree, request)) {
-          const Execution execution = random_execution(random, request, ranks);
+          const Circumstances execution = random_execution(random, request, ranks);
           const auto blueprint = algorithm->prepare(tree, request, parameters);
           ASSERT_EQ(Interpreter(tree, request, *blueprint, execution, random()).run(), "")
               << describe(*algorithm, request, parameters, tree) << "delivery "

@@ -24,14 +24,14 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SENNIT_SANITIZED
 constexpr int kRandomKills = 12;
 constexpr auto kPatience = 20s;  // sanitizers slow everything down; the promise of 2 s is for real builds
 #else
 constexpr int kRandomKills = sennit_test::trials(100);  // per transport
 constexpr auto kPatience = 2s;
 #endif
-constexpr int kJobsAtOnce = 4;  // of those that are hit at random; more would only wait for cores
+constexpr int kJobsAtOnce = 10;  // of those that are hit at random; more would only wait for cores
 
 std::string last(sennit_status_t status) {
   return fmt::format("{}: {}", sennit_status_name(status), sennit_last_error());

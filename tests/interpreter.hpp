@@ -26,7 +26,7 @@ namespace sennit {
 class Interpreter {
  public:
   Interpreter(const TierTree& tree, const Request& request, const Blueprint& blueprint,
-              const Execution& execution, uint64_t seed)
+              const Circumstances& execution, uint64_t seed)
       : request_(request),
         execution_(execution),
         n_(tree.ranks()),
@@ -259,7 +259,7 @@ class Interpreter {
   }
 
   const Request& request_;
-  const Execution execution_;
+  const Circumstances execution_;
   const int n_;
   std::mt19937_64 random_;
   std::vector<Program> programs_;

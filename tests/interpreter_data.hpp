@@ -21,7 +21,7 @@ namespace sennit {
 
 enum class Delivery { eager, rendezvous, exposed };
 
-struct Execution {
+struct Circumstances {
   int chunks = 1;
   Delivery delivery = Delivery::eager;
   int late_rank = -1;  // starts only when nobody else can go on; for barriers
@@ -37,7 +37,7 @@ struct Cell {
 };
 class CollectiveData {
  public:
-  CollectiveData(const Request& request, const Execution& execution, int ranks, std::mt19937_64& random)
+  CollectiveData(const Request& request, const Circumstances& execution, int ranks, std::mt19937_64& random)
       : request_(request), execution_(execution), n_(ranks) {
     for (int rank = 0; rank < ranks; rank++) fill(rank, random);
   }
@@ -182,7 +182,7 @@ class CollectiveData {
   }
 
   const Request& request_;
-  const Execution& execution_;
+  const Circumstances& execution_;
   const int n_;
   std::vector<Buffers> buffers_;  // by rank
 };

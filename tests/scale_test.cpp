@@ -61,7 +61,7 @@ long share_of_memory_kib() {
   return -1;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SENNIT_SANITIZED
 constexpr int kProcesses = 32;  // sanitizers multiply memory
 #else
 constexpr int kProcesses = 256;
@@ -133,7 +133,7 @@ TEST(Scale, ManyProcessesFormACommunicatorAndMeet) {
   fmt::print("memory (shared pages in parts): {:.1f} MiB per process, at most {:.1f} MiB\n",
              static_cast<double>(memory.total) / kProcesses / 1024,
              static_cast<double>(memory.highest) / 1024);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef SENNIT_SANITIZED
   EXPECT_LE(std::max(memory.highest, memory.of_rank0), kMostKib);
 #endif
 }

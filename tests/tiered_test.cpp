@@ -27,7 +27,7 @@ Request request_of(Collective collective, uint64_t count, bool in_place = false)
 }
 
 std::string run(const TierTree& tree, const Request& request, const Parameters& parameters,
-                const Execution& execution, uint64_t seed) {
+                const Circumstances& execution, uint64_t seed) {
   const auto blueprint = tiered().prepare(tree, request, parameters);
   return Interpreter(tree, request, *blueprint, execution, seed).run();
 }
@@ -65,7 +65,7 @@ TEST_P(TieredRandom, UnequalTreesGetTheRightResult) {
     const bool all = request.collective == Collective::all_reduce;
     if (all && random() % 3 == 0)
       parameters.whole_stages = random() % 2 == 0 ? 255 : static_cast<uint8_t>(random() % 3);
-    Execution execution;
+    Circumstances execution;
     execution.chunks = 1 + static_cast<int>(random() % 3);
     execution.delivery = static_cast<Delivery>(random() % 3);
     if (request.collective == Collective::barrier) {

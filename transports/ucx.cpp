@@ -348,11 +348,12 @@ void UcxTransport::cancel(uint32_t comm, const Status& status) {
   if (!cancelled_.emplace(comm, status).second) return;
   const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
   // Peers that have been offered a message of this communicator let go of it when they hear.
-  for (auto& [rank, p] : peers_)
-    if (std::any_of(operations_.begin(), operations_.end(), [&](const Operation& operation) {
-          return operation.active && operation.peer == p.get() && operation.send && of_comm(*operation.send);
-        }))
-      control(*p, Kind::withdraw, comm, 0);
+  for (auto& [rank, p] : peers_) {
+    const auto offered = [&of_comm, peer = p.get()](const Operation& operation) {
+      return operation.active && operation.peer == peer && operation.send && of_comm(*operation.send);
+    };
+    if (std::any_of(operations_.begin(), operations_.end(), offered)) control(*p, Kind::withdraw, comm, 0);
+  }
   hand_back(of_comm, status);
   matcher_.take_arrivals_if(of_comm, [&](Arrival& arrival) { drop(arrival); });
   for (auto& [rank, p] : peers_)
