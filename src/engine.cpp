@@ -53,12 +53,14 @@ Engine::~Engine() {
 }
 
 void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports, std::string missing) {
+  const auto guard = lock();
   transports_ = std::move(transports);
   missing_ = std::move(missing);
   used_.assign(transports_.size(), false);
 }
 
 void Engine::set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses) {
+  const auto guard = lock();
   addresses_ = std::move(addresses);
   routes_.assign(addresses_.size(), {});
 }

@@ -121,9 +121,13 @@ Status Job::exchange_addresses() {
   local_ranks_ = here.ranks;
   plan_options_.cost.crowding_permille = crowding_permille(sights);
 
-  engine_ = std::make_unique<Engine>(
+  auto engine = std::make_unique<Engine>(
       here.ranks <= here.cores, static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
       static_cast<uint64_t>(option_integer("SENNIT_STALL")) * 1'000'000, engine_callbacks());
+  {
+    const std::lock_guard guard(communicators_mutex_);  // the control thread may be telling of a failure
+    engine_ = std::move(engine);
+  }
   TransportContext context;
   context.rank = rank();
   context.size = size();
@@ -274,9 +278,13 @@ Control::Callbacks Job::control_callbacks() {
   Control::Callbacks callbacks;
   callbacks.peers_failed = [this](const std::vector<int>& failed, const Status& status) {
     apply([failed, status](Communicator& communicator) { communicator.peers_failed(failed, status); });
-    if (!engine_) return;
+    Engine* engine = nullptr;
+    {
+      const std::lock_guard guard(communicators_mutex_);
+      engine = engine_.get();
+    }
     for (const int peer : failed)
-      if (peer != rank()) engine_->fail_peer(peer, status);
+      if (engine && peer != rank()) engine->fail_peer(peer, status);
   };
   callbacks.communicator_failed = [this](uint32_t comm, const Status& status) {
     apply([comm, status](Communicator& communicator) {
