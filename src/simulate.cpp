@@ -38,14 +38,17 @@ std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>
 Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Blueprint& blueprint,
                                uint32_t chunks, const SimulateOptions& options) {
   SENNIT_RETURN_IF_ERROR(check(tree, request));
-  simulation::World world(tree, request, chunks, options);
-  SENNIT_RETURN_IF_ERROR(world.load(blueprint));
+  const Result<simulation::Symmetry> symmetry =
+      simulation::find_symmetry(tree, request, std::max(1u, chunks), blueprint, options.symmetry);
+  if (!symmetry) return symmetry.status();
+  simulation::World world(tree, request, chunks, options, *symmetry);
   SENNIT_RETURN_IF_ERROR(world.run());
   SimulatedTime simulated;
   simulated.time_ns = world.time_ns();
   simulated.groups = world.loads();
   simulated.tiers = by_tier(tree, simulated.groups);
   simulated.messages = world.messages();
+  simulated.rank_classes = static_cast<uint32_t>(symmetry->classes.size());
   return simulated;
 }
 

@@ -23,6 +23,7 @@ struct SimulateOptions {
   CostModel cost;
   double tolerance = 5e-3;  // part of a link's capacity that may lie idle though flows want it; 0: exact
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
+  bool symmetry = true;                   // simulate one rank for all that do the same
   uint64_t eager_bytes = 8 * 1024;        // larger messages wait until the receive is posted
 };
 
@@ -43,6 +44,7 @@ struct SimulatedTime {
   std::vector<TierLoad> tiers;    // by tier; the root's is empty
   std::vector<GroupLoad> groups;  // by group
   uint64_t messages = 0;
+  uint32_t rank_classes = 0;  // ranks that were simulated, each for all that do the same
 };
 
 // The plan's programs. Errors: what has no programs for all ranks to simulate (send and recv, variants whose

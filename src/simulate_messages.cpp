@@ -23,7 +23,7 @@ World::Peer& World::peer_of(const Message& message) {
 bool World::receive_posted(const Message& message) const {
   const Rank& rank = ranks_[index(message.to)];
   const uint32_t step = ranks_[index(message.from)].partner[message.step];
-  return rank.posted[message.chunk % lanes_ * rank.partner.size() + step] == message.chunk + 1;
+  return rank.posted[message.chunk % lanes_ * rank.steps + step] == message.chunk + 1;
 }
 
 // Handed over. Large ones wait for the receive.

@@ -25,14 +25,17 @@ uint64_t duration_ns(double bytes, double rate) {
 
 }  // namespace
 
-Network::Network(const TierTree& tree, const SimulateOptions& options)
-    : links_(2 * tree.groups.size()), tree_(tree), tolerance_(options.tolerance) {
+Network::Network(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry)
+    : links_(2 * symmetry.groups_of_class.size()),
+      tree_(tree),
+      symmetry_(symmetry),
+      tolerance_(options.tolerance) {
   // What can come out of a group at most is its own capacity, or what its children's let through.
-  std::vector<uint64_t> through(links_.size(), 0);
+  std::vector<uint64_t> through(2 * tree.groups.size(), 0);
   for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
     const Group& group = tree.groups[g];
     for (const size_t side : {0u, 1u}) {
-      Link& link = links_[2 * g + side];
+      Link& link = links_[2 * symmetry.class_of_group[g] + side];
       link.capacity =
           boundary_rate(tree, static_cast<int>(g), side == 0 ? group.egress : group.ingress, options.cost);
       uint64_t inside = 0;
@@ -44,7 +47,7 @@ Network::Network(const TierTree& tree, const SimulateOptions& options)
   }
 }
 
-uint32_t Network::connect(int from, int to) {
+uint32_t Network::connect(int from, int to, uint32_t ranks) {
   const auto number = static_cast<uint32_t>(connections_.size());
   Connection connection;
   connection.first_hop = static_cast<uint32_t>(hops_.size());
@@ -53,8 +56,10 @@ uint32_t Network::connect(int from, int to) {
     for (int group = tree_.leaf_of_position[index(position)];;) {
       const Group& g = tree_.groups[index(group)];
       if (g.parent < 0 || (other >= g.first && other < g.first + g.size)) return;
-      const auto link = static_cast<uint32_t>(2 * index(group) + side);
-      hops_.push_back({number, link, 0});
+      const uint32_t kind = symmetry_.class_of_group[index(group)];
+      const auto link = static_cast<uint32_t>(2 * kind + side);
+      SENNIT_CHECK(ranks % symmetry_.groups_of_class[kind] == 0 || symmetry_.groups_of_class[kind] == 1);
+      hops_.push_back({number, link, ranks / symmetry_.groups_of_class[kind], 0});
       if (links_[link].capacity < connection.limit)
         connection.limit = links_[link].capacity, connection.narrowest = link;
       group = g.parent;
@@ -82,13 +87,13 @@ void Network::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
   connection.bottleneck = kNone;
   for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
     Link& link = links_[hops_[h].link];
-    link.bytes += bytes;
+    link.bytes += bytes * hops_[h].weight;
     if (link.flows++ == 0) link.busy_since_ns = now_ns;
     if (!link.can_fill) continue;
     const bool was_scarce = link.scarce();
     hops_[h].place = static_cast<uint32_t>(link.hops.size());
     link.hops.push_back(h);
-    link.wanted += connection.limit;
+    link.wanted += connection.limit * hops_[h].weight;
     touch(link, hops_[h].link, was_scarce);
   }
   heap_.push_back(number);
@@ -108,8 +113,8 @@ uint32_t Network::end_next(uint64_t now_ns) {
     link.hops[hops_[h].place] = last;
     hops_[last].place = hops_[h].place;
     link.hops.pop_back();
-    link.wanted -= connection.limit;
-    link.used = link.hops.empty() ? 0 : link.used - connection.rate;
+    link.wanted -= connection.limit * hops_[h].weight;
+    link.used = link.hops.empty() ? 0 : link.used - connection.rate * hops_[h].weight;
     touch(link, hops_[h].link, was_scarce);
   }
   connection.heap_place = kNotInHeap;
@@ -160,7 +165,8 @@ void Network::cap(Connection& connection) {
     const Link& link = links_[hops_[h].link];
     if (link.seen == settling_ || !link.scarce()) continue;
     const double spare = std::max(0.0, static_cast<double>(link.capacity) - link.used);
-    const double offer = connection.rate + (connection.bottleneck == hops_[h].link ? 0 : spare);
+    const double offer =
+        connection.rate + (connection.bottleneck == hops_[h].link ? 0 : spare / hops_[h].weight);
     if (offer < connection.cap) connection.cap = offer, connection.capped_by = hops_[h].link;
   }
 }
@@ -173,7 +179,8 @@ void Network::fill() {
   for (const uint32_t number : area_links_) {
     Link& link = links_[number];
     link.left = static_cast<double>(link.capacity);
-    link.open = static_cast<uint32_t>(link.hops.size());
+    link.open = 0;
+    for (const uint32_t h : link.hops) link.open += hops_[h].weight;
     link.next_level = kUnlimited;
     if (link.scarce()) stops_.emplace_back(link.left / link.open, number);
   }
@@ -214,8 +221,8 @@ void Network::fix(uint32_t number, double rate, uint32_t by) {
   connection.next_bottleneck = by;
   for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
     Link& link = links_[hops_[h].link];
-    link.left -= connection.next_rate;
-    link.open--;
+    link.left -= connection.next_rate * hops_[h].weight;
+    link.open -= hops_[h].weight;
   }
 }
 
@@ -239,7 +246,7 @@ bool Network::widen() {
         link.change = 0;
         around_.push_back(hops_[h].link);
       }
-      link.change += change;
+      link.change += change * hops_[h].weight;
     }
   }
   for (const uint32_t number : around_) {
@@ -259,7 +266,7 @@ void Network::commit(uint64_t now_ns) {
     const double change = connection.next_rate - connection.rate;
     if (change == 0) continue;
     for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
-      links_[hops_[h].link].used += change;
+      links_[hops_[h].link].used += change * hops_[h].weight;
     set_rate(number, connection.next_rate, now_ns);
   }
   for (const uint32_t number : area_links_) {
@@ -313,10 +320,11 @@ void Network::heap_down(size_t place) {
 }
 
 std::vector<GroupLoad> Network::loads() const {
-  std::vector<GroupLoad> loads(links_.size() / 2);
-  for (size_t g = 0; g < loads.size(); g++)
-    loads[g] = {links_[2 * g].bytes, links_[2 * g + 1].bytes, links_[2 * g].busy_ns,
-                links_[2 * g + 1].busy_ns};
+  std::vector<GroupLoad> loads;
+  for (const uint32_t kind : symmetry_.class_of_group) {
+    const Link &out = links_[2 * kind], &in = links_[2 * kind + 1];
+    loads.push_back({out.bytes, in.bytes, out.busy_ns, in.busy_ns});
+  }
   return loads;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "simulate.hpp"
+#include "simulate_symmetry.hpp"
 
 namespace sennit::simulation {
 
@@ -24,16 +25,17 @@ inline constexpr uint64_t kNever = ~uint64_t{0};
 
 class Network {
  public:
-  Network(const TierTree& tree, const SimulateOptions& options);
+  Network(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry);
 
-  // A pipe from one position to another, with at most one flow at a time. O(depth).
-  uint32_t connect(int from, int to);
+  // A pipe from one position to another, with at most one flow at a time, that stands for `ranks` such pipes
+  // of as many ranks. O(depth).
+  uint32_t connect(int from, int to, uint32_t ranks);
   void start(uint32_t connection, uint64_t bytes, uint64_t now_ns);  // bytes > 0
   // Works out the rates after starts and ends; before time goes on.
   void settle(uint64_t now_ns);
   uint64_t next_end_ns() const { return heap_.empty() ? kNever : connections_[heap_.front()].end_ns; }
-  uint32_t end_next(uint64_t now_ns);  // ends that flow; its connection
-  std::vector<GroupLoad> loads() const;
+  uint32_t end_next(uint64_t now_ns);    // ends that flow; its connection
+  std::vector<GroupLoad> loads() const;  // by group
 
  private:
   static constexpr uint32_t kNotInHeap = ~uint32_t{0}, kNone = ~uint32_t{0};
@@ -42,7 +44,7 @@ class Network {
   struct Link {
     uint64_t capacity = 0;       // bytes/s
     bool can_fill = true;        // some traffic could fill it
-    uint64_t wanted = 0;         // sum of the limits of its flows
+    uint64_t wanted = 0;         // sum of the limits of its flows, here and below each times its weight
     std::vector<uint32_t> hops;  // of its flows, indices into hops_
     uint32_t flows = 0;          // also where it cannot be filled
     uint64_t busy_since_ns = 0, busy_ns = 0;
@@ -61,7 +63,8 @@ class Network {
   };
   struct Hop {
     uint32_t connection = 0, link = 0;
-    uint32_t place = 0;  // in the link's hops
+    uint32_t weight = 1;  // flows of the connection's kind on each link of that class
+    uint32_t place = 0;   // in the link's hops
   };
   struct Connection {
     uint32_t first_hop = 0, hops = 0;
@@ -92,10 +95,11 @@ class Network {
   void heap_up(size_t place);
   void heap_down(size_t place);
 
-  std::vector<Link> links_;  // egress of group g: 2g, ingress: 2g + 1
+  std::vector<Link> links_;  // egress of a group of class c: 2c, ingress: 2c + 1
   std::vector<Hop> hops_;
   std::vector<Connection> connections_;
   const TierTree& tree_;
+  const Symmetry& symmetry_;
   std::vector<uint32_t> heap_;  // connections with a flow, by end
   std::vector<uint32_t> changed_links_, changed_connections_;
   std::vector<uint32_t> area_links_, area_;  // of settle(): taken in

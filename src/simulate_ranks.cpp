@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <tuple>
 
 #include <fmt/format.h>
 
@@ -15,94 +14,58 @@ constexpr uint32_t kLanes = 8;  // execution.cpp's
 
 }  // namespace
 
-World::World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options)
+World::World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options,
+             const Symmetry& symmetry)
     : tree_(tree),
       request_(request),
       options_(options),
+      symmetry_(symmetry),
       chunks_(std::max(1u, chunks)),
       lanes_(std::min(chunks_, kLanes)),
       element_bytes_(type_bytes(request.type)),
       skip_empty_(request.collective != Collective::barrier),
-      network_(tree, options),
-      ranks_(index(tree.ranks())) {
+      network_(tree, options, symmetry),
+      ranks_(symmetry.classes.size()) {
   layout_.count = request.count;
   if (!request.counts.empty()) layout_.counts = request.counts.data();
-}
-
-Status World::load(const Blueprint& blueprint) {
-  Request light = request_;  // prepare() keeps a copy for every rank
-  light.counts.clear();
-  Plan plan;
-  plan.parameters.chunks = chunks_;
-  for (int position = 0; position < tree_.ranks(); position++) {
-    Rank& rank = ranks_[index(position)];
-    rank.prepared = prepare(light, plan, blueprint.program(position));
-    const size_t steps = rank.prepared->program.steps.size();
-    rank.partner.assign(steps, kNone);
-    rank.deps.resize(lanes_ * steps);
-    rank.posted.assign(lanes_ * steps, 0);
+  for (size_t i = 0; i < ranks_.size(); i++) {
+    const Symmetry::RankClass& kind = symmetry.classes[i];
+    Rank& rank = ranks_[i];
+    rank.prepared = kind.prepared.get();
+    rank.partner = kind.partner.data();
+    rank.steps = kind.partner.size();
+    rank.alike = kind.ranks;
+    rank.deps.resize(lanes_ * rank.steps);
+    rank.posted.assign(lanes_ * rank.steps, 0);
     rank.chunk.resize(lanes_);
     rank.remaining.resize(lanes_);
-    rank.chunks_left = steps == 0 ? 0 : chunks_;
-    for (const int32_t peer : rank.prepared->peers)
-      if (peer < 0 || peer >= tree_.ranks() || peer == position)
-        return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", position, peer)};
-    add_peers(position);
+    rank.chunks_left = rank.steps == 0 ? 0 : chunks_;
+    add_peers(rank, kind);
   }
-  return match();
 }
 
-void World::add_peers(int position) {
-  Rank& rank = ranks_[index(position)];
-  rank.peers.resize(rank.prepared->peers.size());
+void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
+  rank.peers.resize(kind.prepared->peers.size());
   for (size_t i = 0; i < rank.peers.size(); i++) {
     Peer& peer = rank.peers[i];
-    const int to = rank.prepared->peers[i];
-    const int common = tree_.common_group(position, to);
+    const int to = kind.prepared->peers[i];
+    const int common = tree_.common_group(kind.position, to);
     if (!options_.fluid) {
       peer.latency_ns = planning_latency_ns(tree_, common, options_.cost);
       peer.post_ns = within_host(tree_, common) ? options_.cost.shared_memory_post_ns : options_.cost.post_ns;
     }
-    peer.connection = network_.connect(position, to);
-    peer_of_connection_.emplace_back(position, i);
+    peer.to = static_cast<int>(kind.peer_class[i]);
+    peer.connection = network_.connect(kind.position, to, kind.ranks);
+    peer_of_connection_.emplace_back(static_cast<uint32_t>(&rank - ranks_.data()), i);
   }
-}
-
-// The k-th send to a peer meets the peer's k-th receive.
-Status World::match() {
-  struct End {
-    int from, to;
-    uint32_t tag, step;
-    auto key() const { return std::tie(from, to, tag); }
-    bool operator<(const End& other) const { return key() < other.key(); }
-  };
-  std::vector<End> sends, receives;
-  for (int position = 0; position < tree_.ranks(); position++) {
-    const std::vector<Step>& steps = ranks_[index(position)].prepared->program.steps;
-    for (uint32_t i = 0; i < steps.size(); i++) {
-      if (steps[i].kind == StepKind::send) sends.push_back({position, steps[i].peer, steps[i].tag, i});
-      if (steps[i].kind == StepKind::recv) receives.push_back({steps[i].peer, position, steps[i].tag, i});
-    }
-  }
-  std::sort(sends.begin(), sends.end());
-  std::sort(receives.begin(), receives.end());
-  for (size_t i = 0; i < std::max(sends.size(), receives.size()); i++) {
-    if (i == sends.size() || i == receives.size() || sends[i].key() != receives[i].key()) {
-      const End& end = i < sends.size() ? sends[i] : receives[i];
-      return {SENNIT_INTERNAL, fmt::format("simulate: message {} from position {} to {} has one end", end.tag,
-                                           end.from, end.to)};
-    }
-    ranks_[index(sends[i].from)].partner[sends[i].step] = receives[i].step;
-    ranks_[index(receives[i].to)].partner[receives[i].step] = sends[i].step;
-  }
-  return {};
 }
 
 Status World::run() {
-  for (int rank = 0; rank < tree_.ranks(); rank++)
+  const int ranks = static_cast<int>(ranks_.size());
+  for (int rank = 0; rank < ranks; rank++)
     if (ranks_[index(rank)].chunks_left > 0)
       for (uint32_t lane = 0; lane < lanes_; lane++) begin_chunk(rank, lane, lane);
-  for (int rank = 0; rank < tree_.ranks(); rank++) pump(rank);
+  for (int rank = 0; rank < ranks; rank++) pump(rank);
   for (;;) {
     network_.settle(now_ns_);
     const uint64_t next = std::min(events_.empty() ? kNever : events_.top().time_ns, network_.next_end_ns());
@@ -134,10 +97,10 @@ Status World::run() {
 }
 
 Status World::stuck() const {
-  for (int position = 0; position < tree_.ranks(); position++)
-    if (const Rank& rank = ranks_[index(position)]; rank.chunks_left > 0)
+  for (size_t i = 0; i < ranks_.size(); i++)
+    if (ranks_[i].chunks_left > 0)
       return {SENNIT_INTERNAL, fmt::format("simulate: position {} waits for ever, with {} of {} chunks left",
-                                           position, rank.chunks_left, chunks_)};
+                                           symmetry_.classes[i].position, ranks_[i].chunks_left, chunks_)};
   return {};
 }
 
@@ -201,7 +164,7 @@ void World::post_receive(int position, LaneStep at) {
   const uint32_t chunk = rank.chunk[at.lane];
   if (skip_empty_ && step.target.ranges > 0 && bytes_of(rank, step.target, chunk) == 0)
     return step_done(position, at.lane, at.step);
-  rank.posted[at.lane * rank.partner.size() + at.step] = chunk + 1;
+  rank.posted[at.lane * rank.steps + at.step] = chunk + 1;
   const auto early = rank.early.find(key(chunk, at.step));
   if (early == rank.early.end()) return;
   const uint32_t message = early->second;
@@ -290,14 +253,14 @@ bool World::post_next(int position) {
   peer.in_flight++;
   peer.bytes_in_flight += bytes;
   const uint32_t message = new_message({.from = position,
-                                        .to = step.peer,
+                                        .to = peer.to,
                                         .lane = next.lane,
                                         .step = next.step,
                                         .chunk = chunk,
                                         .bytes = bytes,
                                         .delivered = false,
                                         .next = kNone});
-  messages_sent_++;
+  messages_sent_ += rank.alike;
   if (peer.post_ns == 0) {
     posted(message);
     return false;

@@ -1,8 +1,9 @@
 // simulate_ranks.hpp: all ranks of a simulated collective: execution.cpp's rules without data.
 //
-// Every rank has a processor that does one thing at a time: reductions and copies as they become ready, then
-// the posting of sends, peer after peer. A posted message waits for its receive if it is large, then for its
-// turn on the way to that peer, then moves. Memory: O(steps * lanes) a rank.
+// A rank here stands for all of its class (simulate_symmetry.hpp). It has a processor that does one thing at
+// a time: reductions and copies as they become ready, then the posting of sends, peer after peer. A posted
+// message waits for its receive if it is large, then for its turn on the way to that peer, then moves.
+// Memory: O(steps * lanes) a rank.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ namespace sennit::simulation {
 
 class World {
  public:
-  World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options);
-  // Makes all programs ready and matches sends with receives. An error is the schedule's fault.
-  Status load(const Blueprint& blueprint);
+  // All but `chunks` must outlive it.
+  World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options,
+        const Symmetry& symmetry);
   Status run();
   uint64_t time_ns() const { return end_ns_; }
   uint64_t messages() const { return messages_sent_; }
@@ -40,7 +41,7 @@ class World {
     bool operator<(const ReadySend& other) const { return order > other.order; }  // for a max-heap
   };
   struct Message {
-    int from = 0, to = 0;
+    int from = 0, to = 0;         // classes
     uint32_t lane = 0, step = 0;  // the sender's
     uint32_t chunk = 0;
     uint64_t bytes = 0;
@@ -53,15 +54,18 @@ class World {
     uint32_t in_flight = 0;
     bool open = false;  // among the rank's open_peers
     uint64_t latency_ns = 0, post_ns = 0;
+    int to = 0;  // class
     uint32_t connection = 0;
     uint32_t moving = kNone;                               // message
     uint32_t first_waiting = kNone, last_waiting = kNone;  // messages, a list through Message::next
   };
   struct Rank {
-    std::shared_ptr<const Prepared> prepared;
-    std::vector<uint32_t> partner;  // by step: that of the peer which it meets
-    std::vector<uint32_t> deps;     // by lane, then step
-    std::vector<uint32_t> posted;   // receives, by lane, then step: chunk + 1 for which it was posted
+    const Prepared* prepared = nullptr;
+    const uint32_t* partner = nullptr;  // Symmetry::RankClass
+    size_t steps = 0;
+    uint32_t alike = 1;            // ranks that it stands for
+    std::vector<uint32_t> deps;    // by lane, then step
+    std::vector<uint32_t> posted;  // receives, by lane, then step: chunk + 1 for which it was posted
     std::vector<uint32_t> chunk, remaining;  // by lane
     std::vector<Peer> peers;
     std::vector<LaneStep> work_list;               // became ready and were not looked at yet
@@ -87,8 +91,7 @@ class World {
   static size_t index(int i) { return static_cast<size_t>(i); }
   static uint64_t key(uint32_t chunk, uint32_t step) { return static_cast<uint64_t>(chunk) << 32 | step; }
 
-  Status match();
-  void add_peers(int position);
+  void add_peers(Rank& rank, const Symmetry::RankClass& kind);
   void begin_chunk(int rank, uint32_t lane, uint32_t chunk);
   void pump(int rank);
   void step_ready(int rank, LaneStep at);
@@ -116,6 +119,7 @@ class World {
   const TierTree& tree_;
   const Request& request_;
   const SimulateOptions options_;
+  const Symmetry& symmetry_;
   const uint32_t chunks_;
   const uint32_t lanes_;
   const uint64_t element_bytes_;
