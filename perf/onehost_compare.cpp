@@ -1,6 +1,6 @@
 // onehost_compare.cpp: sennit beside Open MPI on one host, in one process per rank, turn by turn.
 //
-//   mpirun --oversubscribe -np N onehost_compare [-p PAIRS] [-m sennit|malloc] [CASE...]   CASE:
+//   mpirun --oversubscribe -np N onehost_compare [-p PAIRS] [-m sennit|registered|malloc] [CASE...]   CASE:
 //   COLLECTIVE:BYTES
 //
 // Both libraries work on the same memory. A turn is a barrier and then a block of calls (as many as take a
@@ -68,8 +68,8 @@ double median(std::vector<double> values) {
 
 class Comparison {
  public:
-  Comparison(sennit_comm_t comm, const Case& what, bool sennit_memory)
-      : comm_(comm), case_(what), sennit_memory_(sennit_memory) {
+  Comparison(sennit_comm_t comm, const Case& what, const std::string& memory)
+      : comm_(comm), case_(what), memory_(memory) {
     const auto ranks = static_cast<size_t>(g_ranks);
     const bool blocks = what.collective == "all_gather" || what.collective == "reduce_scatter";
     count_ = what.bytes / sizeof(float) / (blocks ? ranks : 1);
@@ -81,11 +81,13 @@ class Comparison {
       in_[i] = static_cast<float>((i * 7 + static_cast<size_t>(g_rank) * 3) % 11);
   }
   ~Comparison() {
-    for (float* memory : {in_, out_})
-      if (sennit_memory_)
+    for (float* memory : {in_, out_}) {
+      if (memory_ == "registered") must(sennit_mem_deregister(comm_, memory));
+      if (memory_ == "sennit")
         must(sennit_mem_free(comm_, memory));
       else
         std::free(memory);
+    }
   }
 
   void run(int pairs) {
@@ -126,26 +128,27 @@ class Comparison {
     if (g_rank != 0) return;
     const double rate =
         static_cast<double>(std::max(in_count_, out_count_) * sizeof(float)) * g_ranks / median(copies);
-    std::printf("%-14s %5d %11zu %-7s %6d %11.2f %11.2f %7.2f %11.2f %9.2f %7.2f\n", case_.collective.c_str(),
-                g_ranks, case_.bytes, sennit_memory_ ? "sennit" : "malloc", calls, median(ours) * 1e6,
+    std::printf("%-14s %5d %11zu %-10s %6d %11.2f %11.2f %7.2f %11.2f %9.2f %7.2f\n",
+                case_.collective.c_str(), g_ranks, case_.bytes, memory_.c_str(), calls, median(ours) * 1e6,
                 median(theirs) * 1e6, median(ratios), median(copies) * 1e6, rate * 1e-9, median(floors));
     std::fflush(stdout);
   }
 
   static void print_head() {
     if (g_rank != 0) return;
-    std::printf("%-14s %5s %11s %-7s %6s %11s %11s %7s %11s %9s %7s\n", "collective", "ranks", "bytes",
+    std::printf("%-14s %5s %11s %-10s %6s %11s %11s %7s %11s %9s %7s\n", "collective", "ranks", "bytes",
                 "memory", "calls", "sennit_us", "openmpi_us", "ratio", "copy_us", "copy_GB/s", "/copy");
   }
 
  private:
   float* allocate(size_t count) {
     void* memory = nullptr;
-    if (sennit_memory_)
+    if (memory_ == "sennit")
       must(sennit_mem_alloc(comm_, count * sizeof(float), &memory));
     else if (posix_memalign(&memory, 4096, count * sizeof(float)) != 0)
       stop("out of memory");
     std::memset(memory, 0, count * sizeof(float));
+    if (memory_ == "registered") must(sennit_mem_register(comm_, memory, count * sizeof(float)));
     return static_cast<float*>(memory);
   }
 
@@ -167,7 +170,7 @@ class Comparison {
 
   sennit_comm_t comm_;
   const Case case_;
-  const bool sennit_memory_;
+  const std::string memory_;
   size_t count_ = 0, in_count_ = 0, out_count_ = 0;
   float *in_ = nullptr, *out_ = nullptr;
 };
@@ -179,7 +182,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &g_ranks);
   int pairs = 15;
-  std::vector<bool> memories = {true, false};
+  std::vector<std::string> memories = {"sennit", "registered", "malloc"};
   std::vector<Case> cases;
   for (int i = 1; i < argc; i++) {
     const std::string word = argv[i];
@@ -187,8 +190,9 @@ int main(int argc, char** argv) {
     if (word == "-p") {
       pairs = std::max(1, std::atoi(value.c_str())), i++;
     } else if (word == "-m") {
-      if (value != "sennit" && value != "malloc") stop("-m: expected sennit or malloc");
-      memories = {value == "sennit"}, i++;
+      if (std::find(memories.begin(), memories.end(), value) == memories.end())
+        stop("-m: expected sennit, registered or malloc");
+      memories = {value}, i++;
     } else {
       cases.push_back(parse_case(word));
     }
@@ -205,7 +209,7 @@ int main(int argc, char** argv) {
   must(sennit_comm_init_mpi(&comm, &world, nullptr));
   Comparison::print_head();
   for (const Case& what : cases)
-    for (const bool sennit_memory : memories) Comparison(comm, what, sennit_memory).run(pairs);
+    for (const std::string& memory : memories) Comparison(comm, what, memory).run(pairs);
   must(sennit_comm_finalize(comm));
   must(sennit_comm_destroy(comm));
   MPI_Finalize();

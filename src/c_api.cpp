@@ -262,6 +262,21 @@ sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory) {
   });
 }
 
+sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t bytes) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    if (!memory) return bytes ? invalid(fmt::format("memory is NULL, with {} bytes", bytes)) : Status();
+    return comm->communicator->job().engine().register_user(memory, bytes);
+  });
+}
+
+sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    return memory ? comm->communicator->job().engine().deregister_user(memory) : Status();
+  });
+}
+
 sennit_status_t sennit_work_test(sennit_work_t work) {
   return guarded([&]() -> Status {
     if (!work) return invalid("work is NULL");

@@ -131,9 +131,11 @@ Status understand(const Arguments& a, Options* o) {
     if (error != std::errc() || rest != end || o->root < 0)
       return invalid(fmt::format("-r {}: expected a rank, or all", a.root));
   }
-  if (a.memory != "sennit" && a.memory != "malloc")
-    return invalid(fmt::format("--memory {}: expected sennit or malloc", a.memory));
-  o->library_memory = a.memory == "sennit";
+  if (a.memory != "sennit" && a.memory != "registered" && a.memory != "malloc")
+    return invalid(fmt::format("--memory {}: expected sennit, registered or malloc", a.memory));
+  o->memory = a.memory == "sennit"       ? BufferMemory::sennit
+              : a.memory == "registered" ? BufferMemory::registered
+                                         : BufferMemory::any;
   o->iterations = a.iterations;
   o->warm_up = a.warm_up;
   o->check = a.check;
@@ -250,7 +252,10 @@ void add_bench_command(CLI::App& app, char** argv, int* exit_code) {
   command->add_option("--fabric", a->fabric, "fabric file");
   command->add_option("--algorithm", a->algorithm, "instead of the planner's choice");
   command
-      ->add_option("--memory", a->memory, "sennit: memory that peers on this host read in place; malloc: any")
+      ->add_option(
+          "--memory", a->memory,
+          "sennit: memory that peers on this host read in place; registered: the same, the user's own; "
+          "malloc: any")
       ->capture_default_str();
   command->add_option("-J,--json,--output_file", a->json,
                       "one object per line into this file; -: standard output");

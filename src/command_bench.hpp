@@ -19,6 +19,12 @@ class App;
 
 namespace sennit::bench {
 
+enum class BufferMemory : uint8_t {
+  sennit,
+  registered,
+  any
+};  // what is measured: peers read it in place, or not
+
 struct Options {
   Collective collective = Collective::all_reduce;
   uint64_t min_bytes = 0, max_bytes = 0;
@@ -31,7 +37,7 @@ struct Options {
   bool blocking = true;
   int threads = 1;  // ranks per process
   int ranks = 0;    // local processes to start; 0: as launched
-  bool library_memory = true;
+  BufferMemory memory = BufferMemory::sennit;
   std::string fabric, algorithm, json;
 };
 

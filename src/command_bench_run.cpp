@@ -43,23 +43,27 @@ Status from_c(sennit_status_t kind) {
   return kind == SENNIT_OK ? Status() : Status(kind, sennit_last_error());
 }
 
-// Memory of the library, which peers can read in place, or any.
+// Memory of the library, which peers can read in place, registered memory, or any.
 class Memory {
  public:
-  Status allocate(sennit_comm_t comm, size_t bytes, bool library) {
-    comm_ = library ? comm : nullptr;
-    sennit_status_t kind = SENNIT_OK;
-    if (comm_) kind = sennit_mem_alloc(comm_, bytes, &data_);
-    if (kind == SENNIT_UNSUPPORTED) comm_ = nullptr;  // no transport here reads memory in place
-    if (comm_ && kind != SENNIT_OK) return from_c(kind);
-    if (!comm_) data_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    if (!data_)
-      return {SENNIT_OUT_OF_RESOURCES,
-              fmt::format("no memory for {}: use a smaller -e", format_bytes(bytes))};
+  Status allocate(sennit_comm_t comm, size_t bytes, BufferMemory memory) {
+    if (memory == BufferMemory::sennit) {
+      comm_ = comm;
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_alloc(comm, bytes, &data_)));
+    } else {
+      data_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+      if (!data_)
+        return {SENNIT_OUT_OF_RESOURCES,
+                fmt::format("no memory for {}: use a smaller -e", format_bytes(bytes))};
+    }
     std::memset(data_, 0, bytes);
+    if (memory != BufferMemory::registered) return {};
+    SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_register(comm, data_, bytes)));
+    registered_ = comm;
     return {};
   }
   ~Memory() {
+    if (registered_) sennit_mem_deregister(registered_, data_);
     if (comm_)
       sennit_mem_free(comm_, data_);
     else
@@ -68,7 +72,8 @@ class Memory {
   std::byte* data() const { return static_cast<std::byte*>(data_); }
 
  private:
-  sennit_comm_t comm_ = nullptr;
+  sennit_comm_t comm_ = nullptr;  // whose memory it is
+  sennit_comm_t registered_ = nullptr;
   void* data_ = nullptr;
 };
 
@@ -82,8 +87,8 @@ class RankRun {
     if (options_.root >= inside_.size())
       return invalid(fmt::format("-r {}: there are {} ranks", options_.root, inside_.size()));
     const uint64_t largest = std::max<uint64_t>(options_.max_bytes, 8) + kGuardBytes;
-    SENNIT_RETURN_IF_ERROR(send_.allocate(comm_, largest, options_.library_memory));
-    SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.library_memory));
+    SENNIT_RETURN_IF_ERROR(send_.allocate(comm_, largest, options_.memory));
+    SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.memory));
     const bool reporting = inside_.rank() == 0;
     if (reporting) report->begin(inside_.size(), inside_.tree());
     int first_root = 0, last_root = 0;

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -60,6 +61,9 @@ class Engine {
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   void* allocate_user(size_t bytes);  // exposable where a transport can, else plain; zeroed, 64-byte aligned
   bool free_user(void* memory);
+  // What the transports can do for memory of the user's own. The same range again counts as one more.
+  Status register_user(void* memory, size_t bytes);
+  Status deregister_user(void* memory);
   std::string statistics();
 
   // ---- under the lock, for executions
@@ -113,6 +117,11 @@ class Engine {
   std::vector<std::pair<uint32_t, Status>> failed_here_;  // not told yet
   std::vector<ScratchBlock> scratch_pool_;
   std::vector<void*> plain_user_;
+  struct Registered {
+    size_t bytes;
+    uint64_t times;
+  };
+  std::map<std::byte*, Registered> registered_;  // by address, never overlapping
   Completions completions_;
   Trace trace_;
   uint64_t last_stall_check_ns_ = 0;

@@ -111,6 +111,10 @@ class Faulty final : public Transport {
            inner_->prepare_wait();
   }
   void* allocate(size_t bytes) override { return inner_->allocate(bytes); }
+  Status register_memory(void* memory, size_t bytes) override {
+    return inner_->register_memory(memory, bytes);
+  }
+  Status deregister_memory(void* memory) override { return inner_->deregister_memory(memory); }
   bool free(void* memory) override { return inner_->free(memory); }
   std::string statistics() const override { return inner_->statistics() + ", with faults"; }
 

@@ -37,6 +37,7 @@ Result<std::unique_ptr<Transport>> ShmTransport::make(const TransportContext& co
 ShmTransport::~ShmTransport() {
   if (own_ && own_->address().process.pid != getpid())
     return;  // a fork of the owner: nothing here is its own
+  registered_.clear();
   for (const std::unique_ptr<Peer>& p : peers_) {
     if (!p) continue;
     if (p->out) flush_control(*p);

@@ -1,17 +1,19 @@
 // shm.hpp: the transport between processes of one host.
 //
 // Small messages are copied through a ring (shm_ring.hpp). For a large one the sender offers its memory and
-// the receiver takes it, by the first way that works: memory from allocate() is mapped and read in place or
-// exposed (shm_arena.hpp); any memory with process_vm_readv, in blocks; where that is forbidden, the sender
-// streams it through the ring. A communicator whose early messages fill its window at a peer sends offers
-// only, until they are drained, so it blocks no other. A peer's death is seen through a pidfd, looked at ten
-// times a second. Cost: progress() looks at one cache line for each peer that something is expected from.
+// the receiver takes it, by the first way that works: memory from allocate(), or registered, is mapped and
+// read in place or exposed (shm_arena.hpp, shm_registered.hpp); any memory with process_vm_readv, in blocks;
+// where that is forbidden, the sender streams it through the ring. A communicator whose early messages fill
+// its window at a peer sends offers only, until they are drained, so it blocks no other. A peer's death is
+// seen through a pidfd, looked at ten times a second. Cost: progress() looks at one cache line for each peer
+// that something is expected from.
 #pragma once
 
 #include <unordered_map>
 
 #include "matcher.hpp"
 #include "shm_peer.hpp"
+#include "shm_registered.hpp"
 
 namespace sennit::shm {
 
@@ -36,6 +38,8 @@ class ShmTransport final : public Transport {
   void cancel(uint32_t comm, const Status& status) override;
   void* allocate(size_t bytes) override { return arenas_.allocate(bytes); }
   bool free(void* memory) override { return arenas_.free(memory); }
+  Status register_memory(void* memory, size_t bytes) override { return registered_.add(memory, bytes); }
+  Status deregister_memory(void* memory) override;
   std::string statistics() const override;
 
   // Tests and benchmarks: never read a peer's memory with process_vm_readv; stream through the ring.
@@ -91,6 +95,8 @@ class ShmTransport final : public Transport {
   TransportContext context_;
   std::unique_ptr<OwnSegment> own_;
   Arenas arenas_;
+  Registrations registered_{arenas_};
+  std::vector<RemoteSegment> offered_;        // send_offer()'s, kept for its capacity
   std::vector<std::unique_ptr<Peer>> peers_;  // by world rank; null: not local or not asked about yet
   std::vector<bool> asked_;
   int asked_count_ = 0;

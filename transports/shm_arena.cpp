@@ -86,6 +86,11 @@ void Arena::free(void* memory) {
   free_.emplace(offset, bytes);
 }
 
+bool Arena::map_at(void* address, const std::byte* inside, size_t bytes) const {
+  return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd_,
+              inside - data_) != MAP_FAILED;
+}
+
 void* Arenas::allocate(size_t bytes) {
   if (bytes > SIZE_MAX / 2) return nullptr;
   bytes = std::max(kPage, (bytes + kPage - 1) / kPage * kPage);
@@ -97,13 +102,16 @@ void* Arenas::allocate(size_t bytes) {
   return memory;
 }
 
+Arena* Arenas::holding(const void* memory) const {
+  for (const std::unique_ptr<Arena>& arena : arenas_)
+    if (arena->contains(memory)) return arena.get();
+  return nullptr;
+}
+
 bool Arenas::free(void* memory) {
-  for (const std::unique_ptr<Arena>& arena : arenas_) {
-    if (!arena->contains(memory)) continue;
-    arena->free(memory);
-    return true;
-  }
-  return false;
+  Arena* const arena = holding(memory);
+  if (arena) arena->free(memory);
+  return arena;
 }
 
 RemoteArenas::~RemoteArenas() {

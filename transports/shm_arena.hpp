@@ -31,6 +31,8 @@ class Arena {
   bool contains(const void* memory) const { return memory >= data_ && memory < data_ + bytes_; }
   void* allocate(size_t bytes);  // whole pages, backed by memory; nullptr if there is no room
   void free(void* memory);
+  // Maps `bytes` at `inside` at `address` as well, over what is there.
+  bool map_at(void* address, const std::byte* inside, size_t bytes) const;
 
  private:
   Arena() = default;
@@ -47,6 +49,7 @@ class Arenas {
  public:
   void* allocate(size_t bytes);
   bool free(void* memory);
+  Arena* holding(const void* memory) const;  // nullptr: none does
   const std::vector<std::unique_ptr<Arena>>& all() const { return arenas_; }
 
  private:

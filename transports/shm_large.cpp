@@ -59,7 +59,9 @@ bool ShmTransport::send_offer(Peer& p, SendRequest& request) {
     const ArenaBody body{reinterpret_cast<uint64_t>(arena.data()), arena.bytes(), arena.fd(), 0};
     if (!push_control(p, Kind::arena, false, arena.inode(), &body, sizeof body)) return false;
   }
-  uint32_t count = static_cast<uint32_t>(request.segments.size());
+  offered_.clear();
+  for (const Segment& segment : request.segments) registered_.locate(segment, &offered_);
+  uint32_t count = static_cast<uint32_t>(offered_.size());
   if (count * sizeof(RemoteSegment) > p.out.geometry().largest_payload()) count = kNotReadable;
   const bool table = count > 1 && count != kNotReadable;
   const size_t table_bytes = table ? count * sizeof(RemoteSegment) : 0;
@@ -72,18 +74,27 @@ bool ShmTransport::send_offer(Peer& p, SendRequest& request) {
   slot.segments = count;
   slot.key = request.key;
   slot.signature = request.signature;
-  const uint64_t address = count == 1 ? reinterpret_cast<uint64_t>(request.segments[0].data) : 0;
+  const uint64_t address = count == 1 ? offered_[0].address : 0;
   const OfferBody body{request.bytes, request.scratch[kId], address};
   std::memcpy(slot.body, &body, sizeof body);
-  for (uint32_t i = 0; table && i < count; i++) {
-    const Segment& segment = request.segments[i];
-    const RemoteSegment remote{reinterpret_cast<uint64_t>(segment.data), segment.bytes};
-    std::memcpy(place.payload + i * sizeof remote, &remote, sizeof remote);
-  }
+  if (table) std::memcpy(place.payload, offered_.data(), table_bytes);
   p.out.publish(&slot);
   p.offered.push_back(request);
   activate(p);
   return true;
+}
+
+// A peer may be reading what it was offered at this moment.
+Status ShmTransport::deregister_memory(void* memory) {
+  const std::span<const std::byte> range = registered_.range(memory);
+  for (const std::unique_ptr<Peer>& p : peers_) {
+    if (!p || range.empty()) continue;
+    for (const SendRequest* request = p->offered.front(); request; request = p->offered.after(request))
+      for (const Segment& segment : request->segments)
+        if (segment.data < range.data() + range.size() && segment.data + segment.bytes > range.data())
+          return invalid("this memory is still being sent: wait for the call that uses it");
+  }
+  return registered_.remove(memory);
 }
 
 void ShmTransport::take_done(Peer& p, const Slot& slot) {

@@ -161,6 +161,16 @@ class Transport {
     (void)memory;
     return false;
   }
+  // Makes memory of the user, anywhere, as exposable as allocate()'s; it keeps its address and bytes. OK
+  // where there is nothing to gain. Ranges never overlap; `memory` of the second is that of the first.
+  virtual Status register_memory(void* memory, size_t bytes) {
+    (void)memory, (void)bytes;
+    return {};
+  }
+  virtual Status deregister_memory(void* memory) {
+    (void)memory;
+    return {};
+  }
   virtual std::string statistics() const { return {}; }  // "connections 3, bytes ..." for reports
 };
 

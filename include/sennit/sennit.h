@@ -155,6 +155,38 @@ SENNIT_EXPORT sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t co
  * faster. */
 SENNIT_EXPORT sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory);
 SENNIT_EXPORT sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory);
+/* Makes memory of your own as fast as that: peers on this host can read it in place. Local to the process and
+ * costs two copies of the range, so do it once for buffers that are used often; it counts for all
+ * communicators of the job. Addresses and contents stay. `bytes` and alignment are free: whole pages are what
+ * is gained, partial ones at the ends go on as before.
+ *
+ *   float* x = malloc(n * sizeof *x);
+ *   sennit_mem_register(comm, x, n * sizeof *x);
+ *   ...
+ *   sennit_mem_deregister(comm, x);
+ *   free(x);
+ *
+ * How, and what follows from it: the pages are replaced by shared ones with the same bytes, and by private
+ * ones again when deregistered. During both calls no other thread may use the range, and no collective
+ * may use it. After fork() parent and child write to the same pages. mlock, huge pages and placement on NUMA
+ * nodes are lost; memory that a device knows (cudaHostRegister, ibv_reg_mr) must not be registered, nor the
+ * stack of a thread.
+ *
+ * The same range again counts: deregister it as often. SENNIT_INVALID_ARGUMENT: NULL (with bytes > 0), memory
+ * that is not mapped, another range that overlaps. SENNIT_UNSUPPORTED: mapped, but of a kind whose pages
+ * cannot be replaced: a file's or a device's, shared, of huge pages, read-only, the calling thread's stack;
+ * use it unregistered. SENNIT_OUT_OF_RESOURCES: no memory. After an error nothing has changed. Memory from
+ * sennit_mem_alloc, zero bytes and jobs in which nothing is to be gained are fine.
+ */
+SENNIT_EXPORT sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t bytes);
+/* `memory` as it was registered; NULL is nothing. Call it before you free or unmap the memory. Where that was
+ * forgotten: the shared pages stay taken until it is called, an allocator may find bytes where it expects
+ * zeros, but sennit neither sends from its old pages (it looks whether they are still there) nor touches what
+ * has come to that address since. What is still registered when the job's last
+ * communicator is destroyed is deregistered then. SENNIT_INVALID_ARGUMENT: not registered, or still being
+ * sent.
+ */
+SENNIT_EXPORT sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory);
 
 /* ---- collectives
  * --------------------------------------------------------------------------------------------- */

@@ -171,6 +171,12 @@ class Communicator {
     return ranks;
   }
 
+  // Memory of your own that peers on this host can then read in place: see sennit_mem_register.
+  Error register_memory(void* memory, size_t bytes) {
+    return Error::from(sennit_mem_register(handle_, memory, bytes));
+  }
+  Error deregister_memory(void* memory) { return Error::from(sennit_mem_deregister(handle_, memory)); }
+
   template <typename T>
   Error all_reduce(const T* send, T* recv, size_t count, sennit_op_t op = sum) {
     return Error::from(sennit_all_reduce(send, recv, count, type_of<T>(), op, handle_));
