@@ -149,23 +149,24 @@ TEST(Secret, InsecureListensEverywhere) {
 }
 
 TEST(Secret, WrongOneIsRefusedAndTheJobGoesOn) {
+  constexpr int kRanks = 8;
   const uint16_t port = test::free_port();
-  std::vector<std::unique_ptr<Control>> controls(3);
-  test::in_threads(4, [&](int r) {
-    if (r == 3) {  // wants to be rank 2
-      BootstrapOptions wrong = plain(2, 3, port);
+  std::vector<std::unique_ptr<Control>> controls(kRanks);
+  test::in_threads(kRanks + 4, [&](int r) {
+    if (r >= kRanks) {  // four of them, who want to be the last rank
+      BootstrapOptions wrong = plain(kRanks - 1, kRanks, port);
       wrong.secret.assign(32, std::byte{8});
       expect_text(Control::start(wrong, {}).status(), SENNIT_REFUSED,
                   {"does not hold this job's secret", "SENNIT_SECRET"});
       return;
     }
-    if (r == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    auto control = Control::start(plain(r, 3, port), {});
+    if (r == kRanks - 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    auto control = Control::start(plain(r, kRanks, port), {});
     ASSERT_TRUE(control.ok()) << control.status().text();
     controls[static_cast<size_t>(r)] = std::move(*control);
   });
   EXPECT_EQ(controls[0]->statistics().find("refused strangers 0"), std::string::npos);
-  test::in_threads(3, [&](int r) { controls[static_cast<size_t>(r)]->leave(); });
+  test::in_threads(kRanks, [&](int r) { controls[static_cast<size_t>(r)]->leave(); });
 }
 
 TEST(Secret, RanksThatDisagreeAreToldSo) {
@@ -190,7 +191,7 @@ TEST(Secret, RanksThatDisagreeAreToldSo) {
 
 TEST(Strangers, GarbageAndHalfOpenConnectionsDoNotStopTheStart) {
   const uint16_t port = test::free_port();
-  const int size = 6;
+  const int size = 8;
   std::vector<std::unique_ptr<Control>> controls(size);
   std::vector<int> half_open;
   test::in_threads(size, [&](int r) {
@@ -223,10 +224,10 @@ TEST(Strangers, GarbageAndHalfOpenConnectionsDoNotStopTheStart) {
 
 // Holds the secret, but talks nonsense: its connection ends, the job goes on.
 TEST(Strangers, MalformedFramesFromWithin) {
-  LocalJob job(3);
+  LocalJob job(8);
   ASSERT_TRUE(job.start());
   std::mt19937 random(7);
-  const HandshakeConfig config{job.options[0].secret, "control", 0, 2, 3};
+  const HandshakeConfig config{job.options[0].secret, "control", 0, 2, 8};
   for (int i = 0; i < 60; i++) {
     const int fd = connect_blocking(job.options[0].root_port);
     ASSERT_GE(fd, 0);
@@ -246,8 +247,8 @@ TEST(Strangers, MalformedFramesFromWithin) {
     ASSERT_EQ(send(fd, noise.data(), noise.size(), MSG_NOSIGNAL), static_cast<ssize_t>(noise.size()));
     control::close_socket(fd);
   }
-  test::in_threads(3, [&](int r) { EXPECT_TRUE(job[r].all_gather({}).ok()); });
-  for (int r = 0; r < 3; r++) EXPECT_EQ(job.recorder(r).decisions, 0);
+  test::in_threads(8, [&](int r) { EXPECT_TRUE(job[r].all_gather({}).ok()); });
+  for (int r = 0; r < 8; r++) EXPECT_EQ(job.recorder(r).decisions, 0);
   job.leave();
 }
 
