@@ -93,25 +93,6 @@ std::string draw_panel(const std::vector<const Point*>& points, const std::strin
 
 }  // namespace
 
-std::string escape(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '\'')
-      safe += "&#39;";
-    else if (c == '"')
-      safe += "&quot;";
-    else
-      safe += c;
-  }
-  return safe;
-}
-
 std::string shown(const std::string& library) {
   if (library == "openmpi") return "Open MPI";
   if (library == kRecommended) return "Open MPI, sennit's order";

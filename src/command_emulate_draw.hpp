@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "command_emulate_compare.hpp"
+#include "markup.hpp"
 
 namespace sennit::emulate {
 
-std::string escape(const std::string& text);          // for HTML and SVG
 std::string shown(const std::string& library);        // its name, for people
 const char* color_class(const std::string& library);  // "sennit", "openmpi", "gloo", "other"
 

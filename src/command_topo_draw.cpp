@@ -9,29 +9,13 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
+#include "markup.hpp"
 
 namespace sennit::topo {
 namespace {
 
 constexpr int kMostRows = 20;
 constexpr double kMargin = 24, kBox = 216, kGap = 132, kLine = 16, kPad = 7, kBetween = 10;
-
-std::string escape(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '\'')
-      safe += "&#39;";
-    else if (static_cast<unsigned char>(c) >= 32)
-      safe += c;
-  }
-  return safe;
-}
 
 // Cut to what fits; names are mostly ASCII, and a character cut in half would spoil the file.
 std::string cut(const std::string& text, size_t most) {

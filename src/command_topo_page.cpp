@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
+#include "markup.hpp"
 
 namespace sennit::topo {
 namespace {
@@ -27,19 +28,6 @@ th { color:#5d6875; font-weight:500; } pre { margin:0; font:13px/1.45 ui-monospa
  .box { fill:#202a37; stroke:#5b6a7d; } .box.leaf { fill:#18212c; } .box.bad { fill:#3a1d20; stroke:#ff7b72; }
  .head,.rate { fill:#e7ecf2; } .soft,.origin { fill:#9aa7b5; } .link { stroke:#6f86a3; } .link.bad { stroke:#ff7b72; }
  .fault { fill:#ff7b72; } .ratio { fill:#8fb98a; } .ratio.over { fill:#ffa24d; } })";
-
-std::string escape(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&')
-      safe += "&amp;";
-    else if (c == '<')
-      safe += "&lt;";
-    else
-      safe += c;
-  }
-  return safe;
-}
 
 // By tier: what its groups have in common.
 struct Row {

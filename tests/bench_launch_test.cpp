@@ -1,23 +1,18 @@
 // bench_launch_test.cpp: `sennit bench --ranks N` where all ranks fail alike: the error is printed once, with
 // the number of ranks that it came from; the exit status stays.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <string>
+
+#include "shell.hpp"
 
 namespace {
 
 std::string run(const std::string& arguments, int* status) {
-  FILE* pipe = popen(
-      (SENNIT_BINARY_DIR "/bin/sennit bench all_reduce --ranks 8 " + arguments + " 2>&1 >/dev/null").c_str(),
-      "r");
-  std::string text;
-  char buffer[4096];
-  for (size_t n; pipe && (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
-  const int ended = pipe ? pclose(pipe) : -1;
-  *status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
-  return text;
+  const sennit_test::Outcome outcome = sennit_test::sh_output(
+      SENNIT_BINARY_DIR "/bin/sennit bench all_reduce --ranks 8 " + arguments + " 2>&1 >/dev/null");
+  *status = outcome.status;
+  return outcome.output;
 }
 
 TEST(BenchLaunch, OneErrorOfAllRanksIsPrintedOnce) {

@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -14,25 +13,17 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace {
+#include "shell.hpp"
 
-struct Outcome {
-  int status = -1;
-  std::string text;  // standard output
-};
+using sennit_test::Outcome;
+
+namespace {
 
 // Runs a program of the build with these arguments; no launcher's variables reach it.
 Outcome run(const std::string& program, const std::string& arguments) {
   const std::string clean =
       "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID ";
-  FILE* pipe =
-      popen((clean + "timeout 120 " SENNIT_BINARY_DIR "/bin/" + program + " " + arguments).c_str(), "r");
-  Outcome outcome;
-  std::array<char, 4096> chunk;
-  while (const size_t n = fread(chunk.data(), 1, chunk.size(), pipe)) outcome.text.append(chunk.data(), n);
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-  return outcome;
+  return sennit_test::sh_output(clean + "timeout 120 " SENNIT_BINARY_DIR "/bin/" + program + " " + arguments);
 }
 
 std::vector<nlohmann::json> lines(const std::string& text) {
@@ -54,11 +45,11 @@ TEST(Bench, EveryCollectiveIsRightBetweenProcesses) {
     const Outcome o =
         run("sennit",
             "bench " + collective + " --ranks 3 -b 12 -e 48K -f 64 -n 2 -w 1 -r all --json - 2>/dev/null");
-    ASSERT_EQ(o.status, 0) << o.text;
-    const std::vector<nlohmann::json> all = lines(o.text);
+    ASSERT_EQ(o.status, 0) << o.output;
+    const std::vector<nlohmann::json> all = lines(o.output);
     ASSERT_FALSE(all.empty());
     for (const nlohmann::json& line : all) {
-      ASSERT_TRUE(line.is_object()) << o.text;
+      ASSERT_TRUE(line.is_object()) << o.output;
       EXPECT_EQ(line["collective"], collective);
       EXPECT_EQ(line["ranks"], 3);
       EXPECT_EQ(line["dtype"], "float32");
@@ -76,8 +67,8 @@ TEST(Bench, EveryCollectiveIsRightBetweenProcesses) {
 TEST(Bench, EveryTypeAndOpIsRightBetweenThreads) {
   const Outcome o = run(
       "sennit", "bench all_reduce -t 3 -b 1000 -e 1000 -n 1 -w 0 -d all -o all -z 0 --json - 2>/dev/null");
-  ASSERT_EQ(o.status, 0) << o.text;
-  const std::vector<nlohmann::json> all = lines(o.text);
+  ASSERT_EQ(o.status, 0) << o.output;
+  const std::vector<nlohmann::json> all = lines(o.output);
   EXPECT_EQ(all.size(), 12u * 6);
   for (const nlohmann::json& line : all) EXPECT_EQ(line["wrong"], 0) << line;
 }
@@ -85,8 +76,8 @@ TEST(Bench, EveryTypeAndOpIsRightBetweenThreads) {
 TEST(Bench, ThreadsWithinProcesses) {
   const Outcome o =
       run("sennit", "bench reduce_scatter --ranks 2 -t 2 -b 64K -e 64K -n 2 --json - 2>/dev/null");
-  ASSERT_EQ(o.status, 0) << o.text;
-  const nlohmann::json line = lines(o.text).at(0);
+  ASSERT_EQ(o.status, 0) << o.output;
+  const nlohmann::json line = lines(o.output).at(0);
   EXPECT_EQ(line["ranks"], 4);
   EXPECT_EQ(line["count"], 4096);  // 64 KiB of floats over 4 ranks
   EXPECT_EQ(line["bytes"], 65536);
@@ -97,12 +88,12 @@ TEST(Bench, NamesOfNcclTests) {
                                  "alltoall", "gather", "scatter", "sendrecv"}) {
     const Outcome o = run(name + "_perf", "-b 1K -e 4K -f 2 -g 2 -n 2 2>/dev/null");
     EXPECT_EQ(o.status, 0) << name;
-    EXPECT_NE(o.text.find("Avg bus bandwidth"), std::string::npos) << name << o.text;
-    EXPECT_NE(o.text.find("\n          4096 "), std::string::npos) << name << o.text;
+    EXPECT_NE(o.output.find("Avg bus bandwidth"), std::string::npos) << name << o.output;
+    EXPECT_NE(o.output.find("\n          4096 "), std::string::npos) << name << o.output;
   }
   const Outcome o = run("hypercube_perf", "-b 8 2>&1");
   EXPECT_EQ(o.status, 2);
-  EXPECT_NE(o.text.find("hypercube is not a collective of sennit"), std::string::npos) << o.text;
+  EXPECT_NE(o.output.find("hypercube is not a collective of sennit"), std::string::npos) << o.output;
 }
 
 TEST(Bench, WrongOptionsAreNamed) {
@@ -125,8 +116,8 @@ TEST(Bench, WrongOptionsAreNamed) {
   for (const auto& [arguments, expected] : wrong) {
     SCOPED_TRACE(arguments);
     const Outcome o = run("sennit", std::string(arguments) + " 2>&1");
-    EXPECT_EQ(o.status, 2) << o.text;
-    EXPECT_NE(o.text.find(expected), std::string::npos) << o.text;
+    EXPECT_EQ(o.status, 2) << o.output;
+    EXPECT_NE(o.output.find(expected), std::string::npos) << o.output;
   }
 }
 
@@ -145,40 +136,41 @@ TEST(Bench, OptionsOfNcclTestsThatAreNotOurs) {
   for (const auto& [option, instead] : refused) {
     SCOPED_TRACE(option);
     const Outcome o = run("all_reduce_perf", std::string("-b 8 -e 8 ") + option + " 2>&1");
-    EXPECT_EQ(o.status, 2) << o.text;
-    EXPECT_NE(o.text.find("is an option of nccl-tests"), std::string::npos) << o.text;
-    EXPECT_NE(o.text.find(instead), std::string::npos) << o.text;
+    EXPECT_EQ(o.status, 2) << o.output;
+    EXPECT_NE(o.output.find("is an option of nccl-tests"), std::string::npos) << o.output;
+    EXPECT_NE(o.output.find(instead), std::string::npos) << o.output;
   }
   const Outcome o = run("all_reduce_perf",
                         "-b 8 -e 8 -g 2 -m 1 -N 1 -p 1 -u 0 -y 0 -G 0 -C 1 -a 3 -R 1 -T 0 -S 0 -M 1 2>&1");
-  EXPECT_EQ(o.status, 0) << o.text;
+  EXPECT_EQ(o.status, 0) << o.output;
 }
 
 TEST(Bench, NamesOfPremulSum) {
   for (const std::string op : {"mulsum", "premul_sum", "premul-sum"}) {
     const Outcome o =
         run("sennit", "bench all_reduce -t 2 -b 8 -e 8 -n 1 --json - -o " + op + " 2>/dev/null");
-    ASSERT_EQ(o.status, 0) << op << o.text;
-    EXPECT_EQ(lines(o.text).at(0)["op"], "premul_sum");
+    ASSERT_EQ(o.status, 0) << op << o.output;
+    EXPECT_EQ(lines(o.output).at(0)["op"], "premul_sum");
   }
 }
 
 TEST(Bench, HelpNamesTheProgramThatWasCalled) {
   const Outcome perf = run("all_reduce_perf", "--help 2>&1");
   EXPECT_EQ(perf.status, 0);
-  EXPECT_NE(perf.text.find("Usage: all_reduce_perf [OPTIONS]\n"), std::string::npos) << perf.text;
-  EXPECT_EQ(perf.text.find("Positionals"), std::string::npos) << perf.text;
-  EXPECT_EQ(run("all_reduce_perf", "-h 2>&1").text, perf.text);
+  EXPECT_NE(perf.output.find("Usage: all_reduce_perf [OPTIONS]\n"), std::string::npos) << perf.output;
+  EXPECT_EQ(perf.output.find("Positionals"), std::string::npos) << perf.output;
+  EXPECT_EQ(run("all_reduce_perf", "-h 2>&1").output, perf.output);
   const Outcome bench = run("sennit", "bench --help 2>&1");
-  EXPECT_NE(bench.text.find("Usage: sennit bench [OPTIONS] collective\n"), std::string::npos) << bench.text;
+  EXPECT_NE(bench.output.find("Usage: sennit bench [OPTIONS] collective\n"), std::string::npos)
+      << bench.output;
 }
 
 TEST(Bench, ABarrierIsOneLine) {
   const Outcome o =
       run("sennit", "bench barrier -t 2 -b 8 -e 1M -f 2 -d all -o all -r all -n 2 --json - 2>/dev/null");
-  ASSERT_EQ(o.status, 0) << o.text;
-  const std::vector<nlohmann::json> all = lines(o.text);
-  ASSERT_EQ(all.size(), 1u) << o.text;
+  ASSERT_EQ(o.status, 0) << o.output;
+  const std::vector<nlohmann::json> all = lines(o.output);
+  ASSERT_EQ(all.size(), 1u) << o.output;
   EXPECT_EQ(all[0]["bytes"], 0);
 }
 
@@ -193,8 +185,8 @@ TEST(Bench, BoundsFromAFabricFile) {
   fclose(out);
   const Outcome o =
       run("sennit", "bench all_reduce --ranks 2 -b 1K -e 1K -n 1 --json - --fabric " + file + " 2>/dev/null");
-  EXPECT_EQ(o.status, 0) << o.text;
-  EXPECT_TRUE(lines(o.text).at(0)["bound_us"].is_null());  // this host's capacity is still unknown
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_TRUE(lines(o.output).at(0)["bound_us"].is_null());  // this host's capacity is still unknown
 }
 
 // The child of `parent` that was started as this rank, or 0.

@@ -9,6 +9,7 @@
 #include "control.hpp"
 #include "control_fixture.hpp"
 #include "control_socket.hpp"
+#include "shell.hpp"
 
 // libpmix keeps some memory after PMIx_Finalize; the leak checker, where there is one, asks here.
 extern "C" const char* __lsan_default_suppressions();
@@ -247,13 +248,9 @@ TEST(LaunchedBy, Mpirun) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command =
       "SENNIT_TEST_UNDER_MPIRUN=1 timeout 60 mpirun --allow-run-as-root --oversubscribe -np 4 " + self +
-      " --gtest_color=no --gtest_filter=UnderMpirun.Job 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
-  std::string output;
-  for (char buffer[4096]; const size_t got = std::fread(buffer, 1, sizeof buffer, pipe);)
-    output.append(buffer, got);
-  EXPECT_EQ(pclose(pipe), 0) << output;
+      " --gtest_color=no --gtest_filter=UnderMpirun.Job";
+  const auto [status, output] = sennit_test::sh(command);
+  EXPECT_EQ(status, 0) << output;
   size_t passed = 0;
   for (size_t at = 0; (at = output.find("[  PASSED  ] 1 test", at)) != output.npos; at++) passed++;
   EXPECT_EQ(passed, 4u) << output;

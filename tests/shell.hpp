@@ -30,10 +30,10 @@ struct Outcome {
   }
 };
 
-// Both outputs together, and the exit status (128 + the signal where one ended it).
-inline Outcome sh(const std::string& command) {
+// Standard output, and the exit status (128 + the signal where one ended it).
+inline Outcome sh_output(const std::string& command) {
   Outcome outcome;
-  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return outcome;
   char buffer[4096];
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) outcome.output.append(buffer, n);
@@ -41,5 +41,8 @@ inline Outcome sh(const std::string& command) {
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
 }
+
+// Both outputs together.
+inline Outcome sh(const std::string& command) { return sh_output(command + " 2>&1"); }
 
 }  // namespace sennit_test

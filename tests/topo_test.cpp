@@ -3,7 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <random>
 
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command_topo.hpp"
+#include "shell.hpp"
 #include "text_scan.hpp"
 #include "topology_cases.hpp"
 
@@ -38,18 +38,13 @@ std::string run(const std::string& lines) {
       fmt::format("cd {}/tests/data/topo && export TMP={} PATH={}/bin:$PATH && {{\n{}\n}} 2>&1",
                   SENNIT_SOURCE_DIR, folder.path(), SENNIT_BINARY_DIR, lines);
   std::ofstream(folder.path() + "/case.sh") << script;
-  FILE* pipe = popen(fmt::format("env -u SENNIT_FABRIC -u SLURM_JOB_ID -u SLURM_CONF -u SLURM_JOB_NODELIST "
-                                 "-u SLURM_TOPOLOGY_ADDR -u PBS_NODEFILE timeout 60 sh {}/case.sh",
-                                 folder.path())
-                         .c_str(),
-                     "r");
-  std::string text;
-  std::array<char, 4096> chunk;
-  while (const size_t n = fread(chunk.data(), 1, chunk.size(), pipe)) text.append(chunk.data(), n);
-  const int status = pclose(pipe);
+  auto [status, text] =
+      sennit_test::sh(fmt::format("env -u SENNIT_FABRIC -u SLURM_JOB_ID -u SLURM_CONF -u SLURM_JOB_NODELIST "
+                                  "-u SLURM_TOPOLOGY_ADDR -u PBS_NODEFILE timeout 60 sh {}/case.sh",
+                                  folder.path()));
   for (size_t at; (at = text.find(folder.path())) != text.npos;)
     text.replace(at, folder.path().size(), "$TMP");
-  return text + fmt::format("exit {}\n", WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+  return text + fmt::format("exit {}\n", status);
 }
 
 TEST(Topo, Commands) {
