@@ -100,7 +100,7 @@ int show(const Options& options) {
   for (const std::string* file : {&options.json, &options.save, &options.svg, &options.html})
     taken |= *file == "-";
   if (options.check) {
-    fmt::print(taken ? stderr : stdout, "{}", check_text(*model));
+    fmt::print(taken ? stderr : stdout, "{}", check_text(*reading, *model));
     return model->suspects.empty() ? verdict(*reading) : 1;
   }
   if (!taken) fmt::print("{}", text_of(*reading, *model, color_wanted()));

@@ -23,8 +23,9 @@ namespace sennit::topo {
 struct SourceReport {
   std::string name;
   int priority = 0;
-  bool said = false;  // it had something to say
-  std::string error;  // malformed and the like; the other sources went on
+  bool said = false;      // it had something to say
+  std::string error;      // malformed and the like; the other sources went on
+  std::string note = {};  // why it cannot be read here, and what to do; nothing is wrong with the network
 };
 struct Reading {
   Fabric fabric;
@@ -63,7 +64,8 @@ struct Item {  // a group of hosts, a host, or what is inside of one
 };
 
 struct Suspect {
-  std::string kind;   // "slow link", "missing uplink", "wrong rail", "conflict", "one way", "not connected"
+  std::string kind;   // "slow port", "slow link", "missing uplink", "wrong rail", "conflict", "one way", "not
+                      // connected"
   std::string where;  // names
   std::string what;   // what is seen and what was expected, without the name in `where`
   int vertex = -1;    // in the fabric; -1: none
@@ -74,6 +76,7 @@ struct Model {
   TierTree tree;
   Item root;
   std::vector<Suspect> suspects;
+  std::vector<std::string> notes;   // that most cables of a kind are below what they could do
   bool above_known = false;         // whether anything is known beyond the hosts
   std::vector<std::string> way_up;  // of a single host: the switches above it, nearest first
   int links_compared = 0, links_unknown = 0;
@@ -91,7 +94,7 @@ struct Origins {
 };
 Result<Origins> find_origins(const Fabric& fabric, const TierTree& tree, const std::vector<Placement>& ranks);
 
-// ---- suspects (command_topo_check.cpp, command_topo_rails.cpp) ----
+// ---- suspects (command_topo_check.cpp, command_topo_ports.cpp, command_topo_rails.cpp) ----
 
 // Fills in `suspects` and the counts of links.
 Status find_suspects(Model* model, const std::vector<int>& group_of_vertex);
@@ -100,10 +103,21 @@ struct UpLink {  // of a host or switch towards the spine
   int device = -1;  // the NIC, or `lower`
   int plane = 0;
 };
+// Whether a source saw each of a link's cables.
+bool seen_by_port(const Link& link);
+struct PortReport {
+  std::vector<Suspect> suspects;
+  std::vector<std::string> notes;
+};
+// Of links of one kind, each towards the spine.
+PortReport slow_ports(const Fabric& fabric, const std::vector<const Link*>& alike);
+// Where forwarding tables were read: cables of links of one kind that are the way to nothing, or to more than
+// twice the average.
+std::vector<Suspect> uneven_routes(const Fabric& fabric, const std::vector<const Link*>& alike);
 // Hosts with several NICs whose leaves are not those that the same NICs of other hosts are on.
 std::vector<Suspect> wrong_rails(const Fabric& fabric, const std::vector<UpLink>& links,
                                  const std::vector<int>& class_of_vertex);
-std::string check_text(const Model& model);
+std::string check_text(const Reading& reading, const Model& model);
 
 // ---- folding (command_topo_fold.cpp) ----
 

@@ -46,6 +46,11 @@ struct Up {  // a link towards the spine, both directions
   UpLink ends;
   Capacity out, in;  // of one cable
   int cables = 1;
+  const Link* link = nullptr;
+  // By ports more is said than by the average of the cables, unless that was measured.
+  bool by_ports() const {
+    return link != nullptr && seen_by_port(*link) && out.provenance != Provenance::measured;
+  }
 };
 
 class Check {
@@ -85,7 +90,8 @@ class Check {
       Up up;
       up.ends = {e.from, e.to, e.from_device, e.plane};
       const auto cable = cables.find({e.from_device, e.to_device, e.plane});
-      if (cable != cables.end()) up.cables = std::max(1, cable->second->cables);
+      if (cable != cables.end()) up.link = cable->second;
+      if (up.link != nullptr) up.cables = std::max(1, up.link->cables);
       const auto other = back.find({e.to_device, e.from_device, e.plane});
       up.out = e.capacity;
       if (other != back.end()) up.in = other->second;
@@ -129,6 +135,7 @@ class Check {
   int outer(int group) const { return model_.tree.groups[index(group)].parent; }
 
   void compare(const std::vector<int>& members) {
+    compare_ports(members);
     if (members.size() < 2) return;
     std::vector<Capacity> rates;
     std::map<int, int> counts, reached;  // cables; upper end -> members that have it
@@ -137,7 +144,7 @@ class Check {
       std::set<int> uppers;
       for (const size_t l : links_of_.at(v)) {
         cables += links_[l].cables;
-        if (links_[l].out.known()) rates.push_back(links_[l].out);
+        if (links_[l].out.known() && !links_[l].by_ports()) rates.push_back(links_[l].out);
         uppers.insert(links_[l].ends.upper);
       }
       counts[cables]++;
@@ -150,8 +157,20 @@ class Check {
     for (const int v : members) {
       compare_count(v, expected, reached, members.size());
       for (const size_t l : links_of_.at(v))
-        if (links_[l].out.known() && below(links_[l].out, rate)) report_slow(links_[l], rate);
+        if (links_[l].out.known() && !links_[l].by_ports() && below(links_[l].out, rate))
+          report_slow(links_[l], rate);
     }
+  }
+
+  void compare_ports(const std::vector<int>& members) {
+    std::vector<const Link*> alike;
+    for (const int v : members)
+      for (const size_t l : links_of_.at(v))
+        if (links_[l].link != nullptr && seen_by_port(*links_[l].link)) alike.push_back(links_[l].link);
+    PortReport found = slow_ports(model_.fabric, alike);
+    for (Suspect& suspect : found.suspects) report(std::move(suspect));
+    for (Suspect& suspect : uneven_routes(model_.fabric, alike)) report(std::move(suspect));
+    for (std::string& note : found.notes) model_.notes.push_back(std::move(note));
   }
 
   void compare_count(int v, int expected, const std::map<int, int>& reached, size_t members) {
@@ -179,7 +198,8 @@ class Check {
             up.ends.device});
   }
 
-  // NICs whose line rate is below that of the same NIC of sibling hosts.
+  // NICs whose line rate is below that of the same NIC of sibling hosts, or that have none: ports that are
+  // down.
   void compare_nics() {
     struct Nic {
       int vertex;
@@ -189,7 +209,7 @@ class Check {
     const std::vector<Vertex>& vertices = model_.fabric.vertices;
     for (const Link& link : model_.fabric.links) {
       const Vertex& nic = vertices[index(link.to)];
-      if (nic.kind != VertexKind::nic || nic.host < 0 || !link.capacity.known()) continue;
+      if (nic.kind != VertexKind::nic || nic.host < 0) continue;
       if (vertices[index(link.from)].kind == VertexKind::switch_) continue;
       const std::string& host = name_of(nic.host);
       const std::string device = nic.name.rfind(host + "/", 0) == 0 ? nic.name.substr(host.size()) : nic.name;
@@ -204,7 +224,8 @@ class Check {
       for (const Nic& nic : nics)
         if (below(nic.rate, rate) && told.count(nic.vertex) == 0)
           report({"slow port", name_of(nic.vertex),
-                  fmt::format("{}, its siblings {}", readable_rate(nic.rate.bytes_per_s),
+                  fmt::format("{}, its siblings {}",
+                              nic.rate.known() ? readable_rate(nic.rate.bytes_per_s) : "no rate: is it down?",
                               readable_rate(rate.bytes_per_s)),
                   nic.vertex});
     }
@@ -265,12 +286,19 @@ Status find_suspects(Model* model, const std::vector<int>& group_of_vertex) {
   return {};
 }
 
-std::string check_text(const Model& model) {
+std::string check_text(const Reading& reading, const Model& model) {
   const std::string compared = model.links_unknown == 0
                                    ? fmt::format("{} links compared", model.links_compared)
                                    : fmt::format("{} links compared, {} of unknown capacity counted only",
                                                  model.links_compared, model.links_unknown);
-  if (model.suspects.empty()) return fmt::format("nothing suspect: {}\n", compared);
+  std::string notes;
+  for (const SourceReport& source : reading.sources) {
+    if (!source.error.empty()) notes += fmt::format("source {} failed: {}\n", source.name, source.error);
+    if (!source.note.empty()) notes += fmt::format("source {} left out: {}\n", source.name, source.note);
+  }
+  for (const std::vector<std::string>* all : {&model.notes, &model.fabric.notes})
+    for (const std::string& note : *all) notes += fmt::format("note: {}\n", note);
+  if (model.suspects.empty()) return fmt::format("nothing suspect: {}\n{}", compared, notes);
   size_t widest = 0;
   for (const Suspect& suspect : model.suspects) widest = std::max(widest, suspect.where.size());
   widest = std::min(widest, size_t{40});
@@ -278,7 +306,7 @@ std::string check_text(const Model& model) {
                                  model.suspects.size() == 1 ? "" : "s", compared);
   for (const Suspect& suspect : model.suspects)
     text += fmt::format("{:<16}{:<{}}  {}\n", suspect.kind, suspect.where, widest, suspect.what);
-  return text;
+  return text + notes;
 }
 
 }  // namespace sennit::topo

@@ -66,12 +66,15 @@ std::string json_of(const Reading& reading, const Model& model) {
                {"sources", Json::array()},
                {"groups", Json::array()},
                {"suspects", Json::array()},
-               {"conflicts", model.fabric.conflicts}};
+               {"conflicts", model.fabric.conflicts},
+               {"notes", model.fabric.notes}};
+  for (const std::string& note : model.notes) json["notes"].push_back(note);
   for (const SourceReport& source : reading.sources)
     json["sources"].push_back({{"name", source.name},
                                {"priority", source.priority},
                                {"said", source.said},
-                               {"error", source.error.empty() ? Json() : Json(source.error)}});
+                               {"error", source.error.empty() ? Json() : Json(source.error)},
+                               {"note", source.note.empty() ? Json() : Json(source.note)}});
   add_items(model.root, -1, &json["groups"]);
   for (const Suspect& suspect : model.suspects)
     json["suspects"].push_back({{"kind", suspect.kind}, {"where", suspect.where}, {"what", suspect.what}});

@@ -81,7 +81,7 @@ Result<Reading> read_here() {
     Result<std::optional<Fabric>> answer = source.read({reading.host, reading.file});
     if (!answer && source.asked_for) return answer.status();
     if (!answer) {
-      report.error = answer.status().text();
+      (is_hint(answer.status()) ? report.note : report.error) = answer.status().text();
     } else if (answer->has_value()) {
       report.said = true;
       for (const Vertex& v : (*answer)->vertices)

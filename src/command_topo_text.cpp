@@ -137,6 +137,9 @@ std::string text_of(const Reading& reading, const Model& model, bool color) {
   for (const SourceReport& source : reading.sources)
     if (!source.error.empty())
       text += fmt::format("{}source {} failed{}: {}\n", style.red, source.name, style.off, source.error);
+  for (const SourceReport& source : reading.sources)
+    if (!source.note.empty()) text += fmt::format("source {} left out: {}\n", source.name, source.note);
+  for (const std::string& note : model.fabric.notes) text += fmt::format("note: {}\n", note);
   if (reading.outside) text += fmt::format("this host, {}, is not part of it\n", reading.host);
   Tree tree(model, style);
   const Fold whole = fold(model, {});

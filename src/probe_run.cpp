@@ -210,18 +210,23 @@ std::optional<Fabric> read_cache(const std::string& path) {
   return std::nullopt;
 }
 
+// Stands behind every figure: who measured, and when.
+std::string probed_now() {
+  char text[64] = {};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  std::strftime(text, sizeof text, "probe %Y-%m-%d %H:%M UTC", gmtime_r(&now, &utc));
+  return text;
+}
+
 // Whole or not at all: other jobs may read it.
 void write_cache(const std::string& path, const Fabric& fabric) {
   if (path.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   const std::string temporary = fmt::format("{}.{}", path, getpid());
-  char day[64] = {};
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  std::strftime(day, sizeof day, "%Y-%m-%d %H:%M UTC", gmtime_r(&now, &utc));
   std::ofstream file(temporary);
-  file << "# probed " << day << "\n" << fabric.to_text();
+  file << fabric.to_text();
   file.close();
   if (file) std::filesystem::rename(temporary, path, error);
   if (!file || error) {
@@ -260,6 +265,8 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
     if (!made) return made.status();
     comm = *std::move(made);
   }
+  const uint64_t began = now_ns();
+  uint64_t bytes = 0;
   probe::Prober prober(static_cast<int>(request.rank_of_host.size()), request.one_pair_at_a_time);
   for (;;) {
     std::optional<probe::Round> round;
@@ -297,13 +304,20 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
       log(LogLevel::debug, "probe: {} to {}: {} {}", request.names[static_cast<size_t>(round->flows[i].from)],
           request.names[static_cast<size_t>(round->flows[i].to)], figures[i],
           round->latency ? "ns" : "bytes/s");
+    if (!round->latency)
+      for (const uint64_t rate : figures)
+        bytes += rate / 1000 * ((round->long_run ? kLongRoundNs : kRoundNs) / 1'000'000);
     prober.record(figures);
   }
   if (job->rank() != 0) return Fabric{};
   if (!result) {
     const probe::Findings findings = prober.findings();
     log(LogLevel::info, "{}", findings.to_text(request.names));
-    result = probe::to_fabric(findings, request.names, known);
+    const std::string source = probed_now();
+    result = probe::to_fabric(findings, request.names, known, source);
+    result->notes.push_back(fmt::format("{}: {}; it took {:.1f} s and sent {} MB", source, findings.summary(),
+                                        static_cast<double>(now_ns() - began) / 1e9,
+                                        (bytes + 999'999) / 1'000'000));
     write_cache(path, *result);
   }
   return *std::move(result);

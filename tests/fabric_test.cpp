@@ -75,8 +75,9 @@ TEST(Fabric, DamagedTextsAreHandled) {
   std::mt19937 random(seed);
   const std::string good =
       "fabric \"f\"\nswitch s[0-2] tier rack\nhost h[0-3] # four\nnic h0/e host h0\n"
-      "link h[0-3] s0 400Mbit/s latency 5us cables 2 plane 1 measured\narc s0 s1 unknown source x\n";
-  const std::string alphabet = "[]-,\"#\n\\ 09ahs/\t\x01\xff";
+      "link h[0-3] s0 400Mbit/s latency 5us cables 2 plane 1 measured\narc s0 s1 unknown source x\n"
+      "link s1 s2 250Gbit/s cables 2 ports 7-12:4xHDR@64-?,8-13:1xHDR/4xHDR\nnote \"n\"\n";
+  const std::string alphabet = "[]-,:/\"#\n\\ 09ahs/\t\x01\xff";
   for (int round = 0; round < 3000; round++) {
     std::string text = good;
     for (unsigned changes = 1 + random() % 4; changes-- > 0;) {

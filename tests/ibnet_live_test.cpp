@@ -130,6 +130,36 @@ TEST_F(IbnetLive, WithoutASubnetManagerThereIsAHint) {
   EXPECT_NE(live.find("subnet manager"), std::string::npos) << live;
 }
 
+// Nothing is wrong with a network that this user cannot read: the other sources are shown, with a hint.
+TEST_F(IbnetLive, AnUnreadableSubnetIsNoSuspect) {
+  EXPECT_RUNS(
+      run_on(degraded(),
+             fmt::format("env -u SLURM_CONF SENNIT_FABRIC=/dev/null {}/bin/sennit topo --check >check; "
+                         "echo exit $? >>check; "
+                         "env -u SLURM_CONF SENNIT_FABRIC=/dev/null {}/bin/sennit topo >shown",
+                         SENNIT_BINARY_DIR, SENNIT_BINARY_DIR),
+             false));
+  for (const char* file : {"check", "shown"}) {
+    const std::string text = read_text(folder_ / file);
+    EXPECT_NE(text.find("source ibnet left out: no InfiniBand port is active here"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("subnet manager"), std::string::npos) << text;
+    EXPECT_EQ(text.find("failed"), std::string::npos) << text;
+  }
+  EXPECT_NE(read_text(folder_ / "check").find("exit 0"), std::string::npos) << read_text(folder_ / "check");
+}
+
+// What a live port is enabled for is more than what a cable at one lane carries.
+TEST_F(IbnetLive, SlowPortsAreNamed) {
+  EXPECT_RUNS(run_on(degraded(),
+                     fmt::format("SENNIT_FABRIC=/dev/null {}/bin/sennit topo --check >check; test $? = 1",
+                                 SENNIT_BINARY_DIR),
+                     true));
+  const std::string text = read_text(folder_ / "check");
+  EXPECT_NE(text.find("slow port"), std::string::npos) << text;
+  EXPECT_NE(text.find("its siblings 4x"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace sennit
 

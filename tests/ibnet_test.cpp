@@ -2,6 +2,7 @@
 // and made to measure, with the truth known group by group.
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -181,6 +182,84 @@ TEST(Ibnet, DataRates) {
   EXPECT_EQ(ib_data_rate(4, IbSpeed::xdr), 100'000'000'000u);
   EXPECT_EQ(ib_data_rate(0, IbSpeed::xdr), 0u);
   EXPECT_EQ(ib_data_rate(4, IbSpeed::unknown), 0u);
+}
+
+TEST(Ibnet, RatesHaveNames) {
+  for (const char* name : {"1xSDR", "2xHDR", "4xFDR10", "4xFDR", "12xEDR", "4xNDR", "4xXDR"}) {
+    const int width = std::atoi(name);
+    const IbSpeed speed = ib_speed_named(std::string_view(name).substr(width < 10 ? 2 : 3));
+    EXPECT_EQ(ib_rate_name(width, speed), name);
+    EXPECT_EQ(ib_data_rate(name), ib_data_rate(width, speed));
+    EXPECT_GT(ib_data_rate(name), 0u);
+  }
+  for (const char* name :
+       {"", "4", "4x", "x", "xHDR", "4xABC", "4x???", "-4xHDR", "99999999999xHDR", "4 xHDR"})
+    EXPECT_EQ(ib_data_rate(name), 0u) << name;
+}
+
+// PortInfo by its fields' first bits and widths.
+class PortInfo {
+ public:
+  PortInfo& set(size_t bit, size_t bits, uint32_t value) {
+    for (size_t i = 0; i < bits; i++) {
+      const uint8_t mask = static_cast<uint8_t>(0x80 >> ((bit + i) % 8));
+      uint8_t& byte = bytes_[(bit + i) / 8];
+      byte = static_cast<uint8_t>((value >> (bits - 1 - i) & 1) != 0 ? byte | mask : byte & ~mask);
+    }
+    return *this;
+  }
+  PortInfo& widths(uint32_t enabled, uint32_t supported, uint32_t active) {
+    return set(232, 8, enabled).set(240, 8, supported).set(248, 8, active);
+  }
+  PortInfo& speeds(uint32_t enabled, uint32_t supported, uint32_t active) {
+    return set(284, 4, enabled).set(256, 4, supported).set(280, 4, active);
+  }
+  PortInfo& extended(uint32_t enabled, uint32_t supported, uint32_t active) {
+    return set(160, 32, 1u << 14).set(507, 5, enabled).set(500, 4, supported).set(496, 4, active);
+  }
+  PortInfo& extended2(uint32_t enabled, uint32_t supported, uint32_t active) {
+    set(160, 32, 1u << 14 | 1u << 15).set(480, 16, 1u << 11);
+    return set(453, 3, enabled).set(451, 2, supported).set(449, 2, active);
+  }
+  IbPortRates rates(bool fdr10 = false) const { return ib_port_rates(bytes_, bytes_, fdr10); }
+  std::string now(bool fdr10 = false) const { return ib_rate_name(rates(fdr10).width, rates(fdr10).speed); }
+  const std::array<uint8_t, 64>& bytes() const { return bytes_; }
+
+ private:
+  std::array<uint8_t, 64> bytes_{};
+};
+
+TEST(Ibnet, PortsSayWidthAndSpeed) {
+  const PortInfo qdr = PortInfo().widths(0xff, 3, 2).speeds(0xf, 7, 4);
+  EXPECT_EQ(PortInfo().widths(3, 3, 1).speeds(7, 7, 1).now(), "1xSDR");
+  EXPECT_EQ(PortInfo().widths(3, 3, 2).speeds(7, 7, 2).now(), "4xDDR");
+  EXPECT_EQ(qdr.now(), "4xQDR");
+  EXPECT_EQ(qdr.now(true), "4xFDR10");
+  const char* const names[] = {"4xFDR", "4xEDR", "4xHDR", "4xNDR"};
+  for (uint32_t i = 0; i < 4; i++) EXPECT_EQ(PortInfo(qdr).extended(0x1f, 15, 1u << i).now(), names[i]);
+  EXPECT_EQ(PortInfo(qdr).extended(0x1f, 15, 8).extended2(7, 1, 1).now(), "4xXDR");
+  EXPECT_EQ(PortInfo(qdr).extended(0x1f, 15, 8).extended2(7, 1, 0).now(), "4xNDR");
+  EXPECT_EQ(PortInfo(qdr).extended(0x1f, 15, 8).extended2(7, 1, 2).now(), "") << "nobody knows it yet";
+  EXPECT_EQ(PortInfo(qdr).extended(0x1f, 15, 8).set(160, 32, 0).now(), "4xQDR") << "not valid";
+  EXPECT_EQ(PortInfo().now(), "");
+  // A switch's capabilities are those of its port 0.
+  const PortInfo first = PortInfo().set(160, 32, 1u << 14);
+  const PortInfo port = PortInfo(qdr).set(496, 4, 4);
+  EXPECT_EQ(ib_port_rates(port.bytes(), first.bytes(), false).speed, IbSpeed::hdr);
+}
+
+TEST(Ibnet, BothEndsSayWhatTheyCouldDo) {
+  const auto able = [](const PortInfo& a, const PortInfo& b) { return ib_able_name(a.rates(), b.rates()); };
+  const PortInfo hdr = PortInfo().widths(0xff, 3, 1).speeds(0xf, 7, 4).extended(0x1f, 7, 4);
+  const PortInfo edr = PortInfo().widths(3, 3, 1).speeds(7, 7, 4).extended(3, 3, 2);
+  const PortInfo xdr = PortInfo(hdr).extended(0x1f, 15, 4).extended2(7, 1, 1);
+  EXPECT_EQ(able(hdr, hdr), "4xHDR");
+  EXPECT_EQ(able(hdr, edr), "4xEDR");
+  EXPECT_EQ(able(xdr, xdr), "4xXDR");
+  EXPECT_EQ(able(xdr, hdr), "4xHDR");
+  EXPECT_EQ(able(hdr, PortInfo(hdr).extended(30, 7, 0)), "4xQDR") << "extended speeds are switched off";
+  EXPECT_EQ(able(hdr, PortInfo(hdr).widths(1, 3, 1)), "1xHDR") << "somebody wants one lane";
+  EXPECT_EQ(able(hdr, PortInfo()), "") << "a dump does not say";
 }
 
 TEST(Ibnet, NaturalOrder) {

@@ -205,7 +205,7 @@ TEST(Probe, ThreeTiers) {
     for (int h = 0; h < 16; h++) names.push_back("n" + std::to_string(h));
     std::vector<Placement> ranks;
     for (const std::string& name : names) ranks.push_back({name, -1, ""});
-    const Result<TierTree> tree = contract(to_fabric(findings, names, {}), ranks);
+    const Result<TierTree> tree = contract(to_fabric(findings, names, {}, "probe"), ranks);
     ASSERT_TRUE(tree.ok()) << tree.status().text();
     EXPECT_EQ(tree->tiers.size(), 4u);
     EXPECT_NEAR(tree->oversubscription(1), 4, 0.4);
@@ -221,12 +221,13 @@ TEST(Probe, NamesComeFromWhoKnowsTheSameHosts) {
       "link left spine unknown\nlink right spine unknown\n",
       "known");
   ASSERT_TRUE(known.ok()) << known.status().text();
-  const Fabric fabric = to_fabric(run(world, 1, 0), names, *known);
+  const Fabric fabric = to_fabric(run(world, 1, 0), names, *known, "probe 2026-11-21 12:03 UTC");
   EXPECT_GE(fabric.find("left"), 0);
   EXPECT_GE(fabric.find("right"), 0);
   const Result<Fabric> again = parse_fabric(fabric.to_text(), "written");
   ASSERT_TRUE(again.ok()) << again.status().text();
   EXPECT_EQ(again->fingerprint(), fabric.fingerprint());
+  for (const Link& link : again->links) EXPECT_EQ(link.source, "probe 2026-11-21 12:03 UTC");
 }
 
 TEST(Probe, TwoHostsAndOneHost) {

@@ -112,6 +112,33 @@ TEST(Hwloc, LineRatesFromTheKernelsFiles) {
   EXPECT_EQ(line_rate_from_sysfs(sys, "absent"), 0u);
 }
 
+// Nothing is wrong with the network where this user may not ask lldpd: that is a note, and what else is read
+// goes on.
+TEST(Sources, WhatCannotBeReadHereIsANote) {
+  if (std::filesystem::exists("/etc/sennit/lldp.json")) GTEST_SKIP() << "this host has saved neighbours";
+  char folder[] = "/tmp/sennit-sources-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::filesystem::path program = std::filesystem::path(folder) / "lldpctl";
+  std::ofstream(program) << "#!/bin/sh\necho permission denied >&2\nexit 1\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (std::string(folder) + ":" + path).c_str(), 1);
+  const Result<Fabric> inside = read_sources({"here", ""}, true);
+  setenv("PATH", path.c_str(), 1);
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(inside.ok()) << inside.status().text();
+  ASSERT_FALSE(inside->notes.empty());
+  EXPECT_EQ(inside->notes[0].rfind("lldp is left out: lldpctl -f json: permission denied; let this user", 0),
+            0u)
+      << inside->notes[0];
+  EXPECT_TRUE(inside->conflicts.empty()) << inside->conflicts[0];
+  EXPECT_GE(inside->find("here"), 0) << "hwloc goes on";
+  const Fabric merged = merge(Fabric{}, *inside, "host");
+  EXPECT_EQ(merged.notes, inside->notes);
+  EXPECT_EQ(merge(merged, *inside, "host").notes, inside->notes) << "said once, whatever the number of hosts";
+  EXPECT_EQ(parse_fabric(merged.to_text(), "again").value().notes, inside->notes);
+}
+
 TEST(Sources, AreRegisteredByPriority) {
   // Those that need a package may be absent.
   std::string names;

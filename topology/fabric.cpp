@@ -53,12 +53,35 @@ const char* kind_word(VertexKind kind) {
   return "switch";
 }
 
+std::string ports_text(const std::vector<Cable>& ports) {
+  const auto routes = [](int count) { return count < 0 ? "?" : std::to_string(count); };
+  std::string text;
+  for (const Cable& c : ports) {
+    text += fmt::format("{}{}-{}:{}", text.empty() ? "" : ",", c.from_port, c.to_port,
+                        c.rate.empty() ? "?" : c.rate);
+    if (!c.able.empty()) text += "/" + c.able;
+    if (c.routes >= 0 || c.routes_back >= 0)
+      text += fmt::format("@{}-{}", routes(c.routes), routes(c.routes_back));
+  }
+  return text;
+}
+
+// Of two directions.
 bool alike(const Link& a, const Link& b) {
-  return a.capacity.bytes_per_s == b.capacity.bytes_per_s && a.capacity.provenance == b.capacity.provenance &&
-         a.latency_ns == b.latency_ns && a.cables == b.cables && a.source == b.source;
+  const bool same_ports = std::equal(a.ports.begin(), a.ports.end(), b.ports.begin(), b.ports.end(),
+                                     [](const Cable& x, const Cable& y) { return x == reversed(y); });
+  return same_ports && a.capacity.bytes_per_s == b.capacity.bytes_per_s &&
+         a.capacity.provenance == b.capacity.provenance && a.latency_ns == b.latency_ns &&
+         a.cables == b.cables && a.source == b.source;
 }
 
 }  // namespace
+
+Cable reversed(Cable cable) {
+  std::swap(cable.from_port, cable.to_port);
+  std::swap(cable.routes, cable.routes_back);
+  return cable;
+}
 
 int Fabric::find(std::string_view wanted) const {
   for (size_t i = 0; i < vertices.size(); i++)
@@ -105,9 +128,11 @@ std::string Fabric::to_text() const {
     if (l.plane != 0) text += fmt::format(" plane {}", l.plane);
     if (l.capacity.known()) text += fmt::format(" {}", sennit::name(l.capacity.provenance));
     if (!l.source.empty()) text += fmt::format(" source {}", word(l.source));
+    if (!l.ports.empty()) text += " ports " + ports_text(l.ports);
     text += '\n';
   }
   for (const std::string& conflict : conflicts) text += fmt::format("conflict {}\n", quoted(conflict));
+  for (const std::string& note : notes) text += fmt::format("note {}\n", quoted(note));
   return text;
 }
 

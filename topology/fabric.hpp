@@ -11,6 +11,10 @@
 //   link A B RATE [latency TIME] [cables N] [plane N] [measured|declared|assumed] [source NAME]
 //   arc A B RATE ...                   # one direction; link is both, alike
 //   conflict "TEXT"                    # what sources disagreed on
+//   note "TEXT"                        # what a source could not tell here, and what to do
+// Another option of a link is `ports 7-12:4xHDR@64-60,8-13:1xHDR/4xHDR`: each of its cables, from A's port 7
+// to B's port 12, at which width and speed, /at which it could be, @how many ports of hosts it is the way to
+// and back.
 // RATE, of all cables together: 400Mbit/s, 50GB/s (decimal), or "unknown". TIME: 5us. The order of lines is
 // free. Unquoted names may be hostlists: `host h[0-3]`, `link h[0-3] rack0 400Mbit/s`; two lists of the same
 // length go pairwise. A name is unique in the fabric, so NICs are called HOST/DEVICE.
@@ -40,13 +44,25 @@ struct Vertex {
   std::string id = {};
 };
 
+struct Cable {  // one of a link's
+  int from_port = 0, to_port = 0;
+  std::string rate;  // width and speed, "4xHDR"; empty: unknown
+  std::string able;  // what both ends could do, where that is known and more
+  // How many ports of hosts the forwarding tables lead to over it, in this direction and back; -1: not read.
+  int routes = -1, routes_back = -1;
+  bool operator==(const Cable&) const = default;
+};
+
+Cable reversed(Cable cable);  // as the link's other direction has it
+
 struct Link {  // one direction
   int from = -1, to = -1;
   Capacity capacity;        // of all cables together
   uint64_t latency_ns = 0;  // 0: unknown
   int cables = 1;
   int plane = 0;
-  std::string source;  // which source said so: "file", "slurm", ...
+  std::string source;             // which source said so: "file", "slurm", "probe 2026-11-21 12:03 UTC", ...
+  std::vector<Cable> ports = {};  // as many as cables, or none where nobody saw them one by one
 };
 
 struct Fabric {
@@ -54,6 +70,7 @@ struct Fabric {
   std::vector<Vertex> vertices;
   std::vector<Link> links;
   std::vector<std::string> conflicts;  // what sources disagreed on, for the screen
+  std::vector<std::string> notes;      // what could not be read here; nothing is wrong with the network
 
   int find(std::string_view name) const;  // vertex by name, or -1; O(vertices)
   uint64_t fingerprint() const;           // of vertices and figures in any order, not of who said so

@@ -64,6 +64,11 @@ class FabricReader {
       fabric_.conflicts.emplace_back(line[1].text);
       return expect_end(line, 2);
     }
+    if (verb == "note") {
+      if (line.size() < 2) return error(line, 1, "the note's text");
+      fabric_.notes.emplace_back(line[1].text);
+      return expect_end(line, 2);
+    }
     if (verb == "switch") return declare_vertices(line, VertexKind::switch_);
     if (verb == "host") return declare_vertices(line, VertexKind::host);
     if (verb == "nic") return declare_vertices(line, VertexKind::nic);
@@ -177,16 +182,75 @@ class FabricReader {
         if (++i >= line.size() || line[i].text.size() > kMaxNameBytes)
           return error(line, i, "the source's name");
         link->source = line[i].text;
+      } else if (key == "ports") {
+        SENNIT_RETURN_IF_ERROR(read_ports(line, ++i, &link->ports));
       } else if (key == "measured" || key == "declared" || key == "assumed") {
         if (*rate == 0) return error(line, i, "no provenance for a rate that is unknown");
         link->capacity.provenance = key == "measured"   ? Provenance::measured
                                     : key == "declared" ? Provenance::declared
                                                         : Provenance::assumed;
       } else {
-        return error(line, i, "latency, cables, plane, source, measured, declared or assumed");
+        return error(line, i, "latency, cables, plane, source, ports, measured, declared or assumed");
       }
     }
+    if (!link->ports.empty() && link->ports.size() != static_cast<size_t>(link->cables))
+      return error(line, line.size(),
+                   fmt::format("as many cables as ports ({}; cables {})", link->ports.size(), link->cables));
     return {};
+  }
+
+  // "7-12:4xHDR@64-60,8-13:1xHDR/4xHDR"
+  Status read_ports(const Line& line, size_t i, std::vector<Cable>* ports) const {
+    std::string_view rest = word(line, i).text;
+    while (!rest.empty()) {
+      std::string_view one = rest.substr(0, rest.find(','));
+      rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+      Cable cable;
+      bool good = take_number(&one, '-', &cable.from_port) && take_number(&one, ':', &cable.to_port);
+      good = good && take_rate(&one, &cable.rate) && !(cable.rate.empty() && one.substr(0, 1) == "/");
+      if (good && one.substr(0, 1) == "/") {
+        one.remove_prefix(1);
+        good = take_rate(&one, &cable.able) && !cable.able.empty();
+      }
+      if (good && one.substr(0, 1) == "@") {
+        one.remove_prefix(1);
+        good = take_routes(&one, '-', &cable.routes) && take_routes(&one, '\0', &cable.routes_back);
+      }
+      if (!good || !one.empty())
+        return error(line, i, "ports, width and speed of each cable, e.g. 7-12:4xHDR,8-13:1xHDR/4xHDR");
+      ports->push_back(std::move(cable));
+    }
+    return ports->empty() ? error(line, i, "ports, e.g. 7-12:4xHDR,8-13:1xHDR/4xHDR") : Status();
+  }
+  // Up to `end`, which is taken too; '\0': the end of the text.
+  static bool take_number(std::string_view* text, char end, int* number) {
+    const auto [stop, failed] = std::from_chars(text->data(), text->data() + text->size(), *number);
+    const auto size = static_cast<size_t>(stop - text->data());
+    if (failed != std::errc() || *number < 0 || *number > 1'000'000) return false;
+    text->remove_prefix(size);
+    if (end == '\0') return text->empty();
+    if (text->empty() || text->front() != end) return false;
+    text->remove_prefix(1);
+    return true;
+  }
+  static bool take_routes(std::string_view* text, char end, int* number) {
+    if (text->empty() || text->front() != '?') return take_number(text, end, number);
+    text->remove_prefix(1);
+    if (end == '\0') return text->empty();
+    if (text->empty() || text->front() != end) return false;
+    text->remove_prefix(1);
+    return true;
+  }
+  // "4xHDR", or "?": unknown.
+  static bool take_rate(std::string_view* text, std::string* rate) {
+    constexpr size_t kMaxRateBytes = 15;
+    const std::string_view taken = text->substr(0, text->find_first_of("/@"));
+    text->remove_prefix(taken.size());
+    if (taken == "?") return true;
+    *rate = taken;
+    return !taken.empty() && taken.size() <= kMaxRateBytes &&
+           taken.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") ==
+               std::string_view::npos;
   }
 
   Status add_links(const Line& line, bool both_ways) {
@@ -199,6 +263,7 @@ class FabricReader {
       return error(line, 2, fmt::format("one name, or {} as on the other side", from->size()));
     Link link;
     SENNIT_RETURN_IF_ERROR(read_figures(line, &link));
+    if (count > 1 && !link.ports.empty()) return error(line, 1, "no ports for several links at once");
     if (count * 2 > kMaxLinks - fabric_.links.size())
       return error(line, 1, fmt::format("at most {} links in all", kMaxLinks / 2));
     for (size_t i = 0; i < count; i++) {
@@ -210,12 +275,14 @@ class FabricReader {
           return error(line, 1, "one link per pair of vertices and plane; cables says how many there are");
         fabric_.links.push_back(link);
         std::swap(link.from, link.to);
+        for (Cable& cable : link.ports) cable = reversed(cable);
       }
     }
     return {};
   }
 
-  static constexpr std::string_view kVerbs = "fabric, switch, host, nic, gpu, numa, link, arc or conflict";
+  static constexpr std::string_view kVerbs =
+      "fabric, switch, host, nic, gpu, numa, link, arc, conflict or note";
   const std::string& file_;
   Fabric fabric_;
   std::unordered_map<std::string, int> index_;

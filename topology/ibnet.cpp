@@ -21,10 +21,28 @@ constexpr size_t kMaxConflicts = 100;
 size_t index(int i) { return static_cast<size_t>(i); }
 
 // Of both ends: the smaller where they differ, the known one where only one is.
+const IbPort& slower_end(const IbPort& port, const IbPort* other) {
+  const uint64_t here = ib_data_rate(port.rates.width, port.rates.speed);
+  const uint64_t there = other != nullptr ? ib_data_rate(other->rates.width, other->rates.speed) : 0;
+  return there != 0 && (here == 0 || there < here) ? *other : port;
+}
 uint64_t rate_of(const IbPort& port, const IbPort* other) {
-  const uint64_t here = ib_data_rate(port.width, port.speed);
-  const uint64_t there = other != nullptr ? ib_data_rate(other->width, other->speed) : 0;
-  return here == 0 || (there != 0 && there < here) ? there : here;
+  const IbPortRates& rates = slower_end(port, other).rates;
+  return ib_data_rate(rates.width, rates.speed);
+}
+
+Cable cable_of(const IbPort& port, const IbPort* other) {
+  const IbPortRates& now = slower_end(port, other).rates;
+  Cable cable;
+  cable.from_port = port.number;
+  cable.to_port = port.peer_port;
+  cable.rate = ib_rate_name(now.width, now.speed);
+  cable.routes = port.routes;
+  if (other != nullptr) cable.routes_back = other->routes;
+  if (other == nullptr) return cable;
+  cable.able = ib_able_name(port.rates, other->rates);
+  if (ib_data_rate(cable.able) <= ib_data_rate(now.width, now.speed)) cable.able.clear();
+  return cable;
 }
 
 // The port at the cable's other end, where that node lists it.
@@ -47,7 +65,7 @@ class Builder {
     add_hosts();
     add_links();
     name_tiers();
-    fabric_.name = "InfiniBand subnet, routing assumed";
+    state_routing();
     return std::move(fabric_);
   }
 
@@ -134,8 +152,8 @@ class Builder {
   void add_links() {
     struct Cables {
       uint64_t rate = 0;
-      int count = 0;
       bool unknown = false;
+      std::vector<Cable> ports;  // from the vertex that comes later
     };
     std::map<std::pair<int, int>, Cables> links;
     for (size_t n = 0; n < subnet_.nodes.size(); n++) {
@@ -151,26 +169,54 @@ class Builder {
         Cables& cables = links[std::minmax(a, b)];
         const uint64_t rate = rate_of(port, other);
         cables.rate += rate;
-        cables.count++;
         cables.unknown = cables.unknown || rate == 0;
+        const Cable cable = cable_of(port, other);
+        cables.ports.push_back(a > b ? cable : reversed(cable));
       }
     }
-    for (const auto& [ends, cables] : links) {
+    for (auto& [ends, cables] : links) {
+      std::sort(cables.ports.begin(), cables.ports.end(), [](const Cable& x, const Cable& y) {
+        return std::pair(x.from_port, x.to_port) < std::pair(y.from_port, y.to_port);
+      });
       Link link;
       link.from = ends.second;
       link.to = ends.first;
       if (!cables.unknown) link.capacity = {cables.rate, Provenance::declared};
-      link.cables = cables.count;
+      link.cables = static_cast<int>(cables.ports.size());
       link.source = "ibnet";
+      link.ports = std::move(cables.ports);
       fabric_.links.push_back(link);
       std::swap(link.from, link.to);
+      for (Cable& cable : link.ports) cable = reversed(std::move(cable));
       fabric_.links.push_back(link);
     }
   }
 
+  // Whether the forwarding tables of all switches that others hang on were read.
+  void state_routing() {
+    bool read = false;
+    bool missing = false;
+    for (const IbNode& node : subnet_.nodes)
+      for (const IbPort& port : node.ports) {
+        if (node.kind != IbKind::switch_ || subnet_.nodes[index(port.peer)].kind != IbKind::switch_) continue;
+        (port.routes >= 0 ? read : missing) = true;
+      }
+    fabric_.name = "InfiniBand subnet";
+    if (!read && !missing) return;  // no two ways to anywhere
+    fabric_.name += read && !missing ? ", routing read" : ", routing assumed";
+    if (read && !missing)
+      fabric_.notes.emplace_back(
+          "routing read: the switches' forwarding tables say over which cables the ways to the hosts lead");
+    else
+      fabric_.notes.push_back(fmt::format(
+          "routing assumed: all cables between two switches are taken to share their load; {}",
+          read ? "some switches' forwarding tables are missing in the dump"
+               : "a dump with what `dump_fts` writes behind what `ibnetdiscover` writes would say"));
+  }
+
   void compare(size_t node, const IbPort& port, const IbPort& other) {
-    const uint64_t here = ib_data_rate(port.width, port.speed);
-    const uint64_t there = ib_data_rate(other.width, other.speed);
+    const uint64_t here = ib_data_rate(port.rates.width, port.rates.speed);
+    const uint64_t there = ib_data_rate(other.rates.width, other.rates.speed);
     if (here == 0 || there == 0 || here == there || fabric_.conflicts.size() >= kMaxConflicts) return;
     fabric_.conflicts.push_back(
         fmt::format("{} port {} and {} port {}: the ends of one cable differ in rate; the smaller stands",
@@ -230,41 +276,6 @@ class Builder {
 };
 
 }  // namespace
-
-int ib_lanes(uint32_t width_code) {
-  switch (width_code) {
-    case 1:
-      return 1;
-    case 2:
-      return 4;
-    case 4:
-      return 8;
-    case 8:
-      return 12;
-    case 16:
-      return 2;
-    default:
-      return 0;
-  }
-}
-
-uint64_t ib_data_rate(int width, IbSpeed speed) {
-  struct Lane {
-    uint64_t kilobaud, data, line;  // data bits in line bits
-  };
-  constexpr std::array<Lane, 10> kLanes = {{{0, 0, 1},
-                                            {2'500'000, 8, 10},
-                                            {5'000'000, 8, 10},
-                                            {10'000'000, 8, 10},
-                                            {10'312'500, 64, 66},
-                                            {14'062'500, 64, 66},
-                                            {25'781'250, 64, 66},
-                                            {53'125'000, 16, 17},
-                                            {106'250'000, 16, 17},
-                                            {212'500'000, 16, 17}}};
-  const Lane& lane = kLanes[static_cast<size_t>(speed)];
-  return static_cast<uint64_t>(width) * lane.kilobaud * 1000 * lane.data / lane.line / 8;
-}
 
 Fabric fabric_of(const IbSubnet& subnet) { return Builder(subnet).build(); }
 

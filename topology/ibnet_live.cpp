@@ -21,50 +21,16 @@
 namespace sennit {
 namespace {
 
-constexpr uint32_t kExtendedSpeeds = 1u << 14;   // of a port's capability mask: LinkSpeedExtActive is valid
-constexpr uint32_t kSecondMask = 1u << 15;       // and there is a second mask
-constexpr uint32_t kExtendedSpeeds2 = 1u << 11;  // of which this bit makes LinkSpeedExtActive2 valid
-
 size_t index(int i) { return static_cast<size_t>(i); }
 
-// A switch's capabilities are those of its port 0.
-IbSpeed speed_of(ibnd_port_t* port) {
-  ibnd_node_t* const node = port->node;
-  uint8_t* const info =
-      node->type == IB_NODE_SWITCH && node->ports[0] != nullptr ? node->ports[0]->info : port->info;
-  const uint32_t mask = mad_get_field(info, 0, IB_PORT_CAPMASK_F);
-  const uint32_t mask2 = (mask & kSecondMask) != 0 ? mad_get_field(info, 0, IB_PORT_CAPMASK2_F) : 0;
-  if ((mask & kExtendedSpeeds) != 0) {
-    // Bits 449 and 450 of PortInfo, for which older libraries have no name.
-    if ((mask2 & kExtendedSpeeds2) != 0 && (port->info[56] >> 5 & 3) != 0)
-      return (port->info[56] >> 5 & 3) == 1 ? IbSpeed::xdr : IbSpeed::unknown;
-    switch (mad_get_field(port->info, 0, IB_PORT_LINK_SPEED_EXT_ACTIVE_F)) {
-      case 0:
-        break;
-      case 1:
-        return IbSpeed::fdr;
-      case 2:
-        return IbSpeed::edr;
-      case 4:
-        return IbSpeed::hdr;
-      case 8:
-        return IbSpeed::ndr;
-      default:
-        return IbSpeed::unknown;
-    }
-  }
-  switch (mad_get_field(port->info, 0, IB_PORT_LINK_SPEED_ACTIVE_F)) {
-    case 1:
-      return IbSpeed::sdr;
-    case 2:
-      return IbSpeed::ddr;
-    case 4:
-      return (mad_get_field(port->ext_info, 0, IB_MLNX_EXT_PORT_LINK_SPEED_ACTIVE_F) & 1) != 0
-                 ? IbSpeed::fdr10
-                 : IbSpeed::qdr;
-    default:
-      return IbSpeed::unknown;
-  }
+IbPortRates rates_of(ibnd_port_t* port) {
+  constexpr size_t kBytes = 64;
+  static_assert(sizeof port->info >= kBytes);
+  const ibnd_port_t* const first = port->node->type == IB_NODE_SWITCH ? port->node->ports[0] : nullptr;
+  const bool fdr10 = (mad_get_field(port->ext_info, 0, IB_MLNX_EXT_PORT_LINK_SPEED_ACTIVE_F) & 1) != 0;
+  return ib_port_rates(std::span<const uint8_t, kBytes>(port->info, kBytes),
+                       std::span<const uint8_t, kBytes>(first != nullptr ? first->info : port->info, kBytes),
+                       fdr10);
 }
 
 // Collects what walks from several ports find: each rail may be a subnet of its own.
@@ -84,8 +50,7 @@ class Records {
         record.number = p;
         record.peer = peer->second;
         record.peer_port = port->remoteport->portnum;
-        record.width = ib_lanes(mad_get_field(port->info, 0, IB_PORT_LINK_WIDTH_ACTIVE_F));
-        record.speed = speed_of(port);
+        record.rates = rates_of(port);
         record.lid = port->base_lid;
         record.guid = port->guid;
         std::vector<IbPort>& ports = subnet_.nodes[index(at.at(node))].ports;

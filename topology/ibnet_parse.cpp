@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "ibnet.hpp"
+#include "ibnet_routes.hpp"
 #include "text_scan.hpp"
 
 namespace sennit {
@@ -31,13 +32,6 @@ size_t index(int i) { return static_cast<size_t>(i); }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-IbSpeed speed_of(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kNames = {"SDR", "DDR", "QDR", "FDR10", "FDR",
-                                                      "EDR", "HDR", "NDR", "XDR"};
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  return found == kNames.end() ? IbSpeed::unknown : static_cast<IbSpeed>(found - kNames.begin() + 1);
-}
-
 class DumpReader {
  public:
   DumpReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
@@ -50,6 +44,7 @@ class DumpReader {
       if (at_ < end_ && peek() != '#') SENNIT_RETURN_IF_ERROR(read_statement());
     }
     SENNIT_RETURN_IF_ERROR(check_cables());
+    routes_.apply(&subnet_);
     return std::move(subnet_);
   }
 
@@ -88,6 +83,10 @@ class DumpReader {
 
   Status read_statement() {
     const size_t begin = at_;
+    std::optional<RouteTables::Wrong> wrong;
+    const bool routes = routes_.takes(text_.substr(begin, end_ - begin), &wrong);
+    if (wrong) return error(begin + wrong->at, wrong->expected);
+    if (routes) return {};
     if (peek() == '[') return read_port();
     current_ = -1;
     for (const auto& [word, kind] : {std::pair(std::string_view("Switch"), IbKind::switch_),
@@ -226,8 +225,8 @@ class DumpReader {
     if (++cables_ > kMaxLinks) return error(begin, fmt::format("at most {} ports", kMaxLinks));
     port.peer = *peer;
     port.lid = comment.own_lid;
-    port.width = comment.width;
-    port.speed = comment.speed;
+    port.rates.width = comment.width;
+    port.rates.speed = comment.speed;
     IbNode& other = subnet_.nodes[index(*peer)];
     if (other.description.empty()) other.description = comment.description;
     taken_.set(index(port.number));
@@ -303,7 +302,7 @@ class DumpReader {
           {{"1", 1}, {"2", 2}, {"4", 4}, {"8", 8}, {"12", 12}}};
       for (const auto& [digits, width] : kWidths)
         if (word.substr(0, x) == digits) comment->width = width;
-      comment->speed = speed_of(word.substr(x + 1));
+      comment->speed = ib_speed_named(word.substr(x + 1));
       if (comment->width == 0 || (comment->speed == IbSpeed::unknown && word.substr(x + 1) != "???"))
         return error(begin,
                      "a width of 1x, 2x, 4x, 8x or 12x and one of SDR, DDR, QDR, FDR10, FDR, EDR, HDR, "
@@ -365,6 +364,7 @@ class DumpReader {
   int ports_ = 0;                             // how many it may have
   std::bitset<kMaxPort + 1> taken_;           // its ports so far
   size_t cables_ = 0;
+  RouteTables routes_;
 };
 
 }  // namespace

@@ -232,7 +232,8 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
   if (output->error.find("No such file") != std::string::npos ||
       output->error.find("Connection refused") != std::string::npos)
     return std::optional<Fabric>();  // no daemon
-  return invalid(
+  return Status(
+      SENNIT_UNSUPPORTED,
       fmt::format("lldpctl -f json: {}; let this user ask lldpd (its socket's group), or save what root "
                   "gets from that command as {}",
                   output->error.empty() ? fmt::format("exit code {}", output->exit_code)

@@ -59,6 +59,7 @@ struct Merger::Impl {
   std::vector<std::set<int>> above;    // by vertex: the switches that a host or switch hangs on
   std::vector<std::string> placed_by;  // by vertex: the source of the first of these
   std::set<std::string> said;          // conflicts
+  std::set<std::string> noted;
   size_t unsaid = 0;
 
   using Before = std::unordered_map<int, std::set<int>>;  // `above` of some vertices, earlier
@@ -73,6 +74,10 @@ struct Merger::Impl {
     } else if (said.insert(text).second) {
       fabric.conflicts.push_back(std::move(text));
     }
+  }
+
+  void note(const std::string& text) {
+    if (noted.size() < kMaxConflicts && noted.insert(text).second) fabric.notes.push_back(text);
   }
 
   int insert(Vertex v) {
@@ -153,6 +158,10 @@ struct Merger::Impl {
     }
     Link& ours = fabric.links[entry->second];
     if (ours.latency_ns == 0) ours.latency_ns = link.latency_ns;
+    if (ours.ports.empty() && !link.ports.empty()) {
+      ours.cables = link.cables;
+      ours.ports = link.ports;
+    }
     if (!link.capacity.known()) return;
     const bool better = link.capacity.provenance > ours.capacity.provenance;
     if (ours.capacity.known() && ours.capacity.bytes_per_s != link.capacity.bytes_per_s)
@@ -161,7 +170,7 @@ struct Merger::Impl {
                            figure(link.capacity), better ? "latter" : "former"));
     if (!better) return;
     ours.capacity = link.capacity;
-    ours.cables = link.cables;
+    if (ours.ports.empty()) ours.cables = link.cables;  // who saw the cables knows how many there are
     ours.source = link.source;
   }
 
@@ -203,6 +212,7 @@ struct Merger::Impl {
         if ((more.vertices[v].host >= 0) == inside && map[v] < 0)
           map[v] = map_vertex(more.vertices[v], more, map, source);
     for (const std::string& text : more.conflicts) conflict(text);
+    for (const std::string& text : more.notes) note(text);
     // As it is before any of these links: a source's own links do not contradict each other.
     Before before;
     for (const int v : map)
@@ -246,6 +256,8 @@ Fabric merge(const Fabric& base, const Fabric& more, std::string_view source) {
   return merger.take();
 }
 
+bool is_hint(const Status& status) { return status.kind() == SENNIT_UNSUPPORTED; }
+
 Result<Fabric> read_sources(const SourceContext& context, bool per_host) {
   Merger merger;
   for (const Source& source : sources()) {
@@ -254,7 +266,8 @@ Result<Fabric> read_sources(const SourceContext& context, bool per_host) {
     if (!fabric && source.asked_for) return fabric.status();
     if (!fabric) {
       Fabric nothing;
-      nothing.conflicts.push_back(fmt::format("{} is left out: {}", source.name, fabric.status().text()));
+      (is_hint(fabric.status()) ? nothing.notes : nothing.conflicts)
+          .push_back(fmt::format("{} is left out: {}", source.name, fabric.status().text()));
       merger.add(nothing, source.name);
     } else if (fabric->has_value()) {
       merger.add(**fabric, source.name);

@@ -53,6 +53,7 @@ struct Findings {
   std::vector<HostRate> hosts;
   std::vector<int> slow;  // hosts far below the median
   int rounds = 0;
+  std::string summary() const;  // one line: what was found, and how sure that is
   std::string to_text(std::span<const std::string> names) const;
 };
 
@@ -111,7 +112,8 @@ std::vector<int> nearest_sets(int items, const std::function<double(int, int)>& 
 std::vector<Group> cluster(int items, std::span<const uint64_t> distances);
 
 // Hosts called `names` (by host), switches named after `known`'s groups with the same hosts, else probed0,
-// ...
-Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known);
+// ... `source` stands behind every figure: who measured, and when.
+Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known,
+                 const std::string& source);
 
 }  // namespace sennit::probe

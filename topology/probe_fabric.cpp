@@ -15,7 +15,8 @@ size_t at(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
 
-Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known) {
+Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known,
+                 const std::string& source) {
   // Names of groups that another source knows: of the tree over the same hosts, by their sets of hosts.
   std::map<std::vector<int>, std::string> name_of;
   std::vector<Placement> placements;
@@ -33,8 +34,8 @@ Fabric to_fabric(const Findings& findings, std::span<const std::string> names, c
   std::vector<int> level(findings.groups.size(), 0), vertex_of_host(names.size(), -1);
   const auto add_link = [&](int a, int b, uint64_t out, uint64_t in, bool measured) {
     const Provenance how = measured ? Provenance::measured : Provenance::assumed;
-    fabric.links.push_back({a, b, {out, how}, 0, 1, 0, "probe"});
-    fabric.links.push_back({b, a, {in, how}, 0, 1, 0, "probe"});
+    fabric.links.push_back({a, b, {out, how}, 0, 1, 0, source});
+    fabric.links.push_back({b, a, {in, how}, 0, 1, 0, source});
   };
   for (size_t g = findings.groups.size(); g-- > 1;) {
     int& parent = level[at(findings.groups[g].parent)];
@@ -65,9 +66,20 @@ Fabric to_fabric(const Findings& findings, std::span<const std::string> names, c
   return fabric;
 }
 
-std::string Findings::to_text(std::span<const std::string> names) const {
-  std::string text = fmt::format("probed {} hosts in {} rounds: {}", names.size(), rounds,
+std::string Findings::summary() const {
+  std::string text = fmt::format("probed {} hosts in {} rounds: {}", hosts.size(), rounds,
                                  groups.size() < 2 ? "flat" : fmt::format("{} groups", groups.size() - 1));
+  double least = 0;
+  for (size_t g = 1; g < groups.size(); g++)
+    if (least == 0 || groups[g].separation < least) least = groups[g].separation;
+  if (least > 0) text += fmt::format(", told apart by factors of {:.2f} and more", least);
+  if (!slow.empty())
+    text += fmt::format(", {} slow", slow.size() == 1 ? "1 host" : fmt::format("{} hosts", slow.size()));
+  return text;
+}
+
+std::string Findings::to_text(std::span<const std::string> names) const {
+  std::string text = summary();
   for (size_t g = 1; g < groups.size(); g++) {
     std::vector<std::string> members;
     uint64_t sum = 0;

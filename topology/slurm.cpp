@@ -1,7 +1,13 @@
 // slurm.cpp: Slurm as a source. Every task's environment has its own host's path; topology.yaml or
 // topology.conf, where it can be read, has the whole network.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+
+#include <fmt/format.h>
 
 #include "read_file.hpp"
 #include "slurm.hpp"
@@ -38,8 +44,15 @@ Result<std::optional<Fabric>> read_conf(const SourceContext&) {
     return known.name == (yaml ? "slurm_yaml" : "slurm_conf");
   });
   if (form == forms.end())
-    return invalid(path +
-                   ": cannot be read, for this build has no yaml-cpp; install libyaml-cpp-dev, build again");
+    return Status(SENNIT_UNSUPPORTED,
+                  path +
+                      ": cannot be read, for this build has no yaml-cpp; install libyaml-cpp-dev, build "
+                      "again");
+  if (access(path.c_str(), R_OK) != 0)
+    return Status(SENNIT_UNSUPPORTED,
+                  fmt::format("{}: {}; have it made readable, or give what `scontrol show topology` says in "
+                              "SENNIT_FABRIC",
+                              path, std::strerror(errno)));
   Result<std::string> text = read_file(path);
   if (!text) return text.status();
   Result<Fabric> fabric = form->parse(*text, path, "");

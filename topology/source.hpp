@@ -24,10 +24,11 @@ struct Source {
   std::string_view name;
   int priority;   // by how much it knows for certain; topology/README.md has the table
   bool per_host;  // gives each host's inside: asked once per host, by one rank; else asked by rank 0 only
-  // nullopt: nothing to say here, which is no error. An error is a malformed file and the like.
+  // nullopt: nothing to say here, which is no error. An error is a malformed file and the like, or
+  // SENNIT_UNSUPPORTED where this machine or user cannot read what there is; the text says what to do.
   std::function<Result<std::optional<Fabric>>(const SourceContext&)> read;
   // Somebody named what it reads, so its error is the caller's. Else the error becomes one of
-  // Fabric::conflicts, and the other sources go on.
+  // Fabric::conflicts, or one of Fabric::notes where it is a hint, and the other sources go on.
   bool asked_for = false;
 };
 std::span<const Source> sources();  // all registered, by falling priority
@@ -77,6 +78,7 @@ Fabric merge(const Fabric& base, const Fabric& more, std::string_view source);
 
 // Asks all sources of one kind, by falling priority, and merges what they say. What each host gets with
 // per_host = true is meant to be sent to rank 0 as text and added there to what that gets with false.
+bool is_hint(const Status& status);  // nothing is wrong but that it cannot be read here
 Result<Fabric> read_sources(const SourceContext& context, bool per_host);
 
 // Where this process runs: its host as the job knows it, and the NUMA node that it is bound to, if to one.

@@ -108,7 +108,7 @@ Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& hos
     record.nics.push_back(std::move(nic));
   }
   Fabric fabric = fabric_of(record);
-  fabric.conflicts = std::move(down);
+  fabric.notes = std::move(down);
   return fabric;
 }
 

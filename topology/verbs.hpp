@@ -32,7 +32,7 @@ uint64_t verbs_rate(const VerbsPort& port);
 
 // Each device a NIC: its id the node GUID, by which the subnet's sources know it; its rate that of its
 // fastest active port, unknown where none is; near its NUMA node where there are several. Ports that are down
-// are conflicts. Pure.
+// are notes. Pure.
 Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& host, bool several_numa);
 
 // Empty where there is no device, or none that may be opened. Some ms a device.
