@@ -196,6 +196,9 @@ void add_compare(CLI::App* emulate, Options* options, int* exit_code) {
       "--recommended", compare_options->recommended,
       "where ranks are not in fabric order, also Open MPI with the hostfile in the order that sennit "
       "finds");
+  command->add_flag("--probed", compare_options->probed,
+                    "where ranks are not in fabric order, also sennit with nothing declared: it measures the "
+                    "tree first; sizes from 1 MB");
   command->add_flag("--slurm", compare_options->run.slurm,
                     "tell sennit the shape by Slurm's variables, not the rates");
   command->add_flag("--no-fabric", compare_options->run.no_fabric, "tell sennit nothing of the fabric");

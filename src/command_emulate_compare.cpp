@@ -67,7 +67,7 @@ std::string processor() {
 class Measuring {
  public:
   Measuring(const Instance& instance, const CompareOptions& options, const Scratch& scratch)
-      : instance_(instance), options_(options), errors_(scratch.path() + "/errors") {}
+      : instance_(instance), options_(options), folder_(scratch.path()), errors_(folder_ + "/errors") {}
 
   Result<int> run(const std::vector<Range>& ranges) {
     comparison_.about = about(instance_.tree, options_);
@@ -89,6 +89,10 @@ class Measuring {
   // Every library once.
   Status turn(int round, const std::string& order, const std::string& collective, const Range& range) {
     std::vector<std::string> libraries = options_.libraries;
+    if (options_.probed && order != "fabric" && range.first_bytes >= kShapedBytes) {
+      const auto after = std::find(libraries.begin(), libraries.end(), "sennit");
+      libraries.insert(after == libraries.end() ? after : after + 1, kProbed);
+    }
     if (options_.recommended && order != "fabric") libraries.emplace_back(kRecommended);
     std::map<uint64_t, std::string> news;
     for (const std::string& library : libraries) {
@@ -132,7 +136,11 @@ class Measuring {
                    small ? "10" : "1",
                    "-c",
                    "0"};
-    if (library == "sennit") {
+    if (library == kProbed) {  // the first run measures, the others find it in the cache
+      run.no_fabric = true;
+      run.probe_cache = folder_;
+    }
+    if (library == "sennit" || library == kProbed) {
       run.command.insert(run.command.begin(), {own_program(), "bench"});
       run.command.insert(run.command.end(), {"--json", "-"});
     } else {
@@ -193,7 +201,7 @@ class Measuring {
 
   const Instance& instance_;
   const CompareOptions& options_;
-  const std::string errors_;
+  const std::string folder_, errors_;
   Comparison comparison_;
   std::map<std::string, std::unique_ptr<TierTree>> trees_;  // by order
   std::ofstream record_;

@@ -21,6 +21,8 @@ namespace sennit::emulate {
 // What is measured is named by library and hostfile: Open MPI is also run with the ranks where sennit would
 // put them.
 inline constexpr const char* kRecommended = "openmpi, sennit's order";
+// Nothing was declared: no fabric file, and the job measured the network at its start.
+inline constexpr const char* kProbed = "sennit, probed";
 inline constexpr const char* kSimulated = "sennit, simulated";
 
 // The shapers let a burst pass, so times of smaller messages say nothing about a bound that counts bytes on
@@ -35,6 +37,7 @@ struct CompareOptions {
   int rounds = 7;
   int iterations = 0;  // 0: by size
   bool recommended = false;
+  bool probed = false;  // in orders other than the fabric's, for sizes that have a bound
   std::string json;     // file for the record
   std::string command;  // as typed, for the record
   RunOptions run;

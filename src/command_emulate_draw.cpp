@@ -95,12 +95,14 @@ std::string draw_panel(const std::vector<const Point*>& points, const std::strin
 
 std::string shown(const std::string& library) {
   if (library == "openmpi") return "Open MPI";
+  if (library == kProbed) return "sennit, told nothing";
   if (library == kRecommended) return "Open MPI, sennit's order";
   return library == "gloo" ? "Gloo" : library;
 }
 
 const char* color_class(const std::string& library) {
   if (library == "sennit" || library == kSimulated) return "sennit";
+  if (library == kProbed) return "sennit probed";
   if (library == "openmpi") return "openmpi";
   if (library == kRecommended) return "openmpi reordered";
   return library == "gloo" ? "gloo" : "other";

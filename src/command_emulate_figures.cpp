@@ -41,7 +41,8 @@ std::string Point::best_peer() const {
   std::string best;
   for (const auto& [name, series] : libraries) {
     const double time = series.median_us();
-    if (name == "sennit" || name == kSimulated || name == kRecommended || std::isnan(time)) continue;
+    if (name == "sennit" || name == kProbed || name == kSimulated || name == kRecommended || std::isnan(time))
+      continue;
     if (best.empty() || time < find(best)->median_us()) best = name;
   }
   return best;

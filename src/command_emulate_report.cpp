@@ -42,6 +42,8 @@ svg .figure .tick { font-weight:400; } svg .name { font-weight:600; } svg .rank 
 .curve { fill:none; stroke-width:2.2; stroke-linejoin:round; stroke:var(--other); } .dot { fill:var(--other); }
 .bar { fill:var(--other); }
 .curve.sennit { stroke:var(--sennit); stroke-width:3; } .bar.sennit, .dot.sennit { fill:var(--sennit); }
+.curve.sennit.probed { stroke-dasharray:5 4; } .bar.probed { fill-opacity:.55; }
+.dot.probed { fill:var(--card); stroke:var(--sennit); stroke-width:1.6; }
 .curve.openmpi { stroke:var(--openmpi); } .bar.openmpi, .dot.openmpi { fill:var(--openmpi); }
 .curve.openmpi.reordered { stroke-dasharray:5 4; } .dot.reordered { fill:var(--card); stroke:var(--openmpi); stroke-width:1.6; }
 .bar.reordered { fill-opacity:.45; }
@@ -76,7 +78,7 @@ std::string row(const Point& point, const std::string& library, const Series& se
   };
   std::string text =
       fmt::format("<tr class='{}{}'><td class=text>{}</td><td class=text>{}</td>", first ? "first " : "",
-                  library == "sennit" || library == kSimulated ? "ours" : "",
+                  library == "sennit" || library == kProbed || library == kSimulated ? "ours" : "",
                   first ? escape(point.order) : "", escape(shown(library)));
   for (const std::string& cell : cells) text += fmt::format("<td>{}</td>", cell);
   return text + "</tr>\n";
@@ -125,6 +127,9 @@ std::string tiles(const std::vector<const Point*>& largest) {
     if (!gain) continue;
     std::string bound;
     if (point->bound_us) bound = fmt::format(", {:.2f} of the bound", *point->bound_us / ours->median_us());
+    if (const Series* probed = point->find(kProbed))
+      bound += fmt::format("; {} when told nothing of the tree: it then measures it first",
+                           readable_time(probed->median_us()));
     text += fmt::format(
         "<div class=tile><b>{:.2g} ×</b>as fast as {} with ranks in <strong>{}</strong> order<br><span>{} of "
         "{}: {} against {}{}</span></div>",

@@ -88,6 +88,10 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
     if (!fabric) return fabric.status();
     shared.push_back("SENNIT_FABRIC=" + *fabric);
   }
+  if (!options.probe_cache.empty()) {
+    shared.emplace_back("SENNIT_PROBE=1");
+    shared.push_back("XDG_CACHE_HOME=" + options.probe_cache);
+  }
   std::vector<std::string> command = options.command;
   if (!options.peer.empty()) {
     const Result<std::string> program = peer_program(options.peer);

@@ -16,6 +16,7 @@ struct RunOptions {
   std::string order = "fabric";
   bool recommended = false;  // ranks renumbered into the fabric order that sennit finds for that placement
   bool no_fabric = false;
+  std::string probe_cache;  // not empty: ranks probe what they are not told, and keep the result there
   bool slurm = false;
   std::string peer;     // openmpi or gloo: its benchmark program is run with `command` as arguments
   bool mpirun = false;  // `command` is started by mpirun, not by us
