@@ -134,7 +134,8 @@ void add_topo_command(CLI::App& app, int* exit_code) {
                                            "order; FILE: hosts by rank, else the job's");
   order->expected(0, 1)->type_name("[FILE]");
   for (const auto& [name, file, help] :
-       {std::tuple("--hostfile", &options->hostfile, "write the best order for mpirun --hostfile"),
+       {std::tuple("--hostfile", &options->hostfile,
+                   "write the best order for mpirun --map-by seq --hostfile"),
         {"--nodelist", &options->nodelist, "write it for Slurm: SLURM_HOSTFILE with srun -m arbitrary"},
         {"--rankfile", &options->rankfile, "write it for mpirun --rankfile; rank i of a host on its core i"}})
     command->add_option(name, *file, help)->needs(order);

@@ -127,13 +127,11 @@ Result<HostOrder> read_order(const std::string& file, const Fabric& fabric) {
   return order;
 }
 
+// A line a rank, as Open MPI's sequential mapper wants it; with "slots=" and any other mapper mpirun puts the
+// host that it runs on first.
 std::string hostfile_text(const std::vector<std::string>& hosts) {
-  std::string text;
-  for (size_t begin = 0, end = 0; begin < hosts.size(); begin = end) {
-    while (end < hosts.size() && hosts[end] == hosts[begin]) end++;
-    text += fmt::format("{} slots={}\n", hosts[begin], end - begin);
-  }
-  return text;
+  return "# mpirun --map-by seq --hostfile THIS; without --map-by seq, mpirun begins with its own host\n" +
+         nodelist_text(hosts);
 }
 
 std::string nodelist_text(const std::vector<std::string>& hosts) {
