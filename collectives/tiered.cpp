@@ -65,6 +65,12 @@ class TieredBlueprint : public Blueprint {
       emitter.copy_all();
       return emitter.finish();
     }
+    emit(emitter, position);  // its moves are gone when the program is finished
+    return emitter.finish();
+  }
+
+ private:
+  void emit(Emitter& emitter, int position) const {
     const std::vector<StageMoves> stages = forest_.moves(position, whole_stages_);
     if (request_.collective == Collective::all_gather || request_.collective == Collective::broadcast) {
       emitter.gather(stages);
@@ -75,10 +81,8 @@ class TieredBlueprint : public Blueprint {
       if (whole_stages_ > 0) whole = whole_moves(forest_, bases_, whole_stages_, position);
       emitter.all_reduce(stages, whole);
     }
-    return emitter.finish();
   }
 
- private:
   const TierTree& tree_;
   const Request& request_;
   const int whole_stages_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "sort_stretches.hpp"
+
 namespace sennit::tiered {
 
 Emitter::Emitter(const TierTree& tree, const Request& request, int position)
@@ -15,7 +17,7 @@ Emitter::Emitter(const TierTree& tree, const Request& request, int position)
       builder_(request.in_place) {}
 
 // Broadcast and reduce have only block 0, which the forest knows as the root's.
-std::vector<Range> Emitter::ranges(const std::vector<Interval>& places) const {
+std::vector<Range> Emitter::ranges(const Places& places) const {
   std::vector<Range> result;
   result.reserve(places.size());
   const uint64_t shift = one_owner_ ? static_cast<uint64_t>(request_.root) * kUnits : 0;
@@ -26,55 +28,21 @@ std::vector<Range> Emitter::ranges(const std::vector<Interval>& places) const {
   return result;
 }
 
-std::vector<Range> Emitter::ranges(const std::vector<Move>& moves) const {
-  std::vector<Interval> places;
-  places.reserve(moves.size());
-  for (const Move& m : moves) places.push_back({m.begin, m.end});
-  return ranges(places);
-}
-
 bool Emitter::owned(uint64_t place) const {
   if (one_vector_) return true;  // whoever completes it
   return place / kUnits == static_cast<uint64_t>(position_);
 }
 
-// Moves that go on where another with the same peer ends become one, except where this rank's own block,
-// which is looked at by itself, begins or ends. A forest has a move per block and holder; a program needs
-// only few.
-void Emitter::join(std::vector<Move>& moves) const {
-  std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
-    return a.peer != b.peer ? a.peer < b.peer : a.child != b.child ? a.child < b.child : a.begin < b.begin;
-  });
-  size_t kept = 0;
-  for (const Move& m : moves) {
-    const bool follows = kept > 0 && moves[kept - 1].peer == m.peer && moves[kept - 1].child == m.child &&
-                         moves[kept - 1].end == m.begin;
-    const uint64_t own = static_cast<uint64_t>(position_) * kUnits;
-    if (follows && (one_vector_ || one_owner_ || (m.begin != own && m.begin != own + kUnits)))
-      moves[kept - 1].end = m.end;
-    else
-      moves[kept++] = m;
-  }
-  moves.resize(kept);
-}
-
-template <typename F>
-void Emitter::by_peer(std::vector<Move> moves, bool sending, F&& f) const {
+std::vector<const Move*> Emitter::by_peer(const Moves& moves, bool sending) const {
   const int n = tree_.ranks();
-  join(moves);
-  const auto order = [&](const Move& m) {
-    return ((sending ? m.peer - position_ : position_ - m.peer) + n) % n;
+  std::vector<const Move*> result;
+  result.reserve(moves.all().size());
+  for (const Move& m : moves.all()) result.push_back(&m);
+  const auto order = [&](const Move* m) {
+    return ((sending ? m->peer - position_ : position_ - m->peer) + n) % n;
   };
-  std::sort(moves.begin(), moves.end(), [&](const Move& a, const Move& b) {
-    return a.peer != b.peer ? order(a) < order(b) : a.begin < b.begin;
-  });
-  std::vector<Move> group;
-  for (size_t i = 0; i < moves.size(); i++) {
-    group.push_back(moves[i]);
-    if (i + 1 < moves.size() && moves[i + 1].peer == moves[i].peer) continue;
-    f(moves[i].peer, group);
-    group.clear();
-  }
+  std::sort(result.begin(), result.end(), [&](const Move* a, const Move* b) { return order(a) < order(b); });
+  return result;
 }
 
 void Emitter::copy_all() {
@@ -88,8 +56,8 @@ void Emitter::copy_all() {
 void Emitter::gather(const std::vector<StageMoves>& stages) {
   const int owner = one_owner_ ? request_.root : position_;
   if (owner == position_ && !request_.in_place) {
-    const uint64_t begin = static_cast<uint64_t>(position_) * kUnits;
-    const std::vector<Range> own = ranges(std::vector<Interval>{{begin, begin + kUnits}});
+    const uint64_t begin = own_begin();
+    const std::vector<Range> own = ranges(Places{{begin, begin + kUnits}});
     const Operand input = builder_.input(own);
     builder_.copy(builder_.output(own), input);
   }
@@ -130,49 +98,51 @@ void Emitter::all_reduce(const std::vector<StageMoves>& inner, const std::vector
   }
 }
 
-void Emitter::receive_results(const std::vector<Move>& moves) {
-  by_peer(moves, false, [&](int peer, const std::vector<Move>& from_peer) {
-    builder_.recv(peer, builder_.output(ranges(from_peer)), tree_.crossing_tier(position_, peer));
-  });
+void Emitter::receive_results(const Moves& moves) {
+  for (const Move* m : by_peer(moves, false))
+    builder_.recv(m->peer, builder_.output(ranges(m->places)), tree_.crossing_tier(position_, m->peer));
 }
 
 // A message of nothing but this rank's own block need not wait for the copy to the output.
-void Emitter::send_results(const std::vector<Move>& moves) {
-  by_peer(moves, true, [&](int peer, const std::vector<Move>& to_peer) {
-    const bool own = !one_vector_ && std::all_of(to_peer.begin(), to_peer.end(),
-                                                 [&](const Move& m) { return owned(m.begin); });
-    const std::vector<Range> what = ranges(to_peer);
-    builder_.send(peer, own ? builder_.input(what) : builder_.output(what),
-                  tree_.crossing_tier(position_, peer));
-  });
+void Emitter::send_results(const Moves& moves) {
+  for (const Move* m : by_peer(moves, true)) {
+    const bool own = !one_vector_ && m->places.front().begin >= own_begin() &&
+                     m->places.back().end <= own_begin() + kUnits;
+    const std::vector<Range> what = ranges(m->places);
+    builder_.send(m->peer, own ? builder_.input(what) : builder_.output(what),
+                  tree_.crossing_tier(position_, m->peer));
+  }
 }
 
-void Emitter::send_partials(const std::vector<Move>& moves) {
-  by_peer(moves, true, [&](int peer, const std::vector<Move>& to_peer) {
-    std::vector<Interval> sums, raw;
-    for (const Move& m : to_peer)
-      by_accumulation(m.begin, m.end, [&](uint64_t begin, uint64_t end, bool summed) {
-        (summed ? sums : raw).push_back({begin, end});
-      });
-    const std::vector<Range> what = ranges(to_peer);
-    const int tier = tree_.crossing_tier(position_, peer);
-    if (raw.empty()) return builder_.send(peer, partials(what), tier);
-    if (sums.empty()) return builder_.send(peer, builder_.input(what), tier);
-    const Operand packed = builder_.scratch(what);
-    builder_.copy(builder_.part(packed, ranges(sums)), partials(ranges(sums)));
-    builder_.copy(builder_.part(packed, ranges(raw)), builder_.input(ranges(raw)));
-    builder_.send(peer, packed, tier);
-  });
+void Emitter::send_partials(const Moves& moves) {
+  for (const Move* m : by_peer(moves, true)) {
+    Places sums, raw;
+    walk_both(m->places, accumulated_,
+              [&](uint64_t begin, uint64_t end, bool summed) { append(summed ? sums : raw, begin, end); });
+    const std::vector<Range> what = ranges(m->places);
+    const int tier = tree_.crossing_tier(position_, m->peer);
+    if (raw.empty()) {
+      builder_.send(m->peer, partials(what), tier);
+    } else if (sums.empty()) {
+      builder_.send(m->peer, builder_.input(what), tier);
+    } else {
+      const Operand packed = builder_.scratch(what);
+      builder_.copy(builder_.part(packed, ranges(sums)), partials(ranges(sums)));
+      builder_.copy(builder_.part(packed, ranges(raw)), builder_.input(ranges(raw)));
+      builder_.send(m->peer, packed, tier);
+    }
+  }
 }
 
-void Emitter::collect(const std::vector<Move>& moves, uint32_t own_child, bool last) {
+void Emitter::collect(const Moves& moves, uint32_t own_child, bool last) {
   if (moves.empty()) return;
   std::map<int, Operand> slots;
-  by_peer(moves, false, [&](int peer, const std::vector<Move>& from_peer) {
-    const Operand slot = builder_.scratch(ranges(from_peer));
-    builder_.recv(peer, slot, tree_.crossing_tier(position_, peer));
-    slots.emplace(peer, slot);
-  });
+  for (const Move* m : by_peer(moves, false)) {
+    const Operand slot = builder_.scratch(ranges(m->places));
+    builder_.recv(m->peer, slot, tree_.crossing_tier(position_, m->peer));
+    slots.emplace(m->peer, slot);
+  }
+  Places added;
   for (const Sum& sum : sums_of(moves, last)) {
     const std::vector<Range> at = ranges(sum.places);
     const bool in_place = sum.accumulated && (!sum.last || one_vector_);
@@ -180,112 +150,114 @@ void Emitter::collect(const std::vector<Move>& moves, uint32_t own_child, bool l
     const Operand own = in_place ? target : sum.accumulated ? partials(at) : builder_.input(at);
     std::vector<Operand> sources;
     bool own_added = false;
-    for (const Move& m : sum.from) {
-      if (m.child > own_child && !own_added) {
+    for (const Move* m : sum.from) {
+      if (m->child > own_child && !own_added) {
         sources.push_back(own);
         own_added = true;
       }
-      sources.push_back(builder_.part(slots.at(m.peer), at));
+      sources.push_back(builder_.part(slots.at(m->peer), at));
     }
     if (!own_added) sources.push_back(own);
     builder_.reduce(target, sources, sum.last);
-    accumulated_.insert(accumulated_.end(), sum.places.begin(), sum.places.end());
+    if (!sum.accumulated) added.insert(added.end(), sum.places.begin(), sum.places.end());
   }
-  merge(accumulated_);
+  arrange(added);
+  accumulated_ = unite(accumulated_, added);
 }
 
-std::vector<Emitter::Sum> Emitter::sums_of(std::vector<Move> moves, bool last) const {
-  join(moves);
-  std::vector<uint64_t> cuts;
-  cuts.reserve(2 * moves.size());
-  for (const Move& m : moves) {
-    cuts.push_back(m.begin);
-    cuts.push_back(m.end);
+// Cuts places wherever a move, the partial sums or (last) this rank's own block begin or end; what then has
+// the same moves is one sum. Peers mostly move the same places: these are looked at once.
+std::vector<Emitter::Sum> Emitter::sums_of(const Moves& moves, bool last) const {
+  struct Group {
+    const Places* places;
+    std::vector<const Move*> moves;
+    Places::const_iterator next;
+  };
+  std::vector<Group> groups;
+  for (const Move& m : moves.all()) {
+    const auto like =
+        std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return *g.places == m.places; });
+    if (like != groups.end())
+      like->moves.push_back(&m);
+    else
+      groups.push_back({&m.places, {&m}, m.places.begin()});
   }
-  for (const Interval& i : accumulated_) {
+  std::vector<uint64_t> cuts;
+  const auto cut_at = [&](const Interval& i) {
     cuts.push_back(i.begin);
     cuts.push_back(i.end);
-  }
-  std::sort(cuts.begin(), cuts.end());
+  };
+  for (const Group& g : groups)
+    for (const Interval& i : *g.places) cut_at(i);
+  for (const Interval& i : accumulated_) cut_at(i);
+  if (last && !one_vector_) cut_at({own_begin(), own_begin() + kUnits});
+  sort_stretches(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  std::vector<Move> pieces;  // the moves, cut everywhere
-  pieces.reserve(moves.size());
-  for (const Move& m : moves)
-    for (auto cut = std::lower_bound(cuts.begin(), cuts.end(), m.begin); *cut < m.end; ++cut)
-      pieces.push_back({m.peer, m.child, *cut, *std::next(cut)});
-  std::sort(pieces.begin(), pieces.end(), [](const Move& a, const Move& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.child < b.child;
-  });
+
   std::vector<Sum> sums;
-  std::map<std::vector<int32_t>, size_t> known;  // by accumulated, last, and the peers
-  std::vector<int32_t> key;
-  for (size_t i = 0; i < pieces.size();) {
-    size_t end = i;
-    const bool summed = accumulated(pieces[i].begin), done = last && owned(pieces[i].begin);
-    key.assign({summed, done});
-    for (; end < pieces.size() && pieces[end].begin == pieces[i].begin; end++)
-      key.push_back(pieces[end].peer);
-    const auto [it, is_new] = known.try_emplace(key, sums.size());
-    if (is_new)
-      sums.push_back(
-          {{},
-           {pieces.begin() + static_cast<ptrdiff_t>(i), pieces.begin() + static_cast<ptrdiff_t>(end)},
-           summed,
-           done});
-    sums[it->second].places.push_back({pieces[i].begin, pieces[i].end});
-    i = end;
+  std::map<std::vector<size_t>, size_t> known;  // by accumulated, last, and the groups
+  std::vector<size_t> key, last_key;
+  size_t sum = 0;
+  auto summed = accumulated_.begin();
+  for (size_t i = 0; i + 1 < cuts.size(); i++) {
+    const uint64_t begin = cuts[i], end = cuts[i + 1];
+    while (summed != accumulated_.end() && summed->end <= begin) ++summed;
+    const bool accumulated = summed != accumulated_.end() && summed->begin <= begin;
+    const bool done = last && owned(begin);
+    key.assign({accumulated, done});
+    for (size_t g = 0; g < groups.size(); g++) {
+      auto& next = groups[g].next;
+      while (next != groups[g].places->end() && next->end <= begin) ++next;
+      if (next != groups[g].places->end() && next->begin <= begin) key.push_back(g);
+    }
+    if (key.size() == 2) continue;  // nobody's
+    if (key != last_key) {
+      const auto [it, is_new] = known.try_emplace(key, sums.size());
+      sum = it->second;
+      last_key = key;
+      if (is_new) {
+        sums.push_back({{}, {}, accumulated, done});
+        for (size_t k = 2; k < key.size(); k++)
+          sums[sum].from.insert(sums[sum].from.end(), groups[key[k]].moves.begin(),
+                                groups[key[k]].moves.end());
+        std::sort(sums[sum].from.begin(), sums[sum].from.end(),
+                  [](const Move* a, const Move* b) { return a->child < b->child; });
+      }
+    }
+    append(sums[sum].places, begin, end);
   }
   return sums;
 }
 
 void Emitter::declare_partials(const std::vector<StageMoves>& stages) {
-  std::vector<Interval> places;
-  const auto add = [&](const std::vector<Move>& moves, bool last) {
-    for (const Move& m : moves)
-      if (!last || !owned(m.begin)) places.push_back({m.begin, m.end});
+  Places places;
+  const Places* before = nullptr;  // peers mostly move the same places
+  const auto add = [&](const Moves& moves, bool last) {
+    for (const Move& m : moves.all()) {
+      if (before && *before == m.places) continue;
+      before = &m.places;
+      if (!last) {
+        places = unite(places, m.places);
+        continue;
+      }
+      Places others;
+      walk_both(m.places, {{own_begin(), own_begin() + kUnits}}, [&](uint64_t begin, uint64_t end, bool own) {
+        if (!own) append(others, begin, end);
+      });
+      places = unite(places, others);
+    }
   };
   for (const StageMoves& stage : stages) {
+    before = nullptr;
     add(stage.out, &stage == &stages.back());
+    before = nullptr;
     add(stage.relay_out, true);
   }
-  merge(places);
   if (!places.empty()) partials_ = builder_.scratch(ranges(places));
 }
 
 Operand Emitter::partials(const std::vector<Range>& at) {
   return one_vector_ ? builder_.output(at) : builder_.part(partials_, at);
-}
-
-bool Emitter::accumulated(uint64_t place) const {
-  const auto after = std::upper_bound(accumulated_.begin(), accumulated_.end(), place,
-                                      [](uint64_t p, const Interval& i) { return p < i.begin; });
-  return after != accumulated_.begin() && place < std::prev(after)->end;
-}
-
-template <typename F>
-void Emitter::by_accumulation(uint64_t begin, uint64_t end, F&& f) const {
-  auto next = std::upper_bound(accumulated_.begin(), accumulated_.end(), begin,
-                               [](uint64_t p, const Interval& i) { return p < i.end; });
-  while (begin < end) {
-    const bool inside = next != accumulated_.end() && next->begin <= begin;
-    const uint64_t edge = next == accumulated_.end() ? end : inside ? next->end : next->begin;
-    f(begin, std::min(end, edge), inside);
-    begin = std::min(end, edge);
-    if (inside) ++next;
-  }
-}
-
-void Emitter::merge(std::vector<Interval>& places) {
-  std::sort(places.begin(), places.end(),
-            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-  size_t kept = 0;
-  for (const Interval& p : places) {
-    if (kept > 0 && p.begin <= places[kept - 1].end)
-      places[kept - 1].end = std::max(places[kept - 1].end, p.end);
-    else
-      places[kept++] = p;
-  }
-  places.resize(kept);
 }
 
 }  // namespace sennit::tiered

@@ -28,38 +28,27 @@ class Emitter {
   Program finish() { return builder_.finish(); }
 
  private:
-  struct Interval {
-    uint64_t begin = 0, end = 0;
-  };
   struct Sum {  // places whose sums have the same sources
-    std::vector<Interval> places;
-    std::vector<Move> from;  // by child; places unused
+    Places places;
+    std::vector<const Move*> from;  // by child
     bool accumulated = false, last = false;
   };
 
-  std::vector<Range> ranges(const std::vector<Interval>& places) const;
-  std::vector<Range> ranges(const std::vector<Move>& moves) const;
+  std::vector<Range> ranges(const Places& places) const;
+  uint64_t own_begin() const { return static_cast<uint64_t>(position_) * kUnits; }
   bool owned(uint64_t place) const;
-  void join(std::vector<Move>& moves) const;
-  // f(peer, its moves in ascending places) for each peer, from the nearest after (sending) or before this
-  // rank.
-  template <typename F>
-  void by_peer(std::vector<Move> moves, bool sending, F&& f) const;
+  // The moves, from the nearest peer after (sending) or before this rank.
+  std::vector<const Move*> by_peer(const Moves& moves, bool sending) const;
 
-  void receive_results(const std::vector<Move>& moves);
-  void send_results(const std::vector<Move>& moves);
-  void send_partials(const std::vector<Move>& moves);
+  void receive_results(const Moves& moves);
+  void send_results(const Moves& moves);
+  void send_partials(const Moves& moves);
   // Receives the peers' partial sums and adds them to this rank's; `last`: its own results are then complete.
-  void collect(const std::vector<Move>& moves, uint32_t own_child, bool last);
-  std::vector<Sum> sums_of(std::vector<Move> moves, bool last) const;
+  void collect(const Moves& moves, uint32_t own_child, bool last);
+  std::vector<Sum> sums_of(const Moves& moves, bool last) const;
 
   void declare_partials(const std::vector<StageMoves>& stages);
   Operand partials(const std::vector<Range>& at);
-  bool accumulated(uint64_t place) const;
-  // Cuts [begin, end) where accumulated places begin or end; f(begin, end, accumulated).
-  template <typename F>
-  void by_accumulation(uint64_t begin, uint64_t end, F&& f) const;
-  static void merge(std::vector<Interval>& places);
 
   const TierTree& tree_;
   const Request& request_;
@@ -67,8 +56,8 @@ class Emitter {
   const bool one_owner_;   // broadcast, reduce: all data is the root's block
   const bool one_vector_;  // all-reduce, barrier: partial sums lie in the output
   ProgramBuilder builder_;
-  Operand partials_;                   // the slot of partial sums
-  std::vector<Interval> accumulated_;  // places with a partial sum; disjoint, ascending
+  Operand partials_;    // the slot of partial sums
+  Places accumulated_;  // places with a partial sum
 };
 
 }  // namespace sennit::tiered

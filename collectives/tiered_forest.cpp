@@ -26,6 +26,20 @@ std::vector<Run> cut_every(const RunList& list, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
+Places& Moves::with(int32_t peer, uint32_t child) {
+  if (moves_.empty() || moves_.back().peer != peer) {
+    const auto [it, is_new] = by_peer_.try_emplace(peer, moves_.size());
+    if (!is_new) return moves_[it->second].places;
+    moves_.push_back({peer, child, {}});
+  }
+  return moves_.back().places;
+}
+
+void Moves::arrange() {
+  std::erase_if(moves_, [](const Move& m) { return m.places.empty(); });
+  for (Move& m : moves_) tiered::arrange(m.places);
+}
+
 Forest::Forest(const TierTree& tree, const Request& request, std::span<const uint16_t> radices,
                Shares::Kind kind, const GroupRates& rates)
     : kind_(kind), tree_(tree, request, radices, rates), shares_(tree_, kind) {
@@ -86,6 +100,9 @@ void Forest::make_flows(uint32_t node) {
 void Forest::make_runs(uint32_t node) {
   const Node& at = shares_.node(node);
   std::vector<Run> runs;
+  size_t count = 0;
+  for (const Flow& flow : flows_[node]) count += flow.runs->runs().size();
+  runs.reserve(count);
   if (at.children.empty()) {
     const Shape& shape = tree_.shape(at.shape);
     if (shape.blocks > 0) runs.push_back({0, kUnits, 0, shape.weight});
@@ -147,27 +164,35 @@ std::vector<StageMoves> Forest::moves(int position, int outermost) const {
     stage.child = static_cast<uint32_t>(steps[s - 1].stage_node - node.first_child);
     stage.fanout = static_cast<uint32_t>(node.children);
     const Place at{steps[s], steps[s - 1], position};
-    if (kind_ == Shares::Kind::all_reduce) {
+    if (kind_ == Shares::Kind::all_reduce)
       spread_vector(at, stage);
-    } else {
-      for (size_t a = s + 1; a < steps.size(); a++) {
-        const StageNode& ancestor = tree_.node(steps[a].stage_node);
-        const uint32_t branch = static_cast<uint32_t>(steps[a - 1].stage_node - ancestor.first_child);
-        for (const Flow& flow : flows_[steps[a].node]) {
-          if (flow.from == branch) continue;
-          const int32_t first = tree_.node(ancestor.first_child + static_cast<int32_t>(flow.from)).first;
-          spread(*flow.runs, block_place(first), at, stage);
-        }
-      }
-      for (const Flow& flow : flows_[steps[s].node])
-        if (flow.from == stage.child)
-          cross_own(flow, at, stage);
-        else
-          cross_others(flow, at, stage);
-    }
+    else
+      spread_all(steps, s, at, stage);
+    for (Moves* moves : {&stage.relay_in, &stage.relay_out, &stage.in, &stage.out}) moves->arrange();
     stages.push_back(std::move(stage));
   }
   return stages;
+}
+
+// All data in fabric order, so that places come in ascending order: what lies before the group, the group's
+// own data, what lies behind it.
+void Forest::spread_all(const std::vector<Step>& steps, size_t s, const Place& at, StageMoves& stage) const {
+  const auto outside = [&](size_t a, bool before) {
+    const StageNode& ancestor = tree_.node(steps[a].stage_node);
+    const uint32_t branch = static_cast<uint32_t>(steps[a - 1].stage_node - ancestor.first_child);
+    for (const Flow& flow : flows_[steps[a].node]) {
+      if (before ? flow.from >= branch : flow.from <= branch) continue;
+      const int32_t first = tree_.node(ancestor.first_child + static_cast<int32_t>(flow.from)).first;
+      spread(*flow.runs, block_place(first), at, stage);
+    }
+  };
+  for (size_t a = steps.size() - 1; a > s; a--) outside(a, true);
+  for (const Flow& flow : flows_[steps[s].node])
+    if (flow.from == stage.child)
+      cross_own(flow, at, stage);
+    else
+      cross_others(flow, at, stage);
+  for (size_t a = s + 1; a < steps.size(); a++) outside(a, false);
 }
 
 void Forest::spread_vector(const Place& at, StageMoves& stage) const {
@@ -182,14 +207,14 @@ void Forest::spread_vector(const Place& at, StageMoves& stage) const {
       const int32_t first = tree_.node(group.first_child + static_cast<int32_t>(c)).first;
       partitions_[children[c]].visit(
           of_group.begin(piece), of_group.end(piece), [&](uint64_t begin, uint64_t end, uint32_t rank) {
-            stage.out.push_back({first + static_cast<int32_t>(rank), c, begin, end});
+            append(stage.out.with(first + static_cast<int32_t>(rank), c), begin, end);
           });
     }
   for (const uint32_t piece : of_inner.pieces_of(static_cast<uint32_t>(at.position - inner.first)))
     of_group.visit(of_inner.begin(piece), of_inner.end(piece),
                    [&](uint64_t begin, uint64_t end, uint32_t rank) {
                      const int32_t peer = group.first + static_cast<int32_t>(rank);
-                     if (peer != at.position) stage.in.push_back({peer, 0, begin, end});
+                     if (peer != at.position) append(stage.in.with(peer, 0), begin, end);
                    });
 }
 
@@ -201,12 +226,6 @@ void Forest::spread(const RunList& runs, uint64_t offset, const Place& at, Stage
   const Partition& of_group = partitions_[at.group.node];
   const Partition& of_inner = partitions_[at.inner.node];
   const auto& children = shares_.node(at.group.node).children;
-  const auto add = [&](std::vector<Move>& to, int32_t peer, uint32_t child, uint64_t from_line,
-                       uint64_t to_line) {
-    runs.visit(from_line, to_line, [&](uint64_t begin, uint64_t end, uint32_t) {
-      to.push_back({peer, child, offset + begin, offset + end});
-    });
-  };
   for (const uint32_t piece : of_group.pieces_of(static_cast<uint32_t>(at.position - group.first))) {
     const uint64_t from = runs.cut(of_group.begin(piece)), to = runs.cut(of_group.end(piece));
     for (uint32_t c = 0; c < children.size(); c++) {
@@ -214,7 +233,8 @@ void Forest::spread(const RunList& runs, uint64_t offset, const Place& at, Stage
       const int32_t first = tree_.node(group.first_child + static_cast<int32_t>(c)).first;
       runs.visit_holders(partitions_[children[c]], from, to,
                          [&](uint64_t begin, uint64_t end, uint32_t rank) {
-                           add(stage.out, first + static_cast<int32_t>(rank), c, begin, end);
+                           Places& places = stage.out.with(first + static_cast<int32_t>(rank), c);
+                           runs.append_places(begin, end, offset, places);
                          });
     }
   }
@@ -222,7 +242,8 @@ void Forest::spread(const RunList& runs, uint64_t offset, const Place& at, Stage
     runs.visit_holders(of_group, runs.cut(of_inner.begin(piece)), runs.cut(of_inner.end(piece)),
                        [&](uint64_t begin, uint64_t end, uint32_t rank) {
                          const int32_t peer = group.first + static_cast<int32_t>(rank);
-                         if (peer != at.position) add(stage.in, peer, 0, begin, end);
+                         if (peer != at.position)
+                           runs.append_places(begin, end, offset, stage.in.with(peer, 0));
                        });
 }
 
@@ -233,6 +254,7 @@ void Forest::cross_own(const Flow& flow, const Place& at, StageMoves& stage) con
   const auto& children = shares_.node(at.group.node).children;
   const uint32_t rank_here = static_cast<uint32_t>(at.position - inner.first);
   const bool direct = flow.to == flow.from;
+  Moves& moves = direct ? stage.out : stage.relay_out;
   for (size_t i = 0; i < flow.runs->runs().size(); i++) {
     const Run& run = flow.runs->runs()[i];
     if (run.carrier != rank_here) continue;
@@ -241,12 +263,11 @@ void Forest::cross_own(const Flow& flow, const Place& at, StageMoves& stage) con
     for (uint32_t c = 0; c < children.size(); c++) {
       if (direct ? c == stage.child : c != flow.to) continue;
       const int32_t first = tree_.node(group.first_child + static_cast<int32_t>(c)).first;
-      flow.runs->visit_holders(
-          partitions_[children[c]], line, line + (run.end - run.begin),
-          [&](uint64_t begin, uint64_t end, uint32_t rank) {
-            (direct ? stage.out : stage.relay_out)
-                .push_back({first + static_cast<int32_t>(rank), c, offset + begin, offset + end});
-          });
+      flow.runs->visit_holders(partitions_[children[c]], line, line + (run.end - run.begin),
+                               [&](uint64_t begin, uint64_t end, uint32_t rank) {
+                                 append(moves.with(first + static_cast<int32_t>(rank), c), offset + begin,
+                                        offset + end);
+                               });
     }
   }
 }
@@ -261,32 +282,28 @@ void Forest::cross_others(const Flow& flow, const Place& at, StageMoves& stage) 
     return tree_.node(group.first_child + static_cast<int32_t>(c)).first;
   };
   const uint64_t offset = block_place(first_of(flow.from));
-  const auto add = [&](std::vector<Move>& moves, uint32_t c, uint32_t rank, uint64_t from_line,
-                       uint64_t to_line) {
-    flow.runs->visit(from_line, to_line, [&](uint64_t begin, uint64_t end, uint32_t) {
-      moves.push_back({first_of(c) + static_cast<int32_t>(rank), c, offset + begin, offset + end});
-    });
+  // To or from those of child c that hold the stretch for it.
+  const auto holders = [&](Moves& moves, uint32_t c, uint64_t from, uint64_t to) {
+    flow.runs->visit_holders(
+        partitions_[children[c]], from, to, [&](uint64_t begin, uint64_t end, uint32_t rank) {
+          flow.runs->append_places(begin, end, offset,
+                                   moves.with(first_of(c) + static_cast<int32_t>(rank), c));
+        });
   };
   for (const uint32_t piece : of_inner.pieces_of(static_cast<uint32_t>(at.position - inner.first))) {
     const uint64_t from = flow.runs->cut(of_inner.begin(piece)), to = flow.runs->cut(of_inner.end(piece));
     if (flow.to == flow.from || flow.to == stage.child) {
-      auto& moves = flow.to == flow.from ? stage.in : stage.relay_in;
+      Moves& moves = flow.to == flow.from ? stage.in : stage.relay_in;
       flow.runs->visit(from, to, [&](uint64_t begin, uint64_t end, uint32_t carrier) {
-        moves.push_back(
-            {first_of(flow.from) + static_cast<int32_t>(carrier), flow.from, offset + begin, offset + end});
+        append(moves.with(first_of(flow.from) + static_cast<int32_t>(carrier), flow.from), offset + begin,
+               offset + end);
       });
     } else {
-      flow.runs->visit_holders(
-          partitions_[children[flow.to]], from, to,
-          [&](uint64_t begin, uint64_t end, uint32_t rank) { add(stage.in, flow.to, rank, begin, end); });
+      holders(stage.in, flow.to, from, to);
     }
     if (flow.to != stage.child) continue;
-    for (uint32_t c = 0; c < children.size(); c++) {  // this rank's child distributes it
-      if (c == stage.child || c == flow.from) continue;
-      flow.runs->visit_holders(
-          partitions_[children[c]], from, to,
-          [&](uint64_t begin, uint64_t end, uint32_t rank) { add(stage.out, c, rank, begin, end); });
-    }
+    for (uint32_t c = 0; c < children.size(); c++)  // this rank's child distributes it
+      if (c != stage.child && c != flow.from) holders(stage.out, c, from, to);
   }
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "tiered_partition.hpp"
@@ -21,11 +22,23 @@
 
 namespace sennit::tiered {
 
-// A piece that goes to or comes from a peer: places [begin, end), within one block.
+// What goes to or comes from one peer at one stage.
 struct Move {
   int32_t peer = 0;
   uint32_t child = 0;  // the peer's child of the stage's group
-  uint64_t begin = 0, end = 0;
+  Places places;
+};
+
+class Moves {
+ public:
+  Places& with(int32_t peer, uint32_t child);
+  void arrange();  // once, when all is in
+  const std::vector<Move>& all() const { return moves_; }
+  bool empty() const { return moves_.empty(); }
+
+ private:
+  std::vector<Move> moves_;
+  std::unordered_map<int32_t, size_t> by_peer_;
 };
 
 // One rank's part in the exchange at one group on its path, in the direction of all-gather.
@@ -33,8 +46,8 @@ struct StageMoves {
   int32_t node = 0;    // stage node
   uint32_t child = 0;  // the child of it that holds this rank
   uint32_t fanout = 0;
-  std::vector<Move> relay_in, relay_out;  // before everything else, from near to far
-  std::vector<Move> in, out;              // then from far to near
+  Moves relay_in, relay_out;  // before everything else, from near to far
+  Moves in, out;              // then from far to near
 };
 
 class Forest {
@@ -72,6 +85,7 @@ class Forest {
     Step group, inner;
     int32_t position = 0;
   };
+  void spread_all(const std::vector<Step>& steps, size_t s, const Place& at, StageMoves& stage) const;
   void spread_vector(const Place& at, StageMoves& stage) const;
   void spread(const RunList& runs, uint64_t offset, const Place& at, StageMoves& stage) const;
   void cross_own(const Flow& flow, const Place& at, StageMoves& stage) const;

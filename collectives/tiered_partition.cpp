@@ -90,6 +90,8 @@ Partition Partition::combine(std::span<const Part> children, std::span<const uin
     if (job.left > 0) waiting.push(job);
   }
   result.begin_.push_back(kUnits);
+  result.begin_.shrink_to_fit();
+  result.rank_.shrink_to_fit();
   result.index_ranks(children.back().first +
                      static_cast<uint32_t>(children.back().partition->first_of_rank_.size()) - 1);
   return result;

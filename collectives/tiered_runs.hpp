@@ -3,7 +3,9 @@
 // A run is a stretch of one block with the rank that carries it for the group. The list is a line: outsiders
 // cut it by weight (elements), so that a partition's interval [a, b) of kUnits maps to a stretch of the line.
 // Cuts are a pure function of the list, so all ranks agree, and neighbouring intervals meet exactly. Places
-// are relative to the group: block 0 is its first rank's. Memory: 32 bytes a run and 8 to 24 of prefix sums.
+// are relative to the group: block 0 is its first rank's. Whoever only passes data on does not care who
+// carried it: for them neighbouring runs are one *segment*, and a stretch of the line comes in ascending
+// places, sorted once for all ranks. Memory: 32 bytes a run, 8 to 24 of prefix sums, 28 a segment.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "tiered_partition.hpp"
+#include "tiered_places.hpp"
 
 namespace sennit::tiered {
 
@@ -29,7 +32,9 @@ class RunList {
   uint64_t line_begin(size_t run) const { return units_[run]; }
   // Where on the line the interval [0, part) of kUnits ends.
   uint64_t cut(uint64_t part) const;
-  // f(begin, end, carrier) for the stretch [from, to) of the line: places.
+  // The places of the stretch [from, to) of the line, moved on by `offset`: appended in ascending order.
+  void append_places(uint64_t from, uint64_t to, uint64_t offset, Places& places) const;
+  // f(begin, end, carrier) for the stretch [from, to) of the line: places in the line's order.
   template <typename F>
   void visit(uint64_t from, uint64_t to, F&& f) const {
     if (from >= to) return;
@@ -63,7 +68,17 @@ class RunList {
     return static_cast<size_t>(std::upper_bound(units_.begin(), units_.end() - 1, line) - units_.begin()) - 1;
   }
 
+  struct Segment {
+    uint64_t begin = 0, end = 0;  // places
+    uint64_t line = 0;
+  };
+
+  void make_segments();
+  size_t segment_at(uint64_t line) const;  // index into line_order_
+
   std::vector<Run> runs_;
+  std::vector<Segment> segments_;           // by place
+  std::vector<uint32_t> line_order_;        // indices of segments
   std::vector<uint64_t> units_;             // prefix sums of lengths, one more than runs
   std::vector<unsigned __int128> weights_;  // prefix sums of weights; empty: alike, cut by units
 };

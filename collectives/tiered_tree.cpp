@@ -121,6 +121,7 @@ void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radic
         add(static_cast<int32_t>(i), real, place);
     }
   }
+  nodes_.shrink_to_fit();
   for (size_t i = nodes_.size(); i-- > 0;) {
     StageNode& node = nodes_[i];
     if (node.children == 0) continue;

@@ -60,15 +60,15 @@ std::vector<StageMoves> whole_moves(const Forest& forest, const std::vector<int3
     for (int32_t c = 0; c < group.children; c++) {
       if (static_cast<uint32_t>(c) == stage.child) continue;
       const Bases theirs = bases_of(tree.node(group.first_child + c));
-      const auto add = [&](std::vector<Move>& moves, int64_t index) {
+      const auto add = [&](Moves& moves, int64_t index) {
         const StageNode& peer_base = tree.node(bases[static_cast<size_t>(theirs.first + index)]);
         const Partition& peers =
             forest.partition(forest.node_of(bases[static_cast<size_t>(theirs.first + index)]));
         for (const uint32_t piece : pieces)
           peers.visit(
               partition.begin(piece), partition.end(piece), [&](uint64_t begin, uint64_t end, uint32_t rank) {
-                moves.push_back(
-                    {peer_base.first + static_cast<int32_t>(rank), static_cast<uint32_t>(c), begin, end});
+                append(moves.with(peer_base.first + static_cast<int32_t>(rank), static_cast<uint32_t>(c)),
+                       begin, end);
               });
       };
       add(stage.in, at * theirs.count / mine.count);
@@ -76,6 +76,8 @@ std::vector<StageMoves> whole_moves(const Forest& forest, const std::vector<int3
       const int64_t end = round_up((at + 1) * theirs.count, mine.count);
       for (int64_t j = round_up(at * theirs.count, mine.count); j < end; j++) add(stage.out, j);
     }
+    stage.in.arrange();
+    stage.out.arrange();
     result.push_back(std::move(stage));
   }
   return result;

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "sort_stretches.hpp"
+
 namespace sennit {
 namespace {
 
@@ -29,9 +31,10 @@ class Space {
   void will_write(Place begin, Place end) {
     cuts_.push_back(begin);
     cuts_.push_back(end);
+    writes_left_++;
   }
   void close() {
-    std::sort(cuts_.begin(), cuts_.end());
+    sort_stretches(cuts_);
     cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
     cells_.resize(cuts_.empty() ? 0 : cuts_.size() - 1);
   }
@@ -42,6 +45,7 @@ class Space {
     for (size_t c = cell_at(begin); c < cells_.size() && cuts_[c] < end; c++) {
       Cell& cell = cells_[c];
       if (cell.writer != kNobody) depend_on(cell.writer);
+      if (writes_left_ == 0) continue;  // nobody will ask who read
       if (cell.last_read != kNobody && reads_[cell.last_read].step == step) continue;
       reads_.push_back({step, cell.last_read});
       cell.last_read = static_cast<uint32_t>(reads_.size()) - 1;
@@ -50,6 +54,7 @@ class Space {
 
   template <typename F>
   void write(Place begin, Place end, uint32_t step, F&& depend_on) {
+    writes_left_--;
     for (size_t c = cell_at(begin); c < cells_.size() && cuts_[c] < end; c++) {
       Cell& cell = cells_[c];
       // Readers wait for the writer themselves. The step itself may be a reader (a reduce onto its source);
@@ -69,15 +74,29 @@ class Space {
     uint32_t step, before;
   };
 
-  // The cell that holds `at`, or the first one after it.
-  size_t cell_at(Place at) const {
-    const auto after = std::upper_bound(cuts_.begin(), cuts_.end(), at);
-    return after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin()) - 1;
+  // The cell that holds `at`, or the first one after it. Ranges mostly come in ascending order: it looks
+  // first near where it was.
+  size_t cell_at(Place at) {
+    auto low = cuts_.begin(), high = cuts_.end();
+    if (near_ < cuts_.size() && cuts_[near_] <= at) {
+      low += static_cast<ptrdiff_t>(near_);
+      for (ptrdiff_t stride = 1; stride < high - low; stride *= 2) {
+        if (*(low + stride) > at) {
+          high = low + stride;
+          break;
+        }
+        low += stride;
+      }
+    }
+    const auto after = std::upper_bound(low, high, at);
+    return near_ = after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin()) - 1;
   }
 
   std::vector<Place> cuts_;  // cell i is [cuts_[i], cuts_[i + 1])
   std::vector<Cell> cells_;
   std::vector<Read> reads_;
+  size_t near_ = 0;
+  size_t writes_left_ = 0;
 };
 
 uint64_t length(std::span<const Range> ranges) {
@@ -96,10 +115,10 @@ class DependencyTracker {
         seen_(program.steps.size(), kNobody) {}
 
   void run() {
+    find_atoms();
     for (const Step& step : program_.steps)
       if (step.kind != StepKind::send)
-        for (const Range& r : program_.ranges_of(step.target))
-          space(step.target).will_write(place(r.block, r.begin), place(r.block, r.end));
+        visit(step.target, [&](Place begin, Place end) { space(step.target).will_write(begin, end); });
     input_.close();
     output_.close();
     for (Space& slot : slots_) slot.close();
@@ -112,11 +131,10 @@ class DependencyTracker {
         program_.deps.push_back(earlier);
       };
       for (const Operand& source : program_.sources_of(step))
-        for (const Range& r : program_.ranges_of(source))
-          space(source).read(place(r.block, r.begin), place(r.block, r.end), i, depend_on);
+        visit(source, [&](Place begin, Place end) { space(source).read(begin, end, i, depend_on); });
       if (step.kind != StepKind::send)
-        for (const Range& r : program_.ranges_of(step.target))
-          space(step.target).write(place(r.block, r.begin), place(r.block, r.end), i, depend_on);
+        visit(step.target,
+              [&](Place begin, Place end) { space(step.target).write(begin, end, i, depend_on); });
       std::sort(program_.deps.begin() + step.first_dep, program_.deps.end());
       step.deps = static_cast<uint32_t>(program_.deps.size()) - step.first_dep;
     }
@@ -128,9 +146,34 @@ class DependencyTracker {
     return o.buffer == Buffer::input && !one_space_ ? input_ : output_;
   }
 
+  // Slots that are only touched as a whole: by operands that share the same ranges.
+  void find_atoms() {
+    atoms_.assign(slots_.size(), kUntouched);
+    const auto look = [&](const Operand& o) {
+      if (o.buffer != Buffer::slot || o.ranges == 0) return;
+      uint32_t& first_range = atoms_[o.slot];
+      if (first_range == kUntouched) first_range = o.first_range;
+      if (first_range != o.first_range || program_.slots[o.slot].ranges != o.ranges) first_range = kParts;
+    };
+    for (const Step& step : program_.steps) {
+      if (step.kind != StepKind::send) look(step.target);
+      for (const Operand& source : program_.sources_of(step)) look(source);
+    }
+  }
+
+  // f(begin, end) for the places of an operand; a slot that is touched as a whole is a single place.
+  template <typename F>
+  void visit(const Operand& o, F&& f) const {
+    if (o.buffer == Buffer::slot && o.ranges > 0 && atoms_[o.slot] != kParts) return f(0, 1);
+    for (const Range& r : program_.ranges_of(o)) f(place(r.block, r.begin), place(r.block, r.end));
+  }
+
+  static constexpr uint32_t kUntouched = 0xffffffffu, kParts = 0xfffffffeu;
+
   Program& program_;
   const bool one_space_;
-  Space input_, output_;  // input_ is used only where it is apart from the output
+  std::vector<uint32_t> atoms_;  // by slot: the first range of all its operands, or kParts
+  Space input_, output_;         // input_ is used only where it is apart from the output
   std::vector<Space> slots_;
   std::vector<uint32_t> seen_;  // by step: the last step that depends on it, so that deps have no duplicates
 };
@@ -241,6 +284,14 @@ Operand ProgramBuilder::add(Buffer buffer, uint32_t slot, std::span<const Range>
     }
     previous_end = place(r.block, r.end);
   }
+  // The operands of one step, and messages to several peers, often name the same places: stored once.
+  const auto begin = program_.ranges.begin() + o.first_range, end = program_.ranges.end();
+  if (o.ranges == last_ranges_ && std::equal(begin, end, program_.ranges.begin() + last_first_range_)) {
+    program_.ranges.erase(begin, end);
+    o.first_range = last_first_range_;
+  }
+  last_first_range_ = o.first_range;
+  last_ranges_ = o.ranges;
   return o;
 }
 

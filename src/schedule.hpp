@@ -50,7 +50,7 @@ enum class Buffer : uint8_t { input, output, slot };
 struct Operand {
   Buffer buffer = Buffer::input;
   uint32_t slot = 0;         // index into Program::slots when buffer == slot
-  uint32_t first_range = 0;  // into Program::ranges
+  uint32_t first_range = 0;  // into Program::ranges; operands may share them
   uint32_t ranges = 0;
 };
 
@@ -117,6 +117,7 @@ class ProgramBuilder {
  private:
   Operand add(Buffer buffer, uint32_t slot, std::span<const Range> ranges);
   Program program_;
+  uint32_t last_first_range_ = 0, last_ranges_ = 0;  // of the operand added last
   bool one_space_;
 };
 
