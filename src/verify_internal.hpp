@@ -75,6 +75,11 @@ struct Order {
 };
 
 std::string compact_program(World& world, int position, const Program& program);
+// The first step that touches memory of an earlier one, and does not wait for it.
+struct Race {
+  uint32_t step = kNone, earlier = kNone;
+};
+Race find_race(const World& world, const CompactProgram& program, size_t spaces);
 std::string build_order(World& world, Order& order);
 std::string check_flow(const World& world, const Order& order);
 std::string check_barrier(const World& world, const Order& order);

@@ -65,7 +65,7 @@ class SequencePool {
   std::vector<uint32_t> table_;  // open addressing; a power of two
 };
 
-// Disjoint pieces in ascending order, each with a value; neighbours of equal value are one piece.
+// Disjoint pieces in ascending order, each with a value; neighbours of equal value mostly are one piece.
 template <typename V>
 class IntervalMap {
  public:
@@ -95,14 +95,16 @@ class IntervalMap {
     }
   }
 
-  // Overwrites with these pieces: ascending and disjoint. O(log size + pieces between the first and the last
-  // place written + what has to move up).
+  // Overwrites with these pieces: ascending and disjoint. O(log size) a piece where these are few and whole,
+  // else O(log size + pieces between the first and the last place written + what has to move up).
   void replace(std::span<const Piece> news) {
     if (news.empty()) return;
     const auto low = std::lower_bound(pieces_.begin(), pieces_.end(), news.front().begin,
                                       [](const Piece& p, uint64_t at) { return p.end < at; });
     const auto high = std::upper_bound(low, pieces_.end(), news.back().end,
                                        [](uint64_t at, const Piece& p) { return at < p.begin; });
+    const bool few = news.size() < static_cast<size_t>(high - low) / 4;
+    if (replace_pieces(low, news, few)) return;
     merged_.clear();
     auto old = low;
     uint64_t taken = 0;  // places of *old before this one are dealt with
@@ -145,6 +147,25 @@ class IntervalMap {
       stride *= 2;
     }
     return std::upper_bound(low, it, at, [](uint64_t place, const Piece& p) { return place < p.end; });
+  }
+
+  // Where whole pieces get other values, nothing has to move; not where neighbours may become one, unless few
+  // are concerned.
+  bool replace_pieces(Iterator from, std::span<const Piece> news, bool few) {
+    Iterator it = from;
+    for (const Piece& piece : news) {
+      it = gallop(it, piece.begin);
+      if (it == pieces_.end() || it->begin != piece.begin || it->end != piece.end) return false;
+      if (few) continue;
+      if (it != pieces_.begin() && std::prev(it)->end == piece.begin) return false;
+      if (it + 1 != pieces_.end() && (it + 1)->begin == piece.end) return false;
+    }
+    it = from;
+    for (const Piece& piece : news) {
+      it = gallop(it, piece.begin);
+      pieces_[static_cast<size_t>(it - pieces_.cbegin())].value = piece.value;
+    }
+    return true;
   }
 
   template <typename F>

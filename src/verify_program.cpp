@@ -2,126 +2,13 @@
 //
 // Checks that everything a step names exists and lies within its buffer, that the operands of a step cover
 // the same places, that the user's input is never written, that exposable slots are used as such, and that
-// any two steps that touch the same memory, one of them writing, are ordered by dependencies. The latter by
-// replaying the steps over interval maps of {last writer, readers since}: every step must be behind those it
-// conflicts with, which orders all earlier ones by induction. Cost: O(pieces touched), plus a walk back over
-// dependencies where the order is not a direct one.
+// there are no races. Cost: O(ranges).
 #include <fmt/format.h>
 
 #include "verify_internal.hpp"
 
 namespace sennit::verifier {
 namespace {
-
-struct History {
-  uint32_t writer = kNone;
-  uint32_t readers = kNone;  // since the last write: head of a list in RaceCheck::nodes_
-  bool operator==(const History&) const = default;
-};
-
-class RaceCheck {
- public:
-  RaceCheck(const World& world, const CompactProgram& program, size_t spaces)
-      : world_(world),
-        program_(program),
-        spaces_(spaces),
-        needed_(program.steps.size(), kNone),
-        reached_(program.steps.size(), kNone) {}
-
-  // Returns the earlier step that `step` conflicts with and is not ordered behind, or kNone.
-  uint32_t add(uint32_t step) {
-    step_ = step;
-    needs_.clear();
-    const CompactStep& s = program_.steps[step];
-    for (uint32_t i = 0; i < s.sources; i++) read(program_.operands[s.first_source + i]);
-    if (s.kind != StepKind::send) write(s.target);
-    return first_unordered();
-  }
-
- private:
-  struct Node {
-    uint32_t step, next;
-  };
-  using Map = IntervalMap<History>;
-
-  Map& space(const CompactOperand& o) {
-    const bool one_space = world_.layout.in_place && o.space < kFirstSlotSpace;
-    return spaces_[one_space ? 0 : o.space];
-  }
-
-  void need(uint32_t earlier) {
-    if (earlier == kNone || earlier == step_ || needed_[earlier] == step_) return;
-    needed_[earlier] = step_;
-    needs_.push_back(earlier);
-  }
-
-  void read(const CompactOperand& o) {
-    news_.clear();
-    uint32_t old_head = kNone, new_head = kNone;
-    space(o).visit(world_.lists.sorted(o.list), [&](uint64_t begin, uint64_t end, const History* old) {
-      const History was = old ? *old : History{};
-      need(was.writer);
-      if (new_head == kNone || was.readers != old_head) {
-        old_head = was.readers;
-        new_head = static_cast<uint32_t>(nodes_.size());
-        nodes_.push_back({step_, was.readers});
-      }
-      news_.push_back({begin, end, {was.writer, new_head}});
-    });
-    space(o).replace(news_);
-  }
-
-  void write(const CompactOperand& o) {
-    uint32_t last_head = kNone;
-    space(o).visit(world_.lists.sorted(o.list), [&](uint64_t, uint64_t, const History* old) {
-      if (!old) return;
-      if (old->readers == kNone) need(old->writer);  // else the readers are behind it
-      if (old->readers != last_head)
-        for (uint32_t node = old->readers; node != kNone; node = nodes_[node].next) need(nodes_[node].step);
-      last_head = old->readers;
-    });
-    news_.clear();
-    for (const Run& run : world_.lists.sorted(o.list)) news_.push_back({run.begin, run.end, {step_, kNone}});
-    space(o).replace(news_);
-  }
-
-  uint32_t first_unordered() {
-    if (needs_.empty()) return kNone;
-    std::vector<uint32_t>& stack = stack_;
-    stack.clear();
-    const CompactStep& s = program_.steps[step_];
-    size_t missing = needs_.size();
-    const auto reach = [&](const CompactStep& from) {
-      for (uint32_t i = 0; i < from.deps; i++) {
-        const uint32_t dep = program_.deps[from.first_dep + i];
-        if (reached_[dep] == step_) continue;
-        reached_[dep] = step_;
-        if (needed_[dep] == step_) missing--;
-        stack.push_back(dep);
-      }
-    };
-    reach(s);
-    const uint32_t earliest = missing == 0 ? 0 : *std::min_element(needs_.begin(), needs_.end());
-    while (missing > 0 && !stack.empty()) {
-      const uint32_t at = stack.back();
-      stack.pop_back();
-      if (at > earliest) reach(program_.steps[at]);
-    }
-    if (missing == 0) return kNone;
-    for (const uint32_t earlier : needs_)
-      if (reached_[earlier] != step_) return earlier;
-    return kNone;
-  }
-
-  const World& world_;
-  const CompactProgram& program_;
-  std::vector<Map> spaces_;
-  std::vector<Node> nodes_;
-  std::vector<uint32_t> needed_, reached_;  // by step: the last step for which it was marked
-  std::vector<uint32_t> needs_, stack_;
-  std::vector<Map::Piece> news_;
-  uint32_t step_ = 0;
-};
 
 class Compactor {
  public:
@@ -142,7 +29,19 @@ class Compactor {
     if (error_.empty()) error_ = step_text(world_, position_, step) + ": " + what;
   }
 
-  // Interns ranges as runs of places; neighbours that follow one another become one run.
+  // The list of these ranges as runs of places; neighbours that follow one another become one run. Operands
+  // that share ranges, and most others that are alike, come one after another.
+  uint32_t list_of(uint32_t first_range, uint32_t count, uint64_t blocks, std::string& what) {
+    if (last_list_ != kNone && first_range == last_first_range_ && count == last_ranges_ &&
+        blocks == last_blocks_)
+      return last_list_;
+    if (!runs_of({program_.ranges.data() + first_range, count}, blocks, what)) return kNone;
+    last_first_range_ = first_range;
+    last_ranges_ = count;
+    last_blocks_ = blocks;
+    return last_list_ = world_.lists.intern(runs_);
+  }
+
   bool runs_of(std::span<const Range> ranges, uint64_t blocks, std::string& what) {
     runs_.clear();
     for (const Range& r : ranges) {
@@ -164,16 +63,18 @@ class Compactor {
   void add_slot(size_t index) {
     const Slot& slot = program_.slots[index];
     std::string what;
+    uint32_t list = kNone;
     if (slot.first_range + size_t{slot.ranges} > program_.ranges.size())
       what = "names ranges beyond the program's";
     else
-      runs_of({program_.ranges.data() + slot.first_range, slot.ranges}, world_.layout.slot_blocks, what);
-    for (const Run& run : runs_)
-      for (uint64_t block = run.begin / kUnits; what.empty() && block * kUnits < run.end; block++)
-        if (!world_.layout.slot_block_known(position_, block))
-          what = fmt::format("block {} has a length that this rank does not know", block);
+      list = list_of(slot.first_range, slot.ranges, world_.layout.slot_blocks, what);
+    if (what.empty() && !world_.layout.fixed_places())
+      for (const Run& run : world_.lists.runs(list))
+        for (uint64_t block = run.begin / kUnits; what.empty() && block * kUnits < run.end; block++)
+          if (!world_.layout.slot_block_known(position_, block))
+            what = fmt::format("block {} has a length that this rank does not know", block);
     if (what.empty()) {
-      slots_.push_back(world_.lists.intern(runs_));
+      slots_.push_back(list);
       if (!world_.lists.disjoint(slots_.back())) what = "holds the same place twice";
     }
     if (!what.empty()) error_ = fmt::format("position {}, slot {}: {}", position_, index, what);
@@ -194,6 +95,10 @@ class Compactor {
     return true;
   }
 
+  static bool within(const Run& whole, std::span<const Run> sorted) {
+    return sorted.empty() || (sorted.front().begin >= whole.begin && sorted.back().end <= whole.end);
+  }
+
   CompactOperand operand(size_t step, const Operand& o, bool target) {
     CompactOperand compact;
     if (o.first_range + size_t{o.ranges} > program_.ranges.size()) {
@@ -206,21 +111,24 @@ class Compactor {
       fail(step, fmt::format("slot {} is not declared", o.slot));
       return compact;
     }
-    if (!runs_of(program_.ranges_of(o), slot ? world_.layout.slot_blocks : world_.layout.blocks, what)) {
+    compact.list =
+        list_of(o.first_range, o.ranges, slot ? world_.layout.slot_blocks : world_.layout.blocks, what);
+    if (!what.empty()) {
       fail(step, what);
       return compact;
     }
-    compact.list = world_.lists.intern(runs_);
     Run culprit;
     if (slot) {
       compact.space = kFirstSlotSpace + o.slot;
-      if (compact.list != slots_[o.slot] && !contains(world_.lists.sorted(slots_[o.slot]), runs_, &culprit))
+      if (compact.list != slots_[o.slot] &&
+          !contains(world_.lists.sorted(slots_[o.slot]), world_.lists.runs(compact.list), &culprit))
         fail(step, fmt::format("slot {} has no {}", o.slot, place_text(culprit.begin, culprit.end)));
     } else {
       compact.space = o.buffer == Buffer::input ? kInputSpace : kOutputSpace;
       const Run whole =
           o.buffer == Buffer::input ? world_.layout.input(position_) : world_.layout.output(position_);
-      if (!contains({&whole, 1}, runs_, &culprit))
+      if (!within(whole, world_.lists.sorted(compact.list)) &&
+          !contains({&whole, 1}, world_.lists.runs(compact.list), &culprit))
         fail(step, fmt::format("this rank's {} has no {}", o.buffer == Buffer::input ? "input" : "output",
                                place_text(culprit.begin, culprit.end)));
     }
@@ -317,13 +225,10 @@ class Compactor {
   }
 
   void check_races() {
-    RaceCheck races(world_, out_, kFirstSlotSpace + slots_.size());
-    for (uint32_t i = 0; i < out_.steps.size(); i++) {
-      const uint32_t other = races.add(i);
-      if (other == kNone) continue;
-      return fail(i,
-                  fmt::format("race: touches the same memory as step {}, and does not wait for it", other));
-    }
+    const Race race = find_race(world_, out_, kFirstSlotSpace + slots_.size());
+    if (race.step != kNone)
+      fail(race.step,
+           fmt::format("race: touches the same memory as step {}, and does not wait for it", race.earlier));
   }
 
   World& world_;
@@ -331,6 +236,8 @@ class Compactor {
   const Program& program_;
   CompactProgram& out_;
   std::vector<uint32_t> slots_;  // range list by slot
+  uint32_t last_first_range_ = 0, last_ranges_ = 0, last_list_ = kNone;
+  uint64_t last_blocks_ = 0;
   std::vector<Run> runs_;
   std::string error_;
 };
