@@ -33,7 +33,7 @@ using Json = nlohmann::json;
 using Bytes = std::vector<std::byte>;
 
 constexpr uint32_t kProbeCommunicator = 0x70726f62;  // beyond the numbers that splits hand out
-constexpr uint64_t kRoundNs = 500'000'000, kSettleNs = 200'000'000;
+constexpr uint64_t kRoundNs = 800'000'000, kSettleNs = 250'000'000;
 constexpr uint64_t kLongRoundNs = 1'500'000'000, kLongSettleNs = 500'000'000;
 constexpr size_t kChunkBytes = 64 * 1024, kManyChunkBytes = 16 * 1024;  // the latter with many flows
 constexpr size_t kDepth = 8;                                            // chunks under way per flow
@@ -106,18 +106,16 @@ class Stream {
   bool front_done() const { return !works_.empty() && works_.front()->done(); }
   bool over() const { return works_.empty() && posted_ == last_; }
   uint64_t bytes_per_s() const {
-    return last_ns_ > first_ns_ ? bytes_ * 1'000'000'000 / (last_ns_ - first_ns_) : 0;
+    return end_ns_ > settle_ns_ ? bytes_ * 1'000'000'000 / (end_ns_ - settle_ns_) : 0;
   }
 
  private:
   void received(uint64_t since_begin_ns) {
     if (buffers_[done_ % kDepth][0]) {
       last_ = std::min(last_, done_ + kDepth);
-    } else if (since_begin_ns >= settle_ns_) {
-      if (first_ns_ == 0)
-        first_ns_ = since_begin_ns;
-      else
-        bytes_ += chunk_bytes_, last_ns_ = since_begin_ns;
+      end_ns_ = std::min(end_ns_, since_begin_ns);  // the sender began before this host did
+    } else if (since_begin_ns >= settle_ns_ && since_begin_ns < end_ns_) {
+      bytes_ += chunk_bytes_;
     }
   }
 
@@ -130,7 +128,9 @@ class Stream {
   std::deque<std::unique_ptr<Work>> works_;
   size_t posted_ = 0, done_ = 0;
   size_t last_ = ~size_t{0};  // how many chunks there are in all, once known
-  uint64_t first_ns_ = 0, last_ns_ = 0, bytes_ = 0;
+  // What came in the same time for all flows: their sum is what a link that they share carried. (From a
+  // flow's first chunk to its last would count each flow's good moments only.)
+  uint64_t end_ns_ = round_ns_, bytes_ = 0;
 };
 
 // Runs this host's part of a round. Figures by flow, 0 where another host has them.

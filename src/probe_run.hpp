@@ -1,5 +1,5 @@
 // probe_run.hpp: probing a running job: what topology/probe.hpp wants to know is measured between one rank of
-// every host, rank 0 draws the conclusions. Collective over the job. Time: about half a second a round of
+// every host, rank 0 draws the conclusions. Collective over the job. Time: about a second a round of
 // rates, a few milliseconds a round trip; bytes: what the links carry in that time. Nothing is sent where a
 // result for the same hosts is in the cache.
 #pragma once

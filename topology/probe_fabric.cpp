@@ -71,7 +71,8 @@ std::string Findings::summary() const {
                                  groups.size() < 2 ? "flat" : fmt::format("{} groups", groups.size() - 1));
   double least = 0;
   for (size_t g = 1; g < groups.size(); g++)
-    if (least == 0 || groups[g].separation < least) least = groups[g].separation;
+    if (groups[g].separation > 0 && (least == 0 || groups[g].separation < least))
+      least = groups[g].separation;
   if (least > 0) text += fmt::format(", told apart by factors of {:.2f} and more", least);
   if (!slow.empty())
     text += fmt::format(", {} slow", slow.size() == 1 ? "1 host" : fmt::format("{} hosts", slow.size()));
@@ -87,9 +88,11 @@ std::string Findings::to_text(std::span<const std::string> names) const {
       members.push_back(names[at(h)]);
       sum += hosts[at(h)].bytes_per_s;
     }
-    text += fmt::format("\n  {{{}}}: out {}, in {}, its hosts {}; told apart by a factor of {:.2f}",
-                        fmt::join(members, ","), format_rate(groups[g].egress_bytes_per_s),
-                        format_rate(groups[g].ingress_bytes_per_s), format_rate(sum), groups[g].separation);
+    text += fmt::format("\n  {{{}}}: out {}, in {}, its hosts {}", fmt::join(members, ","),
+                        format_rate(groups[g].egress_bytes_per_s), format_rate(groups[g].ingress_bytes_per_s),
+                        format_rate(sum));
+    if (groups[g].separation > 0)
+      text += fmt::format("; told apart by a factor of {:.2f}", groups[g].separation);
   }
   for (const int h : slow)
     text += fmt::format("\n  {} is slow: {}", names[at(h)], format_rate(hosts[at(h)].bytes_per_s));
