@@ -22,6 +22,7 @@
 
 #include "command_bench.hpp"
 #include "command_bench_merge.hpp"
+#include "shm_segment.hpp"
 
 namespace sennit::bench {
 namespace {
@@ -134,6 +135,7 @@ class Children {
     pass_errors();
     print(merger_.end());
     if (errors_ >= 0) close(errors_);
+    if (signalled_ || terminated_) shm::remove_stale_segments(0);  // of ranks that were killed while they start
     return status_;
   }
 
