@@ -13,6 +13,7 @@ namespace sennit {
 namespace {
 
 constexpr size_t kCachedRequests = 128;
+constexpr uint64_t kMostElements = uint64_t{1} << 56;
 
 std::vector<uint64_t> prefix_sums(const size_t* counts, int n) {
   std::vector<uint64_t> sums(static_cast<size_t>(n), 0);
@@ -49,7 +50,7 @@ Status Communicator::check(const Call& call) const {
   if (call.vector_variant &&
       (!call.counts || (call.collective == Collective::all_to_all && !call.recv_counts)))
     return invalid(what() + "_v: counts is NULL");
-  if (call.vector_variant) return {};
+  if (call.vector_variant) return check_counts(call);
   const bool at_root = call.root == rank_;
   const bool sends = call.collective == Collective::scatter || call.collective == Collective::broadcast
                          ? at_root
@@ -61,8 +62,20 @@ Status Communicator::check(const Call& call) const {
                                                                    : true;
   if (call.count > 0 && sends && !call.send) return invalid(what() + ": the send buffer is NULL");
   if (call.count > 0 && receives && !call.recv) return invalid(what() + ": the receive buffer is NULL");
-  if (call.count > (uint64_t{1} << 56))
-    return invalid(fmt::format("{}: count {}: too large", what(), call.count));
+  if (call.count > kMostElements) return invalid(fmt::format("{}: count {}: too large", what(), call.count));
+  return {};
+}
+
+// What this rank uses of a v-variant's arrays: sums of these stay far below 2^64 bytes.
+Status Communicator::check_counts(const Call& call) const {
+  const bool rooted = call.collective == Collective::gather || call.collective == Collective::scatter;
+  for (int r = 0; r < size(); r++) {
+    if (rooted && rank_ != call.root && r != rank_) continue;
+    for (const size_t* values : {call.counts, call.displacements, call.recv_counts, call.recv_displacements})
+      if (values && values[r] > kMostElements / static_cast<size_t>(size()))
+        return invalid(fmt::format("{}_v: rank {}'s count or displacement is {}: too large",
+                                   name(call.collective), r, values[r]));
+  }
   return {};
 }
 
@@ -151,6 +164,11 @@ Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& 
     prepared = sennit::prepare(key.request, *std::move(plan), std::move(program));
   }
   prepared->description = describe_request(key.request);
+  if (key.direction != 0)
+    prepared->description =
+        fmt::format("{} count {} {} {} rank {}", key.direction == 1 ? "send" : "recv", key.request.count,
+                    name(key.request.type), key.direction == 1 ? "to" : "from",
+                    tree_.rank_of_position[static_cast<size_t>(key.request.root)]);
   entry.prepared = std::move(prepared);
   cache_.push_front(std::move(entry));
   if (cache_.size() > kCachedRequests) {
@@ -292,6 +310,15 @@ void Communicator::start_self_message(Work& work) {
   *other.matched = *work.self_matched_ = true;
 }
 
+// One thread uses a communicator at a time, so while it waits nobody can start the other half.
+Status Communicator::withdraw_self_message(const Work& work) {
+  for (auto* waiting : {&self_sends_, &self_receives_})
+    std::erase_if(*waiting, [&](const SelfMessage& m) { return m.matched == work.self_matched_; });
+  return invalid(work.call_.receiving
+                     ? "recv from oneself: nothing was sent; start the send first, with sennit_send_start"
+                     : "send to oneself: no receive waits for it; start that first, with sennit_recv_start");
+}
+
 void Communicator::give_back(std::unique_ptr<Execution> execution) {
   for (CacheEntry& entry : cache_) {
     if (entry.prepared.get() != &execution->prepared()) continue;
@@ -337,6 +364,12 @@ bool Work::done() const {
 
 bool Work::wait(int64_t timeout_ns) {
   if (finished_ || done()) return true;
+  if (!execution_ && timeout_ns < 0 && communicator_->status().ok()) {
+    result_ = communicator_->withdraw_self_message(*this);
+    communicator_->outstanding_--;
+    return finished_ = true;
+  }
+  if (execution_ && timeout_ns < 0) execution_->awaited = true;
   return communicator_->job().engine().wait(
       [this] { return done() || (!execution_ && !communicator_->status().ok()); }, timeout_ns);
 }

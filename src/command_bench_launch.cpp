@@ -135,7 +135,8 @@ class Children {
     pass_errors();
     print(merger_.end());
     if (errors_ >= 0) close(errors_);
-    if (signalled_ || terminated_) shm::remove_stale_segments(0);  // of ranks that were killed while they start
+    if (signalled_ || terminated_)
+      shm::remove_stale_segments(0);  // of ranks that were killed while they start
     return status_;
   }
 

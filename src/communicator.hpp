@@ -136,6 +136,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(std::shared_ptr<Job> job, std::vector<int> members, uint32_t id)
       : job_(std::move(job)), members_(std::move(members)), id_(id) {}
   Status check(const Call& call) const;
+  Status check_counts(const Call& call) const;
   Request to_request(const Call& call) const;
   std::string describe_request(const Request& request) const;
   Result<CacheEntry*> find_or_prepare(const CacheKey& key);
@@ -143,6 +144,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fill_buffers(const Call& call, const Request& request, Work& work, Buffers* buffers) const;
   void start(Work& work, bool nonblocking);
   void start_self_message(Work& work);
+  Status withdraw_self_message(const Work& work);
   void give_back(std::unique_ptr<Execution> execution);
   void log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared);
   bool is_in_place(const Call& call) const;

@@ -90,7 +90,8 @@ Transport* Engine::route(int peer) {
     used_[i] = true;
     // Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
     // processes.
-    if (transports_[i]->event_fd() >= 0) spins_ = std::min(spins_.load(), 1u), yields_ = std::min(yields_.load(), 10u);
+    if (transports_[i]->event_fd() >= 0)
+      spins_ = std::min(spins_.load(), 1u), yields_ = std::min(yields_.load(), 10u);
   }
   return route.transport;
 }
@@ -126,6 +127,7 @@ void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool
   const auto guard = lock();
   execution.last_progress_ns = now_ns();
   execution.last_report_ns = 0;
+  execution.awaited = !nonblocking;
   running_.push_back(&execution);
   if (nonblocking) {
     nonblocking_running_.push_back(&execution);
@@ -152,7 +154,8 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
       if (idle >= 64) cpu_relax();
       continue;
     }
-    if (idle == small_spins_) execution.last_progress_ns = now_ns();  // others see it now, and look for stalls
+    if (idle == small_spins_)
+      execution.last_progress_ns = now_ns();  // others see it now, and look for stalls
     guard.unlock();
     sched_yield();
     guard.lock();
@@ -229,6 +232,9 @@ void Engine::check_stalls(uint64_t now) {
   for (Execution* execution : running_) {
     const uint64_t since = std::max(execution->last_progress_ns, execution->last_report_ns);
     if (now - since < stall_ns_) continue;
+    const bool again = execution->last_report_ns > execution->last_progress_ns;
+    execution->stalled_ns =
+        execution->awaited ? (again ? execution->stalled_ns : 0) + std::min(now - since, 2 * stall_ns_) : 0;
     execution->last_report_ns = now;
     callbacks_.stalled(*execution);
   }

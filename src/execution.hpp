@@ -67,6 +67,8 @@ class Execution {
   bool collective_call() const { return !point_to_point_; }
   uint64_t last_progress_ns = 0;  // the engine's, for noticing stalls
   uint64_t last_report_ns = 0;
+  std::atomic<bool> awaited{false};  // its caller does nothing but wait for it
+  uint64_t stalled_ns = 0;           // without progress while it was awaited and this process ran
 
  private:
   struct Lane {

@@ -54,6 +54,7 @@ Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::s
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
     return invalid(fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
   std::shared_ptr<Job> job(new Job);
+  job->arrival_timeout_ms_ = bootstrap.arrival_timeout_ms;
   Result<std::unique_ptr<Control>> control = Control::start(bootstrap, job->control_callbacks());
   if (!control) return control.status();
   job->control_ = *std::move(control);
@@ -327,7 +328,15 @@ Engine::Callbacks Job::engine_callbacks() {
   Engine::Callbacks callbacks;
   callbacks.suspect = [this](int peer, const Status& what) { control_->report_suspect(peer, what.text()); };
   callbacks.stalled = [this](Execution& execution) {
-    if (execution.collective_call()) control_->report_stall(describe(execution));
+    if (execution.collective_call()) return control_->report_stall(describe(execution));
+    // Nobody else need be in a send or a receive, so there is nothing to compare, only the time.
+    const auto waited_ms = static_cast<int64_t>(execution.stalled_ns / 1'000'000);
+    if (waited_ms < arrival_timeout_ms_) return;
+    engine_->failed_here(
+        execution.comm(),
+        {SENNIT_TIMED_OUT,
+         fmt::format("rank {} has waited {} ms in {} on communicator {}: there is no matching call", rank(),
+                     waited_ms, execution.prepared().description, execution.comm())});
   };
   callbacks.failed_here = [this](uint32_t comm, const Status& status) {
     const std::lock_guard guard(communicators_mutex_);

@@ -63,6 +63,7 @@ class Job {
   PlanOptions plan_options_;
   size_t eager_bytes_ = 8192;
   std::string probe_;  // SENNIT_PROBE of rank 0
+  int64_t arrival_timeout_ms_ = 0;
   std::mutex communicators_mutex_;
   std::map<uint32_t, Communicator*> communicators_;
   std::vector<std::function<void(Communicator&)>> failures_;  // all so far, in the order they were told

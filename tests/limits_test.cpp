@@ -186,6 +186,94 @@ TEST(DescriptorLimit, IsRaisedWhereTheHardOneAllows) {
   }
 }
 
+// Nobody else is in a call, so there is no one to compare with; all ranks are told all the same.
+TEST(PointToPoint, NobodyAnswers) {
+  for (const auto& [caller, peer, nonblocking] : {std::tuple(3, 5, false), std::tuple(0, 7, true)})
+    for (const bool sends : {false, true}) {
+      Processes ranks(
+          8,
+          [&](int rank) -> std::string {
+            sennit_comm_t comm = nullptr;
+            if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK) return sennit_last_error();
+            std::vector<float> x(500'000);
+            sennit_status_t status = SENNIT_OK;
+            sennit_work_t work = nullptr;
+            if (rank == caller && nonblocking) {
+              status = sends ? sennit_send_start(x.data(), x.size(), SENNIT_FLOAT32, peer, comm, &work)
+                             : sennit_recv_start(x.data(), x.size(), SENNIT_FLOAT32, peer, comm, &work);
+              // Nobody is stuck yet, so this may last.
+              if (status == SENNIT_OK) status = sennit_work_wait(work, 2500);
+              if (status == SENNIT_IN_PROGRESS) status = sennit_work_wait(work, -1);
+              sennit_work_free(work);
+            } else if (rank == caller && sends)
+              status = sennit_send(x.data(), x.size(), SENNIT_FLOAT32, peer, comm);
+            else if (rank == caller)
+              status = sennit_recv(x.data(), x.size(), SENNIT_FLOAT32, peer, comm);
+            else
+              while ((status = sennit_comm_get_async_error(comm)) == SENNIT_OK) usleep(20'000);
+            const std::string text = fmt::format("{}: {}", sennit_status_name(status), sennit_last_error());
+            sennit_comm_destroy(comm);
+            return text;
+          },
+          {{"SENNIT_ARRIVAL_TIMEOUT", "1500"}});
+      expect_all(ranks, fmt::format(" ms in {} count 500000 float32 {} rank {} ", sends ? "send" : "recv",
+                                    sends ? "to" : "from", peer));
+    }
+}
+
+TEST(PointToPoint, ToOneselfWithoutTheOtherHalf) {
+  Processes ranks(8, [](int rank) -> std::string {
+    sennit_comm_t comm = nullptr;
+    if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK) return sennit_last_error();
+    int out = rank + 5, in = 0;
+    if (sennit_send(&out, 1, SENNIT_INT32, rank, comm) != SENNIT_INVALID_ARGUMENT) return "send";
+    if (sennit_recv(&in, 1, SENNIT_INT32, rank, comm) != SENNIT_INVALID_ARGUMENT) return "recv";
+    sennit_work_t work = nullptr;
+    if (sennit_recv_start(&in, 1, SENNIT_INT32, rank, comm, &work) != SENNIT_OK) return "recv_start";
+    if (sennit_work_wait(work, 10) != SENNIT_IN_PROGRESS) return "in progress";
+    if (sennit_send(&out, 1, SENNIT_INT32, rank, comm) != SENNIT_OK) return "send after recv_start";
+    if (sennit_work_wait(work, -1) != SENNIT_OK || sennit_work_free(work) != SENNIT_OK) return "wait";
+    if (in != rank + 5) return "received something else";
+    if (sennit_send_start(&out, 1, SENNIT_INT32, rank, comm, &work) != SENNIT_OK) return "send_start";
+    if (sennit_work_free(work) != SENNIT_OK) return "free";
+    if (sennit_barrier(comm) != SENNIT_OK || sennit_comm_finalize(comm) != SENNIT_OK) return "barrier";
+    sennit_comm_destroy(comm);
+    return "ok";
+  });
+  expect_all(ranks, "ok");
+}
+
+TEST(Arguments, CountsBeyondAllMemory) {
+  Processes ranks(8, [](int rank) -> std::string {
+    sennit_comm_t comm = nullptr;
+    if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK) return sennit_last_error();
+    std::vector<float> x(64);
+    for (const size_t much : {SIZE_MAX, SIZE_MAX / 4, SIZE_MAX / 32, size_t{1} << 57}) {
+      const std::vector<size_t> ones(8, 1);
+      std::vector<size_t> bad = ones;
+      bad[static_cast<size_t>(rank)] = much;
+      float* const p = x.data();
+      const auto refused = [](sennit_status_t status) {
+        return status == SENNIT_INVALID_ARGUMENT &&
+               std::string(sennit_last_error()).find("too large") != std::string::npos;
+      };
+      if (!refused(sennit_all_reduce(p, p, much, SENNIT_FLOAT32, SENNIT_SUM, comm))) return "all_reduce";
+      if (!refused(sennit_all_gather_v(p, p, bad.data(), nullptr, SENNIT_FLOAT32, comm)))
+        return "all_gather_v";
+      if (!refused(sennit_all_gather_v(p, p, ones.data(), bad.data(), SENNIT_FLOAT32, comm)))
+        return "all_gather_v's displacements";
+      if (!refused(sennit_gather_v(p, p, bad.data(), nullptr, SENNIT_FLOAT32, 0, comm))) return "gather_v";
+      if (!refused(
+              sennit_all_to_all_v(p, ones.data(), nullptr, p, bad.data(), nullptr, SENNIT_FLOAT32, comm)))
+        return "all_to_all_v";
+    }
+    if (sennit_barrier(comm) != SENNIT_OK || sennit_comm_finalize(comm) != SENNIT_OK) return "barrier";
+    sennit_comm_destroy(comm);
+    return "ok";
+  });
+  expect_all(ranks, "ok");
+}
+
 TEST(Port, InUseIsSaidWithTheRemedy) {
   const int port = sennit_test::free_port();
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
