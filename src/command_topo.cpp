@@ -82,6 +82,13 @@ int show_order(const Options& options, const Fabric& fabric) {
 
 int show(const Options& options) {
   if (!options.diff.empty()) return compare(options);
+  int on_standard_output = 0;
+  for (const std::string* file : {&options.json, &options.save, &options.svg, &options.html,
+                                  &options.hostfile, &options.nodelist, &options.rankfile})
+    on_standard_output += *file == "-";
+  if (on_standard_output > 1)
+    return fail(
+        invalid("only one of --json, --save, --svg, --html, --hostfile, --nodelist and --rankfile can be -"));
   Result<Reading> reading = Reading{};
   if (options.probe) {
     Result<std::optional<Reading>> probed = read_job();
@@ -113,26 +120,29 @@ void add_topo_command(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<Options>();  // CLI11 keeps references into it; the callback keeps it
   CLI::App* command =
       app.add_subcommand("topo", "the tiers of the network, their capacities, and who says so");
-  command->add_option("--fabric", options->fabric,
-                      "show this one: a fabric file, a topology.conf, or a synthetic tree (meta24k)");
+  CLI::Option* fabric = command->add_option(
+      "--fabric", options->fabric,
+      "show this one: a fabric file, what ibnetdiscover (and dump_fts) wrote, a topology.conf or "
+      ".yaml, or a synthetic tree (meta24k)");
   command->add_option("--json", options->json, "write it for programs; - is standard output");
   command->add_option(
       "--save", options->save,
       "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard output");
   command->add_option("--svg", options->svg, "draw it; equal siblings fold");
   command->add_option("--html", options->html, "draw it as a self-contained page, with tables and suspects");
-  command->add_flag(
+  CLI::Option* probe = command->add_flag(
       "--probe", options->probe,
       "inside a job: measure between its hosts, in seconds (SENNIT_PROBE=1: take what the cache has)");
-  command->add_flag("--check", options->check, "list what looks wrong; exit status 1 if anything does");
-  command
-      ->add_option("--diff", options->diff,
-                   "what differs between two fabrics; exit status 1 if anything does")
-      ->expected(2);
+  probe->excludes(fabric);
+  CLI::Option* check =
+      command->add_flag("--check", options->check, "list what looks wrong; exit status 1 if anything does");
+  CLI::Option* diff = command->add_option("--diff", options->diff,
+                                          "what differs between two fabrics; exit status 1 if anything does");
+  diff->expected(2)->excludes(fabric)->excludes(probe)->excludes(check);
   CLI::Option* order = command->add_option("--order", options->order,
                                            "how often the ranks' order crosses each tier, and the best "
                                            "order; FILE: hosts by rank, else the job's");
-  order->expected(0, 1)->type_name("[FILE]");
+  order->expected(0, 1)->type_name("[FILE]")->excludes(check)->excludes(diff);
   for (const auto& [name, file, help] :
        {std::tuple("--hostfile", &options->hostfile,
                    "write the best order for mpirun --map-by seq --hostfile"),
