@@ -92,38 +92,38 @@ Status Registrations::add(void* memory, size_t bytes) {
   if (begin >= end) return {};  // no whole page
   SENNIT_RETURN_IF_ERROR(replaceable(begin, end));
   const size_t whole = end - begin;
-  auto* const inside = static_cast<std::byte*>(arenas_.allocate(whole));
-  if (!inside)
+  auto* const piece = static_cast<std::byte*>(arenas_.allocate(whole + 2 * kPage));
+  if (!piece)
     return {SENNIT_OUT_OF_RESOURCES,
             fmt::format("no shared memory for {} bytes: free some, or leave it unregistered", whole)};
+  std::byte* const inside = piece + kPage;
   Arena* const arena = arenas_.holding(inside);
   std::memcpy(inside, at(begin), whole);
   if (!arena->map_at(at(begin), inside, whole)) {
     const int error = errno;
-    arena->free(inside);
+    arena->free(piece);
     return {SENNIT_OUT_OF_RESOURCES,
             fmt::format("cannot map {} bytes of shared memory: {}{}", whole, strerror(error),
                         error == ENOMEM ? ": raise vm.max_map_count" : "")};
   }
   if (page_map_ < 0) page_map_ = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  pages_.emplace(begin, Pages{memory, whole, arena, inside, false});
+  pages_.emplace(address, Pages{memory, bytes, begin, end, arena, inside, false});
   return {};
 }
 
 void Registrations::release(Place place) {
-  place->second.arena->free(place->second.inside);
+  place->second.arena->free(place->second.inside - kPage);
   pages_.erase(place);
 }
 
 // Private pages over those of the arena that are still there, then the bytes. No mremap(): the hooks that UCX
 // and Open MPI put into it lose the new address.
-Status Registrations::put_back(const Pages& pages, uintptr_t begin) {
-  const uintptr_t end = begin + pages.bytes;
-  const Result<std::vector<Area>> found = areas(begin, end);
+Status Registrations::put_back(const Pages& pages) {
+  const Result<std::vector<Area>> found = areas(pages.begin, pages.end);
   if (!found) return found.status();
   for (const Area& area : *found) {
-    const uintptr_t from = std::max(area.begin, begin), to = std::min(area.end, end);
-    std::byte* const inside = pages.inside + (from - begin);
+    const uintptr_t from = std::max(area.begin, pages.begin), to = std::min(area.end, pages.end);
+    std::byte* const inside = pages.inside + (from - pages.begin);
     const auto offset = static_cast<uint64_t>(inside - pages.arena->data());
     if (area.inode != pages.arena->inode() || area.offset + (from - area.begin) != offset) continue;
     if (mmap(at(from), to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
@@ -139,10 +139,9 @@ Status Registrations::put_back(const Pages& pages, uintptr_t begin) {
 }
 
 Status Registrations::remove(void* memory) {
-  const auto place = std::find_if(pages_.begin(), pages_.end(),
-                                  [&](const auto& entry) { return entry.second.memory == memory; });
+  const auto place = pages_.find(reinterpret_cast<uintptr_t>(memory));
   if (place == pages_.end()) return {};  // no whole page, an arena's, or found gone meanwhile
-  SENNIT_RETURN_IF_ERROR(put_back(place->second, place->first));
+  SENNIT_RETURN_IF_ERROR(put_back(place->second));
   release(place);
   return {};
 }
@@ -150,7 +149,7 @@ Status Registrations::remove(void* memory) {
 void Registrations::clear() {
   while (!pages_.empty()) {
     const auto place = pages_.begin();
-    const Status status = put_back(place->second, place->first);
+    const Status status = put_back(place->second);
     if (status.ok()) {
       release(place);
     } else {
@@ -161,9 +160,9 @@ void Registrations::clear() {
 }
 
 std::span<const std::byte> Registrations::range(const void* memory) const {
-  for (const auto& [begin, pages] : pages_)
-    if (pages.memory == memory) return {at(begin), pages.bytes};
-  return {};
+  const auto place = pages_.find(reinterpret_cast<uintptr_t>(memory));
+  if (place == pages_.end()) return {};
+  return {static_cast<const std::byte*>(memory), place->second.bytes};
 }
 
 // Whether the first and the last page of [begin, end) belong to a file, as ours do and fresh ones do not.
@@ -185,11 +184,12 @@ void Registrations::locate(const Segment& segment, std::vector<RemoteSegment>* r
   auto next = pages_.upper_bound(begin);
   if (next != pages_.begin() && std::prev(next)->first + std::prev(next)->second.bytes > begin) --next;
   while (begin < end && next != pages_.end() && next->first < end) {
-    const auto place = next++;
-    const uintptr_t first = place->first;
-    Pages& pages = place->second;
+    const uintptr_t first = next->first;
+    Pages& pages = next->second;
+    ++next;
     const uintptr_t from = std::max(begin, first), to = std::min(end, first + pages.bytes);
-    if (!still_ours(from, to)) {
+    const uintptr_t whole_from = std::max(from, pages.begin), whole_to = std::min(to, pages.end);
+    if (whole_from < whole_to && !still_ours(whole_from, whole_to)) {
       if (!std::exchange(pages.told, true))
         log(LogLevel::warn,
             "shm: memory registered at {} was freed, unmapped or replaced before sennit_mem_deregister; it "
@@ -199,7 +199,13 @@ void Registrations::locate(const Segment& segment, std::vector<RemoteSegment>* r
       continue;
     }
     if (from > begin) result->push_back({begin, from - begin});
-    result->push_back({reinterpret_cast<uint64_t>(pages.inside) + (from - first), to - from});
+    // The ends in partial pages. Until the message is done, nobody changes these bytes.
+    if (from < pages.begin)
+      std::memcpy(pages.inside - (pages.begin - from), at(from), std::min(to, pages.begin) - from);
+    if (const uintptr_t tail = std::max(from, pages.end); tail < to)
+      std::memcpy(pages.inside + (tail - pages.begin), at(tail), to - tail);
+    std::byte* const inside = pages.inside + static_cast<ptrdiff_t>(from - pages.begin);
+    result->push_back({reinterpret_cast<uint64_t>(inside), to - from});
     begin = to;
   }
   if (begin < end || segment.bytes == 0) result->push_back({begin, end - begin});

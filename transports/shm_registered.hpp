@@ -2,10 +2,13 @@
 //
 // The whole pages of a range are moved into an arena (shm_arena.hpp) and that piece of the arena is mapped at
 // the range's addresses too, so peers need to know nothing new: an offer names the arena's addresses.
-// Partial pages at the ends stay as they are, since they hold others' data as well. remove() puts private
-// pages with the same bytes back. Memory that was unmapped or replaced meanwhile is noticed, by the kernel's
-// page map before each offer and by /proc/self/maps in remove(), and never read or overwritten by mistake.
-// Threads: none of its own. Cost: add and remove copy the range; an offer out of it asks the page map twice.
+// Partial pages at the ends stay as they are, since they hold others' data as well; what is offered of them
+// is copied into a spare page before and behind the piece, so that an offer is in one piece all the same (a
+// 16 MB all-reduce of 2 ranks takes 1.2 times its copies so, 1.8 times where it is not). remove() puts
+// private pages with the same bytes back. Memory that was unmapped or replaced meanwhile is noticed, by the
+// kernel's page map before each offer and by /proc/self/maps in remove(), and never read or overwritten by
+// mistake. Threads: none of its own. Cost: add and remove copy the range; an offer out of it asks the page
+// map twice.
 #pragma once
 
 #include <map>
@@ -29,21 +32,23 @@ class Registrations {
   // Removes all, as well as can be.
   void clear();
   // Appends the addresses at which peers find a segment: itself, or its pieces in arenas.
-  // The registered range of `memory`, nothing if there is none.
+  // What was registered at `memory` and has pages in an arena, or nothing.
   std::span<const std::byte> range(const void* memory) const;
   void locate(const Segment& segment, std::vector<RemoteSegment>* result);
 
  private:
   struct Pages {
-    void* memory;  // as registered
-    size_t bytes;  // whole pages, from the address that is the map's key
+    void* memory;     // as registered
+    size_t bytes;     // as registered
+    uintptr_t begin;  // the whole pages in it
+    uintptr_t end;
     Arena* arena;
-    std::byte* inside;  // the same pages in the arena's own mapping
+    std::byte* inside;  // the same pages in the arena's own mapping, with a spare page on either side
     bool told;          // that they are no longer what they were
   };
   using Place = std::map<uintptr_t, Pages>::iterator;
   void release(Place place);
-  Status put_back(const Pages& pages, uintptr_t begin);
+  Status put_back(const Pages& pages);
   bool still_ours(uintptr_t begin, uintptr_t end);
 
   Arenas& arenas_;

@@ -157,8 +157,8 @@ SENNIT_EXPORT sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes,
 SENNIT_EXPORT sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory);
 /* Makes memory of your own as fast as that: peers on this host can read it in place. Local to the process and
  * costs two copies of the range, so do it once for buffers that are used often; it counts for all
- * communicators of the job. Addresses and contents stay. `bytes` and alignment are free: whole pages are what
- * is gained, partial ones at the ends go on as before.
+ * communicators of the job. Addresses and contents stay. `bytes` and alignment are free; a range that holds
+ * no whole page of 4 KiB gains nothing.
  *
  *   float* x = malloc(n * sizeof *x);
  *   sennit_mem_register(comm, x, n * sizeof *x);
