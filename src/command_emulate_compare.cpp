@@ -280,7 +280,8 @@ Result<int> compare(const Instance& instance, const CompareOptions& options) {
   if (!ranges) return ranges.status();
   for (const std::string& library : options.libraries)
     if (library != "sennit")
-      if (const Result<std::string> program = peer_program(library); !program) return program.status();
+      if (const Result<std::string> program = peer_program(library); !program)
+        return program.status().with_context("--libraries");
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
   const Result<Scratch> scratch = Scratch::make();
   if (!scratch) return scratch.status();

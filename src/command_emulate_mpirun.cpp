@@ -35,7 +35,7 @@ std::string own_program() {
 
 Result<std::string> peer_program(const std::string& peer) {
   if (peer != "openmpi" && peer != "gloo")
-    return invalid(fmt::format("--peer {}: expected openmpi or gloo", peer));
+    return invalid(fmt::format("peer '{}': expected openmpi or gloo", peer));
   const std::string path = std::filesystem::path(own_program()).parent_path() / (peer + "_perf");
   if (access(path.c_str(), X_OK) == 0) return path;
   return Status(SENNIT_NOT_FOUND, fmt::format("{} is not there: build it where {} is installed", path,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -46,11 +47,23 @@ bool allowed(std::string_view transport) {
   return list == ",," || list.find("," + std::string(transport) + ",") != std::string::npos;
 }
 
+Status check_transport_names() {
+  std::vector<std::string_view> names;
+  for (const TransportFactory& factory : transports()) names.push_back(factory.name);
+  std::stringstream list(option_text("SENNIT_TRANSPORTS"));
+  for (std::string name; std::getline(list, name, ',');)
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
+      return invalid(fmt::format("SENNIT_TRANSPORTS: this build has no transport '{}'; it has {}", name,
+                                 fmt::join(names, ", ")));
+  return {};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::string& fabric_file,
                                         const std::string& algorithm) {
   SENNIT_RETURN_IF_ERROR(check_options());
+  SENNIT_RETURN_IF_ERROR(check_transport_names());
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
     return invalid(fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
   std::shared_ptr<Job> job(new Job);

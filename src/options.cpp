@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,10 @@ extern char** environ;
 
 namespace sennit {
 namespace {
+
+// Options that are one of a few words.
+const std::pair<std::string_view, std::vector<std::string_view>> kWords[] = {
+    {"SENNIT_ISA", {"generic", "avx2", "avx512"}}, {"SENNIT_LOG", {"error", "warn", "info", "debug"}}};
 
 constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ALGORITHM", OptionType::text, "",
@@ -128,7 +134,11 @@ Status check_options() {
     }
     if (!known) return invalid(fmt::format("{} is not an option of sennit; did you mean {}?", name, nearest));
     const std::string_view value = equals == text.npos ? "" : text.substr(equals + 1);
-    if (value.empty() || known->type == OptionType::text) continue;
+    if (value.empty()) continue;
+    for (const auto& [of, words] : kWords)
+      if (name == of && std::find(words.begin(), words.end(), value) == words.end())
+        return invalid(fmt::format("{} is '{}': expected {}", name, value, fmt::join(words, ", ")));
+    if (known->type == OptionType::text) continue;
     if (const Result<int64_t> parsed = to_integer(*known, value); !parsed) return parsed.status();
   }
   return {};

@@ -346,6 +346,10 @@ TEST(Options, UnknownAndMalformedAreNamed) {
   expect_all(unknown, "did you mean SENNIT_ALGORITHM?");
   Processes malformed(8, live, {{"SENNIT_CHUNK_BYTES", "many"}, {"SENNIT_ARRIVAL_TIMEOUT", "1000"}});
   expect_all(malformed, "SENNIT_CHUNK_BYTES");
+  Processes word(8, live, {{"SENNIT_LOG", "loud"}, {"SENNIT_ARRIVAL_TIMEOUT", "1000"}});
+  expect_all(word, "SENNIT_LOG is 'loud': expected error, warn, info, debug");
+  Processes transport(8, live, {{"SENNIT_TRANSPORTS", "shm,carrier"}, {"SENNIT_ARRIVAL_TIMEOUT", "1000"}});
+  expect_all(transport, "SENNIT_TRANSPORTS: this build has no transport 'carrier'; it has loopback, shm, ");
 }
 
 // Found when the communicator is made, where all ranks are told the same; rank 0's choice holds for all.
