@@ -188,8 +188,9 @@ TEST(DescriptorLimit, IsRaisedWhereTheHardOneAllows) {
 
 // Nobody else is in a call, so there is no one to compare with; all ranks are told all the same.
 TEST(PointToPoint, NobodyAnswers) {
-  for (const auto& [caller, peer, nonblocking] : {std::tuple(3, 5, false), std::tuple(0, 7, true)})
+  for (const bool nonblocking : {false, true})
     for (const bool sends : {false, true}) {
+      const int caller = nonblocking ? 0 : 3, peer = nonblocking ? 7 : 5;
       Processes ranks(
           8,
           [&](int rank) -> std::string {
