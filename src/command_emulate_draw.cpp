@@ -1,5 +1,6 @@
 // The charts of the report: bars of the largest message, and time against size.
 #include "command_emulate_draw.hpp"
+#include "markup.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "command_emulate_draw.hpp"
+#include "markup.hpp"
 
 namespace sennit::emulate {
 namespace {

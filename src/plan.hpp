@@ -88,4 +88,8 @@ Status check_algorithm(const std::string& name);
 // Pure: the same on every rank. Errors: an algorithm that is not registered or does not apply.
 Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options);
 
+// The time of one algorithm with these parameters, under the same model. It must apply.
+uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOptions& options,
+                      std::string_view algorithm, const Parameters& parameters);
+
 }  // namespace sennit

@@ -253,4 +253,13 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   return plan;
 }
 
+uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOptions& options,
+                      std::string_view algorithm, const Parameters& parameters) {
+  const Algorithm* found = find_algorithm(algorithm);
+  SENNIT_CHECK(found && found->applies(tree, request));
+  const Estimate estimate = found->estimate(tree, request, parameters, options.cost);
+  return predict_ns(estimate, parameters.chunks, posting_ns(estimate, tree, options.cost), options.cost,
+                    tree.capacities_known() || within_one_host(tree));
+}
+
 }  // namespace sennit

@@ -33,14 +33,34 @@ std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>
   return tiers;
 }
 
+// Slots are allocated once a lane.
+uint64_t scratch_bytes(const simulation::Symmetry& symmetry, const Request& request, uint32_t chunks) {
+  Layout layout;
+  layout.count = request.count;
+  if (!request.counts.empty()) layout.counts = request.counts.data();
+  uint64_t most = 0;
+  for (const simulation::Symmetry::RankClass& kind : symmetry.classes) {
+    const Program& program = kind.prepared->program;
+    uint64_t elements = 0;
+    for (const Slot& slot : program.slots)
+      for (uint32_t r = slot.first_range; r < slot.first_range + slot.ranges; r++)
+        elements += layout.length(program.ranges[r], {0, chunks});
+    most = std::max(most, elements);
+  }
+  return most * type_bytes(request.type) * std::min(chunks, simulation::kLanes);
+}
+
 }  // namespace
 
 Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Blueprint& blueprint,
                                uint32_t chunks, const SimulateOptions& options) {
   SENNIT_RETURN_IF_ERROR(check(tree, request));
+  chunks = std::max(1u, chunks);
   const Result<simulation::Symmetry> symmetry =
-      simulation::find_symmetry(tree, request, std::max(1u, chunks), blueprint, options.symmetry);
+      simulation::find_symmetry(tree, request, chunks, blueprint, options.symmetry);
   if (!symmetry) return symmetry.status();
+  const uint32_t in_flight = chunks;
+  if (options.fluid) chunks = 1;
   simulation::World world(tree, request, chunks, options, *symmetry);
   SENNIT_RETURN_IF_ERROR(world.run());
   SimulatedTime simulated;
@@ -48,7 +68,17 @@ Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, con
   simulated.groups = world.loads();
   simulated.tiers = by_tier(tree, simulated.groups);
   simulated.messages = world.messages();
+  simulated.scratch_bytes = scratch_bytes(*symmetry, request, in_flight);
   simulated.rank_classes = static_cast<uint32_t>(symmetry->classes.size());
+  if (options.fluid) {
+    simulated.latency_ns = simulated.time_ns;
+    simulated.time_ns += world.least_time_ns();
+    SimulateOptions counting = options;
+    counting.every_latency_ns = 1;
+    simulation::World counter(tree, request, chunks, counting, *symmetry);
+    SENNIT_RETURN_IF_ERROR(counter.run());
+    simulated.rounds = counter.time_ns();
+  }
   return simulated;
 }
 

@@ -12,19 +12,36 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "algorithm.hpp"
 
 namespace sennit {
 
+// A message on its way; of one rank for all that do the same.
+struct SimulatedMessage {
+  int from = 0, to = 0;  // positions
+  uint32_t ranks = 1;    // how many send the like at the same time
+  uint8_t tier = 0;      // that it crosses
+  uint32_t chunk = 0;
+  uint64_t bytes = 0;
+  uint64_t begin_ns = 0, left_ns = 0, delivered_ns = 0;  // began to move, left the sender, arrived
+};
+
 struct SimulateOptions {
-  bool fluid = false;  // messages take no latency and cost nothing to post
+  // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain of
+  // messages, and then the busiest link's bytes over its capacity. Good for comparing shapes, not for
+  // choosing.
+  bool fluid = false;
+  bool free_messages = false;     // messages take no latency and cost nothing to post
+  uint64_t every_latency_ns = 0;  // of every message, instead of the tree's; 0: the tree's
   CostModel cost;
   double tolerance = 5e-3;  // part of a link's capacity that may lie idle though flows want it; 0: exact
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
-  bool symmetry = true;                   // simulate one rank for all that do the same
-  uint64_t eager_bytes = 8 * 1024;        // larger messages wait until the receive is posted
+  std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
+  bool symmetry = true;                                  // simulate one rank for all that do the same
+  uint64_t eager_bytes = 8 * 1024;                       // larger messages wait until the receive is posted
 };
 
 // What crossed a group's boundary, and for how long anything was on its way across.
@@ -44,7 +61,10 @@ struct SimulatedTime {
   std::vector<TierLoad> tiers;    // by tier; the root's is empty
   std::vector<GroupLoad> groups;  // by group
   uint64_t messages = 0;
-  uint32_t rank_classes = 0;  // ranks that were simulated, each for all that do the same
+  uint64_t scratch_bytes = 0;  // of the rank that needs most, all chunks in flight together
+  uint64_t rounds = 0;         // fluid only: messages in the longest chain
+  uint64_t latency_ns = 0;     // fluid only: of the chain that takes longest
+  uint32_t rank_classes = 0;   // ranks that were simulated, each for all that do the same
 };
 
 // The plan's programs. Errors: what has no programs for all ranks to simulate (send and recv, variants whose

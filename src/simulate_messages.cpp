@@ -35,9 +35,11 @@ void World::posted(uint32_t number) {
 }
 
 void World::move(uint32_t number) {
-  const Message& message = messages_[number];
+  Message& message = messages_[number];
   Peer& peer = peer_of(message);
-  if (message.bytes == 0) {
+  message.begin_ns = now_ns_;
+  if (options_.fluid) network_.count(peer.connection, message.bytes);
+  if (message.bytes == 0 || options_.fluid) {
     at(now_ns_, What::left_sender, number);
   } else if (peer.moving == kNone) {
     peer.moving = number;
@@ -46,6 +48,20 @@ void World::move(uint32_t number) {
     (peer.first_waiting == kNone ? peer.first_waiting : messages_[peer.last_waiting].next) = number;
     peer.last_waiting = number;
   }
+}
+
+void World::tell(const Message& message, const Peer& peer) const {
+  const Symmetry::RankClass& kind = symmetry_.classes[index(message.from)];
+  const Step& step = kind.prepared->program.steps[message.step];
+  options_.observe({.from = kind.position,
+                    .to = step.peer,
+                    .ranks = kind.ranks,
+                    .tier = step.tier,
+                    .chunk = message.chunk,
+                    .bytes = message.bytes,
+                    .begin_ns = message.begin_ns,
+                    .left_ns = now_ns_,
+                    .delivered_ns = now_ns_ + peer.latency_ns});
 }
 
 // The last byte has left.
@@ -69,6 +85,7 @@ void World::left_sender(uint32_t number) {
   if (!peer.ready.empty())
     open_peer(ranks_[index(message.from)], ranks_[index(message.from)].prepared->peer_slot[message.step]);
   at(now_ns_ + peer.latency_ns, What::delivery, number);
+  if (options_.observe) tell(message, peer);
   step_done(message.from, message.lane, message.step);
   pump(message.from);
 }

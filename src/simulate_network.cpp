@@ -101,6 +101,21 @@ void Network::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
   changed_connections_.push_back(number);
 }
 
+void Network::count(uint32_t number, uint64_t bytes) {
+  const Connection& connection = connections_[number];
+  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
+    links_[hops_[h].link].bytes += bytes * hops_[h].weight;
+}
+
+uint64_t Network::least_time_ns() const {
+  uint64_t longest = 0;
+  for (const Link& link : links_)
+    if (link.bytes > 0)
+      longest =
+          std::max(longest, duration_ns(static_cast<double>(link.bytes), static_cast<double>(link.capacity)));
+  return longest;
+}
+
 uint32_t Network::end_next(uint64_t now_ns) {
   const uint32_t number = heap_.front();
   Connection& connection = connections_[number];

@@ -31,6 +31,8 @@ class Network {
   // of as many ranks. O(depth).
   uint32_t connect(int from, int to, uint32_t ranks);
   void start(uint32_t connection, uint64_t bytes, uint64_t now_ns);  // bytes > 0
+  void count(uint32_t connection, uint64_t bytes);                   // among the loads, without moving them
+  uint64_t least_time_ns() const;  // of the link that is slowest with what it was given so far
   // Works out the rates after starts and ends; before time goes on.
   void settle(uint64_t now_ns);
   uint64_t next_end_ns() const { return heap_.empty() ? kNever : connections_[heap_.front()].end_ns; }

@@ -8,12 +8,6 @@
 #include "rates.hpp"
 
 namespace sennit::simulation {
-namespace {
-
-constexpr uint32_t kLanes = 8;  // execution.cpp's
-
-}  // namespace
-
 World::World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options,
              const Symmetry& symmetry)
     : tree_(tree),
@@ -50,10 +44,12 @@ void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
     Peer& peer = rank.peers[i];
     const int to = kind.prepared->peers[i];
     const int common = tree_.common_group(kind.position, to);
-    if (!options_.fluid) {
-      peer.latency_ns = planning_latency_ns(tree_, common, options_.cost);
+    if (!options_.free_messages) {
+      peer.latency_ns = options_.every_latency_ns != 0 ? options_.every_latency_ns
+                                                       : planning_latency_ns(tree_, common, options_.cost);
       peer.post_ns = within_host(tree_, common) ? options_.cost.shared_memory_post_ns : options_.cost.post_ns;
     }
+    if (options_.fluid) peer.post_ns = 0;
     peer.to = static_cast<int>(kind.peer_class[i]);
     peer.connection = network_.connect(kind.position, to, kind.ranks);
     peer_of_connection_.emplace_back(static_cast<uint32_t>(&rank - ranks_.data()), i);
@@ -213,7 +209,7 @@ bool World::do_local(int position) {
   rank.local.pop_front();
   const Step& step = rank.prepared->program.steps[rank.local_now.step];
   const uint64_t bytes = step.sources * bytes_of(rank, step.target, rank.chunk[rank.local_now.lane]);
-  const uint64_t ns = scaled(bytes, 1'000'000'000, options_.cost.reduce_bytes_per_s);
+  const uint64_t ns = options_.fluid ? 0 : scaled(bytes, 1'000'000'000, options_.cost.reduce_bytes_per_s);
   if (ns > 0) {
     at(now_ns_ + ns, What::processor_free, static_cast<uint32_t>(position));
     return true;
@@ -259,6 +255,7 @@ bool World::post_next(int position) {
                                         .chunk = chunk,
                                         .bytes = bytes,
                                         .delivered = false,
+                                        .begin_ns = 0,
                                         .next = kNone});
   messages_sent_ += rank.alike;
   if (peer.post_ns == 0) {

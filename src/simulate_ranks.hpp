@@ -19,6 +19,8 @@
 
 namespace sennit::simulation {
 
+inline constexpr uint32_t kLanes = 8;  // execution.cpp's
+
 class World {
  public:
   // All but `chunks` must outlive it.
@@ -28,6 +30,7 @@ class World {
   uint64_t time_ns() const { return end_ns_; }
   uint64_t messages() const { return messages_sent_; }
   std::vector<GroupLoad> loads() const { return network_.loads(); }
+  uint64_t least_time_ns() const { return network_.least_time_ns(); }
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
@@ -46,6 +49,7 @@ class World {
     uint32_t chunk = 0;
     uint64_t bytes = 0;
     bool delivered = false;
+    uint64_t begin_ns = 0;  // moves since
     uint32_t next = kNone;
   };
   struct Peer {
@@ -109,6 +113,7 @@ class World {
   void sent(uint32_t connection);
   void left_sender(uint32_t message);
   void deliver(uint32_t message);
+  void tell(const Message& message, const Peer& peer) const;
   bool receive_posted(const Message& message) const;
   Peer& peer_of(const Message& message);
   uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;

@@ -18,9 +18,9 @@ namespace {
 
 constexpr uint64_t kMbps = 1'000'000 / 8;
 
-SimulateOptions fluid() {
+SimulateOptions free_messages() {
   SimulateOptions options;
-  options.fluid = true;
+  options.free_messages = true;
   options.cost.reduce_bytes_per_s = uint64_t{1} << 50;
   return options;
 }
@@ -45,7 +45,7 @@ Maker one_message_each(std::vector<std::pair<int, int>> pairs) {
   };
 }
 
-uint64_t time_of(const TierTree& tree, uint64_t bytes, Maker maker, const SimulateOptions& options = fluid(),
+uint64_t time_of(const TierTree& tree, uint64_t bytes, Maker maker, const SimulateOptions& options = free_messages(),
                  uint32_t chunks = 1) {
   const HandMade blueprint(std::move(maker));
   const Result<SimulatedTime> simulated =
@@ -99,7 +99,7 @@ TEST(SimulateByHand, MessagesOfAPairGoOneAfterTheOther) {
   // 0 sends two to 1 and one to 2: the pair counts as one flow, so 2 gets half.
   const HandMade blueprint(one_message_each({{0, 1}, {0, 1}, {0, 2}}));
   const Result<SimulatedTime> s =
-      simulate(tree, bytes_request(Collective::all_reduce, 1000), blueprint, 1, fluid());
+      simulate(tree, bytes_request(Collective::all_reduce, 1000), blueprint, 1, free_messages());
   ASSERT_TRUE(s.ok());
   EXPECT_EQ(s->time_ns, 3'000'000'000u);
   EXPECT_EQ(s->groups[1].egress_bytes, 3000u);
@@ -149,7 +149,7 @@ TEST(SimulateByHand, ChunksFollowEachOtherThroughARelay) {
     return builder.finish();
   };
   for (const uint32_t chunks : {1u, 2u, 10u, 40u})
-    EXPECT_EQ(time_of(tree, 1000, chain, fluid(), chunks), uint64_t{1'000'000'000} * (chunks + 1) / chunks);
+    EXPECT_EQ(time_of(tree, 1000, chain, free_messages(), chunks), uint64_t{1'000'000'000} * (chunks + 1) / chunks);
 }
 
 TEST(SimulateByHand, AScheduleThatCannotEndIsAnError) {
@@ -206,15 +206,15 @@ TEST(SimulateRandom, EveryAlgorithmEndsNotBelowTheBoundAndTheSameTwice) {
                  std::string(name(request.collective)) + ", " + plan.algorithm + ", " +
                  plan.parameters.to_text() + "\n" + tree.to_text();
         };
-        const SimulateOptions options = random() % 2 ? fluid() : SimulateOptions{};
+        const SimulateOptions options = random() % 2 ? free_messages() : SimulateOptions{};
         const Result<SimulatedTime> first = simulate(tree, request, plan, options);
         ASSERT_TRUE(first.ok()) << first.status().text() << "\n" << what();
         const Result<SimulatedTime> second = simulate(tree, request, plan, options);
         EXPECT_EQ(first->time_ns, second->time_ns) << what();
         EXPECT_EQ(first->messages, second->messages) << what();
-        // Latency is not part of a fluid time.
+        // Latency is not part of such a time.
         TierTree without = tree;
-        if (options.fluid)
+        if (options.free_messages)
           for (Group& group : without.groups) group.latency_ns = 0;
         const Bound bound = lower_bound(request, without);
         if (bound.known) {
@@ -245,7 +245,7 @@ TEST(SimulateRandom, BytesAreThoseThatTheVerifierCounts) {
         const uint64_t factor = request.collective == Collective::barrier ? 0 : chunks;
         const Verdict verdict = verify(tree, request, *blueprint);
         ASSERT_TRUE(verdict.correct) << verdict.error;
-        const Result<SimulatedTime> simulated = simulate(tree, request, *blueprint, cut, fluid());
+        const Result<SimulatedTime> simulated = simulate(tree, request, *blueprint, cut, free_messages());
         ASSERT_TRUE(simulated.ok()) << simulated.status().text();
         for (size_t g = 1; g < tree.groups.size(); g++) {
           ASSERT_EQ(simulated->groups[g].egress_bytes, verdict.egress_units[g] * factor)
@@ -306,8 +306,8 @@ TEST(SimulateTiered, ManyChunksComeCloseToTheBound) {
   EXPECT_EQ(lower_bound(request, demo).time_ns, 560'000'000u);
   for (const TierTree* tree : {&demo, &unequal}) {
     EXPECT_EQ(tree->check(), "");
-    const double coarse = times_bound(*tree, request, 4, fluid());
-    const double fine = times_bound(*tree, request, 64, fluid());
+    const double coarse = times_bound(*tree, request, 4, free_messages());
+    const double fine = times_bound(*tree, request, 64, free_messages());
     std::cout << "time / bound with 4 chunks " << coarse << ", 64 " << fine << "\n";
     EXPECT_LT(fine, coarse);
     EXPECT_LT(fine, 1.04);

@@ -1,0 +1,116 @@
+// `sennit plan`: which schedule a communicator would take on a fabric, how far from the bound it is, and why
+// the others lost.
+//
+//   sennit plan all_reduce --bytes 1G --fabric meta24k
+//   sennit plan all_gather -b 64M --fabric /etc/sennit/fabric --json -
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "command_plan.hpp"
+#include "command_topo.hpp"
+#include "commands.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace foresee;  // NOLINT: this file is the command itself
+
+struct Options : Arguments {
+  std::string json, html;
+};
+
+std::string times(uint64_t a, uint64_t b) {
+  return b == 0 ? "-" : fmt::format("{:.2f}", static_cast<double>(a) / static_cast<double>(b));
+}
+
+// Tiers from the innermost outwards: what bounds them, and what the choice puts on them.
+std::string tiers_text(const Problem& problem, const Plan& plan, const Facts& facts) {
+  const TierTree& tree = problem.tree;
+  std::string text = fmt::format("{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}\n", "tier", "groups", "egress each",
+                                 "over-sub", "bound", "sent out of it");
+  for (size_t t = 0; t + 1 < tree.tiers.size(); t++) {
+    int groups = 0, first = -1;
+    bool alike = true;
+    for (size_t g = 1; g < tree.groups.size(); g++) {
+      if (tree.groups[g].tier != t) continue;
+      if (first < 0) first = static_cast<int>(g);
+      alike = alike &&
+              tree.groups[g].egress.bytes_per_s == tree.groups[static_cast<size_t>(first)].egress.bytes_per_s;
+      groups++;
+    }
+    if (groups == 0) continue;
+    const Capacity& egress = tree.groups[static_cast<size_t>(first)].egress;
+    const double over = tree.oversubscription(first);
+    const uint64_t bound = t < plan.bound.tier_ns.size() ? plan.bound.tier_ns[t] : 0;
+    text += fmt::format("{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}{}\n", tree.tiers[t].name, groups,
+                        rate_text(egress) + (alike ? "" : "*"),
+                        over > 0 ? fmt::format("{:.3g}:1", over) : "-", bound ? time_text(bound) : "-",
+                        facts.counted ? bytes_text(static_cast<double>(facts.fluid.tiers[t].bytes)) : "-",
+                        plan.bound.known && plan.bound.binding_tier == static_cast<int>(t) ? "  binds" : "");
+  }
+  if (text.find("*") != text.npos) text += "*: of the first; they differ\n";
+  return text;
+}
+
+std::string candidates_text(const Plan& plan) {
+  std::string text = fmt::format("{:<24} {:<44} {:>12} {:>7}  {}\n", "candidate", "parameters", "predicted",
+                                 "x bound", "why not");
+  for (const Candidate& c : plan.candidates)
+    text += fmt::format("{:<24} {:<44} {:>12} {:>7}  {}\n", c.algorithm, c.parameters.to_text(),
+                        time_text(c.predicted_ns),
+                        plan.bound.known ? times(c.predicted_ns, plan.bound.time_ns) : "-",
+                        c.rejected.empty() ? "chosen" : c.rejected);
+  return text;
+}
+
+std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts) {
+  std::string text = title(problem) + "\nmodel: " + model_text(problem.options.cost) + "\n";
+  if (problem.assumed)
+    text +=
+        "some capacities are unknown: the model assumes one NIC's rate there, so predictions compare, and "
+        "promise nothing\n";
+  text += "\n" + tiers_text(problem, plan, facts) + "\n";
+  if (plan.bound.known)
+    text += fmt::format("lower bound {}: {}\n", time_text(plan.bound.time_ns), plan.bound.why);
+  else
+    text += fmt::format("lower bound unknown{}{}\n", plan.bound.why.empty() ? "" : ": ", plan.bound.why);
+  text += fmt::format("choice: {}, {}: predicted {}", plan.algorithm, plan.parameters.to_text(),
+                      time_text(plan.predicted_ns));
+  if (plan.bound.known) text += fmt::format(", {} x bound", times(plan.predicted_ns, plan.bound.time_ns));
+  text += "\n";
+  if (facts.counted)
+    text += fmt::format("per chunk: {} rounds, {} messages by all ranks; a rank's scratch at most {}\n",
+                        facts.fluid.rounds, facts.fluid.messages,
+                        bytes_text(static_cast<double>(facts.fluid.scratch_bytes)));
+  else
+    text += "rounds and bytes per tier are not counted: too many messages\n";
+  return text + "\n" + candidates_text(plan);
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("plan", "which schedule a collective would take on a fabric, its bound, and why");
+  add_arguments(command, options.get());
+  command->add_option("--json", options->json, "write it for programs; - is standard output");
+  command->add_option("--html", options->html, "draw it as a self-contained page");
+  command->callback([=] {
+    const Result<Problem> problem = make_problem(*options);
+    if (!problem) return void(*exit_code = fail("plan", problem.status()));
+    const Result<Plan> plan = foresee::make_plan(*problem, *options);
+    if (!plan) return void(*exit_code = fail("plan", plan.status()));
+    const Result<Facts> facts = count(*problem, *plan);
+    if (!facts) return void(*exit_code = fail("plan", facts.status()));
+    for (const auto& [file, text] : {std::pair(&options->json, &json_text), {&options->html, &page_of}})
+      if (!file->empty())
+        if (const Status status = topo::write_text(*file, text(*problem, *plan, *facts)); !status.ok())
+          return void(*exit_code = fail("plan", status));
+    if (options->json != "-" && options->html != "-") fmt::print("{}", text_of(*problem, *plan, *facts));
+  });
+}
+
+}  // namespace sennit

@@ -1,0 +1,67 @@
+// command_plan.hpp: what `sennit plan` and `sennit simulate` share: a collective on a fabric, from the
+// command line.
+//
+// Nothing runs and nothing is sent: both are pure functions of a fabric file, a preset, or what this host's
+// sources say. Ranks are one per GPU, or one per host where no GPUs are known, in the fabric's order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "plan.hpp"
+#include "simulate.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit::foresee {
+
+struct Arguments {
+  std::string collective, bytes = "1G", fabric, type = "float32", op = "sum";
+  int ranks = 0, ranks_per_host = 0, root = 0;
+  std::string algorithm;
+  uint32_t chunks = 0;  // 0: the planner's choice
+  std::vector<uint16_t> radices;
+  int whole_stages = -1;
+  std::string post, latency, reduce;  // of the model; empty: its defaults
+};
+void add_arguments(CLI::App* command, Arguments* arguments);
+
+struct Problem {
+  std::string fabric;  // its name
+  TierTree tree;
+  Request request;
+  uint64_t bytes = 0;  // as the bounds define them
+  PlanOptions options;
+  bool assumed = false;  // some capacity is unknown, and the model's assumption stands in for it
+};
+// Errors say which argument is wrong and what it may be.
+Result<Problem> make_problem(const Arguments& arguments);
+// The planner's choice, or what the arguments force.
+Result<Plan> make_plan(const Problem& problem, const Arguments& arguments);
+
+std::string title(const Problem& problem);
+std::string model_text(const CostModel& cost);
+std::string time_text(uint64_t ns);
+std::string bytes_text(double bytes);
+std::string rate_text(const Capacity& capacity);             // four digits
+std::string_view tier_name(const TierTree& tree, int tier);  // "-" where there is none
+
+// Says what is wrong; the exit status: 2 for a call that was off.
+int fail(const char* command, const Status& status);
+
+// What the choice's programs come to. Not counted where that would take long: a ring of 24,576 ranks has a
+// thousand million messages.
+struct Facts {
+  bool counted = false;
+  SimulatedTime fluid;
+};
+Result<Facts> count(const Problem& problem, const Plan& plan);
+
+// For programs; keys in README.md. Unknown figures are null.
+std::string json_text(const Problem& problem, const Plan& plan, const Facts& facts);
+// One self-contained page.
+std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts);
+
+}  // namespace sennit::foresee

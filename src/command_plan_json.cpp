@@ -1,0 +1,80 @@
+// `sennit plan --json`: keys in README.md; they stay. Times in microseconds; unknown figures are null.
+#include <nlohmann/json.hpp>
+
+#include "command_plan.hpp"
+
+namespace sennit::foresee {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+Json parameters_of(const Parameters& parameters) {
+  return {{"chunks", parameters.chunks},
+          {"radices", parameters.radices},
+          {"whole_stages", parameters.whole_stages}};
+}
+
+Json capacity_of(const Capacity& capacity) { return capacity.known() ? Json(capacity.bytes_per_s) : Json(); }
+
+Json tiers_of(const Problem& problem, const Plan& plan, const Facts& facts) {
+  const TierTree& tree = problem.tree;
+  Json tiers = Json::array();
+  for (size_t t = 0; t + 1 < tree.tiers.size(); t++) {
+    int groups = 0;
+    const Group* first = nullptr;
+    for (size_t g = 1; g < tree.groups.size(); g++)
+      if (tree.groups[g].tier == t) {
+        if (groups++ == 0) first = &tree.groups[g];
+      }
+    if (!first) continue;
+    const uint64_t bound = plan.bound.known && t < plan.bound.tier_ns.size() ? plan.bound.tier_ns[t] : 0;
+    tiers.push_back({{"tier", tree.tiers[t].name},
+                     {"groups", groups},
+                     {"egress_bytes_per_s_of_first", capacity_of(first->egress)},
+                     {"bound_us", bound ? Json(us(bound)) : Json()},
+                     {"bytes_out", facts.counted ? Json(facts.fluid.tiers[t].bytes) : Json()}});
+  }
+  return tiers;
+}
+
+}  // namespace
+
+std::string json_text(const Problem& problem, const Plan& plan, const Facts& facts) {
+  const auto counted = [&](uint64_t value) { return facts.counted ? Json(value) : Json(); };
+  Json candidates = Json::array();
+  for (const Candidate& c : plan.candidates)
+    candidates.push_back({{"algorithm", c.algorithm},
+                          {"parameters", parameters_of(c.parameters)},
+                          {"predicted_us", us(c.predicted_ns)},
+                          {"rejected", c.rejected.empty() ? Json() : Json(c.rejected)}});
+  const CostModel& cost = problem.options.cost;
+  const Json json = {{"collective", name(problem.request.collective)},
+                     {"bytes", problem.bytes},
+                     {"datatype", name(problem.request.type)},
+                     {"op", problem.request.reduces() ? Json(name(problem.request.op)) : Json()},
+                     {"ranks", problem.tree.ranks()},
+                     {"fabric", problem.fabric},
+                     {"capacities_known", !problem.assumed},
+                     {"model",
+                      {{"post_us", us(cost.post_ns)},
+                       {"latency_us", us(cost.latency_ns)},
+                       {"reduce_bytes_per_s", cost.reduce_bytes_per_s}}},
+                     {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},
+                     {"binding_tier", plan.bound.known && plan.bound.binding_tier >= 0
+                                          ? Json(tier_name(problem.tree, plan.bound.binding_tier))
+                                          : Json()},
+                     {"bound_why", plan.bound.why},
+                     {"tiers", tiers_of(problem, plan, facts)},
+                     {"algorithm", plan.algorithm},
+                     {"parameters", parameters_of(plan.parameters)},
+                     {"predicted_us", us(plan.predicted_ns)},
+                     {"rounds_per_chunk", counted(facts.fluid.rounds)},
+                     {"messages_per_chunk", counted(facts.fluid.messages)},
+                     {"scratch_bytes", counted(facts.fluid.scratch_bytes)},
+                     {"candidates", candidates}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace sennit::foresee
