@@ -64,6 +64,7 @@ void Execution::start(uint32_t seq, bool point_to_point) {
   chunks_left_ = chunks_;
   outstanding_ = 0;
   work_list_.clear();
+  local_list_.clear(), local_next_ = 0;
   for (Peer& peer : peers_) peer.ready.clear(), peer.bytes_in_flight = 0, peer.in_flight = 0;
   if (program_.steps.empty()) {
     finish();
@@ -89,19 +90,26 @@ void Execution::begin_chunk(uint32_t lane_index, uint32_t chunk) {
   for (const uint32_t step : prepared_->ready_at_start) work_list_.push_back({lane_index, step});
 }
 
-// Works through everything that became ready, without recursion.
+// Works through everything that became ready, without recursion. Messages first: the wire works while this
+// core reduces and copies.
 void Execution::pump() {
   if (pumping_) return;
   pumping_ = true;
-  for (size_t i = 0; i < work_list_.size() && status_.ok(); i++) {
-    const LaneStep ready = work_list_[i];
-    step_ready(ready.lane, ready.step);
+  while (status_.ok()) {
+    for (size_t i = 0; i < work_list_.size() && status_.ok(); i++) {
+      const LaneStep ready = work_list_[i];
+      step_ready(ready.lane, ready.step);
+    }
+    work_list_.clear();
+    for (uint32_t peer = 0; peer < peers_.size() && status_.ok(); peer++)
+      if (!peers_[peer].ready.empty()) post_sends(peer);
+    if (!work_list_.empty()) continue;  // posting may complete a step
+    if (local_next_ == local_list_.size() || !status_.ok()) break;
+    const LaneStep local = local_list_[local_next_++];
+    run_local(local.lane, local.step);
   }
-  work_list_.clear();
-  for (uint32_t peer = 0; peer < peers_.size() && status_.ok(); peer++)
-    if (!peers_[peer].ready.empty()) post_sends(peer);
+  if (local_next_ == local_list_.size()) local_list_.clear(), local_next_ = 0;
   pumping_ = false;
-  if (!work_list_.empty()) pump();
 }
 
 void Execution::step_ready(uint32_t lane, uint32_t step) {
@@ -114,7 +122,7 @@ void Execution::step_ready(uint32_t lane, uint32_t step) {
       break;
     case StepKind::reduce:
     case StepKind::copy:
-      run_local(lane, step);
+      local_list_.push_back({lane, step});
       break;
   }
 }

@@ -168,6 +168,8 @@ class Execution {
   std::vector<RecvRequest> receives_;
   std::vector<Peer> peers_;
   std::vector<LaneStep> work_list_;                    // steps that became ready and were not looked at yet
+  std::vector<LaneStep> local_list_;                   // of them, reductions and copies still to be done
+  size_t local_next_ = 0;                              // the first of those
   std::vector<std::vector<Segment>> reduce_segments_;  // scratch of run_local
   std::vector<const void*> reduce_inputs_;
   std::vector<size_t> reduce_at_, reduce_used_;

@@ -197,7 +197,7 @@ void World::open_peer(Rank& rank, uint32_t peer) {
 void World::run_processor(int position) {
   Rank& rank = ranks_[index(position)];
   while (!rank.busy && (!rank.local.empty() || !rank.open_peers.empty())) {
-    rank.busy = rank.local.empty() ? post_next(position) : do_local(position);
+    rank.busy = rank.open_peers.empty() ? do_local(position) : post_next(position);
     for (size_t i = 0; i < rank.work_list.size(); i++) step_ready(position, rank.work_list[i]);
     rank.work_list.clear();
   }

@@ -1,7 +1,7 @@
 // simulate_ranks.hpp: all ranks of a simulated collective: execution.cpp's rules without data.
 //
 // A rank here stands for all of its class (simulate_symmetry.hpp). It has a processor that does one thing at
-// a time: reductions and copies as they become ready, then the posting of sends, peer after peer. A posted
+// a time: the posting of sends, peer after peer, then reductions and copies. A posted
 // message waits for its receive if it is large, then for its turn on the way to that peer, then moves.
 // Memory: O(steps * lanes) a rank.
 #pragma once
