@@ -179,7 +179,8 @@ std::string examine(const TierTree& tree, const Request& request, const Blueprin
       count_crossings(tree, step.peer, p, units, verdict.ingress_units);
     }
     for (const CompactStep& step : compact.steps)
-      if (step.kind != StepKind::send) world.written_runs += world.lists.sorted(step.target.list).size();
+      if (step.kind != StepKind::send)
+        world.written_runs += compact.is_whole(step.target) ? 1 : world.lists.sorted(step.target.list).size();
   }
   if (verdict.steps >= kNone) return "more steps than the verifier can number";
   Order order;

@@ -14,7 +14,7 @@
 namespace sennit::verifier {
 namespace {
 
-constexpr size_t kMaxPieces = 100'000'000;
+constexpr size_t kMaxPieces = 40'000'000;
 
 // Expressions by number; the first `ranks` are the leaves.
 class Expressions {
@@ -128,9 +128,8 @@ class Flow {
 
   Run clip(Run run) const { return {std::max(run.begin, slab_.begin), std::min(run.end, slab_.end)}; }
 
-  // The part of a list within the slab; all of it, in its own order, where data may change places.
+  // The part of a list within the slab.
   std::span<const Run> part(uint32_t list, std::vector<Run>& scratch) const {
-    if (!layout_.fixed_places()) return world_.lists.runs(list);
     const std::span<const Run> all = world_.lists.sorted(list);
     if (all.empty() || (all.front().begin >= slab_.begin && all.back().end <= slab_.end)) return all;
     auto it = std::upper_bound(all.begin(), all.end(), slab_.begin,
@@ -140,41 +139,86 @@ class Flow {
     return scratch;
   }
 
-  // Reads `from` of `source` as it will stand at `to`.
+  // Reads `source` as it will stand in list `to`. Where data stays in place, pieces are counted from the
+  // list's beginning, all of its runs without a gap; else by place.
   void gather(int position, size_t step, const CompactOperand& source, uint32_t to, std::vector<Piece>& out) {
     out.clear();
+    if (layout_.fixed_places())
+      gather_packed(position, step, source, out);
+    else
+      gather_moved(position, step, source, to, out);
+  }
+
+  void gather_packed(int position, size_t step, const CompactOperand& source, std::vector<Piece>& out) {
     const Map& memory = space(position, source);
-    const std::span<const Run> from = part(source.list, from_scratch_);
-    const std::span<const Run> target = source.list == to ? from : part(to, to_scratch_);
+    const std::span<const Run> runs = part(source.list, runs_scratch_);
+    if (packed(position, source)) {
+      out.assign(memory.pieces().begin(), memory.pieces().end());
+      if (out.empty() && !runs.empty()) fail_empty(position, step, runs[0].begin, runs[0].end);
+      return;
+    }
+    uint64_t at = 0;
+    memory.visit(runs, [&](uint64_t begin, uint64_t end, const Value* value) {
+      if (!value) return fail_empty(position, step, begin, end);
+      if (!out.empty() && out.back().value == *value)
+        out.back().end += end - begin;
+      else
+        out.push_back({at, at + (end - begin), *value});
+      at += end - begin;
+    });
+  }
+
+  void gather_moved(int position, size_t step, const CompactOperand& source, uint32_t to,
+                    std::vector<Piece>& out) {
+    const Map& memory = space(position, source);
+    const std::span<const Run> target = world_.lists.runs(to);
     size_t j = 0;
     uint64_t filled = 0;  // of target[j]
-    const auto place = [&](uint64_t begin, uint64_t end, const Value* value) {
-      if (!value)
-        return fail(position, step, "reads " + place_text(begin, end) + " before anything is there");
-      while (begin < end) {
-        const uint64_t at = target[j].begin + filled;
-        const uint64_t length = std::min(end - begin, target[j].end - at);
-        out.push_back({at, at + length, layout_.reduces ? *value : *value + (begin - at)});
-        begin += length;
-        filled += length;
-        if (at + length == target[j].end) j++, filled = 0;
-      }
-    };
-    if (layout_.fixed_places())
-      memory.visit(from, place);
-    else
-      for (const Run& run : from) memory.visit(run.begin, run.end, place);
-    if (!layout_.fixed_places() && !world_.lists.ascending(to))
+    for (const Run& run : world_.lists.runs(source.list))
+      memory.visit(run.begin, run.end, [&](uint64_t begin, uint64_t end, const Value* value) {
+        if (!value) return fail_empty(position, step, begin, end);
+        while (begin < end) {
+          const uint64_t at = target[j].begin + filled;
+          const uint64_t length = std::min(end - begin, target[j].end - at);
+          out.push_back({at, at + length, *value + (begin - at)});
+          begin += length;
+          filled += length;
+          if (at + length == target[j].end) j++, filled = 0;
+        }
+      });
+    if (!world_.lists.ascending(to))
       std::sort(out.begin(), out.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
   }
 
   void store(int position, size_t step, const CompactOperand& target, std::span<const Piece> pieces) {
     if (layout_.vector_variant && layout_.collective == Collective::all_to_all)
       check_lengths(position, step, target, pieces);
+    if (layout_.fixed_places() && !packed(position, target)) pieces = unpack(target.list, pieces);
     Map& memory = space(position, target);
     pieces_ -= memory.size();
     memory.replace(pieces);
     pieces_ += memory.size();
+  }
+
+  // A slot that is only touched as a whole is kept as gather() counts: there, few pieces mostly do.
+  bool packed(int position, const CompactOperand& o) const {
+    return layout_.fixed_places() && world_.programs[static_cast<size_t>(position)].is_whole(o);
+  }
+
+  std::span<const Piece> unpack(uint32_t list, std::span<const Piece> pieces) {
+    unpacked_.clear();
+    uint64_t at = 0;  // counted from the list's beginning
+    auto piece = pieces.begin();
+    for (const Run& run : part(list, runs_scratch_)) {
+      for (uint64_t begin = run.begin; begin < run.end;) {
+        if (piece->end <= at) ++piece;
+        const uint64_t length = std::min(run.end - begin, piece->end - at);
+        unpacked_.push_back({begin, begin + length, piece->value});
+        begin += length;
+        at += length;
+      }
+    }
+    return unpacked_;
   }
 
   // All-to-all with counts: what lies in a block must be of that block's length.
@@ -228,14 +272,14 @@ class Flow {
         end = std::min(end, piece.end);
         children_[s] = static_cast<uint32_t>(piece.value / 2);
         if (piece.value % 2 != 0 && (step.sources > 1 || step.finish))
-          return fail(position, index, place_text(begin, piece.end) + " is finished already");
+          return fail(position, index, text_at(step.target.list, begin, piece.end) + " is finished already");
       }
       int twice = -1;
       const uint32_t sum = expressions_.add(children_, &twice);
       if (twice >= 0)
         return fail(position, index,
                     fmt::format("the contribution of position {} to {} is added twice", twice,
-                                place_text(begin, end)));
+                                text_at(step.target.list, begin, end)));
       result_.push_back({begin, end, Value{sum} * 2 + (step.finish ? 1 : 0)});
       for (uint32_t s = 0; s < step.sources; s++)
         if (terms_[s][at_[s]].end == end) at_[s]++;
@@ -293,6 +337,20 @@ class Flow {
         });
   }
 
+  // The place where [begin, end), counted from the list's beginning, begins.
+  std::string text_at(uint32_t list, uint64_t begin, uint64_t end) {
+    for (const Run& run : part(list, runs_scratch_)) {
+      const uint64_t length = run.end - run.begin;
+      if (begin < length) return place_text(run.begin + begin, std::min(run.end, run.begin + end));
+      begin -= length;
+      end -= length;
+    }
+    return {};
+  }
+
+  void fail_empty(int position, size_t step, uint64_t begin, uint64_t end) {
+    fail(position, step, "reads " + place_text(begin, end) + " before anything is there");
+  }
   void fail(int position, size_t step, const std::string& what) {
     if (error_.empty()) error_ = step_text(world_, position, step) + ": " + what;
   }
@@ -310,9 +368,9 @@ class Flow {
   size_t pieces_ = 0;
   std::string error_;
   // Scratch, kept to save allocations.
-  std::vector<Run> from_scratch_, to_scratch_;
+  std::vector<Run> runs_scratch_;
   std::vector<std::vector<Piece>> terms_;
-  std::vector<Piece> result_;
+  std::vector<Piece> result_, unpacked_;
   std::vector<size_t> at_;
   std::vector<uint32_t> children_;
 };

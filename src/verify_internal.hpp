@@ -54,6 +54,8 @@ struct CompactProgram {
   std::vector<CompactOperand> operands;
   std::vector<uint32_t> deps;
   std::vector<uint32_t> exposable;  // by slot: the receive that may be replaced by exposure, or kNone
+  std::vector<uint32_t> whole;      // by space: the list of a slot whose operands all name it, or kNone
+  bool is_whole(const CompactOperand& o) const { return whole[o.space] != kNone; }
 };
 
 struct World {
@@ -79,7 +81,7 @@ std::string compact_program(World& world, int position, const Program& program);
 struct Race {
   uint32_t step = kNone, earlier = kNone;
 };
-Race find_race(const World& world, const CompactProgram& program, size_t spaces);
+Race find_race(const World& world, const CompactProgram& program);
 std::string build_order(World& world, Order& order);
 std::string check_flow(const World& world, const Order& order);
 std::string check_barrier(const World& world, const Order& order);

@@ -105,7 +105,14 @@ class IntervalMap {
                                        [](uint64_t at, const Piece& p) { return at < p.begin; });
     const bool few = news.size() < static_cast<size_t>(high - low) / 4;
     if (replace_pieces(low, news, few)) return;
-    merged_.clear();
+    std::vector<Piece>& merged = merged_;  // looked up once: it is the thread's
+    merged.clear();
+    const auto append = [&](const Piece& piece) {
+      if (!merged.empty() && merged.back().end == piece.begin && merged.back().value == piece.value)
+        merged.back().end = piece.end;
+      else
+        merged.push_back(piece);
+    };
     auto old = low;
     uint64_t taken = 0;  // places of *old before this one are dealt with
     for (const Piece& piece : news) {
@@ -125,11 +132,11 @@ class IntervalMap {
     }
     const size_t place = static_cast<size_t>(low - pieces_.begin());
     const size_t room = static_cast<size_t>(high - low);
-    const size_t kept = std::min(room, merged_.size());
-    std::copy(merged_.begin(), merged_.begin() + static_cast<ptrdiff_t>(kept), low);
+    const size_t kept = std::min(room, merged.size());
+    std::copy(merged.begin(), merged.begin() + static_cast<ptrdiff_t>(kept), low);
     const auto rest = pieces_.begin() + static_cast<ptrdiff_t>(place + kept);
-    if (merged_.size() > room)
-      pieces_.insert(rest, merged_.begin() + static_cast<ptrdiff_t>(kept), merged_.end());
+    if (merged.size() > room)
+      pieces_.insert(rest, merged.begin() + static_cast<ptrdiff_t>(kept), merged.end());
     else
       pieces_.erase(rest, rest + static_cast<ptrdiff_t>(room - kept));
   }
@@ -183,13 +190,6 @@ class IntervalMap {
       if (at <= end) ++it;
     }
     return it;
-  }
-
-  void append(const Piece& piece) {
-    if (!merged_.empty() && merged_.back().end == piece.begin && merged_.back().value == piece.value)
-      merged_.back().end = piece.end;
-    else
-      merged_.push_back(piece);
   }
 
   std::vector<Piece> pieces_;

@@ -20,6 +20,7 @@ class Compactor {
     std::vector<uint32_t> sent(static_cast<size_t>(world_.layout.ranks), 0), received = sent;
     for (size_t i = 0; i < program_.steps.size() && error_.empty(); i++) add_step(i, sent, received);
     if (error_.empty()) find_exposable();
+    if (error_.empty()) find_whole();
     if (error_.empty()) check_races();
     return error_;
   }
@@ -224,8 +225,20 @@ class Compactor {
     return o.space >= kFirstSlotSpace && program_.slots[o.space - kFirstSlotSpace].may_expose;
   }
 
+  void find_whole() {
+    out_.whole.assign(kFirstSlotSpace, kNone);
+    out_.whole.insert(out_.whole.end(), slots_.begin(), slots_.end());
+    const auto look = [&](const CompactOperand& o) {
+      if (out_.whole[o.space] != o.list) out_.whole[o.space] = kNone;
+    };
+    for (const CompactStep& step : out_.steps) {
+      if (step.kind != StepKind::send) look(step.target);
+      for (uint32_t i = 0; i < step.sources; i++) look(out_.operands[step.first_source + i]);
+    }
+  }
+
   void check_races() {
-    const Race race = find_race(world_, out_, kFirstSlotSpace + slots_.size());
+    const Race race = find_race(world_, out_);
     if (race.step != kNone)
       fail(race.step,
            fmt::format("race: touches the same memory as step {}, and does not wait for it", race.earlier));

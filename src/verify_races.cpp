@@ -17,21 +17,15 @@ struct History {
 
 class RaceCheck {
  public:
-  RaceCheck(const World& world, const CompactProgram& program, size_t spaces)
+  RaceCheck(const World& world, const CompactProgram& program)
       : world_(world),
         program_(program),
-        spaces_(spaces),
-        whole_(spaces, kNone),
-        writes_left_(spaces, 0),
+        spaces_(program.whole.size()),
+        writes_left_(spaces_.size(), 0),
         needed_(program.steps.size(), kNone),
         reached_(program.steps.size(), kNone) {
-    for (const CompactStep& step : program.steps) {
-      if (step.kind != StepKind::send) {
-        look(step.target);
-        writes_left_[index(step.target)]++;
-      }
-      for (uint32_t i = 0; i < step.sources; i++) look(program.operands[step.first_source + i]);
-    }
+    for (const CompactStep& step : program.steps)
+      if (step.kind != StepKind::send) writes_left_[index(step.target)]++;
   }
 
   // Returns the earlier step that `step` conflicts with and is not ordered behind, or kNone.
@@ -56,15 +50,10 @@ class RaceCheck {
   }
   Map& space(const CompactOperand& o) { return spaces_[index(o)]; }
 
-  // Slots that every step touches as a whole count as a single place.
-  void look(const CompactOperand& o) {
-    uint32_t& list = whole_[o.space];
-    if (list == kNone) list = o.list;
-    if (list != o.list || o.space < kFirstSlotSpace) list = kParts;
-  }
+  // A slot that every step touches as a whole counts as a single place.
   std::span<const Run> runs(const CompactOperand& o) const {
     static constexpr Run kWhole{0, 1};
-    if (whole_[o.space] != kParts && world_.lists.length(o.list) > 0) return {&kWhole, 1};
+    if (program_.is_whole(o) && world_.lists.length(o.list) > 0) return {&kWhole, 1};
     return world_.lists.sorted(o.list);
   }
 
@@ -139,9 +128,7 @@ class RaceCheck {
 
   const World& world_;
   const CompactProgram& program_;
-  static constexpr uint32_t kParts = kNone - 1;
   std::vector<Map> spaces_;
-  std::vector<uint32_t> whole_;        // by space: the list of all its operands, or kParts
   std::vector<uint32_t> writes_left_;  // by space
   std::vector<Node> nodes_;
   std::vector<uint32_t> needed_, reached_;  // by step: the last step for which it was marked
@@ -152,8 +139,8 @@ class RaceCheck {
 
 }  // namespace
 
-Race find_race(const World& world, const CompactProgram& program, size_t spaces) {
-  RaceCheck check(world, program, spaces);
+Race find_race(const World& world, const CompactProgram& program) {
+  RaceCheck check(world, program);
   for (uint32_t step = 0; step < program.steps.size(); step++)
     if (const uint32_t earlier = check.add(step); earlier != kNone) return {step, earlier};
   return {};
