@@ -21,7 +21,8 @@ namespace {
 using namespace tiered;  // NOLINT: this file is its front
 
 constexpr uint8_t kAllStages = 255;
-constexpr uint64_t kSmallBytes = 256 * 1024;  // whole pieces are not worth comparing beyond
+constexpr uint64_t kSmallBytes = 256 * 1024;  // all stages with whole pieces are not worth comparing beyond
+constexpr uint64_t kMediumBytes = 4 << 20;    // nor the outermost few
 
 bool one_vector(const Request& request) {
   return request.collective == Collective::all_reduce || request.collective == Collective::barrier;
@@ -126,10 +127,16 @@ class Tiered : public Algorithm {
         p.whole_stages = kAllStages;
         result.push_back(p);
       }
-    if (small && request.collective == Collective::all_reduce && tree.tiers.size() > 2) {
+    if (request.collective != Collective::all_reduce || tree.tiers.size() <= 2) return result;
+    if (small) {
       result.emplace_back();
       result.back().whole_stages = 1;
     }
+    // The latency of a stage once instead of twice, for pieces that the inner stages have made small.
+    if (payload_bytes(request, tree.ranks()) <= static_cast<double>(kMediumBytes))
+      for (const uint16_t radix : {16, 8})
+        for (const uint8_t whole : {1, 2, 3})
+          if (radix < widest) result.push_back({.chunks = 1, .radices = {radix}, .whole_stages = whole});
     return result;
   }
 

@@ -1,0 +1,125 @@
+// plan_test.cpp: `sennit plan` and `sennit simulate` as their users call them: the reference cluster's
+// bounds, the choices beside the best schedules known for it, and calls that are off.
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "shell.hpp"
+#include "trials.hpp"
+
+namespace {
+
+using nlohmann::json;
+using sennit_test::Outcome;
+using sennit_test::sh;
+
+const std::string kSennit = SENNIT_BINARY_DIR "/bin/sennit ";
+// The latency model of the reference tables; their messages take 1 us to post and reductions nothing.
+const std::string kModel = " -d uint8 --fabric meta24k --post 1us --reduce free --json -";
+const std::string kSmall = " --fabric 'racks=2x3;nic=50GB/s;oversubscription=7'";
+
+json answer(const std::string& arguments) {
+  const Outcome outcome = sh(kSennit + arguments + " 2>&1");
+  EXPECT_EQ(outcome.status, 0) << arguments << "\n" << outcome.output;
+  return json::parse(outcome.output, nullptr, false);
+}
+
+// Of the tiers rank, host, rack and pod, in ms; three digits.
+void expect_bounds(const std::string& collective, const std::vector<double>& ms, double bound_ms,
+                   const std::string& tier) {
+  const json plan = answer("plan " + collective + " -b 1G" + kModel);
+  ASSERT_TRUE(plan.is_object());
+  EXPECT_EQ(plan["binding_tier"], tier) << collective;
+  EXPECT_NEAR(plan["bound_us"].get<double>() / 1e3, bound_ms, bound_ms * 2e-3) << collective;
+  ASSERT_EQ(plan["tiers"].size(), ms.size());
+  for (size_t t = 0; t < ms.size(); t++)
+    EXPECT_NEAR(plan["tiers"][t]["bound_us"].get<double>() / 1e3, ms[t], ms[t] * 5e-3 + 5e-4)
+        << collective << ", " << plan["tiers"][t]["tier"];
+}
+
+TEST(Plan, BoundsOfTheReferenceCluster) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  expect_bounds("all_reduce", {4.295, 5.367, 2.683, 0.086}, 5.367, "host");
+  expect_bounds("broadcast", {2.147, 2.684, 1.342, 0.049}, 2.684, "host");
+}
+
+// The best tiered schedules that a search found under this model, microseconds.
+TEST(Simulate, ChoicesOfTheReferenceClusterAreNoWorseThanTheBestKnown) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  const std::vector<std::pair<const char*, double>> best = {{"1K", 97},   {"1M", 153},     {"16M", 320},
+                                                            {"64M", 696}, {"256M", 1'911}, {"1G", 6'352}};
+  for (const auto& [bytes, us] : best) {
+    const json simulated = answer(std::string("simulate all_reduce -b ") + bytes + kModel);
+    ASSERT_TRUE(simulated.is_object());
+    EXPECT_LE(simulated["time_us"].get<double>(), us) << bytes << ": " << simulated["parameters"];
+    EXPECT_GE(simulated["time_us"], simulated["bound_us"]) << bytes;
+  }
+}
+
+TEST(Plan, SaysWhyTheOthersLost) {
+  const json plan = answer("plan all_reduce -b 16M --json -" + kSmall);
+  ASSERT_TRUE(plan.is_object());
+  EXPECT_EQ(plan["ranks"], 6);
+  EXPECT_EQ(plan["binding_tier"], "rack");
+  ASSERT_GT(plan["candidates"].size(), 3u);
+  EXPECT_TRUE(plan["candidates"][0]["rejected"].is_null());
+  EXPECT_EQ(plan["candidates"][0]["predicted_us"], plan["predicted_us"]);
+  for (size_t i = 1; i < plan["candidates"].size(); i++) {
+    EXPECT_TRUE(plan["candidates"][i]["rejected"].is_string());
+    EXPECT_GE(plan["candidates"][i]["predicted_us"], plan["predicted_us"]);
+  }
+  EXPECT_GT(plan["rounds_per_chunk"], 0);
+}
+
+TEST(Plan, MarksWhatIsAssumed) {
+  const Outcome outcome = sh(kSennit + "plan all_reduce -b 1M --fabric 'racks=2x3;nic=unknown' 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("lower bound unknown"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("the model assumes"), std::string::npos) << outcome.output;
+}
+
+TEST(Simulate, WritesATraceOfAllMessages) {
+  const std::string file = testing::TempDir() + "/sennit-trace-" + std::to_string(getpid()) + ".json";
+  const Outcome outcome =
+      sh(kSennit + "simulate broadcast -b 16M --every-rank --trace " + file + kSmall + " 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  std::ifstream in(file);
+  const json trace = json::parse(in, nullptr, false);
+  ASSERT_TRUE(trace.is_object()) << "not JSON";
+  size_t messages = 0;
+  double bytes = 0;
+  for (const json& event : trace["traceEvents"])
+    if (event["ph"] == "X") {
+      messages++;
+      bytes += event["args"]["bytes"].get<double>();
+      EXPECT_GE(event["dur"], 0);
+    }
+  std::remove(file.c_str());
+  EXPECT_NE(outcome.output.find(std::to_string(messages) + " messages"), std::string::npos) << outcome.output;
+  EXPECT_GE(bytes, 5.0 * (16 << 20)) << "every other rank receives all of it";
+}
+
+TEST(Plan, RefusesACallThatIsOff) {
+  const std::vector<std::pair<std::string, std::string>> calls = {
+      {"plan all_redcue", "all_redcue"},
+      {"plan all_reduce -b 12Q" + kSmall, "12Q"},
+      {"plan all_reduce -d float33" + kSmall, "float33"},
+      {"plan all_gather -b 8 " + kSmall, "less than one"},
+      {"plan broadcast -r 6" + kSmall, "from 0 to 5"},
+      {"plan all_reduce --ranks 7" + kSmall, "places for 1 to 6"},
+      {"plan all_reduce --post soon" + kSmall, "--post soon"},
+      {"plan all_reduce --reduce 0GB/s" + kSmall, "--reduce 0GB/s"},
+      {"plan all_reduce --fabric no_such_file", "no such file"},
+      {"plan all_reduce --algorithm quick" + kSmall, "quick"},
+      {"plan all_to_all --radices 2" + kSmall, "--radices"},
+      {"simulate all_reduce --fluid --trace x" + kSmall, "--trace"},
+      {"simulate all_reduce --tolerance 2" + kSmall, "--tolerance"}};
+  for (const auto& [call, word] : calls) {
+    const Outcome outcome = sh(kSennit + call + " 2>&1");
+    EXPECT_EQ(outcome.status, 2) << call << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(word), std::string::npos) << call << "\n" << outcome.output;
+  }
+}
+
+}  // namespace
