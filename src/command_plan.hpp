@@ -51,8 +51,8 @@ std::string_view tier_name(const TierTree& tree, int tier);  // "-" where there 
 // Says what is wrong; the exit status: 2 for a call that was off.
 int fail(const char* command, const Status& status);
 
-// What the choice's programs come to. Not counted where that would take long: a ring of 24,576 ranks has a
-// thousand million messages.
+// What the choice's programs come to. Not counted where that would take long: everybody to everybody among
+// 24,576 ranks is 600 million messages.
 struct Facts {
   bool counted = false;
   SimulatedTime fluid;

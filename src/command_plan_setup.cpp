@@ -156,7 +156,9 @@ Result<Facts> count(const Problem& problem, const Plan& plan) {
   const Estimate estimate =
       algorithm->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
   Facts facts;
-  if (estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages) return facts;
+  const bool computed = plan.algorithm == "ring" && problem.tree.ranks() > kLongRing;
+  if (!computed && estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages)
+    return facts;
   SimulateOptions options;
   options.fluid = true;
   options.cost = problem.options.cost;

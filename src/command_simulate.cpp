@@ -119,16 +119,20 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
       fmt::format("{}\nmodel: {}{}\nschedule: {}, {}\n\n", title(problem), model_text(problem.options.cost),
                   options.fluid ? "; fluid: no chunks to fill, nothing to post or to reduce" : "",
                   plan.algorithm, plan.parameters.to_text());
-  text += fmt::format("SIMULATED time {}", time_text(simulated.time_ns));
+  text += fmt::format("{} {}", simulated.closed_form ? "COMPUTED time" : "SIMULATED time",
+                      time_text(simulated.time_ns));
   if (plan.bound.known)
     text += fmt::format(", {:.2f} x the lower bound of {} ({})",
                         static_cast<double>(simulated.time_ns) / static_cast<double>(plan.bound.time_ns),
                         time_text(plan.bound.time_ns), tier_name(tree, plan.bound.binding_tier));
   if (options.fluid)
     text += fmt::format("; {} of it latency, {} rounds", time_text(simulated.latency_ns), simulated.rounds);
-  text +=
-      fmt::format("\n{} messages; {} of {} ranks simulated, each for all that do the same; took {:.2f} s\n\n",
-                  simulated.messages, simulated.rank_classes, tree.ranks(), seconds);
+  text += fmt::format("\n{} messages; ", simulated.messages);
+  if (simulated.closed_form)
+    text += "not simulated: the closed form of a ring of more than 1,024 ranks\n\n";
+  else
+    text += fmt::format("{} of {} ranks simulated, each for all that do the same; took {:.2f} s\n\n",
+                        simulated.rank_classes, tree.ranks(), seconds);
   text += fmt::format("{:<10} {:>12} {:>10}{}\n", "tier", "sent out", "busiest",
                       options.fluid ? "" : "  load over time");
   for (size_t t = 0; t + 1 < tree.tiers.size(); t++)
@@ -163,6 +167,7 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
           {"fabric", problem.fabric},
           {"capacities_known", !problem.assumed},
           {"fluid", options.fluid},
+          {"closed_form", simulated.closed_form},
           {"algorithm", plan.algorithm},
           {"parameters", plan.parameters.to_text()},
           {"time_us", us(simulated.time_ns)},

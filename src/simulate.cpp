@@ -89,6 +89,11 @@ Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, con
   if (!algorithm || !algorithm->applies(tree, request))
     return Status(SENNIT_NOT_FOUND, fmt::format("simulate: no algorithm '{}' for this {}", plan.algorithm,
                                                 name(request.collective)));
+  if (plan.algorithm == "ring" && tree.ranks() > kLongRing) {
+    SimulatedTime time = simulation::ring_time(tree, request, plan.parameters.chunks, options);
+    time.tiers = by_tier(tree, time.groups);
+    return time;
+  }
   const std::unique_ptr<Blueprint> blueprint = algorithm->prepare(tree, request, plan.parameters);
   return simulate(tree, request, *blueprint, plan.parameters.chunks, options);
 }

@@ -29,6 +29,8 @@ struct SimulatedMessage {
   uint64_t begin_ns = 0, left_ns = 0, delivered_ns = 0;  // began to move, left the sender, arrived
 };
 
+inline constexpr int kLongRing = 1024;  // ranks; of a longer ring the closed form is taken
+
 struct SimulateOptions {
   // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain of
   // messages, and then the busiest link's bytes over its capacity. Good for comparing shapes, not for
@@ -64,6 +66,7 @@ struct SimulatedTime {
   uint64_t scratch_bytes = 0;  // of the rank that needs most, all chunks in flight together
   uint64_t rounds = 0;         // fluid only: messages in the longest chain
   uint64_t latency_ns = 0;     // fluid only: of the chain that takes longest
+  bool closed_form = false;    // a ring of more than 1,024 ranks: a formula's time, not simulated
   uint32_t rank_classes = 0;   // ranks that were simulated, each for all that do the same
 };
 

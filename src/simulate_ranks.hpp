@@ -141,4 +141,8 @@ class World {
   uint64_t messages_sent_ = 0;
 };
 
+// Of algorithm `ring`, without simulating it (simulate_ring.cpp).
+SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t chunks,
+                        const SimulateOptions& options);
+
 }  // namespace sennit::simulation

@@ -152,7 +152,7 @@ TEST(Verbs, AdaptersNearTheirNumaNodes) {
             "nic h/irdma0 host h id 0x0000000000000010\n"
             "link h/numa0 h/mlx5_0 200Gbit/s declared\nlink h/numa1 h/mlx5_1 50Gbit/s declared\n"
             "link h h/mlx5_bond_0 100Gbit/s declared\nlink h/numa1 h/irdma0 unknown\n"
-            "conflict \"h/mlx5_1: port 2 is not active\"\n");
+            "note \"h/mlx5_1: port 2 is not active\"\n");
 }
 
 // What the subnet calls by its GUID alone is this host's, and takes its name.

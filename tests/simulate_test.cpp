@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "random_trees.hpp"
+#include "simulate_ranks.hpp"
 #include "trials.hpp"
 #include "verify.hpp"
 #include "verify_programs.hpp"
@@ -45,8 +46,8 @@ Maker one_message_each(std::vector<std::pair<int, int>> pairs) {
   };
 }
 
-uint64_t time_of(const TierTree& tree, uint64_t bytes, Maker maker, const SimulateOptions& options = free_messages(),
-                 uint32_t chunks = 1) {
+uint64_t time_of(const TierTree& tree, uint64_t bytes, Maker maker,
+                 const SimulateOptions& options = free_messages(), uint32_t chunks = 1) {
   const HandMade blueprint(std::move(maker));
   const Result<SimulatedTime> simulated =
       simulate(tree, bytes_request(Collective::all_reduce, bytes), blueprint, chunks, options);
@@ -149,7 +150,8 @@ TEST(SimulateByHand, ChunksFollowEachOtherThroughARelay) {
     return builder.finish();
   };
   for (const uint32_t chunks : {1u, 2u, 10u, 40u})
-    EXPECT_EQ(time_of(tree, 1000, chain, free_messages(), chunks), uint64_t{1'000'000'000} * (chunks + 1) / chunks);
+    EXPECT_EQ(time_of(tree, 1000, chain, free_messages(), chunks),
+              uint64_t{1'000'000'000} * (chunks + 1) / chunks);
 }
 
 TEST(SimulateByHand, AScheduleThatCannotEndIsAnError) {
@@ -245,7 +247,9 @@ TEST(SimulateRandom, BytesAreThoseThatTheVerifierCounts) {
         const uint64_t factor = request.collective == Collective::barrier ? 0 : chunks;
         const Verdict verdict = verify(tree, request, *blueprint);
         ASSERT_TRUE(verdict.correct) << verdict.error;
-        const Result<SimulatedTime> simulated = simulate(tree, request, *blueprint, cut, free_messages());
+        SimulateOptions every_rank = free_messages();
+        every_rank.symmetry = false;  // to the byte
+        const Result<SimulatedTime> simulated = simulate(tree, request, *blueprint, cut, every_rank);
         ASSERT_TRUE(simulated.ok()) << simulated.status().text();
         for (size_t g = 1; g < tree.groups.size(); g++) {
           ASSERT_EQ(simulated->groups[g].egress_bytes, verdict.egress_units[g] * factor)
@@ -312,6 +316,35 @@ TEST(SimulateTiered, ManyChunksComeCloseToTheBound) {
     EXPECT_LT(fine, coarse);
     EXPECT_LT(fine, 1.04);
     EXPECT_LT(times_bound(*tree, request, 64, {}), 1.06);
+  }
+}
+
+// What is taken for rings that are too long to simulate, beside one that is not.
+TEST(SimulateRing, TheClosedFormIsThatOfTheEvents) {
+  TierTree tree = TierTree::uniform({4, 4, 8}, {20'000'000'000, 40'000'000'000, 50'000'000'000});
+  for (Group& group : tree.groups)
+    if (group.children > 0) group.latency_ns = 2'000u * group.tier * group.tier;
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+    const Request request = request_for(collective, tree.ranks(), 128'000, 0);
+    Plan plan;
+    plan.algorithm = "ring";
+    for (const bool fluid : {true, false}) {
+      SimulateOptions options;
+      options.fluid = fluid;
+      options.cost.reduce_bytes_per_s = uint64_t{1} << 62;
+      const Result<SimulatedTime> events = simulate(tree, request, plan, options);
+      ASSERT_TRUE(events.ok());
+      const SimulatedTime formula = simulation::ring_time(tree, request, 1, options);
+      const double time = static_cast<double>(events->time_ns);
+      EXPECT_NEAR(static_cast<double>(formula.time_ns), time, 0.05 * time)
+          << name(collective) << ", fluid " << fluid;
+      EXPECT_EQ(formula.messages, events->messages);
+      if (fluid) {
+        EXPECT_EQ(formula.rounds, events->rounds);
+      }
+      const double bytes = static_cast<double>(events->groups[1].egress_bytes);
+      EXPECT_NEAR(static_cast<double>(formula.groups[1].egress_bytes), bytes, 0.01 * bytes);
+    }
   }
 }
 
