@@ -50,7 +50,7 @@ std::string tiers_text(const Problem& problem, const Plan& plan, const Facts& fa
                         facts.counted ? bytes_text(static_cast<double>(facts.fluid.tiers[t].bytes)) : "-",
                         plan.bound.known && plan.bound.binding_tier == static_cast<int>(t) ? "  binds" : "");
   }
-  if (text.find("*") != text.npos) text += "*: of the first; they differ\n";
+  if (text.find('*') != text.npos) text += "*: of the first; they differ\n";
   return text;
 }
 

@@ -91,11 +91,10 @@ TEST_F(ProbeEmulated, ComparisonsProbeOnce) {
 }
 
 TEST_F(ProbeEmulated, FindsUnequalRacks) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "SKIPPED: a sanitizer is too slow to measure round trips";
   // Any rack can send more than the others take: else no rate tells a lone host from one inside.
   const Outcome outcome = sh(command("--racks 1,2,2 --oversubscription 5", "1"));
   ASSERT_EQ(outcome.status, 0) << outcome.output;
-  if (sennit_test::kSanitized)
-    return;  // too slow for the round trips that tell the lone host from the others
   EXPECT_EQ(groups_in(outcome.output), (std::set<std::string>{"h0", "h1,h2", "h3,h4"})) << outcome.output;
 }
 
