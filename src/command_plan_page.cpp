@@ -28,12 +28,17 @@ struct Bar {
   uint64_t ns = 0;
 };
 
-// Horizontal bars on one scale; `mark_ns` is drawn across all of them.
+// Horizontal bars on one scale; `mark_ns` is drawn across all of them. A bar of more than kLongest times the
+// shortest ends in an arrow, so that the others can be told apart.
 std::string bars(const std::vector<Bar>& bars, uint64_t mark_ns) {
   constexpr int kLabel = 330, kWidth = 430, kRow = 28, kRight = 290;
-  uint64_t most = std::max<uint64_t>(1, mark_ns);
-  for (const Bar& bar : bars) most = std::max(most, bar.ns);
-  const auto x = [&](uint64_t ns) { return static_cast<double>(ns) / static_cast<double>(most) * kWidth; };
+  constexpr uint64_t kLongest = 5;
+  uint64_t most = std::max<uint64_t>(1, mark_ns), least = ~uint64_t{0};
+  for (const Bar& bar : bars) most = std::max(most, bar.ns), least = std::min(least, bar.ns);
+  if (mark_ns > 0 && most / kLongest > least) most = kLongest * least;
+  const auto x = [&](uint64_t ns) {
+    return static_cast<double>(std::min(ns, most)) / static_cast<double>(most) * kWidth;
+  };
   const int height = static_cast<int>(bars.size()) * kRow + 8;
   std::string text = fmt::format("<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\">\n",
                                  kLabel + kWidth + kRight, height, kLabel + kWidth + kRight);
@@ -45,7 +50,8 @@ std::string bars(const std::vector<Bar>& bars, uint64_t mark_ns) {
     text += fmt::format("<rect class=\"bar {}\" x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" rx=\"3\"/>",
                         bar.kind, kLabel, y + 3, std::max(1.0, x(bar.ns)), kRow - 8);
     text += fmt::format("<text x=\"{:.1f}\" y=\"{}\">{} <tspan class=\"soft\">{}</tspan></text>\n",
-                        kLabel + x(bar.ns) + 8, y + 17, escape(bar.value), escape(bar.note));
+                        kLabel + x(bar.ns) + 8, y + 17, (bar.ns > most ? "→ " : "") + escape(bar.value),
+                        escape(bar.note));
   }
   if (mark_ns > 0)
     text += fmt::format("<line class=\"bound\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"0\" y2=\"{1}\"/>\n",
