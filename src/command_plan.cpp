@@ -30,25 +30,15 @@ std::string tiers_text(const Problem& problem, const Plan& plan, const Facts& fa
   const TierTree& tree = problem.tree;
   std::string text = fmt::format("{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}\n", "tier", "groups", "egress each",
                                  "over-sub", "bound", "sent out of it");
-  for (size_t t = 0; t + 1 < tree.tiers.size(); t++) {
-    int groups = 0, first = -1;
-    bool alike = true;
-    for (size_t g = 1; g < tree.groups.size(); g++) {
-      if (tree.groups[g].tier != t) continue;
-      if (first < 0) first = static_cast<int>(g);
-      alike = alike &&
-              tree.groups[g].egress.bytes_per_s == tree.groups[static_cast<size_t>(first)].egress.bytes_per_s;
-      groups++;
-    }
-    if (groups == 0) continue;
-    const Capacity& egress = tree.groups[static_cast<size_t>(first)].egress;
-    const double over = tree.oversubscription(first);
-    const uint64_t bound = t < plan.bound.tier_ns.size() ? plan.bound.tier_ns[t] : 0;
-    text += fmt::format("{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}{}\n", tree.tiers[t].name, groups,
-                        rate_text(egress) + (alike ? "" : "*"),
-                        over > 0 ? fmt::format("{:.3g}:1", over) : "-", bound ? time_text(bound) : "-",
-                        facts.counted ? bytes_text(static_cast<double>(facts.fluid.tiers[t].bytes)) : "-",
-                        plan.bound.known && plan.bound.binding_tier == static_cast<int>(t) ? "  binds" : "");
+  for (const TierRow& row : tier_rows(problem, plan)) {
+    const Capacity& egress = tree.groups[static_cast<size_t>(row.first)].egress;
+    const double over = tree.oversubscription(row.first);
+    text += fmt::format(
+        "{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}{}\n", tree.tiers[row.tier].name, row.groups,
+        rate_text(egress) + (row.alike ? "" : "*"), over > 0 ? fmt::format("{:.3g}:1", over) : "-",
+        row.bound_ns ? time_text(row.bound_ns) : "-",
+        facts.counted ? bytes_text(static_cast<double>(facts.fluid.tiers[row.tier].bytes)) : "-",
+        plan.bound.known && plan.bound.binding_tier == static_cast<int>(row.tier) ? "  binds" : "");
   }
   if (text.find('*') != text.npos) text += "*: of the first; they differ\n";
   return text;

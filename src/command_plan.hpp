@@ -41,6 +41,15 @@ Result<Problem> make_problem(const Arguments& arguments);
 // The planner's choice, or what the arguments force.
 Result<Plan> make_plan(const Problem& problem, const Arguments& arguments);
 
+// A tier that has groups, and what it sets.
+struct TierRow {
+  size_t tier = 0;             // index into TierTree::tiers
+  int groups = 0, first = -1;  // how many, and the first of them
+  bool alike = true;           // all have the first one's egress
+  uint64_t bound_ns = 0;       // that this tier alone sets; 0: none
+};
+std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan);  // from the innermost outwards
+
 std::string title(const Problem& problem);
 std::string model_text(const CostModel& cost);
 std::string time_text(uint64_t ns);

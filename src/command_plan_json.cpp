@@ -21,21 +21,13 @@ Json capacity_of(const Capacity& capacity) { return capacity.known() ? Json(capa
 Json tiers_of(const Problem& problem, const Plan& plan, const Facts& facts) {
   const TierTree& tree = problem.tree;
   Json tiers = Json::array();
-  for (size_t t = 0; t + 1 < tree.tiers.size(); t++) {
-    int groups = 0;
-    const Group* first = nullptr;
-    for (size_t g = 1; g < tree.groups.size(); g++)
-      if (tree.groups[g].tier == t) {
-        if (groups++ == 0) first = &tree.groups[g];
-      }
-    if (!first) continue;
-    const uint64_t bound = plan.bound.known && t < plan.bound.tier_ns.size() ? plan.bound.tier_ns[t] : 0;
-    tiers.push_back({{"tier", tree.tiers[t].name},
-                     {"groups", groups},
-                     {"egress_bytes_per_s_of_first", capacity_of(first->egress)},
-                     {"bound_us", bound ? Json(us(bound)) : Json()},
-                     {"bytes_out", facts.counted ? Json(facts.fluid.tiers[t].bytes) : Json()}});
-  }
+  for (const TierRow& row : tier_rows(problem, plan))
+    tiers.push_back(
+        {{"tier", tree.tiers[row.tier].name},
+         {"groups", row.groups},
+         {"egress_bytes_per_s_of_first", capacity_of(tree.groups[static_cast<size_t>(row.first)].egress)},
+         {"bound_us", plan.bound.known && row.bound_ns ? Json(us(row.bound_ns)) : Json()},
+         {"bytes_out", facts.counted ? Json(facts.fluid.tiers[row.tier].bytes) : Json()}});
   return tiers;
 }
 

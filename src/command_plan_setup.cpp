@@ -169,6 +169,23 @@ Result<Facts> count(const Problem& problem, const Plan& plan) {
   return facts;
 }
 
+std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan) {
+  const TierTree& tree = problem.tree;
+  std::vector<TierRow> rows(tree.tiers.size());
+  for (size_t g = 1; g < tree.groups.size(); g++) {
+    TierRow& row = rows[tree.groups[g].tier];
+    if (row.groups++ == 0) row.first = static_cast<int>(g);
+    row.alike =
+        row.alike && tree.groups[g].egress.bytes_per_s == tree.groups[index(row.first)].egress.bytes_per_s;
+  }
+  for (size_t t = 0; t < rows.size(); t++) {
+    rows[t].tier = t;
+    if (t < plan.bound.tier_ns.size()) rows[t].bound_ns = plan.bound.tier_ns[t];
+  }
+  std::erase_if(rows, [](const TierRow& row) { return row.groups == 0; });
+  return rows;
+}
+
 std::string title(const Problem& problem) {
   const Request& request = problem.request;
   std::string text = fmt::format("{}", name(request.collective));

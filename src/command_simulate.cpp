@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -55,15 +56,13 @@ class Watch {
 
   std::string trace() const {
     std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
-    std::vector<int> named;
+    std::set<int> named;
     for (const SimulatedMessage& m : messages_) {
-      if (std::find(named.begin(), named.end(), m.from) == named.end()) {
-        named.push_back(m.from);
+      if (named.insert(m.from).second)
         text += fmt::format(
                     R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"position {0}{1}"}}}},)",
                     m.from, m.ranks > 1 ? fmt::format(", for {} ranks", m.ranks) : "") +
                 "\n";
-      }
       text +=
           fmt::format(
               R"({{"name":"to {0} chunk {1}","cat":"{2}","ph":"X","pid":{3},"tid":{0},"ts":{4:.3f},"dur":{5:.3f},)"
