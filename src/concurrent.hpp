@@ -1,0 +1,43 @@
+// concurrent.hpp: several collectives at the same time on one tier tree: the process groups of a training
+// job, which share the uplinks.
+//
+// Every group runs its request among its own members with the schedule that the planner chooses for it alone,
+// as a communicator made by sennit_comm_split would: no group knows of the others. set_bound() says what the
+// whole set needs at least: what all of them must carry over a boundary, over its capacity. A rank may be in
+// groups of several calls; each of them has a processor of its own then, which is too kind to it. A message
+// of a pipeline from one rank to another is a broadcast in a group of two. Pure and deterministic.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan.hpp"
+#include "tier_tree.hpp"
+
+namespace sennit {
+
+struct ConcurrentCall {
+  // Of each group; `root` and `counts` by the members' places in fabric order.
+  Request request;
+  std::vector<std::vector<int>> groups;  // positions of the tree, in any order; a group of one does nothing
+};
+
+// Ok where every group's positions exist and are distinct, root and counts fit the group, and the call has a
+// schedule of all ranks. Names the call and the group.
+Status check_calls(const TierTree& tree, std::span<const ConcurrentCall> calls);
+
+// The least time in which any schedules can do all calls, each group's members alone sending and receiving.
+// By tier and group as lower_bound() says it; the calls must be right (check_calls). Cost: O(members * depth)
+// and one lower_bound() for each kind of group.
+Bound set_bound(const TierTree& tree, std::span<const ConcurrentCall> calls);
+
+// What the tree is for some of its ranks: the groups that hold them, contracted as contract() does it.
+struct MemberTree {
+  TierTree tree;
+  std::vector<int32_t> positions;  // by position: that in the whole tree
+  std::vector<uint8_t> tiers;      // by tier: that of the whole tree
+};
+MemberTree member_tree(const TierTree& tree, std::vector<int> positions);
+
+}  // namespace sennit

@@ -1,0 +1,199 @@
+// concurrent_test.cpp: several process groups at the same time: the tree of some ranks is what contract()
+// makes of them, the bound of the set is that of the formula, and the simulated times meet it.
+#include "concurrent.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "fabric.hpp"
+#include "random_trees.hpp"
+#include "source.hpp"
+#include "trials.hpp"
+
+namespace sennit {
+namespace {
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+Request bytes_request(Collective collective, uint64_t count) {
+  Request r;
+  r.collective = collective;
+  r.type = DataType::uint8;
+  r.count = count;
+  return r;
+}
+
+// Of `ranks` ranks, process groups of `size` members that are `stride` apart.
+std::vector<std::vector<int>> strided(int ranks, int size, int stride) {
+  std::vector<std::vector<int>> groups;
+  for (int block = 0; block + size * stride <= ranks; block += size * stride)
+    for (int first = block; first < block + stride; first++) {
+      groups.emplace_back();
+      for (int i = 0; i < size; i++) groups.back().push_back(first + i * stride);
+    }
+  return groups;
+}
+
+TierTree spec(const std::string& text) {
+  Result<TierTree> tree = synthetic_tree(text);
+  EXPECT_TRUE(tree.ok()) << tree.status().text();
+  return *std::move(tree);
+}
+
+TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> specs = {
+      "racks=3x4;nic=1GB/s;oversubscription=4;latency=5us",
+      "pods=2x3x2;ranks=4;nic=4GB/s;oversubscription=1,7;local=3GB/s;latency=14us;local_latency=3us",
+      "racks=1,2,5;ranks=2;nic=2GB/s;uplink=3GB/s",
+      "shape=(2x3),(1x2),(4);nic=1GB/s;oversubscription=2,3;latency=3us", "racks=2x3;ranks=3;nic=unknown"};
+  for (const std::string& text : specs) {
+    const Result<Fabric> fabric = synthetic_fabric(text);
+    ASSERT_TRUE(fabric.ok()) << fabric.status().text();
+    const std::vector<Placement> places =
+        ranks_on_all_hosts(*fabric, text.find("ranks=4") != text.npos   ? 4
+                                    : text.find("ranks=3") != text.npos ? 3
+                                    : text.find("ranks=2") != text.npos ? 2
+                                                                        : 1);
+    const Result<TierTree> whole = contract(*fabric, places);
+    ASSERT_TRUE(whole.ok());
+    for (int round = 0; round < sennit_test::trials(60); round++) {
+      std::vector<int> members;
+      const uint64_t dense = 1 + random() % 6;
+      for (int p = 0; p < whole->ranks(); p++)
+        if (random() % 6 < dense) members.push_back(p);
+      if (members.empty()) continue;
+      std::vector<Placement> chosen;
+      for (const int p : members) chosen.push_back(places[index(whole->rank_of_position[index(p)])]);
+      const Result<TierTree> contracted = contract(*fabric, chosen);
+      ASSERT_TRUE(contracted.ok());
+      const MemberTree sub = member_tree(*whole, members);
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + text + "\nmembers of\n" + whole->to_text() +
+                   "as\n" + sub.tree.to_text() + "contracted\n" + contracted->to_text());
+      ASSERT_EQ(sub.tree.check(), "");
+      ASSERT_EQ(sub.tree.fingerprint(), contracted->fingerprint());
+      ASSERT_TRUE(std::equal(members.begin(), members.end(), sub.positions.begin(), sub.positions.end()));
+      ASSERT_EQ(sub.tiers.size(), sub.tree.tiers.size());
+      for (size_t t = 0; t < sub.tiers.size(); t++)
+        ASSERT_EQ(sub.tree.tiers[t].name, contracted->tiers[t].name);
+    }
+  }
+}
+
+// Or more, where a group takes in less than it lets out: what all send, all must take in.
+TEST(SetBound, OfOneGroupOfAllRanksIsTheLowerBound) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  int known = 0;
+  for (int round = 0; round < sennit_test::trials(100); round++) {
+    TierTree tree = random_tree(random, 2 + static_cast<int>(random() % 30));
+    const bool both_ways = round % 2 == 0;
+    if (both_ways)
+      for (Group& group : tree.groups) group.ingress = group.egress;
+    ConcurrentCall call;
+    call.groups.emplace_back();
+    for (int p = 0; p < tree.ranks(); p++) call.groups[0].push_back(p);
+    for (int c = 0; c < kCollectives - 1; c++) {
+      call.request = bytes_request(static_cast<Collective>(c), 1 + random() % 1'000'000);
+      if (call.request.collective == Collective::barrier) call.request.count = 0;
+      if (has_root(call.request.collective))
+        call.request.root = static_cast<int>(random() % static_cast<uint64_t>(tree.ranks()));
+      const Bound alone = lower_bound(call.request, tree);
+      const Bound set = set_bound(tree, {&call, 1});
+      if (!alone.known) continue;
+      known++;
+      ASSERT_TRUE(set.known) << set.why;
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::string(name(call.request.collective)) + "\n" +
+                   set.why + "\n" + alone.why + "\n" + tree.to_text());
+      if (both_ways) {
+        ASSERT_EQ(set.time_ns, alone.time_ns);
+      } else {
+        ASSERT_GE(set.time_ns, alone.time_ns);
+      }
+    }
+  }
+  EXPECT_GT(known, 0);
+}
+
+// d ranks a group, m of them in each pod, one rank a host: max[1 - 1/d, s (1 - m/d) / m] M/B.
+double formula(double d, double m, double s) { return std::max(1 - 1 / d, s * (1 - m / d) / m); }
+
+TEST(SetBound, OfConcurrentGroupsIsTheFormula) {
+  const double rate = 50e9, bytes = 1 << 30;
+  for (const auto& [pods, hosts] : {std::pair{8, 16}, {4, 24}, {12, 8}}) {
+    const TierTree tree = spec("pods=" + std::to_string(pods) + "x" + std::to_string(hosts / 2) +
+                               "x2;nic=50GB/s;oversubscription=1,7");
+    for (const int in_pod : {1, 2, 4, 8}) {
+      for (const int size : {pods * in_pod, pods / 2 * in_pod, 2 * in_pod}) {
+        ConcurrentCall call;
+        call.groups = strided(tree.ranks(), size, hosts / in_pod);
+        ASSERT_EQ(index(tree.ranks()), call.groups.size() * index(size)) << "all take part";
+        for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+          call.request = bytes_request(collective, (1 << 30) / static_cast<uint64_t>(size));
+          const Bound bound = set_bound(tree, {&call, 1});
+          ASSERT_TRUE(bound.known) << bound.why;
+          const double expected = formula(size, in_pod, 7) * bytes / rate * 1e9;
+          EXPECT_NEAR(static_cast<double>(bound.time_ns), expected, 2e-6 * expected)
+              << size << " ranks, " << in_pod << " in each pod: " << bound.why;
+          const double host = 1 - 1.0 / size, pod = 7 * (1 - 1.0 * in_pod / size) / in_pod;
+          const std::string& tier = tree.tiers[index(bound.binding_tier)].name;
+          if (std::abs(pod - host) > 1e-3) {
+            EXPECT_EQ(tier == "pod", pod > host) << bound.why;
+          }
+        }
+        // All-reduce: 2 (n - 1) / n of M out of each of n pods, or hosts, of each group.
+        call.request = bytes_request(Collective::all_reduce, 1 << 30);
+        const double n = 1.0 * size / in_pod;
+        const double expected = 2 * std::max(1 - 1.0 / size, 7.0 * (1 - 1 / n) / in_pod) * bytes / rate * 1e9;
+        EXPECT_NEAR(static_cast<double>(set_bound(tree, {&call, 1}).time_ns), expected, 2e-6 * expected);
+      }
+    }
+  }
+}
+
+TEST(SetBound, AddsUpWhatSharesABoundary) {
+  // Two racks of four hosts, uplinks of 2 GB/s.
+  const TierTree tree = spec("racks=2x4;nic=1GB/s;uplink=2GB/s");
+  ConcurrentCall gather{bytes_request(Collective::all_gather, 250'000'000), {{0, 1, 4, 5}}};
+  EXPECT_EQ(set_bound(tree, {&gather, 1}).time_ns, 750'000'000u);  // the hosts bind: three blocks into each
+  // A gigabyte from 3 to 7 and one from 2 to 6, with half a gigabyte of the gather into rack 1.
+  ConcurrentCall down{bytes_request(Collective::broadcast, 1'000'000'000), {{7, 3}, {2, 6}}};
+  Bound bound = set_bound(tree, std::vector<ConcurrentCall>{gather, down});
+  EXPECT_EQ(bound.time_ns, 1'250'000'000u) << bound.why;
+  EXPECT_NE(bound.why.find("of 3 process groups"), std::string::npos) << bound.why;
+  // One of the two the other way: each direction has room; the hosts bind.
+  ConcurrentCall up = down;
+  down.groups.pop_back();
+  up.groups.erase(up.groups.begin());
+  up.request.root = 1;
+  bound = set_bound(tree, std::vector<ConcurrentCall>{gather, down, up});
+  EXPECT_EQ(bound.time_ns, 1'000'000'000u) << bound.why;
+  EXPECT_EQ(bound.tier_ns[1], 750'000'000u) << bound.why;
+  // What shares nothing does not add up: each rack's own all-reduce, and an idle rack's uplink is no help.
+  ConcurrentCall inner{bytes_request(Collective::all_reduce, 1'000'000'000), {{0, 1, 2, 3}, {4, 5}}};
+  EXPECT_EQ(set_bound(tree, {&inner, 1}).time_ns, 1'500'000'000u);
+  EXPECT_EQ(set_bound(tree, {&inner, 1}).tier_ns[1], 0u);
+}
+
+TEST(ConcurrentCalls, WhatIsWrongIsNamed) {
+  const TierTree tree = TierTree::uniform({2, 2}, {1000, 1000});
+  const auto text = [&](ConcurrentCall call) { return check_calls(tree, {&call, 1}).text(); };
+  const Request gather = bytes_request(Collective::all_gather, 1);
+  EXPECT_EQ(text({gather, {{0, 1}, {3, 2}, {1}}}), Status().text());
+  EXPECT_NE(text({gather, {{0, 1}, {2, 4}}}).find("group 1: position 4 of 4"), std::string::npos);
+  EXPECT_NE(text({gather, {{0, 1, 0}}}).find("position 0 twice"), std::string::npos);
+  Request broadcast = bytes_request(Collective::broadcast, 1);
+  broadcast.root = 2;
+  EXPECT_NE(text({broadcast, {{0, 1}}}).find("root 2 of 2"), std::string::npos);
+  EXPECT_NE(text({bytes_request(Collective::send_recv, 1), {{0, 1}}}).find("groups of two"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace sennit
