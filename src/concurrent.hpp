@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan.hpp"
+#include "simulate.hpp"
 #include "tier_tree.hpp"
 
 namespace sennit {
@@ -39,5 +40,21 @@ struct MemberTree {
   std::vector<uint8_t> tiers;      // by tier: that of the whole tree
 };
 MemberTree member_tree(const TierTree& tree, std::vector<int> positions);
+
+struct SimulatedSet {
+  struct Choice {  // one plan, for all groups of a call that look alike
+    size_t call = 0;
+    int groups = 0, ranks = 0;  // how many groups, of how many ranks each
+    Plan plan;
+  };
+  SimulatedTime all;              // of the set, on the whole tree
+  std::vector<uint64_t> call_ns;  // by call: until its last group is done; fluid: no less than the set takes
+  std::vector<Choice> choices;
+};
+
+// All calls begin at 0. The model's cost is options.cost for planning as well. Errors: check_calls', an
+// algorithm that does not apply, and a ring of more than 1,024 ranks, which is not simulated beside others.
+Result<SimulatedSet> simulate_concurrent(const TierTree& tree, std::span<const ConcurrentCall> calls,
+                                         const SimulateOptions& options, PlanOptions plan_options = {});
 
 }  // namespace sennit

@@ -23,7 +23,7 @@ World::Peer& World::peer_of(const Message& message) {
 bool World::receive_posted(const Message& message) const {
   const Rank& rank = ranks_[index(message.to)];
   const uint32_t step = ranks_[index(message.from)].partner[message.step];
-  return rank.posted[message.chunk % lanes_ * rank.steps + step] == message.chunk + 1;
+  return rank.posted[message.chunk % rank.lanes * rank.steps + step] == message.chunk + 1;
 }
 
 // Handed over. Large ones wait for the receive.
@@ -52,11 +52,11 @@ void World::move(uint32_t number) {
 
 void World::tell(const Message& message, const Peer& peer) const {
   const Symmetry::RankClass& kind = symmetry_.classes[index(message.from)];
-  const Step& step = kind.prepared->program.steps[message.step];
+  const int to = kind.peer_position[kind.prepared->peer_slot[message.step]];
   options_.observe({.from = kind.position,
-                    .to = step.peer,
+                    .to = to,
                     .ranks = kind.ranks,
-                    .tier = step.tier,
+                    .tier = static_cast<uint8_t>(tree_.crossing_tier(kind.position, to)),
                     .chunk = message.chunk,
                     .bytes = message.bytes,
                     .begin_ns = message.begin_ns,
@@ -100,7 +100,7 @@ void World::deliver(uint32_t number) {
   }
   const Message arrived = message;
   free_messages_.push_back(number);
-  step_done(arrived.to, arrived.chunk % lanes_, step);
+  step_done(arrived.to, arrived.chunk % ranks_[index(arrived.to)].lanes, step);
   pump(arrived.to);
 }
 

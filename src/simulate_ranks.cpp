@@ -8,32 +8,31 @@
 #include "rates.hpp"
 
 namespace sennit::simulation {
-World::World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options,
+World::World(const TierTree& tree, std::span<const Part> parts, const SimulateOptions& options,
              const Symmetry& symmetry)
     : tree_(tree),
-      request_(request),
       options_(options),
       symmetry_(symmetry),
-      chunks_(std::max(1u, chunks)),
-      lanes_(std::min(chunks_, kLanes)),
-      element_bytes_(type_bytes(request.type)),
-      skip_empty_(request.collective != Collective::barrier),
       network_(tree, options, symmetry),
       ranks_(symmetry.classes.size()) {
-  layout_.count = request.count;
-  if (!request.counts.empty()) layout_.counts = request.counts.data();
   for (size_t i = 0; i < ranks_.size(); i++) {
     const Symmetry::RankClass& kind = symmetry.classes[i];
+    const Part& part = parts[kind.part];
     Rank& rank = ranks_[i];
     rank.prepared = kind.prepared.get();
+    rank.layout = part.layout();
+    rank.chunks = options.fluid ? 1 : std::max(1u, part.chunks);
+    rank.lanes = std::min(rank.chunks, kLanes);
+    rank.element_bytes = type_bytes(part.request->type);
+    rank.skip_empty = part.request->collective != Collective::barrier;
     rank.partner = kind.partner.data();
     rank.steps = kind.partner.size();
     rank.alike = kind.ranks;
-    rank.deps.resize(lanes_ * rank.steps);
-    rank.posted.assign(lanes_ * rank.steps, 0);
-    rank.chunk.resize(lanes_);
-    rank.remaining.resize(lanes_);
-    rank.chunks_left = rank.steps == 0 ? 0 : chunks_;
+    rank.deps.resize(rank.lanes * rank.steps);
+    rank.posted.assign(rank.lanes * rank.steps, 0);
+    rank.chunk.resize(rank.lanes);
+    rank.remaining.resize(rank.lanes);
+    rank.chunks_left = rank.steps == 0 ? 0 : rank.chunks;
     add_peers(rank, kind);
   }
 }
@@ -42,7 +41,7 @@ void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
   rank.peers.resize(kind.prepared->peers.size());
   for (size_t i = 0; i < rank.peers.size(); i++) {
     Peer& peer = rank.peers[i];
-    const int to = kind.prepared->peers[i];
+    const int to = kind.peer_position[i];
     const int common = tree_.common_group(kind.position, to);
     if (!options_.free_messages) {
       peer.latency_ns = options_.every_latency_ns != 0 ? options_.every_latency_ns
@@ -60,7 +59,7 @@ Status World::run() {
   const int ranks = static_cast<int>(ranks_.size());
   for (int rank = 0; rank < ranks; rank++)
     if (ranks_[index(rank)].chunks_left > 0)
-      for (uint32_t lane = 0; lane < lanes_; lane++) begin_chunk(rank, lane, lane);
+      for (uint32_t lane = 0; lane < ranks_[index(rank)].lanes; lane++) begin_chunk(rank, lane, lane);
   for (int rank = 0; rank < ranks; rank++) pump(rank);
   for (;;) {
     network_.settle(now_ns_);
@@ -95,8 +94,9 @@ Status World::run() {
 Status World::stuck() const {
   for (size_t i = 0; i < ranks_.size(); i++)
     if (ranks_[i].chunks_left > 0)
-      return {SENNIT_INTERNAL, fmt::format("simulate: position {} waits for ever, with {} of {} chunks left",
-                                           symmetry_.classes[i].position, ranks_[i].chunks_left, chunks_)};
+      return {SENNIT_INTERNAL,
+              fmt::format("simulate: position {} waits for ever, with {} of {} chunks left",
+                          symmetry_.classes[i].position, ranks_[i].chunks_left, ranks_[i].chunks)};
   return {};
 }
 
@@ -140,25 +140,25 @@ void World::step_done(int position, uint32_t lane, uint32_t step) {
   for (uint32_t i = prepared.first_dependent[step]; i < prepared.first_dependent[step + 1]; i++)
     if (--deps[prepared.dependents[i]] == 0) rank.work_list.push_back({lane, prepared.dependents[i]});
   if (--rank.remaining[lane] > 0) return;
-  const uint32_t next = rank.chunk[lane] + lanes_;
+  const uint32_t next = rank.chunk[lane] + rank.lanes;
   if (--rank.chunks_left == 0)
-    end_ns_ = std::max(end_ns_, now_ns_);
-  else if (next < chunks_)
+    end_ns_ = rank.end_ns = now_ns_;
+  else if (next < rank.chunks)
     begin_chunk(position, lane, next);
 }
 
 uint64_t World::bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const {
   uint64_t elements = 0;
   for (const Range& range : rank.prepared->program.ranges_of(operand))
-    elements += layout_.length(range, {chunk, chunks_});
-  return elements * element_bytes_;
+    elements += rank.layout.length(range, {chunk, rank.chunks});
+  return elements * rank.element_bytes;
 }
 
 void World::post_receive(int position, LaneStep at) {
   Rank& rank = ranks_[index(position)];
   const Step& step = rank.prepared->program.steps[at.step];
   const uint32_t chunk = rank.chunk[at.lane];
-  if (skip_empty_ && step.target.ranges > 0 && bytes_of(rank, step.target, chunk) == 0)
+  if (rank.skip_empty && step.target.ranges > 0 && bytes_of(rank, step.target, chunk) == 0)
     return step_done(position, at.lane, at.step);
   rank.posted[at.lane * rank.steps + at.step] = chunk + 1;
   const auto early = rank.early.find(key(chunk, at.step));
@@ -176,7 +176,7 @@ void World::queue_send(int position, LaneStep at) {
   const Step& step = program.steps[at.step];
   const uint32_t chunk = rank.chunk[at.lane];
   const Operand& source = program.operands[step.first_source];
-  if (skip_empty_ && source.ranges > 0 && bytes_of(rank, source, chunk) == 0)
+  if (rank.skip_empty && source.ranges > 0 && bytes_of(rank, source, chunk) == 0)
     return step_done(position, at.lane, at.step);
   const uint32_t slot = rank.prepared->peer_slot[at.step];
   Peer& peer = rank.peers[slot];

@@ -1,9 +1,10 @@
-// simulate_ranks.hpp: all ranks of a simulated collective: execution.cpp's rules without data.
+// simulate_ranks.hpp: all ranks of a simulated collective, or of several at once: execution.cpp's rules
+// without data.
 //
-// A rank here stands for all of its class (simulate_symmetry.hpp). It has a processor that does one thing at
-// a time: the posting of sends, peer after peer, then reductions and copies. A posted
-// message waits for its receive if it is large, then for its turn on the way to that peer, then moves.
-// Memory: O(steps * lanes) a rank.
+// A rank here stands for all of its class (simulate_symmetry.hpp), for one of its parts each. It has a
+// processor that does one thing at a time: the posting of sends, peer after peer, then reductions and copies.
+// A posted message waits for its receive if it is large, then for its turn on the way to that peer, then
+// moves. Memory: O(steps * lanes) a rank.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,12 @@ inline constexpr uint32_t kLanes = 8;  // execution.cpp's
 
 class World {
  public:
-  // All but `chunks` must outlive it.
-  World(const TierTree& tree, const Request& request, uint32_t chunks, const SimulateOptions& options,
+  // All must outlive it. Fluid: in one chunk.
+  World(const TierTree& tree, std::span<const Part> parts, const SimulateOptions& options,
         const Symmetry& symmetry);
   Status run();
   uint64_t time_ns() const { return end_ns_; }
+  uint64_t time_ns(uint32_t rank_class) const { return ranks_[rank_class].end_ns; }
   uint64_t messages() const { return messages_sent_; }
   std::vector<GroupLoad> loads() const { return network_.loads(); }
   uint64_t least_time_ns() const { return network_.least_time_ns(); }
@@ -65,6 +67,11 @@ class World {
   };
   struct Rank {
     const Prepared* prepared = nullptr;
+    Layout layout;
+    uint32_t chunks = 1, lanes = 1;
+    uint64_t element_bytes = 1;
+    bool skip_empty = true;
+    uint64_t end_ns = 0;
     const uint32_t* partner = nullptr;  // Symmetry::RankClass
     size_t steps = 0;
     uint32_t alike = 1;            // ranks that it stands for
@@ -122,14 +129,8 @@ class World {
   Status stuck() const;
 
   const TierTree& tree_;
-  const Request& request_;
   const SimulateOptions options_;
   const Symmetry& symmetry_;
-  const uint32_t chunks_;
-  const uint32_t lanes_;
-  const uint64_t element_bytes_;
-  const bool skip_empty_;
-  Layout layout_;
   Network network_;
   std::vector<Rank> ranks_;
   std::vector<std::pair<uint32_t, uint32_t>> peer_of_connection_;  // rank, peer
@@ -140,6 +141,13 @@ class World {
   uint64_t now_ns_ = 0, end_ns_ = 0;
   uint64_t messages_sent_ = 0;
 };
+
+// All parts at once, beginning at 0. `part_ns`, where given: by part, when its last rank is done; fluid: what
+// all take.
+Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part> parts,
+                                     const SimulateOptions& options,
+                                     std::vector<uint64_t>* part_ns = nullptr);
+std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups);
 
 // Of algorithm `ring`, without simulating it (simulate_ring.cpp).
 SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t chunks,

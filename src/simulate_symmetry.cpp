@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "layout.hpp"
-
 namespace sennit::simulation {
 namespace {
 
@@ -31,75 +29,86 @@ struct Shape {
 
 class Refinement {
  public:
-  Refinement(const TierTree& tree, const Request& request, uint32_t chunks)
-      : tree_(tree), chunks_(chunks), colour_(index(tree.ranks())), shape_(index(tree.ranks())) {
-    layout_.count = request.count;
-    if (!request.counts.empty()) layout_.counts = request.counts.data();
+  Refinement(const TierTree& tree, std::span<const Part> parts) : tree_(tree), parts_(parts) {
+    for (uint32_t p = 0; p < parts.size(); p++) {
+      first_member_.push_back(position_.size());
+      position_.insert(position_.end(), parts[p].positions.begin(), parts[p].positions.end());
+      part_.resize(position_.size(), p);
+    }
+    first_member_.push_back(position_.size());
+    colour_.resize(position_.size());
+    shape_.resize(position_.size());
   }
 
-  Status read(const Blueprint& blueprint);
+  Status read();
   void refine();
   void tell_all_apart();
-  Symmetry take(const Request& request, const Blueprint& blueprint) const;
+  Symmetry take() const;
 
  private:
-  std::span<const int32_t> peers(int position) const {
-    return {peers_.data() + first_peer_[index(position)],
-            first_peer_[index(position) + 1] - first_peer_[index(position)]};
+  std::span<const int32_t> peers(size_t member) const {
+    return {peers_.data() + first_peer_[member], first_peer_[member + 1] - first_peer_[member]};
   }
-  uint64_t length_colour(const Program& program, const Operand& operand) const;
-  uint64_t add_program(const Program& program);
+  uint64_t length_colour(const Part& part, const Program& program, const Operand& operand) const;
+  uint64_t add_program(const Part& part, const Program& program, size_t first_member);
+  void add_like(size_t member, size_t first_member, size_t other, size_t first_other);
   Status meet();
   size_t round();
   void colour_groups();
 
   const TierTree& tree_;
-  const uint32_t chunks_;
-  Layout layout_;
-  std::vector<uint64_t> colour_;  // by position
-  std::vector<uint64_t> group_;   // by group: colour
-  std::vector<uint32_t> shape_;   // by position
+  const std::span<const Part> parts_;
+  std::vector<size_t> first_member_;  // by part
+  std::vector<int32_t> position_;     // by member, as the next three
+  std::vector<uint32_t> part_;
+  std::vector<uint64_t> colour_;
+  std::vector<uint32_t> shape_;
+  std::vector<uint64_t> group_;  // by group: colour
+  std::vector<uint64_t> held_;   // by position: colour of its members
   std::vector<Shape> shapes_;
   std::unordered_map<uint64_t, uint32_t> shape_of_hash_;
-  std::vector<size_t> first_peer_{0};     // by position; CSR into the next three
-  std::vector<int32_t> peers_;            // in the order in which the program meets them
+  std::vector<size_t> first_peer_{0};     // by member; CSR into the next three
+  std::vector<int32_t> peers_;            // members, in the order in which the program meets them
   std::vector<uint32_t> number_at_peer_;  // which peer of that peer this rank is
   std::vector<uint8_t> crossing_;         // the tier of the group that holds both
 };
 
-uint64_t Refinement::length_colour(const Program& program, const Operand& operand) const {
+uint64_t Refinement::length_colour(const Part& part, const Program& program, const Operand& operand) const {
+  const Layout layout = part.layout();
   uint64_t units = 0, elements = 0, hash = operand.ranges > 0;
   for (const Range& range : program.ranges_of(operand)) {
     units += range.end - range.begin;
-    elements += layout_.length(range, {0, chunks_});
+    elements += layout.length(range, {0, part.chunks});
   }
-  if (elements >= kExactElements && !layout_.counts)  // about 11 bits of it
+  if (elements >= kExactElements && !layout.counts)  // about 11 bits of it
     return mix(hash, units >> (std::bit_width(units) > 11 ? std::bit_width(units) - 11 : 0));
-  for (uint32_t chunk = 0; chunk < chunks_; chunk++) {
+  for (uint32_t chunk = 0; chunk < part.chunks; chunk++) {
     elements = 0;
-    for (const Range& range : program.ranges_of(operand)) elements += layout_.length(range, {chunk, chunks_});
+    for (const Range& range : program.ranges_of(operand))
+      elements += layout.length(range, {chunk, part.chunks});
     hash = mix(hash, elements);
   }
   return hash;
 }
 
 // Its peers go to peers_.
-uint64_t Refinement::add_program(const Program& program) {
+uint64_t Refinement::add_program(const Part& part, const Program& program, size_t first_member) {
   std::unordered_map<int32_t, uint32_t> number;
   Shape shape;
-  uint64_t hash = program.steps.size();
+  uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(part.request->collective));
+  hash = mix(mix(mix(hash, type_bytes(part.request->type)), part.chunks), part.request->count);
   for (uint32_t i = 0; i < program.steps.size(); i++) {
     const Step& step = program.steps[i];
     hash = mix(hash, static_cast<uint64_t>(step.kind) << 8 | step.tier);
     hash = mix(hash, step.sources);
-    if (step.kind != StepKind::send) hash = mix(hash, length_colour(program, step.target));
+    if (step.kind != StepKind::send) hash = mix(hash, length_colour(part, program, step.target));
     if (step.kind == StepKind::send)
-      hash = mix(hash, length_colour(program, program.operands[step.first_source]));
+      hash = mix(hash, length_colour(part, program, program.operands[step.first_source]));
     for (const uint32_t dep : program.deps_of(step)) hash = mix(hash, dep);
     if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
     const auto [found, added] = number.try_emplace(step.peer, static_cast<uint32_t>(number.size()));
     if (added) {
-      peers_.push_back(step.peer);
+      peers_.push_back(static_cast<int32_t>(first_member) + step.peer);
       shape.sends.emplace_back();
       shape.receives.emplace_back();
     }
@@ -114,12 +123,32 @@ uint64_t Refinement::add_program(const Program& program) {
   return hash;
 }
 
-Status Refinement::read(const Blueprint& blueprint) {
-  for (int position = 0; position < tree_.ranks(); position++) {
-    colour_[index(position)] = add_program(blueprint.program(position));
-    for (const int32_t peer : peers(position))
-      if (peer < 0 || peer >= tree_.ranks() || peer == position)
-        return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", position, peer)};
+// Member `other` of another part runs the same program.
+void Refinement::add_like(size_t member, size_t first_member, size_t other, size_t first_other) {
+  colour_[member] = colour_[other];
+  shape_[member] = shape_[other];
+  for (size_t i = first_peer_[other]; i < first_peer_[other + 1]; i++)
+    peers_.push_back(peers_[i] + static_cast<int32_t>(first_member) - static_cast<int32_t>(first_other));
+  first_peer_.push_back(peers_.size());
+}
+
+Status Refinement::read() {
+  std::unordered_map<const Blueprint*, size_t> known;  // the first part that has it
+  for (size_t p = 0; p < parts_.size(); p++) {
+    const Part& part = parts_[p];
+    const size_t first = first_member_[p], after = first_member_[p + 1];
+    const size_t like = first_member_[known.try_emplace(part.blueprint, p).first->second];
+    for (size_t member = first; member < after; member++) {
+      if (like != first) {
+        add_like(member, first, like + member - first, like);
+        continue;
+      }
+      colour_[member] = add_program(part, part.blueprint->program(static_cast<int>(member - first)), first);
+      for (const int32_t peer : peers(member))
+        if (index(peer) < first || index(peer) >= after || index(peer) == member)
+          return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", member - first,
+                                               peer - static_cast<int32_t>(first))};
+    }
   }
   return meet();
 }
@@ -128,24 +157,25 @@ Status Refinement::read(const Blueprint& blueprint) {
 Status Refinement::meet() {
   number_at_peer_.assign(peers_.size(), kNone);
   crossing_.assign(peers_.size(), 0);
-  for (int position = 0; position < tree_.ranks(); position++) {
-    const Shape& mine = shapes_[shape_[index(position)]];
-    for (uint32_t i = 0; i < peers(position).size(); i++) {
-      const int32_t peer = peers(position)[i];
+  for (size_t member = 0; member < position_.size(); member++) {
+    const Shape& mine = shapes_[shape_[member]];
+    for (uint32_t i = 0; i < peers(member).size(); i++) {
+      const size_t peer = index(peers(member)[i]);
       const auto known = peers(peer);
-      const auto number =
-          static_cast<uint32_t>(std::find(known.begin(), known.end(), position) - known.begin());
-      const Shape& theirs = shapes_[shape_[index(peer)]];
+      const auto number = static_cast<uint32_t>(
+          std::find(known.begin(), known.end(), static_cast<int32_t>(member)) - known.begin());
+      const Shape& theirs = shapes_[shape_[peer]];
       const size_t received = number < known.size() ? theirs.receives[number].size() : 0;
       const size_t sent = number < known.size() ? theirs.sends[number].size() : 0;
       if (mine.sends[i].size() != received || mine.receives[i].size() != sent)
         return {SENNIT_INTERNAL,
                 fmt::format("simulate: of {} messages from position {} to {}, {} are received; and of {} "
                             "back, {}",
-                            mine.sends[i].size(), position, peer, received, sent, mine.receives[i].size())};
-      number_at_peer_[first_peer_[index(position)] + i] = number;
-      crossing_[first_peer_[index(position)] + i] =
-          tree_.groups[index(tree_.common_group(position, peer))].tier;
+                            mine.sends[i].size(), position_[member], position_[peer], received, sent,
+                            mine.receives[i].size())};
+      number_at_peer_[first_peer_[member] + i] = number;
+      crossing_[first_peer_[member] + i] =
+          tree_.groups[index(tree_.common_group(position_[member], position_[peer]))].tier;
     }
   }
   return {};
@@ -153,6 +183,9 @@ Status Refinement::meet() {
 
 // Groups by what they are and hold, from below, then by what holds them, from above.
 void Refinement::colour_groups() {
+  std::fill(held_.begin(), held_.end(), 0);
+  for (size_t member = 0; member < position_.size(); member++)  // in any order
+    held_[index(position_[member])] += mix(1, colour_[member]);
   for (size_t g = tree_.groups.size(); g-- > 0;) {
     const Group& group = tree_.groups[g];
     uint64_t children = 0;  // in any order
@@ -160,7 +193,7 @@ void Refinement::colour_groups() {
       children += mix(1, group_[index(c)]);
     uint64_t hash = mix(children, static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes);
     hash = mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
-    group_[g] = group.children == 0 ? mix(hash, colour_[index(group.first)]) : hash;
+    group_[g] = group.children == 0 ? mix(hash, held_[index(group.first)]) : hash;
   }
   for (size_t g = 1; g < tree_.groups.size(); g++)
     group_[g] = mix(group_[g], group_[index(tree_.groups[g].parent)]);
@@ -170,13 +203,13 @@ void Refinement::colour_groups() {
 size_t Refinement::round() {
   colour_groups();
   std::vector<uint64_t> next(colour_.size());
-  for (int position = 0; position < tree_.ranks(); position++) {
-    uint64_t hash = mix(colour_[index(position)], group_[index(tree_.leaf_of_position[index(position)])]);
-    for (size_t i = first_peer_[index(position)]; i < first_peer_[index(position) + 1]; i++) {
+  for (size_t member = 0; member < colour_.size(); member++) {
+    uint64_t hash = mix(colour_[member], group_[index(tree_.leaf_of_position[index(position_[member])])]);
+    for (size_t i = first_peer_[member]; i < first_peer_[member + 1]; i++) {
       hash = mix(hash, colour_[index(peers_[i])]);
       hash = mix(hash, static_cast<uint64_t>(number_at_peer_[i]) << 8 | crossing_[i]);
     }
-    next[index(position)] = hash;
+    next[member] = hash;
   }
   colour_ = std::move(next);
   return std::unordered_set<uint64_t>(colour_.begin(), colour_.end()).size();
@@ -184,6 +217,7 @@ size_t Refinement::round() {
 
 void Refinement::refine() {
   group_.resize(tree_.groups.size());
+  held_.resize(index(tree_.ranks()));
   for (size_t before = 0, now = round(); now != before; now = round()) before = now;
   colour_groups();
 }
@@ -194,7 +228,7 @@ void Refinement::tell_all_apart() {
   std::iota(group_.begin(), group_.end(), 0);
 }
 
-Symmetry Refinement::take(const Request& request, const Blueprint& blueprint) const {
+Symmetry Refinement::take() const {
   Symmetry result;
   std::unordered_map<uint64_t, uint32_t> number;
   for (const uint64_t colour : group_) {
@@ -204,27 +238,38 @@ Symmetry Refinement::take(const Request& request, const Blueprint& blueprint) co
     result.groups_of_class[found->second]++;
   }
   number.clear();
-  std::vector<uint32_t> class_of_position;
-  for (int position = 0; position < tree_.ranks(); position++) {
-    const auto [found, added] =
-        number.try_emplace(colour_[index(position)], static_cast<uint32_t>(number.size()));
-    if (added) result.classes.push_back({position, 0, nullptr, {}, {}});
-    class_of_position.push_back(found->second);
+  std::vector<size_t> first_of_class;  // member
+  for (size_t member = 0; member < colour_.size(); member++) {
+    const auto [found, added] = number.try_emplace(colour_[member], static_cast<uint32_t>(number.size()));
+    if (added) {
+      result.classes.emplace_back();
+      first_of_class.push_back(member);
+    }
+    result.class_of_member.push_back(found->second);
     result.classes[found->second].ranks++;
   }
-  Request light = request;  // prepare() keeps a copy for every rank
-  light.counts.clear();
-  Plan plan;
-  plan.parameters.chunks = chunks_;
-  for (Symmetry::RankClass& c : result.classes) {
-    c.prepared = prepare(light, plan, blueprint.program(c.position));
+  for (size_t i = 0; i < result.classes.size(); i++) {
+    Symmetry::RankClass& c = result.classes[i];
+    const size_t member = first_of_class[i];
+    c.part = part_[member];
+    c.position = position_[member];
+    const Part& part = parts_[c.part];
+    const size_t first = first_member_[c.part];
+    Request light = *part.request;  // prepare() keeps a copy for every rank
+    light.counts.clear();
+    Plan plan;
+    plan.parameters.chunks = part.chunks;
+    c.prepared = prepare(light, plan, part.blueprint->program(static_cast<int>(member - first)));
     c.partner.assign(c.prepared->program.steps.size(), kNone);
-    for (const int32_t peer : c.prepared->peers) c.peer_class.push_back(class_of_position[index(peer)]);
-    const Shape& mine = shapes_[shape_[index(c.position)]];
-    for (uint32_t i = 0; i < mine.sends.size(); i++) {
-      const Shape& theirs = shapes_[shape_[index(peers(c.position)[i])]];
-      const auto& met = theirs.receives[number_at_peer_[first_peer_[index(c.position)] + i]];
-      for (size_t k = 0; k < mine.sends[i].size(); k++) c.partner[mine.sends[i][k]] = met[k];
+    for (const int32_t peer : c.prepared->peers) {
+      c.peer_class.push_back(result.class_of_member[first + index(peer)]);
+      c.peer_position.push_back(position_[first + index(peer)]);
+    }
+    const Shape& mine = shapes_[shape_[member]];
+    for (uint32_t k = 0; k < mine.sends.size(); k++) {
+      const Shape& theirs = shapes_[shape_[index(peers(member)[k])]];
+      const auto& met = theirs.receives[number_at_peer_[first_peer_[member] + k]];
+      for (size_t s = 0; s < mine.sends[k].size(); s++) c.partner[mine.sends[k][s]] = met[s];
     }
   }
   return result;
@@ -232,15 +277,20 @@ Symmetry Refinement::take(const Request& request, const Blueprint& blueprint) co
 
 }  // namespace
 
-Result<Symmetry> find_symmetry(const TierTree& tree, const Request& request, uint32_t chunks,
-                               const Blueprint& blueprint, bool use) {
-  Refinement refinement(tree, request, chunks);
-  SENNIT_RETURN_IF_ERROR(refinement.read(blueprint));
+Part whole(const TierTree& tree, const Request& request, uint32_t chunks, const Blueprint& blueprint) {
+  Part part{&request, chunks, &blueprint, std::vector<int32_t>(index(tree.ranks()))};
+  std::iota(part.positions.begin(), part.positions.end(), 0);
+  return part;
+}
+
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use) {
+  Refinement refinement(tree, parts);
+  SENNIT_RETURN_IF_ERROR(refinement.read());
   if (use)
     refinement.refine();
   else
     refinement.tell_all_apart();
-  return refinement.take(request, blueprint);
+  return refinement.take();
 }
 
 }  // namespace sennit::simulation

@@ -13,29 +13,49 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "algorithm.hpp"
+#include "layout.hpp"
 #include "prepared.hpp"
 
 namespace sennit::simulation {
 
+// Ranks that run one request together: all of the tree, or some. A rank of several parts counts as one in
+// each; members are numbered part after part.
+struct Part {
+  const Request* request;
+  uint32_t chunks;
+  const Blueprint* blueprint;      // parts with the same one have the same request and chunks
+  std::vector<int32_t> positions;  // of the tree, by the blueprint's position
+  Layout layout() const {
+    Layout layout;
+    layout.count = request->count;
+    if (!request->counts.empty()) layout.counts = request->counts.data();
+    return layout;
+  }
+};
+Part whole(const TierTree& tree, const Request& request, uint32_t chunks, const Blueprint& blueprint);
+
 struct Symmetry {
   struct RankClass {
-    int position = 0;    // of the rank that stands for all
-    uint32_t ranks = 1;  // how many they are
+    uint32_t part = 0;   // of the member that stands for all
+    int position = 0;    // of the tree; likewise
+    uint32_t ranks = 0;  // how many they are
     std::shared_ptr<const Prepared> prepared;
-    std::vector<uint32_t> partner;     // by step, of sends: the receive that it meets at the peer
-    std::vector<uint32_t> peer_class;  // by Prepared::peers
+    std::vector<uint32_t> partner;       // by step, of sends: the receive that it meets at the peer
+    std::vector<uint32_t> peer_class;    // by Prepared::peers
+    std::vector<int32_t> peer_position;  // likewise, of the tree
   };
   std::vector<RankClass> classes;
+  std::vector<uint32_t> class_of_member;
   std::vector<uint32_t> class_of_group;
   std::vector<uint32_t> groups_of_class;
 };
 
 // `use`: false makes every rank and group a class of its own. Errors: a message that has one end only, or a
 // peer that does not exist: the schedule's fault.
-Result<Symmetry> find_symmetry(const TierTree& tree, const Request& request, uint32_t chunks,
-                               const Blueprint& blueprint, bool use);
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use);
 
 }  // namespace sennit::simulation

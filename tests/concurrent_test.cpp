@@ -3,6 +3,7 @@
 #include "concurrent.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <random>
 
@@ -179,6 +180,202 @@ TEST(SetBound, AddsUpWhatSharesABoundary) {
   ConcurrentCall inner{bytes_request(Collective::all_reduce, 1'000'000'000), {{0, 1, 2, 3}, {4, 5}}};
   EXPECT_EQ(set_bound(tree, {&inner, 1}).time_ns, 1'500'000'000u);
   EXPECT_EQ(set_bound(tree, {&inner, 1}).tier_ns[1], 0u);
+}
+
+constexpr int kPod = 48;  // hosts, of one rank each
+
+// A piece of the reference cluster: 400 GB/s a host, 7:1 above the pod.
+TierTree pods(int count) {
+  return spec("pods=" + std::to_string(count) + "x" + std::to_string(kPod / 2) +
+              "x2;nic=400GB/s;oversubscription=1,7;latency=14us");
+}
+
+// Groups of `size` with `in_pod` members in every pod, as many as fill the pods; those of each group that are
+// left over, if any, are in a pod of its own.
+struct Mesh {
+  TierTree tree;
+  std::vector<std::vector<int>> groups;
+};
+Mesh mesh(int size, int in_pod) {
+  const int full = size / in_pod, groups = kPod / in_pod, left = size % in_pod;
+  Mesh made{pods(full + (left > 0 ? groups : 0)), {}};
+  for (int g = 0; g < groups; g++) {
+    made.groups.emplace_back();
+    for (int i = 0; i < full * in_pod; i++)
+      made.groups.back().push_back(i / in_pod * kPod + i % in_pod * groups + g);
+    for (int i = 0; i < left; i++) made.groups.back().push_back((full + g) * kPod + i * groups + g);
+  }
+  return made;
+}
+
+SimulatedSet simulated(const TierTree& tree, std::span<const ConcurrentCall> calls,
+                       const SimulateOptions& options) {
+  Result<SimulatedSet> set = simulate_concurrent(tree, calls, options);
+  EXPECT_TRUE(set.ok()) << set.status().text();
+  return set ? *std::move(set) : SimulatedSet();
+}
+
+// In units of M/B.
+double units(uint64_t ns, uint64_t bytes) {
+  return static_cast<double>(ns) / (static_cast<double>(bytes) / 400e9 * 1e9);
+}
+
+TEST(Concurrent, GroupsMeetTheFormula) {
+  constexpr uint64_t kBytes = uint64_t{8} << 30;
+  std::vector<std::pair<int, int>> shapes = {{4, 1}, {4, 2}, {8, 1}, {8, 2}};
+  if (!sennit_test::kSanitized) shapes.insert(shapes.end(), {{128, 24}, {128, 12}, {128, 6}});
+  for (const auto& [size, in_pod] : shapes) {
+    const Mesh made = mesh(size, in_pod);
+    ConcurrentCall call;
+    call.groups = made.groups;
+    for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+      call.request = bytes_request(collective, kBytes / static_cast<uint64_t>(size));
+      SimulateOptions options;
+      options.cost.reduce_bytes_per_s = uint64_t{1} << 60;
+      const double expected = formula(size, in_pod, 7);
+      const double bound = units(set_bound(made.tree, {&call, 1}).time_ns, kBytes);
+      const SimulatedSet events = simulated(made.tree, {&call, 1}, options);
+      options.fluid = true;
+      const SimulatedSet fluid = simulated(made.tree, {&call, 1}, options);
+      std::cout << name(collective) << " of " << size << " ranks, " << in_pod << " a pod: formula "
+                << expected << ", fluid " << units(fluid.all.time_ns, kBytes) << ", events "
+                << units(events.all.time_ns, kBytes) << " M/B\n";
+      EXPECT_NEAR(bound, expected, 1e-6 * expected);
+      EXPECT_GE(units(fluid.all.time_ns, kBytes), bound * (1 - 1e-6));
+      EXPECT_LE(units(fluid.all.time_ns, kBytes), expected * 1.01);
+      EXPECT_GE(units(events.all.time_ns, kBytes), bound * (1 - 1e-6));
+      // Groups that do not know of each other fill the uplinks by turns.
+      EXPECT_LE(units(events.all.time_ns, kBytes), expected * 1.35);
+      EXPECT_EQ(fluid.choices.size(), 1u) << "all groups are alike";
+      EXPECT_EQ(fluid.choices[0].groups, kPod / in_pod);
+    }
+  }
+}
+
+// The same ranks in the same number of groups, next to each other or one in each pod.
+TEST(Concurrent, ABadOrderCostsWhatTheUplinksAreScarcer) {
+  constexpr uint64_t kBytes = uint64_t{1} << 30;
+  const TierTree tree = pods(8);
+  SimulateOptions options;
+  options.cost.reduce_bytes_per_s = uint64_t{1} << 60;
+  for (const bool fluid : {true, false}) {
+    options.fluid = fluid;
+    ConcurrentCall call{bytes_request(Collective::all_gather, kBytes / 8), strided(tree.ranks(), 8, 1)};
+    const double good = units(simulated(tree, {&call, 1}, options).all.time_ns, kBytes);
+    call.groups = strided(tree.ranks(), 8, kPod);
+    const double bad = units(simulated(tree, {&call, 1}, options).all.time_ns, kBytes);
+    std::cout << "groups of 8, next to each other " << good << ", one in each pod " << bad << " M/B\n";
+    EXPECT_NEAR(good, formula(8, 8, 7), 0.06 * good);
+    EXPECT_NEAR(bad, 6.125, 0.06);
+    EXPECT_GT(bad / good, 6);
+    EXPECT_LT(bad / good, 7.1);
+  }
+}
+
+TEST(Concurrent, OneGroupOfAllRanksIsOneCall) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < sennit_test::trials(10); round++) {
+    const TierTree given = random_tree(random, 2 + static_cast<int>(random() % 20));
+    ConcurrentCall call;
+    call.groups.emplace_back();
+    for (int p = given.ranks(); p-- > 0;) call.groups[0].push_back(p);
+    const TierTree tree = member_tree(given, call.groups[0]).tree;  // without tiers that nothing is in
+    for (int c = 0; c < kCollectives - 1; c++) {
+      call.request = bytes_request(static_cast<Collective>(c), random() % 2 ? 1'000 : 1'000'000);
+      if (call.request.collective == Collective::barrier) call.request.count = 0;
+      SimulateOptions options;
+      options.fluid = random() % 2;
+      const Result<Plan> plan = make_plan(call.request, tree, {});
+      ASSERT_TRUE(plan.ok());
+      const Result<SimulatedTime> alone = simulate(tree, call.request, *plan, options);
+      ASSERT_TRUE(alone.ok());
+      const SimulatedSet set = simulated(tree, {&call, 1}, options);
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::string(name(call.request.collective)) + "\n" +
+                   tree.to_text());
+      ASSERT_EQ(set.all.time_ns, alone->time_ns);
+      ASSERT_EQ(set.all.messages, alone->messages);
+      ASSERT_EQ(set.all.rounds, alone->rounds);
+      ASSERT_EQ(set.all.scratch_bytes, alone->scratch_bytes);
+      ASSERT_EQ(set.call_ns[0], alone->time_ns);
+      ASSERT_EQ(set.choices[0].plan.algorithm, plan->algorithm);
+    }
+  }
+}
+
+// Disjoint or overlapping groups of random members, some ranks idle, some in several calls.
+std::vector<ConcurrentCall> random_calls(std::mt19937_64& random, int ranks) {
+  std::vector<ConcurrentCall> calls(1 + random() % 3);
+  for (ConcurrentCall& call : calls) {
+    const auto collective = static_cast<Collective>(random() % (kCollectives - 2));  // those with data
+    call.request = bytes_request(collective, random() % 2 ? 100 : 100'000);
+    std::vector<int> order(index(ranks));
+    for (int p = 0; p < ranks; p++) order[index(p)] = p;
+    if (random() % 2) std::shuffle(order.begin(), order.end(), random);
+    const size_t size = 1 + random() % index(ranks);
+    for (size_t first = 0; first + size <= order.size(); first += size)
+      call.groups.emplace_back(order.begin() + static_cast<ptrdiff_t>(first),
+                               order.begin() + static_cast<ptrdiff_t>(first + size));
+  }
+  return calls;
+}
+
+TEST(Concurrent, CarriesWhatTheGroupsCarryAloneAndTakesNoLessThanTheBound) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  size_t saved = 0, bounds = 0;
+  for (int round = 0; round < sennit_test::trials(60); round++) {
+    const TierTree tree = round % 2 ? TierTree::uniform({3, 2, 2}, {5'000'000, 4'000'000, 3'000'000})
+                                    : random_tree(random, 2 + static_cast<int>(random() % 16));
+    const std::vector<ConcurrentCall> calls = random_calls(random, tree.ranks());
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + "\n" + tree.to_text());
+    SimulateOptions options;
+    options.tolerance = 0;
+    options.free_messages = round % 3 == 0;
+    options.fluid = round % 5 == 0;
+    const SimulatedSet set = simulated(tree, calls, options);
+    SimulateOptions every_rank = options;
+    every_rank.symmetry = false;
+    const SimulatedSet all = simulated(tree, calls, every_rank);
+    saved += all.all.rank_classes - set.all.rank_classes;
+    // Lengths that differ by rounding alone are taken as equal.
+    const double tolerance = 1e-3 * static_cast<double>(all.all.time_ns) + 200;
+    ASSERT_NEAR(static_cast<double>(set.all.time_ns), static_cast<double>(all.all.time_ns), tolerance);
+    ASSERT_EQ(set.all.messages, all.all.messages);
+    for (size_t c = 0; c < calls.size(); c++)
+      ASSERT_NEAR(static_cast<double>(set.call_ns[c]), static_cast<double>(all.call_ns[c]), tolerance);
+    const Bound bound = set_bound(tree, calls);
+    bounds += bound.known;
+    if (bound.known && !options.free_messages) {
+      ASSERT_GE(static_cast<double>(set.all.time_ns) + tolerance, static_cast<double>(bound.time_ns))
+          << bound.why;
+    }
+    std::vector<uint64_t> out(tree.groups.size(), 0), in(tree.groups.size(), 0);
+    uint64_t messages = 0, longest = 0;
+    for (const ConcurrentCall& call : calls)
+      for (const std::vector<int>& group : call.groups) {
+        const ConcurrentCall one{call.request, {group}};
+        const SimulatedSet alone = simulated(tree, {&one, 1}, every_rank);
+        messages += alone.all.messages;
+        longest = std::max(longest, alone.all.time_ns);
+        for (size_t g = 0; g < tree.groups.size(); g++) {
+          out[g] += alone.all.groups[g].egress_bytes;
+          in[g] += alone.all.groups[g].ingress_bytes;
+        }
+      }
+    ASSERT_EQ(all.all.messages, messages);
+    for (size_t g = 0; g < tree.groups.size(); g++) {
+      ASSERT_EQ(all.all.groups[g].egress_bytes, out[g]) << "group " << g;
+      ASSERT_EQ(all.all.groups[g].ingress_bytes, in[g]) << "group " << g;
+    }
+    if (options.fluid) {
+      ASSERT_GE(all.all.time_ns, longest);
+    }
+  }
+  EXPECT_GT(saved, 0u) << "nothing was alike anywhere";
+  EXPECT_GT(bounds, 0u);
 }
 
 TEST(ConcurrentCalls, WhatIsWrongIsNamed) {
