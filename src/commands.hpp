@@ -12,6 +12,7 @@ namespace sennit {
 // argv as main() got it: the command starts itself again for local processes.
 void add_bench_command(CLI::App& app, char** argv, int* exit_code);
 void add_emulate_command(CLI::App& app, int* exit_code);
+void add_job_command(CLI::App& app, int* exit_code);
 void add_plan_command(CLI::App& app, int* exit_code);
 void add_simulate_command(CLI::App& app, int* exit_code);
 void add_topo_command(CLI::App& app, int* exit_code);

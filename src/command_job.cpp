@@ -1,0 +1,103 @@
+// `sennit job`: a whole training job on a fabric, before it runs: process groups and what they share, memory,
+// step time, days, money, and what another order of the mesh or another fabric would change.
+//
+//   sennit job llama3-405b --fabric meta24k --gpus 16384 --mesh tp8,pp16,dp128
+//   sennit job config.json --fabric meta24k --gpus 2048 --gpu h200 --json -
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "command_job.hpp"
+#include "command_plan.hpp"
+#include "command_topo.hpp"
+#include "commands.hpp"
+
+namespace sennit {
+namespace {
+
+struct Options : job::Arguments {
+  std::string json, html;
+  bool no_curve = false;
+};
+
+void add_options(CLI::App* command, Options* o) {
+  command->add_option(
+      "model", o->model,
+      "llama3-405b, llama3-70b, llama3-8b, or a file: JSON or YAML with the keys of a Hugging Face "
+      "config.json");
+  command->add_option(
+      "--fabric", o->fabric,
+      "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's sources say");
+  command->add_option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)");
+  command->add_option(
+      "--mesh", o->mesh,
+      "sizes of the parallel dimensions, from the fastest network outwards: tp8,cp2,pp16,dp64 "
+      "(default: the fastest that fits)");
+  command->add_option("--gpu", o->gpu, "which accelerator; `list` prints the table of them")
+      ->capture_default_str();
+  command->add_option("--sequence", o->sequence, "tokens of a sequence")->capture_default_str();
+  command->add_option(
+      "--batch", o->batch,
+      "sequences of each data-parallel group, a step (default: what makes 16.8 M tokens a step)");
+  command->add_option("--microbatch", o->microbatch, "sequences that go through the pipeline together")
+      ->capture_default_str();
+  command->add_option("--interleave", o->interleave,
+                      "chunks of layers on each pipeline stage (default: one layer a chunk)");
+  command->add_option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--zero,--fsdp", o->zero,
+          "0: nothing is sharded over data-parallel ranks; 1: the optimizer; 2: and gradients; 3: and "
+          "weights")
+      ->capture_default_str();
+  command
+      ->add_option("--recompute", o->recompute,
+                   "none: keep all activations; cheap: compute norms and gates again; full: whole layers")
+      ->capture_default_str();
+  command->add_flag("--assume", o->assume, "go on where the fabric does not say its capacities, and mark it");
+  command->add_option("--gpu-hour-usd", o->usd_per_gpu_hour, "what a GPU costs an hour");
+  command->add_option("--staff", o->staff,
+                      "PEOPLE:USD, how many and what each costs a year, such as 100:400000");
+  command->add_option("--power", o->watts,
+                      "W for each GPU with its share of the server (default: the table's)");
+  command->add_option("--pue", o->pue, "power usage effectiveness of the building")->capture_default_str();
+  command->add_option(
+      "--mtbf", o->mtbf_hours,
+      "hours between unexpected interruptions of the job (default: Llama 3's rate for each GPU)");
+  command->add_option("--restart", o->restart, "time until training goes on after an interruption")
+      ->capture_default_str();
+  command->add_option("--checkpoint-interval", o->interval, "time between checkpoints (default: the best)");
+  command->add_option("--storage", o->storage, "rate at which a checkpoint is written")
+      ->capture_default_str();
+  command
+      ->add_option("--switch-ports", o->switch_ports, "ports of a switch at a NIC's rate, to count switches")
+      ->capture_default_str();
+  command->add_flag("--no-curve", o->no_curve, "leave out other numbers of GPUs and other fabrics");
+  command->add_option("--json", o->json, "write it for programs; - is standard output");
+  command->add_option("--html", o->html, "draw it as a self-contained page");
+}
+
+}  // namespace
+
+void add_job_command(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "job",
+      "a whole training job on a fabric: groups, memory, step time, days, money, and what would change them");
+  add_options(command, options.get());
+  command->callback([=] {
+    if (options->gpu == "list") return fmt::print("{}", job::accelerators_text());
+    const Result<job::Problem> problem = job::make_problem(*options);
+    if (!problem) return void(*exit_code = foresee::fail("job", problem.status()));
+    const job::Answer answer = job::answer_of(*problem, !options->no_curve);
+    for (const auto& [file, text] :
+         {std::pair(&options->json, &job::json_of), {&options->html, &job::page_of}})
+      if (!file->empty())
+        if (const Status status = topo::write_text(*file, text(*problem, answer)); !status.ok())
+          return void(*exit_code = foresee::fail("job", status));
+    if (options->json != "-" && options->html != "-") fmt::print("{}", job::text_of(*problem, answer));
+  });
+}
+
+}  // namespace sennit

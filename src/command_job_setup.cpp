@@ -1,0 +1,265 @@
+// From the command line of `sennit job` to a training job on a tier tree, and from there to all that is said
+// of it.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "command_job.hpp"
+#include "command_topo.hpp"
+#include "units.hpp"
+
+namespace sennit::job {
+namespace {
+
+using namespace training;  // NOLINT: this file joins the two
+
+size_t index(int i) { return static_cast<size_t>(i); }
+
+constexpr double kTokensPerStep = 16'777'216;  // Llama 3's 16 M
+
+// "15.6T", "400000": powers of ten.
+Result<double> parse_count(const char* option, const std::string& text) {
+  double value = 0;
+  const char* const stop = text.data() + text.size();
+  const auto [end, failed] = std::from_chars(text.data(), stop, value);
+  const std::string_view unit(end, static_cast<size_t>(stop - end));
+  const double factor = unit.empty()                 ? 1
+                        : unit == "K"                ? 1e3
+                        : unit == "M"                ? 1e6
+                        : unit == "B" || unit == "G" ? 1e9
+                        : unit == "T"                ? 1e12
+                                                     : 0;
+  if (failed != std::errc() || factor == 0 || !(value > 0) || !std::isfinite(value))
+    return invalid(fmt::format("{} {}: expected a number above 0 such as 15.6T; K, M, B, T are powers of ten",
+                               option, text));
+  return value * factor;
+}
+
+Result<double> parse_seconds(const char* option, const std::string& text) {
+  const std::optional<uint64_t> ns = parse_time(text);
+  if (!ns) return invalid(fmt::format("{} {}: expected a time such as 600s", option, text));
+  return static_cast<double>(*ns) * 1e-9;
+}
+
+Status in_range(const char* option, double value, double least, double most) {
+  if (value >= least && value <= most) return {};
+  return invalid(fmt::format("{} {}: expected {} to {}", option, value, least, most));
+}
+
+Result<Operation> make_operation(const Arguments& a, int gpus) {
+  Operation operation;
+  SENNIT_RETURN_IF_ERROR(in_range("--gpu-hour-usd", a.usd_per_gpu_hour, 0, 1e6));
+  SENNIT_RETURN_IF_ERROR(in_range("--power", a.watts, 0, 1e6));
+  SENNIT_RETURN_IF_ERROR(in_range("--pue", a.pue, 1, 10));
+  SENNIT_RETURN_IF_ERROR(in_range("--mtbf", a.mtbf_hours, 0, 1e9));
+  operation.usd_per_gpu_hour = a.usd_per_gpu_hour;
+  operation.watts_per_gpu = a.watts;
+  operation.pue = a.pue;
+  if (a.mtbf_hours > 0) operation.interruptions_per_gpu_hour = 1 / (a.mtbf_hours * gpus);
+  const Result<double> restart = parse_seconds("--restart", a.restart);
+  if (!restart) return restart.status();
+  operation.restart_s = *restart;
+  if (!a.interval.empty()) {
+    const Result<double> interval = parse_seconds("--checkpoint-interval", a.interval);
+    if (!interval) return interval.status();
+    SENNIT_RETURN_IF_ERROR(in_range("--checkpoint-interval", *interval, 1, 1e9));
+    operation.interval_s = *interval;
+  }
+  const std::optional<uint64_t> storage = parse_rate(a.storage);
+  if (!storage || *storage == 0)
+    return invalid(fmt::format("--storage {}: expected a rate such as 2TB/s", a.storage));
+  operation.storage_bytes_per_s = static_cast<double>(*storage);
+  if (!a.staff.empty()) {
+    const size_t colon = a.staff.find(':');
+    if (colon == a.staff.npos)
+      return invalid(fmt::format("--staff {}: expected PEOPLE:USD a year, such as 100:400000", a.staff));
+    const Result<double> people = parse_count("--staff", a.staff.substr(0, colon));
+    if (!people) return people.status();
+    const Result<double> usd = parse_count("--staff", a.staff.substr(colon + 1));
+    if (!usd) return usd.status();
+    operation.people = *people;
+    operation.usd_per_person_year = *usd;
+  }
+  return operation;
+}
+
+// Fills in what is unknown between hosts: a NIC for each GPU, and a quarter of what is below.
+void assume_capacities(TierTree* tree, const Accelerator& gpu) {
+  const auto nic = static_cast<uint64_t>(gpu.nic_bytes_per_s.known() ? gpu.nic_bytes_per_s.value : 50e9);
+  for (size_t g = tree->groups.size(); g-- > 1;) {  // children before parents
+    Group& group = tree->groups[g];
+    const std::string& tier = tree->tiers[group.tier].name;
+    for (Capacity Group::*side : {&Group::egress, &Group::ingress}) {
+      if ((group.*side).known()) continue;
+      uint64_t below = 0;
+      for (int c = 0; c < group.children; c++)
+        below += (tree->groups[index(group.first_child + c)].*side).bytes_per_s;
+      const bool host = tier == "host" || tier == "numa" || group.children == 0;
+      (group.*side) = {host ? nic * static_cast<uint64_t>(group.size) : below / 4, Provenance::assumed};
+    }
+  }
+}
+
+int default_batch(const Job& job) {
+  const double even = kTokensPerStep / job.sequence / job.mesh.size(Axis::data) / job.microbatch;
+  return static_cast<int>(std::max(1.0, std::round(even))) * job.microbatch;
+}
+
+// Tensor parallelism within a host, context parallelism where sequences are long, a pipeline, and data
+// parallelism for the rest: the fastest for each token that fits, all in the usual order.
+Result<Mesh> search_mesh(const Problem& problem, int gpus, bool batch_given) {
+  const Network network(problem.tree, problem.job.gpu.scale_up_bytes_per_s.value);
+  const std::vector<int> positions = placements(problem.tree, gpus)[0].positions;
+  const int host = shape_of(problem.tree).ranks_per_host;
+  Job best;
+  double best_rate = 0;
+  Status least_excess = invalid(fmt::format("no mesh of {} GPUs: give one with --mesh", gpus));
+  double least_bytes = 0;
+  for (int tensor = 1; tensor <= std::min(host, 8); tensor *= 2)
+    for (int context = 1; context <= std::max(1, problem.job.sequence / 8192); context *= 2)
+      for (int stages = 1; stages <= 64; stages *= 2) {
+        if (gpus % (tensor * context * stages) != 0) continue;
+        Job job = problem.job;
+        job.mesh.sizes = {tensor, context, stages, gpus / (tensor * context * stages)};
+        if (!batch_given) job.batch = default_batch(job);
+        if (!check(job).ok() || (!batch_given && job.tokens_per_step() > 2 * kTokensPerStep)) continue;
+        const double bytes = memory_of(job).total();
+        if (const Status fits = check_memory(job); !fits.ok()) {
+          if (least_bytes == 0 || bytes < least_bytes) least_bytes = bytes, least_excess = fits;
+          continue;
+        }
+        const StepTime step = step_time(job, lay_out(job.mesh, network, positions));
+        if (step.tokens_per_s > best_rate) best_rate = step.tokens_per_s, best = job;
+      }
+  if (best_rate == 0) return least_excess;
+  return best.mesh;
+}
+
+Result<Job> make_job(const Arguments& a) {
+  Job job;
+  if (a.model.empty())
+    return invalid("no model: name one of llama3-405b, llama3-70b, llama3-8b, or a file with its numbers");
+  const Result<Model> model = find_model(a.model);
+  if (!model) return model.status();
+  job.model = *model;
+  const Result<Accelerator> gpu = find_accelerator(a.gpu);
+  if (!gpu) return Status(gpu.status().kind(), "--gpu: " + gpu.status().text());
+  job.gpu = *gpu;
+  SENNIT_RETURN_IF_ERROR(in_range("--sequence", a.sequence, 1, 1 << 27));
+  SENNIT_RETURN_IF_ERROR(in_range("--batch", a.batch, 0, 1 << 27));
+  SENNIT_RETURN_IF_ERROR(in_range("--microbatch", a.microbatch, 1, 1 << 20));
+  SENNIT_RETURN_IF_ERROR(in_range("--zero", a.zero, 0, 3));
+  SENNIT_RETURN_IF_ERROR(in_range("--interleave", a.interleave, 0, 1 << 20));
+  SENNIT_RETURN_IF_ERROR(in_range("--switch-ports", a.switch_ports, 2, 1 << 20));
+  job.sequence = a.sequence;
+  job.batch = a.batch;
+  job.microbatch = a.microbatch;
+  job.zero = a.zero;
+  job.interleave = a.interleave;
+  const Result<double> tokens = parse_count("--tokens", a.tokens);
+  if (!tokens) return tokens.status();
+  job.tokens = *tokens;
+  for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::full})
+    if (a.recompute == name(recompute)) {
+      job.recompute = recompute;
+      return job;
+    }
+  return invalid(fmt::format("--recompute {}: expected none, cheap or full", a.recompute));
+}
+
+}  // namespace
+
+Result<Problem> make_problem(const Arguments& arguments) {
+  Result<Job> job = make_job(arguments);
+  if (!job) return job.status();
+  Problem problem;
+  problem.job = *std::move(job);
+  problem.switch_ports = arguments.switch_ports;
+  if (!arguments.mesh.empty()) {
+    const Result<Mesh> mesh = parse_mesh(arguments.mesh);
+    if (!mesh) return mesh.status();
+    problem.job.mesh = *mesh;
+  }
+  Result<topo::Reading> reading =
+      arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
+  if (!reading) return reading.status();
+  const std::vector<Placement> ranks = ranks_on_all_hosts(reading->fabric, 0);
+  if (ranks.empty()) return invalid("the fabric has no hosts: name another with --fabric");
+  Result<TierTree> tree = contract(reading->fabric, ranks);
+  if (!tree) return tree.status();
+  problem.tree = *std::move(tree);
+  problem.fabric = reading->fabric.name.empty() ? "this host" : reading->fabric.name;
+  const int mesh_gpus = arguments.mesh.empty() ? 0 : problem.job.mesh.gpus();
+  const int gpus = arguments.gpus != 0 ? arguments.gpus : mesh_gpus > 0 ? mesh_gpus : problem.tree.ranks();
+  if (mesh_gpus > 0 && mesh_gpus != gpus)
+    return invalid(fmt::format("--mesh {} multiplies to {} GPUs, not to the {} of --gpus", arguments.mesh,
+                               mesh_gpus, gpus));
+  if (gpus < 1 || gpus > problem.tree.ranks())
+    return invalid(fmt::format("{} GPUs: the fabric {} has {}", gpus, problem.fabric, problem.tree.ranks()));
+  problem.assumed_tiers = unknown_tiers(problem.tree);
+  if (!problem.assumed_tiers.empty()) {
+    if (!arguments.assume)
+      return invalid(
+          fmt::format("the fabric {} does not say the capacity of: {}. Say it in the fabric's file (sennit "
+                      "topo shows what is known), or go on with --assume, which takes {} for each GPU's NIC "
+                      "and 4:1 above the hosts",
+                      problem.fabric, problem.assumed_tiers,
+                      problem.job.gpu.nic_bytes_per_s.known()
+                          ? format_rate(static_cast<uint64_t>(problem.job.gpu.nic_bytes_per_s.value))
+                          : "50GB/s"));
+    assume_capacities(&problem.tree, problem.job.gpu);
+  }
+  if (arguments.mesh.empty()) {
+    const Result<Mesh> mesh = search_mesh(problem, gpus, arguments.batch > 0);
+    if (!mesh) return mesh.status();
+    problem.job.mesh = *mesh;
+    problem.mesh_chosen = true;
+  }
+  if (arguments.batch == 0) problem.job.batch = default_batch(problem.job);
+  SENNIT_RETURN_IF_ERROR(check(problem.job));
+  SENNIT_RETURN_IF_ERROR(check_memory(problem.job));
+  const Result<Operation> operation = make_operation(arguments, gpus);
+  if (!operation) return operation.status();
+  problem.operation = *operation;
+  return problem;
+}
+
+Answer answer_of(const Problem& problem, bool with_curve) {
+  const Job& job = problem.job;
+  const Network network(problem.tree, job.gpu.scale_up_bytes_per_s.value);
+  const std::vector<Places> places = placements(problem.tree, job.mesh.gpus());
+  const Layout layout = lay_out(job.mesh, network, places[0].positions);
+  Answer answer;
+  answer.step = step_time(job, layout);
+  answer.memory = memory_of(job);
+  answer.cost = cost_of(job, answer.step, problem.operation);
+  Load all{std::vector<double>(problem.tree.groups.size(), 0),
+           std::vector<double>(problem.tree.groups.size(), 0)};
+  for (const Traffic& call : traffic(job)) {
+    const Layout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
+    answer.calls.push_back({call, least_time(call, layout), seconds_of(call, layout, job.constants)});
+    const bool backwards = call.collective == "reduce_scatter", both = call.collective == "all_reduce";
+    for (size_t g = 0; g < all.in.size(); g++) {
+      const double in = dimension.load.in[g], out = dimension.load.out[g];
+      all.in[g] += (both ? in + out : backwards ? out : in) * call.bytes * call.times;
+      all.out[g] += (both ? in + out : backwards ? in : out) * call.bytes * call.times;
+    }
+    if (!answer.dimensions.empty() && answer.dimensions.back().name == call.groups) continue;
+    answer.dimensions.push_back({call.groups, dimension.groups.size(), dimension.groups[0].size(),
+                                 network.spread(dimension.groups, places[0].positions)});
+  }
+  answer.all_calls = network.bound(all, 1, 1);
+  for (const Places& place : places)
+    for (const Mesh& order : orders_of(job.mesh))
+      answer.options.push_back({order, place.name, step_time(job, lay_out(order, network, place.positions))});
+  std::stable_sort(answer.options.begin(), answer.options.end(),
+                   [](const Option& a, const Option& b) { return a.step.total < b.step.total; });
+  for (size_t i = answer.options.size(); i-- > 0;)
+    if (answer.options[i].mesh == job.mesh && answer.options[i].placement == places[0].name) answer.given = i;
+  if (with_curve) answer.curve = curve(job, problem.operation, problem.tree, problem.switch_ports);
+  return answer;
+}
+
+}  // namespace sennit::job

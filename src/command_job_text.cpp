@@ -1,0 +1,244 @@
+// What `sennit job` prints.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "command_job.hpp"
+
+namespace sennit::job {
+namespace {
+
+using namespace training;  // NOLINT: all of it is printed here
+
+std::string percent(double part, double of) { return of > 0 ? fmt::format("{:.1f}%", 100 * part / of) : "-"; }
+
+std::string heading(const Problem& problem, const Answer& answer) {
+  const Job& job = problem.job;
+  const Model& m = job.model;
+  std::string text =
+      fmt::format("{} ({} parameters) on {} of {} GPUs of {}, {}\n", m.name, count_text(m.parameters()),
+                  job.mesh.gpus(), problem.tree.ranks(), problem.fabric, job.gpu.full_name);
+  text += fmt::format(
+      "mesh {}{}, sequences of {}, {} in each of {} data-parallel groups, microbatches of {}: {} tokens a "
+      "step\n",
+      job.mesh.to_text(), problem.mesh_chosen ? " (the fastest that fits)" : "", job.sequence, job.batch,
+      job.mesh.size(Axis::data), job.microbatch, count_text(job.tokens_per_step()));
+  text += fmt::format("--zero {} --recompute {}; a pipeline stage has at most {} layers in {} chunks\n",
+                      job.zero, name(job.recompute), busiest_stage(job).layers, busiest_stage(job).chunks);
+  if (!problem.assumed_tiers.empty())
+    text += fmt::format(
+        "ASSUMED: the fabric does not say the capacity of {}; every time below compares, and promises "
+        "nothing\n",
+        problem.assumed_tiers);
+  const double attention = m.attention_flops_per_token(job.sequence),
+               products = m.parameter_flops_per_token();
+  text += fmt::format(
+      "\noperations for {} tokens: 6 N P {:.3g}, causal attention {:.3g} (+{}), in all {:.3g} FLOPs\n",
+      count_text(job.tokens), products * job.tokens, attention * job.tokens, percent(attention, products),
+      (products + attention) * job.tokens);
+  text += fmt::format(
+      "step {}, {:.1f}% MFU ({:.0f} of {:.0f} TFLOP/s for each GPU, attention counted), {} tokens/s\n",
+      duration_text(answer.step.total), 100 * answer.step.mfu, answer.step.mfu * job.gpu.bf16.value / 1e12,
+      job.gpu.bf16.value / 1e12, count_text(answer.step.tokens_per_s));
+  return text;
+}
+
+std::string step_text(const Answer& answer) {
+  const StepTime& s = answer.step;
+  std::string text = fmt::format("\n{:<24} {:>10} {:>8}\n", "where a step goes", "time", "of it");
+  const auto row = [&](const char* part, double seconds, const std::string& note) {
+    if (seconds <= 0) return;
+    text += fmt::format("  {:<22} {:>10} {:>8}  {:<30}{}\n", part, duration_text(seconds),
+                        percent(seconds, s.total),
+                        std::string(static_cast<size_t>(std::lround(30 * seconds / s.total)), '#'), note);
+  };
+  row("matrix products", s.matmul, "");
+  row("attention", s.attention, "");
+  row("norms, gates", s.elementwise, "");
+  row("tensor parallel", s.tensor, "");
+  row("context parallel", s.context, "");
+  row("pipeline bubble", s.bubble, "");
+  row("pipeline transfers", s.pipeline, "");
+  row("data parallel", s.data, fmt::format("another {} of it is hidden", duration_text(s.data_hidden)));
+  row("optimizer", s.optimizer, "");
+  return text;
+}
+
+std::string memory_text(const Problem& problem, const Answer& answer) {
+  const double total = answer.memory.total(), there = problem.job.gpu.memory_bytes.value;
+  std::string text = fmt::format("\n{:<30} {:>10}\n", "memory of a GPU", "");
+  for (const auto& [part, bytes] : answer.memory.parts())
+    text += fmt::format(
+        "  {:<28} {:>10}{}\n", part, bytes_text(bytes),
+        part[0] == 'a' ? fmt::format("  {} layers' in flight", answer.memory.layers_in_flight) : "");
+  return text + fmt::format("  {:<28} {:>10}  {} of {}\n", "all", bytes_text(total), percent(total, there),
+                            bytes_text(there));
+}
+
+std::string groups_text(const Problem& problem, const Answer& answer) {
+  std::string text =
+      fmt::format("\n{:<10} {:>7} {:>8}  members of one are spread over\n", "groups", "number", "members");
+  for (const Dimension& d : answer.dimensions) {
+    std::string spread;
+    for (const Spread& s : d.spread) {
+      const std::string& tier = problem.tree.tiers[static_cast<size_t>(s.tier)].name;
+      spread +=
+          fmt::format("{}{}{} {}{}", spread.empty() ? "" : ", ", s.least,
+                      s.most > s.least ? fmt::format(" to {}", s.most) : "", tier, s.most > 1 ? "s" : "");
+    }
+    text += fmt::format("{:<10} {:>7} {:>8}  {}\n", d.name, d.groups, d.members, spread);
+  }
+  return text;
+}
+
+std::string calls_text(const Problem& problem, const Answer& answer) {
+  std::string text =
+      fmt::format("\n{:<8} {:<15} {:<19} {:>9} {:>7} {:>10} {:>6} {:>10} {:>10}  {}\n", "groups",
+                  "collective", "of", "bytes", "a step", "bound", "binds", "predicted", "a step", "");
+  for (const Call& call : answer.calls)
+    text += fmt::format("{:<8} {:<15} {:<19} {:>9} {:>7.0f} {:>10} {:>6} {:>10} {:>10}  {}\n",
+                        call.traffic.groups, call.traffic.collective, call.traffic.of,
+                        bytes_text(call.traffic.bytes), call.traffic.times, duration_text(call.bound.seconds),
+                        tier_name(problem, call.bound), duration_text(call.predicted_s),
+                        duration_text(call.predicted_s * call.traffic.times),
+                        call.traffic.hidden ? "beside computing" : "waited for");
+  text += "bounds and predictions are of all groups of a kind at once, which share the uplinks\n";
+  text += "\nall that a step moves, were it all to run at once: at least";
+  bool first = true;
+  for (size_t t = 0; t < answer.all_calls.tier_seconds.size(); t++) {
+    const double seconds = answer.all_calls.tier_seconds[t];
+    if (seconds <= 0) continue;
+    text += fmt::format("{} {} at {} ({} of the step)", first ? "" : ",", duration_text(seconds),
+                        problem.tree.tiers[t].name, percent(seconds, answer.step.total));
+    first = false;
+  }
+  return text + "\n";
+}
+
+std::string options_text(const Problem& problem, const Answer& answer) {
+  constexpr size_t kMostRows = 12;
+  const double best = answer.options.front().step.total;
+  std::string text = fmt::format("\n{:<24} {:<9} {:>9} {:>6} {:>6} {:>8}  {}\n", "order, innermost first",
+                                 "placement", "step", "MFU", "x best", "days", "");
+  for (size_t i = 0; i < answer.options.size(); i++) {
+    const Option& o = answer.options[i];
+    if (answer.options.size() > kMostRows && i >= kMostRows / 2 &&
+        i + kMostRows / 2 < answer.options.size() && i != answer.given)
+      continue;
+    text += fmt::format("{:<24} {:<9} {:>9} {:>5.1f}% {:>6.2f} {:>8.1f}  {}\n", o.mesh.to_text(), o.placement,
+                        duration_text(o.step.total), 100 * o.step.mfu, o.step.total / best,
+                        answer.cost.steps * o.step.total / 86400, i == answer.given ? "this one" : "");
+  }
+  if (answer.options.size() > kMostRows)
+    text +=
+        fmt::format("({} orders and placements in all; those between are left out)\n", answer.options.size());
+  (void)problem;
+  return text;
+}
+
+std::string cost_text(const Problem& problem, const Answer& answer) {
+  const Cost& c = answer.cost;
+  const Operation& o = problem.operation;
+  std::string text = fmt::format(
+      "\n{:.0f} steps: {:.1f} days if nothing fails, {:.1f} days with failures ({:.1f}% effective)\n",
+      c.steps, c.days, c.days_effective, 100 * c.effective);
+  text += fmt::format(
+      "  an interruption every {}, {:.0f} in all; {} to restart; a checkpoint of {} every {}, written in "
+      "{}\n",
+      duration_text(c.mtbf_s), c.interruptions, duration_text(o.restart_s), bytes_text(c.checkpoint_bytes),
+      duration_text(c.interval_s), duration_text(c.checkpoint_s));
+  text += fmt::format("  {} GPU hours\n", count_text(c.gpu_hours));
+  text += fmt::format("  {} kWh: {:.0f} W for each GPU{}, PUE {:.2f}\n", count_text(c.kwh), c.watts_per_gpu,
+                      c.chip_only ? " (the accelerator alone; --power says the server's share)" : "", o.pue);
+  if (o.usd_per_gpu_hour > 0)
+    text += fmt::format("  ${} for GPUs at ${:.2f} an hour\n", count_text(c.usd_gpus), o.usd_per_gpu_hour);
+  else
+    text +=
+        fmt::format("  ${} for every $1 that a GPU hour costs (--gpu-hour-usd)\n", count_text(c.gpu_hours));
+  if (o.people > 0)
+    text += fmt::format("  ${} for {:.0f} people at ${} a year, while it runs\n", count_text(c.usd_staff),
+                        o.people, count_text(o.usd_per_person_year));
+  return text;
+}
+
+std::string curve_text(const Problem& problem, const Answer& answer) {
+  if (answer.curve.empty()) return "";
+  std::string text = fmt::format(
+      "\nother sizes, {} tokens a step or little more, mesh in this order; outermost tier "
+      "oversubscribed 1:1, 3:1, 7:1; switches of {} ports at a NIC's rate\n",
+      count_text(problem.job.tokens_per_step()), problem.switch_ports);
+  text += fmt::format(
+      "{:>7} {:>6} {:>6} {:>8} | {:>6} {:>6} {:>6} | {:>7} {:>7} {:>7} | {:>16} | {:>16} | {:>16} | {}\n",
+      "GPUs", "dp", "batch", "tokens", "MFU", "", "", "days*", "", "", "switches, cables", "", "",
+      "worst order");
+  for (const CurvePoint& p : answer.curve) {
+    text += fmt::format("{:>7} {:>6} {:>6} {:>8} |", p.mesh.gpus(), p.mesh.size(Axis::data), p.batch,
+                        count_text(p.tokens_per_step));
+    if (!p.fits) {
+      text += fmt::format(" does not fit: {} of {}\n", bytes_text(p.memory_bytes),
+                          bytes_text(problem.job.gpu.memory_bytes.value));
+      continue;
+    }
+    for (const CurvePoint::Fabric& f : p.fabrics) text += fmt::format(" {:>5.1f}%", 100 * f.step.mfu);
+    text += " |";
+    for (const CurvePoint::Fabric& f : p.fabrics) text += fmt::format(" {:>7.1f}", f.cost.days_effective);
+    for (const CurvePoint::Fabric& f : p.fabrics)
+      text += fmt::format(" | {:>6}, {:>8}", f.parts.switches, f.parts.cables);
+    text +=
+        fmt::format(" | {:.2f} x at {:.0f}:1\n", p.fabrics.back().worst.total / p.fabrics.back().step.total,
+                    p.fabrics.back().oversubscription);
+  }
+  return text + "* with failures\n";
+}
+
+std::string constants_text(const Job& job) {
+  std::string text = "\nwhat the times rest on\n";
+  for (const Constant* c : job.constants.all())
+    text += fmt::format("  {:<10} {:.2f}  {}\n", c->name, c->value, c->source);
+  std::set<std::string> sources;
+  for (const Figure& figure : {job.gpu.bf16, job.gpu.memory_bytes, job.gpu.memory_bytes_per_s,
+                               job.gpu.scale_up_bytes_per_s, job.gpu.server_watts})
+    if (figure.known()) sources.insert(figure.source);
+  for (const std::string& source : sources) text += fmt::format("  {}: {}\n", job.gpu.name, source);
+  return text;
+}
+
+}  // namespace
+
+std::string tier_name(const Problem& problem, const SetBound& bound) {
+  if (bound.group < 0) return "-";
+  return problem.tree.tiers[problem.tree.groups[static_cast<size_t>(bound.group)].tier].name;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds <= 0) return "0";
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  if (seconds < 600) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.3g} min", seconds / 60);
+  return fmt::format("{:.3g} h", seconds / 3600);
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
+  size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1000, unit++;
+  return fmt::format("{:.3g} {}", bytes, units[unit]);
+}
+
+std::string count_text(double count) {
+  const char* const units[] = {"", " K", " M", " B", " T"};
+  size_t unit = 0;
+  while (count >= 1000 && unit + 1 < std::size(units)) count /= 1000, unit++;
+  return fmt::format("{:.4g}{}", count, units[unit]);
+}
+
+std::string text_of(const Problem& problem, const Answer& answer) {
+  return heading(problem, answer) + step_text(answer) + memory_text(problem, answer) +
+         groups_text(problem, answer) + calls_text(problem, answer) + options_text(problem, answer) +
+         cost_text(problem, answer) + curve_text(problem, answer) + constants_text(problem.job);
+}
+
+}  // namespace sennit::job
