@@ -87,7 +87,7 @@ void World::left_sender(uint32_t number) {
   at(now_ns_ + peer.latency_ns, What::delivery, number);
   if (options_.observe) tell(message, peer);
   step_done(message.from, message.lane, message.step);
-  pump(message.from);
+  wake(message.from);
 }
 
 void World::deliver(uint32_t number) {
@@ -101,7 +101,7 @@ void World::deliver(uint32_t number) {
   const Message arrived = message;
   free_messages_.push_back(number);
   step_done(arrived.to, arrived.chunk % ranks_[index(arrived.to)].lanes, step);
-  pump(arrived.to);
+  wake(arrived.to);
 }
 
 }  // namespace sennit::simulation

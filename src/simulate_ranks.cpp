@@ -60,7 +60,8 @@ Status World::run() {
   for (int rank = 0; rank < ranks; rank++)
     if (ranks_[index(rank)].chunks_left > 0)
       for (uint32_t lane = 0; lane < ranks_[index(rank)].lanes; lane++) begin_chunk(rank, lane, lane);
-  for (int rank = 0; rank < ranks; rank++) pump(rank);
+  for (int rank = 0; rank < ranks; rank++) wake(rank);
+  pump_woken();
   for (;;) {
     network_.settle(now_ns_);
     const uint64_t next = std::min(events_.empty() ? kNever : events_.top().time_ns, network_.next_end_ns());
@@ -83,12 +84,33 @@ Status World::run() {
             deliver(event.subject);
             break;
         }
+      } else if (!woken_.empty()) {
+        pump_woken();
       } else {
         break;
       }
     }
   }
   return stuck();
+}
+
+// A rank acts on all that happens at a time together: else it would matter what is looked at first.
+void World::wake(int position) {
+  Rank& rank = ranks_[index(position)];
+  if (!rank.woken) woken_.push_back(position);
+  rank.woken = true;
+}
+
+void World::pump_woken() {
+  for (const int position : woken_) {
+    Rank& rank = ranks_[index(position)];
+    rank.woken = false;
+    const auto order = [&](const LaneStep& at) { return std::pair(rank.chunk[at.lane], at.step); };
+    std::sort(rank.work_list.begin(), rank.work_list.end(),
+              [&](const LaneStep& a, const LaneStep& b) { return order(a) < order(b); });
+    pump(position);
+  }
+  woken_.clear();
 }
 
 Status World::stuck() const {
@@ -279,7 +301,7 @@ void World::processor_free(int position) {
     rank.posting = kNone;
     posted(message);
   }
-  pump(position);
+  wake(position);
 }
 
 }  // namespace sennit::simulation

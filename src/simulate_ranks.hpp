@@ -2,9 +2,10 @@
 // without data.
 //
 // A rank here stands for all of its class (simulate_symmetry.hpp), for one of its parts each. It has a
-// processor that does one thing at a time: the posting of sends, peer after peer, then reductions and copies.
-// A posted message waits for its receive if it is large, then for its turn on the way to that peer, then
-// moves. Memory: O(steps * lanes) a rank.
+// processor that does one thing at a time: the posting of sends, peer after peer, then reductions and copies,
+// in the order in which they became ready; of what became ready at the same time, lowest chunk first, so that
+// ranks that do the same stay alike. A posted message waits for its receive if it is large, then for its turn
+// on the way to that peer, then moves. Memory: O(steps * lanes) a rank.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +85,8 @@ class World {
     std::vector<uint32_t> open_peers;              // min-heap: peers that may have a send to post
     std::unordered_map<uint64_t, uint32_t> early;  // messages whose receive was not posted, by chunk and step
     uint32_t chunks_left = 0;
-    bool busy = false;  // the processor, with `local_now` or else with `posting`
+    bool woken = false;  // among woken_
+    bool busy = false;   // the processor, with `local_now` or else with `posting`
     LaneStep local_now{kNone, 0};
     uint32_t posting = kNone;
   };
@@ -104,6 +106,8 @@ class World {
 
   void add_peers(Rank& rank, const Symmetry::RankClass& kind);
   void begin_chunk(int rank, uint32_t lane, uint32_t chunk);
+  void wake(int rank);
+  void pump_woken();
   void pump(int rank);
   void step_ready(int rank, LaneStep at);
   void step_done(int rank, uint32_t lane, uint32_t step);
@@ -137,6 +141,7 @@ class World {
   std::vector<Message> messages_;
   std::vector<uint32_t> free_messages_;
   std::priority_queue<Event> events_;
+  std::vector<int> woken_;  // ranks to which something happened at this time
   uint64_t event_ = 0;
   uint64_t now_ns_ = 0, end_ns_ = 0;
   uint64_t messages_sent_ = 0;

@@ -86,6 +86,26 @@ TEST(SimulateSymmetry, ChangesNothing) {
   EXPECT_GT(saved, 0u) << "nothing was alike anywhere";
 }
 
+// Two chunks' messages arrive at the same time, and each is to be reduced: the order must not depend on how
+// ranks are numbered.
+TEST(SimulateSymmetry, ChangesNothingWhereChunksArriveTogether) {
+  TierTree tree = TierTree::uniform({4, 4}, {12'500'000'000, 3'125'000'000});
+  for (Group& group : tree.groups)
+    if (group.children > 0) group.latency_ns = group.parent < 0 ? 14'000 : 10'000;
+  const Request request = request_for(Collective::all_reduce, tree.ranks(), 32 << 20);
+  Plan plan;
+  plan.algorithm = "tiered";
+  plan.parameters.chunks = 32;
+  plan.parameters.radices = {2};
+  SimulateOptions options;
+  const Result<SimulatedTime> with = simulate(tree, request, plan, options);
+  options.symmetry = false;
+  const Result<SimulatedTime> without = simulate(tree, request, plan, options);
+  ASSERT_TRUE(with.ok() && without.ok());
+  EXPECT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns),
+              1e-4 * static_cast<double>(without->time_ns));
+}
+
 // A regular tree is one class; a rank with a slower link is one of its own, and tells its neighbours apart.
 TEST(SimulateSymmetry, OneClassWhereAllDoTheSame) {
   TierTree tree = TierTree::uniform({4, 4}, {1'000'000'000, 2'000'000'000});
