@@ -25,6 +25,8 @@ class Blueprint {
   // The program of the rank at this position. Cost: by the topology's depth and fan-out, never by the
   // message.
   virtual Program program(int position) const = 0;
+  // True where all ranks' programs are one, but for who the peers and whose the blocks are.
+  virtual bool uniform() const { return false; }
 };
 
 class Algorithm {

@@ -8,6 +8,8 @@
 // cases. Per group with children c of n: sum of bytes out of the children all-reduce 2(n-1)M, others (n-1)M,
 // plus what the group itself sends. Messages per rank: 2(n-1) or (n-1) a stage. Scratch: reducing collectives
 // at most M and partial sums; gathering ones none.
+#include <algorithm>
+
 #include "algorithm.hpp"
 #include "rates.hpp"
 #include "tiered_emit.hpp"
@@ -58,6 +60,13 @@ class TieredBlueprint : public Blueprint {
         forest_(tree, request, parameters.radices, kind_of(request),
                 directed_rates(tree, request, CostModel{})) {
     if (whole_stages_ > 0) bases_ = whole_bases(forest_.tree(), whole_stages_);
+  }
+
+  bool uniform() const override {
+    if (request_.collective == Collective::broadcast || request_.collective == Collective::reduce)
+      return false;
+    return std::ranges::all_of(forest_.tree().shapes(),
+                               [](const Shape& shape) { return shape.children.size() <= 1; });
   }
 
   Program program(int position) const override {

@@ -10,6 +10,15 @@ namespace {
 
 size_t index(int32_t i) { return static_cast<size_t>(i); }
 
+// The radix asked for, or a larger one, less than twice as large, that cuts `fanout` into groups of equal
+// size where the one asked for does not: of three racks one exchange among three, not of two and then with
+// the third.
+uint32_t even_radix(uint32_t fanout, uint32_t radix) {
+  for (uint32_t r = radix; r < 2 * radix; r++)
+    if (fanout % ((fanout + r - 1) / r) == 0) return r;
+  return radix;
+}
+
 // Radices of the stages of every tier, by the tier of the group whose children exchange. The list is used up
 // from the innermost tier outwards, each tier taking as many as its largest fan-out needs; the last one
 // repeats.
@@ -23,7 +32,9 @@ std::vector<std::vector<uint32_t>> radices_by_tier(const TierTree& tree, std::sp
     uint32_t left = fanout[tier];
     while (left > 1) {
       const uint32_t radix =
-          radices.empty() ? left : std::max<uint32_t>(2, radices[std::min(next, radices.size() - 1)]);
+          radices.empty()
+              ? left
+              : even_radix(left, std::max<uint32_t>(2, radices[std::min(next, radices.size() - 1)]));
       next++;
       result[tier].push_back(radix);
       left = (left + radix - 1) / radix;

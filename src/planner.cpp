@@ -23,7 +23,7 @@ using Wide = unsigned __int128;
 constexpr uint32_t kMaxChunks = 64;
 constexpr uint64_t kMinChunkBytes = 128 * 1024;
 constexpr uint64_t kHostChunkBytes = 32 << 20;  // within one host: bounds scratch, no more
-constexpr uint64_t kMinSliceBytes = 4 * 1024;   // of one block, where a message has one block per rank
+constexpr uint64_t kMinSliceBytes = 1024;       // of one block, where a message has one block per rank
 
 bool has_blocks(const Request& request) {
   switch (request.collective) {

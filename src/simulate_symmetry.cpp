@@ -11,7 +11,6 @@
 namespace sennit::simulation {
 namespace {
 
-constexpr uint64_t kExactElements = 1024;  // lengths below are told apart to the element
 constexpr uint32_t kNone = ~uint32_t{0};
 
 size_t index(int i) { return static_cast<size_t>(i); }
@@ -22,10 +21,23 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 32);
 }
 
-// What is alike in all ranks of one shape: who is met at which step, by the peer's number within the program.
-struct Shape {
-  std::vector<std::vector<uint32_t>> sends, receives;  // by peer: steps, by tag
-};
+uint64_t length_colour(const Part& part, const Program& program, const Operand& operand) {
+  const Layout layout = part.layout();
+  uint64_t units = 0, elements = 0, hash = operand.ranges > 0;
+  for (const Range& range : program.ranges_of(operand)) {
+    units += range.end - range.begin;
+    elements += layout.length(range, {0, part.chunks});
+  }
+  if (elements >= kExactElements && !layout.counts)  // about 11 bits of it
+    return mix(hash, units >> (std::bit_width(units) > 11 ? std::bit_width(units) - 11 : 0));
+  for (uint32_t chunk = 0; chunk < part.chunks; chunk++) {
+    elements = 0;
+    for (const Range& range : program.ranges_of(operand))
+      elements += layout.length(range, {chunk, part.chunks});
+    hash = mix(hash, elements);
+  }
+  return hash;
+}
 
 class Refinement {
  public:
@@ -49,8 +61,7 @@ class Refinement {
   std::span<const int32_t> peers(size_t member) const {
     return {peers_.data() + first_peer_[member], first_peer_[member + 1] - first_peer_[member]};
   }
-  uint64_t length_colour(const Part& part, const Program& program, const Operand& operand) const;
-  uint64_t add_program(const Part& part, const Program& program, size_t first_member);
+  void add(size_t member, size_t first_member, Look look);
   void add_like(size_t member, size_t first_member, size_t other, size_t first_other);
   Status meet();
   size_t round();
@@ -65,7 +76,7 @@ class Refinement {
   std::vector<uint32_t> shape_;
   std::vector<uint64_t> group_;  // by group: colour
   std::vector<uint64_t> held_;   // by position: colour of its members
-  std::vector<Shape> shapes_;
+  std::vector<Look::Shape> shapes_;
   std::unordered_map<uint64_t, uint32_t> shape_of_hash_;
   std::vector<size_t> first_peer_{0};     // by member; CSR into the next three
   std::vector<int32_t> peers_;            // members, in the order in which the program meets them
@@ -73,54 +84,13 @@ class Refinement {
   std::vector<uint8_t> crossing_;         // the tier of the group that holds both
 };
 
-uint64_t Refinement::length_colour(const Part& part, const Program& program, const Operand& operand) const {
-  const Layout layout = part.layout();
-  uint64_t units = 0, elements = 0, hash = operand.ranges > 0;
-  for (const Range& range : program.ranges_of(operand)) {
-    units += range.end - range.begin;
-    elements += layout.length(range, {0, part.chunks});
-  }
-  if (elements >= kExactElements && !layout.counts)  // about 11 bits of it
-    return mix(hash, units >> (std::bit_width(units) > 11 ? std::bit_width(units) - 11 : 0));
-  for (uint32_t chunk = 0; chunk < part.chunks; chunk++) {
-    elements = 0;
-    for (const Range& range : program.ranges_of(operand))
-      elements += layout.length(range, {chunk, part.chunks});
-    hash = mix(hash, elements);
-  }
-  return hash;
-}
-
-// Its peers go to peers_.
-uint64_t Refinement::add_program(const Part& part, const Program& program, size_t first_member) {
-  std::unordered_map<int32_t, uint32_t> number;
-  Shape shape;
-  uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(part.request->collective));
-  hash = mix(mix(mix(hash, type_bytes(part.request->type)), part.chunks), part.request->count);
-  for (uint32_t i = 0; i < program.steps.size(); i++) {
-    const Step& step = program.steps[i];
-    hash = mix(hash, static_cast<uint64_t>(step.kind) << 8 | step.tier);
-    hash = mix(hash, step.sources);
-    if (step.kind != StepKind::send) hash = mix(hash, length_colour(part, program, step.target));
-    if (step.kind == StepKind::send)
-      hash = mix(hash, length_colour(part, program, program.operands[step.first_source]));
-    for (const uint32_t dep : program.deps_of(step)) hash = mix(hash, dep);
-    if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
-    const auto [found, added] = number.try_emplace(step.peer, static_cast<uint32_t>(number.size()));
-    if (added) {
-      peers_.push_back(static_cast<int32_t>(first_member) + step.peer);
-      shape.sends.emplace_back();
-      shape.receives.emplace_back();
-    }
-    hash = mix(hash, found->second);
-    auto& steps = (step.kind == StepKind::send ? shape.sends : shape.receives)[found->second];
-    steps.push_back(i);  // tags count up
-  }
+void Refinement::add(size_t member, size_t first_member, Look look) {
+  for (const int32_t peer : look.peers) peers_.push_back(static_cast<int32_t>(first_member) + peer);
   first_peer_.push_back(peers_.size());
-  const auto [found, added] = shape_of_hash_.try_emplace(hash, static_cast<uint32_t>(shapes_.size()));
-  if (added) shapes_.push_back(std::move(shape));
-  shape_[first_peer_.size() - 2] = found->second;
-  return hash;
+  const auto [found, added] = shape_of_hash_.try_emplace(look.hash, static_cast<uint32_t>(shapes_.size()));
+  if (added) shapes_.push_back(std::move(look.shape));
+  shape_[member] = found->second;
+  colour_[member] = look.hash;
 }
 
 // Member `other` of another part runs the same program.
@@ -143,7 +113,7 @@ Status Refinement::read() {
         add_like(member, first, like + member - first, like);
         continue;
       }
-      colour_[member] = add_program(part, part.blueprint->program(static_cast<int>(member - first)), first);
+      add(member, first, look_at(part, part.blueprint->program(static_cast<int>(member - first))));
       for (const int32_t peer : peers(member))
         if (index(peer) < first || index(peer) >= after || index(peer) == member)
           return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", member - first,
@@ -158,13 +128,13 @@ Status Refinement::meet() {
   number_at_peer_.assign(peers_.size(), kNone);
   crossing_.assign(peers_.size(), 0);
   for (size_t member = 0; member < position_.size(); member++) {
-    const Shape& mine = shapes_[shape_[member]];
+    const Look::Shape& mine = shapes_[shape_[member]];
     for (uint32_t i = 0; i < peers(member).size(); i++) {
       const size_t peer = index(peers(member)[i]);
       const auto known = peers(peer);
       const auto number = static_cast<uint32_t>(
           std::find(known.begin(), known.end(), static_cast<int32_t>(member)) - known.begin());
-      const Shape& theirs = shapes_[shape_[peer]];
+      const Look::Shape& theirs = shapes_[shape_[peer]];
       const size_t received = number < known.size() ? theirs.receives[number].size() : 0;
       const size_t sent = number < known.size() ? theirs.sends[number].size() : 0;
       if (mine.sends[i].size() != received || mine.receives[i].size() != sent)
@@ -265,9 +235,9 @@ Symmetry Refinement::take() const {
       c.peer_class.push_back(result.class_of_member[first + index(peer)]);
       c.peer_position.push_back(position_[first + index(peer)]);
     }
-    const Shape& mine = shapes_[shape_[member]];
+    const Look::Shape& mine = shapes_[shape_[member]];
     for (uint32_t k = 0; k < mine.sends.size(); k++) {
-      const Shape& theirs = shapes_[shape_[index(peers(member)[k])]];
+      const Look::Shape& theirs = shapes_[shape_[index(peers(member)[k])]];
       const auto& met = theirs.receives[number_at_peer_[first_peer_[member] + k]];
       for (size_t s = 0; s < mine.sends[k].size(); s++) c.partner[mine.sends[k][s]] = met[s];
     }
@@ -277,6 +247,34 @@ Symmetry Refinement::take() const {
 
 }  // namespace
 
+Look look_at(const Part& part, const Program& program) {
+  std::unordered_map<int32_t, uint32_t> number;
+  Look look;
+  uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(part.request->collective));
+  hash = mix(mix(mix(hash, type_bytes(part.request->type)), part.chunks), part.request->count);
+  for (uint32_t i = 0; i < program.steps.size(); i++) {
+    const Step& step = program.steps[i];
+    hash = mix(hash, static_cast<uint64_t>(step.kind) << 8 | step.tier);
+    hash = mix(hash, step.sources);
+    if (step.kind != StepKind::send) hash = mix(hash, length_colour(part, program, step.target));
+    if (step.kind == StepKind::send)
+      hash = mix(hash, length_colour(part, program, program.operands[step.first_source]));
+    for (const uint32_t dep : program.deps_of(step)) hash = mix(hash, dep);
+    if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
+    const auto [found, added] = number.try_emplace(step.peer, static_cast<uint32_t>(number.size()));
+    if (added) {
+      look.peers.push_back(step.peer);
+      look.shape.sends.emplace_back();
+      look.shape.receives.emplace_back();
+    }
+    hash = mix(hash, found->second);
+    auto& steps = (step.kind == StepKind::send ? look.shape.sends : look.shape.receives)[found->second];
+    steps.push_back(i);  // tags count up
+  }
+  look.hash = hash;
+  return look;
+}
+
 Part whole(const TierTree& tree, const Request& request, uint32_t chunks, const Blueprint& blueprint) {
   Part part{&request, chunks, &blueprint, std::vector<int32_t>(index(tree.ranks()))};
   std::iota(part.positions.begin(), part.positions.end(), 0);
@@ -284,6 +282,8 @@ Part whole(const TierTree& tree, const Request& request, uint32_t chunks, const 
 }
 
 Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use) {
+  if (use && parts.size() == 1)
+    if (std::optional<Symmetry> one = one_class(tree, parts[0])) return *std::move(one);
   Refinement refinement(tree, parts);
   SENNIT_RETURN_IF_ERROR(refinement.read());
   if (use)

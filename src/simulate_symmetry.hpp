@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,6 +54,23 @@ struct Symmetry {
   std::vector<uint32_t> class_of_group;
   std::vector<uint32_t> groups_of_class;
 };
+
+// What is kept of a program. Equal hashes: the same steps, lengths and dependencies, and the same order of
+// meeting peers.
+struct Look {
+  struct Shape {
+    std::vector<std::vector<uint32_t>> sends, receives;  // by peer: steps, by tag
+  };
+  uint64_t hash = 0;
+  std::vector<int32_t> peers;  // in the order in which the program meets them
+  Shape shape;
+};
+inline constexpr uint64_t kExactElements = 1024;  // shorter lengths are told apart to the element
+Look look_at(const Part& part, const Program& program);
+
+// The one class of a part that is all of a tree of equal groups, where the blueprint says that all ranks do
+// the same (simulate_alike.cpp). None: they do not, or lengths round differently here and there.
+std::optional<Symmetry> one_class(const TierTree& tree, const Part& part);
 
 // `use`: false makes every rank and group a class of its own. Errors: a message that has one end only, or a
 // peer that does not exist: the schedule's fault.

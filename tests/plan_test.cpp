@@ -2,6 +2,7 @@
 // bounds, the choices beside the best schedules known for it, and calls that are off.
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -42,19 +43,38 @@ TEST(Plan, BoundsOfTheReferenceCluster) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
   expect_bounds("all_reduce", {4.295, 5.367, 2.683, 0.086}, 5.367, "host");
   expect_bounds("broadcast", {2.147, 2.684, 1.342, 0.049}, 2.684, "host");
+  expect_bounds("all_gather", {2.147, 2.684, 1.341, 0.043}, 2.684, "host");
+  expect_bounds("reduce_scatter", {2.147, 2.684, 1.341, 0.043}, 2.684, "host");
 }
 
 // The best tiered schedules that a search found under this model, microseconds.
 TEST(Simulate, ChoicesOfTheReferenceClusterAreNoWorseThanTheBestKnown) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
-  const std::vector<std::pair<const char*, double>> best = {{"1K", 97},   {"1M", 153},     {"16M", 320},
-                                                            {"64M", 696}, {"256M", 1'911}, {"1G", 6'352}};
-  for (const auto& [bytes, us] : best) {
-    const json simulated = answer(std::string("simulate all_reduce -b ") + bytes + kModel);
-    ASSERT_TRUE(simulated.is_object());
-    EXPECT_LE(simulated["time_us"].get<double>(), us) << bytes << ": " << simulated["parameters"];
-    EXPECT_GE(simulated["time_us"], simulated["bound_us"]) << bytes;
-  }
+  const auto expect = [](const char* collective, const std::vector<std::pair<const char*, double>>& best) {
+    for (const auto& [bytes, us] : best) {
+      const json simulated = answer(fmt::format("simulate {} -b {}{}", collective, bytes, kModel));
+      ASSERT_TRUE(simulated.is_object());
+      EXPECT_LE(simulated["time_us"].get<double>(), us)
+          << collective << " " << bytes << ": " << simulated["parameters"];
+      EXPECT_GE(simulated["time_us"], simulated["bound_us"]) << collective << " " << bytes;
+    }
+  };
+  expect(
+      "all_reduce",
+      {{"1K", 97}, {"1M", 153}, {"16M", 320}, {"64M", 696}, {"256M", 1'911}, {"1G", 6'352}, {"16G", 89'863}});
+  for (const char* collective : {"all_gather", "reduce_scatter"})
+    expect(collective,
+           {{"1M", 98}, {"16M", 169}, {"64M", 355}, {"256M", 974}, {"1G", 3'200}, {"16G", 44'970}});
+}
+
+// 16,384 ranks are 5 pods and a third of the sixth. The bound is that of the whole cluster to three digits.
+TEST(Simulate, AThirdOfAPodCostsNextToNothing) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  const json simulated = answer("simulate all_reduce --ranks 16384 -b 1G" + kModel);
+  ASSERT_TRUE(simulated.is_object());
+  EXPECT_EQ(simulated["ranks"], 16384);
+  EXPECT_LE(simulated["time_us"].get<double>(), 6'352);
+  EXPECT_GE(simulated["time_us"], simulated["bound_us"]);
 }
 
 TEST(Plan, SaysWhyTheOthersLost) {

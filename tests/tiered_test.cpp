@@ -288,6 +288,19 @@ TEST(Tiered, MeetsTheLowerBoundOnOversubscribedTrees) {
 }
 
 // Rank i of a group talks to rank i of the groups like it, so that traffic stays on home planes.
+// Cut by 2, three racks would be two and then one more, which sends twice what the others do.
+TEST(Tiered, WhatRadixTwoCannotCutEvenlyIsOneStage) {
+  const TierTree tree = TierTree::uniform(std::vector<int>{2, 2, 12}, std::vector<uint64_t>{100, 100, 100});
+  Request request;
+  request.count = 48'000;
+  Parameters by_two;
+  by_two.radices = {2};
+  const auto blueprint = find_algorithm("tiered")->prepare(tree, request, by_two);
+  const size_t steps = blueprint->program(0).steps.size();
+  for (int position = 1; position < tree.ranks(); position++)
+    EXPECT_EQ(blueprint->program(position).steps.size(), steps) << "position " << position;
+}
+
 TEST(Tiered, EqualGroupsAreAligned) {
   const TierTree tree = TierTree::uniform({3, 2, 4});
   for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
