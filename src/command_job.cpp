@@ -73,6 +73,8 @@ void add_options(CLI::App* command, Options* o) {
   command
       ->add_option("--switch-ports", o->switch_ports, "ports of a switch at a NIC's rate, to count switches")
       ->capture_default_str();
+  command->add_flag("--simulate", o->simulate,
+                    "simulate calls of groups of more than 512 as well, which can take minutes");
   command->add_flag("--no-curve", o->no_curve, "leave out other numbers of GPUs and other fabrics");
   command->add_option("--json", o->json, "write it for programs; - is standard output");
   command->add_option("--html", o->html, "draw it as a self-contained page");
@@ -90,7 +92,9 @@ void add_job_command(CLI::App& app, int* exit_code) {
     if (options->gpu == "list") return fmt::print("{}", job::accelerators_text());
     const Result<job::Problem> problem = job::make_problem(*options);
     if (!problem) return void(*exit_code = foresee::fail("job", problem.status()));
-    const job::Answer answer = job::answer_of(*problem, !options->no_curve);
+    job::Answer answer = job::answer_of(*problem, !options->no_curve);
+    if (const Status status = job::simulate_calls(*problem, options->simulate, &answer); !status.ok())
+      return void(*exit_code = foresee::fail("job", status));
     for (const auto& [file, text] :
          {std::pair(&options->json, &job::json_of), {&options->html, &job::page_of}})
       if (!file->empty())

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace sennit::job {
 struct Arguments {
   std::string model, fabric, mesh, gpu = "h100", recompute = "cheap", tokens = "15.6T", staff;
   int gpus = 0, sequence = 8192, batch = 0, microbatch = 1, zero = 1, interleave = 0;
-  bool assume = false;
+  bool assume = false, simulate = false;
   double usd_per_gpu_hour = 0, watts = 0, pue = 1.08, mtbf_hours = 0;
   std::string restart = "600s", interval, storage = "2TB/s";
   int switch_ports = 128;
@@ -48,6 +49,13 @@ struct Call {  // with its times, all groups of the dimension at once
   training::Traffic traffic;
   training::SetBound bound;
   double predicted_s = 0;
+  double simulated_s = 0;  // of sennit's own schedules at flow level; 0: not simulated
+};
+// A stretch of a step in which several kinds of groups communicate at once.
+struct Phase {
+  std::string name, calls;   // "forward, first 16 microbatches"; what runs in it
+  double seconds = 0;        // of computing beside it
+  training::SetBound bound;  // of all of it together
 };
 struct Dimension {
   std::string name;  // "tp", "dp x cp"
@@ -61,11 +69,19 @@ struct Answer {
   std::vector<Dimension> dimensions;
   std::vector<Call> calls;
   training::SetBound all_calls;  // of everything that a step moves, were it all to run at once
-  std::vector<Option> options;   // fastest first; the given mesh, packed, is among them
-  size_t given = 0;              // index into options
+  std::vector<Phase> phases;
+  std::vector<Option> options;          // fastest first; the given mesh, packed, is among them
+  size_t given = 0;                     // index into options
+  std::optional<training::Job> faster;  // another mesh that fits and takes less time for a token
+  training::StepTime faster_step;
   std::vector<training::CurvePoint> curve;
 };
 Answer answer_of(const Problem& problem, bool with_curve);
+// Fills in simulated_s: all groups of a kind at once, with the schedules that the planner chooses for each.
+// Without `all` large groups are left out.
+Status simulate_calls(const Problem& problem, bool all, Answer* answer);
+inline constexpr uint64_t kInFlightBytes =
+    4 << 20;  // to a peer; the default of 512 KiB is no match for 50 GB/s
 
 std::string text_of(const Problem& problem, const Answer& answer);
 std::string json_of(const Problem& problem, const Answer& answer);  // keys in README.md

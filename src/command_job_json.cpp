@@ -71,8 +71,21 @@ Json calls_of(const Problem& problem, const Answer& answer) {
                      {"bound_s", call.bound.seconds},
                      {"binding_tier", tier_name(problem, call.bound)},
                      {"bound_s_by_tier", tiers_of(problem, call.bound)},
+                     {"simulated_s", known(call.simulated_s)},
                      {"predicted_s", call.predicted_s}});
   return calls;
+}
+
+Json phases_of(const Problem& problem, const Answer& answer) {
+  Json phases = Json::array();
+  for (const Phase& phase : answer.phases)
+    phases.push_back({{"phase", phase.name},
+                      {"calls", phase.calls},
+                      {"computing_s", phase.seconds},
+                      {"bound_s", phase.bound.seconds},
+                      {"binding_tier", tier_name(problem, phase.bound)},
+                      {"bound_s_by_tier", tiers_of(problem, phase.bound)}});
+  return phases;
 }
 
 Json curve_of(const Answer& answer) {
@@ -83,14 +96,14 @@ Json curve_of(const Answer& answer) {
       fabrics.push_back({{"oversubscription", f.oversubscription},
                          {"step_s", f.step.total},
                          {"mfu", f.step.mfu},
-                         {"worst_order_step_s", f.worst.total},
+                         {"reversed_order_step_s", f.reversed.total},
                          {"days", f.cost.days},
                          {"days_effective", f.cost.days_effective},
                          {"gpu_hours", f.cost.gpu_hours},
                          {"switches", f.parts.switches},
                          {"cables", f.parts.cables}});
-    curve.push_back({{"gpus", p.mesh.gpus()},
-                     {"mesh", p.mesh.to_text()},
+    curve.push_back({{"gpus", p.gpus},
+                     {"mesh", p.fits ? Json(p.mesh.to_text()) : Json()},
                      {"batch", p.batch},
                      {"tokens_per_step", p.tokens_per_step},
                      {"fits", p.fits},
@@ -154,8 +167,14 @@ std::string json_of(const Problem& problem, const Answer& answer) {
                      {"memory_bytes", memory_json(answer.memory, job.gpu.memory_bytes.value)},
                      {"groups", groups_of_answer(problem, answer)},
                      {"calls", calls_of(problem, answer)},
+                     {"at_once", phases_of(problem, answer)},
                      {"all_calls_bound_s_by_tier", tiers_of(problem, answer.all_calls)},
                      {"orders", options},
+                     {"faster_mesh", answer.faster ? Json({{"mesh", answer.faster->mesh.to_text()},
+                                                           {"batch", answer.faster->batch},
+                                                           {"step_s", answer.faster_step.total},
+                                                           {"mfu", answer.faster_step.mfu}})
+                                                   : Json()},
                      {"cost", cost_json(problem, answer.cost)},
                      {"curve", curve_of(answer)},
                      {"constants", constants}};

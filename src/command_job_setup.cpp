@@ -8,6 +8,7 @@
 
 #include "command_job.hpp"
 #include "command_topo.hpp"
+#include "training_search.hpp"
 #include "units.hpp"
 
 namespace sennit::job {
@@ -102,39 +103,17 @@ void assume_capacities(TierTree* tree, const Accelerator& gpu) {
   }
 }
 
-int default_batch(const Job& job) {
-  const double even = kTokensPerStep / job.sequence / job.mesh.size(Axis::data) / job.microbatch;
-  return static_cast<int>(std::max(1.0, std::round(even))) * job.microbatch;
-}
-
-// Tensor parallelism within a host, context parallelism where sequences are long, a pipeline, and data
-// parallelism for the rest: the fastest for each token that fits, all in the usual order.
-Result<Mesh> search_mesh(const Problem& problem, int gpus, bool batch_given) {
-  const Network network(problem.tree, problem.job.gpu.scale_up_bytes_per_s.value);
-  const std::vector<int> positions = placements(problem.tree, gpus)[0].positions;
-  const int host = shape_of(problem.tree).ranks_per_host;
-  Job best;
-  double best_rate = 0;
-  Status least_excess = invalid(fmt::format("no mesh of {} GPUs: give one with --mesh", gpus));
-  double least_bytes = 0;
-  for (int tensor = 1; tensor <= std::min(host, 8); tensor *= 2)
-    for (int context = 1; context <= std::max(1, problem.job.sequence / 8192); context *= 2)
-      for (int stages = 1; stages <= 64; stages *= 2) {
-        if (gpus % (tensor * context * stages) != 0) continue;
-        Job job = problem.job;
-        job.mesh.sizes = {tensor, context, stages, gpus / (tensor * context * stages)};
-        if (!batch_given) job.batch = default_batch(job);
-        if (!check(job).ok() || (!batch_given && job.tokens_per_step() > 2 * kTokensPerStep)) continue;
-        const double bytes = memory_of(job).total();
-        if (const Status fits = check_memory(job); !fits.ok()) {
-          if (least_bytes == 0 || bytes < least_bytes) least_bytes = bytes, least_excess = fits;
-          continue;
-        }
-        const StepTime step = step_time(job, lay_out(job.mesh, network, positions));
-        if (step.tokens_per_s > best_rate) best_rate = step.tokens_per_s, best = job;
-      }
-  if (best_rate == 0) return least_excess;
-  return best.mesh;
+// A GPU's boundary within its host is its links': where the fabric says more, it counts the NIC in.
+void limit_to_links(TierTree* tree, const Accelerator& gpu) {
+  const auto links = static_cast<uint64_t>(gpu.scale_up_bytes_per_s.value);
+  const Network network(*tree, gpu.scale_up_bytes_per_s.value);
+  for (size_t g = 1; links > 0 && g < tree->groups.size(); g++) {
+    Group& group = tree->groups[g];
+    if (group.children > 0 || !network.within_host(static_cast<int>(g))) continue;
+    for (Capacity Group::*side : {&Group::egress, &Group::ingress})
+      if (!(group.*side).known() || (group.*side).bytes_per_s > links)
+        group.*side = {links, Provenance::declared};
+  }
 }
 
 Result<Job> make_job(const Arguments& a) {
@@ -167,6 +146,51 @@ Result<Job> make_job(const Arguments& a) {
       return job;
     }
   return invalid(fmt::format("--recompute {}: expected none, cheap or full", a.recompute));
+}
+
+// What share of a call's times falls into the forward pass.
+double forward_share(const Traffic& call) {
+  if (call.axis == Axis::data) return call.collective == "all_gather" ? 1 : 0;
+  if (call.axis == Axis::pipeline) return call.of == "activations" ? 1 : 0;
+  if (call.of == "activations, again" || call.of == "their gradients") return 0;
+  return 0.5;
+}
+
+void add_load(const Traffic& call, const Load& load, double times, Load* sum) {
+  const bool backwards = call.collective == "reduce_scatter", both = call.collective == "all_reduce";
+  for (size_t g = 0; g < sum->in.size(); g++) {
+    const double in = load.in[g], out = load.out[g];
+    sum->in[g] += (both ? in + out : backwards ? out : in) * call.bytes * times;
+    sum->out[g] += (both ? in + out : backwards ? in : out) * call.bytes * times;
+  }
+}
+
+// Weights arrive beside the first microbatches' forward passes, gradients leave beside the last ones'
+// backward passes; the other groups go on meanwhile.
+std::vector<Phase> phases_of(const Job& job, const Layout& layout, const StepTime& step) {
+  const int m = job.microbatches(), some = std::min(m, job.mesh.size(Axis::pipeline));
+  const StepTime& s = step;
+  const double work = (s.matmul + s.attention + s.elementwise + s.tensor + s.context) * some / m;
+  std::vector<Phase> phases;
+  for (const bool forward : {true, false}) {
+    Phase phase;
+    phase.name = fmt::format("{} {} microbatch{}, {}", forward ? "first" : "last", some, some > 1 ? "es" : "",
+                             forward ? "forward" : "backward");
+    phase.seconds = work * (forward ? 1 : 2) / 3;
+    Load sum{std::vector<double>(layout.network->tree().groups.size(), 0),
+             std::vector<double>(layout.network->tree().groups.size(), 0)};
+    for (const Traffic& call : traffic(job)) {
+      const double share = forward ? forward_share(call) : 1 - forward_share(call);
+      const double times = call.times * share * (call.times > 1 ? static_cast<double>(some) / m : 1);
+      if (times <= 0) continue;
+      add_load(call, layout.of[static_cast<size_t>(call.axis)].load, times, &sum);
+      phase.calls +=
+          fmt::format("{}{:.0f} {} {}", phase.calls.empty() ? "" : ", ", times, call.groups, call.collective);
+    }
+    phase.bound = layout.network->bound(sum, 1, 1);
+    phases.push_back(std::move(phase));
+  }
+  return phases;
 }
 
 }  // namespace
@@ -211,13 +235,20 @@ Result<Problem> make_problem(const Arguments& arguments) {
                           : "50GB/s"));
     assume_capacities(&problem.tree, problem.job.gpu);
   }
+  limit_to_links(&problem.tree, problem.job.gpu);
   if (arguments.mesh.empty()) {
-    const Result<Mesh> mesh = search_mesh(problem, gpus, arguments.batch > 0);
-    if (!mesh) return mesh.status();
-    problem.job.mesh = *mesh;
+    const Network network(problem.tree, problem.job.gpu.scale_up_bytes_per_s.value);
+    const Result<Job> fastest = fastest_job(
+        problem.job, network, gpus,
+        {kTokensPerStep / problem.job.sequence, arguments.batch, 0, shape_of(problem.tree).ranks_per_host});
+    if (!fastest) return fastest.status();
+    problem.job = *fastest;
     problem.mesh_chosen = true;
+  } else if (arguments.batch == 0) {
+    const double even =
+        kTokensPerStep / problem.job.sequence / problem.job.mesh.size(Axis::data) / problem.job.microbatch;
+    problem.job.batch = static_cast<int>(std::max(1.0, std::round(even))) * problem.job.microbatch;
   }
-  if (arguments.batch == 0) problem.job.batch = default_batch(problem.job);
   SENNIT_RETURN_IF_ERROR(check(problem.job));
   SENNIT_RETURN_IF_ERROR(check_memory(problem.job));
   const Result<Operation> operation = make_operation(arguments, gpus);
@@ -240,17 +271,13 @@ Answer answer_of(const Problem& problem, bool with_curve) {
   for (const Traffic& call : traffic(job)) {
     const Layout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
     answer.calls.push_back({call, least_time(call, layout), seconds_of(call, layout, job.constants)});
-    const bool backwards = call.collective == "reduce_scatter", both = call.collective == "all_reduce";
-    for (size_t g = 0; g < all.in.size(); g++) {
-      const double in = dimension.load.in[g], out = dimension.load.out[g];
-      all.in[g] += (both ? in + out : backwards ? out : in) * call.bytes * call.times;
-      all.out[g] += (both ? in + out : backwards ? in : out) * call.bytes * call.times;
-    }
+    add_load(call, dimension.load, call.times, &all);
     if (!answer.dimensions.empty() && answer.dimensions.back().name == call.groups) continue;
     answer.dimensions.push_back({call.groups, dimension.groups.size(), dimension.groups[0].size(),
                                  network.spread(dimension.groups, places[0].positions)});
   }
   answer.all_calls = network.bound(all, 1, 1);
+  answer.phases = phases_of(job, layout, answer.step);
   for (const Places& place : places)
     for (const Mesh& order : orders_of(job.mesh))
       answer.options.push_back({order, place.name, step_time(job, lay_out(order, network, place.positions))});
@@ -258,6 +285,13 @@ Answer answer_of(const Problem& problem, bool with_curve) {
                    [](const Option& a, const Option& b) { return a.step.total < b.step.total; });
   for (size_t i = answer.options.size(); i-- > 0;)
     if (answer.options[i].mesh == job.mesh && answer.options[i].placement == places[0].name) answer.given = i;
+  const double sequences = static_cast<double>(job.batch) * job.mesh.size(Axis::data);
+  const Result<Job> faster =
+      fastest_job(job, network, job.mesh.gpus(), {sequences, 0, 0, shape_of(problem.tree).ranks_per_host});
+  if (faster && !(faster->mesh == job.mesh)) {
+    answer.faster_step = step_time(*faster, lay_out(faster->mesh, network, places[0].positions));
+    if (answer.faster_step.tokens_per_s > answer.step.tokens_per_s) answer.faster = *faster;
+  }
   if (with_curve) answer.curve = curve(job, problem.operation, problem.tree, problem.switch_ports);
   return answer;
 }

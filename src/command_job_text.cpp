@@ -50,9 +50,9 @@ std::string step_text(const Answer& answer) {
   std::string text = fmt::format("\n{:<24} {:>10} {:>8}\n", "where a step goes", "time", "of it");
   const auto row = [&](const char* part, double seconds, const std::string& note) {
     if (seconds <= 0) return;
-    text += fmt::format("  {:<22} {:>10} {:>8}  {:<30}{}\n", part, duration_text(seconds),
-                        percent(seconds, s.total),
-                        std::string(static_cast<size_t>(std::lround(30 * seconds / s.total)), '#'), note);
+    const std::string bar(static_cast<size_t>(std::lround(30 * seconds / s.total)), '#');
+    text += fmt::format("  {:<22} {:>10} {:>8}  {}{}\n", part, duration_text(seconds),
+                        percent(seconds, s.total), bar, note);
   };
   row("matrix products", s.matmul, "");
   row("attention", s.attention, "");
@@ -68,7 +68,7 @@ std::string step_text(const Answer& answer) {
 
 std::string memory_text(const Problem& problem, const Answer& answer) {
   const double total = answer.memory.total(), there = problem.job.gpu.memory_bytes.value;
-  std::string text = fmt::format("\n{:<30} {:>10}\n", "memory of a GPU", "");
+  std::string text = std::string("\nmemory of a GPU of the busiest stage\n");
   for (const auto& [part, bytes] : answer.memory.parts())
     text += fmt::format(
         "  {:<28} {:>10}{}\n", part, bytes_text(bytes),
@@ -93,48 +93,80 @@ std::string groups_text(const Problem& problem, const Answer& answer) {
   return text;
 }
 
-std::string calls_text(const Problem& problem, const Answer& answer) {
-  std::string text =
-      fmt::format("\n{:<8} {:<15} {:<19} {:>9} {:>7} {:>10} {:>6} {:>10} {:>10}  {}\n", "groups",
-                  "collective", "of", "bytes", "a step", "bound", "binds", "predicted", "a step", "");
-  for (const Call& call : answer.calls)
-    text += fmt::format("{:<8} {:<15} {:<19} {:>9} {:>7.0f} {:>10} {:>6} {:>10} {:>10}  {}\n",
-                        call.traffic.groups, call.traffic.collective, call.traffic.of,
-                        bytes_text(call.traffic.bytes), call.traffic.times, duration_text(call.bound.seconds),
-                        tier_name(problem, call.bound), duration_text(call.predicted_s),
-                        duration_text(call.predicted_s * call.traffic.times),
-                        call.traffic.hidden ? "beside computing" : "waited for");
-  text += "bounds and predictions are of all groups of a kind at once, which share the uplinks\n";
-  text += "\nall that a step moves, were it all to run at once: at least";
-  bool first = true;
-  for (size_t t = 0; t < answer.all_calls.tier_seconds.size(); t++) {
-    const double seconds = answer.all_calls.tier_seconds[t];
-    if (seconds <= 0) continue;
-    text += fmt::format("{} {} at {} ({} of the step)", first ? "" : ",", duration_text(seconds),
-                        problem.tree.tiers[t].name, percent(seconds, answer.step.total));
-    first = false;
-  }
-  return text + "\n";
+std::string tiers_text(const Problem& problem, const SetBound& bound, double of) {
+  std::string text;
+  for (size_t t = 0; t < bound.tier_seconds.size(); t++)
+    if (bound.tier_seconds[t] > 0)
+      text += fmt::format("{}{} at {} ({})", text.empty() ? "" : ", ", duration_text(bound.tier_seconds[t]),
+                          problem.tree.tiers[t].name, percent(bound.tier_seconds[t], of));
+  return text;
 }
 
-std::string options_text(const Problem& problem, const Answer& answer) {
+std::string calls_text(const Problem& problem, const Answer& answer) {
+  std::string text =
+      fmt::format("\n{:<8} {:<14} {:<18} {:>8} {:>8} {:>9} {:>6} {:>9} {:>9} {:>9}\n", "groups", "collective",
+                  "of", "bytes", "x a step", "bound", "binds", "simulated", "predicted", "a step");
+  for (const Call& call : answer.calls)
+    text += fmt::format("{:<8} {:<14} {:<18} {:>8} {:>8.0f} {:>9} {:>6} {:>9} {:>9} {:>9}  {}\n",
+                        call.traffic.groups, call.traffic.collective, call.traffic.of,
+                        bytes_text(call.traffic.bytes), call.traffic.times, duration_text(call.bound.seconds),
+                        tier_name(problem, call.bound),
+                        call.simulated_s > 0 ? duration_text(call.simulated_s) : "-",
+                        duration_text(call.predicted_s), duration_text(call.predicted_s * call.traffic.times),
+                        call.traffic.hidden ? "beside computing" : "waited for");
+  text += fmt::format(
+      "All groups of a kind at once, which share the uplinks. Simulated: sennit's schedules, {} in "
+      "flight to a peer; predicted: the bound at the rates that are reached, and latency.\n",
+      bytes_text(kInFlightBytes));
+  text += "\nwhat runs at once and shares links, and the least that it takes (of the computing beside it)\n";
+  for (const Phase& phase : answer.phases) {
+    text += fmt::format("  {}, {} of computing: {}\n", phase.name, duration_text(phase.seconds), phase.calls);
+    text += fmt::format("    at least {}\n", tiers_text(problem, phase.bound, phase.seconds));
+  }
+  return text + fmt::format("  all of a step: at least {}\n",
+                            tiers_text(problem, answer.all_calls, answer.step.total));
+}
+
+// Orders from the fastest; two placements that make no difference are one row.
+std::string options_text(const Answer& answer) {
   constexpr size_t kMostRows = 12;
-  const double best = answer.options.front().step.total;
-  std::string text = fmt::format("\n{:<24} {:<9} {:>9} {:>6} {:>6} {:>8}  {}\n", "order, innermost first",
-                                 "placement", "step", "MFU", "x best", "days", "");
+  struct Row {
+    const Option* option;
+    std::string placement;
+    bool given;
+  };
+  std::vector<Row> rows;
   for (size_t i = 0; i < answer.options.size(); i++) {
     const Option& o = answer.options[i];
-    if (answer.options.size() > kMostRows && i >= kMostRows / 2 &&
-        i + kMostRows / 2 < answer.options.size() && i != answer.given)
-      continue;
-    text += fmt::format("{:<24} {:<9} {:>9} {:>5.1f}% {:>6.2f} {:>8.1f}  {}\n", o.mesh.to_text(), o.placement,
-                        duration_text(o.step.total), 100 * o.step.mfu, o.step.total / best,
-                        answer.cost.steps * o.step.total / 86400, i == answer.given ? "this one" : "");
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+      return row.option->mesh == o.mesh && o.step.total <= 1.001 * row.option->step.total;
+    });
+    if (same == rows.end()) {
+      rows.push_back({&o, o.placement, i == answer.given});
+    } else {
+      same->placement = "any";
+      same->given = same->given || i == answer.given;
+    }
   }
-  if (answer.options.size() > kMostRows)
-    text +=
-        fmt::format("({} orders and placements in all; those between are left out)\n", answer.options.size());
-  (void)problem;
+  std::string text = fmt::format("\n{:<24} {:<9} {:>9} {:>6} {:>6} {:>7} {:>9} {:>9} {:>9} {:>9}\n",
+                                 "order, innermost first", "placement", "step", "MFU", "x best", "days",
+                                 "waits: tp", "cp", "pp", "dp");
+  for (size_t i = 0; i < rows.size(); i++) {
+    const StepTime& step = rows[i].option->step;
+    if (rows.size() > kMostRows && i >= kMostRows / 2 && i + kMostRows / 2 < rows.size() && !rows[i].given)
+      continue;
+    const auto wait = [](double seconds) { return seconds > 0 ? duration_text(seconds) : "-"; };
+    text += fmt::format("{:<24} {:<9} {:>9} {:>5.1f}% {:>6.2f} {:>7.1f} {:>9} {:>9} {:>9} {:>9}{}\n",
+                        rows[i].option->mesh.to_text(), rows[i].placement, duration_text(step.total),
+                        100 * step.mfu, step.total / rows.front().option->step.total,
+                        answer.cost.steps * step.total / 86400, wait(step.tensor), wait(step.context),
+                        wait(step.pipeline), wait(step.data), rows[i].given ? "  this one" : "");
+  }
+  if (rows.size() > kMostRows) text += fmt::format("({} in all; those between are left out)\n", rows.size());
+  if (answer.faster)
+    text += fmt::format("faster by this model, and fits: --mesh {} --batch {}: {}, {:.1f}% MFU\n",
+                        answer.faster->mesh.to_text(), answer.faster->batch,
+                        duration_text(answer.faster_step.total), 100 * answer.faster_step.mfu);
   return text;
 }
 
@@ -166,31 +198,37 @@ std::string cost_text(const Problem& problem, const Answer& answer) {
 std::string curve_text(const Problem& problem, const Answer& answer) {
   if (answer.curve.empty()) return "";
   std::string text = fmt::format(
-      "\nother sizes, {} tokens a step or little more, mesh in this order; outermost tier "
-      "oversubscribed 1:1, 3:1, 7:1; switches of {} ports at a NIC's rate\n",
+      "\nother sizes: {} tokens a step or more, the outermost tier oversubscribed 1:1, 3:1 and "
+      "7:1; days with failures; switches of {} ports at a NIC's rate\n",
       count_text(problem.job.tokens_per_step()), problem.switch_ports);
-  text += fmt::format(
-      "{:>7} {:>6} {:>6} {:>8} | {:>6} {:>6} {:>6} | {:>7} {:>7} {:>7} | {:>16} | {:>16} | {:>16} | {}\n",
-      "GPUs", "dp", "batch", "tokens", "MFU", "", "", "days*", "", "", "switches, cables", "", "",
-      "worst order");
+  constexpr int kWidths[] = {6, 7, 6, 7};
+  text +=
+      fmt::format("{:>46} | {:^20} | {:^23} | {:^20} | {:^23} |\n", "", "MFU", "days", "switches", "cables");
+  text += fmt::format("{:>7}  {:<20} {:>6} {:>9} |", "GPUs", "mesh", "batch", "tokens");
+  for (const int width : kWidths)
+    text += fmt::format(" {:>{}} {:>{}} {:>{}} |", "1:1", width, "3:1", width, "7:1", width);
+  text += " reversed order\n";
   for (const CurvePoint& p : answer.curve) {
-    text += fmt::format("{:>7} {:>6} {:>6} {:>8} |", p.mesh.gpus(), p.mesh.size(Axis::data), p.batch,
-                        count_text(p.tokens_per_step));
     if (!p.fits) {
-      text += fmt::format(" does not fit: {} of {}\n", bytes_text(p.memory_bytes),
-                          bytes_text(problem.job.gpu.memory_bytes.value));
+      text += fmt::format("{:>7}  no mesh with tp{} fits\n", p.gpus, problem.job.mesh.size(Axis::tensor));
       continue;
     }
-    for (const CurvePoint::Fabric& f : p.fabrics) text += fmt::format(" {:>5.1f}%", 100 * f.step.mfu);
-    text += " |";
-    for (const CurvePoint::Fabric& f : p.fabrics) text += fmt::format(" {:>7.1f}", f.cost.days_effective);
-    for (const CurvePoint::Fabric& f : p.fabrics)
-      text += fmt::format(" | {:>6}, {:>8}", f.parts.switches, f.parts.cables);
+    text += fmt::format("{:>7}  {:<20} {:>6} {:>9} |", p.gpus, p.mesh.to_text(), p.batch,
+                        fmt::format("{:.1f} M", p.tokens_per_step / 1e6));
+    const auto column = [&](int width, auto value) {
+      for (const CurvePoint::Fabric& f : p.fabrics) text += fmt::format(" {:>{}}", value(f), width);
+      text += " |";
+    };
+    column(kWidths[0], [](const CurvePoint::Fabric& f) { return fmt::format("{:.1f}%", 100 * f.step.mfu); });
+    column(kWidths[1],
+           [](const CurvePoint::Fabric& f) { return fmt::format("{:.1f}", f.cost.days_effective); });
+    column(kWidths[2], [](const CurvePoint::Fabric& f) { return f.parts.switches; });
+    column(kWidths[3], [](const CurvePoint::Fabric& f) { return f.parts.cables; });
+    const CurvePoint::Fabric& last = p.fabrics.back();
     text +=
-        fmt::format(" | {:.2f} x at {:.0f}:1\n", p.fabrics.back().worst.total / p.fabrics.back().step.total,
-                    p.fabrics.back().oversubscription);
+        fmt::format(" {:.2f} x at {:.0f}:1\n", last.reversed.total / last.step.total, last.oversubscription);
   }
-  return text + "* with failures\n";
+  return text;
 }
 
 std::string constants_text(const Job& job) {
@@ -237,7 +275,7 @@ std::string count_text(double count) {
 
 std::string text_of(const Problem& problem, const Answer& answer) {
   return heading(problem, answer) + step_text(answer) + memory_text(problem, answer) +
-         groups_text(problem, answer) + calls_text(problem, answer) + options_text(problem, answer) +
+         groups_text(problem, answer) + calls_text(problem, answer) + options_text(answer) +
          cost_text(problem, answer) + curve_text(problem, answer) + constants_text(problem.job);
 }
 

@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 
 #include "source.hpp"
+#include "training_search.hpp"
 #include "units.hpp"
 
 namespace sennit::training {
 namespace {
 
-constexpr int kGpuCounts[] = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 100'000};
-constexpr int64_t kMostRanks = 250'000;
+constexpr int kGpuCounts[] = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 98304};
 
 size_t index(int i) { return static_cast<size_t>(i); }
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -78,36 +78,46 @@ Parts parts_of(const Shape& shape, int gpus, double oversubscription, int switch
 std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const TierTree& tree,
                               int switch_ports) {
   const Shape shape = shape_of(tree);
-  const int copy = job.mesh.gpus() / job.mesh.size(Axis::data);  // GPUs of a copy of the model
-  const double sequences = static_cast<double>(job.batch) * job.mesh.size(Axis::data);
   std::vector<CurvePoint> points;
-  for (const int wanted : kGpuCounts) {
-    const int data = wanted / copy;
-    if (data < 1 || (!points.empty() && points.back().mesh.size(Axis::data) == data)) continue;
-    Job scaled = job;
-    scaled.mesh.sizes[static_cast<size_t>(Axis::data)] = data;
-    const int gpus = scaled.mesh.gpus();
-    const auto batch = static_cast<int64_t>(std::ceil(sequences / data / job.microbatch)) * job.microbatch;
-    scaled.batch = static_cast<int>(batch);
+  const double sequences = static_cast<double>(job.batch) * job.mesh.size(Axis::data);
+  std::vector<int> counts(std::begin(kGpuCounts), std::end(kGpuCounts));
+  if (std::find(counts.begin(), counts.end(), job.mesh.gpus()) == counts.end())
+    counts.push_back(job.mesh.gpus());
+  std::sort(counts.begin(), counts.end());
+  for (const int gpus : counts) {
+    const Result<TierTree> widest = make_tree(shape, gpus, kOversubscriptions[0]);
+    if (!widest) continue;
+    const Network network_of_it(*widest, job.gpu.scale_up_bytes_per_s.value);
+    const Result<Job> scaled =
+        gpus == job.mesh.gpus()
+            ? Result<Job>(job)
+            : fastest_job(job, network_of_it, gpus,
+                          {sequences, 0, job.mesh.size(Axis::tensor), shape.ranks_per_host});
+    if (!scaled) {
+      CurvePoint point;
+      point.gpus = gpus;
+      point.fits = false;
+      points.push_back(std::move(point));
+      continue;
+    }
     CurvePoint point;
-    point.mesh = scaled.mesh;
-    point.batch = scaled.batch;
-    point.tokens_per_step = scaled.tokens_per_step();
-    point.memory_bytes = memory_of(scaled).total();
-    point.fits = point.memory_bytes <= job.gpu.memory_bytes.value;
+    point.gpus = gpus;
+    point.mesh = scaled->mesh;
+    point.batch = scaled->batch;
+    point.tokens_per_step = scaled->tokens_per_step();
+    point.memory_bytes = memory_of(*scaled).total();
     for (const double over : kOversubscriptions) {
       const Result<TierTree> made = make_tree(shape, gpus, over);
-      if (!made || made->ranks() > kMostRanks) continue;
+      if (!made) continue;
       const Network network(*made, job.gpu.scale_up_bytes_per_s.value);
       const std::vector<int> positions = placements(*made, gpus)[0].positions;
       CurvePoint::Fabric fabric;
       fabric.oversubscription = over;
-      for (const Mesh& order : orders_of(scaled.mesh)) {
-        const StepTime step = step_time(scaled, lay_out(order, network, positions));
-        if (order == scaled.mesh) fabric.step = step;
-        if (step.total > fabric.worst.total) fabric.worst = step;
-      }
-      fabric.cost = cost_of(scaled, fabric.step, operation);
+      fabric.step = step_time(*scaled, lay_out(scaled->mesh, network, positions));
+      Mesh reversed = scaled->mesh;
+      std::reverse(reversed.order.begin(), reversed.order.end());
+      fabric.reversed = step_time(*scaled, lay_out(reversed, network, positions));
+      fabric.cost = cost_of(*scaled, fabric.step, operation);
       fabric.parts = parts_of(shape, gpus, over, switch_ports);
       point.fabrics.push_back(fabric);
       if (shape.children.empty()) break;

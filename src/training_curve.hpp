@@ -35,21 +35,22 @@ struct Parts {
 Parts parts_of(const Shape& shape, int gpus, double oversubscription, int switch_ports);
 
 struct CurvePoint {
+  int gpus = 0;
   Mesh mesh;
   int batch = 0;
   double tokens_per_step = 0;
-  bool fits = true;
+  bool fits = true;  // else no mesh does, and the rest is empty
   double memory_bytes = 0;
   struct Fabric {
     double oversubscription = 1;
-    StepTime step, worst;  // in the given order of the mesh, and in the one that takes longest
+    StepTime step, reversed;  // in the mesh's order, and in the reverse
     Cost cost;
     Parts parts;
   };
   std::vector<Fabric> fabrics;  // by kOversubscriptions; one where no tier is left to oversubscribe
 };
-// About 512 to 100,000 GPUs: as many data-parallel groups as come nearest, and as many sequences in each as
-// keep the tokens of a step (rounded up to whole microbatches).
+// 512 to 98,304 GPUs and the job's own number, for which its mesh is kept. For others it is the fastest that
+// fits with as many tensor ranks and as many tokens a step, or little more.
 std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const TierTree& tree,
                               int switch_ports);
 

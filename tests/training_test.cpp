@@ -6,10 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "concurrent.hpp"
 #include "hardware.hpp"
 #include "source.hpp"
 #include "training_cost.hpp"
+#include "training_curve.hpp"
 #include "training_memory.hpp"
+#include "training_search.hpp"
 #include "training_step.hpp"
 #include "trials.hpp"
 
@@ -149,6 +152,19 @@ TEST(Training, ConcurrentGroupsMeetTheirFormula) {
     const SetBound bound = network.bound(network.gather_load(groups_of(mesh, {Axis::data}), positions), 1, 1);
     const double expected = std::max(1 - 1 / c.members, 7 * (1 - c.per_pod / c.members) / c.per_pod) / 50e9;
     EXPECT_NEAR(bound.seconds, expected, expected * 1e-3) << c.mesh;
+    // And what set_bound() says, which takes groups apart in another way.
+    ConcurrentCall call;
+    call.request.collective = Collective::all_gather;
+    call.request.type = DataType::uint8;
+    call.request.count = 1'000'000;
+    for (const std::vector<int>& group : groups_of(mesh, {Axis::data})) {
+      call.groups.emplace_back();
+      for (const int gpu : group) call.groups.back().push_back(positions[static_cast<size_t>(gpu)]);
+    }
+    const Bound set = set_bound(meta24k(), {&call, 1});
+    ASSERT_TRUE(set.known) << set.why;
+    EXPECT_NEAR(static_cast<double>(set.time_ns) * 1e-9, bound.seconds * 1e6 * c.members, bound.seconds * 1e4)
+        << c.mesh;
   }
 }
 
@@ -171,6 +187,42 @@ TEST(Training, PlacementsAndGroupsCoverEveryGpuOnce) {
       for (const int gpu : group) seen[static_cast<size_t>(gpu)]++;
     for (const int times : seen) EXPECT_EQ(times, 1);
   }
+}
+
+TEST(Training, FindsTheFastestMeshThatFits) {
+  Job job = job_of(kTable4[2]);
+  const Network network(meta24k(), 450e9);
+  const Result<Job> found = fastest_job(job, network, 16384, {128, 0, 0, 8});
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_TRUE(check_memory(*found).ok());
+  EXPECT_EQ(found->mesh.gpus(), 16384);
+  EXPECT_GE(step_of(*found).tokens_per_s, step_of(job).tokens_per_s);
+  job.gpu.memory_bytes.value = 10e9;
+  const Result<Job> none = fastest_job(job, network, 128, {128, 0, 0, 8});
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().text().find("does not fit"), std::string::npos) << none.status().text();
+}
+
+TEST(Training, CurveOfTheReferenceCluster) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  const std::vector<CurvePoint> points = curve(job_of(kTable4[1]), {}, meta24k(), 128);
+  ASSERT_EQ(points.size(), 9u);
+  EXPECT_EQ(points.front().gpus, 512);
+  EXPECT_EQ(points.back().gpus, 98304);
+  for (const CurvePoint& point : points) {
+    ASSERT_TRUE(point.fits) << point.gpus;
+    ASSERT_EQ(point.fabrics.size(), 3u);
+    EXPECT_EQ(point.mesh.gpus(), point.gpus);
+    for (size_t i = 1; i < point.fabrics.size(); i++) {
+      EXPECT_GE(point.fabrics[i].step.total, point.fabrics[i - 1].step.total * (1 - 1e-9)) << point.gpus;
+      EXPECT_LE(point.fabrics[i].parts.cables, point.fabrics[i - 1].parts.cables);
+    }
+  }
+  // 8 pods full, 7:1: 1,536 racks; 3,072 + 439 ports on 28 switches a pod; 8 * 439 ports on 28 more.
+  const Shape shape = shape_of(meta24k());
+  const Parts parts = parts_of(shape, 24576, 7, 128);
+  EXPECT_EQ(parts.switches, 1536 + 8 * 28 + 28);
+  EXPECT_EQ(parts.cables, 24576 + 24576 + 8 * 439);
 }
 
 TEST(Training, ReadsModelsFromFiles) {
