@@ -179,14 +179,22 @@ std::vector<Phase> phases_of(const Job& job, const Layout& layout, const StepTim
     phase.seconds = work * (forward ? 1 : 2) / 3;
     Load sum{std::vector<double>(layout.network->tree().groups.size(), 0),
              std::vector<double>(layout.network->tree().groups.size(), 0)};
+    std::vector<std::pair<std::string, double>> kinds;
     for (const Traffic& call : traffic(job)) {
       const double share = forward ? forward_share(call) : 1 - forward_share(call);
       const double times = call.times * share * (call.times > 1 ? static_cast<double>(some) / m : 1);
       if (times <= 0) continue;
       add_load(call, layout.of[static_cast<size_t>(call.axis)].load, times, &sum);
-      phase.calls +=
-          fmt::format("{}{:.0f} {} {}", phase.calls.empty() ? "" : ", ", times, call.groups, call.collective);
+      const std::string kind = call.groups + " " + call.collective;
+      const auto known =
+          std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == kind; });
+      if (known == kinds.end())
+        kinds.emplace_back(kind, times);
+      else
+        known->second += times;
     }
+    for (const auto& [kind, times] : kinds)
+      phase.calls += fmt::format("{}{:.0f} {}", phase.calls.empty() ? "" : ", ", times, kind);
     phase.bound = layout.network->bound(sum, 1, 1);
     phases.push_back(std::move(phase));
   }

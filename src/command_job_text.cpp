@@ -118,9 +118,9 @@ std::string calls_text(const Problem& problem, const Answer& answer) {
       "All groups of a kind at once, which share the uplinks. Simulated: sennit's schedules, {} in "
       "flight to a peer; predicted: the bound at the rates that are reached, and latency.\n",
       bytes_text(kInFlightBytes));
-  text += "\nwhat runs at once and shares links, and the least that it takes (of the computing beside it)\n";
+  text += "\nwhat runs at once and shares links, and the least that it takes (of that stretch)\n";
   for (const Phase& phase : answer.phases) {
-    text += fmt::format("  {}, {} of computing: {}\n", phase.name, duration_text(phase.seconds), phase.calls);
+    text += fmt::format("  {} ({}): {}\n", phase.name, duration_text(phase.seconds), phase.calls);
     text += fmt::format("    at least {}\n", tiers_text(problem, phase.bound, phase.seconds));
   }
   return text + fmt::format("  all of a step: at least {}\n",
