@@ -20,6 +20,7 @@ namespace sennit::foresee {
 struct Arguments {
   std::string collective, bytes = "1G", fabric, type = "float32", op = "sum";
   int ranks = 0, ranks_per_host = 0, root = 0;
+  int groups = 0;  // ranks that do it together; 0: all
   std::string algorithm;
   uint32_t chunks = 0;  // 0: the planner's choice
   std::vector<uint16_t> radices;

@@ -26,20 +26,22 @@ Result<Request> make_request(const Arguments& arguments, const TierTree& tree) {
   if (!op) return op.status();
   const Result<uint64_t> bytes = parse_bytes(arguments.bytes);
   if (!bytes) return bytes.status();
-  if (arguments.root < 0 || arguments.root >= tree.ranks())
-    return invalid(fmt::format("--root {}: expected a rank from 0 to {}", arguments.root, tree.ranks() - 1));
+  const int ranks = arguments.groups > 0 ? arguments.groups : tree.ranks();
+  if (arguments.root < 0 || arguments.root >= ranks)
+    return invalid(fmt::format("--root {}: expected a rank from 0 to {}", arguments.root, ranks - 1));
   Request request;
   request.collective = *collective;
   request.type = *type;
   request.op = *op;
   const bool vector = request.collective == Collective::all_reduce ||
                       request.collective == Collective::broadcast || request.collective == Collective::reduce;
-  request.count = *bytes / type_bytes(*type) / (vector ? 1 : static_cast<uint64_t>(tree.ranks()));
+  request.count = *bytes / type_bytes(*type) / (vector ? 1 : static_cast<uint64_t>(ranks));
   if (request.collective == Collective::barrier) request.count = 0;
   if (request.count == 0 && request.collective != Collective::barrier)
     return invalid(fmt::format("--bytes {}: less than one {} for each of {} ranks", arguments.bytes,
-                               arguments.type, tree.ranks()));
-  if (has_root(request.collective)) request.root = tree.position_of_rank[index(arguments.root)];
+                               arguments.type, ranks));
+  if (has_root(request.collective))
+    request.root = arguments.groups > 0 ? arguments.root : tree.position_of_rank[index(arguments.root)];
   return request;
 }
 
@@ -115,7 +117,8 @@ Result<Problem> make_problem(const Arguments& arguments) {
   const Result<Request> request = make_request(arguments, problem.tree);
   if (!request) return request.status();
   problem.request = *request;
-  problem.bytes = static_cast<uint64_t>(payload_bytes(problem.request, problem.tree.ranks()));
+  problem.bytes = static_cast<uint64_t>(
+      payload_bytes(problem.request, arguments.groups > 0 ? arguments.groups : problem.tree.ranks()));
   const Result<CostModel> cost = make_cost(arguments);
   if (!cost) return cost.status();
   problem.options.cost = *cost;

@@ -1,0 +1,45 @@
+// command_simulate.hpp: what `sennit simulate` shares between one collective of all ranks and process groups
+// at the same time: its arguments, the messages that were watched, and how a run is told.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "command_plan.hpp"
+
+namespace sennit::foresee {
+
+struct SimulateArguments : Arguments {
+  std::string json, trace;
+  bool fluid = false, every_rank = false;
+  double tolerance = SimulateOptions{}.tolerance;
+  int stride = 0;  // of the groups' members; 0: not given
+};
+
+// All messages of the ranks that were simulated.
+class Watch {
+ public:
+  explicit Watch(const TierTree& tree) : tree_(tree) {}
+  void operator()(const SimulatedMessage& message) { messages_.push_back(message); }
+  // By tier and slice of the time: part of the capacity of all its groups' egress that is in use.
+  std::vector<std::vector<double>> load(uint64_t time_ns) const;
+  std::string trace() const;
+
+ private:
+  const TierTree& tree_;
+  std::vector<SimulatedMessage> messages_;
+};
+
+SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments);
+// `load` is Watch's; unused under --fluid.
+std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
+                       const std::vector<std::vector<double>>& load, bool fluid);
+nlohmann::ordered_json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
+                                  const std::vector<std::vector<double>>& load, bool fluid);
+
+// With --groups (command_simulate_groups.cpp).
+Status simulate_groups(const SimulateArguments& arguments);
+
+}  // namespace sennit::foresee

@@ -1,0 +1,127 @@
+// What `sennit simulate` tells of a run: load by tier and over time, and the trace. See command_simulate.hpp.
+//
+// Load over time takes each message at its mean rate while it moves. The trace is Chrome's JSON: open it in
+// Perfetto (ui.perfetto.dev) or chrome://tracing; one process a rank, one thread a peer.
+#include "command_simulate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace sennit::foresee {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kSlices = 60;  // of the time, in load over time
+
+size_t at(int i) { return static_cast<size_t>(i); }
+double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
+bool holds(const TierTree& tree, int group, int position) {
+  const Group& g = tree.groups[at(group)];
+  return position >= g.first && position < g.first + g.size;
+}
+void spread(const SimulatedMessage& m, double slice_ns, std::vector<double>* slices) {
+  const double begin = static_cast<double>(m.begin_ns),
+               end = std::max(begin + 1, static_cast<double>(m.left_ns));
+  const double rate = static_cast<double>(m.bytes) * m.ranks / (end - begin);
+  for (auto s = static_cast<size_t>(begin / slice_ns); s < slices->size(); s++) {
+    const double from = std::max(begin, static_cast<double>(s) * slice_ns);
+    const double to = std::min(end, static_cast<double>(s + 1) * slice_ns);
+    if (to <= from) break;
+    (*slices)[s] += rate * (to - from);
+  }
+}
+
+// ▁ to █, one sign a slice.
+std::string sparks(const std::vector<double>& load) {
+  const char* const signs[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  std::string text;
+  for (const double part : load)
+    text += signs[static_cast<size_t>(std::clamp(std::lround(part * 8), part > 0.001 ? 1L : 0L, 8L))];
+  return text;
+}
+
+double busy_part(const TierLoad& tier, uint64_t time_ns) {
+  return time_ns == 0 ? 0 : static_cast<double>(tier.busy_ns) / static_cast<double>(time_ns);
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
+  std::vector<std::vector<double>> used(tree_.tiers.size(), std::vector<double>(kSlices, 0.0));
+  const double slice_ns = static_cast<double>(std::max<uint64_t>(1, time_ns)) / kSlices;
+  for (const SimulatedMessage& m : messages_)
+    for (int g = tree_.leaf_of_position[at(m.from)]; !holds(tree_, g, m.to); g = tree_.groups[at(g)].parent)
+      spread(m, slice_ns, &used[tree_.groups[at(g)].tier]);
+  for (size_t t = 0; t < used.size(); t++) {
+    double capacity = 0;
+    for (const Group& group : tree_.groups)
+      if (group.parent >= 0 && group.tier == t) capacity += static_cast<double>(group.egress.bytes_per_s);
+    for (double& bytes : used[t]) bytes = capacity > 0 ? bytes / (capacity * slice_ns * 1e-9) : 0;
+  }
+  return used;
+}
+
+std::string Watch::trace() const {
+  std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  std::set<int> named;
+  for (const SimulatedMessage& m : messages_) {
+    if (named.insert(m.from).second)
+      text +=
+          fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"position {0}{1}"}}}},)",
+                      m.from, m.ranks > 1 ? fmt::format(", for {} ranks", m.ranks) : "") +
+          "\n";
+    text +=
+        fmt::format(
+            R"({{"name":"to {0} chunk {1}","cat":"{2}","ph":"X","pid":{3},"tid":{0},"ts":{4:.3f},"dur":{5:.3f},)"
+            R"("args":{{"bytes":{6},"arrives_us":{7:.3f}}}}},)",
+            m.to, m.chunk, tree_.tiers[m.tier].name, m.from, us(m.begin_ns), us(m.left_ns - m.begin_ns),
+            m.bytes, us(m.delivered_ns)) +
+        "\n";
+  }
+  if (!messages_.empty()) text.erase(text.size() - 2, 1);  // the last comma
+  return text + "]}\n";
+}
+
+SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments) {
+  SimulateOptions options;
+  options.cost = problem.options.cost;
+  options.fluid = arguments.fluid;
+  options.symmetry = !arguments.every_rank;
+  options.tolerance = arguments.tolerance;
+  return options;
+}
+
+std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
+                       const std::vector<std::vector<double>>& load, bool fluid) {
+  std::string text =
+      fmt::format("{:<10} {:>12} {:>10}{}\n", "tier", "sent out", "busiest", fluid ? "" : "  load over time");
+  for (size_t t = 0; t + 1 < tree.tiers.size(); t++)
+    if (simulated.tiers[t].busiest_group >= 0)
+      text += fmt::format(
+          "{:<10} {:>12} {:>10}{}\n", tree.tiers[t].name,
+          bytes_text(static_cast<double>(simulated.tiers[t].bytes)),
+          fluid ? "-" : fmt::format("{:.1f}%", 100 * busy_part(simulated.tiers[t], simulated.time_ns)),
+          fluid ? "" : "  |" + sparks(load[t]) + "|");
+  return text;
+}
+
+Json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
+                const std::vector<std::vector<double>>& load, bool fluid) {
+  Json tiers = Json::array();
+  for (size_t t = 0; t + 1 < tree.tiers.size(); t++) {
+    const TierLoad& tier = simulated.tiers[t];
+    if (tier.busiest_group < 0) continue;
+    tiers.push_back({{"tier", tree.tiers[t].name},
+                     {"bytes_out", tier.bytes},
+                     {"busiest_group", tree.groups[static_cast<size_t>(tier.busiest_group)].name},
+                     {"busiest_us", fluid ? Json() : Json(us(tier.busy_ns))},
+                     {"load", fluid ? Json() : Json(load[t])}});
+  }
+  return tiers;
+}
+
+}  // namespace sennit::foresee
