@@ -41,14 +41,14 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree, std::span<const C
   plan_options.cost = options.cost;
   SimulatedSet set;
   std::deque<Kind> kinds;  // blueprints point to their trees
-  std::map<std::pair<size_t, uint64_t>, Kind*> known;
+  std::map<std::pair<size_t, std::string>, Kind*> known;
   std::vector<simulation::Part> parts;
   std::vector<size_t> call_of_part;
   for (size_t c = 0; c < calls.size(); c++)
     for (const std::vector<int>& group : calls[c].groups) {
       if (group.size() < 2) continue;
       MemberTree sub = member_tree(tree, group);
-      Kind*& kind = known[{c, sub.tree.fingerprint()}];
+      Kind*& kind = known[{c, sub.kind()}];
       if (kind == nullptr) {
         kind = &kinds.emplace_back();
         kind->tree = std::move(sub.tree);

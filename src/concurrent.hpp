@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "plan.hpp"
@@ -38,6 +39,7 @@ struct MemberTree {
   TierTree tree;
   std::vector<int32_t> positions;  // by position: that in the whole tree
   std::vector<uint8_t> tiers;      // by tier: that of the whole tree
+  std::string kind() const;        // plans and bounds are the same where this is
 };
 MemberTree member_tree(const TierTree& tree, std::vector<int> positions);
 

@@ -214,7 +214,7 @@ class SetBounds {
   // Groups of one shape and request have one bound.
   void note_alone(const Request& request, const std::vector<int>& members) {
     const MemberTree sub = member_tree(tree_, members);
-    std::vector<const Request*>& known = known_[sub.tree.fingerprint()];
+    std::vector<const Request*>& known = known_[sub.kind()];
     for (const Request* other : known)
       if (*other == request) return;
     known.push_back(&request);
@@ -307,7 +307,7 @@ class SetBounds {
   std::vector<Share> share_;  // likewise, of the process group that is being added
   std::vector<bool> within_host_;
   std::vector<Components> tiers_;  // by tier
-  std::unordered_map<uint64_t, std::vector<const Request*>> known_;
+  std::unordered_map<std::string, std::vector<const Request*>> known_;
   std::vector<Bound> alone_;
   std::string missing_, reason_;
   Bound bound_;

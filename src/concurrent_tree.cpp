@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "concurrent.hpp"
 #include "contraction.hpp"
 
@@ -100,6 +102,13 @@ class Restriction {
 };
 
 }  // namespace
+
+// Tiers by name as well: what is within a host is shared memory.
+std::string MemberTree::kind() const {
+  std::string text = fmt::format("{:x}", tree.fingerprint());
+  for (const Tier& tier : tree.tiers) text += " " + tier.name;
+  return text;
+}
 
 MemberTree member_tree(const TierTree& tree, std::vector<int> positions) {
   return Restriction(tree, std::move(positions)).take();
