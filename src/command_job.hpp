@@ -20,7 +20,7 @@
 namespace sennit::job {
 
 struct Arguments {
-  std::string model, fabric, mesh, gpu = "h100", recompute = "cheap", tokens = "15.6T", staff;
+  std::string model, fabric, mesh, gpu = "h100", recompute = "cheap", tokens = "15.6T", staff, constants;
   int gpus = 0, sequence = 8192, batch = 0, microbatch = 1, zero = 1, interleave = 0;
   bool assume = false, simulate = false;
   double usd_per_gpu_hour = 0, watts = 0, pue = 1.08, mtbf_hours = 0;
@@ -84,7 +84,7 @@ inline constexpr uint64_t kInFlightBytes =
     4 << 20;  // to a peer; the default of 512 KiB is no match for 50 GB/s
 
 std::string text_of(const Problem& problem, const Answer& answer);
-std::string json_of(const Problem& problem, const Answer& answer);  // keys in README.md
+std::string json_of(const Problem& problem, const Answer& answer);  // keys in command_job_json.cpp
 std::string page_of(const Problem& problem, const Answer& answer);
 std::string accelerators_text();
 

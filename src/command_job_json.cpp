@@ -1,4 +1,4 @@
-// `sennit job --json`: keys in README.md; they stay. Seconds, bytes, FLOPs; unknown figures are null.
+// `sennit job --json`: the keys stay. Seconds, bytes, FLOPs; unknown figures are null.
 #include <nlohmann/json.hpp>
 
 #include "command_job.hpp"

@@ -116,6 +116,33 @@ void limit_to_links(TierTree* tree, const Accelerator& gpu) {
   }
 }
 
+// "matmul=0.6,network=0.9"
+Status set_constants(const std::string& text, Constants* constants) {
+  for (size_t from = 0; !text.empty() && from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    const std::string item = text.substr(from, comma - from);
+    from = comma + 1;
+    const size_t equals = std::min(item.find('='), item.size());
+    std::string known;
+    Constant* constant = nullptr;
+    for (Constant* c : constants->all()) {
+      if (item.substr(0, equals) == c->name) constant = c;
+      known += (known.empty() ? "" : ", ") + std::string(c->name);
+    }
+    double value = 0;
+    const char* const stop = item.data() + item.size();
+    const char* const begin = item.data() + std::min(equals + 1, item.size());
+    const auto [end, failed] = std::from_chars(begin, stop, value);
+    if (!constant || failed != std::errc() || end != stop || !(value > 0 && value <= 1))
+      return invalid(fmt::format(
+          "--constants {}: expected one of {} and a share above 0 and up to 1, such as matmul=0.6", item,
+          known));
+    constant->value = value;
+    constant->source = "--constants";
+  }
+  return {};
+}
+
 Result<Job> make_job(const Arguments& a) {
   Job job;
   if (a.model.empty())
@@ -137,6 +164,7 @@ Result<Job> make_job(const Arguments& a) {
   job.microbatch = a.microbatch;
   job.zero = a.zero;
   job.interleave = a.interleave;
+  SENNIT_RETURN_IF_ERROR(set_constants(a.constants, &job.constants));
   const Result<double> tokens = parse_count("--tokens", a.tokens);
   if (!tokens) return tokens.status();
   job.tokens = *tokens;

@@ -51,8 +51,8 @@ std::string step_text(const Answer& answer) {
   const auto row = [&](const char* part, double seconds, const std::string& note) {
     if (seconds <= 0) return;
     const std::string bar(static_cast<size_t>(std::lround(30 * seconds / s.total)), '#');
-    text += fmt::format("  {:<22} {:>10} {:>8}  {}{}\n", part, duration_text(seconds),
-                        percent(seconds, s.total), bar, note);
+    text += fmt::format("  {:<22} {:>10} {:>8}{}{}{}\n", part, duration_text(seconds),
+                        percent(seconds, s.total), bar.empty() && note.empty() ? "" : "  ", bar, note);
   };
   row("matrix products", s.matmul, "");
   row("attention", s.attention, "");
@@ -210,7 +210,7 @@ std::string curve_text(const Problem& problem, const Answer& answer) {
   text += " reversed order\n";
   for (const CurvePoint& p : answer.curve) {
     if (!p.fits) {
-      text += fmt::format("{:>7}  no mesh with tp{} fits\n", p.gpus, problem.job.mesh.size(Axis::tensor));
+      text += fmt::format("{:>7}  no mesh fits\n", p.gpus);
       continue;
     }
     text += fmt::format("{:>7}  {:<20} {:>6} {:>9} |", p.gpus, p.mesh.to_text(), p.batch,

@@ -88,11 +88,12 @@ std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const 
     const Result<TierTree> widest = make_tree(shape, gpus, kOversubscriptions[0]);
     if (!widest) continue;
     const Network network_of_it(*widest, job.gpu.scale_up_bytes_per_s.value);
-    const Result<Job> scaled =
-        gpus == job.mesh.gpus()
-            ? Result<Job>(job)
-            : fastest_job(job, network_of_it, gpus,
-                          {sequences, 0, job.mesh.size(Axis::tensor), shape.ranks_per_host});
+    Result<Job> scaled = job;
+    for (const int tensor :
+         {job.mesh.size(Axis::tensor), 0}) {  // any number of tensor ranks where this fits in none
+      if (gpus == job.mesh.gpus() || (tensor == 0 && scaled.ok())) break;
+      scaled = fastest_job(job, network_of_it, gpus, {sequences, 0, tensor, shape.ranks_per_host});
+    }
     if (!scaled) {
       CurvePoint point;
       point.gpus = gpus;

@@ -50,7 +50,7 @@ struct CurvePoint {
   std::vector<Fabric> fabrics;  // by kOversubscriptions; one where no tier is left to oversubscribe
 };
 // 512 to 98,304 GPUs and the job's own number, for which its mesh is kept. For others it is the fastest that
-// fits with as many tensor ranks and as many tokens a step, or little more.
+// fits with as many tensor ranks (others where none does) and as many tokens a step, or little more.
 std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const TierTree& tree,
                               int switch_ports);
 

@@ -127,6 +127,8 @@ TEST(JobCommand, RefusesACallThatIsOff) {
       {"llama3-8b --gpu h300", "h100"},
       {"llama3-8b --tokens many", "--tokens many"},
       {"llama3-8b --recompute some", "--recompute some"},
+      {"llama3-8b --constants matmul=1.5", "matmul=1.5"},
+      {"llama3-8b --constants luck=0.5", "matmul, attention"},
       {"llama3-8b --zero 4", "--zero 4"},
       {"llama3-8b --pue 0.5" + kSmall, "--pue 0.5"},
       {"llama3-8b --staff 100" + kSmall, "--staff 100"},
