@@ -70,6 +70,9 @@ void add_options(CLI::App* command, Options* o) {
   command->add_option("--checkpoint-interval", o->interval, "time between checkpoints (default: the best)");
   command->add_option("--storage", o->storage, "rate at which a checkpoint is written")
       ->capture_default_str();
+  command->add_option(
+      "--constants", o->constants,
+      "what the times rest on, as measured elsewhere: matmul=0.6,network=0.9 (shares of the peaks)");
   command
       ->add_option("--switch-ports", o->switch_ports, "ports of a switch at a NIC's rate, to count switches")
       ->capture_default_str();

@@ -96,6 +96,13 @@ TEST(JobCommand, ReadsAModelAndWritesItsFiles) {
   std::remove((stem + ".html").c_str());
 }
 
+TEST(JobCommand, TakesOtherConstants) {
+  const std::string call = "llama3-8b --mesh tp2,dp128 --batch 16 --no-curve" + kSmall;
+  const json usual = answer(call), faster = answer(call + " --constants matmul=0.7,network=0.9");
+  EXPECT_GT(faster["step"]["mfu"], usual["step"]["mfu"]);
+  EXPECT_EQ(faster["constants"][0]["source"], "--constants");
+}
+
 TEST(JobCommand, ListsAccelerators) {
   const Outcome outcome = sh(kSennit + "--gpu list 2>&1");
   EXPECT_EQ(outcome.status, 0);
