@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   sennit::add_topo_command(app, &exit_code);
   sennit::add_plan_command(app, &exit_code);
   sennit::add_simulate_command(app, &exit_code);
+  sennit::add_export_command(app, &exit_code);
   sennit::add_job_command(app, &exit_code);
   if (!names_a_command(app, arguments)) return 2;
   try {

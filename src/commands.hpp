@@ -13,6 +13,7 @@ namespace sennit {
 void add_bench_command(CLI::App& app, char** argv, int* exit_code);
 void add_emulate_command(CLI::App& app, int* exit_code);
 void add_job_command(CLI::App& app, int* exit_code);
+void add_export_command(CLI::App& app, int* exit_code);
 void add_plan_command(CLI::App& app, int* exit_code);
 void add_simulate_command(CLI::App& app, int* exit_code);
 void add_topo_command(CLI::App& app, int* exit_code);

@@ -1,20 +1,21 @@
-// parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family; SENNIT_FUZZ_FORM names the
-// one.
+// parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family, and for GOAL;
+// SENNIT_FUZZ_FORM names the one.
 //
-// Whatever the text, a parser gives a fabric that its own text form holds, or an error that begins with
-// file:line:column. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/release/bin/parsers_fuzz -runs=1000000
-// DIRECTORY.
+// Whatever the text, a parser gives a fabric (a schedule) that its own text form holds, or an error that
+// begins with file:line:column. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/release/bin/parsers_fuzz
+// -runs=1000000 DIRECTORY.
 #include <cstdio>
 #include <cstdlib>
 
+#include "goal.hpp"
 #include "source.hpp"
 
 namespace {
 
-const sennit::TextForm* form = nullptr;
+const sennit::TextForm* form = nullptr;  // null: GOAL
 
 void fail(const char* what, const std::string& text) {
-  std::fprintf(stderr, "%s: %s: %s\n", std::string(form->name).c_str(), what, text.c_str());
+  std::fprintf(stderr, "%s: %s: %s\n", form ? std::string(form->name).c_str() : "goal", what, text.c_str());
   std::abort();
 }
 
@@ -30,23 +31,39 @@ bool names_a_place(const std::string& error) {
   return true;
 }
 
+void read_goal(const std::string& text) {
+  const sennit::Result<sennit::Goal> goal = sennit::parse_goal(text, "fuzz");
+  if (!goal) {
+    if (!names_a_place(goal.status().text())) fail("an error without a place", goal.status().text());
+    return;
+  }
+  const std::string written = goal->to_text();
+  const sennit::Result<sennit::Goal> again = sennit::parse_goal(written, "fuzz");
+  if (!again) fail("what it read cannot be written and read", again.status().text() + "\n" + written);
+  if (*again != *goal) fail("what it read changes when written and read", written);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   const char* const name = std::getenv("SENNIT_FUZZ_FORM");
   for (const sennit::TextForm& known : sennit::text_forms())
     if (name != nullptr && known.name == name) form = &known;
-  if (form != nullptr) return 0;
+  if (form != nullptr || (name != nullptr && std::string(name) == "goal")) return 0;
   std::fprintf(stderr, "SENNIT_FUZZ_FORM must be one of:");
   for (const sennit::TextForm& known : sennit::text_forms())
     std::fprintf(stderr, " %s", std::string(known.name).c_str());
-  std::fprintf(stderr, "\n");
+  std::fprintf(stderr, " goal\n");
   std::exit(1);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   constexpr size_t kReadBack = 5000;  // vertices; larger fabrics would only make the rounds few
   const std::string text(reinterpret_cast<const char*>(data), size);
+  if (form == nullptr) {
+    read_goal(text);
+    return 0;
+  }
   static_cast<void>(form->recognises(text));
   const sennit::Result<sennit::Fabric> fabric = form->parse(text, "fuzz", "host");
   if (!fabric) {
