@@ -176,35 +176,6 @@ int run_threads(const Options& options, const BootstrapOptions& process) {
   return *std::max_element(results.begin(), results.end());
 }
 
-int fail(const Status& status) {
-  fmt::print(stderr, "sennit bench: {}\n", status.text());
-  return exit_status(status);
-}
-
-// Whether some launcher says which rank this process is.
-bool launched() {
-  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (std::getenv(variable)) return true;
-  return false;
-}
-
-int run(const Options& options, char** argv) {
-  if (launched()) {
-    const Result<Launch> launch = launch_from_environment();
-    if (!launch) return fail(launch.status());
-    if (options.ranks > 0 && options.ranks != launch->bootstrap.size)
-      return fail(invalid(fmt::format("--ranks {}, but {} started {}: leave --ranks out under a launcher",
-                                      options.ranks, launch->launcher, launch->bootstrap.size)));
-    return run_threads(options, launch->bootstrap);
-  }
-  if (options.ranks > 1) return run_local_processes(options.ranks, argv);
-  const Result<std::vector<std::byte>> id = make_unique_id();
-  if (!id) return fail(id.status());
-  const Result<BootstrapOptions> alone = options_from_unique_id(*id, 0, 1);
-  if (!alone) return fail(alone.status());
-  return run_threads(options, *alone);
-}
-
 }  // namespace
 }  // namespace bench
 
@@ -263,7 +234,11 @@ void add_bench_command(CLI::App& app, char** argv, int* exit_code) {
   command->callback([a, argv, exit_code] {
     bench::Options options;
     const Status status = bench::understand(*a, &options);
-    *exit_code = status.ok() ? bench::run(options, argv) : 2;
+    *exit_code = status.ok() ? bench::run_as_launched("sennit bench", options.ranks, argv,
+                                                      [&](const BootstrapOptions& process) {
+                                                        return bench::run_threads(options, process);
+                                                      })
+                             : 2;
     if (!status.ok()) fmt::print(stderr, "sennit bench: {}\n", status.text());
   });
 }

@@ -4,6 +4,7 @@
 // so that a collective that is wrong cannot hide its own errors.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -109,6 +110,10 @@ int run_rank(const Options& options, BootstrapOptions bootstrap, Report* report)
 // Starts this very command `processes` times with torchrun's variables and a fresh secret, and waits. When
 // one fails the rest get a few seconds to say why. Returns the exit status.
 int run_local_processes(int processes, char** argv);
+// Under a launcher: `process` with what it says of this one. Else with `ranks` (0 or 1: none) local processes
+// of this command, which come here again, or alone. `command` is for messages.
+int run_as_launched(const char* command, int ranks, char** argv,
+                    const std::function<int(const BootstrapOptions&)>& process);
 
 // ---- options of nccl-tests that are not ours (command_bench_foreign.cpp) ----
 void add_foreign_options(CLI::App& command);

@@ -22,6 +22,7 @@
 
 #include "command_bench.hpp"
 #include "command_bench_merge.hpp"
+#include "reserved_port.hpp"
 #include "shm_segment.hpp"
 
 namespace sennit::bench {
@@ -32,50 +33,6 @@ constexpr auto kGrace = std::chrono::seconds(10);
 
 volatile sig_atomic_t g_signal = 0;
 void remember_signal(int signal) { g_signal = signal; }
-
-// A port of the loopback for rank 0 to listen on. It stays bound here, and so out of the hands of others,
-// while the ranks run: of two sockets with SO_REUSEADDR on one port, one may listen. Taken from below the
-// usual range of ephemeral ports, where a connection that has just ended may be in the way; and tried out.
-class ReservedPort {
- public:
-  ReservedPort() {
-    for (int attempt = 0; attempt < 200 && number_ == 0; attempt++) {
-      const uint16_t port = static_cast<uint16_t>(kFirst + randombytes_uniform(kLast - kFirst + 1));
-      fd_ = bound_to(port);
-      if (fd_ < 0) continue;
-      const int trial = bound_to(port);
-      if (trial >= 0 && listen(trial, 1) == 0) number_ = port;
-      if (trial >= 0) close(trial);
-      if (number_ == 0) close(fd_);
-    }
-  }
-  ~ReservedPort() {
-    if (number_ != 0) close(fd_);
-  }
-  ReservedPort(const ReservedPort&) = delete;
-  ReservedPort& operator=(const ReservedPort&) = delete;
-  uint16_t number() const { return number_; }  // 0: there is none
-
- private:
-  static constexpr uint16_t kFirst = 10240, kLast = 32767;
-
-  static int bound_to(uint16_t port) {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int on = 1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0)
-      return fd;
-    if (fd >= 0) close(fd);
-    return -1;
-  }
-
-  int fd_ = -1;
-  uint16_t number_ = 0;
-};
 
 std::string fresh_secret() {
   if (sodium_init() < 0) return {};
@@ -204,6 +161,13 @@ class Children {
   Clock::time_point deadline_;  // after which the rest is ended; none yet: the epoch
 };
 
+// Whether some launcher says which rank this process is.
+bool launched() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (std::getenv(variable)) return true;
+  return false;
+}
+
 }  // namespace
 
 int run_local_processes(int processes, char** argv) {
@@ -219,6 +183,28 @@ int run_local_processes(int processes, char** argv) {
   set("SENNIT_SECRET", secret);
   std::fflush(nullptr);
   return Children().run(processes, argv);
+}
+
+int run_as_launched(const char* command, int ranks, char** argv,
+                    const std::function<int(const BootstrapOptions&)>& process) {
+  const auto fail = [&](const Status& status) {
+    fmt::print(stderr, "{}: {}\n", command, status.text());
+    return exit_status(status);
+  };
+  if (launched()) {
+    const Result<Launch> launch = launch_from_environment();
+    if (!launch) return fail(launch.status());
+    if (ranks > 0 && ranks != launch->bootstrap.size)
+      return fail(invalid(fmt::format("--ranks {}, but {} started {}: leave --ranks out under a launcher",
+                                      ranks, launch->launcher, launch->bootstrap.size)));
+    return process(launch->bootstrap);
+  }
+  if (ranks > 1) return run_local_processes(ranks, argv);
+  const Result<std::vector<std::byte>> id = make_unique_id();
+  if (!id) return fail(id.status());
+  const Result<BootstrapOptions> alone = options_from_unique_id(*id, 0, 1);
+  if (!alone) return fail(alone.status());
+  return process(*alone);
 }
 
 }  // namespace sennit::bench

@@ -2,8 +2,12 @@
 // the number of ranks that it came from; the exit status stays.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "reserved_port.hpp"
 #include "shell.hpp"
 
 namespace {
@@ -24,6 +28,19 @@ TEST(BenchLaunch, OneErrorOfAllRanksIsPrintedOnce) {
   ASSERT_NE(at, std::string::npos) << text;
   EXPECT_EQ(text.find(fact, at + 1), std::string::npos) << text;
   EXPECT_NE(text.find("ranks 0-7 (8 of them): "), std::string::npos) << text;
+}
+
+// Jobs that start at once on one host must not meet at one port: their ranks would be told that the job has
+// another size.
+TEST(BenchLaunch, NoTwoJobsGetTheSamePort) {
+  std::vector<std::unique_ptr<sennit::ReservedPort>> reserved;
+  std::set<int> ports;
+  for (int i = 0; i < 300; i++) {
+    reserved.push_back(std::make_unique<sennit::ReservedPort>());
+    const int port = reserved.back()->number();
+    ASSERT_NE(port, 0);
+    EXPECT_TRUE(ports.insert(port).second && ports.insert(port + 1).second) << port << " is given twice";
+  }
 }
 
 }  // namespace

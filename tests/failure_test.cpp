@@ -117,6 +117,7 @@ TEST_P(Failures, RandomKillsNeverHang) {
   auto environment = this->environment();
   environment["SENNIT_ARRIVAL_TIMEOUT"] = "5000";
   int of_rank0 = 0, of_two = 0;
+  sennit_test::AtOneBlow at_one_blow;
   for (int i = 0; i < kRandomKills; i += kJobsAtOnce) {
     std::vector<std::unique_ptr<Processes>> jobs;
     std::vector<Blow> blows(kJobsAtOnce);
@@ -151,12 +152,14 @@ TEST_P(Failures, RandomKillsNeverHang) {
       const Reports reports = jobs[static_cast<size_t>(j)]->reports(kPatience + 10s);
       sennit_test::expect_same_set(reports, blows[static_cast<size_t>(j)],
                                    fmt::format("kill {} (seed {}): {}", i + j, seed,
-                                               ranks_text(blows[static_cast<size_t>(j)].victims)));
+                                               ranks_text(blows[static_cast<size_t>(j)].victims)),
+                                   &at_one_blow);
       if (HasFatalFailure()) return;
     }
   }
   EXPECT_GT(of_rank0, 0);
   EXPECT_GT(of_two, 0);
+  EXPECT_GE(2 * at_one_blow.named_whole, at_one_blow.all);
 }
 
 TEST_P(Failures, StoppedAndContinuedGoesOn) {

@@ -276,8 +276,11 @@ TEST(Arguments, CountsBeyondAllMemory) {
 }
 
 TEST(Port, InUseIsSaidWithTheRemedy) {
-  const int port = sennit_test::free_port();
+  const sennit::ReservedPort reserved;
+  const int port = reserved.number();
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -24,30 +24,16 @@
 #include <string>
 #include <vector>
 
-namespace sennit_test {
+#include "reserved_port.hpp"
 
-// A loopback port that is free now, below the range that the kernel hands out by itself.
-inline int free_port() {
-  static std::mt19937 random(std::random_device{}());
-  for (;;) {
-    const int port = 20'000 + static_cast<int>(random() % 10'000);
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    if (free) return port;
-  }
-}
+namespace sennit_test {
 
 class Processes {
  public:
   using Environment = std::map<std::string, std::string>;
   Processes(int n, const std::function<std::string(int)>& f, const Environment& environment = {},
             int absent = -1)
-      : pids_(static_cast<size_t>(n), -1), pipes_(static_cast<size_t>(n), -1), port_(free_port()) {
+      : pids_(static_cast<size_t>(n), -1), pipes_(static_cast<size_t>(n), -1) {
     for (int rank = 0; rank < n; rank++) {
       if (rank == absent) continue;
       int ends[2];
@@ -60,7 +46,7 @@ class Processes {
         setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
         setenv("LOCAL_WORLD_SIZE", std::to_string(n).c_str(), 1);
         setenv("MASTER_ADDR", "127.0.0.1", 1);
-        setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
+        setenv("MASTER_PORT", std::to_string(port_.number()).c_str(), 1);
         setenv("SENNIT_SECRET", "a secret for the tests", 1);
         for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
         const std::string report = f(rank);
@@ -119,7 +105,7 @@ class Processes {
  private:
   std::vector<pid_t> pids_;
   std::vector<int> pipes_;
-  int port_;
+  const sennit::ReservedPort port_;
 };
 
 }  // namespace sennit_test
