@@ -55,7 +55,9 @@ sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* hand
     if (!comm) return invalid("the communicator is NULL");
     if (!handle && t_group.depth == 0) return comm->communicator->run(call);
     if (handle) *handle = nullptr;
-    Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(call);
+    Call grouped = call;
+    grouped.as_planned = t_group.depth > 0;
+    Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
     if (!prepared) return prepared.status();
     std::shared_ptr<Work> work = *std::move(prepared);
     if (t_group.depth > 0) {

@@ -139,7 +139,7 @@ Program Communicator::point_to_point_program(const CacheKey& key) const {
   return builder.finish();
 }
 
-Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& key) {
+Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& key, const Plan* given) {
   for (auto it = cache_.begin(); it != cache_.end(); ++it) {
     if (!(it->key == key)) continue;
     if (it != cache_.begin()) cache_.splice(cache_.begin(), cache_, it);
@@ -156,7 +156,7 @@ Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& 
     prepared = sennit::prepare(key.request, direct, point_to_point_program(key));
     prepared->signature = signature_of(shared, 0);
   } else {
-    Result<Plan> plan = this->plan(key.request);
+    Result<Plan> plan = given ? *given : this->plan(key.request);
     if (!plan) return plan.status();
     const Algorithm* algorithm = find_algorithm(plan->algorithm);
     SENNIT_CHECK(algorithm != nullptr);
@@ -250,12 +250,22 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
   work->communicator_ = shared_from_this();
   work->call_ = call;
   if (call.collective == Collective::send_recv && call.root == rank_) return work;
-  CacheKey key{to_request(call), 0};
+  CacheKey key{to_request(call), 0, 0};
   if (call.collective == Collective::send_recv) {
     key.direction = call.receiving ? 2 : 1;
     key.request.in_place = false;
   }
-  Result<CacheEntry*> entry = find_or_prepare(key);
+  const Result<Trials*> trials = trials_of(call, key.request);
+  if (!trials) return trials.status();
+  const Plan* given = nullptr;
+  if (*trials) {
+    const Trials::Turn turn = (*trials)->next();
+    given = &(*trials)->plans()[turn.plan];
+    key.variant = turn.plan + 1;
+    work->trials_ = *trials;
+    work->sample_ = turn.sample;
+  }
+  Result<CacheEntry*> entry = find_or_prepare(key, given);
   if (!entry) return entry.status();
   if ((*entry)->idle.empty()) {
     work->execution_ =
@@ -264,6 +274,7 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
     work->execution_ = std::move((*entry)->idle.back());
     (*entry)->idle.pop_back();
   }
+  work->execution_->timed = work->sample_ >= 0;
   fill_buffers(call, key.request, *work, &work->execution_->buffers());
   return work;
 }
@@ -355,6 +366,7 @@ Work::~Work() {
 
 void Work::start(bool nonblocking) {
   started_ = true;
+  if (sample_ >= 0) started_ns_ = now_ns();
   communicator_->start(*this, nonblocking);
 }
 
@@ -389,6 +401,8 @@ Status Work::finish() {
     return result_;
   }
   result_ = communicator_->finish_call(*execution_);
+  if (sample_ >= 0 && result_.ok() && !trials_->decided())
+    trials_->took(sample_, execution_->finished_ns - started_ns_);
   communicator_->give_back(std::move(execution_));
   return result_;
 }

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   sennit::add_bench_command(app, argv, &exit_code);
   sennit::add_emulate_command(app, &exit_code);
   sennit::add_topo_command(app, &exit_code);
+  sennit::add_tune_command(app, argv, &exit_code);
   sennit::add_plan_command(app, &exit_code);
   sennit::add_simulate_command(app, &exit_code);
   sennit::add_export_command(app, &exit_code);

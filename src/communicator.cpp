@@ -35,6 +35,8 @@ Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Job> 
   Result<TierTree> tree = contract(c->job_->fabric(), placements);
   if (!tree) return tree.status();
   c->tree_ = *std::move(tree);
+  c->tree_fingerprint_ = c->tree_.fingerprint();
+  c->tuning_ = c->job_->tuning();
   for (const int32_t rank : c->tree_.rank_of_position)
     c->world_of_position_.push_back(c->members_[static_cast<size_t>(rank)]);
   c->job_->add(c.get());
@@ -55,7 +57,10 @@ Result<Plan> Communicator::plan(const Request& request) const {
   PlanOptions options = job_->plan_options();
   const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
   if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
-  return make_plan(shared, tree_, options);
+  Result<Plan> plan = make_plan(shared, tree_, options);
+  const Tuned* tuned = job_->may_tune() ? tuning_.find(tree_fingerprint_, shared, size()) : nullptr;
+  if (plan && tuned) apply(*tuned, shared, tree_, &*plan);
+  return plan;
 }
 
 // ---- state
@@ -164,6 +169,7 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   call.recv = all.data();
   call.count = 3;
   call.type = DataType::int32;
+  call.as_planned = true;
   SENNIT_RETURN_IF_ERROR(run(call));
   std::vector<std::pair<int, int>> chosen;  // key, rank
   int32_t id = 0;

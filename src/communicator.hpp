@@ -21,6 +21,8 @@
 #include "execution.hpp"
 #include "job.hpp"
 #include "tier_tree.hpp"
+#include "tuning.hpp"
+#include "tuning_trials.hpp"
 
 namespace sennit {
 
@@ -38,7 +40,8 @@ struct Call {
   const size_t* displacements = nullptr;
   const size_t* recv_counts = nullptr;  // all_to_all_v: `counts` are the send side's
   const size_t* recv_displacements = nullptr;
-  bool receiving = false;  // send_recv: which of the two
+  bool receiving = false;   // send_recv: which of the two
+  bool as_planned = false;  // no part in tuning: of a group, or the library's own
 };
 
 class Communicator;
@@ -62,6 +65,9 @@ class Work {
   std::shared_ptr<bool> self_matched_;
   std::vector<std::byte> scaled_;  // premul-sum: the scaled input
   bool started_ = false, finished_ = false;
+  Trials* trials_ = nullptr;  // where its time goes
+  int sample_ = -1;
+  uint64_t started_ns_ = 0;
   Status result_;
 };
 
@@ -80,6 +86,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Job& job() { return *job_; }
   int position() const { return tree_.position_of_rank[static_cast<size_t>(rank_)]; }
   Result<Plan> plan(const Request& request) const;
+  // How the tuning of the like of this call stands; null where it is not tuned.
+  const Trials* trials(const Call& call) const;
 
   Result<std::unique_ptr<Work>> prepare(const Call& call);
   Status run(const Call& call);  // prepare, start, wait, finish
@@ -102,7 +110,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   friend class Work;
   struct CacheKey {
     Request request;
-    int direction = 0;  // send_recv: 1 send, 2 receive
+    int direction = 0;   // send_recv: 1 send, 2 receive
+    size_t variant = 0;  // 0: the plan; else trial plan number variant - 1
     bool operator==(const CacheKey&) const = default;
   };
   struct CacheEntry {
@@ -139,7 +148,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status check_counts(const Call& call) const;
   Request to_request(const Call& call) const;
   std::string describe_request(const Request& request) const;
-  Result<CacheEntry*> find_or_prepare(const CacheKey& key);
+  Result<CacheEntry*> find_or_prepare(const CacheKey& key, const Plan* given);
+  Result<Trials*> trials_of(const Call& call, const Request& request);
+  Status decide(Trials& trials, const Request& request);
+  void forget_plans(Collective collective);
   Program point_to_point_program(const CacheKey& key) const;
   void fill_buffers(const Call& call, const Request& request, Work& work, Buffers* buffers) const;
   void start(Work& work, bool nonblocking);
@@ -161,6 +173,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   TierTree tree_;
   std::vector<int> world_of_position_;
   std::list<CacheEntry> cache_;  // most recently used first
+  uint64_t tree_fingerprint_ = 0;
+  Tuning tuning_;  // the same on all ranks
+  std::list<std::pair<Request, Trials>> trials_;
   std::map<int, CustomOp> custom_ops_;
   int next_custom_op_ = SENNIT_OP_CUSTOM_BASE;
   uint32_t next_seq_ = 1;

@@ -344,6 +344,9 @@ void Execution::fail(const Status& status) {
   if (outstanding_ == 0 && !status_.ok()) finish();
 }
 
-void Execution::finish() { done_.store(true, std::memory_order_release); }
+void Execution::finish() {
+  if (timed) finished_ns = now_ns();
+  done_.store(true, std::memory_order_release);
+}
 
 }  // namespace sennit

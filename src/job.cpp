@@ -96,7 +96,8 @@ Status Job::agree_on_options(const std::string& algorithm) {
                      {"chunk_bytes", option_integer("SENNIT_CHUNK_BYTES")},
                      {"eager_bytes", option_integer("SENNIT_EAGER_BYTES")},
                      {"probe", option_text("SENNIT_PROBE")},
-                     {"reproducible", option_flag("SENNIT_REPRODUCIBLE")}};
+                     {"reproducible", option_flag("SENNIT_REPRODUCIBLE")},
+                     {"tune", option_text("SENNIT_TUNE")}};
   const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(mine) : Bytes{});
   if (!agreed) return agreed.status();
   const Json options = unpack(*agreed);
@@ -107,6 +108,7 @@ Status Job::agree_on_options(const std::string& algorithm) {
   if (probe_ != "0" && probe_ != "1" && probe_ != "again")
     return invalid(fmt::format("SENNIT_PROBE is '{}': expected 0, 1 or again", probe_));
   plan_options_.reproducible = options.value("reproducible", false);
+  tune_ = options.value("tune", "0");
   eager_bytes_ = options.value("eager_bytes", uint64_t{8192});
   return {};
 }
@@ -238,6 +240,13 @@ Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
     verdict["error"] = of_rank_0.status().text();
   else
     verdict["fabric"] = of_rank_0->to_text();
+  if (of_rank_0 && tune_ != "again") {
+    const Result<Tuning> known = Tuning::read(tuning_path(of_rank_0->fingerprint()));
+    if (known)
+      verdict["tuning"] = known->empty() ? "" : known->to_text();
+    else
+      verdict["error"] = known.status().text();
+  }
   const Result<Bytes> agreed = control_->broadcast(rank() == 0 ? pack(verdict) : Bytes{});
   if (!agreed) return agreed.status();
   const Json decision = unpack(*agreed);
@@ -245,7 +254,14 @@ Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
   Result<Fabric> fabric = parse_fabric(decision["fabric"].get<std::string>(), "the job's fabric");
   if (!fabric) return fabric.status();
   fabric_ = *std::move(fabric);
+  Result<Tuning> tuning = Tuning::parse(decision.value("tuning", ""), "the job's tuning");
+  if (!tuning) return tuning.status();
+  tuning_ = *std::move(tuning);
   return {};
+}
+
+bool Job::may_tune() const {
+  return plan_options_.algorithm.empty() && plan_options_.chunk_bytes == 0 && !plan_options_.reproducible;
 }
 
 // Measures between the first ranks of all hosts and merges what comes of it.

@@ -15,6 +15,7 @@
 #include "engine.hpp"
 #include "fabric.hpp"
 #include "plan.hpp"
+#include "tuning.hpp"
 
 namespace sennit {
 
@@ -35,6 +36,10 @@ class Job {
   const Placement& placement(int rank) const { return placements_[static_cast<size_t>(rank)]; }
   const PlanOptions& plan_options() const { return plan_options_; }
   int local_ranks() const { return local_ranks_; }
+  const Tuning& tuning() const { return tuning_; }  // what all ranks know from the start
+  // Whether what was measured may decide: nobody forced a plan or the order of sums.
+  bool may_tune() const;
+  bool tunes() const { return tune_ != "0" && may_tune(); }  // in the calls that come
 
   void add(Communicator* communicator);
   void remove(Communicator* communicator);
@@ -63,6 +68,8 @@ class Job {
   PlanOptions plan_options_;
   size_t eager_bytes_ = 8192;
   std::string probe_;  // SENNIT_PROBE of rank 0
+  std::string tune_;   // SENNIT_TUNE of rank 0
+  Tuning tuning_;
   int64_t arrival_timeout_ms_ = 0;
   std::mutex communicators_mutex_;
   std::map<uint32_t, Communicator*> communicators_;

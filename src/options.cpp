@@ -17,7 +17,9 @@ namespace {
 
 // Options that are one of a few words.
 const std::pair<std::string_view, std::vector<std::string_view>> kWords[] = {
-    {"SENNIT_ISA", {"generic", "avx2", "avx512"}}, {"SENNIT_LOG", {"error", "warn", "info", "debug"}}};
+    {"SENNIT_ISA", {"generic", "avx2", "avx512"}},
+    {"SENNIT_LOG", {"error", "warn", "info", "debug"}},
+    {"SENNIT_TUNE", {"0", "1", "again"}}};
 
 constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ALGORITHM", OptionType::text, "",
@@ -56,6 +58,11 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "0",
      "send buffer of a tcp connection; 0: the kernel adapts it to the network"},
     {"SENNIT_TRANSPORTS", OptionType::text, "", "comma-separated list to allow, e.g. shm,tcp; default: all"},
+    {"SENNIT_TUNE", OptionType::text, "0",
+     "1: the first calls of every kind try the few best plans, and the fastest is kept in the tuning file; "
+     "again: also where it has an answer"},
+    {"SENNIT_TUNING", OptionType::text, "",
+     "tuning file to read and add to; default: one per fabric in the user's cache"},
 });
 
 // Edit distance, for "did you mean".

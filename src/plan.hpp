@@ -49,7 +49,8 @@ struct Candidate {
   std::string algorithm;
   Parameters parameters;
   uint64_t predicted_ns = 0;
-  std::string rejected;  // why it lost; empty for the choice
+  std::string rejected;      // why it lost; empty for the choice
+  uint64_t measured_ns = 0;  // of the tuning table's choice; 0: not measured
 };
 
 struct Plan {
@@ -87,6 +88,9 @@ Status check_algorithm(const std::string& name);
 
 // Pure: the same on every rank. Errors: an algorithm that is not registered or does not apply.
 Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options);
+
+// Makes candidate number `choice` the plan's.
+void choose(const Request& request, const TierTree& tree, size_t choice, Plan* plan);
 
 // The time of one algorithm with these parameters, under the same model. It must apply.
 uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOptions& options,

@@ -135,7 +135,7 @@ void plan_point_to_point(const Request& request, const TierTree& tree, const Cos
   plan.algorithm = "direct";
   plan.predicted_ns = saturated(Wide{planning_latency_ns(tree, 0, cost)} + cost.post_ns +
                                 Wide{message_bytes(request, 2)} * 1'000'000'000 / rate);
-  plan.candidates.push_back({plan.algorithm, plan.parameters, plan.predicted_ns, ""});
+  plan.candidates.push_back({plan.algorithm, plan.parameters, plan.predicted_ns, "", 0});
 }
 
 // Four digits are enough for a prediction.
@@ -180,7 +180,7 @@ std::string Parameters::to_text() const {
 }
 
 std::string Plan::to_text() const {
-  std::string text = candidate_text({algorithm, parameters, predicted_ns, ""});
+  std::string text = candidate_text({algorithm, parameters, predicted_ns, "", 0});
   if (bound.known)
     text += fmt::format("\nbound {}: {}", time_text(bound.time_ns), bound.why);
   else
@@ -223,7 +223,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
       if (options.reproducible && !fixes_order(request, *algorithm, parameters)) continue;
       const Estimate estimate = algorithm->estimate(tree, request, parameters, options.cost);
       const uint64_t posting = posting_ns(estimate, tree, options.cost);
-      Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, ""};
+      Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, "", 0};
       for (const uint32_t chunks : counts) {
         const uint64_t ns = predict_ns(estimate, chunks, posting, options.cost, rates_known);
         if (ns >= best.predicted_ns) continue;
@@ -238,9 +238,6 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.predicted_ns < b.predicted_ns; });
   const Candidate& best = plan.candidates.front();
-  plan.algorithm = best.algorithm;
-  plan.parameters = best.parameters;
-  plan.predicted_ns = best.predicted_ns;
   for (size_t i = 1; i < plan.candidates.size(); i++) {
     Candidate& c = plan.candidates[i];
     const Wide percent = Wide{c.predicted_ns} * 100 / std::max<uint64_t>(1, best.predicted_ns);
@@ -249,8 +246,16 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
                      : fmt::format("{}.{:02} times the choice", static_cast<uint64_t>(percent / 100),
                                    static_cast<uint64_t>(percent % 100));
   }
-  plan.hash = plan_hash(request, tree, plan);
+  choose(request, tree, 0, &plan);
   return plan;
+}
+
+void choose(const Request& request, const TierTree& tree, size_t choice, Plan* plan) {
+  const Candidate& candidate = plan->candidates[choice];
+  plan->algorithm = candidate.algorithm;
+  plan->parameters = candidate.parameters;
+  plan->predicted_ns = candidate.predicted_ns;
+  plan->hash = plan_hash(request, tree, *plan);
 }
 
 uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOptions& options,

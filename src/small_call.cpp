@@ -43,7 +43,8 @@ Status Communicator::run(const Call& call) {
   (*work)->start(false);
   (*work)->wait(-1);
   Status status = (*work)->finish();
-  if (small && !known && status.ok()) remember_small(call, *small);
+  const Trials* trials = small && !known && status.ok() ? this->trials(call) : nullptr;
+  if (small && !known && status.ok() && (!trials || trials->decided())) remember_small(call, *small);
   return status;
 }
 

@@ -1,0 +1,34 @@
+#include "tuning_trials.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace sennit {
+
+Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree) {
+  for (size_t i = 0; i < plan.candidates.size() && plans_.size() < kPlans; i++) {
+    if (plan.candidates[i].predicted_ns / kHopeless > plan.candidates[0].predicted_ns) break;
+    plans_.push_back(plan);
+    choose(request, tree, i, &plans_.back());
+  }
+  times_us_.assign(kRounds * plans_.size(), std::numeric_limits<double>::infinity());
+}
+
+Trials::Turn Trials::next() {
+  if (decided_) return {winner_, -1};
+  const size_t call = calls_++, n = plans_.size();
+  return {call % n, call < n ? -1 : static_cast<int>(call - n)};
+}
+
+void Trials::decide(const std::vector<double>& slowest_us) {
+  const size_t n = plans_.size();
+  measured_us_.assign(n, std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < slowest_us.size(); i++)
+    measured_us_[i % n] = std::min(measured_us_[i % n], slowest_us[i]);
+  winner_ = 0;
+  for (size_t i = 1; i < n; i++)
+    if (measured_us_[i] < measured_us_[winner_] * (winner_ == 0 ? 0.97 : 1.0)) winner_ = i;
+  decided_ = true;
+}
+
+}  // namespace sennit

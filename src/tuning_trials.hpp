@@ -1,0 +1,52 @@
+// tuning_trials.hpp: autotuning of one request: its few best plans are run in turn by the calls that come,
+// and the fastest is kept.
+//
+// Round after round every plan has one call; the first round only sets up connections. A call's time is that
+// of the slowest rank, so when the rounds are over the ranks compare (Communicator::decide), and a plan's
+// time is the least over the rounds: what came late in one did not in all. The planner's choice stays unless
+// another is 3% faster. What runs when follows from the number of calls alone, so all ranks do the same. One
+// thread, the communicator's.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan.hpp"
+
+namespace sennit {
+
+class Trials {
+ public:
+  static constexpr size_t kPlans = 4, kRounds = 3;
+  static constexpr uint64_t kHopeless = 3;  // times the best prediction: not tried
+
+  // Of a plan with its candidates, best first.
+  Trials(const Plan& plan, const Request& request, const TierTree& tree);
+
+  struct Turn {
+    size_t plan = 0;
+    int sample = -1;  // where this call's time belongs; -1: it is not timed
+  };
+  Turn next();
+  void took(int sample, uint64_t ns) {
+    times_us_[static_cast<size_t>(sample)] = static_cast<double>(ns) / 1e3;
+  }
+
+  bool to_decide() const { return calls_ == (kRounds + 1) * plans_.size() && !decided_; }
+  bool decided() const { return decided_; }
+  // By round, then plan; infinite where this rank has no time.
+  const std::vector<double>& times_us() const { return times_us_; }
+  void decide(const std::vector<double>& slowest_us);
+
+  const std::vector<Plan>& plans() const { return plans_; }
+  const std::vector<double>& measured_us() const { return measured_us_; }  // by plan, after decide()
+  size_t winner() const { return winner_; }
+
+ private:
+  std::vector<Plan> plans_;
+  std::vector<double> times_us_, measured_us_;
+  size_t calls_ = 0, winner_ = 0;
+  bool decided_ = false;
+};
+
+}  // namespace sennit

@@ -1,0 +1,282 @@
+// tuning_test.cpp: the tuning table's text, the trials of a request, and both in jobs whose ranks are
+// threads.
+#include "tuning.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "c_api.hpp"
+#include "ranks.hpp"
+#include "shell.hpp"
+#include "tuning_trials.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+Request all_reduce(uint64_t count) {
+  Request request;
+  request.count = count;
+  return request;
+}
+
+class TuningFile {
+ public:
+  explicit TuningFile(const std::string& text = "")
+      : path_(testing::TempDir() + "/sennit-tuning-" + std::to_string(getpid())) {
+    if (!text.empty()) std::ofstream(path_) << text;
+    setenv("SENNIT_TUNING", path_.c_str(), 1);
+  }
+  ~TuningFile() {
+    unsetenv("SENNIT_TUNING");
+    unsetenv("SENNIT_TUNE");
+    std::filesystem::remove(path_);
+    std::filesystem::remove(path_ + ".lock");
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(Tuning, HoldsForSizesFromAPowerOfTwoToTheNext) {
+  Tuning table;
+  table.set(7, all_reduce(1000), 4, {"ring", {.chunks = 3, .radices = {}, .whole_stages = 0}, 5, 6});
+  EXPECT_NE(table.find(7, all_reduce(512), 4), nullptr);
+  EXPECT_NE(table.find(7, all_reduce(1023), 4), nullptr);
+  EXPECT_EQ(table.find(7, all_reduce(1024), 4), nullptr);
+  EXPECT_EQ(table.find(8, all_reduce(1000), 4), nullptr) << "another tree";
+  Request other = all_reduce(1000);
+  other.collective = Collective::broadcast;
+  EXPECT_EQ(table.find(7, other, 4), nullptr);
+}
+
+TEST(Tuning, IsReadAsWritten) {
+  Tuning table;
+  table.set(0xdeadbeefcafe, all_reduce(1 << 20), 4,
+            {"tiered", {.chunks = 8, .radices = {4, 2}, .whole_stages = 1}, 5, 6});
+  table.set(1, all_reduce(1), 4, {"ring", {}, 0, ~uint64_t{0}});
+  const std::string text = table.to_text();
+  const Result<Tuning> again = Tuning::parse(text, "file");
+  ASSERT_TRUE(again.ok()) << again.status().text();
+  EXPECT_EQ(again->to_text(), text);
+  const Tuned* tuned = again->find(0xdeadbeefcafe, all_reduce(1 << 20), 4);
+  ASSERT_NE(tuned, nullptr);
+  EXPECT_EQ(tuned->algorithm, "tiered");
+  EXPECT_EQ(tuned->parameters, (Parameters{.chunks = 8, .radices = {4, 2}, .whole_stages = 1}));
+  EXPECT_EQ(tuned->measured_ns, 6u);
+}
+
+TEST(Tuning, ErrorsNameThePlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"tree", "f:1:5: expected a fingerprint of 16 hexadecimal digits behind it"},
+      {"\ntree xyz", "f:2:6: expected a fingerprint"},
+      {"forest 12", "f:1:1: expected \"tree\""},
+      {"tree 12 all_reduc 8", "f:1:9: expected a collective"},
+      {"tree 12 all_reduce 8 ring chunks 0 radices - whole 0 predicted_ns 1 measured_ns 1",
+       "from 1 to 1048576 chunks"},
+      {"tree 12 all_reduce 8 ring chunks 1 radices 2,,3 whole 0 predicted_ns 1 measured_ns 1",
+       "f:1:44: expected"},
+      {"tree 12 all_reduce 8 ring chunks 1 radices - whole 256 predicted_ns 1 measured_ns 1",
+       "f:1:52: expected"},
+      {"tree 12 all_reduce 8 ring chunks 1 radices - whole 0 predicted_ns 1 measured_ns 1 x",
+       "the end of the line"}};
+  for (const auto& [text, error] : cases) {
+    const Result<Tuning> parsed = Tuning::parse(text, "f");
+    ASSERT_FALSE(parsed.ok()) << text;
+    EXPECT_NE(parsed.status().text().find(error), std::string::npos) << parsed.status().text();
+  }
+}
+
+TEST(Tuning, DamagedTextsAreReadOrRefused) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  Tuning table;
+  for (uint64_t i = 1; i < 5; i++)
+    table.set(i, all_reduce(i << i), 4, {"tiered", {.chunks = 2, .radices = {4}, .whole_stages = 0}, i, i});
+  const std::string whole = table.to_text();
+  size_t refused = 0;
+  for (int round = 0; round < 5000; round++) {
+    std::string text = whole;
+    for (uint64_t i = random() % 4 + 1; i > 0; i--)
+      text[random() % text.size()] = static_cast<char>(random());
+    const Result<Tuning> parsed = Tuning::parse(text, "f");
+    refused += !parsed.ok();
+    if (parsed.ok()) {
+      EXPECT_TRUE(Tuning::parse(parsed->to_text(), "f").ok()) << text;
+    } else {
+      EXPECT_TRUE(parsed.status().text().starts_with("f:")) << parsed.status().text();
+    }
+  }
+  EXPECT_GT(refused, 0u);
+}
+
+TEST(Tuning, JobsThatWriteAtOnceLoseNothing) {
+  const TuningFile file;
+  std::vector<std::thread> writers;
+  for (uint64_t w = 0; w < 8; w++)
+    writers.emplace_back([&, w] {
+      for (uint64_t i = 0; i < 10; i++) {
+        Tuning one;
+        one.set(w * 100 + i, all_reduce(1), 4, {"ring", {}, 1, 1});
+        EXPECT_TRUE(one.add_to(file.path()).ok());
+      }
+    });
+  for (std::thread& writer : writers) writer.join();
+  const Result<Tuning> all = Tuning::read(file.path());
+  ASSERT_TRUE(all.ok()) << all.status().text();
+  EXPECT_EQ(all->size(), 80u);
+}
+
+// Four candidates, of which the last is hopeless.
+Plan some_plan(const TierTree& tree) {
+  Plan plan = *make_plan(all_reduce(1 << 20), tree, {});
+  plan.candidates = {{"tiered", {}, 100, "", 0},
+                     {"ring", {}, 150, "slow", 0},
+                     {"direct", {}, 200, "slow", 0},
+                     {"double_tree", {}, 900, "slow", 0}};
+  return plan;
+}
+
+TEST(Trials, GiveEveryPlanItsTurnAndKeepTheFastest) {
+  const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
+  Trials trials(some_plan(tree), all_reduce(1 << 20), tree);
+  ASSERT_EQ(trials.plans().size(), 3u) << "hopeless plans are not tried";
+  EXPECT_NE(trials.plans()[0].hash, trials.plans()[1].hash);
+  std::vector<int> samples;
+  for (size_t call = 0; call < 3 * (Trials::kRounds + 1); call++) {
+    ASSERT_FALSE(trials.to_decide());
+    const Trials::Turn turn = trials.next();
+    EXPECT_EQ(turn.plan, call % 3);
+    if (turn.sample >= 0) samples.push_back(turn.sample);
+  }
+  EXPECT_EQ(samples, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  ASSERT_TRUE(trials.to_decide());
+  trials.decide({10, 9.9, 7, 10, 9.8, kNever, 10, 9.9, 8});
+  EXPECT_EQ(trials.winner(), 2u);
+  EXPECT_EQ(trials.next().plan, 2u);
+  EXPECT_EQ(trials.next().sample, -1);
+}
+
+TEST(Trials, KeepThePlannersChoiceWhereTheOthersAreHardlyFaster) {
+  const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
+  Trials trials(some_plan(tree), all_reduce(1 << 20), tree);
+  trials.decide({10, 9.8, 12, 10, 9.9, 11, 10, 9.9, 11});
+  EXPECT_EQ(trials.winner(), 0u);
+}
+
+// Every call is right, whichever plan it runs; in place on some ranks, nonblocking in some calls, in groups
+// in others.
+TEST(TunedJob, EveryTrialIsRightAndTheFastestIsKept) {
+  const TuningFile file;
+  setenv("SENNIT_TUNE", "1", 1);
+  constexpr size_t kCount = 30'000;
+  std::string algorithm;
+  {
+    sennit_test::Ranks ranks(4);
+    ASSERT_TRUE(ranks.ok());
+    ranks.run([&](int rank, sennit_comm_t comm) {
+      std::vector<float> x(kCount), y(kCount);
+      for (int call = 0; call < 30; call++) {
+        std::iota(x.begin(), x.end(), static_cast<float>(rank + call));
+        float* const to = rank % 2 ? x.data() : y.data();
+        if (call % 5 == 3) {
+          sennit_work_t work = nullptr;
+          ASSERT_EQ(sennit_all_reduce_start(x.data(), to, kCount, SENNIT_FLOAT32, SENNIT_SUM, comm, &work),
+                    SENNIT_OK);
+          ASSERT_EQ(sennit_work_wait(work, -1), SENNIT_OK) << sennit_last_error();
+          sennit_work_free(work);
+        } else {
+          if (call % 5 == 4) sennit_group_start();
+          ASSERT_EQ(sennit_all_reduce(x.data(), to, kCount, SENNIT_FLOAT32, SENNIT_SUM, comm), SENNIT_OK)
+              << sennit_last_error();
+          if (call % 5 == 4) {
+            ASSERT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+          }
+        }
+        for (size_t i = 0; i < kCount; i += 997)
+          ASSERT_EQ(to[i], 4 * static_cast<float>(i) + static_cast<float>(6 + 4 * call)) << "call " << call;
+      }
+    });
+    Call call;
+    call.count = kCount;
+    call.type = DataType::float32;
+    const Trials* const trials = internal(ranks.comm(0)).trials(call);
+    ASSERT_NE(trials, nullptr);
+    ASSERT_TRUE(trials->decided());
+    EXPECT_GT(trials->plans().size(), 1u);
+    for (const double us : trials->measured_us()) EXPECT_TRUE(us > 0 && us < kNever);
+    algorithm = trials->plans()[trials->winner()].algorithm;
+  }
+  const Result<Tuning> kept = Tuning::read(file.path());
+  ASSERT_TRUE(kept.ok()) << kept.status().text();
+  EXPECT_EQ(kept->size(), 1u);
+  EXPECT_NE(kept->to_text().find(" all_reduce 65536 " + algorithm), std::string::npos) << kept->to_text();
+}
+
+TEST(TunedJob, TakesWhatTheFileSays) {
+  uint64_t tree = 0;
+  {
+    sennit_test::Ranks ranks(4);
+    tree = internal(ranks.comm(0)).tree().fingerprint();
+  }
+  Tuning table;
+  table.set(tree, all_reduce(1000), 4, {"ring", {.chunks = 1, .radices = {}, .whole_stages = 0}, 5000, 6000});
+  const TuningFile file(table.to_text());
+  sennit_test::Ranks ranks(4);
+  const Communicator& inside = internal(ranks.comm(1));
+  const Result<Plan> plan = inside.plan(all_reduce(1000));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->algorithm, "ring");
+  EXPECT_EQ(plan->candidates[0].measured_ns, 6000u);
+  EXPECT_EQ(plan->candidates[1].rejected, "slower when measured");
+  EXPECT_EQ(inside.plan(all_reduce(100'000))->candidates[0].measured_ns, 0u);
+  ranks.run([](int rank, sennit_comm_t comm) {
+    std::vector<float> x(1000, static_cast<float>(rank));
+    for (int i = 0; i < 3; i++) {
+      ASSERT_EQ(sennit_all_reduce(x.data(), x.data(), x.size(), SENNIT_FLOAT32, SENNIT_MAX, comm), SENNIT_OK);
+      ASSERT_EQ(x[999], 3.0f);
+    }
+  });
+}
+
+TEST(TunedJob, AFileThatIsNoTuningFileIsSaid) {
+  const TuningFile file("this is not\n");
+  sennit_comm_t comms[2] = {};
+  EXPECT_NE(sennit_comm_init_local(comms, 2, nullptr), SENNIT_OK);
+  EXPECT_NE(std::string(sennit_last_error()).find(file.path() + ":1:1: expected \"tree\""), std::string::npos)
+      << sennit_last_error();
+}
+
+TEST(TuneCommand, ShowsPredictedAndMeasured) {
+  const TuningFile file;
+  const sennit_test::Outcome outcome = sennit_test::sh_output(
+      SENNIT_BINARY_DIR "/bin/sennit tune all_reduce broadcast --ranks 3 -b 4K -e 64K -f 16 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("kept in " + file.path()), std::string::npos) << outcome.output;
+  const Result<Tuning> kept = Tuning::read(file.path());
+  ASSERT_TRUE(kept.ok()) << kept.status().text();
+  EXPECT_EQ(kept->size(), 4u) << kept->to_text();
+}
+
+TEST(TuneCommand, CallsThatAreOff) {
+  for (const char* arguments :
+       {"", "all_reduc", "barrier", "all_reduce -b 2M -e 1M", "all_reduce -b x", "all_reduce --rank"})
+    EXPECT_NE(sennit_test::sh_output(
+                  fmt::format("{}/bin/sennit tune {} >/dev/null 2>&1", SENNIT_BINARY_DIR, arguments))
+                  .status,
+              0)
+        << arguments;
+  EXPECT_EQ(sennit_test::sh_output(SENNIT_BINARY_DIR "/bin/sennit tune all_reduce 2>/dev/null").status, 2)
+      << "one rank";
+}
+
+}  // namespace
+}  // namespace sennit
