@@ -29,6 +29,8 @@ void add_options(CLI::App* command, Options* o) {
       "--fabric", o->fabric,
       "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's sources say");
   command->add_option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)");
+  command->add_option("--gpus-per-host", o->gpus_per_host,
+                      "default: as many as the fabric says, at least one");
   command->add_option(
       "--mesh", o->mesh,
       "sizes of the parallel dimensions, from the fastest network outwards: tp8,cp2,pp16,dp64 "

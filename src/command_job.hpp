@@ -21,7 +21,7 @@ namespace sennit::job {
 
 struct Arguments {
   std::string model, fabric, mesh, gpu = "h100", recompute = "cheap", tokens = "15.6T", staff, constants;
-  int gpus = 0, sequence = 8192, batch = 0, microbatch = 1, zero = 1, interleave = 0;
+  int gpus = 0, gpus_per_host = 0, sequence = 8192, batch = 0, microbatch = 1, zero = 1, interleave = 0;
   bool assume = false, simulate = false;
   double usd_per_gpu_hour = 0, watts = 0, pue = 1.08, mtbf_hours = 0;
   std::string restart = "600s", interval, storage = "2TB/s";

@@ -242,10 +242,11 @@ Result<Problem> make_problem(const Arguments& arguments) {
     if (!mesh) return mesh.status();
     problem.job.mesh = *mesh;
   }
+  SENNIT_RETURN_IF_ERROR(in_range("--gpus-per-host", arguments.gpus_per_host, 0, 4096));
   Result<topo::Reading> reading =
       arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
   if (!reading) return reading.status();
-  const std::vector<Placement> ranks = ranks_on_all_hosts(reading->fabric, 0);
+  const std::vector<Placement> ranks = ranks_on_all_hosts(reading->fabric, arguments.gpus_per_host);
   if (ranks.empty()) return invalid("the fabric has no hosts: name another with --fabric");
   Result<TierTree> tree = contract(reading->fabric, ranks);
   if (!tree) return tree.status();

@@ -25,8 +25,12 @@ std::string heading(const Problem& problem, const Answer& answer) {
       "step\n",
       job.mesh.to_text(), problem.mesh_chosen ? " (the fastest that fits)" : "", job.sequence, job.batch,
       job.mesh.size(Axis::data), job.microbatch, count_text(job.tokens_per_step()));
-  text += fmt::format("--zero {} --recompute {}; a pipeline stage has at most {} layers in {} chunks\n",
-                      job.zero, name(job.recompute), busiest_stage(job).layers, busiest_stage(job).chunks);
+  const Stage stage = busiest_stage(job);
+  text += fmt::format("--zero {} --recompute {}; {}\n", job.zero, name(job.recompute),
+                      job.mesh.size(Axis::pipeline) > 1
+                          ? fmt::format("a pipeline stage has at most {} layers in {} chunk{}",
+                                        stage.most_layers, stage.chunks, stage.chunks > 1 ? "s" : "")
+                          : std::string("no pipeline"));
   if (!problem.assumed_tiers.empty())
     text += fmt::format(
         "ASSUMED: the fabric does not say the capacity of {}; every time below compares, and promises "
@@ -52,7 +56,8 @@ std::string step_text(const Answer& answer) {
     if (seconds <= 0) return;
     const std::string bar(static_cast<size_t>(std::lround(30 * seconds / s.total)), '#');
     text += fmt::format("  {:<22} {:>10} {:>8}{}{}{}\n", part, duration_text(seconds),
-                        percent(seconds, s.total), bar.empty() && note.empty() ? "" : "  ", bar, note);
+                        percent(seconds, s.total), bar.empty() && note.empty() ? "" : "  ",
+                        bar + (bar.empty() || note.empty() ? "" : "  "), note);
   };
   row("matrix products", s.matmul, "");
   row("attention", s.attention, "");
@@ -88,7 +93,8 @@ std::string groups_text(const Problem& problem, const Answer& answer) {
           fmt::format("{}{}{} {}{}", spread.empty() ? "" : ", ", s.least,
                       s.most > s.least ? fmt::format(" to {}", s.most) : "", tier, s.most > 1 ? "s" : "");
     }
-    text += fmt::format("{:<10} {:>7} {:>8}  {}\n", d.name, d.groups, d.members, spread);
+    text += fmt::format("{:<10} {:>7} {:>8}  {}\n", d.name, d.groups, d.members,
+                        spread.empty() ? "the one host" : spread);
   }
   return text;
 }
@@ -118,6 +124,9 @@ std::string calls_text(const Problem& problem, const Answer& answer) {
       "All groups of a kind at once, which share the uplinks. Simulated: sennit's schedules, {} in "
       "flight to a peer; predicted: the bound at the rates that are reached, and latency.\n",
       bytes_text(kInFlightBytes));
+  if (std::any_of(answer.calls.begin(), answer.calls.end(),
+                  [](const Call& call) { return call.simulated_s == 0; }))
+    text += "-: large groups are simulated with --simulate, which can take minutes\n";
   text += "\nwhat runs at once and shares links, and the least that it takes (of that stretch)\n";
   for (const Phase& phase : answer.phases) {
     text += fmt::format("  {} ({}): {}\n", phase.name, duration_text(phase.seconds), phase.calls);
@@ -198,7 +207,7 @@ std::string cost_text(const Problem& problem, const Answer& answer) {
 std::string curve_text(const Problem& problem, const Answer& answer) {
   if (answer.curve.empty()) return "";
   std::string text = fmt::format(
-      "\nother sizes: {} tokens a step or more, the outermost tier oversubscribed 1:1, 3:1 and "
+      "\nother sizes: about {} tokens a step, the outermost tier oversubscribed 1:1, 3:1 and "
       "7:1; days with failures; switches of {} ports at a NIC's rate\n",
       count_text(problem.job.tokens_per_step()), problem.switch_ports);
   constexpr int kWidths[] = {6, 7, 6, 7};
@@ -256,7 +265,8 @@ std::string duration_text(double seconds) {
   if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
   if (seconds < 600) return fmt::format("{:.3g} s", seconds);
   if (seconds < 7200) return fmt::format("{:.3g} min", seconds / 60);
-  return fmt::format("{:.3g} h", seconds / 3600);
+  if (seconds < 100 * 3600) return fmt::format("{:.3g} h", seconds / 3600);
+  return fmt::format("{:.3g} days", seconds / 86400);
 }
 
 std::string bytes_text(double bytes) {

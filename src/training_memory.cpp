@@ -25,7 +25,7 @@ int layers_in_flight(const Job& job) {
   const int m = job.microbatches(), p = job.mesh.size(Axis::pipeline), v = stage.chunks;
   if (p == 1) return stage.layers;
   const int64_t chunks = v > 1 ? int64_t{v - 1} * p + 2 * (p - 1) + 1 : p;
-  return static_cast<int>(std::min<int64_t>(chunks, int64_t{m} * v) * stage.layers / v);
+  return static_cast<int>(std::min<int64_t>(chunks, int64_t{m} * v) * stage.most_layers / v);
 }
 
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes / 1e9); }
@@ -119,8 +119,9 @@ Status check_memory(const Job& job) {
   const auto largest = std::max_element(parts.begin(), parts.end(),
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string text = fmt::format(
-      "{} does not fit: a GPU of the busiest stage needs {}, which is {} more than the {} of {}; most of "
-      "it for {}: {}",
+      "{} does not fit: a GPU of the busiest stage needs {}, which is {} more than the {} of {}; the largest "
+      "part are "
+      "the {}, {}",
       job.model.name, gigabytes(memory.total()), gigabytes(excess), gigabytes(job.gpu.memory_bytes.value),
       job.gpu.full_name, largest->first, gigabytes(largest->second));
   const std::vector<Remedy> ways = remedies(job);

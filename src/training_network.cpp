@@ -37,6 +37,7 @@ std::vector<Places> placements(const TierTree& tree, int gpus) {
   std::vector<int> packed(index(gpus));
   std::iota(packed.begin(), packed.end(), 0);
   std::vector<Places> all = {{"packed", packed}};
+  if (tree.root().children < 2) return all;
   // By turns, the next host of the outermost group that has been used least for its size.
   struct Part {
     int size = 0, used = 0;

@@ -78,7 +78,7 @@ Status check(const Job& job) {
         fmt::format("--microbatch {}: does not divide the {} sequences that each data-parallel group has a "
                     "step",
                     job.microbatch, job.batch));
-  const int layers = busiest_stage(job).layers;
+  const int layers = busiest_stage(job).most_layers;
   if (job.interleave > 0 && (stages == 1 || layers % job.interleave != 0))
     return invalid(stages == 1 ? "--interleave: there is no pipeline to interleave"
                                : fmt::format("--interleave {}: does not divide the {} layers of a stage",
@@ -92,7 +92,7 @@ Stage busiest_stage(const Job& job) {
   const double output = m.embedding_parameters() / m.layer_parameters();  // in layers
   Stage stage;
   if (stages == 1) {
-    stage.layers = m.layers;
+    stage.layers = stage.most_layers = m.layers;
     stage.outputs = 1;
     stage.parameters = m.parameters();
     return stage;
@@ -105,10 +105,10 @@ Stage busiest_stage(const Job& job) {
     if (k == 0 || busy <= best) best = busy, last = k, others = most;
   }
   const int first = std::max(0, m.layers - last - (stages - 2) * others);  // takes what is left over
-  stage.layers = std::max(others, last);
+  stage.layers = stage.most_layers = std::max(others, last);
   stage.outputs = last + output > others ? 1 : 0;
   if (stage.outputs > 0) stage.layers = last;
-  stage.chunks = job.interleave > 0 ? job.interleave : std::max(1, stage.layers);
+  stage.chunks = job.interleave > 0 ? job.interleave : std::max(1, stage.most_layers);
   stage.parameters =
       std::max({others * m.layer_parameters(), last * m.layer_parameters() + m.embedding_parameters(),
                 first * m.layer_parameters() + m.embedding_parameters()});

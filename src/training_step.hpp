@@ -87,7 +87,8 @@ Status check(const Job& job);
 
 // The busiest pipeline stage, as layers are best shared out when the output layer weighs as what it computes.
 struct Stage {
-  int layers = 0;         // of the stage with most
+  int layers = 0;         // of the stage that takes longest
+  int most_layers = 0;    // of any; fewer are where the output layer is
   int chunks = 1;         // that these are cut into
   double outputs = 0;     // output layers that come on top of `layers`: 1 without a pipeline, else 0 or 1
   double parameters = 0;  // of the stage with most, before tensor parallelism

@@ -103,6 +103,23 @@ TEST(JobCommand, TakesOtherConstants) {
   EXPECT_EQ(faster["constants"][0]["source"], "--constants");
 }
 
+TEST(JobCommand, OneHostAndOneGpu) {
+  const json host = answer("llama3-8b --no-curve --fabric 'hosts=1;nic=50GB/s' --gpus-per-host 8");
+  ASSERT_TRUE(host.is_object());
+  EXPECT_EQ(host["gpus"], 8);
+  const Outcome one = sh(kSennit + "llama3-8b --fabric 'hosts=1;nic=50GB/s' 2>&1");
+  EXPECT_EQ(one.status, 2) << one.output;
+  EXPECT_NE(one.output.find("does not fit"), std::string::npos) << one.output;
+  const std::string file = testing::TempDir() + "/sennit-job-small-" + std::to_string(getpid()) + ".json";
+  std::ofstream(file) << R"({"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+    "num_hidden_layers": 8, "vocab_size": 32000})";
+  const json small = answer(file + " --no-curve --fabric 'hosts=1;nic=50GB/s'");
+  std::remove(file.c_str());
+  ASSERT_TRUE(small.is_object());
+  EXPECT_EQ(small["mesh"], "dp1");
+  EXPECT_TRUE(small["calls"].empty());
+}
+
 TEST(JobCommand, ListsAccelerators) {
   const Outcome outcome = sh(kSennit + "--gpu list 2>&1");
   EXPECT_EQ(outcome.status, 0);
