@@ -120,8 +120,8 @@ Status check_memory(const Job& job) {
                                         [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string text = fmt::format(
       "{} does not fit: a GPU of the busiest stage needs {}, which is {} more than the {} of {}; the largest "
-      "part are "
-      "the {}, {}",
+      "part is "
+      "its {}: {}",
       job.model.name, gigabytes(memory.total()), gigabytes(excess), gigabytes(job.gpu.memory_bytes.value),
       job.gpu.full_name, largest->first, gigabytes(largest->second));
   const std::vector<Remedy> ways = remedies(job);
