@@ -19,8 +19,8 @@ struct Operation {
   double storage_bytes_per_s = 2e12;  // Llama 3's section 3.3.1, sustained
   double interval_s = 0;              // between checkpoints; 0: the best
   double watts_per_gpu = 0;           // 0: the table's, of a server's share if known
-  double pue = 1.08;                  // power usage effectiveness: Meta's mean (2023 sustainability report)
-  double usd_per_gpu_hour = 0;        // 0: unknown
+  double pue = 1.08;            // power usage effectiveness: Meta's in 2023 (sustainability report of 2024)
+  double usd_per_gpu_hour = 0;  // 0: unknown
   double people = 0, usd_per_person_year = 0;
 };
 

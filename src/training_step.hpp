@@ -45,7 +45,7 @@ struct Constants {
   Constant attention = {"attention", 0.54,
                         "fitted to Llama 3's table 4; FlashAttention-2 reaches 0.35 of an H100's peak, "
                         "FlashAttention-3 up to 0.75 (arXiv 2407.08608)"};
-  Constant memory = {"memory", 0.90, "STREAM kernels on HBM3 reach about 3.0 of 3.35 TB/s"};
+  Constant memory = {"memory", 0.90, "assumed: a streaming kernel's share; it hardly matters"};
   Constant scale_up = {
       "scale_up", 0.80,
       "nccl-tests all_gather on 8 H100: 360 of 450 GB/s, as expected (NVIDIA/nccl-tests #326)"};
