@@ -26,8 +26,8 @@ struct Row {
   int sequence, batch;
   double mfu_percent;
 };
-// "The Llama 3 Herd of Models", table 4. MFU there must count attention: at 128K tokens that adds 67% to 6N, so the
-// third row's 380 TFLOP/s of 6N alone would be 634 in all, half again what the other rows reach.
+// "The Llama 3 Herd of Models", table 4. MFU there must count attention: at 128K tokens that adds 67% to 6N,
+// so the third row's 380 TFLOP/s of 6N alone would be 634 in all, half again what the other rows reach.
 constexpr Row kTable4[] = {
     {"tp8,pp16,dp64", 8192, 32, 43}, {"tp8,pp16,dp128", 8192, 16, 41}, {"tp8,cp16,pp16,dp8", 131072, 16, 38}};
 
