@@ -19,6 +19,8 @@ namespace {
 using namespace foresee;  // NOLINT: this file is the command itself
 using Json = nlohmann::ordered_json;
 
+constexpr int kMostForLinks = 4096;  // ranks
+
 std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
                     const std::vector<std::vector<double>>& load, const SimulateArguments& options,
                     double seconds) {
@@ -78,16 +80,28 @@ Status run(const SimulateArguments& options) {
   Watch watch(problem->tree);
   SimulateOptions how = simulate_options(*problem, options);
   if (!options.fluid) how.observe = std::ref(watch);
+  if (options.links > 0) {
+    if (problem->tree.ranks() > kMostForLinks)
+      return invalid(
+          fmt::format("--links: {} ranks, and every one is simulated for it; at most {}: use --ranks",
+                      problem->tree.ranks(), kMostForLinks));
+    how.symmetry = false;
+  }
   const Result<SimulatedTime> simulated = simulate(problem->tree, problem->request, *plan, how);
   if (!simulated) return simulated.status();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   const std::vector<std::vector<double>> load = watch.load(simulated->time_ns);
   if (!options.trace.empty()) SENNIT_RETURN_IF_ERROR(topo::write_text(options.trace, watch.trace()));
-  if (!options.json.empty())
-    SENNIT_RETURN_IF_ERROR(
-        topo::write_text(options.json, json_of(*problem, *plan, *simulated, load, options).dump(2) + "\n"));
+  const std::vector<Watch::LinkLoad> links =
+      watch.busiest(simulated->time_ns, static_cast<size_t>(options.links));
+  if (!options.json.empty()) {
+    Json json = json_of(*problem, *plan, *simulated, load, options);
+    if (options.links > 0) json["links"] = links_json(problem->tree, links);
+    SENNIT_RETURN_IF_ERROR(topo::write_text(options.json, json.dump(2) + "\n"));
+  }
   if (options.json != "-" && options.trace != "-")
-    fmt::print("{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()));
+    fmt::print("{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
+               options.links > 0 ? links_text(problem->tree, links) : "");
   return {};
 }
 
@@ -116,6 +130,12 @@ void add_simulate_command(CLI::App& app, int* exit_code) {
       ->add_option("--stride", options->stride,
                    "--groups: the members of a group are so many ranks apart, as in a mesh (default 1)")
       ->check(CLI::Range(1, 1 << 24));
+  command
+      ->add_option("--links", options->links,
+                   "also the load over time of so many links, those that are used most (at most 4096 ranks)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->excludes("--fluid")
+      ->excludes("--groups");
   CLI::Option* trace = command->add_option("--trace", options->trace,
                                            "write a Chrome trace, for Perfetto; - is standard output");
   trace->excludes("--fluid");

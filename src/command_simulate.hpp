@@ -16,6 +16,7 @@ struct SimulateArguments : Arguments {
   bool fluid = false, every_rank = false;
   double tolerance = SimulateOptions{}.tolerance;
   int stride = 0;  // of the groups' members; 0: not given
+  int links = 0;   // so many of the busiest are told one by one
 };
 
 // All messages of the ranks that were simulated.
@@ -26,6 +27,16 @@ class Watch {
   // By tier and slice of the time: part of the capacity of all its groups' egress that is in use.
   std::vector<std::vector<double>> load(uint64_t time_ns) const;
   std::string trace() const;
+
+  // A group's boundary in one direction. Only where every rank was simulated is its load its own.
+  struct LinkLoad {
+    int group = 0;
+    bool egress = true;
+    double bytes = 0;
+    std::vector<double> load;  // by slice of the time: part of the capacity
+  };
+  // Those that are used most, in parts of their capacity; at most `limit`.
+  std::vector<LinkLoad> busiest(uint64_t time_ns, size_t limit) const;
 
  private:
   const TierTree& tree_;
@@ -38,6 +49,9 @@ std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
                        const std::vector<std::vector<double>>& load, bool fluid);
 nlohmann::ordered_json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
                                   const std::vector<std::vector<double>>& load, bool fluid);
+
+std::string links_text(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
+nlohmann::ordered_json links_json(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
 
 // With --groups (command_simulate_groups.cpp).
 Status simulate_groups(const SimulateArguments& arguments);

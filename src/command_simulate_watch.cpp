@@ -65,6 +65,37 @@ std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
   return used;
 }
 
+std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) const {
+  const double slice_ns = static_cast<double>(std::max<uint64_t>(1, time_ns)) / kSlices;
+  std::vector<LinkLoad> links;  // by group: egress, ingress
+  for (size_t g = 0; g < tree_.groups.size(); g++)
+    for (const bool egress : {true, false}) links.push_back({static_cast<int>(g), egress, 0, {}});
+  const auto carry = [&](int from, int to, size_t side, const SimulatedMessage& m) {
+    for (int g = tree_.leaf_of_position[at(from)]; !holds(tree_, g, to); g = tree_.groups[at(g)].parent) {
+      LinkLoad& link = links[2 * at(g) + side];
+      link.bytes += static_cast<double>(m.bytes);
+      link.load.resize(kSlices);
+      spread(m, slice_ns, &link.load);
+    }
+  };
+  for (const SimulatedMessage& m : messages_) {
+    carry(m.from, m.to, 0, m);
+    carry(m.to, m.from, 1, m);
+  }
+  const auto capacity = [&](const LinkLoad& link) {
+    const Group& group = tree_.groups[at(link.group)];
+    return static_cast<double>((link.egress ? group.egress : group.ingress).bytes_per_s);
+  };
+  std::erase_if(links, [&](const LinkLoad& link) { return link.bytes == 0 || capacity(link) == 0; });
+  std::stable_sort(links.begin(), links.end(), [&](const LinkLoad& a, const LinkLoad& b) {
+    return a.bytes / capacity(a) > b.bytes / capacity(b);
+  });
+  if (links.size() > limit) links.resize(limit);
+  for (LinkLoad& link : links)
+    for (double& bytes : link.load) bytes /= capacity(link) * slice_ns * 1e-9;
+  return links;
+}
+
 std::string Watch::trace() const {
   std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   std::set<int> named;
@@ -107,6 +138,44 @@ std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
           fluid ? "-" : fmt::format("{:.1f}%", 100 * busy_part(simulated.tiers[t], simulated.time_ns)),
           fluid ? "" : "  |" + sparks(load[t]) + "|");
   return text;
+}
+
+namespace {
+
+std::string link_name(const TierTree& tree, const Watch::LinkLoad& link) {
+  const Group& group = tree.groups[at(link.group)];
+  const std::string name = group.name.empty()
+                               ? fmt::format("{} of position {}", tree.tiers[group.tier].name, group.first)
+                               : group.name;
+  return fmt::format("{} {}", link.egress ? "out of" : "into", name);
+}
+
+double mean_of(const std::vector<double>& load) {
+  double sum = 0;
+  for (const double part : load) sum += part;
+  return load.empty() ? 0 : sum / static_cast<double>(load.size());
+}
+
+}  // namespace
+
+std::string links_text(const TierTree& tree, const std::vector<Watch::LinkLoad>& links) {
+  std::string text =
+      fmt::format("\n{:<28} {:>12} {:>10}  load over time\n", "busiest links", "carried", "mean load");
+  for (const Watch::LinkLoad& link : links)
+    text += fmt::format("{:<28} {:>12} {:>9.1f}%  |{}|\n", link_name(tree, link), bytes_text(link.bytes),
+                        100 * mean_of(link.load), sparks(link.load));
+  return text;
+}
+
+Json links_json(const TierTree& tree, const std::vector<Watch::LinkLoad>& links) {
+  Json all = Json::array();
+  for (const Watch::LinkLoad& link : links)
+    all.push_back({{"link", link_name(tree, link)},
+                   {"tier", tree.tiers[tree.groups[at(link.group)].tier].name},
+                   {"bytes", link.bytes},
+                   {"mean_load", mean_of(link.load)},
+                   {"load", link.load}});
+  return all;
 }
 
 Json tiers_json(const TierTree& tree, const SimulatedTime& simulated,

@@ -99,6 +99,20 @@ TEST(Plan, MarksWhatIsAssumed) {
   EXPECT_NE(outcome.output.find("the model assumes"), std::string::npos) << outcome.output;
 }
 
+// Both racks send half the vector to each other and take half: all four of their links carry as much.
+TEST(Simulate, TellsTheBusiestLinks) {
+  const json simulated = answer("simulate all_reduce -b 16M --reduce free --links 4 --json -" + kSmall);
+  ASSERT_TRUE(simulated.is_object());
+  ASSERT_EQ(simulated["links"].size(), 4u);
+  for (const json& link : simulated["links"]) {
+    EXPECT_EQ(link["tier"], "rack") << link;
+    EXPECT_EQ(link["bytes"], 16 << 20) << link;
+    EXPECT_GT(link["mean_load"].get<double>(), 0.3) << link;
+    for (const json& part : link["load"]) EXPECT_LE(part.get<double>(), 1.001) << link;
+  }
+  EXPECT_EQ(sh(kSennit + "simulate all_reduce --fabric meta24k --links 4 2>&1").status, 2);
+}
+
 TEST(Simulate, WritesATraceOfAllMessages) {
   const std::string file = testing::TempDir() + "/sennit-trace-" + std::to_string(getpid()) + ".json";
   const Outcome outcome =

@@ -1,0 +1,56 @@
+// Work: a call under way. See communicator.hpp.
+#include "communicator.hpp"
+
+namespace sennit {
+
+Work::~Work() {
+  if (!started_ && execution_) communicator_->give_back(std::move(execution_));
+  if (!started_ || finished_) return;
+  wait(-1);
+  (void)finish();
+}
+
+void Work::start(bool nonblocking) {
+  started_ = true;
+  if (sample_ >= 0) started_ns_ = now_ns();
+  communicator_->start(*this, nonblocking);
+}
+
+bool Work::done() const {
+  return execution_ ? execution_->done() : finished_ || (self_matched_ && *self_matched_);
+}
+
+bool Work::wait(int64_t timeout_ns) {
+  if (finished_ || done()) return true;
+  if (!execution_ && timeout_ns < 0 && communicator_->status().ok()) {
+    result_ = communicator_->withdraw_self_message(*this);
+    communicator_->outstanding_--;
+    return finished_ = true;
+  }
+  if (execution_ && timeout_ns < 0) execution_->awaited = true;
+  return communicator_->job().engine().wait(
+      [this] { return done() || (!execution_ && !communicator_->status().ok()); }, timeout_ns);
+}
+
+bool Work::test() {
+  if (finished_ || done()) return true;
+  communicator_->job().engine().progress();
+  return done();
+}
+
+Status Work::finish() {
+  if (finished_) return result_;
+  finished_ = true;
+  communicator_->outstanding_--;
+  if (!execution_) {
+    if (!self_matched_ || !*self_matched_) result_ = communicator_->status();
+    return result_;
+  }
+  result_ = communicator_->finish_call(*execution_);
+  if (sample_ >= 0 && result_.ok() && !trials_->decided())
+    trials_->took(sample_, execution_->finished_ns - started_ns_);
+  communicator_->give_back(std::move(execution_));
+  return result_;
+}
+
+}  // namespace sennit
