@@ -1,4 +1,4 @@
-// simgrid_cases.hpp: what SimGrid judges: ten fabrics, and one collective by one algorithm on one of them.
+// simgrid_cases.hpp: what SimGrid judges: eleven fabrics, and one collective by one algorithm on one of them.
 #pragma once
 
 #include <cstdint>
