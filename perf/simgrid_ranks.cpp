@@ -212,7 +212,7 @@ void Ranks::join_stream(const MessagePtr& message) {
 void Ranks::move(const MessagePtr& message) {
   message->comm = sg::Comm::sendto_init(host(message->from), host(message->to));
   message->comm->set_payload_size(message->bytes);
-  running_[message->comm.get()] = {message->comm, [this, message] { last_byte_left(message); }};
+  moving_[message->comm.get()] = message;
   message->comm->start();
 }
 
@@ -248,23 +248,20 @@ void Ranks::arrived(const MessagePtr& message) {
 void Ranks::occupy(uint32_t number, double ns, std::function<void()> then) {
   if (ns <= 0) return then();
   ranks_[number].busy = true;
-  const sg::ExecPtr exec = sg::Exec::init();
-  exec->set_host(host(number))->set_flops_amount(ns);
-  running_[exec.get()] = {exec, [this, number, then = std::move(then)] {
-                            ranks_[number].busy = false;
-                            then();
-                            wake(number);
-                          }};
-  exec->start();
+  Timer::set(sg::Engine::get_clock() + ns * 1e-9, [this, number, then = std::move(then)] {
+    ranks_[number].busy = false;
+    then();
+    wake(number);
+  });
 }
 
 void Ranks::ended(const sg::Activity& activity) {
-  const auto found = running_.find(&activity);
-  if (found == running_.end()) return;
-  const Running running = std::move(found->second);
-  running_.erase(found);
-  running.then();
-  last_ended_ = running.activity;
+  const auto found = moving_.find(&activity);
+  if (found == moving_.end()) return;
+  const MessagePtr message = std::move(found->second);
+  moving_.erase(found);
+  last_byte_left(message);
+  last_ended_ = message->comm;
 }
 
 uint64_t Ranks::bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const {

@@ -93,13 +93,9 @@ class Ranks {
   const uint32_t chunks_;
   std::vector<Rank> ranks_;  // by position
   std::map<std::pair<uint32_t, uint32_t>, Stream> streams_;
-  // What happens when an activity ends; it is kept until the next one ends, as SimGrid still uses it then.
-  struct Running {
-    simgrid::s4u::ActivityPtr activity;
-    std::function<void()> then;
-  };
-  std::unordered_map<const simgrid::s4u::Activity*, Running> running_;
-  simgrid::s4u::ActivityPtr last_ended_;
+  std::unordered_map<const simgrid::s4u::Activity*, MessagePtr> moving_;
+  // Kept until the next one ends, as SimGrid still uses it then.
+  simgrid::s4u::CommPtr last_ended_;
   std::set<uint32_t> woken_;  // ranks to which something happened just now
   double end_s_ = 0;
   uint64_t sent_ = 0;
