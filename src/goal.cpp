@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -96,7 +97,10 @@ class Writer {
 struct Channel {  // messages of one tag from one rank to another
   int32_t from = 0, to = 0;
   uint32_t tag = 0;
-  auto operator<=>(const Channel&) const = default;
+  bool operator==(const Channel&) const = default;
+  bool operator<(const Channel& other) const {
+    return std::tie(from, to, tag) < std::tie(other.from, other.to, other.tag);
+  }
 };
 
 struct End {  // of a message: an operation, numbered through all ranks
