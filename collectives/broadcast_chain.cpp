@@ -59,12 +59,16 @@ class ChainAlgorithm : public Algorithm {
         request.collective == Collective::broadcast ? (request.root + n - 1) % n : request.root;
     Estimate estimate;
     Load load(tree);
+    const GroupRates rates = planning_rates(tree, cost);
+    uint64_t path_ns = 0;
     for (int p = 0; p < n; p++) {
       if (p == unused) continue;
+      path_ns += message_ns(tree, rates, p, (p + 1) % n, total);
       load.add(p, (p + 1) % n, total);
       estimate.latency_ns += message_latency_ns(tree, p, (p + 1) % n, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.fill_ns = fill_ns(path_ns, estimate.tier_ns);
     estimate.messages = n > 1 ? 1 : 0;
     estimate.all_messages = static_cast<uint64_t>(n) - 1;
     if (request.collective == Collective::reduce && n > 1) estimate.reduce_bytes = 2 * total;

@@ -71,6 +71,25 @@ uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost) {
   return planning_latency_ns(tree, 0, cost);
 }
 
+uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
+  uint64_t narrowest = ~uint64_t{0};
+  for (const auto& [inside, outside] : {std::pair(a, b), std::pair(b, a)})
+    for (int group = tree.leaf_of_position[static_cast<size_t>(inside)];;) {
+      const Group& g = tree.groups[static_cast<size_t>(group)];
+      if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) break;
+      narrowest =
+          std::min(narrowest, (inside == a ? rates.egress : rates.ingress)[static_cast<size_t>(group)]);
+      group = g.parent;
+    }
+  return scaled(bytes, 1'000'000'000, narrowest);
+}
+
+uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns) {
+  uint64_t sum = 0;
+  for (const uint64_t ns : tier_ns) sum += ns;
+  return path_ns > sum ? path_ns - sum : 0;
+}
+
 void Load::add(int from, int to, uint64_t bytes) {
   const auto cross = [&](int inside, int outside, std::vector<uint64_t>& sum) {
     int group = tree_.leaf_of_position[static_cast<size_t>(inside)];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithm.hpp"
+#include "rates.hpp"
 
 namespace sennit {
 
@@ -43,6 +44,11 @@ uint64_t scaled(uint64_t a, uint64_t b, uint64_t c);
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost);
 // Of one message between two children of the root.
 uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost);
+
+// Over the narrowest boundary between two positions, alone.
+uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes);
+// What is left of `path_ns` beyond the sum of the tiers' times.
+uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns);
 
 class Load {
  public:

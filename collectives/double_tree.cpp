@@ -150,6 +150,7 @@ class DoubleTreeAlgorithm : public Algorithm {
     const bool up = request.reduces(), down = request.collective != Collective::reduce;
     Estimate estimate;
     Load load(tree);
+    uint64_t path_ns = 0;
     if (n > 1) {
       const DoubleTree trees(tree, request);
       for (size_t half = 0; half < 2; half++)
@@ -161,10 +162,14 @@ class DoubleTreeAlgorithm : public Algorithm {
       uint64_t depth = 1;  // both trees are balanced
       while ((uint64_t{1} << depth) < static_cast<uint64_t>(n)) depth++;
       estimate.latency_ns = (up && down ? 2 : 1) * depth * widest_latency_ns(tree, cost);
+      path_ns =
+          (up && down ? 2 : 1) * depth *
+          message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);  // a half to two children
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
       estimate.all_messages = (up && down ? 4 : 2) * (static_cast<uint64_t>(n) - 1);
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.fill_ns = fill_ns(path_ns, estimate.tier_ns);
     if (up) estimate.reduce_bytes = 3 * half_bytes;
     return estimate;
   }

@@ -92,6 +92,11 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
     tier = std::max({tier, time_ns(bytes, out, boundary_rate(tree, group, egress, cost)),
                      time_ns(bytes, in, boundary_rate(tree, group, ingress, cost))});
   }
+  // The root's pieces first go to the ranks that hold them, from there to all: two passes, of which the
+  // root's load has both where there are tiers below, and the first only where there are none.
+  const bool one_tier = std::ranges::count_if(result.tier_ns, [](uint64_t ns) { return ns > 0; }) == 1;
+  if ((request.collective == Collective::broadcast || request.collective == Collective::reduce) && one_tier)
+    result.fill_ns = *std::ranges::max_element(result.tier_ns);
   const Below& all = below[shares.root()];
   result.latency_ns = all.latency_ns;
   result.messages = all.messages;

@@ -39,6 +39,9 @@ Bound lower_bound(const Request& request, const TierTree& tree);
 struct Estimate {
   std::vector<uint64_t>
       tier_ns;  // by tier: bytes over the most loaded group boundary / its capacity, whole message
+  // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only what it has
+  // received, over links that other ranks load no less.
+  uint64_t fill_ns = 0;
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t all_messages = 0;  // posted per chunk by all ranks together; 0: the busiest rank's times the ranks

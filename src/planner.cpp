@@ -1,11 +1,13 @@
 // planner.cpp: compares every algorithm's settings by predicted time and keeps the best.
 //
 // A message is cut into chunks that pass through the tiers one behind the other, so
-//   time = latency + posting + (sum of the tiers' times) / chunks + (1 - 1/chunks) * (largest of them),
-// where the reductions count as one more tier, and posting as often as there are chunks. Where rates are
-// unknown it counts once: on a network slower than assumed it hides behind the wire, while too few chunks
-// cost up to a whole tier's time. Integers only, ties go to the earlier candidate (algorithms by name,
-// candidates as listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate.
+//   time = latency + posting + (sum of the tiers' times + fill) / chunks + (1 - 1/chunks) * (largest of
+//   them),
+// where fill is what a whole message takes longer hop after hop, the reductions count as one more tier, and
+// posting as often as there are chunks. Where rates are unknown it counts once: on a network slower than
+// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. Integers only, ties
+// go to the earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all ranks choose
+// the same. Cost: one estimate per candidate.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -84,7 +86,7 @@ uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostMo
 uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns, const CostModel& cost,
                     bool rates_known) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
-  Wide sum = reduction;
+  Wide sum = Wide{reduction} + estimate.fill_ns;
   uint64_t largest = reduction;
   for (const uint64_t ns : estimate.tier_ns) {
     sum += ns;
