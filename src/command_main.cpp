@@ -1,6 +1,8 @@
 // `sennit`: dispatches to its subcommands; under the name of one of nccl-tests' programs it is that program.
 // Exit status: 0 done, 1 done and something is wrong, 2 the call was off, 3 the machine lacks something.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -83,6 +85,10 @@ int main(int argc, char** argv) {
     app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    std::fprintf(stderr, "sennit: standard output could not be written: %s\n", std::strerror(errno));
+    return exit_code == 0 ? 1 : exit_code;
   }
   return exit_code;
 }

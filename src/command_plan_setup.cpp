@@ -81,19 +81,24 @@ void add_arguments(CLI::App* command, Arguments* a) {
   command->add_option("--fabric", a->fabric,
                       "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's "
                       "sources say");
-  command->add_option("--ranks", a->ranks, "the first so many ranks of it (default: all)");
-  command->add_option("--ranks-per-host", a->ranks_per_host, "default: as many as it has GPUs, at least one");
+  command->add_option("--ranks", a->ranks, "the first so many ranks of it (default: all)")
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--ranks-per-host", a->ranks_per_host, "default: as many as it has GPUs, at least one")
+      ->check(CLI::Range(1, 4096));
   command->add_option("-d,--datatype", a->type, "element type")->capture_default_str();
   command->add_option("-o,--op", a->op, "operation")->capture_default_str();
   command->add_option("-r,--root", a->root, "root's rank")->capture_default_str();
   command->add_option("--algorithm", a->algorithm, "this one instead of the planner's choice");
-  command->add_option("--chunks", a->chunks, "in so many pipeline chunks, instead of the planner's choice");
+  command->add_option("--chunks", a->chunks, "in so many pipeline chunks, instead of the planner's choice")
+      ->check(CLI::Range(1, 4096));
   command
       ->add_option("--radices", a->radices,
                    "tiered: exchange in stages of so many, from the innermost outwards: 8,2,12,16,8")
       ->delimiter(',');
-  command->add_option("--whole-stages", a->whole_stages,
-                      "tiered all_reduce: so many outermost stages exchange whole pieces; 255: all");
+  command
+      ->add_option("--whole-stages", a->whole_stages,
+                   "tiered all_reduce: so many outermost stages exchange whole pieces; 255: all")
+      ->check(CLI::Range(0, 255));
   command->add_option("--post", a->post, "time to post a message (default 2us)");
   command->add_option("--latency", a->latency, "of a message where the fabric says none (default 30us)");
   command->add_option("--reduce", a->reduce, "how fast a rank reduces (default 8GB/s), or free");

@@ -4,6 +4,7 @@
 //   sennit simulate all_gather -b 64M --fabric "racks=2x4;nic=50GB/s;oversubscription=7" --trace trace.json
 //   sennit simulate all_gather -b 1G --fabric meta24k --ranks-per-host 1 --groups 128 --stride 16
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
                   plan.algorithm, plan.parameters.to_text());
   text += fmt::format("{} {}", simulated.closed_form ? "COMPUTED time" : "SIMULATED time",
                       time_text(simulated.time_ns));
+  if (problem.assumed) text += ", with assumed rates where the fabric says none";
   if (plan.bound.known)
     text += fmt::format(", {:.2f} x the lower bound of {} ({})",
                         static_cast<double>(simulated.time_ns) / static_cast<double>(plan.bound.time_ns),
@@ -44,6 +46,22 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
     text += fmt::format("{} of {} ranks simulated, each for all that do the same; took {:.2f} s\n\n",
                         simulated.rank_classes, tree.ranks(), seconds);
   return text + tiers_text(tree, simulated, load, options.fluid);
+}
+
+// A direct exchange among 24,576 ranks would be hours.
+Status check_size(const Problem& problem, const Plan& plan) {
+  constexpr double kMostMessages = 1e8;
+  if (plan.algorithm == "ring" && problem.tree.ranks() > kLongRing) return {};
+  const Estimate estimate =
+      find_algorithm(plan.algorithm)
+          ->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
+  const double messages =
+      static_cast<double>(estimate.messages) * problem.tree.ranks() * plan.parameters.chunks;
+  if (messages <= kMostMessages) return {};
+  return invalid(
+      fmt::format("{} of {} ranks in {} is about {:.2g} messages, and {:.0e} is the most: use --ranks, "
+                  "fewer --chunks or another --algorithm",
+                  plan.algorithm, problem.tree.ranks(), plan.parameters.to_text(), messages, kMostMessages));
 }
 
 Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
@@ -76,6 +94,10 @@ Status run(const SimulateArguments& options) {
   if (!problem) return problem.status();
   const Result<Plan> plan = foresee::make_plan(*problem, options);
   if (!plan) return plan.status();
+  if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
+    return invalid("--json - and --trace -: standard output holds one of them");
+  if (!std::isfinite(options.tolerance)) return invalid("--tolerance: expected a part of 1, as in 0.005");
+  SENNIT_RETURN_IF_ERROR(check_size(*problem, *plan));
   const auto began = std::chrono::steady_clock::now();
   Watch watch(problem->tree);
   SimulateOptions how = simulate_options(*problem, options);

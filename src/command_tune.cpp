@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -85,12 +86,30 @@ void print(const Trials& trials, const bench::Case& what) {
   std::fflush(stdout);
 }
 
+// Whether what is found can be kept, before the time is spent on finding it: rank 0 tries and tells the
+// others.
+Status check_file(Communicator& inside) {
+  std::string trouble;
+  if (inside.rank() == 0) {
+    const std::string path = tuning_path(inside.job().fabric().fingerprint());
+    const Status status = path.empty() ? invalid("there is no HOME to keep it in: name a file with --file")
+                                       : Tuning().add_to(path);
+    trouble = status.ok() ? "" : status.text();
+  }
+  const Result<std::vector<std::byte>> told =
+      inside.job().control().broadcast(std::as_bytes(std::span(trouble)));
+  if (!told) return told.status();
+  if (told->empty()) return {};
+  return invalid(std::string(reinterpret_cast<const char*>(told->data()), told->size()));
+}
+
 Status tune(const Wanted& wanted, Communicator& inside) {
   const bool reporting = inside.rank() == 0;
   if (inside.size() == 1) return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
   if (!inside.job().tunes())
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing to choose");
+  SENNIT_RETURN_IF_ERROR(check_file(inside));
   if (reporting)
     fmt::print(
         "{} ranks; least of {} times of the slowest rank\n{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} {:>6}\n",

@@ -274,6 +274,13 @@ TEST(TuneCommand, CallsThatAreOff) {
                   .status,
               0)
         << arguments;
+  // What could not be kept is not measured, and a file that is something else is left alone.
+  const TuningFile file("hello\n");
+  const sennit_test::Outcome other =
+      sennit_test::sh_output(SENNIT_BINARY_DIR "/bin/sennit tune all_reduce --ranks 2 -b 1K -e 1K 2>&1");
+  EXPECT_EQ(other.status, 2) << other.output;
+  EXPECT_NE(other.output.find(file.path() + ":1:1: expected \"tree\""), std::string::npos) << other.output;
+  EXPECT_EQ(sennit_test::sh_output("cat " + file.path()).output, "hello\n");
   EXPECT_EQ(sennit_test::sh_output(SENNIT_BINARY_DIR "/bin/sennit tune all_reduce 2>/dev/null").status, 2)
       << "one rank";
 }
