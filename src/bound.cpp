@@ -9,147 +9,54 @@
 // within a host is not needed, because leaving a cut out only lowers the bound. Exact integers; O(groups *
 // tiers).
 #include <algorithm>
-#include <functional>
 #include <optional>
 
 #include <fmt/format.h>
 
-#include "plan.hpp"
+#include "bound_cuts.hpp"
 
 namespace sennit {
 namespace {
 
-using Wide = unsigned __int128;
-size_t index(int i) { return static_cast<size_t>(i); }
-bool usable(const Capacity& c) {
-  return c.known() && (c.provenance == Provenance::declared || c.provenance == Provenance::measured);
-}
-
-// Rounded up, and never more than the largest time there is.
-uint64_t time_ns(Wide bytes, Wide bytes_per_s) {
-  const Wide ns = (bytes * 1'000'000'000 + bytes_per_s - 1) / bytes_per_s;
-  return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns);
-}
-
-struct Need {  // bytes that must cross a group's boundary
-  Wide out = 0, in = 0;
-};
+using namespace cuts;  // NOLINT: this file and concurrent_bound.cpp are what it is for
 
 class Bounds {
  public:
   Bounds(const Request& request, const TierTree& tree)
-      : request_(request), tree_(tree), n_(index(tree.ranks())) {
+      : request_(request), tree_(tree), n_(index(tree.ranks())), largest_(tree) {
     const Wide element = type_bytes(request.type);
     before_.push_back(0);
     for (size_t i = 0; i < n_; i++)
       before_.push_back(before_.back() + element * request.count_of(static_cast<int>(i)));
     vector_ = element * request.count;
-    within_host_.assign(tree.groups.size(), false);
-    for (size_t g = 1; g < tree.groups.size(); g++) {  // parents come first
-      const size_t parent = index(tree.groups[g].parent);
-      within_host_[g] = within_host_[parent] || tree.tiers[tree.groups[parent].tier].name == "host";
-    }
-    bound_.tier_ns.assign(tree.tiers.size(), 0);
   }
 
   Bound run() {
-    if (n_ < 2 || request_.collective == Collective::send_recv) return unknown("no bound for this call");
+    if (n_ < 2 || request_.collective == Collective::send_recv)
+      return largest_.unknown("no bound for this call");
     if (request_.collective == Collective::all_to_all && request_.vector_variant)
-      return unknown("no rank knows how much the others exchange");
-    bound_.known = true;
-    for (int group = static_cast<int>(tree_.groups.size()) - 1; group > 0; group--) consider_group(group);
+      return largest_.unknown("no rank knows how much the others exchange");
+    for (int group = static_cast<int>(tree_.groups.size()) - 1; group > 0; group--)
+      largest_.offer_boundary(group, need_of(tree_.groups[index(group)]));
     if (request_.collective == Collective::all_reduce && vector_ > 0) {
       for (size_t tier = 0; tier + 1 < tree_.tiers.size(); tier++) consider_tier(tier);
       consider_any_partition(&Group::egress, "egress");
       consider_any_partition(&Group::ingress, "ingress");
     }
-    if (!missing_.empty()) return unknown(missing_);
+    if (!largest_.missing().empty()) return largest_.unknown(largest_.missing());
     consider_latency();
-    if (bound_.binding_tier < 0)
-      return unknown(no_payload() ? "no data, and no latency known" : "no capacity known");
-    return bound_;
+    if (!largest_.binds())
+      return largest_.unknown(no_payload() ? "no data, and no latency known" : "no capacity known");
+    return largest_.known();
   }
 
  private:
-  Bound unknown(std::string why) {
-    bound_.known = false;
-    bound_.time_ns = 0;
-    bound_.binding_tier = bound_.binding_group = -1;
-    bound_.why = std::move(why);
-    return bound_;
-  }
   bool no_payload() const { return before_.back() == 0; }
 
-  Need need(const Group& g) const {
-    const Wide all = before_.back(), own = before_[index(g.first + g.size)] - before_[index(g.first)];
+  Need need_of(const Group& g) const {
+    const Whole all{&request_, n_, before_.back(), vector_};
     const bool root = request_.root >= g.first && request_.root < g.first + g.size;
-    const Wide inside = index(g.size), outside = n_ - inside;
-    switch (request_.collective) {
-      case Collective::all_reduce:
-        return {vector_, vector_};
-      case Collective::broadcast:
-        return root ? Need{vector_, 0} : Need{0, vector_};
-      case Collective::reduce:
-        return root ? Need{0, vector_} : Need{vector_, 0};
-      case Collective::all_gather:
-        return {own, all - own};
-      case Collective::reduce_scatter:
-        return {all - own, own};
-      case Collective::gather:
-        return root ? Need{0, all - own} : Need{own, 0};
-      case Collective::scatter:
-        return root ? Need{all - own, 0} : Need{0, own};
-      case Collective::all_to_all:
-        return {vector_ * inside * outside, vector_ * inside * outside};
-      case Collective::barrier:
-      case Collective::send_recv:
-        break;
-    }
-    return {};
-  }
-
-  std::string group_text(int group) const {
-    const Group& g = tree_.groups[index(group)];
-    return g.name.empty()
-               ? fmt::format("{} of positions {}-{}", tree_.tiers[g.tier].name, g.first, g.first + g.size - 1)
-               : fmt::format("{} {}", tree_.tiers[g.tier].name, g.name);
-  }
-
-  // Wider tiers win ties, so that the scarcer resource is named; a group that is not alone binds with its
-  // tier.
-  void offer(uint64_t ns, int tier, int group, const std::function<std::string()>& why) {
-    uint64_t& of_tier = bound_.tier_ns[index(tier)];
-    of_tier = std::max(of_tier, ns);
-    if (ns == bound_.time_ns && tier == bound_.binding_tier && group >= 0 && bound_.binding_group >= 0 &&
-        group != bound_.binding_group) {
-      bound_.binding_group = -1;
-      bound_.why = fmt::format("each {}: {}", tree_.tiers[index(tier)].name, reason_);
-      return;
-    }
-    if (ns < bound_.time_ns || (ns == bound_.time_ns && tier <= bound_.binding_tier)) return;
-    bound_.time_ns = ns;
-    bound_.binding_tier = tier;
-    bound_.binding_group = group;
-    bound_.why = why();
-  }
-
-  void consider_group(int group) {
-    const Group& g = tree_.groups[index(group)];
-    const Need bytes = need(g);
-    const auto consider = [&](Wide amount, const Capacity& capacity, const char* side) {
-      if (amount == 0) return;
-      if (!usable(capacity)) {
-        if (!within_host_[index(group)])
-          missing_ = fmt::format("{}: {} is {}", group_text(group), side, name(capacity.provenance));
-        return;
-      }
-      offer(time_ns(amount, capacity.bytes_per_s), g.tier, group, [&] {
-        reason_ = fmt::format("{} bytes over its {}", static_cast<uint64_t>(amount), side);
-        return fmt::format("{}: {}", group_text(group), reason_);
-      });
-    };
-    consider(bytes.out, g.egress, "egress");
-    consider(bytes.in, g.ingress, "ingress");
+    return need(all, {index(g.size), before_[index(g.first + g.size)] - before_[index(g.first)], root});
   }
 
   // Groups of this tier, and what is not in one by the widest group below it.
@@ -175,7 +82,7 @@ class Bounds {
     if (!whole || !present) return;
     const Wide bytes = Wide{2} * (groups - 1) * vector_;
     const char* side = out <= in ? "egress" : "ingress";
-    offer(time_ns(bytes, std::min(out, in)), static_cast<int>(tier), -1, [&] {
+    largest_.offer(time_ns(bytes, std::min(out, in)), static_cast<int>(tier), -1, [&] {
       return fmt::format("{}: 2(n-1)M / sum of {}, n = {}", tree_.tiers[tier].name, side, groups);
     });
   }
@@ -218,7 +125,7 @@ class Bounds {
       q = static_cast<__int128>(sum);
     }
     if (sum == 0) return;
-    offer(time_ns(2 * (groups - 1) * vector_, sum), tier, -1, [&] {
+    largest_.offer(time_ns(2 * (groups - 1) * vector_, sum), tier, -1, [&] {
       return fmt::format("groups up to {}: 2(n-1)M / sum of {}, n = {}", tree_.tiers[index(tier)].name,
                          side_name, static_cast<uint64_t>(groups));
     });
@@ -233,7 +140,7 @@ class Bounds {
     int tier = 0;
     for (int c = 0; c < tree_.root().children; c++)
       tier = std::max<int>(tier, tree_.groups[index(tree_.root().first_child + c)].tier);
-    offer(ns, tier, -1, [] { return std::string("latency of one message across the root"); });
+    largest_.offer(ns, tier, -1, [] { return std::string("latency of one message across the root"); });
   }
 
   const Request& request_;
@@ -241,9 +148,7 @@ class Bounds {
   const size_t n_;
   std::vector<Wide> before_;  // bytes of all blocks before block i
   Wide vector_ = 0;           // bytes of one block: the vector, or what all-to-all sends to one peer
-  std::vector<bool> within_host_;
-  std::string missing_, reason_;
-  Bound bound_;
+  LargestTime largest_;
 };
 
 }  // namespace

@@ -6,76 +6,19 @@
 // of their capacities. One process group: lower_bound() of it alone, for partitions over several tiers and
 // latency. Only declared and measured capacities count, as in bound.cpp.
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
+#include "bound_cuts.hpp"
 #include "concurrent.hpp"
 
 namespace sennit {
 namespace {
 
-using Wide = unsigned __int128;
-size_t index(int i) { return static_cast<size_t>(i); }
-
-bool usable(const Capacity& c) {
-  return c.known() && (c.provenance == Provenance::declared || c.provenance == Provenance::measured);
-}
-
-// Rounded up, and never more than the largest time there is.
-uint64_t time_ns(Wide bytes, Wide bytes_per_s) {
-  const Wide ns = (bytes * 1'000'000'000 + bytes_per_s - 1) / bytes_per_s;
-  return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns);
-}
-
-// A process group's members within one group of the tree.
-struct Share {
-  Wide members = 0, bytes = 0;  // of their blocks
-  bool root = false;
-};
-
-// Of one process group.
-struct Whole {
-  const Request* request;
-  Wide members = 0, bytes = 0;  // of all blocks
-  Wide vector = 0;              // of one block: the vector, or what all-to-all sends to one peer
-};
-
-struct Need {
-  Wide out = 0, in = 0;
-};
-
-// What must cross the boundary around `own`.
-Need need(const Whole& all, const Share& own) {
-  const Wide rest = all.bytes - own.bytes;
-  switch (all.request->collective) {
-    case Collective::all_reduce:
-      return {all.vector, all.vector};
-    case Collective::broadcast:
-      return own.root ? Need{all.vector, 0} : Need{0, all.vector};
-    case Collective::reduce:
-      return own.root ? Need{0, all.vector} : Need{all.vector, 0};
-    case Collective::all_gather:
-      return {own.bytes, rest};
-    case Collective::reduce_scatter:
-      return {rest, own.bytes};
-    case Collective::gather:
-      return own.root ? Need{0, rest} : Need{own.bytes, 0};
-    case Collective::scatter:
-      return own.root ? Need{rest, 0} : Need{0, own.bytes};
-    case Collective::all_to_all: {
-      const Wide pairs = own.members * (all.members - own.members);
-      return {all.vector * pairs, all.vector * pairs};
-    }
-    case Collective::barrier:
-    case Collective::send_recv:
-      break;
-  }
-  return {};
-}
+using namespace cuts;  // NOLINT: this file and bound.cpp are what it is for
 
 // What must cross boundaries in all where the members are in `parts`.
 Wide crossing(const Whole& all, const std::vector<Share>& parts) {
@@ -103,12 +46,7 @@ Wide crossing(const Whole& all, const std::vector<Share>& parts) {
 class SetBounds {
  public:
   SetBounds(const TierTree& tree, std::span<const ConcurrentCall> calls)
-      : tree_(tree), calls_(calls), load_(tree.groups.size()), share_(tree.groups.size()) {
-    within_host_.assign(tree.groups.size(), false);
-    for (size_t g = 1; g < tree.groups.size(); g++) {  // parents come first
-      const size_t parent = index(tree.groups[g].parent);
-      within_host_[g] = within_host_[parent] || tree.tiers[tree.groups[parent].tier].name == "host";
-    }
+      : tree_(tree), calls_(calls), load_(tree.groups.size()), share_(tree.groups.size()), largest_(tree) {
     tiers_.resize(tree.tiers.size() - 1);
     for (Components& tier : tiers_) {
       tier.joined.resize(tree.groups.size());
@@ -116,30 +54,28 @@ class SetBounds {
       tier.bytes.assign(tree.groups.size(), 0);
       tier.touched.assign(tree.groups.size(), false);
     }
-    bound_.tier_ns.assign(tree.tiers.size(), 0);
   }
 
   Bound run() {
     for (const ConcurrentCall& call : calls_) {
       if (call.request.collective == Collective::send_recv)
-        return unknown("no bound for send and recv: say broadcast in groups of two");
+        return largest_.unknown("no bound for send and recv: say broadcast in groups of two");
       if (call.request.collective == Collective::all_to_all && call.request.vector_variant)
-        return unknown("no rank knows how much the others exchange");
+        return largest_.unknown("no rank knows how much the others exchange");
       for (const std::vector<int>& group : call.groups)
         if (group.size() > 1) add(call.request, group);
     }
-    bound_.known = true;
     for (int group = static_cast<int>(tree_.groups.size()) - 1; group > 0; group--) consider_boundary(group);
-    if (!missing_.empty()) return unknown(missing_);
+    if (!largest_.missing().empty()) return largest_.unknown(largest_.missing());
     for (size_t tier = 0; tier < tiers_.size(); tier++) consider_tier(tier);
     for (const Bound& alone : alone_) consider_alone(alone);
-    if (bound_.binding_tier < 0) return unknown("nothing to carry, or no capacity known");
-    return bound_;
+    if (!largest_.binds()) return largest_.unknown("nothing to carry, or no capacity known");
+    return largest_.known();
   }
 
  private:
   struct Load {
-    Wide out = 0, in = 0;
+    Need bytes;
     uint64_t process_groups = 0;  // with members on both sides
   };
   struct Components {  // of a tier's groups, and of what is not in one by the widest group below it
@@ -151,14 +87,6 @@ class SetBounds {
       return g;
     }
   };
-
-  Bound unknown(std::string why) {
-    bound_.known = false;
-    bound_.time_ns = 0;
-    bound_.binding_tier = bound_.binding_group = -1;
-    bound_.why = std::move(why);
-    return bound_;
-  }
 
   void add(const Request& request, const std::vector<int>& group) {
     std::vector<int> members = group;
@@ -182,8 +110,8 @@ class SetBounds {
       const Share& share = share_[index(g)];
       if (share.members == all.members) continue;
       const Need bytes = need(all, share);
-      load_[index(g)].out += bytes.out;
-      load_[index(g)].in += bytes.in;
+      load_[index(g)].bytes.out += bytes.out;
+      load_[index(g)].bytes.in += bytes.in;
       load_[index(g)].process_groups++;
     }
     for (size_t tier = 0; tier < tiers_.size(); tier++) add_parts(all, held, tier);
@@ -224,48 +152,12 @@ class SetBounds {
     alone_.push_back(std::move(alone));
   }
 
-  std::string group_text(int group) const {
-    const Group& g = tree_.groups[index(group)];
-    return g.name.empty()
-               ? fmt::format("{} of positions {}-{}", tree_.tiers[g.tier].name, g.first, g.first + g.size - 1)
-               : fmt::format("{} {}", tree_.tiers[g.tier].name, g.name);
-  }
-
-  // Wider tiers win ties; a group that is not alone binds with its tier.
-  void offer(uint64_t ns, int tier, int group, const std::function<std::string()>& why) {
-    uint64_t& of_tier = bound_.tier_ns[index(tier)];
-    of_tier = std::max(of_tier, ns);
-    if (ns == bound_.time_ns && tier == bound_.binding_tier && group >= 0 && bound_.binding_group >= 0 &&
-        group != bound_.binding_group) {
-      bound_.binding_group = -1;
-      bound_.why = fmt::format("each {}: {}", tree_.tiers[index(tier)].name, reason_);
-      return;
-    }
-    if (ns < bound_.time_ns || (ns == bound_.time_ns && tier <= bound_.binding_tier)) return;
-    bound_.time_ns = ns;
-    bound_.binding_tier = tier;
-    bound_.binding_group = group;
-    bound_.why = why();
-  }
-
   void consider_boundary(int group) {
-    const Group& g = tree_.groups[index(group)];
     const Load& load = load_[index(group)];
-    const auto consider = [&](Wide amount, const Capacity& capacity, const char* side) {
-      if (amount == 0) return;
-      if (!usable(capacity)) {
-        if (!within_host_[index(group)])
-          missing_ = fmt::format("{}: {} is {}", group_text(group), side, name(capacity.provenance));
-        return;
-      }
-      offer(time_ns(amount, capacity.bytes_per_s), g.tier, group, [&] {
-        reason_ = fmt::format("{} bytes over its {}, of {} process group{}", static_cast<uint64_t>(amount),
-                              side, load.process_groups, load.process_groups == 1 ? "" : "s");
-        return fmt::format("{}: {}", group_text(group), reason_);
-      });
-    };
-    consider(load.out, g.egress, "egress");
-    consider(load.in, g.ingress, "ingress");
+    if (load.process_groups == 0) return;
+    largest_.offer_boundary(
+        group, load.bytes,
+        fmt::format(", of {} process group{}", load.process_groups, load.process_groups == 1 ? "" : "s"));
   }
 
   void consider_tier(size_t tier) {
@@ -289,7 +181,7 @@ class SetBounds {
     for (const auto& [component, sum] : sums) {
       const Wide bytes = components.bytes[index(component)];
       if (!sum.whole || !sum.present || bytes == 0) continue;
-      offer(time_ns(bytes, std::min(sum.out, sum.in)), static_cast<int>(tier), -1, [&, &sum = sum] {
+      largest_.offer(time_ns(bytes, std::min(sum.out, sum.in)), static_cast<int>(tier), -1, [&, &sum = sum] {
         return fmt::format("{}: {} bytes between {} of them / sum of {}", tree_.tiers[tier].name,
                            static_cast<uint64_t>(bytes), sum.groups,
                            sum.out <= sum.in ? "egress" : "ingress");
@@ -298,19 +190,18 @@ class SetBounds {
   }
 
   void consider_alone(const Bound& alone) {
-    offer(alone.time_ns, alone.binding_tier, -1, [&] { return "a process group alone: " + alone.why; });
+    largest_.offer(alone.time_ns, alone.binding_tier, -1,
+                   [&] { return "a process group alone: " + alone.why; });
   }
 
   const TierTree& tree_;
   const std::span<const ConcurrentCall> calls_;
-  std::vector<Load> load_;    // by group of the tree
-  std::vector<Share> share_;  // likewise, of the process group that is being added
-  std::vector<bool> within_host_;
+  std::vector<Load> load_;         // by group of the tree
+  std::vector<Share> share_;       // likewise, of the process group that is being added
   std::vector<Components> tiers_;  // by tier
   std::unordered_map<std::string, std::vector<const Request*>> known_;
   std::vector<Bound> alone_;
-  std::string missing_, reason_;
-  Bound bound_;
+  LargestTime largest_;
 };
 
 }  // namespace
