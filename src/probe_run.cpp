@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <ctime>
 #include <deque>
 #include <filesystem>
@@ -21,6 +20,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cached_file.hpp"
 #include "cbor.hpp"
 #include "communicator.hpp"
 #include "log.hpp"
@@ -192,11 +192,7 @@ std::string cache_path(std::vector<std::string> descriptions) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (const std::string& d : descriptions)
     for (const char c : d + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (!(cache && *cache) && !(home && *home)) return "";
-  return fmt::format("{}/sennit/probe-{:016x}", cache && *cache ? cache : std::string(home) + "/.cache",
-                     hash);
+  return cached_file(fmt::format("probe-{:016x}", hash));
 }
 
 std::optional<Fabric> read_cache(const std::string& path) {

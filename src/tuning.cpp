@@ -7,7 +7,6 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "algorithm.hpp"
+#include "cached_file.hpp"
 #include "options.hpp"
 #include "read_file.hpp"
 #include "text_scan.hpp"
@@ -193,11 +193,7 @@ Status Tuning::add_to(const std::string& path) const {
 
 std::string tuning_path(uint64_t fabric_fingerprint) {
   if (std::string given = option_text("SENNIT_TUNING"); !given.empty()) return given;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (!(cache && *cache) && !(home && *home)) return "";
-  return fmt::format("{}/sennit/tuning-{:016x}", cache && *cache ? cache : std::string(home) + "/.cache",
-                     fabric_fingerprint);
+  return cached_file(fmt::format("tuning-{:016x}", fabric_fingerprint));
 }
 
 void apply(const Tuned& tuned, const Request& request, const TierTree& tree, Plan* plan) {
