@@ -13,19 +13,12 @@
 #include "random_trees.hpp"
 #include "source.hpp"
 #include "trials.hpp"
+#include "verify_programs.hpp"
 
 namespace sennit {
 namespace {
 
 size_t index(int i) { return static_cast<size_t>(i); }
-
-Request bytes_request(Collective collective, uint64_t count) {
-  Request r;
-  r.collective = collective;
-  r.type = DataType::uint8;
-  r.count = count;
-  return r;
-}
 
 // Of `ranks` ranks, process groups of `size` members that are `stride` apart.
 std::vector<std::vector<int>> strided(int ranks, int size, int stride) {

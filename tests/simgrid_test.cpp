@@ -42,17 +42,6 @@ double time_of(const Ground& ground, uint64_t bytes, const Maker& maker,
   return replayed ? replayed->time_s : 0;
 }
 
-Maker one_message_each(std::vector<std::pair<int, int>> pairs) {
-  return [pairs](int position) {
-    ProgramBuilder builder;
-    for (const auto& [from, to] : pairs) {
-      if (position == from) builder.send(to, builder.input(kWhole), 0);
-      if (position == to) builder.recv(from, builder.scratch(kWhole), 0);
-    }
-    return builder.finish();
-  };
-}
-
 TEST(Replay, FourFlowsShareAnUplink) {
   const Ground ground = ground_of("racks=2x4;nic=50MB/s;uplink=28.6MB/s;latency=20us");
   const double time_s = time_of(ground, 10'000'000, one_message_each({{0, 4}, {1, 5}, {2, 6}, {3, 7}}));

@@ -26,26 +26,6 @@ SimulateOptions free_messages() {
   return options;
 }
 
-Request bytes_request(Collective collective, uint64_t count) {
-  Request r;
-  r.collective = collective;
-  r.type = DataType::uint8;
-  r.count = count;
-  return r;
-}
-
-// One message of `bytes` per pair {from, to}; everybody else does nothing.
-Maker one_message_each(std::vector<std::pair<int, int>> pairs) {
-  return [pairs](int position) {
-    ProgramBuilder builder;
-    for (const auto& [from, to] : pairs) {
-      if (position == from) builder.send(to, builder.input(kWhole), 0);
-      if (position == to) builder.recv(from, builder.scratch(kWhole), 0);
-    }
-    return builder.finish();
-  };
-}
-
 uint64_t time_of(const TierTree& tree, uint64_t bytes, Maker maker,
                  const SimulateOptions& options = free_messages(), uint32_t chunks = 1) {
   const HandMade blueprint(std::move(maker));

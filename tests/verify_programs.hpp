@@ -38,6 +38,27 @@ inline std::vector<Range> block(uint64_t i) { return {{i, 0, kUnits}}; }
 inline std::vector<Range> blocks(uint64_t first, uint64_t count) { return {{first, 0, count * kUnits}}; }
 inline const std::vector<Range> kWhole = {{0, 0, kUnits}};
 
+// In bytes.
+inline Request bytes_request(Collective collective, uint64_t count) {
+  Request r;
+  r.collective = collective;
+  r.type = DataType::uint8;
+  r.count = count;
+  return r;
+}
+
+// One message of `bytes` per pair {from, to}; everybody else does nothing.
+inline Maker one_message_each(std::vector<std::pair<int, int>> pairs) {
+  return [pairs](int position) {
+    ProgramBuilder builder;
+    for (const auto& [from, to] : pairs) {
+      if (position == from) builder.send(to, builder.input(kWhole), 0);
+      if (position == to) builder.recv(from, builder.scratch(kWhole), 0);
+    }
+    return builder.finish();
+  };
+}
+
 // Ring reduce-scatter, then ring all-gather.
 inline Program ring_all_reduce(const TierTree& tree, int p) {
   const int n = tree.ranks();
