@@ -46,7 +46,7 @@ TEST(SimulateSymmetry, ChangesNothing) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << '\n';
   std::mt19937_64 random(seed);
-  size_t saved = 0, one_class = 0;
+  size_t saved = 0, one_class = 0, evens = 0;
   for (int round = 0; round < sennit_test::trials(20); round++) {
     const TierTree tree = regular_tree(random);
     for (int c = 0; c < kCollectives - 1; c++) {
@@ -72,8 +72,11 @@ TEST(SimulateSymmetry, ChangesNothing) {
         ASSERT_EQ(without->rank_classes, static_cast<uint32_t>(tree.ranks()));
         saved += without->rank_classes - with->rank_classes;
         one_class += with->rank_classes == 1;
-        // Rates are doubles, summed in another order: a nanosecond per message in sequence.
-        const double tolerance = 1e-6 * static_cast<double>(without->time_ns) + 50;
+        // Rates are doubles, summed in another order: a nanosecond per message in sequence. Where slices are
+        // not all of one length, those that differ by less than 1 in 1,000 count as alike.
+        const bool even = bytes % (static_cast<uint64_t>(tree.ranks()) * plan.parameters.chunks) == 0;
+        evens += even;
+        const double tolerance = (even ? 1e-6 : 1e-3) * static_cast<double>(without->time_ns) + 50;
         ASSERT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns), tolerance);
         ASSERT_EQ(with->messages, without->messages);
         for (size_t g = 0; g < tree.groups.size(); g++) {
@@ -87,6 +90,7 @@ TEST(SimulateSymmetry, ChangesNothing) {
   }
   EXPECT_GT(saved, 0u) << "nothing was alike anywhere";
   EXPECT_GT(one_class, 0u) << "all ranks alike nowhere";
+  EXPECT_GT(evens, 0u) << "lengths divide nowhere";
 }
 
 // Two chunks' messages arrive at the same time, and each is to be reduced: the order must not depend on how
