@@ -1,0 +1,142 @@
+// llama_config.cpp: see llama_config.hpp. Keys that Hugging Face's LlamaConfig knows and a trainer does not
+// need (dropout, token ids of a tokenizer) are ignored; an activation or a model type other than Llama's is
+// refused, as its numbers would mean something else.
+#include "llama_config.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace sennit::trainer {
+namespace {
+
+using Json = nlohmann::json;
+
+class Reader {
+ public:
+  Reader(const Json& json, const std::string& file) : json_(json), file_(file) {}
+
+  void size(const char* key, int64_t* value, bool required) {
+    const Json* found = find(key, required);
+    if (!found) return;
+    if (!found->is_number_integer() || found->get<int64_t>() <= 0)
+      return fail(fmt::format("{} is {}; it must be a whole number above 0", key, found->dump()));
+    *value = found->get<int64_t>();
+  }
+  template <typename Number>
+  void number(const char* key, Number* value) {
+    const Json* found = find(key, false);
+    if (!found) return;
+    if (!found->is_number() || !(found->get<double>() > 0))
+      return fail(fmt::format("{} is {}; it must be a number above 0", key, found->dump()));
+    *value = found->get<Number>();
+  }
+  void flag(const char* key, bool* value) {
+    const Json* found = find(key, false);
+    if (!found) return;
+    if (!found->is_boolean())
+      return fail(fmt::format("{} is {}; it must be true or false", key, found->dump()));
+    *value = found->get<bool>();
+  }
+  void must_be(const char* key, const char* value) {
+    const Json* found = find(key, false);
+    if (found && *found != value)
+      fail(fmt::format("{} is {}; only \"{}\" is a Llama", key, found->dump(), value));
+  }
+  void fail(const std::string& text) {
+    if (status_.ok()) status_ = invalid(fmt::format("{}: {}", file_, text));
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  const Json* find(const char* key, bool required) {
+    const auto found = json_.find(key);
+    if (found != json_.end() && !found->is_null()) return &*found;
+    if (required) fail(fmt::format("{} is missing", key));
+    return nullptr;
+  }
+  const Json& json_;
+  const std::string& file_;
+  Status status_;
+};
+
+}  // namespace
+
+int64_t LlamaConfig::parameters() const {
+  const int64_t layer = hidden * head_size * (2 * heads + 2 * kv_heads) + 3 * hidden * ffn + 2 * hidden;
+  return layers * layer + hidden + vocabulary * hidden * (tied ? 1 : 2);
+}
+
+double LlamaConfig::flops_per_token(int64_t sequence) const {
+  const double multiplied = static_cast<double>(parameters() - (tied ? 0 : vocabulary * hidden));
+  return 6 * multiplied + 6.0 * static_cast<double>(layers * sequence * heads * head_size);
+}
+
+std::string LlamaConfig::to_json() const {
+  nlohmann::ordered_json json = {{"architectures", {"LlamaForCausalLM"}},
+                                 {"model_type", "llama"},
+                                 {"hidden_act", "silu"},
+                                 {"num_hidden_layers", layers},
+                                 {"hidden_size", hidden},
+                                 {"intermediate_size", ffn},
+                                 {"num_attention_heads", heads},
+                                 {"num_key_value_heads", kv_heads},
+                                 {"head_dim", head_size},
+                                 {"vocab_size", vocabulary},
+                                 {"max_position_embeddings", positions},
+                                 {"rope_theta", rope_base},
+                                 {"rms_norm_eps", norm_epsilon},
+                                 {"attention_bias", false},
+                                 {"mlp_bias", false},
+                                 {"tie_word_embeddings", tied}};
+  if (rope_scaling)
+    json["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", rope_scaling->factor},
+                            {"low_freq_factor", rope_scaling->low_frequency_factor},
+                            {"high_freq_factor", rope_scaling->high_frequency_factor},
+                            {"original_max_position_embeddings", rope_scaling->original_positions}};
+  return json.dump(2);
+}
+
+Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string& file) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return invalid(fmt::format("{}: not a JSON object of a model's config", file));
+  LlamaConfig config;
+  Reader reader(json, file);
+  reader.must_be("model_type", "llama");
+  reader.must_be("hidden_act", "silu");
+  reader.size("num_hidden_layers", &config.layers, true);
+  reader.size("hidden_size", &config.hidden, true);
+  reader.size("intermediate_size", &config.ffn, true);
+  reader.size("num_attention_heads", &config.heads, true);
+  config.kv_heads = config.heads;
+  reader.size("num_key_value_heads", &config.kv_heads, false);
+  reader.size("vocab_size", &config.vocabulary, true);
+  reader.size("max_position_embeddings", &config.positions, false);
+  reader.number("rope_theta", &config.rope_base);
+  reader.number("rms_norm_eps", &config.norm_epsilon);
+  reader.flag("tie_word_embeddings", &config.tied);
+  if (reader.status().ok()) {
+    if (config.hidden % config.heads == 0) config.head_size = config.hidden / config.heads;
+    reader.size("head_dim", &config.head_size, config.head_size == 0);
+    if (config.heads % config.kv_heads != 0)
+      reader.fail(fmt::format("num_attention_heads ({}) is no multiple of num_key_value_heads ({})",
+                              config.heads, config.kv_heads));
+    if (config.head_size % 2 != 0)
+      reader.fail(fmt::format("head_dim is {}; rotary positions need an even one", config.head_size));
+  }
+  if (const auto scaling = json.find("rope_scaling"); scaling != json.end() && scaling->is_object()) {
+    Reader inner(*scaling, file);
+    RopeScaling stretched;
+    inner.must_be(scaling->contains("rope_type") ? "rope_type" : "type", "llama3");
+    inner.number("factor", &stretched.factor);
+    inner.number("low_freq_factor", &stretched.low_frequency_factor);
+    inner.number("high_freq_factor", &stretched.high_frequency_factor);
+    inner.size("original_max_position_embeddings", &stretched.original_positions, false);
+    if (!inner.status().ok()) return inner.status();
+    config.rope_scaling = stretched;
+  }
+  if (!reader.status().ok()) return reader.status();
+  return config;
+}
+
+}  // namespace sennit::trainer
