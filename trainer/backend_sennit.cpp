@@ -1,0 +1,131 @@
+// backend_sennit.cpp: the trainer's communication on sennit's public interface.
+#include <cstdlib>
+
+#include "communication.hpp"
+#include "sennit/sennit.h"
+
+namespace sennit::trainer {
+namespace {
+
+Status status_of(sennit_status_t status) {
+  return status == SENNIT_OK ? Status() : Status(status, sennit_last_error());
+}
+
+sennit_type_t type_of(Element element) {
+  switch (element) {
+    case Element::f32:
+      return SENNIT_FLOAT32;
+    case Element::bf16:
+      return SENNIT_BFLOAT16;
+    case Element::f64:
+      return SENNIT_FLOAT64;
+    case Element::byte:
+      return SENNIT_UINT8;
+  }
+  return SENNIT_UINT8;
+}
+
+class SennitWork : public Work {
+ public:
+  explicit SennitWork(sennit_work_t handle) : handle_(handle) {}
+  ~SennitWork() override { (void)sennit_work_free(handle_); }
+  SennitWork(const SennitWork&) = delete;
+  SennitWork& operator=(const SennitWork&) = delete;
+  Result<bool> test() override {
+    const sennit_status_t status = sennit_work_test(handle_);
+    if (status == SENNIT_IN_PROGRESS) return false;
+    if (status != SENNIT_OK) return status_of(status);
+    return true;
+  }
+  Status wait() override { return status_of(sennit_work_wait(handle_, -1)); }
+
+ private:
+  sennit_work_t handle_;
+};
+
+class SennitCommunicator : public Communicator {
+ public:
+  SennitCommunicator(sennit_comm_t handle, int rank, int size, Traffic* traffic)
+      : Communicator(rank, size, traffic), handle_(handle) {}
+  // Without waiting for the others: a rank that has failed must come to its end.
+  ~SennitCommunicator() override { (void)sennit_comm_destroy(handle_); }
+  SennitCommunicator(const SennitCommunicator&) = delete;
+  SennitCommunicator& operator=(const SennitCommunicator&) = delete;
+
+  Result<int> fabric_position() override {
+    int position = 0;
+    const Status status = status_of(sennit_comm_fabric_position(handle_, &position));
+    if (!status.ok()) return status;
+    return position;
+  }
+  Result<std::unique_ptr<Communicator>> split(int color, int key) override {
+    sennit_comm_t part = nullptr;
+    const Status status = status_of(sennit_comm_split(handle_, color, key, &part));
+    if (!status.ok()) return status;
+    return adopt_sennit(part, &traffic());
+  }
+  void abort() override { (void)sennit_comm_abort(handle_); }
+
+ protected:
+  Started start_all_reduce(void* data, size_t count, Element element, Reduction reduction) override {
+    sennit_work_t work = nullptr;
+    const sennit_op_t op = reduction == Reduction::sum ? SENNIT_SUM : SENNIT_MAX;
+    return started(sennit_all_reduce_start(data, data, count, type_of(element), op, handle_, &work), &work);
+  }
+  Started start_reduce_scatter(const void* send, void* receive, size_t count, Element element) override {
+    sennit_work_t work = nullptr;
+    return started(
+        sennit_reduce_scatter_start(send, receive, count, type_of(element), SENNIT_SUM, handle_, &work),
+        &work);
+  }
+  Started start_all_gather(const void* send, void* receive, size_t count, Element element) override {
+    sennit_work_t work = nullptr;
+    return started(sennit_all_gather_start(send, receive, count, type_of(element), handle_, &work), &work);
+  }
+  Started start_broadcast(void* data, size_t bytes, int root) override {
+    sennit_work_t work = nullptr;
+    return started(sennit_broadcast_start(data, data, bytes, SENNIT_UINT8, root, handle_, &work), &work);
+  }
+  Started start_send(const void* data, size_t count, Element element, int peer) override {
+    sennit_work_t work = nullptr;
+    return started(sennit_send_start(data, count, type_of(element), peer, handle_, &work), &work);
+  }
+  Started start_receive(void* data, size_t count, Element element, int peer) override {
+    sennit_work_t work = nullptr;
+    return started(sennit_recv_start(data, count, type_of(element), peer, handle_, &work), &work);
+  }
+
+ private:
+  static Started started(sennit_status_t status, const sennit_work_t* work) {
+    if (status != SENNIT_OK) return status_of(status);
+    return std::shared_ptr<Work>(std::make_shared<SennitWork>(*work));
+  }
+  sennit_comm_t handle_;
+};
+
+bool launched() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (std::getenv(variable)) return true;
+  return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> adopt_sennit(sennit_comm_t handle, Traffic* traffic) {
+  int rank = 0, size = 0;
+  const Status of_rank = status_of(sennit_comm_rank(handle, &rank));
+  if (!of_rank.ok()) return of_rank;
+  const Status of_size = status_of(sennit_comm_size(handle, &size));
+  if (!of_size.ok()) return of_size;
+  return std::unique_ptr<Communicator>(std::make_unique<SennitCommunicator>(handle, rank, size, traffic));
+}
+
+Result<std::unique_ptr<Communicator>> open_sennit(Traffic* traffic) {
+  sennit_comm_t handle = nullptr;
+  const Status status = status_of(launched() ? sennit_comm_init_env(&handle, nullptr)
+                                             : sennit_comm_init_local(&handle, 1, nullptr));
+  if (!status.ok()) return status;
+  return adopt_sennit(handle, traffic);
+}
+
+}  // namespace sennit::trainer

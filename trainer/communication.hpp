@@ -1,0 +1,130 @@
+// communication.hpp: what the trainer asks of a communication library, and what its time is counted as.
+//
+// A Communicator connects the ranks of one group. Every call starts a transfer; the buffers belong to it
+// until wait() has returned. One thread makes all calls of one rank. Ranks of a group make the same calls in
+// the same order; sends and receives between two ranks pair up in order.
+//
+// All groups of a rank share one Traffic: it keeps the first error (after which every call does nothing, so
+// that a step need only look once, at its end), and the two times that a step line shows:
+//   comm     with at least one transfer under way, from its start until it was seen to be complete
+//   exposed  that the rank spent in wait(), where nothing was computed
+// poll() looks which transfers are complete; the model calls it between operations.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device.hpp"
+#include "status.hpp"
+
+namespace sennit::trainer {
+
+enum class Element : uint8_t { f32, bf16, f64, byte };
+constexpr Element element_of(Type type) { return type == Type::f32 ? Element::f32 : Element::bf16; }
+constexpr size_t bytes_of(Element element) {
+  return element == Element::f64 ? 8 : element == Element::f32 ? 4 : element == Element::bf16 ? 2 : 1;
+}
+enum class Reduction : uint8_t { sum, max };
+
+// One call of the library under way.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual Result<bool> test() = 0;  // whether it is complete
+  virtual Status wait() = 0;
+};
+
+class Traffic {
+ public:
+  void started(const std::shared_ptr<Work>& work, uint64_t bytes);
+  void wait(const std::shared_ptr<Work>& work);
+  void poll();
+  bool under_way(const std::shared_ptr<Work>& work) const;
+  void fail(const Status& status);
+  bool failed() const { return !status_.ok(); }
+  const Status& status() const { return status_; }
+  void set_overlap(bool overlap) { overlap_ = overlap; }
+  bool overlap() const { return overlap_; }
+
+  struct Times {
+    double comm_s = 0, exposed_s = 0;
+    uint64_t bytes = 0;  // handed to the library by this rank
+  };
+  Times take();  // since the last take()
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void forget(size_t i);
+
+  std::vector<std::shared_ptr<Work>> under_way_;
+  Clock::time_point since_;  // when under_way_ was last empty
+  Times times_;
+  Status status_;
+  bool overlap_ = true;
+};
+
+// A transfer under way, or none. Its destructor does not wait; the buffers must outlive it.
+class Transfer {
+ public:
+  Transfer() = default;
+  Transfer(std::shared_ptr<Work> work, Traffic* traffic) : work_(std::move(work)), traffic_(traffic) {}
+  bool under_way() const { return work_ && traffic_->under_way(work_); }  // as poll() has last seen it
+  void wait() {
+    if (work_) traffic_->wait(work_);
+    work_.reset();
+  }
+
+ private:
+  std::shared_ptr<Work> work_;
+  Traffic* traffic_ = nullptr;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Traffic& traffic() const { return *traffic_; }
+  // Position of this rank in an order in which neighbours are near in the network.
+  virtual Result<int> fabric_position() = 0;
+  // Collective: ranks of the same color, ordered by key.
+  virtual Result<std::unique_ptr<Communicator>> split(int color, int key) = 0;
+  // Any thread: ends what is under way on all ranks with an error.
+  virtual void abort() = 0;
+
+  // Counts are in elements. In place: the same pointers, as in NCCL.
+  Transfer all_reduce(void* data, size_t count, Element element, Reduction reduction = Reduction::sum);
+  Transfer reduce_scatter(const void* send, void* receive, size_t count, Element element);  // count: received
+  Transfer all_gather(const void* send, void* receive, size_t count, Element element);      // count: sent
+  Transfer broadcast(void* data, size_t bytes, int root);
+  Transfer send(const void* data, size_t count, Element element, int peer);
+  Transfer receive(void* data, size_t count, Element element, int peer);
+
+ protected:
+  Communicator(int rank, int size, Traffic* traffic) : rank_(rank), size_(size), traffic_(traffic) {}
+  using Started = Result<std::shared_ptr<Work>>;
+  virtual Started start_all_reduce(void* data, size_t count, Element element, Reduction reduction) = 0;
+  virtual Started start_reduce_scatter(const void* send, void* receive, size_t count, Element element) = 0;
+  virtual Started start_all_gather(const void* send, void* receive, size_t count, Element element) = 0;
+  virtual Started start_broadcast(void* data, size_t bytes, int root) = 0;
+  virtual Started start_send(const void* data, size_t count, Element element, int peer) = 0;
+  virtual Started start_receive(void* data, size_t count, Element element, int peer) = 0;
+
+ private:
+  Transfer begin(Started started, uint64_t bytes);
+
+  int rank_, size_;
+  Traffic* traffic_;
+};
+
+// sennit: as the launcher's environment says, alone where there is none. `size_hint` 1 with no launcher.
+Result<std::unique_ptr<Communicator>> open_sennit(Traffic* traffic);
+// Takes the handle over: of sennit_comm_init_local, for ranks that are threads of one process.
+Result<std::unique_ptr<Communicator>> adopt_sennit(sennit_comm_t handle, Traffic* traffic);
+// Open MPI's collectives, from libsennit_trainer_mpi.so beside the executable or in its ../lib.
+Result<std::unique_ptr<Communicator>> open_mpi(Traffic* traffic);
+
+}  // namespace sennit::trainer

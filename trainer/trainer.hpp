@@ -1,0 +1,82 @@
+// trainer.hpp: one rank of a training run: a step is gradients of a batch, their global norm, an update.
+//
+// All ranks of the job make the same calls. Errors are the job's: after one, every later call gives it. The
+// loss is the mean over all targets of the batch, in nats a token. Deterministic: the same mesh, options and
+// tokens give the same bits, whatever overlaps; with SENNIT_REPRODUCIBLE=1 whatever the buckets' size, too.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pipeline.hpp"
+
+namespace sennit::trainer {
+
+struct TrainerOptions {
+  LlamaConfig model;
+  MeshShape mesh;
+  BatchShape batch;
+  Type type = Type::f32;
+  int zero = 0;
+  bool recompute = false, overlap = true;
+  int64_t bucket_bytes = int64_t{8} << 20;  // of f32 gradients, at least, in one reduction; zero 3: a layer's
+  uint64_t seed = 1;
+};
+
+struct Update {
+  AdamW adamw;     // gradient_scale is set by the step
+  float clip = 0;  // the gradient's largest global norm; 0: any
+};
+
+struct StepResult {
+  double loss = 0;
+  double gradient_norm = 0;  // before clipping
+  double seconds = 0;
+  Traffic::Times traffic;
+};
+
+class Trainer {
+ public:
+  // Collective. traffic: that of `job`. Errors: what does not divide; no memory.
+  static Result<std::unique_ptr<Trainer>> create(const TrainerOptions& options, Device& device,
+                                                 std::unique_ptr<Communicator> job, Traffic* traffic);
+  ~Trainer();
+
+  // tokens: this data rank's share of the batch, [sequences / data, length + 1].
+  Result<StepResult> step(std::span<const int32_t> tokens, const Update& update);
+  // The first half of a step: gradients stay to be looked at, weights as they are.
+  Result<StepResult> gradients(std::span<const int32_t> tokens);
+  // The mean loss over targets >= 0, of `sequences` sequences on each data rank.
+  Result<double> evaluate(std::span<const int32_t> tokens, int64_t sequences);
+  // The logits of the token after `tokens`; the same on all ranks. As many tokens as the model has positions.
+  Result<std::vector<float>> next_logits(std::span<const int32_t> tokens);
+
+  Parameters& parameters() { return *parameters_; }
+  const Mesh& mesh() const { return mesh_; }
+  size_t activation_bytes() const { return pool_.bytes(); }
+  Communicator& world() { return *mesh_.world; }
+
+ private:
+  Trainer(const TrainerOptions& options, Device& device, Traffic* traffic);
+  Status prepare();
+  Status run(const std::function<void()>& work);
+  Status not_finite(std::span<const int32_t> tokens, double loss);
+  Status sum_over_ranks(double* values, size_t count);
+
+  TrainerOptions options_;
+  Device& device_;
+  Traffic* traffic_;
+  Mesh mesh_;
+  Pool pool_;
+  std::unique_ptr<Parameters> parameters_;
+  std::unique_ptr<Environment> environment_;
+  std::unique_ptr<Pipeline> pipeline_;
+  Buffer cosines_, sines_;
+  int64_t steps_ = 0;  // begun
+};
+
+}  // namespace sennit::trainer
