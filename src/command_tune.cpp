@@ -4,29 +4,38 @@
 //   mpirun -np 8 sennit tune all_reduce all_gather -b 1K -e 64M
 //   sennit tune all_reduce --ranks 4 -e 1M
 //
-// The trials are those of SENNIT_TUNE=again (tuning_trials.hpp), with a barrier before each call, and each
-// plan is shown with what was predicted and what was measured.
+// The trials are those of SENNIT_TUNE=again (tuning_trials.hpp), with a barrier before and behind each call:
+// its time is until the last rank is done, less what a barrier takes. A rank that comes late to a broadcast
+// finds its data there, and alone would take that for a fast plan. Each plan is shown with what was predicted
+// and what was measured. From all of them together the cost model is calibrated (calibration.hpp); where it
+// then prefers a plan that was not tried, that request is tried again.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <span>
 
 #include <fmt/format.h>
 
 #include "c_api.hpp"
+#include "calibration.hpp"
 #include "command_bench.hpp"
 #include "command_plan.hpp"
 #include "commands.hpp"
 #include "options.hpp"
+#include "trace.hpp"
 
 namespace sennit {
 namespace {
+
+constexpr int kBarriers = 20;  // the least of their times is taken off
 
 struct Arguments {
   std::vector<std::string> collectives;
   std::string min = "1K", max = "16M", type = "float32", fabric, file;
   int factor = 4, ranks = 0;
+  Trials::Effort effort;
 };
 
 struct Wanted {
@@ -58,17 +67,35 @@ Result<Wanted> understand(const Arguments& a) {
   return wanted;
 }
 
-Status run_call(Communicator& inside, Call& call, std::vector<std::byte>& send,
-                std::vector<std::byte>& recv) {
+Request request_of(const Communicator& inside, const Call& call) {
+  Request request = inside.to_request(call);
+  request.in_place = false;
+  return request;
+}
+
+// Until its trials are decided; null where there was nothing to decide.
+Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::Case& what) {
+  std::vector<std::byte> send(what.send_elements() * type_bytes(what.type) + 8),
+      recv(what.recv_elements() * type_bytes(what.type) + 8);
   call.send = send.data();
   call.recv = recv.data();
-  for (;;) {
-    Call barrier;
-    barrier.collective = Collective::barrier;
+  Call barrier;
+  barrier.collective = Collective::barrier;
+  uint64_t barrier_ns = ~uint64_t{0};
+  for (int i = 0; i < kBarriers; i++) {
+    const uint64_t begin_ns = now_ns();
     SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+    barrier_ns = std::min(barrier_ns, now_ns() - begin_ns);
+  }
+  for (;;) {
+    SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+    const uint64_t begin_ns = now_ns();
     SENNIT_RETURN_IF_ERROR(inside.run(call));
+    SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+    const uint64_t took_ns = now_ns() - begin_ns;
+    inside.retime(call, took_ns > barrier_ns ? took_ns - barrier_ns : 1);
     const Trials* const trials = inside.trials(call);
-    if (!trials || trials->decided()) return {};
+    if (!trials || trials->decided()) return trials;
   }
 }
 
@@ -103,35 +130,134 @@ Status check_file(Communicator& inside) {
   return invalid(std::string(reinterpret_cast<const char*>(told->data()), told->size()));
 }
 
-Status tune(const Wanted& wanted, Communicator& inside) {
+void print_heading(const char* what, size_t rounds, int ranks) {
+  fmt::print(
+      "{}: {} ranks; least of {} times of the slowest rank\n{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} "
+      "{:>6}\n",
+      what, ranks, rounds, "collective", "bytes", "algorithm", "parameters", "predicted", "measured",
+      "ratio");
+}
+
+struct Tried {
+  Call call;
+  bench::Case what;
+};
+
+void add_to_trace(const Trials& trials, const Request& request, std::vector<TimedPlan>* trace) {
+  for (size_t i = 0; i < trials.plans().size(); i++)
+    trace->push_back({request, trials.plans()[i].algorithm, trials.plans()[i].parameters,
+                      static_cast<uint64_t>(trials.measured_us()[i] * 1e3)});
+}
+
+// Rank 0 fits and tells the others: all must plan alike.
+Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace) {
+  PlanOptions options = inside.job().plan_options();
+  Tuning table;
+  if (inside.rank() == 0) {
+    const uint64_t before = typical_factor_permille(inside.tree(), options, trace);
+    options.cost = calibrate(inside.tree(), options, trace);
+    table.set_cost(inside.tree().fingerprint(), options.cost);
+    fmt::print(
+        "\ncalibrated on {} times: predicted and measured differ by a factor of {:.2f} (before: {:.2f})\n",
+        trace.size(), static_cast<double>(typical_factor_permille(inside.tree(), options, trace)) / 1e3,
+        static_cast<double>(before) / 1e3);
+    SENNIT_RETURN_IF_ERROR(table.add_to(tuning_path(inside.job().fabric().fingerprint())));
+  }
+  const std::string text = table.to_text();
+  const Result<std::vector<std::byte>> told =
+      inside.job().control().broadcast(std::as_bytes(std::span(text)));
+  if (!told) return told.status();
+  const Result<Tuning> parsed = Tuning::parse(
+      std::string_view(reinterpret_cast<const char*>(told->data()), told->size()), "rank 0's calibration");
+  if (!parsed) return parsed.status();
+  options = inside.job().plan_options();
+  parsed->calibrate(inside.tree(), &options.cost);
+  inside.calibrate(options.cost);
+  return {};
+}
+
+// What the model itself would choose now, whatever the table says; null: that was not among the trials.
+Result<const TimedPlan*> model_choice(const Communicator& inside, const Request& request,
+                                      const std::vector<TimedPlan>& trace) {
+  const Result<Plan> plan = inside.plan_by_model(request);
+  if (!plan) return plan.status();
+  for (const TimedPlan& timed : trace)
+    if (timed.request == request && timed.algorithm == plan->algorithm &&
+        timed.parameters == plan->parameters)
+      return &timed;
+  return nullptr;
+}
+
+// How far the model's choices are from the fastest that was tried, request by request.
+Status print_choices(const Communicator& inside, const std::vector<Tried>& tried,
+                     const std::vector<TimedPlan>& trace) {
+  double worst = 1, sum = 0;
+  std::string where;
+  for (const Tried& one : tried) {
+    const Request request = request_of(inside, one.call);
+    const Result<const TimedPlan*> choice = model_choice(inside, request, trace);
+    if (!choice) return choice.status();
+    SENNIT_CHECK(*choice != nullptr);
+    double best = std::numeric_limits<double>::infinity();
+    for (const TimedPlan& timed : trace)
+      if (timed.request == request) best = std::min(best, static_cast<double>(timed.measured_ns));
+    const double factor = static_cast<double>((*choice)->measured_ns) / best;
+    sum += factor;
+    if (factor > worst)
+      where = fmt::format(", of {} of {} bytes", name(one.what.collective), one.what.bytes());
+    worst = std::max(worst, factor);
+  }
+  if (inside.rank() == 0)
+    fmt::print(
+        "the model's own choice takes {:.2f} x the fastest that was tried on average, {:.2f} x at worst{}\n",
+        sum / static_cast<double>(tried.size()), worst, where);
+  return {};
+}
+
+Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
   const bool reporting = inside.rank() == 0;
   if (inside.size() == 1) return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
   if (!inside.job().tunes())
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing to choose");
   SENNIT_RETURN_IF_ERROR(check_file(inside));
-  if (reporting)
-    fmt::print(
-        "{} ranks; least of {} times of the slowest rank\n{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} {:>6}\n",
-        inside.size(), Trials::kRounds, "collective", "bytes", "algorithm", "parameters", "predicted",
-        "measured", "ratio");
+  inside.set_effort(effort);
+  if (reporting) print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
+  std::vector<Tried> tried;
+  std::vector<TimedPlan> trace;
   for (const Collective collective : wanted.collectives)
     for (const uint64_t bytes : wanted.bytes) {
       options.collective = collective;
-      const bench::Case what =
-          bench::make_case(options, wanted.type, Op::sum, 0, inside.rank(), inside.size(), bytes);
-      if (what.count == 0) continue;
-      std::vector<std::byte> send(what.send_elements() * type_bytes(what.type) + 8),
-          recv(what.recv_elements() * type_bytes(what.type) + 8);
-      Call call;
-      call.collective = collective;
-      call.count = what.count;
-      call.type = what.type;
-      SENNIT_RETURN_IF_ERROR(run_call(inside, call, send, recv));
-      if (const Trials* trials = inside.trials(call); trials && reporting) print(*trials, what);
+      Tried one{{}, bench::make_case(options, wanted.type, Op::sum, 0, inside.rank(), inside.size(), bytes)};
+      if (one.what.count == 0) continue;
+      one.call.collective = collective;
+      one.call.count = one.what.count;
+      one.call.type = one.what.type;
+      const Result<const Trials*> trials = run_trials(inside, one.call, one.what);
+      if (!trials) return trials.status();
+      if (!*trials) continue;
+      if (reporting) print(**trials, one.what);
+      add_to_trace(**trials, request_of(inside, one.call), &trace);
+      tried.push_back(one);
     }
-  return {};
+  SENNIT_RETURN_IF_ERROR(calibrate(inside, trace));
+  bool heading = reporting;
+  for (const Tried& one : tried) {
+    const Request request = request_of(inside, one.call);
+    const Result<const TimedPlan*> choice = model_choice(inside, request, trace);
+    if (!choice) return choice.status();
+    if (*choice) continue;
+    const Result<const Trials*> trials = run_trials(inside, one.call, one.what);
+    if (!trials) return trials.status();
+    if (heading)
+      print_heading("as predicted when calibrated, where that is another plan", effort.rounds, inside.size());
+    heading = false;
+    if (!*trials) continue;
+    if (reporting) print(**trials, one.what);
+    add_to_trace(**trials, request, &trace);
+  }
+  return tried.empty() ? Status() : print_choices(inside, tried, trace);
 }
 
 int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstrap) {
@@ -143,7 +269,7 @@ int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstra
   const Result<sennit_comm_t> comm = start_job(std::move(bootstrap), &config);
   Status status = comm.status();
   if (comm) {
-    status = tune(wanted, internal(*comm));
+    status = tune(wanted, a.effort, internal(*comm));
     if (status.ok() && rank == 0)
       fmt::print("kept in {}\n", tuning_path(internal(*comm).job().fabric().fingerprint()));
     if (status.ok() && sennit_comm_finalize(*comm) != SENNIT_OK)
@@ -171,6 +297,12 @@ void add_tune_command(CLI::App& app, char** argv, int* exit_code) {
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   command->add_option("-d,--datatype", a->type, "float32, bfloat16, ...")->capture_default_str();
+  command->add_option("--plans", a->effort.plans, "plans of each request to try, best first")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--rounds", a->effort.rounds, "times that each is tried")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   command->add_option("--ranks", a->ranks, "without a launcher: start this many local processes")
       ->check(CLI::Range(1, 65536));
   command->add_option("--fabric", a->fabric, "fabric file");

@@ -52,15 +52,20 @@ Communicator::~Communicator() {
 }
 
 Result<Plan> Communicator::plan(const Request& request) const {
+  Result<Plan> plan = plan_by_model(request);
+  const Tuned* tuned = job_->may_tune() ? tuning_.find(tree_fingerprint_, request, size()) : nullptr;
+  if (plan && tuned) apply(*tuned, request, tree_, &*plan);
+  return plan;
+}
+
+Result<Plan> Communicator::plan_by_model(const Request& request) const {
   Request shared = request;
   shared.in_place = false;  // a matter of each rank's own; the plan must be the same everywhere
   PlanOptions options = job_->plan_options();
   const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
   if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
-  Result<Plan> plan = make_plan(shared, tree_, options);
-  const Tuned* tuned = job_->may_tune() ? tuning_.find(tree_fingerprint_, shared, size()) : nullptr;
-  if (plan && tuned) apply(*tuned, shared, tree_, &*plan);
-  return plan;
+  if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
+  return make_plan(shared, tree_, options);
 }
 
 // ---- state

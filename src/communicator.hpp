@@ -85,9 +85,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const TierTree& tree() const { return tree_; }
   Job& job() { return *job_; }
   int position() const { return tree_.position_of_rank[static_cast<size_t>(rank_)]; }
+  Request to_request(const Call& call) const;
   Result<Plan> plan(const Request& request) const;
+  Result<Plan> plan_by_model(const Request& request) const;  // without what the tuning table says
   // How the tuning of the like of this call stands; null where it is not tuned.
   const Trials* trials(const Call& call) const;
+  // Of the call that ended last: its time until all ranks had ended it, which only the caller can know.
+  void retime(const Call& call, uint64_t ns);
+  // For trials that begin from now on.
+  void set_effort(Trials::Effort effort) { effort_ = effort; }
+  // Plans with these constants from now on, and tries anew. Collective; no call may be under way.
+  void calibrate(const CostModel& cost);
 
   Result<std::unique_ptr<Work>> prepare(const Call& call);
   Status run(const Call& call);  // prepare, start, wait, finish
@@ -146,7 +154,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
       : job_(std::move(job)), members_(std::move(members)), id_(id) {}
   Status check(const Call& call) const;
   Status check_counts(const Call& call) const;
-  Request to_request(const Call& call) const;
   std::string describe_request(const Request& request) const;
   Result<CacheEntry*> find_or_prepare(const CacheKey& key, const Plan* given);
   Result<Trials*> trials_of(const Call& call, const Request& request);
@@ -176,6 +183,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t tree_fingerprint_ = 0;
   Tuning tuning_;  // the same on all ranks
   std::list<std::pair<Request, Trials>> trials_;
+  Trials::Effort effort_;
+  bool try_known_ = false;  // also what the tuning table has an answer to
   std::map<int, CustomOp> custom_ops_;
   int next_custom_op_ = SENNIT_OP_CUSTOM_BASE;
   uint32_t next_seq_ = 1;

@@ -66,6 +66,14 @@ struct Plan {
   std::string to_text() const;
 };
 
+// What was measured of a tier beyond its declared or probed capacities (calibration.hpp).
+struct TierCost {
+  uint64_t latency_permille = 1000;  // of the tree's, between children of a group of this tier
+  uint64_t goodput_permille = 1000;  // payload over capacity
+  uint64_t burst_ns = 0;             // of its capacity, passes at once: a shaper's burst, a deep buffer
+  bool operator==(const TierCost&) const = default;
+};
+
 // Posting cost, latency and reduction speed that the model assumes where nothing was measured.
 struct CostModel {
   uint64_t post_ns = 2'000;
@@ -76,6 +84,8 @@ struct CostModel {
   uint64_t crowding_permille = 1'000;       // ranks per core where they share cores (cores.hpp)
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
+  std::vector<TierCost> tiers;               // by tier; empty: nothing was measured
+  bool operator==(const CostModel&) const = default;
 };
 
 struct PlanOptions {

@@ -5,9 +5,10 @@
 //   them),
 // where fill is what a whole message takes longer hop after hop, the reductions count as one more tier, and
 // posting as often as there are chunks. Where rates are unknown it counts once: on a network slower than
-// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. Integers only, ties
-// go to the earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all ranks choose
-// the same. Cost: one estimate per candidate.
+// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. Where tiers were
+// calibrated (calibration.hpp), their times are what is left behind the burst, over the goodput. Integers
+// only, ties go to the earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all
+// ranks choose the same. Cost: one estimate per candidate.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -83,12 +84,21 @@ uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostMo
                   saturated(Wide{all} * cost.message_cpu_ns * cost.crowding_permille / 1000 / ranks));
 }
 
+// What passes at once takes no time, the rest as long as the tier's goodput says.
+uint64_t calibrated_ns(uint64_t ns, size_t tier, const CostModel& cost) {
+  if (tier >= cost.tiers.size()) return ns;
+  const TierCost& measured = cost.tiers[tier];
+  return ns <= measured.burst_ns ? 0
+                                 : saturated(Wide{ns - measured.burst_ns} * 1000 / measured.goodput_permille);
+}
+
 uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns, const CostModel& cost,
                     bool rates_known) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
   Wide sum = Wide{reduction} + estimate.fill_ns;
   uint64_t largest = reduction;
-  for (const uint64_t ns : estimate.tier_ns) {
+  for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
+    const uint64_t ns = calibrated_ns(estimate.tier_ns[tier], tier, cost);
     sum += ns;
     largest = std::max(largest, ns);
   }

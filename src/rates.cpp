@@ -59,8 +59,10 @@ bool within_host(const TierTree& tree, int group) {
 
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[static_cast<size_t>(group)];
-  if (g.latency_ns != 0) return g.latency_ns;
-  return within_host(tree, group) ? cost.shared_memory_latency_ns : cost.latency_ns;
+  const uint64_t ns = g.latency_ns != 0          ? g.latency_ns
+                      : within_host(tree, group) ? cost.shared_memory_latency_ns
+                                                 : cost.latency_ns;
+  return g.tier < cost.tiers.size() ? ns * cost.tiers[g.tier].latency_permille / 1000 : ns;
 }
 
 }  // namespace sennit

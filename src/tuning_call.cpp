@@ -19,6 +19,13 @@ const Trials* Communicator::trials(const Call& call) const {
   return nullptr;
 }
 
+void Communicator::retime(const Call& call, uint64_t ns) {
+  Request shared = to_request(call);
+  shared.in_place = false;
+  for (auto& [request, trials] : trials_)
+    if (request == shared) trials.retime(ns);
+}
+
 // Null: the call runs the plan as it is.
 Result<Trials*> Communicator::trials_of(const Call& call, const Request& request) {
   if (!job_->tunes() || call.as_planned || call.vector_variant || size() == 1 || call.count == 0 ||
@@ -31,10 +38,10 @@ Result<Trials*> Communicator::trials_of(const Call& call, const Request& request
     if (trials.to_decide()) SENNIT_RETURN_IF_ERROR(decide(trials, shared));
     return &trials;
   }
-  if (tuning_.find(tree_fingerprint_, shared, size())) return nullptr;
+  if (!try_known_ && tuning_.find(tree_fingerprint_, shared, size())) return nullptr;
   const Result<Plan> plan = this->plan(shared);
   if (!plan) return plan.status();
-  return &trials_.emplace_back(shared, Trials(*plan, shared, tree_)).second;
+  return &trials_.emplace_back(shared, Trials(*plan, shared, tree_, effort_)).second;
 }
 
 Status Communicator::decide(Trials& trials, const Request& request) {
@@ -61,6 +68,13 @@ Status Communicator::decide(Trials& trials, const Request& request) {
   if (const std::string path = tuning_path(job_->fabric().fingerprint()); !path.empty())
     if (const Status kept = found.add_to(path); !kept.ok()) log(LogLevel::warn, "tuning: {}", kept.text());
   return {};
+}
+
+void Communicator::calibrate(const CostModel& cost) {
+  tuning_.set_cost(tree_fingerprint_, cost);
+  trials_.clear();
+  try_known_ = true;
+  for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
 }
 
 // What was planned without this knowledge is planned anew.

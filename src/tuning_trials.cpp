@@ -5,13 +5,14 @@
 
 namespace sennit {
 
-Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree) {
-  for (size_t i = 0; i < plan.candidates.size() && plans_.size() < kPlans; i++) {
+Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort)
+    : rounds_(effort.rounds) {
+  for (size_t i = 0; i < plan.candidates.size() && plans_.size() < effort.plans; i++) {
     if (plan.candidates[i].predicted_ns / kHopeless > plan.candidates[0].predicted_ns) break;
     plans_.push_back(plan);
     choose(request, tree, i, &plans_.back());
   }
-  times_us_.assign(kRounds * plans_.size(), std::numeric_limits<double>::infinity());
+  times_us_.assign(rounds_ * plans_.size(), std::numeric_limits<double>::infinity());
 }
 
 Trials::Turn Trials::next() {

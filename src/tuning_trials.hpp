@@ -17,11 +17,13 @@ namespace sennit {
 
 class Trials {
  public:
-  static constexpr size_t kPlans = 4, kRounds = 3;
   static constexpr uint64_t kHopeless = 3;  // times the best prediction: not tried
+  struct Effort {
+    size_t plans = 4, rounds = 3;
+  };
 
   // Of a plan with its candidates, best first.
-  Trials(const Plan& plan, const Request& request, const TierTree& tree);
+  Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort);
 
   struct Turn {
     size_t plan = 0;
@@ -30,9 +32,15 @@ class Trials {
   Turn next();
   void took(int sample, uint64_t ns) {
     times_us_[static_cast<size_t>(sample)] = static_cast<double>(ns) / 1e3;
+    last_sample_ = sample;
+  }
+  // A better time for the call before, if that was timed.
+  void retime(uint64_t ns) {
+    if (last_sample_ >= 0) took(last_sample_, ns);
+    last_sample_ = -1;
   }
 
-  bool to_decide() const { return calls_ == (kRounds + 1) * plans_.size() && !decided_; }
+  bool to_decide() const { return calls_ == (rounds_ + 1) * plans_.size() && !decided_; }
   bool decided() const { return decided_; }
   // By round, then plan; infinite where this rank has no time.
   const std::vector<double>& times_us() const { return times_us_; }
@@ -45,7 +53,8 @@ class Trials {
  private:
   std::vector<Plan> plans_;
   std::vector<double> times_us_, measured_us_;
-  size_t calls_ = 0, winner_ = 0;
+  size_t rounds_, calls_ = 0, winner_ = 0;
+  int last_sample_ = -1;
   bool decided_ = false;
 };
 

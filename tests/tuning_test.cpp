@@ -73,6 +73,26 @@ TEST(Tuning, IsReadAsWritten) {
   EXPECT_EQ(tuned->measured_ns, 6u);
 }
 
+TEST(Tuning, KeepsTheCostModelOfATree) {
+  const TierTree tree = TierTree::uniform({4, 2}, {1'000'000'000, 500'000'000});
+  CostModel fitted;
+  fitted.message_cpu_ns = 7'000;
+  fitted.tiers = {{1000, 990, 0}, {300, 950, 120'000}, {1200, 1000, 0}};
+  Tuning table;
+  table.set_cost(tree.fingerprint(), fitted);
+  EXPECT_FALSE(table.empty());
+  const Result<Tuning> again = Tuning::parse(table.to_text(), "f");
+  ASSERT_TRUE(again.ok()) << again.status().text();
+  EXPECT_EQ(again->to_text(), table.to_text());
+  CostModel cost;
+  cost.crowding_permille = 4'000;  // the job's own, not of the fit
+  again->calibrate(TierTree::uniform({2, 4}, {1'000'000'000, 500'000'000}), &cost);
+  EXPECT_TRUE(cost.tiers.empty()) << "another tree";
+  again->calibrate(tree, &cost);
+  fitted.crowding_permille = 4'000;
+  EXPECT_EQ(cost, fitted);
+}
+
 TEST(Tuning, ErrorsNameThePlace) {
   const std::pair<const char*, const char*> cases[] = {
       {"tree", "f:1:5: expected a fingerprint of 16 hexadecimal digits behind it"},
@@ -86,7 +106,16 @@ TEST(Tuning, ErrorsNameThePlace) {
       {"tree 12 all_reduce 8 ring chunks 1 radices - whole 256 predicted_ns 1 measured_ns 1",
        "f:1:52: expected"},
       {"tree 12 all_reduce 8 ring chunks 1 radices - whole 0 predicted_ns 1 measured_ns 1 x",
-       "the end of the line"}};
+       "the end of the line"},
+      {"cost 12 post_ns 1 message_cpu_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 latency_permille 1,2 "
+       "goodput_permille 1 burst_ns 1",
+       "f:1:1: expected as many latencies"},
+      {"cost 12 post_ns 1 message_cpu_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 latency_permille - "
+       "goodput_permille - burst_ns -",
+       "f:1:1: expected as many latencies"},
+      {"cost 12 post_ns 1 message_cpu_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 latency_permille 1 "
+       "goodput_permille 0 burst_ns 1",
+       "f:1:1: expected rates and goodputs above 0"}};
   for (const auto& [text, error] : cases) {
     const Result<Tuning> parsed = Tuning::parse(text, "f");
     ASSERT_FALSE(parsed.ok()) << text;
@@ -101,6 +130,9 @@ TEST(Tuning, DamagedTextsAreReadOrRefused) {
   Tuning table;
   for (uint64_t i = 1; i < 5; i++)
     table.set(i, all_reduce(i << i), 4, {"tiered", {.chunks = 2, .radices = {4}, .whole_stages = 0}, i, i});
+  CostModel cost;
+  cost.tiers.resize(2);
+  table.set_cost(9, cost);
   const std::string whole = table.to_text();
   size_t refused = 0;
   for (int round = 0; round < 5000; round++) {
@@ -147,11 +179,11 @@ Plan some_plan(const TierTree& tree) {
 
 TEST(Trials, GiveEveryPlanItsTurnAndKeepTheFastest) {
   const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
-  Trials trials(some_plan(tree), all_reduce(1 << 20), tree);
+  Trials trials(some_plan(tree), all_reduce(1 << 20), tree, {.plans = 4, .rounds = 3});
   ASSERT_EQ(trials.plans().size(), 3u) << "hopeless plans are not tried";
   EXPECT_NE(trials.plans()[0].hash, trials.plans()[1].hash);
   std::vector<int> samples;
-  for (size_t call = 0; call < 3 * (Trials::kRounds + 1); call++) {
+  for (size_t call = 0; call < 3 * (3 + 1); call++) {
     ASSERT_FALSE(trials.to_decide());
     const Trials::Turn turn = trials.next();
     EXPECT_EQ(turn.plan, call % 3);
@@ -167,7 +199,7 @@ TEST(Trials, GiveEveryPlanItsTurnAndKeepTheFastest) {
 
 TEST(Trials, KeepThePlannersChoiceWhereTheOthersAreHardlyFaster) {
   const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
-  Trials trials(some_plan(tree), all_reduce(1 << 20), tree);
+  Trials trials(some_plan(tree), all_reduce(1 << 20), tree, {.plans = 4, .rounds = 3});
   trials.decide({10, 9.8, 12, 10, 9.9, 11, 10, 9.9, 11});
   EXPECT_EQ(trials.winner(), 0u);
 }

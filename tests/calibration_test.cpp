@@ -1,0 +1,105 @@
+// calibration_test.cpp: constants are found again from times that a model with other constants made, also
+// where the times are noisy; what the trace does not tell of stays.
+#include "calibration.hpp"
+
+#include <cmath>
+#include <iostream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace sennit {
+namespace {
+
+TierTree racks() {
+  TierTree tree = TierTree::uniform({4, 2}, {50'000'000, 28'625'000});
+  for (Group& group : tree.groups)
+    if (group.children > 0) group.latency_ns = group.parent < 0 ? 40'000 : 20'000;
+  return tree;
+}
+
+Request request_of(Collective collective, uint64_t bytes) {
+  Request request;
+  request.collective = collective;
+  request.type = DataType::uint8;
+  request.count = bytes;
+  return request;
+}
+
+// As many plans of each request as are worth trying, with the times that `truth` gives them.
+std::vector<TimedPlan> trace_of(const TierTree& tree, const PlanOptions& options, const CostModel& truth,
+                                uint64_t least, uint64_t most, double noise, std::mt19937_64& random) {
+  std::normal_distribution<double> spread(0, noise);
+  PlanOptions real = options;
+  real.cost = truth;
+  std::vector<TimedPlan> trace;
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast})
+    for (uint64_t bytes = least; bytes <= most; bytes *= 8) {
+      const Request request = request_of(collective, bytes);
+      const Plan plan = *make_plan(request, tree, options);
+      for (size_t i = 0; i < std::min<size_t>(plan.candidates.size(), 6); i++) {
+        const Candidate& c = plan.candidates[i];
+        const auto ns = static_cast<double>(predicted_ns(request, tree, real, c.algorithm, c.parameters));
+        trace.push_back(
+            {request, c.algorithm, c.parameters, static_cast<uint64_t>(ns * std::exp(spread(random)))});
+      }
+    }
+  return trace;
+}
+
+CostModel shaped() {
+  CostModel truth;
+  truth.message_cpu_ns = 9'000;
+  truth.crowding_permille = 4'000;
+  truth.tiers = {{1000, 960, 1'500'000}, {400, 940, 250'000}, {600, 1000, 0}};
+  return truth;
+}
+
+TEST(Calibration, FindsTheModelThatMadeTheTimes) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  const TierTree tree = racks();
+  PlanOptions options;
+  options.cost.crowding_permille = 4'000;
+  const std::vector<TimedPlan> trace = trace_of(tree, options, shaped(), 8, 16 << 20, 0, random);
+  const uint64_t before = typical_factor_permille(tree, options, trace);
+  options.cost = calibrate(tree, options, trace);
+  const uint64_t after = typical_factor_permille(tree, options, trace);
+  EXPECT_GT(before, 1'300u);
+  EXPECT_LT(after, 1'080u);
+  EXPECT_EQ(options.cost.crowding_permille, 4'000u);
+  // It also tells of sizes that were not in the trace.
+  const std::vector<TimedPlan> others = trace_of(tree, options, shaped(), 24, 8 << 20, 0, random);
+  EXPECT_LT(typical_factor_permille(tree, options, others), 1'100u);
+}
+
+TEST(Calibration, IsNotLedAstrayByNoise) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  const TierTree tree = racks();
+  PlanOptions options;
+  options.cost.crowding_permille = 4'000;
+  std::vector<TimedPlan> trace = trace_of(tree, options, shaped(), 8, 16 << 20, 0.1, random);
+  trace[trace.size() / 2].measured_ns *= 50;  // one that came late
+  options.cost = calibrate(tree, options, trace);
+  std::mt19937_64 again(seed);
+  EXPECT_LT(typical_factor_permille(tree, options, trace_of(tree, options, shaped(), 8, 16 << 20, 0, again)),
+            1'150u);
+}
+
+TEST(Calibration, LeavesAModelThatIsRight) {
+  std::mt19937_64 random(1);
+  const TierTree tree = racks();
+  const PlanOptions options;
+  const CostModel same =
+      calibrate(tree, options, trace_of(tree, options, options.cost, 8, 16 << 20, 0, random));
+  EXPECT_EQ(same.post_ns, options.cost.post_ns);
+  EXPECT_EQ(same.message_cpu_ns, options.cost.message_cpu_ns);
+  for (const TierCost& tier : same.tiers) EXPECT_EQ(tier, TierCost());
+  EXPECT_EQ(calibrate(tree, options, {}), options.cost) << "nothing to learn from";
+}
+
+}  // namespace
+}  // namespace sennit
