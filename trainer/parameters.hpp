@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "layout.hpp"
+#include "parameter_layout.hpp"
 #include "pool.hpp"
 
 namespace sennit::trainer {

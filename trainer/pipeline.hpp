@@ -13,7 +13,7 @@
 
 #include "block.hpp"
 #include "ends.hpp"
-#include "schedule.hpp"
+#include "pipeline_schedule.hpp"
 
 namespace sennit::trainer {
 

@@ -1,5 +1,5 @@
-// schedule.cpp: see schedule.hpp.
-#include "schedule.hpp"
+// pipeline_schedule.cpp: see pipeline_schedule.hpp.
+#include "pipeline_schedule.hpp"
 
 #include <algorithm>
 

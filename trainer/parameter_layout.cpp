@@ -1,5 +1,5 @@
-// layout.cpp: see layout.hpp.
-#include "layout.hpp"
+// parameter_layout.cpp: see parameter_layout.hpp.
+#include "parameter_layout.hpp"
 
 #include <cmath>
 #include <numbers>

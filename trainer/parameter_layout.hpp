@@ -1,4 +1,4 @@
-// layout.hpp: which parameters this rank holds, and where they lie in its flat buffers.
+// parameter_layout.hpp: which parameters this rank holds, and where they lie in its flat buffers.
 //
 // Parameters come in units: what is gathered, reduced and updated as one. A unit is one flat buffer; a tensor
 // in it is this rank's box of a global tensor of Hugging Face's name and shape: tensor parallelism cuts
