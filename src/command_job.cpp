@@ -28,9 +28,11 @@ void add_options(CLI::App* command, Options* o) {
   command->add_option(
       "--fabric", o->fabric,
       "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's sources say");
-  command->add_option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)");
-  command->add_option("--gpus-per-host", o->gpus_per_host,
-                      "default: as many as the fabric says, at least one");
+  command->add_option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--gpus-per-host", o->gpus_per_host, "default: as many as the fabric says, at least one")
+      ->check(CLI::PositiveNumber);
   command->add_option(
       "--mesh", o->mesh,
       "sizes of the parallel dimensions, from the fastest network outwards: tp8,cp2,pp16,dp64 "
@@ -38,13 +40,16 @@ void add_options(CLI::App* command, Options* o) {
   command->add_option("--gpu", o->gpu, "which accelerator; `list` prints the table of them")
       ->capture_default_str();
   command->add_option("--sequence", o->sequence, "tokens of a sequence")->capture_default_str();
-  command->add_option(
-      "--batch", o->batch,
-      "sequences of each data-parallel group, a step (default: what makes 16.8 M tokens a step)");
+  command
+      ->add_option("--batch", o->batch,
+                   "sequences of each data-parallel group, a step (default: what makes 16.8 M tokens a step)")
+      ->check(CLI::PositiveNumber);
   command->add_option("--microbatch", o->microbatch, "sequences that go through the pipeline together")
       ->capture_default_str();
-  command->add_option("--interleave", o->interleave,
-                      "chunks of layers on each pipeline stage (default: one layer a chunk)");
+  command
+      ->add_option("--interleave", o->interleave,
+                   "chunks of layers on each pipeline stage (default: one layer a chunk)")
+      ->check(CLI::PositiveNumber);
   command->add_option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
       ->capture_default_str();
   command
@@ -94,6 +99,9 @@ void add_job_command(CLI::App& app, int* exit_code) {
       "a whole training job on a fabric: groups, memory, step time, days, money, and what would change them");
   add_options(command, options.get());
   command->callback([=] {
+    if (options->gpu == "list" && !(options->json.empty() && options->html.empty()))
+      return void(*exit_code = foresee::fail(
+                      "job", invalid("--gpu list prints the table as text: leave out --json and --html")));
     if (options->gpu == "list") return fmt::print("{}", job::accelerators_text());
     const Result<job::Problem> problem = job::make_problem(*options);
     if (!problem) return void(*exit_code = foresee::fail("job", problem.status()));

@@ -18,6 +18,7 @@ using namespace training;  // NOLINT: this file joins the two
 
 size_t index(int i) { return static_cast<size_t>(i); }
 
+constexpr double kLeastShare = 1e-4;           // of a peak, that is worth reckoning with
 constexpr double kTokensPerStep = 16'777'216;  // Llama 3's 16 M
 
 // "15.6T", "400000": powers of ten.
@@ -133,10 +134,10 @@ Status set_constants(const std::string& text, Constants* constants) {
     const char* const stop = item.data() + item.size();
     const char* const begin = item.data() + std::min(equals + 1, item.size());
     const auto [end, failed] = std::from_chars(begin, stop, value);
-    if (!constant || failed != std::errc() || end != stop || !(value > 0 && value <= 1))
-      return invalid(fmt::format(
-          "--constants {}: expected one of {} and a share above 0 and up to 1, such as matmul=0.6", item,
-          known));
+    if (!constant || failed != std::errc() || end != stop || !(value >= kLeastShare && value <= 1))
+      return invalid(
+          fmt::format("--constants {}: expected one of {} and a share from {} to 1, such as matmul=0.6", item,
+                      known, kLeastShare));
     constant->value = value;
     constant->source = "--constants";
   }
@@ -158,7 +159,7 @@ Result<Job> make_job(const Arguments& a) {
   SENNIT_RETURN_IF_ERROR(in_range("--microbatch", a.microbatch, 1, 1 << 20));
   SENNIT_RETURN_IF_ERROR(in_range("--zero", a.zero, 0, 3));
   SENNIT_RETURN_IF_ERROR(in_range("--interleave", a.interleave, 0, 1 << 20));
-  SENNIT_RETURN_IF_ERROR(in_range("--switch-ports", a.switch_ports, 2, 1 << 20));
+  SENNIT_RETURN_IF_ERROR(in_range("--switch-ports", a.switch_ports, 4, 1 << 20));
   job.sequence = a.sequence;
   job.batch = a.batch;
   job.microbatch = a.microbatch;

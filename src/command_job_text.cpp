@@ -237,6 +237,23 @@ std::string curve_text(const Problem& problem, const Answer& answer) {
     text +=
         fmt::format(" {:.2f} x at {:.0f}:1\n", last.reversed.total / last.step.total, last.oversubscription);
   }
+  // Why a fabric shows in MFU or does not: what of the data-parallel transfers is waited for.
+  for (const CurvePoint& p : answer.curve) {
+    if (p.gpus != problem.job.mesh.gpus() || !p.fits) continue;
+    const auto transfers = [](const CurvePoint::Fabric& f) { return f.step.data + f.step.data_hidden; };
+    const CurvePoint::Fabric &first = p.fabrics.front(), &last = p.fabrics.back();
+    text += fmt::format(
+        "on {} GPUs data-parallel transfers take {} a step at {:.0f}:1, of which {} are not behind "
+        "computation",
+        p.gpus, duration_text(transfers(first)), first.oversubscription, duration_text(first.step.data));
+    if (transfers(last) < 1.01 * transfers(first))
+      text += fmt::format("; no more at {:.0f}:1: tiered, they wait for NICs, not for uplinks",
+                          last.oversubscription);
+    else
+      text += fmt::format("; at {:.0f}:1 {} and {}", last.oversubscription, duration_text(transfers(last)),
+                          duration_text(last.step.data));
+    text += "\n";
+  }
   return text;
 }
 
