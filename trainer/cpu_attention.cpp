@@ -1,0 +1,79 @@
+// cpu_attention.cpp: causal attention over threads (see device.hpp; one head's work is in
+// cpu_kernels_attention.hpp). Forwards a part is a block of queries of one head; backwards one key/value head
+// of a sequence, as its queries all add to the same dk and dv.
+#include <cmath>
+#include <cstdlib>
+
+#include "cpu_device.hpp"
+
+namespace sennit::trainer {
+namespace {
+constexpr int64_t kQueries = 64;  // of a part
+}
+
+void* AttentionScratch::reserve(size_t bytes_needed) {
+  std::free(memory);
+  memory = nullptr;
+  SENNIT_CHECK(posix_memalign(&memory, 64, bytes_needed) == 0);
+  bytes = bytes_needed;
+  return memory;
+}
+AttentionScratch::~AttentionScratch() { std::free(memory); }
+
+void CpuDevice::attention(Matrix out, float* log_sums, Matrix q, Matrix k, Matrix v,
+                          const AttentionShape& shape) {
+  AttentionCall call;
+  call.out = out, call.q = q, call.k = k, call.v = v, call.log_sums = log_sums, call.shape = shape;
+  const int64_t blocks = (shape.queries + kQueries - 1) / kQueries;
+  threads_.run(shape.batch * shape.query_heads * blocks, [&](int64_t part, int thread) {
+    // The last blocks see most keys: first.
+    const int64_t first = (blocks - 1 - part / (shape.batch * shape.query_heads)) * kQueries;
+    const int64_t head = part % (shape.batch * shape.query_heads);
+    kernels_.attention(call, head / shape.query_heads, head % shape.query_heads, first,
+                       std::min(kQueries, shape.queries - first),
+                       attention_scratch_[static_cast<size_t>(thread)]);
+  });
+}
+
+void CpuDevice::attention_gradient(Matrix dq, Matrix dk, Matrix dv, Matrix dout, Matrix q, Matrix k, Matrix v,
+                                   const float* log_sums, const float* dots, const AttentionShape& shape) {
+  SENNIT_CHECK(dq.type == Type::f32 && dk.type == Type::f32 && dv.type == Type::f32);
+  AttentionCall call;
+  call.dq = dq, call.dk = dk, call.dv = dv, call.dout = dout, call.q = q, call.k = k, call.v = v;
+  call.log_sums = const_cast<float*>(log_sums), call.dots = dots, call.shape = shape;
+  threads_.run(shape.batch * shape.kv_heads, [&](int64_t part, int thread) {
+    kernels_.attention_gradient(call, part / shape.kv_heads, part % shape.kv_heads,
+                                attention_scratch_[static_cast<size_t>(thread)]);
+  });
+}
+
+void CpuDevice::attention_join(Matrix out, float* log_sums, Matrix other, const float* other_log_sums,
+                               const AttentionShape& shape) {
+  SENNIT_CHECK(out.type == Type::f32);
+  pieces(shape.batch * shape.queries, rows_of_piece(out.columns), [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; row++)
+      for (int64_t head = 0; head < shape.query_heads; head++) {
+        const int64_t i =
+            (row / shape.queries * shape.query_heads + head) * shape.queries + row % shape.queries;
+        const float mine = log_sums[i], theirs = other_log_sums[i], most = std::max(mine, theirs);
+        if (most == -INFINITY) continue;  // neither saw a key: 0 stays 0
+        const float sum = most + std::log(std::exp(mine - most) + std::exp(theirs - most));
+        kernels_.join(static_cast<float*>(at(out, row, head * shape.head_size)), std::exp(mine - sum),
+                      at(other, row, head * shape.head_size), other.type, std::exp(theirs - sum),
+                      shape.head_size);
+        log_sums[i] = sum;
+      }
+  });
+}
+
+void CpuDevice::attention_dots(float* dots, Matrix dout, Matrix out, const AttentionShape& shape) {
+  pieces(shape.batch * shape.queries, rows_of_piece(out.columns), [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; row++)
+      for (int64_t head = 0; head < shape.query_heads; head++)
+        dots[(row / shape.queries * shape.query_heads + head) * shape.queries + row % shape.queries] =
+            kernels_.dot(at(dout, row, head * shape.head_size), dout.type,
+                         at(out, row, head * shape.head_size), out.type, shape.head_size);
+  });
+}
+
+}  // namespace sennit::trainer

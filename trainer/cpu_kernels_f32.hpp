@@ -1,0 +1,78 @@
+// cpu_kernels_f32.hpp: the small products of attention in f32, for inputs of either type, on any instruction
+// set: C in registers, 6 rows by one or two vectors, B streamed from the first cache.
+#pragma once
+
+#include "cpu_kernels_vector.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+struct EngineF32 {
+  using Element = float;
+  static constexpr int64_t kRows = 1, kColumns = kLanes, kDepth = 1, kKeyUnit = 1, kQueryUnit = kLanes;
+
+  static float at(const void* data, Type type, int64_t i) {
+    if (type == Type::f32) return static_cast<const float*>(data)[i];
+    return bits_as<float>(static_cast<uint32_t>(static_cast<const uint16_t*>(data)[i]) << 16);
+  }
+  // rows x columns (of which `rows_to` x `columns_to` are there after it, the rest zeros)
+  static void pack_a(float* to, const void* from, Type type, int64_t stride, int64_t rows, int64_t columns,
+                     int64_t rows_to, int64_t columns_to) {
+    std::memset(to, 0, static_cast<size_t>(rows_to * columns_to) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < columns; c++) to[r * columns_to + c] = at(from, type, r * stride + c);
+  }
+  static void pack_b(float* to, const void* from, Type type, int64_t stride, int64_t rows, int64_t columns,
+                     int64_t rows_to, int64_t columns_to) {
+    pack_a(to, from, type, stride, rows, columns, rows_to, columns_to);
+  }
+  // The same rows x columns, turned: to[columns_to][rows_to]
+  static void pack_a_turned(float* to, const void* from, Type type, int64_t stride, int64_t rows,
+                            int64_t columns, int64_t columns_to, int64_t rows_to) {
+    std::memset(to, 0, static_cast<size_t>(rows_to * columns_to) * sizeof(float));
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < columns; c++) to[c * rows_to + r] = at(from, type, r * stride + c);
+  }
+  static void pack_b_turned(float* to, const void* from, Type type, int64_t stride, int64_t rows,
+                            int64_t columns, int64_t rows_to, int64_t columns_to) {
+    pack_a_turned(to, from, type, stride, rows, columns, columns_to, rows_to);
+  }
+  static const float* scores_a(float*, const float* scores, int64_t, int64_t) { return scores; }
+  static const float* scores_b(float*, const float* scores, int64_t, int64_t) { return scores; }
+
+  template <int kRowsHere, int kVectors>
+  SENNIT_INLINE static void tile(float* c, const float* a, const float* b, int64_t n, int64_t k,
+                                 bool accumulate) {
+    Vec sum[kRowsHere][kVectors] = {};
+    for (int64_t depth = 0; depth < k; depth++) {
+      Vec line[kVectors];
+      for (int v = 0; v < kVectors; v++) line[v] = load(b + depth * n + v * kLanes);
+      for (int r = 0; r < kRowsHere; r++)
+        for (int v = 0; v < kVectors; v++) sum[r][v] += line[v] * a[r * k + depth];
+    }
+    for (int r = 0; r < kRowsHere; r++)
+      for (int v = 0; v < kVectors; v++) {
+        float* to = c + r * n + v * kLanes;
+        store(to, accumulate ? load(to) + sum[r][v] : sum[r][v]);
+      }
+  }
+  template <int kVectors>
+  static void columns(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
+                      bool accumulate) {
+    int64_t r = 0;
+    for (; r + 6 <= m; r += 6) tile<6, kVectors>(c + r * n, a + r * k, b, n, k, accumulate);
+    for (; r < m; r++) tile<1, kVectors>(c + r * n, a + r * k, b, n, k, accumulate);
+  }
+  // c[m][n] (+)= a[m][k] * b[k][n]
+  static void multiply(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
+                       bool accumulate) {
+    int64_t j = 0;
+#ifdef __AVX512F__
+    for (; j + 2 * kLanes <= n; j += 2 * kLanes) columns<2>(c + j, a, b + j, m, n, k, accumulate);
+#endif
+    for (; j < n; j += kLanes) columns<1>(c + j, a, b + j, m, n, k, accumulate);
+  }
+};
+
+}  // namespace
+}  // namespace sennit::trainer

@@ -1,0 +1,149 @@
+// cpu_kernels_vector.hpp: vectors of 16 floats for cpu_kernels_*.cpp, which compile this text once per
+// instruction set: loads and stores of f32 and bf16 (rounded to nearest even, a NaN stays one), sums in a
+// fixed order, exp. Everything is in an anonymous namespace: no function here may be the same function in two
+// of those files.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "cpu_kernels.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+constexpr int64_t kLanes = 16;
+typedef float Vec __attribute__((vector_size(64)));
+typedef int32_t IntVec __attribute__((vector_size(64)));
+typedef uint32_t WordVec __attribute__((vector_size(64)));
+typedef uint16_t HalfVec __attribute__((vector_size(32)));
+
+struct Bf16 {
+  uint16_t bits;
+};
+
+#define SENNIT_INLINE __attribute__((always_inline)) inline
+
+SENNIT_INLINE Vec splat(float x) { return Vec{} + x; }
+template <typename To, typename From>
+SENNIT_INLINE To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+SENNIT_INLINE Vec load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+SENNIT_INLINE Vec load(const Bf16* p) {
+  HalfVec half;
+  std::memcpy(&half, p, sizeof half);
+  return bits_as<Vec>(__builtin_convertvector(half, WordVec) << 16);
+}
+SENNIT_INLINE void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+// The upper halves, rounded, still in the upper half's place.
+SENNIT_INLINE WordVec rounded_words(Vec v) {
+  const auto bits = bits_as<WordVec>(v);
+  const WordVec rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  const auto is_nan = bits_as<WordVec>((bits & 0x7fffffffu) > 0x7f800000u);
+  return (is_nan & (bits | 0x00400000u)) | (~is_nan & rounded);
+}
+SENNIT_INLINE HalfVec halves(Vec v) { return __builtin_convertvector(rounded_words(v) >> 16, HalfVec); }
+SENNIT_INLINE void store(Bf16* p, Vec v) {
+  const HalfVec half = halves(v);
+  std::memcpy(p, &half, sizeof half);
+}
+// The last elements of a row: the rest of the vector is zero, and not written.
+template <typename T>
+SENNIT_INLINE Vec load_part(const T* p, int64_t count) {
+  T padded[kLanes] = {};
+  std::memcpy(padded, p, static_cast<size_t>(count) * sizeof(T));
+  return load(padded);
+}
+template <typename T>
+SENNIT_INLINE void store_part(T* p, Vec v, int64_t count) {
+  T padded[kLanes];
+  store(padded, v);
+  std::memcpy(p, padded, static_cast<size_t>(count) * sizeof(T));
+}
+
+// Calls body(i, load, store) for every vector of n elements.
+struct Whole {
+  template <typename T>
+  SENNIT_INLINE Vec get(const T* p) const {
+    return load(p);
+  }
+  template <typename T>
+  SENNIT_INLINE void put(T* p, Vec v) const {
+    store(p, v);
+  }
+  SENNIT_INLINE Vec keep(Vec v, float) const { return v; }
+};
+struct Part {
+  int64_t count;
+  template <typename T>
+  SENNIT_INLINE Vec get(const T* p) const {
+    return load_part(p, count);
+  }
+  template <typename T>
+  SENNIT_INLINE void put(T* p, Vec v) const {
+    store_part(p, v, count);
+  }
+  // v with `other` in the lanes past the end.
+  SENNIT_INLINE Vec keep(Vec v, float other) const {
+    float lanes[kLanes];
+    store(lanes, v);
+    for (int64_t i = count; i < kLanes; i++) lanes[i] = other;
+    return load(lanes);
+  }
+};
+template <typename Body>
+SENNIT_INLINE void each_vector(int64_t n, Body body) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) body(i, Whole{});
+  if (i < n) body(i, Part{n - i});
+}
+
+SENNIT_INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
+SENNIT_INLINE Vec smaller(Vec a, Vec b) { return a < b ? a : b; }
+SENNIT_INLINE float sum_lanes(Vec v) {
+  float x[kLanes];
+  store(x, v);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) x[i] += x[i + half];
+  return x[0];
+}
+SENNIT_INLINE float largest_lane(Vec v) {
+  float x[kLanes];
+  store(x, v);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) x[i] = x[i] > x[i + half] ? x[i] : x[i + half];
+  return x[0];
+}
+
+// e^x within 2 units in the last place: x = n ln 2 + r, a polynomial for e^r, n into the exponent. Below
+// -87.3 it is 0, above 88.3 it is e^88.3; a NaN stays one.
+SENNIT_INLINE Vec exp_of(Vec x) {
+  const Vec in = smaller(splat(88.3f), x);  // in this order a NaN passes
+  const Vec magic = splat(12582912.0f);     // 1.5 * 2^23: adding it rounds to a whole number
+  const Vec shifted = in * 1.44269504088896341f + magic;
+  const Vec n = shifted - magic;
+  Vec r = in - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  Vec p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const auto exponent = (bits_as<WordVec>(shifted) - 0x4b400000u + 127u) << 23;
+  const Vec result = p * bits_as<Vec>(exponent);
+  return x < splat(-87.3f) ? Vec{} : result;
+}
+
+}  // namespace
+}  // namespace sennit::trainer
