@@ -35,7 +35,7 @@ class TrainerText : public testing::Test {
   std::string folder_;
 };
 
-constexpr const char* kPage = R"('\" t
+constexpr const char* kPage = R"page('\" t
 .\" A comment, and a licence that nobody should learn.
 .TH open 2 2023-02-05 "Linux man-pages 6.03"
 .SH NAME
@@ -81,7 +81,7 @@ T}
 .UR http://kernel.org
 the site
 .UE .
-)";
+)page";
 
 TEST_F(TrainerText, ManualPagesBecomePlainText) {
   EXPECT_TRUE(is_man_page(kPage));
@@ -279,16 +279,18 @@ TEST_F(TrainerText, OffTokenizersAreNamed) {
   EXPECT_EQ(Tokenizer::load(empty).status().text(),
             empty + ": is no tokenizer of sentencepiece's, or is damaged");
   const std::string whole = (*Tokenizer::learn({words(8, 2000)}, 300))->model();
-  for (size_t length = 0; length < whole.size();
-       length += 97)  // cut anywhere: refused, or a smaller vocabulary
-    if (const auto cut = Tokenizer::from_bytes(whole.substr(0, length), "cut"); cut.ok())
-      EXPECT_LT((*cut)->vocabulary(), 300);
+  for (size_t length = 0; length < whole.size(); length += 97) {  // refused, or of a smaller vocabulary
+    const auto cut = Tokenizer::from_bytes(whole.substr(0, length), "cut");
+    EXPECT_LT(cut.ok() ? (*cut)->vocabulary() : 0, 300);
+  }
 }
 
 TEST_F(TrainerText, TokenizeIsDeterministicAndWhole) {
-  std::string all;
-  for (int i = 0; i < 40; i++) write(fmt::format("texts/{:02}.txt", i), words(100 + i, 400));
-  TokenizeOptions options{.inputs = {folder_ + "/texts"}, .folder = folder_ + "/one", .vocabulary = 500};
+  for (int i = 0; i < 40; i++) write("texts/" + std::to_string(i) + ".txt", words(100 + i, 400));
+  TokenizeOptions options;
+  options.inputs = {folder_ + "/texts"};
+  options.folder = folder_ + "/one";
+  options.vocabulary = 500;
   options.clean.held_out = 0.2;
   options.shard_tokens = 10'000;
   options.threads = 1;
