@@ -152,8 +152,8 @@ std::vector<double> product(const Tensor& a, bool transpose_a, const Tensor& b, 
 }
 
 TEST_P(Ops, MultiplyIsTheProductInEveryForm) {
-  const int64_t shapes[][3] = {{1, 1, 1},      {5, 7, 3},      {33, 17, 65},  {64, 96, 32},
-                               {130, 70, 129}, {16, 1030, 40}, {1100, 48, 64}};
+  const int64_t shapes[][3] = {{1, 1, 1},      {5, 7, 3},      {33, 17, 65},   {64, 96, 32},
+                               {130, 70, 129}, {16, 1030, 40}, {1100, 48, 64}, {70, 65, 2100}};
   for (const auto& [m, n, k] : shapes)
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true})

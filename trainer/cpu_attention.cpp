@@ -2,7 +2,6 @@
 // cpu_kernels_attention.hpp). Forwards a part is a block of queries of one head; backwards one key/value head
 // of a sequence, as its queries all add to the same dk and dv.
 #include <cmath>
-#include <cstdlib>
 
 #include "cpu_device.hpp"
 
@@ -10,15 +9,6 @@ namespace sennit::trainer {
 namespace {
 constexpr int64_t kQueries = 64;  // of a part
 }
-
-void* AttentionScratch::reserve(size_t bytes_needed) {
-  std::free(memory);
-  memory = nullptr;
-  SENNIT_CHECK(posix_memalign(&memory, 64, bytes_needed) == 0);
-  bytes = bytes_needed;
-  return memory;
-}
-AttentionScratch::~AttentionScratch() { std::free(memory); }
 
 void CpuDevice::attention(Matrix out, float* log_sums, Matrix q, Matrix k, Matrix v,
                           const AttentionShape& shape) {

@@ -24,6 +24,17 @@ const CpuKernels& cpu_kernels() {
   return kCpuGeneric;
 }
 
+void* Scratch::reserve(size_t bytes_needed) {
+  if (bytes_needed <= bytes_) return memory_;
+  std::free(memory_);
+  memory_ = nullptr;
+  SENNIT_CHECK(posix_memalign(&memory_, bytes_needed >= kHugePage ? kHugePage : 64, bytes_needed) == 0);
+  bytes_ = bytes_needed;
+  return memory_;
+}
+
+Scratch::~Scratch() { std::free(memory_); }
+
 CpuDevice::CpuDevice(int threads)
     : kernels_(cpu_kernels()),
       threads_(threads),

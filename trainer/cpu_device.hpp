@@ -67,7 +67,7 @@ class CpuDevice final : public Device {
   const CpuKernels& kernels_;
   CpuThreads threads_;
   CpuMultiply multiply_;
-  std::vector<AttentionScratch> attention_scratch_;  // one a thread
+  std::vector<Scratch> attention_scratch_;  // one a thread
 };
 
 // Element `column` of row `row`.

@@ -10,12 +10,20 @@
 
 namespace sennit::trainer {
 
-// What one thread works with in attention(); grown when needed, never shared.
-struct AttentionScratch {
-  void* memory = nullptr;
-  size_t bytes = 0;
-  void* reserve(size_t bytes_needed);  // 64-byte aligned; what was there is lost
-  ~AttentionScratch();
+// Memory that a thread works in: grown when more is asked for, never shared.
+class Scratch {
+ public:
+  Scratch() = default;
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* reserve(size_t bytes_needed);  // aligned to 64 bytes; what was there may be lost
+  void* memory() const { return memory_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
 };
 
 struct AttentionCall {
@@ -57,9 +65,8 @@ struct CpuKernels {
 
   // all queries of one block of one head; all keys and queries of one key/value head
   void (*attention)(const AttentionCall& call, int64_t sequence, int64_t query_head, int64_t first,
-                    int64_t count, AttentionScratch& scratch);
-  void (*attention_gradient)(const AttentionCall& call, int64_t sequence, int64_t kv_head,
-                             AttentionScratch& scratch);
+                    int64_t count, Scratch& scratch);
+  void (*attention_gradient)(const AttentionCall& call, int64_t sequence, int64_t kv_head, Scratch& scratch);
 };
 
 extern const CpuKernels kCpuGeneric, kCpuAvx2, kCpuAvx512;

@@ -75,7 +75,7 @@ SENNIT_INLINE void mask_scores(float* scores, int64_t stride, int64_t first_key,
 
 template <typename Engine>
 void attention_block(const AttentionCall& call, int64_t sequence, int64_t query_head, int64_t first,
-                     int64_t count, AttentionScratch& scratch) {
+                     int64_t count, Scratch& scratch) {
   using Element = typename Engine::Element;
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, kv_head = query_head / (shape.query_heads / shape.kv_heads);
@@ -83,7 +83,7 @@ void attention_block(const AttentionCall& call, int64_t sequence, int64_t query_
   const int64_t columns = round_up(count, Engine::kColumns), unit = Engine::kKeyUnit;
   Element *keys_a = nullptr, *values_a = nullptr, *queries_b = nullptr, *weights_b = nullptr;
   float *scores = nullptr, *out = nullptr, *most = nullptr, *sums = nullptr;
-  for (char* memory : {static_cast<char*>(nullptr), static_cast<char*>(scratch.memory)}) {
+  for (char* memory : {static_cast<char*>(nullptr), static_cast<char*>(scratch.memory())}) {
     Carver carver(memory);
     keys_a = carver.take<Element>(kKeyBlock * d_deep);
     values_a = carver.take<Element>(d_rows * kKeyBlock);
@@ -93,7 +93,7 @@ void attention_block(const AttentionCall& call, int64_t sequence, int64_t query_
     out = carver.take<float>(d_rows * columns);
     most = carver.take<float>(columns);
     sums = carver.take<float>(columns);
-    if (carver.used() > scratch.bytes) {
+    if (carver.used() > scratch.bytes()) {
       scratch.reserve(carver.used());
       return attention_block<Engine>(call, sequence, query_head, first, count, scratch);
     }
@@ -167,8 +167,7 @@ SENNIT_INLINE void add_rows(const HeadRows& to, const float* from, int64_t from_
 }
 
 template <typename Engine>
-void attention_gradient_head(const AttentionCall& call, int64_t sequence, int64_t kv_head,
-                             AttentionScratch& scratch) {
+void attention_gradient_head(const AttentionCall& call, int64_t sequence, int64_t kv_head, Scratch& scratch) {
   using Element = typename Engine::Element;
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, group = shape.query_heads / shape.kv_heads;
@@ -180,7 +179,7 @@ void attention_gradient_head(const AttentionCall& call, int64_t sequence, int64_
   Element *douts_b = nullptr, *douts_turned = nullptr, *block_a = nullptr, *block_b = nullptr;
   float *scores = nullptr, *slopes = nullptr, *dk = nullptr, *dv = nullptr, *dq = nullptr,
         *rows_of_dq = nullptr;
-  for (char* memory : {static_cast<char*>(nullptr), static_cast<char*>(scratch.memory)}) {
+  for (char* memory : {static_cast<char*>(nullptr), static_cast<char*>(scratch.memory())}) {
     Carver carver(memory);
     keys_a = carver.take<Element>(all_keys * d_deep);
     values_a = carver.take<Element>(all_keys * d_deep);
@@ -197,7 +196,7 @@ void attention_gradient_head(const AttentionCall& call, int64_t sequence, int64_
     slopes = carver.take<float>(kKeyBlock * kQueryBlock);
     dq = carver.take<float>(d_rows * kQueryBlock);
     rows_of_dq = carver.take<float>(kQueryBlock * d_rows);
-    if (carver.used() > scratch.bytes) {
+    if (carver.used() > scratch.bytes()) {
       scratch.reserve(carver.used());
       return attention_gradient_head<Engine>(call, sequence, kv_head, scratch);
     }

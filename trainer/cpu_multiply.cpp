@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cpu_amx_kernels.hpp"
 #include "cpu_device.hpp"
 
 namespace sennit::trainer {
@@ -10,7 +11,10 @@ namespace {
 
 using Memory = dnnl::memory;
 
-constexpr int64_t kBlockRows = 1024, kBlockColumns = 512;
+constexpr int64_t kBlockRows = 1024, kBlockColumns = 512;  // by oneDNN
+// On AMX: rows that with their k stay in the second cache, halved down to kFewRows where there are few
+// blocks; and columns enough that packing the rows again for each piece of them is little.
+constexpr int64_t kAmxRows = 256, kFewRows = 128, kAmxColumns = 1024, kFewBlocks = 8;
 
 Memory::data_type type_of(Type type) {
   return type == Type::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
@@ -80,6 +84,39 @@ void CpuMultiply::run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool trans
       kernels_.convert(at(c, row), c.type, at(sum, row), Type::f32, c.columns);
     });
   }
+#if defined(__x86_64__)
+  if (a.type == Type::bf16 && has_amx()) return on_amx(c, a, transpose_a, b, transpose_b, accumulate, k);
+#endif
+  by_onednn(c, a, transpose_a, b, transpose_b, accumulate, k);
+}
+
+#if defined(__x86_64__)
+void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
+                         int64_t k) {
+  const AmxProduct product{c, a, b, transpose_a, transpose_b, accumulate, k};
+  int64_t rows = kAmxRows;
+  const int64_t pieces = (c.columns + kAmxColumns - 1) / kAmxColumns;
+  const int64_t columns = ((c.columns + pieces - 1) / pieces + 31) / 32 * 32;
+  while (rows > kFewRows && (c.rows + rows - 1) / rows * pieces < kFewBlocks) rows /= 2;
+  const int64_t row_blocks = (c.rows + rows - 1) / rows, column_blocks = (c.columns + columns - 1) / columns;
+  void* packed = packed_.reserve(amx_packed_bytes(c.columns, k));
+  constexpr int64_t kPackedColumns = 64;
+  threads_.run((c.columns + kPackedColumns - 1) / kPackedColumns, [&](int64_t part, int) {
+    const int64_t first = part * kPackedColumns;
+    amx_pack_columns(product, packed, first, std::min(kPackedColumns, c.columns - first));
+  });
+  const size_t scratch_bytes = amx_scratch_bytes(rows, columns, k);
+  threads_.run(row_blocks * column_blocks, [&](int64_t part, int thread) {
+    const int64_t row = part % row_blocks * rows, column = part / row_blocks * columns;
+    amx_multiply(product, packed, row, std::min(rows, c.rows - row), column,
+                 std::min(columns, c.columns - column),
+                 scratch_[static_cast<size_t>(thread)].reserve(scratch_bytes));
+  });
+}
+#endif
+
+void CpuMultiply::by_onednn(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
+                            int64_t k) {
   const int64_t row_blocks = (c.rows + kBlockRows - 1) / kBlockRows;
   const int64_t column_blocks = (c.columns + kBlockColumns - 1) / kBlockColumns;
   struct Block {
@@ -98,12 +135,9 @@ void CpuMultiply::run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool trans
       blocks.push_back({&one, transpose_a ? at(a, 0, row) : at(a, row),
                         transpose_b ? at(b, column) : at(b, 0, column), at(c, row, column)});
     }
-  for (std::vector<char>& scratch : scratch_)
-    if (scratch.size() < scratch_bytes + 64) scratch.resize(scratch_bytes + 64);
   threads_.run(static_cast<int64_t>(blocks.size()), [&](int64_t part, int thread) {
     const Block& block = blocks[static_cast<size_t>(part)];
-    char* scratch = scratch_[static_cast<size_t>(thread)].data();
-    scratch += (64 - reinterpret_cast<uintptr_t>(scratch) % 64) % 64;
+    void* scratch = scratch_[static_cast<size_t>(thread)].reserve(scratch_bytes);
     block.product->primitive.execute(
         stream_, {{DNNL_ARG_SRC, Memory(block.product->a, engine_, block.a)},
                   {DNNL_ARG_WEIGHTS, Memory(block.product->b, engine_, block.b)},

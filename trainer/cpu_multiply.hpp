@@ -1,9 +1,11 @@
-// cpu_multiply.hpp: matrix products on the processor, by oneDNN's matmul (bf16 on AMX or AVX-512, f32 exact).
+// cpu_multiply.hpp: matrix products on the processor: bf16 on our own AMX blocks (cpu_amx_multiply.cpp), f32,
+// and bf16 on processors without AMX, by oneDNN's matmul.
 //
-// A product is cut into blocks of c by shape alone, each block is one single-threaded primitive: so the order
-// of every sum, and with it every bit, is the same with any number of threads. Primitives are made once per
-// shape, types, strides and transposes, and kept. Where the processor has no bf16 products (before AVX-512),
-// a and b are turned to f32 first.
+// A product is cut into blocks of c by shape alone, each is worked out by one thread: so the order of every
+// sum, and with it every bit, is the same with any number of threads. oneDNN's primitives are made once per
+// shape, types, strides and transposes, and kept. Its own AMX products want matrices in a layout of its own;
+// on plain ones, as weights and activations here are, oneDNN 2.6 falls back to a product at a third of the
+// speed. Where the processor has no bf16 products at all (before AVX-512), a and b are turned to f32 first.
 #pragma once
 
 #include <map>
@@ -30,6 +32,9 @@ class CpuMultiply {
   // m, n, k; strides of a, b, c; types of the inputs and of c; transposes; accumulate
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Type, Type, bool, bool, bool>;
   const Product& product(const Key& key);
+  void on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate, int64_t k);
+  void by_onednn(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
+                 int64_t k);
   Matrix to_f32(Matrix m, std::vector<float>& memory);
 
   CpuThreads& threads_;
@@ -38,7 +43,8 @@ class CpuMultiply {
   dnnl::stream stream_;
   bool has_bf16_ = false;
   std::map<Key, std::unique_ptr<Product>> products_;
-  std::vector<std::vector<char>> scratch_;  // one a thread
+  std::vector<Scratch> scratch_;  // one a thread
+  Scratch packed_;
   std::vector<float> wide_a_, wide_b_;
 };
 

@@ -1,0 +1,72 @@
+// matrix_peak.cpp: see matrix_peak.hpp. Each thread multiplies matrices of its own; the sum over threads of
+// what each did in the time that all of them ran.
+#include "matrix_peak.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "cpu_threads.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+using Memory = dnnl::memory;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kSize = 512;
+constexpr int kCalls = 8;  // per repetition: about 0.5 ms, so that starting threads is nothing
+constexpr auto kTime = std::chrono::milliseconds(300);
+
+struct Product {
+  dnnl::matmul primitive;
+  Memory a, b, c;
+};
+
+// Empty where the processor has no products of this type.
+std::vector<Product> make_products(Type type, const dnnl::engine& engine, int threads) {
+  const auto element = type == Type::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
+  const Memory::desc any({kSize, kSize}, element, Memory::format_tag::any);
+  std::vector<Product> products;
+  try {
+    const dnnl::matmul::primitive_desc description({any, any, any}, engine);
+    for (int thread = 0; thread < threads; thread++) {
+      products.push_back({dnnl::matmul(description), Memory(description.src_desc(), engine),
+                          Memory(description.weights_desc(), engine),
+                          Memory(description.dst_desc(), engine)});
+      // 1.0 in bf16, and 1.0018 in f32: neither zero, nor denormal, nor infinite after a sum.
+      for (const Memory* m : {&products.back().a, &products.back().b})
+        std::fill_n(static_cast<uint16_t*>(m->get_data_handle()), m->get_desc().get_size() / 2,
+                    uint16_t{0x3f80});
+    }
+  } catch (const dnnl::error&) {
+    products.clear();
+  }
+  return products;
+}
+
+}  // namespace
+
+MatrixPeak measure_matrix_peak(Type type, int threads) {
+  CpuThreads pool(threads);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  std::vector<Product> products = make_products(type, engine, pool.count());
+  if (products.empty()) return type == Type::f32 ? MatrixPeak{} : measure_matrix_peak(Type::f32, threads);
+  double best_s = 1e30;
+  const auto until = Clock::now() + kTime;
+  do {
+    const auto start = Clock::now();
+    pool.run(pool.count(), [&](int64_t part, int) {
+      dnnl::stream stream(engine);
+      Product& mine = products[static_cast<size_t>(part)];
+      for (int call = 0; call < kCalls; call++)
+        mine.primitive.execute(stream,
+                               {{DNNL_ARG_SRC, mine.a}, {DNNL_ARG_WEIGHTS, mine.b}, {DNNL_ARG_DST, mine.c}});
+    });
+    best_s = std::min(best_s, std::chrono::duration<double>(Clock::now() - start).count());
+  } while (Clock::now() < until);
+  return {2.0 * kSize * kSize * kSize * kCalls * pool.count() / best_s, pool.count()};
+}
+
+}  // namespace sennit::trainer
