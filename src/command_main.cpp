@@ -82,6 +82,7 @@ int main(int argc, char** argv) {
   sennit::add_job_command(app, &exit_code);
 #ifdef SENNIT_HAVE_TRAINER
   sennit::add_tokenize_command(app, &exit_code);
+  sennit::add_checkpoint_command(app, &exit_code);
 #endif
   if (!names_a_command(app, arguments)) return 2;
   try {

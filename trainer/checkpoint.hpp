@@ -84,9 +84,13 @@ class CheckpointWriter {
   Status save(int64_t step, std::optional<double> held_out_loss, const nlohmann::json& state,
               const std::string& model, const std::string& tokenizer, std::span<const TensorPiece> pieces);
   bool busy() const;  // a save is being written
-  // Waits; what became of the last save. Once a save: then nothing, until the next.
+  // Waits; what became of the last save. Once a save: then nothing, until the next. On ranks other than 0 and
+  // without `agree`: of this rank's file only.
   Result<std::optional<SaveReport>> wait();
 
+  // Takes and touches the memory of the copy, so that the first save stalls the run no longer than the
+  // others.
+  Status prepare(std::span<const TensorPiece> pieces);
   static uint64_t snapshot_bytes(std::span<const TensorPiece> pieces);
 
  private:

@@ -1,0 +1,129 @@
+// checkpoint_export.cpp: a checkpoint's parameters as a folder that Hugging Face's `transformers` loads:
+// config.json, model.safetensors, and the tokenizer. Moments stay behind.
+//
+// One tensor is in memory at a time. Rounding to bf16 is to the nearest, ties to even.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "boxes.hpp"
+#include "checkpoint.hpp"
+#include "files.hpp"
+#include "manifest.hpp"
+#include "safetensors.hpp"
+#include "tokenizer.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_parameter(const std::string& name) { return name.rfind("optimizer.", 0) != 0; }
+
+uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// The bytes of a tensor in another type. f32 from bf16 is exact.
+std::vector<char> converted(const std::vector<char>& from, Type have, Type want) {
+  if (have == want) return from;
+  const size_t n = from.size() / bytes_of(have);
+  std::vector<char> to(n * bytes_of(want));
+  for (size_t i = 0; i < n; i++) {
+    if (want == Type::bf16) {
+      float value = 0;
+      std::memcpy(&value, from.data() + 4 * i, 4);
+      const uint16_t rounded = to_bf16(value);
+      std::memcpy(to.data() + 2 * i, &rounded, 2);
+    } else {
+      std::memcpy(to.data() + 4 * i + 2, from.data() + 2 * i, 2);
+    }
+  }
+  return to;
+}
+
+Status append(int descriptor, const std::string& file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return file_error(file, "written");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Status write_tensors(const Checkpoint& checkpoint, const std::string& file, Type type) {
+  std::vector<StoredTensor> stored;
+  std::vector<Type> types;
+  for (const Checkpoint::Tensor& tensor : checkpoint.tensors())
+    if (is_parameter(tensor.name)) {
+      stored.push_back({.name = tensor.name, .type = type, .shape = tensor.shape});
+      types.push_back(tensor.type);
+    }
+  if (stored.empty()) return invalid("the checkpoint has no parameters");
+  const std::string header =
+      safetensors_header(&stored, {{"format", "pt"}}, 8);  // which transformers asks for
+  const std::string part = file + ".part";
+  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) return file_error(part, "made");
+  Status status = append(descriptor, part, header);
+  for (size_t i = 0; i < stored.size() && status.ok(); i++) {
+    std::vector<char> bytes(static_cast<size_t>(elements_of(stored[i].shape)) * bytes_of(types[i]));
+    const TensorPiece whole{.name = stored[i].name,
+                            .type = types[i],
+                            .shape = stored[i].shape,
+                            .offset = Sizes(stored[i].shape.size(), 0),
+                            .extent = stored[i].shape,
+                            .stride = {},
+                            .data = bytes.data()};
+    status = checkpoint.load({&whole, 1});
+    if (!status.ok()) break;
+    bytes = converted(bytes, types[i], type);
+    status = append(descriptor, part, {bytes.data(), bytes.size()});
+  }
+  if (status.ok() && ::fsync(descriptor) != 0) status = file_error(part, "made durable");
+  ::close(descriptor);
+  if (status.ok() && ::rename(part.c_str(), file.c_str()) != 0)
+    status = file_error(file, "renamed into place");
+  return status;
+}
+
+}  // namespace
+
+Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type) {
+  Json config = Json::parse(checkpoint.model(), nullptr, false);
+  if (!config.is_object()) return invalid("the checkpoint holds no model's config");
+  SENNIT_RETURN_IF_ERROR(make_folders(folder));
+  config["torch_dtype"] = type == Type::f32 ? "float32" : "bfloat16";
+  if (!checkpoint.tokenizer_file().empty()) {
+    const auto tokenizer = Tokenizer::load(checkpoint.tokenizer_file());
+    if (!tokenizer.ok()) return tokenizer.status();
+    config["bos_token_id"] = (*tokenizer)->beginning();
+    config["eos_token_id"] = (*tokenizer)->end();
+    SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + kCheckpointTokenizer, (*tokenizer)->model()));
+    const Json words = {{"tokenizer_class", "LlamaTokenizer"},
+                        {"bos_token", "<s>"},
+                        {"eos_token", "</s>"},
+                        {"unk_token", "<unk>"},
+                        {"add_bos_token", true},
+                        {"add_eos_token", false},
+                        {"add_prefix_space", false},
+                        {"legacy", false},
+                        {"clean_up_tokenization_spaces", false}};
+    SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/tokenizer_config.json", words.dump(2) + "\n"));
+  }
+  SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, folder + "/model.safetensors", type));
+  return write_file_durably(folder + "/config.json", config.dump(2) + "\n");
+}
+
+}  // namespace sennit::trainer

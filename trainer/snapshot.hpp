@@ -1,0 +1,47 @@
+// snapshot.hpp: this rank's share of a checkpoint, copied into memory as the bytes of its safetensors file.
+//
+// plan() decides what this rank writes (its part of boxes that several ranks hold) and where; copy() is all
+// that the run waits for.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "boxes.hpp"
+#include "checkpoint.hpp"
+#include "direct_write.hpp"
+#include "manifest.hpp"
+#include "status.hpp"
+
+namespace sennit::trainer {
+
+class Snapshot {
+ public:
+  // Errors: a piece that is off, two of the same box, no memory.
+  Status plan(std::span<const TensorPiece> pieces);
+  void touch();  // the memory, so that copy() meets no page for the first time
+  void copy(int threads);
+  // The note of what is in the file; computes the checksums.
+  Manifest note(int64_t step, const std::string& file_name) const;
+  const DirectBuffer& buffer() const { return buffer_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Entry {
+    const TensorPiece* piece = nullptr;
+    Box box;
+    uint64_t at = 0;  // in the file
+    std::string name, stored;
+    Type type = Type::f32;
+    Sizes shape;
+  };
+  std::vector<Entry> entries_;
+  std::vector<TensorPiece> pieces_;
+  DirectBuffer buffer_;
+  std::string header_;
+  uint64_t bytes_ = 0;  // of the file
+};
+
+}  // namespace sennit::trainer
