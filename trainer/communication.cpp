@@ -46,6 +46,10 @@ void Traffic::poll() {
   }
 }
 
+void Traffic::finish() {
+  while (!under_way_.empty()) wait(std::shared_ptr<Work>(under_way_.front()));
+}
+
 bool Traffic::under_way(const std::shared_ptr<Work>& work) const {
   return std::find(under_way_.begin(), under_way_.end(), work) != under_way_.end();
 }

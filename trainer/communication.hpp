@@ -43,6 +43,7 @@ class Traffic {
   void wait(const std::shared_ptr<Work>& work);
   void poll();
   bool under_way(const std::shared_ptr<Work>& work) const;
+  void finish();  // waits for all: before memory of theirs goes
   void fail(const Status& status);
   bool failed() const { return !status_.ok(); }
   const Status& status() const { return status_; }

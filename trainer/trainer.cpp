@@ -18,7 +18,7 @@ Trainer::Trainer(const TrainerOptions& options, Device& device, Traffic* traffic
   traffic_->set_overlap(options.overlap);
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() { traffic_->finish(); }
 
 Result<std::unique_ptr<Trainer>> Trainer::create(const TrainerOptions& options, Device& device,
                                                  std::unique_ptr<Communicator> job, Traffic* traffic) {
@@ -36,7 +36,7 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const TrainerOptions& options, 
 
 Status Trainer::prepare() {
   Result<std::unique_ptr<Parameters>> parameters = Parameters::create(
-      make_layout(options_.model, options_.mesh, mesh_.at, options_.zero == 3 ? 0 : options_.bucket_bytes),
+      make_layout(options_.model, options_.mesh, mesh_.at, options_.zero > 0 ? 0 : options_.bucket_bytes),
       mesh_, device_, pool_, options_.type, options_.zero, options_.seed);
   if (!parameters) return parameters.status();
   parameters_ = *std::move(parameters);
@@ -127,7 +127,7 @@ Result<StepResult> Trainer::step(std::span<const int32_t> tokens, const Update& 
   return result;
 }
 
-Result<double> Trainer::evaluate(std::span<const int32_t> tokens, int64_t sequences) {
+Result<Evaluation> Trainer::evaluate(std::span<const int32_t> tokens, int64_t sequences) {
   double sums[2] = {};  // loss, targets
   SENNIT_RETURN_IF_ERROR(run([&] {
     const BatchShape& batch = options_.batch;
@@ -143,7 +143,7 @@ Result<double> Trainer::evaluate(std::span<const int32_t> tokens, int64_t sequen
       }
     (void)sum_over_ranks(sums, 2);
   }));
-  return sums[1] > 0 ? sums[0] / sums[1] : 0;
+  return Evaluation{sums[0], sums[1]};
 }
 
 Result<std::vector<float>> Trainer::next_logits(std::span<const int32_t> tokens) {
@@ -183,13 +183,15 @@ Status Trainer::not_finite(std::span<const int32_t> tokens, double loss) {
   };
   (void)pipeline_->evaluate(tokens, options_.batch.micro_batches(options_.mesh));
   environment_->watch = nullptr;
-  if (first.empty()) {
+  const bool forward = !first.empty();
+  if (!forward) {
     first = parameters_->first_not_finite(State::gradient);
     if (!first.empty()) first = "the gradient of " + first;
   }
-  // Of several ranks', that of the earliest stage, which the others' may come from.
+  // Of several ranks', the forward pass's of the earliest stage, which the others' may come from.
   const int ranks = mesh_.shape.ranks();
-  double key = first.empty() ? -1e9 : -1.0 * (mesh_.at.pipeline * ranks + mesh_.position);
+  const int order = ((forward ? 0 : mesh_.shape.pipeline) + mesh_.at.pipeline) * ranks + mesh_.position;
+  double key = first.empty() ? -1e9 : -1.0 * order;
   mesh_.world->all_reduce(&key, 1, Element::f64, Reduction::max).wait();
   char text[kTextBytes] = {};
   const int teller = key > -1e9 ? static_cast<int>(-key) % ranks : 0;

@@ -23,7 +23,9 @@ struct TrainerOptions {
   Type type = Type::f32;
   int zero = 0;
   bool recompute = false, overlap = true;
-  int64_t bucket_bytes = int64_t{8} << 20;  // of f32 gradients, at least, in one reduction; zero 3: a layer's
+  // Least gradients in one reduction with zero 0. Else it is a layer's: its place decides who owns what, and
+  // with that in which order it is summed.
+  int64_t bucket_bytes = int64_t{8} << 20;
   uint64_t seed = 1;
 };
 
@@ -39,6 +41,11 @@ struct StepResult {
   Traffic::Times traffic;
 };
 
+// Of all data ranks: to be added up over batches.
+struct Evaluation {
+  double loss = 0, targets = 0;  // summed over targets; how many
+};
+
 class Trainer {
  public:
   // Collective. traffic: that of `job`. Errors: what does not divide; no memory.
@@ -50,13 +57,14 @@ class Trainer {
   Result<StepResult> step(std::span<const int32_t> tokens, const Update& update);
   // The first half of a step: gradients stay to be looked at, weights as they are.
   Result<StepResult> gradients(std::span<const int32_t> tokens);
-  // The mean loss over targets >= 0, of `sequences` sequences on each data rank.
-  Result<double> evaluate(std::span<const int32_t> tokens, int64_t sequences);
-  // The logits of the token after `tokens`; the same on all ranks. As many tokens as the model has positions.
+  // Of `sequences` sequences on each data rank, without gradients; targets below 0 are left out.
+  Result<Evaluation> evaluate(std::span<const int32_t> tokens, int64_t sequences);
+  // The logits of the token after `tokens`, of which there are at most longest(); the same on all ranks.
   Result<std::vector<float>> next_logits(std::span<const int32_t> tokens);
 
   Parameters& parameters() { return *parameters_; }
   const Mesh& mesh() const { return mesh_; }
+  int64_t longest() const { return options_.batch.length; }  // tokens that next_logits() takes
   size_t activation_bytes() const { return pool_.bytes(); }
   Communicator& world() { return *mesh_.world; }
 

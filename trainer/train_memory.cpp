@@ -1,0 +1,152 @@
+// train_memory.cpp: see train_memory.hpp.
+#include "train_memory.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include <fmt/format.h>
+
+namespace sennit::trainer {
+namespace {
+
+uint64_t unsigned_of(int64_t n) { return static_cast<uint64_t>(n); }
+
+// Micro-batches times layers that a pipeline rank keeps at once.
+int64_t layers_in_flight(const TrainerOptions& options, int pipeline_rank) {
+  const int64_t layers = options.model.layers / options.mesh.stages();
+  int64_t now = 0, most = 0;
+  for (const Action& action :
+       pipeline_schedule(options.mesh, pipeline_rank, options.batch.micro_batches(options.mesh))) {
+    now += action.forward ? layers : -layers;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
+  const MeshShape& mesh = options.mesh;
+  const Layout layout = make_layout(options.model, mesh, at, options.zero > 0 ? 0 : options.bucket_bytes);
+  const int64_t shards = int64_t{mesh.data} * mesh.context;
+  const int zero = shards == 1 ? 0 : options.zero;
+  const int64_t all = layout.elements(), own = zero == 0 ? all : all / shards;
+  const auto width = static_cast<int64_t>(bytes_of(options.type));
+  int64_t widest = 0;
+  for (const Unit& unit : layout.units) widest = std::max(widest, unit.size);
+
+  const int64_t rows = options.batch.micro * options.batch.length / mesh.context,
+                own_rows = rows / mesh.tensor;
+  const int64_t hidden = options.model.hidden, query = layout.heads * options.model.head_size;
+  const int64_t qkv = query + 2 * layout.kv_heads * options.model.head_size;
+  const int64_t input = own_rows * hidden * width;
+  const int64_t kept =
+      2 * input + rows * (2 * hidden + qkv + query + 3 * layout.ffn) * width + rows * (layout.heads + 2) * 4;
+  const int64_t flight = layers_in_flight(options, at.pipeline);
+  const int64_t backward = rows * (4 * hidden + 3 * layout.ffn + query + qkv) * width + rows * qkv * 4;
+  const int64_t ring = mesh.context > 1 ? rows * (6 * (qkv - query) + 2 * query) * 4 : 0;
+  const int64_t logits =
+      at.pipeline == mesh.pipeline - 1
+          ? std::min<int64_t>(int64_t{32} << 20, rows * layout.vocabulary * 4) * (width == 2 ? 3 : 2) / 2
+          : 0;
+
+  MemoryParts memory;
+  const auto add = [&](const char* name, int64_t bytes) {
+    if (bytes > 0) memory.parts.emplace_back(name, unsigned_of(bytes));
+  };
+  add("weights", (zero == 3 ? (width == 4 ? 0 : own) : all) * width);
+  add("gradients", (zero < 2 ? all : own) * 4);
+  if (width != 4 || zero == 3) add("masters", own * 4);
+  add("moments", own * 8);
+  add("activations", options.recompute ? flight * input + kept : flight * kept);
+  add("working buffers", backward + ring + logits);
+  add("units under way", (zero >= 2 ? 3 * widest * 4 : 0) + (zero == 3 ? 2 * widest * width : 0));
+  return memory;
+}
+
+uint64_t number_in(const char* file, const char* key) {
+  std::ifstream in(file);
+  std::string word;
+  while (in >> word)
+    if (word == key || *key == 0) {
+      if (*key != 0) in >> word;
+      return word == "max" ? 0 : std::strtoull(word.c_str(), nullptr, 10);
+    }
+  return 0;
+}
+
+}  // namespace
+
+uint64_t MemoryParts::total() const {
+  uint64_t sum = 0;
+  for (const auto& [name, bytes] : parts) sum += bytes;
+  return sum;
+}
+
+std::string bytes_text(uint64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  return bytes < 10'000'000 ? fmt::format("{:.2f} MB", b / 1e6)
+         : b < 1e9          ? fmt::format("{:.0f} MB", b / 1e6)
+                            : fmt::format("{:.1f} GB", b / 1e9);
+}
+
+std::string MemoryParts::text() const {
+  std::string text;
+  for (const auto& [name, bytes] : parts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, bytes_text(bytes));
+  return text;
+}
+
+MemoryParts memory_of(const TrainerOptions& options) {
+  MemoryParts most;
+  for (int p = 0; p < options.mesh.pipeline; p++) {
+    Coordinates at;
+    at.pipeline = p;
+    MemoryParts memory = memory_at(options, at);
+    if (memory.total() > most.total()) most = std::move(memory);
+  }
+  return most;
+}
+
+uint64_t available_memory() {
+  uint64_t bytes = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+  const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
+  if (limit > 0) {
+    const uint64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+    const uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file");
+    bytes = std::min(bytes, limit - std::min(limit, used - std::min(used, cached)));
+  }
+  uint64_t ranks = 1;
+  for (const char* variable :
+       {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", "PMI_LOCAL_SIZE"})
+    if (const char* text = std::getenv(variable)) {
+      ranks = std::max<uint64_t>(1, std::strtoull(text, nullptr, 10));
+      break;
+    }
+  return bytes / ranks;
+}
+
+Status check_memory(const TrainerOptions& options, uint64_t available) {
+  const MemoryParts memory = memory_of(options);
+  if (available == 0 || memory.total() <= available) return {};
+  std::string remedies;
+  const auto consider = [&](const char* change, const TrainerOptions& changed) {
+    if (const uint64_t then = memory_of(changed).total(); then < memory.total())
+      remedies += fmt::format("{}{} ({})", remedies.empty() ? "" : ", ", change, bytes_text(then));
+  };
+  TrainerOptions changed = options;
+  changed.recompute = true;
+  if (!options.recompute) consider("--recompute true", changed);
+  changed = options;
+  changed.zero = 3;
+  if (options.zero < 3) consider("--zero 3", changed);
+  changed = options;
+  changed.batch.micro = 1;
+  if (options.batch.micro > 1) consider("--micro-batch 1", changed);
+  return {SENNIT_OUT_OF_RESOURCES,
+          fmt::format("a rank needs {} ({}), and {} are there for it; {}", bytes_text(memory.total()),
+                      memory.text(), bytes_text(available),
+                      remedies.empty() ? "take more ranks (--tp, --pp) or a smaller model"
+                                       : "less with: " + remedies)};
+}
+
+}  // namespace sennit::trainer

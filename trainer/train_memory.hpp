@@ -1,0 +1,29 @@
+// train_memory.hpp: what a rank of a run will hold, part by part, before any of it is allocated.
+//
+// Parameters are counted exactly, from the layout of the rank that has most; activations from what the model
+// keeps (block.hpp) and the schedule's micro-batches in flight; the rest are the working buffers of the
+// widest layer. Pure, but for available_memory().
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer.hpp"
+
+namespace sennit::trainer {
+
+struct MemoryParts {
+  std::vector<std::pair<std::string, uint64_t>> parts;  // name, bytes
+  uint64_t total() const;
+  std::string text() const;  // "weights 12.3 MB, gradients ..."
+};
+MemoryParts memory_of(const TrainerOptions& options);  // of the rank that needs most
+
+std::string bytes_text(uint64_t bytes);  // "12.3 MB"
+// What this process may take: the machine's or its control group's, shared by the ranks on this host.
+uint64_t available_memory();
+// Errors: too much, by part, and what would make it less.
+Status check_memory(const TrainerOptions& options, uint64_t available);
+
+}  // namespace sennit::trainer
