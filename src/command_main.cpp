@@ -83,6 +83,7 @@ int main(int argc, char** argv) {
 #ifdef SENNIT_HAVE_TRAINER
   sennit::add_tokenize_command(app, &exit_code);
   sennit::add_checkpoint_command(app, &exit_code);
+  sennit::add_train_command(app, argv, &exit_code);
 #endif
   if (!names_a_command(app, arguments)) return 2;
   try {

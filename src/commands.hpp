@@ -19,6 +19,7 @@ void add_simulate_command(CLI::App& app, int* exit_code);
 void add_checkpoint_command(CLI::App& app, int* exit_code);  // with the trainer, as is the next
 void add_tokenize_command(CLI::App& app, int* exit_code);
 void add_topo_command(CLI::App& app, int* exit_code);
+void add_train_command(CLI::App& app, char** argv, int* exit_code);  // with the trainer
 void add_tune_command(CLI::App& app, char** argv, int* exit_code);
 
 }  // namespace sennit

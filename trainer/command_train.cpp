@@ -1,0 +1,64 @@
+// `sennit train CONFIG`: a training run, as launched (mpirun, srun, torchrun), on local processes, or alone.
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "command_bench.hpp"
+#include "commands.hpp"
+#include "train_run.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace trainer;  // NOLINT: this file is its command line
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> values;  // by setting; empty: not given
+  int local = 0;
+};
+
+bool launched() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (std::getenv(variable)) return true;
+  return false;
+}
+
+Status train(const Arguments& arguments) {
+  TrainConfig config;
+  SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, &config));
+  for (size_t i = 0; i < arguments.values.size(); i++)
+    if (!arguments.values[i].empty())
+      SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], &config));
+  SENNIT_RETURN_IF_ERROR(check_train_config(config));
+  Traffic traffic;
+  Result<std::unique_ptr<Communicator>> job =
+      config.backend == "mpi" ? open_mpi(&traffic) : open_sennit(&traffic);
+  if (!job) return job.status();
+  return run_training(config, *std::move(job), &traffic);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, char** argv, int* exit_code) {
+  CLI::App* const command = app.add_subcommand("train", "train a Llama on text");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("config", arguments->config, "JSON file of settings; options win over it")->required();
+  command->add_option("--local", arguments->local, "start so many ranks on this machine")
+      ->check(CLI::Range(1, 4096));
+  arguments->values.resize(train_settings().size());
+  for (size_t i = 0; i < train_settings().size(); i++)
+    command->add_option(train_settings()[i].option(), arguments->values[i], train_settings()[i].help);
+  command->callback([=] {
+    if (arguments->local > 1 && !launched()) {
+      *exit_code = bench::run_local_processes(arguments->local, argv);
+      return;
+    }
+    const Status status = train(*arguments);
+    if (!status.ok()) fmt::print(stderr, "sennit train: {}\n", status.text());
+    *exit_code = bench::exit_status(status);
+  });
+}
+
+}  // namespace sennit

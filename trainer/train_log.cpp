@@ -1,0 +1,96 @@
+// train_log.cpp: see train_log.hpp.
+#include "train_log.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace sennit::trainer {
+
+std::string StepRecord::to_json() const {
+  nlohmann::ordered_json json = {{"step", step},
+                                 {"loss", loss},
+                                 {"grad_norm", gradient_norm},
+                                 {"lr", learning_rate},
+                                 {"tokens_per_s", tokens_per_s},
+                                 {"comm_ms", comm_s * 1e3},
+                                 {"exposed_ms", exposed_s * 1e3},
+                                 {"data_wait_ms", data_wait_s * 1e3},
+                                 {"sent_bytes", sent_bytes},
+                                 {"ms", seconds * 1e3}};
+  if (mfu_measured) json["mfu"] = *mfu_measured;
+  if (mfu_nominal) json["mfu_nominal"] = *mfu_nominal;
+  if (tokens_per_joule) json["tokens_per_joule"] = *tokens_per_joule;
+  if (held_out) json["held_out"] = *held_out;
+  return json.dump();
+}
+
+std::string StepRecord::line() const {
+  std::string text = fmt::format("step {:>5}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s",
+                                 step, loss, gradient_norm, learning_rate, tokens_per_s);
+  if (mfu_measured) text += fmt::format("  MFU {:.1f}%", 100 * *mfu_measured);
+  if (mfu_nominal) text += fmt::format(" ({:.1f}% nominal)", 100 * *mfu_nominal);
+  if (tokens_per_joule) text += fmt::format("  {:.1f} tokens/J", *tokens_per_joule);
+  text += fmt::format("  comm {:.1f} exposed {:.1f} data_wait {:.1f} of {:.1f} ms", comm_s * 1e3,
+                      exposed_s * 1e3, data_wait_s * 1e3, seconds * 1e3);
+  if (held_out) text += fmt::format("  held out {:.4f}", *held_out);
+  return text;
+}
+
+Result<TrainLog> TrainLog::open(const std::string& folder, bool resumed) {
+  TrainLog log;
+  log.folder_ = folder;
+  if (folder.empty()) return log;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const std::string file = folder + "/steps.jsonl";
+  log.lines_ = std::fopen(file.c_str(), resumed ? "a" : "w");
+  if (!log.lines_)
+    return Status(SENNIT_NOT_FOUND, fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
+  return log;
+}
+
+TrainLog::TrainLog(TrainLog&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      lines_(std::exchange(other.lines_, nullptr)),
+      records_(std::move(other.records_)) {}
+
+TrainLog& TrainLog::operator=(TrainLog&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  std::swap(lines_, other.lines_);
+  std::swap(records_, other.records_);
+  return *this;
+}
+
+TrainLog::~TrainLog() {
+  if (lines_) std::fclose(lines_);
+}
+
+void TrainLog::add(const StepRecord& record, bool on_screen) {
+  records_.push_back(record);
+  if (lines_) {
+    fmt::print(lines_, "{}\n", record.to_json());
+    std::fflush(lines_);
+  }
+  if (!on_screen) return;
+  fmt::print("{}\n", record.line());
+  std::fflush(stdout);
+}
+
+Status TrainLog::write_page(const std::vector<std::pair<std::string, std::string>>& facts,
+                            const std::string& sample) const {
+  if (folder_.empty()) return {};
+  const std::string file = folder_ + "/report.html";
+  std::FILE* const out = std::fopen(file.c_str(), "w");
+  const std::string page = train_page(records_, facts, sample);
+  const bool written = out && std::fwrite(page.data(), 1, page.size(), out) == page.size();
+  if ((out && std::fclose(out) != 0) || !written)
+    return {SENNIT_OUT_OF_RESOURCES, fmt::format("{}: cannot be written: {}", file, std::strerror(errno))};
+  return {};
+}
+
+}  // namespace sennit::trainer

@@ -1,0 +1,54 @@
+// train_log.hpp: what a run says of itself: a line a step on the screen, the same as JSON lines, and at the
+// end one self-contained HTML page with the curves. Rank 0's alone.
+//
+// Of times, those of the slowest rank. MFU: the operations of flops_per_token (6 a parameter, and causal
+// attention) over what the machine could have done in that time: measured by matrix products of the run's
+// type, or on paper.
+#pragma once
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train_config.hpp"
+
+namespace sennit::trainer {
+
+struct StepRecord {
+  int64_t step = 0;
+  double loss = 0, gradient_norm = 0, learning_rate = 0;
+  double seconds = 0, tokens_per_s = 0;
+  double comm_s = 0, exposed_s = 0, data_wait_s = 0;
+  double sent_bytes = 0;  // of the rank that handed most to the communication library
+  std::optional<double> mfu_measured, mfu_nominal, held_out, tokens_per_joule;
+  std::string to_json() const;
+  std::string line() const;
+};
+
+class TrainLog {
+ public:
+  // Opens report_dir/steps.jsonl; after a resume its lines go on. Errors: a folder that cannot be written.
+  static Result<TrainLog> open(const std::string& folder, bool resumed);
+  TrainLog(TrainLog&& other) noexcept;
+  TrainLog& operator=(TrainLog&& other) noexcept;
+  ~TrainLog();
+  void add(const StepRecord& record, bool on_screen);
+  const std::vector<StepRecord>& records() const { return records_; }
+  // Facts: name and value, for the page's head; sample: text.
+  Status write_page(const std::vector<std::pair<std::string, std::string>>& facts,
+                    const std::string& sample) const;
+
+ private:
+  TrainLog() = default;
+  std::string folder_;
+  std::FILE* lines_ = nullptr;
+  std::vector<StepRecord> records_;
+};
+
+// The page itself: pure.
+std::string train_page(const std::vector<StepRecord>& records,
+                       const std::vector<std::pair<std::string, std::string>>& facts,
+                       const std::string& sample);
+
+}  // namespace sennit::trainer

@@ -1,0 +1,372 @@
+// train_run.cpp: see train_run.hpp.
+#include "train_run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint.hpp"
+#include "loader.hpp"
+#include "log.hpp"
+#include "tokenizer.hpp"
+#include "train_log.hpp"
+#include "train_memory.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point then) {
+  return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+class Run {
+ public:
+  Run(const TrainConfig& config, Traffic* traffic) : config_(config), traffic_(traffic) {}
+
+  Status prepare(std::unique_ptr<Communicator> job);
+  Status train();
+  Status finish();
+
+ private:
+  Status open_loaders();
+  Status resume();
+  Status step();
+  Status held_out_loss(double* loss);
+  Status save();
+  Status report_saves();
+  std::vector<TensorPiece> all_pieces(bool to_load) const;
+  StepRecord record_of(const StepResult& result, double data_wait_s, double seconds);
+  Status agree(double* values, size_t count) const;  // the largest of all ranks'
+  bool speaks() const { return rank_ == 0; }
+
+  const TrainConfig& config_;
+  Traffic* traffic_;
+  int rank_ = 0, ranks_ = 1;
+  std::shared_ptr<const Dataset> data_;
+  LlamaConfig model_;
+  TrainerOptions options_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Loader> loader_, held_out_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  std::optional<TrainLog> log_;
+  int64_t step_ = 0, saved_step_ = -1;  // done
+  double best_ = INFINITY;
+  int64_t evaluations_without_better_ = 0;
+  std::optional<double> last_held_out_;
+  bool out_of_time_ = false;
+  double time_share_ = 0;
+  Clock::time_point began_ = Clock::now();
+};
+
+Status Run::agree(double* values, size_t count) const {
+  trainer_->world().all_reduce(values, count, Element::f64, Reduction::max).wait();
+  return traffic_->status();
+}
+
+Status Run::prepare(std::unique_ptr<Communicator> job) {
+  rank_ = job->rank();
+  ranks_ = job->size();
+  Result<std::shared_ptr<const Dataset>> data = Dataset::open(config_.data);
+  if (!data) return data.status();
+  data_ = *std::move(data);
+  Result<LlamaConfig> model = model_of(config_, data_->vocabulary());
+  if (!model) return model.status();
+  model_ = *std::move(model);
+  options_ = trainer_options(config_, model_, ranks_);
+  SENNIT_RETURN_IF_ERROR(check_mesh(options_.mesh, options_.batch, model_, ranks_));
+  SENNIT_RETURN_IF_ERROR(check_memory(options_, available_memory()));
+  Result<std::unique_ptr<Device>> device = open_cpu_device(static_cast<int>(config_.threads));
+  if (!device) return device.status();
+  device_ = *std::move(device);
+  Result<std::unique_ptr<Trainer>> trainer = Trainer::create(options_, *device_, std::move(job), traffic_);
+  if (!trainer) return trainer.status();
+  trainer_ = *std::move(trainer);
+  SENNIT_RETURN_IF_ERROR(open_loaders());
+  if (!config_.checkpoint_dir.empty()) {
+    CheckpointOptions options;
+    options.folder = config_.checkpoint_dir;
+    options.rank = rank_;
+    options.ranks = ranks_;
+    options.keep_last = static_cast<int>(config_.keep_last);
+    uint64_t attempt = std::random_device()() | uint64_t{std::random_device()()} << 32;
+    trainer_->mesh().job->broadcast(&attempt, sizeof attempt, 0).wait();
+    SENNIT_RETURN_IF_ERROR(traffic_->status());
+    options.attempt = fmt::format("{:016x}", attempt);
+    Result<std::unique_ptr<CheckpointWriter>> writer = CheckpointWriter::open(options);
+    if (!writer) return writer.status();
+    writer_ = *std::move(writer);
+    if (config_.resume != "no") SENNIT_RETURN_IF_ERROR(resume());
+  }
+  if (speaks()) {
+    Result<TrainLog> log = TrainLog::open(config_.report_dir, step_ > 0);
+    if (!log) return log.status();
+    log_ = *std::move(log);
+    fmt::print("{:.1f}M parameters, {}, {}, zero {}, {} sequences of {} tokens a step, {}\n",
+               static_cast<double>(model_.parameters()) / 1e6, options_.mesh.text(), config_.precision,
+               options_.zero, config_.batch, config_.sequence, config_.backend);
+    const MemoryParts memory = memory_of(options_);
+    fmt::print("memory a rank: {} ({})\n", bytes_text(memory.total()), memory.text());
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+Status Run::open_loaders() {
+  LoaderOptions options;
+  options.seed = static_cast<uint64_t>(config_.seed);
+  options.length = config_.sequence;
+  options.batch = config_.batch;
+  options.rank = trainer_->mesh().at.data;
+  options.ranks = options_.mesh.data;
+  Result<std::unique_ptr<Loader>> loader = Loader::open(data_, options);
+  if (!loader) return loader.status();
+  loader_ = *std::move(loader);
+  if (data_->samples(Part::held_out, config_.sequence) == 0) return {};
+  options.part = Part::held_out;
+  loader = Loader::open(data_, options);
+  if (!loader) return loader.status();
+  held_out_ = *std::move(loader);
+  return {};
+}
+
+std::vector<TensorPiece> Run::all_pieces(bool to_load) const {
+  std::vector<TensorPiece> pieces;
+  const Parameters& parameters = trainer_->parameters();
+  for (const State state : {State::master, State::first_moment, State::second_moment}) {
+    std::vector<TensorPiece> some = to_load ? parameters.pieces_to_load(state) : parameters.pieces(state);
+    std::move(some.begin(), some.end(), std::back_inserter(pieces));
+  }
+  return pieces;
+}
+
+Status Run::resume() {
+  std::string folder = config_.resume;
+  if (folder == "yes") {
+    const Result<std::optional<std::string>> newest = newest_checkpoint(config_.checkpoint_dir);
+    if (!newest) return newest.status();
+    if (!*newest) return {};
+    folder = **newest;
+  }
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+  if (!checkpoint) return checkpoint.status();
+  if (checkpoint->model() != model_.to_json())
+    return invalid(
+        fmt::format("{} is of another model; give the model it was made with, or another --checkpoint-dir, "
+                    "or --resume no",
+                    folder));
+  const std::vector<TensorPiece> pieces = all_pieces(true);
+  SENNIT_RETURN_IF_ERROR(checkpoint->load(pieces));
+  trainer_->parameters().publish();
+  const nlohmann::json& state = checkpoint->state();
+  SENNIT_RETURN_IF_ERROR(loader_->restore(state.at("loader")).with_context(folder));
+  step_ = saved_step_ = checkpoint->step();
+  best_ = state.at("best").is_number() ? state.at("best").get<double>() : INFINITY;
+  evaluations_without_better_ = state.at("evaluations_without_better").get<int64_t>();
+  if (speaks()) fmt::print("goes on after step {}, from {}\n", step_, folder);
+  return {};
+}
+
+StepRecord Run::record_of(const StepResult& result, double data_wait_s, double seconds) {
+  StepRecord record;
+  record.step = step_;
+  record.loss = result.loss;
+  record.gradient_norm = result.gradient_norm;
+  record.seconds = seconds;
+  record.data_wait_s = data_wait_s;
+  record.comm_s = result.traffic.comm_s;
+  record.exposed_s = result.traffic.exposed_s;
+  record.sent_bytes = static_cast<double>(result.traffic.bytes);
+  const auto tokens = static_cast<double>(config_.batch * config_.sequence);
+  record.tokens_per_s = tokens / seconds;
+  const double flops = tokens * model_.flops_per_token(config_.sequence) / seconds / ranks_;
+  if (config_.nominal_tflops > 0) record.mfu_nominal = flops / (config_.nominal_tflops * 1e12);
+  return record;
+}
+
+Status Run::step() {
+  const Clock::time_point began = Clock::now();
+  const Batch batch = loader_->next();
+  Update update;
+  update.adamw.learning_rate = config_.learning_rate_at(step_ + 1, time_share_);
+  update.adamw.beta1 = static_cast<float>(config_.beta1);
+  update.adamw.beta2 = static_cast<float>(config_.beta2);
+  update.adamw.epsilon = static_cast<float>(config_.epsilon);
+  update.adamw.weight_decay = static_cast<float>(config_.weight_decay);
+  update.adamw.step = step_ + 1;
+  update.clip = static_cast<float>(config_.clip);
+  Result<StepResult> result = trainer_->step(batch.tokens, update);
+  if (!result) return result.status();
+  step_++;
+  double slowest[6] = {seconds_since(began),
+                       result->traffic.comm_s,
+                       result->traffic.exposed_s,
+                       batch.wait_seconds,
+                       static_cast<double>(result->traffic.bytes),
+                       seconds_since(began_)};
+  SENNIT_RETURN_IF_ERROR(agree(slowest, 6));
+  result->traffic.comm_s = slowest[1];
+  result->traffic.exposed_s = slowest[2];
+  result->traffic.bytes = static_cast<uint64_t>(slowest[4]);
+  time_share_ = config_.seconds > 0 ? slowest[5] / config_.seconds : 0;
+  out_of_time_ = config_.seconds > 0 && slowest[5] >= config_.seconds;
+  StepRecord record = record_of(*result, slowest[3], slowest[0]);
+  record.learning_rate = static_cast<double>(update.adamw.learning_rate);
+  const bool last = step_ >= config_.steps || out_of_time_;
+  if (held_out_ && config_.evaluate_every > 0 && (step_ % config_.evaluate_every == 0 || last)) {
+    double loss = 0;
+    SENNIT_RETURN_IF_ERROR(held_out_loss(&loss));
+    record.held_out = last_held_out_ = loss;
+    evaluations_without_better_ = loss < best_ ? 0 : evaluations_without_better_ + 1;
+    best_ = std::min(best_, loss);
+  }
+  if (log_) log_->add(record, step_ % config_.log_every == 0 || last || record.held_out || step_ == 1);
+  if (writer_ && ((config_.save_every > 0 && step_ % config_.save_every == 0) || last)) return save();
+  return report_saves();
+}
+
+Status Run::held_out_loss(double* loss) {
+  Evaluation sum;
+  const int64_t pass = held_out_->batches_of_a_pass();
+  const int64_t batches = config_.evaluate_batches > 0 ? std::min(config_.evaluate_batches, pass) : pass;
+  for (int64_t b = 0; b < pass; b++) {  // the whole pass is read, so that each begins at the start
+    const Batch batch = held_out_->next();
+    if (b >= batches) continue;
+    const Result<Evaluation> one = trainer_->evaluate(batch.tokens, batch.sequences);
+    if (!one) return one.status();
+    sum.loss += one->loss;
+    sum.targets += one->targets;
+  }
+  *loss = sum.targets > 0 ? sum.loss / sum.targets : 0;
+  return {};
+}
+
+Status Run::save() {
+  if (saved_step_ == step_) return {};
+  SENNIT_RETURN_IF_ERROR(report_saves());
+  nlohmann::json state = {{"loader", loader_->position()},
+                          {"evaluations_without_better", evaluations_without_better_}};
+  state["best"] = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json();
+  const std::vector<TensorPiece> pieces = all_pieces(false);
+  SENNIT_RETURN_IF_ERROR(
+      writer_->save(step_, last_held_out_, state, model_.to_json(), data_->tokenizer_file(), pieces));
+  saved_step_ = step_;
+  return {};
+}
+
+// Says what became of the save before, once it is done.
+Status Run::report_saves() {
+  if (!writer_ || writer_->busy()) return {};
+  const Result<std::optional<SaveReport>> report = writer_->wait();
+  if (!report) return report.status();
+  if (!*report || !speaks()) return {};
+  const SaveReport& r = **report;
+  fmt::print(
+      "saved {}: {} a rank, stood still {:.0f} ms, written in {:.0f} ms ({:.0f} MB/s), complete {:.0f} ms "
+      "later\n",
+      r.folder, bytes_text(r.bytes), r.snapshot_seconds * 1e3, r.write_seconds * 1e3,
+      static_cast<double>(r.bytes) / 1e6 / std::max(1e-9, r.write_seconds), r.commit_seconds * 1e3);
+  return {};
+}
+
+Status Run::train() {
+  while (step_ < config_.steps && !out_of_time_) {
+    SENNIT_RETURN_IF_ERROR(step());
+    if (config_.patience > 0 && evaluations_without_better_ >= config_.patience) {
+      if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
+      if (writer_) SENNIT_RETURN_IF_ERROR(save());
+      break;
+    }
+  }
+  return {};
+}
+
+Status Run::finish() {
+  if (writer_) {
+    const Result<std::optional<SaveReport>> report = writer_->wait();
+    if (!report) return report.status();
+    if (*report && speaks()) fmt::print("saved {}\n", (*report)->folder);
+  }
+  std::string sample;
+  if (config_.sample_tokens > 0 && !data_->tokenizer_file().empty()) {
+    const Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::load(data_->tokenizer_file());
+    if (!tokenizer) return tokenizer.status();
+    std::vector<int32_t> tokens = {(*tokenizer)->beginning()};
+    Tokenizer::Memory memory;
+    (*tokenizer)->encode(config_.prompt, &tokens, &memory);
+    const Result<std::vector<int32_t>> sampled = sample_tokens(
+        *trainer_, tokens, config_.sample_tokens, config_.temperature, static_cast<uint64_t>(config_.seed));
+    if (!sampled) return sampled.status();
+    sample = (*tokenizer)->decode(*sampled);
+    if (speaks()) fmt::print("\nsampled at temperature {}:\n{}\n", config_.temperature, sample);
+  }
+  if (!log_ || log_->records().empty()) return {};
+  const StepRecord& last = log_->records().back();
+  const MemoryParts memory = memory_of(options_);
+  const double chance = std::log(static_cast<double>(model_.vocabulary));
+  fmt::print("loss {:.4f} after {} steps: {:.0f}% of ln(vocabulary) = {:.3f}\n", last.loss, last.step,
+             100 * last.loss / chance, chance);
+  return log_->write_page(
+      {{"parameters", fmt::format("{:.1f} million", static_cast<double>(model_.parameters()) / 1e6)},
+       {"mesh", fmt::format("{}, zero {}, {} backend", options_.mesh.text(), options_.zero, config_.backend)},
+       {"step",
+        fmt::format("{} sequences of {} tokens, {}", config_.batch, config_.sequence, config_.precision)},
+       {"loss", fmt::format("{:.4f} after {} steps ({:.0f}% of ln(vocabulary))", last.loss, last.step,
+                            100 * last.loss / chance)},
+       {"memory of a rank", memory.text()}},
+      sample);
+}
+
+}  // namespace
+
+TrainerOptions trainer_options(const TrainConfig& config, const LlamaConfig& model, int ranks) {
+  TrainerOptions options;
+  options.model = model;
+  options.mesh = config.mesh(ranks);
+  options.batch = config.batch_shape();
+  options.type = config.type();
+  options.zero = static_cast<int>(config.zero);
+  options.recompute = config.recompute;
+  options.overlap = config.overlap;
+  options.bucket_bytes = config.bucket_bytes;
+  options.seed = static_cast<uint64_t>(config.seed);
+  return options;
+}
+
+Status run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic) {
+  Run run(config, traffic);
+  SENNIT_RETURN_IF_ERROR(run.prepare(std::move(job)));
+  SENNIT_RETURN_IF_ERROR(run.train());
+  return run.finish();
+}
+
+Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t> tokens, int64_t count,
+                                           double temperature, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto window = static_cast<size_t>(trainer.longest());
+  for (int64_t i = 0; i < count; i++) {
+    const size_t seen = std::min(tokens.size(), window);
+    const Result<std::vector<float>> logits = trainer.next_logits(std::span(tokens).last(seen));
+    if (!logits) return logits.status();
+    const auto largest = std::max_element(logits->begin(), logits->end());
+    if (!(temperature > 0)) {
+      tokens.push_back(static_cast<int32_t>(largest - logits->begin()));
+      continue;
+    }
+    double sum = 0;
+    std::vector<double> shares(logits->size());
+    for (size_t t = 0; t < shares.size(); t++)
+      sum += shares[t] = std::exp(static_cast<double>((*logits)[t] - *largest) / temperature);
+    double left = static_cast<double>(random() >> 11) * 0x1p-53 * sum;
+    size_t chosen = 0;
+    while (chosen + 1 < shares.size() && (left -= shares[chosen]) > 0) chosen++;
+    tokens.push_back(static_cast<int32_t>(chosen));
+  }
+  return tokens;
+}
+
+}  // namespace sennit::trainer
