@@ -13,7 +13,7 @@
 #include <functional>
 #include <random>
 
-#include "device.hpp"
+#include "cpu_device.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -56,13 +56,30 @@ struct Tensor {
   }
 };
 
-class Ops : public testing::TestWithParam<Type> {
+// What the device's loops are compiled for. "best" is what users get: AMX too, where the processor has it.
+struct Case {
+  Type type;
+  const char* isa;
+};
+
+class Ops : public testing::TestWithParam<Case> {
  protected:
-  Ops() : random_(seed()) { use_threads(2); }
+  Ops() : random_(seed()) {}
+  void SetUp() override {
+#if defined(__x86_64__)
+    if (GetParam().isa == std::string_view("avx2") && !__builtin_cpu_supports("avx2"))
+      GTEST_SKIP() << "no AVX2 here";
+#endif
+    use_threads(2);
+  }
+  static Type type() { return GetParam().type; }
   void use_threads(int threads) {
-    auto opened = open_cpu_device(threads);
-    ASSERT_TRUE(opened.ok());
-    device_ = std::move(*opened);
+    const std::string_view isa = GetParam().isa;
+    const CpuKernels* kernels = isa == "best" ? &cpu_kernels() : &kCpuGeneric;
+#if defined(__x86_64__)
+    if (isa == "avx2") kernels = &kCpuAvx2;
+#endif
+    device_ = std::make_unique<CpuDevice>(threads, *kernels, isa == "best");
   }
   Tensor tensor(int64_t rows, int64_t columns, Type type, double scale = 1, int64_t gap = 3) {
     Tensor t;
@@ -158,9 +175,9 @@ TEST_P(Ops, MultiplyIsTheProductInEveryForm) {
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true})
         for (const bool accumulate : {false, true})
-          for (const Type out : {GetParam(), Type::f32}) {
-            const Tensor a = transpose_a ? tensor(k, m, GetParam()) : tensor(m, k, GetParam());
-            const Tensor b = transpose_b ? tensor(n, k, GetParam()) : tensor(k, n, GetParam());
+          for (const Type out : {type(), Type::f32}) {
+            const Tensor a = transpose_a ? tensor(k, m, type()) : tensor(m, k, type());
+            const Tensor b = transpose_b ? tensor(n, k, type()) : tensor(k, n, type());
             Tensor c = tensor(m, n, out);
             std::vector<double> wanted = product(a, transpose_a, b, transpose_b, m, n, k);
             if (accumulate)
@@ -191,15 +208,15 @@ TEST_P(Ops, RmsNorm) {
   for (const int64_t columns :
        {5, 15, 48, 131}) {  // one column: y is the sign of x, its slope is all cancellation
     const int64_t rows = 7;
-    Tensor x = tensor(rows, columns, GetParam()), weight = tensor(1, columns, GetParam());
-    const Tensor dy = tensor(rows, columns, GetParam());
-    Tensor y = zeros(rows, columns, GetParam());
+    Tensor x = tensor(rows, columns, type()), weight = tensor(1, columns, type());
+    const Tensor dy = tensor(rows, columns, type());
+    Tensor y = zeros(rows, columns, type());
     std::vector<float> inverse(static_cast<size_t>(rows));
     device_->rms_norm(y.matrix, inverse.data(), x.matrix, weight.matrix.data, 1e-5f);
     const auto forward = [&] { return rms_norm(x.values, weight.values, 1e-5); };
-    expect_near(y, forward(), "y", tolerance(GetParam()));
+    expect_near(y, forward(), "y", tolerance(type()));
 
-    Tensor dx = zeros(rows, columns, GetParam()), more = tensor(rows, columns, Type::f32);
+    Tensor dx = zeros(rows, columns, type()), more = tensor(rows, columns, Type::f32);
     Tensor dweight = tensor(1, columns, Type::f32);
     const auto wanted = differences(x.values, dy.values, forward);
     auto wanted_more = wanted, wanted_weight = differences(weight.values, dy.values, forward);
@@ -207,7 +224,7 @@ TEST_P(Ops, RmsNorm) {
     for (size_t i = 0; i < wanted_weight.size(); i++) wanted_weight[i] += dweight.values[i];
     device_->rms_norm_gradient(dx.matrix, false, dweight.matrix.f32(), dy.matrix, x.matrix,
                                weight.matrix.data, inverse.data());
-    expect_near(dx, wanted, "dx", tolerance(GetParam()));
+    expect_near(dx, wanted, "dx", tolerance(type()));
     expect_near(dweight, wanted_weight, "dweight", 2e-5);
     device_->rms_norm_gradient(more.matrix, true, dweight.matrix.f32(), dy.matrix, x.matrix,
                                weight.matrix.data, inverse.data());
@@ -221,7 +238,7 @@ TEST_P(Ops, RotateTurnsPairsAndItsGradientTurnsBack) {
   const int64_t rows = 5, heads = 3;
   for (const int64_t head_size : {2, 12, 64}) {
     const int64_t half = head_size / 2, columns = heads * head_size;
-    Tensor x = tensor(rows, columns, GetParam());
+    Tensor x = tensor(rows, columns, type());
     const Tensor angles = tensor(20, half, Type::f32, 2.0, 0);
     std::vector<float> cosines, sines;
     for (const double angle : angles.values) {
@@ -242,12 +259,12 @@ TEST_P(Ops, RotateTurnsPairsAndItsGradientTurnsBack) {
           }
       return y;
     };
-    Tensor dy = tensor(rows, columns, GetParam());
+    Tensor dy = tensor(rows, columns, type());
     const auto wanted = forward(), wanted_gradient = differences(x.values, dy.values, forward);
     device_->rotate(x.matrix, head_size, cosines.data(), sines.data(), positions.data(), false);
-    expect_near(x, wanted, "y", tolerance(GetParam()));
+    expect_near(x, wanted, "y", tolerance(type()));
     device_->rotate(dy.matrix, head_size, cosines.data(), sines.data(), positions.data(), true);
-    expect_near(dy, wanted_gradient, "dx", tolerance(GetParam()));
+    expect_near(dy, wanted_gradient, "dx", tolerance(type()));
   }
 }
 
@@ -297,10 +314,10 @@ class Attention : public Ops {
     shape.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_size)));
     const int64_t q_columns = shape.query_heads * shape.head_size,
                   k_columns = shape.kv_heads * shape.head_size;
-    return {tensor(shape.batch * shape.queries, q_columns, GetParam()),
-            tensor(shape.batch * shape.keys, k_columns, GetParam()),
-            tensor(shape.batch * shape.keys, k_columns, GetParam()),
-            tensor(shape.batch * shape.queries, q_columns, GetParam()), shape};
+    return {tensor(shape.batch * shape.queries, q_columns, type()),
+            tensor(shape.batch * shape.keys, k_columns, type()),
+            tensor(shape.batch * shape.keys, k_columns, type()),
+            tensor(shape.batch * shape.queries, q_columns, type()), shape};
   }
   static std::vector<float> statistics(const AttentionShape& s) {
     return std::vector<float>(static_cast<size_t>(s.batch * s.query_heads * s.queries), 7.0f);
@@ -315,13 +332,13 @@ constexpr AttentionShape kSmall[] = {{1, 1, 1, 0, 0, 1, 1, 4, 0},   {2, 5, 5, 0,
 TEST_P(Attention, GradientIsThatOfFiniteDifferences) {
   for (const AttentionShape& shape : kSmall) {
     AttentionCase a = make(shape);
-    Tensor out = zeros(a.q.matrix.rows, a.q.matrix.columns, GetParam());
+    Tensor out = zeros(a.q.matrix.rows, a.q.matrix.columns, type());
     std::vector<float> log_sums = statistics(shape), dots = statistics(shape);
     std::vector<double> wanted_sums;
     const std::vector<double> wanted = attention(a, &wanted_sums);
     device_->attention(out.matrix, log_sums.data(), a.q.matrix, a.k.matrix, a.v.matrix, a.shape);
-    expect_near(out, wanted, "out", tolerance(GetParam()));
-    expect_near(log_sums, wanted_sums, "log_sums", tolerance(GetParam()));
+    expect_near(out, wanted, "out", tolerance(type()));
+    expect_near(log_sums, wanted_sums, "log_sums", tolerance(type()));
 
     device_->attention_dots(dots.data(), a.dout.matrix, out.matrix, a.shape);
     Tensor dq = tensor(out.matrix.rows, out.matrix.columns, Type::f32);
@@ -337,9 +354,9 @@ TEST_P(Attention, GradientIsThatOfFiniteDifferences) {
     const auto wanted_dv = plus(differences(a.v.values, a.dout.values, forward), dv.values);
     device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, a.dout.matrix, a.q.matrix, a.k.matrix,
                                 a.v.matrix, log_sums.data(), dots.data(), a.shape);
-    expect_near(dq, wanted_dq, "dq", tolerance(GetParam()));
-    expect_near(dk, wanted_dk, "dk", tolerance(GetParam()));
-    expect_near(dv, wanted_dv, "dv", tolerance(GetParam()));
+    expect_near(dq, wanted_dq, "dq", tolerance(type()));
+    expect_near(dk, wanted_dk, "dk", tolerance(type()));
+    expect_near(dv, wanted_dv, "dv", tolerance(type()));
   }
 }
 
@@ -388,8 +405,8 @@ TEST_P(Attention, LongSequencesAndChunksOfThem) {
     std::vector<double> wanted_sums, wanted_dq, wanted_dk, wanted_dv;
     const std::vector<double> wanted = attention(a, &wanted_sums);
     device_->attention(out.matrix, log_sums.data(), a.q.matrix, a.k.matrix, a.v.matrix, a.shape);
-    expect_near(out, wanted, "out", tolerance(GetParam()));
-    expect_near(log_sums, wanted_sums, "log_sums", tolerance(GetParam()));
+    expect_near(out, wanted, "out", tolerance(type()));
+    expect_near(log_sums, wanted_sums, "log_sums", tolerance(type()));
     device_->attention_dots(dots.data(), a.dout.matrix, out.matrix, a.shape);
     Tensor dq = zeros(out.matrix.rows, out.matrix.columns, Type::f32);
     Tensor dk = zeros(a.k.matrix.rows, a.k.matrix.columns, Type::f32),
@@ -397,9 +414,9 @@ TEST_P(Attention, LongSequencesAndChunksOfThem) {
     device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, a.dout.matrix, a.q.matrix, a.k.matrix,
                                 a.v.matrix, log_sums.data(), dots.data(), a.shape);
     attention_gradient(a, wanted_dq, wanted_dk, wanted_dv);
-    expect_near(dq, wanted_dq, "dq", tolerance(GetParam()));
-    expect_near(dk, wanted_dk, "dk", tolerance(GetParam()));
-    expect_near(dv, wanted_dv, "dv", tolerance(GetParam()));
+    expect_near(dq, wanted_dq, "dq", tolerance(type()));
+    expect_near(dk, wanted_dk, "dk", tolerance(type()));
+    expect_near(dv, wanted_dv, "dv", tolerance(type()));
   }
 }
 
@@ -412,14 +429,14 @@ TEST_P(Attention, PartsOverChunksOfKeysJoinToTheWhole) {
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{60, 80}, {31, 60}, {0, 31}}) {
     AttentionShape part = whole.shape;
     part.first_key = begin, part.keys = end - begin;
-    Tensor k = zeros(2 * part.keys, 32, GetParam()), v = zeros(2 * part.keys, 32, GetParam());
+    Tensor k = zeros(2 * part.keys, 32, type()), v = zeros(2 * part.keys, 32, type());
     for (int64_t row = 0; row < 2 * part.keys; row++)
       for (int64_t column = 0; column < 32; column++) {
         const int64_t from = row / part.keys * 80 + begin + row % part.keys;
         k.set(row, column, whole.k.get(from, column));
         v.set(row, column, whole.v.get(from, column));
       }
-    Tensor mine = zeros(80, 64, first ? Type::f32 : GetParam());
+    Tensor mine = zeros(80, 64, first ? Type::f32 : type());
     std::vector<float> sums = statistics(part);
     device_->attention(first ? out.matrix : mine.matrix, first ? log_sums.data() : sums.data(),
                        whole.q.matrix, k.matrix, v.matrix, part);
@@ -428,29 +445,29 @@ TEST_P(Attention, PartsOverChunksOfKeysJoinToTheWhole) {
   }
   std::vector<double> wanted_sums;
   const std::vector<double> wanted = attention(whole, &wanted_sums);
-  expect_near(out, wanted, "joined", tolerance(GetParam()));
-  expect_near(log_sums, wanted_sums, "log_sums", tolerance(GetParam()));
+  expect_near(out, wanted, "joined", tolerance(type()));
+  expect_near(log_sums, wanted_sums, "log_sums", tolerance(type()));
 }
 
 // ---- SwiGLU
 
 TEST_P(Ops, Swiglu) {
   for (const int64_t columns : {1, 16, 37}) {
-    Tensor gate = tensor(5, columns, GetParam(), 3), up = tensor(5, columns, GetParam());
-    const Tensor dy = tensor(5, columns, GetParam());
+    Tensor gate = tensor(5, columns, type(), 3), up = tensor(5, columns, type());
+    const Tensor dy = tensor(5, columns, type());
     const auto forward = [&] {
       std::vector<double> y(gate.values.size());
       for (size_t i = 0; i < y.size(); i++)
         y[i] = gate.values[i] / (1 + std::exp(-gate.values[i])) * up.values[i];
       return y;
     };
-    Tensor y = zeros(5, columns, GetParam()), dgate = y, dup = y;
+    Tensor y = zeros(5, columns, type()), dgate = y, dup = y;
     dgate.matrix.data = dgate.memory.data(), dup.matrix.data = dup.memory.data();
     device_->swiglu(y.matrix, gate.matrix, up.matrix);
-    expect_near(y, forward(), "y", tolerance(GetParam()));
+    expect_near(y, forward(), "y", tolerance(type()));
     device_->swiglu_gradient(dgate.matrix, dup.matrix, dy.matrix, gate.matrix, up.matrix);
-    expect_near(dgate, differences(gate.values, dy.values, forward), "dgate", tolerance(GetParam()));
-    expect_near(dup, differences(up.values, dy.values, forward), "dup", tolerance(GetParam()));
+    expect_near(dgate, differences(gate.values, dy.values, forward), "dgate", tolerance(type()));
+    expect_near(dup, differences(up.values, dy.values, forward), "dup", tolerance(type()));
   }
 }
 
@@ -458,9 +475,9 @@ TEST_P(Ops, Swiglu) {
 
 TEST_P(Ops, EmbeddingOfAPieceOfTheVocabulary) {
   const int64_t columns = 70, first_token = 10;
-  const Tensor table = tensor(6, columns, GetParam()), dy = tensor(5, columns, GetParam());
+  const Tensor table = tensor(6, columns, type()), dy = tensor(5, columns, type());
   const std::vector<int32_t> tokens = {12, 15, 9, 12, 16};
-  Tensor y = tensor(5, columns, GetParam()), dtable = tensor(6, columns, Type::f32);
+  Tensor y = tensor(5, columns, type()), dtable = tensor(6, columns, Type::f32);
   std::vector<double> wanted(y.values.size()), wanted_table = dtable.values;
   for (size_t row = 0; row < 5; row++)
     for (size_t i = 0; i < 70; i++)
@@ -479,7 +496,7 @@ TEST_P(Ops, EmbeddingOfAPieceOfTheVocabulary) {
 
 TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
   const int64_t rows = 6, vocabulary = 75, cut = 31;
-  const Tensor whole = tensor(rows, vocabulary, GetParam(), 4);
+  const Tensor whole = tensor(rows, vocabulary, type(), 4);
   const std::vector<int32_t> targets = {0, 30, 31, -1, 74, 40};
   std::vector<double> values = whole.values;
   const auto loss = [&] {
@@ -493,7 +510,7 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
     return std::vector<double>{sum};
   };
   const std::vector<double> slopes = differences(values, {0.2}, loss);
-  Tensor pieces[2] = {zeros(rows, cut, GetParam()), zeros(rows, vocabulary - cut, GetParam())};
+  Tensor pieces[2] = {zeros(rows, cut, type()), zeros(rows, vocabulary - cut, type())};
   std::vector<float> largest(6, -INFINITY), sums(6), target_logits(6);
   for (int p = 0; p < 2; p++) {
     for (int64_t row = 0; row < rows; row++)
@@ -525,7 +542,7 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
     expect_near(wide, wanted, "dlogits", 2e-5);
     device_->cross_entropy_gradient(pieces[p].matrix, pieces[p].matrix, largest.data(), sums.data(),
                                     targets.data(), p * cut, 0.2f);
-    expect_near(pieces[p], wanted, "dlogits in place", tolerance(GetParam()));
+    expect_near(pieces[p], wanted, "dlogits in place", tolerance(type()));
   }
 }
 
@@ -534,18 +551,18 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
 TEST_P(Ops, ElementByElement) {
   for (const int64_t columns : {1, 16, 45}) {
     for (const Type other : {Type::f32, Type::bf16}) {
-      Tensor y = tensor(4, columns, GetParam()), converted = zeros(4, columns, GetParam());
+      Tensor y = tensor(4, columns, type()), converted = zeros(4, columns, type());
       const Tensor x = tensor(4, columns, other);
       std::vector<double> sum = y.values, scaled;
       for (size_t i = 0; i < sum.size(); i++) sum[i] += x.values[i];
       device_->add(y.matrix, x.matrix);
-      expect_near(y, sum, "sum", GetParam() == Type::f32 ? 1e-6 : 4e-3);
+      expect_near(y, sum, "sum", type() == Type::f32 ? 1e-6 : 4e-3);
       y.read();
       for (const double value : y.values) scaled.push_back(value * 0.25);
       device_->multiply_by(y.matrix, 0.25f);
       expect_near(y, scaled, "scaled", 0);
       device_->convert(converted.matrix, x.matrix);
-      Tensor rounded = zeros(4, columns, GetParam());
+      Tensor rounded = zeros(4, columns, type());
       for (int64_t row = 0; row < 4; row++)
         for (int64_t i = 0; i < columns; i++) rounded.set(row, i, x.get(row, i));
       rounded.read();
@@ -571,7 +588,7 @@ TEST_P(Ops, ConvertKeepsNotANumberAndInfinity) {
 TEST_P(Ops, AdamwOverThreeSteps) {
   const int64_t n = 40'003;
   Tensor master = tensor(1, n, Type::f32), first = zeros(1, n, Type::f32), second = zeros(1, n, Type::f32);
-  Tensor weight = zeros(1, n, GetParam());
+  Tensor weight = zeros(1, n, type());
   std::vector<double> w = master.values, m(w.size()), v(w.size());
   for (int step = 1; step <= 3; step++) {
     const Tensor gradient = tensor(1, n, Type::f32);
@@ -586,10 +603,10 @@ TEST_P(Ops, AdamwOverThreeSteps) {
       w[i] -= 0.01 * 0.1 * w[i] + 0.01 * m_hat / (std::sqrt(v_hat) + 1e-8);
     }
     device_->adamw(master.matrix.f32(), first.matrix.f32(), second.matrix.f32(), gradient.matrix.f32(),
-                   weight.matrix.data, GetParam(), static_cast<size_t>(n), p);
+                   weight.matrix.data, type(), static_cast<size_t>(n), p);
   }
   expect_near(master, w, "master", 2e-6);
-  expect_near(weight, w, "weight", GetParam() == Type::f32 ? 2e-6 : 4e-3);
+  expect_near(weight, w, "weight", type() == Type::f32 ? 2e-6 : 4e-3);
   AdamW p;
   device_->adamw(master.matrix.f32(), first.matrix.f32(), second.matrix.f32(), first.matrix.f32(), nullptr,
                  Type::f32, 5, p);
@@ -599,8 +616,7 @@ TEST_P(Ops, AdamwOverThreeSteps) {
 
 TEST_P(Attention, TheSameBitsOnAnyNumberOfThreads) {
   const AttentionCase a = make({2, 150, 150, 0, 0, 4, 2, 32, 0});
-  const Tensor x = tensor(1500, 144, GetParam()), y = tensor(1500, 600, GetParam()),
-               w = tensor(1, 144, GetParam());
+  const Tensor x = tensor(1500, 144, type()), y = tensor(1500, 600, type()), w = tensor(1, 144, type());
   std::vector<char> bits[3];
   for (int threads = 1; threads <= 3; threads++) {
     use_threads(threads);
@@ -608,15 +624,14 @@ TEST_P(Attention, TheSameBitsOnAnyNumberOfThreads) {
     const auto keep = [&](const void* p, size_t bytes) {
       mine.insert(mine.end(), static_cast<const char*>(p), static_cast<const char*>(p) + bytes);
     };
-    Tensor product = zeros(144, 600, Type::f32), dx = zeros(1500, 144, GetParam()),
-           dw = zeros(1, 144, Type::f32);
+    Tensor product = zeros(144, 600, Type::f32), dx = zeros(1500, 144, type()), dw = zeros(1, 144, Type::f32);
     device_->multiply(product.matrix, x.matrix, true, y.matrix, false, true);
     keep(product.matrix.data, product.memory.size());
     std::vector<float> inverse(1500, 1.0f), log_sums = statistics(a.shape), dots(log_sums.size(), 0.5f);
     device_->rms_norm_gradient(dx.matrix, false, dw.matrix.f32(), x.matrix, x.matrix, w.matrix.data,
                                inverse.data());
     keep(dw.matrix.data, dw.memory.size());
-    Tensor out = zeros(300, 128, GetParam()), dq = zeros(300, 128, Type::f32), dk = zeros(300, 64, Type::f32),
+    Tensor out = zeros(300, 128, type()), dq = zeros(300, 128, Type::f32), dk = zeros(300, 64, Type::f32),
            dv = zeros(300, 64, Type::f32);
     device_->attention(out.matrix, log_sums.data(), a.q.matrix, a.k.matrix, a.v.matrix, a.shape);
     device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, a.dout.matrix, a.q.matrix, a.k.matrix,
@@ -629,12 +644,18 @@ TEST_P(Attention, TheSameBitsOnAnyNumberOfThreads) {
   EXPECT_TRUE(bits[0] == bits[2]);
 }
 
-const auto kTypes = testing::Values(Type::f32, Type::bf16);
-const auto kName = [](const testing::TestParamInfo<Type>& info) {
-  return info.param == Type::f32 ? "f32" : "bf16";
+const auto kCases = testing::Values(Case{Type::f32, "best"}, Case{Type::bf16, "best"},
+                                    Case{Type::f32, "generic"}, Case{Type::bf16, "generic"}
+#if defined(__x86_64__)
+                                    ,
+                                    Case{Type::f32, "avx2"}, Case{Type::bf16, "avx2"}
+#endif
+);
+const auto kName = [](const testing::TestParamInfo<Case>& info) {
+  return std::string(info.param.type == Type::f32 ? "f32_" : "bf16_") + info.param.isa;
 };
-INSTANTIATE_TEST_SUITE_P(Cpu, Ops, kTypes, kName);
-INSTANTIATE_TEST_SUITE_P(Cpu, Attention, kTypes, kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, Ops, kCases, kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, Attention, kCases, kName);
 
 }  // namespace
 }  // namespace sennit::trainer

@@ -27,9 +27,9 @@ size_t amx_scratch_bytes(int64_t rows, int64_t columns, int64_t k);
 void amx_multiply(const AmxProduct& product, const void* packed, int64_t first_row, int64_t rows,
                   int64_t first_column, int64_t columns, void* scratch);
 
-// As CpuKernels has them, for bf16 q, k, v.
-void amx_attention(const AttentionCall& call, int64_t sequence, int64_t query_head, int64_t first,
-                   int64_t count, Scratch& scratch);
+// As CpuKernels has them, for bf16 q, k, v and dout.
+void amx_attention(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first, int64_t count,
+                   Scratch& scratch);
 void amx_attention_gradient(const AttentionCall& call, int64_t sequence, int64_t kv_head, Scratch& scratch);
 
 }  // namespace sennit::trainer

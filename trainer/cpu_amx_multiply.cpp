@@ -158,4 +158,15 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
 }
 
 }  // namespace sennit::trainer
+#else
+// On other processors there is no AMX, and nothing else here is called.
+#include "cpu_amx_kernels.hpp"
+
+namespace sennit::trainer {
+bool has_amx() { return false; }
+size_t amx_packed_bytes(int64_t, int64_t) { return 0; }
+size_t amx_scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
+void amx_pack_columns(const AmxProduct&, void*, int64_t, int64_t) {}
+void amx_multiply(const AmxProduct&, const void*, int64_t, int64_t, int64_t, int64_t, void*) {}
+}  // namespace sennit::trainer
 #endif

@@ -1,27 +1,33 @@
 // cpu_attention.cpp: causal attention over threads (see device.hpp; one head's work is in
-// cpu_kernels_attention.hpp). Forwards a part is a block of queries of one head; backwards one key/value head
-// of a sequence, as its queries all add to the same dk and dv.
+// cpu_kernels_attention.hpp). A part is a key/value head of a sequence with all query heads that share it;
+// forwards cut into pieces of queries, backwards whole, as its queries all add to the same dk and dv.
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
+#include "cpu_amx_kernels.hpp"
 #include "cpu_device.hpp"
 
 namespace sennit::trainer {
 namespace {
-constexpr int64_t kQueries = 64;  // of a part
+constexpr int64_t kQueries = 512;  // of a part
+
+bool all_bf16(std::initializer_list<Matrix> inputs) {
+  return std::all_of(inputs.begin(), inputs.end(), [](const Matrix& m) { return m.type == Type::bf16; });
 }
+
+}  // namespace
 
 void CpuDevice::attention(Matrix out, float* log_sums, Matrix q, Matrix k, Matrix v,
                           const AttentionShape& shape) {
   AttentionCall call;
   call.out = out, call.q = q, call.k = k, call.v = v, call.log_sums = log_sums, call.shape = shape;
-  const int64_t blocks = (shape.queries + kQueries - 1) / kQueries;
-  threads_.run(shape.batch * shape.query_heads * blocks, [&](int64_t part, int thread) {
-    // The last blocks see most keys: first.
-    const int64_t first = (blocks - 1 - part / (shape.batch * shape.query_heads)) * kQueries;
-    const int64_t head = part % (shape.batch * shape.query_heads);
-    kernels_.attention(call, head / shape.query_heads, head % shape.query_heads, first,
-                       std::min(kQueries, shape.queries - first),
-                       attention_scratch_[static_cast<size_t>(thread)]);
+  const auto kernel = amx_ && all_bf16({q, k, v}) ? amx_attention : kernels_.attention;
+  const int64_t pieces = (shape.queries + kQueries - 1) / kQueries, heads = shape.batch * shape.kv_heads;
+  threads_.run(heads * pieces, [&](int64_t part, int thread) {
+    const int64_t first = (pieces - 1 - part / heads) * kQueries;  // the last see most keys: first
+    kernel(call, part % heads / shape.kv_heads, part % shape.kv_heads, first,
+           std::min(kQueries, shape.queries - first), attention_scratch_[static_cast<size_t>(thread)]);
   });
 }
 
@@ -31,9 +37,11 @@ void CpuDevice::attention_gradient(Matrix dq, Matrix dk, Matrix dv, Matrix dout,
   AttentionCall call;
   call.dq = dq, call.dk = dk, call.dv = dv, call.dout = dout, call.q = q, call.k = k, call.v = v;
   call.log_sums = const_cast<float*>(log_sums), call.dots = dots, call.shape = shape;
+  const auto kernel =
+      amx_ && all_bf16({q, k, v, dout}) ? amx_attention_gradient : kernels_.attention_gradient;
   threads_.run(shape.batch * shape.kv_heads, [&](int64_t part, int thread) {
-    kernels_.attention_gradient(call, part / shape.kv_heads, part % shape.kv_heads,
-                                attention_scratch_[static_cast<size_t>(thread)]);
+    kernel(call, part / shape.kv_heads, part % shape.kv_heads,
+           attention_scratch_[static_cast<size_t>(thread)]);
   });
 }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "cpu_amx_kernels.hpp"
+
 namespace sennit::trainer {
 namespace {
 constexpr int64_t kPiece = 32'768;     // elements of a part
@@ -35,10 +37,11 @@ void* Scratch::reserve(size_t bytes_needed) {
 
 Scratch::~Scratch() { std::free(memory_); }
 
-CpuDevice::CpuDevice(int threads)
-    : kernels_(cpu_kernels()),
+CpuDevice::CpuDevice(int threads, const CpuKernels& kernels, bool amx)
+    : kernels_(kernels),
+      amx_(amx && has_amx()),
       threads_(threads),
-      multiply_(threads_, kernels_),
+      multiply_(threads_, kernels_, amx_),
       attention_scratch_(static_cast<size_t>(threads_.count())) {}
 
 Result<void*> CpuDevice::allocate(size_t bytes) {
@@ -100,7 +103,7 @@ double CpuDevice::sum_of_squares(const float* x, size_t n) {
 }
 
 Result<std::unique_ptr<Device>> open_cpu_device(int threads) {
-  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads));
+  return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, cpu_kernels(), true));
 }
 
 }  // namespace sennit::trainer

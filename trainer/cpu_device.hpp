@@ -16,7 +16,8 @@ namespace sennit::trainer {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(int threads);
+  // amx: whether to use it where the processor has it.
+  CpuDevice(int threads, const CpuKernels& kernels, bool amx);
 
   const char* name() const override { return kernels_.name; }
   Result<void*> allocate(size_t bytes) override;
@@ -65,6 +66,7 @@ class CpuDevice final : public Device {
   }
 
   const CpuKernels& kernels_;
+  const bool amx_;
   CpuThreads threads_;
   CpuMultiply multiply_;
   std::vector<Scratch> attention_scratch_;  // one a thread

@@ -63,8 +63,8 @@ struct CpuKernels {
   void (*join)(float* out, float out_factor, const void* other, Type other_type, float other_factor,
                int64_t n);
 
-  // all queries of one block of one head; all keys and queries of one key/value head
-  void (*attention)(const AttentionCall& call, int64_t sequence, int64_t query_head, int64_t first,
+  // what shares one key/value head of a sequence: queries [first, first + count) of its heads, or all of them
+  void (*attention)(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first,
                     int64_t count, Scratch& scratch);
   void (*attention_gradient)(const AttentionCall& call, int64_t sequence, int64_t kv_head, Scratch& scratch);
 };

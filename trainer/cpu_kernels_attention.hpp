@@ -7,10 +7,10 @@
 //   scores = K * Q^T                  out^T += V^T * P          (P = exp(scale * scores - largest))
 //   dP = V * dO^T                     dV += P * dO
 //   dS = P * (dP - dots) * scale      dK += dS * Q              dQ^T += K^T * dS
-// An Engine packs A and B (sizes padded with zeros to multiples of its tile) and multiplies:
-//   Element; kRows, kColumns, kDepth (multiples of which m, n, k are);
-//   pack_a / pack_b (plain, or turned), from_scores_a / from_scores_b; multiply(C, A, B, m, n, k,
-//   accumulate).
+// Keys and values are packed once for all queries and all query heads that share them. An Engine packs A and
+// B, sizes padded with zeros to multiples of kUnit, and multiplies:
+//   Element; pack_a, pack_b (the operand, or its transpose, out of a matrix); put_a, put_b (two rows by 32
+//   columns of an operand out of registers); multiply (C = or += A * B, C in rows of n); turn (16 x 16).
 // Scratch of a thread: O((block + keys) * head_size + block^2).
 #pragma once
 
@@ -21,8 +21,7 @@
 namespace sennit::trainer {
 namespace {
 
-constexpr int64_t kQueryBlock = 64;  // attention()'s callers cut queries by it
-constexpr int64_t kKeyBlock = 256;
+constexpr int64_t kQueryBlock = 64, kKeyBlock = 128;  // their scores stay in the first cache
 
 SENNIT_INLINE int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -62,46 +61,82 @@ SENNIT_INLINE int64_t seen_keys(const AttentionShape& shape, int64_t last_query)
   return seen < 0 ? 0 : seen > shape.keys ? shape.keys : seen;
 }
 
-// Scores of queries that stand before the key, or past the block's end, become `value`.
-SENNIT_INLINE void mask_scores(float* scores, int64_t stride, int64_t first_key, int64_t keys,
-                               int64_t padded_keys, int64_t first_query, int64_t padded_queries,
-                               float value) {
-  for (int64_t j = 0; j < padded_keys; j++) {
-    int64_t hidden = j < keys ? first_key + j - first_query : padded_queries;
-    if (hidden > padded_queries) hidden = padded_queries;
-    for (int64_t i = 0; i < hidden; i++) scores[j * stride + i] = value;
+// Scores of queries that stand before the key, or of keys past the block's end, become -infinity.
+SENNIT_INLINE void mask_scores(float* scores, int64_t columns, int64_t first_key, int64_t keys,
+                               int64_t padded_keys, int64_t first_query) {
+  const int64_t all_see = first_query - first_key + 1;  // keys before this one
+  for (int64_t j = all_see < 0 ? 0 : all_see < keys ? all_see : keys; j < padded_keys; j++) {
+    int64_t hidden = j < keys ? first_key + j - first_query : columns;
+    if (hidden > columns) hidden = columns;
+    each_vector(hidden, [&](int64_t i, auto part) { part.put(scores + j * columns + i, splat(-INFINITY)); });
   }
 }
 
+// A head's keys and values as both passes need them; `turned` is K^T (gradient) or V^T (forwards).
+template <typename Element>
+struct PackedKeys {
+  Element *keys = nullptr, *values = nullptr, *turned = nullptr;
+};
+
 template <typename Engine>
-void attention_block(const AttentionCall& call, int64_t sequence, int64_t query_head, int64_t first,
-                     int64_t count, Scratch& scratch) {
-  using Element = typename Engine::Element;
-  const AttentionShape& shape = call.shape;
-  const int64_t d = shape.head_size, kv_head = query_head / (shape.query_heads / shape.kv_heads);
-  const int64_t d_rows = round_up(d, Engine::kRows), d_deep = round_up(d, Engine::kDepth);
-  const int64_t columns = round_up(count, Engine::kColumns), unit = Engine::kKeyUnit;
-  Element *keys_a = nullptr, *values_a = nullptr, *queries_b = nullptr, *weights_b = nullptr;
-  float *scores = nullptr, *out = nullptr, *most = nullptr, *sums = nullptr;
-  for (char* memory : {static_cast<char*>(nullptr), static_cast<char*>(scratch.memory())}) {
-    Carver carver(memory);
-    keys_a = carver.take<Element>(kKeyBlock * d_deep);
-    values_a = carver.take<Element>(d_rows * kKeyBlock);
-    queries_b = carver.take<Element>(d_deep * columns);
-    weights_b = carver.take<Element>(kKeyBlock * columns);
-    scores = carver.take<float>(kKeyBlock * columns);
-    out = carver.take<float>(d_rows * columns);
-    most = carver.take<float>(columns);
-    sums = carver.take<float>(columns);
-    if (carver.used() > scratch.bytes()) {
-      scratch.reserve(carver.used());
-      return attention_block<Engine>(call, sequence, query_head, first, count, scratch);
-    }
+void pack_keys(const PackedKeys<typename Engine::Element>& to, const HeadRows& k, const HeadRows& v,
+               bool turn_values, int64_t all_keys, int64_t d) {
+  const int64_t d_padded = round_up(d, Engine::kUnit);
+  for (int64_t begin = 0; begin < all_keys; begin += kKeyBlock) {
+    const int64_t keys = all_keys - begin < kKeyBlock ? all_keys - begin : kKeyBlock, at = begin * d_padded;
+    const HeadRows& turned = turn_values ? v : k;
+    Engine::pack_a(to.keys + at, k.row(begin), k.type, k.stride, false, keys, d);
+    if (to.values) Engine::pack_a(to.values + at, v.row(begin), v.type, v.stride, false, keys, d);
+    Engine::pack_a(to.turned + at, turned.row(begin), turned.type, turned.stride, true, d, keys);
   }
-  const HeadRows q(call.q, sequence * shape.queries + first, query_head, d);
-  const HeadRows k(call.k, sequence * shape.keys, kv_head, d), v(call.v, sequence * shape.keys, kv_head, d);
-  Engine::pack_b_turned(queries_b, q.data, q.type, q.stride, count, d, columns, d_deep);
-  std::memset(out, 0, static_cast<size_t>(d_rows * columns) * sizeof(float));
+}
+
+// Rows of a head out of columns: to[i][e] = or += from[e][i] * factors[i].
+template <typename Engine>
+void write_rows(const HeadRows& to, const float* from, int64_t from_stride, const float* factors,
+                int64_t rows, int64_t d, bool accumulate) {
+  alignas(64) float block[kLanes * kLanes];
+  for (int64_t i = 0; i < rows; i += kLanes)
+    for (int64_t e = 0; e < d; e += kLanes) {
+      Engine::turn(block, from + e * from_stride + i, from_stride);
+      const int64_t here = rows - i < kLanes ? rows - i : kLanes;
+      for (int64_t r = 0; r < here; r++) {
+        const Vec value = load(block + r * kLanes) * (factors ? factors[i + r] : 1.0f);
+        void* row = const_cast<void*>(to.row(i + r));
+        const auto put = [&](auto* p, auto part) { part.put(p, accumulate ? part.get(p) + value : value); };
+        const auto typed_put = [&](auto part) {
+          if (to.type == Type::f32)
+            put(static_cast<float*>(row) + e, part);
+          else
+            put(static_cast<Bf16*>(row) + e, part);
+        };
+        if (d - e >= kLanes)
+          typed_put(Whole{});
+        else
+          typed_put(Part{d - e});
+      }
+    }
+}
+
+template <typename Engine>
+struct ForwardScratch {
+  using Element = typename Engine::Element;
+  PackedKeys<Element> packed;
+  Element *queries = nullptr, *weights = nullptr;
+  float *scores = nullptr, *out = nullptr;
+};
+
+// One block of queries of one head against all keys.
+template <typename Engine>
+void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s, int64_t sequence,
+                     int64_t head, int64_t first, int64_t count) {
+  const AttentionShape& shape = call.shape;
+  const int64_t d = shape.head_size, d_padded = round_up(d, Engine::kUnit),
+                columns = round_up(count, Engine::kUnit);
+  const HeadRows q(call.q, sequence * shape.queries + first, head, d);
+  alignas(64) float most[kQueryBlock], sums[kQueryBlock], inverse[kQueryBlock];
+  Engine::pack_b(s.queries, q.data, q.type, q.stride, true, d, count);
+  std::memset(s.out, 0, static_cast<size_t>(d_padded * columns) * sizeof(float));
   for (int64_t i = 0; i < columns; i += kLanes) {
     store(most + i, splat(-INFINITY));
     store(sums + i, Vec{});
@@ -109,163 +144,83 @@ void attention_block(const AttentionCall& call, int64_t sequence, int64_t query_
   const int64_t end = seen_keys(shape, first + count - 1);
   for (int64_t begin = 0; begin < end; begin += kKeyBlock) {
     const int64_t keys = end - begin < kKeyBlock ? end - begin : kKeyBlock;
-    const int64_t rows = round_up(keys, unit);
-    Engine::pack_a(keys_a, k.row(begin), k.type, k.stride, keys, d, rows, d_deep);
-    Engine::pack_a_turned(values_a, v.row(begin), v.type, v.stride, keys, d, d_rows, rows);
-    Engine::multiply(scores, keys_a, queries_b, rows, columns, d_deep, false);
-    mask_scores(scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first, columns,
-                -INFINITY);
-    for (int64_t i = 0; i < columns; i += kLanes) {
-      Vec top = splat(-INFINITY);
-      for (int64_t j = 0; j < rows; j++) top = larger(load(scores + j * columns + i), top);
-      const Vec before = load(most + i), now = larger(top * shape.scale, before);
-      const Vec none = splat(-INFINITY);
-      const Vec base = now == none ? Vec{} : now;  // a query that sees no key yet: e^-inf is 0, not a NaN
-      const Vec shrink = exp_of(before - base);
-      Vec sum = load(sums + i) * shrink;
-      for (int64_t j = 0; j < rows; j++) {
-        const Vec p = exp_of(load(scores + j * columns + i) * shape.scale - base);
-        store(scores + j * columns + i, p);
-        sum += p;
+    // As many as were packed together: the turned values' rows are that long.
+    const int64_t together = shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock;
+    const int64_t rows = round_up(together, Engine::kUnit);
+    Engine::multiply(s.scores, s.packed.keys + begin * d_padded, s.queries, rows, columns, d_padded, false);
+    mask_scores(s.scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first);
+    for (int64_t i = 0; i < columns; i += 2 * kLanes) {
+      Vec top[2] = {splat(-INFINITY), splat(-INFINITY)}, base[2], sum[2] = {};
+      for (int64_t j = 0; j < rows; j++)
+        for (int64_t half = 0; half < 2; half++)
+          top[half] = larger(load(s.scores + j * columns + i + half * kLanes), top[half]);
+      for (int64_t half = 0; half < 2; half++) {
+        const int64_t at = i + half * kLanes;
+        const Vec before = load(most + at), now = larger(top[half] * shape.scale, before);
+        base[half] = now == splat(-INFINITY) ? Vec{} : now;  // it sees no key yet: e^-inf is 0, not a NaN
+        const Vec shrink = exp_of(before - base[half]);
+        store(most + at, now);
+        store(sums + at, load(sums + at) * shrink);
+        if (begin > 0)
+          for (int64_t e = 0; e < d; e++)
+            store(s.out + e * columns + at, load(s.out + e * columns + at) * shrink);
       }
-      store(most + i, now);
-      store(sums + i, sum);
-      if (begin > 0)
-        for (int64_t e = 0; e < d_rows; e++)
-          store(out + e * columns + i, load(out + e * columns + i) * shrink);
+      for (int64_t j = 0; j < rows; j += 2) {
+        Vec p[2][2];
+        for (int64_t row = 0; row < 2; row++)
+          for (int64_t half = 0; half < 2; half++) {
+            p[row][half] =
+                exp_of(load(s.scores + (j + row) * columns + i + half * kLanes) * shape.scale - base[half]);
+            sum[half] += p[row][half];
+          }
+        Engine::put_b(s.weights, rows, columns, j, i, p);
+      }
+      for (int64_t half = 0; half < 2; half++)
+        store(sums + i + half * kLanes, load(sums + i + half * kLanes) + sum[half]);
     }
-    const Element* weights = Engine::scores_b(weights_b, scores, rows, columns);
-    Engine::multiply(out, values_a, weights, d_rows, columns, rows, true);
+    Engine::multiply(s.out, s.packed.turned + begin * d_padded, s.weights, d_padded, columns, rows, true);
   }
-  float* log_sums = call.log_sums + (sequence * shape.query_heads + query_head) * shape.queries + first;
-  const HeadRows to(call.out, sequence * shape.queries + first, query_head, d);
+  float* log_sums = call.log_sums + (sequence * shape.query_heads + head) * shape.queries + first;
   for (int64_t i = 0; i < count; i++) {
-    const float inverse = sums[i] > 0 ? 1.0f / sums[i] : 0.0f;
+    inverse[i] = sums[i] > 0 ? 1.0f / sums[i] : 0.0f;
     log_sums[i] = sums[i] > 0 ? most[i] + std::log(sums[i]) : -INFINITY;
-    void* row = const_cast<void*>(to.row(i));
-    each_vector(d, [&](int64_t e, auto part) {
-      float lanes[kLanes] = {};
-      const int64_t n = d - e < kLanes ? d - e : kLanes;
-      for (int64_t lane = 0; lane < n; lane++) lanes[lane] = out[(e + lane) * columns + i] * inverse;
-      if (to.type == Type::f32)
-        part.put(static_cast<float*>(row) + e, load(lanes));
-      else
-        part.put(static_cast<Bf16*>(row) + e, load(lanes));
-    });
   }
+  write_rows<Engine>(HeadRows(call.out, sequence * shape.queries + first, head, d), s.out, columns, inverse,
+                     count, d, false);
 }
 
-// Rows of `from` (stride `from_stride`) are added to a head's rows of the f32 matrix `to`.
-SENNIT_INLINE void add_rows(const HeadRows& to, const float* from, int64_t from_stride, int64_t rows,
-                            int64_t d) {
-  for (int64_t i = 0; i < rows; i++) {
-    auto* row = static_cast<float*>(const_cast<void*>(to.row(i)));
-    each_vector(d, [&](int64_t e, auto part) {
-      part.put(row + e, part.get(row + e) + part.get(from + i * from_stride + e));
-    });
-  }
-}
-
+// Queries [first, first + count) of all heads that share a key/value head.
 template <typename Engine>
-void attention_gradient_head(const AttentionCall& call, int64_t sequence, int64_t kv_head, Scratch& scratch) {
+void attention_of_head(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first,
+                       int64_t count, Scratch& scratch) {
   using Element = typename Engine::Element;
   const AttentionShape& shape = call.shape;
-  const int64_t d = shape.head_size, group = shape.query_heads / shape.kv_heads;
-  const int64_t d_rows = round_up(d, Engine::kRows), d_deep = round_up(d, Engine::kDepth);
-  const int64_t d_columns = round_up(d, Engine::kColumns), unit = Engine::kKeyUnit;
-  const int64_t all_keys = round_up(shape.keys, unit);
-  Element *keys_a = nullptr, *keys_turned = nullptr, *values_a = nullptr, *queries_b = nullptr,
-          *turned_b = nullptr;
-  Element *douts_b = nullptr, *douts_turned = nullptr, *block_a = nullptr, *block_b = nullptr;
-  float *scores = nullptr, *slopes = nullptr, *dk = nullptr, *dv = nullptr, *dq = nullptr,
-        *rows_of_dq = nullptr;
+  const int64_t d = shape.head_size, d_padded = round_up(d, Engine::kUnit),
+                group = shape.query_heads / shape.kv_heads;
+  const int64_t keys = seen_keys(shape, first + count - 1), all_keys = round_up(keys, kKeyBlock);
+  ForwardScratch<Engine> s;
   for (char* memory : {static_cast<char*>(nullptr), static_cast<char*>(scratch.memory())}) {
     Carver carver(memory);
-    keys_a = carver.take<Element>(all_keys * d_deep);
-    values_a = carver.take<Element>(all_keys * d_deep);
-    keys_turned = carver.take<Element>(d_rows * all_keys);
-    dk = carver.take<float>(all_keys * d_columns);
-    dv = carver.take<float>(all_keys * d_columns);
-    queries_b = carver.take<Element>(kQueryBlock * d_columns);
-    turned_b = carver.take<Element>(d_deep * kQueryBlock);
-    douts_b = carver.take<Element>(kQueryBlock * d_columns);
-    douts_turned = carver.take<Element>(d_deep * kQueryBlock);
-    block_a = carver.take<Element>(kKeyBlock * kQueryBlock);
-    block_b = carver.take<Element>(kKeyBlock * kQueryBlock);
-    scores = carver.take<float>(kKeyBlock * kQueryBlock);
-    slopes = carver.take<float>(kKeyBlock * kQueryBlock);
-    dq = carver.take<float>(d_rows * kQueryBlock);
-    rows_of_dq = carver.take<float>(kQueryBlock * d_rows);
+    s.packed.keys = carver.take<Element>(all_keys * d_padded);
+    s.packed.turned = carver.take<Element>(all_keys * d_padded);
+    s.queries = carver.take<Element>(d_padded * kQueryBlock);
+    s.weights = carver.take<Element>(kKeyBlock * kQueryBlock);
+    s.scores = carver.take<float>(kKeyBlock * kQueryBlock);
+    s.out = carver.take<float>(d_padded * kQueryBlock);
     if (carver.used() > scratch.bytes()) {
       scratch.reserve(carver.used());
-      return attention_gradient_head<Engine>(call, sequence, kv_head, scratch);
+      return attention_of_head<Engine>(call, sequence, kv_head, first, count, scratch);
     }
   }
-  const HeadRows k(call.k, sequence * shape.keys, kv_head, d), v(call.v, sequence * shape.keys, kv_head, d);
-  // A block of keys each, as the products below take them.
-  for (int64_t begin = 0; begin < shape.keys; begin += kKeyBlock) {
-    const int64_t keys = shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock;
-    const int64_t rows = round_up(keys, unit);
-    Engine::pack_a(keys_a + begin * d_deep, k.row(begin), k.type, k.stride, keys, d, rows, d_deep);
-    Engine::pack_a(values_a + begin * d_deep, v.row(begin), v.type, v.stride, keys, d, rows, d_deep);
-    Engine::pack_a_turned(keys_turned + begin * d_rows, k.row(begin), k.type, k.stride, keys, d, d_rows,
-                          rows);
-  }
-  std::memset(dk, 0, static_cast<size_t>(all_keys * d_columns) * sizeof(float));
-  std::memset(dv, 0, static_cast<size_t>(all_keys * d_columns) * sizeof(float));
-  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-    const int64_t statistics = (sequence * shape.query_heads + head) * shape.queries;
-    for (int64_t first = 0; first < shape.queries; first += kQueryBlock) {
-      const int64_t count = shape.queries - first < kQueryBlock ? shape.queries - first : kQueryBlock;
-      const int64_t end = seen_keys(shape, first + count - 1);
-      if (end == 0) continue;
-      const int64_t columns = round_up(count, Engine::kQueryUnit);
-      const HeadRows q(call.q, sequence * shape.queries + first, head, d);
-      const HeadRows dout(call.dout, sequence * shape.queries + first, head, d);
-      Engine::pack_b_turned(turned_b, q.data, q.type, q.stride, count, d, columns, d_deep);
-      Engine::pack_b(queries_b, q.data, q.type, q.stride, count, d, columns, d_columns);
-      Engine::pack_b_turned(douts_turned, dout.data, dout.type, dout.stride, count, d, columns, d_deep);
-      Engine::pack_b(douts_b, dout.data, dout.type, dout.stride, count, d, columns, d_columns);
-      float log_sums[kQueryBlock] = {}, dots[kQueryBlock] = {};
-      for (int64_t i = 0; i < count; i++) {
-        const float value = call.log_sums[statistics + first + i];
-        log_sums[i] = value == -INFINITY ? INFINITY : value;  // sees no key: all its weights are 0
-        dots[i] = call.dots[statistics + first + i];
-      }
-      std::memset(dq, 0, static_cast<size_t>(d_rows * columns) * sizeof(float));
-      for (int64_t begin = 0; begin < end; begin += kKeyBlock) {
-        const int64_t keys = end - begin < kKeyBlock ? end - begin : kKeyBlock;
-        // Packed with as many rows as the whole block has: the turned keys' rows are that long.
-        const int64_t in_block = shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock;
-        const int64_t rows = round_up(in_block, unit);
-        Engine::multiply(scores, keys_a + begin * d_deep, turned_b, rows, columns, d_deep, false);
-        Engine::multiply(slopes, values_a + begin * d_deep, douts_turned, rows, columns, d_deep, false);
-        mask_scores(scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first, columns,
-                    -INFINITY);
-        for (int64_t i = 0; i < columns; i += kLanes) {
-          const Vec log_sum = load(log_sums + i), dots_here = load(dots + i);
-          for (int64_t j = 0; j < rows; j++) {
-            float* score = scores + j * columns + i;
-            float* slope = slopes + j * columns + i;
-            const Vec p = exp_of(load(score) * shape.scale - log_sum);
-            store(score, p);
-            store(slope, p * (load(slope) - dots_here) * shape.scale);
-          }
-        }
-        const Element* p_a = Engine::scores_a(block_a, scores, rows, columns);
-        Engine::multiply(dv + begin * d_columns, p_a, douts_b, rows, d_columns, columns, true);
-        const Element* slopes_a = Engine::scores_a(block_a, slopes, rows, columns);
-        Engine::multiply(dk + begin * d_columns, slopes_a, queries_b, rows, d_columns, columns, true);
-        const Element* slopes_b = Engine::scores_b(block_b, slopes, rows, columns);
-        Engine::multiply(dq, keys_turned + begin * d_rows, slopes_b, d_rows, columns, rows, true);
-      }
-      for (int64_t i = 0; i < count; i++)
-        for (int64_t e = 0; e < d; e++) rows_of_dq[i * d_rows + e] = dq[e * columns + i];
-      add_rows(HeadRows(call.dq, sequence * shape.queries + first, head, d), rows_of_dq, d_rows, count, d);
-    }
-  }
-  add_rows(HeadRows(call.dk, sequence * shape.keys, kv_head, d), dk, d_columns, shape.keys, d);
-  add_rows(HeadRows(call.dv, sequence * shape.keys, kv_head, d), dv, d_columns, shape.keys, d);
+  AttentionCall seen = call;
+  seen.shape.keys = keys;
+  const int64_t first_key = sequence * shape.keys;
+  pack_keys<Engine>(s.packed, HeadRows(call.k, first_key, kv_head, d),
+                    HeadRows(call.v, first_key, kv_head, d), true, keys, d);
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
+    for (int64_t begin = first; begin < first + count; begin += kQueryBlock)
+      attention_block<Engine>(seen, s, sequence, head, begin,
+                              first + count - begin < kQueryBlock ? first + count - begin : kQueryBlock);
 }
 
 }  // namespace

@@ -9,36 +9,43 @@ namespace {
 
 struct EngineF32 {
   using Element = float;
-  static constexpr int64_t kRows = 1, kColumns = kLanes, kDepth = 1, kKeyUnit = 1, kQueryUnit = kLanes;
+  static constexpr int64_t kUnit = 32;
 
   static float at(const void* data, Type type, int64_t i) {
     if (type == Type::f32) return static_cast<const float*>(data)[i];
     return bits_as<float>(static_cast<uint32_t>(static_cast<const uint16_t*>(data)[i]) << 16);
   }
-  // rows x columns (of which `rows_to` x `columns_to` are there after it, the rest zeros)
-  static void pack_a(float* to, const void* from, Type type, int64_t stride, int64_t rows, int64_t columns,
-                     int64_t rows_to, int64_t columns_to) {
-    std::memset(to, 0, static_cast<size_t>(rows_to * columns_to) * sizeof(float));
+  // Both operands lie row after row. `from` holds rows x columns of one, or (turned) its transpose.
+  static void pack(float* to, const void* from, Type type, int64_t stride, bool turned, int64_t rows,
+                   int64_t columns) {
+    const int64_t width = (columns + kUnit - 1) / kUnit * kUnit, height = (rows + kUnit - 1) / kUnit * kUnit;
+    std::memset(to, 0, static_cast<size_t>(height * width) * sizeof(float));
     for (int64_t r = 0; r < rows; r++)
-      for (int64_t c = 0; c < columns; c++) to[r * columns_to + c] = at(from, type, r * stride + c);
+      for (int64_t c = 0; c < columns; c++)
+        to[r * width + c] = at(from, type, turned ? c * stride + r : r * stride + c);
   }
-  static void pack_b(float* to, const void* from, Type type, int64_t stride, int64_t rows, int64_t columns,
-                     int64_t rows_to, int64_t columns_to) {
-    pack_a(to, from, type, stride, rows, columns, rows_to, columns_to);
+  static void pack_a(float* to, const void* from, Type type, int64_t stride, bool turned, int64_t m,
+                     int64_t k) {
+    pack(to, from, type, stride, turned, m, k);
   }
-  // The same rows x columns, turned: to[columns_to][rows_to]
-  static void pack_a_turned(float* to, const void* from, Type type, int64_t stride, int64_t rows,
-                            int64_t columns, int64_t columns_to, int64_t rows_to) {
-    std::memset(to, 0, static_cast<size_t>(rows_to * columns_to) * sizeof(float));
-    for (int64_t r = 0; r < rows; r++)
-      for (int64_t c = 0; c < columns; c++) to[c * rows_to + r] = at(from, type, r * stride + c);
+  static void pack_b(float* to, const void* from, Type type, int64_t stride, bool turned, int64_t k,
+                     int64_t n) {
+    pack(to, from, type, stride, turned, k, n);
   }
-  static void pack_b_turned(float* to, const void* from, Type type, int64_t stride, int64_t rows,
-                            int64_t columns, int64_t rows_to, int64_t columns_to) {
-    pack_a_turned(to, from, type, stride, rows, columns, columns_to, rows_to);
+  static void put_a(float* to, int64_t /*rows*/, int64_t columns, int64_t row, int64_t column,
+                    const Vec (&x)[2][2]) {
+    for (int64_t r = 0; r < 2; r++)
+      for (int64_t half = 0; half < 2; half++)
+        store(to + (row + r) * columns + column + half * kLanes, x[r][half]);
   }
-  static const float* scores_a(float*, const float* scores, int64_t, int64_t) { return scores; }
-  static const float* scores_b(float*, const float* scores, int64_t, int64_t) { return scores; }
+  static void put_b(float* to, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                    const Vec (&x)[2][2]) {
+    put_a(to, rows, columns, row, column, x);
+  }
+  static void turn(float* to, const float* from, int64_t stride) {
+    for (int64_t r = 0; r < kLanes; r++)
+      for (int64_t c = 0; c < kLanes; c++) to[r * kLanes + c] = from[c * stride + r];
+  }
 
   template <int kRowsHere, int kVectors>
   SENNIT_INLINE static void tile(float* c, const float* a, const float* b, int64_t n, int64_t k,

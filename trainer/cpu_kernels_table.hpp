@@ -1,7 +1,7 @@
 // cpu_kernels_table.hpp: the table of one instruction set, for cpu_kernels_*.cpp.
 #pragma once
 
-#include "cpu_kernels_attention.hpp"
+#include "cpu_kernels_attention_gradient.hpp"
 #include "cpu_kernels_f32.hpp"
 #include "cpu_kernels_rows.hpp"
 
@@ -9,5 +9,5 @@
   {                                                                                           \
     isa, add, convert, multiply_by, sum_of_squares, adamw, swiglu, swiglu_gradient, rms_norm, \
         rms_norm_gradient, rotate, largest, sum_exp, softmax_gradient, dot, join,             \
-        attention_block<EngineF32>, attention_gradient_head<EngineF32>                        \
+        attention_of_head<EngineF32>, attention_gradient_of_head<EngineF32>                   \
   }

@@ -56,18 +56,18 @@ SENNIT_INLINE void store(Bf16* p, Vec v) {
   const HalfVec half = halves(v);
   std::memcpy(p, &half, sizeof half);
 }
-// The last elements of a row: the rest of the vector is zero, and not written.
+// The last elements of a row, fewer than a vector: the rest of the vector is zero, and not written.
 template <typename T>
 SENNIT_INLINE Vec load_part(const T* p, int64_t count) {
   T padded[kLanes] = {};
-  std::memcpy(padded, p, static_cast<size_t>(count) * sizeof(T));
+  std::memcpy(padded, p, static_cast<size_t>(count % kLanes) * sizeof(T));
   return load(padded);
 }
 template <typename T>
 SENNIT_INLINE void store_part(T* p, Vec v, int64_t count) {
   T padded[kLanes];
   store(padded, v);
-  std::memcpy(p, padded, static_cast<size_t>(count) * sizeof(T));
+  std::memcpy(p, padded, static_cast<size_t>(count % kLanes) * sizeof(T));
 }
 
 // Calls body(i, load, store) for every vector of n elements.

@@ -34,9 +34,10 @@ bool has_bf16_products() {
 
 }  // namespace
 
-CpuMultiply::CpuMultiply(CpuThreads& threads, const CpuKernels& kernels)
+CpuMultiply::CpuMultiply(CpuThreads& threads, const CpuKernels& kernels, bool amx)
     : threads_(threads),
       kernels_(kernels),
+      amx_(amx),
       engine_(dnnl::engine::kind::cpu, 0),
       stream_(engine_),
       has_bf16_(has_bf16_products()),
@@ -84,13 +85,10 @@ void CpuMultiply::run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool trans
       kernels_.convert(at(c, row), c.type, at(sum, row), Type::f32, c.columns);
     });
   }
-#if defined(__x86_64__)
-  if (a.type == Type::bf16 && has_amx()) return on_amx(c, a, transpose_a, b, transpose_b, accumulate, k);
-#endif
+  if (a.type == Type::bf16 && amx_) return on_amx(c, a, transpose_a, b, transpose_b, accumulate, k);
   by_onednn(c, a, transpose_a, b, transpose_b, accumulate, k);
 }
 
-#if defined(__x86_64__)
 void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
                          int64_t k) {
   const AmxProduct product{c, a, b, transpose_a, transpose_b, accumulate, k};
@@ -113,7 +111,6 @@ void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool tr
                  scratch_[static_cast<size_t>(thread)].reserve(scratch_bytes));
   });
 }
-#endif
 
 void CpuMultiply::by_onednn(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
                             int64_t k) {

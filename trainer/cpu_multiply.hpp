@@ -21,7 +21,7 @@ namespace sennit::trainer {
 
 class CpuMultiply {
  public:
-  CpuMultiply(CpuThreads& threads, const CpuKernels& kernels);
+  CpuMultiply(CpuThreads& threads, const CpuKernels& kernels, bool amx);
   void run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate);
 
  private:
@@ -39,6 +39,7 @@ class CpuMultiply {
 
   CpuThreads& threads_;
   const CpuKernels& kernels_;
+  const bool amx_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   bool has_bf16_ = false;
