@@ -121,19 +121,30 @@ inline void pack_tile_b(Half* to, const Half* from, int64_t stride, bool turned,
 constexpr int64_t kPair = 32, kPairElements = 2 * kTileElements;
 inline int64_t pairs_of(int64_t n) { return (n + kPair - 1) / kPair; }
 inline int64_t depths_of(int64_t k) { return (k + kTileDepth - 1) / kTileDepth; }
+// Memory is read along its rows: where they run along k, all of k for 32 rows, else all m (n) for 32 rows.
 inline void pack_a(Half* to, const Half* from, int64_t stride, bool turned, int64_t m, int64_t k) {
-  for (int64_t pair = 0; pair < m; pair += kPair)
-    for (int64_t depth = 0; depth < k; depth += kTileDepth)
-      for (int64_t i = pair; i < pair + kPair; i += kTileRows, to += kTileElements)
-        pack_tile_a(to, from + (turned ? depth * stride + i : i * stride + depth), stride, turned, m - i,
-                    k - depth);
+  const int64_t depths = depths_of(k), tiles = pairs_of(m) * depths;
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    const int64_t pair = turned ? tile % pairs_of(m) : tile / depths,
+                  at = turned ? tile / pairs_of(m) : tile % depths;
+    const int64_t depth = at * kTileDepth;
+    Half* place = to + (pair * depths + at) * kPairElements;
+    for (int64_t i = pair * kPair; i < (pair + 1) * kPair; i += kTileRows, place += kTileElements)
+      pack_tile_a(place, from + (turned ? depth * stride + i : i * stride + depth), stride, turned, m - i,
+                  k - depth);
+  }
 }
 inline void pack_b(Half* to, const Half* from, int64_t stride, bool turned, int64_t k, int64_t n) {
-  for (int64_t pair = 0; pair < n; pair += kPair)
-    for (int64_t depth = 0; depth < k; depth += kTileDepth)
-      for (int64_t j = pair; j < pair + kPair; j += kTileRows, to += kTileElements)
-        pack_tile_b(to, from + (turned ? j * stride + depth : depth * stride + j), stride, turned, k - depth,
-                    n - j);
+  const int64_t depths = depths_of(k), tiles = pairs_of(n) * depths;
+  for (int64_t tile = 0; tile < tiles; tile++) {
+    const int64_t pair = turned ? tile / depths : tile % pairs_of(n),
+                  at = turned ? tile % depths : tile / pairs_of(n);
+    const int64_t depth = at * kTileDepth;
+    Half* place = to + (pair * depths + at) * kPairElements;
+    for (int64_t j = pair * kPair; j < (pair + 1) * kPair; j += kTileRows, place += kTileElements)
+      pack_tile_b(place, from + (turned ? j * stride + depth : depth * stride + j), stride, turned, k - depth,
+                  n - j);
+  }
 }
 
 // Tiles 0 ... 3 += a pair of A by a pair of B, over `depths` tiles along k.

@@ -98,7 +98,7 @@ void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool tr
   while (rows > kFewRows && (c.rows + rows - 1) / rows * pieces < kFewBlocks) rows /= 2;
   const int64_t row_blocks = (c.rows + rows - 1) / rows, column_blocks = (c.columns + columns - 1) / columns;
   void* packed = packed_.reserve(amx_packed_bytes(c.columns, k));
-  constexpr int64_t kPackedColumns = 64;
+  constexpr int64_t kPackedColumns = 256;
   threads_.run((c.columns + kPackedColumns - 1) / kPackedColumns, [&](int64_t part, int) {
     const int64_t first = part * kPackedColumns;
     amx_pack_columns(product, packed, first, std::min(kPackedColumns, c.columns - first));
