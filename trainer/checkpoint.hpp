@@ -38,7 +38,7 @@ struct TensorPiece {
   Type type = Type::f32;
   Sizes shape;           // of the whole tensor
   Sizes offset, extent;  // of the box in it; as many as shape
-  Sizes stride;          // in elements, or empty
+  Sizes stride = {};     // in elements, or empty
   void* data = nullptr;  // read by save(), written by load()
   // The same box lies on `replicas` ranks with the same bits, and this is number `replica` of them: each
   // writes a part of it, so that every byte is written once. Loading looks at neither.
@@ -50,15 +50,17 @@ struct TensorPiece {
 std::vector<TensorPiece> pieces_of_range(const TensorPiece& box, int64_t first, int64_t count, void* data);
 
 struct CheckpointOptions {
-  std::string folder;       // of the run: step-N are made in it
-  int rank = 0, ranks = 1;  // of the run
-  std::string attempt;      // the same on all ranks, another in every run: names the hidden folders
-  int keep_last = 3;        // 0: all
-  bool keep_best = true;    // by held-out loss, beside the last ones
+  std::string folder = {};   // of the run: step-N are made in it
+  int rank = 0, ranks = 1;   // of the run
+  std::string attempt = {};  // the same on all ranks, another in every run: names the hidden folders
+  int keep_last = 3;         // 0: all
+  bool keep_best = true;     // by held-out loss, beside the last ones
   int copy_threads = 2;
-  // Called on the writing thread of every rank with what became of its file; gives the same answer on all: ok
-  // only where all were. None: the ranks agree through files in the hidden folder.
-  std::function<Status(const Status& mine)> agree;
+  double patience_s = 300;  // for which rank 0 waits for the other ranks' files after its own
+  // Called on the writing thread of every rank with what became of its file; comes back when all ranks have
+  // called it, with the same answer on all: ok only where all were. None: the ranks agree through files in
+  // the hidden folder.
+  std::function<Status(const Status& mine)> agree = {};
 };
 
 struct SaveReport {
@@ -75,7 +77,7 @@ class CheckpointWriter {
  public:
   // Makes the folder; rank 0 removes what killed runs left half written.
   static Result<std::unique_ptr<CheckpointWriter>> open(const CheckpointOptions& options);
-  ~CheckpointWriter();  // waits
+  ~CheckpointWriter();  // finishes this rank's file, and waits for no other rank: call wait() to commit
 
   // Waits for the save before, copies the pieces, and returns. All ranks call it with the same step, loss,
   // state and model; pieces of one name agree in type and shape, and those of all ranks together tile each

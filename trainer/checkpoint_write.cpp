@@ -48,7 +48,7 @@ struct CheckpointWriter::State {
   Snapshot snapshot;
   int64_t saves = 0;
   std::thread thread;
-  std::atomic<bool> writing{false};
+  std::atomic<bool> writing{false}, abandoned{false};
   Status status;
   std::optional<SaveReport> report;
 
@@ -67,7 +67,6 @@ struct CheckpointWriter::State {
   // Rank 0, without `agree`: until every rank has left its note, or one has failed.
   Status await_notes(const Job& job) const {
     const auto began = Clock::now();
-    constexpr double kLongest = 1800;
     for (int rank = 1; rank < options.ranks;) {
       const std::string failed = job.hidden + "/" + note_name(rank, "failed");
       if (::access((job.hidden + "/" + note_name(rank, "json")).c_str(), F_OK) == 0) {
@@ -75,9 +74,11 @@ struct CheckpointWriter::State {
       } else if (::access(failed.c_str(), F_OK) == 0) {
         const Result<std::string> why = read_file(failed);
         return {SENNIT_PEER_FAILED, fmt::format("rank {}: {}", rank, why.ok() ? *why : why.status().text())};
-      } else if (since(began) > kLongest) {
-        return {SENNIT_TIMED_OUT,
-                fmt::format("rank {} wrote nothing into {} within {} s", rank, job.hidden, kLongest)};
+      } else if (abandoned) {
+        return {SENNIT_ABORTED, fmt::format("the run ended while rank {} was still to write", rank)};
+      } else if (since(began) > options.patience_s) {
+        return {SENNIT_TIMED_OUT, fmt::format("rank {} wrote nothing into {} within {} s", rank, job.hidden,
+                                              options.patience_s)};
       } else {
         std::this_thread::sleep_for(std::chrono::milliseconds(since(began) < 1 ? 1 : 20));
       }
@@ -144,6 +145,7 @@ struct CheckpointWriter::State {
 CheckpointWriter::CheckpointWriter() : state_(std::make_unique<State>()) {}
 
 CheckpointWriter::~CheckpointWriter() {
+  state_->abandoned = true;
   if (state_->thread.joinable()) state_->thread.join();
 }
 

@@ -107,7 +107,7 @@ Status bench(const BenchOptions& options) {
                       .stride = {},
                       .data = memory[static_cast<size_t>(i)].data()});
   }
-  auto writer = CheckpointWriter::open({.folder = folder, .attempt = "bench", .keep_last = 1, .agree = {}});
+  auto writer = CheckpointWriter::open({.folder = folder, .attempt = "bench", .keep_last = 1});
   if (!writer) return writer.status();
   SENNIT_RETURN_IF_ERROR((*writer)->prepare(pieces));
   const auto total = static_cast<size_t>(rows * kColumns * kTensors * 4);
