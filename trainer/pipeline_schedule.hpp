@@ -1,5 +1,6 @@
-// pipeline_schedule.hpp: in which order a pipeline rank works through its micro-batches: 1F1B (arXiv 1806.03377,
-// 2006.09503), and interleaved where a rank has several chunks of layers (arXiv 2104.04473, section 2.2).
+// pipeline_schedule.hpp: in which order a pipeline rank works through its micro-batches: 1F1B (arXiv
+// 1806.03377, 2006.09503), and interleaved where a rank has several chunks of layers (arXiv 2104.04473,
+// section 2.2).
 //
 // Pure. A rank has at most pipeline - rank micro-batches in flight, interleaved at most
 // 2 (pipeline - rank - 1) + (chunks - 1) pipeline + 1 chunks of them.

@@ -9,8 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint.hpp"
+#include "energy.hpp"
 #include "loader.hpp"
-#include "log.hpp"
+#include "matrix_peak.hpp"
 #include "tokenizer.hpp"
 #include "train_log.hpp"
 #include "train_memory.hpp"
@@ -41,6 +42,7 @@ class Run {
   std::vector<TensorPiece> all_pieces(bool to_load) const;
   StepRecord record_of(const StepResult& result, double data_wait_s, double seconds);
   Status agree(double* values, size_t count) const;  // the largest of all ranks'
+  Status measure_peak();
   bool speaks() const { return rank_ == 0; }
 
   const TrainConfig& config_;
@@ -60,6 +62,8 @@ class Run {
   std::optional<double> last_held_out_;
   bool out_of_time_ = false;
   double time_share_ = 0;
+  double peak_flops_ = 0;         // of all ranks together
+  std::optional<double> joules_;  // of this host, at the step before; where all ranks are on it
   Clock::time_point began_ = Clock::now();
 };
 
@@ -102,6 +106,7 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
     writer_ = *std::move(writer);
     if (config_.resume != "no") SENNIT_RETURN_IF_ERROR(resume());
   }
+  SENNIT_RETURN_IF_ERROR(measure_peak());
   if (speaks()) {
     Result<TrainLog> log = TrainLog::open(config_.report_dir, step_ > 0);
     if (!log) return log.status();
@@ -111,9 +116,20 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
                options_.zero, config_.batch, config_.sequence, config_.backend);
     const MemoryParts memory = memory_of(options_);
     fmt::print("memory a rank: {} ({})\n", bytes_text(memory.total()), memory.text());
+    fmt::print("matrix products of all ranks together, measured: {:.3g} FLOP/s\n", peak_flops_);
     std::fflush(stdout);
   }
   return {};
+}
+
+// All ranks at once, as they will compute.
+Status Run::measure_peak() {
+  double nothing = 0;
+  SENNIT_RETURN_IF_ERROR(agree(&nothing, 1));
+  peak_flops_ = measure_matrix_peak(options_.type, static_cast<int>(config_.threads)).flops_per_s;
+  trainer_->world().all_reduce(&peak_flops_, 1, Element::f64).wait();
+  if (speaks() && all_ranks_on_this_host(ranks_)) joules_ = energy_joules();
+  return traffic_->status();
 }
 
 Status Run::open_loaders() {
@@ -183,8 +199,14 @@ StepRecord Run::record_of(const StepResult& result, double data_wait_s, double s
   record.sent_bytes = static_cast<double>(result.traffic.bytes);
   const auto tokens = static_cast<double>(config_.batch * config_.sequence);
   record.tokens_per_s = tokens / seconds;
-  const double flops = tokens * model_.flops_per_token(config_.sequence) / seconds / ranks_;
-  if (config_.nominal_tflops > 0) record.mfu_nominal = flops / (config_.nominal_tflops * 1e12);
+  const double flops = tokens * model_.flops_per_token(config_.sequence) / seconds;
+  if (peak_flops_ > 0) record.mfu_measured = flops / peak_flops_;
+  if (config_.nominal_tflops > 0) record.mfu_nominal = flops / ranks_ / (config_.nominal_tflops * 1e12);
+  if (joules_) {
+    const std::optional<double> now = energy_joules();
+    if (now && *now > *joules_) record.tokens_per_joule = tokens / (*now - *joules_);
+    joules_ = now;
+  }
   return record;
 }
 
