@@ -50,7 +50,7 @@ struct EngineAmx {
     turn_words(line);
     for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * 16, line[i]);
   }
-  static void multiply(float* c, const Half* a, const Half* b, int64_t m, int64_t n, int64_t k,
+  static void multiply(float* c, const Half* a, const Half* b, int64_t m, int64_t n, int64_t k, int64_t a_k,
                        bool accumulate) {
     const int64_t depths = k / kTileDepth;
     for (int64_t j = 0; j < n; j += kPair)
@@ -60,7 +60,8 @@ struct EngineAmx {
           load_sums(to, n, 16, 16 * n);
         else
           zero_sums();
-        add_products(a + i / kPair * depths * kPairElements, b + j / kPair * depths * kPairElements, depths);
+        add_products(a + i / kPair * (a_k / kTileDepth) * kPairElements,
+                     b + j / kPair * depths * kPairElements, depths);
         store_sums(to, n, 16, 16 * n);
       }
   }

@@ -20,7 +20,7 @@ const CpuKernels& cpu_kernels() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return kCpuAvx512;
+    return __builtin_cpu_supports("avx512bf16") ? kCpuAvx512Bf16 : kCpuAvx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return kCpuAvx2;
 #endif
   return kCpuGeneric;

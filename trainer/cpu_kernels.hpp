@@ -69,7 +69,7 @@ struct CpuKernels {
   void (*attention_gradient)(const AttentionCall& call, int64_t sequence, int64_t kv_head, Scratch& scratch);
 };
 
-extern const CpuKernels kCpuGeneric, kCpuAvx2, kCpuAvx512;
+extern const CpuKernels kCpuGeneric, kCpuAvx2, kCpuAvx512, kCpuAvx512Bf16;
 
 // The best of this machine.
 const CpuKernels& cpu_kernels();

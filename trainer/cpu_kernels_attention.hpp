@@ -10,7 +10,8 @@
 // Keys and values are packed once for all queries and all query heads that share them. An Engine packs A and
 // B, sizes padded with zeros to multiples of kUnit, and multiplies:
 //   Element; pack_a, pack_b (the operand, or its transpose, out of a matrix); put_a, put_b (two rows by 32
-//   columns of an operand out of registers); multiply (C = or += A * B, C in rows of n); turn (16 x 16).
+//   columns of an operand out of registers); multiply (C = or += A * B, C in rows of n, A packed with a_k >=
+//   k columns); turn (16 x 16).
 // Scratch of a thread: O((block + keys) * head_size + block^2).
 #pragma once
 
@@ -144,10 +145,12 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
   const int64_t end = seen_keys(shape, first + count - 1);
   for (int64_t begin = 0; begin < end; begin += kKeyBlock) {
     const int64_t keys = end - begin < kKeyBlock ? end - begin : kKeyBlock;
+    const int64_t rows = round_up(keys, Engine::kUnit);
     // As many as were packed together: the turned values' rows are that long.
-    const int64_t together = shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock;
-    const int64_t rows = round_up(together, Engine::kUnit);
-    Engine::multiply(s.scores, s.packed.keys + begin * d_padded, s.queries, rows, columns, d_padded, false);
+    const int64_t together =
+        round_up(shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock, Engine::kUnit);
+    Engine::multiply(s.scores, s.packed.keys + begin * d_padded, s.queries, rows, columns, d_padded, d_padded,
+                     false);
     mask_scores(s.scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first);
     for (int64_t i = 0; i < columns; i += 2 * kLanes) {
       Vec top[2] = {splat(-INFINITY), splat(-INFINITY)}, base[2], sum[2] = {};
@@ -178,7 +181,8 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
       for (int64_t half = 0; half < 2; half++)
         store(sums + i + half * kLanes, load(sums + i + half * kLanes) + sum[half]);
     }
-    Engine::multiply(s.out, s.packed.turned + begin * d_padded, s.weights, d_padded, columns, rows, true);
+    Engine::multiply(s.out, s.packed.turned + begin * d_padded, s.weights, d_padded, columns, rows, together,
+                     true);
   }
   float* log_sums = call.log_sums + (sequence * shape.query_heads + head) * shape.queries + first;
   for (int64_t i = 0; i < count; i++) {

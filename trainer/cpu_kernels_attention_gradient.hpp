@@ -60,15 +60,18 @@ void gradient_block(const AttentionCall& call, const GradientScratch<Engine>& s,
   }
   for (int64_t begin = 0; begin < end; begin += kKeyBlock) {
     const int64_t keys = end - begin < kKeyBlock ? end - begin : kKeyBlock, at = begin * d_padded;
-    const int64_t together = shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock;
-    const int64_t rows = round_up(together, Engine::kUnit);
-    Engine::multiply(s.scores, s.packed.keys + at, s.queries_turned, rows, columns, d_padded, false);
-    Engine::multiply(s.slopes, s.packed.values + at, s.douts_turned, rows, columns, d_padded, false);
+    const int64_t rows = round_up(keys, Engine::kUnit);
+    const int64_t together =
+        round_up(shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock, Engine::kUnit);
+    Engine::multiply(s.scores, s.packed.keys + at, s.queries_turned, rows, columns, d_padded, d_padded,
+                     false);
+    Engine::multiply(s.slopes, s.packed.values + at, s.douts_turned, rows, columns, d_padded, d_padded,
+                     false);
     mask_scores(s.scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first);
     make_slopes<Engine>(s, rows, columns, log_sums, dots, shape.scale);
-    Engine::multiply(s.dv + at, s.weights_a, s.douts, rows, d_padded, columns, true);
-    Engine::multiply(s.dk + at, s.slopes_a, s.queries, rows, d_padded, columns, true);
-    Engine::multiply(s.dq, s.packed.turned + at, s.slopes_b, d_padded, columns, rows, begin > 0);
+    Engine::multiply(s.dv + at, s.weights_a, s.douts, rows, d_padded, columns, columns, true);
+    Engine::multiply(s.dk + at, s.slopes_a, s.queries, rows, d_padded, columns, columns, true);
+    Engine::multiply(s.dq, s.packed.turned + at, s.slopes_b, d_padded, columns, rows, together, begin > 0);
   }
   write_rows<Engine>(HeadRows(call.dq, sequence * shape.queries + first, head, d), s.dq, columns, nullptr,
                      count, d, true);

@@ -48,14 +48,14 @@ struct EngineF32 {
   }
 
   template <int kRowsHere, int kVectors>
-  SENNIT_INLINE static void tile(float* c, const float* a, const float* b, int64_t n, int64_t k,
+  SENNIT_INLINE static void tile(float* c, const float* a, const float* b, int64_t n, int64_t k, int64_t a_k,
                                  bool accumulate) {
     Vec sum[kRowsHere][kVectors] = {};
     for (int64_t depth = 0; depth < k; depth++) {
       Vec line[kVectors];
       for (int v = 0; v < kVectors; v++) line[v] = load(b + depth * n + v * kLanes);
       for (int r = 0; r < kRowsHere; r++)
-        for (int v = 0; v < kVectors; v++) sum[r][v] += line[v] * a[r * k + depth];
+        for (int v = 0; v < kVectors; v++) sum[r][v] += line[v] * a[r * a_k + depth];
     }
     for (int r = 0; r < kRowsHere; r++)
       for (int v = 0; v < kVectors; v++) {
@@ -64,20 +64,20 @@ struct EngineF32 {
       }
   }
   template <int kVectors>
-  static void columns(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
+  static void columns(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k, int64_t a_k,
                       bool accumulate) {
     int64_t r = 0;
-    for (; r + 6 <= m; r += 6) tile<6, kVectors>(c + r * n, a + r * k, b, n, k, accumulate);
-    for (; r < m; r++) tile<1, kVectors>(c + r * n, a + r * k, b, n, k, accumulate);
+    for (; r + 6 <= m; r += 6) tile<6, kVectors>(c + r * n, a + r * a_k, b, n, k, a_k, accumulate);
+    for (; r < m; r++) tile<1, kVectors>(c + r * n, a + r * a_k, b, n, k, a_k, accumulate);
   }
-  // c[m][n] (+)= a[m][k] * b[k][n]
-  static void multiply(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
+  // c[m][n] (+)= a[m][k] * b[k][n], a in rows of a_k
+  static void multiply(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k, int64_t a_k,
                        bool accumulate) {
     int64_t j = 0;
 #ifdef __AVX512F__
-    for (; j + 2 * kLanes <= n; j += 2 * kLanes) columns<2>(c + j, a, b + j, m, n, k, accumulate);
+    for (; j + 2 * kLanes <= n; j += 2 * kLanes) columns<2>(c + j, a, b + j, m, n, k, a_k, accumulate);
 #endif
-    for (; j < n; j += kLanes) columns<1>(c + j, a, b + j, m, n, k, accumulate);
+    for (; j < n; j += kLanes) columns<1>(c + j, a, b + j, m, n, k, a_k, accumulate);
   }
 };
 

@@ -83,7 +83,7 @@ void adamw(float* master, float* first, float* second, const float* gradient, vo
   typed(weight, type, all);
 }
 
-SENNIT_INLINE Vec sigmoid(Vec x) { return 1.0f / (1.0f + exp_of(-x)); }
+SENNIT_INLINE Vec sigmoid(Vec x) { return inverse_of(1.0f + exp_of(-x)); }
 
 void swiglu(void* y, const void* gate, const void* up, Type type, int64_t n) {
   typed(y, type, [&](auto* to) {

@@ -4,6 +4,10 @@
 // of those files.
 #pragma once
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include <cstdint>
 #include <cstring>
 
@@ -51,9 +55,12 @@ SENNIT_INLINE WordVec rounded_words(Vec v) {
   const auto is_nan = bits_as<WordVec>((bits & 0x7fffffffu) > 0x7f800000u);
   return (is_nan & (bits | 0x00400000u)) | (~is_nan & rounded);
 }
-SENNIT_INLINE HalfVec halves(Vec v) { return __builtin_convertvector(rounded_words(v) >> 16, HalfVec); }
 SENNIT_INLINE void store(Bf16* p, Vec v) {
-  const HalfVec half = halves(v);
+#ifdef __AVX512BF16__
+  const auto half = _mm512_cvtneps_pbh(bits_as<__m512>(v));  // a denormal becomes 0
+#else
+  const HalfVec half = __builtin_convertvector(rounded_words(v) >> 16, HalfVec);
+#endif
   std::memcpy(p, &half, sizeof half);
 }
 // The last elements of a row, fewer than a vector: the rest of the vector is zero, and not written.
@@ -107,8 +114,27 @@ SENNIT_INLINE void each_vector(int64_t n, Body body) {
   if (i < n) body(i, Part{n - i});
 }
 
+// b where either is no number
+#ifdef __AVX512F__
+SENNIT_INLINE Vec larger(Vec a, Vec b) {
+  return bits_as<Vec>(_mm512_max_ps(bits_as<__m512>(a), bits_as<__m512>(b)));
+}
+SENNIT_INLINE Vec smaller(Vec a, Vec b) {
+  return bits_as<Vec>(_mm512_min_ps(bits_as<__m512>(a), bits_as<__m512>(b)));
+}
+#else
 SENNIT_INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 SENNIT_INLINE Vec smaller(Vec a, Vec b) { return a < b ? a : b; }
+#endif
+// 1 / x for x in [1, 2^126], within 2 units in the last place
+SENNIT_INLINE Vec inverse_of(Vec x) {
+#ifdef __AVX512F__
+  const Vec near = bits_as<Vec>(_mm512_rcp14_ps(bits_as<__m512>(x)));
+  return near * (2.0f - x * near);
+#else
+  return 1.0f / x;
+#endif
+}
 SENNIT_INLINE float sum_lanes(Vec v) {
   float x[kLanes];
   store(x, v);
@@ -124,25 +150,23 @@ SENNIT_INLINE float largest_lane(Vec v) {
   return x[0];
 }
 
-// e^x within 2 units in the last place: x = n ln 2 + r, a polynomial for e^r, n into the exponent. Below
-// -87.3 it is 0, above 88.3 it is e^88.3; a NaN stays one.
+// e^x within 2 units in the last place: x = n ln 2 + r, a polynomial for e^r, n added to its exponent. Below
+// -87 it is 0, above 88 it is e^88; a NaN stays one.
 SENNIT_INLINE Vec exp_of(Vec x) {
-  const Vec in = smaller(splat(88.3f), x);  // in this order a NaN passes
-  const Vec magic = splat(12582912.0f);     // 1.5 * 2^23: adding it rounds to a whole number
+  const Vec in = smaller(splat(88.0f), x);  // in this order a NaN passes
+  const Vec magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to a whole number, in the lowest bits
   const Vec shifted = in * 1.44269504088896341f + magic;
   const Vec n = shifted - magic;
-  Vec r = in - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  Vec p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
+  const Vec r = (in - n * 0.693359375f) - n * -2.12194440e-4f;
+  Vec p = splat(1.3981999507e-3f) + r * 1.9875691500e-4f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  const auto exponent = (bits_as<WordVec>(shifted) - 0x4b400000u + 127u) << 23;
-  const Vec result = p * bits_as<Vec>(exponent);
-  return x < splat(-87.3f) ? Vec{} : result;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const Vec result = bits_as<Vec>(bits_as<WordVec>(p) + (bits_as<WordVec>(shifted) << 23));
+  return x < splat(-87.0f) ? Vec{} : result;
 }
 
 }  // namespace
