@@ -19,6 +19,12 @@ const std::vector<GlobalTensor> kTensors = {{"weight", Type::f32, {2048, 192}},
                                             {"norm", Type::f32, {64}},
                                             {"half", Type::bf16, {64, 3}}};
 
+#ifdef SENNIT_SANITIZED
+constexpr unsigned kLongest = 300'000;  // us from the start of a run to its kill
+#else
+constexpr unsigned kLongest = 60'000;
+#endif
+
 // The newest step there is, or 0.
 int64_t newest_step(const std::string& folder) {
   const auto newest = newest_checkpoint(folder);
@@ -43,7 +49,6 @@ int64_t newest_step(const std::string& folder) {
                                               .keep_last = 2});
   if (!writer.ok()) _exit(3);
   for (int64_t step = first;; step++) {
-    // Every fourth elements anew is enough to tell steps apart, and fast.
     for (size_t i = 0; i < owned.size(); i++) fill(kTensors[i], owned[i].piece, step);
     if (!(*writer)->save(step, {}, {{"step", step}}, "{}", "", pieces_of(owned)).ok()) _exit(4);
   }
@@ -63,7 +68,7 @@ void kill_rounds(int ranks, int rounds, unsigned seed) {
       if (child == 0) run_rank(folder.path(), rank, ranks, round);
       children.push_back(child);
     }
-    usleep(5'000 + random() % 60'000);
+    usleep(5'000 + random() % kLongest);
     if (ranks > 1 && random() % 2) {
       ASSERT_EQ(kill(children[random() % children.size()], SIGKILL), 0);
       usleep(random() % 20'000);

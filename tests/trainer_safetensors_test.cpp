@@ -5,6 +5,7 @@
 #include <cstring>
 #include <random>
 
+#include "files.hpp"
 #include "safetensors.hpp"
 
 namespace sennit::trainer {
@@ -46,6 +47,28 @@ TEST(TrainerSafetensors, ReadsWhatItWrites) {
           EXPECT_EQ(tensor.begin, tensors[i].begin);
           EXPECT_EQ(tensor.end, tensors[i].end);
         }
+  }
+}
+
+TEST(TrainerSafetensors, ReadsWhatHuggingFacesLibraryWrote) {
+  const auto file = MappedFile::open(SENNIT_SOURCE_DIR "/tests/data/trainer/safetensors/library.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status().text();
+  const auto header = parse_safetensors({file->data(), file->bytes()}, file->bytes(), "library");
+  ASSERT_TRUE(header.ok()) << header.status().text();
+  EXPECT_EQ(header->metadata.at("format"), "pt");
+  ASSERT_EQ(header->tensors.size(), 3u);
+  for (const StoredTensor& tensor : header->tensors) {
+    const uint8_t* data = file->data() + header->data_at + tensor.begin;
+    if (tensor.name == "half") {
+      EXPECT_EQ(tensor.shape, (std::vector<int64_t>{2, 2}));
+      for (int i = 0; i < 4; i++) EXPECT_EQ(data[2 * i] | data[2 * i + 1] << 8, 0x3f80);
+    } else {
+      float values[3] = {};
+      std::memcpy(values, data, tensor.end - tensor.begin);
+      EXPECT_EQ(tensor.name, tensor.shape.empty() ? "scalar" : "model.norm.weight");
+      EXPECT_EQ(values[0], tensor.shape.empty() ? 1.5f : 0.f);
+      EXPECT_EQ(values[2], tensor.shape.empty() ? 0.f : 2.f);
+    }
   }
 }
 

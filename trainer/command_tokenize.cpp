@@ -1,6 +1,7 @@
 // `sennit tokenize`: text to shards of tokens for `sennit train`.
 //
 //   sennit tokenize --output corpus                           the manual pages of this system
+//   sennit tokenize --output corpus --check                   every checksum of what was written
 //   sennit tokenize --output corpus --vocabulary 8192 'books/*.txt' notes/ pages.jsonl.gz
 #include <algorithm>
 #include <map>
@@ -65,6 +66,20 @@ void print(const TokenizeOptions& options, const TokenizeReport& report) {
   fmt::print("written: {}/index.json\n", options.folder);
 }
 
+// Of a folder that was written before.
+int check(const std::string& folder) {
+  const auto data = Dataset::open(folder);
+  const Status status = data.ok() ? (*data)->verify() : data.status();
+  if (!status.ok()) {
+    fmt::print(stderr, "sennit: tokenize: {}\n", status.text());
+    return status.kind() == SENNIT_NOT_FOUND ? 2 : 1;
+  }
+  fmt::print("{}: {} tokens for training, {} held out, of {}: every checksum is right\n", folder,
+             grouped((*data)->tokens(Part::training)), grouped((*data)->tokens(Part::held_out)),
+             grouped((*data)->vocabulary()));
+  return 0;
+}
+
 int run(const TokenizeOptions& options) {
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   const Result<TokenizeReport> report = tokenize(options, [&](const std::string& line) {
@@ -119,7 +134,13 @@ void add_tokenize_command(CLI::App& app, int* exit_code) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--threads", options->threads, "0: one a core")->check(CLI::Range(0, 1024));
+  const auto checking = std::make_shared<bool>(false);
+  command->add_flag("--check", *checking, "only see that what is in the output folder is undamaged");
   command->callback([=] {
+    if (*checking) {
+      *exit_code = check(options->folder);
+      return;
+    }
     const auto kind = std::find(std::begin(kDedups), std::end(kDedups), *dedup) - std::begin(kDedups);
     options->clean.dedup = static_cast<Dedup>(kind);
     *exit_code = run(*options);

@@ -16,6 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kCheckedAtOnce = 1 << 30;  // bytes: a fraction of a second
+
 struct Shard {
   std::string file, checksum;
   MappedFile mapped;
@@ -130,6 +132,10 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const std::string& folder) 
   std::shared_ptr<Dataset> data(new Dataset);
   data->state_->folder = folder;
   SENNIT_RETURN_IF_ERROR(data->state_->open());
+  int64_t tokens = 0;
+  for (const PartShards& part : data->state_->parts) tokens += part.tokens;
+  if (tokens * static_cast<int64_t>(data->state_->token_bytes) <= kCheckedAtOnce)
+    SENNIT_RETURN_IF_ERROR(data->verify());
   return std::shared_ptr<const Dataset>(std::move(data));
 }
 

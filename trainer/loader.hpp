@@ -22,7 +22,8 @@ namespace sennit::trainer {
 
 enum class Part : uint8_t { training, held_out };
 
-// The shards of one corpus, mapped into memory. Opening checks sizes and headers; verify() all checksums.
+// The shards of one corpus, mapped into memory. Opening checks sizes and headers, and the checksums of up to
+// 1 GiB; verify() all checksums.
 class Dataset {
  public:
   // folder: holds index.json. Errors: what is missing, cut short, or of another corpus, by file.

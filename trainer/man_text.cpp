@@ -80,8 +80,6 @@ class Page {
           out += '\\';
           break;
         case '-':
-          out += '-';
-          break;
         case '.':
         case '\'':
         case '`':
@@ -130,23 +128,11 @@ class Page {
           if (code >= 32) append_utf8(&out, code);
           break;
         }
-        case 'h':
-        case 'v':
-        case 'w':
-        case 'l':
-        case 'L':
-        case 'o':
-        case 'b':
-        case 'D':
-        case 'x':
-        case 'X':
-        case 'Z':
-          skip_quoted(text, &at);
-          break;
         case 'c':
           joined_ = true;
           return out;
-        default:  // \& \% \: \/ \, \| \^ \{ \} \d \u and others print nothing
+        default:  // \h'..' and its like take something quoted; \& \% \: \/ \| \^ \{ \} and others nothing
+          if (std::string_view("hvwlLobDxXZ").find(kind) != std::string_view::npos) skip_quoted(text, &at);
           break;
       }
     }
