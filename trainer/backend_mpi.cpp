@@ -124,7 +124,8 @@ class MpiCommunicator : public Communicator {
     if (!traffic().overlap())
       return later([=, this] { return MPI_Allreduce(MPI_IN_PLACE, data, n, type, op, comm_); });
     MPI_Request request;
-    return started(MPI_Iallreduce(MPI_IN_PLACE, data, n, type, op, comm_, &request), request);
+    const int code = MPI_Iallreduce(MPI_IN_PLACE, data, n, type, op, comm_, &request);
+    return started(code, request);
   }
   Started start_reduce_scatter(const void* send, void* receive, size_t count, Element element) override {
     // Into a block of its own: MPI forbids the result to lie in the input.
@@ -137,8 +138,8 @@ class MpiCommunicator : public Communicator {
       return later([=, this] { return MPI_Reduce_scatter_block(send, block->data(), n, type, op, comm_); },
                    finish);
     MPI_Request request;
-    return started(MPI_Ireduce_scatter_block(send, block->data(), n, type, op, comm_, &request), request,
-                   finish);
+    const int code = MPI_Ireduce_scatter_block(send, block->data(), n, type, op, comm_, &request);
+    return started(code, request, finish);
   }
   Started start_all_gather(const void* send, void* receive, size_t count, Element element) override {
     const int n = static_cast<int>(count);
@@ -149,21 +150,23 @@ class MpiCommunicator : public Communicator {
     if (!traffic().overlap())
       return later([=, this] { return MPI_Allgather(from, n, type, receive, n, type, comm_); });
     MPI_Request request;
-    return started(MPI_Iallgather(from, n, type, receive, n, type, comm_, &request), request);
+    const int code = MPI_Iallgather(from, n, type, receive, n, type, comm_, &request);
+    return started(code, request);
   }
   Started start_broadcast(void* data, size_t bytes, int root) override {
     MPI_Request request;
-    return started(MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm_, &request), request);
+    const int code = MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm_, &request);
+    return started(code, request);
   }
   Started start_send(const void* data, size_t count, Element element, int peer) override {
     MPI_Request request;
-    return started(MPI_Isend(data, static_cast<int>(count), type_of(element), peer, 0, comm_, &request),
-                   request);
+    const int code = MPI_Isend(data, static_cast<int>(count), type_of(element), peer, 0, comm_, &request);
+    return started(code, request);
   }
   Started start_receive(void* data, size_t count, Element element, int peer) override {
     MPI_Request request;
-    return started(MPI_Irecv(data, static_cast<int>(count), type_of(element), peer, 0, comm_, &request),
-                   request);
+    const int code = MPI_Irecv(data, static_cast<int>(count), type_of(element), peer, 0, comm_, &request);
+    return started(code, request);
   }
 
  private:
