@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "command_bench.hpp"
+#include "command_train_dry_run.hpp"
 #include "commands.hpp"
 #include "train_run.hpp"
 
@@ -16,7 +17,9 @@ using namespace trainer;  // NOLINT: this file is its command line
 struct Arguments {
   std::string config;
   std::vector<std::string> values;  // by setting; empty: not given
-  int local = 0;
+  int local = 0, ranks = 0;
+  bool dry_run = false;
+  std::string fabric;
 };
 
 bool launched() {
@@ -32,6 +35,7 @@ Status train(const Arguments& arguments) {
     if (!arguments.values[i].empty())
       SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], &config));
   SENNIT_RETURN_IF_ERROR(check_train_config(config));
+  if (arguments.dry_run) return dry_run(config, arguments.ranks, arguments.fabric);
   Traffic traffic;
   Result<std::unique_ptr<Communicator>> job =
       config.backend == "mpi" ? open_mpi(&traffic) : open_sennit(&traffic);
@@ -47,11 +51,17 @@ void add_train_command(CLI::App& app, char** argv, int* exit_code) {
   command->add_option("config", arguments->config, "JSON file of settings; options win over it")->required();
   command->add_option("--local", arguments->local, "start so many ranks on this machine")
       ->check(CLI::Range(1, 4096));
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "say mesh, memory, traffic by tier and predicted step time; train nothing");
+  command->add_option("--ranks", arguments->ranks, "of the dry run; default: as many as the mesh has")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--fabric", arguments->fabric,
+                      "of the dry run: a fabric's file, or synthetic:SPEC, as sennit topo takes it");
   arguments->values.resize(train_settings().size());
   for (size_t i = 0; i < train_settings().size(); i++)
     command->add_option(train_settings()[i].option(), arguments->values[i], train_settings()[i].help);
   command->callback([=] {
-    if (arguments->local > 1 && !launched()) {
+    if (arguments->local > 1 && !launched() && !arguments->dry_run) {
       *exit_code = bench::run_local_processes(arguments->local, argv);
       return;
     }

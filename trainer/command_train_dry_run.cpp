@@ -1,0 +1,113 @@
+// command_train_dry_run.cpp: see command_train_dry_run.hpp.
+#include "command_train_dry_run.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "command_topo.hpp"
+#include "loader.hpp"
+#include "matrix_peak.hpp"
+#include "train_memory.hpp"
+#include "train_plan.hpp"
+#include "train_run.hpp"
+#include "units.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+constexpr double kWithinHost = 5e9;  // bytes/s between ranks of a host, assumed where nothing says it
+
+int hosts_of(const std::vector<Placement>& places) {
+  std::vector<std::string> names;
+  names.reserve(places.size());
+  for (const Placement& place : places) names.push_back(place.host);
+  std::sort(names.begin(), names.end());
+  return static_cast<int>(std::unique(names.begin(), names.end()) - names.begin());
+}
+
+// Bytes that leave and enter the busiest group of each tier in a step, and the least time that takes.
+void print_tiers(const std::vector<training::Traffic>& calls, const training::Layout& layout,
+                 const training::Network& network) {
+  const TierTree& tree = network.tree();
+  std::vector<double> load(tree.groups.size(), 0), seconds(tree.tiers.size(), 0);
+  for (const training::Traffic& call : calls) {
+    const training::Load& of_one = layout.of[static_cast<size_t>(call.axis)].load;
+    const bool both = call.collective == "all_reduce";
+    for (size_t g = 1; g < load.size(); g++)
+      load[g] += call.bytes * call.times *
+                 (both ? of_one.in[g] + of_one.out[g] : std::max(of_one.in[g], of_one.out[g]));
+    const training::SetBound bound = least_time(call, layout);
+    for (size_t t = 0; t < seconds.size(); t++) seconds[t] += bound.tier_seconds[t] * call.times;
+  }
+  for (size_t t = 0; t < tree.tiers.size(); t++) {
+    double busiest = 0;
+    for (size_t g = 1; g < load.size(); g++)
+      if (tree.groups[g].tier == t) busiest = std::max(busiest, load[g]);
+    if (busiest > 0)
+      fmt::print("  {:<6} {} a step through the busiest, at least {:.1f} ms\n", tree.tiers[t].name,
+                 bytes_text(static_cast<uint64_t>(busiest)), seconds[t] * 1e3);
+  }
+}
+
+}  // namespace
+
+Status dry_run(const TrainConfig& config, int ranks, const std::string& fabric) {
+  const Result<std::shared_ptr<const Dataset>> data = Dataset::open(config.data);
+  if (!data) return data.status();
+  const Result<LlamaConfig> model = model_of(config, (*data)->vocabulary());
+  if (!model) return model.status();
+  if (ranks == 0) ranks = config.mesh(static_cast<int>(config.tp * config.pp * config.cp)).ranks();
+  const TrainerOptions options = trainer_options(config, *model, ranks);
+  SENNIT_RETURN_IF_ERROR(check_mesh(options.mesh, options.batch, *model, ranks));
+  if ((*data)->samples(Part::training, config.sequence) == 0)
+    return invalid(fmt::format("{} has not one sequence of {} tokens", config.data, config.sequence));
+
+  const Result<topo::Reading> reading = fabric.empty() ? topo::read_here() : topo::read_one(fabric);
+  if (!reading) return reading.status();
+  const int hosts = std::max(1, hosts_of(ranks_on_all_hosts(reading->fabric, 1)));
+  const int per_host = (ranks + hosts - 1) / hosts;
+  std::vector<Placement> places = ranks_on_all_hosts(reading->fabric, per_host);
+  if (static_cast<int>(places.size()) < ranks)
+    return invalid(fmt::format("{} ranks: the fabric has room for {}", ranks, places.size()));
+  places.resize(static_cast<size_t>(ranks));
+  const Result<TierTree> tree = contract(reading->fabric, places);
+  if (!tree) return tree.status();
+
+  fmt::print("model    {:.1f}M parameters, {:.3g} operations a token\n",
+             static_cast<double>(model->parameters()) / 1e6, model->flops_per_token(config.sequence));
+  fmt::print("mesh     {} on {} hosts, zero {}; {} sequences of {} tokens a step, {} micro-batches of {}\n",
+             options.mesh.text(), hosts_of(places), options.zero, config.batch, config.sequence,
+             options.batch.micro_batches(options.mesh), config.micro_batch);
+  const MemoryParts memory = memory_of(options);
+  fmt::print("memory   {} a rank: {}\n", bytes_text(memory.total()), memory.text());
+  const std::vector<training::Traffic> calls = planned_traffic(options);
+  fmt::print("traffic  {}\n", calls.empty() ? "none" : "of a rank and step:");
+  for (const training::Traffic& call : calls)
+    fmt::print("  {:<8}{:<15}{:<18}{} x {:.0f}{}\n", call.groups, call.collective, call.of,
+               bytes_text(static_cast<uint64_t>(call.bytes)), call.times,
+               call.hidden && options.overlap ? ", beside computing" : "");
+  const training::Network network(*tree, kWithinHost);
+  std::vector<int> positions(static_cast<size_t>(ranks));
+  std::iota(positions.begin(), positions.end(), 0);
+  const training::Layout layout = lay_out(planner_mesh(options.mesh), network, positions);
+  print_tiers(calls, layout, network);
+  if (const std::string unknown = training::unknown_tiers(*tree); !unknown.empty())
+    fmt::print("  nothing says what these carry, so they are not counted: {}\n", unknown);
+
+  // Ranks of a host share its cores, unless each is given its own number of threads.
+  const double peak = measure_matrix_peak(options.type, static_cast<int>(config.threads)).flops_per_s /
+                      (config.threads > 0 ? 1 : per_host);
+  const StepPlan plan = plan_step(options, layout, peak);
+  const double tokens = static_cast<double>(config.batch * config.sequence);
+  fmt::print(
+      "step     {:.1f} ms, {:.0f} tokens/s: computing {:.1f} (at {:.0f}% of this machine's {:.3g} FLOP/s a "
+      "rank), "
+      "bubble {:.1f}, communication waited for {:.1f}, hidden {:.1f}\n",
+      plan.total_s() * 1e3, tokens / plan.total_s(), plan.compute_s * 1e3, 100 * kEfficiency, peak,
+      plan.bubble_s * 1e3, plan.waited_s * 1e3, plan.hidden_s * 1e3);
+  return check_memory(options, available_memory() / static_cast<uint64_t>(fabric.empty() ? per_host : 1));
+}
+
+}  // namespace sennit::trainer
