@@ -95,7 +95,7 @@ void remove_leftovers(const std::string& folder, const std::string& attempt) {
   for (const std::string& name : names_in(folder)) {
     if (name.rfind(".step-", 0) != 0 || name.find("." + attempt + ".") != std::string::npos) continue;
     std::error_code error;
-    fs::remove_all(folder + "/" + name, error);
+    fs::remove_all(fs::path(folder) / name, error);
     if (error) log(LogLevel::warn, "{}/{}: cannot be removed: {}", folder, name, error.message());
   }
 }

@@ -201,7 +201,7 @@ class Page {
 
   // ---- input
   void input(std::string_view line) {
-    if (skip_until_ != "") {  // of .de and .ig
+    if (!skip_until_.empty()) {  // of .de and .ig
       if (line == skip_until_) skip_until_.clear();
       return;
     }

@@ -166,7 +166,7 @@ Status parse_train_config(const std::string& text, const std::string& file, Trai
       continue;
     }
     const auto setting = std::find_if(std::begin(kSettings), std::end(kSettings),
-                                      [&](const Setting& s) { return key == s.key; });
+                                      [&wanted = key](const Setting& s) { return wanted == s.key; });
     if (setting == std::end(kSettings))
       return invalid(
           fmt::format("{}: there is no setting \"{}\"; the nearest is \"{}\"", file, key, nearest_key(key)));
