@@ -57,7 +57,8 @@ int verify(const std::string& path) {
   const int64_t faults = checkpoint->verify([](const std::string& what) { fmt::print("{}\n", what); });
   fmt::print("step {}, {} tensors, {:.1f} MB: {} (in {:.2f} s)\n", checkpoint->step(),
              checkpoint->tensors().size(), static_cast<double>(bytes) / 1e6,
-             faults == 0 ? "every checksum is right" : fmt::format("{} checksums are off", faults),
+             faults == 0 ? "every checksum is right"
+                         : fmt::format("{} {} off", faults, faults == 1 ? "checksum is" : "checksums are"),
              since(began));
   return faults == 0 ? 0 : 1;
 }
