@@ -88,8 +88,9 @@ Result<Mesh> make_mesh(const MeshShape& shape, std::unique_ptr<Communicator> job
   };
   const auto split = [&](std::unique_ptr<Communicator>* group, int color, int key) -> Status {
     Result<std::unique_ptr<Communicator>> part = job->split(color, key);
-    if (part) *group = *std::move(part);
-    return part.status();
+    if (!part) return part.status();
+    *group = *std::move(part);
+    return {};
   };
   SENNIT_RETURN_IF_ERROR(split(&mesh.world, 0, mesh.position));
   SENNIT_RETURN_IF_ERROR(split(&mesh.tensor, number(true, true, true, false), at.tensor));

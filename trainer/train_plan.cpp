@@ -18,12 +18,14 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
   const auto width = static_cast<double>(bytes_of(options.type));
   const auto micro = static_cast<double>(options.batch.micro_batches(mesh));
   const double rows = static_cast<double>(options.batch.micro * options.batch.length) / mesh.context;
-  const auto layers = static_cast<double>(model.layers / mesh.pipeline);
+  const int64_t layers_here = model.layers / mesh.pipeline;
+  const auto layers = static_cast<double>(layers_here);
   const auto hidden = static_cast<double>(model.hidden);
   const double again = options.recompute ? 1 : 0;
   std::vector<training::Traffic> calls;
   if (mesh.tensor > 1) {
-    const double bytes = rows * hidden * width, times = micro * (layers * (4 + 2 * again) + 1);
+    const double of_ends = mesh.pipeline == 1 ? 2 : 1;  // embedding and output layer: one of them on a stage
+    const double bytes = rows * hidden * width, times = micro * (layers * (4 + 2 * again) + of_ends);
     calls.push_back({Axis::tensor, "tp", "all_gather", "activations", bytes, times, false});
     calls.push_back({Axis::tensor, "tp", "reduce_scatter", "activations", bytes, times, false});
   }
@@ -42,19 +44,34 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
     calls.push_back({Axis::pipeline, "pp", "send_recv", "their gradients", bytes, times, true});
   }
   if (mesh.data * mesh.context > 1) {
-    double held = 0;  // by the stage that has most
+    // Of the stage that has most: the ends are the embedding, the output layer and its norm.
+    double held = 0, ends = 0;
     for (int p = 0; p < mesh.pipeline; p++) {
       Coordinates at;
       at.pipeline = p;
-      held = std::max(held, static_cast<double>(make_layout(model, mesh, at, 0).elements()));
+      const Layout layout = make_layout(model, mesh, at, 0);
+      const auto all = static_cast<double>(layout.elements());
+      if (all <= held) continue;
+      held = ends = all;
+      for (const auto& chunk : layout.chunks)
+        for (const LayerPlaces& layer : chunk)
+          ends -= static_cast<double>(layout.units[static_cast<size_t>(layer.qkv.unit)].size);
     }
     const std::string groups = mesh.context == 1 ? "dp" : mesh.data == 1 ? "cp" : "dp x cp";
-    const double reductions = options.zero >= 2 ? micro : 1, gathers = options.zero == 3 ? 2 * micro : 1;
-    if (options.zero == 0) {
+    const double reductions = options.zero >= 2 ? micro : 1;
+    if (options.zero == 0)
       calls.push_back({Axis::data, groups, "all_reduce", "gradients, f32", held * 4, 1, true});
-    } else {
+    else
       calls.push_back({Axis::data, groups, "reduce_scatter", "gradients, f32", held * 4, reductions, true});
-      calls.push_back({Axis::data, groups, "all_gather", "weights", held * width, gathers, true});
+    if (options.zero == 1 || options.zero == 2)
+      calls.push_back({Axis::data, groups, "all_gather", "weights", held * width, 1, true});
+    if (options.zero == 3) {  // forward and backward; the ends' once, but for a tied table, which is both
+      const double of_ends = model.tied && mesh.pipeline == 1 ? 2 : 1;
+      calls.push_back(
+          {Axis::data, groups, "all_gather", "layers' weights", (held - ends) * width, 2 * micro, true});
+      if (ends > 0)
+        calls.push_back(
+            {Axis::data, groups, "all_gather", "ends' weights", ends * width, of_ends * micro, true});
     }
   }
   return calls;

@@ -1,0 +1,197 @@
+// trainer_settings_test.cpp: what is settled before a run: settings, learning rates, the pipeline's order,
+// memory, traffic; and the page that it leaves.
+#include <set>
+
+#include "train_config.hpp"
+#include "train_log.hpp"
+#include "train_memory.hpp"
+#include "train_plan.hpp"
+#include "trainer_ranks.hpp"
+
+namespace sennit::trainer {
+namespace {
+
+TEST(TrainerSettings, ReadsAFileAndTheCommandLine) {
+  TrainConfig config;
+  const Status status = parse_train_config(
+      R"({"model": {"hidden_size": 8}, "tp": 2, "learning_rate": 1e-2, "recompute": true, "data": "d"})",
+      "c.json", &config);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(config.tp, 2);
+  EXPECT_EQ(config.learning_rate, 1e-2);
+  EXPECT_TRUE(config.recompute);
+  EXPECT_EQ(config.data, "d");
+  for (const Setting& setting : train_settings()) {
+    if (setting.option() != "--micro-batch") continue;
+    EXPECT_TRUE(set_from_text(setting, "4", &config).ok());
+  }
+  EXPECT_EQ(config.micro_batch, 4);
+}
+
+TEST(TrainerSettings, SaysWhatIsOff) {
+  const auto error = [](const char* text) {
+    TrainConfig config;
+    const Status status = parse_train_config(text, "c.json", &config);
+    return status.ok() ? check_train_config(config).text() : status.text();
+  };
+  EXPECT_EQ(error("[1]"), "c.json: not a JSON object of settings");
+  EXPECT_EQ(error(R"({"mikro_batch": 1})"),
+            "c.json: there is no setting \"mikro_batch\"; the nearest is \"micro_batch\"");
+  EXPECT_EQ(error(R"({"steps": "many"})"), "c.json: steps is \"many\"; it must be a whole number");
+  EXPECT_EQ(error(R"({"model": {}, "data": "d", "precision": "fp8"})"),
+            "--precision fp8: expected bf16 or f32");
+  EXPECT_EQ(error(R"({"model": {}, "data": "d", "zero": 4})"), "--zero 4: expected 0, 1, 2 or 3");
+  EXPECT_EQ(error(R"({"model": {}})"), "no data: name a folder that sennit tokenize wrote with --data");
+  EXPECT_EQ(error(R"({"model": {}, "data": "d", "clip": -1})"), "--clip -1: it must be 0 or more");
+}
+
+TEST(TrainerSettings, WarmsUpAndFollowsACosine) {
+  TrainConfig config;
+  config.learning_rate = 1;
+  config.least_learning_rate = 0.1;
+  config.warm_up_steps = 10;
+  config.steps = 110;
+  EXPECT_FLOAT_EQ(config.learning_rate_at(1, 0), 0.1f);
+  EXPECT_FLOAT_EQ(config.learning_rate_at(10, 0), 1);
+  EXPECT_FLOAT_EQ(config.learning_rate_at(60, 0), 0.55f);
+  EXPECT_FLOAT_EQ(config.learning_rate_at(110, 0), 0.1f);
+  EXPECT_FLOAT_EQ(config.learning_rate_at(20, 1), 0.1f);  // out of time
+}
+
+// Every rank does each part of each micro-batch once forward and then once backward, and no more are in
+// flight than the schedules promise; all ranks together come to an end.
+TEST(TrainerSettings, PipelinesEndAndKeepFewInFlight) {
+  for (const auto& [pipeline, chunks, micro] :
+       {std::tuple{1, 1, 3}, {2, 1, 1}, {4, 1, 8}, {4, 1, 2}, {2, 2, 4}, {4, 3, 8}, {8, 2, 16}}) {
+    MeshShape mesh;
+    mesh.pipeline = pipeline;
+    mesh.stage_chunks = chunks;
+    SCOPED_TRACE(mesh.text());
+    std::vector<std::vector<Action>> schedules;
+    for (int rank = 0; rank < pipeline; rank++) {
+      schedules.push_back(pipeline_schedule(mesh, rank, micro));
+      EXPECT_EQ(schedules.back().size(), static_cast<size_t>(2 * chunks * micro));
+      int now = 0, most = 0;
+      for (const Action& action : schedules.back()) most = std::max(most, now += action.forward ? 1 : -1);
+      EXPECT_LE(most,
+                chunks == 1 ? pipeline - rank : 2 * (pipeline - rank - 1) + (chunks - 1) * pipeline + 1);
+    }
+    // Run them: an action waits for that of the stage before (forward) or behind (backward).
+    std::set<std::tuple<bool, int, int64_t>> done;
+    std::vector<size_t> at(static_cast<size_t>(pipeline), 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int rank = 0; rank < pipeline; rank++) {
+        size_t& next = at[static_cast<size_t>(rank)];
+        const std::vector<Action>& schedule = schedules[static_cast<size_t>(rank)];
+        if (next == schedule.size()) continue;
+        const auto& [forward, chunk, m] = schedule[next];
+        const int stage = chunk * pipeline + rank, last = pipeline * chunks - 1;
+        const bool ready = forward ? stage == 0 || done.contains({true, stage - 1, m})
+                                   : done.contains({true, stage, m}) &&
+                                         (stage == last || done.contains({false, stage + 1, m}));
+        if (!ready) continue;
+        EXPECT_TRUE(done.insert({forward, stage, m}).second);
+        next++;
+        moved = true;
+      }
+    }
+    EXPECT_EQ(done.size(), static_cast<size_t>(2 * pipeline * chunks * micro));
+  }
+}
+
+TrainerOptions sizable() {
+  TrainerOptions options;
+  LlamaConfig& model = options.model;
+  model.layers = 4;
+  model.hidden = 128;
+  model.ffn = 320;
+  model.heads = 8;
+  model.kv_heads = 4;
+  model.head_size = 16;
+  model.vocabulary = 512;
+  options.batch = {.sequences = 8, .micro = 2, .length = 128};
+  options.bucket_bytes = 0;
+  return options;
+}
+
+TEST(TrainerSettings, EstimatesTheMemoryThatIsTaken) {
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.data = 2}, MeshShape{.context = 2},
+                                MeshShape{.tensor = 2}, MeshShape{.pipeline = 2}})
+    for (const int zero : {0, 3})
+      for (const bool recompute : {false, true}) {
+        TrainerOptions options = sizable();
+        options.mesh = mesh;
+        options.zero = zero;
+        options.recompute = recompute;
+        options.type = Type::bf16;
+        const auto estimate = static_cast<double>(memory_of(options).total());
+        std::mutex mutex;
+        double most = 0;
+        run_ranks(options, [&](Trainer& trainer) {
+          const auto batch = random_batch(options, 1);
+          ASSERT_TRUE(trainer.step(share_of(batch, trainer.mesh()), {}).ok());
+          const std::lock_guard lock(mutex);
+          most =
+              std::max(most, static_cast<double>(trainer.parameters().bytes() + trainer.activation_bytes()));
+        });
+        EXPECT_GT(estimate, 0.75 * most) << mesh.text() << ", zero " << zero << ", recompute " << recompute;
+        EXPECT_LT(estimate, 1.35 * most) << mesh.text() << ", zero " << zero << ", recompute " << recompute;
+      }
+}
+
+TEST(TrainerSettings, RefusesWhatDoesNotFitAndSaysWhatWould) {
+  const TrainerOptions options = sizable();
+  const MemoryParts memory = memory_of(options);
+  EXPECT_TRUE(check_memory(options, memory.total()).ok());
+  const Status status = check_memory(options, memory.total() - 1);
+  EXPECT_EQ(status.kind(), SENNIT_OUT_OF_RESOURCES);
+  for (const char* const word :
+       {"weights", "gradients", "moments", "activations", "--recompute true", "--micro-batch 1"})
+    EXPECT_NE(status.text().find(word), std::string::npos) << status.text();
+}
+
+// What the plan says is sent is what is handed to the communication library.
+TEST(TrainerSettings, PlansTheBytesThatAreSent) {
+  for (const MeshShape& mesh :
+       {MeshShape{.data = 4}, MeshShape{.tensor = 4}, MeshShape{.data = 2, .tensor = 2}})
+    for (int zero = 0; zero <= 3; zero++) {
+      TrainerOptions options = sizable();
+      options.mesh = mesh;
+      options.zero = zero;
+      options.batch.sequences = 16;
+      double planned = 0;
+      for (const training::Traffic& call : planned_traffic(options)) planned += call.bytes * call.times;
+      run_ranks(options, [&](Trainer& trainer) {
+        const auto batch = random_batch(options, 1);
+        Result<StepResult> result = trainer.step(share_of(batch, trainer.mesh()), {});
+        ASSERT_TRUE(result.ok());
+        result = trainer.step(share_of(batch, trainer.mesh()), {});  // the first has filled its pools
+        ASSERT_TRUE(result.ok());
+        // Beside it: sums of norms' gradients and of the loss.
+        EXPECT_NEAR(static_cast<double>(result->traffic.bytes), planned, 0.05 * planned)
+            << mesh.text() << ", zero " << zero;
+      });
+    }
+}
+
+TEST(TrainerSettings, ThePageShowsCurvesAndEscapesText) {
+  std::vector<StepRecord> records(3);
+  for (size_t i = 0; i < 3; i++) {
+    records[i].step = static_cast<int64_t>(i) + 1;
+    records[i].loss = 4 - static_cast<double>(i);
+    records[i].seconds = 0.5;
+  }
+  records[2].held_out = 2.5;
+  const std::string page = train_page(records, {{"mesh", "dp 2 & tp 2"}}, "if (a < b) <script>");
+  EXPECT_NE(page.find("dp 2 &amp; tp 2"), page.npos);
+  EXPECT_NE(page.find("if (a &lt; b) &lt;script&gt;"), page.npos);
+  EXPECT_EQ(page.find("<script"), page.npos);
+  EXPECT_EQ(page.find("http"), page.npos);  // nothing is fetched
+  EXPECT_NE(page.find("held out"), page.npos);
+  EXPECT_NE(records[2].line().find("held out 2.5000"), std::string::npos);
+  EXPECT_NE(records[2].to_json().find("\"held_out\":2.5"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sennit::trainer
