@@ -45,8 +45,8 @@ struct GlobalTensor {
 
 // The bits of element `index` of a tensor at a step.
 inline uint32_t bits_of(const GlobalTensor& tensor, int64_t index, int64_t step) {
-  uint64_t x = static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15 + std::hash<std::string>()(tensor.name) +
-               static_cast<uint64_t>(step) * 0xd1342543de82ef95;
+  uint64_t x = static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15 + tensor.name.size() * 0xbf58476d1ce4e5b9 +
+               static_cast<uint8_t>(tensor.name.back()) + static_cast<uint64_t>(step) * 0xd1342543de82ef95;
   x ^= x >> 32;
   return static_cast<uint32_t>(x * 0x2545f4914f6cdd1d >> (tensor.type == Type::f32 ? 32 : 48));
 }
@@ -87,6 +87,11 @@ void each_element(const TensorPiece& piece, Visit visit) {
   const Sizes stride = piece.stride.empty() ? dense_strides(piece.extent) : piece.stride;
   const int64_t elements = Box{piece.offset, piece.extent}.elements();
   const Sizes own_stride = dense_strides(piece.extent);
+  if (piece.extent == piece.shape && stride == whole) {  // all of it: no arithmetic
+    for (int64_t i = 0; i < elements; i++)
+      visit(static_cast<char*>(piece.data) + i * static_cast<int64_t>(bytes_of(piece.type)), i);
+    return;
+  }
   for (int64_t i = 0; i < elements; i++) {
     int64_t index = 0, place = 0, rest = i;
     for (size_t d = 0; d < whole.size(); d++) {

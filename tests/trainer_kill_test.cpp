@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include <fmt/format.h>
 
 #include "checkpoint_cases.hpp"
@@ -18,12 +20,6 @@ const std::vector<GlobalTensor> kTensors = {{"weight", Type::f32, {2048, 192}},
                                             {"optimizer.first_moment.weight", Type::f32, {2048, 192}},
                                             {"norm", Type::f32, {64}},
                                             {"half", Type::bf16, {64, 3}}};
-
-#ifdef SENNIT_SANITIZED
-constexpr unsigned kLongest = 300'000;  // us from the start of a run to its kill
-#else
-constexpr unsigned kLongest = 60'000;
-#endif
 
 // The newest step there is, or 0.
 int64_t newest_step(const std::string& folder) {
@@ -59,6 +55,7 @@ void kill_rounds(int ranks, int rounds, unsigned seed) {
   const TestFolder folder;
   std::mt19937 random(seed);
   int64_t before = 0, progressed = 0, met_hidden = 0;
+  unsigned longest = 0;  // us until a kill: twice what the first run took to its first checkpoint
   for (int round = 0; round < rounds; round++) {
     SCOPED_TRACE(fmt::format("seed {}, round {}", seed, round));
     std::vector<pid_t> children;
@@ -68,7 +65,14 @@ void kill_rounds(int ranks, int rounds, unsigned seed) {
       if (child == 0) run_rank(folder.path(), rank, ranks, round);
       children.push_back(child);
     }
-    usleep(5'000 + random() % kLongest);
+    if (round == 0) {
+      const auto began = std::chrono::steady_clock::now();
+      for (int tries = 0; tries < 60'000 && newest_step(folder.path()) < 1; tries++) usleep(1000);
+      const auto took = std::chrono::steady_clock::now() - began;
+      longest =
+          2 * static_cast<unsigned>(std::chrono::duration_cast<std::chrono::microseconds>(took).count()) + 1;
+    }
+    usleep(random() % longest);
     if (ranks > 1 && random() % 2) {
       ASSERT_EQ(kill(children[random() % children.size()], SIGKILL), 0);
       usleep(random() % 20'000);
@@ -79,17 +83,20 @@ void kill_rounds(int ranks, int rounds, unsigned seed) {
       ASSERT_EQ(waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFSIGNALED(status)) << "a rank ended by itself with " << WEXITSTATUS(status);
     }
+    bool hidden = false;
     for (const std::string& name : names_in(folder.path())) {
-      met_hidden += name[0] == '.';
+      hidden = hidden || name[0] == '.';
       if (name[0] == '.') continue;
       const auto checkpoint = Checkpoint::open(folder / name);  // each one that has the name is whole
       ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
       ASSERT_EQ(checkpoint->state()["step"], checkpoint->step());
       expect_whole(*checkpoint, kTensors);
     }
+    met_hidden += hidden;
     const int64_t step = newest_step(folder.path());
     ASSERT_GE(step, before);
     progressed += step > before;
+    longest = longest * (step > before ? 90u : 115u) / 100u + 1;  // about half of the runs get to save
     before = step;
   }
   std::printf("[ %d ranks ] %d kills: %d left a save half done, %d came after new checkpoints; step %d\n",
