@@ -121,30 +121,36 @@ inline void pack_tile_b(Half* to, const Half* from, int64_t stride, bool turned,
 constexpr int64_t kPair = 32, kPairElements = 2 * kTileElements;
 inline int64_t pairs_of(int64_t n) { return (n + kPair - 1) / kPair; }
 inline int64_t depths_of(int64_t k) { return (k + kTileDepth - 1) / kTileDepth; }
-// Memory is read along its rows: where they run along k, all of k for 32 rows, else all m (n) for 32 rows.
-inline void pack_a(Half* to, const Half* from, int64_t stride, bool turned, int64_t m, int64_t k) {
-  const int64_t depths = depths_of(k), tiles = pairs_of(m) * depths;
-  for (int64_t tile = 0; tile < tiles; tile++) {
-    const int64_t pair = turned ? tile % pairs_of(m) : tile / depths,
-                  at = turned ? tile / pairs_of(m) : tile % depths;
-    const int64_t depth = at * kTileDepth;
+// Memory is read along its rows, 32 of them at a time: where they run along k, all of k for 32 rows, else all
+// m (n) for 32 rows. That is more streams than the processor follows by itself, so what comes next is asked
+// for early.
+template <typename PackTile>
+inline void pack_pairs(Half* to, const Half* from, int64_t stride, bool rows_along_k, int64_t m, int64_t k,
+                       PackTile pack_tile) {
+  const int64_t depths = depths_of(k), pairs = pairs_of(m);
+  for (int64_t tile = 0; tile < pairs * depths; tile++) {
+    const int64_t pair = rows_along_k ? tile / depths : tile % pairs;
+    const int64_t at = rows_along_k ? tile % depths : tile / pairs;
+    const int64_t depth = at * kTileDepth, first = pair * kPair;
+    const Half* next = rows_along_k ? from + first * stride + depth + 4 * kTileDepth
+                                    : from + (depth + kTileDepth) * stride + first;
+    if (rows_along_k ? depth + 4 * kTileDepth < k : depth + 2 * kTileDepth <= k)
+      for (int64_t row = 0; row < kPair && (!rows_along_k || first + row < m); row++)
+        _mm_prefetch(next + row * stride, _MM_HINT_T0);
     Half* place = to + (pair * depths + at) * kPairElements;
-    for (int64_t i = pair * kPair; i < (pair + 1) * kPair; i += kTileRows, place += kTileElements)
-      pack_tile_a(place, from + (turned ? depth * stride + i : i * stride + depth), stride, turned, m - i,
-                  k - depth);
+    for (int64_t i = first; i < first + kPair; i += kTileRows, place += kTileElements)
+      pack_tile(place, from + (rows_along_k ? i * stride + depth : depth * stride + i), i, depth);
   }
 }
+inline void pack_a(Half* to, const Half* from, int64_t stride, bool turned, int64_t m, int64_t k) {
+  pack_pairs(to, from, stride, !turned, m, k, [&](Half* place, const Half* tile, int64_t i, int64_t depth) {
+    pack_tile_a(place, tile, stride, turned, m - i, k - depth);
+  });
+}
 inline void pack_b(Half* to, const Half* from, int64_t stride, bool turned, int64_t k, int64_t n) {
-  const int64_t depths = depths_of(k), tiles = pairs_of(n) * depths;
-  for (int64_t tile = 0; tile < tiles; tile++) {
-    const int64_t pair = turned ? tile / depths : tile % pairs_of(n),
-                  at = turned ? tile % depths : tile / pairs_of(n);
-    const int64_t depth = at * kTileDepth;
-    Half* place = to + (pair * depths + at) * kPairElements;
-    for (int64_t j = pair * kPair; j < (pair + 1) * kPair; j += kTileRows, place += kTileElements)
-      pack_tile_b(place, from + (turned ? j * stride + depth : depth * stride + j), stride, turned, k - depth,
-                  n - j);
-  }
+  pack_pairs(to, from, stride, turned, n, k, [&](Half* place, const Half* tile, int64_t j, int64_t depth) {
+    pack_tile_b(place, tile, stride, turned, k - depth, n - j);
+  });
 }
 
 // Tiles 0 ... 3 += a pair of A by a pair of B, over `depths` tiles along k.

@@ -112,6 +112,20 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
     gathered = reinterpret_cast<float*>(a + pairs_of(rows) * depths_of(slice) * kPairElements);
     gathered_stride = columns;
   }
+  struct Ready {  // sums of 32 x 32 that are not in c yet
+    const float* sums;
+    float* c;
+    int64_t row, column, height, width;
+    bool last, add;
+  } ready = {};
+  const auto write = [&](const Ready& r) {
+    if (!r.sums) return;
+    if (p.c.type == Type::f32 || !r.last)
+      write_f32(r.sums, r.c, gathered_stride, r.height, r.width, r.add);
+    else
+      write_bf16(r.sums, gather ? r.c : nullptr, gathered_stride, p.c.bf16() + r.row * p.c.stride + r.column,
+                 p.c.stride, r.height, r.width, p.accumulate);
+  };
   for (int64_t begin = 0; begin == 0 || begin < p.k; begin += slice) {
     const int64_t k = p.k - begin < slice ? p.k - begin : slice, depths = depths_of(k);
     const bool last = begin + slice >= p.k, add = (p.accumulate && !gather) || begin > 0;
@@ -139,21 +153,19 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
           else
             zero_sums();
           add_products(a + (i / kPair * depths + done) * kPairElements, b + done * kPairElements, near);
+          write(ready);  // while these products run
+          ready.sums = nullptr;
           if (finish && direct) {
             store_sums(c, gathered_stride, 16, 16 * gathered_stride);
             continue;
           }
           store_sums(sums, 16, 256, 512);
-          if (!finish) continue;
-          if (p.c.type == Type::f32 || !last)
-            write_f32(sums, c, gathered_stride, height, width, add);
-          else
-            write_bf16(sums, gather ? c : nullptr, gathered_stride,
-                       p.c.bf16() + (first_row + i) * p.c.stride + first_column + j, p.c.stride, height,
-                       width, p.accumulate);
+          if (finish) ready = {sums, c, first_row + i, first_column + j, height, width, last, add};
         }
       }
     }
+    write(ready);  // the next slice may read it
+    ready.sums = nullptr;
   }
 }
 

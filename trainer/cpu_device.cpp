@@ -2,6 +2,7 @@
 #include "cpu_device.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,7 +14,20 @@
 namespace sennit::trainer {
 namespace {
 constexpr int64_t kPiece = 32'768;     // elements of a part
-constexpr size_t kHugePage = 2 << 20;  // larger memory begins on such a page
+constexpr size_t kHugePage = 2 << 20;  // larger memory begins on such a page, and asks for them
+
+// Null where there is too little.
+void* aligned(size_t bytes) {
+  const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = nullptr;
+  if (rounded < bytes || posix_memalign(&memory, alignment, rounded ? rounded : alignment) != 0)
+    return nullptr;
+  // Rows that are a page apart then share an entry of the processor's table of pages.
+  if (alignment == kHugePage) madvise(memory, rounded, MADV_HUGEPAGE);
+  return memory;
+}
+
 }  // namespace
 
 const CpuKernels& cpu_kernels() {
@@ -29,8 +43,8 @@ const CpuKernels& cpu_kernels() {
 void* Scratch::reserve(size_t bytes_needed) {
   if (bytes_needed <= bytes_) return memory_;
   std::free(memory_);
-  memory_ = nullptr;
-  SENNIT_CHECK(posix_memalign(&memory_, bytes_needed >= kHugePage ? kHugePage : 64, bytes_needed) == 0);
+  memory_ = aligned(bytes_needed);
+  SENNIT_CHECK(memory_ != nullptr);
   bytes_ = bytes_needed;
   return memory_;
 }
@@ -45,10 +59,8 @@ CpuDevice::CpuDevice(int threads, const CpuKernels& kernels, bool amx)
       attention_scratch_(static_cast<size_t>(threads_.count())) {}
 
 Result<void*> CpuDevice::allocate(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = nullptr;
-  if (rounded < bytes || posix_memalign(&memory, alignment, rounded ? rounded : alignment) != 0)
+  void* memory = aligned(bytes);
+  if (!memory)
     return Status(
         SENNIT_OUT_OF_RESOURCES,
         fmt::format("{} bytes were asked of this host; it has {} free. Train a smaller model, fewer tokens "
