@@ -131,7 +131,7 @@ void add_tokenize_command(CLI::App& app, int* exit_code) {
   command->add_option("--validation", options->clean.held_out, "share of documents that is held out")
       ->capture_default_str();
   command->add_option("--shard-tokens", options->shard_tokens, "tokens a shard")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   command->add_option("--threads", options->threads, "0: one a core")->check(CLI::Range(0, 1024));
   const auto checking = std::make_shared<bool>(false);
