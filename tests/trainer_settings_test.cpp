@@ -110,7 +110,7 @@ TrainerOptions sizable() {
   model.kv_heads = 4;
   model.head_size = 16;
   model.vocabulary = 512;
-  options.batch = {.sequences = 8, .micro = 2, .length = 128};
+  options.batch = {.sequences = 4, .micro = 1, .length = 128};
   options.bucket_bytes = 0;
   return options;
 }
@@ -141,7 +141,8 @@ TEST(TrainerSettings, EstimatesTheMemoryThatIsTaken) {
 }
 
 TEST(TrainerSettings, RefusesWhatDoesNotFitAndSaysWhatWould) {
-  const TrainerOptions options = sizable();
+  TrainerOptions options = sizable();
+  options.batch.micro = 2;
   const MemoryParts memory = memory_of(options);
   EXPECT_TRUE(check_memory(options, memory.total()).ok());
   const Status status = check_memory(options, memory.total() - 1);
@@ -159,7 +160,7 @@ TEST(TrainerSettings, PlansTheBytesThatAreSent) {
       TrainerOptions options = sizable();
       options.mesh = mesh;
       options.zero = zero;
-      options.batch.sequences = 16;
+      options.batch.sequences = 8;
       double planned = 0;
       for (const training::Traffic& call : planned_traffic(options)) planned += call.bytes * call.times;
       run_ranks(options, [&](Trainer& trainer) {
