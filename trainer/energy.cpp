@@ -1,7 +1,6 @@
 // energy.cpp: see energy.hpp.
 #include "energy.hpp"
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -16,12 +15,6 @@ std::optional<double> energy_joules() {
     joules = joules.value_or(0) + microjoules * 1e-6;
   }
   return joules;
-}
-
-bool all_ranks_on_this_host(int ranks) {
-  for (const char* variable : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"})
-    if (const char* text = std::getenv(variable)) return std::atoi(text) == ranks;
-  return ranks == 1;
 }
 
 }  // namespace sennit::trainer

@@ -9,7 +9,5 @@ namespace sennit::trainer {
 // Joules since some moment, of all packages; it starts again after some hours. None: no counter, or not ours
 // to read.
 std::optional<double> energy_joules();
-// As the launcher says; a single rank always is.
-bool all_ranks_on_this_host(int ranks);
 
 }  // namespace sennit::trainer

@@ -50,7 +50,7 @@ const Setting kSettings[] = {
     {"save_every", &TrainConfig::save_every, "steps between checkpoints; 0: at the end alone"},
     {"keep_last", &TrainConfig::keep_last, "checkpoints, beside the best; 0: all"},
     {"resume", &TrainConfig::resume, "yes: from the newest checkpoint, if any; no; or a checkpoint's folder"},
-    {"threads", &TrainConfig::threads, "of each rank's computing; 0: one a core that it may use"},
+    {"threads", &TrainConfig::threads, "of each rank's computing; 0: its share of the cores of its host"},
     {"log_every", &TrainConfig::log_every, "steps between lines on the screen"},
     {"report_dir", &TrainConfig::report_dir, "folder for steps.jsonl and report.html; empty: none"},
     {"nominal_tflops", &TrainConfig::nominal_tflops, "a rank's peak on paper, for a second MFU; 0: unknown"},

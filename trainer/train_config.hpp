@@ -19,7 +19,7 @@ struct TrainConfig {
   int64_t sequence = 512, batch = 8, micro_batch = 1;
   int64_t steps = 100, evaluate_every = 0, evaluate_batches = 0, patience = 0;
   int64_t save_every = 0, keep_last = 3;
-  int64_t bucket_bytes = int64_t{8} << 20, threads = 0, seed = 1, log_every = 1;
+  int64_t bucket_bytes = int64_t{1} << 20, threads = 0, seed = 1, log_every = 1;
   int64_t sample_tokens = 100;
   bool recompute = false, overlap = true;
   double learning_rate = 1e-3, least_learning_rate = 1e-4, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95;

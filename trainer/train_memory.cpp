@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "local_ranks.hpp"
+
 namespace sennit::trainer {
 namespace {
 
@@ -115,14 +117,7 @@ uint64_t available_memory() {
     const uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file");
     bytes = std::min(bytes, limit - std::min(limit, used - std::min(used, cached)));
   }
-  uint64_t ranks = 1;
-  for (const char* variable :
-       {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", "PMI_LOCAL_SIZE"})
-    if (const char* text = std::getenv(variable)) {
-      ranks = std::max<uint64_t>(1, std::strtoull(text, nullptr, 10));
-      break;
-    }
-  return bytes / ranks;
+  return bytes / static_cast<uint64_t>(ranks_on_this_host());
 }
 
 Status check_memory(const TrainerOptions& options, uint64_t available) {

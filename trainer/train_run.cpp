@@ -11,6 +11,7 @@
 #include "checkpoint.hpp"
 #include "energy.hpp"
 #include "loader.hpp"
+#include "local_ranks.hpp"
 #include "matrix_peak.hpp"
 #include "tokenizer.hpp"
 #include "train_log.hpp"
@@ -84,7 +85,8 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
   options_ = trainer_options(config_, model_, ranks_);
   SENNIT_RETURN_IF_ERROR(check_mesh(options_.mesh, options_.batch, model_, ranks_));
   SENNIT_RETURN_IF_ERROR(check_memory(options_, available_memory()));
-  Result<std::unique_ptr<Device>> device = open_cpu_device(static_cast<int>(config_.threads));
+  Result<std::unique_ptr<Device>> device =
+      open_cpu_device(threads_of_a_rank(static_cast<int>(config_.threads)));
   if (!device) return device.status();
   device_ = *std::move(device);
   Result<std::unique_ptr<Trainer>> trainer = Trainer::create(options_, *device_, std::move(job), traffic_);
@@ -126,9 +128,10 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
 Status Run::measure_peak() {
   double nothing = 0;
   SENNIT_RETURN_IF_ERROR(agree(&nothing, 1));
-  peak_flops_ = measure_matrix_peak(options_.type, static_cast<int>(config_.threads)).flops_per_s;
+  const int threads = threads_of_a_rank(static_cast<int>(config_.threads));
+  peak_flops_ = measure_matrix_peak(options_.type, threads).flops_per_s;
   trainer_->world().all_reduce(&peak_flops_, 1, Element::f64).wait();
-  if (speaks() && all_ranks_on_this_host(ranks_)) joules_ = energy_joules();
+  if (speaks() && ranks_on_this_host() == ranks_) joules_ = energy_joules();
   return traffic_->status();
 }
 

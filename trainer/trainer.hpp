@@ -25,7 +25,7 @@ struct TrainerOptions {
   bool recompute = false, overlap = true;
   // Least gradients in one reduction with zero 0. Else it is a layer's: its place decides who owns what, and
   // with that in which order it is summed.
-  int64_t bucket_bytes = int64_t{8} << 20;
+  int64_t bucket_bytes = int64_t{1} << 20;
   uint64_t seed = 1;
 };
 
