@@ -12,6 +12,10 @@
 #include <thread>
 #include <vector>
 
+#ifdef SENNIT_SANITIZED
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
 #include "sennit/sennit.h"
 #include "trainer.hpp"
 
@@ -59,6 +63,9 @@ inline std::span<const int32_t> share_of(const std::vector<int32_t>& batch, cons
 // Runs `rank` on a thread a rank, each with a trainer of these options. Failures are the test's.
 inline void run_ranks(const TrainerOptions& options, const std::function<void(Trainer&)>& rank) {
   const int ranks = options.mesh.ranks();
+#ifdef SENNIT_SANITIZED  // oneDNN's cache is shared by all threads, and its locks are not seen
+  ASSERT_EQ(dnnl_set_primitive_cache_capacity(0), dnnl_success);
+#endif
   std::vector<sennit_comm_t> handles(static_cast<size_t>(ranks));
   ASSERT_EQ(sennit_comm_init_local(handles.data(), ranks, nullptr), SENNIT_OK) << sennit_last_error();
   std::vector<std::thread> threads;
