@@ -1,5 +1,7 @@
 // trainer_settings_test.cpp: what is settled before a run: settings, learning rates, the pipeline's order,
 // memory, traffic; and the page that it leaves.
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "train_config.hpp"
@@ -174,6 +176,37 @@ TEST(TrainerSettings, PlansTheBytesThatAreSent) {
             << mesh.text() << ", zero " << zero;
       });
     }
+}
+
+// A run that was killed behind its checkpoint and goes on from that.
+TEST(TrainerSettings, AResumedRunKeepsTheLinesBeforeItsCheckpoint) {
+  const std::string folder = testing::TempDir() + "/sennit-log-" + std::to_string(getpid());
+  const auto record = [](int64_t step, double loss) {
+    StepRecord r;
+    r.step = step;
+    r.loss = loss;
+    r.comm_s = 0.25;
+    if (step % 2 == 0) r.held_out = loss + 1;
+    return r;
+  };
+  {
+    Result<TrainLog> log = TrainLog::open(folder, 0);
+    ASSERT_TRUE(log.ok()) << log.status().text();
+    for (int64_t step = 1; step <= 5; step++) log->add(record(step, 9), false);
+  }
+  std::ofstream(folder + "/steps.jsonl", std::ios::app) << "{\"step\": 6, \"lo";  // killed while it wrote
+  Result<TrainLog> log = TrainLog::open(folder, 3);
+  ASSERT_TRUE(log.ok()) << log.status().text();
+  log->add(record(4, 7), false);
+  ASSERT_EQ(log->records().size(), 4u);
+  EXPECT_EQ(log->records()[1].held_out, 10);
+  EXPECT_EQ(log->records()[2].held_out, std::nullopt);
+  EXPECT_EQ(log->records()[2].comm_s, 0.25);
+  std::ifstream file(folder + "/steps.jsonl");
+  std::vector<double> losses;
+  for (std::string line; std::getline(file, line);) losses.push_back(StepRecord::from_json(line)->loss);
+  EXPECT_EQ(losses, (std::vector<double>{9, 9, 9, 7}));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TrainerSettings, ThePageShowsCurvesAndEscapesText) {

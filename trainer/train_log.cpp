@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,16 +42,51 @@ std::string StepRecord::line() const {
   return text;
 }
 
-Result<TrainLog> TrainLog::open(const std::string& folder, bool resumed) {
+std::optional<StepRecord> StepRecord::from_json(const std::string& line) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return {};
+  const auto number = [&](const char* key) -> std::optional<double> {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+  };
+  if (!number("step") || !number("loss")) return {};
+  StepRecord record;
+  record.step = static_cast<int64_t>(*number("step"));
+  record.loss = *number("loss");
+  record.gradient_norm = number("grad_norm").value_or(0);
+  record.learning_rate = number("lr").value_or(0);
+  record.tokens_per_s = number("tokens_per_s").value_or(0);
+  record.comm_s = number("comm_ms").value_or(0) / 1e3;
+  record.exposed_s = number("exposed_ms").value_or(0) / 1e3;
+  record.data_wait_s = number("data_wait_ms").value_or(0) / 1e3;
+  record.sent_bytes = number("sent_bytes").value_or(0);
+  record.seconds = number("ms").value_or(0) / 1e3;
+  record.mfu_measured = number("mfu");
+  record.mfu_nominal = number("mfu_nominal");
+  record.tokens_per_joule = number("tokens_per_joule");
+  record.held_out = number("held_out");
+  return record;
+}
+
+Result<TrainLog> TrainLog::open(const std::string& folder, int64_t done) {
   TrainLog log;
   log.folder_ = folder;
   if (folder.empty()) return log;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   const std::string file = folder + "/steps.jsonl";
-  log.lines_ = std::fopen(file.c_str(), resumed ? "a" : "w");
+  if (done > 0) {
+    std::ifstream before(file);
+    for (std::string line; std::getline(before, line);)
+      if (const std::optional<StepRecord> record = StepRecord::from_json(line);
+          record && record->step <= done)
+        log.records_.push_back(*record);
+  }
+  log.lines_ = std::fopen(file.c_str(), "w");
   if (!log.lines_)
     return Status(SENNIT_NOT_FOUND, fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
+  for (const StepRecord& record : log.records_) fmt::print(log.lines_, "{}\n", record.to_json());
+  std::fflush(log.lines_);
   return log;
 }
 

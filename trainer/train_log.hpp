@@ -23,13 +23,15 @@ struct StepRecord {
   double sent_bytes = 0;  // of the rank that handed most to the communication library
   std::optional<double> mfu_measured, mfu_nominal, held_out, tokens_per_joule;
   std::string to_json() const;
+  static std::optional<StepRecord> from_json(const std::string& line);  // nothing: no such record
   std::string line() const;
 };
 
 class TrainLog {
  public:
-  // Opens report_dir/steps.jsonl; after a resume its lines go on. Errors: a folder that cannot be written.
-  static Result<TrainLog> open(const std::string& folder, bool resumed);
+  // Opens report_dir/steps.jsonl; after a resume its lines up to the step `done` stay, and are in records();
+  // those of later steps go, which will be done again. Errors: a folder that cannot be written.
+  static Result<TrainLog> open(const std::string& folder, int64_t done);
   TrainLog(TrainLog&& other) noexcept;
   TrainLog& operator=(TrainLog&& other) noexcept;
   ~TrainLog();

@@ -106,11 +106,12 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
     Result<std::unique_ptr<CheckpointWriter>> writer = CheckpointWriter::open(options);
     if (!writer) return writer.status();
     writer_ = *std::move(writer);
+    SENNIT_RETURN_IF_ERROR(writer_->prepare(all_pieces(false)));
     if (config_.resume != "no") SENNIT_RETURN_IF_ERROR(resume());
   }
   SENNIT_RETURN_IF_ERROR(measure_peak());
   if (speaks()) {
-    Result<TrainLog> log = TrainLog::open(config_.report_dir, step_ > 0);
+    Result<TrainLog> log = TrainLog::open(config_.report_dir, step_);
     if (!log) return log.status();
     log_ = *std::move(log);
     fmt::print("{:.1f}M parameters, {}, {}, zero {}, {} sequences of {} tokens a step, {}\n",
@@ -178,14 +179,21 @@ Status Run::resume() {
         fmt::format("{} is of another model; give the model it was made with, or another --checkpoint-dir, "
                     "or --resume no",
                     folder));
+  const nlohmann::json& state = checkpoint->state();
+  if (!state.is_object() || !state.contains("loader") ||
+      !state.value("evaluations_without_better", nlohmann::json()).is_number_integer())
+    return invalid(
+        fmt::format("{}: its training state was not written by this sennit train; its weights can "
+                    "be exported, and --resume no begins anew",
+                    folder));
   const std::vector<TensorPiece> pieces = all_pieces(true);
   SENNIT_RETURN_IF_ERROR(checkpoint->load(pieces));
   trainer_->parameters().publish();
-  const nlohmann::json& state = checkpoint->state();
-  SENNIT_RETURN_IF_ERROR(loader_->restore(state.at("loader")).with_context(folder));
+  SENNIT_RETURN_IF_ERROR(loader_->restore(state["loader"]).with_context(folder));
   step_ = saved_step_ = checkpoint->step();
-  best_ = state.at("best").is_number() ? state.at("best").get<double>() : INFINITY;
-  evaluations_without_better_ = state.at("evaluations_without_better").get<int64_t>();
+  const nlohmann::json best = state.value("best", nlohmann::json());
+  best_ = best.is_number() ? best.get<double>() : INFINITY;
+  evaluations_without_better_ = state["evaluations_without_better"].get<int64_t>();
   if (speaks()) fmt::print("goes on after step {}, from {}\n", step_, folder);
   return {};
 }
