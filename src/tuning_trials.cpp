@@ -7,8 +7,11 @@ namespace sennit {
 
 Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort)
     : rounds_(effort.rounds) {
-  for (size_t i = 0; i < plan.candidates.size() && plans_.size() < effort.plans; i++) {
-    if (plan.candidates[i].predicted_ns / kHopeless > plan.candidates[0].predicted_ns) break;
+  // What was kept before is tried again beside the others; its prediction may be another model's.
+  const size_t known = plan.candidates[0].measured_ns > 0 && plan.candidates.size() > 1 ? 1 : 0;
+  const uint64_t best_ns = plan.candidates[known].predicted_ns;
+  for (size_t i = 0; i < plan.candidates.size() && plans_.size() < effort.plans + known; i++) {
+    if (i >= known && plan.candidates[i].predicted_ns / kHopeless > best_ns) break;
     plans_.push_back(plan);
     choose(request, tree, i, &plans_.back());
   }

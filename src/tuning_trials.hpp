@@ -22,7 +22,7 @@ class Trials {
     size_t plans = 4, rounds = 3;
   };
 
-  // Of a plan with its candidates, best first.
+  // Of a plan with its candidates, best first; before them what the tuning table has, if anything.
   Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort);
 
   struct Turn {

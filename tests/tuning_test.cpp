@@ -197,6 +197,19 @@ TEST(Trials, GiveEveryPlanItsTurnAndKeepTheFastest) {
   EXPECT_EQ(trials.next().sample, -1);
 }
 
+// What the table has was predicted by another model, which may have been off by any factor.
+TEST(Trials, TryWhatIsKnownBesideAsManyOthers) {
+  const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
+  Plan plan = some_plan(tree);
+  plan.candidates.insert(plan.candidates.begin(),
+                         {"tiered", {.chunks = 2, .radices = {}, .whole_stages = 0}, 1, "", 500});
+  const Trials one(plan, all_reduce(1 << 20), tree, {.plans = 1, .rounds = 3});
+  ASSERT_EQ(one.plans().size(), 2u);
+  EXPECT_EQ(one.plans()[1].parameters.chunks, 1u);
+  EXPECT_EQ(Trials(plan, all_reduce(1 << 20), tree, {.plans = 4, .rounds = 3}).plans().size(), 4u)
+      << "the last is hopeless";
+}
+
 TEST(Trials, KeepThePlannersChoiceWhereTheOthersAreHardlyFaster) {
   const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
   Trials trials(some_plan(tree), all_reduce(1 << 20), tree, {.plans = 4, .rounds = 3});
@@ -290,8 +303,9 @@ TEST(TunedJob, AFileThatIsNoTuningFileIsSaid) {
 TEST(TuneCommand, ShowsPredictedAndMeasured) {
   const TuningFile file;
   const sennit_test::Outcome outcome = sennit_test::sh_output(
-      SENNIT_BINARY_DIR "/bin/sennit tune all_reduce broadcast --ranks 3 -b 4K -e 64K -f 16 2>&1");
+      SENNIT_BINARY_DIR "/bin/sennit tune all_reduce broadcast --ranks 3 -b 4K -e 64K -f 16 --plans 1 2>&1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("the model's own choice takes"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("kept in " + file.path()), std::string::npos) << outcome.output;
   const Result<Tuning> kept = Tuning::read(file.path());
   ASSERT_TRUE(kept.ok()) << kept.status().text();
