@@ -55,8 +55,9 @@ std::string chart(const std::string& title, const std::vector<StepRecord>& recor
     const double y = least + (most - least) * tick / 4;
     text += fmt::format(
         "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text class=\"soft\" "
-        "x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.4g}</text>\n",
-        kLeft, kLeft + kWidth, y_of(y), kLeft - 8, y_of(y) + 4, y);
+        "x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
+        kLeft, kLeft + kWidth, y_of(y), kLeft - 8, y_of(y) + 4,
+        y < 1000 ? fmt::format("{:.4g}", y) : fmt::format("{:.0f}", y));
     const double step = std::round(first + (last - first) * tick / 4);
     if (tick > 0 && step == std::round(first + (last - first) * (tick - 1) / 4)) continue;
     text += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.0f}</text>\n",
