@@ -11,19 +11,29 @@
 
 namespace sennit {
 
-const Trials* Communicator::trials(const Call& call) const {
-  Request shared = to_request(call);
-  shared.in_place = false;
-  for (const auto& [request, trials] : trials_)
+namespace {
+
+// As the trials of a request are kept: ranks may differ in whether it is in place.
+Request without_place(Request request) {
+  request.in_place = false;
+  return request;
+}
+
+template <typename List>
+auto find_trials(List& all, const Request& shared) -> decltype(&all.front().second) {
+  for (auto& [request, trials] : all)
     if (request == shared) return &trials;
   return nullptr;
 }
 
+}  // namespace
+
+const Trials* Communicator::trials(const Call& call) const {
+  return find_trials(trials_, without_place(to_request(call)));
+}
+
 void Communicator::retime(const Call& call, uint64_t ns) {
-  Request shared = to_request(call);
-  shared.in_place = false;
-  for (auto& [request, trials] : trials_)
-    if (request == shared) trials.retime(ns);
+  if (Trials* const trials = find_trials(trials_, without_place(to_request(call)))) trials->retime(ns);
 }
 
 // Null: the call runs the plan as it is.
@@ -31,12 +41,10 @@ Result<Trials*> Communicator::trials_of(const Call& call, const Request& request
   if (!job_->tunes() || call.as_planned || call.vector_variant || size() == 1 || call.count == 0 ||
       call.collective == Collective::send_recv || call.collective == Collective::barrier)
     return nullptr;
-  Request shared = request;
-  shared.in_place = false;  // ranks may differ in it
-  for (auto& [known, trials] : trials_) {
-    if (!(known == shared)) continue;
-    if (trials.to_decide()) SENNIT_RETURN_IF_ERROR(decide(trials, shared));
-    return &trials;
+  const Request shared = without_place(request);
+  if (Trials* const known = find_trials(trials_, shared)) {
+    if (known->to_decide()) SENNIT_RETURN_IF_ERROR(decide(*known, shared));
+    return known;
   }
   if (!try_known_ && tuning_.find(tree_fingerprint_, shared, size())) return nullptr;
   const Result<Plan> plan = this->plan(shared);
