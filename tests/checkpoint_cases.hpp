@@ -1,5 +1,5 @@
-// checkpoint_cases.hpp: what the tests of checkpoints share: a folder of their own, meshes that cut tensors
-// at random, and values that every element can be recomputed from.
+// checkpoint_cases.hpp: what the tests of checkpoints share: meshes that cut tensors at random, and values
+// that every element can be recomputed from.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,22 +20,9 @@
 #include "files.hpp"
 #include "manifest.hpp"
 #include "safetensors.hpp"
+#include "test_folder.hpp"
 
 namespace sennit::trainer {
-
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sennit_checkpoint_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct GlobalTensor {
   std::string name;

@@ -268,14 +268,6 @@ TEST(TrainerCheckpoint, OneRankThatFailsFailsTheSave) {
   EXPECT_FALSE(fs::exists(folder / "step-00000001"));
 }
 
-void change_byte(const std::string& file, int64_t at, int by) {
-  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-  stream.seekg(at);
-  const int byte = stream.get();
-  stream.seekp(at);
-  stream.put(static_cast<char>(byte + by));
-}
-
 TEST(TrainerCheckpoint, DamageIsFoundAndNamed) {
   const TestFolder folder, copies;
   save_one(folder.path(), 7, {});

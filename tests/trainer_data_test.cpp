@@ -13,25 +13,12 @@
 #include "files.hpp"
 #include "loader.hpp"
 #include "shards.hpp"
+#include "test_folder.hpp"
 
 namespace sennit::trainer {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "sennit_data_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Token i of a part is i plus the part's own beginning, so that a batch shows where it was read.
 constexpr int64_t kVocabulary = 70'000;
@@ -90,7 +77,7 @@ TEST(TrainerData, APermutationForEverySizeAndEpoch) {
 }
 
 TEST(TrainerData, TheOrderIsTheSameForAnyNumberOfRanks) {
-  const Folder folder;
+  const TestFolder folder;
   write_corpus(folder.path(), 10'000, 500);
   LoaderOptions options{.seed = 3, .length = 16, .batch = 24};
   std::vector<int64_t> alone;
@@ -112,7 +99,7 @@ TEST(TrainerData, TheOrderIsTheSameForAnyNumberOfRanks) {
 }
 
 TEST(TrainerData, ResumesAtTheExactSampleOnAnyNumberOfRanks) {
-  const Folder folder;
+  const TestFolder folder;
   write_corpus(folder.path(), 5'000, 100);
   LoaderOptions options{.seed = 11, .length = 8, .batch = 12};
   std::vector<int64_t> whole, resumed;
@@ -140,7 +127,7 @@ TEST(TrainerData, ResumesAtTheExactSampleOnAnyNumberOfRanks) {
 }
 
 TEST(TrainerData, TheHeldOutPartIsReadInOrderAndWhole) {
-  const Folder folder;
+  const TestFolder folder;
   write_corpus(folder.path(), 1'000, 2'000);
   LoaderOptions options{.part = Part::held_out, .length = 16, .batch = 8, .ranks = 2};
   std::vector<std::unique_ptr<Loader>> loaders;
@@ -157,7 +144,7 @@ TEST(TrainerData, TheHeldOutPartIsReadInOrderAndWhole) {
 }
 
 TEST(TrainerData, SmallVocabulariesTakeTwoBytesAToken) {
-  const Folder folder;
+  const TestFolder folder;
   write_corpus(folder.path(), 20'000, 0, 65'536);
   EXPECT_EQ(fs::file_size(folder / "training-00000.tokens"), 32u + 2 * 1000);
   const auto data = Dataset::open(folder.path());
@@ -172,16 +159,8 @@ TEST(TrainerData, SmallVocabulariesTakeTwoBytesAToken) {
   EXPECT_NE(odd.status().text().find("9 sequences cannot be dealt to 2"), std::string::npos);
 }
 
-void change_byte(const std::string& file, int64_t at, int by) {
-  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-  stream.seekg(at);
-  const int byte = stream.get();
-  stream.seekp(at);
-  stream.put(static_cast<char>(byte + by));
-}
-
 TEST(TrainerData, DamageIsFoundAndNamed) {
-  const Folder folder;
+  const TestFolder folder;
   write_corpus(folder.path(), 3'000, 500);
   const std::string shard = folder / "training-00001.tokens", index = folder / "index.json";
   const std::string copy = folder.path() + "_copy";
