@@ -30,6 +30,7 @@ double error_of(const TierTree& tree, const PlanOptions& options, std::span<cons
 struct Constant {
   uint64_t* place;
   std::vector<uint64_t> (*tried)(uint64_t now);
+  uint64_t most = kMostNs;
 };
 
 std::vector<uint64_t> around(uint64_t now) {
@@ -68,7 +69,8 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<
   constants.push_back({&cost.reduce_bytes_per_s, around});
   for (size_t tier = 0; tier < cost.tiers.size(); tier++) {
     if (tier > 0)
-      constants.push_back({&cost.tiers[tier].latency_permille, around});  // ranks have no children
+      // Ranks have no children.
+      constants.push_back({&cost.tiers[tier].latency_permille, around, kMostPermille});
     if (tier + 1 < cost.tiers.size())  // nothing crosses the root's boundary
       constants.insert(constants.end(), {{&cost.tiers[tier].burst_ns, bursts},
                                          {&cost.tiers[tier].goodput_permille, goodputs}});
@@ -78,7 +80,8 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<
     const double before = error;
     for (const Constant& constant : constants) {
       uint64_t best = *constant.place;
-      for (const uint64_t value : constant.tried(best)) {
+      for (const uint64_t unbounded : constant.tried(best)) {
+        const uint64_t value = std::min(unbounded, constant.most);
         const uint64_t kept = *constant.place;
         *constant.place = value;
         const double now = error_of(tree, fitted, trace);

@@ -6,6 +6,7 @@
 // own closed form comes nearest to a trace of (plan, measured time): least mean |log(predicted / measured)|,
 // found by coordinate descent over a grid, one constant after the other, beginning with the model as it is. A
 // constant that the trace does not tell of stays as it was, and so does one that gains less than 1%.
+// Constants stay within kMostPermille and kMostNs, whatever was measured: what is found can be kept and read.
 // Pure. Cost: a few hundred predictions for each run in the trace.
 #pragma once
 
@@ -16,6 +17,10 @@
 #include "plan.hpp"
 
 namespace sennit {
+
+// The largest factors and times that a cost model takes, from a trace or from a file.
+constexpr uint64_t kMostPermille = 1'000'000;
+constexpr uint64_t kMostNs = 1'000'000'000'000'000;
 
 // One plan that ran, with the time of the slowest rank.
 struct TimedPlan {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "calibration.hpp"
 #include "text_scan.hpp"
 #include "tuning.hpp"
 
@@ -96,10 +97,9 @@ Status parse_cost(Line& line, std::string_view file, const Token& first, CostMod
     cost->tiers.push_back({latency[tier], goodput[tier], burst[tier]});
   if (cost->reduce_bytes_per_s == 0 || std::ranges::min(goodput) == 0)
     return error_at(file, first, "rates and goodputs above 0");
-  constexpr uint64_t kMost = 1'000'000'000'000'000;
-  if (std::ranges::max(latency) > 1'000'000 || std::ranges::max(goodput) > 1'000'000 ||
+  if (std::max(std::ranges::max(latency), std::ranges::max(goodput)) > kMostPermille ||
       std::max({cost->post_ns, cost->message_cpu_ns, cost->shared_memory_post_ns, std::ranges::max(burst)}) >
-          kMost)
+          kMostNs)
     return error_at(file, first, "times below 11 days, and no factor above 1000");
   return {};
 }
