@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,14 @@ class Blueprint {
   virtual bool uniform() const { return false; }
 };
 
+// What the programs of all ranks come to.
+struct Counts {
+  std::vector<uint64_t> tier_bytes;  // by tier: out of all its groups
+  uint64_t messages = 0;             // for one chunk
+  uint64_t rounds = 0;               // messages in the longest chain
+  std::vector<int> kinds;            // positions, one of each kind of rank that needs scratch
+};
+
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
@@ -42,6 +51,10 @@ class Algorithm {
                             const CostModel& cost) const = 0;
   virtual std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                              const Parameters& parameters) const = 0;
+  // What all programs come to, without making them. None: they have to be made.
+  virtual std::optional<Counts> count(const TierTree&, const Request&, const Parameters&) const {
+    return std::nullopt;
+  }
   // False: chunks are processed one whole schedule after the other with no gain (direct all-to-all).
   virtual bool pipelines() const { return true; }
 };

@@ -9,9 +9,11 @@
 // plus what the group itself sends. Messages per rank: 2(n-1) or (n-1) a stage. Scratch: reducing collectives
 // at most M and partial sums; gathering ones none.
 #include <algorithm>
+#include <map>
 
 #include "algorithm.hpp"
 #include "rates.hpp"
+#include "tiered_count.hpp"
 #include "tiered_emit.hpp"
 #include "tiered_estimate.hpp"
 #include "tiered_forest.hpp"
@@ -67,6 +69,20 @@ class TieredBlueprint : public Blueprint {
       return false;
     return std::ranges::all_of(forest_.tree().shapes(),
                                [](const Shape& shape) { return shape.children.size() <= 1; });
+  }
+
+  std::optional<Counts> count() const {
+    if (tree_.ranks() == 1) return std::nullopt;
+    std::optional<Counts> counts = tiered::count(tree_, request_, forest_, whole_stages_, bases_);
+    if (!counts || !request_.reduces()) return counts;  // what only gathers needs no scratch
+    std::map<std::vector<uint32_t>, int> kinds;         // what lies around a rank -> the first such
+    for (int position = 0; position < tree_.ranks(); position++) {
+      std::vector<uint32_t> kind;
+      for (const Forest::Step& step : forest_.path(position)) kind.push_back(step.node);
+      kinds.try_emplace(std::move(kind), position);
+    }
+    for (const auto& [kind, position] : kinds) counts->kinds.push_back(position);
+    return counts;
   }
 
   Program program(int position) const override {
@@ -154,6 +170,11 @@ class Tiered : public Algorithm {
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
     const Shares shares(stages, kind_of(request));
     return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
+  }
+
+  std::optional<Counts> count(const TierTree& tree, const Request& request,
+                              const Parameters& parameters) const override {
+    return TieredBlueprint(tree, request, parameters).count();
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

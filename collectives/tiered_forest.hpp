@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -69,12 +70,13 @@ class Forest {
   uint32_t node_of(int32_t stage_node) const;
   const Shares& shares() const { return shares_; }
 
- private:
   struct Flow {  // a part of one child's own data, with the child that distributes it
     uint32_t from = 0, to = 0;
     const RunList* runs = nullptr;  // relative to child `from`
   };
+  std::span<const Flow> flows(uint32_t node) const { return flows_[node]; }  // of its children's data
 
+ private:
   void make_partition(uint32_t node);
   void make_flows(uint32_t node);
   void make_runs(uint32_t node);

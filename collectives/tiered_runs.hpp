@@ -37,11 +37,20 @@ class RunList {
   // f(begin, end, carrier) for the stretch [from, to) of the line: places in the line's order.
   template <typename F>
   void visit(uint64_t from, uint64_t to, F&& f) const {
+    visit_while(from, to, [&](uint64_t begin, uint64_t end, uint32_t carrier) {
+      f(begin, end, carrier);
+      return true;
+    });
+  }
+  // Until f says false.
+  template <typename F>
+  void visit_while(uint64_t from, uint64_t to, F&& f) const {
     if (from >= to) return;
     for (size_t i = run_at(from); i < runs_.size() && units_[i] < to; i++) {
       const uint64_t low = std::max(from, units_[i]), high = std::min(to, units_[i + 1]);
-      if (low < high)
-        f(runs_[i].begin + (low - units_[i]), runs_[i].begin + (high - units_[i]), runs_[i].carrier);
+      if (low < high &&
+          !f(runs_[i].begin + (low - units_[i]), runs_[i].begin + (high - units_[i]), runs_[i].carrier))
+        return;
     }
   }
   // f(begin, end, rank) on the line for the stretch [from, to), by the partition's ranks.

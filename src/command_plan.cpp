@@ -37,7 +37,7 @@ std::string tiers_text(const Problem& problem, const Plan& plan, const Facts& fa
         "{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}{}\n", tree.tiers[row.tier].name, row.groups,
         rate_text(egress) + (row.alike ? "" : "*"), over > 0 ? fmt::format("{:.3g}:1", over) : "-",
         row.bound_ns ? time_text(row.bound_ns) : "-",
-        facts.counted ? bytes_text(static_cast<double>(facts.fluid.tiers[row.tier].bytes)) : "-",
+        facts.counted ? bytes_text(static_cast<double>(facts.programs.tier_bytes[row.tier])) : "-",
         plan.bound.known && plan.bound.binding_tier == static_cast<int>(row.tier) ? "  binds" : "");
   }
   if (text.find('*') != text.npos) text += "*: of the first; they differ\n";
@@ -72,8 +72,8 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
   text += "\n";
   if (facts.counted)
     text += fmt::format("per chunk: {} rounds, {} messages by all ranks; a rank's scratch at most {}\n",
-                        facts.fluid.rounds, facts.fluid.messages,
-                        bytes_text(static_cast<double>(facts.fluid.scratch_bytes)));
+                        facts.programs.rounds, facts.programs.messages,
+                        bytes_text(static_cast<double>(facts.programs.scratch_bytes)));
   else
     text += "rounds and bytes per tier are not counted: too many messages\n";
   return text + "\n" + candidates_text(plan);

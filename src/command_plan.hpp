@@ -11,8 +11,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "count.hpp"
 #include "plan.hpp"
-#include "simulate.hpp"
 #include "tier_tree.hpp"
 
 namespace sennit::foresee {
@@ -65,7 +65,7 @@ int fail(const char* command, const Status& status);
 // 24,576 ranks is 600 million messages.
 struct Facts {
   bool counted = false;
-  SimulatedTime fluid;
+  Counted programs;
 };
 Result<Facts> count(const Problem& problem, const Plan& plan);
 

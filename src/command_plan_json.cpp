@@ -27,7 +27,7 @@ Json tiers_of(const Problem& problem, const Plan& plan, const Facts& facts) {
          {"groups", row.groups},
          {"egress_bytes_per_s_of_first", capacity_of(tree.groups[static_cast<size_t>(row.first)].egress)},
          {"bound_us", plan.bound.known && row.bound_ns ? Json(us(row.bound_ns)) : Json()},
-         {"bytes_out", facts.counted ? Json(facts.fluid.tiers[row.tier].bytes) : Json()}});
+         {"bytes_out", facts.counted ? Json(facts.programs.tier_bytes[row.tier]) : Json()}});
   return tiers;
 }
 
@@ -62,9 +62,9 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
                      {"algorithm", plan.algorithm},
                      {"parameters", parameters_of(plan.parameters)},
                      {"predicted_us", us(plan.predicted_ns)},
-                     {"rounds_per_chunk", counted(facts.fluid.rounds)},
-                     {"messages_per_chunk", counted(facts.fluid.messages)},
-                     {"scratch_bytes", counted(facts.fluid.scratch_bytes)},
+                     {"rounds_per_chunk", counted(facts.programs.rounds)},
+                     {"messages_per_chunk", counted(facts.programs.messages)},
+                     {"scratch_bytes", counted(facts.programs.scratch_bytes)},
                      {"candidates", candidates}};
   return json.dump(2) + "\n";
 }

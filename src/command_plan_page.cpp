@@ -71,7 +71,7 @@ std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts
     if (bound && t < plan.bound.tier_ns.size() && plan.bound.tier_ns[t] > 0)
       tiers.push_back({problem.tree.tiers[t].name, time_text(plan.bound.tier_ns[t]),
                        plan.bound.binding_tier == static_cast<int>(t) ? "binds" : "",
-                       facts.counted ? bytes_text(static_cast<double>(facts.fluid.tiers[t].bytes)) +
+                       facts.counted ? bytes_text(static_cast<double>(facts.programs.tier_bytes[t])) +
                                            " leave its groups in all"
                                      : "",
                        plan.bound.tier_ns[t]});

@@ -10,6 +10,7 @@
 #include "command_topo.hpp"
 #include "options.hpp"
 #include "rates.hpp"
+#include "simulate.hpp"
 #include "units.hpp"
 
 namespace sennit::foresee {
@@ -167,12 +168,9 @@ Result<Facts> count(const Problem& problem, const Plan& plan) {
   const bool computed = plan.algorithm == "ring" && problem.tree.ranks() > kLongRing;
   if (!computed && estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages)
     return facts;
-  SimulateOptions options;
-  options.fluid = true;
-  options.cost = problem.options.cost;
-  Result<SimulatedTime> fluid = simulate(problem.tree, problem.request, plan, options);
-  if (!fluid) return fluid.status();
-  facts.fluid = *std::move(fluid);
+  Result<Counted> counted = count_programs(problem.tree, problem.request, plan, problem.options.cost);
+  if (!counted) return counted.status();
+  facts.programs = *std::move(counted);
   facts.counted = true;
   return facts;
 }

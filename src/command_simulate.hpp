@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command_plan.hpp"
+#include "simulate.hpp"
 
 namespace sennit::foresee {
 

@@ -7,19 +7,11 @@
 namespace sennit::simulation {
 namespace {
 
-// Slots are allocated once a lane. Of the rank that needs most in all its parts together.
-uint64_t scratch_bytes(const TierTree& tree, std::span<const Part> parts, const Symmetry& symmetry) {
+// Of the rank that needs most in all its parts together.
+uint64_t most_scratch_bytes(const TierTree& tree, std::span<const Part> parts, const Symmetry& symmetry) {
   std::vector<uint64_t> of_class;
-  for (const Symmetry::RankClass& kind : symmetry.classes) {
-    const Part& part = parts[kind.part];
-    const Layout layout = part.layout();
-    const Program& program = kind.prepared->program;
-    uint64_t elements = 0;
-    for (const Slot& slot : program.slots)
-      for (uint32_t r = slot.first_range; r < slot.first_range + slot.ranges; r++)
-        elements += layout.length(program.ranges[r], {0, part.chunks});
-    of_class.push_back(elements * type_bytes(part.request->type) * std::min(part.chunks, kLanes));
-  }
+  for (const Symmetry::RankClass& kind : symmetry.classes)
+    of_class.push_back(scratch_bytes(parts[kind.part], kind.prepared->program));
   std::vector<uint64_t> of_position(static_cast<size_t>(tree.ranks()), 0);
   size_t member = 0;
   for (const Part& part : parts)
@@ -29,6 +21,15 @@ uint64_t scratch_bytes(const TierTree& tree, std::span<const Part> parts, const 
 }
 
 }  // namespace
+
+uint64_t scratch_bytes(const Part& part, const Program& program) {
+  const Layout layout = part.layout();
+  uint64_t elements = 0;
+  for (const Slot& slot : program.slots)
+    for (uint32_t r = slot.first_range; r < slot.first_range + slot.ranges; r++)
+      elements += layout.length(program.ranges[r], {0, part.chunks});
+  return elements * type_bytes(part.request->type) * std::min(part.chunks, kLanes);
+}
 
 std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups) {
   std::vector<TierLoad> tiers(tree.tiers.size());
@@ -54,7 +55,7 @@ Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part>
   simulated.groups = world.loads();
   simulated.tiers = by_tier(tree, simulated.groups);
   simulated.messages = world.messages();
-  simulated.scratch_bytes = scratch_bytes(tree, parts, *symmetry);
+  simulated.scratch_bytes = most_scratch_bytes(tree, parts, *symmetry);
   simulated.rank_classes = static_cast<uint32_t>(symmetry->classes.size());
   if (options.fluid) {
     simulated.latency_ns = simulated.time_ns;

@@ -152,6 +152,8 @@ class World {
 Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part> parts,
                                      const SimulateOptions& options,
                                      std::vector<uint64_t>* part_ns = nullptr);
+// Of a rank that runs this program: slots are allocated once a lane.
+uint64_t scratch_bytes(const Part& part, const Program& program);
 std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups);
 
 // Of algorithm `ring`, without simulating it (simulate_ring.cpp).

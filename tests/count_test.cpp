@@ -1,0 +1,105 @@
+// count_test.cpp: what is counted in closed form is what making the programs of all ranks comes to.
+#include "count.hpp"
+
+#include <iostream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "algorithm.hpp"
+#include "simulate_ranks.hpp"
+#include "source.hpp"
+#include "trials.hpp"
+
+namespace sennit {
+namespace {
+
+TierTree spec(const std::string& text) {
+  const Result<Fabric> fabric = synthetic_fabric(text);
+  EXPECT_TRUE(fabric.ok()) << fabric.status().text();
+  const Result<TierTree> tree = contract(*fabric, ranks_on_all_hosts(*fabric, 0));
+  EXPECT_TRUE(tree.ok()) << tree.status().text();
+  return *tree;
+}
+
+// Ranks of a kind hold as much as each other, but for roundings.
+void expect_kinds_stand_for_all(const TierTree& tree, const Request& request, const Plan& plan,
+                                uint64_t expected) {
+  const Algorithm* algorithm = find_algorithm(plan.algorithm);
+  const std::optional<Counts> counts = algorithm->count(tree, request, plan.parameters);
+  const auto blueprint = algorithm->prepare(tree, request, plan.parameters);
+  const simulation::Part part{&request, plan.parameters.chunks, blueprint.get(), {}};
+  uint64_t most = 0;
+  for (const int position : counts->kinds)
+    most = std::max(most, simulation::scratch_bytes(part, blueprint->program(position)));
+  EXPECT_NEAR(static_cast<double>(most), static_cast<double>(expected), 0.02 * static_cast<double>(expected));
+}
+
+// Every setting of the tiered family on one tree. How many were counted in closed form.
+int count_all(const TierTree& tree, uint64_t bytes, std::mt19937_64& random) {
+  const Algorithm* tiered = find_algorithm("tiered");
+  int closed = 0;
+  for (int c = 0; c < kCollectives - 1; c++) {
+    Request request;
+    request.collective = static_cast<Collective>(c);
+    if (!tiered->applies(tree, request)) continue;
+    const auto ranks = static_cast<uint64_t>(tree.ranks());
+    const bool blocks =
+        request.collective == Collective::all_gather || request.collective == Collective::reduce_scatter;
+    request.count = request.collective == Collective::barrier ? 0 : bytes / 4 / (blocks ? ranks : 1);
+    if (has_root(request.collective)) request.root = static_cast<int>(random() % ranks);
+    for (const Parameters& parameters : tiered->candidates(tree, request)) {
+      Plan plan;
+      plan.algorithm = "tiered";
+      plan.parameters = parameters;
+      plan.parameters.chunks = 1 + static_cast<uint32_t>(random() % 10);
+      SimulateOptions options;
+      options.fluid = true;
+      options.symmetry = false;  // which takes lengths that differ by a rounding as equal
+      const Result<SimulatedTime> all = simulate(tree, request, plan, options);
+      const Result<Counted> quick = count_programs(tree, request, plan, {});
+      EXPECT_TRUE(all.ok() && quick.ok()) << all.status().text() << quick.status().text();
+      if (!all || !quick || !quick->closed_form) continue;
+      closed++;
+      SCOPED_TRACE(std::string(name(request.collective)) + " of " + std::to_string(bytes) + ", root " +
+                   std::to_string(request.root) + ", " + plan.parameters.to_text());
+      EXPECT_EQ(quick->messages, all->messages);
+      for (size_t tier = 0; tier < tree.tiers.size(); tier++)
+        EXPECT_EQ(quick->tier_bytes[tier], all->tiers[tier].bytes) << tree.tiers[tier].name;
+      EXPECT_EQ(quick->rounds, all->rounds);
+      EXPECT_EQ(quick->scratch_bytes, all->scratch_bytes);
+      if (bytes >= 1'000'000) expect_kinds_stand_for_all(tree, request, plan, all->scratch_bytes);
+    }
+  }
+  return closed;
+}
+
+TEST(Count, IsWhatAllProgramsComeTo) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << '\n';
+  std::mt19937_64 random(seed);
+  std::vector<std::string> fabrics = {
+      "hosts=8;nic=10Gbit/s",
+      "racks=2x4;nic=400Mbit/s;oversubscription=7",
+      "racks=2,2,3,2;nic=400Mbit/s;oversubscription=5",
+      "racks=3x3;nic=400Mbit/s;oversubscription=5",
+      "racks=5,3,9,7;nic=10Gbit/s;oversubscription=3",
+      "pods=2x4x4;nic=100Gbit/s;oversubscription=2,4",
+      "racks=2x4;ranks=4;nic=100GB/s;local=150GB/s;oversubscription=4",
+  };
+  if (!sennit_test::kSanitized)
+    fabrics.insert(fabrics.end(), {"racks=8x8;nic=25Gbit/s;oversubscription=16",
+                                   "pods=(3x16),(12,4,20),(8,2x12,12);nic=50GB/s;oversubscription=1,7",
+                                   "pods=3x5x7;nic=50GB/s;oversubscription=1,7",
+                                   "pods=4x8x8;nic=200Gbit/s;oversubscription=3,2"});
+  for (const std::string& text : fabrics) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", " + text);
+    const TierTree tree = spec(text);
+    for (const uint64_t bytes : {uint64_t{10'000}, uint64_t{1} << 30})
+      EXPECT_GT(count_all(tree, bytes, random), 0) << "nothing is counted in closed form";
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace sennit
