@@ -116,8 +116,8 @@ struct After {
   Tensors masters, moments;
   bool operator==(const After&) const = default;
 };
-// Three steps of AdamW.
-After three_steps(const TrainerOptions& options) {
+// Three steps of AdamW, the second one without overlap where `in_turns`.
+After three_steps(const TrainerOptions& options, bool in_turns = false) {
   After after;
   std::mutex mutex;
   run_ranks(options, [&](Trainer& trainer) {
@@ -129,6 +129,7 @@ After three_steps(const TrainerOptions& options) {
       update.adamw.step = step;
       update.clip = 1;
       const std::vector<int32_t> batch = random_batch(options, static_cast<uint64_t>(step));
+      if (in_turns) trainer.set_overlap(step != 2);
       const Result<StepResult> result = trainer.step(share_of(batch, trainer.mesh()), update);
       ASSERT_TRUE(result.ok()) << result.status().text();
       losses.push_back(result->loss);
@@ -178,6 +179,7 @@ TEST(TrainerMesh, OverlapAndRecomputeChangeNoBit) {
       SCOPED_TRACE(mesh.text());
       const After plain = three_steps(options);
       ASSERT_EQ(plain.losses.size(), 3);
+      EXPECT_TRUE(three_steps(options, true) == plain) << "with and without overlap in turns";
       options.overlap = false;
       EXPECT_TRUE(three_steps(options) == plain) << "without overlap";
       options.overlap = true;
@@ -202,6 +204,37 @@ TEST(TrainerMesh, BucketSizesChangeNoBitWhereSumsAreReproducible) {
     EXPECT_TRUE(by_layer.masters == at_once.masters) << zero;
   }
   unsetenv("SENNIT_REPRODUCIBLE");
+}
+
+// Buckets are filled from the end, as the backward pass completes them; whatever their size, they are all
+// parameters, in the order of use.
+TEST(TrainerMesh, TheLastReductionIsTheSmallOne) {
+  const TrainerOptions options = tiny();
+  const auto half_bytes = [&](bool ffn) {
+    return (ffn ? 3 * options.model.ffn : 2 * 24 * options.model.head_size) * options.model.hidden * 4;
+  };
+  int64_t elements = 0;
+  for (const int64_t bucket : {int64_t{0}, half_bytes(true), half_bytes(true) + half_bytes(false) - 1,
+                               int64_t{1} << 16, int64_t{1} << 30}) {
+    const Layout layout = make_layout(options.model, options.mesh, {}, bucket);
+    int unit = layout.embedding.unit;
+    int64_t boxes = 0;
+    for (const LayerPlaces& layer : layout.chunks[0])
+      for (const LayerPlaces::Half& half : {layer.attention, layer.ffn}) {
+        EXPECT_EQ(half.unit, unit + half.first);
+        unit = half.unit;
+      }
+    for (size_t u = 0; u < layout.units.size(); u++)
+      for (const ParameterBox& box : layout.units[u].boxes) boxes += box.elements;
+    EXPECT_EQ(layout.units.size(), static_cast<size_t>(unit) + 2);  // and the output layer's
+    if (elements == 0) elements = boxes;
+    EXPECT_EQ(boxes, elements);
+    for (size_t u = 2; u + 1 < layout.units.size(); u++) {
+      EXPECT_GE(layout.units[u].size * 4, bucket);
+      if (bucket <= half_bytes(false)) continue;  // a half by itself may be larger
+      EXPECT_LE(layout.units[1].size, layout.units[u].size) << "bucket " << bucket << ", unit " << u;
+    }
+  }
 }
 
 TEST(TrainerMesh, SaysWhatDoesNotDivide) {

@@ -179,6 +179,46 @@ TEST(TrainerSettings, PlansTheBytesThatAreSent) {
 }
 
 // A run that was killed behind its checkpoint and goes on from that.
+TEST(TrainerSettings, AStepSaysWhatItHidAndWhatItsBoundIs) {
+  StepRecord record;
+  record.seconds = 1.0;
+  record.comm_s = 0.5;
+  record.exposed_s = 0.1;
+  record.data_wait_s = 0.1;
+  EXPECT_DOUBLE_EQ(record.bound_s(), 0.8);  // 0.8 s of computing
+  EXPECT_NEAR(record.hidden().value(), 0.8, 1e-12);
+  record.comm_s = 0.9;  // more than computing: at most that can be hidden, and it is
+  EXPECT_DOUBLE_EQ(record.bound_s(), 0.9);
+  EXPECT_NEAR(record.hidden().value(), 1.0, 1e-12);
+  record.overlap = false;
+  EXPECT_EQ(record.hidden(), std::nullopt);
+  EXPECT_FALSE(StepRecord::from_json(record.to_json())->overlap);
+  record = {};
+  record.seconds = 1;
+  EXPECT_EQ(record.hidden(), std::nullopt);  // nothing was sent
+}
+
+// Two steps with and two without in turns, as `measure_overlap` makes them.
+TEST(TrainerSettings, HoldsStepsWithOverlapAgainstThoseWithout) {
+  std::vector<StepRecord> records(12);
+  for (size_t i = 0; i < records.size(); i++) {
+    StepRecord& record = records[i];
+    record.overlap = i % 4 < 2;
+    record.comm_s = 0.4;
+    record.exposed_s = record.overlap ? 0.1 : 0.4;
+    record.seconds = record.overlap ? 1.1 : 1.4;
+    if (i % 2 == 0 || i < 4) record.seconds += 5;  // not to be looked at
+  }
+  const std::optional<OverlapFigures> figures = OverlapFigures::of(records);
+  ASSERT_TRUE(figures);
+  EXPECT_NEAR(figures->bound_s(), 1.0, 1e-12);
+  EXPECT_NEAR(figures->transfers_s, 0.4, 1e-12);
+  EXPECT_NEAR(figures->hidden(), 0.75, 1e-12);
+  EXPECT_NE(figures->text().find("75%"), std::string::npos) << figures->text();
+  records.resize(6);
+  EXPECT_FALSE(OverlapFigures::of(records));
+}
+
 TEST(TrainerSettings, AResumedRunKeepsTheLinesBeforeItsCheckpoint) {
   const std::string folder = testing::TempDir() + "/sennit-log-" + std::to_string(getpid());
   const auto record = [](int64_t step, double loss) {

@@ -26,8 +26,9 @@ class Block {
     return y;
   }
 
-  void backward(Matrix dy, const Kept& kept) {
+  void backward(Matrix dy, const Kept& kept, const std::function<void()>& between) {
     ffn_backward(dy, kept);
+    between();
     attention_backward(dy, kept);
   }
 
@@ -157,10 +158,11 @@ Buffer block_forward(Environment& environment, const LayerPlaces& layer, Buffer 
   return y;
 }
 
-void block_backward(Environment& environment, const LayerPlaces& layer, Matrix dy, Kept kept) {
+void block_backward(Environment& environment, const LayerPlaces& layer, Matrix dy, Kept kept,
+                    const std::function<void()>& between) {
   Block block(environment, layer);
   if (!kept.n1) block.forward(kept);
-  block.backward(dy, kept);
+  block.backward(dy, kept, between);
 }
 
 }  // namespace sennit::trainer

@@ -21,7 +21,9 @@ struct Kept {
 // x: own rows. Gives y; fills `kept` (with recompute: x alone).
 Buffer block_forward(Environment& environment, const LayerPlaces& layer, Buffer x, bool recompute,
                      Kept* kept);
-// dy becomes dx. The unit's gradients are open.
-void block_backward(Environment& environment, const LayerPlaces& layer, Matrix dy, Kept kept);
+// dy becomes dx. The gradients of both halves' units are open where they are needed: the feed-forward half's
+// are complete when `between` is called, the attention's are touched after it alone.
+void block_backward(Environment& environment, const LayerPlaces& layer, Matrix dy, Kept kept,
+                    const std::function<void()>& between);
 
 }  // namespace sennit::trainer

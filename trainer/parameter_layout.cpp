@@ -68,27 +68,49 @@ class Builder {
   Unit unit_;
 };
 
-LayerPlaces add_layer(Builder& builder, const LlamaConfig& model, int layer) {
-  // Projections into the residual start smaller, so that its variance does not grow with the depth.
-  const float into_residual = 0.02f / std::sqrt(2.0f * static_cast<float>(model.layers));
-  const std::string name = fmt::format("model.layers.{}.", layer);
+// Projections into the residual start smaller, so that its variance does not grow with the depth.
+float into_residual(const LlamaConfig& model) {
+  return 0.02f / std::sqrt(2.0f * static_cast<float>(model.layers));
+}
+
+void add_attention(Builder& builder, const LlamaConfig& model, LayerPlaces& places) {
+  const std::string name = fmt::format("model.layers.{}.", places.layer);
   const int64_t query = model.heads * model.head_size, key = model.kv_heads * model.head_size;
-  LayerPlaces places;
-  places.layer = layer;
   places.attention_norm = builder.norm(name + "input_layernorm.weight");
-  places.ffn_norm = builder.norm(name + "post_attention_layernorm.weight");
   builder.align();
   places.qkv = builder.by_rows(name + "self_attn.q_proj.weight", query, model.hidden);
   builder.by_rows(name + "self_attn.k_proj.weight", key, model.hidden);
   builder.by_rows(name + "self_attn.v_proj.weight", key, model.hidden);
   builder.align();
-  places.output = builder.by_columns(name + "self_attn.o_proj.weight", model.hidden, query, into_residual);
+  places.output =
+      builder.by_columns(name + "self_attn.o_proj.weight", model.hidden, query, into_residual(model));
+}
+
+void add_ffn(Builder& builder, const LlamaConfig& model, LayerPlaces& places) {
+  const std::string name = fmt::format("model.layers.{}.", places.layer);
+  places.ffn_norm = builder.norm(name + "post_attention_layernorm.weight");
   builder.align();
   places.gate_up = builder.by_rows(name + "mlp.gate_proj.weight", model.ffn, model.hidden);
   builder.by_rows(name + "mlp.up_proj.weight", model.ffn, model.hidden);
   builder.align();
-  places.down = builder.by_columns(name + "mlp.down_proj.weight", model.hidden, model.ffn, into_residual);
-  return places;
+  places.down =
+      builder.by_columns(name + "mlp.down_proj.weight", model.hidden, model.ffn, into_residual(model));
+}
+
+// The halves of a chunk's layers, in the order of their use: which of them begin a unit.
+std::vector<bool> unit_starts(const LlamaConfig& model, const MeshShape& mesh, int layers,
+                              int64_t bucket_bytes) {
+  const int64_t attention = 2 * (model.heads + model.kv_heads) * model.head_size, ffn = 3 * model.ffn;
+  std::vector<bool> starts(2 * static_cast<size_t>(layers));
+  int64_t bytes = 0;
+  for (size_t half = starts.size(); half-- > 0;) {
+    bytes += (half % 2 == 0 ? attention : ffn) * model.hidden / mesh.tensor * 4;
+    if (bytes < bucket_bytes) continue;
+    starts[half] = true;
+    bytes = 0;
+  }
+  starts[0] = true;
+  return starts;
 }
 
 uint64_t mixed(uint64_t x) {  // splitmix64's finaliser
@@ -127,15 +149,19 @@ Layout make_layout(const LlamaConfig& model, const MeshShape& mesh, const Coordi
   layout.chunks.resize(static_cast<size_t>(mesh.stage_chunks));
   for (int chunk = 0; chunk < mesh.stage_chunks; chunk++) {
     std::vector<LayerPlaces>& places = layout.chunks[static_cast<size_t>(chunk)];
-    for (int i = 0; i < layers; i++) {
-      const int layer = (chunk * mesh.pipeline + at.pipeline) * layers + i;
-      const bool opens = !builder.is_open();
-      if (opens) builder.open(fmt::format("layers from {}", layer));
-      places.push_back(add_layer(builder, model, layer));
-      places.back().first_of_unit = opens;
-      if (i + 1 < layers && builder.size() * 4 < bucket_bytes) continue;
-      places.back().last_of_unit = true;
-      builder.close();
+    places.resize(static_cast<size_t>(layers));
+    const std::vector<bool> starts = unit_starts(model, mesh, layers, bucket_bytes);
+    for (size_t half = 0; half < starts.size(); half++) {
+      LayerPlaces& layer = places[half / 2];
+      layer.layer = (chunk * mesh.pipeline + at.pipeline) * layers + static_cast<int>(half / 2);
+      LayerPlaces::Half& own = half % 2 == 0 ? layer.attention : layer.ffn;
+      own.unit = builder.number();
+      own.first = starts[half];
+      own.last = half + 1 == starts.size() || starts[half + 1];
+      if (own.first)
+        builder.open(fmt::format("layers from {}, {}", layer.layer, half % 2 == 0 ? "attention" : "ffn"));
+      half % 2 == 0 ? add_attention(builder, model, layer) : add_ffn(builder, model, layer);
+      if (own.last) builder.close();
     }
   }
   if (last) {

@@ -4,7 +4,10 @@
 // in it is this rank's box of a global tensor of Hugging Face's name and shape: tensor parallelism cuts
 // q, k, v, gate, up, the embedding and the output layer by rows (outputs), o and down by columns (inputs),
 // and keeps the norms whole. q, k, v lie one after the other, as do gate and up: each is one matrix product.
-// Layers of one stage chunk share a unit until it has `bucket_bytes` of f32 gradients.
+//
+// Halves of layers (attention; feed-forward) of one stage chunk share a unit until it has `bucket_bytes` of
+// f32 gradients, counted from the chunk's end, as the backward pass completes them. So what is left over, the
+// chunk's first unit, is the small one: nothing is left to compute behind its reduction.
 //
 // A tied table is one parameter: in the first unit where there is no pipeline, else on the first and the last
 // stage, whose gradients are summed.
@@ -46,7 +49,12 @@ struct Place {
 struct LayerPlaces {
   int layer = 0;  // of the model
   Place attention_norm, qkv, output, ffn_norm, gate_up, down;
-  bool first_of_unit = false, last_of_unit = false;
+  // A half's unit: whether the half is the first in it, and the last.
+  struct Half {
+    int unit = -1;
+    bool first = false, last = false;
+  };
+  Half attention, ffn;
 };
 
 struct Layout {
@@ -59,7 +67,7 @@ struct Layout {
   int64_t elements() const;
 };
 
-// Pure. position's coordinates say what this rank holds. bucket_bytes 0: each layer is a unit.
+// Pure. position's coordinates say what this rank holds. bucket_bytes 0: each half of a layer is a unit.
 Layout make_layout(const LlamaConfig& model, const MeshShape& mesh, const Coordinates& at,
                    int64_t bucket_bytes);
 

@@ -7,6 +7,7 @@ namespace sennit::trainer {
 namespace {
 size_t index(int i) { return static_cast<size_t>(i); }
 size_t size(int64_t n) { return static_cast<size_t>(n); }
+constexpr size_t kGathersAhead = 2;
 }  // namespace
 
 Parameters::Parameters(Layout layout, const Mesh& mesh, Device& device, Pool& pool, Type type, int zero)
@@ -79,8 +80,14 @@ void Parameters::start_gather(size_t u) {
   m.gathering = mesh_.replica_weights->all_gather(own, m.weights, size(part(u)), element_of(type_));
 }
 
+// Zero 1, 2: starts the gathers of the units up to u that were not yet.
+void Parameters::gather_up_to(size_t u) {
+  for (; gathered_ <= u && gathered_ < memory_.size(); gathered_++) start_gather(gathered_);
+}
+
 void Parameters::acquire(int unit, int next) {
   Memory& m = memory_[index(unit)];
+  if (zero_ == 1 || zero_ == 2) gather_up_to(index(unit) + kGathersAhead);
   if (zero_ == 3 && !m.gathered) start_gather(index(unit));
   m.users++;
   if (zero_ == 3 && next >= 0 && !memory_[index(next)].gathered) start_gather(index(next));
@@ -104,17 +111,15 @@ const void* Parameters::weights(const Place& place) const {
 void Parameters::publish() {
   for (size_t u = 0; u < memory_.size(); u++) {
     Memory& m = memory_[u];
+    m.gathering.wait();  // what is on its way is old
     void* const own =
         zero_ == 3 ? m.weights_part : static_cast<char*>(m.weights) + size(first_kept(u)) * bytes_of(type_);
     if (type_ != Type::f32)
       device_.convert(matrix_at(own, type_, 1, kept(u)), matrix_at(m.master, Type::f32, 1, kept(u)));
-    if (zero_ == 3) {  // what was prefetched is old
-      m.gathering.wait();
-      m.gathered.reset();
-    } else if (zero_ > 0) {
-      start_gather(u);
-    }
+    m.gathered.reset();
   }
+  gathered_ = 0;
+  if (zero_ == 1 || zero_ == 2) gather_up_to(0);
 }
 
 // ---- gradients

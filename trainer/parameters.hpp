@@ -9,10 +9,11 @@
 //   zero 3   weights too: a unit's are gathered before they are used, the next one's meanwhile
 // Gradients with zero 0 and 1 are summed over micro-batches first and reduced in the last one, as soon as a
 // unit's are complete, while the units before it are still computed. After an update the gathers of zero 1
-// and 2 go on behind the next step; acquire() waits for the unit that is needed.
+// and 2 go on behind the next step, in the order in which units are needed and no more than a few at a time,
+// because those under way share the network: acquire() starts the next ones and waits for its own.
 //
 // Bytes a parameter, bf16 (f32): zero 0: 2 + 4 + 12 (4 + 4 + 8); 1: 2 + 4 + 12/S; 2: 2 + 16/S; 3: 18/S; with
-// 2 and 3 two units' gradients, with 3 also two units' weights on top.
+// 2 and 3 three units' gradients, with 3 also three units' weights on top.
 #pragma once
 
 #include <deque>
@@ -93,6 +94,7 @@ class Parameters {
   float* owned_gradient(size_t u) const;
   float* state_at(State state, size_t u, int64_t element) const;
   void start_gather(size_t u);
+  void gather_up_to(size_t u);
   void finish_reduction(size_t u);
   void limit_open_reductions(size_t most);
   std::vector<TensorPiece> pieces_between(State state, bool owned) const;
@@ -106,6 +108,7 @@ class Parameters {
   std::vector<Memory> memory_;
   std::vector<void*> allocations_;
   std::deque<size_t> reducing_;  // units, oldest first
+  size_t gathered_ = SIZE_MAX;   // zero 1, 2: units whose gathers since the last update were started
   size_t held_bytes_ = 0;
 };
 

@@ -60,8 +60,11 @@ double Parameters::squared_norm() const {
 }
 
 void Parameters::update(const AdamW& parameters) {
+  gathered_ = 0;
   for (size_t u = 0; u < memory_.size(); u++) {
     Memory& m = memory_[u];
+    m.gathering.wait();  // what is on its way is old
+    m.gathered.reset();
     char* const weights = static_cast<char*>(zero_ == 3 ? m.weights_part : m.weights);
     const int64_t weights_begin = zero_ == 3 ? first_kept(u) : 0;
     for (const ParameterBox& box : layout_.units[u].boxes) {
@@ -75,12 +78,10 @@ void Parameters::update(const AdamW& parameters) {
                     state_at(State::second_moment, u, mine.begin), state_at(State::gradient, u, mine.begin),
                     weight, type_, size(mine.elements), own);
     }
-    if (zero_ == 3) {  // what was prefetched is old
-      m.gathering.wait();
-      m.gathered.reset();
-    } else if (zero_ > 0) {
+    if (u == 0) {  // what the next step begins with, while the others are updated
       device_.synchronize();
-      start_gather(u);
+      if (zero_ == 3) start_gather(0);
+      if (zero_ == 1 || zero_ == 2) gather_up_to(0);
     }
   }
 }

@@ -1,6 +1,8 @@
 // pipeline.cpp: see pipeline.hpp.
 #include "pipeline.hpp"
 
+#include <utility>
+
 namespace sennit::trainer {
 namespace {
 size_t index(int64_t i) { return static_cast<size_t>(i); }
@@ -56,32 +58,29 @@ Buffer Pipeline::rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_b
   return buffer;
 }
 
-// The unit that is needed after this layer's: of the next layer with another one, else of what follows.
-int Pipeline::unit_after(int chunk, size_t layer, bool forward) const {
-  const Layout& layout = e_.parameters.layout();
-  const std::vector<LayerPlaces>& layers = layout.chunks[index(chunk)];
-  const int unit = layers[layer].qkv.unit;
-  if (forward) {
-    for (size_t l = layer + 1; l < layers.size(); l++)
-      if (layers[l].qkv.unit != unit) return layers[l].qkv.unit;
-    return e_.mesh.last_stage(chunk) ? layout.output_layer.unit : -1;
-  }
-  for (size_t l = layer; l-- > 0;)
-    if (layers[l].qkv.unit != unit) return layers[l].qkv.unit;
-  return -1;
+// Goes over to these units' weights; those that it has already stay. `next`: to be prefetched, or -1.
+void Pipeline::hold(std::pair<int, int> units, int next) {
+  const auto [first, second] = std::exchange(held_, units);
+  if (units.first >= 0) e_.parameters.acquire(units.first, units.second);
+  if (units.second >= 0) e_.parameters.acquire(units.second, next);
+  if (first >= 0) e_.parameters.release(first);
+  if (second >= 0) e_.parameters.release(second);
 }
 
 Buffer Pipeline::run_layers(int chunk, Buffer x, InFlight* flight, bool keep) {
   const std::vector<LayerPlaces>& layers = e_.parameters.layout().chunks[index(chunk)];
+  // Units are numbered in the order of their use.
+  const int last = layers.back().ffn.unit;
+  const int behind = e_.mesh.last_stage(chunk) ? e_.parameters.layout().output_layer.unit : -1;
   flight->layers.resize(layers.size());
   for (size_t l = 0; l < layers.size(); l++) {
-    const int unit = layers[l].qkv.unit;
-    e_.parameters.acquire(unit, unit_after(chunk, l, true));
+    const int unit = layers[l].ffn.unit;
+    hold({layers[l].attention.unit, unit}, unit < last ? unit + 1 : behind);
     x = block_forward(e_, layers[l], std::move(x), recompute_, &flight->layers[l]);
-    e_.parameters.release(unit);
     if (!keep) flight->layers[l] = Kept();
     drop_sent();
   }
+  hold(kNone, -1);
   return x;
 }
 
@@ -110,7 +109,8 @@ double Pipeline::run_head(Matrix x, InFlight* flight, bool gradient, float scale
   const Layout& layout = e_.parameters.layout();
   const int norm = layout.final_norm.unit, output = layout.output_layer.unit;
   e_.parameters.acquire(output, norm);
-  e_.parameters.acquire(norm, -1);
+  // Behind the head's forward pass comes its chunk's backward pass.
+  e_.parameters.acquire(norm, gradient ? layout.chunks.back().back().ffn.unit : -1);
   if (gradient) {
     e_.parameters.open_gradient(norm);
     if (output != norm) e_.parameters.open_gradient(output);
@@ -135,15 +135,19 @@ void Pipeline::backward_chunk(int chunk, InFlight flight, Buffer dy, bool last) 
     if (output != layout.final_norm.unit && output != layout.embedding.unit)
       parameters.close_gradient(output, last);
   }
+  const int first = layers.front().attention.unit;
   for (size_t l = layers.size(); l-- > 0;) {
-    const int unit = layers[l].qkv.unit;
-    parameters.acquire(unit, unit_after(chunk, l, false));
-    if (layers[l].last_of_unit) parameters.open_gradient(unit);
-    block_backward(e_, layers[l], dy, std::move(flight.layers[l]));
-    parameters.release(unit);
-    if (layers[l].first_of_unit) parameters.close_gradient(unit, last);
+    const LayerPlaces::Half &attention = layers[l].attention, &ffn = layers[l].ffn;
+    hold({ffn.unit, attention.unit}, attention.unit > first ? attention.unit - 1 : -1);
+    if (ffn.last) parameters.open_gradient(ffn.unit);
+    block_backward(e_, layers[l], dy, std::move(flight.layers[l]), [&] {
+      if (ffn.first) parameters.close_gradient(ffn.unit, last);
+      if (attention.last) parameters.open_gradient(attention.unit);
+    });
+    if (attention.first) parameters.close_gradient(attention.unit, last);
     drop_sent();
   }
+  hold(kNone, -1);
   if (e_.mesh.first_stage(chunk)) {
     const int unit = layout.embedding.unit;
     if (unit != layout.output_layer.unit) parameters.open_gradient(unit);

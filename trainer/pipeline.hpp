@@ -53,11 +53,13 @@ class Pipeline {
   void drop_sent();
   void finish_sends();
   Buffer rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_batch, int shift);
-  void open(const Place& place);
-  int unit_after(int chunk, size_t layer, bool forward) const;
+  void hold(std::pair<int, int> units, int next);
+
+  static constexpr std::pair<int, int> kNone{-1, -1};
 
   Environment& e_;
   bool recompute_;
+  std::pair<int, int> held_ = kNone;  // units of the layer at work
   Inbox activations_, gradients_;
   std::deque<std::pair<Buffer, Transfer>> sent_;
 };

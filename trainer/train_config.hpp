@@ -21,7 +21,7 @@ struct TrainConfig {
   int64_t save_every = 0, keep_last = 3;
   int64_t bucket_bytes = int64_t{1} << 20, threads = 0, seed = 1, log_every = 1;
   int64_t sample_tokens = 100;
-  bool recompute = false, overlap = true;
+  bool recompute = false, overlap = true, measure_overlap = false;
   double learning_rate = 1e-3, least_learning_rate = 1e-4, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95;
   double epsilon = 1e-8, clip = 1, temperature = 0.8, nominal_tflops = 0, seconds = 0;
   int64_t warm_up_steps = 20;

@@ -1,6 +1,7 @@
 // train_log.cpp: see train_log.hpp.
 #include "train_log.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -20,9 +21,12 @@ std::string StepRecord::to_json() const {
                                  {"tokens_per_s", tokens_per_s},
                                  {"comm_ms", comm_s * 1e3},
                                  {"exposed_ms", exposed_s * 1e3},
+                                 {"bound_ms", bound_s() * 1e3},
+                                 {"overlap", overlap},
                                  {"data_wait_ms", data_wait_s * 1e3},
                                  {"sent_bytes", sent_bytes},
                                  {"ms", seconds * 1e3}};
+  if (hidden()) json["hidden"] = *hidden();
   if (mfu_measured) json["mfu"] = *mfu_measured;
   if (mfu_nominal) json["mfu_nominal"] = *mfu_nominal;
   if (tokens_per_joule) json["tokens_per_joule"] = *tokens_per_joule;
@@ -36,8 +40,9 @@ std::string StepRecord::line() const {
   if (mfu_measured) text += fmt::format("  MFU {:.1f}%", 100 * *mfu_measured);
   if (mfu_nominal) text += fmt::format(" ({:.1f}% nominal)", 100 * *mfu_nominal);
   if (tokens_per_joule) text += fmt::format("  {:.1f} tokens/J", *tokens_per_joule);
-  text += fmt::format("  comm {:.1f} exposed {:.1f} data_wait {:.1f} of {:.1f} ms", comm_s * 1e3,
-                      exposed_s * 1e3, data_wait_s * 1e3, seconds * 1e3);
+  text += fmt::format("  comm {:.1f} exposed {:.1f}", comm_s * 1e3, exposed_s * 1e3);
+  if (hidden()) text += fmt::format(" hidden {:.0f}%", 100 * *hidden());
+  text += fmt::format(" data_wait {:.1f} of {:.1f} ms", data_wait_s * 1e3, seconds * 1e3);
   if (held_out) text += fmt::format("  held out {:.4f}", *held_out);
   return text;
 }
@@ -58,6 +63,7 @@ std::optional<StepRecord> StepRecord::from_json(const std::string& line) {
   record.tokens_per_s = number("tokens_per_s").value_or(0);
   record.comm_s = number("comm_ms").value_or(0) / 1e3;
   record.exposed_s = number("exposed_ms").value_or(0) / 1e3;
+  record.overlap = json.value("overlap", nlohmann::json(true)) != false;
   record.data_wait_s = number("data_wait_ms").value_or(0) / 1e3;
   record.sent_bytes = number("sent_bytes").value_or(0);
   record.seconds = number("ms").value_or(0) / 1e3;
@@ -66,6 +72,43 @@ std::optional<StepRecord> StepRecord::from_json(const std::string& line) {
   record.tokens_per_joule = number("tokens_per_joule");
   record.held_out = number("held_out");
   return record;
+}
+
+std::optional<double> StepRecord::hidden() const {
+  const double possible = std::min(comm_s, computing_s());
+  if (!overlap || possible < 1e-6) return {};
+  return std::clamp(std::min(comm_s - exposed_s, possible) / possible, 0.0, 1.0);
+}
+
+std::optional<OverlapFigures> OverlapFigures::of(const std::vector<StepRecord>& records) {
+  struct Kind {
+    std::vector<double> step, exposed;
+  } with, without;
+  for (size_t i = 4; i < records.size(); i++) {
+    if (records[i].overlap != records[i - 1].overlap) continue;
+    Kind& kind = records[i].overlap ? with : without;
+    kind.step.push_back(records[i].seconds - records[i].data_wait_s);
+    kind.exposed.push_back(records[i].exposed_s);
+  }
+  if (with.step.empty() || without.step.empty()) return {};
+  const auto median = [](std::vector<double>& values) {
+    std::sort(values.begin(), values.end());
+    return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+  };
+  OverlapFigures figures;
+  figures.with_s = median(with.step);
+  figures.without_s = median(without.step);
+  figures.transfers_s = median(without.exposed);
+  figures.computing_s = figures.without_s - figures.transfers_s;
+  return figures;
+}
+
+std::string OverlapFigures::text() const {
+  return fmt::format(
+      "a step without overlap {:.0f} ms: {:.0f} computing, {:.0f} communicating; with it {:.0f} ms, of a "
+      "bound "
+      "of {:.0f}: {:.0f}% of what can be hidden is",
+      without_s * 1e3, computing_s * 1e3, transfers_s * 1e3, with_s * 1e3, bound_s() * 1e3, 100 * hidden());
 }
 
 Result<TrainLog> TrainLog::open(const std::string& folder, int64_t done) {

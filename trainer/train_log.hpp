@@ -6,6 +6,7 @@
 // type, or on paper.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -20,11 +21,32 @@ struct StepRecord {
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   double seconds = 0, tokens_per_s = 0;
   double comm_s = 0, exposed_s = 0, data_wait_s = 0;
+  bool overlap = true;
   double sent_bytes = 0;  // of the rank that handed most to the communication library
   std::optional<double> mfu_measured, mfu_nominal, held_out, tokens_per_joule;
   std::string to_json() const;
   static std::optional<StepRecord> from_json(const std::string& line);  // nothing: no such record
   std::string line() const;
+  // What no overlap can go below: computing, or communication, whichever is longer.
+  double bound_s() const { return std::max(computing_s(), comm_s); }
+  // Of the communication that fits behind computing, the share that was behind it; nothing: there was none.
+  std::optional<double> hidden() const;
+
+ private:
+  double computing_s() const { return std::max(0.0, seconds - exposed_s - data_wait_s); }
+};
+
+// Steps with and without overlap in one run (`measure_overlap`), held against each other by their durations:
+// what the collectives cost the processor counts as not hidden here.
+struct OverlapFigures {
+  double with_s = 0, without_s = 0;         // medians of a step
+  double computing_s = 0, transfers_s = 0;  // of a step without overlap
+  double bound_s() const { return std::max(computing_s, transfers_s); }
+  double hidden() const { return (without_s - with_s) / (without_s - bound_s()); }
+  std::string text() const;
+  // Nothing: no steps of both kinds. The first four, and each first of its kind in a row, do not count:
+  // transfers of the step before go on in it.
+  static std::optional<OverlapFigures> of(const std::vector<StepRecord>& records);
 };
 
 class TrainLog {

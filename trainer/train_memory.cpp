@@ -28,7 +28,7 @@ int64_t layers_in_flight(const TrainerOptions& options, int pipeline_rank) {
 
 MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
   const MeshShape& mesh = options.mesh;
-  const Layout layout = make_layout(options.model, mesh, at, options.zero > 0 ? 0 : options.bucket_bytes);
+  const Layout layout = make_layout(options.model, mesh, at, options.unit_bytes());
   const int64_t shards = int64_t{mesh.data} * mesh.context;
   const int zero = shards == 1 ? 0 : options.zero;
   const int64_t all = layout.elements(), own = zero == 0 ? all : all / shards;
@@ -61,7 +61,7 @@ MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
   add("moments", own * 8);
   add("activations", options.recompute ? flight * input + kept : flight * kept);
   add("working buffers", backward + ring + logits);
-  add("units under way", (zero >= 2 ? 3 * widest * 4 : 0) + (zero == 3 ? 2 * widest * width : 0));
+  add("units under way", (zero >= 2 ? 3 * widest * 4 : 0) + (zero == 3 ? 3 * widest * width : 0));
   return memory;
 }
 

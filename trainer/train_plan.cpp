@@ -55,7 +55,8 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
       held = ends = all;
       for (const auto& chunk : layout.chunks)
         for (const LayerPlaces& layer : chunk)
-          ends -= static_cast<double>(layout.units[static_cast<size_t>(layer.qkv.unit)].size);
+          for (const int unit : {layer.attention.unit, layer.ffn.unit})  // each of its own here
+            ends -= static_cast<double>(layout.units[static_cast<size_t>(unit)].size);
     }
     const std::string groups = mesh.context == 1 ? "dp" : mesh.data == 1 ? "cp" : "dp x cp";
     const double reductions = options.zero >= 2 ? micro : 1;

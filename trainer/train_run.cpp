@@ -232,6 +232,8 @@ Status Run::step() {
   update.adamw.weight_decay = static_cast<float>(config_.weight_decay);
   update.adamw.step = step_ + 1;
   update.clip = static_cast<float>(config_.clip);
+  const bool overlap = config_.overlap && !(config_.measure_overlap && step_ % 4 >= 2);
+  trainer_->set_overlap(overlap);
   Result<StepResult> result = trainer_->step(batch.tokens, update);
   if (!result) return result.status();
   step_++;
@@ -249,6 +251,7 @@ Status Run::step() {
   out_of_time_ = config_.seconds > 0 && slowest[5] >= config_.seconds;
   StepRecord record = record_of(*result, slowest[3], slowest[0]);
   record.learning_rate = static_cast<double>(update.adamw.learning_rate);
+  record.overlap = overlap;
   const bool last = step_ >= config_.steps || out_of_time_;
   if (held_out_ && config_.evaluate_every > 0 && (step_ % config_.evaluate_every == 0 || last)) {
     double loss = 0;
@@ -343,15 +346,18 @@ Status Run::finish() {
   const double chance = std::log(static_cast<double>(model_.vocabulary));
   fmt::print("loss {:.4f} after {} steps: {:.0f}% of ln(vocabulary) = {:.3f}\n", last.loss, last.step,
              100 * last.loss / chance, chance);
-  return log_->write_page(
-      {{"parameters", fmt::format("{:.1f} million", static_cast<double>(model_.parameters()) / 1e6)},
-       {"mesh", fmt::format("{}, zero {}, {} backend", options_.mesh.text(), options_.zero, config_.backend)},
-       {"step",
-        fmt::format("{} sequences of {} tokens, {}", config_.batch, config_.sequence, config_.precision)},
-       {"loss", fmt::format("{:.4f} after {} steps ({:.0f}% of ln(vocabulary))", last.loss, last.step,
-                            100 * last.loss / chance)},
-       {"memory of a rank", memory.text()}},
-      sample);
+  const std::optional<OverlapFigures> overlap = OverlapFigures::of(log_->records());
+  if (overlap) fmt::print("overlap: {}\n", overlap->text());
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"parameters", fmt::format("{:.1f} million", static_cast<double>(model_.parameters()) / 1e6)},
+      {"mesh", fmt::format("{}, zero {}, {} backend", options_.mesh.text(), options_.zero, config_.backend)},
+      {"step",
+       fmt::format("{} sequences of {} tokens, {}", config_.batch, config_.sequence, config_.precision)},
+      {"loss", fmt::format("{:.4f} after {} steps ({:.0f}% of ln(vocabulary))", last.loss, last.step,
+                           100 * last.loss / chance)},
+      {"memory of a rank", memory.text()}};
+  if (overlap) facts.emplace_back("overlap", overlap->text());
+  return log_->write_page(facts, sample);
 }
 
 }  // namespace

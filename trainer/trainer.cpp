@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -11,6 +12,11 @@
 namespace sennit::trainer {
 namespace {
 constexpr size_t kTextBytes = 256;  // of a message that one rank tells all
+}
+
+int64_t TrainerOptions::unit_bytes() const {
+  const char* const reproducible = std::getenv("SENNIT_REPRODUCIBLE");
+  return zero > 0 && reproducible && std::string_view(reproducible) == "1" ? 0 : bucket_bytes;
 }
 
 Trainer::Trainer(const TrainerOptions& options, Device& device, Traffic* traffic)
@@ -35,9 +41,9 @@ Result<std::unique_ptr<Trainer>> Trainer::create(const TrainerOptions& options, 
 }
 
 Status Trainer::prepare() {
-  Result<std::unique_ptr<Parameters>> parameters = Parameters::create(
-      make_layout(options_.model, options_.mesh, mesh_.at, options_.zero > 0 ? 0 : options_.bucket_bytes),
-      mesh_, device_, pool_, options_.type, options_.zero, options_.seed);
+  Result<std::unique_ptr<Parameters>> parameters =
+      Parameters::create(make_layout(options_.model, options_.mesh, mesh_.at, options_.unit_bytes()), mesh_,
+                         device_, pool_, options_.type, options_.zero, options_.seed);
   if (!parameters) return parameters.status();
   parameters_ = *std::move(parameters);
   environment_.reset(new Environment{

@@ -23,10 +23,12 @@ struct TrainerOptions {
   Type type = Type::f32;
   int zero = 0;
   bool recompute = false, overlap = true;
-  // Least gradients in one reduction with zero 0. Else it is a layer's: its place decides who owns what, and
-  // with that in which order it is summed.
+  // Least gradients in one reduction, but for the last: a half of a layer or several.
   int64_t bucket_bytes = int64_t{1} << 20;
   uint64_t seed = 1;
+  // With zero 1 to 3 a bucket says who owns what, and with that in which order it is summed: where
+  // SENNIT_REPRODUCIBLE promises one order, it is always half a layer (0).
+  int64_t unit_bytes() const;
 };
 
 struct Update {
@@ -64,6 +66,8 @@ class Trainer {
 
   Parameters& parameters() { return *parameters_; }
   const Mesh& mesh() const { return mesh_; }
+  // Whether transfers go on while the next steps compute. Changes no bit. All ranks alike.
+  void set_overlap(bool overlap) { traffic_->set_overlap(overlap); }
   int64_t longest() const { return options_.batch.length; }  // tokens that next_logits() takes
   size_t activation_bytes() const { return pool_.bytes(); }
   Communicator& world() { return *mesh_.world; }

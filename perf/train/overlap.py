@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""How much of its communication one `sennit train` hides behind computing, on an emulated tree, in one command.
+
+    perf/train/overlap.py --data FOLDER [--sennit build/release/bin/sennit] [--zero 0,1,3] [--steps 12]
+
+FOLDER is what `sennit tokenize` wrote. 8 ranks, dealt out over 2 racks x 4 hosts of 400 Mbit/s, 7:1, data parallel; a
+9.9M-parameter model in bf16 with so many tokens a rank that its backward pass takes longer than the network. Overlap is
+switched on and off within each run, two steps and two steps, the second of which counts (`--measure-overlap true`):
+
+  computing, communicating   of a step without overlap: what it waited for transfers, and the rest
+  bound                      the longer of the two: no overlap can be faster
+  hidden                     (without - with) / (without - bound): 100% where a step with overlap is as fast as the bound
+  by the clocks              the step line's figure: of the time with a transfer under way, as far as computing lasts,
+                             that in which the rank computed
+
+All ranks share this machine's cores, so what the kernel computes to carry the bytes is paid by computing: it counts as
+not hidden in `hidden`, though not by the clocks. Medians of the steps but the first four. Needs what `sennit emulate`
+needs.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+MODEL = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 12,
+         "num_attention_heads": 8, "num_key_value_heads": 4, "tie_word_embeddings": True,
+         "max_position_embeddings": 512}
+
+
+def run(arguments, folder, zero):
+    report = folder / "report"
+    command = [arguments.sennit, "emulate", "run", "--racks", "2", "--hosts", "4", "--nic", arguments.nic,
+               "--oversubscription", arguments.oversubscription, "--order", arguments.order, "--", arguments.sennit,
+               "train", str(folder / "config.json"), "--steps", str(arguments.steps), "--zero", zero,
+               "--measure-overlap", "true", "--report-dir", str(report)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=1800)
+    steps = [json.loads(line) for line in (report / "steps.jsonl").read_text().splitlines()]
+    # A step counts where the one before it was of its kind: no transfer of the other kind goes on in it.
+    counted = [now for before, now in zip(steps[3:], steps[4:]) if now["overlap"] == before["overlap"]]
+    on = [step for step in counted if step["overlap"]]
+    off = [step for step in counted if not step["overlap"]]
+    return {"on": statistics.median(step["ms"] - step["data_wait_ms"] for step in on),
+            "off": statistics.median(step["ms"] - step["data_wait_ms"] for step in off),
+            "communicating": statistics.median(step["exposed_ms"] for step in off),
+            "exposed": statistics.median(step["exposed_ms"] for step in on),
+            "clocks": statistics.median(step["hidden"] for step in on)}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--sennit", default="build/release/bin/sennit")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--zero", default="0,1,3")
+    parser.add_argument("--nic", default="400Mbit/s")
+    parser.add_argument("--oversubscription", default="7")
+    parser.add_argument("--order", default="dealt")
+    parser.add_argument("--sequence", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--micro", type=int, default=16)
+    arguments = parser.parse_args()
+    arguments.sennit = str(pathlib.Path(arguments.sennit).resolve())
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        config = {"model": MODEL, "data": str(pathlib.Path(arguments.data).resolve()), "sample_tokens": 0,
+                  "threads": 1, "precision": "bf16", "sequence": arguments.sequence, "batch": arguments.batch,
+                  "micro_batch": arguments.micro}
+        (folder / "config.json").write_text(json.dumps(config))
+        print("zero  computing  communicating  bound  without  with  exposed   hidden  by the clocks")
+        for zero in arguments.zero.split(","):
+            m = run(arguments, folder, zero)
+            computing = m["off"] - m["communicating"]
+            bound = max(computing, m["communicating"])
+            print(f"{zero:<6}{computing:>9.0f}{m['communicating']:>15.0f}{bound:>7.0f}{m['off']:>9.0f}{m['on']:>6.0f}"
+                  f"{m['exposed']:>9.0f}{(m['off'] - m['on']) / (m['off'] - bound):>9.0%}{m['clocks']:>15.0%}",
+                  flush=True)
+
+
+if __name__ == "__main__":
+    main()
