@@ -1,9 +1,10 @@
 // concurrent.hpp: several collectives at the same time on one tier tree: the process groups of a training
 // job, which share the uplinks.
 //
-// Every group runs its request among its own members with the schedule that the planner chooses for it alone,
-// as a communicator made by sennit_comm_split would: no group knows of the others. set_bound() says what the
-// whole set needs at least: what all of them must carry over a boundary, over its capacity. A rank may be in
+// Every group runs its request among its own members. It is planned with its part of every capacity that
+// others use as well (concurrent_share.hpp), and of the few best plans the one is kept with which the set is
+// fastest, as communicators do that time theirs in early calls. set_bound() says what the whole set needs at
+// least: what all of them must carry over a boundary, over its capacity. A rank may be in
 // groups of several calls; each of them has a processor of its own then, which is too kind to it. A message
 // of a pipeline from one rank to another is a broadcast in a group of two. Pure and deterministic.
 #pragma once
@@ -43,6 +44,11 @@ struct MemberTree {
 };
 MemberTree member_tree(const TierTree& tree, std::vector<int> positions);
 
+struct SetPlanning {
+  bool shares = true;  // each group plans with its part of what others use too; false: as if it were alone
+  int tries = 5;       // so many plans of each are simulated, the n-th best of all at a time; fluid: one
+};
+
 struct SimulatedSet {
   struct Choice {  // one plan, for all groups of a call that look alike
     size_t call = 0;
@@ -57,6 +63,7 @@ struct SimulatedSet {
 // All calls begin at 0. The model's cost is options.cost for planning as well. Errors: check_calls', an
 // algorithm that does not apply, and a ring of more than 1,024 ranks, which is not simulated beside others.
 Result<SimulatedSet> simulate_concurrent(const TierTree& tree, std::span<const ConcurrentCall> calls,
-                                         const SimulateOptions& options, PlanOptions plan_options = {});
+                                         const SimulateOptions& options, PlanOptions plan_options = {},
+                                         SetPlanning planning = {});
 
 }  // namespace sennit

@@ -14,6 +14,7 @@
 
 #include "bound_cuts.hpp"
 #include "concurrent.hpp"
+#include "concurrent_share.hpp"
 
 namespace sennit {
 namespace {
@@ -46,7 +47,7 @@ Wide crossing(const Whole& all, const std::vector<Share>& parts) {
 class SetBounds {
  public:
   SetBounds(const TierTree& tree, std::span<const ConcurrentCall> calls)
-      : tree_(tree), calls_(calls), load_(tree.groups.size()), share_(tree.groups.size()), largest_(tree) {
+      : tree_(tree), calls_(calls), load_(tree.groups.size()), held_(tree), largest_(tree) {
     tiers_.resize(tree.tiers.size() - 1);
     for (Components& tier : tiers_) {
       tier.joined.resize(tree.groups.size());
@@ -91,44 +92,26 @@ class SetBounds {
   void add(const Request& request, const std::vector<int>& group) {
     std::vector<int> members = group;
     std::sort(members.begin(), members.end());
-    const Wide element = type_bytes(request.type);
-    Whole all{&request, members.size(), 0, element * request.count};
-    std::vector<int> held;  // groups of the tree with members
-    for (size_t i = 0; i < members.size(); i++) {
-      const Wide bytes = element * request.count_of(static_cast<int>(i));
-      all.bytes += bytes;
-      const bool root = has_root(request.collective) && static_cast<size_t>(request.root) == i;
-      for (int g = tree_.leaf_of_position[index(members[i])]; g >= 0; g = tree_.groups[index(g)].parent) {
-        Share& share = share_[index(g)];
-        if (share.members == 0) held.push_back(g);
-        share.members += 1;
-        share.bytes += bytes;
-        share.root = share.root || root;
-      }
-    }
-    for (const int g : held) {
-      const Share& share = share_[index(g)];
-      if (share.members == all.members) continue;
-      const Need bytes = need(all, share);
+    const Whole all = held_.take(request, members);
+    held_.each_boundary(all, [&](int g, const Need& bytes) {
       load_[index(g)].bytes.out += bytes.out;
       load_[index(g)].bytes.in += bytes.in;
       load_[index(g)].process_groups++;
-    }
-    for (size_t tier = 0; tier < tiers_.size(); tier++) add_parts(all, held, tier);
-    for (const int g : held) share_[index(g)] = {};
+    });
+    for (size_t tier = 0; tier < tiers_.size(); tier++) add_parts(all, tier);
     note_alone(request, members);
   }
 
-  void add_parts(const Whole& all, const std::vector<int>& held, size_t tier) {
+  void add_parts(const Whole& all, size_t tier) {
     Components& components = tiers_[tier];
     std::vector<Share> parts;
     int first = -1;
-    for (const int g : held) {
+    for (const int g : held_.groups()) {
       const Group& group = tree_.groups[index(g)];
       if (group.parent < 0 || group.tier > tier || tree_.groups[index(group.parent)].tier <= tier) continue;
-      if (share_[index(g)].members == all.members) return;  // nothing crosses
+      if (held_.share(g).members == all.members) return;  // nothing crosses
       components.touched[index(g)] = true;
-      parts.push_back(share_[index(g)]);
+      parts.push_back(held_.share(g));
       if (first < 0)
         first = components.find(g);
       else if (const int other = components.find(g); other != first) {
@@ -197,7 +180,7 @@ class SetBounds {
   const TierTree& tree_;
   const std::span<const ConcurrentCall> calls_;
   std::vector<Load> load_;         // by group of the tree
-  std::vector<Share> share_;       // likewise, of the process group that is being added
+  Held held_;                      // by the process group that is being added
   std::vector<Components> tiers_;  // by tier
   std::unordered_map<std::string, std::vector<const Request*>> known_;
   std::vector<Bound> alone_;
