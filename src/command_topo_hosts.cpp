@@ -67,8 +67,12 @@ Result<std::vector<std::string>> read_hosts(const std::string& file) {
   return hosts;
 }
 
-// SLURM_TASKS_PER_NODE "2(x3),1": tasks of each node in turn.
+// SLURM_TASKS_PER_NODE "2(x3),1": tasks of each node in turn. With srun -m arbitrary a file says where each
+// is.
 Result<std::vector<std::string>> slurm_hosts() {
+  if (const std::string file = environment("SLURM_HOSTFILE");
+      !file.empty() && environment("SLURM_DISTRIBUTION") == "arbitrary")
+    return read_hosts(file);
   const std::string list = environment("SLURM_JOB_NODELIST");
   std::string tasks = environment("SLURM_TASKS_PER_NODE");
   if (tasks.empty()) tasks = environment("SLURM_NTASKS_PER_NODE");

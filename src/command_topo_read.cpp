@@ -19,12 +19,6 @@ namespace {
 
 constexpr std::string_view kSynthetic = "synthetic:";
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 const Source* find_source(std::string_view name) {
   for (const Source& source : sources())
     if (source.name == name) return &source;
@@ -34,7 +28,7 @@ const Source* find_source(std::string_view name) {
 Result<Fabric> ask(std::string_view name, const std::string& fabric_file) {
   const Source* const source = find_source(name);
   if (source == nullptr) return Status(SENNIT_NOT_FOUND, fmt::format("source {} is not built in", name));
-  Result<std::optional<Fabric>> said = source->read({host_name(), fabric_file});
+  Result<std::optional<Fabric>> said = source->read({this_host(), fabric_file});
   if (!said) return said.status();
   if (!said->has_value()) return invalid(fmt::format("{}: says nothing", fabric_file));
   return merge(Fabric{}, **said, name);  // writes down who said so
@@ -70,7 +64,7 @@ Result<Reading> read_one(const std::string& file) {
 // A login node's own inside has no place in a network that does not know it.
 Result<Reading> read_here() {
   Reading reading;
-  reading.host = host_name();
+  reading.host = this_host();
   reading.file = option_text("SENNIT_FABRIC");
   HostIndex hosts;
   bool network = false, placed = false;

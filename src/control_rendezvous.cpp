@@ -17,6 +17,7 @@
 #include "control_plane.hpp"
 #include "descriptors.hpp"
 #include "log.hpp"
+#include "source.hpp"
 
 namespace sennit::control {
 namespace {
@@ -85,7 +86,7 @@ void ControlPlane::begin_start() {
   if (rank_ != 0) return;
   if (job_ == 0) randombytes_buf(&job_, sizeof job_);
   members_.resize(static_cast<size_t>(size_));
-  members_[0] = {local_address_of_root(), pid_, host_name()};
+  members_[0] = {local_address_of_root(), pid_, this_host()};
   arrived_.insert(0);
   phase_ = Phase::joining;
   check_joined();
@@ -169,7 +170,7 @@ void ControlPlane::send_enlist(Connection& connection) {
   own.port = listener_port_;
   Writer frame(Frame::enlist);
   frame.rank(rank_).rank(size_).u64(options_.job).address(own).u32(static_cast<uint32_t>(pid_));
-  frame.text(host_name()).u8(!complaint_.ok());
+  frame.text(this_host()).u8(!complaint_.ok());
   if (!complaint_.ok()) frame.status(complaint_);
   send(connection, frame.finish());
 }

@@ -318,10 +318,4 @@ int64_t now_ms() {
       .count();
 }
 
-std::string host_name() {
-  char buffer[256] = "";
-  if (gethostname(buffer, sizeof buffer - 1) != 0) return "unknown";
-  return buffer;
-}
-
 }  // namespace sennit::control

@@ -53,6 +53,5 @@ void close_socket(int fd);
 void fork_guard(int fd);
 
 int64_t now_ms();  // monotonic
-std::string host_name();
 
 }  // namespace sennit::control

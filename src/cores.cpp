@@ -3,7 +3,6 @@
 
 #include <sched.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,6 +10,8 @@
 #include <set>
 
 #include <fmt/format.h>
+
+#include "source.hpp"
 
 namespace sennit {
 namespace {
@@ -31,12 +32,10 @@ struct Union {
 
 CoreSight CoreSight::look() {
   CoreSight sight;
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
   std::ifstream("/proc/sys/kernel/random/boot_id") >> sight.machine;
   struct stat shm = {};
   stat("/dev/shm", &shm);
-  sight.host = fmt::format("{}/{}/{}/{}", name, sight.machine, shm.st_dev, shm.st_ino);
+  sight.host = fmt::format("{}/{}/{}/{}", this_host(), sight.machine, shm.st_dev, shm.st_ino);
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return sight;
   for (int core = 0; core < CPU_SETSIZE; core++) {

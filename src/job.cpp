@@ -36,12 +36,6 @@ Bytes to_bytes(const Json::binary_t& binary) {
 // For the engine, the transports themselves and a look at the machine; connections come on top.
 constexpr size_t kLeastDescriptors = 16;
 
-std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 bool allowed(std::string_view transport) {
   const std::string list = "," + option_text("SENNIT_TRANSPORTS") + ",";
   return list == ",," || list.find("," + std::string(transport) + ",") != std::string::npos;
@@ -121,7 +115,7 @@ Status Job::exchange_addresses() {
   if (const size_t left =
           size() == 1 ? kLeastDescriptors : reserve_descriptors(64 + 2 * static_cast<size_t>(size()));
       left < kLeastDescriptors)
-    seen["error"] = fmt::format("rank {} on host {}: {}", rank(), host_name(),
+    seen["error"] = fmt::format("rank {} on host {}: {}", rank(), this_host(),
                                 descriptors_lacking("the transports", kLeastDescriptors, left));
   const Result<std::vector<Bytes>> told = control_->all_gather(pack(seen));
   if (!told) return told.status();
@@ -153,7 +147,7 @@ Status Job::exchange_addresses() {
   context.local_ranks = local_ranks_;
   context.eager_bytes = eager_bytes_;
   std::vector<std::unique_ptr<Transport>> made;
-  const Placement place = place_this_process(host_name());
+  const Placement place = place_this_process(this_host());
   Json hello = {
       {"host", place.host}, {"numa", place.numa}, {"nic", place.nic}, {"addresses", Json::object()}};
   std::string reasons;

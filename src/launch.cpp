@@ -105,6 +105,17 @@ std::string first_host(const std::string& list) {
   return list.substr(0, open) + list.substr(open + 1, stop - open - 1) + first_host(rest);
 }
 
+// The host of rank 0 in a step of Slurm; empty: not known.
+std::string slurm_root_host() {
+  if (variable("SLURM_DISTRIBUTION") == "arbitrary") {  // the list of nodes is sorted; this is not
+    const auto file = variable("SLURM_HOSTFILE");
+    std::string host;
+    if (file) std::ifstream(*file) >> host;
+    return first_host(host);
+  }
+  return first_host(variable("SLURM_STEP_NODELIST").value_or(""));
+}
+
 // Where rank 0 is, and what proves that one belongs to the job, without PMIx.
 Status find_root(Launch* launch) {
   BootstrapOptions& bootstrap = launch->bootstrap;
@@ -114,12 +125,15 @@ Status find_root(Launch* launch) {
   const bool slurm = launch->launcher == "slurm";
   if (const auto address = variable("MASTER_ADDR"))
     bootstrap.root_host = *address;
-  else if (const auto hosts = variable("SLURM_STEP_NODELIST"); slurm && hosts)
-    bootstrap.root_host = first_host(*hosts);
+  else if (slurm)
+    bootstrap.root_host = slurm_root_host();
   if (bootstrap.root_host.empty())
     return {SENNIT_NOT_FOUND,
-            fmt::format("started by {}, but where rank 0 is cannot be told: set MASTER_ADDR{} on all ranks",
-                        launch->launcher, slurm ? " (or SLURM_STEP_NODELIST)" : "")};
+            fmt::format(
+                "started by {}, but where rank 0 is cannot be told: set MASTER_ADDR{} on all ranks",
+                launch->launcher,
+                slurm ? " (or SLURM_STEP_NODELIST; with srun -m arbitrary a SLURM_HOSTFILE that can be read)"
+                      : "")};
   if (variable("SENNIT_PORT")) {
     const Result<int64_t> port = number("SENNIT_PORT", 1, 65535);
     if (!port) return port.status();

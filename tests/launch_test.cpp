@@ -138,8 +138,8 @@ const Variables kSlurm = {{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "6"},
                           {"SLURM_STEP_ID", "2"}, {"SLURM_STEP_NODELIST", "node[03-05,7],gpu1"}};
 
 TEST(Launch, Slurm) {
-  const auto root_host = [](const std::string& list) {
-    const Environment environment(with(kSlurm, {{"SLURM_STEP_NODELIST", list}}));
+  const auto root_host = [](const std::string& list, const Variables& more = {}) {
+    const Environment environment(with(with(kSlurm, {{"SLURM_STEP_NODELIST", list}}), more));
     const auto launch = launch_from_environment();
     EXPECT_TRUE(launch.ok()) << launch.status().text();
     EXPECT_EQ(launch->launcher, "slurm");
@@ -154,6 +154,12 @@ TEST(Launch, Slurm) {
   EXPECT_EQ(root_host("a,b"), "a");
   EXPECT_EQ(root_host("n[7],m[1-2]"), "n7");
   EXPECT_EQ(root_host("rack[2-3]n[4-5]"), "rack2n4");
+  const std::string file = testing::TempDir() + "/sennit-hosts-" + std::to_string(getpid());
+  std::ofstream(file) << "n[5-6]\nn1\n";
+  const Variables arbitrary = {{"SLURM_DISTRIBUTION", "arbitrary"}, {"SLURM_HOSTFILE", file}};
+  EXPECT_EQ(root_host("n[1-6]", arbitrary), "n5");
+  std::filesystem::remove(file);
+  expect_error(with(kSlurm, arbitrary), SENNIT_NOT_FOUND, {"MASTER_ADDR", "SLURM_HOSTFILE that can be read"});
 }
 
 TEST(Launch, Precedence) {

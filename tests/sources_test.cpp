@@ -209,6 +209,11 @@ TEST_F(SourceFiles, SlurmFromTheEnvironment) {
   setenv("SLURM_TOPOLOGY_ADDR_PATTERN", "switch.switch.node", 1);
   const std::string text = read_sources({"n1.cluster", ""}, true).value().to_text();
   EXPECT_NE(text.find("link n1.cluster leaf unknown source slurm\n"), std::string::npos) << text;
+  // A node's name there need not be its host's.
+  EXPECT_NE(this_host(), "n1");
+  setenv("SLURMD_NODENAME", "n1", 1);
+  EXPECT_EQ(this_host(), "n1");
+  unsetenv("SLURMD_NODENAME");
   setenv("SLURM_TOPOLOGY_ADDR", "top.n1", 1);
   // Nobody asked for it: it is noted, and the other sources go on.
   EXPECT_NE(

@@ -38,10 +38,10 @@ std::string run(const std::string& lines) {
       fmt::format("cd {}/tests/data/topo && export TMP={} PATH={}/bin:$PATH && {{\n{}\n}} 2>&1",
                   SENNIT_SOURCE_DIR, folder.path(), SENNIT_BINARY_DIR, lines);
   std::ofstream(folder.path() + "/case.sh") << script;
-  auto [status, text] =
-      sennit_test::sh(fmt::format("env -u SENNIT_FABRIC -u SLURM_JOB_ID -u SLURM_CONF -u SLURM_JOB_NODELIST "
-                                  "-u SLURM_TOPOLOGY_ADDR -u PBS_NODEFILE timeout 60 sh {}/case.sh",
-                                  folder.path()));
+  auto [status, text] = sennit_test::sh(fmt::format(
+      "env -u SENNIT_FABRIC -u SLURM_JOB_ID -u SLURM_CONF -u SLURM_JOB_NODELIST "
+      "-u SLURM_TOPOLOGY_ADDR -u SLURMD_NODENAME -u SLURM_HOSTFILE -u PBS_NODEFILE timeout 60 sh {}/case.sh",
+      folder.path()));
   for (size_t at; (at = text.find(folder.path())) != text.npos;)
     text.replace(at, folder.path().size(), "$TMP");
   return text + fmt::format("exit {}\n", status);

@@ -1,8 +1,10 @@
 // place.cpp: where this process runs, from the kernel's files: cheap enough for every rank (no hwloc).
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -33,6 +35,12 @@ bool within(const cpu_set_t& set, std::string_view list) {
 }
 
 }  // namespace
+
+std::string this_host() {
+  if (const char* const node = std::getenv("SLURMD_NODENAME"); node != nullptr && *node != '\0') return node;
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+}
 
 Placement place_this_process(const std::string& host) {
   Placement place;

@@ -81,6 +81,10 @@ Fabric merge(const Fabric& base, const Fabric& more, std::string_view source);
 bool is_hint(const Status& status);  // nothing is wrong but that it cannot be read here
 Result<Fabric> read_sources(const SourceContext& context, bool per_host);
 
+// This host as descriptions of the network name it: Slurm's name of the node in a job of Slurm (NodeName and
+// NodeHostname may differ), else the system's.
+std::string this_host();
+
 // Where this process runs: its host as the job knows it, and the NUMA node that it is bound to, if to one.
 Placement place_this_process(const std::string& host);
 
