@@ -14,6 +14,7 @@
 #include "local_ranks.hpp"
 #include "matrix_peak.hpp"
 #include "tokenizer.hpp"
+#include "train_curve.hpp"
 #include "train_log.hpp"
 #include "train_memory.hpp"
 
@@ -344,6 +345,7 @@ Status Run::finish() {
   const StepRecord& last = log_->records().back();
   const MemoryParts memory = memory_of(options_);
   const double chance = std::log(static_cast<double>(model_.vocabulary));
+  fmt::print("\n{}", loss_curve(log_->records()));
   fmt::print("loss {:.4f} after {} steps: {:.0f}% of ln(vocabulary) = {:.3f}\n", last.loss, last.step,
              100 * last.loss / chance, chance);
   const std::optional<OverlapFigures> overlap = OverlapFigures::of(log_->records());
