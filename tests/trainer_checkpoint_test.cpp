@@ -226,6 +226,26 @@ TEST(TrainerCheckpoint, SavesGoOnBehindTheRunsBack) {
   }
 }
 
+// Whoever waits ends the pauses: this one would go on for hours.
+TEST(TrainerCheckpoint, AWriterThatTakesItsTimeIsDoneWhenSomeoneWaits) {
+  const TestFolder folder;
+  const std::vector<GlobalTensor> tensors = {{"a", Type::f32, {1 << 20}}, {"b", Type::bf16, {300, 1000}}};
+  auto writer = CheckpointWriter::open({.folder = folder.path(), .attempt = "a", .keep_last = 0});
+  ASSERT_TRUE(writer.ok());
+  (*writer)->spread_writing(1e5);
+  for (int64_t step = 1; step <= 2; step++) {
+    const auto owned = own_all(tensors, step);
+    ASSERT_TRUE((*writer)->save(step, {}, {}, "{}", "", pieces_of(owned)).ok());  // waits for the one before
+  }
+  const auto report = (*writer)->wait();
+  ASSERT_TRUE(report.ok() && report->has_value());
+  for (int64_t step = 1; step <= 2; step++) {
+    const auto checkpoint = Checkpoint::open(folder / step_folder_name(step));
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
+    expect_whole(*checkpoint, tensors);
+  }
+}
+
 TEST(TrainerCheckpoint, NobodyWaitsForARankThatNeverComes) {
   const TestFolder folder;
   const auto owned = own_all(kTensors, 1);

@@ -68,7 +68,8 @@ struct SaveReport {
   std::string folder;
   uint64_t bytes = 0;           // this rank's
   double snapshot_seconds = 0;  // the run stood still
-  double write_seconds = 0;     // of this rank's file, until it was durable
+  double write_seconds = 0;     // of this rank's file, until it was durable; without the pauses
+  double paused_seconds = 0;    // between its pieces
   double commit_seconds = 0;    // from then on: other ranks, manifest, rename
   bool best = false;            // the lowest held-out loss so far (rank 0 knows)
 };
@@ -85,6 +86,9 @@ class CheckpointWriter {
   // LlamaConfig::to_json(), or any JSON; tokenizer: a file that is copied into the checkpoint, or empty.
   Status save(int64_t step, std::optional<double> held_out_loss, const nlohmann::json& state,
               const std::string& model, const std::string& tokenizer, std::span<const TensorPiece> pieces);
+  // From the next save on: it is written in small pieces by a thread of the least priority, about a twentieth
+  // of the time, but within so many seconds, or at once when wait() is called. 0, as at first: at once.
+  void spread_writing(double seconds);
   bool busy() const;  // a save is being written
   // Waits; what became of the last save. Once a save: then nothing, until the next. On ranks other than 0 and
   // without `agree`: of this rank's file only.

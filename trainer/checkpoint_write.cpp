@@ -20,6 +20,7 @@
 
 #include "checkpoint.hpp"
 #include "checkpoint_keep.hpp"
+#include "checkpoint_pace.hpp"
 #include "checksum.hpp"
 #include "files.hpp"
 #include "snapshot.hpp"
@@ -39,6 +40,7 @@ struct Job {  // of one save
   std::optional<double> held_out_loss;
   Json state;
   std::string model, tokenizer;
+  double spread_s = 0;
 };
 
 }  // namespace
@@ -46,6 +48,8 @@ struct Job {  // of one save
 struct CheckpointWriter::State {
   CheckpointOptions options;
   Snapshot snapshot;
+  Pace pace;
+  double spread_s = 0;
   int64_t saves = 0;
   std::thread thread;
   std::atomic<bool> writing{false}, abandoned{false};
@@ -56,11 +60,20 @@ struct CheckpointWriter::State {
   Status write_mine(const Job& job) {
     if (::mkdir(job.hidden.c_str(), 0755) != 0 && errno != EEXIST) return file_error(job.hidden, "made");
     const std::string name = rank_file_name(options.rank);
+    const std::string file = job.hidden + "/" + name;
     Manifest note;
-    std::thread checksums([&] { note = snapshot.note(job.step, name); });
-    const Status written = write_directly(job.hidden + "/" + name, snapshot.buffer(), snapshot.bytes());
-    checksums.join();
-    if (!written.ok()) return written;
+    if (pace.spread()) {
+      SENNIT_RETURN_IF_ERROR(write_directly(file, snapshot.buffer(), snapshot.bytes(), [&](size_t so_far) {
+        snapshot.sum_up_to(so_far);
+        pace.wrote(so_far);
+      }));
+      note = snapshot.note(job.step, name);
+    } else {
+      std::thread checksums([&] { note = snapshot.note(job.step, name); });
+      const Status written = write_directly(file, snapshot.buffer(), snapshot.bytes());
+      checksums.join();
+      if (!written.ok()) return written;
+    }
     return write_file_durably(job.hidden + "/" + note_name(options.rank, "json"), note.to_text());
   }
 
@@ -118,8 +131,11 @@ struct CheckpointWriter::State {
 
   Status write(const Job& job) {
     const auto began = Clock::now();
+    pace.begin(job.spread_s, snapshot.bytes());
+    if (pace.spread()) yield_to_others();
     Status mine = write_mine(job);
-    report->write_seconds = since(began);
+    report->write_seconds = since(began) - pace.paused_seconds();
+    report->paused_seconds = pace.paused_seconds();
     const auto written = Clock::now();
     Status together = mine;
     if (options.agree) {
@@ -146,6 +162,7 @@ CheckpointWriter::CheckpointWriter() : state_(std::make_unique<State>()) {}
 
 CheckpointWriter::~CheckpointWriter() {
   state_->abandoned = true;
+  state_->pace.hurry();
   if (state_->thread.joinable()) state_->thread.join();
 }
 
@@ -183,9 +200,11 @@ Status CheckpointWriter::save(int64_t step, std::optional<double> held_out_loss,
           .held_out_loss = held_out_loss,
           .state = state,
           .model = model,
-          .tokenizer = tokenizer};
+          .tokenizer = tokenizer,
+          .spread_s = own.spread_s};
   own.report = SaveReport{.step = step, .folder = job.final, .bytes = own.snapshot.bytes()};
   own.report->snapshot_seconds = since(began);
+  own.pace.reset();
   own.writing = true;
   own.thread = std::thread([&own, job = std::move(job)] {
     own.status = own.write(job);
@@ -196,7 +215,10 @@ Status CheckpointWriter::save(int64_t step, std::optional<double> held_out_loss,
 
 bool CheckpointWriter::busy() const { return state_->writing; }
 
+void CheckpointWriter::spread_writing(double seconds) { state_->spread_s = seconds; }
+
 Result<std::optional<SaveReport>> CheckpointWriter::wait() {
+  state_->pace.hurry();
   if (state_->thread.joinable()) state_->thread.join();
   const Status status = std::exchange(state_->status, Status());
   std::optional<SaveReport> report = std::exchange(state_->report, std::nullopt);

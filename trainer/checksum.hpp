@@ -17,6 +17,7 @@ class Checksum {
   ~Checksum() { XXH3_freeState(state_); }
   Checksum(const Checksum&) = delete;
   Checksum& operator=(const Checksum&) = delete;
+  void reset() { XXH3_64bits_reset(state_); }
   void add(const void* data, size_t bytes) { XXH3_64bits_update(state_, data, bytes); }
   uint64_t value() const { return XXH3_64bits_digest(state_); }
 

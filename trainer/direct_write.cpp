@@ -15,17 +15,20 @@
 namespace sennit::trainer {
 namespace {
 
-constexpr size_t kChunk = 16 << 20;
+constexpr size_t kChunk = 16 << 20, kSmallPiece = 1 << 20;
 
 size_t rounded(size_t bytes) { return (bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment; }
 
-Status write_chunks(int descriptor, const std::string& file, const char* data, size_t bytes) {
+Status write_chunks(int descriptor, const std::string& file, const char* data, size_t bytes,
+                    const std::function<void(size_t)>& wrote) {
+  const size_t chunk = wrote ? kSmallPiece : kChunk;
   for (size_t at = 0; at < bytes;) {
     const ssize_t written =
-        ::pwrite(descriptor, data + at, std::min(kChunk, bytes - at), static_cast<off_t>(at));
+        ::pwrite(descriptor, data + at, std::min(chunk, bytes - at), static_cast<off_t>(at));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return file_error(file, "written");
     at += static_cast<size_t>(written);
+    if (wrote) wrote(at);
   }
   return {};
 }
@@ -52,7 +55,8 @@ Status DirectBuffer::reserve(size_t bytes) {
   return {};
 }
 
-Status write_directly(const std::string& file, const DirectBuffer& buffer, size_t bytes) {
+Status write_directly(const std::string& file, const DirectBuffer& buffer, size_t bytes,
+                      const std::function<void(size_t)>& wrote) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   int descriptor = ::open(file.c_str(), kFlags | O_DIRECT, 0644);
   const bool direct = descriptor >= 0;
@@ -61,7 +65,7 @@ Status write_directly(const std::string& file, const DirectBuffer& buffer, size_
     descriptor = ::open(file.c_str(), kFlags, 0644);
   }
   if (descriptor < 0) return file_error(file, "made");
-  Status status = write_chunks(descriptor, file, buffer.data(), direct ? rounded(bytes) : bytes);
+  Status status = write_chunks(descriptor, file, buffer.data(), direct ? rounded(bytes) : bytes, wrote);
   if (status.ok() && direct && ::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0)
     status = file_error(file, "cut to its length");
   if (status.ok() && ::fsync(descriptor) != 0) status = file_error(file, "made durable");

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "status.hpp"
@@ -29,7 +30,9 @@ class DirectBuffer {
   size_t bytes_ = 0;
 };
 
-// The file must not be there yet.
-Status write_directly(const std::string& file, const DirectBuffer& buffer, size_t bytes);
+// The file must not be there yet. With `wrote` it is written in small pieces, and that called after each with
+// the bytes so far.
+Status write_directly(const std::string& file, const DirectBuffer& buffer, size_t bytes,
+                      const std::function<void(size_t)>& wrote = {});
 
 }  // namespace sennit::trainer

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "checksum.hpp"
 #include "safetensors.hpp"
 
 namespace sennit::trainer {
@@ -48,6 +47,8 @@ Status Snapshot::plan(std::span<const TensorPiece> pieces) {
 void Snapshot::touch() { std::memset(buffer_.data(), 0, bytes_); }
 
 void Snapshot::copy(int threads) {
+  summed_ = summed_of_next_ = 0;
+  sum_.reset();
   std::memcpy(buffer_.data(), header_.data(), header_.size());
   // In runs of the first dimension of a few MB each, dealt to the threads as they come.
   constexpr int64_t kRunBytes = 4 << 20;
@@ -85,16 +86,26 @@ void Snapshot::copy(int threads) {
   for (std::thread& helper : helpers) helper.join();
 }
 
-Manifest Snapshot::note(int64_t step, const std::string& file_name) const {
+void Snapshot::sum_up_to(uint64_t bytes) {
+  for (; summed_ < entries_.size(); summed_++, summed_of_next_ = 0, sum_.reset()) {
+    Entry& entry = entries_[summed_];
+    const uint64_t all = static_cast<uint64_t>(entry.box.elements()) * bytes_of(entry.type);
+    const uint64_t now = std::min(all, bytes - std::min(bytes, entry.at));
+    if (now > summed_of_next_) sum_.add(buffer_.data() + entry.at + summed_of_next_, now - summed_of_next_);
+    summed_of_next_ = std::max(summed_of_next_, now);
+    if (summed_of_next_ < all) return;
+    entry.checksum = checksum_text(sum_.value());
+  }
+}
+
+Manifest Snapshot::note(int64_t step, const std::string& file_name) {
+  sum_up_to(bytes_);
   Manifest note;
   note.step = step;
   note.files.push_back({file_name, bytes_});
-  for (const Entry& entry : entries_) {
-    const size_t bytes = static_cast<size_t>(entry.box.elements()) * bytes_of(entry.type);
+  for (const Entry& entry : entries_)
     note.tensors.try_emplace(entry.name, ManifestTensor{entry.type, entry.shape, {}})
-        .first->second.boxes.push_back(
-            {entry.box, 0, entry.at, checksum_text(buffer_.data() + entry.at, bytes)});
-  }
+        .first->second.boxes.push_back({entry.box, 0, entry.at, entry.checksum});
   // Tensors of which this rank writes nothing are still known to it, so that one that nobody writes is
   // missed.
   for (const TensorPiece& piece : pieces_)

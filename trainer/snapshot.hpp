@@ -11,6 +11,7 @@
 
 #include "boxes.hpp"
 #include "checkpoint.hpp"
+#include "checksum.hpp"
 #include "direct_write.hpp"
 #include "manifest.hpp"
 #include "status.hpp"
@@ -23,8 +24,10 @@ class Snapshot {
   Status plan(std::span<const TensorPiece> pieces);
   void touch();  // the memory, so that copy() meets no page for the first time
   void copy(int threads);
-  // The note of what is in the file; computes the checksums.
-  Manifest note(int64_t step, const std::string& file_name) const;
+  // The checksums of the file's first so many bytes.
+  void sum_up_to(uint64_t bytes);
+  // The note of what is in the file; computes the checksums that are not there yet.
+  Manifest note(int64_t step, const std::string& file_name);
   const DirectBuffer& buffer() const { return buffer_; }
   uint64_t bytes() const { return bytes_; }
 
@@ -36,12 +39,16 @@ class Snapshot {
     std::string name, stored;
     Type type = Type::f32;
     Sizes shape;
+    std::string checksum = {};
   };
   std::vector<Entry> entries_;
   std::vector<TensorPiece> pieces_;
   DirectBuffer buffer_;
   std::string header_;
-  uint64_t bytes_ = 0;  // of the file
+  uint64_t bytes_ = 0;           // of the file
+  size_t summed_ = 0;            // entries
+  uint64_t summed_of_next_ = 0;  // bytes
+  Checksum sum_;
 };
 
 }  // namespace sennit::trainer

@@ -63,9 +63,9 @@ class Run {
   int64_t evaluations_without_better_ = 0;
   std::optional<double> last_held_out_;
   bool out_of_time_ = false;
-  double time_share_ = 0;
-  double peak_flops_ = 0;         // of all ranks together
-  std::optional<double> joules_;  // of this host, at the step before; where all ranks are on it
+  double time_share_ = 0, step_s_ = 0;  // of `seconds`, gone; of the last step
+  double peak_flops_ = 0;               // of all ranks together
+  std::optional<double> joules_;        // of this host, at the step before; where all ranks are on it
   Clock::time_point began_ = Clock::now();
 };
 
@@ -245,6 +245,7 @@ Status Run::step() {
                        static_cast<double>(result->traffic.bytes),
                        seconds_since(began_)};
   SENNIT_RETURN_IF_ERROR(agree(slowest, 6));
+  step_s_ = slowest[0];
   result->traffic.comm_s = slowest[1];
   result->traffic.exposed_s = slowest[2];
   result->traffic.bytes = static_cast<uint64_t>(slowest[4]);
@@ -289,6 +290,8 @@ Status Run::save() {
                           {"evaluations_without_better", evaluations_without_better_}};
   state["best"] = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json();
   const std::vector<TensorPiece> pieces = all_pieces(false);
+  // Written by the middle of the time until the next save.
+  writer_->spread_writing(0.5 * step_s_ * static_cast<double>(config_.save_every));
   SENNIT_RETURN_IF_ERROR(
       writer_->save(step_, last_held_out_, state, model_.to_json(), data_->tokenizer_file(), pieces));
   saved_step_ = step_;
@@ -303,10 +306,12 @@ Status Run::report_saves() {
   if (!*report || !speaks()) return {};
   const SaveReport& r = **report;
   fmt::print(
-      "saved {}: {} a rank, stood still {:.0f} ms, written in {:.0f} ms ({:.0f} MB/s), complete {:.0f} ms "
-      "later\n",
+      "saved {}: {} a rank, stood still {:.0f} ms, written in {:.0f} ms ({:.0f} MB/s) and pauses of {:.0f} "
+      "ms, "
+      "complete {:.0f} ms later\n",
       r.folder, bytes_text(r.bytes), r.snapshot_seconds * 1e3, r.write_seconds * 1e3,
-      static_cast<double>(r.bytes) / 1e6 / std::max(1e-9, r.write_seconds), r.commit_seconds * 1e3);
+      static_cast<double>(r.bytes) / 1e6 / std::max(1e-9, r.write_seconds), r.paused_seconds * 1e3,
+      r.commit_seconds * 1e3);
   return {};
 }
 
