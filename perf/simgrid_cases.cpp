@@ -46,13 +46,16 @@ double processor_s() { return static_cast<double>(clock()) / static_cast<double>
 
 std::span<const FabricCase> fabric_cases() { return kFabrics; }
 
-Result<Ground> make_ground(const FabricCase& which) {
+Result<Ground> make_ground(const FabricCase& which, int every) {
   Result<Fabric> fabric = synthetic_fabric(which.spec);
   if (!fabric) return fabric.status();
   slow_down(&*fabric, which);
-  Result<TierTree> tree = contract(*fabric, ranks_on_all_hosts(*fabric, 0));
+  const std::vector<Placement> all = ranks_on_all_hosts(*fabric, 0);
+  std::vector<Placement> places;
+  for (size_t i = 0; i < all.size(); i += static_cast<size_t>(every)) places.push_back(all[i]);
+  Result<TierTree> tree = contract(*fabric, places);
   if (!tree) return tree.status();
-  return Ground{std::string(which.name), *std::move(fabric), *std::move(tree)};
+  return Ground{std::string(which.name), *std::move(fabric), *std::move(tree), every};
 }
 
 Request make_request(const Ground& ground, Collective collective, uint64_t bytes) {
@@ -86,8 +89,10 @@ Result<Verdict> judge(const Ground& ground, const Request& request, std::string_
   verdict.parameters = plan->parameters;
   verdict.sennit_s = static_cast<double>(simulated->time_ns) * 1e-9;
   const auto blueprint = find_algorithm(algorithm)->prepare(ground.tree, request, plan->parameters);
+  ReplayOptions replaying = options;
+  replaying.every = ground.every;
   const Result<Replayed> replayed =
-      replay(ground.fabric, ground.tree, request, *blueprint, plan->parameters.chunks, options);
+      replay(ground.fabric, ground.tree, request, *blueprint, plan->parameters.chunks, replaying);
   if (!replayed) return replayed.status();
   verdict.simgrid_s = replayed->time_s;
   verdict.messages = replayed->messages;

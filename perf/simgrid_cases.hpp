@@ -23,8 +23,9 @@ struct Ground {  // a fabric, with a rank on every GPU, or on every host that ha
   std::string name;
   Fabric fabric;
   TierTree tree;
+  int every = 1;  // or on one in so many
 };
-Result<Ground> make_ground(const FabricCase& which);
+Result<Ground> make_ground(const FabricCase& which, int every = 1);
 
 // Of `bytes` as sennit bench means them: of the larger buffer. The root is a rank in the middle.
 Request make_request(const Ground& ground, Collective collective, uint64_t bytes);

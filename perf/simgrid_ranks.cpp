@@ -281,7 +281,7 @@ bool Ranks::nothing(const Rank& rank, const Operand& operand, uint32_t chunk) co
 }
 
 uint32_t Ranks::place(uint32_t position) const {
-  return static_cast<uint32_t>(tree_.rank_of_position[position]);
+  return static_cast<uint32_t>(tree_.rank_of_position[position] * options_.every);
 }
 
 sg::Host* Ranks::host(uint32_t position) const { return platform_.host(static_cast<int>(place(position))); }

@@ -31,9 +31,10 @@ Answer answer_of(const Fabric& fabric, const TierTree& tree, const Request& requ
   const auto engine = new_engine();
   Platform platform;
   Status status = platform.build(fabric);
-  if (status.ok() && platform.ranks() != tree.ranks())
-    status = invalid(fmt::format("judge: the fabric has places for {} ranks, the tree {}", platform.ranks(),
-                                 tree.ranks()));
+  const int places = (platform.ranks() + options.every - 1) / options.every;
+  if (status.ok() && places != tree.ranks())
+    status =
+        invalid(fmt::format("judge: the fabric has places for {} ranks, the tree {}", places, tree.ranks()));
   if (status.ok()) {
     Ranks ranks(platform, tree, request, blueprint, std::max(1u, chunks), options);
     status = ranks.run(*engine);

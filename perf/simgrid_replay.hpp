@@ -22,6 +22,7 @@ struct ReplayOptions {
   CostModel cost;  // posting and reducing
   uint64_t in_flight_bytes = 512 * 1024, eager_bytes = 8 * 1024;
   uint32_t limit_s = 60;  // of processor time
+  int every = 1;          // one rank in so many places of the fabric; the others are idle
 };
 
 struct Replayed {
