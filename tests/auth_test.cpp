@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "seed.hpp"
+
 using namespace sennit;
 
 namespace {
@@ -108,9 +110,7 @@ TEST(Auth, ConnectorWithTheWrongSecretIsToldNothing) {
 }
 
 TEST(Auth, GarbageFails) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   const auto key = secret(7);
   for (int i = 0; i < 200; i++) {
     Handshake b = Handshake::acceptor({key, "tcp", 99, 3, 4});

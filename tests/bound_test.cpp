@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan.hpp"
+#include "seed.hpp"
 
 namespace sennit {
 namespace {
@@ -170,9 +171,7 @@ TEST(Bound, DirectionsAreKeptApart) {
 
 // Against all partitions, tried one by one: a mixture of tiers may bind more than any single tier.
 TEST(Bound, AnyPartitionOfAllRanks) {
-  const uint32_t seed = std::random_device{}();
-  std::mt19937 random(seed);
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(sennit_test::seed());
   for (int round = 0; round < 200; round++) {
     TierTree tree = TierTree::uniform({2 + int(random() % 3), 2 + int(random() % 2)}, {100, 100});
     for (size_t g = 1; g < tree.groups.size(); g++)

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "seed.hpp"
 #include "tuning.hpp"
 
 namespace sennit {
@@ -58,9 +59,7 @@ CostModel shaped() {
 }
 
 TEST(Calibration, FindsTheModelThatMadeTheTimes) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   const TierTree tree = racks();
   PlanOptions options;
   options.cost.crowding_permille = 4'000;
@@ -77,16 +76,14 @@ TEST(Calibration, FindsTheModelThatMadeTheTimes) {
 }
 
 TEST(Calibration, IsNotLedAstrayByNoise) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   const TierTree tree = racks();
   PlanOptions options;
   options.cost.crowding_permille = 4'000;
   std::vector<TimedPlan> trace = trace_of(tree, options, shaped(), 8, 16 << 20, 0.1, random);
   trace[trace.size() / 2].measured_ns *= 50;  // one that came late
   options.cost = calibrate(tree, options, trace);
-  std::mt19937_64 again(seed);
+  std::mt19937_64 again(sennit_test::seed());
   EXPECT_LT(typical_factor_permille(tree, options, trace_of(tree, options, shaped(), 8, 16 << 20, 0, again)),
             1'150u);
 }

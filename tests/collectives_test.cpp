@@ -11,21 +11,14 @@
 
 #include "interpreter.hpp"
 #include "random_trees.hpp"
+#include "seed.hpp"
 #include "trials.hpp"
 #include "verify.hpp"
 
 namespace sennit {
 namespace {
 
-uint64_t seed() {
-  static const uint64_t value = [] {
-    const char* text = std::getenv("SENNIT_SEED");
-    const uint64_t s = text ? std::strtoull(text, nullptr, 10) : std::random_device()();
-    std::printf("seed %lu\n", s);
-    return s;
-  }();
-  return value;
-}
+using sennit_test::seed;
 
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                                Collective::broadcast,  Collective::reduce,         Collective::gather,

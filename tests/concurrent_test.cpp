@@ -11,6 +11,7 @@
 
 #include "fabric.hpp"
 #include "random_trees.hpp"
+#include "seed.hpp"
 #include "source.hpp"
 #include "trials.hpp"
 #include "verify_programs.hpp"
@@ -38,9 +39,7 @@ TierTree spec(const std::string& text) {
 }
 
 TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   const std::vector<std::string> specs = {
       "racks=3x4;nic=1GB/s;oversubscription=4;latency=5us",
       "pods=2x3x2;ranks=4;nic=4GB/s;oversubscription=1,7;local=3GB/s;latency=14us;local_latency=3us",
@@ -67,8 +66,8 @@ TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
       const Result<TierTree> contracted = contract(*fabric, chosen);
       ASSERT_TRUE(contracted.ok());
       const MemberTree sub = member_tree(*whole, members);
-      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + text + "\nmembers of\n" + whole->to_text() +
-                   "as\n" + sub.tree.to_text() + "contracted\n" + contracted->to_text());
+      SCOPED_TRACE(text + "\nmembers of\n" + whole->to_text() + "as\n" + sub.tree.to_text() + "contracted\n" +
+                   contracted->to_text());
       ASSERT_EQ(sub.tree.check(), "");
       ASSERT_EQ(sub.tree.fingerprint(), contracted->fingerprint());
       ASSERT_TRUE(std::equal(members.begin(), members.end(), sub.positions.begin(), sub.positions.end()));
@@ -81,9 +80,7 @@ TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
 
 // Or more, where a group takes in less than it lets out: what all send, all must take in.
 TEST(SetBound, OfOneGroupOfAllRanksIsTheLowerBound) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   int known = 0;
   for (int round = 0; round < sennit_test::trials(100); round++) {
     TierTree tree = random_tree(random, 2 + static_cast<int>(random() % 30));
@@ -103,8 +100,8 @@ TEST(SetBound, OfOneGroupOfAllRanksIsTheLowerBound) {
       if (!alone.known) continue;
       known++;
       ASSERT_TRUE(set.known) << set.why;
-      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::string(name(call.request.collective)) + "\n" +
-                   set.why + "\n" + alone.why + "\n" + tree.to_text());
+      SCOPED_TRACE(std::string(name(call.request.collective)) + "\n" + set.why + "\n" + alone.why + "\n" +
+                   tree.to_text());
       if (both_ways) {
         ASSERT_EQ(set.time_ns, alone.time_ns);
       } else {
@@ -267,9 +264,7 @@ TEST(Concurrent, ABadOrderCostsWhatTheUplinksAreScarcer) {
 }
 
 TEST(Concurrent, OneGroupOfAllRanksIsOneCall) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < sennit_test::trials(10); round++) {
     const TierTree given = random_tree(random, 2 + static_cast<int>(random() % 20));
     ConcurrentCall call;
@@ -286,8 +281,7 @@ TEST(Concurrent, OneGroupOfAllRanksIsOneCall) {
       const Result<SimulatedTime> alone = simulate(tree, call.request, *plan, options);
       ASSERT_TRUE(alone.ok());
       const SimulatedSet set = simulated(tree, {&call, 1}, options, kAsIfAlone);
-      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::string(name(call.request.collective)) + "\n" +
-                   tree.to_text());
+      SCOPED_TRACE(std::string(name(call.request.collective)) + "\n" + tree.to_text());
       ASSERT_EQ(set.all.time_ns, alone->time_ns);
       ASSERT_EQ(set.all.messages, alone->messages);
       ASSERT_EQ(set.all.rounds, alone->rounds);
@@ -316,9 +310,7 @@ std::vector<ConcurrentCall> random_calls(std::mt19937_64& random, int ranks) {
 }
 
 TEST(Concurrent, CarriesWhatTheGroupsCarryAloneAndTakesNoLessThanTheBound) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   size_t saved = 0, bounds = 0;
   for (int round = 0; round < sennit_test::trials(60); round++) {
     const TierTree tree = round % 2 ? TierTree::uniform({3, 2, 2}, {5'000'000, 4'000'000, 3'000'000})
@@ -326,7 +318,7 @@ TEST(Concurrent, CarriesWhatTheGroupsCarryAloneAndTakesNoLessThanTheBound) {
     std::vector<ConcurrentCall> calls = random_calls(random, tree.ranks());
     if (round == 1)
       calls = {{bytes_request(Collective::all_gather, 100), strided(tree.ranks(), 2, 1)}};  // all alike
-    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + "\n" + tree.to_text());
+    SCOPED_TRACE("round " + std::to_string(round) + "\n" + tree.to_text());
     SimulateOptions options;
     options.tolerance = 0;
     options.free_messages = round % 3 == 0;

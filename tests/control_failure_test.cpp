@@ -5,6 +5,7 @@
 #include <random>
 
 #include "control_processes.hpp"
+#include "seed.hpp"
 
 namespace sennit {
 namespace {
@@ -14,13 +15,6 @@ using test::Event;
 using test::ProcessJob;
 
 constexpr int64_t kBoundMs = 2000;
-
-uint64_t seed_of_this_run() {
-  const char* given = std::getenv("SENNIT_TEST_SEED");
-  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed: SENNIT_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
 
 void expect_all_know(ProcessJob& job, const std::set<int>& dead, int64_t killed_ms) {
   ASSERT_TRUE(job.all_know(dead, 10'000)) << job.knowledge();
@@ -60,7 +54,7 @@ TEST(Death, OfManyOneAfterTheOther) { kill_and_check(24, {{3}, {0}, {1, 2}, {20}
 TEST(Death, OfAllButOne) { kill_and_check(8, {{0, 1, 2, 3, 4, 5, 6}}); }
 
 TEST(Death, AtRandom) {
-  std::mt19937_64 random(seed_of_this_run());
+  std::mt19937_64 random(sennit_test::seed());
   for (int trial = 0; trial < 25; trial++) {
     const int size = trial % 2 ? 8 : static_cast<int>(17 + random() % 12);
     std::vector<std::set<int>> blows;

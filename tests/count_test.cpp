@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "algorithm.hpp"
+#include "seed.hpp"
 #include "simulate_ranks.hpp"
 #include "source.hpp"
 #include "trials.hpp"
@@ -75,9 +76,7 @@ int count_all(const TierTree& tree, uint64_t bytes, std::mt19937_64& random) {
 }
 
 TEST(Count, IsWhatAllProgramsComeTo) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   std::vector<std::string> fabrics = {
       "hosts=8;nic=10Gbit/s",
       "racks=2x4;nic=400Mbit/s;oversubscription=7",
@@ -93,7 +92,7 @@ TEST(Count, IsWhatAllProgramsComeTo) {
                                    "pods=3x5x7;nic=50GB/s;oversubscription=1,7",
                                    "pods=4x8x8;nic=200Gbit/s;oversubscription=3,2"});
   for (const std::string& text : fabrics) {
-    SCOPED_TRACE("seed " + std::to_string(seed) + ", " + text);
+    SCOPED_TRACE(text);
     const TierTree tree = spec(text);
     for (const uint64_t bytes : {uint64_t{10'000}, uint64_t{1} << 30})
       EXPECT_GT(count_all(tree, bytes, random), 0) << "nothing is counted in closed form";

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "seed.hpp"
 #include "topology_cases.hpp"
 
 namespace sennit {
@@ -70,9 +71,7 @@ TEST(Fabric, NamesCannotMultiplyWithoutBound) {
 
 // Damaged texts must give a fabric or an error that names a place, never a crash.
 TEST(Fabric, DamagedTextsAreHandled) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   const std::string good =
       "fabric \"f\"\nswitch s[0-2] tier rack\nhost h[0-3] # four\nnic h0/e host h0\n"
       "link h[0-3] s0 400Mbit/s latency 5us cables 2 plane 1 measured\narc s0 s1 unknown source x\n"

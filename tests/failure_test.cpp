@@ -13,6 +13,7 @@
 
 #include "failure_sets.hpp"
 #include "processes.hpp"
+#include "seed.hpp"
 #include "sennit/sennit.h"
 #include "trials.hpp"
 
@@ -110,9 +111,7 @@ TEST_P(Failures, KilledRanksAreNamedByAllSurvivors) {
 }
 
 TEST_P(Failures, RandomKillsNeverHang) {
-  const auto seed = std::random_device()();
-  std::mt19937 random(seed);
-  fmt::print("seed {}\n", seed);
+  std::mt19937 random(sennit_test::seed());
   // A rank that is killed before anybody saw it has not come: that is for the arrival time-out to end.
   auto environment = this->environment();
   environment["SENNIT_ARRIVAL_TIMEOUT"] = "5000";
@@ -150,10 +149,9 @@ TEST_P(Failures, RandomKillsNeverHang) {
     }
     for (int j = 0; j < kJobsAtOnce; j++) {
       const Reports reports = jobs[static_cast<size_t>(j)]->reports(kPatience + 10s);
-      sennit_test::expect_same_set(reports, blows[static_cast<size_t>(j)],
-                                   fmt::format("kill {} (seed {}): {}", i + j, seed,
-                                               ranks_text(blows[static_cast<size_t>(j)].victims)),
-                                   &at_one_blow);
+      sennit_test::expect_same_set(
+          reports, blows[static_cast<size_t>(j)],
+          fmt::format("kill {}: {}", i + j, ranks_text(blows[static_cast<size_t>(j)].victims)), &at_one_blow);
       if (HasFatalFailure()) return;
     }
   }

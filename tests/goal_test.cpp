@@ -11,6 +11,7 @@
 
 #include "layout.hpp"
 #include "random_trees.hpp"
+#include "seed.hpp"
 #include "shell.hpp"
 #include "simulate.hpp"
 #include "trials.hpp"
@@ -114,9 +115,7 @@ void compare_loads(const Goal& goal, const TierTree& tree, const Request& reques
 }
 
 TEST(Goal, EverySchedulesTextSaysWhatItsProgramsDo) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   std::map<std::string, int> seen;
   for (int round = 0; round < sennit_test::trials(30); round++) {
     // The first has groups of several sizes, so that every algorithm applies.
@@ -134,9 +133,9 @@ TEST(Goal, EverySchedulesTextSaysWhatItsProgramsDo) {
         const std::vector<Parameters> all = algorithm->candidates(tree, request);
         const auto blueprint = algorithm->prepare(tree, request, all[random() % all.size()]);
         const uint32_t chunks = algorithm->pipelines() ? 1 + static_cast<uint32_t>(random() % 20) : 1;
-        SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::string(algorithm->name()) + ", " +
-                     std::string(name(request.collective)) + " of " + std::to_string(request.count) + ", " +
-                     std::to_string(chunks) + " chunks\n" + tree.to_text());
+        SCOPED_TRACE(std::string(algorithm->name()) + ", " + std::string(name(request.collective)) + " of " +
+                     std::to_string(request.count) + ", " + std::to_string(chunks) + " chunks\n" +
+                     tree.to_text());
         const Result<Goal> goal = make_goal(tree, request, *blueprint, chunks, {});
         ASSERT_TRUE(goal.ok()) << goal.status().text();
         const std::string text = goal->to_text();

@@ -14,6 +14,7 @@
 #include "ibnet.hpp"
 #include "ibnet_names.hpp"
 #include "ibnet_subnets.hpp"
+#include "seed.hpp"
 #include "source.hpp"
 #include "topology_cases.hpp"
 
@@ -273,10 +274,7 @@ TEST(Ibnet, NaturalOrder) {
 
 // Damaged dumps give a fabric that contracts, or an error that names a place within the text.
 TEST(Ibnet, DamagedDumpsAreHandled) {
-  const char* const given = std::getenv("SENNIT_TEST_SEED");
-  const unsigned seed = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : std::random_device()();
-  SCOPED_TRACE(fmt::format("SENNIT_TEST_SEED={}", seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   std::vector<std::string> good;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(SENNIT_SOURCE_DIR) /
                                                                "tests/data/topology/ibnet"))

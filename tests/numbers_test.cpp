@@ -6,6 +6,7 @@
 
 #include "ranks.hpp"
 #include "reduce.hpp"
+#include "seed.hpp"
 
 using sennit::DataType;
 using sennit_test::Ranks;
@@ -33,9 +34,7 @@ double error(const std::vector<uint16_t>& sum, const std::vector<double>& exact)
 }
 
 TEST(BFloat16, ErrorIsNoLargerThanThePeersAndBitsAgree) {
-  const unsigned seed = std::random_device()();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   std::normal_distribution<double> normal;
   std::vector<std::vector<uint16_t>> input(kRanks, std::vector<uint16_t>(kCount));
   std::vector<double> exact(kCount, 0.0);
@@ -89,8 +88,7 @@ TEST(BFloat16, ErrorIsNoLargerThanThePeersAndBitsAgree) {
 
 // The same data in a longer vector, cut into other chunks, must sum to the same bits.
 TEST(Reproducible, BitsDoNotDependOnSizeOrChunks) {
-  const unsigned seed = std::random_device()();
-  std::printf("seed %u\n", seed);
+  const uint64_t seed = sennit_test::seed();
   constexpr int kFew = 7;
   constexpr size_t kLong = 300'000;
   std::vector<std::vector<float>> input(kFew, std::vector<float>(kLong));

@@ -13,6 +13,7 @@
 #include <random>
 
 #include "reduce_table.hpp"
+#include "seed.hpp"
 
 namespace sennit {
 namespace {
@@ -20,15 +21,7 @@ namespace {
 constexpr int kTypes = SENNIT_TYPE_COUNT;
 constexpr std::string_view kIsas[] = {"generic", "avx2", "avx512"};
 
-uint64_t seed() {
-  static const uint64_t value = [] {
-    const char* text = std::getenv("SENNIT_SEED");
-    const uint64_t s = text ? std::strtoull(text, nullptr, 10) : std::random_device()();
-    std::printf("seed %lu\n", s);
-    return s;
-  }();
-  return value;
-}
+using sennit_test::seed;
 
 bool is_float(DataType type) { return type >= DataType::float16; }
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "seed.hpp"
+
 namespace sennit {
 namespace {
 
@@ -127,9 +129,7 @@ TEST(Schedule, TextNamesEveryPart) {
 // Random programs over 24 places: dependencies order every conflicting pair, and every dependency is a
 // conflict.
 TEST(Schedule, DependenciesMatchBruteForce) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   const auto below = [&](uint64_t n) { return random() % n; };
   for (int round = 0; round < 300; round++) {
     ProgramBuilder b;
@@ -183,14 +183,13 @@ TEST(Schedule, DependenciesMatchBruteForce) {
       ASSERT_EQ(std::set<uint32_t>(direct.begin(), direct.end()).size(), direct.size()) << "duplicates";
       for (const uint32_t d : direct) {
         ASSERT_LT(d, i);
-        EXPECT_TRUE(conflict(accesses[d], accesses[i])) << "seed " << seed << " round " << round;
+        EXPECT_TRUE(conflict(accesses[d], accesses[i])) << "round " << round;
         before[i].insert(d);
         before[i].insert(before[d].begin(), before[d].end());
       }
       for (uint32_t j = 0; j < i; j++) {
         if (!conflict(accesses[j], accesses[i])) continue;
-        EXPECT_TRUE(before[i].count(j))
-            << "seed " << seed << " round " << round << " " << j << " before " << i;
+        EXPECT_TRUE(before[i].count(j)) << "round " << round << " " << j << " before " << i;
       }
     }
   }

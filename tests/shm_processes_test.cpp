@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "seed.hpp"
 #include "shm_world.hpp"
 
 namespace sennit::shm {
@@ -79,9 +80,7 @@ int talk_until_event(Transport& transport, int peer, bool allocated, bool expose
 }
 
 TEST(ShmProcesses, KilledPeerIsNamedAndLeavesNothing) {
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   const uint64_t job = random_job();
   for (int round = 0; round < 24; round++) {
     int a_to_b[2], b_to_a[2], started[2];

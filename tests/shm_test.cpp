@@ -3,6 +3,7 @@
 // transport_test.cpp.
 #include <thread>
 
+#include "seed.hpp"
 #include "shm_world.hpp"
 
 namespace sennit::shm {
@@ -14,10 +15,7 @@ class Ways : public testing::TestWithParam<Way> {};
 
 // Messages of all sizes and shapes, receives posted before and after, in any order, both directions at once.
 TEST_P(Ways, CarryEverything) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   World world(2);
   if (GetParam() == Way::stream) world[0].forbid_direct_reads(), world[1].forbid_direct_reads();
   const std::vector<size_t> sizes = {0,    1,    7,    8,    16,    24,    25,     63,     64,     65,

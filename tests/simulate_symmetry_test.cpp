@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "seed.hpp"
 #include "simulate.hpp"
 #include "trials.hpp"
 #include "verify_programs.hpp"
@@ -43,9 +44,7 @@ Request request_for(Collective collective, int ranks, uint64_t bytes) {
 }
 
 TEST(SimulateSymmetry, ChangesNothing) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   size_t saved = 0, one_class = 0, evens = 0;
   for (int round = 0; round < sennit_test::trials(20); round++) {
     const TierTree tree = regular_tree(random);
@@ -66,9 +65,9 @@ TEST(SimulateSymmetry, ChangesNothing) {
         options.symmetry = false;
         const Result<SimulatedTime> without = simulate(tree, request, plan, options);
         ASSERT_TRUE(with.ok() && without.ok()) << with.status().text() << without.status().text();
-        SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + ", " +
-                     std::string(name(request.collective)) + " of " + std::to_string(bytes) + ", " +
-                     plan.algorithm + ", " + plan.parameters.to_text() + "\n" + tree.to_text());
+        SCOPED_TRACE("round " + std::to_string(round) + ", " + std::string(name(request.collective)) +
+                     " of " + std::to_string(bytes) + ", " + plan.algorithm + ", " +
+                     plan.parameters.to_text() + "\n" + tree.to_text());
         ASSERT_EQ(without->rank_classes, static_cast<uint32_t>(tree.ranks()));
         saved += without->rank_classes - with->rank_classes;
         one_class += with->rank_classes == 1;

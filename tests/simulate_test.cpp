@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "random_trees.hpp"
+#include "seed.hpp"
 #include "simulate_ranks.hpp"
 #include "trials.hpp"
 #include "verify.hpp"
@@ -165,9 +166,7 @@ Request request_for(Collective collective, int ranks, uint64_t count, int root) 
 }
 
 TEST(SimulateRandom, EveryAlgorithmEndsNotBelowTheBoundAndTheSameTwice) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < sennit_test::trials(60); round++) {
     const int ranks = 1 + static_cast<int>(random() % (round < sennit_test::trials(45) ? 12 : 40));
     const TierTree tree = random_tree(random, ranks);
@@ -184,9 +183,8 @@ TEST(SimulateRandom, EveryAlgorithmEndsNotBelowTheBoundAndTheSameTwice) {
         plan.parameters = all[random() % all.size()];
         plan.parameters.chunks = algorithm->pipelines() ? 1 + static_cast<uint32_t>(random() % 20) : 1;
         const auto what = [&] {
-          return "seed " + std::to_string(seed) + ", round " + std::to_string(round) + ", " +
-                 std::string(name(request.collective)) + ", " + plan.algorithm + ", " +
-                 plan.parameters.to_text() + "\n" + tree.to_text();
+          return "round " + std::to_string(round) + ", " + std::string(name(request.collective)) + ", " +
+                 plan.algorithm + ", " + plan.parameters.to_text() + "\n" + tree.to_text();
         };
         const SimulateOptions options = random() % 2 ? free_messages() : SimulateOptions{};
         const Result<SimulatedTime> first = simulate(tree, request, plan, options);
@@ -209,9 +207,7 @@ TEST(SimulateRandom, EveryAlgorithmEndsNotBelowTheBoundAndTheSameTwice) {
 }
 
 TEST(SimulateRandom, BytesAreThoseThatTheVerifierCounts) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < sennit_test::trials(40); round++) {
     const int ranks = 2 + static_cast<int>(random() % 20);
     const TierTree tree = random_tree(random, ranks);
@@ -233,7 +229,7 @@ TEST(SimulateRandom, BytesAreThoseThatTheVerifierCounts) {
         ASSERT_TRUE(simulated.ok()) << simulated.status().text();
         for (size_t g = 1; g < tree.groups.size(); g++) {
           ASSERT_EQ(simulated->groups[g].egress_bytes, verdict.egress_units[g] * factor)
-              << "seed " << seed << " " << algorithm->name() << " " << name(request.collective) << "\n"
+              << algorithm->name() << " " << name(request.collective) << "\n"
               << tree.to_text();
           ASSERT_EQ(simulated->groups[g].ingress_bytes, verdict.ingress_units[g] * factor);
         }
@@ -329,9 +325,7 @@ TEST(SimulateRing, TheClosedFormIsThatOfTheEvents) {
 }
 
 TEST(SimulateTiered, ToleranceChangesLittle) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < 6; round++) {
     TierTree tree = racks_of({3, 5, 1, 4}, 400 * kMbps, 4);
     for (Group& group : tree.groups)
@@ -343,8 +337,8 @@ TEST(SimulateTiered, ToleranceChangesLittle) {
     SimulateOptions exact;
     exact.tolerance = 0;
     const double ratio = times_bound(tree, request, 16, usual) / times_bound(tree, request, 16, exact);
-    EXPECT_GT(ratio, 0.97) << "seed " << seed;
-    EXPECT_LT(ratio, 1.03) << "seed " << seed;
+    EXPECT_GT(ratio, 0.97);
+    EXPECT_LT(ratio, 1.03);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ranks.hpp"
+#include "seed.hpp"
 
 using sennit_test::Ranks;
 
@@ -82,8 +83,7 @@ TEST_P(SmallCalls, MixedWithOthersAndWithLateRanks) {
   const int n = GetParam();
   Ranks ranks(n);
   ASSERT_TRUE(ranks.ok());
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const uint64_t seed = sennit_test::seed();
   ranks.run([&](int rank, sennit_comm_t comm) {
     std::mt19937_64 random(seed);  // the same on all ranks
     const size_t counts[] = {1, 3, 3, 40, 700, 20'000};

@@ -12,6 +12,7 @@
 
 #include "fabric.hpp"
 #include "hwloc.hpp"
+#include "seed.hpp"
 #include "slurm.hpp"
 #include "source.hpp"
 #include "topology_cases.hpp"
@@ -279,9 +280,7 @@ TEST(Place, ThisProcess) {
 
 // Damaged inputs give a fabric, or an error that names a place.
 TEST(Slurm, DamagedTextsAreHandled) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   const std::vector<std::string> good = {
       "SwitchName=s0 Nodes=dev[0-5] # leaf\nSwitchName=s1 Nodes=dev[6-8]\nSwitchName=s3 Switches=s[0-1]\n",
       "BlockName=b1 Nodes=n[1-4]\nBlockName=b2 Nodes=n[5-8]\nBlockSizes=4,8\n"};

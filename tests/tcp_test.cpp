@@ -9,6 +9,7 @@
 #include <random>
 
 #include "auth.hpp"
+#include "seed.hpp"
 #include "tcp_address.hpp"
 #include "tcp_wire.hpp"
 #include "transport_harness.hpp"
@@ -81,9 +82,7 @@ void expect_exchange(World& world, int a, int b, uint32_t seq) {
 }
 
 TEST(Tcp, GarbageIsShownOutAndTheJobGoesOn) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   World world("tcp", 3);
   expect_exchange(world, 0, 1, 0);
   for (uint32_t i = 0; i < 50; i++) {
@@ -362,9 +361,7 @@ TEST(Tcp, InsiderBeyondTheWindowIsCutOff) {
 }
 
 TEST(Tcp, InsiderWithRandomHeadersDoesNoHarm) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   for (int round = 0; round < 100; round++) {
     Rank victim(0, make_tcp(0, 2, 0x21));
     victim.check_contents = false;

@@ -8,6 +8,7 @@
 
 #include "interpreter.hpp"
 #include "random_trees.hpp"
+#include "seed.hpp"
 #include "trials.hpp"
 #include "verify.hpp"
 
@@ -42,13 +43,11 @@ TEST(Tiered, AllReduceOnUniformTrees) {
 class TieredRandom : public ::testing::TestWithParam<Collective> {};
 
 TEST_P(TieredRandom, UnequalTreesGetTheRightResult) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < kRounds; round++) {
     const int ranks = 1 + static_cast<int>(random() % (round < kRounds * 3 / 4 ? 20 : 64));
     const TierTree tree = random_tree(random, ranks);
-    ASSERT_EQ(tree.check(), "") << "seed " << seed << " round " << round;
+    ASSERT_EQ(tree.check(), "") << "round " << round;
     Request request = request_of(GetParam(), random() % 40, random() % 2 == 0);
     if (random() % 10 == 0) request.count = 1000;
     request.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
@@ -73,7 +72,7 @@ TEST_P(TieredRandom, UnequalTreesGetTheRightResult) {
       execution.late_rank = static_cast<int>(random() % static_cast<uint64_t>(ranks));
     }
     ASSERT_EQ(run(tree, request, parameters, execution, random()), "")
-        << "seed " << seed << " round " << round << " " << parameters.to_text() << "\n"
+        << "round " << round << " " << parameters.to_text() << "\n"
         << tree.to_text();
   }
 }
@@ -178,9 +177,7 @@ double least_time(const TierTree& tree, const Request& request) {
 class TieredBytes : public ::testing::TestWithParam<Collective> {};
 
 TEST_P(TieredBytes, AreTheFewestPerTierAndTheLeastForTheBusiestGroup) {
-  const uint64_t seed = std::random_device{}();
-  RecordProperty("seed", std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < kRounds; round++) {
     const int ranks = 2 + static_cast<int>(random() % (round < kRounds * 3 / 4 ? 20 : 63));
     TierTree tree = random_tree(random, ranks);
@@ -192,12 +189,11 @@ TEST_P(TieredBytes, AreTheFewestPerTierAndTheLeastForTheBusiestGroup) {
     request.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
     const auto blueprint = tiered().prepare(tree, request, {});
     const Verdict verdict = verify(tree, request, *blueprint);
-    ASSERT_TRUE(verdict.correct) << verdict.error << " seed " << seed << " round " << round << "\n"
-                                 << tree.to_text();
+    ASSERT_TRUE(verdict.correct) << verdict.error << " round " << round << "\n" << tree.to_text();
     expect_fewest_units(tree, request, verdict);
     const double time = busiest(tree, request, verdict);
     const double least = least_time(tree, request);
-    EXPECT_LE(time, least * (1 + 1e-5)) << "seed " << seed << " round " << round << "\n" << tree.to_text();
+    EXPECT_LE(time, least * (1 + 1e-5)) << "round " << round << "\n" << tree.to_text();
     const Bound bound = lower_bound(request, tree);
     ASSERT_TRUE(bound.known);
     EXPECT_GE(time * payload_bytes(request, ranks) * 1e9, static_cast<double>(bound.time_ns) * (1 - 1e-5));

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command_topo.hpp"
+#include "seed.hpp"
 #include "shell.hpp"
 #include "text_scan.hpp"
 #include "topology_cases.hpp"
@@ -89,9 +90,7 @@ int hosts_shown(const Fold& fold) {
 }
 
 TEST(Topo, RandomFabricsAreSavedShownAndCompared) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   for (int round = 0; round < 300; round++) {
     const Fabric fabric = random_fabric(&random);
     const Result<Fabric> again = parse_fabric(fabric.to_text(), "again");
@@ -157,9 +156,7 @@ TEST(Topo, NamesCannotBreakOutOfPictures) {
 }
 
 TEST(Topo, FoldedNamesExpandToTheSame) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   for (int round = 0; round < 300; round++) {
     std::vector<std::string> names;
     const int width = static_cast<int>(random() % 4);

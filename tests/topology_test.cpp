@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric.hpp"
+#include "seed.hpp"
 #include "source.hpp"
 #include "topology_cases.hpp"
 
@@ -61,9 +62,7 @@ void add_cut(Cuts* cuts, std::vector<bool> inside, uint64_t capacity) {
 
 // Whatever the tree, the subset and the order of ranks: contraction keeps exactly the tree's cuts.
 TEST(Contract, RandomTreesKeepTheirCuts) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937 random(sennit_test::seed());
   for (int round = 0; round < 500; round++) {
     const int switches = 1 + static_cast<int>(random() % 9);
     const int hosts = 1 + static_cast<int>(random() % 14);

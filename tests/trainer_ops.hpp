@@ -19,18 +19,11 @@
 #include <gtest/gtest.h>
 
 #include "cpu_device.hpp"
+#include "seed.hpp"
 
 namespace sennit::trainer {
 
-inline uint64_t seed() {
-  static const uint64_t value = [] {
-    const char* text = std::getenv("SENNIT_SEED");
-    const uint64_t s = text ? std::strtoull(text, nullptr, 10) : std::random_device()();
-    std::printf("seed %lu\n", s);
-    return s;
-  }();
-  return value;
-}
+using sennit_test::seed;
 
 inline float widen(uint16_t bits) { return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16); }
 

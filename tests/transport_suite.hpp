@@ -30,7 +30,6 @@ class TransportTest : public testing::TestWithParam<std::string> {
   make(size);            \
   if (IsSkipped()) return
 
-inline uint64_t new_seed() { return std::random_device{}(); }
 
 // The registered transports, and two of them behind a delay.
 inline std::vector<std::string> transport_names() {

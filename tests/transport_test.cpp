@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "seed.hpp"
 #include "transport_suite.hpp"
 
 namespace sennit::test {
@@ -58,9 +59,7 @@ TEST_P(TransportTest, ScatterAndGather) {
 
 TEST_P(TransportTest, KeysInAnyOrder) {
   MAKE_WORLD(2);
-  const uint64_t seed = new_seed();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   std::vector<uint32_t> order(400);
   for (uint32_t i = 0; i < order.size(); i++) order[i] = i;
   const auto key = [](uint32_t i) { return Key{1, i / 40, i % 40 / 4, i % 4}; };
@@ -175,9 +174,7 @@ TEST_P(TransportTest, CommunicatorsDoNotBlockEachOther) {
 TEST_P(TransportTest, ShortWayOfSmallMessages) {
   MAKE_WORLD(2);
   Transport &from = *world()[0].transport, &to = *world()[1].transport;
-  const uint64_t seed = new_seed();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   const size_t limit = std::max(from.now_bytes(), size_t{64});
   std::vector<std::byte> sent(limit), received(limit);
   for (uint32_t seq = 0; seq < 500; seq++) {
@@ -221,8 +218,7 @@ TEST_P(TransportTest, ShortWayOfSmallMessages) {
 
 TEST_P(TransportTest, RandomStress) {
   MAKE_WORLD(5);
-  const uint64_t seed = new_seed();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const uint64_t seed = sennit_test::seed();
   world().run_threads([seed](Rank& rank) {
     // Sender and receiver draw the same sizes from the name of the message.
     const auto bytes = [seed](int from, int to, const Key& key) -> size_t {

@@ -12,6 +12,7 @@
 
 #include "c_api.hpp"
 #include "ranks.hpp"
+#include "seed.hpp"
 #include "shell.hpp"
 #include "tuning_trials.hpp"
 
@@ -124,9 +125,7 @@ TEST(Tuning, ErrorsNameThePlace) {
 }
 
 TEST(Tuning, DamagedTextsAreReadOrRefused) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << '\n';
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   Tuning table;
   for (uint64_t i = 1; i < 5; i++)
     table.set(i, all_reduce(i << i), 4, {"tiered", {.chunks = 2, .radices = {4}, .whole_stages = 0}, i, i});

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <random>
 
+#include "seed.hpp"
 #include "trace.hpp"
 #include "transport_harness.hpp"
 
@@ -118,9 +119,7 @@ int talk_until_event(Transport& transport, int peer, int started) {
 }
 
 TEST_F(Ucx, KilledPeerIsNamed) {
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < 8; round++) {
     int a_to_b[2], b_to_a[2], started[2];
     ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a) | pipe(started), 0);

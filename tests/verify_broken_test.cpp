@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "seed.hpp"
 #include "verify_programs.hpp"
 
 namespace sennit {
@@ -203,9 +204,7 @@ TEST(Verify, NamesWhatIsWrong) {
 // Out of bounds, races and the like apart, any single spoilt number must be noticed or be harmless; the
 // verifier itself must never read out of bounds (run this under the address sanitizer).
 TEST(Verify, SurvivesRandomDamage) {
-  const uint32_t seed = std::random_device{}();
-  std::mt19937 random(seed);
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(sennit_test::seed());
   const TierTree tree = TierTree::uniform({2, 3});
   int noticed = 0;
   for (int round = 0; round < 300; round++) {
