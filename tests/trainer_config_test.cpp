@@ -22,6 +22,27 @@ TEST(TrainerConfig, Llama3CountsItsParameters) {
   EXPECT_DOUBLE_EQ(config->flops_per_token(8192), 6.0 * (8'030'261'248 - 525'336'576) + 6'442'450'944.0);
 }
 
+// The same model's config as transformers 5 writes it, and one without scaling.
+TEST(TrainerConfig, ReadsRopeParameters) {
+  std::string text = kLlama3_8b;
+  const auto swap = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  swap("\"rope_theta\": 500000.0, ", "");
+  swap("\"rope_scaling\": {", "\"rope_parameters\": {\"rope_theta\": 500000.0, ");
+  const Result<LlamaConfig> config = parse_llama_config(text, "config.json");
+  ASSERT_TRUE(config.ok()) << config.status().text();
+  EXPECT_EQ(config->to_json(), parse_llama_config(kLlama3_8b, "config.json")->to_json());
+  swap("\"rope_type\": \"llama3\"", "\"rope_type\": \"default\"");
+  const Result<LlamaConfig> plain = parse_llama_config(text, "config.json");
+  ASSERT_TRUE(plain.ok()) << plain.status().text();
+  EXPECT_EQ(plain->rope_base, 500000.0);
+  EXPECT_FALSE(plain->rope_scaling);
+  swap("\"default\"", "\"yarn\"");
+  EXPECT_EQ(parse_llama_config(text, "c.json").status().text(),
+            "c.json: rope_type is \"yarn\"; only \"llama3\" is a Llama");
+}
+
 TEST(TrainerConfig, ReadsWhatItWrote) {
   const LlamaConfig config = *parse_llama_config(kLlama3_8b, "config.json");
   const Result<LlamaConfig> again = parse_llama_config(config.to_json(), "again.json");

@@ -102,6 +102,50 @@ TEST(TrainerExport, WritesWhatTransformersLoads) {
   }
 }
 
+// Files of at most so many bytes, or one tensor, and what transformers finds them by.
+TEST(TrainerExport, ALargeModelGoesIntoSeveralFiles) {
+  const TestFolder folder;
+  const std::vector<GlobalTensor> tensors = {{"a", Type::f32, {100}},
+                                             {"b", Type::f32, {10, 10}},
+                                             {"c", Type::f32, {500}},
+                                             {"optimizer.first_moment.c", Type::f32, {500}},
+                                             {"z", Type::f32, {100}}};
+  const auto owned = own_all(tensors, 1);
+  auto writer = CheckpointWriter::open({.folder = folder / "run", .attempt = "a"});
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->save(1, {}, {}, kModel, "", pieces_of(owned)).ok());
+  ASSERT_TRUE((*writer)->wait().ok());
+  const auto checkpoint = Checkpoint::open(folder / "run/step-00000001");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
+  const std::string out = folder / "hf";
+  ASSERT_TRUE(export_checkpoint(*checkpoint, out, Type::f32).ok());
+  EXPECT_TRUE(fs::exists(out + "/model.safetensors"));
+  ASSERT_TRUE(export_checkpoint(*checkpoint, out, Type::f32, 800).ok());
+  EXPECT_FALSE(fs::exists(out + "/model.safetensors"));  // it would be loaded first
+  const auto index = nlohmann::json::parse(*read_file(out + "/model.safetensors.index.json"));
+  EXPECT_EQ(index["metadata"]["total_size"], 3200);
+  const auto name = [](int i) { return fmt::format("model-0000{}-of-00003.safetensors", i); };
+  EXPECT_EQ(index["weight_map"],
+            nlohmann::json({{"a", name(1)}, {"b", name(1)}, {"c", name(2)}, {"z", name(3)}}));
+  for (const GlobalTensor& tensor : tensors) {
+    if (!index["weight_map"].contains(tensor.name)) continue;
+    const auto file = MappedFile::open(out + "/" + index["weight_map"][tensor.name].get<std::string>());
+    ASSERT_TRUE(file.ok());
+    const auto header = parse_safetensors({file->data(), file->bytes()}, file->bytes(), "f");
+    ASSERT_TRUE(header.ok()) << header.status().text();
+    bool found = false;
+    for (const StoredTensor& stored : header->tensors) {
+      if (stored.name != tensor.name) continue;
+      found = true;
+      const uint32_t bits = bits_of(tensor, 7, 1);
+      EXPECT_EQ(std::memcmp(file->data() + header->data_at + stored.begin + 28, &bits, 4), 0) << tensor.name;
+    }
+    EXPECT_TRUE(found) << tensor.name;
+  }
+  ASSERT_TRUE(export_checkpoint(*checkpoint, out, Type::f32).ok());
+  EXPECT_FALSE(fs::exists(out + "/model.safetensors.index.json"));
+}
+
 TEST(TrainerExport, CommandsSayWhatIsWrongAndExitSo) {
   const TestFolder folder;
   write_tokenizer(folder);

@@ -243,8 +243,9 @@ TEST(TrainerMesh, SaysWhatDoesNotDivide) {
   const auto text = [&](MeshShape mesh, BatchShape batch, int ranks) {
     return check_mesh(mesh, batch, options.model, ranks).text();
   };
-  EXPECT_EQ(text({.tensor = 16}, options.batch, 16),
-            "--tp 16 does not divide the key/value heads (8); these do: 1, 2, 4, 8");
+  EXPECT_EQ(
+      text({.tensor = 16}, options.batch, 16),
+      "--tp 16 does not divide the key/value heads, which are not replicated, (8); these do: 1, 2, 4, 8");
   EXPECT_EQ(text({.pipeline = 3}, options.batch, 3),
             "--pp times --stage-chunks 3 does not divide the layers (8); these do: 1, 2, 4, 8");
   EXPECT_EQ(text({.context = 3}, options.batch, 3),

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <set>
 
+#include "energy.hpp"
+#include "test_folder.hpp"
 #include "train_config.hpp"
 #include "train_log.hpp"
 #include "train_memory.hpp"
@@ -217,6 +219,21 @@ TEST(TrainerSettings, HoldsStepsWithOverlapAgainstThoseWithout) {
   EXPECT_NE(figures->text().find("75%"), std::string::npos) << figures->text();
   records.resize(6);
   EXPECT_FALSE(OverlapFigures::of(records));
+}
+
+TEST(TrainerSettings, ReadsTheCountersOfAllPackages) {
+  const TestFolder folder;
+  EXPECT_EQ(energy_joules(folder.path()), std::nullopt);
+  const auto count = [&](int package, const char* microjoules) {
+    const std::string name = folder / ("intel-rapl:" + std::to_string(package));
+    std::filesystem::create_directories(name);
+    std::ofstream(name + "/energy_uj") << microjoules << "\n";
+  };
+  count(0, "1500000");
+  EXPECT_EQ(energy_joules(folder.path()), 1.5);
+  count(1, "262143328850");
+  count(3, "1");  // not behind another one
+  EXPECT_DOUBLE_EQ(energy_joules(folder.path()).value_or(0), 1.5 + 262143.328850);
 }
 
 TEST(TrainerSettings, AResumedRunKeepsTheLinesBeforeItsCheckpoint) {

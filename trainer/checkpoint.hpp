@@ -141,8 +141,11 @@ class Checkpoint {
 // no kill leaves behind) is passed over with a warning.
 Result<std::optional<std::string>> newest_checkpoint(const std::string& folder);
 
-// Writes the parameters under Hugging Face's names as model.safetensors, in `type`, with config.json and,
-// where the checkpoint has one, tokenizer.model: a folder that `transformers` loads.
-Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type);
+// Writes the parameters under Hugging Face's names in `type`, with config.json and, where the checkpoint has
+// one, tokenizer.model: a folder that `transformers` loads. As model.safetensors; where that would be more
+// than shard_bytes, as model-0000x-of-0000y.safetensors with an index.
+inline constexpr uint64_t kExportShardBytes = 5'000'000'000;
+Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type,
+                         uint64_t shard_bytes = kExportShardBytes);
 
 }  // namespace sennit::trainer

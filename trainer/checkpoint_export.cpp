@@ -1,5 +1,5 @@
 // checkpoint_export.cpp: a checkpoint's parameters as a folder that Hugging Face's `transformers` loads:
-// config.json, model.safetensors, and the tokenizer. Moments stay behind.
+// config.json, model.safetensors (or several, with an index), and the tokenizer. Moments stay behind.
 //
 // One tensor is in memory at a time. Rounding to bf16 is to the nearest, ties to even.
 #include <fcntl.h>
@@ -62,15 +62,16 @@ Status append(int descriptor, const std::string& file, std::string_view bytes) {
   return {};
 }
 
-Status write_tensors(const Checkpoint& checkpoint, const std::string& file, Type type) {
+using Tensors = std::vector<Checkpoint::Tensor>;
+
+Status write_tensors(const Checkpoint& checkpoint, const Tensors& tensors, const std::string& file,
+                     Type type) {
   std::vector<StoredTensor> stored;
   std::vector<Type> types;
-  for (const Checkpoint::Tensor& tensor : checkpoint.tensors())
-    if (is_parameter(tensor.name)) {
-      stored.push_back({.name = tensor.name, .type = type, .shape = tensor.shape});
-      types.push_back(tensor.type);
-    }
-  if (stored.empty()) return invalid("the checkpoint has no parameters");
+  for (const Checkpoint::Tensor& tensor : tensors) {
+    stored.push_back({.name = tensor.name, .type = type, .shape = tensor.shape});
+    types.push_back(tensor.type);
+  }
   const std::string header =
       safetensors_header(&stored, {{"format", "pt"}}, 8);  // which transformers asks for
   const std::string part = file + ".part";
@@ -98,9 +99,41 @@ Status write_tensors(const Checkpoint& checkpoint, const std::string& file, Type
   return status;
 }
 
+// A file, or as many as it takes that each holds shard_bytes or one tensor. Files of an export before that
+// `transformers` would rather load go.
+Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type type, uint64_t shard_bytes) {
+  std::vector<Tensors> shards;
+  uint64_t filled = 0, total = 0;
+  for (const Checkpoint::Tensor& tensor : checkpoint.tensors()) {
+    if (!is_parameter(tensor.name)) continue;
+    const uint64_t bytes = static_cast<uint64_t>(elements_of(tensor.shape)) * bytes_of(type);
+    if (shards.empty() || filled + bytes > shard_bytes) shards.emplace_back(), filled = 0;
+    shards.back().push_back(tensor);
+    filled += bytes;
+    total += bytes;
+  }
+  if (shards.empty()) return invalid("the checkpoint has no parameters");
+  const std::string whole = folder + "/model.safetensors", index_file = whole + ".index.json";
+  if (shards.size() == 1) {
+    SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[0], whole, type));
+    ::unlink(index_file.c_str());
+    return {};
+  }
+  Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
+  for (size_t i = 0; i < shards.size(); i++) {
+    const std::string name = fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, shards.size());
+    SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[i], folder + "/" + name, type));
+    for (const Checkpoint::Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
+  }
+  SENNIT_RETURN_IF_ERROR(write_file_durably(index_file, index.dump(2) + "\n"));
+  ::unlink(whole.c_str());
+  return {};
+}
+
 }  // namespace
 
-Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type) {
+Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type,
+                         uint64_t shard_bytes) {
   Json config = Json::parse(checkpoint.model(), nullptr, false);
   if (!config.is_object()) return invalid("the checkpoint holds no model's config");
   SENNIT_RETURN_IF_ERROR(make_folders(folder));
@@ -122,7 +155,7 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
                         {"clean_up_tokenization_spaces", false}};
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/tokenizer_config.json", words.dump(2) + "\n"));
   }
-  SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, folder + "/model.safetensors", type));
+  SENNIT_RETURN_IF_ERROR(write_model(checkpoint, folder, type, shard_bytes));
   return write_file_durably(folder + "/config.json", config.dump(2) + "\n");
 }
 

@@ -63,10 +63,10 @@ int verify(const std::string& path) {
   return faults == 0 ? 0 : 1;
 }
 
-int export_to(const std::string& path, const std::string& folder, Type type) {
+int export_to(const std::string& path, const std::string& folder, Type type, uint64_t shard_bytes) {
   const Result<Checkpoint> checkpoint = open_any(path);
   if (!checkpoint) return fail(checkpoint.status(), 2);
-  if (const Status status = export_checkpoint(*checkpoint, folder, type); !status.ok())
+  if (const Status status = export_checkpoint(*checkpoint, folder, type, shard_bytes); !status.ok())
     return fail(status, 2);
   fmt::print("{}: step {} for transformers, in {}\n", folder, checkpoint->step(),
              type == Type::f32 ? "float32" : "bfloat16");
@@ -161,7 +161,12 @@ void add_checkpoint_command(CLI::App& app, int* exit_code) {
   exporting->add_option("--type", *type, "of the parameters")
       ->check(CLI::IsMember(std::vector<std::string>{"bf16", "f32"}))
       ->capture_default_str();
-  exporting->callback([=] { *exit_code = export_to(*path, *to, *type == "f32" ? Type::f32 : Type::bf16); });
+  const auto shard = std::make_shared<uint64_t>(kExportShardBytes);
+  exporting->add_option("--shard-size", *shard, "bytes of a file at most; above, several and an index")
+      ->transform(CLI::AsSizeValue(true))
+      ->capture_default_str();
+  exporting->callback(
+      [=] { *exit_code = export_to(*path, *to, *type == "f32" ? Type::f32 : Type::bf16, *shard); });
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* timing = command->add_subcommand("bench", "save and load, beside a raw write to the same disk");
   timing->add_option("--folder", options->folder, "on the disk to time")->capture_default_str();

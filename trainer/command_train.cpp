@@ -22,19 +22,27 @@ struct Arguments {
   std::string fabric;
 };
 
-bool launched() {
+const char* launchers_rank() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (std::getenv(variable)) return true;
-  return false;
+    if (const char* const rank = std::getenv(variable)) return rank;
+  return nullptr;
+}
+bool launched() { return launchers_rank() != nullptr; }
+bool first_of_ranks() { return !launched() || std::string_view(launchers_rank()) == "0"; }
+
+Status settings_of(const Arguments& arguments, TrainConfig* config) {
+  SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, config));
+  for (size_t i = 0; i < arguments.values.size(); i++)
+    if (!arguments.values[i].empty())
+      SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], config));
+  return check_train_config(*config);
 }
 
 Status train(const Arguments& arguments) {
   TrainConfig config;
-  SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, &config));
-  for (size_t i = 0; i < arguments.values.size(); i++)
-    if (!arguments.values[i].empty())
-      SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], &config));
-  SENNIT_RETURN_IF_ERROR(check_train_config(config));
+  // No rank is connected yet: the launcher's number says who speaks for all.
+  const Status settings = settings_of(arguments, &config);
+  if (!settings.ok()) return first_of_ranks() ? settings : Status(settings.kind(), "");
   if (arguments.dry_run) return dry_run(config, arguments.ranks, arguments.fabric);
   Traffic traffic;
   Result<std::unique_ptr<Communicator>> job =
@@ -66,7 +74,7 @@ void add_train_command(CLI::App& app, char** argv, int* exit_code) {
       return;
     }
     const Status status = train(*arguments);
-    if (!status.ok()) fmt::print(stderr, "sennit train: {}\n", status.text());
+    if (!status.ok() && !status.text().empty()) fmt::print(stderr, "sennit train: {}\n", status.text());
     *exit_code = bench::exit_status(status);
   });
 }

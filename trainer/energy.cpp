@@ -2,14 +2,13 @@
 #include "energy.hpp"
 
 #include <fstream>
-#include <string>
 
 namespace sennit::trainer {
 
-std::optional<double> energy_joules() {
+std::optional<double> energy_joules(const std::string& powercap) {
   std::optional<double> joules;
   for (int package = 0; package < 64; package++) {
-    std::ifstream counter("/sys/class/powercap/intel-rapl:" + std::to_string(package) + "/energy_uj");
+    std::ifstream counter(powercap + "/intel-rapl:" + std::to_string(package) + "/energy_uj");
     double microjoules = 0;
     if (!(counter >> microjoules)) break;
     joules = joules.value_or(0) + microjoules * 1e-6;

@@ -124,16 +124,25 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
     if (config.head_size % 2 != 0)
       reader.fail(fmt::format("head_dim is {}; rotary positions need an even one", config.head_size));
   }
-  if (const auto scaling = json.find("rope_scaling"); scaling != json.end() && scaling->is_object()) {
-    Reader inner(*scaling, file);
-    RopeScaling stretched;
-    inner.must_be(scaling->contains("rope_type") ? "rope_type" : "type", "llama3");
-    inner.number("factor", &stretched.factor);
-    inner.number("low_freq_factor", &stretched.low_frequency_factor);
-    inner.number("high_freq_factor", &stretched.high_frequency_factor);
-    inner.size("original_max_position_embeddings", &stretched.original_positions, false);
+  // transformers 5 has all of it in "rope_parameters", the base too.
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto rope = json.find(key);
+    if (rope == json.end() || !rope->is_object()) continue;
+    Reader inner(*rope, file);
+    inner.number("rope_theta", &config.rope_base);
+    const char* const type = rope->contains("rope_type") ? "rope_type" : "type";
+    if (rope->value(type, Json()) != "default" && rope->contains(type)) {
+      RopeScaling stretched;
+      inner.must_be(type, "llama3");
+      inner.number("factor", &stretched.factor);
+      inner.number("low_freq_factor", &stretched.low_frequency_factor);
+      inner.number("high_freq_factor", &stretched.high_frequency_factor);
+      inner.size("original_max_position_embeddings", &stretched.original_positions, false);
+      config.rope_scaling = stretched;
+    } else if (std::string_view(key) == "rope_scaling" && !rope->contains(type)) {
+      inner.fail("rope_scaling names no rope_type; \"llama3\" and \"default\" are known");
+    }
     if (!inner.status().ok()) return inner.status();
-    config.rope_scaling = stretched;
   }
   if (!reader.status().ok()) return reader.status();
   return config;

@@ -33,7 +33,8 @@ Status check_mesh(const MeshShape& mesh, const BatchShape& batch, const LlamaCon
     return invalid(
         fmt::format("the mesh {} has {} ranks, but {} were started", mesh.text(), mesh.ranks(), ranks));
   SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the query heads", model.heads));
-  SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the key/value heads", model.kv_heads));
+  SENNIT_RETURN_IF_ERROR(
+      must_divide("--tp", mesh.tensor, "the key/value heads, which are not replicated,", model.kv_heads));
   SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the feed-forward width", model.ffn));
   SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the vocabulary", model.vocabulary));
   SENNIT_RETURN_IF_ERROR(must_divide("--pp times --stage-chunks", mesh.stages(), "the layers", model.layers));

@@ -219,4 +219,18 @@ Result<LlamaConfig> model_of(const TrainConfig& config, int64_t vocabulary) {
   return model;
 }
 
+TrainerOptions trainer_options(const TrainConfig& config, const LlamaConfig& model, int ranks) {
+  TrainerOptions options;
+  options.model = model;
+  options.mesh = config.mesh(ranks);
+  options.batch = config.batch_shape();
+  options.type = config.type();
+  options.zero = static_cast<int>(config.zero);
+  options.recompute = config.recompute;
+  options.overlap = config.overlap;
+  options.bucket_bytes = config.bucket_bytes;
+  options.seed = static_cast<uint64_t>(config.seed);
+  return options;
+}
+
 }  // namespace sennit::trainer

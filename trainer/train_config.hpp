@@ -51,5 +51,7 @@ Status set_from_text(const Setting& setting, const std::string& text, TrainConfi
 Status check_train_config(const TrainConfig& config);
 // The model's shape; a vocab_size that is not given is the data's.
 Result<LlamaConfig> model_of(const TrainConfig& config, int64_t vocabulary);
+// On so many ranks.
+TrainerOptions trainer_options(const TrainConfig& config, const LlamaConfig& model, int ranks);
 
 }  // namespace sennit::trainer

@@ -76,7 +76,7 @@ std::optional<StepRecord> StepRecord::from_json(const std::string& line) {
 
 std::optional<double> StepRecord::hidden() const {
   const double possible = std::min(comm_s, computing_s());
-  if (!overlap || possible < 1e-6) return {};
+  if (!overlap || possible <= 0.05 * seconds) return {};  // hardly anything to hide, or to hide it behind
   return std::clamp(std::min(comm_s - exposed_s, possible) / possible, 0.0, 1.0);
 }
 

@@ -29,7 +29,8 @@ struct StepRecord {
   std::string line() const;
   // What no overlap can go below: computing, or communication, whichever is longer.
   double bound_s() const { return std::max(computing_s(), comm_s); }
-  // Of the communication that fits behind computing, the share that was behind it; nothing: there was none.
+  // Of the communication that fits behind computing, the share that was behind it; nothing: there was hardly
+  // any.
   std::optional<double> hidden() const;
 
  private:

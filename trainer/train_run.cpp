@@ -35,6 +35,8 @@ class Run {
   Status finish();
 
  private:
+  Status agree_to_start(Status own, Communicator& group) const;
+  Status look_at_settings();
   Status open_loaders();
   Status resume();
   Status step();
@@ -74,9 +76,19 @@ Status Run::agree(double* values, size_t count) const {
   return traffic_->status();
 }
 
-Status Run::prepare(std::unique_ptr<Communicator> job) {
-  rank_ = job->rank();
-  ranks_ = job->size();
+// What each rank alone can say against starting: where all say the same, rank 0 speaks for them; a rank that
+// could start learns that another could not.
+Status Run::agree_to_start(Status own, Communicator& group) const {
+  double kinds[2] = {static_cast<double>(own.kind()), -static_cast<double>(own.kind())};
+  group.all_reduce(kinds, 2, Element::f64, Reduction::max).wait();
+  if (traffic_->failed()) return own.ok() ? traffic_->status() : own;
+  if (kinds[0] == 0) return {};  // SENNIT_OK on all
+  if (own.ok()) return {SENNIT_ABORTED, "another rank cannot start; it says why"};
+  if (kinds[0] == -kinds[1] && !speaks()) return {own.kind(), ""};
+  return own;
+}
+
+Status Run::look_at_settings() {
   Result<std::shared_ptr<const Dataset>> data = Dataset::open(config_.data);
   if (!data) return data.status();
   data_ = *std::move(data);
@@ -85,7 +97,13 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
   model_ = *std::move(model);
   options_ = trainer_options(config_, model_, ranks_);
   SENNIT_RETURN_IF_ERROR(check_mesh(options_.mesh, options_.batch, model_, ranks_));
-  SENNIT_RETURN_IF_ERROR(check_memory(options_, available_memory()));
+  return check_memory(options_, available_memory());
+}
+
+Status Run::prepare(std::unique_ptr<Communicator> job) {
+  rank_ = job->rank();
+  ranks_ = job->size();
+  SENNIT_RETURN_IF_ERROR(agree_to_start(look_at_settings(), *job));
   Result<std::unique_ptr<Device>> device =
       open_cpu_device(threads_of_a_rank(static_cast<int>(config_.threads)));
   if (!device) return device.status();
@@ -108,7 +126,7 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
     if (!writer) return writer.status();
     writer_ = *std::move(writer);
     SENNIT_RETURN_IF_ERROR(writer_->prepare(all_pieces(false)));
-    if (config_.resume != "no") SENNIT_RETURN_IF_ERROR(resume());
+    if (config_.resume != "no") SENNIT_RETURN_IF_ERROR(agree_to_start(resume(), trainer_->world()));
   }
   SENNIT_RETURN_IF_ERROR(measure_peak());
   if (speaks()) {
@@ -369,50 +387,11 @@ Status Run::finish() {
 
 }  // namespace
 
-TrainerOptions trainer_options(const TrainConfig& config, const LlamaConfig& model, int ranks) {
-  TrainerOptions options;
-  options.model = model;
-  options.mesh = config.mesh(ranks);
-  options.batch = config.batch_shape();
-  options.type = config.type();
-  options.zero = static_cast<int>(config.zero);
-  options.recompute = config.recompute;
-  options.overlap = config.overlap;
-  options.bucket_bytes = config.bucket_bytes;
-  options.seed = static_cast<uint64_t>(config.seed);
-  return options;
-}
-
 Status run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic) {
   Run run(config, traffic);
   SENNIT_RETURN_IF_ERROR(run.prepare(std::move(job)));
   SENNIT_RETURN_IF_ERROR(run.train());
   return run.finish();
-}
-
-Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t> tokens, int64_t count,
-                                           double temperature, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto window = static_cast<size_t>(trainer.longest());
-  for (int64_t i = 0; i < count; i++) {
-    const size_t seen = std::min(tokens.size(), window);
-    const Result<std::vector<float>> logits = trainer.next_logits(std::span(tokens).last(seen));
-    if (!logits) return logits.status();
-    const auto largest = std::max_element(logits->begin(), logits->end());
-    if (!(temperature > 0)) {
-      tokens.push_back(static_cast<int32_t>(largest - logits->begin()));
-      continue;
-    }
-    double sum = 0;
-    std::vector<double> shares(logits->size());
-    for (size_t t = 0; t < shares.size(); t++)
-      sum += shares[t] = std::exp(static_cast<double>((*logits)[t] - *largest) / temperature);
-    double left = static_cast<double>(random() >> 11) * 0x1p-53 * sum;
-    size_t chosen = 0;
-    while (chosen + 1 < shares.size() && (left -= shares[chosen]) > 0) chosen++;
-    tokens.push_back(static_cast<int32_t>(chosen));
-  }
-  return tokens;
 }
 
 }  // namespace sennit::trainer

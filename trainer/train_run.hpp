@@ -7,9 +7,6 @@
 
 namespace sennit::trainer {
 
-// TrainerOptions of these settings on so many ranks.
-TrainerOptions trainer_options(const TrainConfig& config, const LlamaConfig& model, int ranks);
-
 // Errors: the user's (nothing was begun), the machine's, or the run's.
 Status run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic);
 
