@@ -4,11 +4,13 @@
 //   mpirun -np 8 sennit tune all_reduce all_gather -b 1K -e 64M
 //   sennit tune all_reduce --ranks 4 -e 1M
 //
-// The trials are those of SENNIT_TUNE=again (tuning_trials.hpp), with a barrier before and behind each call:
-// its time is until the last rank is done, less what a barrier takes. A rank that comes late to a broadcast
-// finds its data there, and alone would take that for a fast plan. Each plan is shown with what was predicted
-// and what was measured. From all of them together the cost model is calibrated (calibration.hpp); where it
-// then prefers a plan that was not tried, that request is tried again.
+// The trials are those of SENNIT_TUNE=again (tuning_trials.hpp). A turn is as many calls as take some 50 ms,
+// with a barrier before and behind them: a call's time is the mean of the later half until the last rank is
+// done, less what a barrier takes. A rank that comes late to a broadcast finds its data there, and alone
+// would take that for a fast plan; and a single call may pass at once through a shaper's burst, or a switch's
+// buffer, for which calls in a row wait. Each plan is shown with what was predicted and what was measured.
+// From all of them together the cost model is calibrated (calibration.hpp); where it then prefers a plan that
+// was not tried, that request is tried again.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -29,7 +31,8 @@
 namespace sennit {
 namespace {
 
-constexpr int kBarriers = 20;  // the least of their times is taken off
+constexpr int kBarriers = 20;                              // the least of their times is taken off
+constexpr uint64_t kTurnNs = 50'000'000, kMostCalls = 64;  // of a turn
 
 struct Arguments {
   std::vector<std::string> collectives;
@@ -73,8 +76,21 @@ Request request_of(const Communicator& inside, const Call& call) {
   return request;
 }
 
+// By what the model expects, so that all ranks make as many.
+Result<size_t> calls_of_a_turn(const Communicator& inside, const Request& request) {
+  const Result<Plan> plan = inside.plan_by_model(request);
+  if (!plan) return plan.status();
+  return std::clamp<uint64_t>(kTurnNs / std::max<uint64_t>(1, plan->predicted_ns), 1, kMostCalls);
+}
+
 // Until its trials are decided; null where there was nothing to decide.
-Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::Case& what) {
+Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::Case& what,
+                                 Trials::Effort effort) {
+  const Result<size_t> calls = calls_of_a_turn(inside, request_of(inside, call));
+  if (!calls) return calls.status();
+  effort.calls = *calls;
+  inside.set_effort(effort);
+  const size_t untimed = effort.calls / 2;
   std::vector<std::byte> send(what.send_elements() * type_bytes(what.type) + 8),
       recv(what.recv_elements() * type_bytes(what.type) + 8);
   call.send = send.data();
@@ -89,11 +105,12 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
   }
   for (;;) {
     SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+    for (size_t i = 0; i < untimed; i++) SENNIT_RETURN_IF_ERROR(inside.run(call));
     const uint64_t begin_ns = now_ns();
-    SENNIT_RETURN_IF_ERROR(inside.run(call));
+    for (size_t i = untimed; i < effort.calls; i++) SENNIT_RETURN_IF_ERROR(inside.run(call));
     SENNIT_RETURN_IF_ERROR(inside.run(barrier));
     const uint64_t took_ns = now_ns() - begin_ns;
-    inside.retime(call, took_ns > barrier_ns ? took_ns - barrier_ns : 1);
+    inside.retime(call, took_ns > barrier_ns ? (took_ns - barrier_ns) / (effort.calls - untimed) : 1);
     const Trials* const trials = inside.trials(call);
     if (!trials || trials->decided()) return trials;
   }
@@ -222,7 +239,6 @@ Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing to choose");
   SENNIT_RETURN_IF_ERROR(check_file(inside));
-  inside.set_effort(effort);
   if (reporting) print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
   std::vector<Tried> tried;
@@ -235,7 +251,7 @@ Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
       one.call.collective = collective;
       one.call.count = one.what.count;
       one.call.type = one.what.type;
-      const Result<const Trials*> trials = run_trials(inside, one.call, one.what);
+      const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
       if (!trials) return trials.status();
       if (!*trials) continue;
       if (reporting) print(**trials, one.what);
@@ -249,7 +265,7 @@ Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
     const Result<const TimedPlan*> choice = model_choice(inside, request, trace);
     if (!choice) return choice.status();
     if (*choice) continue;
-    const Result<const Trials*> trials = run_trials(inside, one.call, one.what);
+    const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
     if (!trials) return trials.status();
     if (heading)
       print_heading("as predicted when calibrated, where that is another plan", effort.rounds, inside.size());

@@ -6,7 +6,7 @@
 namespace sennit {
 
 Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort)
-    : rounds_(effort.rounds) {
+    : rounds_(effort.rounds), turn_calls_(effort.calls) {
   // What was kept before is tried again beside the others; its prediction may be another model's.
   const size_t known = plan.candidates[0].measured_ns > 0 && plan.candidates.size() > 1 ? 1 : 0;
   const uint64_t best_ns = plan.candidates[known].predicted_ns;
@@ -20,8 +20,9 @@ Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, E
 
 Trials::Turn Trials::next() {
   if (decided_) return {winner_, -1};
-  const size_t call = calls_++, n = plans_.size();
-  return {call % n, call < n ? -1 : static_cast<int>(call - n)};
+  const size_t call = calls_++, turn = call / turn_calls_, n = plans_.size();
+  const bool timed = turn >= n && call % turn_calls_ + 1 == turn_calls_;
+  return {turn % n, timed ? static_cast<int>(turn - n) : -1};
 }
 
 void Trials::decide(const std::vector<double>& slowest_us) {

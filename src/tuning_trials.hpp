@@ -1,11 +1,11 @@
 // tuning_trials.hpp: autotuning of one request: its few best plans are run in turn by the calls that come,
 // and the fastest is kept.
 //
-// Round after round every plan has one call; the first round only sets up connections. A call's time is that
-// of the slowest rank, so when the rounds are over the ranks compare (Communicator::decide), and a plan's
-// time is the least over the rounds: what came late in one did not in all. The planner's choice stays unless
-// another is 3% faster. What runs when follows from the number of calls alone, so all ranks do the same. One
-// thread, the communicator's.
+// Round after round every plan has its turn, of one call or of several in a row, of which the last is timed;
+// the first round only sets up connections. A call's time is that of the slowest rank, so when the rounds are
+// over the ranks compare (Communicator::decide), and a plan's time is the least over the rounds: what came
+// late in one did not in all. The planner's choice stays unless another is 3% faster. What runs when follows
+// from the number of calls alone, so all ranks do the same. One thread, the communicator's.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ class Trials {
   static constexpr uint64_t kHopeless = 3;  // times the best prediction: not tried
   struct Effort {
     size_t plans = 4, rounds = 3;
+    size_t calls = 1;  // a turn
   };
 
   // Of a plan with its candidates, best first; before them what the tuning table has, if anything.
@@ -40,7 +41,7 @@ class Trials {
     last_sample_ = -1;
   }
 
-  bool to_decide() const { return calls_ == (rounds_ + 1) * plans_.size() && !decided_; }
+  bool to_decide() const { return calls_ == (rounds_ + 1) * plans_.size() * turn_calls_ && !decided_; }
   bool decided() const { return decided_; }
   // By round, then plan; infinite where this rank has no time.
   const std::vector<double>& times_us() const { return times_us_; }
@@ -53,7 +54,7 @@ class Trials {
  private:
   std::vector<Plan> plans_;
   std::vector<double> times_us_, measured_us_;
-  size_t rounds_, calls_ = 0, winner_ = 0;
+  size_t rounds_, turn_calls_, calls_ = 0, winner_ = 0;
   int last_sample_ = -1;
   bool decided_ = false;
 };

@@ -196,6 +196,20 @@ TEST(Trials, GiveEveryPlanItsTurnAndKeepTheFastest) {
   EXPECT_EQ(trials.next().sample, -1);
 }
 
+TEST(Trials, TimeTheLastCallOfATurn) {
+  const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
+  Trials trials(some_plan(tree), all_reduce(1 << 20), tree, {.plans = 2, .rounds = 2, .calls = 3});
+  const int samples = 2;  // by turn: none of the first round
+  for (int turn = 0; turn < 6; turn++)
+    for (int call = 0; call < 3; call++) {
+      EXPECT_FALSE(trials.to_decide());
+      const Trials::Turn next = trials.next();
+      EXPECT_EQ(next.plan, static_cast<size_t>(turn % 2));
+      EXPECT_EQ(next.sample, turn >= samples && call == 2 ? turn - samples : -1);
+    }
+  EXPECT_TRUE(trials.to_decide());
+}
+
 // What the table has was predicted by another model, which may have been off by any factor.
 TEST(Trials, TryWhatIsKnownBesideAsManyOthers) {
   const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
