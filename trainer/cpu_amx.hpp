@@ -26,6 +26,7 @@ class Tiles {
   Tiles() {
     alignas(64) Configuration all;
     for (int i = 0; i < 8; i++) all.bytes_a_row[i] = 64, all.rows[i] = 16;
+    asm volatile("" : : "m"(all));  // g++ 12 takes the intrinsic to read 8 bytes alone
     _tile_loadconfig(&all);
   }
   ~Tiles() { _tile_release(); }
@@ -91,11 +92,59 @@ inline void write_tile(Half* to, const __m512i line[16]) {
   for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * 32, line[i]);
 }
 
+// Pieces of 16 bytes out of four rows, one a quarter.
+inline __m512i read_quarters(const Half* from, int64_t step) {
+  const auto piece = [&](int64_t i) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * step));
+  };
+  __m512i all = _mm512_castsi128_si512(piece(0));
+  all = _mm512_inserti32x4(all, piece(1), 1);
+  all = _mm512_inserti32x4(all, piece(2), 2);
+  return _mm512_inserti32x4(all, piece(3), 3);
+}
+// 16 columns of 32 rows become 16 lines. Rows 8 apart share a line, so that nothing crosses its quarters.
+inline void turn_halves(Half* to, const Half* from, int64_t stride) {
+  for (int64_t column = 0; column < 16; column += 8) {
+    __m512i a[8], b[8], c[8];
+    for (int64_t i = 0; i < 8; i++) a[i] = read_quarters(from + i * stride + column, 8 * stride);
+    for (int i = 0; i < 4; i++) {
+      b[2 * i] = _mm512_unpacklo_epi16(a[2 * i], a[2 * i + 1]);
+      b[2 * i + 1] = _mm512_unpackhi_epi16(a[2 * i], a[2 * i + 1]);
+    }
+    for (int half = 0; half < 2; half++)
+      for (int i = 0; i < 2; i++) {
+        c[4 * half + 2 * i] = _mm512_unpacklo_epi32(b[4 * half + i], b[4 * half + 2 + i]);
+        c[4 * half + 2 * i + 1] = _mm512_unpackhi_epi32(b[4 * half + i], b[4 * half + 2 + i]);
+      }
+    for (int i = 0; i < 4; i++) {
+      _mm512_store_si512(to + (column + 2 * i) * kTileDepth, _mm512_unpacklo_epi64(c[i], c[4 + i]));
+      _mm512_store_si512(to + (column + 2 * i + 1) * kTileDepth, _mm512_unpackhi_epi64(c[i], c[4 + i]));
+    }
+  }
+}
+// 16 rows of 16 words become 16 lines of a column each. Rows 4 apart share a line.
+inline void turn_rows(Half* to, const Half* from, int64_t stride) {
+  for (int64_t word = 0; word < 16; word += 4) {
+    __m512i a[4], b[4];
+    for (int64_t i = 0; i < 4; i++) a[i] = read_quarters(from + i * stride + 2 * word, 4 * stride);
+    b[0] = _mm512_unpacklo_epi32(a[0], a[1]);
+    b[1] = _mm512_unpackhi_epi32(a[0], a[1]);
+    b[2] = _mm512_unpacklo_epi32(a[2], a[3]);
+    b[3] = _mm512_unpackhi_epi32(a[2], a[3]);
+    Half* line = to + word * kTileDepth;
+    _mm512_store_si512(line, _mm512_unpacklo_epi64(b[0], b[2]));
+    _mm512_store_si512(line + kTileDepth, _mm512_unpackhi_epi64(b[0], b[2]));
+    _mm512_store_si512(line + 2 * kTileDepth, _mm512_unpacklo_epi64(b[1], b[3]));
+    _mm512_store_si512(line + 3 * kTileDepth, _mm512_unpackhi_epi64(b[1], b[3]));
+  }
+}
+
 // One tile of A or B out of a row-major matrix. `rows` and `columns` are what is left of the operand from
 // this tile on: A has rows m and columns k, B rows k and columns n; turned: the matrix holds the operand's
 // transpose.
 inline void pack_tile_a(Half* to, const Half* from, int64_t stride, bool turned, int64_t rows,
                         int64_t columns) {
+  if (turned && rows >= kTileRows && columns >= kTileDepth) return turn_halves(to, from, stride);
   __m512i line[16];
   if (turned) {
     read_pairs(line, from, stride, columns, rows);
@@ -107,6 +156,7 @@ inline void pack_tile_a(Half* to, const Half* from, int64_t stride, bool turned,
 }
 inline void pack_tile_b(Half* to, const Half* from, int64_t stride, bool turned, int64_t rows,
                         int64_t columns) {
+  if (turned && rows >= kTileDepth && columns >= kTileRows) return turn_rows(to, from, stride);
   __m512i line[16];
   if (turned) {
     read_rows(line, from, stride, columns, rows);

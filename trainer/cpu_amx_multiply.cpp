@@ -1,8 +1,10 @@
 // cpu_amx_multiply.cpp: one block of a matrix product on AMX (see cpu_amx_kernels.hpp, cpu_amx.hpp).
 //
-// A's rows are packed k by k slice into the thread's scratch, which stays in the second cache, while B's
-// columns, two tiles wide, pass through the first. A long k is taken in slices; between them an f32 c holds
-// the sums itself, for a bf16 c they are kept in scratch and rounded once. The slices depend on k alone.
+// A's rows are packed, slice by slice of a long k, into the thread's scratch, which stays in the second
+// cache, while B's columns, two tiles wide, pass through the first. Sums of 32 x 32 stay in scratch, tile by
+// tile, until all of k is in them; then their rows are rounded and written to c beside the next products. So
+// is whatever memory comes next asked for: the processor waits 100 ns for what is in neither cache. The
+// slices depend on k alone.
 #if defined(__x86_64__)
 #ifndef __clang__  // g++ 12 warns about its own _mm512_undefined_epi32 (GCC bug 105593)
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -20,52 +22,81 @@ namespace {
 
 constexpr int64_t kSlice = 1024, kWhole = 2048;  // k up to kWhole is one slice
 
-constexpr int64_t kNear = 8;  // tiles along k: what of B stays in the first cache while A's rows pass
+constexpr int64_t kSums = kPair * kPair;
+constexpr int64_t kRowsAtOnce = 2;  // written beside a step of products
+constexpr int64_t kNear = 16;       // tiles along k: what of B stays in the first cache while A's rows pass
 
 int64_t slice_of(int64_t k) { return k > kWhole ? kSlice : k; }
 
-// 32 x 32 sums, in four tiles of `sums`, to c: `rows` x `columns` of them; with what was `gathered` before,
-// if any.
-void write_bf16(const float* sums, const float* gathered, int64_t gathered_stride, Half* c, int64_t stride,
-                int64_t rows, int64_t columns, bool accumulate) {
-  const __mmask32 mask = low_bits(columns);
-  const auto left_mask = static_cast<__mmask16>(low_bits(columns));
-  const auto right_mask = static_cast<__mmask16>(low_bits(columns - 16));
-  for (int64_t i = 0; i < rows; i++) {
-    const float* line = sums + i / 16 * 512 + i % 16 * 16;
-    __m512 left = _mm512_load_ps(line), right = _mm512_load_ps(line + 256);
-    if (gathered) {
-      left = _mm512_add_ps(left, _mm512_maskz_loadu_ps(left_mask, gathered + i * gathered_stride));
-      right = _mm512_add_ps(right, _mm512_maskz_loadu_ps(right_mask, gathered + i * gathered_stride + 16));
-    }
-    if (accumulate) {
-      const __m512i before = _mm512_maskz_loadu_epi16(mask, c + i * stride);
-      const auto widen = [](__m256i half) {
-        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-      };
-      left = _mm512_add_ps(left, widen(_mm512_castsi512_si256(before)));
-      right = _mm512_add_ps(right, widen(_mm512_extracti64x4_epi64(before, 1)));
-    }
-    const __m512bh both = _mm512_cvtne2ps_pbh(right, left);
-    __m512i bits;
-    std::memcpy(&bits, &both, sizeof bits);
-    _mm512_mask_storeu_epi16(c + i * stride, mask, bits);
+// Tiles 0 ... 3 += a pair of A by a pair of B, over `depths` tiles along k. A's are asked for past the first
+// cache, which belongs to B. chore(depth) is what the other units do meanwhile: little enough at a time that
+// the processor sees the next products behind it.
+template <typename Chore>
+inline void add_products(const Half* a, const Half* b, int64_t depths, Chore chore) {
+  for (int64_t depth = 0; depth < depths; depth++, a += kPairElements, b += kPairElements) {
+    _tile_stream_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + kTileElements, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_stream_loadd(5, a + kTileElements, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    chore(depth);
   }
 }
-void write_f32(const float* sums, float* c, int64_t stride, int64_t rows, int64_t columns, bool accumulate) {
-  const auto left_mask = static_cast<__mmask16>(low_bits(columns));
-  const auto right_mask = static_cast<__mmask16>(low_bits(columns - 16));
-  for (int64_t i = 0; i < rows; i++) {
-    const float* line = sums + i / 16 * 512 + i % 16 * 16;
-    __m512 left = _mm512_load_ps(line), right = _mm512_load_ps(line + 256);
-    if (accumulate) {
-      left = _mm512_add_ps(left, _mm512_maskz_loadu_ps(left_mask, c + i * stride));
-      right = _mm512_add_ps(right, _mm512_maskz_loadu_ps(right_mask, c + i * stride + 16));
+
+// 32 x 32 sums, in four tiles, that are not in c yet.
+struct Ready {
+  const float* sums = nullptr;
+  Matrix c;                    // its part
+  int64_t next = 0, rows = 0;  // rows [next, rows) are not written
+  bool accumulate = false;
+};
+
+inline void write_row(const Ready& r) {
+  const int64_t i = r.next;
+  const auto left_mask = static_cast<__mmask16>(low_bits(r.c.columns));
+  const auto right_mask = static_cast<__mmask16>(low_bits(r.c.columns - 16));
+  const float* line = r.sums + i / 16 * 512 + i % 16 * 16;
+  __m512 left = _mm512_load_ps(line), right = _mm512_load_ps(line + 256);
+  if (r.c.type == Type::f32) {
+    float* c = r.c.f32() + i * r.c.stride;
+    if (r.accumulate) {
+      left = _mm512_add_ps(left, _mm512_maskz_loadu_ps(left_mask, c));
+      right = _mm512_add_ps(right, _mm512_maskz_loadu_ps(right_mask, c + 16));
     }
-    _mm512_mask_storeu_ps(c + i * stride, left_mask, left);
-    _mm512_mask_storeu_ps(c + i * stride + 16, right_mask, right);
+    _mm512_mask_storeu_ps(c, left_mask, left);
+    _mm512_mask_storeu_ps(c + 16, right_mask, right);
+    return;
   }
+  Half* c = r.c.bf16() + i * r.c.stride;
+  const __mmask32 mask = low_bits(r.c.columns);
+  if (r.accumulate) {
+    const __m512i before = _mm512_maskz_loadu_epi16(mask, c);
+    const auto widen = [](__m256i half) {
+      return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    };
+    left = _mm512_add_ps(left, widen(_mm512_castsi512_si256(before)));
+    right = _mm512_add_ps(right, widen(_mm512_extracti64x4_epi64(before, 1)));
+  }
+  const __m512bh both = _mm512_cvtne2ps_pbh(right, left);
+  __m512i bits;
+  std::memcpy(&bits, &both, sizeof bits);
+  _mm512_mask_storeu_epi16(c, mask, bits);
 }
+inline void write_rows(Ready& r, int64_t most) {
+  for (; most > 0 && r.next < r.rows; most--, r.next++) write_row(r);
+}
+
+// Memory that is asked for some lines at a time.
+struct Fetch {
+  const char* next = nullptr;
+  int64_t left = 0;  // lines
+  void some(int64_t most) {
+    for (; most > 0 && left > 0; most--, left--, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+  }
+};
 
 }  // namespace
 
@@ -87,9 +118,8 @@ size_t amx_packed_bytes(int64_t columns, int64_t k) {
   return static_cast<size_t>(pairs_of(columns) * depths_of(k) * kPairElements) * sizeof(Half);
 }
 size_t amx_scratch_bytes(int64_t rows, int64_t columns, int64_t k) {
-  const int64_t gathered = k > kWhole ? rows * columns : 0;
-  return amx_packed_bytes(rows, slice_of(k)) +
-         static_cast<size_t>(pairs_of(rows) * 1024 + gathered) * sizeof(float);
+  const int64_t kept = (k > kWhole ? pairs_of(columns) : 1) * pairs_of(rows);
+  return amx_packed_bytes(rows, slice_of(k)) + static_cast<size_t>((kept + 2) * kSums) * sizeof(float);
 }
 
 void amx_pack_columns(const AmxProduct& p, void* packed, int64_t first_column, int64_t columns) {
@@ -101,72 +131,86 @@ void amx_pack_columns(const AmxProduct& p, void* packed, int64_t first_column, i
 void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, int64_t rows,
                   int64_t first_column, int64_t columns, void* scratch) {
   const Tiles tiles;
-  const int64_t slice = slice_of(p.k), column_stride = depths_of(p.k) * kPairElements;
-  auto* panel = static_cast<float*>(scratch);
-  Half* a = reinterpret_cast<Half*>(panel + pairs_of(rows) * 1024);
-  // Where the sums of the slices gather: c itself, or scratch behind the packed rows.
-  const bool gather = p.c.type == Type::bf16 && p.k > kWhole;
-  float* gathered = p.c.f32() + first_row * p.c.stride + first_column;
-  int64_t gathered_stride = p.c.stride;
-  if (gather) {
-    gathered = reinterpret_cast<float*>(a + pairs_of(rows) * depths_of(slice) * kPairElements);
-    gathered_stride = columns;
-  }
-  struct Ready {  // sums of 32 x 32 that are not in c yet
-    const float* sums;
-    float* c;
-    int64_t row, column, height, width;
-    bool last, add;
-  } ready = {};
-  const auto write = [&](const Ready& r) {
-    if (!r.sums) return;
-    if (p.c.type == Type::f32 || !r.last)
-      write_f32(r.sums, r.c, gathered_stride, r.height, r.width, r.add);
-    else
-      write_bf16(r.sums, gather ? r.c : nullptr, gathered_stride, p.c.bf16() + r.row * p.c.stride + r.column,
-                 p.c.stride, r.height, r.width, p.accumulate);
+  const int64_t slice = slice_of(p.k), column_stride = depths_of(p.k) * kPairElements,
+                row_pairs = pairs_of(rows);
+  auto* waiting = static_cast<float*>(scratch);  // two blocks of sums: one is written while another grows
+  float* panel = waiting + 2 * kSums;
+  Half* a = reinterpret_cast<Half*>(panel + (p.k > slice ? pairs_of(columns) : 1) * row_pairs * kSums);
+  const auto part_of_c = [&](int64_t i, int64_t j) {
+    Matrix part = p.c;
+    part.data = static_cast<char*>(p.c.data) +
+                static_cast<size_t>((first_row + i) * p.c.stride + first_column + j) * bytes_of(p.c.type);
+    part.rows = rows - i < kPair ? rows - i : kPair;
+    part.columns = columns - j < kPair ? columns - j : kPair;
+    return part;
   };
+  Ready ready;
+  int64_t turn = 0;
   for (int64_t begin = 0; begin == 0 || begin < p.k; begin += slice) {
     const int64_t k = p.k - begin < slice ? p.k - begin : slice, depths = depths_of(k);
-    const bool last = begin + slice >= p.k, add = (p.accumulate && !gather) || begin > 0;
     pack_a(a, p.a.bf16() + (p.transpose_a ? begin * p.a.stride + first_row : first_row * p.a.stride + begin),
            p.a.stride, p.transpose_a, rows, k);
     // B's pair of columns in pieces along k that stay in the first cache while all of A's rows pass.
     const int64_t pieces = (depths + kNear - 1) / kNear, piece = depths ? (depths + pieces - 1) / pieces : 1;
-    for (int64_t j = 0; j < columns; j += kPair) {
-      const Half* b = static_cast<const Half*>(packed) + (first_column + j) / kPair * column_stride +
-                      begin / kTileDepth * kPairElements;
-      const int64_t width = columns - j < kPair ? columns - j : kPair;
+    const auto b_at = [&](int64_t column, int64_t depth) {
+      return static_cast<const Half*>(packed) + (first_column + column) / kPair * column_stride +
+             (begin / kTileDepth + depth) * kPairElements;
+    };
+    for (int64_t j = 0; j < columns; j += kPair)
       for (int64_t done = 0; done == 0 || done < depths; done += piece) {
         const int64_t near = depths - done < piece ? depths - done : piece;
-        const bool finish = done + near >= depths;
+        const bool finish = done + near >= depths, last = finish && begin + slice >= p.k;
+        // The piece of B after this one comes nearer meanwhile.
+        const int64_t next_column = finish ? j + kPair : j, next_depth = finish ? 0 : done + near;
+        Fetch fetch;
+        if (next_column < columns)
+          fetch = {reinterpret_cast<const char*>(b_at(next_column, next_depth)),
+                   (depths - next_depth < piece ? depths - next_depth : piece) * kPair};
+        const int64_t fetch_lines = (kPair + row_pairs - 1) / row_pairs;
         for (int64_t i = 0; i < rows; i += kPair) {
-          const int64_t height = rows - i < kPair ? rows - i : kPair;
-          float* c = gathered + i * gathered_stride + j;  // written where c is f32, or sums gather
-          const bool direct =
-              (p.c.type == Type::f32 || (gather && !last)) && height == kPair && width == kPair;
-          float* sums = panel + i * 32;
-          if (done > 0)
+          float* sums = panel + ((p.k > slice ? j / kPair * row_pairs : 0) + i / kPair) * kSums;
+          if (begin > 0 || done > 0)
             load_sums(sums, 16, 256, 512);
-          else if (direct && add)
-            load_sums(c, gathered_stride, 16, 16 * gathered_stride);
           else
             zero_sums();
-          add_products(a + (i / kPair * depths + done) * kPairElements, b + done * kPairElements, near);
-          write(ready);  // while these products run
-          ready.sums = nullptr;
-          if (finish && direct) {
-            store_sums(c, gathered_stride, 16, 16 * gathered_stride);
+          // So does where the next sums go,
+          const bool below = i + kPair < rows;
+          const int64_t next_i = below ? i + kPair : 0, next_j = below ? j : j + kPair;
+          Matrix next_c;
+          if (last && next_j < columns) next_c = part_of_c(next_i, next_j);
+          // and the next rows' sums so far.
+          const char* next_sums =
+              below && (begin > 0 || done > 0) ? reinterpret_cast<const char*>(sums + kSums) : nullptr;
+          const int64_t sum_lines = near ? (2 * kPair + near - 1) / near : 0;
+          add_products(
+              a + (i / kPair * depths + done) * kPairElements, b_at(j, done), near, [&](int64_t depth) {
+                fetch.some(fetch_lines);
+                write_rows(ready, kRowsAtOnce);
+                if (next_sums) {
+                  const char* line = next_sums + depth * sum_lines * 64;
+                  for (int64_t n = 0; n < sum_lines; n++, line += 64) __builtin_prefetch(line, 1);
+                }
+                const int64_t first = depth * kRowsAtOnce;
+                for (int64_t row = first; row < first + kRowsAtOnce && row < next_c.rows; row++) {
+                  const auto* line = static_cast<const char*>(next_c.data) +
+                                     row * next_c.stride * static_cast<int64_t>(bytes_of(next_c.type));
+                  __builtin_prefetch(line, 1);
+                  if (next_c.type == Type::f32) __builtin_prefetch(line + 64, 1);
+                }
+              });
+          write_rows(ready, kPair);
+          if (!last) {
+            store_sums(sums, 16, 256, 512);
             continue;
           }
-          store_sums(sums, 16, 256, 512);
-          if (finish) ready = {sums, c, first_row + i, first_column + j, height, width, last, add};
+          float* const out = waiting + turn * kSums;
+          turn = 1 - turn;
+          store_sums(out, 16, 256, 512);
+          ready = {out, part_of_c(i, j), 0, rows - i < kPair ? rows - i : kPair, p.accumulate};
         }
       }
-    }
-    write(ready);  // the next slice may read it
-    ready.sums = nullptr;
   }
+  write_rows(ready, kPair);
 }
 
 }  // namespace sennit::trainer

@@ -12,9 +12,10 @@ namespace {
 using Memory = dnnl::memory;
 
 constexpr int64_t kBlockRows = 1024, kBlockColumns = 512;  // by oneDNN
-// On AMX: rows that with their k stay in the second cache, halved down to kFewRows where there are few
-// blocks; and columns enough that packing the rows again for each piece of them is little.
-constexpr int64_t kAmxRows = 256, kFewRows = 128, kAmxColumns = 1024, kFewBlocks = 8;
+// On AMX: rows that with their k stay in the second cache; columns of which the sums do too where k is long
+// (else there may be many, so that the rows are packed seldom). Where that makes few blocks, smaller ones.
+constexpr int64_t kAmxRows = 256, kAmxColumns = 4096, kAmxDeep = 2048, kAmxDeepColumns = 768;
+constexpr int64_t kFewBlocks = 8, kFewRows = 128, kFewColumns = 512;
 
 Memory::data_type type_of(Type type) {
   return type == Type::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
@@ -92,10 +93,12 @@ void CpuMultiply::run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool trans
 void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
                          int64_t k) {
   const AmxProduct product{c, a, b, transpose_a, transpose_b, accumulate, k};
-  int64_t rows = kAmxRows;
-  const int64_t pieces = (c.columns + kAmxColumns - 1) / kAmxColumns;
+  const int64_t most = k > kAmxDeep ? kAmxDeepColumns : kAmxColumns;
+  int64_t rows = kAmxRows, pieces = (c.columns + most - 1) / most;
+  const auto blocks = [&] { return (c.rows + rows - 1) / rows * pieces; };
+  while (blocks() < kFewBlocks && c.columns / pieces >= 2 * kFewColumns) pieces++;
+  while (blocks() < kFewBlocks && rows > kFewRows) rows /= 2;
   const int64_t columns = ((c.columns + pieces - 1) / pieces + 31) / 32 * 32;
-  while (rows > kFewRows && (c.rows + rows - 1) / rows * pieces < kFewBlocks) rows /= 2;
   const int64_t row_blocks = (c.rows + rows - 1) / rows, column_blocks = (c.columns + columns - 1) / columns;
   void* packed = packed_.reserve(amx_packed_bytes(c.columns, k));
   constexpr int64_t kPackedColumns = 256;
