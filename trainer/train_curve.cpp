@@ -18,8 +18,7 @@ constexpr unsigned kDot[kDown][kAcross] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x
 
 class Canvas {
  public:
-  Canvas(int columns, int rows)
-      : columns_(columns), rows_(rows), cells_(static_cast<size_t>(columns * rows)) {}
+  Canvas(int columns, int rows) : columns_(columns), cells_(static_cast<size_t>(columns * rows)) {}
 
   void dot(int x, int y) { cell(x / kAcross, y / kDown) |= kDot[y % kDown][x % kAcross]; }
   void mark(int x, int y) { cell(x / kAcross, y / kDown) = kMark; }
@@ -43,7 +42,7 @@ class Canvas {
   static constexpr unsigned kMark = 0x100;
   unsigned& cell(int column, int row) { return cells_[static_cast<size_t>(row * columns_ + column)]; }
 
-  int columns_, rows_;
+  int columns_;
   std::vector<unsigned> cells_;
 };
 

@@ -32,7 +32,7 @@ MODEL = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "n
 
 def run(arguments, folder, zero):
     report = folder / "report"
-    command = [arguments.sennit, "emulate", "run", "--racks", "2", "--hosts", "4", "--nic", arguments.nic,
+    command = [arguments.sennit, "emulate", "run", "--racks", arguments.racks, "--hosts", arguments.hosts, "--nic", arguments.nic,
                "--oversubscription", arguments.oversubscription, "--order", arguments.order, "--", arguments.sennit,
                "train", str(folder / "config.json"), "--steps", str(arguments.steps), "--zero", zero,
                "--measure-overlap", "true", "--report-dir", str(report)]
@@ -55,6 +55,8 @@ def main():
     parser.add_argument("--sennit", default="build/release/bin/sennit")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--zero", default="0,1,3")
+    parser.add_argument("--racks", default="2")
+    parser.add_argument("--hosts", default="4", help="a rack; with 1 each rank has a core of its own where there are two")
     parser.add_argument("--nic", default="400Mbit/s")
     parser.add_argument("--oversubscription", default="7")
     parser.add_argument("--order", default="dealt")
