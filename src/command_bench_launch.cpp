@@ -46,8 +46,8 @@ std::string fresh_secret() {
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 // In the child: never returns.
-[[noreturn]] void become_rank(int rank, int size, const sigset_t& mask, pid_t parent, int errors,
-                              char** argv) {
+[[noreturn]] void become_rank(const char* command, int rank, int size, const sigset_t& mask, pid_t parent,
+                              int errors, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -57,12 +57,14 @@ void set(const char* name, const std::string& value) { setenv(name, value.c_str(
   set("WORLD_SIZE", std::to_string(size));
   set("LOCAL_WORLD_SIZE", std::to_string(size));
   execv("/proc/self/exe", argv);
-  fmt::print(stderr, "sennit bench: cannot start rank {}: {}\n", rank, std::strerror(errno));
+  fmt::print(stderr, "{}: cannot start rank {}: {}\n", command, rank, std::strerror(errno));
   _exit(3);
 }
 
 class Children {
  public:
+  explicit Children(const char* command) : command_(command) {}
+
   int run(int processes, char** argv) {
     // Signals wait until the handlers stand; the children start with the old mask and default handlers.
     sigset_t old_mask;
@@ -77,9 +79,9 @@ class Children {
     const pid_t parent = getpid();
     for (int rank = 0; rank < processes; rank++) {
       const pid_t pid = fork();
-      if (pid == 0) become_rank(rank, processes, old_mask, parent, errors[1], argv);
+      if (pid == 0) become_rank(command_, rank, processes, old_mask, parent, errors[1], argv);
       if (pid < 0) {
-        fmt::print(stderr, "sennit bench: cannot start rank {} of {}: {}; raise the limit on processes\n",
+        fmt::print(stderr, "{}: cannot start rank {} of {}: {}; raise the limit on processes\n", command_,
                    rank, processes, std::strerror(errno));
         status_ = 3;
         deadline_ = Clock::now();
@@ -142,7 +144,7 @@ class Children {
   void note_end(size_t rank, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     if (WIFSIGNALED(status) && !terminated_ && !signalled_)
-      fmt::print(stderr, "sennit bench: rank {} was killed by signal {} ({})\n", rank, WTERMSIG(status),
+      fmt::print(stderr, "{}: rank {} was killed by signal {} ({})\n", command_, rank, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
     if (status_ == 0) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
     if (deadline_ == Clock::time_point()) deadline_ = Clock::now() + kGrace;
@@ -153,6 +155,7 @@ class Children {
       if (pid > 0) kill(pid, signal);
   }
 
+  const char* command_;
   std::vector<pid_t> pids_;  // by rank; 0: ended
   int errors_ = -1;          // the pipe's reading end
   ErrorMerger merger_;
@@ -170,11 +173,11 @@ bool launched() {
 
 }  // namespace
 
-int run_local_processes(int processes, char** argv) {
+int run_local_processes(const char* command, int processes, char** argv) {
   const std::string secret = fresh_secret();  // first: it readies the random numbers
   const ReservedPort port;
   if (port.number() == 0 || secret.empty()) {
-    fmt::print(stderr, "sennit bench: no free port on the loopback, or no random numbers: {}\n",
+    fmt::print(stderr, "{}: no free port on the loopback, or no random numbers: {}\n", command,
                std::strerror(errno));
     return 3;
   }
@@ -182,7 +185,7 @@ int run_local_processes(int processes, char** argv) {
   set("MASTER_PORT", std::to_string(port.number()));
   set("SENNIT_SECRET", secret);
   std::fflush(nullptr);
-  return Children().run(processes, argv);
+  return Children(command).run(processes, argv);
 }
 
 int run_as_launched(const char* command, int ranks, char** argv,
@@ -199,7 +202,7 @@ int run_as_launched(const char* command, int ranks, char** argv,
                                       ranks, launch->launcher, launch->bootstrap.size)));
     return process(launch->bootstrap);
   }
-  if (ranks > 1) return run_local_processes(ranks, argv);
+  if (ranks > 1) return run_local_processes(command, ranks, argv);
   const Result<std::vector<std::byte>> id = make_unique_id();
   if (!id) return fail(id.status());
   const Result<BootstrapOptions> alone = options_from_unique_id(*id, 0, 1);

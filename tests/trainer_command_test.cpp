@@ -5,9 +5,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 
+#include "files.hpp"
 #include "shell.hpp"
 #include "test_folder.hpp"
 #include "train_log.hpp"
@@ -90,6 +92,84 @@ TEST_F(TrainerCommand, RefusesACallOnceForAllRanks) {
     EXPECT_NE(first, std::string::npos) << refused.output;
     EXPECT_EQ(refused.output.find("sennit train:"), refused.output.rfind("sennit train:")) << refused.output;
   }
+}
+
+TEST_F(TrainerCommand, PlansForTheRanksThatTheCallWouldStart) {
+  const auto planned = sh(train("--dry-run --local 8 --tp 2"));
+  EXPECT_EQ(planned.status, 0) << planned.output;
+  EXPECT_NE(planned.output.find("dp 4 x pp 1 x cp 1 x tp 2 on 1 host,"), std::string::npos) << planned.output;
+  EXPECT_NE(planned.output.find(" 1 micro-batch of 2"), std::string::npos) << planned.output;
+  // Under a launcher: one answer, for all that were started.
+  const auto first = sh("RANK=0 WORLD_SIZE=4 " + train("--dry-run"));
+  EXPECT_EQ(first.status, 0) << first.output;
+  EXPECT_NE(first.output.find("mesh     dp 4 "), std::string::npos) << first.output;
+  const auto second = sh("RANK=1 WORLD_SIZE=4 " + train("--dry-run"));
+  EXPECT_EQ(second.status, 0);
+  EXPECT_EQ(second.output, "");
+}
+
+TEST_F(TrainerCommand, OptionsOfADryRunAloneAreRefusedElsewhere) {
+  for (const char* option : {"--ranks 2", "--fabric synthetic:meta24k", "--memory-per-rank 64G"}) {
+    const auto refused = sh(train(option));
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_NE(refused.output.find("requires --dry-run"), std::string::npos) << refused.output;
+  }
+  EXPECT_EQ(sh(train("--dry-run --local 2 --ranks 4")).status, 2);
+}
+
+// Of ranks that take turns on the cores: 32 for each core have a 32nd of one each.
+TEST_F(TrainerCommand, APlanSharesTheCoresOfAHostWithThreadsGiven) {
+  const auto peak = [&](int ranks) {
+    const auto planned = sh(train(fmt::format("--dry-run --ranks {} --batch {}", ranks, 2 * ranks)));
+    EXPECT_EQ(planned.status, 0) << planned.output;
+    const size_t at = planned.output.find("this machine's ");
+    return at == std::string::npos ? 0 : std::atof(planned.output.c_str() + at + 15);
+  };
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const double alone = peak(1), crowded = peak(32 * cores);
+  EXPECT_GT(crowded, 0);
+  EXPECT_LT(crowded, alone / 4);
+}
+
+// The memory of this machine says nothing about another one's.
+TEST_F(TrainerCommand, APlanForAnotherFabricIsHeldAgainstTheMemoryItIsToldOf) {
+  std::ofstream(folder_ / "large.json") << fmt::format(
+      R"({{"model": {{"model_type": "llama", "hidden_size": 65536, "intermediate_size": 262144, "num_hidden_layers": 512,
+          "num_attention_heads": 512, "num_key_value_heads": 8, "max_position_embeddings": 64}},
+          "data": "{}", "sequence": 32, "batch": 8, "threads": 1}})",
+      folder_ / "data");
+  const std::string plan = fmt::format("{} train {} --dry-run ", kSennit, folder_ / "large.json");
+  const auto here = sh(plan);
+  EXPECT_EQ(here.status, 3) << here.output;
+  EXPECT_NE(here.output.find("it still needs"), std::string::npos) << here.output;
+  const auto there = sh(plan + "--fabric meta24k --ranks 8 2>&1");
+  EXPECT_EQ(there.status, 0) << there.output;
+  EXPECT_NE(there.output.find("--memory-per-rank says what"), std::string::npos) << there.output;
+  const auto told = sh(plan + "--fabric meta24k --ranks 8 --memory-per-rank 80G");
+  EXPECT_EQ(told.status, 3) << told.output;
+  EXPECT_NE(told.output.find("80.0 GB are there for it"), std::string::npos) << told.output;
+}
+
+TEST_F(TrainerCommand, SaysByItsOwnNameThatARankWasKilled) {
+  const auto killed =
+      sh(fmt::format("timeout 100 {} & job=$!; children() {{ cat /proc/$1/task/$1/children; }}; "
+                     "until set -- $(children $job) && [ $1 ]; do sleep 0.05; done; job=$1; "
+                     "until set -- $(children $job) && [ $1 ]; do sleep 0.05; done; kill -9 $1; wait",
+                     train("--local 2 --steps 1000000 --log-every 1000000")));
+  EXPECT_NE(killed.output.find("sennit train: rank 0 was killed by signal 9"), std::string::npos)
+      << killed.output;
+  EXPECT_EQ(killed.output.find("sennit bench"), std::string::npos) << killed.output;
+}
+
+TEST_F(TrainerCommand, AnEmptyTextOverridesTheFile) {
+  std::string text = *read_file(folder_ / "config.json");
+  text.insert(text.rfind('}'), R"(, "report_dir": "/nowhere/r", "checkpoint_dir": "/nowhere/c")");
+  std::ofstream(folder_ / "config.json") << text;
+  const auto trained = sh(train("--report-dir '' --checkpoint-dir \"\""));
+  EXPECT_EQ(trained.status, 0) << trained.output;
+  const auto refused = sh(train("--data ''"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.output.find("no data"), std::string::npos) << refused.output;
 }
 
 }  // namespace

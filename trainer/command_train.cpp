@@ -16,10 +16,11 @@ using namespace trainer;  // NOLINT: this file is its command line
 
 struct Arguments {
   std::string config;
-  std::vector<std::string> values;  // by setting; empty: not given
-  int local = 0, ranks = 0;
+  std::vector<std::string> values;          // by setting
+  std::vector<const CLI::Option*> options;  // says whether it was given: "" is a value, too
+  int local = 0;
   bool dry_run = false;
-  std::string fabric;
+  DryRun plan;
 };
 
 const char* launchers_rank() {
@@ -28,14 +29,27 @@ const char* launchers_rank() {
   return nullptr;
 }
 bool launched() { return launchers_rank() != nullptr; }
+int launchers_ranks() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"})
+    if (const char* const ranks = std::getenv(variable)) return std::atoi(ranks);
+  return 0;
+}
 bool first_of_ranks() { return !launched() || std::string_view(launchers_rank()) == "0"; }
 
 Status settings_of(const Arguments& arguments, TrainConfig* config) {
   SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, config));
   for (size_t i = 0; i < arguments.values.size(); i++)
-    if (!arguments.values[i].empty())
+    if (arguments.options[i]->count() > 0)
       SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], config));
   return check_train_config(*config);
+}
+
+// What is planned and not run: for --ranks, or for the ranks that this call would start or was started with.
+Status plan(const TrainConfig& config, const Arguments& arguments) {
+  if (!first_of_ranks()) return {};
+  DryRun asked = arguments.plan;
+  if (asked.ranks == 0) asked.ranks = launched() ? launchers_ranks() : arguments.local;
+  return dry_run(config, asked);
 }
 
 Status train(const Arguments& arguments) {
@@ -43,7 +57,7 @@ Status train(const Arguments& arguments) {
   // No rank is connected yet: the launcher's number says who speaks for all.
   const Status settings = settings_of(arguments, &config);
   if (!settings.ok()) return first_of_ranks() ? settings : Status(settings.kind(), "");
-  if (arguments.dry_run) return dry_run(config, arguments.ranks, arguments.fabric);
+  if (arguments.dry_run) return plan(config, arguments);
   Traffic traffic;
   Result<std::unique_ptr<Communicator>> job =
       config.backend == "mpi" ? open_mpi(&traffic) : open_sennit(&traffic);
@@ -61,16 +75,29 @@ void add_train_command(CLI::App& app, char** argv, int* exit_code) {
       ->check(CLI::Range(1, 4096));
   command->add_flag("--dry-run", arguments->dry_run,
                     "say mesh, memory, traffic by tier and predicted step time; train nothing");
-  command->add_option("--ranks", arguments->ranks, "of the dry run; default: as many as the mesh has")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--fabric", arguments->fabric,
-                      "of the dry run: a fabric's file, or synthetic:SPEC, as sennit topo takes it");
+  const auto of_dry_run = [&](CLI::Option* option) { option->needs("--dry-run"); };
+  of_dry_run(command
+                 ->add_option("--ranks", arguments->plan.ranks,
+                              "of the dry run; default: those of --local or of the launcher, or as many as "
+                              "the mesh has")
+                 ->check(CLI::Range(1, 1 << 20))
+                 ->excludes("--local"));
+  of_dry_run(
+      command->add_option("--fabric", arguments->plan.fabric,
+                          "of the dry run: a fabric's file, or synthetic:SPEC, as sennit topo takes it"));
+  of_dry_run(
+      command
+          ->add_option("--memory-per-rank", arguments->plan.memory_per_rank,
+                       "of the dry run: bytes (64G) that must be enough for a rank; default: its share "
+                       "of this host's, unknown with --fabric")
+          ->transform(CLI::AsSizeValue(true)));
   arguments->values.resize(train_settings().size());
   for (size_t i = 0; i < train_settings().size(); i++)
-    command->add_option(train_settings()[i].option(), arguments->values[i], train_settings()[i].help);
+    arguments->options.push_back(
+        command->add_option(train_settings()[i].option(), arguments->values[i], train_settings()[i].help));
   command->callback([=] {
     if (arguments->local > 1 && !launched() && !arguments->dry_run) {
-      *exit_code = bench::run_local_processes(arguments->local, argv);
+      *exit_code = bench::run_local_processes("sennit train", arguments->local, argv);
       return;
     }
     const Status status = train(*arguments);

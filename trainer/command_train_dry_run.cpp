@@ -8,6 +8,7 @@
 
 #include "command_topo.hpp"
 #include "loader.hpp"
+#include "local_ranks.hpp"
 #include "matrix_peak.hpp"
 #include "train_memory.hpp"
 #include "train_plan.hpp"
@@ -18,6 +19,11 @@ namespace sennit::trainer {
 namespace {
 
 constexpr double kWithinHost = 5e9;  // bytes/s between ranks of a host, assumed where nothing says it
+
+// "1 host", "2 micro-batches".
+std::string counted(int64_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
+}
 
 int hosts_of(const std::vector<Placement>& places) {
   std::vector<std::string> names;
@@ -53,18 +59,21 @@ void print_tiers(const std::vector<training::Traffic>& calls, const training::La
 
 }  // namespace
 
-Status dry_run(const TrainConfig& config, int ranks, const std::string& fabric) {
+Status dry_run(const TrainConfig& config, const DryRun& asked) {
   const Result<std::shared_ptr<const Dataset>> data = Dataset::open(config.data);
   if (!data) return data.status();
   const Result<LlamaConfig> model = model_of(config, (*data)->vocabulary());
   if (!model) return model.status();
-  if (ranks == 0) ranks = config.mesh(static_cast<int>(config.tp * config.pp * config.cp)).ranks();
+  const int ranks = asked.ranks > 0
+                        ? asked.ranks
+                        : config.mesh(static_cast<int>(config.tp * config.pp * config.cp)).ranks();
   const TrainerOptions options = trainer_options(config, *model, ranks);
   SENNIT_RETURN_IF_ERROR(check_mesh(options.mesh, options.batch, *model, ranks));
   if ((*data)->samples(Part::training, config.sequence) == 0)
     return invalid(fmt::format("{} has not one sequence of {} tokens", config.data, config.sequence));
 
-  const Result<topo::Reading> reading = fabric.empty() ? topo::read_here() : topo::read_one(fabric);
+  const Result<topo::Reading> reading =
+      asked.fabric.empty() ? topo::read_here() : topo::read_one(asked.fabric);
   if (!reading) return reading.status();
   const int hosts = std::max(1, hosts_of(ranks_on_all_hosts(reading->fabric, 1)));
   const int per_host = (ranks + hosts - 1) / hosts;
@@ -77,11 +86,14 @@ Status dry_run(const TrainConfig& config, int ranks, const std::string& fabric) 
 
   fmt::print("model    {:.1f}M parameters, {:.3g} operations a token\n",
              static_cast<double>(model->parameters()) / 1e6, model->flops_per_token(config.sequence));
-  fmt::print("mesh     {} on {} hosts, zero {}; {} sequences of {} tokens a step, {} micro-batches of {}\n",
-             options.mesh.text(), hosts_of(places), options.zero, config.batch, config.sequence,
-             options.batch.micro_batches(options.mesh), config.micro_batch);
+  fmt::print("mesh     {} on {}, zero {}; {} of {} a step, {} of {}\n", options.mesh.text(),
+             counted(hosts_of(places), "host"), options.zero, counted(config.batch, "sequence"),
+             counted(config.sequence, "token"),
+             counted(options.batch.micro_batches(options.mesh), "micro-batch"), config.micro_batch);
   const MemoryParts memory = memory_of(options);
-  fmt::print("memory   {} a rank: {}\n", bytes_text(memory.total()), memory.text());
+  const bool memory_known = asked.memory_per_rank > 0 || asked.fabric.empty();
+  fmt::print("memory   {} a rank: {}{}\n", bytes_text(memory.total()), memory.text(),
+             memory_known ? "" : "; --memory-per-rank says what a rank of that fabric has");
   const std::vector<training::Traffic> calls = planned_traffic(options);
   fmt::print("traffic  {}\n", calls.empty() ? "none" : "of a rank and step:");
   for (const training::Traffic& call : calls)
@@ -96,9 +108,9 @@ Status dry_run(const TrainConfig& config, int ranks, const std::string& fabric) 
   if (const std::string unknown = training::unknown_tiers(*tree); !unknown.empty())
     fmt::print("  nothing says what these carry, so they are not counted: {}\n", unknown);
 
-  // Ranks of a host share its cores, unless each is given its own number of threads.
-  const double peak = measure_matrix_peak(options.type, static_cast<int>(config.threads)).flops_per_s /
-                      (config.threads > 0 ? 1 : per_host);
+  const int threads =
+      config.threads > 0 ? static_cast<int>(config.threads) : std::max(1, cores_of_this_host() / per_host);
+  const double peak = measure_rank_peak(options.type, threads, per_host).flops_per_s;
   const StepPlan plan = plan_step(options, layout, peak);
   const double tokens = static_cast<double>(config.batch * config.sequence);
   fmt::print(
@@ -107,7 +119,10 @@ Status dry_run(const TrainConfig& config, int ranks, const std::string& fabric) 
       "bubble {:.1f}, communication waited for {:.1f}, hidden {:.1f}\n",
       plan.total_s() * 1e3, tokens / plan.total_s(), plan.compute_s * 1e3, 100 * kEfficiency, peak,
       plan.bubble_s * 1e3, plan.waited_s * 1e3, plan.hidden_s * 1e3);
-  return check_memory(options, available_memory() / static_cast<uint64_t>(fabric.empty() ? per_host : 1));
+  if (!memory_known) return {};
+  return check_memory(options, asked.memory_per_rank > 0
+                                   ? asked.memory_per_rank
+                                   : memory_of_this_host() / static_cast<uint64_t>(per_host));
 }
 
 }  // namespace sennit::trainer

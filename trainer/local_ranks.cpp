@@ -14,9 +14,11 @@ int ranks_on_this_host() {
   return 1;
 }
 
+int cores_of_this_host() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
 int threads_of_a_rank(int asked) {
   if (asked > 0) return asked;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_on_this_host());
+  return std::max(1, cores_of_this_host() / ranks_on_this_host());
 }
 
 }  // namespace sennit::trainer

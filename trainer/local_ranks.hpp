@@ -5,7 +5,8 @@
 namespace sennit::trainer {
 
 int ranks_on_this_host();  // 1 where no launcher says it
-// Threads for one rank: as asked, or its share of the cores that this process may run on.
+int cores_of_this_host();
+// Threads for one rank: as asked, or its share of the host's cores.
 int threads_of_a_rank(int asked);
 
 }  // namespace sennit::trainer

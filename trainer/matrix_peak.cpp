@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu_threads.hpp"
+#include "local_ranks.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -67,6 +68,18 @@ MatrixPeak measure_matrix_peak(Type type, int threads) {
     best_s = std::min(best_s, std::chrono::duration<double>(Clock::now() - start).count());
   } while (Clock::now() < until);
   return {2.0 * kSize * kSize * kSize * kCalls * pool.count() / best_s, pool.count()};
+}
+
+double share_of_cores(int threads, int ranks, int cores) {
+  const int alone =
+      std::min(threads, cores);  // more threads than cores take turns in each repetition already
+  return std::min(1.0, static_cast<double>(cores) / (static_cast<double>(alone) * ranks));
+}
+
+MatrixPeak measure_rank_peak(Type type, int threads, int ranks) {
+  MatrixPeak peak = measure_matrix_peak(type, threads);
+  peak.flops_per_s *= share_of_cores(peak.threads, ranks, cores_of_this_host());
+  return peak;
 }
 
 }  // namespace sennit::trainer

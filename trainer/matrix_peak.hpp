@@ -5,6 +5,10 @@
 // oneDNN likes best, on as many threads as the device has, and the fastest of many repetitions counts.
 // Products inside a model must also fetch and lay out their operands, so a model cannot reach this. Cost:
 // about 0.3 s each.
+//
+// Where ranks outnumber the cores of their host, the fastest repetition is one that no other rank disturbed:
+// it is counted by the share of a core that a rank's threads have, so that all ranks together are the
+// machine.
 #pragma once
 
 #include "device.hpp"
@@ -19,5 +23,11 @@ struct MatrixPeak {
 // threads: 0: one per core that this process may run on. For bf16 on a processor without bf16 products: that
 // of f32, as the device then multiplies in f32.
 MatrixPeak measure_matrix_peak(Type type, int threads);
+
+// Of the cores that a rank's threads compute on when alone, the part that it has beside the other ranks of
+// its host: 1 where there are cores for all of them. Pure.
+double share_of_cores(int threads, int ranks, int cores);
+// Of one of `ranks` ranks on this host with so many threads each: ranks times this is what the host can do.
+MatrixPeak measure_rank_peak(Type type, int threads, int ranks);
 
 }  // namespace sennit::trainer

@@ -2,6 +2,7 @@
 #include "train_memory.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <fstream>
 
@@ -109,7 +110,7 @@ MemoryParts memory_of(const TrainerOptions& options) {
   return most;
 }
 
-uint64_t available_memory() {
+uint64_t memory_of_this_host() {
   uint64_t bytes = number_in("/proc/meminfo", "MemAvailable:") * 1024;
   const uint64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
   if (limit > 0) {
@@ -117,31 +118,58 @@ uint64_t available_memory() {
     const uint64_t cached = number_in("/sys/fs/cgroup/memory.stat", "inactive_file");
     bytes = std::min(bytes, limit - std::min(limit, used - std::min(used, cached)));
   }
-  return bytes / static_cast<uint64_t>(ranks_on_this_host());
+  return bytes;
 }
+
+uint64_t available_memory() { return memory_of_this_host() / static_cast<uint64_t>(ranks_on_this_host()); }
 
 Status check_memory(const TrainerOptions& options, uint64_t available) {
   const MemoryParts memory = memory_of(options);
   if (available == 0 || memory.total() <= available) return {};
-  std::string remedies;
-  const auto consider = [&](const char* change, const TrainerOptions& changed) {
-    if (const uint64_t then = memory_of(changed).total(); then < memory.total())
-      remedies += fmt::format("{}{} ({})", remedies.empty() ? "" : ", ", change, bytes_text(then));
+  struct Change {
+    const char* text;
+    bool possible;
+    void (*make)(TrainerOptions*);
   };
-  TrainerOptions changed = options;
-  changed.recompute = true;
-  if (!options.recompute) consider("--recompute true", changed);
-  changed = options;
-  changed.zero = 3;
-  if (options.zero < 3) consider("--zero 3", changed);
-  changed = options;
-  changed.batch.micro = 1;
-  if (options.batch.micro > 1) consider("--micro-batch 1", changed);
+  const Change changes[] = {
+      {"--recompute true", !options.recompute, [](TrainerOptions* o) { o->recompute = true; }},
+      {"--zero 3", options.zero < 3 && options.mesh.data * options.mesh.context > 1,
+       [](TrainerOptions* o) { o->zero = 3; }},
+      {"--micro-batch 1", options.batch.micro > 1, [](TrainerOptions* o) { o->batch.micro = 1; }}};
+  // All sets of changes: those of the fewest that fit, and the one that needs least.
+  std::string fitting, smallest;
+  int fewest = 4;
+  uint64_t least = memory.total();
+  for (unsigned set = 1; set < 8; set++) {
+    TrainerOptions changed = options;
+    std::string text;
+    bool possible = true;
+    for (unsigned i = 0; i < 3; i++) {
+      if ((set >> i & 1) == 0) continue;
+      possible = possible && changes[i].possible;
+      changes[i].make(&changed);
+      text += fmt::format("{}{}", text.empty() ? "" : " ", changes[i].text);
+    }
+    if (!possible || !check_mesh(changed.mesh, changed.batch, changed.model, changed.mesh.ranks()).ok())
+      continue;
+    const uint64_t then = memory_of(changed).total();
+    if (then < least) {
+      least = then;
+      smallest = text;
+    }
+    if (then > available || std::popcount(set) > fewest) continue;
+    if (std::popcount(set) < fewest) fitting.clear();
+    fewest = std::popcount(set);
+    fitting += fmt::format("{}{} ({})", fitting.empty() ? "" : ", or ", text, bytes_text(then));
+  }
+  std::string advice = "take more ranks (--tp, --pp) or a smaller model";
+  if (!fitting.empty())
+    advice = "it fits with " + fitting;
+  else if (!smallest.empty())
+    advice = fmt::format("with {} it still needs {}: {}", smallest, bytes_text(least), advice);
   return {SENNIT_OUT_OF_RESOURCES,
           fmt::format("a rank needs {} ({}), and {} are there for it; {}", bytes_text(memory.total()),
-                      memory.text(), bytes_text(available),
-                      remedies.empty() ? "take more ranks (--tp, --pp) or a smaller model"
-                                       : "less with: " + remedies)};
+                      memory.text(), bytes_text(available), advice)};
 }
 
 }  // namespace sennit::trainer

@@ -2,7 +2,7 @@
 //
 // Parameters are counted exactly, from the layout of the rank that has most; activations from what the model
 // keeps (block.hpp) and the schedule's micro-batches in flight; the rest are the working buffers of the
-// widest layer. Pure, but for available_memory().
+// widest layer. Pure, but for what is free.
 #pragma once
 
 #include <string>
@@ -21,9 +21,11 @@ struct MemoryParts {
 MemoryParts memory_of(const TrainerOptions& options);  // of the rank that needs most
 
 std::string bytes_text(uint64_t bytes);  // "12.3 MB"
-// What this process may take: the machine's or its control group's, shared by the ranks on this host.
+// What is free: the machine's or its control group's.
+uint64_t memory_of_this_host();
+// What this process may take of it, shared by the ranks on this host.
 uint64_t available_memory();
-// Errors: too much, by part, and what would make it less.
+// Errors: too much, by part, and the fewest settings that would make it fit, or how little is possible.
 Status check_memory(const TrainerOptions& options, uint64_t available);
 
 }  // namespace sennit::trainer
