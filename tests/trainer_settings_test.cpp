@@ -4,7 +4,10 @@
 #include <fstream>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "energy.hpp"
+#include "matrix_peak.hpp"
 #include "test_folder.hpp"
 #include "train_config.hpp"
 #include "train_log.hpp"
@@ -47,6 +50,39 @@ TEST(TrainerSettings, SaysWhatIsOff) {
   EXPECT_EQ(error(R"({"model": {}, "data": "d", "zero": 4})"), "--zero 4: expected 0, 1, 2 or 3");
   EXPECT_EQ(error(R"({"model": {}})"), "no data: name a folder that sennit tokenize wrote with --data");
   EXPECT_EQ(error(R"({"model": {}, "data": "d", "clip": -1})"), "--clip -1: it must be 0 or more");
+}
+
+// Nothing wraps around to a number that would do.
+TEST(TrainerSettings, RefusesCountsThatNoRunHas) {
+  const auto error = [](const char* settings) {
+    TrainConfig config;
+    const Status status =
+        parse_train_config(fmt::format(R"({{"model": {{}}, "data": "d", {}}})", settings), "c.json", &config);
+    return status.ok() ? check_train_config(config).text() : status.text();
+  };
+  for (const char* key : {"dp", "tp", "pp", "cp", "stage_chunks"}) {
+    const std::string text = error(fmt::format("\"{}\": 4294967297", key).c_str());
+    EXPECT_NE(text.find("4294967297: it must be 1048576 or less"), text.npos) << key << ": " << text;
+  }
+  EXPECT_EQ(error(R"("tp": 1048576)"), "");
+  EXPECT_EQ(error(R"("tp": 65536, "dp": 65536)"),
+            "--dp 65536 --tp 65536 --pp 1 --cp 1: more than 1048576 ranks");
+  EXPECT_EQ(error(R"("pp": 65536, "stage_chunks": 65536)"),
+            "--pp 65536 --stage-chunks 65536: more than 1048576 parts of a model");
+  EXPECT_EQ(error(R"("threads": 4294967297)"), "--threads 4294967297: it must be 2147483647 or less");
+  EXPECT_EQ(error(R"("sequence": 2147483647, "batch": 2147483647)"),
+            "--batch 2147483647 --sequence 2147483647: more than 1099511627776 tokens a step");
+  EXPECT_EQ(error(R"("seed": 9223372036854775807)"), "");
+}
+
+// All ranks of a host together are its cores, whatever each asks for.
+TEST(TrainerSettings, RanksShareTheCoresOfTheirHost) {
+  EXPECT_EQ(share_of_cores(2, 1, 2), 1);
+  EXPECT_EQ(share_of_cores(8, 1, 2), 1);  // its own threads take turns
+  EXPECT_EQ(share_of_cores(1, 2, 2), 1);
+  EXPECT_EQ(share_of_cores(1, 4, 2), 0.5);
+  EXPECT_EQ(share_of_cores(4, 4, 2), 0.25);
+  EXPECT_EQ(share_of_cores(2, 3, 8), 1);
 }
 
 TEST(TrainerSettings, WarmsUpAndFollowsACosine) {
@@ -154,6 +190,53 @@ TEST(TrainerSettings, RefusesWhatDoesNotFitAndSaysWhatWould) {
   for (const char* const word :
        {"weights", "gradients", "moments", "activations", "--recompute true", "--micro-batch 1"})
     EXPECT_NE(status.text().find(word), std::string::npos) << status.text();
+}
+
+// Only what helps is advised, and together where none does alone.
+TEST(TrainerSettings, AdvisesWhatFits) {
+  TrainerOptions options = sizable();
+  options.batch.micro = 2;
+  const auto with = [&](bool recompute, int64_t micro) {
+    TrainerOptions changed = options;
+    changed.recompute = recompute;
+    changed.batch.micro = micro;
+    return memory_of(changed).total();
+  };
+  const uint64_t both = with(true, 1), one = std::min(with(true, 2), with(false, 1));
+  ASSERT_LT(both, one);
+  const std::string together = check_memory(options, one - 1).text();
+  EXPECT_NE(together.find("it fits with --recompute true --micro-batch 1 (" + bytes_text(both) + ")"),
+            together.npos)
+      << together;
+  EXPECT_EQ(together.find("--zero"), together.npos) << together;  // one rank has nobody to share with
+  const std::string none = check_memory(options, both - 1).text();
+  EXPECT_NE(none.find("with --recompute true --micro-batch 1 it still needs " + bytes_text(both) +
+                      ": take more ranks"),
+            none.npos)
+      << none;
+  EXPECT_EQ(none.find("fits"), none.npos) << none;
+}
+
+// What is sent outside of steps (start-up, evaluation, agreements) is no part of a step.
+TEST(TrainerSettings, AStepCountsItsOwnTrafficAlone) {
+  TrainerOptions options = sizable();
+  options.mesh.tensor = 2;
+  run_ranks(options, [&](Trainer& trainer) {
+    const auto batch = random_batch(options, 1);
+    std::vector<double> others(1 << 16);
+    const auto send_others = [&] {
+      trainer.world().all_reduce(others.data(), others.size(), Element::f64).wait();
+      ASSERT_TRUE(trainer.evaluate(batch, options.batch.sequences).ok());
+    };
+    const Result<StepResult> first = trainer.step(batch, {});
+    ASSERT_TRUE(first.ok()) << first.status().text();
+    send_others();
+    const Result<StepResult> second = trainer.step(batch, {});
+    ASSERT_TRUE(second.ok()) << second.status().text();
+    EXPECT_GT(first->traffic.bytes, 0u);
+    EXPECT_EQ(first->traffic.bytes, second->traffic.bytes);
+    EXPECT_LE(second->traffic.comm_s, second->seconds);
+  });
 }
 
 // What the plan says is sent is what is handed to the communication library.

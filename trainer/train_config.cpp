@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <fstream>
 #include <numbers>
 #include <sstream>
@@ -202,6 +203,33 @@ Status check_train_config(const TrainConfig& c) {
     if (const auto* number = std::get_if<double TrainConfig::*>(&setting.field))
       SENNIT_RETURN_IF_ERROR(at_least(setting.option().c_str(), c.**number, 0));
   }
+  // So that no count overflows, nor a product of them.
+  constexpr int64_t kMostRanks = int64_t{1} << 20, kMostTokens = int64_t{1} << 40;
+  for (const Setting& setting : kSettings) {
+    const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field);
+    if (!whole || *whole == &TrainConfig::seed || *whole == &TrainConfig::bucket_bytes) continue;
+    const bool of_mesh = *whole == &TrainConfig::dp || *whole == &TrainConfig::tp ||
+                         *whole == &TrainConfig::pp || *whole == &TrainConfig::cp ||
+                         *whole == &TrainConfig::stage_chunks;
+    const int64_t most = of_mesh ? kMostRanks : INT32_MAX;
+    if (c.**whole > most)
+      return invalid(fmt::format("{} {}: it must be {} or less", setting.option(), c.**whole, most));
+  }
+  const auto too_many = [](std::initializer_list<int64_t> factors) {
+    int64_t product = 1;
+    for (const int64_t factor : factors)
+      if ((product *= std::max<int64_t>(1, factor)) > kMostRanks) return true;
+    return false;
+  };
+  if (too_many({c.dp, c.tp, c.pp, c.cp}))
+    return invalid(fmt::format("--dp {} --tp {} --pp {} --cp {}: more than {} ranks", c.dp, c.tp, c.pp, c.cp,
+                               kMostRanks));
+  if (too_many({c.pp, c.stage_chunks}))
+    return invalid(fmt::format("--pp {} --stage-chunks {}: more than {} parts of a model", c.pp,
+                               c.stage_chunks, kMostRanks));
+  if (c.batch * c.sequence > kMostTokens)
+    return invalid(fmt::format("--batch {} --sequence {}: more than {} tokens a step", c.batch, c.sequence,
+                               kMostTokens));
   for (const auto& [option, value] : {std::pair{"--log-every", c.log_every}, std::pair{"--steps", c.steps}})
     SENNIT_RETURN_IF_ERROR(at_least(option, static_cast<double>(value), 1));
   if (c.beta1 >= 1 || c.beta2 >= 1)

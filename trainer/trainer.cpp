@@ -88,6 +88,7 @@ Status Trainer::sum_over_ranks(double* values, size_t count) {
 
 Result<StepResult> Trainer::gradients(std::span<const int32_t> tokens) {
   const auto began = std::chrono::steady_clock::now();
+  (void)traffic_->take();  // what was sent outside of steps is none of this one's
   const BatchShape& batch = options_.batch;
   StepResult result;
   steps_++;
