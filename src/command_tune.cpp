@@ -6,11 +6,11 @@
 //
 // The trials are those of SENNIT_TUNE=again (tuning_trials.hpp). A turn is as many calls as take some 50 ms,
 // with a barrier before and behind them: a call's time is the mean of the later half until the last rank is
-// done, less what a barrier takes. A rank that comes late to a broadcast finds its data there, and alone
-// would take that for a fast plan; and a single call may pass at once through a shaper's burst, or a switch's
-// buffer, for which calls in a row wait. Each plan is shown with what was predicted and what was measured.
-// From all of them together the cost model is calibrated (calibration.hpp); where it then prefers a plan that
-// was not tried, that request is tried again.
+// done, less what a barrier takes (where data goes one way, a barrier behind each call). A rank that comes
+// late to a broadcast finds its data there, and alone would take that for a fast plan; and a single call may
+// pass at once through a shaper's burst, or a switch's buffer, for which calls in a row wait. Each plan is
+// shown with what was predicted and what was measured. From all of them together the cost model is calibrated
+// (calibration.hpp); where it then prefers a plan that was not tried, that request is tried again.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -95,6 +95,9 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
       recv(what.recv_elements() * type_bytes(what.type) + 8);
   call.send = send.data();
   call.recv = recv.data();
+  // In a row they would overlap: the first rank goes on before the last has its data.
+  const bool one_way = call.collective == Collective::broadcast || call.collective == Collective::scatter ||
+                       call.collective == Collective::reduce || call.collective == Collective::gather;
   Call barrier;
   barrier.collective = Collective::barrier;
   uint64_t barrier_ns = ~uint64_t{0};
@@ -105,12 +108,15 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
   }
   for (;;) {
     SENNIT_RETURN_IF_ERROR(inside.run(barrier));
-    for (size_t i = 0; i < untimed; i++) SENNIT_RETURN_IF_ERROR(inside.run(call));
-    const uint64_t begin_ns = now_ns();
-    for (size_t i = untimed; i < effort.calls; i++) SENNIT_RETURN_IF_ERROR(inside.run(call));
-    SENNIT_RETURN_IF_ERROR(inside.run(barrier));
-    const uint64_t took_ns = now_ns() - begin_ns;
-    inside.retime(call, took_ns > barrier_ns ? (took_ns - barrier_ns) / (effort.calls - untimed) : 1);
+    uint64_t begin_ns = now_ns();
+    for (size_t i = 0; i < effort.calls; i++) {
+      if (i == untimed) begin_ns = now_ns();
+      SENNIT_RETURN_IF_ERROR(inside.run(call));
+      if (one_way || i + 1 == effort.calls) SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+    }
+    const uint64_t took_ns = now_ns() - begin_ns, timed = effort.calls - untimed;
+    const uint64_t barriers_ns = (one_way ? timed : 1) * barrier_ns;
+    inside.retime(call, took_ns > barriers_ns ? (took_ns - barriers_ns) / timed : 1);
     const Trials* const trials = inside.trials(call);
     if (!trials || trials->decided()) return trials;
   }
