@@ -30,7 +30,6 @@ class TransportTest : public testing::TestWithParam<std::string> {
   make(size);            \
   if (IsSkipped()) return
 
-
 // The registered transports, and two of them behind a delay.
 inline std::vector<std::string> transport_names() {
   std::vector<std::string> out;
