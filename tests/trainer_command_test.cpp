@@ -3,61 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
-#include <fmt/format.h>
-
 #include "files.hpp"
-#include "shell.hpp"
-#include "test_folder.hpp"
-#include "train_log.hpp"
+#include "train_command.hpp"
 
 namespace sennit::trainer {
 namespace {
 
 using sennit_test::sh;
 
-constexpr const char* kSennit = SENNIT_BINARY_DIR "/bin/sennit";
-
-// A corpus and a configuration of a few seconds.
-class TrainerCommand : public testing::Test {
- protected:
-  void SetUp() override {
-#ifdef SENNIT_SANITIZED
-    GTEST_SKIP() << "many processes, and MPI's; the trainer's other tests run this code in threads";
-#endif
-    std::filesystem::create_directories(folder_ / "texts");
-    for (int document = 0; document < 60; document++) {
-      std::ofstream text(folder_ / fmt::format("texts/{}.txt", document));
-      for (int line = 0; line < 40; line++)
-        text << fmt::format("line {} of document {} says {}\n", line, document, line * document % 17);
-    }
-    const auto tokenized = sh(fmt::format("{} tokenize --output {} --vocabulary 320 {} 2>&1", kSennit,
-                                          folder_ / "data", folder_ / "texts"));
-    ASSERT_EQ(tokenized.status, 0) << tokenized.output;
-    std::ofstream(folder_ / "config.json") << fmt::format(
-        R"({{"model": {{"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}},
-            "data": "{}", "sequence": 32, "batch": 8, "micro_batch": 2, "steps": 3, "sample_tokens": 0,
-            "threads": 1, "precision": "f32", "warm_up_steps": 1}})",
-        folder_ / "data");
-  }
-  std::string train(const std::string& options) const {
-    return fmt::format("{} train {} {} 2>&1", kSennit, folder_ / "config.json", options);
-  }
-  // Losses of the steps.
-  std::vector<double> losses(const std::string& report) const {
-    std::ifstream file(report + "/steps.jsonl");
-    std::vector<double> losses;
-    for (std::string line; std::getline(file, line);) losses.push_back(StepRecord::from_json(line)->loss);
-    return losses;
-  }
-  TestFolder folder_;
-};
-
-TEST_F(TrainerCommand, BothBackEndsTakeTheSameSteps) {
+TEST_F(TrainCommand, BothBackEndsTakeTheSameSteps) {
   if (sh("command -v mpirun").status != 0) GTEST_SKIP() << "no mpirun here";
   if (!std::filesystem::exists(SENNIT_BINARY_DIR "/lib/libsennit_trainer_mpi.so") &&
       !std::filesystem::exists(SENNIT_BINARY_DIR "/bin/libsennit_trainer_mpi.so"))
@@ -82,7 +38,7 @@ TEST_F(TrainerCommand, BothBackEndsTakeTheSameSteps) {
   }
 }
 
-TEST_F(TrainerCommand, RefusesACallOnceForAllRanks) {
+TEST_F(TrainCommand, RefusesACallOnceForAllRanks) {
   for (const auto& [options, words] :
        {std::pair{"--tp 4", "--tp 4 does not divide the key/value heads"},
         std::pair{"--precision f16", "f16"}, std::pair{"--data /nowhere", "/nowhere"}}) {
@@ -94,7 +50,7 @@ TEST_F(TrainerCommand, RefusesACallOnceForAllRanks) {
   }
 }
 
-TEST_F(TrainerCommand, PlansForTheRanksThatTheCallWouldStart) {
+TEST_F(TrainCommand, PlansForTheRanksThatTheCallWouldStart) {
   const auto planned = sh(train("--dry-run --local 8 --tp 2"));
   EXPECT_EQ(planned.status, 0) << planned.output;
   EXPECT_NE(planned.output.find("dp 4 x pp 1 x cp 1 x tp 2 on 1 host,"), std::string::npos) << planned.output;
@@ -108,7 +64,7 @@ TEST_F(TrainerCommand, PlansForTheRanksThatTheCallWouldStart) {
   EXPECT_EQ(second.output, "");
 }
 
-TEST_F(TrainerCommand, OptionsOfADryRunAloneAreRefusedElsewhere) {
+TEST_F(TrainCommand, OptionsOfADryRunAloneAreRefusedElsewhere) {
   for (const char* option : {"--ranks 2", "--fabric synthetic:meta24k", "--memory-per-rank 64G"}) {
     const auto refused = sh(train(option));
     EXPECT_EQ(refused.status, 2) << refused.output;
@@ -118,7 +74,7 @@ TEST_F(TrainerCommand, OptionsOfADryRunAloneAreRefusedElsewhere) {
 }
 
 // Of ranks that take turns on the cores: 32 for each core have a 32nd of one each.
-TEST_F(TrainerCommand, APlanSharesTheCoresOfAHostWithThreadsGiven) {
+TEST_F(TrainCommand, APlanSharesTheCoresOfAHostWithThreadsGiven) {
   const auto peak = [&](int ranks) {
     const auto planned = sh(train(fmt::format("--dry-run --ranks {} --batch {}", ranks, 2 * ranks)));
     EXPECT_EQ(planned.status, 0) << planned.output;
@@ -132,7 +88,7 @@ TEST_F(TrainerCommand, APlanSharesTheCoresOfAHostWithThreadsGiven) {
 }
 
 // The memory of this machine says nothing about another one's.
-TEST_F(TrainerCommand, APlanForAnotherFabricIsHeldAgainstTheMemoryItIsToldOf) {
+TEST_F(TrainCommand, APlanForAnotherFabricIsHeldAgainstTheMemoryItIsToldOf) {
   std::ofstream(folder_ / "large.json") << fmt::format(
       R"({{"model": {{"model_type": "llama", "hidden_size": 65536, "intermediate_size": 262144, "num_hidden_layers": 512,
           "num_attention_heads": 512, "num_key_value_heads": 8, "max_position_embeddings": 64}},
@@ -150,7 +106,7 @@ TEST_F(TrainerCommand, APlanForAnotherFabricIsHeldAgainstTheMemoryItIsToldOf) {
   EXPECT_NE(told.output.find("80.0 GB are there for it"), std::string::npos) << told.output;
 }
 
-TEST_F(TrainerCommand, SaysByItsOwnNameThatARankWasKilled) {
+TEST_F(TrainCommand, SaysByItsOwnNameThatARankWasKilled) {
   const auto killed =
       sh(fmt::format("timeout 100 {} & job=$!; children() {{ cat /proc/$1/task/$1/children; }}; "
                      "until set -- $(children $job) && [ $1 ]; do sleep 0.05; done; job=$1; "
@@ -161,7 +117,7 @@ TEST_F(TrainerCommand, SaysByItsOwnNameThatARankWasKilled) {
   EXPECT_EQ(killed.output.find("sennit bench"), std::string::npos) << killed.output;
 }
 
-TEST_F(TrainerCommand, AnEmptyTextOverridesTheFile) {
+TEST_F(TrainCommand, AnEmptyTextOverridesTheFile) {
   std::string text = *read_file(folder_ / "config.json");
   text.insert(text.rfind('}'), R"(, "report_dir": "/nowhere/r", "checkpoint_dir": "/nowhere/c")");
   std::ofstream(folder_ / "config.json") << text;

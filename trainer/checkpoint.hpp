@@ -119,6 +119,7 @@ class Checkpoint {
     Sizes shape;
   };
   int64_t step() const;
+  const std::string& checksum() const;  // of the manifest, and so of everything
   std::optional<double> held_out_loss() const;
   const nlohmann::json& state() const;
   const std::string& model() const;            // what save() was given
@@ -138,8 +139,10 @@ class Checkpoint {
 };
 
 // The newest step-N in a run's folder that opens; nothing where there is none. One that does not open (which
-// no kill leaves behind) is passed over with a warning.
+// no kill leaves behind) is passed over with a warning. Errors: there are some, and none opens.
 Result<std::optional<std::string>> newest_checkpoint(const std::string& folder);
+// The newest step-N before a step all of whose checksums are right, or nothing: reads all of it.
+std::string whole_checkpoint_before(const std::string& folder, int64_t step);
 
 // Writes the parameters under Hugging Face's names in `type`, with config.json and, where the checkpoint has
 // one, tokenizer.model: a folder that `transformers` loads. As model.safetensors; where that would be more

@@ -17,7 +17,7 @@
 namespace sennit::trainer {
 
 struct Checkpoint::State {
-  std::string folder;
+  std::string folder, checksum;
   Manifest manifest;
   std::vector<MappedFile> files;
   std::vector<Tensor> tensors;
@@ -110,7 +110,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   state.folder = folder;
   while (state.folder.size() > 1 && state.folder.back() == '/') state.folder.pop_back();
   const std::string file = state.folder + "/" + kManifestName;
-  const Result<nlohmann::json> json = read_sealed(file);
+  const Result<nlohmann::json> json = read_sealed(file, &state.checksum);
   if (!json) return json.status();
   Result<Manifest> manifest = parse_manifest(*json, file);
   if (!manifest) return manifest.status();
@@ -125,6 +125,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
 }
 
 int64_t Checkpoint::step() const { return state_->manifest.step; }
+const std::string& Checkpoint::checksum() const { return state_->checksum; }
 std::optional<double> Checkpoint::held_out_loss() const { return state_->manifest.held_out_loss; }
 const nlohmann::json& Checkpoint::state() const { return state_->manifest.state; }
 const std::string& Checkpoint::model() const { return state_->manifest.model; }

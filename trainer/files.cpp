@@ -124,7 +124,7 @@ std::string sealed_text(const nlohmann::json& object) {
   return sealed.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-Result<nlohmann::json> read_sealed(const std::string& file) {
+Result<nlohmann::json> read_sealed(const std::string& file, std::string* checksum) {
   const Result<std::string> text = read_file(file);
   if (!text) return text.status();
   nlohmann::json object = nlohmann::json::parse(*text, nullptr, false);
@@ -138,6 +138,7 @@ Result<nlohmann::json> read_sealed(const std::string& file) {
   const std::string rest = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (checksum_text(rest.data(), rest.size()) != expected)
     return invalid(fmt::format("{}: is damaged: its checksum is not that of its text", file));
+  if (checksum) *checksum = expected;
   return object;
 }
 

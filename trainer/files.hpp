@@ -30,9 +30,9 @@ Status make_folders(const std::string& folder);
 // The names in a folder, sorted; none where it is not there.
 std::vector<std::string> names_in(const std::string& folder);
 
-// JSON objects that carry their own checksum under the key "checksum".
+// JSON objects that carry their own checksum under the key "checksum", which read_sealed() takes out.
 std::string sealed_text(const nlohmann::json& object);
-Result<nlohmann::json> read_sealed(const std::string& file);
+Result<nlohmann::json> read_sealed(const std::string& file, std::string* checksum = nullptr);
 
 // A file mapped for reading, all of it.
 class MappedFile {

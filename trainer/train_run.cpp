@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "all_ranks.hpp"
 #include "checkpoint.hpp"
+#include "checkpoint_keep.hpp"
 #include "energy.hpp"
 #include "loader.hpp"
 #include "local_ranks.hpp"
@@ -17,6 +19,7 @@
 #include "train_curve.hpp"
 #include "train_log.hpp"
 #include "train_memory.hpp"
+#include "train_resume.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -35,10 +38,9 @@ class Run {
   Status finish();
 
  private:
-  Status agree_to_start(Status own, Communicator& group) const;
   Status look_at_settings();
   Status open_loaders();
-  Status resume();
+  Status open_checkpoints(Communicator& job);
   Status step();
   Status held_out_loss(double* loss);
   Status save();
@@ -58,11 +60,11 @@ class Run {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Loader> loader_, held_out_;
+  FolderLock lock_;  // rank 0's; longer than the writer
   std::unique_ptr<CheckpointWriter> writer_;
   std::optional<TrainLog> log_;
   int64_t step_ = 0, saved_step_ = -1;  // done
-  double best_ = INFINITY;
-  int64_t evaluations_without_better_ = 0;
+  Resumed resumed_;                     // best and patience are kept up to date in it
   std::optional<double> last_held_out_;
   bool out_of_time_ = false;
   double time_share_ = 0, step_s_ = 0;  // of `seconds`, gone; of the last step
@@ -74,18 +76,6 @@ class Run {
 Status Run::agree(double* values, size_t count) const {
   trainer_->world().all_reduce(values, count, Element::f64, Reduction::max).wait();
   return traffic_->status();
-}
-
-// What each rank alone can say against starting: where all say the same, rank 0 speaks for them; a rank that
-// could start learns that another could not.
-Status Run::agree_to_start(Status own, Communicator& group) const {
-  double kinds[2] = {static_cast<double>(own.kind()), -static_cast<double>(own.kind())};
-  group.all_reduce(kinds, 2, Element::f64, Reduction::max).wait();
-  if (traffic_->failed()) return own.ok() ? traffic_->status() : own;
-  if (kinds[0] == 0) return {};  // SENNIT_OK on all
-  if (own.ok()) return {SENNIT_ABORTED, "another rank cannot start; it says why"};
-  if (kinds[0] == -kinds[1] && !speaks()) return {own.kind(), ""};
-  return own;
 }
 
 Status Run::look_at_settings() {
@@ -100,39 +90,34 @@ Status Run::look_at_settings() {
   return check_memory(options_, available_memory());
 }
 
-Status Run::prepare(std::unique_ptr<Communicator> job) {
-  rank_ = job->rank();
-  ranks_ = job->size();
-  SENNIT_RETURN_IF_ERROR(agree_to_start(look_at_settings(), *job));
+Status Run::prepare(std::unique_ptr<Communicator> started) {
+  rank_ = started->rank();
+  ranks_ = started->size();
+  SENNIT_RETURN_IF_ERROR(one_answer(look_at_settings(), *started));
   Result<std::unique_ptr<Device>> device =
       open_cpu_device(threads_of_a_rank(static_cast<int>(config_.threads)));
-  if (!device) return device.status();
+  SENNIT_RETURN_IF_ERROR(one_answer(device.status(), *started));
   device_ = *std::move(device);
-  Result<std::unique_ptr<Trainer>> trainer = Trainer::create(options_, *device_, std::move(job), traffic_);
+  Result<std::unique_ptr<Trainer>> trainer =
+      Trainer::create(options_, *device_, std::move(started), traffic_);
   if (!trainer) return trainer.status();
   trainer_ = *std::move(trainer);
-  SENNIT_RETURN_IF_ERROR(open_loaders());
-  if (!config_.checkpoint_dir.empty()) {
-    CheckpointOptions options;
-    options.folder = config_.checkpoint_dir;
-    options.rank = rank_;
-    options.ranks = ranks_;
-    options.keep_last = static_cast<int>(config_.keep_last);
-    uint64_t attempt = std::random_device()() | uint64_t{std::random_device()()} << 32;
-    trainer_->mesh().job->broadcast(&attempt, sizeof attempt, 0).wait();
-    SENNIT_RETURN_IF_ERROR(traffic_->status());
-    options.attempt = fmt::format("{:016x}", attempt);
-    Result<std::unique_ptr<CheckpointWriter>> writer = CheckpointWriter::open(options);
-    if (!writer) return writer.status();
-    writer_ = *std::move(writer);
-    SENNIT_RETURN_IF_ERROR(writer_->prepare(all_pieces(false)));
-    if (config_.resume != "no") SENNIT_RETURN_IF_ERROR(agree_to_start(resume(), trainer_->world()));
-  }
+  Communicator& job = *trainer_->mesh().job;
+  SENNIT_RETURN_IF_ERROR(one_answer(open_loaders(), job));
+  if (!config_.checkpoint_dir.empty()) SENNIT_RETURN_IF_ERROR(open_checkpoints(job));
+  SENNIT_RETURN_IF_ERROR(resume_run(config_, model_, job, all_pieces(true), *loader_, &resumed_));
+  if (!resumed_.folder.empty()) trainer_->parameters().publish();
+  step_ = resumed_.step;
+  if (!resumed_.folder.empty()) saved_step_ = step_;
   SENNIT_RETURN_IF_ERROR(measure_peak());
+  Status own;
   if (speaks()) {
     Result<TrainLog> log = TrainLog::open(config_.report_dir, step_);
-    if (!log) return log.status();
-    log_ = *std::move(log);
+    own = log.status();
+    if (log) log_ = *std::move(log);
+  }
+  SENNIT_RETURN_IF_ERROR(one_answer(own, job));
+  if (speaks()) {
     fmt::print("{:.1f}M parameters, {}, {}, zero {}, {} sequences of {} tokens a step, {}\n",
                static_cast<double>(model_.parameters()) / 1e6, options_.mesh.text(), config_.precision,
                options_.zero, config_.batch, config_.sequence, config_.backend);
@@ -142,6 +127,32 @@ Status Run::prepare(std::unique_ptr<Communicator> job) {
     std::fflush(stdout);
   }
   return {};
+}
+
+Status Run::open_checkpoints(Communicator& job) {
+  CheckpointOptions options;
+  options.folder = config_.checkpoint_dir;
+  options.rank = rank_;
+  options.ranks = ranks_;
+  options.keep_last = static_cast<int>(config_.keep_last);
+  options.attempt = fmt::format("{:016x}", std::random_device()() | uint64_t{std::random_device()()} << 32);
+  SENNIT_RETURN_IF_ERROR(tell_all(&options.attempt, 0, job));
+  Status own;
+  if (speaks()) {
+    Result<FolderLock> lock = FolderLock::take(options.folder, options.attempt);
+    own = lock.status();
+    if (lock) lock_ = *std::move(lock);
+  }
+  SENNIT_RETURN_IF_ERROR(one_answer(own, job));
+  if (!speaks()) own = see_lock(options.folder, options.attempt);
+  SENNIT_RETURN_IF_ERROR(one_answer(own, job));
+  Result<std::unique_ptr<CheckpointWriter>> writer = CheckpointWriter::open(options);
+  own = writer.status();
+  if (writer) {
+    writer_ = *std::move(writer);
+    own = writer_->prepare(all_pieces(false));
+  }
+  return one_answer(own, job);
 }
 
 // All ranks at once, as they will compute.
@@ -181,40 +192,6 @@ std::vector<TensorPiece> Run::all_pieces(bool to_load) const {
     std::move(some.begin(), some.end(), std::back_inserter(pieces));
   }
   return pieces;
-}
-
-Status Run::resume() {
-  std::string folder = config_.resume;
-  if (folder == "yes") {
-    const Result<std::optional<std::string>> newest = newest_checkpoint(config_.checkpoint_dir);
-    if (!newest) return newest.status();
-    if (!*newest) return {};
-    folder = **newest;
-  }
-  const Result<Checkpoint> checkpoint = Checkpoint::open(folder);
-  if (!checkpoint) return checkpoint.status();
-  if (checkpoint->model() != model_.to_json())
-    return invalid(
-        fmt::format("{} is of another model; give the model it was made with, or another --checkpoint-dir, "
-                    "or --resume no",
-                    folder));
-  const nlohmann::json& state = checkpoint->state();
-  if (!state.is_object() || !state.contains("loader") ||
-      !state.value("evaluations_without_better", nlohmann::json()).is_number_integer())
-    return invalid(
-        fmt::format("{}: its training state was not written by this sennit train; its weights can "
-                    "be exported, and --resume no begins anew",
-                    folder));
-  const std::vector<TensorPiece> pieces = all_pieces(true);
-  SENNIT_RETURN_IF_ERROR(checkpoint->load(pieces));
-  trainer_->parameters().publish();
-  SENNIT_RETURN_IF_ERROR(loader_->restore(state["loader"]).with_context(folder));
-  step_ = saved_step_ = checkpoint->step();
-  const nlohmann::json best = state.value("best", nlohmann::json());
-  best_ = best.is_number() ? best.get<double>() : INFINITY;
-  evaluations_without_better_ = state["evaluations_without_better"].get<int64_t>();
-  if (speaks()) fmt::print("goes on after step {}, from {}\n", step_, folder);
-  return {};
 }
 
 StepRecord Run::record_of(const StepResult& result, double data_wait_s, double seconds) {
@@ -277,8 +254,8 @@ Status Run::step() {
     double loss = 0;
     SENNIT_RETURN_IF_ERROR(held_out_loss(&loss));
     record.held_out = last_held_out_ = loss;
-    evaluations_without_better_ = loss < best_ ? 0 : evaluations_without_better_ + 1;
-    best_ = std::min(best_, loss);
+    resumed_.evaluations_without_better = loss < resumed_.best ? 0 : resumed_.evaluations_without_better + 1;
+    resumed_.best = std::min(resumed_.best, loss);
   }
   if (log_) log_->add(record, step_ % config_.log_every == 0 || last || record.held_out || step_ == 1);
   if (writer_ && ((config_.save_every > 0 && step_ % config_.save_every == 0) || last)) return save();
@@ -304,9 +281,7 @@ Status Run::held_out_loss(double* loss) {
 Status Run::save() {
   if (saved_step_ == step_) return {};
   SENNIT_RETURN_IF_ERROR(report_saves());
-  nlohmann::json state = {{"loader", loader_->position()},
-                          {"evaluations_without_better", evaluations_without_better_}};
-  state["best"] = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json();
+  const nlohmann::json state = state_of(resumed_, loader_->position());
   const std::vector<TensorPiece> pieces = all_pieces(false);
   // Written by the middle of the time until the next save.
   writer_->spread_writing(0.5 * step_s_ * static_cast<double>(config_.save_every));
@@ -336,7 +311,7 @@ Status Run::report_saves() {
 Status Run::train() {
   while (step_ < config_.steps && !out_of_time_) {
     SENNIT_RETURN_IF_ERROR(step());
-    if (config_.patience > 0 && evaluations_without_better_ >= config_.patience) {
+    if (config_.patience > 0 && resumed_.evaluations_without_better >= config_.patience) {
       if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
       if (writer_) SENNIT_RETURN_IF_ERROR(save());
       break;
