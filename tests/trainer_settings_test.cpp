@@ -349,6 +349,18 @@ TEST(TrainerSettings, AResumedRunKeepsTheLinesBeforeItsCheckpoint) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(TrainerSettings, AFullDiskCostsNoLineFromBefore) {
+  const TestFolder folder;
+  const std::string file = folder / "steps.jsonl",
+                    lines = "{\"loss\":3.0,\"step\":1}\n{\"loss\":2.5,\"step\":2}\n";
+  std::ofstream(file) << lines;
+  std::filesystem::create_symlink("/dev/full", file + ".part");  // what is written beside it finds no room
+  const Result<TrainLog> log = TrainLog::open(folder.path(), 2);
+  EXPECT_EQ(log.status().kind(), SENNIT_OUT_OF_RESOURCES) << log.status().text();
+  std::ifstream after(file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(after), {}), lines);
+}
+
 TEST(TrainerSettings, ThePageShowsCurvesAndEscapesText) {
   std::vector<StepRecord> records(3);
   for (size_t i = 0; i < 3; i++) {

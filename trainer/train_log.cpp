@@ -2,14 +2,14 @@
 #include "train_log.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "files.hpp"
+#include "log.hpp"
 
 namespace sennit::trainer {
 
@@ -115,21 +115,22 @@ Result<TrainLog> TrainLog::open(const std::string& folder, int64_t done) {
   TrainLog log;
   log.folder_ = folder;
   if (folder.empty()) return log;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  SENNIT_RETURN_IF_ERROR(make_folders(folder));
   const std::string file = folder + "/steps.jsonl";
+  std::string kept;
   if (done > 0) {
     std::ifstream before(file);
     for (std::string line; std::getline(before, line);)
       if (const std::optional<StepRecord> record = StepRecord::from_json(line);
-          record && record->step <= done)
+          record && record->step <= done) {
         log.records_.push_back(*record);
+        kept += line + "\n";
+      }
   }
-  log.lines_ = std::fopen(file.c_str(), "w");
-  if (!log.lines_)
-    return Status(SENNIT_NOT_FOUND, fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
-  for (const StepRecord& record : log.records_) fmt::print(log.lines_, "{}\n", record.to_json());
-  std::fflush(log.lines_);
+  // Beside it and renamed: on a full disk the lines from before stay.
+  SENNIT_RETURN_IF_ERROR(write_file_durably(file, kept));
+  log.lines_ = std::fopen(file.c_str(), "a");
+  if (!log.lines_) return file_error(file, "written");
   return log;
 }
 
@@ -152,8 +153,12 @@ TrainLog::~TrainLog() {
 void TrainLog::add(const StepRecord& record, bool on_screen) {
   records_.push_back(record);
   if (lines_) {
-    fmt::print(lines_, "{}\n", record.to_json());
-    std::fflush(lines_);
+    const std::string line = record.to_json() + "\n";
+    if (std::fputs(line.c_str(), lines_) < 0 || std::fflush(lines_) != 0) {
+      log(LogLevel::warn, "{}; the run goes on without step lines",
+          file_error(folder_ + "/steps.jsonl", "written").text());
+      std::fclose(std::exchange(lines_, nullptr));
+    }
   }
   if (!on_screen) return;
   fmt::print("{}\n", record.line());
@@ -163,13 +168,7 @@ void TrainLog::add(const StepRecord& record, bool on_screen) {
 Status TrainLog::write_page(const std::vector<std::pair<std::string, std::string>>& facts,
                             const std::string& sample) const {
   if (folder_.empty()) return {};
-  const std::string file = folder_ + "/report.html";
-  std::FILE* const out = std::fopen(file.c_str(), "w");
-  const std::string page = train_page(records_, facts, sample);
-  const bool written = out && std::fwrite(page.data(), 1, page.size(), out) == page.size();
-  if ((out && std::fclose(out) != 0) || !written)
-    return {SENNIT_OUT_OF_RESOURCES, fmt::format("{}: cannot be written: {}", file, std::strerror(errno))};
-  return {};
+  return write_file_durably(folder_ + "/report.html", train_page(records_, facts, sample));
 }
 
 }  // namespace sennit::trainer

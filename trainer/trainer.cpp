@@ -118,6 +118,7 @@ Result<StepResult> Trainer::gradients(std::span<const int32_t> tokens) {
 
 Result<StepResult> Trainer::step(std::span<const int32_t> tokens, const Update& update) {
   const auto began = std::chrono::steady_clock::now();
+  steps_ = update.adamw.step - 1;  // a run that goes on counts from its first beginning
   Result<StepResult> result = gradients(tokens);
   if (!result) return result;
   SENNIT_RETURN_IF_ERROR(run([&] {
