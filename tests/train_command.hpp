@@ -86,7 +86,7 @@ class TrainCommand : public testing::Test {
         folder_ / "data");
   }
   std::string train(const std::string& options) const {
-    return fmt::format("{} train {} {}", kSennit, folder_ / "config.json", options);
+    return fmt::format("{} train {} {} 2>&1", kSennit, folder_ / "config.json", options);
   }
   sennit_test::Outcome run(const std::string& options) const { return sennit_test::sh(train(options)); }
 
