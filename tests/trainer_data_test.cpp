@@ -175,21 +175,25 @@ TEST(TrainerData, DamageIsFoundAndNamed) {
     return text;
   };
   EXPECT_EQ(error([] {}), "");
-  EXPECT_EQ(error([&] { fs::remove(index); }), index + ": cannot be read: No such file or directory");
-  EXPECT_EQ(error([&] { fs::remove(shard); }), shard + ": cannot be read: No such file or directory");
+  EXPECT_EQ(
+      error([&] { fs::remove(index); }),
+      index + ": cannot be read: No such file or directory. sennit tokenize --output makes such a folder");
+  EXPECT_EQ(error([&] { fs::remove(shard); }),
+            shard + ": cannot be read: No such file or directory. Run sennit tokenize again");
   EXPECT_EQ(error([&] { fs::resize_file(shard, 4000); }),
             shard + ": 4000 bytes long; the index says 4032: it is cut short. Run sennit tokenize again");
   EXPECT_EQ(error([&] { fs::resize_file(shard, 5000); }),
             shard + ": 5000 bytes long; the index says 4032: it is another one. Run sennit tokenize again");
-  EXPECT_EQ(error([&] { change_byte(shard, 2, 1); }), shard + ": does not begin like a shard of tokens");
+  EXPECT_EQ(error([&] { change_byte(shard, 2, 1); }),
+            shard + ": does not begin like a shard of tokens. Run sennit tokenize again");
   EXPECT_EQ(error([&] { change_byte(shard, 13, 1); }),
-            shard + ": its header is not of the corpus of index.json");
+            shard + ": its header is not of the corpus of index.json. Run sennit tokenize again");
   EXPECT_EQ(error([&] { change_byte(shard, 2000, 1); }),
             shard + ": is damaged: its checksum is not the index's. Run sennit tokenize again");
   EXPECT_EQ(error([&] { fs::resize_file(index, 300); }),
-            index + ": is no JSON object; it is cut short or damaged");
+            index + ": is no JSON object; it is cut short or damaged. Run sennit tokenize again");
   EXPECT_EQ(error([&] { fs::resize_file(index, 0); }),
-            index + ": is no JSON object; it is cut short or damaged");
+            index + ": is no JSON object; it is cut short or damaged. Run sennit tokenize again");
   // Every byte of the index, one at a time: never read as something else.
   const std::string whole = *read_file(index);
   for (size_t at = 0; at < whole.size(); at++) {

@@ -170,11 +170,23 @@ TEST(TrainerExport, CommandsSayWhatIsWrongAndExitSo) {
             std::string::npos)
       << off.output;
   EXPECT_NE(off.output.find("1 checksum is off"), std::string::npos);
-  EXPECT_EQ(sh(sennit + " checkpoint export " + run + " " + folder.path() + "/hf").status, 2);
+  // Of an export that fails nothing is left, and what stood there stays.
+  EXPECT_EQ(sh(sennit + " checkpoint export " + run + " " + folder.path() + "/new").status, 1);
+  EXPECT_FALSE(fs::exists(folder / "new"));
+  const std::vector<std::string> before = names_in(folder / "hf");
+  EXPECT_EQ(sh(sennit + " checkpoint export " + run + " " + folder.path() + "/hf").status, 1);
+  EXPECT_EQ(names_in(folder / "hf"), before);
+  EXPECT_EQ(sh(sennit + " checkpoint export " + run + " " + folder / "t.model/hf").status, 2);
   fs::resize_file(step + "/rank-00001.safetensors", 20);
   const auto cut = sh(sennit + " checkpoint verify " + step);
   EXPECT_EQ(cut.status, 1);
   EXPECT_NE(cut.output.find("it is cut short"), std::string::npos) << cut.output;
+  fs::remove(step + "/rank-00001.safetensors");
+  const auto missing = sh(sennit + " checkpoint verify " + step);
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.output.find("rank-00001.safetensors"), std::string::npos) << missing.output;
+  fs::remove(step + "/manifest.json");
+  EXPECT_EQ(sh(sennit + " checkpoint verify " + step + "/").status, 1);
   EXPECT_EQ(sh(sennit + " checkpoint verify " + folder.path() + "/none").status, 2);
 }
 
@@ -199,8 +211,33 @@ TEST(TrainerExport, TokenizeAsACommand) {
   const auto off = sh(sennit + " tokenize --check --output " + output);
   EXPECT_EQ(off.status, 1);
   EXPECT_NE(off.output.find("training-00000.tokens: is damaged"), std::string::npos) << off.output;
+  fs::remove(output + "/training-00000.tokens");
+  const auto missing = sh(sennit + " tokenize --check --output " + output);
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.output.find("Run sennit tokenize again"), std::string::npos) << missing.output;
+  EXPECT_EQ(sh(sennit + " tokenize --check --output " + folder / "none").status, 2);
   EXPECT_EQ(sh(sennit + " tokenize --output " + output + " " + folder.path() + "/none").status, 2);
   EXPECT_EQ(sh(sennit + " tokenize --output " + output + " --vocabulary 100 " + folder.path()).status, 2);
+}
+
+// A file that the system will not let grow: exit status 3, and nothing half-done is left.
+TEST(TrainerExport, WhatTheSystemRefusesLeavesNothing) {
+  const TestFolder folder;
+  write_tokenizer(folder);
+  save(folder, std::vector<float>(1 << 16, 1.5f));
+  for (int i = 0; i < 30; i++) {
+    std::ofstream text(folder / (std::to_string(i) + ".txt"));
+    for (int k = 0; k < 800; k++) text << "word" << i * k % 97 << (k % 9 ? " " : "\n");
+  }
+  const std::string limited = "trap '' XFSZ; ulimit -f 32; " SENNIT_BINARY_DIR "/bin/sennit ";
+  const auto tokenized = sh("(" + limited + "tokenize --vocabulary 300 --output " + folder / "out" + " '" +
+                            folder / "*.txt') 2>&1");
+  EXPECT_EQ(tokenized.status, 3) << tokenized.output;
+  EXPECT_EQ(names_in(folder / "out"), std::vector<std::string>{}) << tokenized.output;
+  const auto exported =
+      sh("(" + limited + "checkpoint export " + folder / "run" + " " + folder / "hf" + ") 2>&1");
+  EXPECT_EQ(exported.status, 3) << exported.output;
+  EXPECT_FALSE(fs::exists(folder / "hf")) << exported.output;
 }
 
 }  // namespace

@@ -64,7 +64,25 @@ Status append(int descriptor, const std::string& file, std::string_view bytes) {
 
 using Tensors = std::vector<Checkpoint::Tensor>;
 
-Status write_tensors(const Checkpoint& checkpoint, const Tensors& tensors, const std::string& file,
+// Files under FILE.part until all of them are whole: then they get their names, or none does.
+class Parts {
+ public:
+  ~Parts() {
+    for (const std::string& file : files_) ::unlink((file + ".part").c_str());
+  }
+  std::string add(const std::string& file) { return files_.emplace_back(file) + ".part"; }
+  Status finish() {
+    for (; !files_.empty(); files_.pop_back())
+      if (::rename((files_.back() + ".part").c_str(), files_.back().c_str()) != 0)
+        return file_error(files_.back(), "renamed into place");
+    return {};
+  }
+
+ private:
+  std::vector<std::string> files_;
+};
+
+Status write_tensors(const Checkpoint& checkpoint, const Tensors& tensors, const std::string& part,
                      Type type) {
   std::vector<StoredTensor> stored;
   std::vector<Type> types;
@@ -74,7 +92,6 @@ Status write_tensors(const Checkpoint& checkpoint, const Tensors& tensors, const
   }
   const std::string header =
       safetensors_header(&stored, {{"format", "pt"}}, 8);  // which transformers asks for
-  const std::string part = file + ".part";
   const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) return file_error(part, "made");
   Status status = append(descriptor, part, header);
@@ -94,8 +111,6 @@ Status write_tensors(const Checkpoint& checkpoint, const Tensors& tensors, const
   }
   if (status.ok() && ::fsync(descriptor) != 0) status = file_error(part, "made durable");
   ::close(descriptor);
-  if (status.ok() && ::rename(part.c_str(), file.c_str()) != 0)
-    status = file_error(file, "renamed into place");
   return status;
 }
 
@@ -114,17 +129,20 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
   }
   if (shards.empty()) return invalid("the checkpoint has no parameters");
   const std::string whole = folder + "/model.safetensors", index_file = whole + ".index.json";
+  Parts parts;
   if (shards.size() == 1) {
-    SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[0], whole, type));
+    SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[0], parts.add(whole), type));
+    SENNIT_RETURN_IF_ERROR(parts.finish());
     ::unlink(index_file.c_str());
     return {};
   }
   Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
   for (size_t i = 0; i < shards.size(); i++) {
     const std::string name = fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, shards.size());
-    SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[i], folder + "/" + name, type));
+    SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[i], parts.add(folder + "/" + name), type));
     for (const Checkpoint::Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
   }
+  SENNIT_RETURN_IF_ERROR(parts.finish());
   SENNIT_RETURN_IF_ERROR(write_file_durably(index_file, index.dump(2) + "\n"));
   ::unlink(whole.c_str());
   return {};
@@ -136,14 +154,20 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
                          uint64_t shard_bytes) {
   Json config = Json::parse(checkpoint.model(), nullptr, false);
   if (!config.is_object()) return invalid("the checkpoint holds no model's config");
-  SENNIT_RETURN_IF_ERROR(make_folders(folder));
   config["torch_dtype"] = type == Type::f32 ? "float32" : "bfloat16";
+  std::shared_ptr<const Tokenizer> tokenizer;
   if (!checkpoint.tokenizer_file().empty()) {
-    const auto tokenizer = Tokenizer::load(checkpoint.tokenizer_file());
-    if (!tokenizer.ok()) return tokenizer.status();
-    config["bos_token_id"] = (*tokenizer)->beginning();
-    config["eos_token_id"] = (*tokenizer)->end();
-    SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + kCheckpointTokenizer, (*tokenizer)->model()));
+    const auto loaded = Tokenizer::load(checkpoint.tokenizer_file());
+    if (!loaded.ok()) return loaded.status();
+    tokenizer = *loaded;
+    config["bos_token_id"] = tokenizer->beginning();
+    config["eos_token_id"] = tokenizer->end();
+  }
+  SENNIT_RETURN_IF_ERROR(make_folders(folder));
+  // First what may be damaged or too large: where it fails, there is nothing of this export.
+  SENNIT_RETURN_IF_ERROR(write_model(checkpoint, folder, type, shard_bytes));
+  if (tokenizer) {
+    SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + kCheckpointTokenizer, tokenizer->model()));
     const Json words = {{"tokenizer_class", "LlamaTokenizer"},
                         {"bos_token", "<s>"},
                         {"eos_token", "</s>"},
@@ -155,7 +179,6 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
                         {"clean_up_tokenization_spaces", false}};
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/tokenizer_config.json", words.dump(2) + "\n"));
   }
-  SENNIT_RETURN_IF_ERROR(write_model(checkpoint, folder, type, shard_bytes));
   return write_file_durably(folder + "/config.json", config.dump(2) + "\n");
 }
 

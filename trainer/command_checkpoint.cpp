@@ -1,6 +1,6 @@
 // `sennit checkpoint`: what can be done with a checkpoint without a run.
 //
-//   sennit checkpoint verify run/step-00000100            every checksum; exit status 1 where one is off
+//   sennit checkpoint verify run/step-00000100            every checksum; exit status 1 where anything is off
 //   sennit checkpoint export run/step-00000100 model/     for Hugging Face's transformers
 //   sennit checkpoint bench --size 1G --folder /scratch   save and load, beside a raw write to the same disk
 #include <unistd.h>
@@ -19,6 +19,7 @@
 #include "checkpoint.hpp"
 #include "commands.hpp"
 #include "direct_write.hpp"
+#include "files.hpp"
 
 namespace sennit {
 namespace {
@@ -32,12 +33,24 @@ int fail(const Status& status, int exit_code) {
   return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : exit_code;
 }
 
-// The checkpoint at a path: itself, or the newest of a run's folder.
-Result<Checkpoint> open_any(const std::string& path) {
-  if (!std::filesystem::exists(path + "/manifest.json")) {
+// A checkpoint that is there: what is wrong with it is a fault found, not a call that is off.
+bool is_checkpoint(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path folder = fs::absolute(path, ignored).lexically_normal();
+  const fs::path name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
+  return fs::exists(folder / "manifest.json", ignored) ||
+         (fs::is_directory(folder, ignored) && name.string().starts_with("step-"));
+}
+
+// The checkpoint at a path: itself, or the newest of a run's folder. exit_code: of an error.
+Result<Checkpoint> open_any(const std::string& path, int* exit_code) {
+  *exit_code = is_checkpoint(path) ? 1 : 2;
+  if (*exit_code == 2) {
     const Result<std::optional<std::string>> newest = newest_checkpoint(path);
     if (newest.ok() && *newest) {
       fmt::print("newest: {}\n", **newest);
+      *exit_code = 1;
       return Checkpoint::open(**newest);
     }
   }
@@ -46,8 +59,9 @@ Result<Checkpoint> open_any(const std::string& path) {
 
 int verify(const std::string& path) {
   const auto began = Clock::now();
-  const Result<Checkpoint> checkpoint = open_any(path);
-  if (!checkpoint) return fail(checkpoint.status(), checkpoint.status().kind() == SENNIT_NOT_FOUND ? 2 : 1);
+  int exit_code = 0;
+  const Result<Checkpoint> checkpoint = open_any(path, &exit_code);
+  if (!checkpoint) return fail(checkpoint.status(), exit_code);
   uint64_t bytes = 0;
   for (const Checkpoint::Tensor& tensor : checkpoint->tensors()) {
     uint64_t elements = 1;
@@ -64,10 +78,16 @@ int verify(const std::string& path) {
 }
 
 int export_to(const std::string& path, const std::string& folder, Type type, uint64_t shard_bytes) {
-  const Result<Checkpoint> checkpoint = open_any(path);
-  if (!checkpoint) return fail(checkpoint.status(), 2);
-  if (const Status status = export_checkpoint(*checkpoint, folder, type, shard_bytes); !status.ok())
-    return fail(status, 2);
+  int exit_code = 0;
+  const Result<Checkpoint> checkpoint = open_any(path, &exit_code);
+  if (!checkpoint) return fail(checkpoint.status(), exit_code);
+  const bool was_there = std::filesystem::exists(folder);
+  if (const Status status = make_writable(folder); !status.ok()) return fail(status, 2);
+  if (const Status status = export_checkpoint(*checkpoint, folder, type, shard_bytes); !status.ok()) {
+    std::error_code ignored;
+    if (!was_there) std::filesystem::remove(folder, ignored);  // where it is empty
+    return fail(status, 1);
+  }
   fmt::print("{}: step {} for transformers, in {}\n", folder, checkpoint->step(),
              type == Type::f32 ? "float32" : "bfloat16");
   return 0;
@@ -152,7 +172,7 @@ void add_checkpoint_command(CLI::App& app, int* exit_code) {
   command->require_subcommand(1);
   const auto path = std::make_shared<std::string>();
   const auto to = std::make_shared<std::string>(), type = std::make_shared<std::string>("bf16");
-  CLI::App* check = command->add_subcommand("verify", "every checksum; exit status 1 where one is off");
+  CLI::App* check = command->add_subcommand("verify", "every checksum; exit status 1 where anything is off");
   check->add_option("checkpoint", *path, "a folder step-N, or a run's (its newest)")->required();
   check->callback([=] { *exit_code = verify(*path); });
   CLI::App* exporting = command->add_subcommand("export", "a folder that Hugging Face's transformers loads");

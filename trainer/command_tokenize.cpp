@@ -4,6 +4,7 @@
 //   sennit tokenize --output corpus --check                   every checksum of what was written
 //   sennit tokenize --output corpus --vocabulary 8192 'books/*.txt' notes/ pages.jsonl.gz
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -12,6 +13,7 @@
 
 #include "commands.hpp"
 #include "loader.hpp"
+#include "shards.hpp"
 #include "tokenize.hpp"
 
 namespace sennit {
@@ -72,7 +74,8 @@ int check(const std::string& folder) {
   const Status status = data.ok() ? (*data)->verify() : data.status();
   if (!status.ok()) {
     fmt::print(stderr, "sennit: tokenize: {}\n", status.text());
-    return status.kind() == SENNIT_NOT_FOUND ? 2 : 1;
+    if (status.kind() == SENNIT_OUT_OF_RESOURCES) return 3;
+    return std::filesystem::exists(folder + "/" + kIndexName) ? 1 : 2;
   }
   fmt::print("{}: {} tokens for training, {} held out, of {}: every checksum is right\n", folder,
              grouped((*data)->tokens(Part::training)), grouped((*data)->tokens(Part::held_out)),
@@ -87,13 +90,15 @@ int run(const TokenizeOptions& options) {
   });
   if (terminal) fmt::print(stderr, "\r\033[K");
   Status status = report.status();
+  int exit_code = 2;
   if (status.ok()) {  // what was written is read back before anybody relies on it
     const auto data = Dataset::open(options.folder);
     status = data.ok() ? (*data)->verify() : data.status();
+    exit_code = 1;
   }
   if (!status.ok()) {
     fmt::print(stderr, "sennit: tokenize: {}\n", status.text());
-    return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : 2;
+    return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : exit_code;
   }
   print(options, *report);
   return 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
 #include "checksum.hpp"
@@ -131,7 +132,13 @@ Dataset::~Dataset() = default;
 Result<std::shared_ptr<const Dataset>> Dataset::open(const std::string& folder) {
   std::shared_ptr<Dataset> data(new Dataset);
   data->state_->folder = folder;
-  SENNIT_RETURN_IF_ERROR(data->state_->open());
+  if (const Status opened = data->state_->open(); !opened.ok()) {
+    if (opened.text().find("sennit tokenize") != std::string::npos) return opened;
+    struct stat ignored {};
+    const bool there = ::stat((folder + "/" + kIndexName).c_str(), &ignored) == 0;
+    return Status(opened.kind(), opened.text() + (there ? ". Run sennit tokenize again"
+                                                        : ". sennit tokenize --output makes such a folder"));
+  }
   int64_t tokens = 0;
   for (const PartShards& part : data->state_->parts) tokens += part.tokens;
   if (tokens * static_cast<int64_t>(data->state_->token_bytes) <= kCheckedAtOnce)

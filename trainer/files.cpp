@@ -43,9 +43,11 @@ std::string folder_of(const std::string& file) {
 
 Status file_error(const std::string& file, const char* what) {
   const int error = errno;
-  const ErrorKind kind = error == ENOENT                      ? SENNIT_NOT_FOUND
-                         : error == ENOSPC || error == EDQUOT ? SENNIT_OUT_OF_RESOURCES
-                                                              : SENNIT_INVALID_ARGUMENT;
+  constexpr int kRefusals[] = {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EFBIG, EACCES, EPERM, EROFS, EIO};
+  const bool refused = std::find(std::begin(kRefusals), std::end(kRefusals), error) != std::end(kRefusals);
+  const ErrorKind kind = refused           ? SENNIT_OUT_OF_RESOURCES
+                         : error == ENOENT ? SENNIT_NOT_FOUND
+                                           : SENNIT_INVALID_ARGUMENT;
   return {kind, fmt::format("{}: cannot be {}: {}", file, what, std::strerror(error))};
 }
 
@@ -81,10 +83,14 @@ Status write_file_durably(const std::string& file, std::string_view text) {
   const std::string part = file + ".part";
   const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) return file_error(part, "made");
-  const Status status = write_all(descriptor, part, text);
+  Status status = write_all(descriptor, part, text);
   ::close(descriptor);
-  if (!status.ok()) return status;
-  if (::rename(part.c_str(), file.c_str()) != 0) return file_error(file, "renamed into place");
+  if (status.ok() && ::rename(part.c_str(), file.c_str()) != 0)
+    status = file_error(file, "renamed into place");
+  if (!status.ok()) {
+    ::unlink(part.c_str());
+    return status;
+  }
   return sync_folder(folder_of(file));
 }
 
@@ -103,7 +109,18 @@ Status sync_folder(const std::string& folder) {
 Status make_folders(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return invalid(fmt::format("{}: cannot be made: {}", folder, error.message()));
+  errno = error.value();
+  if (error) return file_error(folder, "made");
+  return {};
+}
+
+Status make_writable(const std::string& folder) {
+  SENNIT_RETURN_IF_ERROR(make_folders(folder));
+  const std::string probe = fmt::format("{}/.sennit-{}", folder, ::getpid());
+  const int descriptor = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) return file_error(folder, "written into");
+  ::close(descriptor);
+  ::unlink(probe.c_str());
   return {};
 }
 

@@ -16,17 +16,20 @@
 
 namespace sennit::trainer {
 
-// "FILE: cannot be WHAT: strerror(errno)".
+// "FILE: cannot be WHAT: strerror(errno)". SENNIT_OUT_OF_RESOURCES for what the system refuses: space,
+// permission.
 Status file_error(const std::string& file, const char* what);
 
 Result<std::string> read_file(const std::string& file);
 // Uncompressed where it begins like gzip.
 Result<std::string> read_maybe_compressed(const std::string& file);
 
-// Through FILE.part, fsync and rename, and an fsync of the folder: FILE is the old one or the new one, whole.
+// Through FILE.part, fsync and rename, and an fsync of the folder: FILE is the old one or the new one, whole,
+// and FILE.part goes where that fails.
 Status write_file_durably(const std::string& file, std::string_view text);
 Status sync_folder(const std::string& folder);
 Status make_folders(const std::string& folder);
+Status make_writable(const std::string& folder);  // and sees that files can be made in it
 // The names in a folder, sorted; none where it is not there.
 std::vector<std::string> names_in(const std::string& folder);
 

@@ -32,6 +32,7 @@ struct ShardWriter::State {
   int64_t vocabulary = 0, shard_tokens = 0;
   uint32_t token_bytes = 2;
   PartState parts[2];
+  std::vector<std::string> unfinished;  // shards that no index names yet
 
   Status close_shard(int part) {
     PartState& state = parts[part];
@@ -44,6 +45,7 @@ struct ShardWriter::State {
     state.bytes.insert(0, reinterpret_cast<const char*>(&header), sizeof(header));
     const std::string name = fmt::format("{}-{:05d}.tokens", kPartNames[part], state.shards.size());
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + name, state.bytes));
+    unfinished.push_back(folder + "/" + name);
     state.shards.push_back({{"file", name},
                             {"tokens", state.in_shard},
                             {"checksum", checksum_text(state.bytes.data(), state.bytes.size())}});
@@ -54,7 +56,9 @@ struct ShardWriter::State {
 };
 
 ShardWriter::ShardWriter() : state_(std::make_unique<State>()) {}
-ShardWriter::~ShardWriter() = default;
+ShardWriter::~ShardWriter() {
+  for (const std::string& file : state_->unfinished) ::unlink(file.c_str());
+}
 
 Result<std::unique_ptr<ShardWriter>> ShardWriter::open(const std::string& folder, int64_t vocabulary,
                                                        int64_t tokens_a_shard) {
@@ -103,11 +107,14 @@ Status ShardWriter::finish(const std::string& tokenizer, const Json& facts) {
   }
   if (!tokenizer.empty()) {
     SENNIT_RETURN_IF_ERROR(write_file_durably(state_->folder + "/" + kTokenizerName, tokenizer));
+    state_->unfinished.push_back(state_->folder + "/" + kTokenizerName);
     index["tokenizer"] = {{"file", kTokenizerName},
                           {"bytes", tokenizer.size()},
                           {"checksum", checksum_text(tokenizer.data(), tokenizer.size())}};
   }
-  return write_file_durably(state_->folder + "/" + kIndexName, sealed_text(index));
+  SENNIT_RETURN_IF_ERROR(write_file_durably(state_->folder + "/" + kIndexName, sealed_text(index)));
+  state_->unfinished.clear();
+  return {};
 }
 
 }  // namespace sennit::trainer

@@ -37,7 +37,7 @@ class ShardWriter {
   // Makes the folder; an index that is there already is removed first, and its shards are written over.
   static Result<std::unique_ptr<ShardWriter>> open(const std::string& folder, int64_t vocabulary,
                                                    int64_t tokens_a_shard);
-  ~ShardWriter();
+  ~ShardWriter();  // what was written without a finish() goes
   // One document: `text_bytes` long before it was tokenized. Every token is below the vocabulary.
   Status add(Part part, std::span<const int32_t> tokens, uint64_t text_bytes);
   // Closes the shards and writes the index. tokenizer: a sentencepiece model's bytes, or empty; facts: what
