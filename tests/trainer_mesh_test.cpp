@@ -188,22 +188,47 @@ TEST(TrainerMesh, OverlapAndRecomputeChangeNoBit) {
     }
 }
 
+// Zero 1 to 3 reduce-scatter a bucket, so its size says who owns which element and in which order it is
+// summed: there the setting has no effect where one order is promised, and all units are half layers.
 TEST(TrainerMesh, BucketSizesChangeNoBitWhereSumsAreReproducible) {
   ASSERT_EQ(setenv("SENNIT_REPRODUCIBLE", "1", 1), 0);
-  for (int zero = 0; zero <= 2; zero++) {
+  for (const Type type : {Type::f32, Type::bf16}) {
     TrainerOptions options = tiny();
     options.mesh.data = 4;
-    options.zero = zero;
+    options.type = type;
     options.bucket_bytes = 0;
     const After by_layer = three_steps(options);
     ASSERT_EQ(by_layer.losses.size(), 3);
     options.bucket_bytes = 1 << 30;
     const After at_once = three_steps(options);
     // The global norm is summed by unit, in f64: the clipped gradient is the same f32.
-    EXPECT_EQ(by_layer.losses, at_once.losses) << zero;
-    EXPECT_TRUE(by_layer.masters == at_once.masters) << zero;
+    EXPECT_EQ(by_layer.losses, at_once.losses);
+    EXPECT_TRUE(by_layer.masters == at_once.masters);
+    EXPECT_EQ(options.unit_bytes(), 1 << 30);
+    for (options.zero = 1; options.zero <= 3; options.zero++) EXPECT_EQ(options.unit_bytes(), 0);
   }
   unsetenv("SENNIT_REPRODUCIBLE");
+}
+
+// And where no order is promised, the setting has its effect with every zero: the sums are the same ones.
+TEST(TrainerMesh, BucketSizesChangeTheOrderOfSumsAlone) {
+  for (const Type type : {Type::f32, Type::bf16})
+    for (const int zero : {1, 3}) {
+      TrainerOptions options = tiny();
+      options.mesh.data = 4;
+      options.type = type;
+      options.zero = zero;
+      SCOPED_TRACE("zero " + std::to_string(zero));
+      const std::vector<int32_t> batch = random_batch(options, 9);
+      options.bucket_bytes = 0;
+      const Outcome by_layer = gradients_of(options, batch);
+      options.bucket_bytes = 1 << 30;
+      EXPECT_EQ(options.unit_bytes(), 1 << 30);
+      const Outcome at_once = gradients_of(options, batch);
+      EXPECT_NEAR(by_layer.loss, at_once.loss, 1e-6 * by_layer.loss);
+      const auto [apart, where] = difference(by_layer.gradients, at_once.gradients);
+      EXPECT_LT(apart, kTolerance) << where;
+    }
 }
 
 // Buckets are filled from the end, as the backward pass completes them; whatever their size, they are all
@@ -253,7 +278,7 @@ TEST(TrainerMesh, SaysWhatDoesNotDivide) {
   EXPECT_EQ(text({.data = 3}, options.batch, 3),
             "--dp times --micro-batch 3 does not divide the batch (in sequences) (8); these do: 1, 2, 4, 8");
   EXPECT_EQ(text({.data = 2}, options.batch, 3),
-            "the mesh dp 2 x pp 1 x cp 1 x tp 1 has 2 ranks, but 3 were started");
+            "the mesh dp 2 x pp 1 x cp 1 x tp 1 has 2 ranks, but there are 3");
 }
 
 }  // namespace
