@@ -41,13 +41,49 @@ TEST_F(TrainCommand, BothBackEndsTakeTheSameSteps) {
 TEST_F(TrainCommand, RefusesACallOnceForAllRanks) {
   for (const auto& [options, words] :
        {std::pair{"--tp 4", "--tp 4 does not divide the key/value heads"},
-        std::pair{"--precision f16", "f16"}, std::pair{"--data /nowhere", "/nowhere"}}) {
+        std::pair{"--precision f16", "f16"}, std::pair{"--data /nowhere", "/nowhere"},
+        std::pair{"--report-dir /proc/x", "/proc/x"}, std::pair{"--checkpoint-dir /proc/x", "/proc/x"}}) {
     const auto refused = sh(train(fmt::format("--local 4 {}", options)));
+    EXPECT_EQ(refused.output.find("left the job"), std::string::npos) << refused.output;
     EXPECT_EQ(refused.status, 2) << refused.output;
     const size_t first = refused.output.find(words);
     EXPECT_NE(first, std::string::npos) << refused.output;
     EXPECT_EQ(refused.output.find("sennit train:"), refused.output.rfind("sennit train:")) << refused.output;
   }
+}
+
+TEST_F(TrainCommand, OneRankTellsOfALossThatIsNoNumber) {
+  const auto failed = sh(train("--local 4 --tp 2 --pp 2 --learning-rate 1e30 --warm-up-steps 0"));
+  EXPECT_EQ(failed.status, 1) << failed.output;
+  const size_t first = failed.output.find("first tensor that is not finite");
+  EXPECT_NE(first, std::string::npos) << failed.output;
+  EXPECT_EQ(first, failed.output.rfind("first tensor that is not finite")) << failed.output;
+}
+
+TEST_F(TrainCommand, SaysWhatToDoWithADamagedCorpus) {
+  for (const char* file : {"index.json", "training-00000.tokens", "tokenizer.model"}) {
+    const std::string data = folder_ / fmt::format("without-{}", file);
+    std::filesystem::copy(folder_ / "data", data);
+    if (std::string_view(file) == "index.json")
+      change_byte(data + "/index.json", 30, 1);
+    else
+      std::filesystem::remove(data + "/" + file);
+    const auto refused = sh(train("--local 2 --data " + data));
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    const size_t advice = refused.output.find("Run sennit tokenize again");
+    EXPECT_NE(advice, std::string::npos) << refused.output;
+    EXPECT_EQ(advice, refused.output.rfind("Run sennit tokenize again")) << refused.output;
+  }
+}
+
+TEST_F(TrainCommand, SaysThatAllStepsAreDone) {
+  const std::string options = "--local 2 --checkpoint-dir " + folder_ / "run";
+  EXPECT_EQ(sh(train(options)).status, 0);
+  const auto again = sh(train(options));
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_NE(again.output.find("step 3 is reached already: nothing to train with --steps 3"),
+            std::string::npos)
+      << again.output;
 }
 
 TEST_F(TrainCommand, PlansForTheRanksThatTheCallWouldStart) {
@@ -108,9 +144,9 @@ TEST_F(TrainCommand, APlanForAnotherFabricIsHeldAgainstTheMemoryItIsToldOf) {
 
 TEST_F(TrainCommand, SaysByItsOwnNameThatARankWasKilled) {
   const auto killed =
-      sh(fmt::format("timeout 100 {} & job=$!; children() {{ cat /proc/$1/task/$1/children; }}; "
+      sh(fmt::format("(timeout 100 {} & job=$!; children() {{ cat /proc/$1/task/$1/children; }}; "
                      "until set -- $(children $job) && [ $1 ]; do sleep 0.05; done; job=$1; "
-                     "until set -- $(children $job) && [ $1 ]; do sleep 0.05; done; kill -9 $1; wait",
+                     "until set -- $(children $job) && [ $1 ]; do sleep 0.05; done; kill -9 $1; wait) 2>&1",
                      train("--local 2 --steps 1000000 --log-every 1000000")));
   EXPECT_NE(killed.output.find("sennit train: rank 0 was killed by signal 9"), std::string::npos)
       << killed.output;

@@ -379,5 +379,21 @@ TEST(TrainerSettings, ThePageShowsCurvesAndEscapesText) {
   EXPECT_NE(records[2].to_json().find("\"held_out\":2.5"), std::string::npos);
 }
 
+TEST(TrainerSettings, TheAxisOfAFewStepsHasAllOfThem) {
+  const auto labels = [](int64_t first, int64_t last) {
+    std::vector<StepRecord> records(2);
+    records[0].step = first;
+    records[1].step = last;
+    const std::string page = train_page(records, {}, "");
+    const std::string chart = page.substr(0, page.find("</svg>"));
+    std::vector<int> steps;
+    for (size_t at = 0; (at = chart.find("text-anchor=\"middle\">", at + 1)) != chart.npos;)
+      steps.push_back(std::atoi(chart.c_str() + at + 21));
+    return steps;
+  };
+  EXPECT_EQ(labels(1, 6), (std::vector{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(labels(1, 100), (std::vector{20, 40, 60, 80, 100}));
+}
+
 }  // namespace
 }  // namespace sennit::trainer

@@ -31,7 +31,7 @@ Status check_mesh(const MeshShape& mesh, const BatchShape& batch, const LlamaCon
     if (size < 1) return invalid(fmt::format("{} {}: it must be 1 or more", name, size));
   if (mesh.ranks() != ranks)
     return invalid(
-        fmt::format("the mesh {} has {} ranks, but {} were started", mesh.text(), mesh.ranks(), ranks));
+        fmt::format("the mesh {} has {} ranks, but there are {}", mesh.text(), mesh.ranks(), ranks));
   SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the query heads", model.heads));
   SENNIT_RETURN_IF_ERROR(
       must_divide("--tp", mesh.tensor, "the key/value heads, which are not replicated,", model.kv_heads));

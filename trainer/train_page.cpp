@@ -29,6 +29,15 @@ struct Curve {
   std::function<std::optional<double>(const StepRecord&)> value;
 };
 
+// Whole numbers at even distances, at most about eight of them: 1, 2, 3 or 0, 50, 100.
+std::vector<double> ticks(double first, double last) {
+  double apart = 1;
+  for (int i = 0; (last - first) / apart > 8; i++) apart *= i % 3 == 1 ? 2.5 : 2;
+  std::vector<double> steps;
+  for (double step = std::ceil(first / apart) * apart; step <= last; step += apart) steps.push_back(step);
+  return steps;
+}
+
 // Curves over the steps, from 0 or the least value to the largest.
 std::string chart(const std::string& title, const std::vector<StepRecord>& records, bool from_zero,
                   const std::vector<Curve>& curves) {
@@ -58,11 +67,10 @@ std::string chart(const std::string& title, const std::vector<StepRecord>& recor
         "x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
         kLeft, kLeft + kWidth, y_of(y), kLeft - 8, y_of(y) + 4,
         y < 1000 ? fmt::format("{:.4g}", y) : fmt::format("{:.0f}", y));
-    const double step = std::round(first + (last - first) * tick / 4);
-    if (tick > 0 && step == std::round(first + (last - first) * (tick - 1) / 4)) continue;
+  }
+  for (const double step : ticks(first, last))
     text += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.0f}</text>\n",
                         x_of(step), kTop + kHeight + 20, step);
-  }
   for (size_t c = 0; c < curves.size(); c++) {
     std::string points;
     for (const StepRecord& record : records)

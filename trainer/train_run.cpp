@@ -12,6 +12,7 @@
 #include "checkpoint.hpp"
 #include "checkpoint_keep.hpp"
 #include "energy.hpp"
+#include "files.hpp"
 #include "loader.hpp"
 #include "local_ranks.hpp"
 #include "matrix_peak.hpp"
@@ -87,7 +88,10 @@ Status Run::look_at_settings() {
   model_ = *std::move(model);
   options_ = trainer_options(config_, model_, ranks_);
   SENNIT_RETURN_IF_ERROR(check_mesh(options_.mesh, options_.batch, model_, ranks_));
-  return check_memory(options_, available_memory());
+  SENNIT_RETURN_IF_ERROR(check_memory(options_, available_memory()));
+  if (!config_.checkpoint_dir.empty()) SENNIT_RETURN_IF_ERROR(make_writable(config_.checkpoint_dir));
+  if (speaks() && !config_.report_dir.empty()) SENNIT_RETURN_IF_ERROR(make_writable(config_.report_dir));
+  return {};
 }
 
 Status Run::prepare(std::unique_ptr<Communicator> started) {
@@ -231,7 +235,11 @@ Status Run::step() {
   const bool overlap = config_.overlap && !(config_.measure_overlap && step_ % 4 >= 2);
   trainer_->set_overlap(overlap);
   Result<StepResult> result = trainer_->step(batch.tokens, update);
-  if (!result) return result.status();
+  if (!result) {
+    const bool told_by_one =
+        !traffic_->failed() && !speaks();  // what all ranks know: a loss that is no number
+    return told_by_one ? Status(result.status().kind(), "") : result.status();
+  }
   step_++;
   double slowest[6] = {seconds_since(began),
                        result->traffic.comm_s,
@@ -309,6 +317,8 @@ Status Run::report_saves() {
 }
 
 Status Run::train() {
+  if (step_ >= config_.steps && speaks())
+    fmt::print("step {} is reached already: nothing to train with --steps {}\n", step_, config_.steps);
   while (step_ < config_.steps && !out_of_time_) {
     SENNIT_RETURN_IF_ERROR(step());
     if (config_.patience > 0 && resumed_.evaluations_without_better >= config_.patience) {
