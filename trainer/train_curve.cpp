@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -76,9 +77,11 @@ std::string loss_curve(std::span<const StepRecord> records, int columns, int row
     if (!std::isfinite(record.loss)) continue;
     const int x = x_of(record.step), y = y_of(record.loss);
     canvas.dot(x, y);
-    if (x == x_before)  // all that steps of one column span
-      for (int between = std::min(y, y_before); between <= std::max(y, y_before); between++)
-        canvas.dot(x, between);
+    if (x_before >= 0) {  // a line from the step before; within a column, all that its steps span
+      const int dots = std::max(x - x_before, std::abs(y - y_before));
+      for (int i = 1; i < dots; i++)
+        canvas.dot(x_before + (x - x_before) * i / dots, y_before + (y - y_before) * i / dots);
+    }
     x_before = x;
     y_before = y;
   }

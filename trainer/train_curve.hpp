@@ -1,7 +1,7 @@
 // train_curve.hpp: the loss over the steps as lines of text, for a terminal.
 //
-// Braille patterns: a cell is two dots wide and four high, so 60 x 12 cells show 120 x 48 points. Where many
-// steps share a column it shows all that they spanned. "o": the held-out loss.
+// Braille patterns: a cell is two dots wide and four high, so 60 x 12 cells show 120 x 48 points, joined by
+// lines. "o": the held-out loss.
 #pragma once
 
 #include <span>
