@@ -109,7 +109,8 @@ int run_rank(const Options& options, BootstrapOptions bootstrap, Report* report)
 // ---- local processes (command_bench_launch.cpp) ----
 // Starts this very command `processes` times with torchrun's variables and a fresh secret, and waits. When
 // one fails the rest get a few seconds to say why. Returns the exit status. `command` is for messages.
-int run_local_processes(const char* command, int processes, char** argv);
+// stop_by_themselves: on SIGINT or SIGTERM, each of which is passed on, they end when they are ready.
+int run_local_processes(const char* command, int processes, char** argv, bool stop_by_themselves = false);
 // Under a launcher: `process` with what it says of this one. Else with `ranks` (0 or 1: none) local processes
 // of this command, which come here again, or alone.
 int run_as_launched(const char* command, int ranks, char** argv,

@@ -4,6 +4,8 @@
 // What the ranks write to stderr comes through a pipe, so that an error they all tell is printed once.
 // The children die with their parent. When one fails the others get kGraceSeconds to say why they cannot go
 // on, then SIGTERM, then SIGKILL. The exit status is that of the first that failed; a signal counts as 1.
+// SIGINT and SIGTERM of this process are the children's: they have two seconds, or, where they stop by
+// themselves, as long as they need.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,8 +33,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::seconds(10);
 
-volatile sig_atomic_t g_signal = 0;
-void remember_signal(int signal) { g_signal = signal; }
+volatile sig_atomic_t g_signal = 0, g_signals = 0;  // the last, and how many
+void remember_signal(int signal) {
+  g_signal = signal;
+  g_signals = g_signals + 1;
+}
 
 std::string fresh_secret() {
   if (sodium_init() < 0) return {};
@@ -63,7 +68,8 @@ void set(const char* name, const std::string& value) { setenv(name, value.c_str(
 
 class Children {
  public:
-  explicit Children(const char* command) : command_(command) {}
+  Children(const char* command, bool stop_by_themselves)
+      : command_(command), stop_by_themselves_(stop_by_themselves) {}
 
   int run(int processes, char** argv) {
     // Signals wait until the handlers stand; the children start with the old mask and default handlers.
@@ -127,7 +133,13 @@ class Children {
       reaped = true;
       note_end(rank, status);
     }
-    if (g_signal != 0 && !signalled_) {
+    if (stop_by_themselves_) {  // every signal is the ranks', and they know what to do
+      if (g_signals != passed_on_) {
+        passed_on_ = g_signals;
+        signalled_ = true;
+        kill_all(g_signal);
+      }
+    } else if (g_signal != 0 && !signalled_) {
       signalled_ = true;
       if (status_ == 0) status_ = 1;
       kill_all(g_signal);
@@ -146,7 +158,9 @@ class Children {
     if (WIFSIGNALED(status) && !terminated_ && !signalled_)
       fmt::print(stderr, "{}: rank {} was killed by signal {} ({})\n", command_, rank, WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
-    if (status_ == 0) status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    const bool by_our_signal = stop_by_themselves_ && signalled_ && WIFSIGNALED(status);
+    if (status_ == 0)
+      status_ = WIFEXITED(status) ? WEXITSTATUS(status) : by_our_signal ? 128 + WTERMSIG(status) : 1;
     if (deadline_ == Clock::time_point()) deadline_ = Clock::now() + kGrace;
   }
 
@@ -156,6 +170,8 @@ class Children {
   }
 
   const char* command_;
+  bool stop_by_themselves_;
+  int passed_on_ = 0;        // signals
   std::vector<pid_t> pids_;  // by rank; 0: ended
   int errors_ = -1;          // the pipe's reading end
   ErrorMerger merger_;
@@ -173,7 +189,7 @@ bool launched() {
 
 }  // namespace
 
-int run_local_processes(const char* command, int processes, char** argv) {
+int run_local_processes(const char* command, int processes, char** argv, bool stop_by_themselves) {
   const std::string secret = fresh_secret();  // first: it readies the random numbers
   const ReservedPort port;
   if (port.number() == 0 || secret.empty()) {
@@ -185,7 +201,7 @@ int run_local_processes(const char* command, int processes, char** argv) {
   set("MASTER_PORT", std::to_string(port.number()));
   set("SENNIT_SECRET", secret);
   std::fflush(nullptr);
-  return Children(command).run(processes, argv);
+  return Children(command, stop_by_themselves).run(processes, argv);
 }
 
 int run_as_launched(const char* command, int ranks, char** argv,

@@ -28,6 +28,7 @@ class Behind {
  public:
   Behind(const std::string& command, const std::string& output) : pid_(fork()) {
     if (pid_ != 0) return;
+    ::signal(SIGINT, SIG_DFL);  // which a shell's background jobs ignore, and so may this test
     const std::string line = fmt::format("exec {} >{} 2>&1", command, output);
     execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     _exit(127);

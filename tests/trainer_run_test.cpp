@@ -9,6 +9,7 @@
 #include "checkpoint_cases.hpp"
 #include "checkpoint_keep.hpp"
 #include "sennit/sennit.h"
+#include "stop_signal.hpp"
 #include "train_run.hpp"
 
 namespace sennit::trainer {
@@ -23,10 +24,10 @@ bool has(const Outcome& outcome, const std::string& words) {
 
 class TrainerRun : public TrainCommand {
  protected:
-  // A finished run whose every step was saved into NAME.
-  void run_of(const std::string& name, const std::string& options = "--steps 3") {
-    const Outcome outcome =
-        run(fmt::format("--save-every 1 --keep-last 0 --checkpoint-dir {} {}", folder_ / name, options));
+  // A finished run that saved into NAME.
+  void run_of(const std::string& name, const std::string& options = "--steps 3", int every = 1) {
+    const Outcome outcome = run(
+        fmt::format("--save-every {} --keep-last 0 --checkpoint-dir {} {}", every, folder_ / name, options));
     ASSERT_EQ(outcome.status, 0) << outcome.output;
   }
   // The names in a folder that are not hidden.
@@ -76,11 +77,11 @@ TEST_F(TrainerRun, GoesOnAfterKillsAtAnyMoment) {
   };
   const std::string command = train(
       fmt::format("{} --checkpoint-dir {} --report-dir {}", settings, folder_ / "saved", folder_ / "report"));
-  for (int round = 0; round < 6; round++) {
+  for (int round = 0; round < 6 && newest_step() < 24; round++) {
     SCOPED_TRACE(fmt::format("round {}", round));
     const int64_t before = newest_step();
     Behind killed(command, folder_ / "output");
-    const auto enough = before + 1 + static_cast<int64_t>(random() % 3);
+    const auto enough = std::min<int64_t>(24, before + 1 + static_cast<int64_t>(random() % 3));
     ASSERT_TRUE(killed.await([&] { return newest_step() >= enough; })) << *read_file(folder_ / "output");
     usleep(random() % 10'000);
     killed.signal(SIGKILL);
@@ -155,6 +156,87 @@ TEST_F(TrainerRun, OneRunAtATimeHasAFolder) {
   EXPECT_EQ(third.status, 0) << third.output;
 }
 
+// One of the folder's checkpoints, or nothing.
+std::optional<Checkpoint> open_step(const std::string& folder) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(folder);
+  return checkpoint.ok() ? std::optional(*std::move(checkpoint)) : std::nullopt;
+}
+
+TEST_F(TrainerRun, ASignalEndsARunAfterItsStepWithCheckpointAndPage) {
+  for (const auto& [mesh, signal] : {std::pair{"", SIGTERM}, {"--local 2 --zero 1", SIGINT}, {"", SIGINT}}) {
+    SCOPED_TRACE(fmt::format("{} {}", mesh, signal));
+    for (const char* const name : {"saved", "report"}) fs::remove_all(folder_ / name);
+    Behind stopped(train(fmt::format("--steps 1000000 --checkpoint-dir {} --report-dir {} {}",
+                                     folder_ / "saved", folder_ / "report", mesh)),
+                   folder_ / "output");
+    ASSERT_TRUE(stopped.await([&] { return records(folder_ / "report").size() >= 3; }))
+        << *read_file(folder_ / "output");
+    stopped.signal(signal);
+    EXPECT_EQ(stopped.wait(), 128 + signal) << *read_file(folder_ / "output");
+    const std::vector<StepRecord> done = records(folder_ / "report");
+    EXPECT_EQ(shown(folder_ / "saved"), step_folder_name(done.back().step) + " ");
+    EXPECT_TRUE(open_step(step("saved", done.back().step)));
+    EXPECT_TRUE(fs::exists(folder_ / "report/report.html"));
+    const Outcome on =
+        run(fmt::format("--steps {} --checkpoint-dir {} {}", done.back().step + 1, folder_ / "saved", mesh));
+    EXPECT_EQ(on.status, 0) << on.output;
+    EXPECT_TRUE(has(on, fmt::format("goes on after step {},", done.back().step))) << on.output;
+  }
+}
+
+TEST_F(TrainerRun, ASecondSignalEndsAProcessAtOnce) {
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGINT, SIG_DFL);
+    const StopSignals signals;
+    raise(SIGTERM);
+    if (StopSignals::first() != SIGTERM) _exit(2);
+    usleep(1'100'000);  // within a second it counts as the same
+    raise(SIGINT);
+    _exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+}
+
+TEST_F(TrainerRun, WhatIsNotFiniteCostsNoStepBeforeIt) {
+  for (const char* const mesh : {"", "--local 2 --zero 1"}) {
+    SCOPED_TRACE(mesh);
+    for (const char* const name : {"saved", "report"}) fs::remove_all(folder_ / name);
+    run_of("saved", mesh);
+    // Weights as large as this are finite; their products are not.
+    const Outcome broken = run(fmt::format(
+        "--steps 9 --learning-rate 1e18 --least-learning-rate 1e18 --checkpoint-dir {} --report-dir {} {}",
+        folder_ / "saved", folder_ / "report", mesh));
+    EXPECT_EQ(broken.status, 1) << broken.output;
+    EXPECT_TRUE(has(broken, "sennit train: step 5: the loss is ")) << broken.output;
+    EXPECT_TRUE(has(broken, "the first tensor that is not finite is ")) << broken.output;
+    EXPECT_TRUE(has(broken, "; the state after step 4 is saved\n")) << broken.output;
+    EXPECT_TRUE(fs::exists(folder_ / "report/report.html"));
+    const auto saved = open_step(step("saved", 4)), before = open_step(step("saved", 3));
+    ASSERT_TRUE(saved && before);
+    // Its place is before the batch that was not learned from: one step after the checkpoint's before it.
+    const auto first = [](const Checkpoint& c) { return c.state()["loader"].value("sample", int64_t{-1}); };
+    EXPECT_EQ(first(*saved), first(*before) + 8);
+  }
+}
+
+TEST_F(TrainerRun, ACheckpointHasTheLossThatWasMeasuredAtItsStep) {
+  run_of("saved", fmt::format("--steps 7 --evaluate-every 3 --report-dir {}", folder_ / "report"), 2);
+  double best = INFINITY;
+  for (const StepRecord& record : records(folder_ / "report")) {
+    const auto saved = open_step(step("saved", record.step));
+    const bool better = record.held_out && *record.held_out < best;
+    if (better) best = *record.held_out;
+    EXPECT_EQ(saved.has_value(), better || record.step % 2 == 0 || record.step == 7) << record.step;
+    if (saved) {
+      EXPECT_EQ(saved->held_out_loss(), record.held_out) << record.step;
+    }
+  }
+  EXPECT_TRUE(open_step(step("saved", 3)));  // the first measured is the best so far
+}
+
 // Ranks as threads, each with settings of its own, as hosts may have folders of their own.
 std::vector<Status> run_with(const std::vector<TrainConfig>& configs) {
   std::vector<sennit_comm_t> handles(configs.size());
@@ -166,7 +248,7 @@ std::vector<Status> run_with(const std::vector<TrainConfig>& configs) {
       Traffic traffic;
       Result<std::unique_ptr<Communicator>> job = adopt_sennit(handles[rank], &traffic);
       ASSERT_TRUE(job.ok()) << job.status().text();
-      answers[rank] = run_training(configs[rank], *std::move(job), &traffic);
+      answers[rank] = run_training(configs[rank], *std::move(job), &traffic).status();
     });
   for (std::thread& thread : threads) thread.join();
   return answers;

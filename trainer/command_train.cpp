@@ -52,12 +52,16 @@ Status plan(const TrainConfig& config, const Arguments& arguments) {
   return dry_run(config, asked);
 }
 
-Status train(const Arguments& arguments) {
+// Gives the signal that stopped the run, or 0.
+Result<int> train(const Arguments& arguments) {
   TrainConfig config;
   // No rank is connected yet: the launcher's number says who speaks for all.
   const Status settings = settings_of(arguments, &config);
   if (!settings.ok()) return first_of_ranks() ? settings : Status(settings.kind(), "");
-  if (arguments.dry_run) return plan(config, arguments);
+  if (arguments.dry_run) {
+    SENNIT_RETURN_IF_ERROR(plan(config, arguments));
+    return 0;
+  }
   Traffic traffic;
   Result<std::unique_ptr<Communicator>> job =
       config.backend == "mpi" ? open_mpi(&traffic) : open_sennit(&traffic);
@@ -97,12 +101,13 @@ void add_train_command(CLI::App& app, char** argv, int* exit_code) {
         command->add_option(train_settings()[i].option(), arguments->values[i], train_settings()[i].help));
   command->callback([=] {
     if (arguments->local > 1 && !launched() && !arguments->dry_run) {
-      *exit_code = bench::run_local_processes("sennit train", arguments->local, argv);
+      *exit_code = bench::run_local_processes("sennit train", arguments->local, argv, true);
       return;
     }
-    const Status status = train(*arguments);
+    const Result<int> trained = train(*arguments);
+    const Status& status = trained.status();
     if (!status.ok() && !status.text().empty()) fmt::print(stderr, "sennit train: {}\n", status.text());
-    *exit_code = bench::exit_status(status);
+    *exit_code = !status.ok() ? bench::exit_status(status) : *trained == 0 ? 0 : 128 + *trained;
   });
 }
 

@@ -15,7 +15,7 @@
 
 namespace sennit::trainer {
 
-struct Resumed {  // a run that begins anew, at first
+struct Resumed {       // a run that begins anew, at first
   std::string folder;  // the checkpoint's; empty: none
   int64_t step = 0;
   double best = INFINITY;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include <fmt/format.h>
@@ -16,8 +17,8 @@
 #include "loader.hpp"
 #include "local_ranks.hpp"
 #include "matrix_peak.hpp"
+#include "stop_signal.hpp"
 #include "tokenizer.hpp"
-#include "train_curve.hpp"
 #include "train_log.hpp"
 #include "train_memory.hpp"
 #include "train_resume.hpp"
@@ -36,15 +37,18 @@ class Run {
 
   Status prepare(std::unique_ptr<Communicator> job);
   Status train();
+  bool can_finish() const { return not_finite_; }  // after train() failed: all ranks stand at the same step
   Status finish();
+  int stopped_by() const { return stopped_by_; }  // a signal, or 0
 
  private:
   Status look_at_settings();
   Status open_loaders();
   Status open_checkpoints(Communicator& job);
   Status step();
+  Status stop_before(const Status& fault, const nlohmann::json& place);
   Status held_out_loss(double* loss);
-  Status save();
+  Status save(const nlohmann::json& place);
   Status report_saves();
   std::vector<TensorPiece> all_pieces(bool to_load) const;
   StepRecord record_of(const StepResult& result, double data_wait_s, double seconds);
@@ -64,10 +68,11 @@ class Run {
   FolderLock lock_;  // rank 0's; longer than the writer
   std::unique_ptr<CheckpointWriter> writer_;
   std::optional<TrainLog> log_;
-  int64_t step_ = 0, saved_step_ = -1;  // done
-  Resumed resumed_;                     // best and patience are kept up to date in it
-  std::optional<double> last_held_out_;
-  bool out_of_time_ = false;
+  int64_t step_ = 0, saved_step_ = -1;   // done
+  Resumed resumed_;                      // best and patience are kept up to date in it
+  std::optional<double> held_out_loss_;  // where it was measured after step_
+  bool out_of_time_ = false, not_finite_ = false;
+  int stopped_by_ = 0;
   double time_share_ = 0, step_s_ = 0;  // of `seconds`, gone; of the last step
   double peak_flops_ = 0;               // of all ranks together
   std::optional<double> joules_;        // of this host, at the step before; where all ranks are on it
@@ -223,6 +228,7 @@ StepRecord Run::record_of(const StepResult& result, double data_wait_s, double s
 
 Status Run::step() {
   const Clock::time_point began = Clock::now();
+  const nlohmann::json place = loader_->position();
   const Batch batch = loader_->next();
   Update update;
   update.adamw.learning_rate = config_.learning_rate_at(step_ + 1, time_share_);
@@ -235,19 +241,17 @@ Status Run::step() {
   const bool overlap = config_.overlap && !(config_.measure_overlap && step_ % 4 >= 2);
   trainer_->set_overlap(overlap);
   Result<StepResult> result = trainer_->step(batch.tokens, update);
-  if (!result) {
-    const bool told_by_one =
-        !traffic_->failed() && !speaks();  // what all ranks know: a loss that is no number
-    return told_by_one ? Status(result.status().kind(), "") : result.status();
-  }
+  if (!result) return stop_before(result.status(), place);
   step_++;
-  double slowest[6] = {seconds_since(began),
+  held_out_loss_.reset();
+  double slowest[7] = {seconds_since(began),
                        result->traffic.comm_s,
                        result->traffic.exposed_s,
                        batch.wait_seconds,
                        static_cast<double>(result->traffic.bytes),
-                       seconds_since(began_)};
-  SENNIT_RETURN_IF_ERROR(agree(slowest, 6));
+                       seconds_since(began_),
+                       static_cast<double>(StopSignals::first())};
+  SENNIT_RETURN_IF_ERROR(agree(slowest, 7));
   step_s_ = slowest[0];
   result->traffic.comm_s = slowest[1];
   result->traffic.exposed_s = slowest[2];
@@ -258,16 +262,38 @@ Status Run::step() {
   record.learning_rate = static_cast<double>(update.adamw.learning_rate);
   record.overlap = overlap;
   const bool last = step_ >= config_.steps || out_of_time_;
+  if (!last) stopped_by_ = static_cast<int>(slowest[6]);
+  bool save_now = last || stopped_by_ != 0 || (config_.save_every > 0 && step_ % config_.save_every == 0);
   if (held_out_ && config_.evaluate_every > 0 && (step_ % config_.evaluate_every == 0 || last)) {
     double loss = 0;
     SENNIT_RETURN_IF_ERROR(held_out_loss(&loss));
-    record.held_out = last_held_out_ = loss;
+    record.held_out = held_out_loss_ = loss;
+    if (config_.save_every > 0 && loss < resumed_.best) save_now = true;  // so that the best is there to keep
     resumed_.evaluations_without_better = loss < resumed_.best ? 0 : resumed_.evaluations_without_better + 1;
     resumed_.best = std::min(resumed_.best, loss);
   }
   if (log_) log_->add(record, step_ % config_.log_every == 0 || last || record.held_out || step_ == 1);
-  if (writer_ && ((config_.save_every > 0 && step_ % config_.save_every == 0) || last)) return save();
+  if (writer_ && save_now) return save(loader_->position());
   return report_saves();
+}
+
+// Where a loss or gradient is not finite, weights and optimiser are those of before the step: they are saved,
+// at the place of the batch that was not learned from, if they are finite themselves.
+Status Run::stop_before(const Status& fault, const nlohmann::json& place) {
+  if (traffic_->failed()) return fault;
+  double broken = 0;
+  for (const State state : {State::master, State::first_moment, State::second_moment})
+    if (!trainer_->parameters().first_not_finite(state).empty()) broken = 1;
+  SENNIT_RETURN_IF_ERROR(agree(&broken, 1));
+  not_finite_ = true;
+  std::string what;
+  if (broken != 0) {
+    what = fmt::format("; the state after step {} is not finite already, and not saved", step_);
+  } else if (writer_ && step_ > 0) {
+    SENNIT_RETURN_IF_ERROR(save(place));
+    what = fmt::format("; the state after step {} is saved", step_);
+  }
+  return {fault.kind(), speaks() ? fault.text() + what : ""};
 }
 
 Status Run::held_out_loss(double* loss) {
@@ -286,15 +312,15 @@ Status Run::held_out_loss(double* loss) {
   return {};
 }
 
-Status Run::save() {
+Status Run::save(const nlohmann::json& place) {
   if (saved_step_ == step_) return {};
   SENNIT_RETURN_IF_ERROR(report_saves());
-  const nlohmann::json state = state_of(resumed_, loader_->position());
+  const nlohmann::json state = state_of(resumed_, place);
   const std::vector<TensorPiece> pieces = all_pieces(false);
   // Written by the middle of the time until the next save.
   writer_->spread_writing(0.5 * step_s_ * static_cast<double>(config_.save_every));
   SENNIT_RETURN_IF_ERROR(
-      writer_->save(step_, last_held_out_, state, model_.to_json(), data_->tokenizer_file(), pieces));
+      writer_->save(step_, held_out_loss_, state, model_.to_json(), data_->tokenizer_file(), pieces));
   saved_step_ = step_;
   return {};
 }
@@ -319,25 +345,27 @@ Status Run::report_saves() {
 Status Run::train() {
   if (step_ >= config_.steps && speaks())
     fmt::print("step {} is reached already: nothing to train with --steps {}\n", step_, config_.steps);
-  while (step_ < config_.steps && !out_of_time_) {
+  while (step_ < config_.steps && !out_of_time_ && stopped_by_ == 0) {
     SENNIT_RETURN_IF_ERROR(step());
     if (config_.patience > 0 && resumed_.evaluations_without_better >= config_.patience) {
       if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
-      if (writer_) SENNIT_RETURN_IF_ERROR(save());
+      if (writer_) SENNIT_RETURN_IF_ERROR(save(loader_->position()));
       break;
     }
   }
+  if (stopped_by_ != 0 && speaks()) fmt::print("stopped after step {}: {}\n", step_, strsignal(stopped_by_));
   return {};
 }
 
 Status Run::finish() {
+  Communicator& job = *trainer_->mesh().job;
   if (writer_) {
     const Result<std::optional<SaveReport>> report = writer_->wait();
-    if (!report) return report.status();
+    SENNIT_RETURN_IF_ERROR(one_answer(report.status(), job));
     if (*report && speaks()) fmt::print("saved {}\n", (*report)->folder);
   }
   std::string sample;
-  if (config_.sample_tokens > 0 && !data_->tokenizer_file().empty()) {
+  if (stopped_by_ == 0 && !not_finite_ && config_.sample_tokens > 0 && !data_->tokenizer_file().empty()) {
     const Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::load(data_->tokenizer_file());
     if (!tokenizer) return tokenizer.status();
     std::vector<int32_t> tokens = {(*tokenizer)->beginning()};
@@ -349,34 +377,23 @@ Status Run::finish() {
     sample = (*tokenizer)->decode(*sampled);
     if (speaks()) fmt::print("\nsampled at temperature {}:\n{}\n", config_.temperature, sample);
   }
-  if (!log_ || log_->records().empty()) return {};
-  const StepRecord& last = log_->records().back();
-  const MemoryParts memory = memory_of(options_);
-  const double chance = std::log(static_cast<double>(model_.vocabulary));
-  fmt::print("\n{}", loss_curve(log_->records()));
-  fmt::print("loss {:.4f} after {} steps: {:.0f}% of ln(vocabulary) = {:.3f}\n", last.loss, last.step,
-             100 * last.loss / chance, chance);
-  const std::optional<OverlapFigures> overlap = OverlapFigures::of(log_->records());
-  if (overlap) fmt::print("overlap: {}\n", overlap->text());
-  std::vector<std::pair<std::string, std::string>> facts = {
-      {"parameters", fmt::format("{:.1f} million", static_cast<double>(model_.parameters()) / 1e6)},
-      {"mesh", fmt::format("{}, zero {}, {} backend", options_.mesh.text(), options_.zero, config_.backend)},
-      {"step",
-       fmt::format("{} sequences of {} tokens, {}", config_.batch, config_.sequence, config_.precision)},
-      {"loss", fmt::format("{:.4f} after {} steps ({:.0f}% of ln(vocabulary))", last.loss, last.step,
-                           100 * last.loss / chance)},
-      {"memory of a rank", memory.text()}};
-  if (overlap) facts.emplace_back("overlap", overlap->text());
-  return log_->write_page(facts, sample);
+  Status own;
+  if (log_) own = report_run(*log_, config_, options_, sample);
+  return one_answer(own, job);  // and no rank is gone before rank 0 has written it
 }
 
 }  // namespace
 
-Status run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic) {
+Result<int> run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic) {
+  const StopSignals signals;
   Run run(config, traffic);
   SENNIT_RETURN_IF_ERROR(run.prepare(std::move(job)));
-  SENNIT_RETURN_IF_ERROR(run.train());
-  return run.finish();
+  const Status trained = run.train();
+  if (!trained.ok() && !run.can_finish()) return trained;
+  const Status finished = run.finish();
+  if (!trained.ok()) return trained;
+  if (!finished.ok()) return finished;
+  return run.stopped_by();
 }
 
 }  // namespace sennit::trainer

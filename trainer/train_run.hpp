@@ -4,11 +4,17 @@
 #pragma once
 
 #include "train_config.hpp"
+#include "train_log.hpp"
 
 namespace sennit::trainer {
 
-// Errors: the user's (nothing was begun), the machine's, or the run's.
-Status run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic);
+// SIGINT and SIGTERM end a run after the step under way, with its checkpoint and page. Gives the signal that
+// did, or 0. Errors: the user's (nothing was begun), the machine's, or the run's.
+Result<int> run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic);
+
+// Rank 0, at the end: the curve and the figures on the screen, and the page.
+Status report_run(const TrainLog& log, const TrainConfig& config, const TrainerOptions& options,
+                  const std::string& sample);
 
 // `tokens` followed by what the model makes of them; the same on all ranks.
 Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t> tokens, int64_t count,
