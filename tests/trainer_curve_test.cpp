@@ -80,5 +80,21 @@ TEST(LossCurve, ShowsWhatIsANumberAndNothingWhereThatIsTooLittle) {
   EXPECT_EQ(first_cell(lines_of(loss_curve(records, 20, 4))[4]), 0) << "a flat line is at the bottom";
 }
 
+TEST(TrainerCurve, TheAxisOfAFewStepsHasAllOfThem) {
+  const auto labels = [](int64_t first, int64_t last) {
+    std::vector<StepRecord> records(2);
+    records[0].step = first;
+    records[1].step = last;
+    const std::string page = train_page(records, {}, "");
+    const std::string chart = page.substr(0, page.find("</svg>"));
+    std::vector<int> steps;
+    for (size_t at = 0; (at = chart.find("text-anchor=\"middle\">", at + 1)) != chart.npos;)
+      steps.push_back(std::atoi(chart.c_str() + at + 21));
+    return steps;
+  };
+  EXPECT_EQ(labels(1, 6), (std::vector{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(labels(1, 100), (std::vector{20, 40, 60, 80, 100}));
+}
+
 }  // namespace
 }  // namespace sennit::trainer

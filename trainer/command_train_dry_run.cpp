@@ -110,7 +110,8 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
 
   const int threads =
       config.threads > 0 ? static_cast<int>(config.threads) : std::max(1, cores_of_this_host() / per_host);
-  const double peak = measure_rank_peak(options.type, threads, per_host).flops_per_s;
+  const double peak =
+      rank_peak(measure_matrix_peak(options.type, threads), per_host, cores_of_this_host(), false);
   const StepPlan plan = plan_step(options, layout, peak);
   const double tokens = static_cast<double>(config.batch * config.sequence);
   fmt::print(

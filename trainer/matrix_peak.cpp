@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cpu_threads.hpp"
-#include "local_ranks.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -55,7 +54,8 @@ MatrixPeak measure_matrix_peak(Type type, int threads) {
   std::vector<Product> products = make_products(type, engine, pool.count());
   if (products.empty()) return type == Type::f32 ? MatrixPeak{} : measure_matrix_peak(Type::f32, threads);
   double best_s = 1e30;
-  const auto until = Clock::now() + kTime;
+  int64_t repetitions = 0;
+  const auto began = Clock::now(), until = began + kTime;
   do {
     const auto start = Clock::now();
     pool.run(pool.count(), [&](int64_t part, int) {
@@ -66,8 +66,11 @@ MatrixPeak measure_matrix_peak(Type type, int threads) {
                                {{DNNL_ARG_SRC, mine.a}, {DNNL_ARG_WEIGHTS, mine.b}, {DNNL_ARG_DST, mine.c}});
     });
     best_s = std::min(best_s, std::chrono::duration<double>(Clock::now() - start).count());
+    repetitions++;
   } while (Clock::now() < until);
-  return {2.0 * kSize * kSize * kSize * kCalls * pool.count() / best_s, pool.count()};
+  const double all_s = std::chrono::duration<double>(Clock::now() - began).count();
+  const double flops = 2.0 * kSize * kSize * kSize * kCalls * pool.count();
+  return {flops / best_s, flops * static_cast<double>(repetitions) / all_s, pool.count()};
 }
 
 double share_of_cores(int threads, int ranks, int cores) {
@@ -76,10 +79,9 @@ double share_of_cores(int threads, int ranks, int cores) {
   return std::min(1.0, static_cast<double>(cores) / (static_cast<double>(alone) * ranks));
 }
 
-MatrixPeak measure_rank_peak(Type type, int threads, int ranks) {
-  MatrixPeak peak = measure_matrix_peak(type, threads);
-  peak.flops_per_s *= share_of_cores(peak.threads, ranks, cores_of_this_host());
-  return peak;
+double rank_peak(const MatrixPeak& peak, int ranks, int cores, bool at_once) {
+  const double share = share_of_cores(peak.threads, ranks, cores);
+  return share == 1 ? peak.flops_per_s : at_once ? peak.sustained_flops_per_s : peak.flops_per_s * share;
 }
 
 }  // namespace sennit::trainer

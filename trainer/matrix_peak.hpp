@@ -6,8 +6,8 @@
 // Products inside a model must also fetch and lay out their operands, so a model cannot reach this. Cost:
 // about 0.3 s each.
 //
-// Where ranks outnumber the cores of their host, the fastest repetition is one that no other rank disturbed:
-// it is counted by the share of a core that a rank's threads have, so that all ranks together are the
+// Where ranks outnumber the cores of their host, the fastest repetition may be one that no other rank
+// disturbed: there all repetitions count, by the time that they took together, so that all ranks are the
 // machine.
 #pragma once
 
@@ -16,7 +16,8 @@
 namespace sennit::trainer {
 
 struct MatrixPeak {
-  double flops_per_s = 0;
+  double flops_per_s = 0;            // of the fastest repetition
+  double sustained_flops_per_s = 0;  // of all
   int threads = 0;
 };
 
@@ -27,7 +28,8 @@ MatrixPeak measure_matrix_peak(Type type, int threads);
 // Of the cores that a rank's threads compute on when alone, the part that it has beside the other ranks of
 // its host: 1 where there are cores for all of them. Pure.
 double share_of_cores(int threads, int ranks, int cores);
-// Of one of `ranks` ranks on this host with so many threads each: ranks times this is what the host can do.
-MatrixPeak measure_rank_peak(Type type, int threads, int ranks);
+// Of a rank of so many on a host with so many cores, from what was measured by all of them at once, or by one
+// that had the host to itself. Pure.
+double rank_peak(const MatrixPeak& peak, int ranks, int cores, bool at_once);
 
 }  // namespace sennit::trainer

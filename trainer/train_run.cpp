@@ -169,7 +169,8 @@ Status Run::measure_peak() {
   double nothing = 0;
   SENNIT_RETURN_IF_ERROR(agree(&nothing, 1));
   const int threads = threads_of_a_rank(static_cast<int>(config_.threads));
-  peak_flops_ = measure_rank_peak(options_.type, threads, ranks_on_this_host()).flops_per_s;
+  peak_flops_ = rank_peak(measure_matrix_peak(options_.type, threads), ranks_on_this_host(),
+                          cores_of_this_host(), true);
   trainer_->world().all_reduce(&peak_flops_, 1, Element::f64).wait();
   if (speaks() && ranks_on_this_host() == ranks_) joules_ = energy_joules();
   return traffic_->status();
