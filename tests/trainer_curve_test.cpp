@@ -1,5 +1,5 @@
 // trainer_curve_test.cpp: the terminal's picture of a loss that falls is read back: where its dots are, what
-// its axes say, and that numbers which are none leave no dot.
+// its axes say, and that numbers which are none leave no dot; and the steps along the axis of the page.
 #include "train_curve.hpp"
 
 #include <cmath>
