@@ -205,12 +205,12 @@ Result<Launch> launch_from_environment() {
   Launch launch;
   launch.bootstrap = bootstrap_defaults();
   Status status;
-  if (variable("TORCHELASTIC_RUN_ID")) {
+  const bool open_mpi = variable("OMPI_COMM_WORLD_RANK").has_value();
+  const bool like_torchrun = variable("RANK") && variable("WORLD_SIZE");  // by hand, too
+  if (variable("TORCHELASTIC_RUN_ID") || (like_torchrun && !open_mpi)) {
     status = by_torchrun(&launch);
-  } else if (variable("OMPI_COMM_WORLD_RANK")) {
+  } else if (open_mpi) {
     status = by_open_mpi(&launch);
-  } else if (variable("RANK") && variable("WORLD_SIZE")) {
-    status = by_torchrun(&launch);
   } else if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE")) {
     launch.launcher = "pmix";
     status = by_pmix(&launch, -1);
