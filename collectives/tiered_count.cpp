@@ -113,21 +113,27 @@ class Counter {
     return messages;
   }
 
-  // Who holds a piece for the node, and who holds it for another of its children.
-  uint64_t vector_pairs(uint32_t node) const {
-    const std::vector<int32_t> first = firsts(node);
+  // Who holds a piece for the node, and who holds it for another of its children: of pieces of which
+  // moves(begin, end) says that something moves.
+  template <typename Moves>
+  void add_holders(uint32_t node, const std::vector<int32_t>& first, const Moves& moves, Pairs* pairs) const {
     const Partition& of_group = forest_.partition(node);
-    Pairs pairs;
     for (size_t piece = 0; piece < of_group.pieces(); piece++)
       for (uint32_t c = 0; c < first.size(); c++) {
         if (c == child_of(first, of_group.rank(piece))) continue;
         forest_.partition(nodes_[node].children[c])
             .visit(of_group.begin(piece), of_group.end(piece),
                    [&](uint64_t begin, uint64_t end, uint32_t rank) {
-                     if (carries(begin, end))
-                       pairs.add(of_group.rank(piece), static_cast<uint32_t>(first[c]) + rank);
+                     if (moves(begin, end))
+                       pairs->add(of_group.rank(piece), static_cast<uint32_t>(first[c]) + rank);
                    });
       }
+  }
+
+  uint64_t vector_pairs(uint32_t node) const {
+    Pairs pairs;
+    const auto moves = [&](uint64_t begin, uint64_t end) { return carries(begin, end); };
+    add_holders(node, firsts(node), moves, &pairs);
     return pairs.take();
   }
 
@@ -151,8 +157,14 @@ class Counter {
     };
     const auto rank_of = [&](uint32_t c, uint32_t rank) { return static_cast<uint32_t>(first[c]) + rank; };
     Pairs relays, pairs;
-    if (const std::vector<const RunList*> from_outside = outside(node); !from_outside.empty())
-      outside_pairs(node, from_outside, first, &pairs);
+    if (const std::vector<const RunList*> from_outside = outside(node); !from_outside.empty()) {
+      const auto moves = [&](uint64_t begin, uint64_t end) {
+        return std::ranges::any_of(from_outside, [&](const RunList* runs) {
+          return carries(*runs, runs->cut(begin), runs->cut(end));
+        });
+      };
+      add_holders(node, first, moves, &pairs);
+    }
     for (const Forest::Flow& flow : forest_.flows(node)) {
       const bool direct = flow.from == flow.to;
       for (size_t i = 0; i < flow.runs->runs().size(); i++) {
@@ -180,23 +192,6 @@ class Counter {
                                      });
     }
     return relays.take() + pairs.take();
-  }
-
-  void outside_pairs(uint32_t node, const std::vector<const RunList*>& flows,
-                     const std::vector<int32_t>& first, Pairs* pairs) const {
-    const Partition& of_group = forest_.partition(node);
-    for (size_t piece = 0; piece < of_group.pieces(); piece++)
-      for (uint32_t c = 0; c < first.size(); c++) {
-        if (c == child_of(first, of_group.rank(piece))) continue;
-        forest_.partition(nodes_[node].children[c])
-            .visit(of_group.begin(piece), of_group.end(piece),
-                   [&](uint64_t begin, uint64_t end, uint32_t rank) {
-                     if (std::ranges::any_of(flows, [&](const RunList* runs) {
-                           return carries(*runs, runs->cut(begin), runs->cut(end));
-                         }))
-                       pairs->add(of_group.rank(piece), static_cast<uint32_t>(first[c]) + rank);
-                   });
-      }
   }
 
   // f(group, base, base of a sibling from which it takes whole pieces), from the inner stages outwards.
