@@ -270,7 +270,6 @@ TEST(TrainerSettings, PlansTheBytesThatAreSent) {
     }
 }
 
-// A run that was killed behind its checkpoint and goes on from that.
 TEST(TrainerSettings, AStepSaysWhatItHidAndWhatItsBoundIs) {
   StepRecord record;
   record.seconds = 1.0;
@@ -326,6 +325,7 @@ TEST(TrainerSettings, ReadsTheCountersOfAllPackages) {
   EXPECT_DOUBLE_EQ(energy_joules(folder.path()).value_or(0), 1.5 + 262143.328850);
 }
 
+// A run that was killed behind its checkpoint and goes on from that.
 TEST(TrainerSettings, AResumedRunKeepsTheLinesBeforeItsCheckpoint) {
   const std::string folder = testing::TempDir() + "/sennit-log-" + std::to_string(getpid());
   const auto record = [](int64_t step, double loss) {
