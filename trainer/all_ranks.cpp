@@ -1,21 +1,11 @@
 // all_ranks.cpp: see all_ranks.hpp.
 #include "all_ranks.hpp"
 
-#include <unistd.h>
-
-#include <array>
-
 #include <fmt/format.h>
 
+#include "source.hpp"
+
 namespace sennit::trainer {
-namespace {
-
-std::string host_name() {
-  std::array<char, 256> name = {};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
-}
-
-}  // namespace
 
 Status tell_all(std::string* text, int root, Communicator& group) {
   uint64_t bytes = text->size();
@@ -36,7 +26,7 @@ Status one_answer(const Status& own, Communicator& group) {
   int64_t kind = own.kind();
   group.broadcast(&kind, sizeof kind, first).wait();
   std::string text = own.text();
-  if (group.rank() == first && first != 0) text = fmt::format("rank {} ({}): {}", first, host_name(), text);
+  if (group.rank() == first && first != 0) text = fmt::format("rank {} ({}): {}", first, this_host(), text);
   SENNIT_RETURN_IF_ERROR(tell_all(&text, first, group));
   return {static_cast<ErrorKind>(kind), group.rank() == 0 ? text : ""};
 }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -22,6 +21,7 @@
 #include "files.hpp"
 #include "log.hpp"
 #include "manifest.hpp"
+#include "source.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -174,9 +174,7 @@ Result<FolderLock> FolderLock::take(const std::string& folder, const std::string
     log(LogLevel::warn, "{}: this file system has no locks ({}): see to it that no other run saves there",
         file, std::strerror(errno));
   }
-  std::array<char, 256> host = {};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  const std::string text = fmt::format("{} process {} on {}", attempt, getpid(), host.data());
+  const std::string text = fmt::format("{} process {} on {}", attempt, getpid(), this_host());
   if (::ftruncate(lock.descriptor_, 0) != 0 ||
       ::pwrite(lock.descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
       ::fsync(lock.descriptor_) != 0)
