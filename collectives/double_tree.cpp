@@ -161,7 +161,8 @@ class DoubleTreeAlgorithm : public Algorithm {
         }
       uint64_t depth = 1;  // both trees are balanced
       while ((uint64_t{1} << depth) < static_cast<uint64_t>(n)) depth++;
-      estimate.latency_ns = (up && down ? 2 : 1) * depth * widest_latency_ns(tree, cost);
+      // Where one rank has or wants the vector, that is a message from or to the trees' roots.
+      estimate.latency_ns = (up && down ? 2 * depth : depth + 1) * widest_latency_ns(tree, cost);
       path_ns =
           (up && down ? 2 : 1) * depth *
           message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);  // a half to two children

@@ -60,7 +60,7 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<
   PlanOptions fitted = options;
   if (trace.empty()) return fitted.cost;
   CostModel& cost = fitted.cost;
-  if (cost.tiers.empty()) cost.tiers.assign(tree.tiers.size(), {});
+  if (cost.tiers.empty()) cost.tiers = tier_costs(tree, cost);
   std::vector<Constant> constants;
   if (within_one_host(tree))
     constants.push_back({&cost.shared_memory_post_ns, around});

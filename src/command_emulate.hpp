@@ -22,6 +22,10 @@ namespace sennit::emulate {
 // ---- the tree (command_emulate_tree.cpp; pure)
 // ----------------------------------------------------------------
 
+// What a link lets pass at once: smaller buckets lose capacity when a core wakes late (two cores carry the
+// whole tree), larger ones let more than 1% of a 16 MB message pass unshaped.
+inline constexpr int kBurstKiB = 256;
+
 struct TreeOptions {  // as given on the command line
   std::string racks = "2";
   int hosts = 4;

@@ -192,7 +192,7 @@ std::string describe(const Tree& tree) {
 std::string fabric_text(const Tree& tree) {
   std::string text = "# written by sennit emulate\nfabric \"emulated\"\n";
   const auto link = [&](const std::string& from, const std::string& to, uint64_t rate) {
-    text += fmt::format("link {} {} {} declared\n", from, to, format_rate(rate / 8));
+    text += fmt::format("link {} {} {} burst {}KiB declared\n", from, to, format_rate(rate / 8), kBurstKiB);
   };
   if (tree.racks.size() > 1) text += "switch spine tier root\n";
   for (const Switch& pod : tree.pods) {

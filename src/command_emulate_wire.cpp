@@ -2,8 +2,7 @@
 // the egress of both its ends, so that each direction has the link's rate. One `ip` and one `tc` process for
 // the switches and one each per host, in batch mode.
 //
-// Bucket of 256 KiB: smaller ones lose capacity when a core wakes late (two cores carry the whole tree),
-// larger ones let more than 1% of a 16 MB message pass unshaped. Queue of 4 MiB: TCP alone keeps it short.
+// The bucket is kBurstKiB. Queue of 4 MiB: TCP alone keeps it short.
 #include <fmt/format.h>
 
 #include "command_emulate.hpp"
@@ -12,7 +11,8 @@ namespace sennit::emulate {
 namespace {
 
 std::string shape(const std::string& device, uint64_t bits_per_s) {
-  return fmt::format("qdisc replace dev {} root tbf rate {}bit burst 256kb limit 4mb\n", device, bits_per_s);
+  return fmt::format("qdisc replace dev {} root tbf rate {}bit burst {}kb limit 4mb\n", device, bits_per_s,
+                     kBurstKiB);
 }
 
 }  // namespace

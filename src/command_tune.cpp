@@ -4,21 +4,25 @@
 //   mpirun -np 8 sennit tune all_reduce all_gather -b 1K -e 64M
 //   sennit tune all_reduce --ranks 4 -e 1M
 //
-// The trials are those of SENNIT_TUNE=again (tuning_trials.hpp). A turn is as many calls as take some 50 ms,
-// with a barrier before and behind them: a call's time is the mean of the later half until the last rank is
-// done, less what a barrier takes (where data goes one way, a barrier behind each call). A rank that comes
-// late to a broadcast finds its data there, and alone would take that for a fast plan; and a single call may
-// pass at once through a shaper's burst, or a switch's buffer, for which calls in a row wait. Each plan is
-// shown with what was predicted and what was measured. From all of them together the cost model is calibrated
-// (calibration.hpp); where it then prefers a plan that was not tried, that request is tried again.
+// The trials are those of SENNIT_TUNE=again (tuning_trials.hpp). A turn is as many calls as take some 100 ms,
+// two at least unless they take seconds, with a barrier before and behind them: a call's time is the mean of
+// the later half until the last rank is done, less what a barrier takes (where data goes one way, a barrier
+// behind each call). A rank that comes late to a broadcast finds its data there, and alone would take that
+// for a fast plan; and a single call may pass at once through a shaper's burst, or a switch's buffer, for
+// which calls in a row wait. Each plan is shown with what was predicted and what was measured. From all of
+// them together the cost model is calibrated (calibration.hpp); where it then prefers a plan that was not
+// tried, that request is tried again. It ends with how far the choices of the model, as it was and
+// calibrated, are from the fastest.
 #include <algorithm>
-#include <cmath>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <span>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "c_api.hpp"
 #include "calibration.hpp"
@@ -31,12 +35,14 @@
 namespace sennit {
 namespace {
 
-constexpr int kBarriers = 20;                              // the least of their times is taken off
-constexpr uint64_t kTurnNs = 50'000'000, kMostCalls = 64;  // of a turn
+constexpr int kBarriers = 20;                                 // the least of their times is taken off
+constexpr uint64_t kTurnNs = 100'000'000, kMostCalls = 1024;  // of a turn
+constexpr uint64_t kLongNs = 500'000'000;                     // of a call that is a turn by itself
+constexpr uint64_t kApartNs = 2'000'000;                      // of a call for which a barrier is nothing
 
 struct Arguments {
   std::vector<std::string> collectives;
-  std::string min = "1K", max = "16M", type = "float32", fabric, file;
+  std::string min = "1K", max = "16M", type = "float32", fabric, file, json;
   int factor = 4, ranks = 0;
   Trials::Effort effort;
 };
@@ -77,18 +83,17 @@ Request request_of(const Communicator& inside, const Call& call) {
 }
 
 // By what the model expects, so that all ranks make as many.
-Result<size_t> calls_of_a_turn(const Communicator& inside, const Request& request) {
-  const Result<Plan> plan = inside.plan_by_model(request);
-  if (!plan) return plan.status();
-  return std::clamp<uint64_t>(kTurnNs / std::max<uint64_t>(1, plan->predicted_ns), 1, kMostCalls);
+uint64_t calls_of_a_turn(uint64_t ns) {
+  return std::clamp<uint64_t>(kTurnNs / std::max<uint64_t>(1, ns), ns < kLongNs ? 3 : 1, kMostCalls);
 }
 
 // Until its trials are decided; null where there was nothing to decide.
 Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::Case& what,
                                  Trials::Effort effort) {
-  const Result<size_t> calls = calls_of_a_turn(inside, request_of(inside, call));
-  if (!calls) return calls.status();
-  effort.calls = *calls;
+  const Result<Plan> plan = inside.plan_by_model(request_of(inside, call));
+  if (!plan) return plan.status();
+  effort.calls = calls_of_a_turn(plan->predicted_ns);
+  effort.together = false;
   inside.set_effort(effort);
   const size_t untimed = effort.calls / 2;
   std::vector<std::byte> send(what.send_elements() * type_bytes(what.type) + 8),
@@ -96,8 +101,7 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
   call.send = send.data();
   call.recv = recv.data();
   // In a row they would overlap: the first rank goes on before the last has its data.
-  const bool one_way = call.collective == Collective::broadcast || call.collective == Collective::scatter ||
-                       call.collective == Collective::reduce || call.collective == Collective::gather;
+  const bool apart = has_root(call.collective) || plan->predicted_ns >= kApartNs;
   Call barrier;
   barrier.collective = Collective::barrier;
   uint64_t barrier_ns = ~uint64_t{0};
@@ -112,10 +116,10 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
     for (size_t i = 0; i < effort.calls; i++) {
       if (i == untimed) begin_ns = now_ns();
       SENNIT_RETURN_IF_ERROR(inside.run(call));
-      if (one_way || i + 1 == effort.calls) SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+      if (apart || i + 1 == effort.calls) SENNIT_RETURN_IF_ERROR(inside.run(barrier));
     }
     const uint64_t took_ns = now_ns() - begin_ns, timed = effort.calls - untimed;
-    const uint64_t barriers_ns = (one_way ? timed : 1) * barrier_ns;
+    const uint64_t barriers_ns = (apart ? timed : 1) * barrier_ns;
     inside.retime(call, took_ns > barriers_ns ? (took_ns - barriers_ns) / timed : 1);
     const Trials* const trials = inside.trials(call);
     if (!trials || trials->decided()) return trials;
@@ -173,7 +177,7 @@ void add_to_trace(const Trials& trials, const Request& request, std::vector<Time
 }
 
 // Rank 0 fits and tells the others: all must plan alike.
-Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace) {
+Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, PlanOptions* fitted) {
   PlanOptions options = inside.job().plan_options();
   Tuning table;
   if (inside.rank() == 0) {
@@ -196,49 +200,84 @@ Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace) {
   options = inside.job().plan_options();
   parsed->calibrate(inside.tree(), &options.cost);
   inside.calibrate(options.cost);
+  *fitted = options;
   return {};
 }
 
-// What the model itself would choose now, whatever the table says; null: that was not among the trials.
-Result<const TimedPlan*> model_choice(const Communicator& inside, const Request& request,
-                                      const std::vector<TimedPlan>& trace) {
-  const Result<Plan> plan = inside.plan_by_model(request);
-  if (!plan) return plan.status();
+bool same_plan(const TimedPlan& a, const TimedPlan& b) {
+  return a.request == b.request && a.algorithm == b.algorithm && a.parameters == b.parameters;
+}
+
+const TimedPlan* find(const std::vector<TimedPlan>& trace, const TimedPlan& wanted) {
   for (const TimedPlan& timed : trace)
-    if (timed.request == request && timed.algorithm == plan->algorithm &&
-        timed.parameters == plan->parameters)
-      return &timed;
+    if (same_plan(timed, wanted)) return &timed;
   return nullptr;
 }
 
+// What the model itself would choose now, whatever the table says.
+Result<TimedPlan> model_choice(const Communicator& inside, const Request& request) {
+  const Result<Plan> plan = inside.plan_by_model(request);
+  if (!plan) return plan.status();
+  return TimedPlan{request, plan->algorithm, plan->parameters, 0};
+}
+
 // How far the model's choices are from the fastest that was tried, request by request.
-Status print_choices(const Communicator& inside, const std::vector<Tried>& tried,
-                     const std::vector<TimedPlan>& trace) {
+void print_choices(const char* which, const std::vector<TimedPlan>& choices,
+                   const std::vector<TimedPlan>& trace, int ranks) {
   double worst = 1, sum = 0, judged = 0;
   std::string where;
-  for (const Tried& one : tried) {
-    const Request request = request_of(inside, one.call);
-    const Result<const TimedPlan*> choice = model_choice(inside, request, trace);
-    if (!choice) return choice.status();
-    if (!*choice) continue;  // a plan that was hopeless when it was the turn of its request
+  for (const TimedPlan& choice : choices) {
+    const TimedPlan* const chosen = find(trace, choice);
+    if (!chosen) continue;  // a plan that was hopeless when it was the turn of its request
     double best = std::numeric_limits<double>::infinity();
     for (const TimedPlan& timed : trace)
-      if (timed.request == request) best = std::min(best, static_cast<double>(timed.measured_ns));
-    const double factor = static_cast<double>((*choice)->measured_ns) / best;
+      if (timed.request == choice.request) best = std::min(best, static_cast<double>(timed.measured_ns));
+    const double factor = static_cast<double>(chosen->measured_ns) / best;
     sum += factor;
     judged++;
     if (factor > worst)
-      where = fmt::format(", of {} of {} bytes", name(one.what.collective), one.what.bytes());
+      where = fmt::format(", of {} of {} bytes", name(choice.request.collective),
+                          payload_bytes(choice.request, ranks));
     worst = std::max(worst, factor);
   }
-  if (inside.rank() == 0 && judged > 0)
+  if (judged > 0)
     fmt::print(
-        "the model's own choice takes {:.2f} x the fastest that was tried on average, {:.2f} x at worst{}\n",
-        sum / judged, worst, where);
+        "{} the model's own choice takes {:.2f} x the fastest that was tried on average, {:.2f} x at "
+        "worst{}\n",
+        which, sum / judged, worst, where);
+}
+
+// A line for each plan that was timed: with what the model said as it was and calibrated, and which chose it.
+Status write_json(const std::string& path, const Communicator& inside, const PlanOptions& before,
+                  const PlanOptions& after, const std::vector<TimedPlan>& planned,
+                  const std::vector<TimedPlan>& calibrated, const std::vector<TimedPlan>& trace) {
+  FILE* const file = std::fopen(path.c_str(), "w");
+  if (!file) return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
+  for (const TimedPlan& timed : trace) {
+    const auto us = [&](const PlanOptions& options) {
+      return static_cast<double>(
+                 predicted_ns(timed.request, inside.tree(), options, timed.algorithm, timed.parameters)) /
+             1e3;
+    };
+    const nlohmann::json line = {{"collective", name(timed.request.collective)},
+                                 {"bytes", payload_bytes(timed.request, inside.size())},
+                                 {"algorithm", timed.algorithm},
+                                 {"chunks", timed.parameters.chunks},
+                                 {"radices", timed.parameters.radices},
+                                 {"whole_stages", timed.parameters.whole_stages},
+                                 {"measured_us", static_cast<double>(timed.measured_ns) / 1e3},
+                                 {"predicted_us", us(before)},
+                                 {"calibrated_us", us(after)},
+                                 {"planned", find(planned, timed) != nullptr},
+                                 {"calibrated", find(calibrated, timed) != nullptr}};
+    fmt::print(file, "{}\n", line.dump());
+  }
+  std::fclose(file);
   return {};
 }
 
-Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
+Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
+  const Trials::Effort effort = a.effort;
   const bool reporting = inside.rank() == 0;
   if (inside.size() == 1) return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
   if (!inside.job().tunes())
@@ -248,7 +287,7 @@ Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
   if (reporting) print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
   std::vector<Tried> tried;
-  std::vector<TimedPlan> trace;
+  std::vector<TimedPlan> trace, planned, calibrated;
   for (const Collective collective : wanted.collectives)
     for (const uint64_t bytes : wanted.bytes) {
       options.collective = collective;
@@ -257,20 +296,25 @@ Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
       one.call.collective = collective;
       one.call.count = one.what.count;
       one.call.type = one.what.type;
+      const Result<TimedPlan> choice = model_choice(inside, request_of(inside, one.call));
+      if (!choice) return choice.status();
       const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
       if (!trials) return trials.status();
       if (!*trials) continue;
       if (reporting) print(**trials, one.what);
-      add_to_trace(**trials, request_of(inside, one.call), &trace);
+      add_to_trace(**trials, choice->request, &trace);
       tried.push_back(one);
+      planned.push_back(*choice);
     }
-  SENNIT_RETURN_IF_ERROR(calibrate(inside, trace));
+  const PlanOptions before = inside.job().plan_options();
+  PlanOptions fitted;
+  SENNIT_RETURN_IF_ERROR(calibrate(inside, trace, &fitted));
   bool heading = reporting;
   for (const Tried& one : tried) {
-    const Request request = request_of(inside, one.call);
-    const Result<const TimedPlan*> choice = model_choice(inside, request, trace);
+    const Result<TimedPlan> choice = model_choice(inside, request_of(inside, one.call));
     if (!choice) return choice.status();
-    if (*choice) continue;
+    calibrated.push_back(*choice);
+    if (find(trace, *choice)) continue;
     const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
     if (!trials) return trials.status();
     if (heading)
@@ -278,9 +322,12 @@ Status tune(const Wanted& wanted, Trials::Effort effort, Communicator& inside) {
     heading = false;
     if (!*trials) continue;
     if (reporting) print(**trials, one.what);
-    add_to_trace(**trials, request, &trace);
+    add_to_trace(**trials, choice->request, &trace);
   }
-  return tried.empty() ? Status() : print_choices(inside, tried, trace);
+  if (!reporting) return {};
+  print_choices("before that", planned, trace, inside.size());
+  print_choices("calibrated", calibrated, trace, inside.size());
+  return a.json.empty() ? Status() : write_json(a.json, inside, before, fitted, planned, calibrated, trace);
 }
 
 int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstrap) {
@@ -292,7 +339,7 @@ int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstra
   const Result<sennit_comm_t> comm = start_job(std::move(bootstrap), &config);
   Status status = comm.status();
   if (comm) {
-    status = tune(wanted, a.effort, internal(*comm));
+    status = tune(a, wanted, internal(*comm));
     if (status.ok() && rank == 0)
       fmt::print("kept in {}\n", tuning_path(internal(*comm).job().fabric().fingerprint()));
     if (status.ok() && sennit_comm_finalize(*comm) != SENNIT_OK)
@@ -331,6 +378,7 @@ void add_tune_command(CLI::App& app, char** argv, int* exit_code) {
   command->add_option("--fabric", a->fabric, "fabric file");
   command->add_option("--file", a->file,
                       "tuning file to add to (default: SENNIT_TUNING, or the user's cache)");
+  command->add_option("--json", a->json, "file for a line of JSON for each plan that was timed");
   command->callback([a, argv, exit_code] {
     const Result<Wanted> wanted = understand(*a);
     if (!wanted) {

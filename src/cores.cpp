@@ -54,6 +54,11 @@ CoreShare share_of_host(const std::vector<CoreSight>& all, const std::string& ho
   return {together.ranks, static_cast<int>(together.cores.size())};
 }
 
+bool one_machine(const std::vector<CoreSight>& all) {
+  return !all.empty() && !all[0].machine.empty() &&
+         std::ranges::all_of(all, [&](const CoreSight& sight) { return sight.machine == all[0].machine; });
+}
+
 uint64_t crowding_permille(const std::vector<CoreSight>& all) {
   std::map<std::string, Union> machines;
   for (const CoreSight& sight : all)

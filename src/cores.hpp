@@ -25,6 +25,10 @@ struct CoreShare {
 };
 CoreShare share_of_host(const std::vector<CoreSight>& all, const std::string& host);
 
+// Whether all ranks run under one kernel: what they send one another never leaves its memory, even where
+// they are on different hosts.
+bool one_machine(const std::vector<CoreSight>& all);
+
 // Ranks per core, in thousandths, on the machine where that is most; 1000 where every rank has a core.
 uint64_t crowding_permille(const std::vector<CoreSight>& all);
 

@@ -12,6 +12,7 @@
 #include "communicator.hpp"
 #include "cores.hpp"
 #include "descriptors.hpp"
+#include "headers.hpp"
 #include "log.hpp"
 #include "options.hpp"
 #include "probe_run.hpp"
@@ -130,6 +131,8 @@ Status Job::exchange_addresses() {
   const CoreShare here = share_of_host(sights, mine.host);
   local_ranks_ = here.ranks;
   plan_options_.cost.crowding_permille = crowding_permille(sights);
+  const bool in_memory = one_machine(sights);
+  if (in_memory) plan_options_.cost.within_one_machine();
 
   auto engine = std::make_unique<Engine>(
       here.ranks <= here.cores, static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
@@ -163,6 +166,9 @@ Status Job::exchange_addresses() {
     hello["addresses"][std::string(factory.name)] = to_binary((*transport)->address());
     made.push_back(*std::move(transport));
   }
+  // Where there is RDMA, ucx carries what goes between hosts, and its headers are few.
+  if (std::ranges::none_of(made, [](const auto& transport) { return transport->name() == "ucx"; }))
+    hello["payload_permille"] = tcp_payload_permille(mtu_of(context.host_interface), in_memory);
   // Told to all before anybody gives up: who left without a word would keep the others waiting.
   if (made.empty() && size() > 1)
     hello["error"] = "no transport could be started (SENNIT_TRANSPORTS chooses among them):" + reasons;
@@ -175,6 +181,8 @@ Status Job::exchange_addresses() {
     if (other.contains("error"))
       return {SENNIT_OUT_OF_RESOURCES, fmt::format("rank {} on host {}: {}", r, other.value("host", "?"),
                                                    other["error"].get<std::string>())};
+    uint64_t& goodput = plan_options_.cost.goodput_permille;
+    goodput = std::min(goodput, other.value("payload_permille", goodput));
     placements_.push_back({other.value("host", ""), other.value("numa", -1), other.value("nic", "")});
     for (const auto& transport : made) {
       const auto& table = other["addresses"];

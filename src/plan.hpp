@@ -84,7 +84,14 @@ struct CostModel {
   uint64_t crowding_permille = 1'000;       // ranks per core where they share cores (cores.hpp)
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
+  uint64_t goodput_permille = 1'000;         // payload over a capacity between hosts: what headers leave
   std::vector<TierCost> tiers;               // by tier; empty: nothing was measured
+  // Hosts that are namespaces of one kernel: a message is on its way only as long as cores work on it, and
+  // sending it is nearly all of that, up to the receiver's socket.
+  void within_one_machine() {
+    latency_ns = 10'000;
+    post_ns = message_cpu_ns;
+  }
   bool operator==(const CostModel&) const = default;
 };
 

@@ -5,10 +5,11 @@
 //   them),
 // where fill is what a whole message takes longer hop after hop, the reductions count as one more tier, and
 // posting as often as there are chunks. Where rates are unknown it counts once: on a network slower than
-// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. Where tiers were
-// calibrated (calibration.hpp), their times are what is left behind the burst, over the goodput. Integers
-// only, ties go to the earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all
-// ranks choose the same. Cost: one estimate per candidate.
+// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. Tiers' times are
+// over the goodput; where the fabric declares bursts, or they were calibrated (calibration.hpp), what is left
+// behind the burst, and the busiest tier's whole time is the least (predict_ns). Integers only, ties go to
+// the earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all ranks choose the
+// same. Cost: one estimate per candidate.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -84,26 +85,34 @@ uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostMo
                   saturated(Wide{all} * cost.message_cpu_ns * cost.crowding_permille / 1000 / ranks));
 }
 
-// What passes at once takes no time, the rest as long as the tier's goodput says.
-uint64_t calibrated_ns(uint64_t ns, size_t tier, const CostModel& cost) {
-  if (tier >= cost.tiers.size()) return ns;
-  const TierCost& measured = cost.tiers[tier];
-  return ns <= measured.burst_ns ? 0
-                                 : saturated(Wide{ns - measured.burst_ns} * 1000 / measured.goodput_permille);
-}
+// Of two loads that run at the same time, this part of the lesser is not hidden behind the greater: messages
+// of one call queue behind those of another.
+constexpr uint64_t kUnhidden = 8;
 
-uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns, const CostModel& cost,
-                    bool rates_known) {
+// One call as it takes its turn among calls in a row. A burst passes at once, so messages do not wait for the
+// wire hop after hop; but what has passed must be earned again at the rate, so no call takes less than its
+// busiest boundary does at its rate.
+uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns,
+                    const std::vector<TierCost>& tiers, const CostModel& cost, bool rates_known) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
-  Wide sum = Wide{reduction} + estimate.fill_ns;
-  uint64_t largest = reduction;
+  Wide sum = reduction, all = 0, waiting = 0;
+  uint64_t largest = reduction, busiest = 0;
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
-    const uint64_t ns = calibrated_ns(estimate.tier_ns[tier], tier, cost);
-    sum += ns;
-    largest = std::max(largest, ns);
+    const uint64_t ns = estimate.tier_ns[tier], goodput = tiers[tier].goodput_permille;
+    const uint64_t waits = ns <= tiers[tier].burst_ns ? 0 : ns - tiers[tier].burst_ns;
+    const uint64_t waits_ns = saturated(Wide{waits} * 1000 / goodput);
+    busiest = std::max(busiest, saturated(Wide{ns} * 1000 / goodput));
+    largest = std::max(largest, waits_ns);
+    sum += waits_ns;
+    all += ns;
+    waiting += waits;
   }
-  return saturated(Wide{estimate.latency_ns} + Wide{posting_ns} * (rates_known ? chunks : 1) + sum / chunks +
-                   largest - largest / chunks);
+  sum += all == waiting ? Wide{estimate.fill_ns} : Wide{estimate.fill_ns} * waiting / all;
+  const uint64_t alone = saturated(Wide{estimate.latency_ns} + Wide{posting_ns} * (rates_known ? chunks : 1) +
+                                   sum / chunks + largest - largest / chunks);
+  if (all == waiting) return alone;
+  const Wide unhidden = Wide{std::min(alone, busiest)} * ((all - waiting) * 1000 / all) / 1000 / kUnhidden;
+  return saturated(Wide{std::max(alone, busiest)} + unhidden);
 }
 
 std::string known_names() {
@@ -226,6 +235,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
                       options.algorithm, name(request.collective), names_that_apply(tree, request)));
   }
   const bool rates_known = tree.capacities_known() || within_one_host(tree);
+  const std::vector<TierCost> tiers = tier_costs(tree, options.cost);
   for (const Algorithm* algorithm : algorithms()) {
     if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
       continue;
@@ -237,7 +247,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
       const uint64_t posting = posting_ns(estimate, tree, options.cost);
       Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, "", 0};
       for (const uint32_t chunks : counts) {
-        const uint64_t ns = predict_ns(estimate, chunks, posting, options.cost, rates_known);
+        const uint64_t ns = predict_ns(estimate, chunks, posting, tiers, options.cost, rates_known);
         if (ns >= best.predicted_ns) continue;
         best.predicted_ns = ns;
         best.parameters.chunks = chunks;
@@ -275,7 +285,8 @@ uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOp
   const Algorithm* found = find_algorithm(algorithm);
   SENNIT_CHECK(found && found->applies(tree, request));
   const Estimate estimate = found->estimate(tree, request, parameters, options.cost);
-  return predict_ns(estimate, parameters.chunks, posting_ns(estimate, tree, options.cost), options.cost,
+  return predict_ns(estimate, parameters.chunks, posting_ns(estimate, tree, options.cost),
+                    tier_costs(tree, options.cost), options.cost,
                     tree.capacities_known() || within_one_host(tree));
 }
 

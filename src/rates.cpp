@@ -15,6 +15,11 @@ int host_tier(const TierTree& tree) {
   return -1;
 }
 
+uint64_t saturated_ns(uint64_t bytes, uint64_t bytes_per_s) {
+  const auto ns = static_cast<unsigned __int128>(bytes) * 1'000'000'000 / bytes_per_s;
+  return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns);
+}
+
 }  // namespace
 
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
@@ -55,6 +60,26 @@ bool within_one_host(const TierTree& tree) {
 
 bool within_host(const TierTree& tree, int group) {
   return static_cast<int>(tree.groups[static_cast<size_t>(group)].tier) <= host_tier(tree);
+}
+
+std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
+  if (cost.tiers.size() == tree.tiers.size()) return cost.tiers;
+  std::vector<TierCost> tiers(tree.tiers.size());
+  std::vector<bool> seen(tiers.size(), false);
+  for (size_t i = 1; i < tree.groups.size(); i++) {
+    const Group& group = tree.groups[i];
+    TierCost& tier = tiers[group.tier];
+    // Within a host there are no headers, and nothing shapes.
+    const bool network = !within_host(tree, group.parent);
+    uint64_t burst_ns = ~uint64_t{0};
+    for (const Capacity& side : {group.egress, group.ingress})
+      burst_ns = std::min(
+          burst_ns, side.known() && network ? saturated_ns(side.burst_bytes, side.bytes_per_s) : uint64_t{0});
+    tier.burst_ns = seen[group.tier] ? std::min(tier.burst_ns, burst_ns) : burst_ns;
+    if (network) tier.goodput_permille = cost.goodput_permille;
+    seen[group.tier] = true;
+  }
+  return tiers;
 }
 
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {

@@ -30,6 +30,9 @@ bool within_one_host(const TierTree& tree);
 // All of the group is on one host.
 bool within_host(const TierTree& tree, int group);
 
+// By tier: what was measured, else what the fabric declares of bursts and the model of headers. O(groups).
+std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost);
+
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
 

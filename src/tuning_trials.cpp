@@ -6,7 +6,7 @@
 namespace sennit {
 
 Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort)
-    : rounds_(effort.rounds), turn_calls_(effort.calls) {
+    : rounds_(effort.rounds), turn_calls_(effort.calls), together_(effort.together) {
   // What was kept before is tried again beside the others; its prediction may be another model's.
   const size_t known = plan.candidates[0].measured_ns > 0 && plan.candidates.size() > 1 ? 1 : 0;
   const uint64_t best_ns = plan.candidates[known].predicted_ns;

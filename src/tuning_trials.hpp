@@ -21,6 +21,8 @@ class Trials {
   struct Effort {
     size_t plans = 4, rounds = 3;
     size_t calls = 1;  // a turn
+    // Ranks are brought together before a timed call whose data goes one way. False: the caller sees to it.
+    bool together = true;
   };
 
   // Of a plan with its candidates, best first; before them what the tuning table has, if anything.
@@ -47,6 +49,7 @@ class Trials {
   const std::vector<double>& times_us() const { return times_us_; }
   void decide(const std::vector<double>& slowest_us);
 
+  bool together() const { return together_; }
   const std::vector<Plan>& plans() const { return plans_; }
   const std::vector<double>& measured_us() const { return measured_us_; }  // by plan, after decide()
   size_t winner() const { return winner_; }
@@ -55,6 +58,7 @@ class Trials {
   std::vector<Plan> plans_;
   std::vector<double> times_us_, measured_us_;
   size_t rounds_, turn_calls_, calls_ = 0, winner_ = 0;
+  bool together_;
   int last_sample_ = -1;
   bool decided_ = false;
 };

@@ -67,7 +67,7 @@ TEST(Calibration, FindsTheModelThatMadeTheTimes) {
   const uint64_t before = typical_factor_permille(tree, options, trace);
   options.cost = calibrate(tree, options, trace);
   const uint64_t after = typical_factor_permille(tree, options, trace);
-  EXPECT_GT(before, 1'300u);
+  EXPECT_GT(before, 1'200u);
   EXPECT_LT(after, 1'080u);
   EXPECT_EQ(options.cost.crowding_permille, 4'000u);
   // It also tells of sizes that were not in the trace.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "headers.hpp"
+
 namespace sennit {
 namespace {
 
@@ -25,6 +27,22 @@ TEST(Cores, TheMostCrowdedMachineCounts) {
   const std::vector<CoreSight> all = {
       {"a", "x", {0, 63}}, {"b", "y", {2, 2, 5, 5}}, {"c", "y", {2, 2}}, {"d", "y", {5, 5}}};
   EXPECT_EQ(crowding_permille(all), 1500u);
+}
+
+TEST(Cores, OneMachineIsOneKernelWhateverTheHosts) {
+  EXPECT_TRUE(one_machine({{"a", "x", {0, 1}}, {"b", "x", {0, 1}}}));
+  EXPECT_FALSE(one_machine({{"a", "x", {0, 1}}, {"b", "y", {0, 1}}}));
+  EXPECT_FALSE(one_machine({{"a", "", {0, 1}}, {"a", "", {0, 1}}})) << "nobody could tell";
+  EXPECT_FALSE(one_machine({}));
+}
+
+TEST(Headers, LeaveSoMuchOfALinksRate) {
+  EXPECT_EQ(tcp_payload_permille(1500, false), 941u);  // 1448 / 1538
+  EXPECT_EQ(tcp_payload_permille(1500, true), 956u);   // 1448 / 1514
+  EXPECT_EQ(tcp_payload_permille(9000, false), 990u);
+  EXPECT_GT(tcp_payload_permille(0, false), 800u) << "nonsense is taken for a small MTU";
+  EXPECT_EQ(mtu_of("203.0.113.77"), 1500) << "not an address of this host";
+  EXPECT_GE(mtu_of("127.0.0.1"), 1500);
 }
 
 TEST(Cores, NonsenseFromAPeerIsLeftOut) {

@@ -30,6 +30,64 @@ TEST(Planner, LargeAllReduceTakesTheTieredFamilyInChunksCloseToTheBound) {
   EXPECT_LE(plan->predicted_ns, plan->bound.time_ns * 11 / 10);
 }
 
+// The same racks behind shapers that let 256 KiB pass at once.
+TierTree shaped_racks() {
+  TierTree tree = two_racks();
+  for (size_t i = 1; i < tree.groups.size(); i++)
+    tree.groups[i].egress.burst_bytes = tree.groups[i].ingress.burst_bytes = 256 << 10;
+  return tree;
+}
+
+TEST(Planner, WhatPassesAtOnceDoesNotWaitHopAfterHopButIsEarnedAtTheRate) {
+  const TierTree racks = two_racks(), shaped = shaped_racks();
+  const Request small = request_of(Collective::broadcast, 32 << 10);
+  const uint64_t stored = predicted_ns(small, racks, {}, "chain", {});
+  const uint64_t passing = predicted_ns(small, shaped, {}, "chain", {});
+  const uint64_t bound = lower_bound(small, shaped).time_ns;
+  EXPECT_GT(stored, 3 * bound) << "seven hops, one after the other";
+  EXPECT_GE(passing, bound) << "no call among calls in a row is faster than the bound";
+  EXPECT_LT(passing, bound * 3 / 2);
+  // Nothing of that is left where the message is much larger than the burst.
+  const Request large = request_of(Collective::all_reduce, 64 << 20);
+  const uint64_t before = make_plan(large, racks, {})->predicted_ns;
+  const uint64_t after = make_plan(large, shaped, {})->predicted_ns;
+  EXPECT_LE(after, before);
+  EXPECT_GE(after, before * 99 / 100);
+}
+
+TEST(Planner, ABurstNeverMakesACallLongerByMoreThanWhatIsNotHidden) {
+  const TierTree racks = two_racks(), shaped = shaped_racks();
+  for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                             Collective::broadcast, Collective::reduce, Collective::gather})
+    for (uint64_t bytes = 32; bytes <= 64 << 20; bytes *= 8) {
+      const Request request = request_of(c, bytes);
+      const Plan plan = *make_plan(request, racks, {});
+      for (const Candidate& one : plan.candidates) {
+        const uint64_t ns = predicted_ns(request, shaped, {}, one.algorithm, one.parameters);
+        EXPECT_LE(ns, one.predicted_ns * 9 / 8) << one.algorithm << " " << bytes;
+        EXPECT_GE(ns, lower_bound(request, shaped).time_ns) << one.algorithm << " " << bytes;
+      }
+    }
+}
+
+TEST(Planner, HeadersTakeTheirPartOfTheRateBetweenHosts) {
+  PlanOptions tcp;
+  tcp.cost.goodput_permille = 956;
+  const Request request = request_of(Collective::all_reduce, 64 << 20);
+  const uint64_t plain = make_plan(request, two_racks(), {})->predicted_ns;
+  const uint64_t with_headers = make_plan(request, two_racks(), tcp)->predicted_ns;
+  EXPECT_NEAR(static_cast<double>(with_headers) / static_cast<double>(plain), 1 / 0.956, 0.005);
+}
+
+TEST(Planner, WithinOneMachineFewMessagesAreFasterThanOneRoundOfMany) {
+  PlanOptions wires, memory;
+  wires.cost.crowding_permille = memory.cost.crowding_permille = 4'000;
+  memory.cost.within_one_machine();
+  const Request request = request_of(Collective::broadcast, 8);
+  EXPECT_EQ(make_plan(request, shaped_racks(), wires)->algorithm, "direct");
+  EXPECT_EQ(make_plan(request, shaped_racks(), memory)->algorithm, "tree");
+}
+
 TEST(Planner, SmallMessagesAreNotCut) {
   for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
     const auto plan = make_plan(request_of(c, 8), two_racks(), {});

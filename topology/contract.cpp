@@ -38,6 +38,7 @@ struct Sum {
     unknown = unknown || !c.known();
     capacity.provenance = any ? std::min(capacity.provenance, c.provenance) : c.provenance;
     capacity.bytes_per_s += c.bytes_per_s;
+    capacity.burst_bytes += c.burst_bytes;
     any = true;
   }
   Capacity total() const { return any && !unknown ? capacity : Capacity(); }

@@ -71,8 +71,8 @@ bool alike(const Link& a, const Link& b) {
   const bool same_ports = std::equal(a.ports.begin(), a.ports.end(), b.ports.begin(), b.ports.end(),
                                      [](const Cable& x, const Cable& y) { return x == reversed(y); });
   return same_ports && a.capacity.bytes_per_s == b.capacity.bytes_per_s &&
-         a.capacity.provenance == b.capacity.provenance && a.latency_ns == b.latency_ns &&
-         a.cables == b.cables && a.source == b.source;
+         a.capacity.provenance == b.capacity.provenance && a.capacity.burst_bytes == b.capacity.burst_bytes &&
+         a.latency_ns == b.latency_ns && a.cables == b.cables && a.source == b.source;
 }
 
 }  // namespace
@@ -96,8 +96,9 @@ uint64_t Fabric::fingerprint() const {
     sum += hash_of(
         fmt::format("{} {} {} {}", kind_word(v.kind), v.name, v.tier, v.host < 0 ? "" : vertex(v.host).name));
   for (const Link& l : links)
-    sum += hash_of(fmt::format("{} {} {} {} {} {}", vertex(l.from).name, vertex(l.to).name,
-                               l.capacity.bytes_per_s, l.latency_ns, l.cables, l.plane));
+    sum += hash_of(fmt::format("{} {} {} {} {} {}{}", vertex(l.from).name, vertex(l.to).name,
+                               l.capacity.bytes_per_s, l.latency_ns, l.cables, l.plane,
+                               l.capacity.burst_bytes ? fmt::format(" {}", l.capacity.burst_bytes) : ""));
   return sum;
 }
 
@@ -124,6 +125,7 @@ std::string Fabric::to_text() const {
     text += fmt::format("{} {} {} {}", both ? "link" : "arc", vertex(l.from), vertex(l.to),
                         format_rate(l.capacity.bytes_per_s));
     if (l.latency_ns != 0) text += fmt::format(" latency {}", format_time(l.latency_ns));
+    if (l.capacity.burst_bytes != 0) text += fmt::format(" burst {}", format_size(l.capacity.burst_bytes));
     if (l.cables != 1) text += fmt::format(" cables {}", l.cables);
     if (l.plane != 0) text += fmt::format(" plane {}", l.plane);
     if (l.capacity.known()) text += fmt::format(" {}", sennit::name(l.capacity.provenance));

@@ -167,13 +167,18 @@ class FabricReader {
   Status read_figures(const Line& line, Link* link) const {
     const std::optional<uint64_t> rate = parse_rate(word(line, 3).text);
     if (!rate) return error(line, 3, "a rate, e.g. 400Mbit/s, 50GB/s or unknown");
-    link->capacity = {*rate, *rate == 0 ? Provenance::unknown : Provenance::declared};
+    link->capacity = {*rate, *rate == 0 ? Provenance::unknown : Provenance::declared, 0};
     for (size_t i = 4; i < line.size(); i++) {
       const std::string_view key = line[i].text;
       if (key == "latency") {
         const std::optional<uint64_t> time = parse_time(word(line, ++i).text);
         if (!time) return error(line, i, "a time, e.g. 5us");
         link->latency_ns = *time;
+      } else if (key == "burst") {
+        const std::optional<uint64_t> size = parse_size(word(line, ++i).text);
+        if (!size) return error(line, i, "a size, e.g. 256KiB");
+        if (*rate == 0) return error(line, i, "no burst for a rate that is unknown");
+        link->capacity.burst_bytes = *size;
       } else if (key == "cables" || key == "plane") {
         Result<int> value = key == "cables" ? number(line, ++i, 1, 65'535) : number(line, ++i, 0, 254);
         if (!value) return value.status();
@@ -190,7 +195,7 @@ class FabricReader {
                                     : key == "declared" ? Provenance::declared
                                                         : Provenance::assumed;
       } else {
-        return error(line, i, "latency, cables, plane, source, ports, measured, declared or assumed");
+        return error(line, i, "latency, burst, cables, plane, source, ports, measured, declared or assumed");
       }
     }
     if (!link->ports.empty() && link->ports.size() != static_cast<size_t>(link->cables))

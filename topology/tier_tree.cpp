@@ -173,6 +173,9 @@ uint64_t TierTree::fingerprint() const {
     hash = mix(hash, group.egress.bytes_per_s);
     hash = mix(hash, group.ingress.bytes_per_s);
     hash = mix(hash, group.latency_ns);
+    // So that trees without keep their numbers.
+    if (group.egress.burst_bytes | group.ingress.burst_bytes)
+      hash = mix(mix(hash, group.egress.burst_bytes), group.ingress.burst_bytes);
   }
   for (const uint8_t plane : home_plane) hash = mix(hash, plane);
   return hash;

@@ -20,6 +20,7 @@ const char* name(Provenance provenance);
 struct Capacity {
   uint64_t bytes_per_s = 0;  // 0: unknown
   Provenance provenance = Provenance::unknown;
+  uint64_t burst_bytes = 0;  // pass at once before the rate holds: a shaper's bucket
   bool known() const { return bytes_per_s != 0; }
 };
 

@@ -22,6 +22,8 @@ constexpr std::array kBytes = {Unit{"TB/s", 1'000'000'000'000}, Unit{"GB/s", 1'0
                                Unit{"MB/s", 1'000'000}, Unit{"kB/s", 1'000}, Unit{"B/s", 1}};
 constexpr std::array kTimes = {Unit{"s", 1'000'000'000}, Unit{"ms", 1'000'000}, Unit{"us", 1'000},
                                Unit{"ns", 1}};
+constexpr std::array kSizes = {Unit{"GiB", 1 << 30}, Unit{"MiB", 1 << 20}, Unit{"KiB", 1 << 10},
+                               Unit{"B", 1}};
 
 // "12.5" and a scale -> 12.5 * scale, exactly; nullopt if it is no whole number or does not fit.
 std::optional<uint64_t> scaled(std::string_view number, uint64_t scale) {
@@ -95,5 +97,14 @@ std::string format_rate(uint64_t bytes_per_s) {
 std::optional<uint64_t> parse_time(std::string_view text) { return parse(text, kTimes); }
 
 std::string format_time(uint64_t ns) { return format(ns, kTimes); }
+
+std::optional<uint64_t> parse_size(std::string_view text) { return parse(text, kSizes); }
+
+std::string format_size(uint64_t bytes) {
+  for (const Unit& unit : kSizes)
+    if (bytes >= unit.scale && bytes % unit.scale == 0)
+      return fmt::format("{}{}", bytes / unit.scale, unit.name);
+  return "0B";
+}
 
 }  // namespace sennit
