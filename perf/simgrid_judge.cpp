@@ -2,10 +2,11 @@
 // to 512 hosts; a table with the ratio of the times, and the worst and the median by fabric.
 //
 // simgrid_judge [--sizes 1M,32M,1G] [--fabrics 1,2] [--collectives NAME,...] [--algorithms NAME,...]
-// [--limit SECONDS]. A cell whose replay needs more processor time than the limit is judged with about 96
-// ranks, spread evenly over the same fabric, and marked so; one that takes too long even then is counted and
-// named. Exit status: 0; 1 where a ratio is off by more than 5% or a replay failed; 2 for
-// an option that is off.
+// [--limit SECONDS] [--ranks MOST]. A cell whose replay needs more processor time than the limit is judged
+// with at most 96 ranks, spread evenly over the same fabric, or with 48, 24, ... of them, and marked so:
+// every cell has a verdict, and the last lines say how many have one "in part". Exit status: 0; 1 where a
+// ratio is off by more than 5%, a replay failed or a cell took too long even with 8 ranks; 2 for an option
+// that is off.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -28,13 +29,16 @@ struct Wishes {
   std::vector<std::string> sizes = {"1M", "32M", "1G"}, collectives, algorithms;
   std::vector<int> fabrics;
   uint32_t limit_s = 60;
+  int ranks = 1 << 20;  // at most
 };
 
 constexpr int kPart = 96;  // ranks, at most, of a cell that takes too long with all
+constexpr int kLeast = 8;  // ranks of the smallest part
 
 struct Tally {
   std::vector<double> ratios;
   int in_part = 0, too_long = 0, off = 0;
+  int fewest = 1 << 20;  // ranks of any cell in part
   double worst = 1;
   std::string where;
 };
@@ -68,7 +72,10 @@ Outcome cell(const Ground& ground, Collective collective, const Algorithm& algor
     tally->where = fmt::format("{} {} of {} MiB", algorithm.name(), name(collective), bytes / 1'048'576);
   }
   tally->ratios.push_back(ratio);
-  tally->in_part += ground.every > 1;
+  if (ground.every > 1) {
+    tally->in_part++;
+    tally->fewest = std::min(tally->fewest, ground.tree.ranks());
+  }
   const bool off = deviation(ratio) > kWanted;
   tally->off += off;
   fmt::print("{} {:>12.3f} {:>12.3f} {:7.4f}{} {:>10} {:>9} {:6.2f} {:6.2f}\n", what, verdict->sennit_s * 1e3,
@@ -78,27 +85,27 @@ Outcome cell(const Ground& ground, Collective collective, const Algorithm& algor
 }
 
 // A larger message takes as long to replay as a smaller one, or longer: sizes after one that took too long
-// are not tried with all ranks.
-bool row(const Ground& all, const Ground& part, Collective collective, const Algorithm& algorithm,
+// are not tried with as many ranks. `grounds`: the same fabric with ever fewer ranks.
+bool row(const std::vector<Ground>& grounds, Collective collective, const Algorithm& algorithm,
          const std::vector<uint64_t>& sizes, const Wishes& wishes, Tally* tally) {
-  const Ground* ground = &all;
+  size_t ground = 0;
   for (size_t i = 0; i < sizes.size(); i++) {
-    const Outcome outcome = cell(*ground, collective, algorithm, sizes[i], wishes, tally);
-    std::fflush(stdout);
-    if (outcome == Outcome::failed) return false;
-    if (outcome != Outcome::too_long) continue;
-    if (ground == &part || part.every == 1) {
-      tally->too_long += static_cast<int>(sizes.size() - i);
-      return true;
+    Outcome outcome = Outcome::too_long;
+    while (true) {
+      outcome = cell(grounds[ground], collective, algorithm, sizes[i], wishes, tally);
+      std::fflush(stdout);
+      if (outcome != Outcome::too_long || ground + 1 == grounds.size()) break;
+      ground++;
     }
-    ground = &part;
-    i--;  // again
+    if (outcome == Outcome::failed) return false;
+    tally->too_long += outcome == Outcome::too_long;
   }
   return true;
 }
 
-bool judge_fabric(const Ground& ground, const Ground& part, const std::vector<uint64_t>& sizes,
-                  const Wishes& wishes, std::string* summary) {
+bool judge_fabric(const std::vector<Ground>& grounds, const std::vector<uint64_t>& sizes,
+                  const Wishes& wishes, Tally* all, std::string* summary) {
+  const Ground& ground = grounds.front();
   Tally tally;
   bool good = true;
   for (int c = 0; c < kCollectives; c++) {
@@ -108,7 +115,7 @@ bool judge_fabric(const Ground& ground, const Ground& part, const std::vector<ui
     if (collective == Collective::barrier) of_this.resize(1);
     for (const Algorithm* algorithm : algorithms())
       if (wanted(wishes.algorithms, algorithm->name()))
-        good = row(ground, part, collective, *algorithm, of_this, wishes, &tally) && good;
+        good = row(grounds, collective, *algorithm, of_this, wishes, &tally) && good;
   }
   std::string ratios = "       -        -";
   if (!tally.ratios.empty()) {
@@ -118,7 +125,31 @@ bool judge_fabric(const Ground& ground, const Ground& part, const std::vector<ui
   }
   *summary += fmt::format("{:38} {:>5} {:>6} {:>7} {:>9} {:>4} {}\n", ground.name, ground.tree.ranks(),
                           tally.ratios.size(), tally.in_part, tally.too_long, tally.off, ratios);
-  return good && tally.off == 0;
+  all->ratios.insert(all->ratios.end(), tally.ratios.begin(), tally.ratios.end());
+  all->in_part += tally.in_part;
+  all->too_long += tally.too_long;
+  all->fewest = std::min(all->fewest, tally.fewest);
+  return good && tally.off == 0 && tally.too_long == 0;
+}
+
+// With `most` ranks at most; then 96, 48, ... of them.
+Result<std::vector<Ground>> make_grounds(const FabricCase& which, int most) {
+  std::vector<Ground> grounds;
+  Result<Ground> whole = make_ground(which);
+  if (!whole) return whole.status();
+  const int ranks = whole->tree.ranks();
+  for (int part = most; part >= kLeast; part = std::min(part / 2, kPart)) {
+    const int every = std::max(1, (ranks + part - 1) / part);
+    if (!grounds.empty() && grounds.back().every == every) continue;
+    if (every == 1) {
+      grounds.push_back(*whole);
+      continue;
+    }
+    Result<Ground> fewer = make_ground(which, every);
+    if (!fewer) return fewer.status();
+    grounds.push_back(*std::move(fewer));
+  }
+  return grounds;
 }
 
 int run(const Wishes& wishes, const std::vector<uint64_t>& sizes) {
@@ -126,6 +157,7 @@ int run(const Wishes& wishes, const std::vector<uint64_t>& sizes) {
              "collective", "algorithm", "size", "sennit ms", "SimGrid ms", "ratio", "messages", "chunks",
              "cpu s", "cpu s");
   std::string summary;
+  Tally all;
   bool good = true;
   int number = 0;
   for (const FabricCase& which : fabric_cases()) {
@@ -133,20 +165,22 @@ int run(const Wishes& wishes, const std::vector<uint64_t>& sizes) {
     if (!wishes.fabrics.empty() &&
         std::find(wishes.fabrics.begin(), wishes.fabrics.end(), number) == wishes.fabrics.end())
       continue;
-    const Result<Ground> ground = make_ground(which);
-    if (!ground) {
-      fmt::print(stderr, "simgrid_judge: {}: {}\n", which.name, ground.status().text());
+    const Result<std::vector<Ground>> grounds = make_grounds(which, wishes.ranks);
+    if (!grounds) {
+      fmt::print(stderr, "simgrid_judge: {}: {}\n", which.name, grounds.status().text());
       return 3;
     }
-    const Result<Ground> part = make_ground(which, (ground->tree.ranks() + kPart - 1) / kPart);
-    if (!part) {
-      fmt::print(stderr, "simgrid_judge: {}: {}\n", which.name, part.status().text());
-      return 3;
-    }
-    good = judge_fabric(*ground, *part, sizes, wishes, &summary) && good;
+    good = judge_fabric(*grounds, sizes, wishes, &all, &summary) && good;
   }
   fmt::print("\n{:38} {:>5} {:>6} {:>7} {:>9} {:>4} {:>8} {:>8}\n{}", "fabric", "ranks", "cells", "in part",
              "too long", ">5%", "median", "worst", summary);
+  fmt::print("\n{} cells judged: {} with all ranks, {} in part{}; {}\n", all.ratios.size(),
+             all.ratios.size() - static_cast<size_t>(all.in_part), all.in_part,
+             all.in_part > 0
+                 ? fmt::format(" (marked with their ranks, {} at least, spread over the fabric)", all.fewest)
+                 : "",
+             all.too_long > 0 ? fmt::format("{} NOT JUDGED: they took too long; raise --limit", all.too_long)
+                              : "none left out");
   return good ? 0 : 1;
 }
 
@@ -177,8 +211,16 @@ int main(int argc, char** argv) {
   app.add_option("--collectives", wishes.collectives, "default: all")->delimiter(',');
   app.add_option("--algorithms", wishes.algorithms, "default: all")->delimiter(',');
   app.add_option("--fabrics", wishes.fabrics, "by number, from 1; default: all")->delimiter(',');
-  app.add_option("--limit", wishes.limit_s, "of processor time, for one replay")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  app.add_option("--ranks", wishes.ranks, "at most so many, spread over the fabric; default: all")
+      ->check(CLI::Range(sennit::judge::kLeast, 1 << 20));
+  app.add_option("--limit", wishes.limit_s, "seconds of processor time for one replay")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   std::vector<uint64_t> sizes;
   if (const sennit::Status status = sennit::judge::check(wishes, &sizes); !status.ok()) {
     fmt::print(stderr, "simgrid_judge: {}\n", status.text());

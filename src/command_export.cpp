@@ -25,8 +25,6 @@ struct Options : Arguments {
 Status run(const Options& options) {
   const Result<Problem> problem = make_problem(options);
   if (!problem) return problem.status();
-  if (problem->request.collective == Collective::send_recv)
-    return {SENNIT_UNSUPPORTED, "send_recv has no schedule of all ranks"};
   const Result<Plan> plan = foresee::make_plan(*problem, options);
   if (!plan) return plan.status();
   const std::unique_ptr<Blueprint> blueprint =
@@ -64,7 +62,9 @@ void add_export_command(CLI::App& app, int* exit_code) {
   add_arguments(command, options.get());
   command->add_option("--output", options->output, "the file; - is standard output")->capture_default_str();
   command->callback([=] {
-    if (const Status status = run(*options); !status.ok()) *exit_code = fail("export", status);
+    Status status = check_given(*command);
+    if (status.ok()) status = run(*options);
+    if (!status.ok()) *exit_code = fail("export", status);
   });
 }
 

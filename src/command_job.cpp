@@ -20,6 +20,9 @@ struct Options : job::Arguments {
   bool no_curve = false;
 };
 
+constexpr int kMost = 1 << 20;
+constexpr double kLeastEffective = 0.01;  // part of the time that is worth calling training
+
 void add_options(CLI::App* command, Options* o) {
   command->add_option(
       "model", o->model,
@@ -29,10 +32,10 @@ void add_options(CLI::App* command, Options* o) {
       "--fabric", o->fabric,
       "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's sources say");
   command->add_option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMost));
   command
       ->add_option("--gpus-per-host", o->gpus_per_host, "default: as many as the fabric says, at least one")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 4096));
   command->add_option(
       "--mesh", o->mesh,
       "sizes of the parallel dimensions, from the fastest network outwards: tp8,cp2,pp16,dp64 "
@@ -43,13 +46,13 @@ void add_options(CLI::App* command, Options* o) {
   command
       ->add_option("--batch", o->batch,
                    "sequences of each data-parallel group, a step (default: what makes 16.8 M tokens a step)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 27));
   command->add_option("--microbatch", o->microbatch, "sequences that go through the pipeline together")
       ->capture_default_str();
   command
       ->add_option("--interleave", o->interleave,
                    "chunks of layers on each pipeline stage (default: one layer a chunk)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMost));
   command->add_option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
       ->capture_default_str();
   command
@@ -99,20 +102,38 @@ void add_job_command(CLI::App& app, int* exit_code) {
       "a whole training job on a fabric: groups, memory, step time, days, money, and what would change them");
   add_options(command, options.get());
   command->callback([=] {
-    if (options->gpu == "list" && !(options->json.empty() && options->html.empty()))
-      return void(*exit_code = foresee::fail(
-                      "job", invalid("--gpu list prints the table as text: leave out --json and --html")));
-    if (options->gpu == "list") return fmt::print("{}", job::accelerators_text());
+    const auto off = [&](const Status& status) { *exit_code = foresee::fail("job", status); };
+    if (const Status status = foresee::check_given(*command); !status.ok()) return off(status);
+    if (options->gpu == "list") {
+      if (!options->json.empty() || !options->html.empty())
+        return off(invalid("--gpu list prints the table as text: leave out --json and --html"));
+      for (const CLI::Option* option : command->get_options())
+        if (option->count() > 0 && option->get_name() != "--gpu")
+          return off(invalid(
+              fmt::format("--gpu list prints the table and nothing else: leave out {}", option->get_name())));
+      return fmt::print("{}", job::accelerators_text());
+    }
+    if (options->json == "-" && options->html == "-")
+      return off(invalid("--json - and --html -: standard output holds one of them"));
+    for (const CLI::Option* option : command->get_options())
+      if (option->get_name() == "--mtbf" && option->count() > 0 && options->mtbf_hours == 0)
+        return off(invalid("--mtbf 0: expected hours above 0; without it Llama 3's rate for each GPU"));
     const Result<job::Problem> problem = job::make_problem(*options);
-    if (!problem) return void(*exit_code = foresee::fail("job", problem.status()));
+    if (!problem) return off(problem.status());
     job::Answer answer = job::answer_of(*problem, !options->no_curve);
+    if (answer.cost.effective < kLeastEffective)
+      return off(invalid(fmt::format(
+          "an interruption every {}, {} to restart and a checkpoint that takes {} leave {:.2g}% of the time "
+          "for training: change --mtbf, --restart, --storage or --checkpoint-interval",
+          job::duration_text(answer.cost.mtbf_s), job::duration_text(problem->operation.restart_s),
+          job::duration_text(answer.cost.checkpoint_s), 100 * answer.cost.effective)));
     if (const Status status = job::simulate_calls(*problem, options->simulate, &answer); !status.ok())
-      return void(*exit_code = foresee::fail("job", status));
+      return off(status);
     for (const auto& [file, text] :
          {std::pair(&options->json, &job::json_of), {&options->html, &job::page_of}})
       if (!file->empty())
         if (const Status status = topo::write_text(*file, text(*problem, answer)); !status.ok())
-          return void(*exit_code = foresee::fail("job", status));
+          return off(status);
     if (options->json != "-" && options->html != "-") fmt::print("{}", job::text_of(*problem, answer));
   });
 }

@@ -20,9 +20,10 @@ size_t index(int i) { return static_cast<size_t>(i); }
 
 constexpr double kLeastShare = 1e-4;           // of a peak, that is worth reckoning with
 constexpr double kTokensPerStep = 16'777'216;  // Llama 3's 16 M
+constexpr double kMostCount = 1e18;            // of tokens, people, dollars
 
-// "15.6T", "400000": powers of ten.
-Result<double> parse_count(const char* option, const std::string& text) {
+// "15.6T", "400000": powers of ten. Nothing where it is neither.
+std::optional<double> parse_count(const std::string& text) {
   double value = 0;
   const char* const stop = text.data() + text.size();
   const auto [end, failed] = std::from_chars(text.data(), stop, value);
@@ -33,10 +34,9 @@ Result<double> parse_count(const char* option, const std::string& text) {
                         : unit == "B" || unit == "G" ? 1e9
                         : unit == "T"                ? 1e12
                                                      : 0;
-  if (failed != std::errc() || factor == 0 || !(value > 0) || !std::isfinite(value))
-    return invalid(fmt::format("{} {}: expected a number above 0 such as 15.6T; K, M, B, T are powers of ten",
-                               option, text));
-  return value * factor;
+  value *= factor;
+  if (failed != std::errc() || !(value > 0 && value <= kMostCount)) return std::nullopt;
+  return value;
 }
 
 Result<double> parse_seconds(const char* option, const std::string& text) {
@@ -74,13 +74,12 @@ Result<Operation> make_operation(const Arguments& a, int gpus) {
     return invalid(fmt::format("--storage {}: expected a rate such as 2TB/s", a.storage));
   operation.storage_bytes_per_s = static_cast<double>(*storage);
   if (!a.staff.empty()) {
-    const size_t colon = a.staff.find(':');
-    if (colon == a.staff.npos)
-      return invalid(fmt::format("--staff {}: expected PEOPLE:USD a year, such as 100:400000", a.staff));
-    const Result<double> people = parse_count("--staff", a.staff.substr(0, colon));
-    if (!people) return people.status();
-    const Result<double> usd = parse_count("--staff", a.staff.substr(colon + 1));
-    if (!usd) return usd.status();
+    const size_t colon = std::min(a.staff.find(':'), a.staff.size());
+    const std::optional<double> people = parse_count(a.staff.substr(0, colon));
+    const std::optional<double> usd = parse_count(a.staff.substr(std::min(colon + 1, a.staff.size())));
+    if (!people || !usd || *people > 1e9 || *usd > 1e9)
+      return invalid(fmt::format(
+          "--staff {}: expected PEOPLE:USD a year, each above 0 and at most 1B, such as 100:400K", a.staff));
     operation.people = *people;
     operation.usd_per_person_year = *usd;
   }
@@ -166,8 +165,11 @@ Result<Job> make_job(const Arguments& a) {
   job.zero = a.zero;
   job.interleave = a.interleave;
   SENNIT_RETURN_IF_ERROR(set_constants(a.constants, &job.constants));
-  const Result<double> tokens = parse_count("--tokens", a.tokens);
-  if (!tokens) return tokens.status();
+  const std::optional<double> tokens = parse_count(a.tokens);
+  if (!tokens)
+    return invalid(fmt::format(
+        "--tokens {}: expected a number above 0, at most 1e18, such as 15.6T; K, M, B, T are powers of ten",
+        a.tokens));
   job.tokens = *tokens;
   for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::full})
     if (a.recompute == name(recompute)) {
@@ -255,9 +257,12 @@ Result<Problem> make_problem(const Arguments& arguments) {
   problem.fabric = reading->fabric.name.empty() ? "this host" : reading->fabric.name;
   const int mesh_gpus = arguments.mesh.empty() ? 0 : problem.job.mesh.gpus();
   const int gpus = arguments.gpus != 0 ? arguments.gpus : mesh_gpus > 0 ? mesh_gpus : problem.tree.ranks();
-  if (mesh_gpus > 0 && mesh_gpus != gpus)
-    return invalid(fmt::format("--mesh {} multiplies to {} GPUs, not to the {} of --gpus", arguments.mesh,
-                               mesh_gpus, gpus));
+  if (mesh_gpus > 0 && mesh_gpus != gpus) {
+    const int others = mesh_gpus / problem.job.mesh.size(Axis::data);
+    return invalid(fmt::format("--mesh {} multiplies to {} GPUs, not to the {} of --gpus{}", arguments.mesh,
+                               mesh_gpus, gpus,
+                               gpus % others == 0 ? fmt::format("; with dp{} it would", gpus / others) : ""));
+  }
   if (gpus < 1 || gpus > problem.tree.ranks())
     return invalid(fmt::format("{} GPUs: the fabric {} has {}", gpus, problem.fabric, problem.tree.ranks()));
   problem.assumed_tiers = unknown_tiers(problem.tree);

@@ -22,7 +22,9 @@ struct Options : Arguments {
 };
 
 std::string times(uint64_t a, uint64_t b) {
-  return b == 0 ? "-" : fmt::format("{:.2f}", static_cast<double>(a) / static_cast<double>(b));
+  if (b == 0) return "-";
+  const double ratio = static_cast<double>(a) / static_cast<double>(b);
+  return ratio < 1000 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.2g}", ratio);
 }
 
 // Tiers from the innermost outwards: what bounds them, and what the choice puts on them.
@@ -56,11 +58,12 @@ std::string candidates_text(const Plan& plan) {
 }
 
 std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts) {
-  std::string text = title(problem) + "\nmodel: " + model_text(problem.options.cost) + "\n";
-  if (problem.assumed)
-    text +=
-        "some capacities are unknown: the model assumes one NIC's rate there, so predictions compare, and "
-        "promise nothing\n";
+  std::string text = title(problem) + "\nmodel: " + model_text(problem) + "\n";
+  if (problem.assumed())
+    text += fmt::format(
+        "ASSUMED: the fabric does not say the capacity of {}: the model assumes one NIC's rate there, so "
+        "predictions compare, and promise nothing\n",
+        problem.assumed_tiers);
   text += "\n" + tiers_text(problem, plan, facts) + "\n";
   if (plan.bound.known)
     text += fmt::format("lower bound {}: {}\n", time_text(plan.bound.time_ns), plan.bound.why);
@@ -89,6 +92,11 @@ void add_plan_command(CLI::App& app, int* exit_code) {
   command->add_option("--json", options->json, "write it for programs; - is standard output");
   command->add_option("--html", options->html, "draw it as a self-contained page");
   command->callback([=] {
+    if (const Status status = check_given(*command); !status.ok())
+      return void(*exit_code = fail("plan", status));
+    if (options->json == "-" && options->html == "-")
+      return void(*exit_code =
+                      fail("plan", invalid("--json - and --html -: standard output holds one of them")));
     const Result<Problem> problem = make_problem(*options);
     if (!problem) return void(*exit_code = fail("plan", problem.status()));
     const Result<Plan> plan = foresee::make_plan(*problem, *options);

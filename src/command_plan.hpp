@@ -18,9 +18,9 @@
 namespace sennit::foresee {
 
 struct Arguments {
-  std::string collective, bytes = "1G", fabric, type = "float32", op = "sum";
-  int ranks = 0, ranks_per_host = 0, root = 0;
-  int groups = 0;  // ranks that do it together; 0: all
+  std::string collective, bytes, fabric, type, op;  // empty: not given
+  int ranks = 0, ranks_per_host = 0, root = -1;     // -1: not given
+  int groups = 0;                                   // ranks that do it together; 0: all
   std::string algorithm;
   uint32_t chunks = 0;  // 0: the planner's choice
   std::vector<uint16_t> radices;
@@ -28,6 +28,8 @@ struct Arguments {
   std::string post, latency, reduce;  // of the model; empty: its defaults
 };
 void add_arguments(CLI::App* command, Arguments* arguments);
+// Options that were given without a value, as by a variable that is not set, name themselves.
+Status check_given(const CLI::App& command);
 
 struct Problem {
   std::string fabric;  // its name
@@ -35,12 +37,17 @@ struct Problem {
   Request request;
   uint64_t bytes = 0;  // as the bounds define them
   PlanOptions options;
-  bool assumed = false;  // some capacity is unknown, and the model's assumption stands in for it
+  std::string assumed_tiers;  // with a capacity that is unknown; the model's assumption stands in for it
+  bool on_gpus = false;       // a rank is a GPU: posting and reducing are theirs
+  bool assumed() const { return !assumed_tiers.empty(); }
 };
 // Errors say which argument is wrong and what it may be.
 Result<Problem> make_problem(const Arguments& arguments);
 // The planner's choice, or what the arguments force.
 Result<Plan> make_plan(const Problem& problem, const Arguments& arguments);
+// A direct exchange among 24,576 ranks would be hours; `doing` is done with at most so many messages.
+Status check_messages(const TierTree& tree, const Request& request, const Plan& plan, const CostModel& cost,
+                      double times, double most);
 
 // A tier that has groups, and what it sets.
 struct TierRow {
@@ -52,7 +59,7 @@ struct TierRow {
 std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan);  // from the innermost outwards
 
 std::string title(const Problem& problem);
-std::string model_text(const CostModel& cost);
+std::string model_text(const Problem& problem);
 std::string time_text(uint64_t ns);
 std::string bytes_text(double bytes);
 std::string rate_text(const Capacity& capacity);             // four digits

@@ -48,11 +48,12 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
                      {"op", problem.request.reduces() ? Json(name(problem.request.op)) : Json()},
                      {"ranks", problem.tree.ranks()},
                      {"fabric", problem.fabric},
-                     {"capacities_known", !problem.assumed},
+                     {"capacities_known", !problem.assumed()},
                      {"model",
                       {{"post_us", us(cost.post_ns)},
                        {"latency_us", us(cost.latency_ns)},
-                       {"reduce_bytes_per_s", cost.reduce_bytes_per_s}}},
+                       {"reduce_bytes_per_s", cost.reduce_bytes_per_s},
+                       {"on_gpus", problem.on_gpus}}},
                      {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},
                      {"binding_tier", plan.bound.known && plan.bound.binding_tier >= 0
                                           ? Json(tier_name(problem.tree, plan.bound.binding_tier))

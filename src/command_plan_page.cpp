@@ -82,8 +82,11 @@ std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts
       "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width\">\n<title>{0}</title>\n<style>{1}</style>\n<main>\n<h1>{0}</h1>\n"
       "<p class=\"note\">Predicted, not measured. Model: {2}.{3}</p>\n",
-      escape(title(problem)), kPageStyle, escape(model_text(problem.options.cost)),
-      problem.assumed ? " Some capacities are unknown, and assumed to be one NIC's." : "");
+      escape(title(problem)), kPageStyle, escape(model_text(problem)),
+      problem.assumed()
+          ? fmt::format(" ASSUMED: the fabric does not say the capacity of {}; one NIC's rate stands in.",
+                        escape(problem.assumed_tiers))
+          : "");
   page += fmt::format("<section><h2>The least that each tier needs</h2>\n");
   page += tiers.empty() ? fmt::format("<p>The bound is unknown: {}</p>", escape(plan.bound.why))
                         : bars(tiers, 0) + fmt::format("<p class=\"note\">{}</p>", escape(plan.bound.why));

@@ -21,18 +21,20 @@ using namespace foresee;  // NOLINT: this file is the command itself
 using Json = nlohmann::ordered_json;
 
 constexpr int kMostForLinks = 4096;  // ranks
+constexpr double kMostMessages = 1e8;
 
 std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
                     const std::vector<std::vector<double>>& load, const SimulateArguments& options,
                     double seconds) {
   const TierTree& tree = problem.tree;
   std::string text =
-      fmt::format("{}\nmodel: {}{}\nschedule: {}, {}\n\n", title(problem), model_text(problem.options.cost),
+      fmt::format("{}\nmodel: {}{}\nschedule: {}, {}\n\n", title(problem), model_text(problem),
                   options.fluid ? "; fluid: no chunks to fill, nothing to post or to reduce" : "",
                   plan.algorithm, plan.parameters.to_text());
   text += fmt::format("{} {}", simulated.closed_form ? "COMPUTED time" : "SIMULATED time",
                       time_text(simulated.time_ns));
-  if (problem.assumed) text += ", with assumed rates where the fabric says none";
+  if (problem.assumed())
+    text += fmt::format(", ASSUMED rates at {}, of which the fabric says none", problem.assumed_tiers);
   if (plan.bound.known)
     text += fmt::format(", {:.2f} x the lower bound of {} ({})",
                         static_cast<double>(simulated.time_ns) / static_cast<double>(plan.bound.time_ns),
@@ -48,22 +50,6 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
   return text + tiers_text(tree, simulated, load, options.fluid);
 }
 
-// A direct exchange among 24,576 ranks would be hours.
-Status check_size(const Problem& problem, const Plan& plan) {
-  constexpr double kMostMessages = 1e8;
-  if (plan.algorithm == "ring" && problem.tree.ranks() > kLongRing) return {};
-  const Estimate estimate =
-      find_algorithm(plan.algorithm)
-          ->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
-  const double messages =
-      static_cast<double>(estimate.messages) * problem.tree.ranks() * plan.parameters.chunks;
-  if (messages <= kMostMessages) return {};
-  return invalid(
-      fmt::format("{} of {} ranks in {} is about {:.2g} messages, and {:.0e} is the most: use --ranks, "
-                  "fewer --chunks or another --algorithm",
-                  plan.algorithm, problem.tree.ranks(), plan.parameters.to_text(), messages, kMostMessages));
-}
-
 Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
              const std::vector<std::vector<double>>& load, const SimulateArguments& options) {
   const auto us = [](uint64_t ns) { return static_cast<double>(ns) / 1e3; };
@@ -73,7 +59,7 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
           {"bytes", problem.bytes},
           {"ranks", tree.ranks()},
           {"fabric", problem.fabric},
-          {"capacities_known", !problem.assumed},
+          {"capacities_known", !problem.assumed()},
           {"fluid", options.fluid},
           {"closed_form", simulated.closed_form},
           {"algorithm", plan.algorithm},
@@ -97,7 +83,8 @@ Status run(const SimulateArguments& options) {
   if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
     return invalid("--json - and --trace -: standard output holds one of them");
   if (!std::isfinite(options.tolerance)) return invalid("--tolerance: expected a part of 1, as in 0.005");
-  SENNIT_RETURN_IF_ERROR(check_size(*problem, *plan));
+  SENNIT_RETURN_IF_ERROR(
+      check_messages(problem->tree, problem->request, *plan, problem->options.cost, 1, kMostMessages));
   const auto began = std::chrono::steady_clock::now();
   Watch watch(problem->tree);
   SimulateOptions how = simulate_options(*problem, options);
@@ -162,8 +149,9 @@ void add_simulate_command(CLI::App& app, int* exit_code) {
                                            "write a Chrome trace, for Perfetto; - is standard output");
   trace->excludes("--fluid");
   command->callback([=] {
-    const Status status =
-        options->groups > 0 || options->stride > 0 ? simulate_groups(*options) : run(*options);
+    Status status = check_given(*command);
+    if (status.ok())
+      status = options->groups > 0 || options->stride > 0 ? simulate_groups(*options) : run(*options);
     if (!status.ok()) *exit_code = fail("simulate", status);
   });
 }

@@ -62,6 +62,16 @@ std::vector<int> other_strides(int ranks, int size, int groups, int stride) {
   return strides;
 }
 
+// Planned as if the first group were alone, which is close enough for a limit.
+Status check_size(const Problem& problem, const std::vector<std::vector<int>>& groups) {
+  constexpr double kMostMessages = 1e8;
+  const TierTree tree = member_tree(problem.tree, groups.front()).tree;
+  const Result<Plan> plan = sennit::make_plan(problem.request, tree, problem.options);
+  if (!plan) return plan.status();
+  return check_messages(tree, problem.request, *plan, problem.options.cost,
+                        static_cast<double>(groups.size()), kMostMessages);
+}
+
 Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments, Watch* watch) {
   const int ranks = problem.tree.ranks(), size = arguments.groups, stride = std::max(1, arguments.stride);
   const int groups = most_groups(ranks, size, stride);
@@ -74,6 +84,7 @@ Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments
   found.idle = ranks - groups * size;
   found.order = make_order(problem, size, stride, groups);
   SENNIT_RETURN_IF_ERROR(check_calls(problem.tree, {&found.order.call, 1}));
+  SENNIT_RETURN_IF_ERROR(check_size(problem, found.order.call.groups));
   found.best = found.order;
   for (const int s : other_strides(ranks, size, groups, stride)) {
     Order other = s == stride ? found.order : make_order(problem, size, s, groups);
@@ -153,11 +164,13 @@ std::string text_of(const Problem& problem, const SimulateArguments& arguments, 
                       found.order.call.groups.size(), arguments.groups, found.order.stride, tree.ranks(),
                       problem.fabric, found.idle > 0 ? fmt::format(", {} of them idle", found.idle) : "");
   text += fmt::format("members of a group: {}\nmodel: {}{}\n", members_text(tree, found.order.call.groups),
-                      model_text(problem.options.cost),
+                      model_text(problem),
                       arguments.fluid ? "; fluid: no chunks to fill, nothing to post or to reduce" : "");
   for (const SimulatedSet::Choice& choice : found.simulated.choices)
     text += fmt::format("schedule of {} groups: {}, {}\n", choice.groups, choice.plan.algorithm,
                         choice.plan.parameters.to_text());
+  if (problem.assumed())
+    text += fmt::format("ASSUMED: the fabric does not say the capacity of {}\n", problem.assumed_tiers);
   text += fmt::format("\nSIMULATED time {}", time_text(all.time_ns));
   if (bound.known)
     text += fmt::format(", {:.2f} x the bound of the set, {}: {}", ratio(all.time_ns, bound.time_ns),
@@ -200,7 +213,7 @@ Json json_of(const Problem& problem, const SimulateArguments& arguments, const A
           {"stride", found.order.stride},
           {"idle_ranks", found.idle},
           {"fabric", problem.fabric},
-          {"capacities_known", !problem.assumed},
+          {"capacities_known", !problem.assumed()},
           {"fluid", arguments.fluid},
           {"schedules", schedules},
           {"time_us", us(all.time_ns)},

@@ -1,6 +1,7 @@
 #include "training_memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -111,6 +112,38 @@ std::vector<Remedy> remedies(const Job& job) {
   return found;
 }
 
+namespace {
+
+// The least power of two of GPUs on which the job fits as it is asked for, or else with everything sharded
+// and computed again; empty where none is enough.
+std::string enough_gpus(const Job& job) {
+  constexpr int kMostGpus = 1 << 17, kMostTensor = 8, kMostStages = 128;
+  const double sequences = static_cast<double>(job.batch) * job.mesh.size(Axis::data);
+  for (const bool frugal : {false, true}) {
+    Job changed = job;
+    changed.interleave = 0;
+    if (frugal) changed.zero = 3, changed.recompute = Recompute::full, changed.microbatch = 1;
+    for (int gpus = 2; gpus <= kMostGpus; gpus *= 2)
+      for (int tensor = 1; tensor <= kMostTensor && gpus > job.mesh.gpus(); tensor *= 2)
+        for (int stages = 1; stages <= kMostStages && gpus % (tensor * stages) == 0; stages *= 2) {
+          const int data = gpus / (tensor * stages);
+          const double even = std::round(sequences / data / changed.microbatch);
+          changed.mesh = Mesh();
+          changed.mesh.sizes = {tensor, 1, stages, data};
+          changed.batch = static_cast<int>(std::clamp(even, 1.0, 1e6)) * changed.microbatch;
+          if (!check(changed).ok() || !fits(changed)) continue;
+          return fmt::format("{} GPUs would do, as in --gpus {} --mesh {} --batch {}{}", gpus, gpus,
+                             changed.mesh.to_text(), changed.batch,
+                             frugal ? " --zero 3 --recompute full --microbatch 1" : "");
+        }
+  }
+  return "";
+}
+
+}  // namespace
+
+bool fits(const Job& job) { return memory_of(job).total() <= job.gpu.memory_bytes.value; }
+
 Status check_memory(const Job& job) {
   const Memory memory = memory_of(job);
   const double excess = memory.total() - job.gpu.memory_bytes.value;
@@ -125,8 +158,13 @@ Status check_memory(const Job& job) {
       job.model.name, gigabytes(memory.total()), gigabytes(excess), gigabytes(job.gpu.memory_bytes.value),
       job.gpu.full_name, largest->first, gigabytes(largest->second));
   const std::vector<Remedy> ways = remedies(job);
-  text +=
-      ways.empty() ? "; no single change makes it fit: use more GPUs, or larger ones" : ". It would fit with";
+  if (ways.empty()) {
+    const std::string more = enough_gpus(job);
+    return invalid(
+        text + "; no single change on these GPUs makes it fit: " +
+        (more.empty() ? "use ones with more memory, or a smaller model or shorter sequences" : more));
+  }
+  text += ". It would fit with";
   for (size_t i = 0; i < ways.size(); i++)
     text += fmt::format("{} {} ({})",
                         i == 0                 ? ""

@@ -32,6 +32,7 @@ struct Remedy {
   double bytes = 0;    // then
 };
 std::vector<Remedy> remedies(const Job& job);
+bool fits(const Job& job);
 // Ok, or which part is the largest, by how much all is too much, and what would make it fit.
 Status check_memory(const Job& job);
 

@@ -26,6 +26,8 @@ const std::array<Model, 3>& presets() {
   return kPresets;
 }
 
+constexpr int kMostLayers = 10'000;
+
 // The top level of a file: scalars by key.
 using Scalars = std::vector<std::pair<std::string, std::string>>;
 
@@ -71,16 +73,28 @@ class Reader {
           experts && *experts != "0" && *experts != "1" && !experts->empty())
         return invalid(fmt::format("{}: {} {}: mixtures of experts are not modelled, only dense models",
                                    file_, key, *experts));
+    for (size_t i = 0; i < scalars_.size(); i++)
+      for (size_t j = 0; j < i; j++)
+        if (scalars_[i].first == scalars_[j].first)
+          return invalid(fmt::format("{}: {} is there twice: {} and {}", file_, scalars_[i].first,
+                                     scalars_[j].second, scalars_[i].second));
     Model model;
     const std::string* name = find("name");
     model.name = name && !name->empty() ? *name : file_.substr(file_.rfind('/') + 1);
     SENNIT_RETURN_IF_ERROR(number("num_hidden_layers", 0, &model.layers));
+    if (model.layers > kMostLayers)
+      return invalid(fmt::format("{}: num_hidden_layers: {}: expected a number from 1 to {}", file_,
+                                 model.layers, kMostLayers));
     SENNIT_RETURN_IF_ERROR(number("hidden_size", 0, &model.width));
     SENNIT_RETURN_IF_ERROR(number("intermediate_size", 0, &model.ffn));
     SENNIT_RETURN_IF_ERROR(number("num_attention_heads", 0, &model.heads));
     SENNIT_RETURN_IF_ERROR(number("vocab_size", 0, &model.vocabulary));
     SENNIT_RETURN_IF_ERROR(number("num_key_value_heads", model.heads, &model.kv_heads));
     SENNIT_RETURN_IF_ERROR(number("head_dim", std::max(1, model.width / model.heads), &model.head_width));
+    if (!find("head_dim") && model.width % model.heads != 0)
+      return invalid(fmt::format(
+          "{}: num_attention_heads {} does not divide hidden_size {}: correct one, or say head_dim", file_,
+          model.heads, model.width));
     if (model.heads % model.kv_heads != 0)
       return invalid(fmt::format("{}: num_key_value_heads {} does not divide num_attention_heads {}", file_,
                                  model.kv_heads, model.heads));
@@ -103,7 +117,11 @@ class Reader {
     constexpr int kMost = 100'000'000;
     const std::string* text = find(key);
     if (!text || text->empty()) {
-      if (usual == 0) return invalid(fmt::format("{}: no {}: a model's numbers are needed", file_, key));
+      if (usual == 0)
+        return invalid(
+            fmt::format("{}: no {}: a model needs num_hidden_layers, hidden_size, intermediate_size, "
+                        "num_attention_heads and vocab_size, as in a Hugging Face config.json",
+                        file_, key));
       *value = usual;
       return {};
     }

@@ -18,7 +18,7 @@ Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const 
   const std::vector<Places> places = placements(network.tree(), gpus);
   if (places.empty()) return invalid(fmt::format("{} GPUs: the fabric has {}", gpus, network.tree().ranks()));
   std::vector<Job> candidates;
-  Status closest = invalid(fmt::format("found no mesh of {} GPUs: give one with --mesh", gpus));
+  Job closest;
   double closest_bytes = 0, least_sequences = 0;
   for (int tensor = 1; tensor <= std::min(search.ranks_per_host, kMostTensor); tensor *= 2)
     for (int context = 1; context <= kMostContext; context *= 2)
@@ -34,9 +34,8 @@ Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const 
         candidate.batch = search.batch > 0 ? search.batch
                                            : std::max(1, static_cast<int>(std::round(even))) * job.microbatch;
         if (!check(candidate).ok()) continue;
-        if (const Status fits = check_memory(candidate); !fits.ok()) {
-          const double bytes = memory_of(candidate).total();
-          if (closest_bytes == 0 || bytes < closest_bytes) closest_bytes = bytes, closest = fits;
+        if (const double bytes = memory_of(candidate).total(); !fits(candidate)) {
+          if (closest_bytes == 0 || bytes < closest_bytes) closest_bytes = bytes, closest = candidate;
           continue;
         }
         const double sequences = static_cast<double>(candidate.batch) * candidate.mesh.size(Axis::data);
@@ -52,7 +51,8 @@ Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const 
         step_time(candidate, lay_out(candidate.mesh, network, places[0].positions)).tokens_per_s;
     if (rate > best_rate) best_rate = rate, best = &candidate;
   }
-  if (!best) return closest;
+  if (!best && closest_bytes > 0) return check_memory(closest);
+  if (!best) return invalid(fmt::format("found no mesh of {} GPUs: give one with --mesh", gpus));
   return *best;
 }
 

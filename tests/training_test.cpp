@@ -238,6 +238,11 @@ TEST(Training, ReadsModelsFromFiles) {
       {"{\"hidden_size\": 4096}", "no num_hidden_layers"},
       {"{\"hidden_size\": ", "config.json"},
       {"{\"num_local_experts\": 8, \"hidden_size\": 4096}", "mixtures of experts"},
+      {R"({"hidden_size": 64, "hidden_size": 8, "num_hidden_layers": 2})", "twice"},
+      {R"({"hidden_size": 64, "num_hidden_layers": 20000})", "from 1 to 10000"},
+      {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 7,
+        "vocab_size": 10})",
+       "7 does not divide hidden_size 64"},
       {R"({"hidden_size": -1, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 2})",
        "-1"}};
   for (const auto& [text, word] : wrong) {
