@@ -22,7 +22,8 @@ main { max-width:1080px; margin:0 auto; padding:28px 24px 48px; }
 h1 { font-size:24px; margin:0 0 2px; } h2 { font-size:16px; margin:0 0 10px; } p { margin:0 0 8px; } .note { color:#5d6875; }
 section { background:#fff; border:1px solid #e3e6ea; border-radius:10px; padding:18px 20px; margin-top:18px; overflow-x:auto; }
 .figures { display:flex; flex-wrap:wrap; gap:12px 36px; } .figures b { display:block; font-size:22px; } .figures span { color:#5d6875; }
-svg { display:block; max-width:100%; height:auto; } text { fill:#17202b; font:13px system-ui,"DejaVu Sans",sans-serif; }
+svg { display:block; max-width:max(100%,820px); height:auto; } text { fill:#17202b; font:13px system-ui,"DejaVu Sans",sans-serif; }
+table + .note, .figures + .note, svg + .note { margin-top:10px; }
 table { border-collapse:collapse; font-size:13px; } th { text-align:right; color:#5d6875; font-weight:500; } td, th { padding:3px 12px 3px 0; text-align:right; white-space:nowrap; }
 td:first-child, th:first-child { text-align:left; } .soft { fill:#5d6875; } .axis { stroke:#c9d0d8; } .bar { fill:#9db4d3; } .bar.this { fill:#2f6fb7; }
 .part0 { fill:#2f6fb7; } .part1 { fill:#7aa6d8; } .part2 { fill:#b4cbe6; } .part3 { fill:#c8781e; } .part4 { fill:#e3a55d; } .part5 { fill:#a33f3f; } .part6 { fill:#d38787; } .part7 { fill:#6d7f52; } .part8 { fill:#8a97a8; }
@@ -106,7 +107,7 @@ std::string orders_svg(const Answer& answer) {
 
 // Days over GPUs, both logarithmic: three fabrics in the mesh's order, and the last of them reversed.
 std::string curve_svg(std::span<const CurvePoint> points) {
-  constexpr double kLeft = 70, kTop = 30, kWidth = 720, kHeight = 300;
+  constexpr double kLeft = 70, kTop = 30, kWidth = 720, kHeight = 300, kApart = 50;
   double least = 0, most = 0;
   std::vector<const CurvePoint*> shown;
   const auto reversed_days = [](const CurvePoint::Fabric& f) {
@@ -137,9 +138,12 @@ std::string curve_svg(std::span<const CurvePoint> points) {
         "y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
         kLeft, kLeft + kWidth, y(days), y(days), kLeft - 8, y(days) + 4, days);
   }
-  for (const CurvePoint* p : shown)
+  for (const CurvePoint* p : shown) {
+    const double left = x(shown.back()->gpus) - x(p->gpus);  // of the last, which has its label in any case
+    if (p != shown.back() && left < kApart) continue;
     text += fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
                         x(p->gpus), kTop + kHeight + 20, p->gpus);
+  }
   text += fmt::format(
       "<text class=\"soft\" x=\"{}\" y=\"{}\">GPUs</text><text class=\"soft\" x=\"8\" y=\"{}\">days</text>\n",
       kLeft + kWidth + 34, kTop + kHeight + 20, kTop - 14);
@@ -184,11 +188,12 @@ std::string calls_table(const Problem& problem, const Answer& answer) {
          call.simulated_s > 0 ? duration_text(call.simulated_s) : "-", duration_text(call.predicted_s),
          call.traffic.hidden ? "beside computing" : "waited for"});
   return table(
-      {"call, all groups at once", "bytes", "a step", "bound", "binds", "simulated", "predicted", ""}, rows);
+      {"call, all groups at once", "bytes", "a step", "bound", "binds", "simulated", "predicted", "how"},
+      rows);
 }
 
 std::string curve_table(const Answer& answer) {
-  std::vector<std::string> head = {"GPUs", "mesh", "MFU"};
+  std::vector<std::string> head = {"GPUs", "mesh", "MFU 1:1"};
   for (const char* of : {"days", "switches", "cables"})
     for (const double over : kOversubscriptions) head.push_back(fmt::format("{} {:.0f}:1", of, over));
   std::vector<std::vector<std::string>> rows;
@@ -203,7 +208,17 @@ std::string curve_table(const Answer& answer) {
   return table(head, rows);
 }
 
-std::string section(const char* heading, const std::string& body) {
+// What shares links at the same time.
+std::string phases_text(const Problem& problem, const Answer& answer) {
+  std::string text;
+  for (const Phase& phase : answer.phases)
+    text += fmt::format("<p class=\"note\">{} ({}) at once: {}: at least {}, which {} sets</p>\n",
+                        escape(phase.name), duration_text(phase.seconds), escape(phase.calls),
+                        duration_text(phase.bound.seconds), escape(tier_name(problem, phase.bound)));
+  return text;
+}
+
+std::string section(const std::string& heading, const std::string& body) {
   return fmt::format("<section><h2>{}</h2>\n{}</section>\n", heading, body);
 }
 
@@ -221,34 +236,55 @@ std::string page_of(const Problem& problem, const Answer& answer) {
       "sequences of {4}, {5} tokens a step. Predicted, not measured.{6}</p>\n",
       escape(title), kStyle, escape(job.gpu.full_name), escape(job.mesh.to_text()), job.sequence,
       count_text(job.tokens_per_step()),
-      problem.assumed_tiers.empty() ? "" : " Some of the fabric's capacities are assumed.");
-  const std::pair<std::string, std::string> figures[] = {
+      problem.assumed_tiers.empty() ? ""
+                                    : " ASSUMED: the capacity of " + escape(problem.assumed_tiers) + ".");
+  std::vector<std::pair<std::string, std::string>> figures = {
       {duration_text(answer.step.total), "a step"},
       {fmt::format("{:.1f}%", 100 * answer.step.mfu), "MFU, attention counted"},
       {count_text(answer.step.tokens_per_s), "tokens/s"},
       {fmt::format("{:.1f}", cost.days_effective), fmt::format("days; {:.1f} if nothing fails", cost.days)},
       {count_text(cost.gpu_hours), "GPU hours"},
-      {count_text(cost.kwh), "kWh"},
-      {cost.usd_gpus > 0 ? "$" + count_text(cost.usd_gpus + cost.usd_staff) : "-", "GPUs and staff"}};
+      {count_text(cost.kwh), "kWh"}};
+  if (cost.usd_gpus + cost.usd_staff > 0)
+    figures.emplace_back("$" + count_text(cost.usd_gpus + cost.usd_staff), cost.usd_staff <= 0 ? "GPUs"
+                                                                           : cost.usd_gpus <= 0
+                                                                               ? "staff"
+                                                                               : "GPUs and staff");
   std::string body = "<div class=\"figures\">";
   for (const auto& [value, label] : figures)
     body += fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(label));
-  page += "<section>" + body + "</div></section>\n";
+  const double products = job.model.parameter_flops_per_token() * job.tokens;
+  const double attention = job.model.attention_flops_per_token(job.sequence) * job.tokens;
+  page += "<section>" + body + "</div>" +
+          fmt::format(
+              "<p class=\"note\">{} tokens: 6 N P {:.3g} FLOPs, causal attention {:.3g} more</p></section>\n",
+              count_text(job.tokens), products, attention);
   page += section("Where a step goes",
                   stacked(step_parts(answer.step), answer.step.total, duration_text(answer.step.total)));
   std::vector<Part> memory;
   for (const auto& [label, bytes] : answer.memory.parts())
     memory.push_back({label, bytes_text(bytes), bytes});
-  page += section("Memory of a GPU of the busiest stage",
-                  stacked(memory, job.gpu.memory_bytes.value, bytes_text(job.gpu.memory_bytes.value)));
-  page += section("What communicates", calls_table(problem, answer));
+  const double total = answer.memory.total(), there = job.gpu.memory_bytes.value;
+  page += section(
+      fmt::format("Memory of a GPU of the busiest stage: {} of {}", bytes_text(total), bytes_text(there)),
+      stacked(memory, there, bytes_text(there)));
+  page += section("What communicates", calls_table(problem, answer) + phases_text(problem, answer));
   page += section("Orders of the mesh, innermost first, and placements", orders_svg(answer));
   if (!answer.curve.empty())
     page += section("Other sizes, and the outermost tier oversubscribed",
-                    curve_svg(answer.curve) + curve_table(answer));
+                    curve_svg(answer.curve) +
+                        "<p class=\"note\">Days with failures. Lines that lie on each other: uplinks do not "
+                        "bind there.</p>\n" +
+                        curve_table(answer));
   std::string sources;
   for (const Constant* c : job.constants.all())
     sources += fmt::format("<p class=\"note\">{} {:.2f}: {}</p>\n", c->name, c->value, escape(c->source));
+  std::set<std::string> figures_from;
+  for (const Figure& figure : {job.gpu.bf16, job.gpu.memory_bytes, job.gpu.memory_bytes_per_s,
+                               job.gpu.scale_up_bytes_per_s, job.gpu.server_watts})
+    if (figure.known()) figures_from.insert(figure.source);
+  for (const std::string& source : figures_from)
+    sources += fmt::format("<p class=\"note\">{}: {}</p>\n", job.gpu.name, escape(source));
   return page + section("What the times rest on", sources) + "</main></html>\n";
 }
 

@@ -21,12 +21,6 @@ struct Options : Arguments {
   std::string json, html;
 };
 
-std::string times(uint64_t a, uint64_t b) {
-  if (b == 0) return "-";
-  const double ratio = static_cast<double>(a) / static_cast<double>(b);
-  return ratio < 1000 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.2g}", ratio);
-}
-
 // Tiers from the innermost outwards: what bounds them, and what the choice puts on them.
 std::string tiers_text(const Problem& problem, const Plan& plan, const Facts& facts) {
   const TierTree& tree = problem.tree;
@@ -52,7 +46,7 @@ std::string candidates_text(const Plan& plan) {
   for (const Candidate& c : plan.candidates)
     text += fmt::format("{:<24} {:<44} {:>12} {:>7}  {}\n", c.algorithm, c.parameters.to_text(),
                         time_text(c.predicted_ns),
-                        plan.bound.known ? times(c.predicted_ns, plan.bound.time_ns) : "-",
+                        plan.bound.known ? times_text(c.predicted_ns, plan.bound.time_ns) : "-",
                         c.rejected.empty() ? "chosen" : c.rejected);
   return text;
 }
@@ -71,7 +65,8 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
     text += fmt::format("lower bound unknown{}{}\n", plan.bound.why.empty() ? "" : ": ", plan.bound.why);
   text += fmt::format("choice: {}, {}: predicted {}", plan.algorithm, plan.parameters.to_text(),
                       time_text(plan.predicted_ns));
-  if (plan.bound.known) text += fmt::format(", {} x bound", times(plan.predicted_ns, plan.bound.time_ns));
+  if (plan.bound.known)
+    text += fmt::format(", {} x bound", times_text(plan.predicted_ns, plan.bound.time_ns));
   text += "\n";
   if (facts.counted)
     text += fmt::format("per chunk: {} rounds, {} messages by all ranks; a rank's scratch at most {}\n",

@@ -62,6 +62,7 @@ std::string title(const Problem& problem);
 std::string model_text(const Problem& problem);
 std::string time_text(uint64_t ns);
 std::string bytes_text(double bytes);
+std::string times_text(uint64_t a, uint64_t b);              // a / b; "-" where b is 0
 std::string rate_text(const Capacity& capacity);             // four digits
 std::string_view tier_name(const TierTree& tree, int tier);  // "-" where there is none
 

@@ -17,7 +17,8 @@ body { margin:0; background:#fbfbfc; color:#17202b; font:15px/1.5 system-ui,-app
 main { max-width:1080px; margin:0 auto; padding:28px 24px 48px; }
 h1 { font-size:24px; margin:0 0 2px; } h2 { font-size:16px; margin:0 0 10px; } p { margin:0 0 8px; } .note { color:#5d6875; }
 section { background:#fff; border:1px solid #e3e6ea; border-radius:10px; padding:18px 20px; margin-top:18px; overflow-x:auto; }
-svg { display:block; max-width:100%; height:auto; } text { fill:#17202b; font:14px system-ui,"DejaVu Sans",sans-serif; }
+svg { display:block; max-width:max(100%,820px); height:auto; } text { fill:#17202b; font:14px system-ui,"DejaVu Sans",sans-serif; }
+svg + .note { margin-top:10px; }
 .soft { fill:#5d6875; } .bar { fill:#9db4d3; } .bar.chosen { fill:#2f6fb7; } .bar.binds { fill:#c8781e; }
 .bound { stroke:#c8781e; stroke-width:2; stroke-dasharray:5 4; }
 @media (prefers-color-scheme:dark) { body { background:#0f141b; color:#e7ecf2; } .note { color:#9aa7b5; }
@@ -31,7 +32,7 @@ struct Bar {
 // Horizontal bars on one scale; `mark_ns` is drawn across all of them. A bar of more than kLongest times the
 // shortest ends in an arrow, so that the others can be told apart.
 std::string bars(const std::vector<Bar>& bars, uint64_t mark_ns) {
-  constexpr int kLabel = 330, kWidth = 430, kRow = 28, kRight = 290;
+  constexpr int kLabel = 330, kWidth = 430, kRow = 28, kRight = 330;
   constexpr uint64_t kLongest = 5;
   uint64_t most = std::max<uint64_t>(1, mark_ns), least = ~uint64_t{0};
   for (const Bar& bar : bars) most = std::max(most, bar.ns), least = std::min(least, bar.ns);
@@ -63,18 +64,22 @@ std::string bars(const std::vector<Bar>& bars, uint64_t mark_ns) {
 
 std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts) {
   const uint64_t bound = plan.bound.known ? plan.bound.time_ns : 0;
-  const auto of_bound = [&](uint64_t ns) {
-    return bound ? fmt::format("{:.2f} x bound", static_cast<double>(ns) / static_cast<double>(bound)) : "";
-  };
+  const auto of_bound = [&](uint64_t ns) { return bound ? times_text(ns, bound) + " x bound" : ""; };
   std::vector<Bar> tiers, candidates;
-  for (size_t t = problem.tree.tiers.size() - 1; t-- > 0;)
-    if (bound && t < plan.bound.tier_ns.size() && plan.bound.tier_ns[t] > 0)
-      tiers.push_back({problem.tree.tiers[t].name, time_text(plan.bound.tier_ns[t]),
-                       plan.bound.binding_tier == static_cast<int>(t) ? "binds" : "",
-                       facts.counted ? bytes_text(static_cast<double>(facts.programs.tier_bytes[t])) +
+  std::vector<TierRow> rows = tier_rows(problem, plan);
+  std::reverse(rows.begin(), rows.end());  // the outermost first
+  for (const TierRow& row : rows)
+    if (bound && row.bound_ns > 0) {
+      const Capacity& egress = problem.tree.groups[static_cast<size_t>(row.first)].egress;
+      tiers.push_back({fmt::format("{}: {} of {}{}", problem.tree.tiers[row.tier].name, row.groups,
+                                   row.alike ? "" : "differing rates, first ", rate_text(egress)),
+                       time_text(row.bound_ns),
+                       plan.bound.binding_tier == static_cast<int>(row.tier) ? "binds" : "",
+                       facts.counted ? bytes_text(static_cast<double>(facts.programs.tier_bytes[row.tier])) +
                                            " leave its groups in all"
                                      : "",
-                       plan.bound.tier_ns[t]});
+                       row.bound_ns});
+    }
   for (const Candidate& c : plan.candidates)
     candidates.push_back({c.algorithm + ", " + c.parameters.to_text(), time_text(c.predicted_ns),
                           c.rejected.empty() ? "chosen" : "", of_bound(c.predicted_ns), c.predicted_ns});
@@ -88,12 +93,21 @@ std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts
                         escape(problem.assumed_tiers))
           : "");
   page += fmt::format("<section><h2>The least that each tier needs</h2>\n");
-  page += tiers.empty() ? fmt::format("<p>The bound is unknown: {}</p>", escape(plan.bound.why))
-                        : bars(tiers, 0) + fmt::format("<p class=\"note\">{}</p>", escape(plan.bound.why));
+  page += tiers.empty()
+              ? fmt::format("<p>The bound is unknown: {}</p>", escape(plan.bound.why))
+              : bars(tiers, 0) + fmt::format("<p class=\"note\">In orange the tier that binds: {}</p>",
+                                             escape(plan.bound.why));
   page += "</section>\n<section><h2>What could run</h2>\n" + bars(candidates, bound);
-  page += fmt::format("<p class=\"note\">Chosen: {}, {}.{}</p></section>\n</main></html>\n", plan.algorithm,
+  page += fmt::format("<p class=\"note\">In blue what was chosen: {}, {}.{}</p>\n", plan.algorithm,
                       escape(plan.parameters.to_text()),
                       bound ? " The dashed line is the lower bound: no schedule can be faster." : "");
+  if (facts.counted)
+    page += fmt::format(
+        "<p class=\"note\">Per chunk {} rounds and {} messages by all ranks; a rank's scratch memory is at "
+        "most {}.</p>\n",
+        facts.programs.rounds, facts.programs.messages,
+        bytes_text(static_cast<double>(facts.programs.scratch_bytes)));
+  page += "</section>\n</main></html>\n";
   return page;
 }
 

@@ -327,7 +327,13 @@ std::string bytes_text(double bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
   while (bytes >= 1023.5 && unit + 1 < std::size(units)) bytes /= 1024, unit++;  // not "1024 KiB"
-  return fmt::format("{:.4g} {}", bytes, units[unit]);
+  return fmt::format("{:.{}g} {}", bytes, bytes < 1 ? 3 : 4, units[unit]);
+}
+
+std::string times_text(uint64_t a, uint64_t b) {
+  if (b == 0) return "-";
+  const double ratio = static_cast<double>(a) / static_cast<double>(b);
+  return ratio < 1000 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.2g}", ratio);
 }
 
 std::string rate_text(const Capacity& capacity) {

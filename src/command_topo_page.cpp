@@ -19,7 +19,7 @@ h1 { font-size:24px; margin:0 0 2px; } h2 { font-size:16px; margin:0 0 10px; } p
 .note { color:#5d6875; }
 section { background:#fff; border:1px solid #e3e6ea; border-radius:10px; padding:18px 20px; margin-top:18px; overflow-x:auto; }
 section.alarm { border-color:#cf2f2f; }
-svg { display:block; max-width:100%; height:auto; }
+svg { display:block; max-width:max(100%,820px); height:auto; }
 table { border-collapse:collapse; font-size:14px; } th,td { text-align:left; padding:4px 22px 4px 0; border-bottom:1px solid #e3e6ea; vertical-align:top; }
 th { color:#5d6875; font-weight:500; } pre { margin:0; font:13px/1.45 ui-monospace,Menlo,"DejaVu Sans Mono",monospace; }
 @media (prefers-color-scheme:dark) {

@@ -91,7 +91,8 @@ TEST(JobCommand, ReadsAModelAndWritesItsFiles) {
   EXPECT_NE(outcome.output.find("MFU"), std::string::npos) << outcome.output;
   std::ifstream page(stem + ".html");
   const std::string html((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
-  EXPECT_NE(html.find("</html>"), std::string::npos);
+  for (const char* words : {"6 N P", "at once:", "arXiv 2407.08608", "data sheet", "</html>"})
+    EXPECT_NE(html.find(words), std::string::npos) << words;
   std::remove((stem + ".json").c_str());
   std::remove((stem + ".html").c_str());
 }

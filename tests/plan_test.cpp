@@ -149,6 +149,15 @@ TEST(Plan, MarksWhatIsAssumed) {
       << outcome.output;
 }
 
+TEST(Plan, DrawsAPageWithItsLegend) {
+  const Outcome outcome = sh(kSennit + "plan all_reduce -b 16M --html -" + kSmall);
+  EXPECT_EQ(outcome.status, 0);
+  for (const char* words :
+       {"rack: 2 of 21.43 GB/s", "In orange the tier that binds", "In blue what was chosen",
+        "dashed line is the lower bound", "a rank's scratch memory", "</html>"})
+    EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
+}
+
 // Both racks send half the vector to each other and take half: all four of their links carry as much.
 TEST(Simulate, TellsTheBusiestLinks) {
   const json simulated = answer("simulate all_reduce -b 16M --reduce free --links 4 --json -" + kSmall);
