@@ -99,18 +99,25 @@ std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) cons
 std::string Watch::trace() const {
   std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
   std::set<int> named;
+  std::set<std::pair<int, int>> ways;
   for (const SimulatedMessage& m : messages_) {
+    const int process = m.from + 1, thread = m.to + 1;  // 0 is the idle process of viewers
     if (named.insert(m.from).second)
+      text += fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":"position {}{}"}}}},)",
+                          process, m.from, m.ranks > 1 ? fmt::format(", for {} ranks", m.ranks) : "") +
+              "\n";
+    if (ways.insert({m.from, m.to}).second)
       text +=
-          fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"position {0}{1}"}}}},)",
-                      m.from, m.ranks > 1 ? fmt::format(", for {} ranks", m.ranks) : "") +
+          fmt::format(
+              R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"to position {}, over its {}"}}}},)",
+              process, thread, m.to, tree_.tiers[m.tier].name) +
           "\n";
     text +=
         fmt::format(
-            R"({{"name":"to {0} chunk {1}","cat":"{2}","ph":"X","pid":{3},"tid":{0},"ts":{4:.3f},"dur":{5:.3f},)"
+            R"({{"name":"to {0} chunk {1}","cat":"{2}","ph":"X","pid":{3},"tid":{8},"ts":{4:.3f},"dur":{5:.3f},)"
             R"("args":{{"bytes":{6},"arrives_us":{7:.3f}}}}},)",
-            m.to, m.chunk, tree_.tiers[m.tier].name, m.from, us(m.begin_ns), us(m.left_ns - m.begin_ns),
-            m.bytes, us(m.delivered_ns)) +
+            m.to, m.chunk, tree_.tiers[m.tier].name, process, us(m.begin_ns), us(m.left_ns - m.begin_ns),
+            m.bytes, us(m.delivered_ns), thread) +
         "\n";
   }
   if (!messages_.empty()) text.erase(text.size() - 2, 1);  // the last comma

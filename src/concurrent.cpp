@@ -18,6 +18,8 @@ namespace sennit {
 namespace {
 
 constexpr uint64_t kHopeless = 2;  // times what the best is predicted to take: not tried
+constexpr double kNear = 1.02;     // times the bound: no more chunks are tried
+constexpr uint32_t kMostChunks = 1024;
 
 struct Kind {  // of group: what all groups of one call and shape share
   TierTree tree;
@@ -37,8 +39,8 @@ class PlannedSet {
   PlannedSet(const TierTree& tree, std::span<const ConcurrentCall> calls) : tree_(tree), calls_(calls) {}
 
   Status plan(const PlanOptions& options, bool shares);
-  // With the n-th best plan of every kind.
-  Result<SimulatedSet> simulate(size_t choice, const SimulateOptions& options) const;
+  // With the n-th best plan of every kind, in so many times as many chunks.
+  Result<SimulatedSet> simulate(size_t choice, uint32_t finer, const SimulateOptions& options) const;
   size_t most_choices() const;
 
  private:
@@ -85,13 +87,16 @@ size_t PlannedSet::most_choices() const {
   return most;
 }
 
-Result<SimulatedSet> PlannedSet::simulate(size_t choice, const SimulateOptions& options) const {
+Result<SimulatedSet> PlannedSet::simulate(size_t choice, uint32_t finer,
+                                          const SimulateOptions& options) const {
   SimulatedSet set = set_;
   std::vector<std::unique_ptr<Blueprint>> blueprints;  // by kind
   for (const Kind& kind : kinds_) {
     const Request& request = calls_[set.choices[kind.choice].call].request;
     Plan& plan = set.choices[kind.choice].plan = kind.plan;
     choose(request, kind.tree, std::min(choice, choices(kind) - 1), &plan);
+    if (finer > 1 && plan.parameters.chunks > 1 && plan.parameters.chunks <= kMostChunks / finer)
+      plan.parameters.chunks *= finer;
     if (plan.algorithm == "ring" && kind.tree.ranks() > kLongRing)
       return Status(SENNIT_UNSUPPORTED,
                     fmt::format("simulate: a ring of {} ranks beside other groups: at most {} are simulated; "
@@ -130,17 +135,25 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree, std::span<const C
   const size_t tried =
       options.fluid ? 1 : std::min(planned.most_choices(), static_cast<size_t>(std::max(1, planning.tries)));
   size_t fastest = 0;
+  uint32_t finer = 1;
   if (tried > 1) {
     uint64_t least_ns = ~uint64_t{0};
     for (size_t choice = 0; choice < tried; choice++) {
-      const Result<SimulatedSet> set = planned.simulate(choice, trial);
+      const Result<SimulatedSet> set = planned.simulate(choice, 1, trial);
       if (!set && choice == 0) return set.status();
       if (!set || set->all.time_ns >= least_ns) continue;
       least_ns = set->all.time_ns;
       fastest = choice;
     }
+    // Bursts that meet at a shared uplink leave it idle at times; smaller ones less so.
+    const Bound bound = set_bound(tree, calls);
+    if (plan_options.chunk_bytes == 0 && bound.known &&
+        static_cast<double>(least_ns) > kNear * static_cast<double>(bound.time_ns)) {
+      const Result<SimulatedSet> set = planned.simulate(fastest, 2, trial);
+      if (set && set->all.time_ns < least_ns) finer = 2;
+    }
   }
-  return planned.simulate(fastest, options);
+  return planned.simulate(fastest, finer, options);
 }
 
 }  // namespace sennit

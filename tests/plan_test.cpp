@@ -180,14 +180,20 @@ TEST(Simulate, WritesATraceOfAllMessages) {
   std::ifstream in(file);
   const json trace = json::parse(in, nullptr, false);
   ASSERT_TRUE(trace.is_object()) << "not JSON";
-  size_t messages = 0;
+  size_t messages = 0, processes = 0, threads = 0;
   double bytes = 0;
-  for (const json& event : trace["traceEvents"])
+  for (const json& event : trace["traceEvents"]) {
+    EXPECT_GT(event["pid"].get<int>(), 0) << "viewers keep 0 for the idle process";
+    processes += event["name"] == "process_name";
+    threads += event["name"] == "thread_name";
     if (event["ph"] == "X") {
       messages++;
       bytes += event["args"]["bytes"].get<double>();
       EXPECT_GE(event["dur"], 0);
     }
+  }
+  EXPECT_GE(processes, 5u);
+  EXPECT_GE(threads, 5u);
   std::remove(file.c_str());
   EXPECT_NE(outcome.output.find(std::to_string(messages) + " messages"), std::string::npos) << outcome.output;
   EXPECT_GE(bytes, 5.0 * (16 << 20)) << "every other rank receives all of it";
