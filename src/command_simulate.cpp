@@ -45,8 +45,9 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
   if (simulated.closed_form)
     text += "not simulated: the closed form of a ring of more than 1,024 ranks\n\n";
   else
-    text += fmt::format("{} of {} ranks simulated, each for all that do the same; took {:.2f} s\n\n",
-                        simulated.rank_classes, tree.ranks(), seconds);
+    text += fmt::format("{} of {} ranks simulated{}; took {:.2f} s\n\n", simulated.rank_classes, tree.ranks(),
+                        options.every_rank || options.links > 0 ? "" : ", each for all that do the same",
+                        seconds);
   return text + tiers_text(tree, simulated, load, options.fluid);
 }
 
