@@ -298,13 +298,14 @@ TEST(ExportCommand, WritesAndChecksAFile) {
            {"all_reduce --output /nonexistent/goal", "/nonexistent/goal"},
            {"all_reduce --algorithm quick", "quick"},
            {"all_reduce --chunks 1000000", "1 to 4096"},
-           {"all_reduce --ranks 7", "places for 1 to 6"},
+           {"all_reduce --ranks 7", "places for 2 to 6"},
            {"send_recv", "send_recv"}}) {
     const Outcome outcome = sh(sennit + call + small + " 2>&1");
     EXPECT_EQ(outcome.status, 2) << call << "\n" << outcome.output.substr(0, 1000);
     EXPECT_NE(outcome.output.find(word), std::string::npos) << call << "\n" << outcome.output.substr(0, 1000);
   }
-  const Outcome large = sh(sennit + "all_reduce --chunks 4096 --ranks 64 --fabric meta24k 2>&1");
+  const Outcome large =
+      sh(sennit + "all_reduce --chunks 4096 --ranks 64 --post 2us --reduce 8GB/s --fabric meta24k 2>&1");
   EXPECT_EQ(large.status, 2);
   EXPECT_NE(large.output.find("at most 10000000"), std::string::npos) << large.output.substr(0, 1000);
 }
