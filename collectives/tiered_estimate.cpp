@@ -2,6 +2,8 @@
 #include "tiered_estimate.hpp"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "rates.hpp"
 
@@ -17,8 +19,19 @@ uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
 // Along the slowest way from a subtree's root to one of its ranks.
 struct Below {
   uint64_t latency_ns = 0, messages = 0, reduce_load = 0;
-  uint64_t bases = 1;  // whole mode: how many bases the subtree holds
+  uint64_t all_messages = 0;  // of all its ranks together
+  uint64_t bases = 1;         // whole mode: how many bases the subtree holds
 };
+
+// Messages one way between the children of a group, by how many there are of each size: two that hold the
+// same data in a and b parts exchange a + b - gcd(a, b) pieces, or a whole one with each rank of the larger.
+uint64_t exchanged(const std::map<uint64_t, uint64_t>& sizes, bool whole) {
+  uint64_t sum = 0;
+  for (const auto& [a, as] : sizes)
+    for (const auto& [b, bs] : sizes)
+      sum += as * (bs - (a == b)) * (whole ? std::max(a, b) : a + b - std::gcd(a, b));
+  return sum;
+}
 
 // Every base of the group sends a whole piece to a base of each sibling, at every whole stage above; inside a
 // base the ranks share that, and scatter and gather the vector once.
@@ -55,8 +68,10 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
     Below& b = below[i];
     b.bases = 0;
     uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
+    std::map<uint64_t, uint64_t> sizes;
     for (const uint32_t child : node.children) {
       const uint64_t size = stages.shape(shares.node(child).shape).size;
+      sizes[size]++;
       largest = std::max(largest, size);
       smallest = std::min(smallest, size);
       b.bases += whole ? below[child].bases : 0;
@@ -64,6 +79,7 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
     for (const uint32_t child : node.children) {
       b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
       b.messages = std::max(b.messages, below[child].messages);
+      b.all_messages += below[child].all_messages;
       b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
     }
     const uint64_t n = node.children.size();
@@ -73,6 +89,7 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
     const uint64_t relays = node.relays.empty() ? 0 : 1;
     b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
     b.messages += ways * peers + relays * (n - 1);
+    b.all_messages += ways * exchanged(sizes, whole);  // what a relay sends, others need not
     // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
     b.reduce_load += n * kWhole / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
     if (!whole) b.bases = 1;
@@ -100,6 +117,7 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
   const Below& all = below[shares.root()];
   result.latency_ns = all.latency_ns;
   result.messages = all.messages;
+  result.all_messages = all.all_messages;
   if (request.reduces()) result.reduce_bytes = static_cast<uint64_t>(UWide{bytes} * all.reduce_load / kWhole);
   return result;
 }

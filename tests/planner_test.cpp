@@ -88,6 +88,22 @@ TEST(Planner, WithinOneMachineFewMessagesAreFasterThanOneRoundOfMany) {
   EXPECT_EQ(make_plan(request, shaped_racks(), memory)->algorithm, "tree");
 }
 
+// Where ranks share cores, what all of them send counts: in unequal racks the busiest rank sends far more
+// than the others, and that times the ranks would rule tiered schedules out.
+TEST(Planner, TieredSchedulesKnowTheMessagesOfAllRanks) {
+  const Algorithm* const tiered = find_algorithm("tiered");
+  for (const TierTree& tree : {two_racks(), TierTree::uniform({3, 3}), TierTree::uniform({2, 2, 4})})
+    for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+      const Request request = request_of(c, 4'096);
+      for (const Parameters& p : tiered->candidates(tree, request)) {
+        const std::optional<Counts> counts = tiered->count(tree, request, p);
+        ASSERT_TRUE(counts.has_value());
+        EXPECT_EQ(tiered->estimate(tree, request, p, {}).all_messages, counts->messages)
+            << name(c) << " " << p.to_text();
+      }
+    }
+}
+
 TEST(Planner, SmallMessagesAreNotCut) {
   for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
     const auto plan = make_plan(request_of(c, 8), two_racks(), {});
