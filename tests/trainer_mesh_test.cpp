@@ -116,7 +116,7 @@ struct After {
   Tensors masters, moments;
   bool operator==(const After&) const = default;
 };
-// Three steps of AdamW, the second one without overlap where `in_turns`.
+// Three steps of AdamW; where `in_turns` the second one without overlap, and its computing once more alone.
 After three_steps(const TrainerOptions& options, bool in_turns = false) {
   After after;
   std::mutex mutex;
@@ -133,6 +133,10 @@ After three_steps(const TrainerOptions& options, bool in_turns = false) {
       const Result<StepResult> result = trainer.step(share_of(batch, trainer.mesh()), update);
       ASSERT_TRUE(result.ok()) << result.status().text();
       losses.push_back(result->loss);
+      if (in_turns && step == 2) {
+        const Result<double> alone = trainer.rehearse(share_of(batch, trainer.mesh()));
+        ASSERT_TRUE(alone.ok()) << alone.status().text();
+      }
     }
     const std::lock_guard lock(mutex);
     after.losses = losses;

@@ -289,7 +289,7 @@ TEST(TrainerSettings, AStepSaysWhatItHidAndWhatItsBoundIs) {
   EXPECT_EQ(record.hidden(), std::nullopt);  // nothing was sent
 }
 
-// Two steps with and two without in turns, as `measure_overlap` makes them.
+// Two steps with and two without in turns, and computing alone behind them, as `measure_overlap` makes them.
 TEST(TrainerSettings, HoldsStepsWithOverlapAgainstThoseWithout) {
   std::vector<StepRecord> records(12);
   for (size_t i = 0; i < records.size(); i++) {
@@ -298,8 +298,11 @@ TEST(TrainerSettings, HoldsStepsWithOverlapAgainstThoseWithout) {
     record.comm_s = 0.4;
     record.exposed_s = record.overlap ? 0.1 : 0.4;
     record.seconds = record.overlap ? 1.1 : 1.4;
+    if (i % 4 == 3) record.alone_s = 1.0;
     if (i % 2 == 0 || i < 4) record.seconds += 5;  // not to be looked at
   }
+  EXPECT_EQ(StepRecord::from_json(records[3].to_json())->alone_s, 1.0);
+  EXPECT_EQ(StepRecord::from_json(records[4].to_json())->alone_s, std::nullopt);
   const std::optional<OverlapFigures> figures = OverlapFigures::of(records);
   ASSERT_TRUE(figures);
   EXPECT_NEAR(figures->bound_s(), 1.0, 1e-12);

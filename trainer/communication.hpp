@@ -49,6 +49,9 @@ class Traffic {
   const Status& status() const { return status_; }
   void set_overlap(bool overlap) { overlap_ = overlap; }
   bool overlap() const { return overlap_; }
+  // Muted: what is started is not sent and counts as complete, so that computing alone can be timed.
+  void set_muted(bool muted) { muted_ = muted; }
+  bool silent() const { return muted_ || failed(); }
 
   struct Times {
     double comm_s = 0, exposed_s = 0;
@@ -64,7 +67,7 @@ class Traffic {
   Clock::time_point since_;  // when under_way_ was last empty
   Times times_;
   Status status_;
-  bool overlap_ = true;
+  bool overlap_ = true, muted_ = false;
 };
 
 // A transfer under way, or none. Its destructor does not wait; the buffers must outlive it.

@@ -31,6 +31,7 @@ std::string StepRecord::to_json() const {
   if (mfu_nominal) json["mfu_nominal"] = *mfu_nominal;
   if (tokens_per_joule) json["tokens_per_joule"] = *tokens_per_joule;
   if (held_out) json["held_out"] = *held_out;
+  if (alone_s) json["alone_ms"] = *alone_s * 1e3;
   return json.dump();
 }
 
@@ -71,6 +72,7 @@ std::optional<StepRecord> StepRecord::from_json(const std::string& line) {
   record.mfu_nominal = number("mfu_nominal");
   record.tokens_per_joule = number("tokens_per_joule");
   record.held_out = number("held_out");
+  if (number("alone_ms")) record.alone_s = *number("alone_ms") / 1e3;
   return record;
 }
 
@@ -81,25 +83,22 @@ std::optional<double> StepRecord::hidden() const {
 }
 
 std::optional<OverlapFigures> OverlapFigures::of(const std::vector<StepRecord>& records) {
-  struct Kind {
-    std::vector<double> step, exposed;
-  } with, without;
+  std::vector<double> with, without, alone;
   for (size_t i = 4; i < records.size(); i++) {
+    if (records[i].alone_s) alone.push_back(*records[i].alone_s);
     if (records[i].overlap != records[i - 1].overlap) continue;
-    Kind& kind = records[i].overlap ? with : without;
-    kind.step.push_back(records[i].seconds - records[i].data_wait_s);
-    kind.exposed.push_back(records[i].exposed_s);
+    (records[i].overlap ? with : without).push_back(records[i].seconds - records[i].data_wait_s);
   }
-  if (with.step.empty() || without.step.empty()) return {};
+  if (with.empty() || without.empty() || alone.empty()) return {};
   const auto median = [](std::vector<double>& values) {
     std::sort(values.begin(), values.end());
     return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
   };
   OverlapFigures figures;
-  figures.with_s = median(with.step);
-  figures.without_s = median(without.step);
-  figures.transfers_s = median(without.exposed);
-  figures.computing_s = figures.without_s - figures.transfers_s;
+  figures.with_s = median(with);
+  figures.without_s = median(without);
+  figures.computing_s = median(alone);
+  figures.transfers_s = std::max(0.0, figures.without_s - figures.computing_s);
   return figures;
 }
 

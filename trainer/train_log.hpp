@@ -24,6 +24,7 @@ struct StepRecord {
   bool overlap = true;
   double sent_bytes = 0;  // of the rank that handed most to the communication library
   std::optional<double> mfu_measured, mfu_nominal, held_out, tokens_per_joule;
+  std::optional<double> alone_s;  // `measure_overlap`: the same step's computing where nothing is sent
   std::string to_json() const;
   static std::optional<StepRecord> from_json(const std::string& line);  // nothing: no such record
   std::string line() const;
@@ -37,11 +38,11 @@ struct StepRecord {
   double computing_s() const { return std::max(0.0, seconds - exposed_s - data_wait_s); }
 };
 
-// Steps with and without overlap in one run (`measure_overlap`), held against each other by their durations:
-// what the collectives cost the processor counts as not hidden here.
+// Steps with overlap, without it, and without any transfer in one run (`measure_overlap`), held against each
+// other by their durations: what the collectives cost the processor counts as not hidden here.
 struct OverlapFigures {
   double with_s = 0, without_s = 0;         // medians of a step
-  double computing_s = 0, transfers_s = 0;  // of a step without overlap
+  double computing_s = 0, transfers_s = 0;  // of a step where nothing is sent; what sending adds to it
   double bound_s() const { return std::max(computing_s, transfers_s); }
   double hidden() const { return (without_s - with_s) / (without_s - bound_s()); }
   std::string text() const;

@@ -262,6 +262,14 @@ Status Run::step() {
   StepRecord record = record_of(*result, slowest[3], slowest[0]);
   record.learning_rate = static_cast<double>(update.adamw.learning_rate);
   record.overlap = overlap;
+  // After the last of the steps without overlap, so that it disturbs none that counts.
+  if (config_.measure_overlap && step_ % 4 == 0) {
+    const Result<double> alone = trainer_->rehearse(batch.tokens);
+    if (!alone) return alone.status();
+    double computing[2] = {*alone, result->update_s};
+    SENNIT_RETURN_IF_ERROR(agree(computing, 2));
+    record.alone_s = computing[0] + computing[1];
+  }
   const bool last = step_ >= config_.steps || out_of_time_;
   if (!last) stopped_by_ = static_cast<int>(slowest[6]);
   bool save_now = last || stopped_by_ != 0 || (config_.save_every > 0 && step_ % config_.save_every == 0);

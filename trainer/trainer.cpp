@@ -121,6 +121,7 @@ Result<StepResult> Trainer::step(std::span<const int32_t> tokens, const Update& 
   steps_ = update.adamw.step - 1;  // a run that goes on counts from its first beginning
   Result<StepResult> result = gradients(tokens);
   if (!result) return result;
+  const auto updating = std::chrono::steady_clock::now();
   SENNIT_RETURN_IF_ERROR(run([&] {
     AdamW adamw = update.adamw;
     adamw.gradient_scale = 1;
@@ -130,11 +131,32 @@ Result<StepResult> Trainer::step(std::span<const int32_t> tokens, const Update& 
     device_.synchronize();
   }));
   const Traffic::Times after = traffic_->take();
+  result->update_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - updating).count() - after.exposed_s;
   result->traffic.comm_s += after.comm_s;
   result->traffic.exposed_s += after.exposed_s;
   result->traffic.bytes += after.bytes;
   result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return result;
+}
+
+Result<double> Trainer::rehearse(std::span<const int32_t> tokens) {
+  traffic_->finish();
+  traffic_->set_muted(true);
+  const auto began = std::chrono::steady_clock::now();
+  double seconds = 0;
+  const Status status = run([&] {
+    set_tokens(*environment_, options_.batch.micro, options_.batch.length);
+    parameters_->clear_gradients();
+    (void)pipeline_->train(tokens, options_.batch.micro_batches(options_.mesh), 1);
+    parameters_->finish_gradients();
+    (void)parameters_->squared_norm();
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  });
+  traffic_->set_muted(false);
+  SENNIT_RETURN_IF_ERROR(status);
+  SENNIT_RETURN_IF_ERROR(run([&] { parameters_->publish(); }));  // weights that were not gathered here
+  return seconds;
 }
 
 Result<Evaluation> Trainer::evaluate(std::span<const int32_t> tokens, int64_t sequences) {

@@ -40,6 +40,7 @@ struct StepResult {
   double loss = 0;
   double gradient_norm = 0;  // before clipping
   double seconds = 0;
+  double update_s = 0;  // of which the update's own computing
   Traffic::Times traffic;
 };
 
@@ -59,6 +60,9 @@ class Trainer {
   Result<StepResult> step(std::span<const int32_t> tokens, const Update& update);
   // The first half of a step: gradients stay to be looked at, weights as they are.
   Result<StepResult> gradients(std::span<const int32_t> tokens);
+  // The seconds of gradients() where nothing is sent: no overlap can make a step shorter than that and its
+  // update. What it computes is thrown away; weights stay as they are.
+  Result<double> rehearse(std::span<const int32_t> tokens);
   // Of `sequences` sequences on each data rank, without gradients; targets below 0 are left out.
   Result<Evaluation> evaluate(std::span<const int32_t> tokens, int64_t sequences);
   // The logits of the token after `tokens`, of which there are at most longest(); the same on all ranks.
