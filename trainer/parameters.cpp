@@ -142,9 +142,9 @@ void Parameters::close_gradient(int unit, bool last) {
       mesh_.tensor->all_reduce(m.gradients + first, size(elements), Element::f32).wait();
   if (shards_ == 1) return;
   device_.synchronize();
-  if (zero_ == 0) {
+  if (zero_ == 0 && !reduced_last(u)) {
     m.reducing = mesh_.replica->all_reduce(m.gradients, size(layout_.units[u].size), Element::f32);
-  } else if (zero_ == 1) {
+  } else if (zero_ < 2) {
     m.reducing =
         mesh_.replica->reduce_scatter(m.gradients, m.gradients + first_owned(u), size(part(u)), Element::f32);
   } else {
@@ -153,6 +153,13 @@ void Parameters::close_gradient(int unit, bool last) {
     reducing_.push_back(u);
     limit_open_reductions(2);
   }
+}
+
+// Zero 0: whether it is the embedding, which is complete when the backward pass ends. A tied table's copies
+// are summed whole, so they are not meant; nor layers, where the buckets' size would say who owns, and with
+// that sums, what.
+bool Parameters::reduced_last(size_t u) const {
+  return zero_ == 0 && shards_ > 1 && !layout_.units[u].tied_copies && u == index(layout_.embedding.unit);
 }
 
 // The sums of micro-batches are added in their order, because a unit's are finished before its next begin.

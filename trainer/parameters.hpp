@@ -8,9 +8,11 @@
 //   zero 2   gradients too: a unit's are reduce-scattered after each micro-batch and added up in the own part
 //   zero 3   weights too: a unit's are gathered before they are used, the next one's meanwhile
 // Gradients with zero 0 and 1 are summed over micro-batches first and reduced in the last one, as soon as a
-// unit's are complete, while the units before it are still computed. After an update the gathers of zero 1
-// and 2 go on behind the next step, in the order in which units are needed and no more than a few at a time,
-// because those under way share the network: acquire() starts the next ones and waits for its own.
+// unit's are complete, while the units before it are still computed. With zero 0 the embedding's, behind
+// which nothing is left to compute, is only reduce-scattered, which is enough for the norm, and gathered
+// while the others are updated. After an update the gathers of zero 1 and 2 go on behind the next step, in
+// the order in which units are needed and no more than a few at a time, because those under way share the
+// network: acquire() starts the next ones and waits for its own.
 //
 // Bytes a parameter, bf16 (f32): zero 0: 2 + 4 + 12 (4 + 4 + 8); 1: 2 + 4 + 12/S; 2: 2 + 16/S; 3: 18/S; with
 // 2 and 3 three units' gradients, with 3 also three units' weights on top.
@@ -55,7 +57,8 @@ class Parameters {
 
   // ---- for a step
   void clear_gradients();
-  void finish_gradients();  // waits for all reductions; sums those of a tied table's copies
+  // Waits for all reductions; sums those of a tied table's copies. Owned parts are complete then.
+  void finish_gradients();
   // Of the parts that this rank owns and counts: to be summed over all ranks.
   double squared_norm() const;
   void update(const AdamW& parameters);  // parameters.weight_decay: of those that decay
@@ -95,6 +98,7 @@ class Parameters {
   float* state_at(State state, size_t u, int64_t element) const;
   void start_gather(size_t u);
   void gather_up_to(size_t u);
+  bool reduced_last(size_t u) const;
   void finish_reduction(size_t u);
   void limit_open_reductions(size_t most);
   std::vector<TensorPiece> pieces_between(State state, bool owned) const;

@@ -61,8 +61,14 @@ double Parameters::squared_norm() const {
 
 void Parameters::update(const AdamW& parameters) {
   gathered_ = 0;
-  for (size_t u = 0; u < memory_.size(); u++) {
+  for (size_t u = memory_.size(); u-- > 0;)
+    if (Memory& m = memory_[u]; reduced_last(u))
+      m.reducing = mesh_.replica->all_gather(owned_gradient(u), m.gradients, size(part(u)), Element::f32);
+  for (size_t i = 0; i < memory_.size(); i++) {
+    // Those whose gradients are still coming last; else first what is gathered first.
+    const size_t u = zero_ == 0 ? memory_.size() - 1 - i : i;
     Memory& m = memory_[u];
+    m.reducing.wait();
     m.gathering.wait();  // what is on its way is old
     m.gathered.reset();
     char* const weights = static_cast<char*>(zero_ == 3 ? m.weights_part : m.weights);

@@ -45,7 +45,7 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
   }
   if (mesh.data * mesh.context > 1) {
     // Of the stage that has most: the ends are the embedding, the output layer and its norm.
-    double held = 0, ends = 0;
+    double held = 0, ends = 0, last = 0;  // last: an embedding, see Parameters
     for (int p = 0; p < mesh.pipeline; p++) {
       Coordinates at;
       at.pipeline = p;
@@ -53,6 +53,10 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
       const auto all = static_cast<double>(layout.elements());
       if (all <= held) continue;
       held = ends = all;
+      last = 0;
+      if (const int unit = layout.embedding.unit; unit >= 0)
+        if (const Unit& embedding = layout.units[static_cast<size_t>(unit)]; !embedding.tied_copies)
+          last = static_cast<double>(embedding.size);
       for (const auto& chunk : layout.chunks)
         for (const LayerPlaces& layer : chunk)
           for (const int unit : {layer.attention.unit, layer.ffn.unit})  // each of its own here
@@ -60,10 +64,14 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
     }
     const std::string groups = mesh.context == 1 ? "dp" : mesh.data == 1 ? "cp" : "dp x cp";
     const double reductions = options.zero >= 2 ? micro : 1;
-    if (options.zero == 0)
-      calls.push_back({Axis::data, groups, "all_reduce", "gradients, f32", held * 4, 1, true});
-    else
+    if (options.zero == 0) {
+      calls.push_back({Axis::data, groups, "all_reduce", "gradients, f32", (held - last) * 4, 1, true});
+      if (last > 0)
+        for (const char* const half : {"reduce_scatter", "all_gather"})
+          calls.push_back({Axis::data, groups, half, "embedding's, f32", last * 4, 1, true});
+    } else {
       calls.push_back({Axis::data, groups, "reduce_scatter", "gradients, f32", held * 4, reductions, true});
+    }
     if (options.zero == 1 || options.zero == 2)
       calls.push_back({Axis::data, groups, "all_gather", "weights", held * width, 1, true});
     if (options.zero == 3) {  // forward and backward; the ends' once, but for a tied table, which is both
