@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "tokenizer.hpp"
 #include "train_run.hpp"
 
 namespace sennit::trainer {
@@ -32,6 +33,19 @@ Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t
     tokens.push_back(static_cast<int32_t>(chosen));
   }
   return tokens;
+}
+
+Result<std::string> sample_text(Trainer& trainer, const TrainConfig& config,
+                                const std::string& tokenizer_file) {
+  const Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::load(tokenizer_file);
+  if (!tokenizer) return tokenizer.status();
+  std::vector<int32_t> tokens = {(*tokenizer)->beginning()};
+  Tokenizer::Memory memory;
+  (*tokenizer)->encode(config.prompt, &tokens, &memory);
+  const Result<std::vector<int32_t>> sampled = sample_tokens(
+      trainer, tokens, config.sample_tokens, config.temperature, static_cast<uint64_t>(config.seed));
+  if (!sampled) return sampled.status();
+  return (*tokenizer)->decode(*sampled);
 }
 
 }  // namespace sennit::trainer

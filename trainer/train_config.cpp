@@ -33,7 +33,9 @@ const Setting kSettings[] = {
     {"recompute", &TrainConfig::recompute, "keep a layer's input alone and compute the rest again"},
     {"overlap", &TrainConfig::overlap, "communicate while computing"},
     {"measure_overlap", &TrainConfig::measure_overlap,
-     "two steps of four without, and at the end what overlap hides; the same bits"},
+     "two steps of four without, every fourth's computing once more alone, and at the end what overlap "
+     "hides; "
+     "the same bits"},
     {"bucket_bytes", &TrainConfig::bucket_bytes,
      "least gradients in one reduction; half a layer with zero 1 to 3 where SENNIT_REPRODUCIBLE is 1"},
     {"backend", &TrainConfig::backend, "sennit, or mpi: Open MPI's own collectives"},
@@ -51,7 +53,8 @@ const Setting kSettings[] = {
     {"patience", &TrainConfig::patience, "stop after so many held-out losses without a better one; 0: never"},
     {"checkpoint_dir", &TrainConfig::checkpoint_dir, "folder of the run's checkpoints; empty: none"},
     {"save_every", &TrainConfig::save_every,
-     "steps between checkpoints, and at each best held-out loss; 0: at the end alone"},
+     "steps between checkpoints, and at each best held-out loss; 0: the last step alone, be it the best or "
+     "not"},
     {"keep_last", &TrainConfig::keep_last, "checkpoints, beside the best; 0: all"},
     {"resume", &TrainConfig::resume, "yes: from the newest checkpoint, if any; no; or a checkpoint's folder"},
     {"threads", &TrainConfig::threads, "of each rank's computing; 0: its share of the cores of its host"},

@@ -18,7 +18,6 @@
 #include "local_ranks.hpp"
 #include "matrix_peak.hpp"
 #include "stop_signal.hpp"
-#include "tokenizer.hpp"
 #include "train_log.hpp"
 #include "train_memory.hpp"
 #include "train_resume.hpp"
@@ -375,15 +374,9 @@ Status Run::finish() {
   }
   std::string sample;
   if (stopped_by_ == 0 && !not_finite_ && config_.sample_tokens > 0 && !data_->tokenizer_file().empty()) {
-    const Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::load(data_->tokenizer_file());
-    if (!tokenizer) return tokenizer.status();
-    std::vector<int32_t> tokens = {(*tokenizer)->beginning()};
-    Tokenizer::Memory memory;
-    (*tokenizer)->encode(config_.prompt, &tokens, &memory);
-    const Result<std::vector<int32_t>> sampled = sample_tokens(
-        *trainer_, tokens, config_.sample_tokens, config_.temperature, static_cast<uint64_t>(config_.seed));
-    if (!sampled) return sampled.status();
-    sample = (*tokenizer)->decode(*sampled);
+    Result<std::string> text = sample_text(*trainer_, config_, data_->tokenizer_file());
+    if (!text) return text.status();
+    sample = *std::move(text);
     if (speaks()) fmt::print("\nsampled at temperature {}:\n{}\n", config_.temperature, sample);
   }
   Status own;

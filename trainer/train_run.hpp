@@ -19,5 +19,8 @@ Status report_run(const TrainLog& log, const TrainConfig& config, const TrainerO
 // `tokens` followed by what the model makes of them; the same on all ranks.
 Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t> tokens, int64_t count,
                                            double temperature, uint64_t seed);
+// As text, behind the settings' prompt.
+Result<std::string> sample_text(Trainer& trainer, const TrainConfig& config,
+                                const std::string& tokenizer_file);
 
 }  // namespace sennit::trainer
