@@ -2,7 +2,6 @@
 #include "train_run.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <random>
 
