@@ -19,6 +19,8 @@ using namespace sennit;
 using namespace sennit::trainer;
 
 constexpr int64_t kTokens = 4096, kSequence = 512, kHeadSize = 64;
+constexpr size_t kFar =
+    size_t{512} << 20;  // operands of products take turns, as in a step, so that none is in a cache
 
 Device& device() {
   static const std::unique_ptr<Device> kDevice = std::move(*open_cpu_device(0));
@@ -65,12 +67,23 @@ void run_flops(benchmark::State& state, Type type, double flops, const std::func
 }
 
 void multiply(benchmark::State& state, Type type, int64_t out, int64_t in, int form) {
-  const Memory x(kTokens, in, type), weight(out, in, type), y(kTokens, out, type),
-      dweight(out, in, Type::f32);
+  struct Operands {
+    Memory x, weight, y, dweight;
+  };
+  std::vector<std::unique_ptr<Operands>> all;
+  size_t bytes = 0, turn = 0;
+  do {
+    all.emplace_back(
+        new Operands{{kTokens, in, type}, {out, in, type}, {kTokens, out, type}, {out, in, Type::f32}});
+    for (const Matrix m :
+         {Matrix(all[0]->x), Matrix(all[0]->weight), Matrix(all[0]->y), Matrix(all[0]->dweight)})
+      bytes += m.bytes();
+  } while (bytes < kFar);
   run_flops(state, type, 2.0 * kTokens * static_cast<double>(out * in), [&] {
-    if (form == 0) device().multiply(y, x, false, weight, true, false);
-    if (form == 1) device().multiply(x, y, false, weight, false, false);
-    if (form == 2) device().multiply(dweight, y, true, x, false, true);
+    const Operands& o = *all[turn++ % all.size()];
+    if (form == 0) device().multiply(o.y, o.x, false, o.weight, true, false);
+    if (form == 1) device().multiply(o.x, o.y, false, o.weight, false, false);
+    if (form == 2) device().multiply(o.dweight, o.y, true, o.x, false, true);
   });
 }
 
