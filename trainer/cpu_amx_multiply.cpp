@@ -23,8 +23,9 @@ namespace {
 constexpr int64_t kSlice = 1024, kWhole = 2048;  // k up to kWhole is one slice
 
 constexpr int64_t kSums = kPair * kPair;
-constexpr int64_t kRowsAtOnce = 2;  // written beside a step of products
-constexpr int64_t kNear = 16;       // tiles along k: what of B stays in the first cache while A's rows pass
+constexpr int64_t kRowsAtOnce = 2;        // written beside a step of products
+constexpr size_t kFar = size_t{4} << 20;  // c is not in a cache from this size on
+constexpr int64_t kNear = 16;  // tiles along k: what of B stays in the first cache while A's rows pass
 
 int64_t slice_of(int64_t k) { return k > kWhole ? kSlice : k; }
 
@@ -52,6 +53,7 @@ struct Ready {
   Matrix c;                    // its part
   int64_t next = 0, rows = 0;  // rows [next, rows) are not written
   bool accumulate = false;
+  bool past_caches = false;  // whole lines of c are written without being read first
 };
 
 inline void write_row(const Ready& r) {
@@ -83,7 +85,10 @@ inline void write_row(const Ready& r) {
   const __m512bh both = _mm512_cvtne2ps_pbh(right, left);
   __m512i bits;
   std::memcpy(&bits, &both, sizeof bits);
-  _mm512_mask_storeu_epi16(c, mask, bits);
+  if (r.past_caches && r.c.columns == kPair)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(c), bits);
+  else
+    _mm512_mask_storeu_epi16(c, mask, bits);
 }
 inline void write_rows(Ready& r, int64_t most) {
   for (; most > 0 && r.next < r.rows; most--, r.next++) write_row(r);
@@ -144,6 +149,9 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
     part.columns = columns - j < kPair ? columns - j : kPair;
     return part;
   };
+  // What is written alone, line by line, must not be read for that: c is far larger than the caches.
+  const bool past_caches = p.c.type == Type::bf16 && !p.accumulate && p.c.stride % kPair == 0 &&
+                           reinterpret_cast<uintptr_t>(p.c.data) % 64 == 0 && p.c.bytes() >= kFar;
   Ready ready;
   int64_t turn = 0;
   for (int64_t begin = 0; begin == 0 || begin < p.k; begin += slice) {
@@ -177,7 +185,7 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
           const bool below = i + kPair < rows;
           const int64_t next_i = below ? i + kPair : 0, next_j = below ? j : j + kPair;
           Matrix next_c;
-          if (last && next_j < columns) next_c = part_of_c(next_i, next_j);
+          if (last && next_j < columns && !past_caches) next_c = part_of_c(next_i, next_j);
           // and the next rows' sums so far.
           const char* next_sums =
               below && (begin > 0 || done > 0) ? reinterpret_cast<const char*>(sums + kSums) : nullptr;
@@ -206,11 +214,12 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
           float* const out = waiting + turn * kSums;
           turn = 1 - turn;
           store_sums(out, 16, 256, 512);
-          ready = {out, part_of_c(i, j), 0, rows - i < kPair ? rows - i : kPair, p.accumulate};
+          ready = {out, part_of_c(i, j), 0, rows - i < kPair ? rows - i : kPair, p.accumulate, past_caches};
         }
       }
   }
   write_rows(ready, kPair);
+  if (past_caches) _mm_sfence();
 }
 
 }  // namespace sennit::trainer

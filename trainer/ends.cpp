@@ -7,8 +7,6 @@
 namespace sennit::trainer {
 namespace {
 
-constexpr int64_t kLogitBytes = int64_t{32} << 20;  // of f32 logits at a time
-
 // The final norm of x, all rows; own rows are kept too.
 struct Normed {
   Buffer inverse_rms, own, all;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ends.hpp"
 #include "local_ranks.hpp"
 
 namespace sennit::trainer {
@@ -49,7 +50,7 @@ MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
   const int64_t ring = mesh.context > 1 ? rows * (6 * (qkv - query) + 2 * query) * 4 : 0;
   const int64_t logits =
       at.pipeline == mesh.pipeline - 1
-          ? std::min<int64_t>(int64_t{32} << 20, rows * layout.vocabulary * 4) * (width == 2 ? 3 : 2) / 2
+          ? std::min<int64_t>(kLogitBytes, rows * layout.vocabulary * 4) * (width == 2 ? 3 : 2) / 2
           : 0;
 
   MemoryParts memory;
