@@ -19,8 +19,8 @@ using namespace sennit;
 using namespace sennit::trainer;
 
 constexpr int64_t kTokens = 4096, kSequence = 512, kHeadSize = 64;
-constexpr size_t kFar =
-    size_t{512} << 20;  // operands of products take turns, as in a step, so that none is in a cache
+// Operands of products take turns, as in a step, so that none is in a cache.
+constexpr size_t kFar = size_t{512} << 20;
 
 Device& device() {
   static const std::unique_ptr<Device> kDevice = std::move(*open_cpu_device(0));
