@@ -167,7 +167,8 @@ inline void pack_tile_b(Half* to, const Half* from, int64_t stride, bool turned,
   write_tile(to, line);
 }
 // All tiles of m x k of A (k x n of B), by pairs: for each 32 rows (columns), and along k, the tile of the
-// first 16, then that of the others, so that a product reads two streams from end to end.
+// first 16, then that of the others, so that a product reads two streams from end to end. A pair lies `apart`
+// pairs after the one of the 32 rows (columns) before.
 constexpr int64_t kPair = 32, kPairElements = 2 * kTileElements;
 inline int64_t pairs_of(int64_t n) { return (n + kPair - 1) / kPair; }
 inline int64_t depths_of(int64_t k) { return (k + kTileDepth - 1) / kTileDepth; }
@@ -175,8 +176,8 @@ inline int64_t depths_of(int64_t k) { return (k + kTileDepth - 1) / kTileDepth; 
 // m (n) for 32 rows. That is more streams than the processor follows by itself, so what comes next is asked
 // for early.
 template <typename PackTile>
-inline void pack_pairs(Half* to, const Half* from, int64_t stride, bool rows_along_k, int64_t m, int64_t k,
-                       PackTile pack_tile) {
+inline void pack_pairs(Half* to, int64_t apart, const Half* from, int64_t stride, bool rows_along_k,
+                       int64_t m, int64_t k, PackTile pack_tile) {
   const int64_t depths = depths_of(k), pairs = pairs_of(m);
   for (int64_t tile = 0; tile < pairs * depths; tile++) {
     const int64_t pair = rows_along_k ? tile / depths : tile % pairs;
@@ -187,20 +188,23 @@ inline void pack_pairs(Half* to, const Half* from, int64_t stride, bool rows_alo
     if (rows_along_k ? depth + 4 * kTileDepth < k : depth + 2 * kTileDepth <= k)
       for (int64_t row = 0; row < kPair && (!rows_along_k || first + row < m); row++)
         _mm_prefetch(next + row * stride, _MM_HINT_T0);
-    Half* place = to + (pair * depths + at) * kPairElements;
+    Half* place = to + (pair * apart + at) * kPairElements;
     for (int64_t i = first; i < first + kPair; i += kTileRows, place += kTileElements)
       pack_tile(place, from + (rows_along_k ? i * stride + depth : depth * stride + i), i, depth);
   }
 }
 inline void pack_a(Half* to, const Half* from, int64_t stride, bool turned, int64_t m, int64_t k) {
-  pack_pairs(to, from, stride, !turned, m, k, [&](Half* place, const Half* tile, int64_t i, int64_t depth) {
-    pack_tile_a(place, tile, stride, turned, m - i, k - depth);
-  });
+  pack_pairs(to, depths_of(k), from, stride, !turned, m, k,
+             [&](Half* place, const Half* tile, int64_t i, int64_t depth) {
+               pack_tile_a(place, tile, stride, turned, m - i, k - depth);
+             });
 }
-inline void pack_b(Half* to, const Half* from, int64_t stride, bool turned, int64_t k, int64_t n) {
-  pack_pairs(to, from, stride, turned, n, k, [&](Half* place, const Half* tile, int64_t j, int64_t depth) {
-    pack_tile_b(place, tile, stride, turned, k - depth, n - j);
-  });
+inline void pack_b(Half* to, int64_t apart, const Half* from, int64_t stride, bool turned, int64_t k,
+                   int64_t n) {
+  pack_pairs(to, apart, from, stride, turned, n, k,
+             [&](Half* place, const Half* tile, int64_t j, int64_t depth) {
+               pack_tile_b(place, tile, stride, turned, k - depth, n - j);
+             });
 }
 
 // Tiles 0 ... 3 += a pair of A by a pair of B, over `depths` tiles along k.

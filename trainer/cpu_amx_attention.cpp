@@ -20,7 +20,7 @@ struct EngineAmx {
     trainer::pack_a(to, static_cast<const Half*>(from), stride, turned, m, k);
   }
   static void pack_b(Half* to, const void* from, Type, int64_t stride, bool turned, int64_t k, int64_t n) {
-    trainer::pack_b(to, static_cast<const Half*>(from), stride, turned, k, n);
+    trainer::pack_b(to, depths_of(k), static_cast<const Half*>(from), stride, turned, k, n);
   }
   // 16 low values and 16 high ones, rounded, in this order.
   SENNIT_INLINE static __m512i both(Vec low, Vec high) {

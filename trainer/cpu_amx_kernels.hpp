@@ -16,10 +16,12 @@ struct AmxProduct {
   int64_t k = 0;
 };
 
-// Columns [first_column, + columns) of b, of all k, into their place in `packed`, which has
-// amx_packed_bytes(all columns, k) bytes aligned to 64. first_column is a multiple of 32.
+// Columns [first_column, + columns) of b, elements [first_k, + k) of each, into their place in `packed`,
+// which has amx_packed_bytes(all columns, all k) bytes aligned to 64. first_column and first_k are multiples
+// of 32.
 size_t amx_packed_bytes(int64_t columns, int64_t k);
-void amx_pack_columns(const AmxProduct& product, void* packed, int64_t first_column, int64_t columns);
+void amx_pack(const AmxProduct& product, void* packed, int64_t first_column, int64_t columns, int64_t first_k,
+              int64_t k);
 // Rows [first_row, first_row + rows) by columns [first_column, ... + columns) of c; first_column is a
 // multiple of 32. `packed` is all of B. `scratch` has amx_scratch_bytes(rows, columns, k) bytes, aligned
 // to 64.

@@ -127,10 +127,13 @@ size_t amx_scratch_bytes(int64_t rows, int64_t columns, int64_t k) {
   return amx_packed_bytes(rows, slice_of(k)) + static_cast<size_t>((kept + 2) * kSums) * sizeof(float);
 }
 
-void amx_pack_columns(const AmxProduct& p, void* packed, int64_t first_column, int64_t columns) {
-  const int64_t offset = p.transpose_b ? first_column * p.b.stride : first_column;
-  pack_b(static_cast<Half*>(packed) + first_column / kPair * depths_of(p.k) * kPairElements,
-         p.b.bf16() + offset, p.b.stride, p.transpose_b, p.k, columns);
+void amx_pack(const AmxProduct& p, void* packed, int64_t first_column, int64_t columns, int64_t first_k,
+              int64_t k) {
+  const int64_t offset =
+      p.transpose_b ? first_column * p.b.stride + first_k : first_k * p.b.stride + first_column;
+  const int64_t apart = depths_of(p.k), place = first_column / kPair * apart + first_k / kTileDepth;
+  pack_b(static_cast<Half*>(packed) + place * kPairElements, apart, p.b.bf16() + offset, p.b.stride,
+         p.transpose_b, k, columns);
 }
 
 void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, int64_t rows,
@@ -231,7 +234,7 @@ namespace sennit::trainer {
 bool has_amx() { return false; }
 size_t amx_packed_bytes(int64_t, int64_t) { return 0; }
 size_t amx_scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
-void amx_pack_columns(const AmxProduct&, void*, int64_t, int64_t) {}
+void amx_pack(const AmxProduct&, void*, int64_t, int64_t, int64_t, int64_t) {}
 void amx_multiply(const AmxProduct&, const void*, int64_t, int64_t, int64_t, int64_t, void*) {}
 }  // namespace sennit::trainer
 #endif

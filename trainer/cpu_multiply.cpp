@@ -15,6 +15,7 @@ constexpr int64_t kBlockRows = 1024, kBlockColumns = 512;  // by oneDNN
 // On AMX: rows that with their k stay in the second cache; columns of which the sums do too where k is long
 // (else there may be many, so that the rows are packed seldom). Where that makes few blocks, smaller ones.
 constexpr int64_t kAmxRows = 256, kAmxColumns = 4096, kAmxDeep = 2048, kAmxDeepColumns = 768;
+constexpr int64_t kPackedRows = 64;  // of B, at a time
 constexpr int64_t kFewBlocks = 8, kFewRows = 128, kFewColumns = 512;
 
 Memory::data_type type_of(Type type) {
@@ -101,10 +102,14 @@ void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool tr
   const int64_t columns = ((c.columns + pieces - 1) / pieces + 31) / 32 * 32;
   const int64_t row_blocks = (c.rows + rows - 1) / rows, column_blocks = (c.columns + columns - 1) / columns;
   void* packed = packed_.reserve(amx_packed_bytes(c.columns, k));
-  constexpr int64_t kPackedColumns = 256;
-  threads_.run((c.columns + kPackedColumns - 1) / kPackedColumns, [&](int64_t part, int) {
-    const int64_t first = part * kPackedColumns;
-    amx_pack_columns(product, packed, first, std::min(kPackedColumns, c.columns - first));
+  // In parts along B's rows as they lie: each is read from end to end.
+  const int64_t b_rows = transpose_b ? c.columns : k;
+  threads_.run((b_rows + kPackedRows - 1) / kPackedRows, [&](int64_t part, int) {
+    const int64_t first = part * kPackedRows, count = std::min(kPackedRows, b_rows - first);
+    if (transpose_b)
+      amx_pack(product, packed, first, count, 0, k);
+    else
+      amx_pack(product, packed, 0, c.columns, first, count);
   });
   const size_t scratch_bytes = amx_scratch_bytes(rows, columns, k);
   threads_.run(row_blocks * column_blocks, [&](int64_t part, int thread) {
