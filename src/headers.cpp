@@ -1,3 +1,4 @@
+// headers.cpp: see headers.hpp.
 #include "headers.hpp"
 
 #include <ifaddrs.h>

@@ -16,7 +16,7 @@ constexpr int64_t kBlockRows = 1024, kBlockColumns = 512;  // by oneDNN
 // (else there may be many, so that the rows are packed seldom). Where that makes few blocks, smaller ones.
 constexpr int64_t kAmxRows = 256, kAmxColumns = 4096, kAmxDeep = 2048, kAmxDeepColumns = 768;
 constexpr int64_t kPackedRows = 64;  // of B, at a time
-constexpr int64_t kFewBlocks = 8, kFewRows = 128, kFewColumns = 512;
+constexpr int64_t kBlocksOfThread = 2, kFewRows = 128, kFewColumns = 512;
 
 Memory::data_type type_of(Type type) {
   return type == Type::f32 ? Memory::data_type::f32 : Memory::data_type::bf16;
@@ -97,8 +97,9 @@ void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool tr
   const int64_t most = k > kAmxDeep ? kAmxDeepColumns : kAmxColumns;
   int64_t rows = kAmxRows, pieces = (c.columns + most - 1) / most;
   const auto blocks = [&] { return (c.rows + rows - 1) / rows * pieces; };
-  while (blocks() < kFewBlocks && c.columns / pieces >= 2 * kFewColumns) pieces++;
-  while (blocks() < kFewBlocks && rows > kFewRows) rows /= 2;
+  const int64_t few = kBlocksOfThread * threads_.count();
+  while (blocks() < few && c.columns / pieces >= 2 * kFewColumns) pieces++;
+  while (blocks() < few && rows > kFewRows) rows /= 2;
   const int64_t columns = ((c.columns + pieces - 1) / pieces + 31) / 32 * 32;
   const int64_t row_blocks = (c.rows + rows - 1) / rows, column_blocks = (c.columns + columns - 1) / columns;
   void* packed = packed_.reserve(amx_packed_bytes(c.columns, k));

@@ -68,6 +68,8 @@ class Parameters {
   std::vector<TensorPiece> pieces(State state) const;
   // As above, but all that this rank keeps: to be filled, and then publish() be called.
   std::vector<TensorPiece> pieces_to_load(State state) const;
+  // Of all that a checkpoint has: masters and both moments.
+  std::vector<TensorPiece> pieces_of_all(bool to_load) const;
   void publish();  // masters were set: weights follow
   // The first parameter (or gradient) of the owned parts that has a number that is not finite, or empty.
   std::string first_not_finite(State state) const;

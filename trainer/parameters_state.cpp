@@ -1,6 +1,7 @@
 // parameters_state.cpp: the state of Parameters: how it starts, is updated, and is handed out in boxes.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "parameters.hpp"
 
@@ -120,6 +121,15 @@ std::vector<TensorPiece> Parameters::pieces_between(State state, bool owned) con
 std::vector<TensorPiece> Parameters::pieces(State state) const { return pieces_between(state, true); }
 std::vector<TensorPiece> Parameters::pieces_to_load(State state) const {
   return pieces_between(state, false);
+}
+
+std::vector<TensorPiece> Parameters::pieces_of_all(bool to_load) const {
+  std::vector<TensorPiece> all;
+  for (const State state : {State::master, State::first_moment, State::second_moment}) {
+    std::vector<TensorPiece> some = pieces_between(state, !to_load);
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
 }
 
 std::string Parameters::first_not_finite(State state) const {

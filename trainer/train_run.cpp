@@ -48,7 +48,6 @@ class Run {
   Status held_out_loss(double* loss);
   Status save(const nlohmann::json& place);
   Status report_saves();
-  std::vector<TensorPiece> all_pieces(bool to_load) const;
   StepRecord record_of(const StepResult& result, double data_wait_s, double seconds);
   Status agree(double* values, size_t count) const;  // the largest of all ranks'
   Status measure_peak();
@@ -112,7 +111,8 @@ Status Run::prepare(std::unique_ptr<Communicator> started) {
   Communicator& job = *trainer_->mesh().job;
   SENNIT_RETURN_IF_ERROR(one_answer(open_loaders(), job));
   if (!config_.checkpoint_dir.empty()) SENNIT_RETURN_IF_ERROR(open_checkpoints(job));
-  SENNIT_RETURN_IF_ERROR(resume_run(config_, model_, job, all_pieces(true), *loader_, &resumed_));
+  SENNIT_RETURN_IF_ERROR(
+      resume_run(config_, model_, job, trainer_->parameters().pieces_of_all(true), *loader_, &resumed_));
   if (!resumed_.folder.empty()) trainer_->parameters().publish();
   step_ = resumed_.step;
   if (!resumed_.folder.empty()) saved_step_ = step_;
@@ -157,7 +157,7 @@ Status Run::open_checkpoints(Communicator& job) {
   own = writer.status();
   if (writer) {
     writer_ = *std::move(writer);
-    own = writer_->prepare(all_pieces(false));
+    own = writer_->prepare(trainer_->parameters().pieces_of_all(false));
   }
   return one_answer(own, job);
 }
@@ -190,16 +190,6 @@ Status Run::open_loaders() {
   if (!loader) return loader.status();
   held_out_ = *std::move(loader);
   return {};
-}
-
-std::vector<TensorPiece> Run::all_pieces(bool to_load) const {
-  std::vector<TensorPiece> pieces;
-  const Parameters& parameters = trainer_->parameters();
-  for (const State state : {State::master, State::first_moment, State::second_moment}) {
-    std::vector<TensorPiece> some = to_load ? parameters.pieces_to_load(state) : parameters.pieces(state);
-    std::move(some.begin(), some.end(), std::back_inserter(pieces));
-  }
-  return pieces;
 }
 
 StepRecord Run::record_of(const StepResult& result, double data_wait_s, double seconds) {
@@ -323,7 +313,7 @@ Status Run::save(const nlohmann::json& place) {
   if (saved_step_ == step_) return {};
   SENNIT_RETURN_IF_ERROR(report_saves());
   const nlohmann::json state = state_of(resumed_, place);
-  const std::vector<TensorPiece> pieces = all_pieces(false);
+  const std::vector<TensorPiece> pieces = trainer_->parameters().pieces_of_all(false);
   // Written by the middle of the time until the next save.
   writer_->spread_writing(0.5 * step_s_ * static_cast<double>(config_.save_every));
   SENNIT_RETURN_IF_ERROR(
