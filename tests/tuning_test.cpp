@@ -6,7 +6,6 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -380,21 +379,19 @@ TEST(TuneCommand, ShowsPredictedAndMeasured) {
 
 TEST(TuneCommand, CallsThatAreOff) {
   for (const char* arguments :
-       {"", "all_reduc", "barrier", "all_reduce -b 2M -e 1M", "all_reduce -b x", "all_reduce --rank"})
-    EXPECT_NE(sennit_test::sh_output(
-                  fmt::format("{}/bin/sennit tune {} >/dev/null 2>&1", SENNIT_BINARY_DIR, arguments))
-                  .status,
-              0)
-        << arguments;
+       {"", "all_reduc", "barrier", "all_reduce -b 2M -e 1M", "all_reduce -b x", "all_reduce --rank"}) {
+    const std::string tune = SENNIT_BINARY_DIR "/bin/sennit tune ";
+    EXPECT_NE(sennit_test::sh_output(tune + arguments + " >/dev/null 2>&1").status, 0) << arguments;
+  }
   // What could not be kept is not measured, and a file that is something else is left alone.
   const TuningFile file("hello\n");
-  const sennit_test::Outcome other =
-      sennit_test::sh_output(SENNIT_BINARY_DIR "/bin/sennit tune all_reduce --ranks 2 -b 1K -e 1K 2>&1");
+  const std::string of_two = SENNIT_BINARY_DIR "/bin/sennit tune all_reduce --ranks 2 -b 1K -e 1K 2>&1";
+  const sennit_test::Outcome other = sennit_test::sh_output(of_two);
   EXPECT_EQ(other.status, 2) << other.output;
   EXPECT_NE(other.output.find(file.path() + ":1:1: expected \"tree\""), std::string::npos) << other.output;
   EXPECT_EQ(sennit_test::sh_output("cat " + file.path()).output, "hello\n");
-  EXPECT_EQ(sennit_test::sh_output(SENNIT_BINARY_DIR "/bin/sennit tune all_reduce 2>/dev/null").status, 2)
-      << "one rank";
+  const std::string of_one_rank = SENNIT_BINARY_DIR "/bin/sennit tune all_reduce 2>/dev/null";
+  EXPECT_EQ(sennit_test::sh_output(of_one_rank).status, 2);
 }
 
 }  // namespace
