@@ -276,13 +276,6 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
   }
   work->execution_->timed = work->sample_ >= 0;
   fill_buffers(call, key.request, *work, &work->execution_->buffers());
-  // A broadcast's root is done when its messages are under way, and who comes late finds them there: only
-  // from a common beginning does the slowest rank's time say how long the data took.
-  if (work->sample_ >= 0 && (*trials)->together() && has_root(call.collective)) {
-    Call barrier;
-    barrier.collective = Collective::barrier;
-    SENNIT_RETURN_IF_ERROR(run(barrier));
-  }
   return work;
 }
 

@@ -140,15 +140,17 @@ void print(const Trials& trials, const bench::Case& what) {
   std::fflush(stdout);
 }
 
-// Whether what is found can be kept, before the time is spent on finding it: rank 0 tries and tells the
-// others.
-Status check_file(Communicator& inside) {
+// Whether what is found can be kept, before time is spent on it: rank 0 tries and tells the others.
+Status check_files(const Arguments& a, Communicator& inside) {
   std::string trouble;
   if (inside.rank() == 0) {
     const std::string path = tuning_path(inside.job().fabric().fingerprint());
     const Status status = path.empty() ? invalid("there is no HOME to keep it in: name a file with --file")
                                        : Tuning().add_to(path);
     trouble = status.ok() ? "" : status.text();
+    FILE* const json = a.json.empty() ? nullptr : std::fopen(a.json.c_str(), "a");
+    if (json) std::fclose(json);
+    if (!json && !a.json.empty()) trouble = fmt::format("--json {}: {}", a.json, std::strerror(errno));
   }
   const Result<std::vector<std::byte>> told =
       inside.job().control().broadcast(std::as_bytes(std::span(trouble)));
@@ -255,9 +257,9 @@ Status write_json(const std::string& path, const Communicator& inside, const Pla
   if (!file) return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
   for (const TimedPlan& timed : trace) {
     const auto us = [&](const PlanOptions& options) {
-      return static_cast<double>(
-                 predicted_ns(timed.request, inside.tree(), options, timed.algorithm, timed.parameters)) /
-             1e3;
+      const uint64_t ns =
+          predicted_ns(timed.request, inside.tree(), options, timed.algorithm, timed.parameters);
+      return static_cast<double>(ns) / 1e3;
     };
     const nlohmann::json line = {{"collective", name(timed.request.collective)},
                                  {"bytes", payload_bytes(timed.request, inside.size())},
@@ -272,7 +274,9 @@ Status write_json(const std::string& path, const Communicator& inside, const Pla
                                  {"calibrated", find(calibrated, timed) != nullptr}};
     fmt::print(file, "{}\n", line.dump());
   }
-  std::fclose(file);
+  const bool failed = std::ferror(file) != 0;
+  if (std::fclose(file) != 0 || failed)
+    return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
   return {};
 }
 
@@ -283,7 +287,7 @@ Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
   if (!inside.job().tunes())
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing to choose");
-  SENNIT_RETURN_IF_ERROR(check_file(inside));
+  SENNIT_RETURN_IF_ERROR(check_files(a, inside));
   if (reporting) print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
   std::vector<Tried> tried;

@@ -40,6 +40,13 @@ Status Communicator::run(const Call& call) {
   if (known && small->execution && !failed_.load(std::memory_order_acquire)) return run_small(call, *small);
   Result<std::unique_ptr<Work>> work = prepare(call);
   if (!work) return work.status();
+  // A broadcast's root is done when its messages are under way, and who comes late finds them there: only
+  // from a common beginning does the slowest rank's time say how long the data took.
+  if ((*work)->sample_ >= 0 && (*work)->trials_->together() && has_root(call.collective)) {
+    Call barrier;
+    barrier.collective = Collective::barrier;
+    SENNIT_RETURN_IF_ERROR(run(barrier));
+  }
   (*work)->start(false);
   (*work)->wait(-1);
   Status status = (*work)->finish();
