@@ -5,8 +5,8 @@
 // [--limit SECONDS] [--ranks MOST]. A cell whose replay needs more processor time than the limit is judged
 // with at most 96 ranks, spread evenly over the same fabric, or with 48, 24, ... of them, and marked so:
 // every cell has a verdict, and the last lines say how many have one "in part". Exit status: 0; 1 where a
-// ratio is off by more than 5%, a replay failed or a cell took too long even with 8 ranks; 2 for an option
-// that is off.
+// ratio is off by more than 5%, a replay failed or a cell took too long even with the fewest ranks; 2 for an
+// option that is off.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -33,7 +33,7 @@ struct Wishes {
 };
 
 constexpr int kPart = 96;  // ranks, at most, of a cell that takes too long with all
-constexpr int kLeast = 8;  // ranks of the smallest part
+constexpr int kLeast = 8;  // ranks of the smallest part, at least
 
 struct Tally {
   std::vector<double> ratios;

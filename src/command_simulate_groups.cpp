@@ -63,10 +63,11 @@ std::vector<int> other_strides(int ranks, int size, int groups, int stride) {
 }
 
 // Planned as if the first group were alone, which is close enough for a limit.
-Status check_size(const Problem& problem, const std::vector<std::vector<int>>& groups) {
+Status check_size(const Problem& problem, const PlanOptions& options,
+                  const std::vector<std::vector<int>>& groups) {
   constexpr double kMostMessages = 1e8;
   const TierTree tree = member_tree(problem.tree, groups.front()).tree;
-  const Result<Plan> plan = sennit::make_plan(problem.request, tree, problem.options);
+  const Result<Plan> plan = sennit::make_plan(problem.request, tree, options);
   if (!plan) return plan.status();
   return check_messages(tree, problem.request, *plan, problem.options.cost,
                         static_cast<double>(groups.size()), kMostMessages);
@@ -84,7 +85,11 @@ Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments
   found.idle = ranks - groups * size;
   found.order = make_order(problem, size, stride, groups);
   SENNIT_RETURN_IF_ERROR(check_calls(problem.tree, {&found.order.call, 1}));
-  SENNIT_RETURN_IF_ERROR(check_size(problem, found.order.call.groups));
+  PlanOptions plan_options = problem.options;
+  if (arguments.chunks > 0)
+    plan_options.chunk_bytes =
+        std::max<uint64_t>(1, (problem.bytes + arguments.chunks - 1) / arguments.chunks);
+  SENNIT_RETURN_IF_ERROR(check_size(problem, plan_options, found.order.call.groups));
   found.best = found.order;
   for (const int s : other_strides(ranks, size, groups, stride)) {
     Order other = s == stride ? found.order : make_order(problem, size, s, groups);
@@ -92,10 +97,6 @@ Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments
     if (other.bound.known && found.best.bound.known && other.bound.time_ns < found.best.bound.time_ns)
       found.best = std::move(other);
   }
-  PlanOptions plan_options = problem.options;
-  if (arguments.chunks > 0)
-    plan_options.chunk_bytes =
-        std::max<uint64_t>(1, (problem.bytes + arguments.chunks - 1) / arguments.chunks);
   SimulateOptions options = simulate_options(problem, arguments);
   const auto began = std::chrono::steady_clock::now();
   if (found.best.stride != stride) {

@@ -11,6 +11,7 @@ void reduce_to(Wide own, Wide all, Capacity* capacity) {
   if (own == 0 || own >= all || !capacity->known()) return;
   capacity->bytes_per_s =
       std::max<uint64_t>(1, static_cast<uint64_t>(Wide{capacity->bytes_per_s} * own / all));
+  capacity->burst_bytes = static_cast<uint64_t>(Wide{capacity->burst_bytes} * own / all);
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ class Reader {
     SENNIT_RETURN_IF_ERROR(number("vocab_size", 0, &model.vocabulary));
     SENNIT_RETURN_IF_ERROR(number("num_key_value_heads", model.heads, &model.kv_heads));
     SENNIT_RETURN_IF_ERROR(number("head_dim", std::max(1, model.width / model.heads), &model.head_width));
-    if (!find("head_dim") && model.width % model.heads != 0)
+    const std::string* head_dim = find("head_dim");
+    if ((!head_dim || head_dim->empty()) && model.width % model.heads != 0)
       return invalid(fmt::format(
           "{}: num_attention_heads {} does not divide hidden_size {}: correct one, or say head_dim", file_,
           model.heads, model.width));
