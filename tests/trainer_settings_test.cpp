@@ -307,8 +307,12 @@ TEST(TrainerSettings, HoldsStepsWithOverlapAgainstThoseWithout) {
   ASSERT_TRUE(figures);
   EXPECT_NEAR(figures->bound_s(), 1.0, 1e-12);
   EXPECT_NEAR(figures->transfers_s, 0.4, 1e-12);
-  EXPECT_NEAR(figures->hidden(), 0.75, 1e-12);
+  EXPECT_NEAR(figures->hidden().value_or(0), 0.75, 1e-12);
   EXPECT_NE(figures->text().find("75%"), std::string::npos) << figures->text();
+  OverlapFigures nothing = *figures;
+  nothing.computing_s = nothing.without_s + 0.1;  // each is measured by itself
+  EXPECT_FALSE(nothing.hidden());
+  EXPECT_NE(nothing.text().find("hardly anything"), std::string::npos) << nothing.text();
   records.resize(6);
   EXPECT_FALSE(OverlapFigures::of(records));
 }

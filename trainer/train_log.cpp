@@ -102,12 +102,20 @@ std::optional<OverlapFigures> OverlapFigures::of(const std::vector<StepRecord>& 
   return figures;
 }
 
+std::optional<double> OverlapFigures::hidden() const {
+  const double possible = without_s - bound_s();
+  if (possible <= 0.02 * without_s) return {};
+  return (without_s - with_s) / possible;
+}
+
 std::string OverlapFigures::text() const {
   return fmt::format(
       "a step without overlap {:.0f} ms: {:.0f} computing, {:.0f} communicating; with it {:.0f} ms, of a "
-      "bound "
-      "of {:.0f}: {:.0f}% of what can be hidden is",
-      without_s * 1e3, computing_s * 1e3, transfers_s * 1e3, with_s * 1e3, bound_s() * 1e3, 100 * hidden());
+      "bound of "
+      "{:.0f}: {}",
+      without_s * 1e3, computing_s * 1e3, transfers_s * 1e3, with_s * 1e3, bound_s() * 1e3,
+      hidden() ? fmt::format("{:.0f}% of what can be hidden is", 100 * *hidden())
+               : "hardly anything to hide");
 }
 
 Result<TrainLog> TrainLog::open(const std::string& folder, int64_t done) {

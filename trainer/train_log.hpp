@@ -44,7 +44,7 @@ struct OverlapFigures {
   double with_s = 0, without_s = 0;         // medians of a step
   double computing_s = 0, transfers_s = 0;  // of a step where nothing is sent; what sending adds to it
   double bound_s() const { return std::max(computing_s, transfers_s); }
-  double hidden() const { return (without_s - with_s) / (without_s - bound_s()); }
+  std::optional<double> hidden() const;  // nothing where hardly anything was there to hide
   std::string text() const;
   // Nothing: no steps of both kinds. The first four, and each first of its kind in a row, do not count:
   // transfers of the step before go on in it.

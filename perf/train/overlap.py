@@ -76,10 +76,12 @@ def main():
         print("zero  computing  communicating  bound  without  with  exposed   hidden  by the clocks")
         for zero in arguments.zero.split(","):
             m = run(arguments, folder, zero)
-            communicating = m["off"] - m["computing"]
+            communicating = max(0, m["off"] - m["computing"])
             bound = max(m["computing"], communicating)
+            possible = m["off"] - bound
+            hidden = f"{(m['off'] - m['on']) / possible:.0%}" if possible > 0.02 * m["off"] else "nothing"
             print(f"{zero:<6}{m['computing']:>9.0f}{communicating:>15.0f}{bound:>7.0f}{m['off']:>9.0f}{m['on']:>6.0f}"
-                  f"{m['exposed']:>9.0f}{(m['off'] - m['on']) / (m['off'] - bound):>9.0%}{m['clocks']:>15.0%}",
+                  f"{m['exposed']:>9.0f}{hidden:>9}{m['clocks']:>15.0%}",
                   flush=True)
 
 
