@@ -243,6 +243,9 @@ TEST(Training, ReadsModelsFromFiles) {
       {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 7,
         "vocab_size": 10})",
        "7 does not divide hidden_size 64"},
+      {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 7,
+        "vocab_size": 10, "head_dim": null})",
+       "7 does not divide hidden_size 64"},
       {R"({"hidden_size": -1, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 2})",
        "-1"}};
   for (const auto& [text, word] : wrong) {

@@ -254,6 +254,12 @@ TEST(TuneCommand, CallsThatAreOff) {
     EXPECT_NE(sennit_test::sh_output(tune + arguments + " >/dev/null 2>&1").status, 0) << arguments;
   }
   // What could not be kept is not measured, and a file that is something else is left alone.
+  const sennit_test::Outcome nowhere = sennit_test::sh_output(
+      SENNIT_BINARY_DIR "/bin/sennit tune all_reduce --ranks 2 -b 1K -e 1K --json /no/such/file 2>&1");
+  EXPECT_EQ(nowhere.status, 2) << nowhere.output;
+  EXPECT_NE(nowhere.output.find("--json /no/such/file: No such file"), std::string::npos) << nowhere.output;
+  EXPECT_EQ(nowhere.output.find("predicted"), std::string::npos)
+      << "nothing was measured: " << nowhere.output;
   const TuningFile file("hello\n");
   const std::string of_two = SENNIT_BINARY_DIR "/bin/sennit tune all_reduce --ranks 2 -b 1K -e 1K 2>&1";
   const sennit_test::Outcome other = sennit_test::sh_output(of_two);
