@@ -45,9 +45,10 @@ struct Problem {
 Result<Problem> make_problem(const Arguments& arguments);
 // The planner's choice, or what the arguments force.
 Result<Plan> make_plan(const Problem& problem, const Arguments& arguments);
-// A direct exchange among 24,576 ranks would be hours; `doing` is done with at most so many messages.
+// Refuses what would take hours to simulate, such as a direct exchange among 24,576 ranks: `groups` calls of
+// this plan, each on a tree like this one.
 Status check_messages(const TierTree& tree, const Request& request, const Plan& plan, const CostModel& cost,
-                      double times, double most);
+                      size_t groups);
 
 // A tier that has groups, and what it sets.
 struct TierRow {

@@ -248,17 +248,18 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
 }
 
 Status check_messages(const TierTree& tree, const Request& request, const Plan& plan, const CostModel& cost,
-                      double times, double most) {
-  if (plan.algorithm == "ring" && tree.ranks() > kLongRing && times == 1) return {};
+                      size_t groups) {
+  constexpr double kMostMessages = 1e8;
+  if (plan.algorithm == "ring" && tree.ranks() > kLongRing && groups == 1) return {};
   const Estimate estimate = find_algorithm(plan.algorithm)->estimate(tree, request, plan.parameters, cost);
-  const double messages =
-      static_cast<double>(estimate.messages) * tree.ranks() * plan.parameters.chunks * times;
-  if (messages <= most) return {};
+  const double messages = static_cast<double>(estimate.messages) * tree.ranks() * plan.parameters.chunks *
+                          static_cast<double>(groups);
+  if (messages <= kMostMessages) return {};
   return invalid(fmt::format(
       "{} of {} ranks in {} is about {:.2g} messages{}, and {:.0e} is the most: use --ranks, fewer --chunks "
       "or another --algorithm",
       plan.algorithm, tree.ranks(), plan.parameters.to_text(), messages,
-      times > 1 ? fmt::format(" in {:.0f} groups", times) : "", most));
+      groups > 1 ? fmt::format(" in {} groups", groups) : "", kMostMessages));
 }
 
 Result<Facts> count(const Problem& problem, const Plan& plan) {

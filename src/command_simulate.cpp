@@ -21,7 +21,6 @@ using namespace foresee;  // NOLINT: this file is the command itself
 using Json = nlohmann::ordered_json;
 
 constexpr int kMostForLinks = 4096;  // ranks
-constexpr double kMostMessages = 1e8;
 
 std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
                     const std::vector<std::vector<double>>& load, const SimulateArguments& options,
@@ -84,8 +83,7 @@ Status run(const SimulateArguments& options) {
   if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
     return invalid("--json - and --trace -: standard output holds one of them");
   if (!std::isfinite(options.tolerance)) return invalid("--tolerance: expected a part of 1, as in 0.005");
-  SENNIT_RETURN_IF_ERROR(
-      check_messages(problem->tree, problem->request, *plan, problem->options.cost, 1, kMostMessages));
+  SENNIT_RETURN_IF_ERROR(check_messages(problem->tree, problem->request, *plan, problem->options.cost, 1));
   const auto began = std::chrono::steady_clock::now();
   Watch watch(problem->tree);
   SimulateOptions how = simulate_options(*problem, options);

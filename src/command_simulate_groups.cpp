@@ -65,12 +65,10 @@ std::vector<int> other_strides(int ranks, int size, int groups, int stride) {
 // Planned as if the first group were alone, which is close enough for a limit.
 Status check_size(const Problem& problem, const PlanOptions& options,
                   const std::vector<std::vector<int>>& groups) {
-  constexpr double kMostMessages = 1e8;
   const TierTree tree = member_tree(problem.tree, groups.front()).tree;
   const Result<Plan> plan = sennit::make_plan(problem.request, tree, options);
   if (!plan) return plan.status();
-  return check_messages(tree, problem.request, *plan, problem.options.cost,
-                        static_cast<double>(groups.size()), kMostMessages);
+  return check_messages(tree, problem.request, *plan, problem.options.cost, groups.size());
 }
 
 Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments, Watch* watch) {

@@ -5,12 +5,12 @@
 //   sennit tune all_reduce --ranks 4 -e 1M
 //
 // The trials are those of SENNIT_TUNE=again (tuning_trials.hpp). A turn is as many calls as take some 100 ms,
-// two at least unless they take seconds, with a barrier before and behind them: a call's time is the mean of
-// the later half until the last rank is done, less what a barrier takes (where data goes one way, a barrier
-// behind each call). A rank that comes late to a broadcast finds its data there, and alone would take that
-// for a fast plan; and a single call may pass at once through a shaper's burst, or a switch's buffer, for
-// which calls in a row wait. Each plan is shown with what was predicted and what was measured. From all of
-// them together the cost model is calibrated (calibration.hpp); where it then prefers a plan that was not
+// three at least unless one takes half a second, with a barrier before and behind them: a call's time is the
+// mean of the later half until the last rank is done, less what a barrier takes (where data goes one way, a
+// barrier behind each call). A rank that comes late to a broadcast finds its data there, and alone would take
+// that for a fast plan; and a single call may pass at once through a shaper's burst, or a switch's buffer,
+// for which calls in a row wait. Each plan is shown with what was predicted and what was measured. From all
+// of them together the cost model is calibrated (calibration.hpp); where it then prefers a plan that was not
 // tried, that request is tried again. It ends with how far the choices of the model, as it was and
 // calibrated, are from the fastest.
 #include <algorithm>

@@ -9,18 +9,6 @@
 namespace sennit::trainer {
 namespace {
 
-constexpr State kSaved[] = {State::master, State::first_moment, State::second_moment};
-
-std::vector<TensorPiece> saved_pieces(Trainer& trainer, bool to_load) {
-  std::vector<TensorPiece> all;
-  for (const State state : kSaved) {
-    const Parameters& parameters = trainer.parameters();
-    const auto some = to_load ? parameters.pieces_to_load(state) : parameters.pieces(state);
-    all.insert(all.end(), some.begin(), some.end());
-  }
-  return all;
-}
-
 class TrainerResume : public testing::Test {
  protected:
   void SetUp() override {
@@ -48,7 +36,7 @@ class TrainerResume : public testing::Test {
       if (!from.empty()) {
         const Result<Checkpoint> checkpoint = Checkpoint::open(from);
         ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
-        const Status loaded = checkpoint->load(saved_pieces(trainer, true));
+        const Status loaded = checkpoint->load(trainer.parameters().pieces_of_all(true));
         ASSERT_TRUE(loaded.ok()) << loaded.text();
         trainer.parameters().publish();
       }
@@ -68,14 +56,15 @@ class TrainerResume : public testing::Test {
         const Result<StepResult> result = trainer.step(share_of(batch, trainer.mesh()), update);
         ASSERT_TRUE(result.ok()) << result.status().text();
         if (step != save) continue;
-        const Status saved = (*writer)->save(step, std::nullopt, nlohmann::json::object(),
-                                             options.model.to_json(), "", saved_pieces(trainer, false));
+        const Status saved =
+            (*writer)->save(step, std::nullopt, nlohmann::json::object(), options.model.to_json(), "",
+                            trainer.parameters().pieces_of_all(false));
         ASSERT_TRUE(saved.ok()) << saved.text();
       }
       const Result<std::optional<SaveReport>> report = (*writer)->wait();
       ASSERT_TRUE(report.ok()) << report.status().text();
       const std::lock_guard lock(mutex);
-      put_together(saved_pieces(trainer, false), &state);
+      put_together(trainer.parameters().pieces_of_all(false), &state);
     });
     return state;
   }

@@ -34,8 +34,7 @@ const Setting kSettings[] = {
     {"overlap", &TrainConfig::overlap, "communicate while computing"},
     {"measure_overlap", &TrainConfig::measure_overlap,
      "two steps of four without, every fourth's computing once more alone, and at the end what overlap "
-     "hides; "
-     "the same bits"},
+     "hides; the same bits"},
     {"bucket_bytes", &TrainConfig::bucket_bytes,
      "least gradients in one reduction; half a layer with zero 1 to 3 where SENNIT_REPRODUCIBLE is 1"},
     {"backend", &TrainConfig::backend, "sennit, or mpi: Open MPI's own collectives"},

@@ -111,8 +111,7 @@ std::optional<double> OverlapFigures::hidden() const {
 std::string OverlapFigures::text() const {
   return fmt::format(
       "a step without overlap {:.0f} ms: {:.0f} computing, {:.0f} communicating; with it {:.0f} ms, of a "
-      "bound of "
-      "{:.0f}: {}",
+      "bound of {:.0f}: {}",
       without_s * 1e3, computing_s * 1e3, transfers_s * 1e3, with_s * 1e3, bound_s() * 1e3,
       hidden() ? fmt::format("{:.0f}% of what can be hidden is", 100 * *hidden())
                : "hardly anything to hide");
