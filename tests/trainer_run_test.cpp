@@ -68,15 +68,15 @@ TEST_F(TrainerRun, GoesOnAsIfItHadNotStopped) {
 }
 
 TEST_F(TrainerRun, GoesOnAfterKillsAtAnyMoment) {
-  const std::string settings = "--steps 24 --save-every 1";
+  const std::string settings = "--steps 24";
   ASSERT_EQ(run(fmt::format("{} --report-dir {}", settings, folder_ / "through")).status, 0);
   std::mt19937 random(7);
   const auto newest_step = [&] {
     const auto names = names_in(folder_ / "saved");
     return names.empty() ? 0 : step_of(names.back()).value_or(0);
   };
-  const std::string command = train(
-      fmt::format("{} --checkpoint-dir {} --report-dir {}", settings, folder_ / "saved", folder_ / "report"));
+  const std::string command = train(fmt::format("{} --save-every 1 --checkpoint-dir {} --report-dir {}",
+                                                settings, folder_ / "saved", folder_ / "report"));
   for (int round = 0; round < 6 && newest_step() < 24; round++) {
     SCOPED_TRACE(fmt::format("round {}", round));
     const int64_t before = newest_step();

@@ -69,7 +69,7 @@ TEST(TrainerSettings, RefusesCountsThatNoRunHas) {
             "--dp 65536 --tp 65536 --pp 1 --cp 1: more than 1048576 ranks");
   EXPECT_EQ(error(R"("pp": 65536, "stage_chunks": 65536)"),
             "--pp 65536 --stage-chunks 65536: more than 1048576 parts of a model");
-  EXPECT_EQ(error(R"("threads": 4294967297)"), "--threads 4294967297: it must be 2147483647 or less");
+  EXPECT_EQ(error(R"("threads": 4294967297)"), "--threads 4294967297: it must be 1024 or less");
   EXPECT_EQ(error(R"("sequence": 2147483647, "batch": 2147483647)"),
             "--batch 2147483647 --sequence 2147483647: more than 1099511627776 tokens a step");
   EXPECT_EQ(error(R"("seed": 9223372036854775807)"), "");

@@ -105,7 +105,7 @@ Status read_documents(const std::string& file, std::vector<std::string>* documen
   std::istringstream lines(*text);
   int64_t number = 1;
   for (std::string line; std::getline(lines, line); number++) {
-    if (line.empty()) continue;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object() || !object.contains("text") || !object["text"].is_string())
       return invalid(fmt::format("{}:{}: is no JSON object with a \"text\"", file, number));

@@ -71,7 +71,8 @@ Result<std::string> read_maybe_compressed(const std::string& file) {
     if (got > 0) continue;
     int error = Z_OK;
     const char* reason = gzerror(stream, &error);
-    const std::string words = error == Z_ERRNO ? std::strerror(errno) : reason;
+    std::string words = error == Z_ERRNO ? std::strerror(errno) : reason;
+    if (words.starts_with(file + ": ")) words.erase(0, file.size() + 2);  // zlib names it, too
     gzclose(stream);
     if (got < 0 || error != Z_OK)
       return invalid(fmt::format("{}: cannot be read: {}", file, words.empty() ? "it is cut short" : words));

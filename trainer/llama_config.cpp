@@ -3,6 +3,9 @@
 // refused, as its numbers would mean something else.
 #include "llama_config.hpp"
 
+#include <cmath>
+#include <cstdint>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -11,22 +14,28 @@ namespace {
 
 using Json = nlohmann::json;
 
+// So that no product of two of them overflows; no product of all does below kMostParameters.
+constexpr int64_t kMostHeads = 1 << 16, kMostWidth = 1 << 26;
+constexpr double kMostParameters = 1e15;
+
 class Reader {
  public:
   Reader(const Json& json, const std::string& file) : json_(json), file_(file) {}
 
-  void size(const char* key, int64_t* value, bool required) {
+  void size(const char* key, int64_t* value, bool required, int64_t most) {
     const Json* found = find(key, required);
     if (!found) return;
-    if (!found->is_number_integer() || found->get<int64_t>() <= 0)
-      return fail(fmt::format("{} is {}; it must be a whole number above 0", key, found->dump()));
+    const bool above = found->is_number_unsigned() && found->get<uint64_t>() > 0;
+    if (!above) return fail(fmt::format("{} is {}; it must be a whole number above 0", key, found->dump()));
+    if (found->get<uint64_t>() > static_cast<uint64_t>(most))
+      return fail(fmt::format("{} is {}; it must be {} or less", key, found->dump(), most));
     *value = found->get<int64_t>();
   }
   template <typename Number>
   void number(const char* key, Number* value) {
     const Json* found = find(key, false);
     if (!found) return;
-    if (!found->is_number() || !(found->get<double>() > 0))
+    if (!found->is_number() || !(found->get<Number>() > 0) || !std::isfinite(found->get<Number>()))
       return fail(fmt::format("{} is {}; it must be a number above 0", key, found->dump()));
     *value = found->get<Number>();
   }
@@ -37,10 +46,10 @@ class Reader {
       return fail(fmt::format("{} is {}; it must be true or false", key, found->dump()));
     *value = found->get<bool>();
   }
-  void must_be(const char* key, const char* value) {
+  void must_be(const char* key, const Json& value) {
     const Json* found = find(key, false);
     if (found && *found != value)
-      fail(fmt::format("{} is {}; only \"{}\" is a Llama", key, found->dump(), value));
+      fail(fmt::format("{} is {}; only {} is a Llama", key, found->dump(), value.dump()));
   }
   void fail(const std::string& text) {
     if (status_.ok()) status_ = invalid(fmt::format("{}: {}", file_, text));
@@ -104,20 +113,27 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
   Reader reader(json, file);
   reader.must_be("model_type", "llama");
   reader.must_be("hidden_act", "silu");
-  reader.size("num_hidden_layers", &config.layers, true);
-  reader.size("hidden_size", &config.hidden, true);
-  reader.size("intermediate_size", &config.ffn, true);
-  reader.size("num_attention_heads", &config.heads, true);
+  reader.must_be("attention_bias", false);
+  reader.must_be("mlp_bias", false);
+  reader.size("num_hidden_layers", &config.layers, true, kMostHeads);
+  reader.size("hidden_size", &config.hidden, true, kMostWidth);
+  reader.size("intermediate_size", &config.ffn, true, kMostWidth);
+  reader.size("num_attention_heads", &config.heads, true, kMostHeads);
   config.kv_heads = config.heads;
-  reader.size("num_key_value_heads", &config.kv_heads, false);
-  reader.size("vocab_size", &config.vocabulary, true);
-  reader.size("max_position_embeddings", &config.positions, false);
+  reader.size("num_key_value_heads", &config.kv_heads, false, kMostHeads);
+  reader.size("vocab_size", &config.vocabulary, true, INT32_MAX);
+  reader.size("max_position_embeddings", &config.positions, false, INT32_MAX);
   reader.number("rope_theta", &config.rope_base);
   reader.number("rms_norm_eps", &config.norm_epsilon);
   reader.flag("tie_word_embeddings", &config.tied);
   if (reader.status().ok()) {
     if (config.hidden % config.heads == 0) config.head_size = config.hidden / config.heads;
-    reader.size("head_dim", &config.head_size, config.head_size == 0);
+    reader.size("head_dim", &config.head_size, false, kMostHeads);
+    if (config.head_size == 0)
+      reader.fail(
+          fmt::format("hidden_size ({}) is no multiple of num_attention_heads ({}), and head_dim is "
+                      "missing",
+                      config.hidden, config.heads));
     if (config.heads % config.kv_heads != 0)
       reader.fail(fmt::format("num_attention_heads ({}) is no multiple of num_key_value_heads ({})",
                               config.heads, config.kv_heads));
@@ -127,7 +143,9 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
   // transformers 5 has all of it in "rope_parameters", the base too.
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const auto rope = json.find(key);
-    if (rope == json.end() || !rope->is_object()) continue;
+    if (rope == json.end() || rope->is_null()) continue;
+    if (!rope->is_object())
+      return invalid(fmt::format("{}: {} is {}; it must be an object", file, key, rope->dump()));
     Reader inner(*rope, file);
     inner.number("rope_theta", &config.rope_base);
     const char* const type = rope->contains("rope_type") ? "rope_type" : "type";
@@ -137,7 +155,10 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
       inner.number("factor", &stretched.factor);
       inner.number("low_freq_factor", &stretched.low_frequency_factor);
       inner.number("high_freq_factor", &stretched.high_frequency_factor);
-      inner.size("original_max_position_embeddings", &stretched.original_positions, false);
+      inner.size("original_max_position_embeddings", &stretched.original_positions, false, INT32_MAX);
+      if (!(stretched.low_frequency_factor < stretched.high_frequency_factor))
+        inner.fail(fmt::format("low_freq_factor ({}) must be below high_freq_factor ({})",
+                               stretched.low_frequency_factor, stretched.high_frequency_factor));
       config.rope_scaling = stretched;
     } else if (std::string_view(key) == "rope_scaling" && !rope->contains(type)) {
       inner.fail("rope_scaling names no rope_type; \"llama3\" and \"default\" are known");
@@ -145,6 +166,15 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
     if (!inner.status().ok()) return inner.status();
   }
   if (!reader.status().ok()) return reader.status();
+  // As parameters(), which could overflow.
+  const auto hidden = static_cast<double>(config.hidden);
+  const double layer =
+      static_cast<double>(2 * (config.heads + config.kv_heads) * config.head_size + 3 * config.ffn);
+  const double parameters =
+      hidden * (static_cast<double>(config.layers) * layer + static_cast<double>(config.vocabulary));
+  if (parameters > kMostParameters)
+    return invalid(fmt::format("{}: a model of {:.2g} parameters; {:.0g} are the most", file, parameters,
+                               kMostParameters));
   return config;
 }
 

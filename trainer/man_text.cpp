@@ -228,7 +228,10 @@ class Page {
     if (holds) {
       while (!rest.empty() && (rest[0] == ' ' || rest.substr(0, 2) == "\\{"))
         rest.remove_prefix(rest[0] == ' ' ? 1 : 2);
-      if (!rest.empty()) input(std::string(rest));
+      if (rest.empty() || nested_ == kMostNested) return;
+      nested_++;
+      input(std::string(rest));
+      nested_--;
     } else {
       braces_ = std::max(0, count(rest, "\\{") - count(rest, "\\}"));
     }
@@ -369,7 +372,8 @@ class Page {
   std::string out_, line_, held_, skip_until_, link_, row_;
   std::map<std::string, std::string> strings_;
   bool filling_ = true, tag_next_ = false, joined_ = false, was_joined_ = false, holds_ = false;
-  int braces_ = 0;
+  static constexpr int kMostNested = 64;  // conditions on one line; what is deeper is left out
+  int braces_ = 0, nested_ = 0;
   Table table_ = Table::none;
   char separator_ = '\t';
 };

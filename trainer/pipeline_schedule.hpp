@@ -20,5 +20,7 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 std::vector<Action> pipeline_schedule(const MeshShape& mesh, int pipeline_rank, int64_t micro_batches);
+// The most chunks of micro-batches that are in flight at once in that order, without making it.
+int64_t most_in_flight(const MeshShape& mesh, int pipeline_rank, int64_t micro_batches);
 
 }  // namespace sennit::trainer

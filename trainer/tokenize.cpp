@@ -75,7 +75,7 @@ class Run {
     report_.documents = report_.cleaned.kept;
     for (const Part part : {Part::training, Part::held_out})
       report_.tokens[static_cast<int>(part)] = (*writer)->tokens(part);
-    if (report_.tokens[0] == 0) return invalid("no document is left for the training part");
+    if (report_.tokens[0] == 0) return nothing_left(report_.cleaned);
     report_.bytes_per_token =
         static_cast<double>(tokenized_bytes) / static_cast<double>(report_.tokens[0] + report_.tokens[1]);
     SENNIT_RETURN_IF_ERROR((*writer)->finish(tokenizer_->model(), facts()));
@@ -128,6 +128,14 @@ class Run {
     return {};
   }
 
+  // For the training part.
+  Status nothing_left(const Cleaner::Counts& counts) const {
+    return invalid(
+        fmt::format("no document is left to train on: of {} in {} files {} are held out, and the "
+                    "others are empty or left out",
+                    counts.documents, report_.files, counts.kept));
+  }
+
   void encode(Document* document, size_t thread) {
     document->tokens.push_back(tokenizer_->beginning());
     tokenizer_->encode(document->text, &document->tokens, &memories_[thread]);
@@ -164,6 +172,7 @@ class Run {
             sample.push_back(std::move(document.text));
           }
     }
+    if (sample.empty()) return nothing_left(cleaner.counts());
     report_.text_bytes = 0;
     report_.read_seconds = 0;
     progress(fmt::format("learning {} pieces from {:.1f} MB", options_.vocabulary,

@@ -30,7 +30,7 @@ class Lines : public sentencepiece::SentenceIterator {
   explicit Lines(const std::vector<std::string>& texts) : texts_(texts) { Next(); }
   bool done() const override { return done_; }
   void Next() override {
-    constexpr size_t kLongest = 4000;
+    constexpr size_t kLongest = 4000, kMost = 8000;  // at a space; in scripts that write none, anywhere
     line_.clear();
     while (text_ < texts_.size()) {
       const std::string_view rest = std::string_view(texts_[text_]).substr(at_);
@@ -44,7 +44,8 @@ class Lines : public sentencepiece::SentenceIterator {
       const size_t length = skip ? 0 : utf8_length(rest);
       at_ += skip + length;
       line_ += rest.substr(0, length);
-      if (!line_.empty() && (skip || (line_.size() > kLongest && rest[0] == ' '))) return;
+      if (!line_.empty() && (skip || (line_.size() > kLongest && rest[0] == ' ') || line_.size() > kMost))
+        return;
     }
     done_ = line_.empty();
   }
@@ -160,6 +161,7 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::learn(const std::vector<std:
   if (std::all_of(texts.begin(), texts.end(), [](const std::string& text) { return text.empty(); }))
     return invalid("there is no text to learn a tokenizer from");
   Lines lines(texts);
+  if (lines.done()) return invalid("the text holds nothing but line ends and bytes that are no characters");
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train({{"model_type", "bpe"},
                                                                   {"vocab_size", std::to_string(vocabulary)},
@@ -175,9 +177,14 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::learn(const std::vector<std:
                                                                   {"num_threads", "1"},
                                                                   {"minloglevel", "2"}},
                                                                  &lines, &model);
+  const std::string words = status.ToString();
+  if (const size_t needed = words.find(" vs ");
+      words.find("required_chars") != words.npos && needed != words.npos)
+    return invalid(fmt::format("a vocabulary of {} is too small: this text's characters alone need {}",
+                               vocabulary, std::stoll(words.substr(needed + 4))));
   if (!status.ok())
-    return invalid(fmt::format("sentencepiece cannot learn a vocabulary of {} from this text: {}", vocabulary,
-                               status.ToString()));
+    return invalid(
+        fmt::format("sentencepiece cannot learn a vocabulary of {} from this text: {}", vocabulary, words));
   return from_bytes(std::move(model), "the tokenizer that was just learned");
 }
 

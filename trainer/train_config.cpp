@@ -2,14 +2,19 @@
 #include "train_config.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numbers>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "json_text.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -87,12 +92,14 @@ std::string nearest_key(const std::string& key) {
   return nearest;
 }
 
+// Of a pipe, too.
 Result<std::string> contents(const std::string& file) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) return invalid(fmt::format("{}: is a folder", file));
+  errno = 0;
   std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in) return Status(SENNIT_NOT_FOUND, fmt::format("{}: cannot be read", file));
-  return text.str();
+  if (!in) return Status(SENNIT_NOT_FOUND, fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
+  return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
 Status set_from_json(const Setting& setting, const Json& value, TrainConfig* config) {
@@ -101,6 +108,7 @@ Status set_from_json(const Setting& setting, const Json& value, TrainConfig* con
   };
   if (const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field)) {
     if (!value.is_number_integer()) return wrong("a whole number");
+    if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return wrong("below 2^63");
     config->** whole = value.get<int64_t>();
   } else if (const auto* number = std::get_if<double TrainConfig::*>(&setting.field)) {
     if (!value.is_number()) return wrong("a number");
@@ -147,23 +155,26 @@ float TrainConfig::learning_rate_at(int64_t step, double time_share) const {
 
 Status set_from_text(const Setting& setting, const std::string& text, TrainConfig* config) {
   const bool is_text = std::holds_alternative<std::string TrainConfig::*>(setting.field);
-  const Json value = is_text ? Json(text) : Json::parse(text, nullptr, false);
-  if (value.is_discarded()) return invalid(fmt::format("{} {}: not a value", setting.option(), text));
+  Json value = is_text ? Json(text) : Json::parse(text, nullptr, false);
+  if (value.is_discarded()) value = text;  // of the wrong kind then, as it would be in the file
   return set_from_json(setting, value, config).with_context(setting.option());
 }
 
 Status parse_train_config(const std::string& text, const std::string& file, TrainConfig* config) {
-  const Json json = Json::parse(text, nullptr, false, true);
-  if (!json.is_object()) return invalid(fmt::format("{}: not a JSON object of settings", file));
-  for (const auto& [key, value] : json.items()) {
+  const Result<Json> json = parse_json_object(text, file, "settings");
+  if (!json) return json.status();
+  for (const auto& [key, value] : json->items()) {
     if (key == "model") {
       if (value.is_string()) {
         const std::string name = value.get<std::string>();
         const size_t slash = file.rfind('/');
         const bool beside = slash != file.npos && !name.starts_with('/');
-        const Result<std::string> model = contents(beside ? file.substr(0, slash + 1) + name : name);
+        const std::string of_model = beside ? file.substr(0, slash + 1) + name : name;
+        const Result<std::string> read = contents(of_model);
+        const Result<Json> model =
+            read ? parse_json_object(*read, of_model, "a model's config") : Result<Json>(read.status());
         if (!model) return model.status().with_context(fmt::format("{}: model", file));
-        config->model = *model;
+        config->model = model->dump();
       } else if (value.is_object()) {
         config->model = value.dump();
       } else {
@@ -200,21 +211,27 @@ Status check_train_config(const TrainConfig& c) {
   if (c.model.empty())
     return invalid("no model: the settings' file needs \"model\", a Hugging Face config or its file");
   if (c.data.empty()) return invalid("no data: name a folder that sennit tokenize wrote with --data");
+  constexpr int64_t TrainConfig::*kFromOne[] = {
+      &TrainConfig::tp,           &TrainConfig::pp,       &TrainConfig::cp,
+      &TrainConfig::stage_chunks, &TrainConfig::sequence, &TrainConfig::batch,
+      &TrainConfig::micro_batch,  &TrainConfig::steps,    &TrainConfig::log_every};
   for (const Setting& setting : kSettings) {
-    if (const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field))
-      SENNIT_RETURN_IF_ERROR(at_least(setting.option().c_str(), static_cast<double>(c.**whole), 0));
+    if (const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field)) {
+      const double least = std::find(std::begin(kFromOne), std::end(kFromOne), *whole) != std::end(kFromOne);
+      SENNIT_RETURN_IF_ERROR(at_least(setting.option().c_str(), static_cast<double>(c.**whole), least));
+    }
     if (const auto* number = std::get_if<double TrainConfig::*>(&setting.field))
       SENNIT_RETURN_IF_ERROR(at_least(setting.option().c_str(), c.**number, 0));
   }
   // So that no count overflows, nor a product of them.
-  constexpr int64_t kMostRanks = int64_t{1} << 20, kMostTokens = int64_t{1} << 40;
+  constexpr int64_t kMostRanks = int64_t{1} << 20, kMostTokens = int64_t{1} << 40, kMostThreads = 1024;
   for (const Setting& setting : kSettings) {
     const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field);
     if (!whole || *whole == &TrainConfig::seed || *whole == &TrainConfig::bucket_bytes) continue;
     const bool of_mesh = *whole == &TrainConfig::dp || *whole == &TrainConfig::tp ||
                          *whole == &TrainConfig::pp || *whole == &TrainConfig::cp ||
                          *whole == &TrainConfig::stage_chunks;
-    const int64_t most = of_mesh ? kMostRanks : INT32_MAX;
+    const int64_t most = of_mesh ? kMostRanks : *whole == &TrainConfig::threads ? kMostThreads : INT32_MAX;
     if (c.**whole > most)
       return invalid(fmt::format("{} {}: it must be {} or less", setting.option(), c.**whole, most));
   }
@@ -233,8 +250,12 @@ Status check_train_config(const TrainConfig& c) {
   if (c.batch * c.sequence > kMostTokens)
     return invalid(fmt::format("--batch {} --sequence {}: more than {} tokens a step", c.batch, c.sequence,
                                kMostTokens));
-  for (const auto& [option, value] : {std::pair{"--log-every", c.log_every}, std::pair{"--steps", c.steps}})
-    SENNIT_RETURN_IF_ERROR(at_least(option, static_cast<double>(value), 1));
+  if (c.save_every > 0 && c.checkpoint_dir.empty())
+    return invalid(fmt::format("--save-every {}: there is no --checkpoint-dir to save into", c.save_every));
+  if (c.patience > 0 && c.evaluate_every == 0)
+    return invalid(fmt::format(
+        "--patience {} counts losses on held-out text, and --evaluate-every 0 measures none", c.patience));
+  if (c.resume.empty()) return invalid("--resume: expected yes, no or a checkpoint's folder");
   if (c.beta1 >= 1 || c.beta2 >= 1)
     return invalid(fmt::format("--beta1 {} --beta2 {}: both must be below 1", c.beta1, c.beta2));
   return {};
@@ -261,6 +282,7 @@ TrainerOptions trainer_options(const TrainConfig& config, const LlamaConfig& mod
   options.overlap = config.overlap;
   options.bucket_bytes = config.bucket_bytes;
   options.seed = static_cast<uint64_t>(config.seed);
+  options.saves = !config.checkpoint_dir.empty();
   return options;
 }
 

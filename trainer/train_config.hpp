@@ -43,11 +43,12 @@ struct Setting {
 };
 std::span<const Setting> train_settings();
 
-// Errors: no JSON object; an unknown key, with the nearest known one; a value of the wrong kind.
+// Errors: no JSON object; a key twice, or an unknown one, with the nearest known; a value of the wrong kind.
 Status read_train_config(const std::string& file, TrainConfig* config);
 Status parse_train_config(const std::string& text, const std::string& file, TrainConfig* config);
 Status set_from_text(const Setting& setting, const std::string& text, TrainConfig* config);
-// What no mesh or model makes right: an unknown precision, a learning rate below 0, ...
+// What no mesh or model makes right: an unknown precision, a learning rate below 0, a wish that another
+// setting makes empty, ...
 Status check_train_config(const TrainConfig& config);
 // The model's shape; a vocab_size that is not given is the data's.
 Result<LlamaConfig> model_of(const TrainConfig& config, int64_t vocabulary);

@@ -14,18 +14,15 @@
 namespace sennit::trainer {
 namespace {
 
-uint64_t unsigned_of(int64_t n) { return static_cast<uint64_t>(n); }
+constexpr int kBatchesHeld = 6;  // of training and held-out text: two that wait, and one in use
+constexpr double kMost = 1e18;   // bytes of a part; no more than that is worth telling apart
+
+double number_of(int64_t n) { return static_cast<double>(n); }
 
 // Micro-batches times layers that a pipeline rank keeps at once.
 int64_t layers_in_flight(const TrainerOptions& options, int pipeline_rank) {
-  const int64_t layers = options.model.layers / options.mesh.stages();
-  int64_t now = 0, most = 0;
-  for (const Action& action :
-       pipeline_schedule(options.mesh, pipeline_rank, options.batch.micro_batches(options.mesh))) {
-    now += action.forward ? layers : -layers;
-    most = std::max(most, now);
-  }
-  return most;
+  return most_in_flight(options.mesh, pipeline_rank, options.batch.micro_batches(options.mesh)) *
+         (options.model.layers / options.mesh.stages());
 }
 
 MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
@@ -38,32 +35,38 @@ MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
   int64_t widest = 0;
   for (const Unit& unit : layout.units) widest = std::max(widest, unit.size);
 
-  const int64_t rows = options.batch.micro * options.batch.length / mesh.context,
-                own_rows = rows / mesh.tensor;
-  const int64_t hidden = options.model.hidden, query = layout.heads * options.model.head_size;
-  const int64_t qkv = query + 2 * layout.kv_heads * options.model.head_size;
-  const int64_t input = own_rows * hidden * width;
-  const int64_t kept =
-      2 * input + rows * (2 * hidden + qkv + query + 3 * layout.ffn) * width + rows * (layout.heads + 2) * 4;
-  const int64_t flight = layers_in_flight(options, at.pipeline);
-  const int64_t backward = rows * (4 * hidden + 3 * layout.ffn + query + qkv) * width + rows * qkv * 4;
-  const int64_t ring = mesh.context > 1 ? rows * (6 * (qkv - query) + 2 * query) * 4 : 0;
-  const int64_t logits =
+  // In doubles: exact for what any memory holds, and a batch that none holds does not wrap around.
+  const double rows = number_of(options.batch.micro * options.batch.length / mesh.context);
+  const double hidden = number_of(options.model.hidden),
+               query = number_of(layout.heads * options.model.head_size),
+               qkv = query + number_of(2 * layout.kv_heads * options.model.head_size),
+               ffn = number_of(layout.ffn), heads = number_of(layout.heads), w = number_of(width);
+  const double input = rows / mesh.tensor * hidden * w;
+  const double kept = 2 * input + rows * (2 * hidden + qkv + query + 3 * ffn) * w + rows * (heads + 2) * 4;
+  const double flight = number_of(layers_in_flight(options, at.pipeline));
+  const double backward = rows * (4 * hidden + 3 * ffn + query + qkv) * w + rows * qkv * 4;
+  const double ring = mesh.context > 1 ? rows * (6 * (qkv - query) + 2 * query) * 4 : 0;
+  const double logits =
       at.pipeline == mesh.pipeline - 1
-          ? std::min<int64_t>(kLogitBytes, rows * layout.vocabulary * 4) * (width == 2 ? 3 : 2) / 2
+          ? std::min(number_of(kLogitBytes), rows * number_of(layout.vocabulary) * 4) * (width == 2 ? 1.5 : 1)
           : 0;
+  const double tokens =
+      number_of(options.batch.sequences / mesh.data) * number_of(options.batch.length + 1) * 4;
 
   MemoryParts memory;
-  const auto add = [&](const char* name, int64_t bytes) {
-    if (bytes > 0) memory.parts.emplace_back(name, unsigned_of(bytes));
+  const auto add = [&](const char* name, double bytes) {
+    if (bytes > 0) memory.parts.emplace_back(name, static_cast<uint64_t>(std::min(bytes, kMost)));
   };
-  add("weights", (zero == 3 ? (width == 4 ? 0 : own) : all) * width);
-  add("gradients", (zero < 2 ? all : own) * 4);
-  if (width != 4 || zero == 3) add("masters", own * 4);
-  add("moments", own * 8);
+  const auto add_whole = [&](const char* name, int64_t bytes) { add(name, number_of(bytes)); };
+  add_whole("weights", (zero == 3 ? (width == 4 ? 0 : own) : all) * width);
+  add_whole("gradients", (zero < 2 ? all : own) * 4);
+  if (width != 4 || zero == 3) add_whole("masters", own * 4);
+  add_whole("moments", own * 8);
   add("activations", options.recompute ? flight * input + kept : flight * kept);
   add("working buffers", backward + ring + logits);
-  add("units under way", (zero >= 2 ? 3 * widest * 4 : 0) + (zero == 3 ? 3 * widest * width : 0));
+  add_whole("units under way", (zero >= 2 ? 3 * widest * 4 : 0) + (zero == 3 ? 3 * widest * width : 0));
+  if (options.saves) add_whole("copy to save", all / shards * 12);
+  add("batches read ahead", kBatchesHeld * tokens);
   return memory;
 }
 

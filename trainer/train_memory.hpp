@@ -1,8 +1,9 @@
 // train_memory.hpp: what a rank of a run will hold, part by part, before any of it is allocated.
 //
 // Parameters are counted exactly, from the layout of the rank that has most; activations from what the model
-// keeps (block.hpp) and the schedule's micro-batches in flight; the rest are the working buffers of the
-// widest layer. Pure, but for what is free.
+// keeps (block.hpp) and the schedule's micro-batches in flight; further the working buffers of the widest
+// layer, the copy that a checkpoint is written from, and the batches that are read ahead. Pure, but for what
+// is free.
 #pragma once
 
 #include <string>

@@ -26,6 +26,7 @@ struct TrainerOptions {
   // Least gradients in one reduction, but for the last: a half of a layer or several.
   int64_t bucket_bytes = int64_t{1} << 20;
   uint64_t seed = 1;
+  bool saves = false;  // checkpoints, which are written from a copy
   // With zero 1 to 3 a bucket says who owns what, and with that in which order it is summed: where
   // SENNIT_REPRODUCIBLE promises one order, it is always half a layer (0).
   int64_t unit_bytes() const;
