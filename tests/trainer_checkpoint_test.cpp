@@ -260,6 +260,19 @@ TEST(TrainerCheckpoint, NobodyWaitsForARankThatNeverComes) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
+// Rank 0 does not wait long for a rank whose disk is too full to say why it failed.
+TEST(TrainerCheckpoint, AnEmptyNoteOfFailureEndsTheWait) {
+  const TestFolder folder;
+  const auto owned = own_all(kTensors, 1);
+  const std::string hidden = folder / ".step-00000001.test.0";
+  fs::create_directories(hidden);
+  std::ofstream(hidden + "/rank-00001.safetensors") << "x";
+  fs::create_symlink("/dev/full", hidden + "/rank-00001.failed.part");  // no room for words
+  const auto answers = save_all(folder.path(), 1, {}, {pieces_of(owned), {}});
+  EXPECT_NE(answers[0].status().text().find("rank 1: cannot write its part, nor why"), std::string::npos)
+      << answers[0].status().text();
+}
+
 TEST(TrainerCheckpoint, OneRankThatFailsFailsTheSave) {
   const TestFolder folder;
   const auto owned = own_all(kTensors, 1);

@@ -164,5 +164,81 @@ TEST_F(TrainCommand, AnEmptyTextOverridesTheFile) {
   EXPECT_NE(refused.output.find("no data"), std::string::npos) << refused.output;
 }
 
+// MPI that was not started by its own launcher is a job of one rank in each process.
+TEST_F(TrainCommand, RanksThatMpiDoesNotKnowOfDoNotTrainAlone) {
+  const std::string probe = train("--backend mpi --steps 1");
+  if (sh(probe).output.find("cannot be opened") != std::string::npos) GTEST_SKIP() << "built without MPI";
+  const auto local = sh(train("--backend mpi --local 2"));
+  EXPECT_EQ(local.status, 2) << local.output;
+  const size_t told = local.output.find("the launcher started 2 ranks, and MPI sees 1");
+  EXPECT_NE(told, std::string::npos) << local.output;
+  EXPECT_EQ(told, local.output.rfind("the launcher started 2 ranks")) << local.output;
+  EXPECT_EQ(sh("RANK=1 WORLD_SIZE=2 " + probe).status, 2);
+}
+
+TEST_F(TrainCommand, ThePageOfAnyRunIsThere) {
+  const std::string into = "--checkpoint-dir " + folder_ / "run" + " --report-dir ";
+  const auto made = sh(train("--evaluate-every 2 " + into + folder_ / "first"));
+  ASSERT_EQ(made.status, 0) << made.output;
+  EXPECT_NE(made.output.find("tokens/s, MFU"), std::string::npos) << made.output;
+  const std::string page = *read_file(folder_ / "first/report.html");
+  for (const char* const fact :
+       {"throughput</td><td>", " FLOP: 6 a parameter", "matrix peak", "copy to save"})
+    EXPECT_NE(page.find(fact), std::string::npos) << fact;
+  // Nothing is left to train, and nothing is known of the steps before.
+  const auto over = sh(train(into + folder_ / "second"));
+  ASSERT_EQ(over.status, 0) << over.output;
+  EXPECT_NE(read_file(folder_ / "second/report.html")->find("memory of a rank"), std::string::npos);
+  const auto failed =
+      sh(train("--learning-rate 1e30 --warm-up-steps 0 --steps 9 --report-dir " + folder_ / "third"));
+  EXPECT_EQ(failed.status, 1) << failed.output;
+  EXPECT_NE(read_file(folder_ / "third/report.html")->find("ended</td><td>step 2: the loss is"),
+            std::string::npos);
+}
+
+TEST_F(TrainCommand, WithoutHeldOutTextPatienceIsRefused) {
+  const auto tokenized = sh(fmt::format("{} tokenize --output {} --vocabulary 320 --validation 0 {}", kSennit,
+                                        folder_ / "all", folder_ / "texts"));
+  ASSERT_EQ(tokenized.status, 0) << tokenized.output;
+  const std::string data = "--local 2 --evaluate-every 1 --data " + folder_ / "all";
+  const auto told = sh(train(data));
+  EXPECT_EQ(told.status, 0) << told.output;
+  EXPECT_NE(told.output.find("held-out part of 0 tokens has not one sequence of 32: no held-out losses"),
+            std::string::npos)
+      << told.output;
+  const auto refused = sh(train(data + " --patience 2"));
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  EXPECT_NE(refused.output.find("--patience has no loss to go by"), std::string::npos) << refused.output;
+}
+
+TEST_F(TrainCommand, SizesBelowOneByteAreRefused) {
+  const std::string sennit = kSennit;
+  for (const std::string& call :
+       {train("--dry-run --memory-per-rank -1"), train("--dry-run --memory-per-rank 0"),
+        sennit + " tokenize --output " + folder_ / "o" + " --sample -1 " + folder_ / "texts" + " 2>&1",
+        sennit + " tokenize --output " + folder_ / "o" + " --min-length -1 " + folder_ / "texts" + " 2>&1",
+        sennit + " checkpoint bench --size -1 --folder " + folder_.path() + " 2>&1",
+        sennit + " checkpoint bench --size 1M --folder " + folder_ / "none" + " 2>&1"}) {
+    const auto refused = sh(call);
+    EXPECT_EQ(refused.status, 2) << call << "\n" << refused.output;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "none"));
+}
+
+TEST_F(TrainCommand, VerifyTellsOfANewerCheckpointThatDoesNotOpen) {
+  ASSERT_EQ(sh(train("--save-every 1 --checkpoint-dir " + folder_ / "run")).status, 0);
+  const std::string verify = fmt::format("{} checkpoint verify {} 2>&1", kSennit, folder_ / "run");
+  EXPECT_EQ(sh(verify).status, 0);
+  std::filesystem::remove(folder_ / "run/step-00000003/manifest.json");
+  const auto passed_over = sh(verify);
+  EXPECT_EQ(passed_over.status, 1) << passed_over.output;
+  EXPECT_NE(passed_over.output.find("step-00000003: passed over"), std::string::npos) << passed_over.output;
+  EXPECT_NE(passed_over.output.find("every checksum is right"), std::string::npos) << passed_over.output;
+  const auto resumed = sh(train("--resume nowhere --checkpoint-dir " + folder_ / "run"));
+  EXPECT_EQ(resumed.status, 2) << resumed.output;
+  EXPECT_NE(resumed.output.find("--resume takes yes, no or a checkpoint's folder"), std::string::npos)
+      << resumed.output;
+}
+
 }  // namespace
 }  // namespace sennit::trainer

@@ -5,6 +5,7 @@
 //     rank-00000.json              each rank's note, written after it; "rank-00000.failed" instead of it
 //     manifest.json                by rank 0, once all notes are there and their boxes tile every tensor
 //   step-00000042/                 by renaming that: so it is complete whenever it has this name
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,7 +87,11 @@ struct CheckpointWriter::State {
         rank++;
       } else if (::access(failed.c_str(), F_OK) == 0) {
         const Result<std::string> why = read_file(failed);
-        return {SENNIT_PEER_FAILED, fmt::format("rank {}: {}", rank, why.ok() ? *why : why.status().text())};
+        return {SENNIT_PEER_FAILED,
+                fmt::format("rank {}: {}", rank,
+                            why.ok() && why->empty() ? "cannot write its part, nor why: the disk may be full"
+                            : why.ok()               ? *why
+                                                     : why.status().text())};
       } else if (abandoned) {
         return {SENNIT_ABORTED, fmt::format("the run ended while rank {} was still to write", rank)};
       } else if (since(began) > options.patience_s) {
@@ -141,8 +146,9 @@ struct CheckpointWriter::State {
     if (options.agree) {
       together = options.agree(mine);
     } else if (options.rank != 0 && !mine.ok()) {
-      static_cast<void>(
-          write_file_durably(job.hidden + "/" + note_name(options.rank, "failed"), mine.text()));
+      const std::string note = job.hidden + "/" + note_name(options.rank, "failed");
+      // A full disk takes no words, but mostly still a name.
+      if (!write_file_durably(note, mine.text()).ok()) ::close(::creat(note.c_str(), 0644));
     } else if (options.rank == 0 && mine.ok()) {
       together = await_notes(job);
     }

@@ -20,6 +20,8 @@
 #include "commands.hpp"
 #include "direct_write.hpp"
 #include "files.hpp"
+#include "manifest.hpp"
+#include "size_option.hpp"
 
 namespace sennit {
 namespace {
@@ -41,6 +43,15 @@ bool is_checkpoint(const std::string& path) {
   const fs::path name = folder.has_filename() ? folder.filename() : folder.parent_path().filename();
   return fs::exists(folder / "manifest.json", ignored) ||
          (fs::is_directory(folder, ignored) && name.string().starts_with("step-"));
+}
+
+// Whether a run's folder has a newer checkpoint than this one: one that does not open.
+bool newer_is_damaged(const std::string& run, int64_t step) {
+  const std::vector<std::string> names = names_in(run);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const std::optional<int64_t> other = step_of(name);
+    return other && *other > step;
+  });
 }
 
 // The checkpoint at a path: itself, or the newest of a run's folder. exit_code: of an error.
@@ -74,7 +85,8 @@ int verify(const std::string& path) {
              faults == 0 ? "every checksum is right"
                          : fmt::format("{} {} off", faults, faults == 1 ? "checksum is" : "checksums are"),
              since(began));
-  return faults == 0 ? 0 : 1;
+  const bool passed_over = !is_checkpoint(path) && newer_is_damaged(path, checkpoint->step());
+  return faults == 0 && !passed_over ? 0 : 1;
 }
 
 int export_to(const std::string& path, const std::string& folder, Type type, uint64_t shard_bytes) {
@@ -182,17 +194,18 @@ void add_checkpoint_command(CLI::App& app, int* exit_code) {
       ->check(CLI::IsMember(std::vector<std::string>{"bf16", "f32"}))
       ->capture_default_str();
   const auto shard = std::make_shared<uint64_t>(kExportShardBytes);
-  exporting->add_option("--shard-size", *shard, "bytes of a file at most; above, several and an index")
-      ->transform(CLI::AsSizeValue(true))
+  bytes_from_one(
+      exporting->add_option("--shard-size", *shard, "bytes of a file at most; above, several and an index"),
+      true)
       ->capture_default_str();
   exporting->callback(
       [=] { *exit_code = export_to(*path, *to, *type == "f32" ? Type::f32 : Type::bf16, *shard); });
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* timing = command->add_subcommand("bench", "save and load, beside a raw write to the same disk");
-  timing->add_option("--folder", options->folder, "on the disk to time")->capture_default_str();
-  timing->add_option("--size", options->bytes, "bytes")
-      ->transform(CLI::AsSizeValue(false))
+  timing->add_option("--folder", options->folder, "on the disk to time")
+      ->check(CLI::ExistingDirectory)
       ->capture_default_str();
+  bytes_from_one(timing->add_option("--size", options->bytes, "bytes"), false)->capture_default_str();
   timing->add_option("--rounds", options->rounds)->check(CLI::Range(1, 1000))->capture_default_str();
   timing->callback([=] {
     const Status status = bench(*options);

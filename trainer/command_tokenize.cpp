@@ -14,6 +14,7 @@
 #include "commands.hpp"
 #include "loader.hpp"
 #include "shards.hpp"
+#include "size_option.hpp"
 #include "tokenize.hpp"
 
 namespace sennit {
@@ -32,8 +33,9 @@ std::string grouped(int64_t number) {
 
 void print(const TokenizeOptions& options, const TokenizeReport& report) {
   const Cleaner::Counts& cleaned = report.cleaned;
-  fmt::print("read: {} files, {:.2f} MB of text, {} documents{}\n", grouped(report.files),
-             mega(report.text_bytes), grouped(cleaned.documents),
+  fmt::print("read: {} file{}, {:.2f} MB of text, {} document{}{}\n", grouped(report.files),
+             report.files == 1 ? "" : "s", mega(report.text_bytes), grouped(cleaned.documents),
+             cleaned.documents == 1 ? "" : "s",
              options.inputs.empty() ? " (this system's manual pages)" : "");
   std::string left_out;
   const auto add = [&](int64_t count, const std::string& what) {
@@ -44,7 +46,7 @@ void print(const TokenizeOptions& options, const TokenizeReport& report) {
   add(cleaned.copies, "copies");
   add(cleaned.near_copies, "near copies");
   add(cleaned.paragraphs, "paragraphs that stood before");
-  fmt::print("kept: {} documents; left out: {}\n", grouped(report.documents),
+  fmt::print("kept: {} of them; left out: {}\n", grouped(report.documents),
              left_out.empty() ? "none" : left_out);
   if (options.tokenizer.empty()) {
     fmt::print("tokenizer: {} pieces learned from {:.2f} MB in {:.1f} s{}\n", grouped(report.vocabulary),
@@ -117,8 +119,8 @@ void add_tokenize_command(CLI::App& app, int* exit_code) {
   command->add_option("--vocabulary", options->vocabulary, "tokens, to learn")->capture_default_str();
   command->add_option("--tokenizer", options->tokenizer,
                       "a sentencepiece model to use instead of learning one");
-  command->add_option("--sample", options->sample_bytes, "bytes of text to learn from, at most")
-      ->transform(CLI::AsSizeValue(false))
+  bytes_from_one(
+      command->add_option("--sample", options->sample_bytes, "bytes of text to learn from, at most"), false)
       ->capture_default_str();
   const auto dedup = std::make_shared<std::string>("none");
   command
@@ -128,6 +130,7 @@ void add_tokenize_command(CLI::App& app, int* exit_code) {
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kDedups), std::end(kDedups))))
       ->capture_default_str();
   command->add_option("--min-length", options->clean.min_bytes, "bytes that a document must have")
+      ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   command->add_flag(
       "--quality", options->clean.quality,

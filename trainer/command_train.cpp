@@ -7,6 +7,7 @@
 #include "command_bench.hpp"
 #include "command_train_dry_run.hpp"
 #include "commands.hpp"
+#include "size_option.hpp"
 #include "train_run.hpp"
 
 namespace sennit {
@@ -52,6 +53,16 @@ Status plan(const TrainConfig& config, const Arguments& arguments) {
   return dry_run(config, asked);
 }
 
+// MPI that the launcher did not start (local processes, torchrun) makes a job of its own of every rank, and
+// each would train the whole model alone.
+Status one_job(const Communicator& job, int ranks) {
+  if (ranks == 0 || job.size() == ranks) return {};
+  return invalid(
+      fmt::format("--backend mpi: the launcher started {} ranks, and MPI sees {}: start it by mpirun, or by "
+                  "srun with a PMI that Open MPI knows (--local and torchrun start no MPI)",
+                  ranks, job.size()));
+}
+
 // Gives the signal that stopped the run, or 0.
 Result<int> train(const Arguments& arguments) {
   TrainConfig config;
@@ -62,10 +73,13 @@ Result<int> train(const Arguments& arguments) {
     SENNIT_RETURN_IF_ERROR(plan(config, arguments));
     return 0;
   }
+  const bool speaks = first_of_ranks();  // MPI sets variables of its own
+  const int ranks = launched() ? launchers_ranks() : 0;
   Traffic traffic;
   Result<std::unique_ptr<Communicator>> job =
       config.backend == "mpi" ? open_mpi(&traffic) : open_sennit(&traffic);
   if (!job) return job.status();
+  if (const Status one = one_job(**job, ranks); !one.ok()) return speaks ? one : Status(one.kind(), "");
   return run_training(config, *std::move(job), &traffic);
 }
 
@@ -89,12 +103,11 @@ void add_train_command(CLI::App& app, char** argv, int* exit_code) {
   of_dry_run(
       command->add_option("--fabric", arguments->plan.fabric,
                           "of the dry run: a fabric's file, or synthetic:SPEC, as sennit topo takes it"));
-  of_dry_run(
-      command
-          ->add_option("--memory-per-rank", arguments->plan.memory_per_rank,
-                       "of the dry run: bytes (64G) that must be enough for a rank; default: its share "
-                       "of this host's, unknown with --fabric")
-          ->transform(CLI::AsSizeValue(true)));
+  of_dry_run(bytes_from_one(
+      command->add_option("--memory-per-rank", arguments->plan.memory_per_rank,
+                          "of the dry run: bytes (64G) that must be enough for a rank; default: its share "
+                          "of this host's, unknown with --fabric"),
+      true));
   arguments->values.resize(train_settings().size());
   for (size_t i = 0; i < train_settings().size(); i++)
     arguments->options.push_back(
@@ -106,6 +119,7 @@ void add_train_command(CLI::App& app, char** argv, int* exit_code) {
     }
     const Result<int> trained = train(*arguments);
     const Status& status = trained.status();
+    std::fflush(stdout);  // what it tells of comes first
     if (!status.ok() && !status.text().empty()) fmt::print(stderr, "sennit train: {}\n", status.text());
     *exit_code = !status.ok() ? bench::exit_status(status) : *trained == 0 ? 0 : 128 + *trained;
   });

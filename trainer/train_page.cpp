@@ -18,7 +18,7 @@ main { max-width:1080px; margin:0 auto; padding:28px 24px 48px; }
 h1 { font-size:24px; margin:0 0 2px; } h2 { font-size:16px; margin:0 0 10px; }
 section { background:#fff; border:1px solid #e3e6ea; border-radius:10px; padding:18px 20px; margin-top:18px; overflow-x:auto; }
 table { border-collapse:collapse; } td { padding:2px 18px 2px 0; vertical-align:top; } td:first-child { color:#5d6875; white-space:nowrap; }
-svg { display:block; max-width:100%; height:auto; } text { fill:#17202b; font:13px system-ui,"DejaVu Sans",sans-serif; }
+svg { display:block; width:100%; min-width:640px; height:auto; } text { fill:#17202b; font:13px system-ui,"DejaVu Sans",sans-serif; }
 .soft { fill:#5d6875; } .axis { stroke:#c9d0d8; } .line { fill:none; stroke-width:2; } .line0 { stroke:#2f6fb7; } .line1 { stroke:#c8781e; } .line2 { stroke:#6d7f52; }
 .key0 { fill:#2f6fb7; } .key1 { fill:#c8781e; } .key2 { fill:#6d7f52; } pre { white-space:pre-wrap; margin:0; font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace; }
 @media (prefers-color-scheme:dark) { body { background:#0f141b; color:#e7ecf2; } td:first-child { color:#9aa7b5; }
@@ -57,9 +57,8 @@ std::string chart(const std::string& title, const std::vector<StepRecord>& recor
     return kLeft + (step - first) / std::max(1.0, last - first) * kWidth;
   };
   const auto y_of = [&](double y) { return kTop + (most - y) / (most - least) * kHeight; };
-  std::string text =
-      fmt::format("<section><h2>{}</h2><svg viewBox=\"0 0 1000 {}\" width=\"1000\" role=\"img\">\n",
-                  escape(title), kTop + kHeight + 30);
+  std::string text = fmt::format("<section><h2>{}</h2><svg viewBox=\"0 0 1000 {}\" role=\"img\">\n",
+                                 escape(title), kTop + kHeight + 30);
   for (int tick = 0; tick <= 4; tick++) {
     const double y = least + (most - least) * tick / 4;
     text += fmt::format(
@@ -107,6 +106,10 @@ std::string train_page(const std::vector<StepRecord>& records,
                    {"held out", [](const R& r) { return r.held_out; }}});
     page += chart("Tokens a second", records, true,
                   {{"tokens/s", [](const R& r) { return std::optional(r.tokens_per_s); }}});
+    page += chart("Model operations, % of the measured matrix peak", records, true,
+                  {{"MFU", [](const R& r) {
+                      return r.mfu_measured ? std::optional(100 * *r.mfu_measured) : std::nullopt;
+                    }}});
     page += chart("Milliseconds a step", records, true,
                   {{"step", [](const R& r) { return std::optional(r.seconds * 1e3); }},
                    {"communicating", [](const R& r) { return std::optional(r.comm_s * 1e3); }},

@@ -38,6 +38,8 @@ Result<Choice> choose(const TrainConfig& config) {
     choice.name = fs::path(**newest).filename().string();
   }
   const Result<Checkpoint> checkpoint = Checkpoint::open(choice.folder(config));
+  if (!checkpoint && checkpoint.status().kind() == SENNIT_NOT_FOUND)
+    return checkpoint.status().with_context("--resume takes yes, no or a checkpoint's folder, step-N");
   if (!checkpoint) return checkpoint.status();
   choice.checksum = checkpoint->checksum();
   return choice;

@@ -70,6 +70,7 @@ class Run {
   std::optional<double> held_out_loss_;  // where it was measured after step_
   bool out_of_time_ = false, not_finite_ = false;
   int stopped_by_ = 0;
+  std::string ended_;                   // why, where not as the settings have it
   double time_share_ = 0, step_s_ = 0;  // of `seconds`, gone; of the last step
   double peak_flops_ = 0;               // of all ranks together
   std::optional<double> joules_;        // of this host, at the step before; where all ranks are on it
@@ -184,7 +185,13 @@ Status Run::open_loaders() {
   Result<std::unique_ptr<Loader>> loader = Loader::open(data_, options);
   if (!loader) return loader.status();
   loader_ = *std::move(loader);
-  if (data_->samples(Part::held_out, config_.sequence) == 0) return {};
+  if (data_->samples(Part::held_out, config_.sequence) == 0) {
+    const std::string none = fmt::format("{}: its held-out part of {} tokens has not one sequence of {}",
+                                         config_.data, data_->tokens(Part::held_out), config_.sequence);
+    if (config_.patience > 0) return invalid(none + ": --patience has no loss to go by");
+    if (config_.evaluate_every > 0 && speaks()) fmt::print("{}: no held-out losses\n", none);
+    return {};
+  }
   options.part = Part::held_out;
   loader = Loader::open(data_, options);
   if (!loader) return loader.status();
@@ -290,7 +297,8 @@ Status Run::stop_before(const Status& fault, const nlohmann::json& place) {
     SENNIT_RETURN_IF_ERROR(save(place));
     what = fmt::format("; the state after step {} is saved", step_);
   }
-  return {fault.kind(), speaks() ? fault.text() + what : ""};
+  ended_ = fault.text() + what;
+  return {fault.kind(), speaks() ? ended_ : ""};
 }
 
 Status Run::held_out_loss(double* loss) {
@@ -331,11 +339,11 @@ Status Run::report_saves() {
   const SaveReport& r = **report;
   fmt::print(
       "saved {}: {} a rank, stood still {:.0f} ms, written in {:.0f} ms ({:.0f} MB/s) and pauses of {:.0f} "
-      "ms, "
-      "complete {:.0f} ms later\n",
+      "ms, complete {:.0f} ms later\n",
       r.folder, bytes_text(r.bytes), r.snapshot_seconds * 1e3, r.write_seconds * 1e3,
       static_cast<double>(r.bytes) / 1e6 / std::max(1e-9, r.write_seconds), r.paused_seconds * 1e3,
       r.commit_seconds * 1e3);
+  std::fflush(stdout);
   return {};
 }
 
@@ -350,7 +358,8 @@ Status Run::train() {
       break;
     }
   }
-  if (stopped_by_ != 0 && speaks()) fmt::print("stopped after step {}: {}\n", step_, strsignal(stopped_by_));
+  if (stopped_by_ != 0) ended_ = fmt::format("stopped after step {}: {}", step_, strsignal(stopped_by_));
+  if (stopped_by_ != 0 && speaks()) fmt::print("{}\n", ended_);
   return {};
 }
 
@@ -369,7 +378,7 @@ Status Run::finish() {
     if (speaks()) fmt::print("\nsampled at temperature {}:\n{}\n", config_.temperature, sample);
   }
   Status own;
-  if (log_) own = report_run(*log_, config_, options_, sample);
+  if (log_) own = report_run(*log_, config_, options_, sample, ended_);
   return one_answer(own, job);  // and no rank is gone before rank 0 has written it
 }
 

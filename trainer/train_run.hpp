@@ -12,9 +12,10 @@ namespace sennit::trainer {
 // did, or 0. Errors: the user's (nothing was begun), the machine's, or the run's.
 Result<int> run_training(const TrainConfig& config, std::unique_ptr<Communicator> job, Traffic* traffic);
 
-// Rank 0, at the end: the curve and the figures on the screen, and the page.
+// Rank 0, at the end: the curve and the figures on the screen, and the page. ended: why before its time, or
+// "".
 Status report_run(const TrainLog& log, const TrainConfig& config, const TrainerOptions& options,
-                  const std::string& sample);
+                  const std::string& sample, const std::string& ended);
 
 // `tokens` followed by what the model makes of them; the same on all ranks.
 Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t> tokens, int64_t count,
