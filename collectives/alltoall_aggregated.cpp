@@ -168,10 +168,12 @@ class AggregatedAlgorithm : public Algorithm {
     Estimate estimate;
     Load load(tree);
     std::vector<uint64_t> relayed(n + 1, 0);  // destinations relayed by positions [0, p)
+    std::vector<uint64_t> groups(n + 1, 0);   // that begin there
     for (size_t p = 0; p < n; p++) {
       const auto m = static_cast<uint64_t>(group_of[p]->size);
       const uint64_t own = (n - 1 - (p - static_cast<uint64_t>(group_of[p]->first))) / m;
       relayed[p + 1] = relayed[p] + own;
+      groups[p + 1] = groups[p] + (group_of[p]->first == static_cast<int32_t>(p) ? 1 : 0);
       estimate.messages = std::max(estimate.messages, 2 * (m - 1) + own);
     }
     for (size_t i = 1; i < tree.groups.size(); i++) {
@@ -179,12 +181,17 @@ class AggregatedAlgorithm : public Algorithm {
       const auto size = static_cast<uint64_t>(g.size), first = static_cast<uint64_t>(g.first);
       const auto m = static_cast<uint64_t>(group_of[first]->size);
       uint64_t out = size * (n - size), in = out;
+      // A message for each destination of a relay, and from each group outside.
+      const uint64_t relays = relayed[first + size] - relayed[first];
+      uint64_t messages_out = scaled(relays, n - size, std::max<uint64_t>(1, n - m));
+      uint64_t messages_in = size * (groups[n] - groups[first + size] + groups[first]);
       if (g.tier <= tier) {  // to and from the rest of its group, to relays there, and as a relay to outside
-        const uint64_t relays = relayed[first + size] - relayed[first];
         out = size * (m - size) + size * (n - m - relays) + relays * m;
         in = size * (m - size) + (m - size) * relays + size * (n - m);
+        messages_out = relays + 2 * size * (m - size);
+        messages_in = size * (groups[n] - 1) + 2 * size * (m - size);
       }
-      load.add_boundary(i, out * bytes, in * bytes);
+      load.add_boundary(i, {out * bytes, messages_out}, {in * bytes, messages_in});
     }
     estimate.tier_ns = load.tier_ns(cost);
     const Group& first = *group_of[0];

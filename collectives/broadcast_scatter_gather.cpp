@@ -128,7 +128,7 @@ class ScatterGatherAlgorithm : public Algorithm {
         const int wanted = c == 0 ? missing(g.first, g.first + g.size) : missing(0, n);
         const int shares = wanted - missing(child.first, child.first + child.size);
         load.add(before.first + before.size - 1, child.first,
-                 scaled(total, static_cast<uint64_t>(shares), ranks));
+                 scaled(total, static_cast<uint64_t>(shares), ranks), static_cast<uint64_t>(shares));
       }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());

@@ -14,6 +14,8 @@
 namespace sennit {
 namespace {
 
+constexpr uint16_t kFanOuts[] = {2, 4, 8, 16};
+
 int fan_out(const Parameters& parameters) {
   return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
 }
@@ -65,11 +67,7 @@ class TreeAlgorithm : public Algorithm {
   }
   std::vector<Parameters> candidates(const TierTree& tree, const Request&) const override {
     std::vector<Parameters> all;
-    for (const uint16_t k : {2, 4, 8, 16}) {
-      Parameters parameters;
-      parameters.radices = {k};
-      if (k == 2 || k <= tree.ranks()) all.push_back(parameters);
-    }
+    for (const uint16_t k : different_fan_outs(tree, kFanOuts)) all.emplace_back().radices = {k};
     return all;
   }
 

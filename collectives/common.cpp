@@ -90,13 +90,14 @@ uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns) {
   return path_ns > sum ? path_ns - sum : 0;
 }
 
-void Load::add(int from, int to, uint64_t bytes) {
-  const auto cross = [&](int inside, int outside, std::vector<uint64_t>& sum) {
+void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
+  const auto cross = [&](int inside, int outside, std::vector<Way>& sum) {
     int group = tree_.leaf_of_position[static_cast<size_t>(inside)];
     for (;;) {
       const Group& g = tree_.groups[static_cast<size_t>(group)];
       if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) return;
-      sum[static_cast<size_t>(group)] += bytes;
+      sum[static_cast<size_t>(group)].bytes += bytes;
+      sum[static_cast<size_t>(group)].messages += messages;
       group = g.parent;
     }
   };
@@ -109,8 +110,11 @@ std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
   std::vector<uint64_t> ns(tree_.tiers.size(), 0);
   for (size_t i = 1; i < tree_.groups.size(); i++) {
     uint64_t& slowest = ns[tree_.groups[i].tier];
-    slowest = std::max({slowest, scaled(out_[i], 1'000'000'000, rates.egress[i]),
-                        scaled(in_[i], 1'000'000'000, rates.ingress[i])});
+    const auto wire = [&](const Way& way) {
+      return way.bytes == 0 ? 0 : way.bytes + way.messages * cost.message_bytes;
+    };
+    slowest = std::max({slowest, scaled(wire(out_[i]), 1'000'000'000, rates.egress[i]),
+                        scaled(wire(in_[i]), 1'000'000'000, rates.ingress[i])});
   }
   return ns;
 }

@@ -52,18 +52,20 @@ uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns);
 
 class Load {
  public:
-  explicit Load(const TierTree& tree)
-      : tree_(tree), out_(tree.groups.size(), 0), in_(tree.groups.size(), 0) {}
-  void add(int from, int to, uint64_t bytes);                   // one message; O(depth)
-  void add_boundary(size_t group, uint64_t out, uint64_t in) {  // in closed form
-    out_[group] += out;
-    in_[group] += in;
+  struct Way {
+    uint64_t bytes = 0, messages = 0;
+  };
+  explicit Load(const TierTree& tree) : tree_(tree), out_(tree.groups.size()), in_(tree.groups.size()) {}
+  void add(int from, int to, uint64_t bytes, uint64_t messages = 1);  // O(depth)
+  void add_boundary(size_t group, Way out, Way in) {                  // in closed form
+    out_[group].bytes += out.bytes, out_[group].messages += out.messages;
+    in_[group].bytes += in.bytes, in_[group].messages += in.messages;
   }
   std::vector<uint64_t> tier_ns(const CostModel& cost) const;
 
  private:
   const TierTree& tree_;
-  std::vector<uint64_t> out_, in_;  // by group
+  std::vector<Way> out_, in_;  // by group
 };
 
 }  // namespace sennit

@@ -174,31 +174,36 @@ class DirectAlgorithm : public Algorithm {
       const auto first = static_cast<size_t>(g.first);
       const uint64_t inside_bytes = offsets[first + inside] - offsets[first];
       const bool has_root = request.root >= g.first && request.root < g.first + g.size;
+      const uint64_t pairs = inside * outside;
+      // From the root to all others; gather and reduce the other way.
+      const auto rooted = [&](uint64_t out_bytes, uint64_t in_bytes) {
+        Load::Way down{has_root ? out_bytes : 0, has_root ? outside : 0};
+        Load::Way up{has_root ? 0 : in_bytes, has_root ? 0 : inside};
+        if (request.collective == Collective::gather || request.collective == Collective::reduce)
+          std::swap(down, up);
+        load.add_boundary(i, down, up);
+      };
       switch (request.collective) {
         case Collective::all_reduce:
-          load.add_boundary(i, inside * outside * total, inside * outside * total);
+          load.add_boundary(i, {pairs * total, pairs}, {pairs * total, pairs});
           break;
         case Collective::all_to_all:
-          load.add_boundary(i, inside * outside * block_bytes(request, 0),
-                            inside * outside * block_bytes(request, 0));
+          load.add_boundary(i, {pairs * block_bytes(request, 0), pairs},
+                            {pairs * block_bytes(request, 0), pairs});
           break;
         case Collective::all_gather:
-          load.add_boundary(i, inside_bytes * outside, (total - inside_bytes) * inside);
+          load.add_boundary(i, {inside_bytes * outside, pairs}, {(total - inside_bytes) * inside, pairs});
           break;
         case Collective::reduce_scatter:
-          load.add_boundary(i, (total - inside_bytes) * inside, inside_bytes * outside);
+          load.add_boundary(i, {(total - inside_bytes) * inside, pairs}, {inside_bytes * outside, pairs});
           break;
         case Collective::broadcast:
-          has_root ? load.add_boundary(i, outside * total, 0) : load.add_boundary(i, 0, inside * total);
-          break;
         case Collective::reduce:
-          has_root ? load.add_boundary(i, 0, outside * total) : load.add_boundary(i, inside * total, 0);
+          rooted(outside * total, inside * total);
           break;
         case Collective::scatter:
-          has_root ? load.add_boundary(i, total - inside_bytes, 0) : load.add_boundary(i, 0, inside_bytes);
-          break;
         case Collective::gather:
-          has_root ? load.add_boundary(i, 0, total - inside_bytes) : load.add_boundary(i, inside_bytes, 0);
+          rooted(total - inside_bytes, inside_bytes);
           break;
         case Collective::barrier:
         case Collective::send_recv:

@@ -74,6 +74,17 @@ FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
     }
 }
 
+std::vector<uint16_t> different_fan_outs(const TierTree& tree, std::span<const uint16_t> wanted,
+                                         bool without_root) {
+  int32_t most = 0;
+  for (size_t i = without_root ? 1 : 0; i < tree.groups.size(); i++)
+    most = std::max(most, tree.groups[i].children - 1);
+  std::vector<uint16_t> different;
+  for (const uint16_t k : wanted)
+    if (different.empty() || different.back() < most) different.push_back(k);
+  return different;
+}
+
 int FabricTree::most_children() const {
   uint32_t most = 0;
   for (const Node& node : nodes_) most = std::max(most, node.children);

@@ -39,4 +39,9 @@ class FabricTree {
   std::vector<int32_t> children_, order_;
 };
 
+// Of `wanted`, which ascend: those that make different trees. Where no leader has more to serve than the one
+// before allows, the next makes the same tree; `without_root`: the root's children are none of it.
+std::vector<uint16_t> different_fan_outs(const TierTree& tree, std::span<const uint16_t> wanted,
+                                         bool without_root = false);
+
 }  // namespace sennit

@@ -15,6 +15,8 @@
 namespace sennit {
 namespace {
 
+constexpr uint16_t kFanOuts[] = {2, 4, 8, 16, 64};
+
 int fan_out(const Parameters& parameters) {
   return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
 }
@@ -82,11 +84,7 @@ class GatherScatterAlgorithm : public Algorithm {
   }
   std::vector<Parameters> candidates(const TierTree& tree, const Request&) const override {
     std::vector<Parameters> all;
-    for (const uint16_t k : {2, 4, 8, 16, 64}) {
-      Parameters parameters;
-      parameters.radices = {k};
-      if (k == 2 || k <= tree.ranks()) all.push_back(parameters);
-    }
+    for (const uint16_t k : different_fan_outs(tree, kFanOuts)) all.emplace_back().radices = {k};
     return all;
   }
 

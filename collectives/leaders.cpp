@@ -17,6 +17,7 @@
 namespace sennit {
 namespace {
 
+constexpr uint16_t kFanOuts[] = {2, 4, 8, 16};
 constexpr double kSmallBytes = 64 * 1024;  // larger messages are not worth comparing
 
 struct Shape {
@@ -40,7 +41,8 @@ struct Shape {
   Range below(const TierTree& tiers, int p) const {
     if (is_leader(p)) {
       const Group& g = tiers.groups[static_cast<size_t>(tiers.child_at(0, p))];
-      return block_range(static_cast<uint64_t>(g.first), static_cast<uint64_t>(g.first + g.size));
+      const auto first = static_cast<uint64_t>(g.first);
+      return block_range(first, first + static_cast<uint64_t>(g.size));
     }
     const FabricTree::Node& node = tree.node(p);
     return block_range(static_cast<uint64_t>(node.begin), static_cast<uint64_t>(node.end));
@@ -164,17 +166,15 @@ class Leaders : public Algorithm {
   }
 
   std::vector<Parameters> candidates(const TierTree& tree, const Request& request) const override {
-    std::vector<Parameters> all(1);
-    all[0].radices = {2};
-    if (payload_bytes(request, tree.ranks()) > kSmallBytes) return all;
-    for (const uint16_t k : {4, 8, 16})
-      if (k <= tree.ranks()) all.emplace_back().radices = {k};
-    if (tree.root().children > 8 || tree.root().children == tree.ranks()) return all;
-    const std::vector<Parameters> through_root = all;
-    for (Parameters p : through_root) {
-      p.whole_stages = 1;
-      all.push_back(p);
+    std::vector<Parameters> all;
+    for (const uint16_t k : different_fan_outs(tree, kFanOuts)) all.emplace_back().radices = {k};
+    if (payload_bytes(request, tree.ranks()) > kSmallBytes) {
+      all.resize(1);
+      return all;
     }
+    if (tree.root().children > 8 || tree.root().children == tree.ranks()) return all;
+    for (const uint16_t k : different_fan_outs(tree, kFanOuts, true))
+      all.push_back({.chunks = 1, .radices = {k}, .whole_stages = 1});
     return all;
   }
 

@@ -106,7 +106,7 @@ class RingAlgorithm : public Algorithm {
       // Reduce-scatter leaves out the sender's own block, all-gather the receiver's.
       const int left_out = request.collective == Collective::all_gather ? next : p;
       const uint64_t own = all_reduce ? total / ranks : block_bytes(request, left_out);
-      if (n > 1) load.add(p, next, phases * (total - own));
+      if (n > 1) load.add(p, next, phases * (total - own), phases * (ranks - 1));
       if (next != 0) estimate.latency_ns += phases * message_latency_ns(tree, p, next, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);

@@ -138,8 +138,12 @@ class Tiered : public Algorithm {
     int32_t widest = 0;
     for (const Group& g : tree.groups) widest = std::max(widest, g.children);
     std::vector<Parameters> result(1);
+    std::vector<Cuts> known(1, cuts(tree, {}));  // a radix that cuts as another does is the same
     for (const uint16_t radix : {16, 8, 4, 2}) {
       if (radix >= widest) continue;
+      Cuts cut = cuts(tree, {&radix, 1});
+      if (std::ranges::find(known, cut) != known.end()) continue;
+      known.push_back(std::move(cut));
       result.emplace_back();
       result.back().radices = {radix};
     }
@@ -159,9 +163,13 @@ class Tiered : public Algorithm {
     }
     // The latency of a stage once instead of twice, for pieces that the inner stages have made small.
     if (payload_bytes(request, tree.ranks()) <= static_cast<double>(kMediumBytes))
-      for (const uint16_t radix : {16, 8})
+      for (const uint16_t radix : {16, 8}) {
+        if (radix >= widest) continue;
+        const Cuts cut = cuts(tree, {&radix, 1});
         for (const uint8_t whole : {1, 2, 3})
-          if (radix < widest) result.push_back({.chunks = 1, .radices = {radix}, .whole_stages = whole});
+          if (whole < cut.stages && !(whole == 1 && small && cut == known[0]))
+            result.push_back({.chunks = 1, .radices = {radix}, .whole_stages = whole});
+      }
     return result;
   }
 

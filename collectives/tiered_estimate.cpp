@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "common.hpp"
 #include "rates.hpp"
 
 namespace sennit::tiered {
@@ -30,6 +31,26 @@ uint64_t exchanged(const std::map<uint64_t, uint64_t>& sizes, bool whole) {
   for (const auto& [a, as] : sizes)
     for (const auto& [b, bs] : sizes)
       sum += as * (bs - (a == b)) * (whole ? std::max(a, b) : a + b - std::gcd(a, b));
+  return sum;
+}
+
+// Messages one way over a group's boundary: its part of what passes between the children of the groups around
+// it.
+uint64_t crossing(const StageTree& stages, const Node& node, int whole_stages) {
+  uint64_t sum = 0;
+  const auto own = static_cast<uint64_t>(stages.node(node.example).size);
+  for (int32_t at = node.example; stages.node(at).parent >= 0; at = stages.node(at).parent) {
+    const StageNode& inside = stages.node(at);
+    const StageNode& around = stages.node(inside.parent);
+    const auto a = static_cast<uint64_t>(inside.size);
+    uint64_t between = 0;
+    for (const auto& [shape, many] : stages.shape(around.shape).children) {
+      const uint64_t b = stages.shape(shape).size;
+      between += many * (around.depth < whole_stages ? std::max(a, b) : a + b - std::gcd(a, b));
+    }
+    between -= a;  // itself
+    sum += between * own / a;
+  }
   return sum;
 }
 
@@ -99,15 +120,21 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
     const Node& node = shares.nodes()[i];
     const Shape& shape = stages.shape(node.shape);
     if (shape.tier < 0) continue;
-    uint64_t out = node.out_load, in = node.in_load;
+    uint64_t out = node.out_load, in = node.in_load, headers = 0;
+    if (cost.message_bytes > 0)
+      headers = crossing(stages, node, whole_stages) * (both_ways && whole_stages == 0 ? 2 : 1) *
+                cost.message_bytes;
     if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
     uint64_t& tier = result.tier_ns[static_cast<size_t>(shape.tier)];
     const int group = stages.node(node.example).group;
     Capacity egress = tree.groups[static_cast<size_t>(group)].egress;
     Capacity ingress = tree.groups[static_cast<size_t>(group)].ingress;
     if (backwards) std::swap(egress, ingress);
-    tier = std::max({tier, time_ns(bytes, out, boundary_rate(tree, group, egress, cost)),
-                     time_ns(bytes, in, boundary_rate(tree, group, ingress, cost))});
+    for (const auto& [load, capacity] : {std::pair(out, egress), std::pair(in, ingress)}) {
+      const uint64_t rate = boundary_rate(tree, group, capacity, cost);
+      const uint64_t headers_ns = load > 0 && bytes > 0 ? scaled(headers, 1'000'000'000, rate) : 0;
+      tier = std::max(tier, time_ns(bytes, load, rate) + headers_ns);
+    }
   }
   // The root's pieces first go to the ranks that hold them, from there to all: two passes, of which the
   // root's load has both where there are tiers below, and the first only where there are none.

@@ -34,7 +34,8 @@ std::vector<std::vector<uint32_t>> radices_by_tier(const TierTree& tree, std::sp
       const uint32_t radix =
           radices.empty()
               ? left
-              : even_radix(left, std::max<uint32_t>(2, radices[std::min(next, radices.size() - 1)]));
+              : std::min(left, even_radix(
+                                   left, std::max<uint32_t>(2, radices[std::min(next, radices.size() - 1)])));
       next++;
       result[tier].push_back(radix);
       left = (left + radix - 1) / radix;
@@ -69,6 +70,18 @@ struct KeyHash {
 };
 
 }  // namespace
+
+Cuts cuts(const TierTree& tree, std::span<const uint16_t> radices) {
+  const auto by_tier = radices_by_tier(tree, radices);
+  Cuts result;
+  for (const auto& of_tier : by_tier) result.stages += of_tier.size();
+  std::map<std::pair<uint8_t, int32_t>, std::vector<int32_t>> known;
+  for (const Group& g : tree.groups)
+    if (auto& counts = known[{g.tier, g.children}]; counts.empty() && g.children > 0)
+      counts = layers(g.children, by_tier[g.tier]);
+  for (auto& [group, counts] : known) result.layers.push_back(std::move(counts));
+  return result;
+}
 
 StageTree::StageTree(const TierTree& tree, const Request& request, std::span<const uint16_t> radices,
                      const GroupRates& rates) {

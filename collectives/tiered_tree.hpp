@@ -17,6 +17,14 @@
 
 namespace sennit::tiered {
 
+// What a list of radices makes of the tree: how many groups each kind of group is cut into, layer by layer.
+struct Cuts {
+  std::vector<std::vector<int32_t>> layers;
+  size_t stages = 0;  // on the deepest way
+  bool operator==(const Cuts&) const = default;
+};
+Cuts cuts(const TierTree& tree, std::span<const uint16_t> radices);
+
 struct StageNode {
   int32_t parent = -1;
   int32_t first_child = -1;  // children are consecutive

@@ -3,17 +3,21 @@
 
     perf/reality.py predicted FILE [--seconds 140]      # 144 cells: 8 collectives of 1, 4 and 16 MiB, three shapes, two orders
     perf/reality.py choices FILE [--seconds 140]        # `sennit tune` with every plan: 8 collectives, 8 B to 64 MiB, three shapes
+    perf/reality.py tuned FILE [--seconds 140]          # the same behind a `sennit tune` as it comes, whose choices are timed again
     perf/reality.py report FILE                         # what FILE holds, measured or not
 
 FILE keeps what was measured, a line of JSON a piece: run the command again and again until it says that all is measured, on
-a machine that does nothing else. Each run stops before it would need more than --seconds; nothing is measured twice. Both print
+a machine that does nothing else. Each run stops before it would need more than --seconds; nothing is measured twice. They print
 how many cells meet the figure (predicted within 15% of measured; the choice at most 10% slower than the fastest plan that was
-tried) and those that do not. Needs what `sennit emulate` needs.
+tried) and those that do not. What was tuned is judged by the second run alone, beside how far the very same plans are apart in
+the two runs. --sizes measures some of it, --held-out other shapes than those that the model was made on. Needs what
+`sennit emulate` needs.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import tempfile
 import time
@@ -21,13 +25,15 @@ import time
 SHAPES = {"2 racks of 4 at 7:1": ["--racks", "2", "--hosts", "4", "--oversubscription", "7"],
           "racks of 1, 2, 3, 2 at 5:1": ["--racks", "1,2,3,2", "--oversubscription", "5"],
           "3 racks of 3 at 5:1": ["--racks", "3", "--hosts", "3", "--oversubscription", "5"]}
+HELD_OUT = {"4 racks of 2 at 4:1": ["--racks", "4", "--hosts", "2", "--oversubscription", "4"],
+            "2 racks of 3 at 3:1": ["--racks", "2", "--hosts", "3", "--oversubscription", "3"]}
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "all_to_all"]
 # Sizes of a piece, and how thoroughly: (least, most, factor, rounds, plans). The largest take seconds a call.
-SIZES = [("8", "32K", "8", "3", "64"), ("256K", "2M", "8", "2", "64"), ("16M", "16M", "4", "1", "4"), ("64M", "64M", "4", "1", "3")]
+SIZES = [("8", "32K", "8", "5", "64"), ("256K", "2M", "8", "2", "64"), ("16M", "16M", "4", "3", "4"), ("64M", "64M", "4", "1", "3")]
 
 
 def emulated(arguments, shape, order, command):
-    run = [arguments.sennit, "emulate", "run", *SHAPES[shape], "--nic", "400Mbit/s", "--order", order, "--",
+    run = [arguments.sennit, "emulate", "run", *(SHAPES | HELD_OUT)[shape], "--nic", "400Mbit/s", "--order", order, "--",
            arguments.sennit, *command]
     return subprocess.run(run, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=600).stdout
 
@@ -41,24 +47,46 @@ def predicted_piece(arguments, piece):
              "measured_us": row["time_us"]} for row in rows]
 
 
-def choices_piece(arguments, piece):
-    shape, collective, (least, most, factor, rounds, plans) = piece
+def tune(arguments, piece, *options, known=""):
+    """The rows of `sennit tune`, and its tuning file; `known` is in that file before."""
+    shape, collective, (least, most, factor, _, _) = piece
     with tempfile.TemporaryDirectory() as name:
-        table = pathlib.Path(name) / "plans"
-        emulated(arguments, shape, "fabric",
-                 ["tune", collective, "-b", least, "-e", most, "-f", factor, "--plans", plans, "--rounds", rounds,
-                  "--file", name + "/tuning", "--json", str(table)])
-        return [json.loads(line) for line in table.read_text().splitlines()]
+        table, tuning = pathlib.Path(name) / "plans", pathlib.Path(name) / "tuning"
+        tuning.write_text(known)
+        emulated(arguments, shape, "fabric", ["tune", collective, "-b", least, "-e", most, "-f", factor, *options,
+                                              "--file", str(tuning), "--json", str(table)])
+        return [json.loads(line) for line in table.read_text().splitlines()], tuning.read_text()
 
 
-def pieces_of(what):
-    if what == "predicted":
-        return [(shape, order, collective) for shape in SHAPES for order in ("fabric", "dealt") for collective in COLLECTIVES]
-    return [(shape, collective, sizes) for sizes in SIZES for shape in SHAPES for collective in COLLECTIVES]
+def choices_piece(arguments, piece, known=""):
+    _, _, (_, _, _, rounds, plans) = piece
+    return tune(arguments, piece, "--plans", plans, "--rounds", rounds, known=known)[0]
 
 
-def key(piece):
-    return json.dumps(piece)
+def same_plan(a, b):
+    return all(a[key] == b[key] for key in ("bytes", "algorithm", "chunks", "radices", "whole_stages"))
+
+
+def tuned_piece(arguments, piece):
+    first, tuning = tune(arguments, piece)
+    # Not what calibrated the model: its choices are to be those of the model as it comes.
+    rows = choices_piece(arguments, piece, "".join(line for line in tuning.splitlines(True) if not line.startswith("cost")))
+    for row in rows:
+        before = [other for other in first if same_plan(row, other)]
+        row["before_us"] = before[-1]["measured_us"] if before else None
+        row["tuned"] = any(other["kept"] for other in before)
+    return rows
+
+
+def pieces_of(arguments):
+    shapes = HELD_OUT if arguments.held_out else SHAPES
+    if arguments.what == "predicted":
+        return [(shape, order, collective) for shape in shapes for order in ("fabric", "dealt") for collective in COLLECTIVES]
+    return [(shape, collective, SIZES[i]) for i in arguments.sizes for shape in shapes for collective in COLLECTIVES]
+
+
+def key(what, piece):
+    return json.dumps([what, piece])
 
 
 def read(path):
@@ -66,7 +94,7 @@ def read(path):
     if path.exists():
         for line in path.read_text().splitlines():
             entry = json.loads(line)
-            done[key(entry["piece"])] = entry
+            done[key(entry["what"], entry["piece"])] = entry
     return done
 
 
@@ -87,55 +115,80 @@ def report_predicted(entries):
     print(f"{cells - len(outside)} of {cells} cells are within 15%", *outside, sep="\n")
 
 
+CHOICES = {"planned": "the planner's own choice", "calibrated": "the calibrated model's choice", "tuned": "what was tuned"}
+
+
 def report_choices(entries):
-    for which in ("planned", "calibrated"):
+    for which, name in CHOICES.items():
         cells, slower, spread = 0, [], {}
         for entry in entries:
-            shape, collective, _ = entry["piece"]
+            shape, collective, sizes = entry["piece"]
             by_size = {}
             for row in entry["rows"]:
                 by_size.setdefault(row["bytes"], []).append(row)
             for size, rows in by_size.items():
                 best = min(rows, key=lambda row: row["measured_us"])
-                chosen = [row for row in rows if row[which]]
+                chosen = [row for row in rows if row.get(which)]
                 if not chosen:
                     continue
                 factor = min(row["measured_us"] for row in chosen) / best["measured_us"]
                 cells += 1
-                spread.setdefault(collective, []).append(factor)
+                spread.setdefault(f"{sizes[0]} to {sizes[1]}", []).append(factor)
                 if factor > 1.1:
                     slower.append((factor, f"  {factor:.2f} {collective} {size:.0f} bytes, {shape}: {chosen[0]['algorithm']} "
                                    f"{chosen[0]['measured_us']:.0f} us, {best['algorithm']} {best['measured_us']:.0f} us"))
-        name = "the planner's own choice" if which == "planned" else "the calibrated model's choice"
+        if not cells:
+            continue
         print(f"{name}: at most 10% slower than the fastest plan tried in {cells - len(slower)} of {cells} cells")
-        for collective, factors in spread.items():
-            print(f"  {collective:<15} mean {sum(factors) / len(factors):.2f} worst {max(factors):.2f}")
+        for sizes, factors in spread.items():
+            print(f"  {sizes:<12} {sum(factor <= 1.1 for factor in factors)} of {len(factors)}, "
+                  f"mean {statistics.mean(factors):.2f} worst {max(factors):.2f}")
         print(*[text for _, text in sorted(slower, reverse=True)], sep="\n")
+
+
+def report_tuned(entries):
+    report_choices(entries)
+    apart = {}
+    for entry in entries:
+        for row in entry["rows"]:
+            if row["before_us"]:
+                ratio = max(row["before_us"], row["measured_us"]) / min(row["before_us"], row["measured_us"])
+                apart.setdefault(" to ".join(entry["piece"][2][:2]), []).append(ratio)
+    for sizes, ratios in apart.items():
+        ratios.sort()
+        print(f"the very same plan in the two runs, {sizes}: median {statistics.median(ratios):.2f} apart, "
+              f"a tenth of {len(ratios)} more than {ratios[len(ratios) * 9 // 10]:.2f}, at most {ratios[-1]:.2f}")
+
+
+KINDS = {"predicted": (predicted_piece, report_predicted), "choices": (choices_piece, report_choices),
+         "tuned": (tuned_piece, report_tuned)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["predicted", "choices", "report"])
+    parser.add_argument("what", choices=[*KINDS, "report"])
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--sennit", default="build/release/bin/sennit")
     parser.add_argument("--seconds", type=float, default=140)
+    parser.add_argument("--sizes", type=int, nargs="+", default=range(len(SIZES)), help="of 0 (to 32K) to 3 (64M): choices, tuned")
+    parser.add_argument("--held-out", action="store_true")
     arguments = parser.parse_args()
     arguments.sennit = str(pathlib.Path(arguments.sennit).resolve())
     done = read(arguments.file)
     if arguments.what != "report":
         begin, longest = time.monotonic(), 0.0
-        left = [piece for piece in pieces_of(arguments.what) if key(piece) not in done]
-        measure = predicted_piece if arguments.what == "predicted" else choices_piece
+        left = [piece for piece in pieces_of(arguments) if key(arguments.what, piece) not in done]
+        measure, _ = KINDS[arguments.what]
         while left and time.monotonic() - begin + 1.5 * longest < arguments.seconds:
             start = time.monotonic()
             entry = {"what": arguments.what, "piece": left[0], "rows": measure(arguments, left[0])}
             longest = max(longest, time.monotonic() - start)
             with arguments.file.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
-            done[key(entry["piece"])] = entry
+            done[key(entry["what"], entry["piece"])] = entry
             left.pop(0)
         print("all is measured" if not left else f"{len(left)} pieces are left: run this again")
-    for what, report in (("predicted", report_predicted), ("choices", report_choices)):
+    for what, (_, report) in KINDS.items():
         entries = [entry for entry in done.values() if entry["what"] == what]
         if entries:
             report(entries)

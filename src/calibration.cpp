@@ -15,11 +15,14 @@ constexpr int kPasses = 6;
 constexpr double kWorthwhile = 0.99;  // of the error so far: a smaller gain does not move a constant
 
 // The mean of |log(predicted / measured)|: a factor of two is as bad upwards as downwards, and one call that
-// came late does not weigh more than its factor.
-double error_of(const TierTree& tree, const PlanOptions& options, std::span<const TimedPlan> trace) {
+// came late does not weigh more than its factor. Where data goes one way, `apart_ns` of a measured time are
+// none of the plan's.
+double error_of(const TierTree& tree, const PlanOptions& options, std::span<const TimedPlan> trace,
+                uint64_t apart_ns = 0) {
   double sum = 0;
   for (const TimedPlan& run : trace) {
-    const uint64_t predicted = predicted_ns(run.request, tree, options, run.algorithm, run.parameters);
+    const uint64_t predicted = predicted_ns(run.request, tree, options, run.algorithm, run.parameters) +
+                               (has_root(run.request.collective) ? apart_ns : 0);
     sum += std::abs(std::log(static_cast<double>(std::max<uint64_t>(1, predicted)) /
                              static_cast<double>(std::max<uint64_t>(1, run.measured_ns))));
   }
@@ -54,6 +57,12 @@ std::vector<uint64_t> bursts(uint64_t now) {
   return values;
 }
 
+std::vector<uint64_t> moments(uint64_t now) {
+  std::vector<uint64_t> values{0, 10'000, 20'000, 30'000, 40'000, 60'000};
+  if (now > 0) std::ranges::copy(around(now), std::back_inserter(values));
+  return values;
+}
+
 }  // namespace
 
 CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<const TimedPlan> trace) {
@@ -62,6 +71,9 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<
   CostModel& cost = fitted.cost;
   if (cost.tiers.empty()) cost.tiers = tier_costs(tree, cost);
   std::vector<Constant> constants;
+  uint64_t apart_ns = 0;
+  if (std::ranges::any_of(trace, [](const TimedPlan& run) { return has_root(run.request.collective); }))
+    constants.push_back({&apart_ns, moments});
   if (within_one_host(tree))
     constants.push_back({&cost.shared_memory_post_ns, around});
   else
@@ -75,7 +87,7 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<
       constants.insert(constants.end(), {{&cost.tiers[tier].burst_ns, bursts},
                                          {&cost.tiers[tier].goodput_permille, goodputs}});
   }
-  double error = error_of(tree, fitted, trace);
+  double error = error_of(tree, fitted, trace, apart_ns);
   for (int pass = 0; pass < kPasses; pass++) {
     const double before = error;
     for (const Constant& constant : constants) {
@@ -84,7 +96,7 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options, std::span<
         const uint64_t value = std::min(unbounded, constant.most);
         const uint64_t kept = *constant.place;
         *constant.place = value;
-        const double now = error_of(tree, fitted, trace);
+        const double now = error_of(tree, fitted, trace, apart_ns);
         if (now < error * kWorthwhile) {
           error = now;
           best = value;

@@ -17,17 +17,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <span>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "c_api.hpp"
 #include "calibration.hpp"
 #include "command_bench.hpp"
-#include "command_plan.hpp"
+#include "command_tune.hpp"
 #include "commands.hpp"
 #include "options.hpp"
 #include "trace.hpp"
@@ -44,7 +42,7 @@ struct Arguments {
   std::vector<std::string> collectives;
   std::string min = "1K", max = "16M", type = "float32", fabric, file, json;
   int factor = 4, ranks = 0;
-  Trials::Effort effort;
+  Trials::Effort effort{.rounds = 5};
 };
 
 struct Wanted {
@@ -126,20 +124,6 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
   }
 }
 
-void print(const Trials& trials, const bench::Case& what) {
-  for (size_t i = 0; i < trials.plans().size(); i++) {
-    const Plan& plan = trials.plans()[i];
-    const double measured_us = trials.measured_us()[i];
-    fmt::print("{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} {:>6.2f}  {}\n",
-               i == 0 ? name(what.collective) : "", i == 0 ? fmt::format("{}", what.bytes()) : "",
-               plan.algorithm, plan.parameters.to_text(), foresee::time_text(plan.predicted_ns),
-               foresee::time_text(static_cast<uint64_t>(measured_us * 1e3)),
-               static_cast<double>(plan.predicted_ns) / (measured_us * 1e3),
-               i == trials.winner() ? (i == 0 ? "kept" : "kept: faster than predicted best") : "");
-  }
-  std::fflush(stdout);
-}
-
 // Whether what is found can be kept, before time is spent on it: rank 0 tries and tells the others.
 Status check_files(const Arguments& a, Communicator& inside) {
   std::string trouble;
@@ -159,24 +143,10 @@ Status check_files(const Arguments& a, Communicator& inside) {
   return invalid(std::string(reinterpret_cast<const char*>(told->data()), told->size()));
 }
 
-void print_heading(const char* what, size_t rounds, int ranks) {
-  fmt::print(
-      "{}: {} ranks; least of {} times of the slowest rank\n{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} "
-      "{:>6}\n",
-      what, ranks, rounds, "collective", "bytes", "algorithm", "parameters", "predicted", "measured",
-      "ratio");
-}
-
 struct Tried {
   Call call;
   bench::Case what;
 };
-
-void add_to_trace(const Trials& trials, const Request& request, std::vector<TimedPlan>* trace) {
-  for (size_t i = 0; i < trials.plans().size(); i++)
-    trace->push_back({request, trials.plans()[i].algorithm, trials.plans()[i].parameters,
-                      static_cast<uint64_t>(trials.measured_us()[i] * 1e3)});
-}
 
 // Rank 0 fits and tells the others: all must plan alike.
 Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, PlanOptions* fitted) {
@@ -206,78 +176,11 @@ Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, Plan
   return {};
 }
 
-bool same_plan(const TimedPlan& a, const TimedPlan& b) {
-  return a.request == b.request && a.algorithm == b.algorithm && a.parameters == b.parameters;
-}
-
-const TimedPlan* find(const std::vector<TimedPlan>& trace, const TimedPlan& wanted) {
-  for (const TimedPlan& timed : trace)
-    if (same_plan(timed, wanted)) return &timed;
-  return nullptr;
-}
-
 // What the model itself would choose now, whatever the table says.
 Result<TimedPlan> model_choice(const Communicator& inside, const Request& request) {
   const Result<Plan> plan = inside.plan_by_model(request);
   if (!plan) return plan.status();
   return TimedPlan{request, plan->algorithm, plan->parameters, 0};
-}
-
-// How far the model's choices are from the fastest that was tried, request by request.
-void print_choices(const char* which, const std::vector<TimedPlan>& choices,
-                   const std::vector<TimedPlan>& trace, int ranks) {
-  double worst = 1, sum = 0, judged = 0;
-  std::string where;
-  for (const TimedPlan& choice : choices) {
-    const TimedPlan* const chosen = find(trace, choice);
-    if (!chosen) continue;  // a plan that was hopeless when it was the turn of its request
-    double best = std::numeric_limits<double>::infinity();
-    for (const TimedPlan& timed : trace)
-      if (timed.request == choice.request) best = std::min(best, static_cast<double>(timed.measured_ns));
-    const double factor = static_cast<double>(chosen->measured_ns) / best;
-    sum += factor;
-    judged++;
-    if (factor > worst)
-      where = fmt::format(", of {} of {} bytes", name(choice.request.collective),
-                          payload_bytes(choice.request, ranks));
-    worst = std::max(worst, factor);
-  }
-  if (judged > 0)
-    fmt::print(
-        "{} the model's own choice takes {:.2f} x the fastest that was tried on average, {:.2f} x at "
-        "worst{}\n",
-        which, sum / judged, worst, where);
-}
-
-// A line for each plan that was timed: with what the model said as it was and calibrated, and which chose it.
-Status write_json(const std::string& path, const Communicator& inside, const PlanOptions& before,
-                  const PlanOptions& after, const std::vector<TimedPlan>& planned,
-                  const std::vector<TimedPlan>& calibrated, const std::vector<TimedPlan>& trace) {
-  FILE* const file = std::fopen(path.c_str(), "w");
-  if (!file) return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
-  for (const TimedPlan& timed : trace) {
-    const auto us = [&](const PlanOptions& options) {
-      const uint64_t ns =
-          predicted_ns(timed.request, inside.tree(), options, timed.algorithm, timed.parameters);
-      return static_cast<double>(ns) / 1e3;
-    };
-    const nlohmann::json line = {{"collective", name(timed.request.collective)},
-                                 {"bytes", payload_bytes(timed.request, inside.size())},
-                                 {"algorithm", timed.algorithm},
-                                 {"chunks", timed.parameters.chunks},
-                                 {"radices", timed.parameters.radices},
-                                 {"whole_stages", timed.parameters.whole_stages},
-                                 {"measured_us", static_cast<double>(timed.measured_ns) / 1e3},
-                                 {"predicted_us", us(before)},
-                                 {"calibrated_us", us(after)},
-                                 {"planned", find(planned, timed) != nullptr},
-                                 {"calibrated", find(calibrated, timed) != nullptr}};
-    fmt::print(file, "{}\n", line.dump());
-  }
-  const bool failed = std::ferror(file) != 0;
-  if (std::fclose(file) != 0 || failed)
-    return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
-  return {};
 }
 
 Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
@@ -288,10 +191,11 @@ Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing to choose");
   SENNIT_RETURN_IF_ERROR(check_files(a, inside));
-  if (reporting) print_heading("as predicted", effort.rounds, inside.size());
+  if (reporting) tuned::print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
   std::vector<Tried> tried;
-  std::vector<TimedPlan> trace, planned, calibrated;
+  tuned::Trace trace;
+  tuned::Choices choices;
   for (const Collective collective : wanted.collectives)
     for (const uint64_t bytes : wanted.bytes) {
       options.collective = collective;
@@ -305,33 +209,34 @@ Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
       const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
       if (!trials) return trials.status();
       if (!*trials) continue;
-      if (reporting) print(**trials, one.what);
-      add_to_trace(**trials, choice->request, &trace);
+      if (reporting) tuned::print(**trials, one.what);
+      trace.add(**trials, choice->request);
       tried.push_back(one);
-      planned.push_back(*choice);
+      choices.planned.push_back(*choice);
     }
   const PlanOptions before = inside.job().plan_options();
   PlanOptions fitted;
-  SENNIT_RETURN_IF_ERROR(calibrate(inside, trace, &fitted));
+  SENNIT_RETURN_IF_ERROR(calibrate(inside, trace.plans(), &fitted));
   bool heading = reporting;
   for (const Tried& one : tried) {
     const Result<TimedPlan> choice = model_choice(inside, request_of(inside, one.call));
     if (!choice) return choice.status();
-    calibrated.push_back(*choice);
-    if (find(trace, *choice)) continue;
+    choices.calibrated.push_back(*choice);
+    if (tuned::find(trace.plans(), *choice)) continue;
     const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
     if (!trials) return trials.status();
     if (heading)
-      print_heading("as predicted when calibrated, where that is another plan", effort.rounds, inside.size());
+      tuned::print_heading("as predicted when calibrated, where that is another plan", effort.rounds,
+                           inside.size());
     heading = false;
     if (!*trials) continue;
-    if (reporting) print(**trials, one.what);
-    add_to_trace(**trials, choice->request, &trace);
+    if (reporting) tuned::print(**trials, one.what);
+    trace.add(**trials, choice->request);
   }
   if (!reporting) return {};
-  print_choices("before that", planned, trace, inside.size());
-  print_choices("calibrated", calibrated, trace, inside.size());
-  return a.json.empty() ? Status() : write_json(a.json, inside, before, fitted, planned, calibrated, trace);
+  tuned::print_choices("before that", choices.planned, trace.plans(), inside.size());
+  tuned::print_choices("calibrated", choices.calibrated, trace.plans(), inside.size());
+  return a.json.empty() ? Status() : tuned::write_json(a.json, inside, before, fitted, choices, trace);
 }
 
 int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstrap) {

@@ -18,6 +18,7 @@ namespace {
 constexpr int kInPacket = 20 + 20 + 12;          // IP, TCP, timestamps
 constexpr int kFrame = 14;                       // addresses and type
 constexpr int kOnTheWire = 8 + kFrame + 4 + 12;  // preamble, frame, checksum, gap
+constexpr int kOfMessage = 48;                   // transports/tcp_wire.hpp
 constexpr int kUsualMtu = 1500, kLeastMtu = 576;
 
 int mtu_of_interface(const char* name) {
@@ -35,6 +36,11 @@ int mtu_of_interface(const char* name) {
 uint64_t tcp_payload_permille(int mtu, bool in_memory) {
   const auto bytes = static_cast<uint64_t>(std::max(mtu, kLeastMtu));
   return (bytes - kInPacket) * 1000 / (bytes + (in_memory ? kFrame : kOnTheWire));
+}
+
+uint64_t tcp_message_bytes(bool in_memory) {
+  const int bytes = kOfMessage + kInPacket + (in_memory ? kFrame : kOnTheWire);
+  return static_cast<uint64_t>(bytes);
 }
 
 int mtu_of(const std::string& address) {

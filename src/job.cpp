@@ -167,8 +167,10 @@ Status Job::exchange_addresses() {
     made.push_back(*std::move(transport));
   }
   // Where there is RDMA, ucx carries what goes between hosts, and its headers are few.
-  if (std::ranges::none_of(made, [](const auto& transport) { return transport->name() == "ucx"; }))
+  if (std::ranges::none_of(made, [](const auto& transport) { return transport->name() == "ucx"; })) {
     hello["payload_permille"] = tcp_payload_permille(mtu_of(context.host_interface), in_memory);
+    hello["message_bytes"] = tcp_message_bytes(in_memory);
+  }
   // Told to all before anybody gives up: who left without a word would keep the others waiting.
   if (made.empty() && size() > 1)
     hello["error"] = "no transport could be started (SENNIT_TRANSPORTS chooses among them):" + reasons;
@@ -183,6 +185,8 @@ Status Job::exchange_addresses() {
                                                    other["error"].get<std::string>())};
     uint64_t& goodput = plan_options_.cost.goodput_permille;
     goodput = std::min(goodput, other.value("payload_permille", goodput));
+    uint64_t& message_bytes = plan_options_.cost.message_bytes;
+    message_bytes = std::max(message_bytes, other.value("message_bytes", message_bytes));
     placements_.push_back({other.value("host", ""), other.value("numa", -1), other.value("nic", "")});
     for (const auto& transport : made) {
       const auto& table = other["addresses"];

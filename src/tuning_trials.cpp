@@ -1,9 +1,41 @@
 #include "tuning_trials.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace sennit {
+
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return values.size() % 2 == 1 ? *middle : (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+}  // namespace
+
+std::vector<double> typical_times(const std::vector<double>& times_us, size_t plans) {
+  std::vector<std::vector<double>> shares(plans);  // of the round's mean
+  double least_mean = std::numeric_limits<double>::infinity();
+  for (size_t first = 0; first + plans <= times_us.size(); first += plans) {
+    double logarithms = 0;
+    for (size_t i = 0; i < plans; i++) logarithms += std::log(times_us[first + i]);
+    const double mean = std::exp(logarithms / static_cast<double>(plans));
+    if (!(mean > 0 && std::isfinite(mean))) continue;
+    least_mean = std::min(least_mean, mean);
+    for (size_t i = 0; i < plans; i++) shares[i].push_back(times_us[first + i] / mean);
+  }
+  std::vector<double> typical(plans, std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < plans; i++)
+    if (!shares[i].empty()) {
+      typical[i] = median(shares[i]) * least_mean;
+    } else {  // no round in which all have a time
+      for (size_t at = i; at < times_us.size(); at += plans) typical[i] = std::min(typical[i], times_us[at]);
+    }
+  return typical;
+}
 
 Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort)
     : rounds_(effort.rounds), turn_calls_(effort.calls), together_(effort.together) {
@@ -27,12 +59,11 @@ Trials::Turn Trials::next() {
 
 void Trials::decide(const std::vector<double>& slowest_us) {
   const size_t n = plans_.size();
-  measured_us_.assign(n, std::numeric_limits<double>::infinity());
-  for (size_t i = 0; i < slowest_us.size(); i++)
-    measured_us_[i % n] = std::min(measured_us_[i % n], slowest_us[i]);
+  measured_us_ = typical_times(slowest_us, n);
   winner_ = 0;
   for (size_t i = 1; i < n; i++)
     if (measured_us_[i] < measured_us_[winner_] * (winner_ == 0 ? 0.97 : 1.0)) winner_ = i;
+  times_us_ = slowest_us;
   decided_ = true;
 }
 

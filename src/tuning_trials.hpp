@@ -3,9 +3,10 @@
 //
 // Round after round every plan has its turn, of one call or of several in a row, of which the last is timed;
 // the first round only sets up connections. A call's time is that of the slowest rank, so when the rounds are
-// over the ranks compare (Communicator::decide), and a plan's time is the least over the rounds: what came
-// late in one did not in all. The planner's choice stays unless another is 3% faster. What runs when follows
-// from the number of calls alone, so all ranks do the same. One thread, the communicator's.
+// over the ranks compare (Communicator::decide). A machine is slower for seconds and faster for others, for
+// all plans alike; so each plan is held against the others of its round, and the median of that is kept
+// (typical_times). The planner's choice stays unless another is 3% faster. What runs when follows from the
+// number of calls alone, so all ranks do the same. One thread, the communicator's.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,11 @@
 #include "plan.hpp"
 
 namespace sennit {
+
+// By plan, of times by round, then plan: the median over the rounds of its share of the round's (geometric)
+// mean, of the mean of the fastest round. Rounds in which a plan has no time (infinite) are left out; if that
+// is all of them, each plan's least time.
+std::vector<double> typical_times(const std::vector<double>& times_us, size_t plans);
 
 class Trials {
  public:
@@ -45,7 +51,7 @@ class Trials {
 
   bool to_decide() const { return calls_ == (rounds_ + 1) * plans_.size() * turn_calls_ && !decided_; }
   bool decided() const { return decided_; }
-  // By round, then plan; infinite where this rank has no time.
+  // By round, then plan; infinite where this rank has no time. After decide() the slowest rank's.
   const std::vector<double>& times_us() const { return times_us_; }
   void decide(const std::vector<double>& slowest_us);
 

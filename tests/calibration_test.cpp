@@ -88,6 +88,20 @@ TEST(Calibration, IsNotLedAstrayByNoise) {
             1'150u);
 }
 
+// A call whose data goes one way is timed with a barrier behind it, of which only the least time is taken
+// off.
+TEST(Calibration, WhatIsTimedBesideThePlanIsNoneOfIt) {
+  std::mt19937_64 random(1);
+  const TierTree tree = racks();
+  const PlanOptions options;
+  std::vector<TimedPlan> trace = trace_of(tree, options, options.cost, 8, 4096, 0, random);
+  std::erase_if(trace, [](const TimedPlan& run) { return run.request.collective != Collective::broadcast; });
+  for (TimedPlan& run : trace) run.measured_ns += 40'000;
+  const CostModel found = calibrate(tree, options, trace);
+  EXPECT_EQ(found.post_ns, options.cost.post_ns);
+  for (const TierCost& tier : found.tiers) EXPECT_EQ(tier, TierCost());
+}
+
 // On a machine that is busy with other things a call of microseconds can take many milliseconds.
 TEST(Calibration, WhatItFindsCanBeKeptHoweverSlowTheMachineWas) {
   for (const TierTree& tree : {racks(), TierTree::uniform({3}, {50'000'000})})

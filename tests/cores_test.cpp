@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "headers.hpp"
+#include "tcp_wire.hpp"
 
 namespace sennit {
 namespace {
@@ -42,6 +43,8 @@ TEST(Headers, LeaveSoMuchOfALinksRate) {
   EXPECT_EQ(tcp_payload_permille(1500, false), 941u);  // 1448 / 1538
   EXPECT_EQ(tcp_payload_permille(1500, true), 956u);   // 1448 / 1514
   EXPECT_EQ(tcp_payload_permille(9000, false), 990u);
+  EXPECT_EQ(tcp_message_bytes(true), sizeof(tcp::WireHeader) + 1514 - 1448);
+  EXPECT_EQ(tcp_message_bytes(false), sizeof(tcp::WireHeader) + 1538 - 1448);
   EXPECT_GT(tcp_payload_permille(0, false), 800u) << "nonsense is taken for a small MTU";
   EXPECT_EQ(mtu_of("203.0.113.77"), 1500) << "not an address of this host";
   int loopback = 0;

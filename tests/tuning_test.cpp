@@ -215,6 +215,16 @@ TEST(Trials, KeepThePlannersChoiceWhereTheOthersAreHardlyFaster) {
   EXPECT_EQ(trials.winner(), 0u);
 }
 
+TEST(Trials, HoldEachPlanAgainstTheOthersOfItsRound) {
+  // The second is a tenth slower, on a machine that is twice as slow in every other round; once it was lucky.
+  const std::vector<double> typical = typical_times({20, 22, 10, 11, 20, 12, 10, 11, 20, 22}, 2);
+  EXPECT_NEAR(typical[1] / typical[0], 1.1, 1e-9);
+  EXPECT_NEAR(typical[0] * typical[1], 110, 1e-9) << "as in the fastest round";
+  // A round in which one has no time tells nothing; where that is all of them, what there is counts.
+  EXPECT_NEAR(typical_times({5, kNever, 10, 20}, 2)[1], 20, 1e-9);
+  EXPECT_EQ(typical_times({5, kNever, 4, kNever}, 2), (std::vector<double>{4, kNever}));
+}
+
 // Every call is right, whichever plan it runs; in place on some ranks, nonblocking in some calls, in groups
 // in others.
 TEST(TuneCommand, ShowsPredictedAndMeasured) {
@@ -228,7 +238,7 @@ TEST(TuneCommand, ShowsPredictedAndMeasured) {
       << outcome.output;
   EXPECT_NE(outcome.output.find("calibrated the model's own choice takes"), std::string::npos)
       << outcome.output;
-  int timed = 0, planned = 0;
+  int timed = 0, planned = 0, kept_plans = 0;
   {
     std::ifstream lines(file.path() + ".json");
     for (std::string line; std::getline(lines, line); timed++) {
@@ -236,11 +246,14 @@ TEST(TuneCommand, ShowsPredictedAndMeasured) {
       EXPECT_GT(plan.at("measured_us").get<double>(), 0) << line;
       EXPECT_GT(plan.at("predicted_us").get<double>(), 0) << line;
       planned += plan.at("planned").get<bool>();
+      kept_plans += plan.at("kept").get<bool>();
+      EXPECT_EQ(plan.at("turns_us").size(), 5u) << line;
     }
   }
   std::filesystem::remove(file.path() + ".json");
   EXPECT_GE(timed, 4);
   EXPECT_GE(planned, 4) << "the model's choice of every request was tried";
+  EXPECT_EQ(kept_plans, 4) << "one for each request";
   EXPECT_NE(outcome.output.find("kept in " + file.path()), std::string::npos) << outcome.output;
   const Result<Tuning> kept = Tuning::read(file.path());
   ASSERT_TRUE(kept.ok()) << kept.status().text();
