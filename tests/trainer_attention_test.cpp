@@ -77,22 +77,25 @@ TEST_P(Attention, GradientIsThatOfFiniteDifferences) {
     expect_near(log_sums, wanted_sums, "log_sums", tolerance(type()));
 
     device_->attention_dots(dots.data(), a.dout.matrix, out.matrix, a.shape);
-    Tensor dq = tensor(out.matrix.rows, out.matrix.columns, Type::f32);
-    Tensor dk = tensor(a.k.matrix.rows, a.k.matrix.columns, Type::f32),
-           dv = tensor(a.k.matrix.rows, a.k.matrix.columns, Type::f32);
     const auto forward = [&] { return attention(a); };
-    const auto plus = [](std::vector<double> x, const std::vector<double>& y) {
-      for (size_t i = 0; i < x.size(); i++) x[i] += y[i];
-      return x;
-    };
-    const auto wanted_dq = plus(differences(a.q.values, a.dout.values, forward), dq.values);
-    const auto wanted_dk = plus(differences(a.k.values, a.dout.values, forward), dk.values);
-    const auto wanted_dv = plus(differences(a.v.values, a.dout.values, forward), dv.values);
-    device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, a.dout.matrix, a.q.matrix, a.k.matrix,
-                                a.v.matrix, log_sums.data(), dots.data(), a.shape);
-    expect_near(dq, wanted_dq, "dq", tolerance(type()));
-    expect_near(dk, wanted_dk, "dk", tolerance(type()));
-    expect_near(dv, wanted_dv, "dv", tolerance(type()));
+    const std::vector<double> slopes[] = {differences(a.q.values, a.dout.values, forward),
+                                          differences(a.k.values, a.dout.values, forward),
+                                          differences(a.v.values, a.dout.values, forward)};
+    for (const bool accumulate : {true, false}) {
+      const Type written = accumulate ? Type::f32 : type();
+      Tensor gradients[] = {tensor(out.matrix.rows, out.matrix.columns, written),
+                            tensor(a.k.matrix.rows, a.k.matrix.columns, written),
+                            tensor(a.k.matrix.rows, a.k.matrix.columns, written)};
+      auto& [dq, dk, dv] = gradients;
+      device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, accumulate, a.dout.matrix, a.q.matrix,
+                                  a.k.matrix, a.v.matrix, log_sums.data(), dots.data(), a.shape);
+      for (size_t n = 0; n < 3; n++) {
+        std::vector<double> sum = slopes[n];
+        if (accumulate)
+          for (size_t i = 0; i < sum.size(); i++) sum[i] += gradients[n].values[i];
+        expect_near(gradients[n], sum, std::array{"dq", "dk", "dv"}[n], tolerance(type()), 0.1);
+      }
+    }
   }
 }
 
@@ -144,10 +147,10 @@ TEST_P(Attention, LongSequencesAndChunksOfThem) {
     expect_near(out, wanted, "out", tolerance(type()));
     expect_near(log_sums, wanted_sums, "log_sums", tolerance(type()));
     device_->attention_dots(dots.data(), a.dout.matrix, out.matrix, a.shape);
-    Tensor dq = zeros(out.matrix.rows, out.matrix.columns, Type::f32);
-    Tensor dk = zeros(a.k.matrix.rows, a.k.matrix.columns, Type::f32),
-           dv = zeros(a.k.matrix.rows, a.k.matrix.columns, Type::f32);
-    device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, a.dout.matrix, a.q.matrix, a.k.matrix,
+    Tensor dq = zeros(out.matrix.rows, out.matrix.columns, type());
+    Tensor dk = zeros(a.k.matrix.rows, a.k.matrix.columns, type()),
+           dv = zeros(a.k.matrix.rows, a.k.matrix.columns, type());
+    device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, false, a.dout.matrix, a.q.matrix, a.k.matrix,
                                 a.v.matrix, log_sums.data(), dots.data(), a.shape);
     attention_gradient(a, wanted_dq, wanted_dk, wanted_dv);
     expect_near(dq, wanted_dq, "dq", tolerance(type()));
@@ -205,7 +208,7 @@ TEST_P(Attention, TheSameBitsOnAnyNumberOfThreads) {
     Tensor out = zeros(300, 128, type()), dq = zeros(300, 128, Type::f32), dk = zeros(300, 64, Type::f32),
            dv = zeros(300, 64, Type::f32);
     device_->attention(out.matrix, log_sums.data(), a.q.matrix, a.k.matrix, a.v.matrix, a.shape);
-    device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, a.dout.matrix, a.q.matrix, a.k.matrix,
+    device_->attention_gradient(dq.matrix, dk.matrix, dv.matrix, true, a.dout.matrix, a.q.matrix, a.k.matrix,
                                 a.v.matrix, log_sums.data(), dots.data(), a.shape);
     for (const Tensor* t : {&out, &dq, &dk, &dv}) keep(t->matrix.data, t->memory.size());
     const double squares = device_->sum_of_squares(product.matrix.f32(), 80'000);

@@ -94,10 +94,11 @@ class Ops : public testing::TestWithParam<Case> {
   Tensor zeros(int64_t rows, int64_t columns, Type type) { return tensor(rows, columns, type, 0); }
 
   static double tolerance(Type type) { return type == Type::f32 ? 2e-5 : 2e-2; }
+  // Relative to the largest that is wanted, or to `largest` where that is less.
   static void expect_near(const Tensor& got_tensor, const std::vector<double>& wanted, const char* what,
-                          double allowed) {
+                          double allowed, double largest = 1e-30) {
     Tensor got = got_tensor;
-    double largest = 1e-30, off = 0;
+    double off = 0;
     size_t where = 0;
     ASSERT_EQ(got.values.size(), wanted.size()) << what;
     for (const double value : wanted) largest = std::max(largest, std::abs(value));

@@ -97,15 +97,10 @@ class Block {
     Buffer dattention = e_.take(e_.rows(), query_);
     device.multiply(dattention, all, false, output_weights(), false, false);
     device.multiply(gradient(places_.output, hidden_, query_), all, true, kept.attention, false, true);
-    Buffer dqkv = e_.pool.take(Type::f32, e_.rows(), query_ + 2 * key_);
+    Buffer dqkv = e_.take(e_.rows(), query_ + 2 * key_);
     context_attention_gradient(e_, dqkv, dattention, kept.attention, kept.qkv, kept.log_sums->f32());
     dattention.reset();
     rotate(dqkv, true);
-    if (e_.type != Type::f32) {
-      Buffer rounded = e_.take(e_.rows(), query_ + 2 * key_);
-      device.convert(rounded, dqkv);
-      dqkv = std::move(rounded);
-    }
     Buffer partial = e_.take(e_.rows(), hidden_);
     device.multiply(partial, dqkv, false, qkv_weights(), false, false);
     device.multiply(gradient(places_.qkv, query_ + 2 * key_, hidden_), dqkv, true, kept.n1, false, true);

@@ -128,16 +128,17 @@ void context_attention_gradient(Environment& environment, Matrix dqkv, Matrix do
   Device& device = environment.device;
   Ring ring(environment);
   Buffer dots = environment.pool.take_f32(ring.half_sums() * environment.tokens.halves());
-  device.zero(dqkv.data, dqkv.bytes());
-  const Matrix dq = ring.queries(dqkv);
   if (ring.rounds() == 1) {
     const AttentionShape shape = ring.shape(0, 0, 0);
     const Matrix kv = ring.keys_values(qkv), dkv = ring.keys_values(dqkv);
     device.attention_dots(dots->f32(), dout, out, shape);
-    device.attention_gradient(dq, ring.keys(dkv), ring.values(dkv), dout, ring.queries(qkv), ring.keys(kv),
-                              ring.values(kv), log_sums, dots->f32(), shape);
+    device.attention_gradient(ring.queries(dqkv), ring.keys(dkv), ring.values(dkv), false, dout,
+                              ring.queries(qkv), ring.keys(kv), ring.values(kv), log_sums, dots->f32(),
+                              shape);
     return;
   }
+  const Buffer dq = environment.pool.take(Type::f32, dout.rows, dout.columns);
+  device.zero(dq->data, dq->bytes());
   for (int q = 0; q < 2; q++)
     device.attention_dots(dots->f32() + q * ring.half_sums(), ring.half(dout, q), ring.half(out, q),
                           ring.shape(q, 0, 0));
@@ -159,10 +160,10 @@ void context_attention_gradient(Environment& environment, Matrix dqkv, Matrix do
       for (int k = 0; k < 2; k++) {
         if (!ring.sees(q, owner, k)) continue;
         const Matrix kv = ring.half(at_hand, k), dkv = ring.half(mine, k);
-        device.attention_gradient(ring.half(dq, q), ring.keys(dkv), ring.values(dkv), ring.half(dout, q),
-                                  ring.half(ring.queries(qkv), q), ring.keys(kv), ring.values(kv),
-                                  log_sums + q * ring.half_sums(), dots->f32() + q * ring.half_sums(),
-                                  ring.shape(q, owner, k));
+        device.attention_gradient(ring.half(dq, q), ring.keys(dkv), ring.values(dkv), true,
+                                  ring.half(dout, q), ring.half(ring.queries(qkv), q), ring.keys(kv),
+                                  ring.values(kv), log_sums + q * ring.half_sums(),
+                                  dots->f32() + q * ring.half_sums(), ring.shape(q, owner, k));
       }
     environment.mesh.context->traffic().poll();
     exchange.wait();
@@ -173,6 +174,7 @@ void context_attention_gradient(Environment& environment, Matrix dqkv, Matrix do
     gradients = ring.start(leaving, arriving);
     if (coming) at_hand = std::move(coming);
   }
+  device.convert(ring.queries(dqkv), dq);
   gradients.wait();  // this rank's own, home again
   device.convert(ring.keys_values(dqkv), arriving);
 }

@@ -16,7 +16,7 @@ namespace sennit::trainer {
 // qkv: this rank's rows; columns of all query heads, then of the keys', then of the values'.
 // out: compute type; log_sums: f32, rows * query heads.
 void context_attention(Environment& environment, Matrix out, float* log_sums, Matrix qkv);
-// dqkv: f32, written.
+// dqkv: compute type, written.
 void context_attention_gradient(Environment& environment, Matrix dqkv, Matrix dout, Matrix out, Matrix qkv,
                                 const float* log_sums);
 

@@ -31,12 +31,13 @@ void CpuDevice::attention(Matrix out, float* log_sums, Matrix q, Matrix k, Matri
   });
 }
 
-void CpuDevice::attention_gradient(Matrix dq, Matrix dk, Matrix dv, Matrix dout, Matrix q, Matrix k, Matrix v,
-                                   const float* log_sums, const float* dots, const AttentionShape& shape) {
-  SENNIT_CHECK(dq.type == Type::f32 && dk.type == Type::f32 && dv.type == Type::f32);
+void CpuDevice::attention_gradient(Matrix dq, Matrix dk, Matrix dv, bool accumulate, Matrix dout, Matrix q,
+                                   Matrix k, Matrix v, const float* log_sums, const float* dots,
+                                   const AttentionShape& shape) {
   AttentionCall call;
   call.dq = dq, call.dk = dk, call.dv = dv, call.dout = dout, call.q = q, call.k = k, call.v = v;
-  call.log_sums = const_cast<float*>(log_sums), call.dots = dots, call.shape = shape;
+  call.log_sums = const_cast<float*>(log_sums), call.dots = dots, call.shape = shape,
+  call.accumulate = accumulate;
   const auto kernel =
       amx_ && all_bf16({q, k, v, dout}) ? amx_attention_gradient : kernels_.attention_gradient;
   threads_.run(shape.batch * shape.kv_heads, [&](int64_t part, int thread) {

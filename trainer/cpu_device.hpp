@@ -37,8 +37,9 @@ class CpuDevice final : public Device {
   void attention_join(Matrix out, float* log_sums, Matrix other, const float* other_log_sums,
                       const AttentionShape& shape) override;
   void attention_dots(float* dots, Matrix dout, Matrix out, const AttentionShape& shape) override;
-  void attention_gradient(Matrix dq, Matrix dk, Matrix dv, Matrix dout, Matrix q, Matrix k, Matrix v,
-                          const float* log_sums, const float* dots, const AttentionShape& shape) override;
+  void attention_gradient(Matrix dq, Matrix dk, Matrix dv, bool accumulate, Matrix dout, Matrix q, Matrix k,
+                          Matrix v, const float* log_sums, const float* dots,
+                          const AttentionShape& shape) override;
   void swiglu(Matrix y, Matrix gate, Matrix up) override;
   void swiglu_gradient(Matrix dgate, Matrix dup, Matrix dy, Matrix gate, Matrix up) override;
   void embed(Matrix y, Matrix table, const int32_t* tokens, int64_t first_token) override;

@@ -31,6 +31,7 @@ struct AttentionCall {
   float* log_sums = nullptr;
   const float* dots = nullptr;
   AttentionShape shape;
+  bool accumulate = false;  // into dq, dk and dv
 };
 
 struct CpuKernels {

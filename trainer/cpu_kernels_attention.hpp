@@ -172,8 +172,8 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
         Vec p[2][2];
         for (int64_t row = 0; row < 2; row++)
           for (int64_t half = 0; half < 2; half++) {
-            p[row][half] =
-                exp_of(load(s.scores + (j + row) * columns + i + half * kLanes) * shape.scale - base[half]);
+            p[row][half] = exp_as<typename Engine::Element>(
+                load(s.scores + (j + row) * columns + i + half * kLanes), shape.scale, base[half]);
             sum[half] += p[row][half];
           }
         Engine::put_b(s.weights, rows, columns, j, i, p);

@@ -28,7 +28,7 @@ SENNIT_INLINE void make_slopes(const GradientScratch<Engine>& s, int64_t rows, i
       for (int64_t row = 0; row < 2; row++)
         for (int64_t half = 0; half < 2; half++) {
           const int64_t at = (j + row) * columns + i + half * kLanes;
-          p[row][half] = exp_of(load(s.scores + at) * scale - log_sum[half]);
+          p[row][half] = exp_as<typename Engine::Element>(load(s.scores + at), scale, log_sum[half]);
           slope[row][half] = p[row][half] * (load(s.slopes + at) - dot_here[half]) * scale;
         }
       Engine::put_a(s.weights_a, rows, columns, j, i, p);
@@ -74,17 +74,19 @@ void gradient_block(const AttentionCall& call, const GradientScratch<Engine>& s,
     Engine::multiply(s.dq, s.packed.turned + at, s.slopes_b, d_padded, columns, rows, together, begin > 0);
   }
   write_rows<Engine>(HeadRows(call.dq, sequence * shape.queries + first, head, d), s.dq, columns, nullptr,
-                     count, d, true);
+                     count, d, call.accumulate);
 }
 
-// Rows of `from` are added to a head's rows of the f32 matrix `to`.
-inline void add_rows(const HeadRows& to, const float* from, int64_t from_stride, int64_t rows, int64_t d) {
-  for (int64_t i = 0; i < rows; i++) {
-    auto* row = static_cast<float*>(const_cast<void*>(to.row(i)));
-    each_vector(d, [&](int64_t e, auto part) {
-      part.put(row + e, part.get(row + e) + part.get(from + i * from_stride + e));
+// A head's rows: rows of `from`, `sums` of them, then zeros; or those are added.
+inline void write_sums(const HeadRows& to, const float* from, int64_t from_stride, int64_t sums, int64_t rows,
+                       int64_t d, bool accumulate) {
+  for (int64_t i = 0; i < (accumulate ? sums : rows); i++)
+    typed(const_cast<void*>(to.row(i)), to.type, [&](auto* row) {
+      each_vector(d, [&](int64_t e, auto part) {
+        const Vec sum = i < sums ? part.get(from + i * from_stride + e) : Vec{};
+        part.put(row + e, accumulate ? part.get(row + e) + sum : sum);
+      });
     });
-  }
 }
 
 template <typename Engine>
@@ -124,9 +126,15 @@ void attention_gradient_of_head(const AttentionCall& call, int64_t sequence, int
       const int64_t count = shape.queries - first < kQueryBlock ? shape.queries - first : kQueryBlock;
       if (seen_keys(shape, first + count - 1) > 0)
         gradient_block<Engine>(seen, s, sequence, head, first, count);
+      else
+        write_sums(HeadRows(call.dq, sequence * shape.queries + first, head, d), nullptr, 0, 0, count, d,
+                   call.accumulate);
     }
-  add_rows(HeadRows(call.dk, first_key, kv_head, d), s.dk, d_padded, keys, d);
-  add_rows(HeadRows(call.dv, first_key, kv_head, d), s.dv, d_padded, keys, d);
+  const auto write = [&](const Matrix& to, const float* sums) {
+    write_sums(HeadRows(to, first_key, kv_head, d), sums, d_padded, keys, shape.keys, d, call.accumulate);
+  };
+  write(call.dk, s.dk);
+  write(call.dv, s.dv);
 }
 
 }  // namespace

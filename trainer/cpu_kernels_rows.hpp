@@ -9,16 +9,6 @@
 namespace sennit::trainer {
 namespace {
 
-// Calls body(pointer of the element type) for memory of `type`.
-template <typename Body>
-SENNIT_INLINE auto typed(void* p, Type type, Body body) {
-  return type == Type::f32 ? body(static_cast<float*>(p)) : body(static_cast<Bf16*>(p));
-}
-template <typename Body>
-SENNIT_INLINE auto typed(const void* p, Type type, Body body) {
-  return type == Type::f32 ? body(static_cast<const float*>(p)) : body(static_cast<const Bf16*>(p));
-}
-
 void add(void* y, Type y_type, const void* x, Type x_type, int64_t n) {
   typed(y, y_type, [&](auto* to) {
     typed(x, x_type, [&](const auto* from) {
@@ -83,7 +73,10 @@ void adamw(float* master, float* first, float* second, const float* gradient, vo
   typed(weight, type, all);
 }
 
-SENNIT_INLINE Vec sigmoid(Vec x) { return inverse_of(1.0f + exp_of(-x)); }
+template <typename T>
+SENNIT_INLINE Vec sigmoid(Vec x) {
+  return inverse_as<T>(1.0f + exp_as<T>(x, -1.0f, Vec{}));
+}
 
 void swiglu(void* y, const void* gate, const void* up, Type type, int64_t n) {
   typed(y, type, [&](auto* to) {
@@ -91,7 +84,7 @@ void swiglu(void* y, const void* gate, const void* up, Type type, int64_t n) {
     const auto *g = static_cast<const T*>(gate), *u = static_cast<const T*>(up);
     each_vector(n, [&](int64_t i, auto part) {
       const Vec x = part.get(g + i);
-      part.put(to + i, x * sigmoid(x) * part.get(u + i));
+      part.put(to + i, x * sigmoid<T>(x) * part.get(u + i));
     });
   });
 }
@@ -104,7 +97,7 @@ void swiglu_gradient(void* dgate, void* dup, const void* dy, const void* gate, c
     const auto *d = static_cast<const T*>(dy), *g = static_cast<const T*>(gate),
                *u = static_cast<const T*>(up);
     each_vector(n, [&](int64_t i, auto part) {
-      const Vec x = part.get(g + i), dout = part.get(d + i), s = sigmoid(x);
+      const Vec x = part.get(g + i), dout = part.get(d + i), s = sigmoid<T>(x);
       const Vec silu = x * s, dsilu = s * (1.0f + x * (1.0f - s));
       const Vec to_gate = dout * part.get(u + i) * dsilu;
       part.put(to_up + i, dout * silu);
@@ -177,8 +170,11 @@ float largest(const void* x, Type type, int64_t n) {
 
 float sum_exp(const void* x, Type type, int64_t n, float most) {
   return typed(x, type, [&](const auto* from) {
+    using T = std::remove_cvref_t<decltype(*from)>;
     Vec sum = {};
-    each_vector(n, [&](int64_t i, auto part) { sum += part.keep(exp_of(part.get(from + i) - most), 0); });
+    const Vec shift = splat(most);
+    each_vector(
+        n, [&](int64_t i, auto part) { sum += part.keep(exp_as<T>(part.get(from + i), 1.0f, shift), 0); });
     return sum_lanes(sum);
   });
 }
@@ -187,8 +183,11 @@ float sum_exp(const void* x, Type type, int64_t n, float most) {
 void softmax_gradient(void* dx, Type dx_type, const void* x, Type type, int64_t n, float most, float factor) {
   typed(dx, dx_type, [&](auto* to) {
     typed(x, type, [&](const auto* from) {
-      each_vector(
-          n, [&](int64_t i, auto part) { part.put(to + i, exp_of(part.get(from + i) - most) * factor); });
+      using T = std::remove_cvref_t<decltype(*from)>;
+      const Vec shift = splat(most);
+      each_vector(n, [&](int64_t i, auto part) {
+        part.put(to + i, exp_as<T>(part.get(from + i), 1.0f, shift) * factor);
+      });
     });
   });
 }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "cpu_kernels.hpp"
 
@@ -62,6 +63,15 @@ SENNIT_INLINE void store(Bf16* p, Vec v) {
   const HalfVec half = __builtin_convertvector(rounded_words(v) >> 16, HalfVec);
 #endif
   std::memcpy(p, &half, sizeof half);
+}
+// Calls body(pointer of the element type) for memory of `type`.
+template <typename Body>
+SENNIT_INLINE auto typed(void* p, Type type, Body body) {
+  return type == Type::f32 ? body(static_cast<float*>(p)) : body(static_cast<Bf16*>(p));
+}
+template <typename Body>
+SENNIT_INLINE auto typed(const void* p, Type type, Body body) {
+  return type == Type::f32 ? body(static_cast<const float*>(p)) : body(static_cast<const Bf16*>(p));
 }
 // The last elements of a row, fewer than a vector: the rest of the vector is zero, and not written.
 template <typename T>
@@ -126,11 +136,13 @@ SENNIT_INLINE Vec smaller(Vec a, Vec b) {
 SENNIT_INLINE Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 SENNIT_INLINE Vec smaller(Vec a, Vec b) { return a < b ? a : b; }
 #endif
-// 1 / x for x in [1, 2^126], within 2 units in the last place
-SENNIT_INLINE Vec inverse_of(Vec x) {
+// 1 / x for x in [1, 2^126], within 2 units in the last place; or, for what is rounded to bf16, for x >= 1
+// with an error of at most 2^-14 of it.
+template <typename T>
+SENNIT_INLINE Vec inverse_as(Vec x) {
 #ifdef __AVX512F__
   const Vec near = bits_as<Vec>(_mm512_rcp14_ps(bits_as<__m512>(x)));
-  return near * (2.0f - x * near);
+  return std::is_same_v<T, float> ? near * (2.0f - x * near) : near;
 #else
   return 1.0f / x;
 #endif
@@ -167,6 +179,32 @@ SENNIT_INLINE Vec exp_of(Vec x) {
   p = p * r + 1.0f;
   const Vec result = bits_as<Vec>(bits_as<WordVec>(p) + (bits_as<WordVec>(shifted) << 23));
   return x < splat(-87.0f) ? Vec{} : result;
+}
+
+// e^(x * scale - shift) for what is rounded to bf16 in the end: off by some 2^-23 * (1 + |x * scale| +
+// |shift|) of it, infinite above 88. 2^t = 2^floor(t) * 2^rest, a polynomial with an error of 1e-7.
+constexpr float kLog2E = 1.44269504088896341f;
+SENNIT_INLINE Vec exp_near(Vec x, float scale, Vec shift) {
+#ifdef __AVX512DQ__
+  constexpr int kFloor = 1;
+  const Vec t = x * (scale * kLog2E) - shift * kLog2E;
+  const auto rest = bits_as<Vec>(_mm512_reduce_ps(bits_as<__m512>(t), kFloor));
+  Vec p = splat(8.98934e-3f) + rest * 1.8775767e-3f;
+  p = p * rest + 5.5826318e-2f;
+  p = p * rest + 2.4015361e-1f;
+  p = p * rest + 6.931531e-1f;
+  p = p * rest + 9.9999994e-1f;
+  return bits_as<Vec>(_mm512_scalef_ps(bits_as<__m512>(p), bits_as<__m512>(t)));
+#else
+  return exp_of(x * scale - shift);
+#endif
+}
+template <typename T>
+SENNIT_INLINE Vec exp_as(Vec x, float scale, Vec shift) {
+  if constexpr (std::is_same_v<T, float>)
+    return exp_of(x * scale - shift);
+  else
+    return exp_near(x, scale, shift);
 }
 
 }  // namespace

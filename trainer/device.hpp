@@ -90,9 +90,11 @@ class Device {
                               const AttentionShape& shape) = 0;
   // dots: f32, like log_sums: sum over a head's elements of dout * out.
   virtual void attention_dots(float* dots, Matrix dout, Matrix out, const AttentionShape& shape) = 0;
-  // dq, dk, dv (f32) are added to; log_sums and dots are of *all* keys that the queries see.
-  virtual void attention_gradient(Matrix dq, Matrix dk, Matrix dv, Matrix dout, Matrix q, Matrix k, Matrix v,
-                                  const float* log_sums, const float* dots, const AttentionShape& shape) = 0;
+  // dq, dk, dv (of either type) are written, or added to; log_sums and dots are of *all* keys that the
+  // queries see.
+  virtual void attention_gradient(Matrix dq, Matrix dk, Matrix dv, bool accumulate, Matrix dout, Matrix q,
+                                  Matrix k, Matrix v, const float* log_sums, const float* dots,
+                                  const AttentionShape& shape) = 0;
 
   // ---- SwiGLU (arXiv 2002.05202): y = silu(gate) * up.
   virtual void swiglu(Matrix y, Matrix gate, Matrix up) = 0;

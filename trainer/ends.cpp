@@ -48,7 +48,8 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
   const Layout& layout = e.parameters.layout();
   const Normed normed = final_norm(e, x);
   const Matrix table = e.parameters.matrix(layout.output_layer, layout.vocabulary, e.model.hidden);
-  const int64_t at_once = std::clamp<int64_t>(kLogitBytes / (4 * layout.vocabulary), 1, e.rows());
+  const auto bytes = static_cast<int64_t>(bytes_of(e.type));
+  const int64_t at_once = std::clamp<int64_t>(kLogitBytes / (bytes * layout.vocabulary), 1, e.rows());
   Head result;
   Buffer dnormed;
   if (gradient) dnormed = e.take(e.rows(), e.model.hidden);
@@ -56,7 +57,7 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
   for (int64_t first = 0; first < e.rows(); first += at_once) {
     const int64_t rows = std::min(at_once, e.rows() - first);
     const Matrix some = rows_of(normed.rows(), first, rows);
-    Buffer logits = e.pool.take(Type::f32, rows, layout.vocabulary);
+    const Buffer logits = e.take(rows, layout.vocabulary);
     device.multiply(logits, some, false, table, true, false);
     e.see("lm_head", logits);
     Buffer sums = e.pool.take_f32(3 * rows);  // largest; sum of exponentials; the target's logit
@@ -79,9 +80,7 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
                        static_cast<double>(host[2 * n + i]);
     }
     if (!gradient) continue;
-    Buffer rounded;
-    if (e.type != Type::f32) rounded = e.take(rows, layout.vocabulary);
-    const Matrix dlogits = rounded ? rounded : logits;
+    const Matrix dlogits = logits;  // in their place
     device.cross_entropy_gradient(dlogits, logits, largest, exponentials, targets + first, layout.first_token,
                                   scale);
     device.multiply(rows_of(dnormed, first, rows), dlogits, false, table, false, false);

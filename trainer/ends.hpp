@@ -2,16 +2,17 @@
 //
 // The table of the embedding and the output layer are cut by tokens over the tensor ranks: each looks up its
 // own and the rows are summed; each computes its own logits, and the cross entropy needs of the others only
-// the largest logit and the sum of exponentials of each row. Logits are f32 and made for some rows at a
-// time, with their gradient at once: few enough that a large [rows, vocabulary] is never stored whole, and
-// enough that the gradient of the output layer, which every such part adds to, is seldom passed over.
+// the largest logit and the sum of exponentials of each row. Logits, of the compute type (the softmax is
+// in f32), are made for some rows at a time, and their gradient in their place: few enough that a large
+// [rows, vocabulary] is never stored whole, and enough that the gradient of the output layer, which every
+// such part adds to, is seldom passed over.
 #pragma once
 
 #include "environment.hpp"
 
 namespace sennit::trainer {
 
-constexpr int64_t kLogitBytes = int64_t{128} << 20;  // of f32 logits at a time, at most
+constexpr int64_t kLogitBytes = int64_t{128} << 20;  // of logits at a time, at most
 
 // tokens: of all rows of this context rank, in the device's memory. Gives own rows.
 Buffer embed_forward(Environment& environment, const int32_t* tokens);

@@ -44,12 +44,11 @@ MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
   const double input = rows / mesh.tensor * hidden * w;
   const double kept = 2 * input + rows * (2 * hidden + qkv + query + 3 * ffn) * w + rows * (heads + 2) * 4;
   const double flight = number_of(layers_in_flight(options, at.pipeline));
-  const double backward = rows * (4 * hidden + 3 * ffn + query + qkv) * w + rows * qkv * 4;
-  const double ring = mesh.context > 1 ? rows * (6 * (qkv - query) + 2 * query) * 4 : 0;
-  const double logits =
-      at.pipeline == mesh.pipeline - 1
-          ? std::min(number_of(kLogitBytes), rows * number_of(layout.vocabulary) * 4) * (width == 2 ? 1.5 : 1)
-          : 0;
+  const double backward = rows * (4 * hidden + 3 * ffn + query + qkv) * w;
+  const double ring = mesh.context > 1 ? rows * (6 * (qkv - query) + 3 * query) * 4 : 0;
+  const double logits = at.pipeline == mesh.pipeline - 1
+                            ? std::min(number_of(kLogitBytes), rows * number_of(layout.vocabulary) * w)
+                            : 0;
   const double tokens =
       number_of(options.batch.sequences / mesh.data) * number_of(options.batch.length + 1) * 4;
 

@@ -90,8 +90,8 @@ void multiply(benchmark::State& state, Type type, int64_t out, int64_t in, int f
 void attention(benchmark::State& state, Type type, int64_t heads, int64_t kv_heads, bool backwards) {
   const Memory q(kTokens, heads * kHeadSize, type), k(kTokens, kv_heads * kHeadSize, type);
   const Memory v(kTokens, kv_heads * kHeadSize, type), out(kTokens, heads * kHeadSize, type);
-  const Memory dq(kTokens, heads * kHeadSize, Type::f32), dk(kTokens, kv_heads * kHeadSize, Type::f32);
-  const Memory dv(kTokens, kv_heads * kHeadSize, Type::f32);
+  const Memory dq(kTokens, heads * kHeadSize, type), dk(kTokens, kv_heads * kHeadSize, type);
+  const Memory dv(kTokens, kv_heads * kHeadSize, type);
   const Memory log_sums(1, kTokens * heads, Type::f32), dots(1, kTokens * heads, Type::f32);
   const AttentionShape shape{kTokens / kSequence, kSequence, kSequence, 0, 0, heads, kv_heads,
                              kHeadSize,           0.125f};
@@ -99,7 +99,7 @@ void attention(benchmark::State& state, Type type, int64_t heads, int64_t kv_hea
   device().attention(out, log_sums.f32(), q, k, v, shape);
   run_flops(state, type, product * (backwards ? 5 : 2), [&] {
     if (backwards)
-      device().attention_gradient(dq, dk, dv, out, q, k, v, log_sums.f32(), dots.f32(), shape);
+      device().attention_gradient(dq, dk, dv, false, out, q, k, v, log_sums.f32(), dots.f32(), shape);
     else
       device().attention(out, log_sums.f32(), q, k, v, shape);
   });
