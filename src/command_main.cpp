@@ -4,8 +4,10 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -90,6 +92,12 @@ int main(int argc, char** argv) {
     app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "sennit: there is no memory left for this process\n");
+    return 3;
+  } catch (const std::system_error& error) {  // of threads
+    std::fprintf(stderr, "sennit: the system refused: %s\n", error.what());
+    return 3;
   }
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
     std::fprintf(stderr, "sennit: standard output could not be written: %s\n", std::strerror(errno));

@@ -240,5 +240,28 @@ TEST_F(TrainCommand, VerifyTellsOfANewerCheckpointThatDoesNotOpen) {
       << resumed.output;
 }
 
+TEST_F(TrainCommand, ALimitOfTheAddressSpaceIsALimitOfMemory) {
+  std::ofstream(folder_ / "large.json") << fmt::format(
+      R"({{"model": {{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 8,
+          "max_position_embeddings": 64}}, "data": "{}", "sequence": 32, "threads": 1}})",
+      folder_ / "data");
+  const auto refused =
+      sh(fmt::format("ulimit -v 1500000; {} train {} 2>&1", kSennit, folder_ / "large.json"));
+  EXPECT_EQ(refused.status, 3) << refused.output;
+  EXPECT_NE(refused.output.find("are there for it"), std::string::npos) << refused.output;
+}
+
+TEST_F(TrainCommand, EveryHeldOutLossIsOfTheSameText) {
+  const auto made =
+      sh(train("--learning-rate 0 --least-learning-rate 0 --batch 2 --evaluate-every 1 "
+               "--evaluate-batches 1 --report-dir " +
+               folder_ / "report"));
+  ASSERT_EQ(made.status, 0) << made.output;
+  const std::vector<StepRecord> steps = records(folder_ / "report");
+  ASSERT_EQ(steps.size(), 3u);
+  for (const StepRecord& step : steps) EXPECT_EQ(step.held_out, steps[0].held_out);
+  EXPECT_TRUE(steps[0].held_out);
+}
+
 }  // namespace
 }  // namespace sennit::trainer

@@ -1,6 +1,7 @@
 // trainer_limits_test.cpp: settings, models and texts at the edge of what can be: absurd numbers are refused
 // and never wrapped around, and what is refused is said with its place and what would do.
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -224,6 +225,49 @@ TEST(TrainerLimits, ConditionsOnAManualPageEnd) {
   std::string page = ".TH x\n.if n .if n shown\n";
   for (int i = 0; i < 100'000; i++) page += ".if n ";
   EXPECT_EQ(man_text(page + "deep\nafter\n"), "shown after\n");
+}
+
+// In parts or at once: the same documents, of plain text, gzip and JSON lines.
+TEST(TrainerLimits, LargeFilesAreReadInParts) {
+  const TestFolder folder;
+  std::string text, lines;
+  for (int i = 0; text.size() < 1'500'000; i++)
+    text += std::string(static_cast<size_t>(i * i % 997), static_cast<char>('a' + i % 26)) +
+            (i % 300 ? "\n" : "");
+  for (int i = 0; i < 3000; i++) lines += fmt::format("{{\"text\": \"{}\"}}\n", std::string(i % 700u, 'x'));
+  std::ofstream(folder / "a.txt") << text;
+  std::ofstream(folder / "a.jsonl") << lines;
+  gzFile packed = gzopen((folder / "a.txt.gz").c_str(), "wb");
+  gzwrite(packed, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(packed);
+  for (const char* const name : {"a.txt", "a.jsonl", "a.txt.gz"}) {
+    SCOPED_TRACE(name);
+    std::vector<std::string> at_once, parts;
+    ASSERT_TRUE(read_documents(folder / name, &at_once).ok());
+    Result<DocumentReader> reader = DocumentReader::open(folder / name);
+    ASSERT_TRUE(reader.ok()) << reader.status().text();
+    int calls = 1;
+    for (Result<bool> more = true; (more = reader->next(100'000, &parts)) && *more;) calls++;
+    EXPECT_EQ(parts, at_once);
+    EXPECT_GT(calls, 5);
+    if (std::string_view(name) == "a.jsonl") continue;
+    std::string whole;
+    for (const std::string& document : parts) {
+      EXPECT_LE(document.size(), kLongestDocument);
+      whole += document;
+    }
+    EXPECT_TRUE(whole == text);
+  }
+}
+
+TEST(TrainerLimits, AVocabularyThatTpDoesNotDivideMayBeLarger) {
+  TrainerOptions options = small();
+  options.mesh.tensor = 4;
+  options.model.vocabulary = 3239;
+  const std::string error = check_mesh(options.mesh, options.batch, options.model, 4).text();
+  EXPECT_NE(error.find("vocab_size may be larger than the data's: 3240"), std::string::npos) << error;
+  options.model.vocabulary = 3240;
+  EXPECT_TRUE(check_mesh(options.mesh, options.batch, options.model, 4).ok());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,8 @@ namespace sennit::trainer {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr size_t kLooksLikeAPage = 1 << 20;  // bytes in which a manual page says that it is one
 
 bool ends_with(const std::string& text, const char* end) {
   const std::string_view tail(end);
@@ -69,11 +72,17 @@ Status add_manual_pages(std::vector<std::string>* files) {
   return {};
 }
 
+// Where the document that a text begins with ends: the text is longer than kLongestDocument.
+size_t end_of_document(std::string_view text) {
+  size_t end = text.rfind('\n', kLongestDocument - 1);
+  end = end == std::string_view::npos ? kLongestDocument : end + 1;
+  while (end > kLongestDocument - 4 && (text[end] & 0xc0) == 0x80) end--;  // not inside of a character
+  return end;
+}
+
 void add_document(std::string_view text, std::vector<std::string>* documents) {
   while (text.size() > kLongestDocument) {
-    size_t end = text.rfind('\n', kLongestDocument - 1);
-    end = end == std::string_view::npos ? kLongestDocument : end + 1;
-    while (end > kLongestDocument - 4 && (text[end] & 0xc0) == 0x80) end--;  // not inside of a character
+    const size_t end = end_of_document(text);
     documents->emplace_back(text.substr(0, end));
     text.remove_prefix(end);
   }
@@ -91,27 +100,90 @@ Result<std::vector<std::string>> find_texts(const std::vector<std::string>& inpu
   return files;
 }
 
-Status read_documents(const std::string& file, std::vector<std::string>* documents) {
-  const Result<std::string> text = read_maybe_compressed(file);
-  if (!text) return text.status();
-  if (!ends_with(file, ".jsonl") && !ends_with(file, ".jsonl.gz")) {
-    if (is_man_page(*text)) {
-      add_document(man_text(*text), documents);
-    } else {
-      add_document(*text, documents);
-    }
+struct DocumentReader::State {
+  std::string file, text;
+  size_t at = 0;  // of what is next in `text`
+  bool json_lines = false, begun = false;
+  int64_t line = 0;
+  MaybeCompressed stream;
+
+  explicit State(const std::string& name, MaybeCompressed opened)
+      : file(name),
+        json_lines(ends_with(name, ".jsonl") || ends_with(name, ".jsonl.gz")),
+        stream(std::move(opened)) {}
+
+  std::string_view rest() const { return std::string_view(text).substr(at); }
+
+  // Until so many bytes are there, or the file ends.
+  Status fill(size_t bytes) {
+    if (text.size() - at >= bytes) return {};
+    text.erase(0, std::exchange(at, 0));
+    while (text.size() < bytes && !stream.ended()) SENNIT_RETURN_IF_ERROR(stream.append_to(&text));
     return {};
   }
-  std::istringstream lines(*text);
-  int64_t number = 1;
-  for (std::string line; std::getline(lines, line); number++) {
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+
+  Status take_line(std::vector<std::string>* documents) {
+    for (size_t seen = 0; rest().find('\n', seen) == std::string_view::npos && !stream.ended();) {
+      seen = rest().size();
+      SENNIT_RETURN_IF_ERROR(fill(seen + 1));
+    }
+    const size_t end = std::min(rest().find('\n'), rest().size());
+    const std::string_view text_of_line = rest().substr(0, end);
+    at += std::min(end + 1, rest().size());
+    line++;
+    if (text_of_line.find_first_not_of(" \t\r") == std::string_view::npos) return {};
+    const nlohmann::json object = nlohmann::json::parse(text_of_line, nullptr, false);
     if (!object.is_object() || !object.contains("text") || !object["text"].is_string())
-      return invalid(fmt::format("{}:{}: is no JSON object with a \"text\"", file, number));
+      return invalid(fmt::format("{}:{}: is no JSON object with a \"text\"", file, line));
     add_document(object["text"].get_ref<const std::string&>(), documents);
+    return {};
   }
-  return {};
+
+  Status take_plain(std::vector<std::string>* documents) {
+    SENNIT_RETURN_IF_ERROR(fill(begun ? kLongestDocument + 1 : kLooksLikeAPage));
+    if (!std::exchange(begun, true) && is_man_page(rest())) {
+      SENNIT_RETURN_IF_ERROR(fill(SIZE_MAX));
+      add_document(man_text(rest()), documents);
+      at = text.size();
+      return {};
+    }
+    const bool last = rest().size() <= kLongestDocument;
+    const size_t end = last ? rest().size() : end_of_document(rest());
+    if (end > 0) documents->emplace_back(rest().substr(0, end));
+    at += end;
+    return {};
+  }
+};
+
+DocumentReader::DocumentReader() = default;
+DocumentReader::DocumentReader(DocumentReader&&) noexcept = default;
+DocumentReader& DocumentReader::operator=(DocumentReader&&) noexcept = default;
+DocumentReader::~DocumentReader() = default;
+
+Result<DocumentReader> DocumentReader::open(const std::string& file) {
+  Result<MaybeCompressed> stream = MaybeCompressed::open(file);
+  if (!stream) return stream.status();
+  DocumentReader reader;
+  reader.state_ = std::make_unique<State>(file, *std::move(stream));
+  return reader;
+}
+
+Result<bool> DocumentReader::next(size_t bytes, std::vector<std::string>* documents) {
+  State& state = *state_;
+  size_t counted = documents->size();
+  for (size_t made = 0; made < bytes;) {
+    SENNIT_RETURN_IF_ERROR(state.json_lines ? state.take_line(documents) : state.take_plain(documents));
+    for (; counted < documents->size(); counted++) made += (*documents)[counted].size();
+    SENNIT_RETURN_IF_ERROR(state.fill(1));
+    if (state.rest().empty()) return false;
+  }
+  return true;
+}
+
+Status read_documents(const std::string& file, std::vector<std::string>* documents) {
+  Result<DocumentReader> reader = DocumentReader::open(file);
+  if (!reader) return reader.status();
+  return reader->next(SIZE_MAX, documents).status();
 }
 
 }  // namespace sennit::trainer

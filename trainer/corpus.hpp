@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,24 @@ inline constexpr size_t kLongestDocument = 64 * 1024;
 // manual pages of the packages manpages and manpages-dev. Errors: an input that matches nothing.
 Result<std::vector<std::string>> find_texts(const std::vector<std::string>& inputs);
 
-// Appends a file's documents. Errors: it cannot be read; a line that is no JSON object with a "text".
+// The documents of a file, some at a time: only a manual page is in memory as a whole.
+class DocumentReader {
+ public:
+  // Errors, of both: it cannot be read; a line that is no JSON object with a "text".
+  static Result<DocumentReader> open(const std::string& file);
+  DocumentReader(DocumentReader&&) noexcept;
+  DocumentReader& operator=(DocumentReader&&) noexcept;
+  ~DocumentReader();
+  // Appends documents of about so many bytes. False: these were the last.
+  Result<bool> next(size_t bytes, std::vector<std::string>* documents);
+
+ private:
+  struct State;
+  DocumentReader();
+  std::unique_ptr<State> state_;
+};
+
+// Appends all of a file's documents. Errors: it cannot be read; a line that is no JSON object with a "text".
 Status read_documents(const std::string& file, std::vector<std::string>* documents);
 
 }  // namespace sennit::trainer

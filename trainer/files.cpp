@@ -57,27 +57,33 @@ Result<std::string> read_file(const std::string& file) {
   return std::string(reinterpret_cast<const char*>(mapped->data()), mapped->bytes());
 }
 
-Result<std::string> read_maybe_compressed(const std::string& file) {
+Result<MaybeCompressed> MaybeCompressed::open(const std::string& file) {
   gzFile stream = gzopen(file.c_str(), "rb");  // reads what is not gzip as it is
   if (!stream) return file_error(file, "read");
   gzbuffer(stream, 1 << 17);
-  std::string text;
-  for (;;) {
-    const size_t before = text.size();
-    constexpr size_t kStep = 1 << 18;
-    text.resize(before + kStep);
-    const int got = gzread(stream, text.data() + before, kStep);
-    text.resize(before + static_cast<size_t>(std::max(got, 0)));
-    if (got > 0) continue;
-    int error = Z_OK;
-    const char* reason = gzerror(stream, &error);
-    std::string words = error == Z_ERRNO ? std::strerror(errno) : reason;
-    if (words.starts_with(file + ": ")) words.erase(0, file.size() + 2);  // zlib names it, too
-    gzclose(stream);
-    if (got < 0 || error != Z_OK)
-      return invalid(fmt::format("{}: cannot be read: {}", file, words.empty() ? "it is cut short" : words));
-    return text;
-  }
+  return MaybeCompressed(file, stream);
+}
+
+MaybeCompressed::~MaybeCompressed() {
+  if (stream_) gzclose(static_cast<gzFile>(stream_));
+}
+
+Status MaybeCompressed::append_to(std::string* text) {
+  constexpr size_t kStep = 1 << 18;
+  const auto stream = static_cast<gzFile>(stream_);
+  const size_t before = text->size();
+  text->resize(before + kStep);
+  const int got = gzread(stream, text->data() + before, kStep);
+  text->resize(before + static_cast<size_t>(std::max(got, 0)));
+  if (got > 0) return {};
+  ended_ = true;
+  int error = Z_OK;
+  const char* reason = gzerror(stream, &error);
+  std::string words = error == Z_ERRNO ? std::strerror(errno) : reason;
+  if (words.starts_with(file_ + ": ")) words.erase(0, file_.size() + 2);  // zlib names it, too
+  if (got < 0 || error != Z_OK)
+    return invalid(fmt::format("{}: cannot be read: {}", file_, words.empty() ? "it is cut short" : words));
+  return {};
 }
 
 Status write_file_durably(const std::string& file, std::string_view text) {

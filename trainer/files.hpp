@@ -21,8 +21,23 @@ namespace sennit::trainer {
 Status file_error(const std::string& file, const char* what);
 
 Result<std::string> read_file(const std::string& file);
-// Uncompressed where it begins like gzip.
-Result<std::string> read_maybe_compressed(const std::string& file);
+// A file from its beginning to its end, uncompressed where it begins like gzip.
+class MaybeCompressed {
+ public:
+  static Result<MaybeCompressed> open(const std::string& file);
+  MaybeCompressed(MaybeCompressed&& other) noexcept
+      : file_(std::move(other.file_)), stream_(std::exchange(other.stream_, nullptr)), ended_(other.ended_) {}
+  MaybeCompressed& operator=(MaybeCompressed&&) = delete;
+  ~MaybeCompressed();
+  Status append_to(std::string* text);  // the next 256 KiB of it
+  bool ended() const { return ended_; }
+
+ private:
+  MaybeCompressed(const std::string& file, void* stream) : file_(file), stream_(stream) {}
+  std::string file_;
+  void* stream_;  // zlib's
+  bool ended_ = false;
+};
 
 // Through FILE.part, fsync and rename, and an fsync of the folder: FILE is the old one or the new one, whole,
 // and FILE.part goes where that fails.

@@ -36,7 +36,9 @@ Status check_mesh(const MeshShape& mesh, const BatchShape& batch, const LlamaCon
   SENNIT_RETURN_IF_ERROR(
       must_divide("--tp", mesh.tensor, "the key/value heads, which are not replicated,", model.kv_heads));
   SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the feed-forward width", model.ffn));
-  SENNIT_RETURN_IF_ERROR(must_divide("--tp", mesh.tensor, "the vocabulary", model.vocabulary));
+  if (const Status fault = must_divide("--tp", mesh.tensor, "the vocabulary", model.vocabulary); !fault.ok())
+    return invalid(fmt::format("{}; the model's vocab_size may be larger than the data's: {}", fault.text(),
+                               (model.vocabulary / mesh.tensor + 1) * mesh.tensor));
   SENNIT_RETURN_IF_ERROR(must_divide("--pp times --stage-chunks", mesh.stages(), "the layers", model.layers));
   if (batch.length < 1 || batch.length > model.positions)
     return invalid(

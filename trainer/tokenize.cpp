@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -22,6 +24,12 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point began) { return std::chrono::duration<double>(Clock::now() - began).count(); }
 
 constexpr uint64_t kBlockBytes = 64 << 20;  // of files, as they lie on disk
+constexpr uint64_t kSliceBytes = 4 << 20;   // of a larger file's text: work for a thread
+
+Status no_memory() {
+  return {SENNIT_OUT_OF_RESOURCES,
+          "there is no memory left: --sample takes less text to learn from, --threads less at a time"};
+}
 
 struct Document {
   std::string text;
@@ -29,10 +37,20 @@ struct Document {
   std::vector<int32_t> tokens;
 };
 
+// A file, or the part of a large one.
 struct FileOfBlock {
   std::string name;
+  std::vector<std::string> texts;
+  bool read = false;
   std::vector<Document> documents;
   Status status;
+};
+
+struct Files {
+  const std::vector<std::string>& names;
+  size_t next = 0;
+  std::optional<DocumentReader> open;  // names[next], which is large
+  bool done() const { return next == names.size(); }
 };
 
 class Run {
@@ -54,13 +72,13 @@ class Run {
     if (!writer) return writer.status();
     Cleaner cleaner(options_.clean);
     uint64_t tokenized_bytes = 0;
-    for (size_t next = 0; next < files->size();) {
+    for (Files reading{.names = *files, .open = {}}; !reading.done();) {
       std::vector<FileOfBlock> block;
-      SENNIT_RETURN_IF_ERROR(read_block(*files, &next, &cleaner, &block));
+      SENNIT_RETURN_IF_ERROR(read_block(&reading, &cleaner, &block));
       const auto encoding = Clock::now();
-      parallel(block.size(), [&](size_t i, size_t thread) {
+      SENNIT_RETURN_IF_ERROR(parallel(block.size(), [&](size_t i, size_t thread) {
         for (Document& document : block[i].documents) encode(&document, thread);
-      });
+      }));
       for (const FileOfBlock& file : block)
         for (const Document& document : file.documents) {
           const Part part = held_out(document.marks, options_.clean) ? Part::held_out : Part::training;
@@ -68,7 +86,7 @@ class Run {
           tokenized_bytes += document.text.size();
         }
       report_.encode_seconds += since(encoding);
-      progress(fmt::format("{} of {} files, {:.1f} MB of text", next, files->size(),
+      progress(fmt::format("{} of {} files, {:.1f} MB of text", reading.next, files->size(),
                            static_cast<double>(report_.text_bytes) / 1e6));
     }
     report_.cleaned = cleaner.counts();
@@ -86,38 +104,64 @@ class Run {
  private:
   // body(i, thread) for i below n, on all threads.
   template <typename Body>
-  void parallel(size_t n, Body body) {
+  Status parallel(size_t n, Body body) {
     std::atomic<size_t> next{0};
+    std::atomic<bool> failed{false};
     const auto work = [&](size_t thread) {
-      for (size_t i = 0; (i = next++) < n;) body(i, thread);
+      try {
+        for (size_t i = 0; !failed && (i = next++) < n;) body(i, thread);
+      } catch (const std::bad_alloc&) {
+        failed = true;
+      }
     };
     std::vector<std::thread> threads;
     for (size_t thread = 1; thread < memories_.size(); thread++) threads.emplace_back(work, thread);
     work(0);
     for (std::thread& thread : threads) thread.join();
+    return failed ? no_memory() : Status();
   }
 
-  // Reads files from *next on, about kBlockBytes of them, and keeps of their documents what the cleaner does.
-  Status read_block(const std::vector<std::string>& files, size_t* next, Cleaner* cleaner,
-                    std::vector<FileOfBlock>* block) {
-    const auto began = Clock::now();
-    std::error_code error;
-    for (uint64_t bytes = 0; *next < files.size() && bytes < kBlockBytes; (*next)++) {
-      block->push_back({.name = files[*next], .documents = {}, .status = {}});
-      const auto size = std::filesystem::file_size(files[*next], error);
-      bytes += error ? 0 : size;
+  // The next small file, which a thread will read, or part of a large one. *bytes grows by its size.
+  static Status add_to_block(Files* files, std::vector<FileOfBlock>* block, uint64_t* bytes) {
+    FileOfBlock& file = block->emplace_back();
+    file.name = files->names[files->next];
+    if (!files->open) {
+      std::error_code error;
+      const auto size = std::filesystem::file_size(file.name, error);
+      if (error || size <= kSliceBytes) {
+        *bytes += error ? 0 : size;
+        files->next++;
+        return {};
+      }
+      Result<DocumentReader> opened = DocumentReader::open(file.name);
+      if (!opened) return opened.status();
+      files->open = *std::move(opened);
     }
-    parallel(block->size(), [&](size_t i, size_t) {
+    const Result<bool> more = files->open->next(kSliceBytes, &file.texts);
+    if (!more) return more.status();
+    file.read = true;
+    for (const std::string& text : file.texts) *bytes += text.size();
+    if (*more) return {};
+    files->open.reset();
+    files->next++;
+    return {};
+  }
+
+  // Reads about kBlockBytes of files, and keeps of their documents what the cleaner does.
+  Status read_block(Files* files, Cleaner* cleaner, std::vector<FileOfBlock>* block) {
+    const auto began = Clock::now();
+    for (uint64_t bytes = 0; !files->done() && bytes < kBlockBytes;)
+      SENNIT_RETURN_IF_ERROR(add_to_block(files, block, &bytes));
+    SENNIT_RETURN_IF_ERROR(parallel(block->size(), [&](size_t i, size_t) {
       FileOfBlock& file = (*block)[i];
-      std::vector<std::string> texts;
-      file.status = read_documents(file.name, &texts);
-      for (std::string& text : texts) {
+      if (!file.read) file.status = read_documents(file.name, &file.texts);
+      for (std::string& text : file.texts) {
         Document document;
         document.marks = mark(text, options_.clean);
         document.text = std::move(text);
         file.documents.push_back(std::move(document));
       }
-    });
+    }));
     for (FileOfBlock& file : *block) {
       SENNIT_RETURN_IF_ERROR(file.status);
       for (const Document& document : file.documents) report_.text_bytes += document.text.size();
@@ -162,9 +206,10 @@ class Run {
     std::sort(files.begin(), files.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
     Cleaner cleaner(options_.clean);
     std::vector<std::string> sample;
-    for (size_t next = 0; next < files.size() && report_.sample_bytes < options_.sample_bytes;) {
+    for (Files reading{.names = files, .open = {}};
+         !reading.done() && report_.sample_bytes < options_.sample_bytes;) {
       std::vector<FileOfBlock> block;
-      SENNIT_RETURN_IF_ERROR(read_block(files, &next, &cleaner, &block));
+      SENNIT_RETURN_IF_ERROR(read_block(&reading, &cleaner, &block));
       for (FileOfBlock& file : block)
         for (Document& document : file.documents)
           if (!held_out(document.marks, options_.clean) && report_.sample_bytes < options_.sample_bytes) {
@@ -207,7 +252,11 @@ Result<TokenizeReport> tokenize(const TokenizeOptions& options,
   if (!(options.clean.held_out >= 0 && options.clean.held_out < 1))
     return invalid(
         fmt::format("a held-out part of {}: it must be at least 0 and below 1", options.clean.held_out));
-  return Run(options).go(progress);
+  try {
+    return Run(options).go(progress);
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
 }
 
 }  // namespace sennit::trainer

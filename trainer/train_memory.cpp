@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "ends.hpp"
 #include "local_ranks.hpp"
@@ -124,7 +125,14 @@ uint64_t memory_of_this_host() {
   return bytes;
 }
 
-uint64_t available_memory() { return memory_of_this_host() / static_cast<uint64_t>(ranks_on_this_host()); }
+uint64_t available_memory() {
+  const uint64_t share = memory_of_this_host() / static_cast<uint64_t>(ranks_on_this_host());
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return share;
+  const uint64_t taken = number_in("/proc/self/status", "VmSize:") * 1024;
+  return std::max<uint64_t>(
+      1, std::min<uint64_t>(share, limit.rlim_cur - std::min<uint64_t>(limit.rlim_cur, taken)));
+}
 
 Status check_memory(const TrainerOptions& options, uint64_t available) {
   const MemoryParts memory = memory_of(options);
@@ -165,7 +173,7 @@ Status check_memory(const TrainerOptions& options, uint64_t available) {
     fewest = std::popcount(set);
     fitting += fmt::format("{}{} ({})", fitting.empty() ? "" : ", or ", text, bytes_text(then));
   }
-  std::string advice = "take more ranks (--tp, --pp) or a smaller model";
+  std::string advice = "take more ranks (--tp, --pp), a smaller --batch or a smaller model";
   if (!fitting.empty())
     advice = "it fits with " + fitting;
   else if (!smallest.empty())

@@ -305,16 +305,16 @@ Status Run::held_out_loss(double* loss) {
   Evaluation sum;
   const int64_t pass = held_out_->batches_of_a_pass();
   const int64_t batches = config_.evaluate_batches > 0 ? std::min(config_.evaluate_batches, pass) : pass;
-  for (int64_t b = 0; b < pass; b++) {  // the whole pass is read, so that each begins at the start
+  const nlohmann::json start = held_out_->position();
+  for (int64_t b = 0; b < batches; b++) {
     const Batch batch = held_out_->next();
-    if (b >= batches) continue;
     const Result<Evaluation> one = trainer_->evaluate(batch.tokens, batch.sequences);
     if (!one) return one.status();
     sum.loss += one->loss;
     sum.targets += one->targets;
   }
   *loss = sum.targets > 0 ? sum.loss / sum.targets : 0;
-  return {};
+  return batches < pass ? held_out_->restore(start) : Status();
 }
 
 Status Run::save(const nlohmann::json& place) {
