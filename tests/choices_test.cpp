@@ -1,12 +1,22 @@
 // choices_test.cpp: what the planner compares and chooses on emulated trees of hosts that share two cores.
+//
+// data/choices.txt has what plans took there, a line each: bytes are the payload, `whole` is whole_stages,
+// and a line "tree" says which hosts and oversubscription follow. The planner's choices are held against
+// these times; nothing is timed here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <iterator>
 #include <map>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "algorithm.hpp"
+#include "calibration.hpp"
 #include "fabric.hpp"
 #include "headers.hpp"
 #include "plan.hpp"
@@ -95,6 +105,105 @@ TEST(Choices, HeadersOfSmallMessagesCount) {
   EXPECT_NEAR(static_cast<double>(predicted_ns(request, tree, options, "aggregated", by_rack)), 323e3,
               0.1 * 323e3);
   EXPECT_EQ(make_plan(request, tree, options)->algorithm, "aggregated");
+}
+
+struct Table {
+  TierTree tree;
+  std::vector<TimedPlan> plans;
+};
+
+std::vector<Table> measured() {
+  std::ifstream file(SENNIT_SOURCE_DIR "/tests/data/choices.txt");
+  std::vector<Table> tables;
+  const auto numbers = [](std::string text) {
+    std::ranges::replace(text, ',', ' ');
+    std::istringstream words(text);
+    return std::vector<int>(std::istream_iterator<int>(words), {});
+  };
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string first, list;
+    words >> first;
+    if (first.empty() || first == "#") continue;
+    if (first == "tree") {
+      uint64_t oversubscription = 0;
+      words >> list >> oversubscription;
+      tables.push_back({racks(numbers(list), oversubscription), {}});
+      continue;
+    }
+    TimedPlan& plan = tables.back().plans.emplace_back();
+    const auto n = static_cast<uint64_t>(tables.back().tree.ranks());
+    uint64_t bytes = 0, whole = 0;
+    double us = 0;
+    words >> bytes >> plan.algorithm >> plan.parameters.chunks >> list >> whole >> us;
+    EXPECT_FALSE(words.fail()) << line;
+    plan.request = request_of(*parse_collective(first), bytes / 4);
+    if (plan.request.collective == Collective::all_to_all)
+      plan.request.count /= n - 1;
+    else if (payload_bytes(plan.request, static_cast<int>(n)) > static_cast<double>(bytes))
+      plan.request.count /= n;
+    plan.parameters.whole_stages = static_cast<uint8_t>(whole);
+    if (list != "-")
+      for (const int radix : numbers(list)) plan.parameters.radices.push_back(static_cast<uint16_t>(radix));
+    plan.measured_ns = static_cast<uint64_t>(us * 1e3);
+  }
+  return tables;
+}
+
+struct Score {
+  int cells = 0, near = 0;  // at most 10% slower than the fastest
+  double worst = 1;
+};
+
+// Of all requests in the table whose choice was timed.
+Score judge(const Table& table, const PlanOptions& options) {
+  Score score;
+  for (size_t i = 0; i < table.plans.size(); i++) {
+    const Request& request = table.plans[i].request;
+    const auto same = [&](const TimedPlan& timed) { return timed.request == request; };
+    if (std::ranges::find_if(table.plans, same) != table.plans.begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    const Plan plan = *make_plan(request, table.tree, options);
+    uint64_t best = ~uint64_t{0}, chosen = 0;
+    for (const TimedPlan& timed : table.plans) {
+      if (!(timed.request == request)) continue;
+      best = std::min(best, timed.measured_ns);
+      if (timed.algorithm == plan.algorithm && timed.parameters == plan.parameters)
+        chosen = timed.measured_ns;
+    }
+    if (chosen == 0) continue;
+    const double factor = static_cast<double>(chosen) / static_cast<double>(best);
+    score.cells++;
+    score.near += factor <= 1.1 ? 1 : 0;
+    score.worst = std::max(score.worst, factor);
+    if (factor > 1.1)
+      std::cout << fmt::format("{:.2f} {} of {:.0f} bytes, {} ranks: {}, {}\n", factor,
+                               name(request.collective), payload_bytes(request, table.tree.ranks()),
+                               table.tree.ranks(), plan.algorithm, plan.parameters.to_text());
+  }
+  return score;
+}
+
+TEST(Choices, AreNearTheFastestThatWasMeasured) {
+  const std::vector<Table> tables = measured();
+  ASSERT_EQ(tables.size(), 3u);
+  Score untuned, calibrated;
+  for (const Table& table : tables) {
+    PlanOptions options = two_cores(table.tree);
+    for (const bool fitted : {false, true}) {
+      if (fitted) options.cost = calibrate(table.tree, options, table.plans);
+      const Score score = judge(table, options);
+      Score& sum = fitted ? calibrated : untuned;
+      sum.cells += score.cells, sum.near += score.near, sum.worst = std::max(sum.worst, score.worst);
+    }
+  }
+  std::cout << fmt::format("untuned {} of {}, worst {:.2f}; calibrated {} of {}, worst {:.2f}\n",
+                           untuned.near, untuned.cells, untuned.worst, calibrated.near, calibrated.cells,
+                           calibrated.worst);
+  EXPECT_EQ(untuned.cells, 153);
+  EXPECT_GE(untuned.near, 139);
+  EXPECT_GE(calibrated.near, 125);
+  EXPECT_LE(untuned.worst, 1.35);
 }
 
 }  // namespace
