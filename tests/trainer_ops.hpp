@@ -66,6 +66,10 @@ class Ops : public testing::TestWithParam<Case> {
 #if defined(__x86_64__)
     if (GetParam().isa == std::string_view("avx2") && !__builtin_cpu_supports("avx2"))
       GTEST_SKIP() << "no AVX2 here";
+    if (GetParam().isa == std::string_view("avx512") &&
+        !(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")))
+      GTEST_SKIP() << "no AVX-512 here";
 #endif
     use_threads(2);
   }
@@ -75,6 +79,7 @@ class Ops : public testing::TestWithParam<Case> {
     const CpuKernels* kernels = isa == "best" ? &cpu_kernels() : &kCpuGeneric;
 #if defined(__x86_64__)
     if (isa == "avx2") kernels = &kCpuAvx2;
+    if (isa == "avx512") kernels = &kCpuAvx512;
 #endif
     device_ = std::make_unique<CpuDevice>(threads, *kernels, isa == "best");
   }
@@ -152,11 +157,11 @@ class Ops : public testing::TestWithParam<Case> {
   std::unique_ptr<Device> device_;
 };
 
-inline const auto kCases = testing::Values(Case{Type::f32, "best"}, Case{Type::bf16, "best"},
-                                           Case{Type::f32, "generic"}, Case{Type::bf16, "generic"}
+inline const auto kCases = testing::Values(
+    Case{Type::f32, "best"}, Case{Type::bf16, "best"}, Case{Type::f32, "generic"}, Case{Type::bf16, "generic"}
 #if defined(__x86_64__)
-                                           ,
-                                           Case{Type::f32, "avx2"}, Case{Type::bf16, "avx2"}
+    ,
+    Case{Type::f32, "avx2"}, Case{Type::bf16, "avx2"}, Case{Type::f32, "avx512"}, Case{Type::bf16, "avx512"}
 #endif
 );
 inline const auto kName = [](const testing::TestParamInfo<Case>& info) {

@@ -234,6 +234,28 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
 
 // ---- element by element
 
+// A row of one logit: its sum is e^(logit - largest).
+TEST_P(Ops, ExponentialsOverTheirWholeRange) {
+  constexpr int64_t kRows = 4096;
+  Tensor logits = zeros(kRows, 1, type());
+  for (int64_t row = 0; row < kRows; row++) logits.set(row, 0, -100.0 * static_cast<double>(row) / kRows);
+  logits.set(kRows - 1, 0, -INFINITY);
+  const std::vector<int32_t> targets(kRows, -1);
+  std::vector<float> sums(kRows), target_logits(kRows);
+  for (const float largest : {0.0f, -3.0f, 7.5f}) {
+    const std::vector<float> all(kRows, largest);
+    device_->sum_logits(sums.data(), target_logits.data(), logits.matrix, all.data(), targets.data(), 0);
+    for (int64_t row = 0; row < kRows; row++) {
+      const double x = logits.get(row, 0) - static_cast<double>(largest);
+      const double off =
+          type() == Type::f32 ? 4e-7 : 2e-7 * (2 + std::min(200.0, std::abs(x)) + 2 * std::abs(largest));
+      // From e^-87 on, numbers that are not normal may be 0.
+      const double wanted = std::exp(x), allowed = wanted * off + (x < -86 ? 1e-37 : 0);
+      EXPECT_NEAR(sums[static_cast<size_t>(row)], wanted, allowed) << x;
+    }
+  }
+}
+
 TEST_P(Ops, ElementByElement) {
   for (const int64_t columns : {1, 16, 45}) {
     for (const Type other : {Type::f32, Type::bf16}) {
