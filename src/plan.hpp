@@ -85,8 +85,8 @@ struct CostModel {
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
   uint64_t goodput_permille = 1'000;         // payload over a capacity between hosts: what headers leave
-  uint64_t message_bytes = 0;                // on a wire beside a message's payload: its own header and packet
-  std::vector<TierCost> tiers;               // by tier; empty: nothing was measured
+  uint64_t message_bytes = 0;   // on a wire beside a message's payload: its own header and packet
+  std::vector<TierCost> tiers;  // by tier; empty: nothing was measured
   // Hosts that are namespaces of one kernel: a message is on its way only as long as cores work on it, and
   // sending it is nearly all of that, up to the receiver's socket.
   void within_one_machine() {
