@@ -7,14 +7,13 @@
 #include <fmt/format.h>
 
 #include "command_emulate_compare.hpp"
+#include "median.hpp"
 
 namespace sennit::emulate {
 namespace {
 
-double median(std::vector<double> values) {
-  if (values.empty()) return std::nan("");
-  std::sort(values.begin(), values.end());
-  return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+double median_if_any(const std::vector<double>& values) {
+  return values.empty() ? std::nan("") : median(values);
 }
 
 }  // namespace
@@ -28,7 +27,7 @@ double Series::median_us() const {
   std::vector<double> known;
   for (const double time : time_us)
     if (!std::isnan(time)) known.push_back(time);
-  return median(known);
+  return median_if_any(known);
 }
 
 const Series* Point::find(const std::string& library) const {
@@ -110,7 +109,7 @@ std::optional<double> ratio(const Series& series, const Series& other) {
     if (!std::isnan(r)) ratios.push_back(r);
   }
   if (ratios.empty()) return std::nullopt;
-  return median(ratios);
+  return median_if_any(ratios);
 }
 
 std::string readable_time(double us) {

@@ -4,17 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "median.hpp"
+
 namespace sennit {
-
-namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return values.size() % 2 == 1 ? *middle : (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-}  // namespace
 
 std::vector<double> typical_times(const std::vector<double>& times_us, size_t plans) {
   std::vector<std::vector<double>> shares(plans);  // of the round's mean

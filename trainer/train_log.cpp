@@ -10,6 +10,7 @@
 
 #include "files.hpp"
 #include "log.hpp"
+#include "median.hpp"
 
 namespace sennit::trainer {
 
@@ -90,10 +91,6 @@ std::optional<OverlapFigures> OverlapFigures::of(const std::vector<StepRecord>& 
     (records[i].overlap ? with : without).push_back(records[i].seconds - records[i].data_wait_s);
   }
   if (with.empty() || without.empty() || alone.empty()) return {};
-  const auto median = [](std::vector<double>& values) {
-    std::sort(values.begin(), values.end());
-    return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
-  };
   OverlapFigures figures;
   figures.with_s = median(with);
   figures.without_s = median(without);

@@ -1,10 +1,11 @@
 // train_report.cpp: the end of a run, on the screen and as a page: see report_run() of train_run.hpp.
-#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "median.hpp"
 #include "train_curve.hpp"
 #include "train_memory.hpp"
 #include "train_run.hpp"
@@ -20,8 +21,7 @@ std::optional<double> median(const std::vector<StepRecord>& records, const Value
   for (size_t i = records.size() > 1 ? 1 : 0; i < records.size(); i++)
     if (const std::optional<double> one = value(records[i])) values.push_back(*one);
   if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
-  return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+  return sennit::median(std::move(values));
 }
 
 std::string throughput(const std::vector<StepRecord>& records) {
