@@ -14,6 +14,7 @@
 #include "descriptors.hpp"
 #include "headers.hpp"
 #include "log.hpp"
+#include "message_cost.hpp"
 #include "options.hpp"
 #include "probe_run.hpp"
 #include "source.hpp"
@@ -131,8 +132,7 @@ Status Job::exchange_addresses() {
   const CoreShare here = share_of_host(sights, mine.host);
   local_ranks_ = here.ranks;
   plan_options_.cost.crowding_permille = crowding_permille(sights);
-  const bool in_memory = one_machine(sights);
-  if (in_memory) plan_options_.cost.within_one_machine();
+  one_machine_ = one_machine(sights);
 
   auto engine = std::make_unique<Engine>(
       here.ranks <= here.cores, static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
@@ -168,8 +168,8 @@ Status Job::exchange_addresses() {
   }
   // Where there is RDMA, ucx carries what goes between hosts, and its headers are few.
   if (std::ranges::none_of(made, [](const auto& transport) { return transport->name() == "ucx"; })) {
-    hello["payload_permille"] = tcp_payload_permille(mtu_of(context.host_interface), in_memory);
-    hello["message_bytes"] = tcp_message_bytes(in_memory);
+    hello["payload_permille"] = tcp_payload_permille(mtu_of(context.host_interface), one_machine_);
+    hello["message_bytes"] = tcp_message_bytes(one_machine_);
   }
   // Told to all before anybody gives up: who left without a word would keep the others waiting.
   if (made.empty() && size() > 1)
@@ -236,12 +236,21 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
         network = fabric.status();
     }
     merged = network ? Result<Fabric>(merger.take()) : network;
+    measure_messages();
   }
   return agree_on_fabric(merged);
 }
 
+// The others wait for rank 0's word, asleep, so nothing disturbs it.
+void Job::measure_messages() {
+  CostModel& cost = plan_options_.cost;
+  if (cost.crowding_permille <= 1000 || std::ranges::count(host_keys_, host_keys_[0]) == size()) return;
+  if (const uint64_t measured = measure_message_cpu_ns()) cost.message_cpu_ns = measured;
+  log(LogLevel::info, "ranks share cores, and a message between hosts costs one {} ns", cost.message_cpu_ns);
+}
+
 Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
-  Json verdict = Json::object();
+  Json verdict = {{"message_cpu_ns", plan_options_.cost.message_cpu_ns}};
   if (!of_rank_0)
     verdict["error"] = of_rank_0.status().text();
   else
@@ -263,6 +272,8 @@ Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
   Result<Tuning> tuning = Tuning::parse(decision.value("tuning", ""), "the job's tuning");
   if (!tuning) return tuning.status();
   tuning_ = *std::move(tuning);
+  plan_options_.cost.message_cpu_ns = decision.value("message_cpu_ns", plan_options_.cost.message_cpu_ns);
+  if (one_machine_) plan_options_.cost.within_one_machine();
   return {};
 }
 

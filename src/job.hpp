@@ -52,6 +52,7 @@ class Job {
   Status agree_on_options(const std::string& algorithm);
   Status exchange_addresses();
   Status agree_on_fabric(const std::string& fabric_file);
+  void measure_messages();                                  // rank 0's part of it
   Status agree_on_fabric(const Result<Fabric>& of_rank_0);  // tells all what rank 0 has
   static Status probe_fabric(const std::shared_ptr<Job>& job);
   void apply(std::function<void(Communicator&)> failure);
@@ -65,6 +66,7 @@ class Job {
   std::vector<Placement> placements_;
   std::vector<std::string> host_keys_;  // by rank; equal: probably the same host
   int local_ranks_ = 1;
+  bool one_machine_ = false;  // all ranks run under one kernel
   PlanOptions plan_options_;
   size_t eager_bytes_ = 8192;
   std::string probe_;  // SENNIT_PROBE of rank 0

@@ -80,7 +80,7 @@ struct CostModel {
   uint64_t latency_ns = 30'000;             // per message where a group's latency is unknown
   uint64_t shared_memory_latency_ns = 800;  // below the host
   uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
-  uint64_t message_cpu_ns = 5'000;          // of a core, sending and receiving together, between hosts
+  uint64_t message_cpu_ns = 5'000;          // of a core, for one between hosts (message_cost.hpp)
   uint64_t crowding_permille = 1'000;       // ranks per core where they share cores (cores.hpp)
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
@@ -90,7 +90,7 @@ struct CostModel {
   // Hosts that are namespaces of one kernel: a message is on its way only as long as cores work on it, and
   // sending it is nearly all of that, up to the receiver's socket.
   void within_one_machine() {
-    latency_ns = 10'000;
+    latency_ns = 2 * message_cpu_ns;
     post_ns = message_cpu_ns;
   }
   bool operator==(const CostModel&) const = default;

@@ -1,11 +1,14 @@
 // cores_test.cpp: who shares cores with whom, from what ranks tell.
 #include "cores.hpp"
 
+#include <sched.h>
+
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "headers.hpp"
+#include "message_cost.hpp"
 #include "tcp_wire.hpp"
 
 namespace sennit {
@@ -61,6 +64,16 @@ TEST(Cores, ThisProcessHasAMachineAndACore) {
   const CoreSight here = CoreSight::look();
   EXPECT_FALSE(here.machine.empty());
   EXPECT_GE(share_of_host({here}, here.host).cores, 1);
+}
+
+TEST(Cores, AMessageTakesThemMicroseconds) {
+  cpu_set_t before, after;
+  sched_getaffinity(0, sizeof before, &before);
+  const uint64_t ns = measure_message_cpu_ns();
+  EXPECT_GT(ns, 300u) << "two system calls and a wake-up";
+  EXPECT_LT(ns, 1'000'000u);
+  sched_getaffinity(0, sizeof after, &after);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after)) << "this thread keeps its cores";
 }
 
 }  // namespace

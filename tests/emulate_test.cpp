@@ -137,6 +137,20 @@ TEST_F(EmulateTest, SlurmVariablesGiveTheShapeAlone) {
   EXPECT_EQ(none.output, "none\n");
 }
 
+// What a message costs a core there is measured once, by rank 0, and the plan of small messages follows.
+TEST_F(EmulateTest, HostsThatShareCoresMeasureWhatAMessageCosts) {
+  const Outcome outcome = sh("SENNIT_LOG=info " + kCommand +
+                             "run --racks 2 --hosts 2 -- taskset -c 0 " SENNIT_BINARY_DIR
+                             "/bin/sennit bench all_reduce -b 8 -e 8 -n 5 2>&1");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const std::regex measured("a message between hosts costs one ([0-9]+) ns");
+  auto found = std::sregex_iterator(outcome.output.begin(), outcome.output.end(), measured);
+  ASSERT_NE(found, std::sregex_iterator()) << outcome.output;
+  EXPECT_GT(std::stoi((*found)[1]), 300);
+  EXPECT_NE(std::stoi((*found)[1]), 5000) << "the figure where nothing was measured";
+  EXPECT_EQ(++found, std::sregex_iterator()) << "more than once:\n" << outcome.output;
+}
+
 TEST_F(EmulateTest, NothingButTheWireConnectsHosts) {
   const Outcome run =
       sh(kCommand +
