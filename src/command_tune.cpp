@@ -33,7 +33,7 @@
 namespace sennit {
 namespace {
 
-constexpr int kBarriers = 20;                                 // the least of their times is taken off
+constexpr size_t kFewBarriers = 20, kManyBarriers = 200;      // behind a turn's calls
 constexpr uint64_t kTurnNs = 100'000'000, kMostCalls = 1024;  // of a turn
 constexpr uint64_t kLongNs = 500'000'000;                     // of a call that is a turn by itself
 constexpr uint64_t kApartNs = 2'000'000;                      // of a call for which a barrier is nothing
@@ -102,12 +102,6 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
   const bool apart = has_root(call.collective) || plan->predicted_ns >= kApartNs;
   Call barrier;
   barrier.collective = Collective::barrier;
-  uint64_t barrier_ns = ~uint64_t{0};
-  for (int i = 0; i < kBarriers; i++) {
-    const uint64_t begin_ns = now_ns();
-    SENNIT_RETURN_IF_ERROR(inside.run(barrier));
-    barrier_ns = std::min(barrier_ns, now_ns() - begin_ns);
-  }
   for (;;) {
     SENNIT_RETURN_IF_ERROR(inside.run(barrier));
     uint64_t begin_ns = now_ns();
@@ -117,8 +111,14 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
       if (apart || i + 1 == effort.calls) SENNIT_RETURN_IF_ERROR(inside.run(barrier));
     }
     const uint64_t took_ns = now_ns() - begin_ns, timed = effort.calls - untimed;
-    const uint64_t barriers_ns = (apart ? timed : 1) * barrier_ns;
-    inside.retime(call, took_ns > barriers_ns ? (took_ns - barriers_ns) / timed : 1);
+    // What a barrier takes in the same moments: the machine is slower for seconds, and faster for others.
+    std::vector<double> barriers_ns;
+    for (size_t i = 0; i < std::clamp(timed, kFewBarriers, kManyBarriers); i++) {
+      begin_ns = now_ns();
+      SENNIT_RETURN_IF_ERROR(inside.run(barrier));
+      barriers_ns.push_back(static_cast<double>(now_ns() - begin_ns));
+    }
+    inside.retime(call, without_barriers(took_ns, timed, apart ? timed : 1, std::move(barriers_ns)));
     const Trials* const trials = inside.trials(call);
     if (!trials || trials->decided()) return trials;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "median.hpp"
 
@@ -27,6 +28,12 @@ std::vector<double> typical_times(const std::vector<double>& times_us, size_t pl
       for (size_t at = i; at < times_us.size(); at += plans) typical[i] = std::min(typical[i], times_us[at]);
     }
   return typical;
+}
+
+uint64_t without_barriers(uint64_t took_ns, size_t calls, size_t barriers, std::vector<double> barriers_ns) {
+  constexpr uint64_t kLeastShare = 20;
+  const uint64_t theirs_ns = barriers * static_cast<uint64_t>(median(std::move(barriers_ns)));
+  return std::max(took_ns - std::min(took_ns, theirs_ns), took_ns / kLeastShare) / calls;
 }
 
 Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, Effort effort)

@@ -21,6 +21,10 @@ namespace sennit {
 // is all of them, each plan's least time.
 std::vector<double> typical_times(const std::vector<double>& times_us, size_t plans);
 
+// Of calls that took so long together with some barriers, what one takes without them, by barriers that were
+// timed in the same moments. At least a twentieth of a call with its barriers: noise is no fast plan.
+uint64_t without_barriers(uint64_t took_ns, size_t calls, size_t barriers, std::vector<double> barriers_ns);
+
 class Trials {
  public:
   static constexpr uint64_t kHopeless = 3;  // times the best prediction: not tried

@@ -225,6 +225,12 @@ TEST(Trials, HoldEachPlanAgainstTheOthersOfItsRound) {
   EXPECT_EQ(typical_times({5, kNever, 4, kNever}, 2), (std::vector<double>{4, kNever}));
 }
 
+TEST(Trials, BarriersAreTakenOffAsTheyWereThen) {
+  EXPECT_EQ(without_barriers(10'000, 10, 10, {500, 510, 9'000}), 490u) << "one barrier was disturbed";
+  EXPECT_EQ(without_barriers(10'000, 10, 1, {500}), 950u);
+  EXPECT_EQ(without_barriers(10'000, 10, 10, {1'200}), 50u) << "faster than barriers alone: never nothing";
+}
+
 // Every call is right, whichever plan it runs; in place on some ranks, nonblocking in some calls, in groups
 // in others.
 TEST(TuneCommand, ShowsPredictedAndMeasured) {
