@@ -6,9 +6,10 @@
 // own closed form comes nearest to a trace of (plan, measured time): least mean |log(predicted / measured)|,
 // found by coordinate descent over a grid, one constant after the other, beginning with the model as it is. A
 // constant that the trace does not tell of stays as it was, and so does one that gains less than 1%.
-// What a call whose data goes one way is timed with beside the plan (a barrier, less its least time) is
-// fitted as well, and forgotten. Constants stay within kMostPermille and kMostNs, whatever was measured: what
-// is found can be kept and read. Pure. Cost: a few hundred predictions for each run in the trace.
+// What a call whose data goes one way is timed with beside the plan (a barrier, less what barriers alone
+// take) is fitted as well, and forgotten. Constants stay within kMostPermille and kMostNs, whatever was
+// measured: what is found can be kept and read. Pure. Cost: a few hundred predictions for each run in the
+// trace.
 #pragma once
 
 #include <cstdint>

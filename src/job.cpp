@@ -245,8 +245,9 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
 void Job::measure_messages() {
   CostModel& cost = plan_options_.cost;
   if (cost.crowding_permille <= 1000 || std::ranges::count(host_keys_, host_keys_[0]) == size()) return;
-  if (const uint64_t measured = measure_message_cpu_ns()) cost.message_cpu_ns = measured;
-  log(LogLevel::info, "ranks share cores, and a message between hosts costs one {} ns", cost.message_cpu_ns);
+  const uint64_t measured = measure_message_cpu_ns();
+  if (measured > 0) cost.message_cpu_ns = measured;
+  log(LogLevel::info, "ranks share cores; a message between hosts costs one {} ns", measured);
 }
 
 Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {

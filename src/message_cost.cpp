@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kSeries = 50, kRounds = 8;
 constexpr int kPatienceMs = 200;  // for one message: this process may be stopped, or share a core with many
+constexpr std::chrono::milliseconds kTime(100);  // for all series, once there is one
 constexpr uint64_t kWhole = 3, kOfLoopback = 2;  // what a message takes over what a bounce does
 
 struct Pair {
@@ -89,6 +91,9 @@ uint64_t measure_message_cpu_ns() {
   Pair pair;
   if (!connect_over_loopback(pair)) return 0;
   int64_t best = 0;
+  sigset_t all, before;  // signals are for the threads of the user
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     std::jthread echo([&] {
       keep_to_core(1);
@@ -98,7 +103,8 @@ uint64_t measure_message_cpu_ns() {
     // A thread of its own, so that this one keeps its cores.
     std::jthread asking([&] {
       keep_to_core(0);
-      for (int series = 0; series < kSeries; series++) {
+      const auto until = Clock::now() + kTime;
+      for (int series = 0; series < kSeries && (best == 0 || Clock::now() < until); series++) {
         const auto began = Clock::now();
         for (int round = 0; round < kRounds; round++)
           if (!send_one(pair.ends[0]) || !receive_one(pair.ends[0])) return;
@@ -109,8 +115,9 @@ uint64_t measure_message_cpu_ns() {
     asking.join();
     ::shutdown(pair.ends[0], SHUT_RDWR);
   } catch (const std::system_error&) {
-    return 0;  // no thread to be had
+    best = 0;  // no thread to be had
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return static_cast<uint64_t>(best) * kWhole / kOfLoopback / (2 * kRounds);
 }
 

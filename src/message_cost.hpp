@@ -3,7 +3,7 @@
 // Where ranks share cores and do not share memory (containers, namespaces), a small collective takes as long
 // as cores need for all of its messages. That differs between machines by a factor of four, most of it the
 // wake-up of the other process, which in a virtual machine may take a trip out of it. So it is measured, in
-// about 10 ms, by rank 0 while the others wait.
+// about 10 ms, by rank 0 while the others wait; its machine stands for all.
 #pragma once
 
 #include <cstdint>

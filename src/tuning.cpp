@@ -38,6 +38,7 @@ void Tuning::calibrate(const TierTree& tree, CostModel* cost) const {
   const CostModel& fitted = found->second;
   cost->post_ns = fitted.post_ns;
   cost->message_cpu_ns = fitted.message_cpu_ns;
+  cost->latency_ns = fitted.latency_ns;  // its part by tier was fitted beside it
   cost->shared_memory_post_ns = fitted.shared_memory_post_ns;
   cost->reduce_bytes_per_s = fitted.reduce_bytes_per_s;
   cost->tiers = fitted.tiers;

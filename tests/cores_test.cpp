@@ -69,7 +69,8 @@ TEST(Cores, ThisProcessHasAMachineAndACore) {
 TEST(Cores, AMessageTakesThemMicroseconds) {
   cpu_set_t before, after;
   sched_getaffinity(0, sizeof before, &before);
-  const uint64_t ns = measure_message_cpu_ns();
+  uint64_t ns = 0;
+  for (int attempt = 0; attempt < 5 && ns == 0; attempt++) ns = measure_message_cpu_ns();  // a busy machine
   EXPECT_GT(ns, 300u) << "two system calls and a wake-up";
   EXPECT_LT(ns, 1'000'000u);
   sched_getaffinity(0, sizeof after, &after);

@@ -54,6 +54,18 @@ TEST_P(Ops, MultiplyIsTheProductInEveryForm) {
       }
 }
 
+TEST_P(Ops, AProductOfNothingIsZero) {
+  for (const Type out : {type(), Type::f32}) {
+    Tensor c = tensor(3, 5, out);
+    const std::vector<double> before = c.values;
+    const Matrix a{nullptr, type(), 3, 0, 1}, b{nullptr, type(), 0, 5, 5};
+    device_->multiply(c.matrix, a, false, b, false, true);
+    expect_near(c, before, "added to", 0);
+    device_->multiply(c.matrix, a, false, b, false, false);
+    expect_near(c, std::vector<double>(15), "written", 0);
+  }
+}
+
 // ---- RMSNorm
 
 std::vector<double> rms_norm(const std::vector<double>& x, const std::vector<double>& weight,

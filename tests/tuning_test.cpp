@@ -63,6 +63,7 @@ TEST(Tuning, KeepsTheCostModelOfATree) {
   const TierTree tree = TierTree::uniform({4, 2}, {1'000'000'000, 500'000'000});
   CostModel fitted;
   fitted.message_cpu_ns = 7'000;
+  fitted.latency_ns = 14'000;
   fitted.tiers = {{1000, 990, 0}, {300, 950, 120'000}, {1200, 1000, 0}};
   Tuning table;
   table.set_cost(tree.fingerprint(), fitted);
@@ -93,13 +94,16 @@ TEST(Tuning, ErrorsNameThePlace) {
        "f:1:52: expected"},
       {"tree 12 all_reduce 8 ring chunks 1 radices - whole 0 predicted_ns 1 measured_ns 1 x",
        "the end of the line"},
-      {"cost 12 post_ns 1 message_cpu_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 latency_permille 1,2 "
+      {"cost 12 post_ns 1 message_cpu_ns 1 latency_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 "
+       "latency_permille 1,2 "
        "goodput_permille 1 burst_ns 1",
        "f:1:1: expected as many latencies"},
-      {"cost 12 post_ns 1 message_cpu_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 latency_permille - "
+      {"cost 12 post_ns 1 message_cpu_ns 1 latency_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 "
+       "latency_permille - "
        "goodput_permille - burst_ns -",
        "f:1:1: expected as many latencies"},
-      {"cost 12 post_ns 1 message_cpu_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 latency_permille 1 "
+      {"cost 12 post_ns 1 message_cpu_ns 1 latency_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 "
+       "latency_permille 1 "
        "goodput_permille 0 burst_ns 1",
        "f:1:1: expected rates and goodputs above 0"}};
   for (const auto& [text, error] : cases) {

@@ -2,6 +2,7 @@
 #include "cpu_multiply.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "cpu_amx_kernels.hpp"
 #include "cpu_device.hpp"
@@ -69,6 +70,11 @@ void CpuMultiply::run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool trans
   const int64_t k = transpose_a ? a.rows : a.columns;
   SENNIT_CHECK(k == (transpose_b ? b.columns : b.rows));
   if (c.rows == 0 || c.columns == 0) return;
+  if (k == 0) {
+    for (int64_t row = 0; row < (accumulate ? 0 : c.rows); row++)
+      std::memset(at(c, row), 0, static_cast<size_t>(c.columns) * bytes_of(c.type));
+    return;
+  }
   if (a.type == Type::bf16 && amx_) return on_amx(c, a, transpose_a, b, transpose_b, accumulate, k);
   if (a.type == Type::bf16 && !has_bf16_) return in_f32(c, a, transpose_a, b, transpose_b, accumulate, k);
   by_onednn(c, a, transpose_a, b, transpose_b, accumulate, k);
@@ -142,7 +148,7 @@ void CpuMultiply::by_onednn(Matrix c, Matrix a, bool transpose_a, Matrix b, bool
   });
 }
 
-// Products of bf16 are exact in f32. What a slice of k needs is turned into memory that stays in a cache.
+// Products of bf16 are exact in f32. What a slice of k needs is turned into memory of a few MiB, just before.
 void CpuMultiply::in_f32(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,
                          int64_t k) {
   const std::vector<Part> parts = cut(c);
