@@ -244,7 +244,7 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
 // The others wait for rank 0's word, asleep, so nothing disturbs it.
 void Job::measure_messages() {
   CostModel& cost = plan_options_.cost;
-  if (cost.crowding_permille <= 1000 || std::ranges::count(host_keys_, host_keys_[0]) == size()) return;
+  if (cost.crowding_permille <= 1000 || local_ranks_ == size()) return;
   const uint64_t measured = measure_message_cpu_ns();
   if (measured > 0) cost.message_cpu_ns = measured;
   log(LogLevel::info, "ranks share cores; a message between hosts costs one {} ns", measured);

@@ -1,20 +1,19 @@
 // message_cost.cpp: see message_cost.hpp.
 #include "message_cost.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <system_error>
 #include <thread>
+
+#include "control_socket.hpp"
 
 namespace sennit {
 namespace {
@@ -24,40 +23,33 @@ constexpr int kPatienceMs = 200;  // for one message: this process may be stoppe
 constexpr std::chrono::milliseconds kTime(100);  // for all series, once there is one
 constexpr uint64_t kWhole = 3, kOfLoopback = 2;  // what a message takes over what a bounce does
 
+// Two ends of a connection over the loopback interface.
 struct Pair {
-  int ends[2] = {-1, -1};
+  std::array<int, 2> ends = {-1, -1};
   Pair() = default;
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
   ~Pair() {
     for (const int end : ends)
-      if (end >= 0) ::close(end);
+      if (end >= 0) control::close_socket(end);
   }
 };
 
-bool connect_over_loopback(Pair& pair) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (listener < 0) return false;
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  const bool listens = ::bind(listener, any, length) == 0 && ::listen(listener, 1) == 0 &&
-                       ::getsockname(listener, any, &length) == 0;
-  sockaddr_in mine = {}, theirs = {};
-  if (listens) {
-    pair.ends[0] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    // A connection to a listener of this host is made without its help.
-    if (pair.ends[0] >= 0 && ::connect(pair.ends[0], any, length) == 0 &&
-        ::getsockname(pair.ends[0], reinterpret_cast<sockaddr*>(&mine), &length) == 0)
-      pair.ends[1] = ::accept4(listener, reinterpret_cast<sockaddr*>(&theirs), &length, SOCK_CLOEXEC);
-  }
-  ::close(listener);
-  if (pair.ends[1] < 0 || mine.sin_port != theirs.sin_port) return false;  // a stranger was faster
-  const int one = 1;
-  for (const int end : pair.ends) ::setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  return true;
+bool readable(int fd) {
+  pollfd ready = {fd, POLLIN, 0};
+  return ::poll(&ready, 1, kPatienceMs) == 1;
+}
+
+bool connect(Pair& pair) {
+  const Result<int> listener = control::listen_on(*control::parse_address("127.0.0.1", 0));
+  if (!listener) return false;
+  int error = 0;
+  control::Address from;
+  const Result<int> asking = control::connect_to(control::local_address(*listener), &error);
+  if (asking) pair.ends[0] = *asking;
+  if (asking && readable(*listener)) pair.ends[1] = control::accept_from(*listener, &from);
+  control::close_socket(*listener);
+  return pair.ends[1] >= 0 && from == control::local_address(pair.ends[0]);  // or a stranger was faster
 }
 
 // To one of the cores that this process may run on; where it has fewer, nothing changes.
@@ -79,9 +71,7 @@ bool send_one(int end) {
 }
 bool receive_one(int end) {
   char message[64];
-  pollfd ready = {end, POLLIN, 0};
-  return ::poll(&ready, 1, kPatienceMs) == 1 &&
-         ::recv(end, message, sizeof message, MSG_WAITALL) == sizeof message;
+  return readable(end) && ::recv(end, message, sizeof message, 0) == sizeof message;
 }
 
 }  // namespace
@@ -89,7 +79,7 @@ bool receive_one(int end) {
 uint64_t measure_message_cpu_ns() {
   using Clock = std::chrono::steady_clock;
   Pair pair;
-  if (!connect_over_loopback(pair)) return 0;
+  if (!connect(pair)) return 0;
   int64_t best = 0;
   sigset_t all, before;  // signals are for the threads of the user
   sigfillset(&all);

@@ -118,9 +118,8 @@ std::string Tuning::to_text() const {
       burst.push_back(tier.burst_ns);
     }
     text += fmt::format(
-        "cost {:016x} post_ns {} message_cpu_ns {} latency_ns {} shared_memory_post_ns {} reduce_bytes_per_s "
-        "{} "
-        "latency_permille {} goodput_permille {} burst_ns {}\n",
+        "cost {:016x} post_ns {} message_cpu_ns {} latency_ns {} shared_memory_post_ns {} "
+        "reduce_bytes_per_s {} latency_permille {} goodput_permille {} burst_ns {}\n",
         tree, cost.post_ns, cost.message_cpu_ns, cost.latency_ns, cost.shared_memory_post_ns,
         cost.reduce_bytes_per_s, fmt::join(latency, ","), fmt::join(goodput, ","), fmt::join(burst, ","));
   }

@@ -95,16 +95,13 @@ TEST(Tuning, ErrorsNameThePlace) {
       {"tree 12 all_reduce 8 ring chunks 1 radices - whole 0 predicted_ns 1 measured_ns 1 x",
        "the end of the line"},
       {"cost 12 post_ns 1 message_cpu_ns 1 latency_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 "
-       "latency_permille 1,2 "
-       "goodput_permille 1 burst_ns 1",
+       "latency_permille 1,2 goodput_permille 1 burst_ns 1",
        "f:1:1: expected as many latencies"},
       {"cost 12 post_ns 1 message_cpu_ns 1 latency_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 "
-       "latency_permille - "
-       "goodput_permille - burst_ns -",
+       "latency_permille - goodput_permille - burst_ns -",
        "f:1:1: expected as many latencies"},
       {"cost 12 post_ns 1 message_cpu_ns 1 latency_ns 1 shared_memory_post_ns 1 reduce_bytes_per_s 1 "
-       "latency_permille 1 "
-       "goodput_permille 0 burst_ns 1",
+       "latency_permille 1 goodput_permille 0 burst_ns 1",
        "f:1:1: expected rates and goodputs above 0"}};
   for (const auto& [text, error] : cases) {
     const Result<Tuning> parsed = Tuning::parse(text, "f");
