@@ -10,6 +10,8 @@
 // Scratch: the blocks that pass a relay, n in all; in place also the m blocks that stay in the group.
 // Applies to equal counts on trees with a group of several ranks below the root.
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "common.hpp"
 
@@ -142,6 +144,49 @@ class Aggregated {
   const std::vector<const Group*> group_of_;
 };
 
+struct Traffic {
+  Load load;
+  uint64_t messages = 0, most_messages = 0;  // by all, by the busiest rank
+  std::vector<int> kinds;  // a position of each group size and number of relayed destinations
+};
+
+Traffic traffic_of(const TierTree& tree, const Request& request, int tier) {
+  const auto n = static_cast<uint64_t>(tree.ranks());
+  const uint64_t bytes = block_bytes(request, 0);
+  const std::vector<const Group*> group_of = groups_at(tree, tier);
+  Traffic traffic{Load(tree), 0, 0, {}};
+  std::vector<uint64_t> relayed(n + 1, 0);  // destinations relayed by positions [0, p)
+  std::vector<uint64_t> groups(n + 1, 0);   // that begin there
+  std::set<std::pair<uint64_t, uint64_t>> seen;
+  for (size_t p = 0; p < n; p++) {
+    const auto m = static_cast<uint64_t>(group_of[p]->size);
+    const uint64_t own = (n - 1 - (p - static_cast<uint64_t>(group_of[p]->first))) / m;
+    relayed[p + 1] = relayed[p] + own;
+    groups[p + 1] = groups[p] + (group_of[p]->first == static_cast<int32_t>(p) ? 1 : 0);
+    traffic.most_messages = std::max(traffic.most_messages, 2 * (m - 1) + own);
+    traffic.messages += (own > 0 ? 2 : 1) * (m - 1) + own;  // nobody hands anything to who relays nothing
+    if (seen.emplace(m, own).second) traffic.kinds.push_back(static_cast<int>(p));
+  }
+  for (size_t i = 1; i < tree.groups.size(); i++) {
+    const Group& g = tree.groups[i];
+    const auto size = static_cast<uint64_t>(g.size), first = static_cast<uint64_t>(g.first);
+    const auto m = static_cast<uint64_t>(group_of[first]->size);
+    uint64_t out = size * (n - size), in = out;
+    // A message for each destination of a relay, and from each group outside.
+    const uint64_t relays = relayed[first + size] - relayed[first];
+    uint64_t messages_out = scaled(relays, n - size, std::max<uint64_t>(1, n - m));
+    uint64_t messages_in = size * (groups[n] - groups[first + size] + groups[first]);
+    if (g.tier <= tier) {  // to and from the rest of its group, to relays there, and as a relay to outside
+      out = size * (m - size) + size * (n - m - relays) + relays * m;
+      in = size * (m - size) + (m - size) * relays + size * (n - m);
+      messages_out = relays + 2 * size * (m - size);
+      messages_in = size * (groups[n] - 1) + 2 * size * (m - size);
+    }
+    traffic.load.add_boundary(i, {out * bytes, messages_out}, {in * bytes, messages_in});
+  }
+  return traffic;
+}
+
 class AggregatedAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "aggregated"; }
@@ -161,44 +206,23 @@ class AggregatedAlgorithm : public Algorithm {
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
-    const auto n = static_cast<uint64_t>(tree.ranks());
-    const uint64_t bytes = block_bytes(request, 0);
     const int tier = chosen_tier(tree, parameters);
-    const std::vector<const Group*> group_of = groups_at(tree, tier);
+    const Traffic traffic = traffic_of(tree, request, tier);
     Estimate estimate;
-    Load load(tree);
-    std::vector<uint64_t> relayed(n + 1, 0);  // destinations relayed by positions [0, p)
-    std::vector<uint64_t> groups(n + 1, 0);   // that begin there
-    for (size_t p = 0; p < n; p++) {
-      const auto m = static_cast<uint64_t>(group_of[p]->size);
-      const uint64_t own = (n - 1 - (p - static_cast<uint64_t>(group_of[p]->first))) / m;
-      relayed[p + 1] = relayed[p] + own;
-      groups[p + 1] = groups[p] + (group_of[p]->first == static_cast<int32_t>(p) ? 1 : 0);
-      estimate.messages = std::max(estimate.messages, 2 * (m - 1) + own);
-    }
-    for (size_t i = 1; i < tree.groups.size(); i++) {
-      const Group& g = tree.groups[i];
-      const auto size = static_cast<uint64_t>(g.size), first = static_cast<uint64_t>(g.first);
-      const auto m = static_cast<uint64_t>(group_of[first]->size);
-      uint64_t out = size * (n - size), in = out;
-      // A message for each destination of a relay, and from each group outside.
-      const uint64_t relays = relayed[first + size] - relayed[first];
-      uint64_t messages_out = scaled(relays, n - size, std::max<uint64_t>(1, n - m));
-      uint64_t messages_in = size * (groups[n] - groups[first + size] + groups[first]);
-      if (g.tier <= tier) {  // to and from the rest of its group, to relays there, and as a relay to outside
-        out = size * (m - size) + size * (n - m - relays) + relays * m;
-        in = size * (m - size) + (m - size) * relays + size * (n - m);
-        messages_out = relays + 2 * size * (m - size);
-        messages_in = size * (groups[n] - 1) + 2 * size * (m - size);
-      }
-      load.add_boundary(i, {out * bytes, messages_out}, {in * bytes, messages_in});
-    }
-    estimate.tier_ns = load.tier_ns(cost);
-    const Group& first = *group_of[0];
+    estimate.messages = traffic.most_messages;
+    estimate.tier_ns = traffic.load.tier_ns(cost);
+    const Group& first = *groups_at(tree, tier)[0];
     estimate.latency_ns = widest_latency_ns(tree, cost);
     if (first.size > 1)
       estimate.latency_ns += message_latency_ns(tree, first.first, first.first + first.size - 1, cost);
     return estimate;
+  }
+
+  std::optional<Counts> count(const TierTree& tree, const Request& request,
+                              const Parameters& parameters) const override {
+    if (block_bytes(request, 0) == 0) return std::nullopt;
+    const Traffic traffic = traffic_of(tree, request, chosen_tier(tree, parameters));
+    return Counts{traffic.load.tier_bytes(), traffic.messages, 2, traffic.kinds};
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -119,4 +119,10 @@ std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
   return ns;
 }
 
+std::vector<uint64_t> Load::tier_bytes() const {
+  std::vector<uint64_t> bytes(tree_.tiers.size(), 0);
+  for (size_t i = 1; i < tree_.groups.size(); i++) bytes[tree_.groups[i].tier] += out_[i].bytes;
+  return bytes;
+}
+
 }  // namespace sennit

@@ -62,6 +62,7 @@ class Load {
     in_[group].bytes += in.bytes, in_[group].messages += in.messages;
   }
   std::vector<uint64_t> tier_ns(const CostModel& cost) const;
+  std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
 
  private:
   const TierTree& tree_;

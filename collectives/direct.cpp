@@ -151,6 +151,57 @@ class Direct {
   ProgramBuilder builder_;
 };
 
+// What crosses each boundary.
+Load load_of(const TierTree& tree, const Request& request) {
+  const auto ranks = static_cast<uint64_t>(tree.ranks());
+  const std::vector<uint64_t> offsets = block_offsets(request, tree.ranks());
+  const uint64_t total = total_bytes(request, tree.ranks());
+  Load load(tree);
+  for (size_t i = 1; i < tree.groups.size(); i++) {
+    const Group& g = tree.groups[i];
+    const auto inside = static_cast<uint64_t>(g.size), outside = ranks - inside;
+    const auto first = static_cast<size_t>(g.first);
+    const uint64_t inside_bytes = offsets[first + inside] - offsets[first];
+    const bool has_root = request.root >= g.first && request.root < g.first + g.size;
+    const uint64_t pairs = inside * outside;
+    // From the root to all others; gather and reduce the other way.
+    const auto rooted = [&](uint64_t out_bytes, uint64_t in_bytes) {
+      Load::Way down{has_root ? out_bytes : 0, has_root ? outside : 0};
+      Load::Way up{has_root ? 0 : in_bytes, has_root ? 0 : inside};
+      if (request.collective == Collective::gather || request.collective == Collective::reduce)
+        std::swap(down, up);
+      load.add_boundary(i, down, up);
+    };
+    switch (request.collective) {
+      case Collective::all_reduce:
+        load.add_boundary(i, {pairs * total, pairs}, {pairs * total, pairs});
+        break;
+      case Collective::all_to_all:
+        load.add_boundary(i, {pairs * block_bytes(request, 0), pairs},
+                          {pairs * block_bytes(request, 0), pairs});
+        break;
+      case Collective::all_gather:
+        load.add_boundary(i, {inside_bytes * outside, pairs}, {(total - inside_bytes) * inside, pairs});
+        break;
+      case Collective::reduce_scatter:
+        load.add_boundary(i, {(total - inside_bytes) * inside, pairs}, {inside_bytes * outside, pairs});
+        break;
+      case Collective::broadcast:
+      case Collective::reduce:
+        rooted(outside * total, inside * total);
+        break;
+      case Collective::scatter:
+      case Collective::gather:
+        rooted(total - inside_bytes, inside_bytes);
+        break;
+      case Collective::barrier:
+      case Collective::send_recv:
+        break;
+    }
+  }
+  return load;
+}
+
 class DirectAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "direct"; }
@@ -164,53 +215,9 @@ class DirectAlgorithm : public Algorithm {
                     const CostModel& cost) const override {
     const int n = tree.ranks();
     const auto ranks = static_cast<uint64_t>(n);
-    const std::vector<uint64_t> offsets = block_offsets(request, n);
     const uint64_t total = total_bytes(request, n);
     Estimate estimate;
-    Load load(tree);
-    for (size_t i = 1; i < tree.groups.size(); i++) {
-      const Group& g = tree.groups[i];
-      const auto inside = static_cast<uint64_t>(g.size), outside = ranks - inside;
-      const auto first = static_cast<size_t>(g.first);
-      const uint64_t inside_bytes = offsets[first + inside] - offsets[first];
-      const bool has_root = request.root >= g.first && request.root < g.first + g.size;
-      const uint64_t pairs = inside * outside;
-      // From the root to all others; gather and reduce the other way.
-      const auto rooted = [&](uint64_t out_bytes, uint64_t in_bytes) {
-        Load::Way down{has_root ? out_bytes : 0, has_root ? outside : 0};
-        Load::Way up{has_root ? 0 : in_bytes, has_root ? 0 : inside};
-        if (request.collective == Collective::gather || request.collective == Collective::reduce)
-          std::swap(down, up);
-        load.add_boundary(i, down, up);
-      };
-      switch (request.collective) {
-        case Collective::all_reduce:
-          load.add_boundary(i, {pairs * total, pairs}, {pairs * total, pairs});
-          break;
-        case Collective::all_to_all:
-          load.add_boundary(i, {pairs * block_bytes(request, 0), pairs},
-                            {pairs * block_bytes(request, 0), pairs});
-          break;
-        case Collective::all_gather:
-          load.add_boundary(i, {inside_bytes * outside, pairs}, {(total - inside_bytes) * inside, pairs});
-          break;
-        case Collective::reduce_scatter:
-          load.add_boundary(i, {(total - inside_bytes) * inside, pairs}, {inside_bytes * outside, pairs});
-          break;
-        case Collective::broadcast:
-        case Collective::reduce:
-          rooted(outside * total, inside * total);
-          break;
-        case Collective::scatter:
-        case Collective::gather:
-          rooted(total - inside_bytes, inside_bytes);
-          break;
-        case Collective::barrier:
-        case Collective::send_recv:
-          break;
-      }
-    }
-    estimate.tier_ns = load.tier_ns(cost);
+    estimate.tier_ns = load_of(tree, request).tier_ns(cost);
     estimate.messages = ranks - 1;
     if (has_root(request.collective)) estimate.all_messages = ranks - 1;
     estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
@@ -228,6 +235,20 @@ class DirectAlgorithm : public Algorithm {
       estimate.reduce_bytes = ranks * largest;
     }
     return estimate;
+  }
+
+  std::optional<Counts> count(const TierTree& tree, const Request& request,
+                              const Parameters&) const override {
+    const bool empty = request.collective == Collective::barrier || block_bytes(request, 0) == 0;
+    if (empty || request.vector_variant || !request.counts.empty()) return std::nullopt;
+    const auto others = static_cast<uint64_t>(tree.ranks()) - 1;
+    Counts counts{load_of(tree, request).tier_bytes(), others, others > 0 ? 1u : 0u, {}};
+    if (!has_root(request.collective)) counts.messages *= others + 1;
+    if (request.collective == Collective::reduce) counts.kinds = {request.root};
+    if (request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter ||
+        (request.collective == Collective::all_to_all && request.in_place))
+      counts.kinds = {0};
+    return counts;
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -270,7 +270,8 @@ Result<Facts> count(const Problem& problem, const Plan& plan) {
       algorithm->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
   Facts facts;
   const bool computed = plan.algorithm == "ring" && problem.tree.ranks() > kLongRing;
-  if (!computed && estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages)
+  if (!computed && estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages &&
+      !algorithm->count(problem.tree, problem.request, plan.parameters))
     return facts;
   Result<Counted> counted = count_programs(problem.tree, problem.request, plan, problem.options.cost);
   if (!counted) return counted.status();

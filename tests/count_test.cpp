@@ -36,22 +36,23 @@ void expect_kinds_stand_for_all(const TierTree& tree, const Request& request, co
   EXPECT_NEAR(static_cast<double>(most), static_cast<double>(expected), 0.02 * static_cast<double>(expected));
 }
 
-// Every setting of the tiered family on one tree. How many were counted in closed form.
-int count_all(const TierTree& tree, uint64_t bytes, std::mt19937_64& random) {
-  const Algorithm* tiered = find_algorithm("tiered");
+// Every setting of an algorithm on one tree. How many were counted in closed form.
+int count_all(const Algorithm& algorithm, const TierTree& tree, uint64_t bytes, std::mt19937_64& random) {
   int closed = 0;
   for (int c = 0; c < kCollectives - 1; c++) {
     Request request;
     request.collective = static_cast<Collective>(c);
-    if (!tiered->applies(tree, request)) continue;
+    if (!algorithm.applies(tree, request)) continue;
     const auto ranks = static_cast<uint64_t>(tree.ranks());
-    const bool blocks =
-        request.collective == Collective::all_gather || request.collective == Collective::reduce_scatter;
-    request.count = request.collective == Collective::barrier ? 0 : bytes / 4 / (blocks ? ranks : 1);
+    const bool vector = request.collective == Collective::all_reduce ||
+                        request.collective == Collective::broadcast ||
+                        request.collective == Collective::reduce;
+    request.count = request.collective == Collective::barrier ? 0 : bytes / 4 / (vector ? 1 : ranks);
+    request.in_place = random() % 2 == 0;
     if (has_root(request.collective)) request.root = static_cast<int>(random() % ranks);
-    for (const Parameters& parameters : tiered->candidates(tree, request)) {
+    for (const Parameters& parameters : algorithm.candidates(tree, request)) {
       Plan plan;
-      plan.algorithm = "tiered";
+      plan.algorithm = algorithm.name();
       plan.parameters = parameters;
       plan.parameters.chunks = 1 + static_cast<uint32_t>(random() % 10);
       SimulateOptions options;
@@ -62,8 +63,9 @@ int count_all(const TierTree& tree, uint64_t bytes, std::mt19937_64& random) {
       EXPECT_TRUE(all.ok() && quick.ok()) << all.status().text() << quick.status().text();
       if (!all || !quick || !quick->closed_form) continue;
       closed++;
-      SCOPED_TRACE(std::string(name(request.collective)) + " of " + std::to_string(bytes) + ", root " +
-                   std::to_string(request.root) + ", " + plan.parameters.to_text());
+      SCOPED_TRACE(plan.algorithm + " " + std::string(name(request.collective)) + " of " +
+                   std::to_string(bytes) + ", root " + std::to_string(request.root) + ", " +
+                   plan.parameters.to_text());
       EXPECT_EQ(quick->messages, all->messages);
       for (size_t tier = 0; tier < tree.tiers.size(); tier++)
         EXPECT_EQ(quick->tier_bytes[tier], all->tiers[tier].bytes) << tree.tiers[tier].name;
@@ -94,8 +96,12 @@ TEST(Count, IsWhatAllProgramsComeTo) {
   for (const std::string& text : fabrics) {
     SCOPED_TRACE(text);
     const TierTree tree = spec(text);
+    std::vector<const char*> names = {"tiered", "direct"};
+    if (text.find("racks") == 0 || text.find("pods") == 0) names.push_back("aggregated");
     for (const uint64_t bytes : {uint64_t{10'000}, uint64_t{1} << 30})
-      EXPECT_GT(count_all(tree, bytes, random), 0) << "nothing is counted in closed form";
+      for (const char* algorithm : names)
+        EXPECT_GT(count_all(*find_algorithm(algorithm), tree, bytes, random), 0)
+            << "nothing of " << algorithm << " is counted in closed form";
     if (testing::Test::HasFailure()) return;
   }
 }

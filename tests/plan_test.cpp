@@ -114,6 +114,14 @@ TEST(Plan, RanksThatAreGpusPostAndReduceAsGpusDo) {
   EXPECT_EQ(hosts["model"]["reduce_bytes_per_s"], 8'000'000'000);
 }
 
+// An all-to-all of 24,576 ranks is counted from the sizes of groups: its programs would be too many.
+TEST(Plan, CountsWhatNobodyCouldMake) {
+  const json plan = answer("plan all_to_all --algorithm direct" + kModel);
+  ASSERT_TRUE(plan.is_object());
+  EXPECT_EQ(plan["messages_per_chunk"], 24'576ull * 24'575);
+  EXPECT_EQ(plan["rounds_per_chunk"], 1);
+}
+
 TEST(Plan, WhatIsAskedForIsTheChoice) {
   const json plan = answer("plan all_reduce -b 16M --chunks 3 --radices 3 --json -" + kSmall);
   ASSERT_TRUE(plan.is_object());
