@@ -2,23 +2,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 namespace sennit {
 
-inline std::vector<std::byte> pack(const nlohmann::json& json) {
-  const std::vector<uint8_t> cbor = nlohmann::json::to_cbor(json);
-  const auto* data = reinterpret_cast<const std::byte*>(cbor.data());
-  return {data, data + cbor.size()};
-}
+std::vector<std::byte> pack(const nlohmann::json& json);
 
 // Discarded (is_discarded()) when it is not CBOR.
-inline nlohmann::json unpack(const std::vector<std::byte>& bytes) {
-  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  return nlohmann::json::from_cbor(data, data + bytes.size(), true, false);
-}
+nlohmann::json unpack(const std::vector<std::byte>& bytes);
 
 }  // namespace sennit
