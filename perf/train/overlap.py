@@ -6,23 +6,25 @@
 FOLDER is what `sennit tokenize` wrote. 8 ranks, dealt out over 2 racks x 4 hosts of 400 Mbit/s, 7:1, data parallel; a
 9.9M-parameter model in bf16 with so many tokens a rank that its backward pass takes longer than the network. Overlap is
 switched on and off within each run, two steps and two steps, the second of which counts, and after them the same batch
-is computed once more with nothing sent (`--measure-overlap true`):
+is computed once more with nothing sent (`--measure-overlap true`). Each four steps are held against one another, so that
+a machine that becomes slower or faster meanwhile changes little, and medians are taken of these differences:
 
   computing      of a step where nothing is sent, and its update: by the slowest rank
   communicating  what a step without overlap takes longer than that
   bound          the longer of the two: no overlap can be faster
-  hidden         (without - with) / (without - bound): 100% where a step with overlap is as fast as the bound
+  hidden         (without - with) / (without - bound): 100% where a step with overlap is as fast as the bound; in
+                 brackets the middle 90% of what as many fours, drawn from these at random, would give
   by the clocks  the step line's figure: of the time with a transfer under way, as far as computing lasts, that in which
                  the rank computed
 
 All ranks share this machine's cores, so what the kernel computes to carry the bytes is paid by computing: it counts as
-not hidden in `hidden`, though not by the clocks. Medians of the steps but the first four. Needs what `sennit emulate`
-needs.
+not hidden in `hidden`, though not by the clocks. The first four steps do not count. Needs what `sennit emulate` needs.
 """
 
 import argparse
 import json
 import pathlib
+import random
 import statistics
 import subprocess
 import tempfile
@@ -40,15 +42,23 @@ def run(arguments, folder, zero):
                "--measure-overlap", "true", "--report-dir", str(report)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=1800)
     steps = [json.loads(line) for line in (report / "steps.jsonl").read_text().splitlines()]
-    # A step counts where the one before it was of its kind: no transfer of the other kind goes on in it.
-    counted = [now for before, now in zip(steps[3:], steps[4:]) if now["overlap"] == before["overlap"]]
-    on = [step for step in counted if step["overlap"]]
-    off = [step for step in counted if not step["overlap"]]
-    return {"on": statistics.median(step["ms"] - step["data_wait_ms"] for step in on),
-            "off": statistics.median(step["ms"] - step["data_wait_ms"] for step in off),
-            "computing": statistics.median(step["alone_ms"] for step in steps[4:] if "alone_ms" in step),
-            "exposed": statistics.median(step["exposed_ms"] for step in on),
-            "clocks": statistics.median(step["hidden"] for step in on)}
+    # Of each two of a kind the second counts: no transfer of the other kind goes on in it.
+    fours = [steps[i : i + 4] for i in range(4, len(steps) - 3, 4)]
+    if not fours:
+        raise SystemExit(f"overlap.py: --steps {arguments.steps}: the first four do not count: 8 at the least")
+    ms = lambda step: step["ms"] - step["data_wait_ms"]
+    return {"times": [(ms(four[1]), ms(four[3]), four[3]["alone_ms"]) for four in fours],
+            "exposed": statistics.median(four[1]["exposed_ms"] for four in fours),
+            "clocks": statistics.median(four[1]["hidden"] for four in fours)}
+
+
+def hidden(times):
+    """Of (with, without, alone): what is computed, communicated, without less with, and the share that is hidden."""
+    computing = statistics.median(alone for _, _, alone in times)
+    communicating = max(0, statistics.median(without - alone for _, without, alone in times))
+    gained = statistics.median(without - with_overlap for with_overlap, without, _ in times)
+    possible = min(computing, communicating)
+    return computing, communicating, gained, gained / possible if possible > 0.02 * computing else None
 
 
 def main():
@@ -73,15 +83,16 @@ def main():
                   "threads": 1, "precision": "bf16", "sequence": arguments.sequence, "batch": arguments.batch,
                   "micro_batch": arguments.micro}
         (folder / "config.json").write_text(json.dumps(config))
-        print("zero  computing  communicating  bound  without  with  exposed   hidden  by the clocks")
+        print("zero  computing  communicating  bound  without  with  exposed                hidden  by the clocks")
         for zero in arguments.zero.split(","):
             m = run(arguments, folder, zero)
-            communicating = max(0, m["off"] - m["computing"])
-            bound = max(m["computing"], communicating)
-            possible = m["off"] - bound
-            hidden = f"{(m['off'] - m['on']) / possible:.0%}" if possible > 0.02 * m["off"] else "nothing"
-            print(f"{zero:<6}{m['computing']:>9.0f}{communicating:>15.0f}{bound:>7.0f}{m['off']:>9.0f}{m['on']:>6.0f}"
-                  f"{m['exposed']:>9.0f}{hidden:>9}{m['clocks']:>15.0%}",
+            computing, communicating, gained, share = hidden(m["times"])
+            draws = random.Random(1)
+            shares = sorted(x for x in (hidden(draws.choices(m["times"], k=len(m["times"])))[3] for _ in range(1000)) if x)
+            text = f"{share:.0%} ({shares[50]:.0%} to {shares[-50]:.0%})" if share and len(shares) > 100 else "nothing"
+            without = computing + communicating
+            print(f"{zero:<6}{computing:>9.0f}{communicating:>15.0f}{max(computing, communicating):>7.0f}{without:>9.0f}"
+                  f"{without - gained:>6.0f}{m['exposed']:>9.0f}{text:>22}{m['clocks']:>15.0%}",
                   flush=True)
 
 
