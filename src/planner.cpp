@@ -89,10 +89,18 @@ uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostMo
 // of one call queue behind those of another.
 constexpr uint64_t kUnhidden = 8;
 
+// Where data goes one way, its root may be done before the others are, and in use as in `sennit tune`
+// something follows in which all ranks meet: at the least a barrier, two messages for each rank. Known of
+// ranks that share cores.
+uint64_t meeting_ns(const Request& request, const CostModel& cost) {
+  if (!has_root(request.collective) || cost.crowding_permille <= 1000) return 0;
+  return saturated(Wide{2} * cost.message_cpu_ns * cost.crowding_permille / 1000);
+}
+
 // One call as it takes its turn among calls in a row. A burst passes at once, so messages do not wait for the
 // wire hop after hop; but what has passed must be earned again at the rate, so no call takes less than its
-// busiest boundary does at its rate.
-uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns,
+// busiest boundary does at its rate, but for what is earned between the calls.
+uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns, uint64_t between_ns,
                     const std::vector<TierCost>& tiers, const CostModel& cost, bool rates_known) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
   Wide sum = reduction, all = 0, waiting = 0;
@@ -111,6 +119,7 @@ uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_
   const uint64_t alone = saturated(Wide{estimate.latency_ns} + Wide{posting_ns} * (rates_known ? chunks : 1) +
                                    sum / chunks + largest - largest / chunks);
   if (all == waiting) return alone;
+  busiest -= std::min(busiest, between_ns);
   const Wide unhidden = Wide{std::min(alone, busiest)} * ((all - waiting) * 1000 / all) / 1000 / kUnhidden;
   return saturated(Wide{std::max(alone, busiest)} + unhidden);
 }
@@ -236,6 +245,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   }
   const bool rates_known = tree.capacities_known() || within_one_host(tree);
   const std::vector<TierCost> tiers = tier_costs(tree, options.cost);
+  const uint64_t between = meeting_ns(request, options.cost);
   for (const Algorithm* algorithm : algorithms()) {
     if (!options.algorithm.empty() && !options.reproducible && algorithm->name() != options.algorithm)
       continue;
@@ -247,7 +257,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
       const uint64_t posting = posting_ns(estimate, tree, options.cost);
       Candidate best{std::string(algorithm->name()), parameters, ~uint64_t{0}, "", 0};
       for (const uint32_t chunks : counts) {
-        const uint64_t ns = predict_ns(estimate, chunks, posting, tiers, options.cost, rates_known);
+        const uint64_t ns = predict_ns(estimate, chunks, posting, between, tiers, options.cost, rates_known);
         if (ns >= best.predicted_ns) continue;
         best.predicted_ns = ns;
         best.parameters.chunks = chunks;
@@ -286,7 +296,7 @@ uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOp
   SENNIT_CHECK(found && found->applies(tree, request));
   const Estimate estimate = found->estimate(tree, request, parameters, options.cost);
   return predict_ns(estimate, parameters.chunks, posting_ns(estimate, tree, options.cost),
-                    tier_costs(tree, options.cost), options.cost,
+                    meeting_ns(request, options.cost), tier_costs(tree, options.cost), options.cost,
                     tree.capacities_known() || within_one_host(tree));
 }
 

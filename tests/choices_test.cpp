@@ -219,21 +219,25 @@ TEST(Choices, AreNearTheFastestThatWasMeasured) {
   ASSERT_EQ(tables.size(), 3u);
   const auto [untuned, calibrated] = judge(tables);
   EXPECT_EQ(untuned.cells, 153);
-  EXPECT_GE(untuned.near, 139);
+  EXPECT_GE(untuned.near, 144);
   EXPECT_GE(calibrated.near, 125);
-  EXPECT_LE(untuned.worst, 1.35);
+  EXPECT_LE(untuned.worst, 1.3);
 }
 
 // Here a message costs four times as much, and with what it costs on the other machine the planner would
-// choose within 10% of the fastest 88 times, 2.53 times as long at worst.
+// choose within 10% of the fastest 88 times, 2.53 times as long at worst. Timed twice: of the very same plan
+// the two times differ by 18% in the median.
 TEST(Choices, FollowWhatAMessageCosts) {
-  const std::vector<Table> tables = measured("choices_slow.txt");
-  ASSERT_EQ(tables.size(), 3u);
-  const auto [untuned, calibrated] = judge(tables);
-  EXPECT_EQ(untuned.cells, 105);
-  EXPECT_GE(untuned.near, 100);
-  EXPECT_GE(calibrated.near, 95);
-  EXPECT_LE(untuned.worst, 1.25);
+  for (const auto& [name, near, worst] :
+       {std::tuple{"choices_slow.txt", 98, 1.25}, std::tuple{"choices_slow_again.txt", 93, 1.4}}) {
+    SCOPED_TRACE(name);
+    const std::vector<Table> tables = measured(name);
+    ASSERT_EQ(tables.size(), 3u);
+    const auto [untuned, calibrated] = judge(tables);
+    EXPECT_EQ(untuned.cells, 105);
+    EXPECT_GE(untuned.near, near);
+    EXPECT_LE(untuned.worst, worst);
+  }
 }
 
 }  // namespace
