@@ -242,6 +242,10 @@ class DirectAlgorithm : public Algorithm {
     const bool empty = request.collective == Collective::barrier || block_bytes(request, 0) == 0;
     if (empty || request.vector_variant || !request.counts.empty()) return std::nullopt;
     const auto others = static_cast<uint64_t>(tree.ranks()) - 1;
+    // Whole vectors from everybody to everybody may be more bytes than a number holds.
+    const auto pairs = static_cast<unsigned __int128>(others) * (others + 1);
+    if (request.collective == Collective::all_reduce && pairs * total_bytes(request, tree.ranks()) >> 64 != 0)
+      return std::nullopt;
     Counts counts{load_of(tree, request).tier_bytes(), others, others > 0 ? 1u : 0u, {}};
     if (!has_root(request.collective)) counts.messages *= others + 1;
     if (request.collective == Collective::reduce) counts.kinds = {request.root};

@@ -220,7 +220,7 @@ TEST(Choices, AreNearTheFastestThatWasMeasured) {
   const auto [untuned, calibrated] = judge(tables);
   EXPECT_EQ(untuned.cells, 153);
   EXPECT_GE(untuned.near, 144);
-  EXPECT_GE(calibrated.near, 125);
+  EXPECT_GE(calibrated.near, 135);
   EXPECT_LE(untuned.worst, 1.3);
 }
 
@@ -228,14 +228,15 @@ TEST(Choices, AreNearTheFastestThatWasMeasured) {
 // choose within 10% of the fastest 88 times, 2.53 times as long at worst. Timed twice: of the very same plan
 // the two times differ by 18% in the median.
 TEST(Choices, FollowWhatAMessageCosts) {
-  for (const auto& [name, near, worst] :
-       {std::tuple{"choices_slow.txt", 98, 1.25}, std::tuple{"choices_slow_again.txt", 93, 1.4}}) {
+  for (const auto& [name, near, near_calibrated, worst] :
+       {std::tuple{"choices_slow.txt", 98, 97, 1.25}, std::tuple{"choices_slow_again.txt", 93, 90, 1.4}}) {
     SCOPED_TRACE(name);
     const std::vector<Table> tables = measured(name);
     ASSERT_EQ(tables.size(), 3u);
     const auto [untuned, calibrated] = judge(tables);
     EXPECT_EQ(untuned.cells, 105);
     EXPECT_GE(untuned.near, near);
+    EXPECT_GE(calibrated.near, near_calibrated);
     EXPECT_LE(untuned.worst, worst);
   }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much of its communication one `sennit train` hides behind computing, on an emulated tree, in one command.
 
-    perf/train/overlap.py --data FOLDER [--sennit build/release/bin/sennit] [--zero 0,1,3] [--steps 12]
+    perf/train/overlap.py --data FOLDER [--sennit build/release/bin/sennit] [--zero 0,1,3] [--steps 28]
 
 FOLDER is what `sennit tokenize` wrote. 8 ranks, dealt out over 2 racks x 4 hosts of 400 Mbit/s, 7:1, data parallel; a
 9.9M-parameter model in bf16 with so many tokens a rank that its backward pass takes longer than the network. Overlap is
@@ -13,7 +13,7 @@ a machine that becomes slower or faster meanwhile changes little, and medians ar
   communicating  what a step without overlap takes longer than that
   bound          the longer of the two: no overlap can be faster
   hidden         (without - with) / (without - bound): 100% where a step with overlap is as fast as the bound; in
-                 brackets the middle 90% of what as many fours, drawn from these at random, would give
+                 brackets, from six fours on, the middle 90% of what as many drawn from these at random would give
   by the clocks  the step line's figure: of the time with a transfer under way, as far as computing lasts, that in which
                  the rank computed
 
@@ -23,6 +23,7 @@ not hidden in `hidden`, though not by the clocks. The first four steps do not co
 
 import argparse
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -49,7 +50,7 @@ def run(arguments, folder, zero):
     ms = lambda step: step["ms"] - step["data_wait_ms"]
     return {"times": [(ms(four[1]), ms(four[3]), four[3]["alone_ms"]) for four in fours],
             "exposed": statistics.median(four[1]["exposed_ms"] for four in fours),
-            "clocks": statistics.median(four[1]["hidden"] for four in fours)}
+            "clocks": statistics.median([four[1]["hidden"] for four in fours if "hidden" in four[1]] or [math.nan])}
 
 
 def hidden(times):
@@ -65,7 +66,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--sennit", default="build/release/bin/sennit")
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=28)
     parser.add_argument("--zero", default="0,1,3")
     parser.add_argument("--racks", default="2")
     parser.add_argument("--hosts", default="4", help="a rack; with 1 each rank has a core of its own where there are two")
@@ -88,8 +89,11 @@ def main():
             m = run(arguments, folder, zero)
             computing, communicating, gained, share = hidden(m["times"])
             draws = random.Random(1)
-            shares = sorted(x for x in (hidden(draws.choices(m["times"], k=len(m["times"])))[3] for _ in range(1000)) if x)
-            text = f"{share:.0%} ({shares[50]:.0%} to {shares[-50]:.0%})" if share and len(shares) > 100 else "nothing"
+            shares = [hidden(draws.choices(m["times"], k=len(m["times"])))[3] for _ in range(1000)]
+            text = "nothing" if share is None else f"{share:.0%}"
+            if share is not None and None not in shares and len(m["times"]) >= 6:
+                shares.sort()
+                text += f" ({shares[50]:.0%} to {shares[-51]:.0%})"
             without = computing + communicating
             print(f"{zero:<6}{computing:>9.0f}{communicating:>15.0f}{max(computing, communicating):>7.0f}{without:>9.0f}"
                   f"{without - gained:>6.0f}{m['exposed']:>9.0f}{text:>22}{m['clocks']:>15.0%}",
