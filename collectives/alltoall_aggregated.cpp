@@ -150,10 +150,11 @@ struct Traffic {
   std::vector<int> kinds;  // a position of each group size and number of relayed destinations
 };
 
-Traffic traffic_of(const TierTree& tree, const Request& request, int tier) {
+// `group_of`: groups_at(tree, tier).
+Traffic traffic_of(const TierTree& tree, const Request& request, int tier,
+                   const std::vector<const Group*>& group_of) {
   const auto n = static_cast<uint64_t>(tree.ranks());
   const uint64_t bytes = block_bytes(request, 0);
-  const std::vector<const Group*> group_of = groups_at(tree, tier);
   Traffic traffic{Load(tree), 0, 0, {}};
   std::vector<uint64_t> relayed(n + 1, 0);  // destinations relayed by positions [0, p)
   std::vector<uint64_t> groups(n + 1, 0);   // that begin there
@@ -207,11 +208,12 @@ class AggregatedAlgorithm : public Algorithm {
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
     const int tier = chosen_tier(tree, parameters);
-    const Traffic traffic = traffic_of(tree, request, tier);
+    const std::vector<const Group*> group_of = groups_at(tree, tier);
+    const Traffic traffic = traffic_of(tree, request, tier, group_of);
     Estimate estimate;
     estimate.messages = traffic.most_messages;
     estimate.tier_ns = traffic.load.tier_ns(cost);
-    const Group& first = *groups_at(tree, tier)[0];
+    const Group& first = *group_of[0];
     estimate.latency_ns = widest_latency_ns(tree, cost);
     if (first.size > 1)
       estimate.latency_ns += message_latency_ns(tree, first.first, first.first + first.size - 1, cost);
@@ -221,7 +223,8 @@ class AggregatedAlgorithm : public Algorithm {
   std::optional<Counts> count(const TierTree& tree, const Request& request,
                               const Parameters& parameters) const override {
     if (block_bytes(request, 0) == 0) return std::nullopt;
-    const Traffic traffic = traffic_of(tree, request, chosen_tier(tree, parameters));
+    const int tier = chosen_tier(tree, parameters);
+    const Traffic traffic = traffic_of(tree, request, tier, groups_at(tree, tier));
     return Counts{traffic.load.tier_bytes(), traffic.messages, 2, traffic.kinds};
   }
 
