@@ -5,12 +5,11 @@
 #include <map>
 #include <utility>
 
+#include "index.hpp"
 #include "layout.hpp"
 
 namespace sennit::tiered {
 namespace {
-
-size_t index(int32_t i) { return static_cast<size_t>(i); }
 
 // Every tier has a group around every rank.
 bool has_every_tier(const TierTree& tree) {

@@ -5,10 +5,10 @@
 #include <map>
 #include <unordered_map>
 
+#include "index.hpp"
+
 namespace sennit::tiered {
 namespace {
-
-size_t index(int32_t i) { return static_cast<size_t>(i); }
 
 // The radix asked for, or a larger one, less than twice as large, that cuts `fanout` into groups of equal
 // size where the one asked for does not: of three racks one exchange among three, not of two and then with

@@ -7,12 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "index.hpp"
+
 namespace sennit::judge {
 namespace {
 
 namespace sg = simgrid::s4u;
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
 

@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "index.hpp"
 #include "plan.hpp"
 
 namespace sennit::cuts {
 
 using Wide = unsigned __int128;
-inline size_t index(int i) { return static_cast<size_t>(i); }
 
 inline bool usable(const Capacity& c) {
   return c.known() && (c.provenance == Provenance::declared || c.provenance == Provenance::measured);

@@ -8,6 +8,7 @@
 
 #include "command_job.hpp"
 #include "command_topo.hpp"
+#include "index.hpp"
 #include "training_search.hpp"
 #include "units.hpp"
 
@@ -15,8 +16,6 @@ namespace sennit::job {
 namespace {
 
 using namespace training;  // NOLINT: this file joins the two
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 constexpr double kLeastShare = 1e-4;           // of a peak, that is worth reckoning with
 constexpr double kTokensPerStep = 16'777'216;  // Llama 3's 16 M

@@ -5,13 +5,12 @@
 
 #include "command_job.hpp"
 #include "concurrent.hpp"
+#include "index.hpp"
 
 namespace sennit::job {
 namespace {
 
 using namespace training;  // NOLINT: this file joins the two
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 // Each member sends to the next, the last to the first. A root is a place in fabric order: those that send
 // forwards in it are one call, those that send backwards another.

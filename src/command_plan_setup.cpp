@@ -8,6 +8,7 @@
 #include "algorithm.hpp"
 #include "command_plan.hpp"
 #include "command_topo.hpp"
+#include "index.hpp"
 #include "options.hpp"
 #include "rates.hpp"
 #include "simulate.hpp"
@@ -15,8 +16,6 @@
 
 namespace sennit::foresee {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 constexpr const char* kUsualBytes = "1G";
 constexpr int kMostRanks = 1 << 20;

@@ -10,11 +10,10 @@
 
 #include "command_topo.hpp"
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit::topo {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 // What at least half of them say, the larger of two; unknown where there is no such figure: among unlike
 // siblings none is suspect. Measured figures within 5% say the same.

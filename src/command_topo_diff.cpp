@@ -7,12 +7,11 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
+#include "index.hpp"
 #include "units.hpp"
 
 namespace sennit::topo {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 const char* kind_word(VertexKind kind) {
   const char* const words[] = {"gpu", "numa", "nic", "host", "switch"};

@@ -7,11 +7,10 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
+#include "index.hpp"
 
 namespace sennit::topo {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 class Builder {
  public:

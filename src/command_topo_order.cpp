@@ -9,11 +9,10 @@
 
 #include "command_topo.hpp"
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit::topo {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 struct Ring {
   std::vector<int64_t> of_tier;   // edges that leave a group of the tier or of one below it

@@ -21,7 +21,7 @@ class Held {
   // Takes the place of the process group before. Members ascending.
   cuts::Whole take(const Request& request, std::span<const int> members);
   const std::vector<int>& groups() const { return groups_; }
-  const cuts::Share& share(int group) const { return share_[cuts::index(group)]; }
+  const cuts::Share& share(int group) const { return share_[index(group)]; }
   // f(group, need) for each group with members on both sides of its boundary.
   template <typename F>
   void each_boundary(const cuts::Whole& all, F&& f) const {

@@ -9,11 +9,10 @@
 
 #include "concurrent.hpp"
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 class Restriction {
  public:

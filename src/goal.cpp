@@ -12,14 +12,13 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
 #include "layout.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr uint32_t kLanes = 8;  // execution.cpp's
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 class Writer {
  public:

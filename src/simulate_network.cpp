@@ -5,12 +5,11 @@
 #include <cmath>
 #include <functional>
 
+#include "index.hpp"
 #include "rates.hpp"
 
 namespace sennit::simulation {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 // The last bits are dropped, so that flows in the same situation get the very same rate and end together.
 double rounded(double rate) {

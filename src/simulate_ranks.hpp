@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "index.hpp"
 #include "layout.hpp"
 #include "prepared.hpp"
 #include "simulate_network.hpp"
@@ -101,7 +102,6 @@ class World {
     }
   };
 
-  static size_t index(int i) { return static_cast<size_t>(i); }
   static uint64_t key(uint32_t chunk, uint32_t step) { return static_cast<uint64_t>(chunk) << 32 | step; }
 
   void add_peers(Rank& rank, const Symmetry::RankClass& kind);

@@ -8,12 +8,12 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
+
 namespace sennit::simulation {
 namespace {
 
 constexpr uint32_t kNone = ~uint32_t{0};
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
 #include "source.hpp"
 #include "training_search.hpp"
 #include "units.hpp"
@@ -14,7 +15,6 @@ namespace {
 
 constexpr int kGpuCounts[] = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 98304};
 
-size_t index(int i) { return static_cast<size_t>(i); }
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The outermost tier's oversubscription is replaced; without tiers above the hosts there is none.

@@ -5,18 +5,18 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
+
 namespace sennit::training {
 namespace {
 
 constexpr int kMostGpus = 1 << 20;
-size_t index(Axis axis) { return static_cast<size_t>(axis); }
-size_t index(int i) { return static_cast<size_t>(i); }
 
 }  // namespace
 
 std::string_view short_name(Axis axis) {
   constexpr std::string_view kNames[] = {"tp", "cp", "pp", "dp"};
-  return kNames[index(axis)];
+  return kNames[static_cast<size_t>(axis)];
 }
 
 int Mesh::gpus() const {
@@ -66,7 +66,7 @@ Result<Mesh> parse_mesh(std::string_view text) {
     product *= size;
     if (product > kMostGpus) return invalid(fmt::format("--mesh {}: more than {} GPUs", text, kMostGpus));
     named.push_back(*axis);
-    mesh.sizes[index(*axis)] = size;
+    mesh.sizes[static_cast<size_t>(*axis)] = size;
   }
   size_t next = 0;
   std::array<Axis, kAxes> order = mesh.order;

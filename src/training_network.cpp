@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "index.hpp"
+
 namespace sennit::training {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 // By group: its boundary lies inside of a host.
 std::vector<bool> inside_hosts(const TierTree& tree) {

@@ -9,8 +9,6 @@
 namespace sennit::training {
 namespace {
 
-size_t index(Axis axis) { return static_cast<size_t>(axis); }
-
 constexpr double kWeightBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
 // Read and written for each parameter by Adam: gradient 4, moments 2 * 8, master 8, weight 2.
 constexpr double kOptimizerBytes = 30;
@@ -160,7 +158,7 @@ Layout lay_out(const Mesh& mesh, const Network& network, const std::vector<int>&
   Layout layout;
   layout.network = &network;
   for (const Axis axis : {Axis::tensor, Axis::context, Axis::pipeline, Axis::data}) {
-    Layout::Dimension& dimension = layout.of[index(axis)];
+    Layout::Dimension& dimension = layout.of[static_cast<size_t>(axis)];
     dimension.groups = groups_of(
         mesh, axis == Axis::data ? std::vector<Axis>{Axis::data, Axis::context} : std::vector<Axis>{axis});
     const size_t members = dimension.groups[0].size();
@@ -175,7 +173,7 @@ Layout lay_out(const Mesh& mesh, const Network& network, const std::vector<int>&
 namespace {
 
 SetBound time_at(const Traffic& call, const Layout& layout, double within_host, double between_hosts) {
-  const Layout::Dimension& dimension = layout.of[index(call.axis)];
+  const Layout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
   const Network& network = *layout.network;
   if (call.collective == "reduce_scatter") {  // the gather run backwards
     const Load reverse{dimension.load.out, dimension.load.in};
@@ -193,7 +191,7 @@ SetBound time_at(const Traffic& call, const Layout& layout, double within_host, 
 
 double seconds_of(const Traffic& call, const Layout& layout, const Constants& constants) {
   return time_at(call, layout, constants.scale_up.value, constants.network.value).seconds +
-         layout.of[index(call.axis)].latency_s;
+         layout.of[static_cast<size_t>(call.axis)].latency_s;
 }
 
 SetBound least_time(const Traffic& call, const Layout& layout) { return time_at(call, layout, 1, 1); }

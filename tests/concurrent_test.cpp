@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "fabric.hpp"
+#include "index.hpp"
 #include "random_trees.hpp"
 #include "seed.hpp"
 #include "source.hpp"
@@ -18,8 +19,6 @@
 
 namespace sennit {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 // Of `ranks` ranks, process groups of `size` members that are `stride` apart.
 std::vector<std::vector<int>> strided(int ranks, int size, int stride) {

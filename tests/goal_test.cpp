@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "index.hpp"
 #include "layout.hpp"
 #include "random_trees.hpp"
 #include "seed.hpp"
@@ -21,8 +22,6 @@ namespace {
 
 using sennit_test::Outcome;
 using sennit_test::sh;
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 std::string fixture(const std::string& name) {
   std::ifstream in(SENNIT_SOURCE_DIR "/tests/data/goal/" + name);

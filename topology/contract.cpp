@@ -10,11 +10,10 @@
 #include <fmt/format.h>
 
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 class Sets {  // union-find
  public:

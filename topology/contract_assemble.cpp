@@ -8,11 +8,10 @@
 #include <fmt/format.h>
 
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 std::string default_name(int order, size_t tier, bool root) {
   if (order == Node::kRank) return "rank";

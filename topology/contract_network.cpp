@@ -8,13 +8,12 @@
 #include <fmt/format.h>
 
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr size_t kMaxHeights = 200;
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 std::string_view short_name(std::string_view name) { return name.substr(0, name.find('.')); }
 

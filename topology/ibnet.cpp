@@ -11,14 +11,13 @@
 #include <fmt/format.h>
 
 #include "ibnet_names.hpp"
+#include "index.hpp"
 #include "source.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr size_t kMaxConflicts = 100;
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 // Of both ends: the smaller where they differ, the known one where only one is.
 const IbPort& slower_end(const IbPort& port, const IbPort* other) {

@@ -15,13 +15,12 @@
 #include <fmt/format.h>
 
 #include "ibnet.hpp"
+#include "index.hpp"
 #include "read_file.hpp"
 #include "source.hpp"
 
 namespace sennit {
 namespace {
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 IbPortRates rates_of(ibnd_port_t* port) {
   constexpr size_t kBytes = 64;

@@ -8,12 +8,13 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
+
 namespace sennit {
 namespace {
 
 constexpr size_t kMostAdapters = 32;  // of one host; more that are called alike are a model's name
 
-size_t index(int i) { return static_cast<size_t>(i); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 

@@ -17,6 +17,7 @@
 
 #include "ibnet.hpp"
 #include "ibnet_routes.hpp"
+#include "index.hpp"
 #include "text_scan.hpp"
 
 namespace sennit {
@@ -28,7 +29,6 @@ constexpr size_t kMaxConflicts = 100;
 constexpr std::array<std::string_view, 6> kKeys = {"vendid",     "devid",  "sysimgguid",
                                                    "switchguid", "caguid", "rtguid"};
 
-size_t index(int i) { return static_cast<size_t>(i); }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "contraction.hpp"
+#include "index.hpp"
 #include "source.hpp"
 #include "units.hpp"
 
@@ -15,8 +16,6 @@ namespace sennit {
 namespace {
 
 constexpr size_t kMaxConflicts = 100;
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 std::string figure(const Capacity& capacity) {
   return capacity.known() ? fmt::format("{} {}", format_rate(capacity.bytes_per_s), name(capacity.provenance))

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "contraction.hpp"
+#include "index.hpp"
 #include "source.hpp"
 #include "text_scan.hpp"
 #include "units.hpp"
@@ -18,8 +19,6 @@ namespace {
 constexpr std::string_view kMeta24k =
     "pods=8x192x2;ranks=8;nic=400GB/s;oversubscription=1,7;local=500GB/s;latency=14us;local_latency=3.4us";
 constexpr int kMaxDepth = 16;
-
-size_t index(int i) { return static_cast<size_t>(i); }
 
 struct Switch {
   int parent = -1;

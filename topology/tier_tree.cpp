@@ -7,13 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
 #include "status.hpp"
 #include "units.hpp"
 
 namespace sennit {
 namespace {
-
-size_t index(int32_t i) { return static_cast<size_t>(i); }
 
 uint64_t mix(uint64_t hash, uint64_t value) {  // splitmix64's finaliser over a running sum
   hash += value + 0x9e3779b97f4a7c15ull;

@@ -3,9 +3,10 @@
 
 #include <cmath>
 
+#include "index.hpp"
+
 namespace sennit::trainer {
 namespace {
-size_t index(int i) { return static_cast<size_t>(i); }
 size_t size(int64_t n) { return static_cast<size_t>(n); }
 constexpr size_t kGathersAhead = 2;
 }  // namespace

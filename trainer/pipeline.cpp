@@ -3,11 +3,9 @@
 
 #include <utility>
 
-namespace sennit::trainer {
-namespace {
-size_t index(int64_t i) { return static_cast<size_t>(i); }
-}  // namespace
+#include "index.hpp"
 
+namespace sennit::trainer {
 // ---- passing on
 
 void Pipeline::post(Inbox& inbox) {
