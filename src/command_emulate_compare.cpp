@@ -26,13 +26,13 @@ namespace {
 
 using nlohmann::json;
 
-Result<Range> parse_range(const std::string& text) {
+Result<SizeRange> parse_range(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
   for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
   if (parts.empty() || parts.size() > 3)
     return invalid(fmt::format("--sizes {}: expected SIZE or FIRST:LAST:FACTOR", text));
-  Range range;
+  SizeRange range;
   range.first = parts[0];
   range.last = parts.size() > 1 ? parts[1] : parts[0];
   if (parts.size() > 2) range.factor = std::atof(parts[2].c_str());
@@ -69,7 +69,7 @@ class Measuring {
   Measuring(const Instance& instance, const CompareOptions& options, const Scratch& scratch)
       : instance_(instance), options_(options), folder_(scratch.path()), errors_(folder_ + "/errors") {}
 
-  Result<int> run(const std::vector<Range>& ranges) {
+  Result<int> run(const std::vector<SizeRange>& ranges) {
     comparison_.about = about(instance_.tree, options_);
     if (!options_.json.empty()) {
       record_.open(options_.json);
@@ -79,7 +79,7 @@ class Measuring {
     for (int round = 0; round < options_.rounds && !interrupted_; round++)
       for (const std::string& order : options_.orders)
         for (const std::string& collective : options_.collectives)
-          for (const Range& range : ranges)
+          for (const SizeRange& range : ranges)
             if (!interrupted_) SENNIT_RETURN_IF_ERROR(turn(round, order, collective, range));
     fmt::print("\n{}", comparison_.table());
     return interrupted_ ? interrupted_ : worst_;
@@ -87,7 +87,7 @@ class Measuring {
 
  private:
   // Every library once.
-  Status turn(int round, const std::string& order, const std::string& collective, const Range& range) {
+  Status turn(int round, const std::string& order, const std::string& collective, const SizeRange& range) {
     std::vector<std::string> libraries = options_.libraries;
     if (options_.probed && order != "fabric" && range.first_bytes >= kShapedBytes) {
       const auto after = std::find(libraries.begin(), libraries.end(), "sennit");
@@ -113,7 +113,7 @@ class Measuring {
   }
 
   Result<int> run_library(const std::string& library, const std::string& order, const std::string& collective,
-                          const Range& range, std::string* output) {
+                          const SizeRange& range, std::string* output) {
     const bool small = range.last_bytes <= (1 << 20);
     const int iterations = options_.iterations > 0 ? options_.iterations : small ? 50 : 3;
     RunOptions run = options_.run;
@@ -211,10 +211,10 @@ class Measuring {
 
 }  // namespace
 
-Result<std::vector<Range>> parse_ranges(const CompareOptions& options) {
-  std::vector<Range> ranges;
+Result<std::vector<SizeRange>> parse_ranges(const CompareOptions& options) {
+  std::vector<SizeRange> ranges;
   for (const std::string& text : options.sizes) {
-    const Result<Range> range = parse_range(text);
+    const Result<SizeRange> range = parse_range(text);
     if (!range) return range.status();
     ranges.push_back(*range);
   }
@@ -276,7 +276,7 @@ json about(const Tree& tree, const CompareOptions& options) {
 }
 
 Result<int> compare(const Instance& instance, const CompareOptions& options) {
-  const Result<std::vector<Range>> ranges = parse_ranges(options);
+  const Result<std::vector<SizeRange>> ranges = parse_ranges(options);
   if (!ranges) return ranges.status();
   for (const std::string& library : options.libraries)
     if (library != "sennit")

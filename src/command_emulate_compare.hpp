@@ -84,12 +84,12 @@ Result<int> compare(const Instance& instance, const CompareOptions& options);
 Result<int> compare_simulated(const Tree& tree, const CompareOptions& options, const std::string& why);
 
 // What both share.
-struct Range {  // of sizes
+struct SizeRange {  // of sizes
   std::string first, last;
   double factor = 2;
   uint64_t first_bytes = 0, last_bytes = 0;
 };
-Result<std::vector<Range>> parse_ranges(const CompareOptions& options);  // and checks the collectives
+Result<std::vector<SizeRange>> parse_ranges(const CompareOptions& options);  // and checks the collectives
 Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree);
 nlohmann::json about(const Tree& tree, const CompareOptions& options);  // the record's first line
 

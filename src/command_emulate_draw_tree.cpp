@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kWidth = 1040, kLeft = 96, kRight = 16;
-constexpr size_t kMostHosts = 24;  // more are not drawn one by one
+constexpr size_t kMostDrawn = 24;  // more are not drawn one by one
 
 struct Box {
   double x = 0;  // middle
@@ -40,7 +40,7 @@ class TreePicture {
         hosts_(about.at("hosts").size()),
         racks_(about.at("racks").size()),
         pods_(about.at("pods").size()),
-        one_by_one_(hosts_.size() <= kMostHosts) {
+        one_by_one_(hosts_.size() <= kMostDrawn) {
     place();
   }
 

@@ -124,7 +124,7 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given, con
   std::fflush(stderr);
   CompareOptions options = given;
   options.rounds = 1;
-  const Result<std::vector<Range>> ranges = parse_ranges(options);
+  const Result<std::vector<SizeRange>> ranges = parse_ranges(options);
   if (!ranges) return ranges.status();
   SENNIT_RETURN_IF_ERROR(check(options));
 
@@ -148,7 +148,7 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given, con
     const Result<TierTree> tiers = tier_tree(tree, *hosts);
     if (!tiers) return tiers.status();
     for (const std::string& collective : options.collectives)
-      for (const Range& range : *ranges)
+      for (const SizeRange& range : *ranges)
         for (double bytes = static_cast<double>(range.first_bytes);
              bytes <= static_cast<double>(range.last_bytes); bytes *= range.factor) {
           const Result<Request> request = make_request(collective, static_cast<uint64_t>(bytes), *tiers);

@@ -18,11 +18,11 @@ namespace {
 
 using namespace foresee;  // NOLINT: this file is the command itself
 
-struct Options : Arguments {
+struct ExportArguments : Arguments {
   std::string output = "-";
 };
 
-Status run(const Options& options) {
+Status run(const ExportArguments& options) {
   const Result<Problem> problem = make_problem(options);
   if (!problem) return problem.status();
   const Result<Plan> plan = foresee::make_plan(*problem, options);
@@ -56,7 +56,7 @@ Status run(const Options& options) {
 }  // namespace
 
 void add_export_command(CLI::App& app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ExportArguments>();
   CLI::App* command =
       app.add_subcommand("export", "a schedule of all ranks as GOAL text (LogGOPSim, ATLAHS)");
   add_arguments(command, options.get());

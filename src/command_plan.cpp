@@ -17,12 +17,12 @@ namespace {
 
 using namespace foresee;  // NOLINT: this file is the command itself
 
-struct Options : Arguments {
+struct PlanArguments : Arguments {
   std::string json, html;
 };
 
 // Tiers from the innermost outwards: what bounds them, and what the choice puts on them.
-std::string tiers_text(const Problem& problem, const Plan& plan, const Facts& facts) {
+std::string tier_table(const Problem& problem, const Plan& plan, const Facts& facts) {
   const TierTree& tree = problem.tree;
   std::string text = fmt::format("{:<12} {:>7} {:>16} {:>8} {:>12} {:>14}\n", "tier", "groups", "egress each",
                                  "over-sub", "bound", "sent out of it");
@@ -58,7 +58,7 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
         "ASSUMED: the fabric does not say the capacity of {}: the model assumes one NIC's rate there, so "
         "predictions compare, and promise nothing\n",
         problem.assumed_tiers);
-  text += "\n" + tiers_text(problem, plan, facts) + "\n";
+  text += "\n" + tier_table(problem, plan, facts) + "\n";
   if (plan.bound.known)
     text += fmt::format("lower bound {}: {}\n", time_text(plan.bound.time_ns), plan.bound.why);
   else
@@ -80,7 +80,7 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
 }  // namespace
 
 void add_plan_command(CLI::App& app, int* exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanArguments>();
   CLI::App* command =
       app.add_subcommand("plan", "which schedule a collective would take on a fabric, its bound, and why");
   add_arguments(command, options.get());

@@ -62,6 +62,7 @@ std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan);  // fr
 std::string title(const Problem& problem);
 std::string model_text(const Problem& problem);
 std::string time_text(uint64_t ns);
+inline double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }  // for JSON
 std::string bytes_text(double bytes);
 std::string times_text(uint64_t a, uint64_t b);              // a / b; "-" where b is 0
 std::string rate_text(const Capacity& capacity);             // four digits

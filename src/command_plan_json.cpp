@@ -8,8 +8,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
-
 Json parameters_of(const Parameters& parameters) {
   return {{"chunks", parameters.chunks},
           {"radices", parameters.radices},

@@ -52,7 +52,6 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
 
 Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
              const std::vector<std::vector<double>>& load, const SimulateArguments& options) {
-  const auto us = [](uint64_t ns) { return static_cast<double>(ns) / 1e3; };
   const TierTree& tree = problem.tree;
   return {{"simulated", true},
           {"collective", name(problem.request.collective)},

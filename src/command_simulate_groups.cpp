@@ -11,14 +11,13 @@
 #include "command_simulate.hpp"
 #include "command_topo.hpp"
 #include "concurrent.hpp"
+#include "index.hpp"
 
 namespace sennit::foresee {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-size_t index(int i) { return static_cast<size_t>(i); }
-double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
 double ratio(uint64_t a, uint64_t b) { return static_cast<double>(a) / static_cast<double>(b); }
 
 struct Order {

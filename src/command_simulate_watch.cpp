@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
+
 namespace sennit::foresee {
 namespace {
 
@@ -17,10 +19,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kSlices = 60;  // of the time, in load over time
 
-size_t at(int i) { return static_cast<size_t>(i); }
-double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }
 bool holds(const TierTree& tree, int group, int position) {
-  const Group& g = tree.groups[at(group)];
+  const Group& g = tree.groups[index(group)];
   return position >= g.first && position < g.first + g.size;
 }
 void spread(const SimulatedMessage& m, double slice_ns, std::vector<double>* slices) {
@@ -54,8 +54,9 @@ std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
   std::vector<std::vector<double>> used(tree_.tiers.size(), std::vector<double>(kSlices, 0.0));
   const double slice_ns = static_cast<double>(std::max<uint64_t>(1, time_ns)) / kSlices;
   for (const SimulatedMessage& m : messages_)
-    for (int g = tree_.leaf_of_position[at(m.from)]; !holds(tree_, g, m.to); g = tree_.groups[at(g)].parent)
-      spread(m, slice_ns, &used[tree_.groups[at(g)].tier]);
+    for (int g = tree_.leaf_of_position[index(m.from)]; !holds(tree_, g, m.to);
+         g = tree_.groups[index(g)].parent)
+      spread(m, slice_ns, &used[tree_.groups[index(g)].tier]);
   for (size_t t = 0; t < used.size(); t++) {
     double capacity = 0;
     for (const Group& group : tree_.groups)
@@ -71,8 +72,9 @@ std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) cons
   for (size_t g = 0; g < tree_.groups.size(); g++)
     for (const bool egress : {true, false}) links.push_back({static_cast<int>(g), egress, 0, {}});
   const auto carry = [&](int from, int to, size_t side, const SimulatedMessage& m) {
-    for (int g = tree_.leaf_of_position[at(from)]; !holds(tree_, g, to); g = tree_.groups[at(g)].parent) {
-      LinkLoad& link = links[2 * at(g) + side];
+    for (int g = tree_.leaf_of_position[index(from)]; !holds(tree_, g, to);
+         g = tree_.groups[index(g)].parent) {
+      LinkLoad& link = links[2 * index(g) + side];
       link.bytes += static_cast<double>(m.bytes);
       link.load.resize(kSlices);
       spread(m, slice_ns, &link.load);
@@ -83,7 +85,7 @@ std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) cons
     carry(m.to, m.from, 1, m);
   }
   const auto capacity = [&](const LinkLoad& link) {
-    const Group& group = tree_.groups[at(link.group)];
+    const Group& group = tree_.groups[index(link.group)];
     return static_cast<double>((link.egress ? group.egress : group.ingress).bytes_per_s);
   };
   std::erase_if(links, [&](const LinkLoad& link) { return link.bytes == 0 || capacity(link) == 0; });
@@ -150,7 +152,7 @@ std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
 namespace {
 
 std::string link_name(const TierTree& tree, const Watch::LinkLoad& link) {
-  const Group& group = tree.groups[at(link.group)];
+  const Group& group = tree.groups[index(link.group)];
   const std::string name = group.name.empty()
                                ? fmt::format("{} of position {}", tree.tiers[group.tier].name, group.first)
                                : group.name;
@@ -178,7 +180,7 @@ Json links_json(const TierTree& tree, const std::vector<Watch::LinkLoad>& links)
   Json all = Json::array();
   for (const Watch::LinkLoad& link : links)
     all.push_back({{"link", link_name(tree, link)},
-                   {"tier", tree.tiers[tree.groups[at(link.group)].tier].name},
+                   {"tier", tree.tiers[tree.groups[index(link.group)].tier].name},
                    {"bytes", link.bytes},
                    {"mean_load", mean_of(link.load)},
                    {"load", link.load}});

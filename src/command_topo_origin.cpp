@@ -12,20 +12,19 @@
 
 #include "command_topo.hpp"
 #include "contraction.hpp"
+#include "index.hpp"
 
 namespace sennit::topo {
 namespace {
 
-size_t index(int i) { return static_cast<size_t>(i); }
-
-using Key = std::pair<int, int>;  // least host's vertex, hosts
+using HostsKey = std::pair<int, int>;  // least host's vertex, hosts
 
 // The outermost group of every set of hosts.
-std::map<Key, int> groups_by_hosts(const TierTree& tree, const std::vector<int>& host_of_position) {
-  std::map<Key, int> groups;
+std::map<HostsKey, int> groups_by_hosts(const TierTree& tree, const std::vector<int>& host_of_position) {
+  std::map<HostsKey, int> groups;
   for (size_t g = 0; g < tree.groups.size(); g++) {
     const Group& group = tree.groups[g];
-    Key key{host_of_position[index(group.first)], 0};
+    HostsKey key{host_of_position[index(group.first)], 0};
     int before = -1;  // ranks of a host are neighbours
     for (int p = group.first; p < group.first + group.size; p++) {
       const int host = host_of_position[index(p)];
@@ -48,7 +47,7 @@ struct Stage {  // what leaves a set at one height
 
 class Joining {
  public:
-  Joining(const Fabric& fabric, const TierTree& tree, const Network& network, std::map<Key, int> groups)
+  Joining(const Fabric& fabric, const TierTree& tree, const Network& network, std::map<HostsKey, int> groups)
       : fabric_(fabric),
         tree_(tree),
         network_(network),
@@ -172,7 +171,7 @@ class Joining {
   const Fabric& fabric_;
   const TierTree& tree_;
   const Network& network_;
-  std::map<Key, int> groups_;
+  std::map<HostsKey, int> groups_;
   std::vector<int> parent_, least_, hosts_;
   std::vector<std::vector<int>> members_;  // by representative
   std::unordered_map<uint64_t, size_t> links_;

@@ -38,7 +38,7 @@ constexpr uint64_t kTurnNs = 100'000'000, kMostCalls = 1024;  // of a turn
 constexpr uint64_t kLongNs = 500'000'000;                     // of a call that is a turn by itself
 constexpr uint64_t kApartNs = 2'000'000;                      // of a call for which a barrier is nothing
 
-struct Arguments {
+struct TuneArguments {
   std::vector<std::string> collectives;
   std::string min = "1K", max = "16M", type = "float32", fabric, file, json;
   int factor = 4, ranks = 0;
@@ -51,7 +51,7 @@ struct Wanted {
   DataType type = DataType::float32;
 };
 
-Result<Wanted> understand(const Arguments& a) {
+Result<Wanted> understand(const TuneArguments& a) {
   Wanted wanted;
   for (const std::string& text : a.collectives) {
     const Result<Collective> collective = parse_collective(text == "alltoall" ? "all_to_all" : text);
@@ -125,7 +125,7 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
 }
 
 // Whether what is found can be kept, before time is spent on it: rank 0 tries and tells the others.
-Status check_files(const Arguments& a, Communicator& inside) {
+Status check_files(const TuneArguments& a, Communicator& inside) {
   std::string trouble;
   if (inside.rank() == 0) {
     const std::string path = tuning_path(inside.job().fabric().fingerprint());
@@ -183,7 +183,7 @@ Result<TimedPlan> model_choice(const Communicator& inside, const Request& reques
   return TimedPlan{request, plan->algorithm, plan->parameters, 0};
 }
 
-Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
+Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) {
   const Trials::Effort effort = a.effort;
   const bool reporting = inside.rank() == 0;
   if (inside.size() == 1) return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
@@ -239,7 +239,7 @@ Status tune(const Arguments& a, const Wanted& wanted, Communicator& inside) {
   return a.json.empty() ? Status() : tuned::write_json(a.json, inside, before, fitted, choices, trace);
 }
 
-int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstrap) {
+int run_rank(const TuneArguments& a, const Wanted& wanted, BootstrapOptions bootstrap) {
   const int rank = bootstrap.rank;
   sennit_config_t config = SENNIT_CONFIG_INIT;
   if (!a.fabric.empty()) config.fabric = a.fabric.c_str();
@@ -264,7 +264,7 @@ int run_rank(const Arguments& a, const Wanted& wanted, BootstrapOptions bootstra
 void add_tune_command(CLI::App& app, char** argv, int* exit_code) {
   CLI::App* const command =
       app.add_subcommand("tune", "measure the few best plans of collectives and keep the fastest");
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<TuneArguments>();
   command->add_option("collectives", a->collectives, "all_reduce, all_gather, ...: as many as wanted")
       ->required();
   command->add_option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
