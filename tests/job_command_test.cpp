@@ -29,6 +29,7 @@ json answer(const std::string& arguments) {
 }
 
 TEST(JobCommand, ReferenceJob) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
   const json job =
       answer("llama3-405b --fabric meta24k --gpus 16384 --mesh tp8,pp16,dp128 --no-curve --gpu-hour-usd 2");
   ASSERT_TRUE(job.is_object());

@@ -14,6 +14,7 @@
 #include "train_memory.hpp"
 #include "train_plan.hpp"
 #include "trainer_ranks.hpp"
+#include "trials.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -167,6 +168,7 @@ TEST(TrainerSettings, EstimatesTheMemoryThatIsTaken) {
                                 MeshShape{.tensor = 2}, MeshShape{.pipeline = 2}})
     for (const int zero : {0, 3})
       for (const bool recompute : {false, true}) {
+        if (sennit_test::kSanitized && recompute == (zero == 0)) continue;
         TrainerOptions options = sizable();
         options.mesh = mesh;
         options.zero = zero;
@@ -250,7 +252,7 @@ TEST(TrainerSettings, AStepCountsItsOwnTrafficAlone) {
 TEST(TrainerSettings, PlansTheBytesThatAreSent) {
   for (const MeshShape& mesh :
        {MeshShape{.data = 4}, MeshShape{.tensor = 4}, MeshShape{.data = 2, .tensor = 2}})
-    for (int zero = 0; zero <= 3; zero++) {
+    for (int zero = 0; zero <= 3; zero += sennit_test::kSanitized ? 3 : 1) {
       TrainerOptions options = sizable();
       options.mesh = mesh;
       options.zero = zero;
