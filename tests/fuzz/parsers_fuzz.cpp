@@ -3,7 +3,7 @@
 //
 // Whatever the text, a parser gives a fabric (a schedule) that its own text form holds, or an error that
 // begins with file:line:column; a header gives tensors that lie within the file, or an error that names it.
-// By hand: SENNIT_FUZZ_FORM=slurm_yaml build/release/bin/parsers_fuzz -runs=1000000 DIRECTORY.
+// By hand: SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000 DIRECTORY.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
