@@ -5,18 +5,21 @@
     perf/reality.py choices FILE [--seconds 140]        # `sennit tune` with every plan: 8 collectives, 8 B to 64 MiB, three shapes
     perf/reality.py tuned FILE [--seconds 140]          # the same behind a `sennit tune` as it comes, whose choices are timed again
     perf/reality.py report FILE                         # what FILE holds, measured or not
+    perf/reality.py together FILE FILE...               # choices of the last FILE, held against all plans' times in all of them
 
 FILE keeps what was measured, a line of JSON a piece: run the command again and again until it says that all is measured, on
 a machine that does nothing else. Each run stops before it would need more than --seconds; nothing is measured twice. They print
 how many cells meet the figure (predicted within 15% of measured; the choice at most 10% slower than the fastest plan that was
 tried) and those that do not. What was tuned is judged by the second run alone, beside how far the very same plans are apart in
-the two runs. --sizes measures some of it, --held-out other shapes than those that the model was made on. Needs what
+the two runs. Plans take turns, so `together` takes, for each other plan, the median of the choice's time / that plan's over the turns
+of all runs, which cancels what changes from turn to turn. --sizes measures some of it, --held-out other shapes than those that the model was made on. Needs what
 `sennit emulate` needs.
 """
 
 import argparse
 import json
 import pathlib
+import random
 import statistics
 import subprocess
 import tempfile
@@ -160,19 +163,58 @@ def report_tuned(entries):
               f"a tenth of {len(ratios)} more than {ratios[len(ratios) * 9 // 10]:.2f}, at most {ratios[-1]:.2f}")
 
 
+def report_together(paths):
+    random.seed(1)
+    runs = []
+    for path in paths:
+        plans = {}  # of a cell: turns of each plan, and whether it was the choice
+        for entry in read(path).values():
+            for row in entry["rows"] if entry["what"] == "choices" else []:
+                cell = plans.setdefault((*entry["piece"][:2], row["bytes"]), {})
+                name = (row["algorithm"], row["chunks"], *row["radices"], row["whole_stages"])
+                cell[name] = (row["turns_us"], row["planned"])
+        runs.append(plans)
+    slower, sure, cells = [], 0, 0
+    for where, plans in runs[-1].items():
+        chosen = next((name for name, (_, planned) in plans.items() if planned), None)
+        together = [run[where] for run in runs if chosen in run.get(where, {})]
+        if not together:
+            continue
+        cells += 1
+        ratios = {name: [a / b for run in together if name in run for a, b in zip(run[chosen][0], run[name][0])] for name in plans}
+        best = max(ratios, key=lambda name: statistics.median(ratios[name]))
+        factor = statistics.median(ratios[best])
+        if factor > 1.1:
+            drawn = sorted(statistics.median(random.choices(ratios[best], k=len(ratios[best]))) for _ in range(1000))
+            sure += drawn[50] > 1.1
+            slower.append((factor, f"  {factor:.2f} ({drawn[50]:.2f} to {drawn[950]:.2f}) {where[1]} {where[2]:.0f} bytes, {where[0]}: {chosen} "
+                           f"beside {best}, {len(ratios[best])} turns"))
+    print(f"over {len(runs)} runs the choice is at most 10% slower than every plan in {cells - len(slower)} of {cells} cells; "
+          f"in {sure} more than chance explains (in brackets: 90% of as many turns drawn again)", *[text for _, text in sorted(slower, reverse=True)], sep="\n")
+
+
 KINDS = {"predicted": (predicted_piece, report_predicted), "choices": (choices_piece, report_choices),
          "tuned": (tuned_piece, report_tuned)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=[*KINDS, "report"])
-    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("what", choices=[*KINDS, "report", "together"])
+    parser.add_argument("file", type=pathlib.Path, nargs="+")
     parser.add_argument("--sennit", default="build/release/bin/sennit")
     parser.add_argument("--seconds", type=float, default=140)
     parser.add_argument("--sizes", type=int, nargs="+", default=range(len(SIZES)), help="of 0 (to 32K) to 3 (64M): choices, tuned")
     parser.add_argument("--held-out", action="store_true")
     arguments = parser.parse_args()
+    if arguments.what == "together":
+        for path in arguments.file:
+            if not path.exists():
+                parser.error(f"{path}: no such file")
+        report_together(arguments.file)
+        return
+    if len(arguments.file) > 1:
+        parser.error(f"{arguments.what} takes one FILE")
+    arguments.file = arguments.file[0]
     arguments.sennit = str(pathlib.Path(arguments.sennit).resolve())
     done = read(arguments.file)
     if arguments.what != "report":
