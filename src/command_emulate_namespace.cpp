@@ -146,15 +146,19 @@ ssize_t receive(int socket, void* message, size_t bytes, int flags, pid_t* sende
 }
 
 Status isolate(const std::string& hosts_file) {
-  const auto failed = [](const char* what) {
-    return Status(SENNIT_UNSUPPORTED, fmt::format("{}: {}", what, std::strerror(errno)));
+  const auto failed = [](const char* what, const char* remedy = "") {
+    return Status(SENNIT_UNSUPPORTED, fmt::format("{}: {}{}", what, std::strerror(errno), remedy));
   };
   if (unshare(CLONE_NEWIPC | CLONE_NEWNS) != 0) return failed("a new IPC and mount namespace");
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failed("making mounts private");
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return failed("making mounts private", errno == EINVAL
+                                               ? ": the root of a chroot must be a mount point itself "
+                                                 "(mount --bind FOLDER FOLDER, then chroot)"
+                                               : "");
   if (mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777") != 0)
     return failed("mounting a fresh /dev/shm");
   if (!hosts_file.empty() && mount(hosts_file.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0)
-    return failed("mounting /etc/hosts");
+    return failed("mounting /etc/hosts", errno == ENOENT ? ": there must be one (touch /etc/hosts)" : "");
   return {};
 }
 
