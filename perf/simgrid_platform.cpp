@@ -10,11 +10,8 @@
 #include "index.hpp"
 
 namespace sennit::judge {
-namespace {
 
 namespace sg = simgrid::s4u;
-
-}  // namespace
 
 std::unique_ptr<sg::Engine> new_engine() {
   std::string program = "judge", quiet = "--log=root.thresh:error";

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "bound_cuts.hpp"
+#include "index.hpp"
 
 namespace sennit {
 namespace {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
+
 namespace sennit::cuts {
 
 uint64_t time_ns(Wide bytes, Wide bytes_per_s) {

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "index.hpp"
 #include "plan.hpp"
 
 namespace sennit::cuts {

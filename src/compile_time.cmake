@@ -1,4 +1,4 @@
-# compile_time.cmake: what makes compiling faster and changes nothing else; CMakeLists.txt includes it after all targets.
+# compile_time.cmake: what makes compiling faster; CMakeLists.txt includes it after all targets.
 
 # The sanitizers' builds are for finding faults, and are built as fast as may be: only the library is optimised.
 if(SENNIT_SANITIZE)

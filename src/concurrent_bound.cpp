@@ -15,6 +15,7 @@
 #include "bound_cuts.hpp"
 #include "concurrent.hpp"
 #include "concurrent_share.hpp"
+#include "index.hpp"
 
 namespace sennit {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "index.hpp"
+
 namespace sennit {
 namespace {
 

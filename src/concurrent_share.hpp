@@ -10,6 +10,7 @@
 
 #include "bound_cuts.hpp"
 #include "concurrent.hpp"
+#include "index.hpp"
 
 namespace sennit {
 

@@ -1,5 +1,6 @@
 // The way of a message in a simulated collective: handed over, waiting for its receive or its turn, moving,
 // arriving. See simulate_ranks.hpp.
+#include "index.hpp"
 #include "simulate_ranks.hpp"
 
 namespace sennit::simulation {

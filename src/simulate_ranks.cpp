@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "index.hpp"
 #include "rates.hpp"
 
 namespace sennit::simulation {

@@ -15,7 +15,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "index.hpp"
 #include "layout.hpp"
 #include "prepared.hpp"
 #include "simulate_network.hpp"

@@ -229,7 +229,7 @@ TEST(Choices, AreNearTheFastestThatWasMeasured) {
 // choose within 10% of the fastest 88 times, 2.53 times as long at worst. Timed twice: of the very same plan
 // the two times differ by 18% in the median.
 TEST(Choices, FollowWhatAMessageCosts) {
-  if (sennit_test::kSanitized) GTEST_SKIP() << "the code of the test above, for a minute";
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes a minute, and runs the code of the test above";
   for (const auto& [name, near, near_calibrated, worst] :
        {std::tuple{"choices_slow.txt", 98, 97, 1.25}, std::tuple{"choices_slow_again.txt", 93, 90, 1.4}}) {
     SCOPED_TRACE(name);

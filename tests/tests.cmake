@@ -112,7 +112,7 @@ if(SENNIT_TESTS AND SENNIT_SANITIZE MATCHES address)
   add_subdirectory(tests/fuzz)
 endif()
 
-# Under a sanitizer every report goes into the folder reports, also that of a child process or a command whose end the
+# Under a sanitizer every report but a fuzzer's goes into the folder reports, also that of a child process or a command whose end the
 # test does not judge; a last test fails with all of them.
 if(SENNIT_TESTS AND SENNIT_SANITIZE)
   set(reports ${CMAKE_BINARY_DIR}/reports)

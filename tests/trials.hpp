@@ -1,5 +1,5 @@
 // trials.hpp: how many random trials a test makes: n; under a sanitizer, whose builds take ten times the time
-// a trial, a fifth. No test is left out there, and no kind of input.
+// a trial, a fifth, of every kind of input. Tests that ask kSanitized say what they leave out.
 #pragma once
 
 namespace sennit_test {

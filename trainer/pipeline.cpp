@@ -6,6 +6,7 @@
 #include "index.hpp"
 
 namespace sennit::trainer {
+
 // ---- passing on
 
 void Pipeline::post(Inbox& inbox) {
