@@ -66,8 +66,12 @@ def choices_piece(arguments, piece, known=""):
     return tune(arguments, piece, "--plans", plans, "--rounds", rounds, known=known)[0]
 
 
+def plan_of(row):
+    return (row["algorithm"], row["chunks"], *row["radices"], row["whole_stages"])
+
+
 def same_plan(a, b):
-    return all(a[key] == b[key] for key in ("bytes", "algorithm", "chunks", "radices", "whole_stages"))
+    return a["bytes"] == b["bytes"] and plan_of(a) == plan_of(b)
 
 
 def tuned_piece(arguments, piece):
@@ -171,8 +175,7 @@ def report_together(paths):
         for entry in read(path).values():
             for row in entry["rows"] if entry["what"] == "choices" else []:
                 cell = plans.setdefault((*entry["piece"][:2], row["bytes"]), {})
-                name = (row["algorithm"], row["chunks"], *row["radices"], row["whole_stages"])
-                cell[name] = (row["turns_us"], row["planned"])
+                cell[plan_of(row)] = (row["turns_us"], row["planned"])
         runs.append(plans)
     slower, sure, cells = [], 0, 0
     for where, plans in runs[-1].items():

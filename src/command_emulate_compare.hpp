@@ -84,7 +84,7 @@ Result<int> compare(const Instance& instance, const CompareOptions& options);
 Result<int> compare_simulated(const Tree& tree, const CompareOptions& options, const std::string& why);
 
 // What both share.
-struct SizeRange {  // of sizes
+struct SizeRange {
   std::string first, last;
   double factor = 2;
   uint64_t first_bytes = 0, last_bytes = 0;
