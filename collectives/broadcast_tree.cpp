@@ -96,6 +96,7 @@ class TreeAlgorithm : public Algorithm {
     estimate.fill_ns = fill_ns(*std::max_element(moved_ns.begin(), moved_ns.end()), estimate.tier_ns);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
+    estimate.received = broadcast ? 0 : most;
     estimate.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
     return estimate;

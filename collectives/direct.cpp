@@ -220,6 +220,10 @@ class DirectAlgorithm : public Algorithm {
     estimate.tier_ns = load_of(tree, request).tier_ns(cost);
     estimate.messages = ranks - 1;
     if (has_root(request.collective)) estimate.all_messages = ranks - 1;
+    if (request.collective == Collective::reduce || request.collective == Collective::gather) {
+      estimate.messages = std::min<uint64_t>(ranks - 1, 1);
+      estimate.received = ranks - 1;
+    }
     estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
     if (request.collective == Collective::barrier) {
       uint64_t rounds = 0;

@@ -107,7 +107,9 @@ class GatherScatterAlgorithm : public Algorithm {
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
-    estimate.messages = static_cast<uint64_t>(shape.most_children());
+    const auto most = static_cast<uint64_t>(shape.most_children());
+    estimate.messages = gather ? std::min<uint64_t>(most, 1) : most;
+    estimate.received = gather ? most : 0;
     estimate.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     return estimate;
   }

@@ -44,6 +44,7 @@ struct Estimate {
   uint64_t fill_ns = 0;
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
+  uint64_t received = 0;      // per chunk by the busiest rank, where it takes in more than it posts
   uint64_t all_messages = 0;  // posted per chunk by all ranks together; 0: the busiest rank's times the ranks
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
 };

@@ -73,11 +73,14 @@ std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& re
 
 uint64_t saturated(Wide ns) { return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns); }
 
+// A message takes most of its time where it is sent, up to the receiver's socket or adapter.
+constexpr uint64_t kReceivedAsPosted = 2;
+
 // What a chunk's messages cost: the busiest rank's one after the other, or all together on the cores that
 // ranks share, whichever is more.
 uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostModel& cost) {
   if (within_one_host(tree)) return estimate.messages * cost.shared_memory_post_ns;
-  const uint64_t busiest = estimate.messages * cost.post_ns;
+  const uint64_t busiest = std::max(estimate.messages, estimate.received / kReceivedAsPosted) * cost.post_ns;
   if (cost.crowding_permille <= 1000) return busiest;
   const auto ranks = static_cast<uint64_t>(tree.ranks());
   const uint64_t all = estimate.all_messages ? estimate.all_messages : estimate.messages * ranks;

@@ -220,7 +220,7 @@ TEST(Choices, AreNearTheFastestThatWasMeasured) {
   ASSERT_EQ(tables.size(), 3u);
   const auto [untuned, calibrated] = judge(tables);
   EXPECT_EQ(untuned.cells, 153);
-  EXPECT_GE(untuned.near, 144);
+  EXPECT_GE(untuned.near, 143);
   EXPECT_GE(calibrated.near, 135);
   EXPECT_LE(untuned.worst, 1.3);
 }
@@ -231,7 +231,7 @@ TEST(Choices, AreNearTheFastestThatWasMeasured) {
 TEST(Choices, FollowWhatAMessageCosts) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "takes a minute, and runs the code of the test above";
   for (const auto& [name, near, near_calibrated, worst] :
-       {std::tuple{"choices_slow.txt", 98, 97, 1.25}, std::tuple{"choices_slow_again.txt", 93, 90, 1.4}}) {
+       {std::tuple{"choices_slow.txt", 100, 99, 1.25}, std::tuple{"choices_slow_again.txt", 96, 93, 1.4}}) {
     SCOPED_TRACE(name);
     const std::vector<Table> tables = measured(name);
     ASSERT_EQ(tables.size(), 3u);
