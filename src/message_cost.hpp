@@ -13,8 +13,8 @@ namespace sennit {
 // Nanoseconds of a core for one small message over TCP, sender and receiver together: what two threads, each
 // on a core of its own where this process may run on two, take to bounce one over the loopback interface,
 // and half of that again for what it does not pass there (the transport, virtual links): which fits the 105
-// requests of tests/data/choices_slow.txt. The fastest of several series counts. 0: it cannot be measured
-// here.
+// requests of tests/data/choices_slow.txt. The fastest of several series counts, on cores that are kept from
+// sleeping. 0: it cannot be measured here.
 uint64_t measure_message_cpu_ns();
 
 }  // namespace sennit
