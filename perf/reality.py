@@ -5,14 +5,14 @@
     perf/reality.py choices FILE [--seconds 140]        # `sennit tune` with every plan: 8 collectives, 8 B to 64 MiB, three shapes
     perf/reality.py tuned FILE [--seconds 140]          # the same behind a `sennit tune` as it comes, whose choices are timed again
     perf/reality.py report FILE                         # what FILE holds, measured or not
-    perf/reality.py together FILE FILE...               # choices of the last FILE, held against all plans' times in all of them
+    perf/reality.py together FILE FILE...               # choices of all FILEs, held against the plans turn by turn
 
 FILE keeps what was measured, a line of JSON a piece: run the command again and again until it says that all is measured, on
 a machine that does nothing else. Each run stops before it would need more than --seconds; nothing is measured twice. They print
 how many cells meet the figure (predicted within 15% of measured; the choice at most 10% slower than the fastest plan that was
 tried) and those that do not. What was tuned is judged by the second run alone, beside how far the very same plans are apart in
 the two runs. Plans take turns, so `together` takes, for each other plan, the median of the choice's time / that plan's over the turns
-of all runs, which cancels what changes from turn to turn. --sizes measures some of it, --held-out other shapes than those that the model was made on. Needs what
+of all runs, each with what was chosen in it, which cancels what changes from turn to turn. --sizes measures some of it, --held-out other shapes than those that the model was made on. Needs what
 `sennit emulate` needs.
 """
 
@@ -44,7 +44,7 @@ def emulated(arguments, shape, order, command):
 def predicted_piece(arguments, piece):
     shape, order, collective = piece
     out = emulated(arguments, shape, order,
-                   ["bench", collective, "-b", "1M", "-e", "16M", "-f", "4", "-n", "3", "-w", "1", "--json", "-"])
+                   ["bench", collective, "-b", "1M", "-e", "16M", "-f", "4", "-n", "7", "-w", "1", "--json", "-"])
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return [{"bytes": row["bytes"], "algorithm": row["algorithm"], "predicted_us": row["predicted_us"],
              "measured_us": row["time_us"]} for row in rows]
@@ -168,31 +168,31 @@ def report_tuned(entries):
 
 
 def report_together(paths):
+    """The choice of each run beside every plan of that run, turn by turn: of a cell, the median over the turns of all runs."""
     random.seed(1)
-    runs = []
+    ratios, chosen = {}, {}
     for path in paths:
-        plans = {}  # of a cell: turns of each plan, and whether it was the choice
         for entry in read(path).values():
-            for row in entry["rows"] if entry["what"] == "choices" else []:
-                cell = plans.setdefault((*entry["piece"][:2], row["bytes"]), {})
-                cell[plan_of(row)] = (row["turns_us"], row["planned"])
-        runs.append(plans)
-    slower, sure, cells = [], 0, 0
-    for where, plans in runs[-1].items():
-        chosen = next((name for name, (_, planned) in plans.items() if planned), None)
-        together = [run[where] for run in runs if chosen in run.get(where, {})]
-        if not together:
-            continue
-        cells += 1
-        ratios = {name: [a / b for run in together if name in run for a, b in zip(run[chosen][0], run[name][0])] for name in plans}
-        best = max(ratios, key=lambda name: statistics.median(ratios[name]))
-        factor = statistics.median(ratios[best])
+            rows = entry["rows"] if entry["what"] == "choices" else []
+            for choice in (row for row in rows if row["planned"]):
+                where = (*entry["piece"][:2], choice["bytes"])
+                chosen.setdefault(where, []).append(choice["algorithm"])
+                for row in rows:
+                    if row["bytes"] == choice["bytes"]:
+                        turns = ratios.setdefault(where, {}).setdefault(plan_of(row), [])
+                        turns += [a / b for a, b in zip(choice["turns_us"], row["turns_us"])]
+    slower, sure = [], 0
+    for where, plans in ratios.items():
+        # Of a plan that most runs have not tried (predicted far slower) too little is known.
+        known = {name: turns for name, turns in plans.items() if len(turns) * 2 > max(map(len, plans.values()))}
+        best = max(known, key=lambda name: statistics.median(known[name]))
+        factor = statistics.median(known[best])
         if factor > 1.1:
-            drawn = sorted(statistics.median(random.choices(ratios[best], k=len(ratios[best]))) for _ in range(1000))
+            drawn = sorted(statistics.median(random.choices(known[best], k=len(known[best]))) for _ in range(1000))
             sure += drawn[50] > 1.1
-            slower.append((factor, f"  {factor:.2f} ({drawn[50]:.2f} to {drawn[950]:.2f}) {where[1]} {where[2]:.0f} bytes, {where[0]}: {chosen} "
-                           f"beside {best}, {len(ratios[best])} turns"))
-    print(f"over {len(runs)} runs the choice is at most 10% slower than every plan in {cells - len(slower)} of {cells} cells; "
+            slower.append((factor, f"  {factor:.2f} ({drawn[50]:.2f} to {drawn[950]:.2f}) {where[1]} {where[2]:.0f} bytes, {where[0]}: "
+                           f"{', '.join(sorted(set(chosen[where])))} beside {best}, {len(known[best])} turns"))
+    print(f"over {len(paths)} runs the choice is at most 10% slower than every plan in {len(ratios) - len(slower)} of {len(ratios)} cells; "
           f"in {sure} more than chance explains (in brackets: 90% of as many turns drawn again)", *[text for _, text in sorted(slower, reverse=True)], sep="\n")
 
 
