@@ -62,9 +62,11 @@ class Load {
     in_[group].bytes += in.bytes, in_[group].messages += in.messages;
   }
   std::vector<uint64_t> tier_ns(const CostModel& cost) const;
-  std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
+  uint64_t way_ns(const CostModel& cost) const;  // most of the boundaries' times from a rank to the root
+  std::vector<uint64_t> tier_bytes() const;      // by tier: out of all its groups
 
  private:
+  std::vector<uint64_t> boundary_ns(const CostModel& cost) const;  // by group
   const TierTree& tree_;
   std::vector<Way> out_, in_;  // by group
 };

@@ -217,7 +217,9 @@ class DirectAlgorithm : public Algorithm {
     const auto ranks = static_cast<uint64_t>(n);
     const uint64_t total = total_bytes(request, n);
     Estimate estimate;
-    estimate.tier_ns = load_of(tree, request).tier_ns(cost);
+    const Load load = load_of(tree, request);
+    estimate.tier_ns = load.tier_ns(cost);
+    estimate.way_ns = load.way_ns(cost);
     estimate.messages = ranks - 1;
     if (has_root(request.collective)) estimate.all_messages = ranks - 1;
     if (request.collective == Collective::reduce || request.collective == Collective::gather) {

@@ -118,6 +118,7 @@ uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_
     all += ns;
     waiting += waits;
   }
+  if (estimate.way_ns > 0 && estimate.way_ns < all) sum = sum * estimate.way_ns / all;
   sum += all == waiting ? Wide{estimate.fill_ns} : Wide{estimate.fill_ns} * waiting / all;
   const uint64_t alone = saturated(Wide{estimate.latency_ns} + Wide{posting_ns} * (rates_known ? chunks : 1) +
                                    sum / chunks + largest - largest / chunks);

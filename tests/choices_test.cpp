@@ -110,6 +110,18 @@ TEST(Choices, HeadersOfSmallMessagesCount) {
   EXPECT_EQ(make_plan(request, tree, options)->algorithm, "aggregated");
 }
 
+// What leaves a rank that is alone in its rack does not pass the next rack's uplink as well: with both in a
+// row 111 ms were predicted. Measured: direct 95.9 ms, by relays 96.5.
+TEST(Choices, TheBusiestBoundariesMayBeOnDifferentWays) {
+  const TierTree tree = racks({1, 2, 3, 2}, 5);
+  const PlanOptions options = two_cores(tree, 16'000);
+  const Request request = request_of(Collective::all_to_all, (1 << 20) / 4 / 8);
+  const Result<Plan> plan = make_plan(request, tree, options);
+  ASSERT_EQ(plan->candidates.size(), 2u);
+  for (const Candidate& candidate : plan->candidates)
+    EXPECT_NEAR(static_cast<double>(candidate.predicted_ns), 96.2e6, 0.05 * 96.2e6) << candidate.algorithm;
+}
+
 struct Table {
   uint64_t message_cpu_ns = 0;
   TierTree tree;
