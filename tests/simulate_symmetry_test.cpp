@@ -54,10 +54,10 @@ TEST(SimulateSymmetry, ChangesNothing) {
       const Request request = request_for(static_cast<Collective>(c), tree.ranks(), bytes);
       for (const Algorithm* algorithm : algorithms()) {
         if (!algorithm->applies(tree, request)) continue;
-        const std::vector<Parameters> all = algorithm->candidates(tree, request);
+        const std::vector<Parameters> choices = algorithm->candidates(tree, request);
         Plan plan;
         plan.algorithm = algorithm->name();
-        plan.parameters = all[random() % all.size()];
+        plan.parameters = choices[random() % choices.size()];
         plan.parameters.chunks = algorithm->pipelines() ? 1 + static_cast<uint32_t>(random() % 10) : 1;
         SimulateOptions options;
         options.tolerance = 0;
@@ -78,11 +78,16 @@ TEST(SimulateSymmetry, ChangesNothing) {
         const double tolerance = (even ? 1e-6 : 1e-3) * static_cast<double>(without->time_ns) + 50;
         ASSERT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns), tolerance);
         ASSERT_EQ(with->messages, without->messages);
+        const auto alike = [&](uint64_t bytes_with, uint64_t bytes_without) {
+          return std::max(bytes_with, bytes_without) - std::min(bytes_with, bytes_without) <=
+                 (even ? 0 : bytes_without / 1'000);
+        };
         for (size_t g = 0; g < tree.groups.size(); g++) {
-          ASSERT_EQ(with->groups[g].egress_bytes, without->groups[g].egress_bytes) << "group " << g;
-          ASSERT_EQ(with->groups[g].ingress_bytes, without->groups[g].ingress_bytes) << "group " << g;
-          ASSERT_NEAR(static_cast<double>(with->groups[g].egress_busy_ns),
-                      static_cast<double>(without->groups[g].egress_busy_ns), tolerance);
+          const GroupLoad &one = with->groups[g], &all = without->groups[g];
+          ASSERT_PRED2(alike, one.egress_bytes, all.egress_bytes) << "group " << g;
+          ASSERT_PRED2(alike, one.ingress_bytes, all.ingress_bytes) << "group " << g;
+          ASSERT_NEAR(static_cast<double>(one.egress_busy_ns), static_cast<double>(all.egress_busy_ns),
+                      tolerance);
         }
       }
     }
