@@ -47,7 +47,7 @@ struct SimulateOptions {
 };
 
 // What crossed a group's boundary, and for how long anything was on its way across. Of ranks that count as
-// alike one is counted for all: where pieces round differently, bytes are right to 1 in 1,000.
+// alike one is counted for all: where pieces round differently, bytes are right to 1 in 500.
 struct GroupLoad {
   uint64_t egress_bytes = 0, ingress_bytes = 0;
   uint64_t egress_busy_ns = 0, ingress_busy_ns = 0;

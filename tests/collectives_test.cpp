@@ -2,7 +2,7 @@
 //
 // Every algorithm x collective it applies to x in and out of place x v-variants x every candidate's
 // parameters, judged twice: symbolically by verify(), and by running the programs on small arrays
-// (interpreter.hpp). A new algorithm is covered by being registered. The seed is printed; SENNIT_SEED repeats
+// (interpreter.hpp). A new algorithm is covered by being registered. The seed is printed; TEST_SEED repeats
 // a run.
 #include <gtest/gtest.h>
 

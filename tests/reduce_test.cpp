@@ -1,7 +1,7 @@
 // reduce_test.cpp: reductions against a scalar reference, and the same bits on every instruction set.
 //
 // Inputs are random bit patterns mixed with the awkward values of each type: NaNs with payloads, infinities,
-// zeros of both signs, denormals, the largest numbers. The seed is printed; SENNIT_SEED repeats a run.
+// zeros of both signs, denormals, the largest numbers. The seed is printed; TEST_SEED repeats a run.
 #include "reduce.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // trainer_ops.hpp: what the tests of a device's operations share: tensors that are also there in double
 // precision, the loops to try, and comparison. f32 and bf16, odd sizes, pieces of matrices (strides). Seeds
-// are printed; SENNIT_SEED repeats a run.
+// are printed; TEST_SEED repeats a run.
 //
 // Tolerances, relative to the largest value of the tensor: f32 2e-5 (sums of up to some hundred terms, and
 // the 1e-6 of finite differences), bf16 2e-2 (inputs are bf16 to the reference too; it rounds once, to 1/256,
