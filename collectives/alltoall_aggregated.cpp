@@ -212,8 +212,7 @@ class AggregatedAlgorithm : public Algorithm {
     const Traffic traffic = traffic_of(tree, request, tier, group_of);
     Estimate estimate;
     estimate.messages = traffic.most_messages;
-    estimate.tier_ns = traffic.load.tier_ns(cost);
-    estimate.way_ns = traffic.load.way_ns(cost);
+    estimate.tier_ns = traffic.load.tier_ns(cost, &estimate.way_ns);
     const Group& first = *group_of[0];
     estimate.latency_ns = widest_latency_ns(tree, cost);
     if (first.size > 1)

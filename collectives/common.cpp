@@ -105,30 +105,22 @@ void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
   cross(to, from, in_);
 }
 
-std::vector<uint64_t> Load::boundary_ns(const CostModel& cost) const {
+std::vector<uint64_t> Load::tier_ns(const CostModel& cost, uint64_t* way_ns) const {
   const GroupRates rates = planning_rates(tree_, cost);
-  std::vector<uint64_t> ns(tree_.groups.size(), 0);
   const auto wire = [&](const Way& way) {
     return way.bytes == 0 ? 0 : way.bytes + way.messages * cost.message_bytes;
   };
-  for (size_t i = 1; i < ns.size(); i++)
-    ns[i] = std::max(scaled(wire(out_[i]), 1'000'000'000, rates.egress[i]),
-                     scaled(wire(in_[i]), 1'000'000'000, rates.ingress[i]));
+  std::vector<uint64_t> ns(tree_.tiers.size(), 0), way(tree_.groups.size(), 0);
+  for (size_t i = 1; i < tree_.groups.size(); i++) {
+    const uint64_t here = std::max(scaled(wire(out_[i]), 1'000'000'000, rates.egress[i]),
+                                   scaled(wire(in_[i]), 1'000'000'000, rates.ingress[i]));
+    uint64_t& tier = ns[tree_.groups[i].tier];
+    tier = std::max(tier, here);
+    const uint64_t above = way[static_cast<size_t>(tree_.groups[i].parent)];
+    way[i] = here + std::min(above, ~uint64_t{0} - here);
+  }
+  if (way_ns) *way_ns = *std::ranges::max_element(way);
   return ns;
-}
-
-std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
-  const std::vector<uint64_t> boundary = boundary_ns(cost);
-  std::vector<uint64_t> ns(tree_.tiers.size(), 0);
-  for (size_t i = 1; i < boundary.size(); i++)
-    ns[tree_.groups[i].tier] = std::max(ns[tree_.groups[i].tier], boundary[i]);
-  return ns;
-}
-
-uint64_t Load::way_ns(const CostModel& cost) const {
-  std::vector<uint64_t> ns = boundary_ns(cost);
-  for (size_t i = 1; i < ns.size(); i++) ns[i] += ns[static_cast<size_t>(tree_.groups[i].parent)];
-  return *std::ranges::max_element(ns);
 }
 
 std::vector<uint64_t> Load::tier_bytes() const {

@@ -61,12 +61,11 @@ class Load {
     out_[group].bytes += out.bytes, out_[group].messages += out.messages;
     in_[group].bytes += in.bytes, in_[group].messages += in.messages;
   }
-  std::vector<uint64_t> tier_ns(const CostModel& cost) const;
-  uint64_t way_ns(const CostModel& cost) const;  // most of the boundaries' times from a rank to the root
-  std::vector<uint64_t> tier_bytes() const;      // by tier: out of all its groups
+  // By tier, of the group that takes longest; way_ns: if not null, where Estimate::way_ns goes.
+  std::vector<uint64_t> tier_ns(const CostModel& cost, uint64_t* way_ns = nullptr) const;
+  std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
 
  private:
-  std::vector<uint64_t> boundary_ns(const CostModel& cost) const;  // by group
   const TierTree& tree_;
   std::vector<Way> out_, in_;  // by group
 };

@@ -218,8 +218,9 @@ class DirectAlgorithm : public Algorithm {
     const uint64_t total = total_bytes(request, n);
     Estimate estimate;
     const Load load = load_of(tree, request);
-    estimate.tier_ns = load.tier_ns(cost);
-    estimate.way_ns = load.way_ns(cost);
+    // Other algorithms for the other collectives do not say it either.
+    uint64_t* const way_ns = request.collective == Collective::all_to_all ? &estimate.way_ns : nullptr;
+    estimate.tier_ns = load.tier_ns(cost, way_ns);
     estimate.messages = ranks - 1;
     if (has_root(request.collective)) estimate.all_messages = ranks - 1;
     if (request.collective == Collective::reduce || request.collective == Collective::gather) {

@@ -39,9 +39,10 @@ Bound lower_bound(const Request& request, const TierTree& tree);
 struct Estimate {
   std::vector<uint64_t>
       tier_ns;  // by tier: bytes over the most loaded group boundary / its capacity, whole message
-  // The tiers' times one after the other, along the way on which they take longest; 0: all of tier_ns. Less
-  // where the busiest boundaries are not on one way, as those of a rank alone in its rack and of another
-  // rack.
+  // Of the ways from a group up to the root, the one on which boundaries take longest, one after the other;
+  // 0: all of tier_ns. Less where the tiers' busiest boundaries are of different groups, as of a rank alone
+  // in its rack and of another rack: what loads them are mostly different messages, which move at the same
+  // time.
   uint64_t way_ns = 0;
   // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only what it has
   // received, over links that other ranks load no less.

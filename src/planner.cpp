@@ -3,13 +3,14 @@
 // A message is cut into chunks that pass through the tiers one behind the other, so
 //   time = latency + posting + (sum of the tiers' times + fill) / chunks + (1 - 1/chunks) * (largest of
 //   them),
-// where fill is what a whole message takes longer hop after hop, the reductions count as one more tier, and
-// posting as often as there are chunks. Where rates are unknown it counts once: on a network slower than
-// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. Tiers' times are
-// over the goodput; where the fabric declares bursts, or they were calibrated (calibration.hpp), what is left
-// behind the burst, and the busiest tier's whole time is the least (predict_ns). Integers only, ties go to
-// the earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all ranks choose the
-// same. Cost: one estimate per candidate.
+// where the tiers' times are together no more than the busiest way's, if the algorithm says it, and fill is
+// what a whole message takes longer hop after hop, the reductions count as one more tier, and posting as
+// often as there are chunks. Where rates are unknown it counts once: on a network slower than assumed it
+// hides behind the wire, while too few chunks cost up to a whole tier's time. Tiers' times are over the
+// goodput; where the fabric declares bursts, or they were calibrated (calibration.hpp), what is left behind
+// the burst, and the busiest tier's whole time is the least (predict_ns). Integers only, ties go to the
+// earlier candidate (algorithms by name, candidates as listed, fewer chunks), so all ranks choose the same.
+// Cost: one estimate per candidate.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -75,12 +76,15 @@ uint64_t saturated(Wide ns) { return ns > ~uint64_t{0} ? ~uint64_t{0} : static_c
 
 // A message takes most of its time where it is sent, up to the receiver's socket or adapter.
 constexpr uint64_t kReceivedAsPosted = 2;
+uint64_t posts_ns(const Estimate& estimate, uint64_t post_ns) {
+  return std::max(estimate.messages * post_ns, estimate.received * post_ns / kReceivedAsPosted);
+}
 
 // What a chunk's messages cost: the busiest rank's one after the other, or all together on the cores that
 // ranks share, whichever is more.
 uint64_t posting_ns(const Estimate& estimate, const TierTree& tree, const CostModel& cost) {
-  if (within_one_host(tree)) return estimate.messages * cost.shared_memory_post_ns;
-  const uint64_t busiest = std::max(estimate.messages, estimate.received / kReceivedAsPosted) * cost.post_ns;
+  if (within_one_host(tree)) return posts_ns(estimate, cost.shared_memory_post_ns);
+  const uint64_t busiest = posts_ns(estimate, cost.post_ns);
   if (cost.crowding_permille <= 1000) return busiest;
   const auto ranks = static_cast<uint64_t>(tree.ranks());
   const uint64_t all = estimate.all_messages ? estimate.all_messages : estimate.messages * ranks;
@@ -106,8 +110,8 @@ uint64_t meeting_ns(const Request& request, const CostModel& cost) {
 uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_ns, uint64_t between_ns,
                     const std::vector<TierCost>& tiers, const CostModel& cost, bool rates_known) {
   const uint64_t reduction = saturated(Wide{estimate.reduce_bytes} * 1'000'000'000 / cost.reduce_bytes_per_s);
-  Wide sum = reduction, all = 0, waiting = 0;
-  uint64_t largest = reduction, busiest = 0;
+  Wide sum = 0, all = 0, waiting = 0;
+  uint64_t largest = 0, busiest = 0;
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
     const uint64_t ns = estimate.tier_ns[tier], goodput = tiers[tier].goodput_permille;
     const uint64_t waits = ns <= tiers[tier].burst_ns ? 0 : ns - tiers[tier].burst_ns;
@@ -118,7 +122,10 @@ uint64_t predict_ns(const Estimate& estimate, uint32_t chunks, uint64_t posting_
     all += ns;
     waiting += waits;
   }
-  if (estimate.way_ns > 0 && estimate.way_ns < all) sum = sum * estimate.way_ns / all;
+  if (estimate.way_ns > 0 && estimate.way_ns < all)
+    sum = std::max(Wide{largest}, sum * estimate.way_ns / all);
+  sum += reduction;
+  largest = std::max(largest, reduction);
   sum += all == waiting ? Wide{estimate.fill_ns} : Wide{estimate.fill_ns} * waiting / all;
   const uint64_t alone = saturated(Wide{estimate.latency_ns} + Wide{posting_ns} * (rates_known ? chunks : 1) +
                                    sum / chunks + largest - largest / chunks);

@@ -88,6 +88,20 @@ TEST(Planner, WithinOneMachineFewMessagesAreFasterThanOneRoundOfMany) {
   EXPECT_EQ(make_plan(request, shaped_racks(), memory)->algorithm, "tree");
 }
 
+// What is received costs within a host too: a root that takes everything in is slower the more there are.
+TEST(Planner, ARootThatTakesAllInIsSlowerTheMoreRanksThereAre) {
+  for (const Collective collective : {Collective::reduce, Collective::gather}) {
+    const auto direct_ns = [&](int ranks) {
+      PlanOptions options;
+      options.algorithm = "direct";
+      TierTree host = TierTree::uniform({ranks}, {10'000'000'000});
+      host.tiers[0].name = "host";
+      return make_plan(request_of(collective, 8), host, options)->predicted_ns;
+    };
+    EXPECT_GE(direct_ns(64), direct_ns(8) + 56 * CostModel().shared_memory_post_ns / 2) << name(collective);
+  }
+}
+
 // Where ranks share cores, what all of them send counts: in unequal racks the busiest rank sends far more
 // than the others, and that times the ranks would rule tiered schedules out.
 TEST(Planner, TieredSchedulesKnowTheMessagesOfAllRanks) {
