@@ -168,32 +168,35 @@ def report_tuned(entries):
 
 
 def report_together(paths):
-    """The choice of each run beside every plan of that run, turn by turn: of a cell, the median over the turns of all runs."""
+    """The choice of each run beside every plan of that run, turn by turn; of runs that chose the same, the median over all their turns.
+    A cell in which runs chose differently is as slow as the slowest choice."""
     random.seed(1)
-    ratios, chosen = {}, {}
+    ratios, lone = {}, 0
     for path in paths:
         for entry in read(path).values():
             rows = entry["rows"] if entry["what"] == "choices" else []
             for choice in (row for row in rows if row["planned"]):
                 where = (*entry["piece"][:2], choice["bytes"])
-                chosen.setdefault(where, []).append(choice["algorithm"])
+                plans = ratios.setdefault(where, {}).setdefault(plan_of(choice), {})
                 for row in rows:
                     if row["bytes"] == choice["bytes"]:
-                        turns = ratios.setdefault(where, {}).setdefault(plan_of(row), [])
-                        turns += [a / b for a, b in zip(choice["turns_us"], row["turns_us"])]
-    slower, sure = [], 0
-    for where, plans in ratios.items():
-        # Of a plan that most runs have not tried (predicted far slower) too little is known.
-        known = {name: turns for name, turns in plans.items() if len(turns) * 2 > max(map(len, plans.values()))}
-        best = max(known, key=lambda name: statistics.median(known[name]))
-        factor = statistics.median(known[best])
-        if factor > 1.1:
-            drawn = sorted(statistics.median(random.choices(known[best], k=len(known[best]))) for _ in range(1000))
-            sure += drawn[50] > 1.1
-            slower.append((factor, f"  {factor:.2f} ({drawn[50]:.2f} to {drawn[950]:.2f}) {where[1]} {where[2]:.0f} bytes, {where[0]}: "
-                           f"{', '.join(sorted(set(chosen[where])))} beside {best}, {len(known[best])} turns"))
-    print(f"over {len(paths)} runs the choice is at most 10% slower than every plan in {len(ratios) - len(slower)} of {len(ratios)} cells; "
-          f"in {sure} more than chance explains (in brackets: 90% of as many turns drawn again)", *[text for _, text in sorted(slower, reverse=True)], sep="\n")
+                        plans.setdefault(plan_of(row), []).extend(a / b for a, b in zip(choice["turns_us"], row["turns_us"]))
+    slower, cells, sure = [], set(), set()
+    for where, choices in ratios.items():
+        for choice, plans in choices.items():
+            lone += len(choices) > 1
+            best = max(plans, key=lambda name: statistics.median(plans[name]))
+            factor = statistics.median(plans[best])
+            if factor > 1.1:
+                drawn = sorted(statistics.median(random.choices(plans[best], k=len(plans[best]))) for _ in range(1000))
+                cells.add(where)
+                if drawn[50] > 1.1:
+                    sure.add(where)
+                slower.append((factor, f"  {factor:.2f} ({drawn[50]:.2f} to {drawn[950]:.2f}) {where[1]} {where[2]:.0f} bytes, {where[0]}: "
+                               f"{choice} beside {best}, {len(plans[best])} turns"))
+    print(f"over {len(paths)} runs the choice is at most 10% slower than every plan in {len(ratios) - len(cells)} of {len(ratios)} cells; "
+          f"in {len(sure)} more than chance explains (in brackets: 90% of as many turns drawn again); "
+          f"{lone} choices that not all runs made", *[text for _, text in sorted(slower, reverse=True)], sep="\n")
 
 
 KINDS = {"predicted": (predicted_piece, report_predicted), "choices": (choices_piece, report_choices),
