@@ -14,12 +14,6 @@
 namespace sennit {
 namespace {
 
-constexpr uint16_t kFanOuts[] = {2, 4, 8, 16};
-
-int fan_out(const Parameters& parameters) {
-  return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
-}
-
 Program broadcast_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
   const Range all = block_range(0, 1);
   ProgramBuilder builder(request.in_place);

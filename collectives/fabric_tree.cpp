@@ -74,6 +74,10 @@ FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
     }
 }
 
+int fan_out(const Parameters& parameters) {
+  return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
+}
+
 std::vector<uint16_t> different_fan_outs(const TierTree& tree, std::span<const uint16_t> wanted,
                                          bool without_root) {
   int32_t most = 0;

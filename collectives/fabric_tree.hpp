@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "plan.hpp"
 #include "tier_tree.hpp"
 
 namespace sennit {
@@ -38,6 +39,10 @@ class FabricTree {
   std::vector<Node> nodes_;
   std::vector<int32_t> children_, order_;
 };
+
+// What a plan of trees chooses from, and what it chose.
+inline constexpr uint16_t kFanOuts[] = {2, 4, 8, 16};
+int fan_out(const Parameters& parameters);  // 2 where it says nothing
 
 // Of `wanted`, which ascend: those that make different trees. Where no leader has more to serve than the one
 // before allows, the next makes the same tree; `without_root`: the root's children are none of it.

@@ -15,11 +15,7 @@
 namespace sennit {
 namespace {
 
-constexpr uint16_t kFanOuts[] = {2, 4, 8, 16, 64};
-
-int fan_out(const Parameters& parameters) {
-  return parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0]);
-}
+constexpr uint16_t kGatherFanOuts[] = {2, 4, 8, 16, 64};
 
 Range subtree(const FabricTree& shape, int position) {
   const FabricTree::Node& node = shape.node(position);
@@ -84,7 +80,7 @@ class GatherScatterAlgorithm : public Algorithm {
   }
   std::vector<Parameters> candidates(const TierTree& tree, const Request&) const override {
     std::vector<Parameters> all;
-    for (const uint16_t k : different_fan_outs(tree, kFanOuts)) all.emplace_back().radices = {k};
+    for (const uint16_t k : different_fan_outs(tree, kGatherFanOuts)) all.emplace_back().radices = {k};
     return all;
   }
 

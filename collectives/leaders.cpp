@@ -17,7 +17,6 @@
 namespace sennit {
 namespace {
 
-constexpr uint16_t kFanOuts[] = {2, 4, 8, 16};
 constexpr double kSmallBytes = 64 * 1024;  // larger messages are not worth comparing
 
 struct Shape {

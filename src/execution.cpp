@@ -12,9 +12,6 @@
 namespace sennit {
 namespace {
 
-// Chunks in flight: enough to keep every stage of a deep pipeline busy, few enough to bound scratch memory.
-constexpr uint32_t kLanes = 8;
-
 uint32_t saturated(uint64_t value) { return static_cast<uint32_t>(std::min<uint64_t>(value, 0xffffffffu)); }
 
 }  // namespace

@@ -14,11 +14,10 @@
 
 #include "index.hpp"
 #include "layout.hpp"
+#include "prepared.hpp"
 
 namespace sennit {
 namespace {
-
-constexpr uint32_t kLanes = 8;  // execution.cpp's
 
 class Writer {
  public:

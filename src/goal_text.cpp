@@ -16,9 +16,6 @@ namespace {
 
 constexpr uint64_t kMostRanks = 1u << 20;
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 class Reader {
  public:
   Reader(std::string_view text, std::string_view file) : text_(text), file_(file) {}

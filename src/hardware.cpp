@@ -1,9 +1,10 @@
 #include "hardware.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
+
+#include "text_scan.hpp"
 
 namespace sennit {
 namespace {
@@ -171,12 +172,6 @@ constexpr Accelerator kAccelerators[] = {{"h100",
                                           {},
                                           {192, kTpuPower},
                                           {}}};
-
-std::string lower(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// index.hpp: a rank, a position or a number of a tier, where a container wants a size_t.
+// index.hpp: a rank, a position, a tier or a number of elements, where a size_t is wanted.
 #pragma once
 
 #include <cstddef>

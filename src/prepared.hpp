@@ -12,6 +12,10 @@
 
 namespace sennit {
 
+// Chunks of a call in flight: enough to keep every stage of a deep pipeline busy, few enough to bound scratch
+// memory.
+inline constexpr uint32_t kLanes = 8;
+
 struct Prepared {
   Request request;
   Plan plan;

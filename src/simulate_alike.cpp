@@ -9,8 +9,6 @@
 namespace sennit::simulation {
 namespace {
 
-constexpr uint32_t kNone = ~uint32_t{0};
-
 bool tiers_are_uniform(const TierTree& tree) {
   std::vector<const Group*> first(tree.tiers.size(), nullptr);
   return std::ranges::all_of(tree.groups, [&](const Group& group) {

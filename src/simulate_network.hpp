@@ -40,7 +40,7 @@ class Network {
   std::vector<GroupLoad> loads() const;  // by group
 
  private:
-  static constexpr uint32_t kNotInHeap = ~uint32_t{0}, kNone = ~uint32_t{0};
+  static constexpr uint32_t kNotInHeap = ~uint32_t{0};
   static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
   struct Link {

@@ -21,8 +21,6 @@
 
 namespace sennit::simulation {
 
-inline constexpr uint32_t kLanes = 8;  // execution.cpp's
-
 class World {
  public:
   // All must outlive it. Fluid: in one chunk.
@@ -36,8 +34,6 @@ class World {
   uint64_t least_time_ns() const { return network_.least_time_ns(); }
 
  private:
-  static constexpr uint32_t kNone = ~uint32_t{0};
-
   struct LaneStep {
     uint32_t lane, step;
   };

@@ -13,8 +13,6 @@
 namespace sennit::simulation {
 namespace {
 
-constexpr uint32_t kNone = ~uint32_t{0};
-
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
   hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9ull;

@@ -23,6 +23,8 @@
 
 namespace sennit::simulation {
 
+inline constexpr uint32_t kNone = ~uint32_t{0};
+
 // Ranks that run one request together: all of the tree, or some. A rank of several parts counts as one in
 // each; members are numbered part after part.
 struct Part {

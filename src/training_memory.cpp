@@ -9,7 +9,7 @@ namespace sennit::training {
 namespace {
 
 constexpr double kRuntimeBytes = 2e9;
-constexpr double kWeightBytes = 2, kFloatBytes = 4, kActivationBytes = 2;
+constexpr double kFloatBytes = 4;
 
 // Values kept of one layer for one token, over all tensor ranks.
 double kept_values(const Model& m, Recompute recompute) {

@@ -9,7 +9,7 @@
 namespace sennit::training {
 namespace {
 
-constexpr double kWeightBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
+constexpr double kGradientBytes = 4;
 // Read and written for each parameter by Adam: gradient 4, moments 2 * 8, master 8, weight 2.
 constexpr double kOptimizerBytes = 30;
 

@@ -30,6 +30,8 @@
 
 namespace sennit::training {
 
+inline constexpr double kWeightBytes = 2, kActivationBytes = 2;  // of a value: bf16
+
 struct Constant {
   const char* name;
   double value;

@@ -22,7 +22,7 @@ namespace {
 using control::Address;
 
 constexpr size_t kAddresses = 8;
-struct Layout {
+struct Contents {
   char magic[8];
   uint64_t job;
   uint16_t port;
@@ -33,11 +33,11 @@ struct Layout {
   uint8_t checksum[16];  // over all before it
 };
 constexpr char kMagic[8] = {'s', 'e', 'n', 'n', 'u', 'i', 'd', '1'};
-static_assert(sizeof(Layout) <= SENNIT_UNIQUE_ID_BYTES);
+static_assert(sizeof(Contents) <= SENNIT_UNIQUE_ID_BYTES);
 
-void checksum(const Layout& layout, uint8_t (&out)[16]) {
-  crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&layout), offsetof(Layout, checksum),
-                     nullptr, 0);
+void checksum(const Contents& contents, uint8_t (&out)[16]) {
+  crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&contents),
+                     offsetof(Contents, checksum), nullptr, 0);
 }
 
 // Listening sockets whose rank 0 has not come yet, by job.
@@ -72,52 +72,53 @@ Result<std::vector<std::byte>> make_unique_id() {
   const Result<int> listener = control::listen_on(bound);
   if (!listener) return listener.status();
 
-  Layout layout{};
-  std::memcpy(layout.magic, kMagic, sizeof kMagic);
-  while (layout.job == 0) randombytes_buf(&layout.job, sizeof layout.job);
-  randombytes_buf(layout.secret, sizeof layout.secret);
-  layout.port = control::local_address(*listener).port;
-  layout.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
-  for (size_t i = 0; i < layout.addresses; i++) std::memcpy(layout.address[i], addresses[i].ip.data(), 16);
-  checksum(layout, layout.checksum);
+  Contents contents{};
+  std::memcpy(contents.magic, kMagic, sizeof kMagic);
+  while (contents.job == 0) randombytes_buf(&contents.job, sizeof contents.job);
+  randombytes_buf(contents.secret, sizeof contents.secret);
+  contents.port = control::local_address(*listener).port;
+  contents.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
+  for (size_t i = 0; i < contents.addresses; i++)
+    std::memcpy(contents.address[i], addresses[i].ip.data(), 16);
+  checksum(contents, contents.checksum);
   {
     const std::lock_guard lock(g_mutex);
-    waiting_listeners()[layout.job] = *listener;
+    waiting_listeners()[contents.job] = *listener;
   }
   std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
-  std::memcpy(id.data(), &layout, sizeof layout);
+  std::memcpy(id.data(), &contents, sizeof contents);
   return id;
 }
 
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
   if (size < 1 || rank < 0 || rank >= size)
     return invalid(fmt::format("rank {} of {} ranks: expected a rank from 0 to size - 1", rank, size));
-  if (id.size() < sizeof(Layout))
+  if (id.size() < sizeof(Contents))
     return invalid(fmt::format("a unique id of {} bytes: expected {}", id.size(), SENNIT_UNIQUE_ID_BYTES));
-  Layout layout;
-  std::memcpy(&layout, id.data(), sizeof layout);
+  Contents contents;
+  std::memcpy(&contents, id.data(), sizeof contents);
   uint8_t sum[16];
-  checksum(layout, sum);
-  if (std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 ||
-      std::memcmp(sum, layout.checksum, sizeof sum) != 0 || layout.addresses > kAddresses)
+  checksum(contents, sum);
+  if (std::memcmp(contents.magic, kMagic, sizeof kMagic) != 0 ||
+      std::memcmp(sum, contents.checksum, sizeof sum) != 0 || contents.addresses > kAddresses)
     return invalid(
         "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the same version "
         "of sennit");
   BootstrapOptions options = bootstrap_defaults();
   options.rank = rank;
   options.size = size;
-  options.job = layout.job;
-  options.root_port = layout.port;
-  for (size_t i = 0; i < layout.addresses; i++) {
+  options.job = contents.job;
+  options.root_port = contents.port;
+  for (size_t i = 0; i < contents.addresses; i++) {
     Address address;
-    std::memcpy(address.ip.data(), layout.address[i], 16);
+    std::memcpy(address.ip.data(), contents.address[i], 16);
     options.root_host += (i == 0 ? "" : ",") + address.host();
   }
-  const auto* secret = reinterpret_cast<const std::byte*>(layout.secret);
-  options.secret.assign(secret, secret + sizeof layout.secret);
+  const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
+  options.secret.assign(secret, secret + sizeof contents.secret);
   if (rank == 0) {
     const std::lock_guard lock(g_mutex);
-    const auto listener = waiting_listeners().find(layout.job);
+    const auto listener = waiting_listeners().find(contents.job);
     if (listener == waiting_listeners().end())
       return invalid(
           "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job only");

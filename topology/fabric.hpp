@@ -65,6 +65,8 @@ struct Link {  // one direction
   std::vector<Cable> ports = {};  // as many as cables, or none where nobody saw them one by one
 };
 
+inline constexpr size_t kMaxConflicts = 100;  // that are kept, and notes
+
 struct Fabric {
   std::string name;
   std::vector<Vertex> vertices;

@@ -17,8 +17,6 @@
 namespace sennit {
 namespace {
 
-constexpr size_t kMaxConflicts = 100;
-
 // Of both ends: the smaller where they differ, the known one where only one is.
 const IbPort& slower_end(const IbPort& port, const IbPort* other) {
   const uint64_t here = ib_data_rate(port.rates.width, port.rates.speed);

@@ -9,14 +9,12 @@
 #include <fmt/format.h>
 
 #include "index.hpp"
+#include "text_scan.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr size_t kMostAdapters = 32;  // of one host; more that are called alike are a model's name
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;

@@ -25,12 +25,10 @@ namespace {
 
 constexpr int kMaxPort = 255;
 constexpr size_t kMaxNodes = kMaxVertices / 2;  // an adapter and its host are two vertices
-constexpr size_t kMaxConflicts = 100;
 constexpr std::array<std::string_view, 6> kKeys = {"vendid",     "devid",  "sysimgguid",
                                                    "switchguid", "caguid", "rtguid"};
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 class DumpReader {
  public:

@@ -10,12 +10,14 @@
 
 #include <fmt/format.h>
 
+#include "text_scan.hpp"
+
 namespace sennit {
 namespace {
 
-class Builder {
+class HostBuilder {
  public:
-  explicit Builder(const HostRecord& record) : record_(record) { add(VertexKind::host, record.host, ""); }
+  explicit HostBuilder(const HostRecord& record) : record_(record) { add(VertexKind::host, record.host, ""); }
 
   Fabric build() {
     for (const GpuRecord& gpu : record_.gpus) gpus_.push_back(add_gpu(gpu));
@@ -112,7 +114,7 @@ class Builder {
 
 }  // namespace
 
-Fabric fabric_of(const HostRecord& record) { return Builder(record).build(); }
+Fabric fabric_of(const HostRecord& record) { return HostBuilder(record).build(); }
 
 uint64_t pcie_rate(uint64_t megatransfers_per_s, int lanes) {
   if (lanes <= 0 || lanes > 64 || megatransfers_per_s > 1'000'000) return 0;
@@ -142,9 +144,7 @@ uint64_t nvlink_rate(int compute_capability) {
 
 std::string normal_bus_id(std::string_view id) {
   if (id.size() == 16 && id.substr(0, 4) == "0000" && id[8] == ':') id.remove_prefix(4);
-  std::string normal;
-  for (const char c : id) normal += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return normal;
+  return lower(id);
 }
 
 int numa_from_sysfs(const std::string& root, const std::string& device) {

@@ -15,8 +15,6 @@
 namespace sennit {
 namespace {
 
-constexpr size_t kMaxConflicts = 100;
-
 std::string figure(const Capacity& capacity) {
   return capacity.known() ? fmt::format("{} {}", format_rate(capacity.bytes_per_s), name(capacity.provenance))
                           : "unknown";

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "index.hpp"
 #include "status.hpp"
 #include "units.hpp"
 
@@ -19,12 +20,10 @@ constexpr int kMostInMatrix = 64;  // hosts
 constexpr double kSlow = 0.6;      // of the median: a host below is looked at again
 constexpr double kScarce = 0.85;   // of what its hosts can send: a cut that carries more is no bottleneck
 
-size_t at(int i) { return static_cast<size_t>(i); }
-
 // Ring over the hosts, `step` apart.
 void add_ring(const std::vector<int>& hosts, int step, std::vector<Flow>* flows) {
   const int n = static_cast<int>(hosts.size());
-  for (int i = 0; n > 1 && i < n; i++) flows->push_back({hosts[at(i)], hosts[at((i + step + n) % n)]});
+  for (int i = 0; n > 1 && i < n; i++) flows->push_back({hosts[index(i)], hosts[index((i + step + n) % n)]});
 }
 
 }  // namespace
@@ -32,14 +31,14 @@ void add_ring(const std::vector<int>& hosts, int step, std::vector<Flow>* flows)
 Prober::Prober(int hosts, bool one_pair_at_a_time)
     : hosts_(hosts),
       one_pair_at_a_time_(one_pair_at_a_time),
-      round_trips_(at(hosts) * at(hosts), 0),
-      best_(at(hosts), 0),
-      met_others_(at(hosts), 0),
-      partner_(at(hosts), -1),
-      suspect_(at(hosts), false) {
+      round_trips_(index(hosts) * index(hosts), 0),
+      best_(index(hosts), 0),
+      met_others_(index(hosts), 0),
+      partner_(index(hosts), -1),
+      suspect_(index(hosts), false) {
   if (hosts <= kMostInMatrix) {
     phase_ = Phase::matrix;
-    matrix_.assign(at(hosts) * at(hosts), 0);
+    matrix_.assign(index(hosts) * index(hosts), 0);
     plan_matrix();
   } else {
     plan_latency();
@@ -107,31 +106,32 @@ void Prober::record(std::span<const uint64_t> figures) {
   if (current_.latency) {
     for (size_t i = 0; i < figures.size(); i++) {
       const Flow& f = current_.flows[i];
-      uint64_t& shortest = round_trips_[index(f.from, f.to)];
+      uint64_t& shortest = round_trips_[cell(f.from, f.to)];
       if (shortest == 0 || (figures[i] != 0 && figures[i] < shortest)) shortest = figures[i];
-      round_trips_[index(f.to, f.from)] = shortest;
+      round_trips_[cell(f.to, f.from)] = shortest;
     }
     return;
   }
   if (phase_ == Phase::matrix) {
     for (size_t i = 0; i < figures.size(); i++)
-      matrix_[index(current_.flows[i].from, current_.flows[i].to)] = figures[i];
+      matrix_[cell(current_.flows[i].from, current_.flows[i].to)] = figures[i];
     return;
   }
   if (phase_ == Phase::lone) return place_lone(figures);
-  std::vector<uint64_t> out(at(hosts_), 0), in(at(hosts_), 0);
+  std::vector<uint64_t> out(index(hosts_), 0), in(index(hosts_), 0);
   for (size_t i = 0; i < figures.size(); i++) {
-    out[at(current_.flows[i].from)] += figures[i];
-    in[at(current_.flows[i].to)] += figures[i];
+    out[index(current_.flows[i].from)] += figures[i];
+    in[index(current_.flows[i].to)] += figures[i];
   }
   for (int h = 0; h < hosts_; h++) {
-    best_[at(h)] = std::max({best_[at(h)], out[at(h)], in[at(h)]});
-    if (phase_ == Phase::suspects) met_others_[at(h)] = std::max({met_others_[at(h)], out[at(h)], in[at(h)]});
+    best_[index(h)] = std::max({best_[index(h)], out[index(h)], in[index(h)]});
+    if (phase_ == Phase::suspects)
+      met_others_[index(h)] = std::max({met_others_[index(h)], out[index(h)], in[index(h)]});
   }
   if (cut_of_current_ < 0) return;
-  Group& group = groups_[at(cut_of_current_)];
+  Group& group = groups_[index(cut_of_current_)];
   uint64_t egress = 0, ingress = 0;
-  for (const int h : group.hosts) egress += out[at(h)], ingress += in[at(h)];
+  for (const int h : group.hosts) egress += out[index(h)], ingress += in[index(h)];
   group.egress_bytes_per_s = egress;
   group.ingress_bytes_per_s = ingress;
 }
@@ -140,7 +140,7 @@ void Prober::record(std::span<const uint64_t> figures) {
 std::vector<int> Prober::leaf_groups() const {
   std::vector<bool> inner(groups_.size(), false);
   for (const Group& g : groups_)
-    if (g.parent >= 0) inner[at(g.parent)] = true;
+    if (g.parent >= 0) inner[index(g.parent)] = true;
   std::vector<int> leaves;
   for (size_t g = 0; g < groups_.size(); g++)
     if (!inner[g]) leaves.push_back(static_cast<int>(g));
@@ -150,10 +150,10 @@ std::vector<int> Prober::leaf_groups() const {
 void Prober::plan_rates() {
   Round forth, back;
   for (const int leaf : leaf_groups()) {
-    const std::vector<int>& hosts = groups_[at(leaf)].hosts;
+    const std::vector<int>& hosts = groups_[index(leaf)].hosts;
     add_ring(hosts, 1, &forth.flows);
     if (hosts.size() > 2) add_ring(hosts, -1, &back.flows);
-    if (hosts.size() == 2) partner_[at(hosts[0])] = hosts[1], partner_[at(hosts[1])] = hosts[0];
+    if (hosts.size() == 2) partner_[index(hosts[0])] = hosts[1], partner_[index(hosts[1])] = hosts[0];
   }
   for (Round* round : {&forth, &back}) {
     if (round->flows.empty()) continue;
@@ -188,11 +188,11 @@ uint64_t Prober::median_rate() const {
 void Prober::plan_suspects() {
   const double slow = kSlow * static_cast<double>(median_rate());
   for (int h = 0; h < hosts_; h++) {
-    if (partner_[at(h)] < 0 || static_cast<double>(best_[at(h)]) >= slow) continue;
+    if (partner_[index(h)] < 0 || static_cast<double>(best_[index(h)]) >= slow) continue;
     for (int good = 0; good < hosts_; good++) {
-      if (static_cast<double>(best_[at(good)]) < slow) continue;
-      suspect_[at(h)] = true;
-      planned_.push_back({false, false, {{h, partner_[at(h)]}, {h, good}}});
+      if (static_cast<double>(best_[index(good)]) < slow) continue;
+      suspect_[index(h)] = true;
+      planned_.push_back({false, false, {{h, partner_[index(h)]}, {h, good}}});
       break;
     }
   }
@@ -205,13 +205,13 @@ Findings Prober::findings() const {
   const uint64_t median = median_rate();
   const double slow = kSlow * static_cast<double>(median);
   for (int h = 0; h < hosts_; h++) {
-    HostRate rate{best_[at(h)], best_[at(h)] > 0};
-    const int partner = partner_[at(h)];
+    HostRate rate{best_[index(h)], best_[index(h)] > 0};
+    const int partner = partner_[index(h)];
     const bool low = static_cast<double>(rate.bytes_per_s) < slow;
     // It did better elsewhere than its partner did: the partner is the slow one, and this host's own rate was
     // never seen.
-    const bool held_back = suspect_[at(h)] && static_cast<double>(met_others_[at(h)]) >
-                                                  1.3 * static_cast<double>(met_others_[at(partner)]);
+    const bool held_back = suspect_[index(h)] && static_cast<double>(met_others_[index(h)]) >
+                                                     1.3 * static_cast<double>(met_others_[index(partner)]);
     const bool unmet = partner < 0 && groups_.size() > 1 &&
                        std::any_of(groups_.begin() + 1, groups_.end(),
                                    [&](const Group& g) { return g.hosts.size() == 1 && g.hosts[0] == h; });
@@ -227,27 +227,27 @@ Findings Prober::findings() const {
   const auto sum_outside = [&](const Group& g) {
     uint64_t sum = 0;
     for (int h = 0; h < hosts_; h++)
-      if (!std::binary_search(g.hosts.begin(), g.hosts.end(), h)) sum += result.hosts[at(h)].bytes_per_s;
+      if (!std::binary_search(g.hosts.begin(), g.hosts.end(), h)) sum += result.hosts[index(h)].bytes_per_s;
     return sum;
   };
   for (const int leaf : leaf_groups())
-    for (const int h : groups_[at(leaf)].hosts) demand[at(leaf)] += result.hosts[at(h)].bytes_per_s;
+    for (const int h : groups_[index(leaf)].hosts) demand[index(leaf)] += result.hosts[index(h)].bytes_per_s;
   for (size_t g = groups_.size(); g-- > 1;) {  // parents come before their children
     const Group& group = groups_[g];
     const uint64_t carried = std::max(group.egress_bytes_per_s, group.ingress_bytes_per_s);
     const auto asked = static_cast<double>(std::min(demand[g], sum_outside(group)));
     dissolved[g] = static_cast<double>(carried) >= kScarce * asked;
-    demand[at(group.parent)] += dissolved[g] ? demand[g] : carried;
+    demand[index(group.parent)] += dissolved[g] ? demand[g] : carried;
   }
   std::vector<int> now(groups_.size(), 0);  // by old index: where the group, or what took it in, is now
   for (size_t g = 0; g < groups_.size(); g++) {
     if (dissolved[g]) {
-      now[g] = now[at(groups_[g].parent)];
+      now[g] = now[index(groups_[g].parent)];
       continue;
     }
     now[g] = static_cast<int>(result.groups.size());
     Group group = groups_[g];
-    if (group.parent >= 0) group.parent = now[at(group.parent)];
+    if (group.parent >= 0) group.parent = now[index(group.parent)];
     result.groups.push_back(std::move(group));
   }
   return result;

@@ -78,8 +78,8 @@ class Prober {
   double rate(int a, int b) const;
   void plan_rates();
   void plan_suspects();
-  uint64_t round_trip(int a, int b) const { return round_trips_[index(a, b)]; }
-  size_t index(int a, int b) const {
+  uint64_t round_trip(int a, int b) const { return round_trips_[cell(a, b)]; }
+  size_t cell(int a, int b) const {
     return static_cast<size_t>(a) * static_cast<size_t>(hosts_) + static_cast<size_t>(b);
   }
   uint64_t median_rate() const;

@@ -5,15 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "index.hpp"
 #include "probe.hpp"
 #include "units.hpp"
 
 namespace sennit::probe {
-namespace {
-
-size_t at(int i) { return static_cast<size_t>(i); }
-
-}  // namespace
+namespace {}  // namespace
 
 Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known,
                  const std::string& source) {
@@ -38,7 +35,7 @@ Fabric to_fabric(const Findings& findings, std::span<const std::string> names, c
     fabric.links.push_back({b, a, {in, how}, 0, 1, 0, source});
   };
   for (size_t g = findings.groups.size(); g-- > 1;) {
-    int& parent = level[at(findings.groups[g].parent)];
+    int& parent = level[index(findings.groups[g].parent)];
     parent = std::max(parent, level[g] + 1);
   }
   for (size_t g = 0; g < findings.groups.size(); g++) {
@@ -53,7 +50,7 @@ Fabric to_fabric(const Findings& findings, std::span<const std::string> names, c
   std::vector<int> leaf(names.size(), 0);
   for (size_t g = 0; g < findings.groups.size(); g++) {
     const Group& group = findings.groups[g];
-    for (const int h : group.hosts) leaf[at(h)] = static_cast<int>(g);  // inner groups come later
+    for (const int h : group.hosts) leaf[index(h)] = static_cast<int>(g);  // inner groups come later
     if (g > 0)
       add_link(static_cast<int>(g), group.parent, group.egress_bytes_per_s, group.ingress_bytes_per_s, true);
   }
@@ -85,8 +82,8 @@ std::string Findings::to_text(std::span<const std::string> names) const {
     std::vector<std::string> members;
     uint64_t sum = 0;
     for (const int h : groups[g].hosts) {
-      members.push_back(names[at(h)]);
-      sum += hosts[at(h)].bytes_per_s;
+      members.push_back(names[index(h)]);
+      sum += hosts[index(h)].bytes_per_s;
     }
     text += fmt::format("\n  {{{}}}: out {}, in {}, its hosts {}", fmt::join(members, ","),
                         format_rate(groups[g].egress_bytes_per_s), format_rate(groups[g].ingress_bytes_per_s),
@@ -95,7 +92,7 @@ std::string Findings::to_text(std::span<const std::string> names) const {
       text += fmt::format("; told apart by a factor of {:.2f}", groups[g].separation);
   }
   for (const int h : slow)
-    text += fmt::format("\n  {} is slow: {}", names[at(h)], format_rate(hosts[at(h)].bytes_per_s));
+    text += fmt::format("\n  {} is slow: {}", names[index(h)], format_rate(hosts[index(h)].bytes_per_s));
   return text;
 }
 

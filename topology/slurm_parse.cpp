@@ -15,12 +15,6 @@
 namespace sennit {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 class ConfReader {
  public:
   explicit ConfReader(const std::string& file) : file_(file), graph_(file) {}

@@ -13,15 +13,10 @@
 #include "slurm.hpp"
 #include "slurm_graph.hpp"
 #include "source.hpp"
+#include "text_scan.hpp"
 
 namespace sennit {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 bool is_true(const std::optional<YAML::Node>& node) {
   const std::string word = node && node->IsScalar() ? lower(node->Scalar()) : "";

@@ -131,6 +131,13 @@ class HostlistReader {
 
 }  // namespace
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
 Status error_at(std::string_view file, const Token& token, std::string_view expected) {
   const std::string found =
       token.text.empty() && !token.quoted ? "the end" : fmt::format("\"{}\"", shown(token.text));

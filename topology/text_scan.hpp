@@ -14,6 +14,10 @@
 
 namespace sennit {
 
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+std::string lower(std::string_view text);  // A to Z alone
+
 // What a fabric may hold: enough for 100,000 GPUs with a NIC each.
 inline constexpr size_t kMaxNameBytes = 255;
 inline constexpr size_t kMaxVertices = 262'144;

@@ -24,7 +24,7 @@
 namespace sennit::trainer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 bool is_parameter(const std::string& name) { return name.rfind("optimizer.", 0) != 0; }
 
@@ -136,7 +136,7 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
     ::unlink(index_file.c_str());
     return {};
   }
-  Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
+  OrderedJson index = {{"metadata", {{"total_size", total}}}, {"weight_map", OrderedJson::object()}};
   for (size_t i = 0; i < shards.size(); i++) {
     const std::string name = fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, shards.size());
     SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[i], parts.add(folder + "/" + name), type));
@@ -152,7 +152,7 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
 
 Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type,
                          uint64_t shard_bytes) {
-  Json config = Json::parse(checkpoint.model(), nullptr, false);
+  OrderedJson config = OrderedJson::parse(checkpoint.model(), nullptr, false);
   if (!config.is_object()) return invalid("the checkpoint holds no model's config");
   config["torch_dtype"] = type == Type::f32 ? "float32" : "bfloat16";
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -168,15 +168,15 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
   SENNIT_RETURN_IF_ERROR(write_model(checkpoint, folder, type, shard_bytes));
   if (tokenizer) {
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + kCheckpointTokenizer, tokenizer->model()));
-    const Json words = {{"tokenizer_class", "LlamaTokenizer"},
-                        {"bos_token", "<s>"},
-                        {"eos_token", "</s>"},
-                        {"unk_token", "<unk>"},
-                        {"add_bos_token", true},
-                        {"add_eos_token", false},
-                        {"add_prefix_space", false},
-                        {"legacy", false},
-                        {"clean_up_tokenization_spaces", false}};
+    const OrderedJson words = {{"tokenizer_class", "LlamaTokenizer"},
+                               {"bos_token", "<s>"},
+                               {"eos_token", "</s>"},
+                               {"unk_token", "<unk>"},
+                               {"add_bos_token", true},
+                               {"add_eos_token", false},
+                               {"add_prefix_space", false},
+                               {"legacy", false},
+                               {"clean_up_tokenization_spaces", false}};
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/tokenizer_config.json", words.dump(2) + "\n"));
   }
   return write_file_durably(folder + "/config.json", config.dump(2) + "\n");

@@ -7,8 +7,9 @@
 #include <fmt/format.h>
 
 namespace sennit::trainer {
-
+namespace {
 using Json = nlohmann::json;
+}
 
 Result<Json> parse_json_object(std::string_view text, const std::string& file, const char* of) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth

@@ -18,9 +18,9 @@ using Json = nlohmann::json;
 constexpr int64_t kMostHeads = 1 << 16, kMostWidth = 1 << 26;
 constexpr double kMostParameters = 1e15;
 
-class Reader {
+class ConfigReader {
  public:
-  Reader(const Json& json, const std::string& file) : json_(json), file_(file) {}
+  ConfigReader(const Json& json, const std::string& file) : json_(json), file_(file) {}
 
   void size(const char* key, int64_t* value, bool required, int64_t most) {
     const Json* found = find(key, required);
@@ -110,7 +110,7 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return invalid(fmt::format("{}: not a JSON object of a model's config", file));
   LlamaConfig config;
-  Reader reader(json, file);
+  ConfigReader reader(json, file);
   reader.must_be("model_type", "llama");
   reader.must_be("hidden_act", "silu");
   reader.must_be("attention_bias", false);
@@ -146,7 +146,7 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
     if (rope == json.end() || rope->is_null()) continue;
     if (!rope->is_object())
       return invalid(fmt::format("{}: {} is {}; it must be an object", file, key, rope->dump()));
-    Reader inner(*rope, file);
+    ConfigReader inner(*rope, file);
     inner.number("rope_theta", &config.rope_base);
     const char* const type = rope->contains("rope_type") ? "rope_type" : "type";
     if (rope->value(type, Json()) != "default" && rope->contains(type)) {

@@ -16,9 +16,9 @@ using Json = nlohmann::json;
 constexpr const char* kFormat = "sennit-checkpoint-1";
 constexpr uint64_t kMost = uint64_t{1} << 62;
 
-class Reader {
+class ManifestReader {
  public:
-  explicit Reader(const std::string& of) : of_(of) {}
+  explicit ManifestReader(const std::string& of) : of_(of) {}
   Status fail(const std::string& what) const { return invalid(fmt::format("{}: {}", of_, what)); }
 
   static const Json* member(const Json& object, const char* key) {
@@ -111,25 +111,27 @@ std::string Manifest::to_text() const {
 }
 
 Result<Manifest> parse_manifest(const Json& json, const std::string& of) {
-  const Reader reader(of);
+  const ManifestReader reader(of);
   Manifest manifest;
   std::string format;
   uint64_t step = 0;
-  const Json *files = Reader::member(json, "files"), *tensors = Reader::member(json, "tensors"),
-             *state = Reader::member(json, "state"), *loss = Reader::member(json, "held_out_loss");
-  if (!Reader::text(json, "format", &format) || format != kFormat)
+  const Json *files = ManifestReader::member(json, "files"),
+             *tensors = ManifestReader::member(json, "tensors"),
+             *state = ManifestReader::member(json, "state"),
+             *loss = ManifestReader::member(json, "held_out_loss");
+  if (!ManifestReader::text(json, "format", &format) || format != kFormat)
     return reader.fail("is no checkpoint's manifest that this version reads");
-  if (!Reader::whole(json, "step", &step) || !Reader::text(json, "model", &manifest.model) ||
-      !Reader::text(json, "tokenizer", &manifest.tokenizer_checksum) || !files || !files->is_array() ||
-      !tensors || !tensors->is_object() || !state || !loss)
+  if (!ManifestReader::whole(json, "step", &step) || !ManifestReader::text(json, "model", &manifest.model) ||
+      !ManifestReader::text(json, "tokenizer", &manifest.tokenizer_checksum) || !files ||
+      !files->is_array() || !tensors || !tensors->is_object() || !state || !loss)
     return reader.fail("lacks a step, a state, a model, files or tensors");
   manifest.step = static_cast<int64_t>(step);
   manifest.state = *state;
   if (loss->is_number()) manifest.held_out_loss = loss->get<double>();
   for (const Json& entry : *files) {
     ManifestFile file;
-    if (!Reader::text(entry, "name", &file.name) || file.name.empty() ||
-        file.name.find('/') != std::string::npos || !Reader::whole(entry, "bytes", &file.bytes))
+    if (!ManifestReader::text(entry, "name", &file.name) || file.name.empty() ||
+        file.name.find('/') != std::string::npos || !ManifestReader::whole(entry, "bytes", &file.bytes))
       return reader.fail("names a file that is none");
     manifest.files.push_back(std::move(file));
   }

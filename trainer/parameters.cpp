@@ -7,7 +7,6 @@
 
 namespace sennit::trainer {
 namespace {
-size_t size(int64_t n) { return static_cast<size_t>(n); }
 constexpr size_t kGathersAhead = 2;
 }  // namespace
 
@@ -29,11 +28,11 @@ Parameters::~Parameters() {
 
 template <typename T>
 Status Parameters::allocate(T** memory, int64_t elements, size_t element_bytes) {
-  const Result<void*> block = device_.allocate(size(elements) * element_bytes);
+  const Result<void*> block = device_.allocate(index(elements) * element_bytes);
   if (!block) return block.status();
   *memory = static_cast<T*>(*block);
   allocations_.push_back(*block);
-  held_bytes_ += size(elements) * element_bytes;
+  held_bytes_ += index(elements) * element_bytes;
   return {};
 }
 
@@ -76,9 +75,9 @@ void Parameters::start_gather(size_t u) {
     m.gathered = pool_.take(type_, 1, layout_.units[u].size);
     m.weights = m.gathered->data;
   } else {
-    own = static_cast<char*>(m.weights) + size(first_owned(u)) * bytes_of(type_);
+    own = static_cast<char*>(m.weights) + index(first_owned(u)) * bytes_of(type_);
   }
-  m.gathering = mesh_.replica_weights->all_gather(own, m.weights, size(part(u)), element_of(type_));
+  m.gathering = mesh_.replica_weights->all_gather(own, m.weights, index(part(u)), element_of(type_));
 }
 
 // Zero 1, 2: starts the gathers of the units up to u that were not yet.
@@ -106,7 +105,7 @@ void Parameters::release(int unit) {
 const void* Parameters::weights(const Place& place) const {
   const Memory& m = memory_[index(place.unit)];
   SENNIT_CHECK(m.users > 0);
-  return static_cast<const char*>(m.weights) + size(place.first) * bytes_of(type_);
+  return static_cast<const char*>(m.weights) + index(place.first) * bytes_of(type_);
 }
 
 void Parameters::publish() {
@@ -114,7 +113,7 @@ void Parameters::publish() {
     Memory& m = memory_[u];
     m.gathering.wait();  // what is on its way is old
     void* const own =
-        zero_ == 3 ? m.weights_part : static_cast<char*>(m.weights) + size(first_kept(u)) * bytes_of(type_);
+        zero_ == 3 ? m.weights_part : static_cast<char*>(m.weights) + index(first_kept(u)) * bytes_of(type_);
     if (type_ != Type::f32)
       device_.convert(matrix_at(own, type_, 1, kept(u)), matrix_at(m.master, Type::f32, 1, kept(u)));
     m.gathered.reset();
@@ -140,17 +139,17 @@ void Parameters::close_gradient(int unit, bool last) {
   if (zero_ < 2 && !last) return;
   if (mesh_.tensor->size() > 1)
     for (const auto& [first, elements] : layout_.units[u].tensor_sums)
-      mesh_.tensor->all_reduce(m.gradients + first, size(elements), Element::f32).wait();
+      mesh_.tensor->all_reduce(m.gradients + first, index(elements), Element::f32).wait();
   if (shards_ == 1) return;
   device_.synchronize();
   if (zero_ == 0 && !reduced_last(u)) {
-    m.reducing = mesh_.replica->all_reduce(m.gradients, size(layout_.units[u].size), Element::f32);
+    m.reducing = mesh_.replica->all_reduce(m.gradients, index(layout_.units[u].size), Element::f32);
   } else if (zero_ < 2) {
-    m.reducing =
-        mesh_.replica->reduce_scatter(m.gradients, m.gradients + first_owned(u), size(part(u)), Element::f32);
+    m.reducing = mesh_.replica->reduce_scatter(m.gradients, m.gradients + first_owned(u), index(part(u)),
+                                               Element::f32);
   } else {
     m.reduced = pool_.take_f32(part(u));
-    m.reducing = mesh_.replica->reduce_scatter(m.gradients, m.reduced->f32(), size(part(u)), Element::f32);
+    m.reducing = mesh_.replica->reduce_scatter(m.gradients, m.reduced->f32(), index(part(u)), Element::f32);
     reducing_.push_back(u);
     limit_open_reductions(2);
   }
@@ -188,9 +187,9 @@ float* Parameters::gradient(const Place& place) const {
 void Parameters::clear_gradients() {
   for (size_t u = 0; u < memory_.size(); u++) {
     if (zero_ < 2)
-      device_.zero(memory_[u].gradients, size(layout_.units[u].size) * 4);
+      device_.zero(memory_[u].gradients, index(layout_.units[u].size) * 4);
     else
-      device_.zero(memory_[u].gradients_part, size(part(u)) * 4);
+      device_.zero(memory_[u].gradients_part, index(part(u)) * 4);
   }
 }
 
@@ -204,7 +203,7 @@ void Parameters::finish_gradients() {
     if (!layout_.units[u].tied_copies) continue;
     // Both copies are cut alike, so that part and part meet.
     float* const mine = zero_ == 0 ? memory_[u].gradients : owned_gradient(u);
-    mesh_.ends->all_reduce(mine, size(kept(u)), Element::f32).wait();
+    mesh_.ends->all_reduce(mine, index(kept(u)), Element::f32).wait();
   }
 }
 

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <iterator>
 
+#include "index.hpp"
 #include "parameters.hpp"
 
 namespace sennit::trainer {
 namespace {
-
-size_t size(int64_t n) { return static_cast<size_t>(n); }
 
 // The part of a box that lies in elements [first, first + count) of its unit.
 struct Cut {
@@ -41,7 +40,7 @@ void Parameters::start_from(uint64_t seed) {
   for (size_t u = 0; u < memory_.size(); u++)
     for (const ParameterBox& box : layout_.units[u].boxes) {
       const Cut mine = cut(box, first_kept(u), kept(u));
-      values.resize(size(mine.elements));
+      values.resize(index(mine.elements));
       if (values.empty()) continue;
       initialize(box, seed, mine.begin - box.first, values);
       device_.copy(state_at(State::master, u, mine.begin), values.data(), values.size() * 4);
@@ -55,7 +54,7 @@ double Parameters::squared_norm() const {
     for (const ParameterBox& box : layout_.units[u].boxes) {
       const Cut mine = cut(box, first_owned(u), part(u));
       if (mine.elements == 0 || box.second || (box.whole && mesh_.at.tensor != 0)) continue;
-      sum += device_.sum_of_squares(state_at(State::gradient, u, mine.begin), size(mine.elements));
+      sum += device_.sum_of_squares(state_at(State::gradient, u, mine.begin), index(mine.elements));
     }
   return sum;
 }
@@ -64,7 +63,7 @@ void Parameters::update(const AdamW& parameters) {
   gathered_ = 0;
   for (size_t u = memory_.size(); u-- > 0;)
     if (Memory& m = memory_[u]; reduced_last(u))
-      m.reducing = mesh_.replica->all_gather(owned_gradient(u), m.gradients, size(part(u)), Element::f32);
+      m.reducing = mesh_.replica->all_gather(owned_gradient(u), m.gradients, index(part(u)), Element::f32);
   for (size_t i = 0; i < memory_.size(); i++) {
     // Those whose gradients are still coming last; else first what is gathered first.
     const size_t u = zero_ == 0 ? memory_.size() - 1 - i : i;
@@ -80,10 +79,10 @@ void Parameters::update(const AdamW& parameters) {
       AdamW own = parameters;
       if (!box.decays()) own.weight_decay = 0;
       void* const weight =
-          type_ == Type::f32 ? nullptr : weights + size(mine.begin - weights_begin) * bytes_of(type_);
+          type_ == Type::f32 ? nullptr : weights + index(mine.begin - weights_begin) * bytes_of(type_);
       device_.adamw(state_at(State::master, u, mine.begin), state_at(State::first_moment, u, mine.begin),
                     state_at(State::second_moment, u, mine.begin), state_at(State::gradient, u, mine.begin),
-                    weight, type_, size(mine.elements), own);
+                    weight, type_, index(mine.elements), own);
     }
     if (u == 0) {  // what the next step begins with, while the others are updated
       device_.synchronize();
@@ -137,7 +136,7 @@ std::string Parameters::first_not_finite(State state) const {
     for (const ParameterBox& box : layout_.units[u].boxes) {
       const Cut mine = cut(box, first_owned(u), part(u));
       if (mine.elements > 0 &&
-          !std::isfinite(device_.sum_of_squares(state_at(state, u, mine.begin), size(mine.elements))))
+          !std::isfinite(device_.sum_of_squares(state_at(state, u, mine.begin), index(mine.elements))))
         return box.name;
     }
   return {};

@@ -52,17 +52,17 @@ void Snapshot::copy(int threads) {
   std::memcpy(buffer_.data(), header_.data(), header_.size());
   // In runs of the first dimension of a few MB each, dealt to the threads as they come.
   constexpr int64_t kRunBytes = 4 << 20;
-  struct Work {
+  struct Item {
     const Entry* entry;
     Box part;
   };
-  std::vector<Work> work;
+  std::vector<Item> work;
   for (const Entry& entry : entries_) {
     const int64_t bytes = entry.box.elements() * static_cast<int64_t>(bytes_of(entry.type));
     const int64_t rows = entry.box.extent.empty() ? 1 : entry.box.extent[0];
     const int64_t step = std::max<int64_t>(1, bytes <= kRunBytes ? rows : kRunBytes * rows / bytes);
     for (int64_t row = 0; row < rows; row += step) {
-      Work item{&entry, entry.box};
+      Item item{&entry, entry.box};
       if (!item.part.extent.empty()) {
         item.part.offset[0] += row;
         item.part.extent[0] = std::min(step, rows - row);

@@ -18,7 +18,6 @@
 namespace sennit::shm {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kArenaBytes = size_t{256} << 20;  // sparse: only what is allocated takes memory
 
 }  // namespace

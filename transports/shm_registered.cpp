@@ -19,8 +19,6 @@
 namespace sennit::shm {
 namespace {
 
-constexpr size_t kPage = 4096;
-
 std::byte* at(uintptr_t address) {
   return reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr)
 }

@@ -29,7 +29,6 @@ namespace sennit::shm {
 namespace {
 
 constexpr uint64_t kMagic = 0x31'6d'68'73'74'6e'6e'73;  // "snntshm1"; other layouts, other magic
-constexpr size_t kPage = 4096;
 constexpr uint32_t kMostRings = 1024;
 constexpr const char* kFolder = "/dev/shm";
 

@@ -19,6 +19,8 @@
 
 namespace sennit::shm {
 
+inline constexpr size_t kPage = 4096;
+
 // Which process, whatever is done with process ids later.
 struct ProcessId {
   int32_t pid = 0;
