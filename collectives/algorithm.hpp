@@ -65,10 +65,10 @@ const Algorithm* find_algorithm(std::string_view name);
 struct AlgorithmEntry {
   explicit AlgorithmEntry(const Algorithm* algorithm);
 };
-#define SENNIT_ALGORITHM_ENTRY(Class)                 \
-  namespace {                                         \
-  const Class kAlgorithm;                             \
-  const ::sennit::AlgorithmEntry kEntry(&kAlgorithm); \
+#define SENNIT_ALGORITHM_ENTRY(Class)                        \
+  namespace {                                                \
+  const Class k##Class;                                      \
+  const ::sennit::AlgorithmEntry kEntryOf##Class(&k##Class); \
   }
 
 }  // namespace sennit
