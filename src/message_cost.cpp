@@ -5,9 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -69,21 +67,26 @@ void keep_to_core(int which) {
 }
 
 // Keeps a core from sleeping while it lives. In a job the cores are busy; one that sleeps may take several
-// messages' time to wake up where a hypervisor lends it. It is of the least weight, so whatever else the
-// process wants to run there runs at once; not of SCHED_IDLE, from which only some users' threads return, and
-// which would come to see the end only after a second where other jobs keep the core busy.
+// messages' time to wake up where a hypervisor lends it. Whatever else wants to run there runs at once.
 class Awake {
  public:
   explicit Awake(int core)
       : thread_([core](const std::stop_token& done) {
           keep_to_core(core);
-          if (setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kLeast) != 0) return;
+          if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &kNone) != 0) return;
           while (!done.stop_requested()) {
           }
         }) {}
+  Awake(const Awake&) = delete;
+  Awake& operator=(const Awake&) = delete;
+  ~Awake() {
+    thread_.request_stop();
+    // Where others keep the core busy it would come to see that only after a second.
+    pthread_setschedparam(thread_.native_handle(), SCHED_OTHER, &kNone);
+  }
 
  private:
-  static constexpr int kLeast = 19;
+  static constexpr sched_param kNone = {};
   std::jthread thread_;
 };
 
