@@ -25,8 +25,7 @@ struct Shape {
   std::vector<uint8_t> leads;    // by position: is one of them
 
   Shape(const TierTree& tiers, const Parameters& parameters)
-      : tree(tiers, 0, parameters.radices.empty() ? 2 : std::max<int>(2, parameters.radices[0])),
-        leads(static_cast<size_t>(tiers.ranks()), 0) {
+      : tree(tiers, 0, fan_out(parameters)), leads(static_cast<size_t>(tiers.ranks()), 0) {
     const Group& root = tiers.root();
     if (parameters.whole_stages == 0 || root.children == 0) return;
     for (int32_t c = root.first_child; c < root.first_child + root.children; c++) {

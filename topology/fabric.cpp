@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "text_scan.hpp"
 #include "units.hpp"
 
 namespace sennit {
@@ -31,8 +32,7 @@ std::string quoted(std::string_view text) {
 // As it is where that is safe, else in quotes.
 std::string word(std::string_view text) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_-.:/+@").find(c) != std::string_view::npos;
+    return is_letter(c) || is_digit(c) || std::string_view("_-.:/+@").find(c) != std::string_view::npos;
   };
   return !text.empty() && std::all_of(text.begin(), text.end(), plain) ? std::string(text) : quoted(text);
 }

@@ -10,7 +10,6 @@
 #include "units.hpp"
 
 namespace sennit::probe {
-namespace {}  // namespace
 
 Fabric to_fabric(const Findings& findings, std::span<const std::string> names, const Fabric& known,
                  const std::string& source) {
