@@ -12,13 +12,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tcp_wire.hpp"
+
 namespace sennit {
 namespace {
 
 constexpr int kInPacket = 20 + 20 + 12;          // IP, TCP, timestamps
 constexpr int kFrame = 14;                       // addresses and type
 constexpr int kOnTheWire = 8 + kFrame + 4 + 12;  // preamble, frame, checksum, gap
-constexpr int kOfMessage = 48;                   // transports/tcp_wire.hpp
+constexpr int kOfMessage = sizeof(tcp::WireHeader);
 constexpr int kUsualMtu = 1500, kLeastMtu = 576;
 
 int mtu_of_interface(const char* name) {

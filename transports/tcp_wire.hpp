@@ -9,6 +9,10 @@
 //   credit    nothing but the credit
 // Every header returns credit for its communicator. Between two pieces of a large message, control headers
 // and eager messages go ahead. A message whose sender gave up simply has no next piece.
+//
+// Version 2 has room for what is to come, so that headers change once: connections that are resumed (frames
+// have numbers, receipts say how far the other side has come) and blame (how long a message waited at its
+// sender).
 #pragma once
 
 #include <bit>
@@ -29,14 +33,19 @@ struct WireHeader {
   Key key;
   uint32_t credit = 0;       // returned to the receiver of this header, for key.comm
   uint32_t piece_bytes = 0;  // that follow (eager, first, more)
-  uint32_t reserved = 0;
+  // Reserved, zero so far: microseconds from the send's posting until its first byte left; this frame's
+  // number on its connection; how many frames the sender of this one has received. The latter two modulo
+  // 2^32.
+  uint32_t waited_us = 0;
+  uint32_t number = 0;
+  uint32_t receipt = 0;
   uint64_t bytes = 0;  // of the whole message
   uint64_t signature = 0;
 
   static constexpr uint16_t kMagic = 0x6e73;  // "sn"
-  static constexpr uint8_t kVersion = 1;
+  static constexpr uint8_t kVersion = 2;
 };
-static_assert(sizeof(WireHeader) == 48);
+static_assert(sizeof(WireHeader) == 56);
 
 inline constexpr size_t kPieceBytes = 128 * 1024;    // of large messages; small ones wait for at most one
 inline constexpr size_t kMaxEagerBytes = 32 * 1024;  // an eager message fits into the receive buffer
