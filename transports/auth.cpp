@@ -14,7 +14,7 @@
 namespace sennit {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'68'74'75'61'6e'6e'73;  // "snnauth1"
+constexpr uint64_t kMagic = 0x32'68'74'75'61'6e'6e'73;  // "snnauth2"
 static_assert(std::endian::native == std::endian::little, "frames are in little-endian order");
 
 unsigned char* bytes_of(std::array<std::byte, 32>& array) {
@@ -23,6 +23,10 @@ unsigned char* bytes_of(std::array<std::byte, 32>& array) {
 const unsigned char* bytes_of(const std::array<std::byte, 32>& array) {
   return reinterpret_cast<const unsigned char*>(array.data());
 }
+
+constexpr const char* kRemedy = "all ranks need the same SENNIT_SECRET";
+
+const char* wire(uint8_t sealed) { return sealed ? "sealed" : "plain"; }
 
 }  // namespace
 
@@ -55,43 +59,73 @@ PairKey derive_pair_key(std::span<const std::byte> secret, std::string_view purp
 }
 
 Handshake::Handshake(const HandshakeConfig& config, int peer, bool connector)
-    : config_(config), peer_(peer), connector_(connector), expected_(connector ? kChallenge : kHello) {
-  SENNIT_CHECK(sodium_init() >= 0);
+    : config_(config),
+      peer_(peer),
+      connector_(connector),
+      expected_(connector ? kChallenge : kHello),
+      mine_{config.sealed, usable_ciphers()} {
   randombytes_buf(connector ? nonce_connector_.data() : nonce_acceptor_.data(), 32);
-  if (connector) queue(kHello, 0);
+  if (connector) queue(kHello);
 }
 
-std::array<std::byte, 32> Handshake::proof(Kind kind, uint32_t accepted) const {
-  PairKey key = derive_pair_key(config_.secret, config_.purpose, config_.job, config_.self, peer_);
+// A hash that only the two ranks can make, over all that they have said to each other so far.
+void Handshake::keyed_hash(std::string_view label, Kind kind, uint8_t verdict,
+                           std::span<std::byte> out) const {
   const struct {
-    uint32_t kind, accepted, from, to;
+    uint32_t kind, from, to;
+    uint8_t verdict, unused[3];
+    Offer of_connector, of_acceptor;
     std::array<std::byte, 32> nonce_connector, nonce_acceptor;
   } text = {kind,
-            accepted,
             static_cast<uint32_t>(connector_ ? config_.self : peer_),
             static_cast<uint32_t>(connector_ ? peer_ : config_.self),
+            verdict,
+            {},
+            connector_ ? mine_ : theirs_,
+            connector_ ? theirs_ : mine_,
             nonce_connector_,
             nonce_acceptor_};
-  static_assert(sizeof text == 80);
-  std::array<std::byte, 32> out;
-  crypto_generichash(bytes_of(out), out.size(), reinterpret_cast<const unsigned char*>(&text), sizeof text,
-                     bytes_of(key), key.size());
+  static_assert(sizeof text == 84);
+  PairKey key = derive_pair_key(config_.secret, config_.purpose, config_.job, config_.self, peer_);
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, bytes_of(key), key.size(), out.size());
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(label.data()), label.size());
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(&text), sizeof text);
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(out.data()), out.size());
   sodium_memzero(key.data(), key.size());
+  sodium_memzero(&state, sizeof state);
+}
+
+std::array<std::byte, 32> Handshake::proof(Kind kind, uint8_t verdict) const {
+  std::array<std::byte, 32> out;
+  keyed_hash("sennit proof 2", kind, verdict, out);
   return out;
 }
 
-void Handshake::queue(Kind kind, uint32_t accepted) {
+std::optional<SealKeys> Handshake::seal_keys() const {
+  SENNIT_CHECK(state_ == State::done);
+  if (!config_.sealed) return {};
+  SealKeys keys;
+  keys.cipher = choose_cipher(mine_.ciphers, theirs_.ciphers);
+  keyed_hash("sennit seal from the connector 1", kVerdict, kAccepted, connector_ ? keys.out : keys.in);
+  keyed_hash("sennit seal from the acceptor 1", kVerdict, kAccepted, connector_ ? keys.in : keys.out);
+  return keys;
+}
+
+void Handshake::queue(Kind kind, uint8_t verdict) {
   out_ = {};
   out_.magic = kMagic;
   out_.kind = kind;
+  out_.verdict = verdict;
   if (kind == kHello) {
     out_.from = static_cast<uint32_t>(config_.self);
     out_.to = static_cast<uint32_t>(peer_);
-    out_.nonce = nonce_connector_;
-  } else {
-    if (kind == kChallenge) out_.nonce = nonce_acceptor_;
-    out_.accepted = accepted;
-    out_.proof = proof(kind, accepted);
+  }
+  if (kind == kHello || kind == kChallenge) {
+    out_.nonce = connector_ ? nonce_connector_ : nonce_acceptor_;
+    out_.offer = mine_;
+  } else if (verdict != kNoProof) {
+    out_.proof = proof(kind, verdict);
   }
   sent_ = 0;
 }
@@ -103,7 +137,7 @@ void Handshake::fail(ErrorKind kind, std::string text) {
 
 void Handshake::handle() {
   received_ = 0;
-  if (in_.magic != kMagic || in_.kind != expected_)
+  if (in_.kind != expected_)
     return fail(SENNIT_REFUSED, "what answers is not a rank of this version of sennit");
   if (in_.kind == kHello) {
     const auto size = static_cast<uint32_t>(config_.size), self = static_cast<uint32_t>(config_.self);
@@ -111,34 +145,54 @@ void Handshake::handle() {
       return fail(SENNIT_REFUSED, "it is looking for another rank or another job");
     peer_ = static_cast<int>(in_.from);
     nonce_connector_ = in_.nonce;
-    queue(kChallenge, 0);
+    theirs_ = in_.offer;
+    queue(kChallenge);
     expected_ = kProof;
     return;
   }
-  if (in_.kind == kChallenge) nonce_acceptor_ = in_.nonce;
-  const std::array<std::byte, 32> wanted = proof(expected_, in_.accepted);
-  if (crypto_verify_32(bytes_of(wanted), bytes_of(in_.proof)) != 0)
-    return fail(
-        SENNIT_REFUSED,
-        fmt::format("what calls itself rank {} does not hold this job's secret; all ranks need the same "
-                    "SENNIT_SECRET",
-                    peer_));
-  switch (expected_) {
-    case kChallenge:
-      queue(kProof, 0);
-      expected_ = kVerdict;
-      break;
-    case kProof:
-      state_ = State::proven;
-      break;
-    default:
-      state_ = in_.accepted ? State::done : State::declined;
+  if (in_.kind == kChallenge) {
+    nonce_acceptor_ = in_.nonce;
+    theirs_ = in_.offer;
+    queue(kProof);
+    expected_ = kVerdict;
+    return;
+  }
+  if (in_.kind == kVerdict && in_.verdict == kNoProof)
+    return conclude(kNoProof);  // which ends the attempt, no more
+  const std::array<std::byte, 32> wanted = proof(expected_, in_.verdict);
+  const bool proven = crypto_verify_32(bytes_of(wanted), bytes_of(in_.proof)) == 0;
+  if (connector_) {
+    if (proven) return conclude(in_.verdict);
+    return fail(SENNIT_REFUSED,
+                fmt::format("what answers as rank {} does not hold this job's secret; {}", peer_, kRemedy));
+  }
+  if (!proven) return queue(kVerdict, kNoProof);
+  if (mine_.sealed != theirs_.sealed) return queue(kVerdict, kOtherWire);
+  state_ = State::proven;
+}
+
+// What the acceptor's last word means at this end.
+void Handshake::conclude(uint8_t verdict) {
+  if (verdict == kAccepted) {
+    state_ = State::done;
+  } else if (verdict == kDeclined) {
+    state_ = State::declined;
+  } else if (verdict == kOtherWire) {
+    fail(SENNIT_INVALID_ARGUMENT,
+         fmt::format("SENNIT_WIRE is {} here, and {} at rank {}; set it to the same on all ranks",
+                     wire(mine_.sealed), wire(theirs_.sealed), peer_));
+  } else if (connector_) {
+    fail(SENNIT_REFUSED, fmt::format("rank {} answers that this process does not hold this job's secret; {}",
+                                     peer_, kRemedy));
+  } else {
+    fail(SENNIT_REFUSED,
+         fmt::format("what calls itself rank {} does not hold this job's secret; {}", peer_, kRemedy));
   }
 }
 
 void Handshake::decide(bool accept) {
   SENNIT_CHECK(state_ == State::proven);
-  queue(kVerdict, accept ? 1 : 0);
+  queue(kVerdict, accept ? kAccepted : kDeclined);
   state_ = State::running;
 }
 
@@ -151,21 +205,23 @@ Handshake::State Handshake::drive(int fd) {
                                            kFrameBytes - received_, MSG_DONTWAIT);
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (moved <= 0) {
+    const bool refusing = writing && out_.kind == kVerdict && out_.verdict != kAccepted;
+    if (moved <= 0 && refusing) {  // whether it hears that or not
+      conclude(out_.verdict);
+    } else if (moved <= 0) {
       connection_lost_ = true;
       fail(SENNIT_LINK_FAILED,
            fmt::format("the connection ended before both sides had proved themselves ({})",
                        moved == 0 ? "closed by the other side" : std::strerror(errno)));
-      break;
-    }
-    if (writing) {
+    } else if (writing) {
       sent_ += static_cast<size_t>(moved);
-      // The verdict is the acceptor's last word.
-      if (sent_ == kFrameBytes && out_.kind == kVerdict)
-        state_ = out_.accepted ? State::done : State::declined;
+      if (sent_ == kFrameBytes && out_.kind == kVerdict) conclude(out_.verdict);  // the acceptor's last word
     } else {
       received_ += static_cast<size_t>(moved);
-      if (received_ == kFrameBytes) handle();
+      if (received_ >= sizeof in_.magic && in_.magic != kMagic)
+        fail(SENNIT_REFUSED, "what answers is not a rank of this version of sennit");
+      else if (received_ == kFrameBytes)
+        handle();
     }
   }
   return state_;

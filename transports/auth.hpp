@@ -1,13 +1,19 @@
-// auth.hpp: how two ranks prove to each other, over a fresh connection, that they hold the job's secret.
+// auth.hpp: how two ranks prove to each other, over a fresh connection, that they hold the job's secret, and
+// agree on the keys that seal it.
 //
 // Mutual challenge and response with keyed BLAKE2b (libsodium). Four frames of one fixed size:
-//   connector: hello {from, to, nonce c}      acceptor: challenge {nonce a, proof over role a, from, to, c,
-//   a} connector: proof {proof over role c, ...}  acceptor: verdict {accepted or declined, proof over it}
-// The key is derived from the job's secret, the purpose, the job and the pair of ranks, so a proof is worth
-// nothing on another connection. Before a proof is verified, nothing but the two ranks in the hello is looked
-// at, and no memory is taken that the peer could choose the size of. Nothing is encrypted. The proof is for
-// the opening of the connection: what follows is not signed, so whoever can inject into a TCP stream can
-// forge.
+//   connector: hello {from, to, nonce c, offer}     acceptor: challenge {nonce a, offer}
+//   connector: proof {over role c, all of the above}    acceptor: verdict {accepted or not, proof over it}
+// An offer says plain or sealed (SENNIT_WIRE) and which ciphers the process has. The key is derived from the
+// job's secret, the purpose, the job and the pair of ranks, and a proof covers both offers as its maker saw
+// them: it is worth nothing on another connection, and nobody on the path can weaken what is agreed. The
+// acceptor says nothing that depends on the secret before the connector has proved itself, so a stranger who
+// dials gets nothing to test guesses on; who is dialled, or listens on the path, does. Until then nothing but
+// the two ranks in the hello is looked at, and no memory is taken that the peer could choose the size of.
+//
+// Sealed, both ends have one key per direction afterwards (seal.hpp), from the pair's key, both nonces and
+// both offers. Plain, the proof is for the opening of the connection: what follows is not signed, so whoever
+// can inject into a TCP stream can forge.
 //
 // A state machine: drive(fd) goes as far as it can without blocking and reads no byte beyond its last frame.
 // It has no time limit; its user closes connections that take too long. Cost: two round trips, about 10
@@ -16,9 +22,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "seal.hpp"
 #include "status.hpp"
 
 namespace sennit {
@@ -35,6 +43,7 @@ struct HandshakeConfig {
   uint64_t job = 0;                   // the same on both sides; 0 where it is not known yet
   int self = 0;                       // this rank
   int size = 1;                       // ranks of the job
+  bool sealed = false;                // SENNIT_WIRE
 };
 
 class Handshake {
@@ -44,7 +53,7 @@ class Handshake {
     proven,    // acceptor: peer() holds the secret; call decide(), then drive()
     done,      // both sides agreed: the connection is the user's
     declined,  // the acceptor decided against it (it has a better connection)
-    failed,    // status() says why; close the connection
+    failed,    // status() says why; close the connection. SENNIT_INVALID_ARGUMENT: another SENNIT_WIRE
   };
 
   static Handshake connector(const HandshakeConfig& config, int peer) { return {config, peer, true}; }
@@ -59,14 +68,27 @@ class Handshake {
   const Status& status() const { return status_; }
   // Failed because the connection ended, not because of what the peer said: trying again may help.
   bool connection_lost() const { return connection_lost_; }
+  // In state done: the keys of this end; none if the connection is plain.
+  std::optional<SealKeys> seal_keys() const;
 
  private:
   enum Kind : uint32_t { kHello = 1, kChallenge = 2, kProof = 3, kVerdict = 4 };
+  enum Verdict : uint8_t {
+    kAccepted = 1,
+    kDeclined = 2,
+    kOtherWire = 3,
+    kNoProof = 4
+  };  // the last one unproven
+  struct Offer {
+    uint8_t sealed = 0, ciphers = 0;
+  };
   struct Frame {
     uint64_t magic;
     uint32_t kind;
     uint32_t from, to;
-    uint32_t accepted;
+    uint8_t verdict;
+    Offer offer;
+    uint8_t unused;
     std::array<std::byte, 32> nonce;
     std::array<std::byte, 32> proof;
   };
@@ -74,10 +96,12 @@ class Handshake {
   static_assert(sizeof(Frame) == kFrameBytes);
 
   Handshake(const HandshakeConfig& config, int peer, bool connector);
-  void queue(Kind kind, uint32_t accepted);
+  void queue(Kind kind, uint8_t verdict = 0);
   void handle();
+  void conclude(uint8_t verdict);
   void fail(ErrorKind kind, std::string text);
-  std::array<std::byte, 32> proof(Kind kind, uint32_t accepted) const;
+  std::array<std::byte, 32> proof(Kind kind, uint8_t verdict) const;
+  void keyed_hash(std::string_view label, Kind kind, uint8_t verdict, std::span<std::byte> out) const;
 
   HandshakeConfig config_;
   int peer_;
@@ -87,6 +111,7 @@ class Handshake {
   Status status_;
   Kind expected_;  // the next frame to come
   std::array<std::byte, 32> nonce_connector_{}, nonce_acceptor_{};
+  Offer mine_, theirs_;
   Frame out_{}, in_{};
   size_t sent_ = kFrameBytes, received_ = 0;
 };
