@@ -181,7 +181,7 @@ inline const TransportFactory* find_transport(std::string_view name) {
 class World {
  public:
   // Ranks that reach each other; ok() is false where this machine cannot. "NAME+delay": each message is held
-  // back a little, so that everything overtakes everything.
+  // back a little, so that everything overtakes everything. "NAME+sealed": as under SENNIT_WIRE=sealed.
   World(const std::string& name, int size, size_t eager_bytes = 8192) {
     static uint64_t job =
         mix(static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()));
@@ -198,6 +198,7 @@ class World {
       context.host_interface = "127.0.0.1";
       context.local_ranks = size;
       context.eager_bytes = eager_bytes;
+      context.sealed = name.ends_with("+sealed");
       Result<std::unique_ptr<Transport>> made = factory->make(context);
       if (!made) {
         why_not_ = made.status().text();

@@ -30,12 +30,13 @@ class TransportTest : public testing::TestWithParam<std::string> {
   make(size);            \
   if (IsSkipped()) return
 
-// The registered transports, and two of them behind a delay.
+// The registered transports, two of them behind a delay, and tcp sealed.
 inline std::vector<std::string> transport_names() {
   std::vector<std::string> out;
   for (const TransportFactory& factory : transports()) out.emplace_back(factory.name);
   out.push_back("loopback+delay");
   out.push_back("tcp+delay");
+  out.push_back("tcp+sealed");
   return out;
 }
 

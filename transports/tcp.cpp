@@ -129,7 +129,7 @@ bool Tcp::wants_connection(int number) {
   return !peer.broken && peer.failed.ok() && !(peer.link && peer.link->is_open());
 }
 
-void Tcp::on_connection(int number, int fd) {
+void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
   const int one = 1, unsent = kUnsentBytes;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
@@ -138,7 +138,7 @@ void Tcp::on_connection(int number, int fd) {
       buffer > 0)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
   Link& link = link_to(number);
-  link.open(fd);
+  link.open(fd, handshake.seal_keys());
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = pack(Source::link, static_cast<uint32_t>(number));

@@ -74,7 +74,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   void on_given_up(Link& link, RecvRequest& request) override;
   void on_sent(SendRequest& request) override { complete(request); }
   bool wants_connection(int peer) override;
-  void on_connection(int peer, int fd) override;
+  void on_connection(int peer, int fd, const Handshake& handshake) override;
   void on_call_failed(int peer, const Status& status) override { break_link(peer, status); }
 
   const size_t eager_bytes_, window_bytes_;

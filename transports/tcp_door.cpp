@@ -64,6 +64,7 @@ Door::Door(const TransportContext& context, int epoll_fd, DoorHandler& handler)
       size_(context.size),
       job_(context.job),
       secret_(context.secret),
+      sealed_(context.sealed),
       epoll_fd_(epoll_fd),
       handler_(handler) {}
 
@@ -215,7 +216,7 @@ void Door::drive_guest(uint32_t index) {
       const int fd = std::exchange(guest.fd, -1);
       guests_used_--;
       epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
-      handler_.on_connection(handshake.peer(), fd);
+      handler_.on_connection(handshake.peer(), fd, handshake);
       break;
     }
     case Handshake::State::declined:
@@ -318,9 +319,10 @@ void Door::drive_call(int peer) {
   switch (call.handshake->drive(call.fd)) {
     case Handshake::State::done: {
       const int fd = std::exchange(call.fd, -1);
+      const Handshake handshake = *call.handshake;
       epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
       calls_.erase(entry);
-      handler_.on_connection(peer, fd);
+      handler_.on_connection(peer, fd, handshake);
       break;
     }
     case Handshake::State::declined:

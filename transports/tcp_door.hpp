@@ -36,7 +36,7 @@ class DoorHandler {
  public:
   virtual ~DoorHandler() = default;
   virtual bool wants_connection(int peer) = 0;  // it has none, and none has failed
-  virtual void on_connection(int peer, int fd) = 0;
+  virtual void on_connection(int peer, int fd, const Handshake& handshake) = 0;
   virtual void on_call_failed(int peer, const Status& status) = 0;
 };
 
@@ -75,7 +75,7 @@ class Door {
   };
 
   Door(const TransportContext& context, int epoll_fd, DoorHandler& handler);
-  HandshakeConfig config() const { return {secret_, "tcp", job_, rank_, size_}; }
+  HandshakeConfig config() const { return {secret_, "tcp", job_, rank_, size_, sealed_}; }
   void accept_guests();
   bool hold_spare();
   void no_descriptor(int error);
@@ -93,6 +93,7 @@ class Door {
   const int rank_, size_;
   const uint64_t job_;
   const std::vector<std::byte> secret_;
+  const bool sealed_;
   const int epoll_fd_;
   DoorHandler& handler_;
   SocketAddress address_;

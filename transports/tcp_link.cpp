@@ -16,7 +16,7 @@ namespace sennit::tcp {
 namespace {
 
 constexpr size_t kBufferBytes = 64 * 1024;
-static_assert(kMaxEagerBytes + sizeof(WireHeader) <= kBufferBytes);
+static_assert(kMaxEagerBytes + sizeof(WireHeader) + 2 * Seal::kTagBytes <= kBufferBytes);
 constexpr size_t kStageBytes = 16 * 1024;  // staged before a write; one message more may follow
 constexpr size_t kTurnBytes = 512 * 1024;  // moved in one call, so that one link cannot keep others waiting
 constexpr size_t kLittleBytes = 4096;      // read beyond a piece: the next header; more would be copied twice
@@ -32,8 +32,9 @@ Status protocol_error(int peer, const char* what) {
 
 }  // namespace
 
-void Link::open(int fd) {
+void Link::open(int fd, const std::optional<SealKeys>& keys) {
   fd_ = fd;
+  if (keys) sealed_ = std::make_unique<Sealed>(*keys);
   blocked_ = false;
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
 }
@@ -89,8 +90,16 @@ void Link::stage_header(WireHeader header) {
   w.held -= w.owed;
   w.owed = 0;
   if (header.kind == Kind::credit) w.credit_posted = false;
-  const auto* bytes = reinterpret_cast<const std::byte*>(&header);
-  staged_.insert(staged_.end(), bytes, bytes + sizeof header);
+  std::byte* const to = stage_bytes(sizeof header);
+  std::memcpy(to, &header, sizeof header);
+  if (sealed_) sealed_->out.close(to, sizeof header, to);
+}
+
+// Room for one unit at the end of what is staged.
+std::byte* Link::stage_bytes(size_t bytes) {
+  const size_t at = staged_.size();
+  staged_.resize(at + unit_bytes(bytes));
+  return staged_.data() + at;
 }
 
 void Link::stage() {
@@ -117,10 +126,11 @@ void Link::stage() {
       header.bytes = request->bytes;
       header.piece_bytes = static_cast<uint32_t>(request->bytes);
       stage_header(header);
-      const size_t at = staged_.size();
-      staged_.resize(at + request->bytes);
-      SegmentCursor(request->segments).get(staged_.data() + at, request->bytes);
       staged_sends_.push_back(request);
+      if (request->bytes == 0) continue;
+      std::byte* const to = stage_bytes(request->bytes);
+      SegmentCursor(request->segments).get(to, request->bytes);
+      if (sealed_) sealed_->out.close(to, request->bytes, to);
       continue;
     }
     header.kind = Kind::more;
@@ -140,7 +150,9 @@ void Link::stage() {
     header.bytes = outgoing_->bytes;
     header.piece_bytes = static_cast<uint32_t>(outgoing_piece_left_);
     stage_header(header);
-    if (outgoing_->bytes == 0) staged_sends_.push_back(std::exchange(outgoing_, nullptr));
+    if (sealed_ && outgoing_piece_left_ > 0) stage_sealed_piece();
+    if (outgoing_left_ == 0 && outgoing_piece_left_ == 0)
+      staged_sends_.push_back(std::exchange(outgoing_, nullptr));
   }
 }
 
@@ -218,7 +230,7 @@ Status Link::read(bool to_the_end, bool& more) {
     int count = 0;
     size_t direct = 0, room = kBufferBytes - end_;
     if (expected_ > 0 && !filled) room = std::min(room, kLittleBytes);
-    if (incoming_ && incoming_piece_left_ > 0 && begin_ == end_) {
+    if ((incoming_ || sealed_) && incoming_piece_left_ > 0 && begin_ == end_) {
       count = incoming_cursor_.fill(pieces, kPieces - 1, incoming_piece_left_);
       for (int i = 0; i < count; i++) direct += pieces[i].iov_len;
       // Where the segments are too many for one call, what is behind them is not the next header.
@@ -258,21 +270,33 @@ Status Link::read(bool to_the_end, bool& more) {
 }
 
 void Link::piece_received() {
-  if (incoming_piece_left_ == 0 && incoming_ && incoming_left_ == 0)
-    handler_.on_received(*std::exchange(incoming_, nullptr));
+  if (incoming_piece_left_ > 0) return;
+  if (sealed_)
+    sealed_->piece_due = true;
+  else
+    message_received();
+}
+
+// Unless more of it is to come.
+void Link::message_received() {
+  if (incoming_ && incoming_left_ == 0) handler_.on_received(*std::exchange(incoming_, nullptr));
 }
 
 Status Link::parse() {
   while (begin_ < end_) {
-    const size_t available = end_ - begin_;
     if (incoming_piece_left_ > 0) {
-      const size_t take = std::min(available, incoming_piece_left_);
-      if (incoming_) incoming_cursor_.put(buffer_.get() + begin_, take);
+      const size_t take = std::min(end_ - begin_, incoming_piece_left_);
+      if (incoming_ || sealed_) incoming_cursor_.put(buffer_.get() + begin_, take);
       begin_ += take;
       incoming_piece_left_ -= take;
       piece_received();
       continue;
     }
+    if (Status status; sealed_ && !header_opened(status)) {
+      if (!status.ok()) return status;
+      break;
+    }
+    const size_t available = end_ - begin_;
     WireHeader header;
     if (available < sizeof header) break;
     std::memcpy(&header, buffer_.get() + begin_, sizeof header);
@@ -281,9 +305,10 @@ Status Link::parse() {
     if (header.kind == Kind::eager) {
       if (header.bytes > kMaxEagerBytes || header.piece_bytes != header.bytes)
         return protocol_error(peer_, "an eager message of impossible size");
-      if (available < sizeof header + header.bytes) break;
+      if (available < sizeof header + unit_bytes(header.bytes)) break;
     }
     begin_ += sizeof header;
+    if (sealed_) sealed_->header_open = false;
     if (header.credit > 0) {
       Window& w = window(header.key.comm);
       w.available += header.credit;
@@ -294,8 +319,10 @@ Status Link::parse() {
     } else if (header.kind != Kind::credit) {
       if (header.kind == Kind::refuse && expected_ > 0) expected_--;
       const size_t bytes = header.kind == Kind::eager ? header.bytes : 0;
-      SENNIT_RETURN_IF_ERROR(handler_.on_message(*this, header, {buffer_.get() + begin_, bytes}));
-      begin_ += bytes;
+      std::byte* const body = buffer_.get() + begin_;
+      if (sealed_ && bytes > 0 && !sealed_->in.open(body, bytes, body + bytes)) return forged();
+      SENNIT_RETURN_IF_ERROR(handler_.on_message(*this, header, {body, bytes}));
+      begin_ += unit_bytes(bytes);
     }
   }
   // Keep room for a whole eager message behind what is left of it.
@@ -314,19 +341,18 @@ Status Link::begin_piece(const WireHeader& header) {
     if (header.piece_bytes > header.bytes || (header.piece_bytes == 0 && header.bytes > 0))
       return protocol_error(peer_, "a piece of impossible size");
     incoming_ = handler_.on_first_piece(*this, header);
-    incoming_piece_left_ = header.piece_bytes;
-    if (!incoming_) return {};
-    incoming_cursor_ = SegmentCursor(incoming_->segments);
-    incoming_left_ = header.bytes - header.piece_bytes;
-    piece_received();  // an empty message is complete
-    return {};
+    if (incoming_) {
+      (sealed_ ? sealed_->rest : incoming_cursor_) = SegmentCursor(incoming_->segments);
+      incoming_left_ = header.bytes - header.piece_bytes;
+      if (header.bytes == 0) message_received();
+    }
+  } else if (incoming_) {  // else of a message that was cancelled here
+    if (header.key != incoming_->key || header.piece_bytes > incoming_left_)
+      return protocol_error(peer_, "a piece of another message");
+    incoming_left_ -= header.piece_bytes;
   }
   incoming_piece_left_ = header.piece_bytes;
-  if (!incoming_) return {};  // of a message that was cancelled here
-  if (header.key != incoming_->key || header.piece_bytes > incoming_left_)
-    return protocol_error(peer_, "a piece of another message");
-  incoming_left_ -= header.piece_bytes;
-  return {};
+  return sealed_ && header.piece_bytes > 0 ? place_piece(header.piece_bytes) : Status();
 }
 
 }  // namespace sennit::tcp

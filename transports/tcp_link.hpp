@@ -5,13 +5,20 @@
 // Headers and eager messages are copied through a staging buffer and a 64 KiB receive buffer, so that many of
 // them cost one system call. What a message means is the Handler's business. Threads: the engine's lock. A
 // link outlives its socket: queued requests wait in it, before it is open and after it broke.
+//
+// Sealed (tcp_sealed.cpp), every header and whatever follows one is a unit of its own (seal.hpp). Going out,
+// all is encrypted into the staging buffer, one piece at a time. Coming in, a piece is received where it
+// belongs and opened there, or in a buffer where it belongs to several segments; nothing is reported before
+// it has opened.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "seal.hpp"
 #include "segments.hpp"
 #include "tcp_wire.hpp"
 
@@ -42,8 +49,8 @@ class Link {
   int peer() const { return peer_; }
   int fd() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  void open(int fd);  // takes the socket over
-  void shut();        // queues keep what they hold
+  void open(int fd, const std::optional<SealKeys>& keys = {});  // takes the socket over; keys: it is sealed
+  void shut();                                                  // queues keep what they hold
 
   // Queues; write() moves it.
   void post_control(const WireHeader& header) {
@@ -79,7 +86,9 @@ class Link {
   }
   template <typename Which, typename Taken>
   void take_receive_if(Which which, Taken taken) {
-    if (incoming_ && which(*incoming_)) taken(*std::exchange(incoming_, nullptr));
+    if (!incoming_ || !which(*incoming_)) return;
+    if (sealed_) receive_elsewhere();
+    taken(*std::exchange(incoming_, nullptr));
   }
 
   uint64_t bytes_sent() const { return bytes_sent_; }
@@ -125,25 +134,61 @@ class Link {
     bool credit_posted = false;
   };
 
+  struct Sealed {
+    explicit Sealed(const SealKeys& keys) : out(keys.cipher, keys.out), in(keys.cipher, keys.in) {}
+    Seal out, in;
+    bool header_open = false;  // the one that the receive buffer begins with
+    bool piece_due = false;    // a piece has come but for its tag
+    bool aside = false;        // the piece comes into `buffer`
+    Segment place;             // where the piece comes
+    SegmentCursor rest;        // of the message, from this piece on
+    std::vector<std::byte> buffer;
+  };
+  // Grows without filling what is written anyway.
+  template <typename T>
+  struct Unfilled : std::allocator<T> {
+    template <typename U>
+    struct rebind {
+      using other = Unfilled<U>;
+    };
+    template <typename U>
+    void construct(U* at) {
+      ::new (static_cast<void*>(at)) U;
+    }
+    using std::allocator<T>::allocator;
+  };
+
   Window& window(uint32_t comm);
   void stage();
+  // What `bytes` of a header, an eager message or a piece are on the wire.
+  size_t unit_bytes(size_t bytes) const { return bytes + (sealed_ && bytes > 0 ? Seal::kTagBytes : 0); }
+  std::byte* stage_bytes(size_t bytes);
   void stage_header(WireHeader header);
   SendRequest* detach_outgoing();
   void piece_received();
   Status parse();
   Status begin_piece(const WireHeader& header);
+  void message_received();
+  // tcp_sealed.cpp
+  Status forged() const;
+  void stage_sealed_piece();
+  bool header_opened(Status& status);
+  Status place_piece(size_t bytes);
+  Status open_piece();
+  void receive_elsewhere();
 
   const int peer_;
   const size_t window_bytes_;
   LinkHandler& handler_;
   int fd_ = -1;
   bool blocked_ = false;
+  std::unique_ptr<Sealed> sealed_;  // none: the connection is plain
 
   // Outgoing: staged bytes first, then what is left of the current piece.
   std::vector<WireHeader> controls_;
   size_t controls_begin_ = 0;
   SendQueue eager_, granted_;
-  std::vector<std::byte> staged_;
+  std::vector<std::byte, Unfilled<std::byte>> staged_;
   size_t staged_begin_ = 0;
   std::vector<SendRequest*> staged_sends_;  // done when the kernel has what is staged
   SendRequest* outgoing_ = nullptr;         // the large message under way

@@ -104,6 +104,7 @@ struct TransportContext {
   int size = 1;
   uint64_t job = 0;               // the job's random number, part of every name the transport makes
   std::vector<std::byte> secret;  // 32 bytes; pair keys are derived from it
+  bool sealed = false;            // SENNIT_WIRE: what goes between hosts is encrypted and authenticated
   std::string host_interface;     // address that peers can reach (from the bootstrap), numeric
   int local_ranks = 1;            // ranks on this host: tells how long spinning is polite
   size_t eager_bytes = 8192;
