@@ -60,8 +60,15 @@ inline std::span<const int32_t> share_of(const std::vector<int32_t>& batch, cons
   return std::span(batch).subspan(own * static_cast<size_t>(mesh.at.data), own);
 }
 
+// What a rank's trainer stands on.
+struct Beneath {
+  std::function<Result<std::unique_ptr<Device>>()> device = [] { return open_cpu_device(1); };
+  std::function<Result<std::unique_ptr<Communicator>>(sennit_comm_t, Traffic*)> adopt = adopt_sennit;
+};
+
 // Runs `rank` on a thread a rank, each with a trainer of these options. Failures are the test's.
-inline void run_ranks(const TrainerOptions& options, const std::function<void(Trainer&)>& rank) {
+inline void run_ranks(const TrainerOptions& options, const std::function<void(Trainer&)>& rank,
+                      const Beneath& beneath = {}) {
   const int ranks = options.mesh.ranks();
 #ifdef SENNIT_SANITIZED  // oneDNN's cache is shared by all threads, and its locks are not seen
   ASSERT_EQ(dnnl_set_primitive_cache_capacity(0), dnnl_success);
@@ -72,9 +79,9 @@ inline void run_ranks(const TrainerOptions& options, const std::function<void(Tr
   for (int r = 0; r < ranks; r++)
     threads.emplace_back([&, handle = handles[static_cast<size_t>(r)]] {
       Traffic traffic;
-      Result<std::unique_ptr<Communicator>> job = adopt_sennit(handle, &traffic);
+      Result<std::unique_ptr<Communicator>> job = beneath.adopt(handle, &traffic);
       ASSERT_TRUE(job.ok()) << job.status().text();
-      Result<std::unique_ptr<Device>> device = open_cpu_device(1);
+      Result<std::unique_ptr<Device>> device = beneath.device();
       ASSERT_TRUE(device.ok()) << device.status().text();
       Result<std::unique_ptr<Trainer>> trainer =
           Trainer::create(options, **device, *std::move(job), &traffic);

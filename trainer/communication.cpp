@@ -68,54 +68,55 @@ Traffic::Times Traffic::take() {
   return times;
 }
 
-Transfer Communicator::begin(Started started, uint64_t bytes) {
+// Every transfer starts here, after all that the device was asked: that may write what is sent, or read the
+// memory that something else is to be received in.
+template <typename Start>
+Transfer Communicator::begin(uint64_t bytes, Start start) {
+  if (traffic_->silent()) return {};
+  if (traffic_->device()) traffic_->device()->synchronize();
+  Started started = start();
   if (!started) {
     traffic_->fail(started.status());
     return {};
   }
   traffic_->started(*started, bytes);
-  Transfer transfer(*std::move(started), traffic_);
+  return {*std::move(started), traffic_};
+}
+
+// What all ranks of a group call is waited for at once where nothing is to overlap. Sends and receives always
+// overlap: two ranks that each wait for their own send would wait for ever.
+Transfer Communicator::wait_unless_overlap(Transfer transfer) const {
   if (!traffic_->overlap()) transfer.wait();
   return transfer;
 }
 
 Transfer Communicator::all_reduce(void* data, size_t count, Element element, Reduction reduction) {
-  if (size_ == 1 || traffic_->silent()) return {};
-  return begin(start_all_reduce(data, count, element, reduction), count * bytes_of(element));
+  if (size_ == 1) return {};
+  return wait_unless_overlap(
+      begin(count * bytes_of(element), [&] { return start_all_reduce(data, count, element, reduction); }));
 }
 
 Transfer Communicator::reduce_scatter(const void* send, void* receive, size_t count, Element element) {
-  if (traffic_->silent()) return {};
-  return begin(start_reduce_scatter(send, receive, count, element),
-               count * bytes_of(element) * static_cast<size_t>(size_));
+  return wait_unless_overlap(begin(count * bytes_of(element) * static_cast<size_t>(size_),
+                                   [&] { return start_reduce_scatter(send, receive, count, element); }));
 }
 
 Transfer Communicator::all_gather(const void* send, void* receive, size_t count, Element element) {
-  if (traffic_->silent()) return {};
-  return begin(start_all_gather(send, receive, count, element),
-               count * bytes_of(element) * static_cast<size_t>(size_));
+  return wait_unless_overlap(begin(count * bytes_of(element) * static_cast<size_t>(size_),
+                                   [&] { return start_all_gather(send, receive, count, element); }));
 }
 
 Transfer Communicator::broadcast(void* data, size_t bytes, int root) {
-  if (size_ == 1 || traffic_->silent()) return {};
-  return begin(start_broadcast(data, bytes, root), bytes);
+  if (size_ == 1) return {};
+  return wait_unless_overlap(begin(bytes, [&] { return start_broadcast(data, bytes, root); }));
 }
 
-// Sends and receives always overlap: two ranks that each wait for their own send would wait for ever.
 Transfer Communicator::send(const void* data, size_t count, Element element, int peer) {
-  if (traffic_->silent()) return {};
-  Started started = start_send(data, count, element, peer);
-  if (!started) return begin(std::move(started), 0);
-  traffic_->started(*started, count * bytes_of(element));
-  return {*std::move(started), traffic_};
+  return begin(count * bytes_of(element), [&] { return start_send(data, count, element, peer); });
 }
 
 Transfer Communicator::receive(void* data, size_t count, Element element, int peer) {
-  if (traffic_->silent()) return {};
-  Started started = start_receive(data, count, element, peer);
-  if (!started) return begin(std::move(started), 0);
-  traffic_->started(*started, 0);
-  return {*std::move(started), traffic_};
+  return begin(0, [&] { return start_receive(data, count, element, peer); });
 }
 
 }  // namespace sennit::trainer

@@ -1,8 +1,13 @@
 // communication.hpp: what the trainer asks of a communication library, and what its time is counted as.
 //
-// A Communicator connects the ranks of one group. Every call starts a transfer; the buffers belong to it
-// until wait() has returned. One thread makes all calls of one rank. Ranks of a group make the same calls in
-// the same order; sends and receives between two ranks pair up in order.
+// A Communicator connects the ranks of one group. Every call starts a transfer; until wait() has returned,
+// nobody else writes what is sent, nor reads or writes what is received. One thread makes all calls of one
+// rank. Ranks of a group make the same calls in the same order; sends and receives between two ranks pair up
+// in order.
+//
+// With the device in order (device.hpp): a transfer, of whatever buffers, starts after all that the device
+// was asked before it; what the device is asked after wait() comes after the transfer. Callers need do
+// nothing.
 //
 // All groups of a rank share one Traffic: it keeps the first error (after which every call does nothing, so
 // that a step need only look once, at its end), and the two times that a step line shows:
@@ -52,6 +57,9 @@ class Traffic {
   // Muted: what is started is not sent and counts as complete, so that computing alone can be timed.
   void set_muted(bool muted) { muted_ = muted; }
   bool silent() const { return muted_ || failed(); }
+  // Whose memory is sent and received, until it is set to null.
+  void set_device(Device* device) { device_ = device; }
+  Device* device() const { return device_; }
 
   struct Times {
     double comm_s = 0, exposed_s = 0;
@@ -67,6 +75,7 @@ class Traffic {
   Clock::time_point since_;  // when under_way_ was last empty
   Times times_;
   Status status_;
+  Device* device_ = nullptr;
   bool overlap_ = true, muted_ = false;
 };
 
@@ -118,7 +127,9 @@ class Communicator {
   virtual Started start_receive(void* data, size_t count, Element element, int peer) = 0;
 
  private:
-  Transfer begin(Started started, uint64_t bytes);
+  template <typename Start>
+  Transfer begin(uint64_t bytes, Start start);
+  Transfer wait_unless_overlap(Transfer transfer) const;
 
   int rank_, size_;
   Traffic* traffic_;

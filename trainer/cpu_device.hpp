@@ -22,7 +22,8 @@ class CpuDevice final : public Device {
   const char* name() const override { return kernels_.name; }
   Result<void*> allocate(size_t bytes) override;
   void release(void* memory) override;
-  void copy(void* to, const void* from, size_t bytes) override;
+  void upload(void* to, const void* host, size_t bytes) override { copy(to, host, bytes); }
+  void download(void* host, const void* from, size_t bytes) override { copy(host, from, bytes); }
   void zero(void* memory, size_t bytes) override;
   void synchronize() override {}
 
@@ -57,6 +58,7 @@ class CpuDevice final : public Device {
              Type weight_type, size_t n, const AdamW& parameters) override;
 
  private:
+  void copy(void* to, const void* from, size_t bytes);
   // Calls work(first, count) for pieces of `total`, of `piece` each but for the last.
   template <typename Work>
   void pieces(int64_t total, int64_t piece, Work work) {

@@ -6,9 +6,20 @@
 // Matrices are row-major; a row is a token unless said otherwise. Activations and weights have the run's
 // compute type (f32, or bf16 with f32 accumulation inside each operation); gradients of weights, sums of
 // squares, log-sum-exps and optimiser state are f32. Gradients of weights are *added to* what is there, those
-// of activations are written. All calls of one device come from one thread, in order; a device may work
-// behind the caller's back until synchronize(). Shapes are the caller's business: a wrong one is a defect,
-// not an error of the user's. Same inputs give the same bits, whatever the number of threads.
+// of activations are written. Shapes are the caller's business: a wrong one is a defect, not an error of the
+// user's. Same inputs give the same bits, whatever the number of threads.
+//
+// Order. All calls of one device come from one thread. What they ask for is done one after the other, in that
+// order, and not before it is asked; but it may be late: a call may come back long before. The device is
+// known to have done all that it was asked when synchronize(), download() or sum_of_squares() comes back, and
+// at no other time. So
+//   - the pointers that operations are given are to this device's memory, which operations asked for later
+//     may use again, and whose release() may be asked for at once; host memory goes through upload() and
+//     download() alone. Everything else (shapes, numbers) is copied by the call.
+//   - whoever else reads or writes this device's memory calls synchronize() first, and asks for no operation
+//     on that memory until it has finished. These are a transfer, which Communicator starts in one place
+//     (communication.hpp) and whose wait() ends it, and the host with a parameter's state, as checkpoints
+//     need it (Parameters::pieces()).
 #pragma once
 
 #include <cstddef>
@@ -59,7 +70,9 @@ class Device {
   // ---- memory. 64-byte aligned, zeroed. Errors: out of memory (how much was asked for, what is there).
   virtual Result<void*> allocate(size_t bytes) = 0;
   virtual void release(void* memory) = 0;
-  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  // The host's bytes were taken, or are there, when these come back.
+  virtual void upload(void* to, const void* host, size_t bytes) = 0;
+  virtual void download(void* host, const void* from, size_t bytes) = 0;
   virtual void zero(void* memory, size_t bytes) = 0;
   virtual void synchronize() = 0;
 

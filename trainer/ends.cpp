@@ -64,15 +64,13 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
     float* const largest = sums->f32();
     float* const exponentials = largest + rows;
     device.largest_logits(largest, logits);
-    device.synchronize();
     e.mesh.tensor->all_reduce(largest, static_cast<size_t>(rows), Element::f32, Reduction::max).wait();
     device.sum_logits(exponentials, exponentials + rows, logits, largest, targets + first,
                       layout.first_token);
-    device.synchronize();
     e.mesh.tensor->all_reduce(exponentials, static_cast<size_t>(2 * rows), Element::f32).wait();
-    device.copy(host.data(), largest, static_cast<size_t>(3 * rows) * 4);
+    device.download(host.data(), largest, static_cast<size_t>(3 * rows) * 4);
     std::vector<int32_t> wanted(static_cast<size_t>(rows));
-    device.copy(wanted.data(), targets + first, wanted.size() * sizeof(int32_t));
+    device.download(wanted.data(), targets + first, wanted.size() * sizeof(int32_t));
     for (size_t i = 0; i < wanted.size(); i++) {
       const auto n = static_cast<size_t>(rows);
       if (wanted[i] >= 0)
@@ -103,11 +101,10 @@ std::vector<float> logits_of_row(Environment& e, Matrix x, int64_t row) {
   Buffer part = e.pool.take(Type::f32, 1, layout.vocabulary);
   e.device.multiply(part, rows_of(normed.rows(), row, 1), false, table, true, false);
   Buffer whole = e.pool.take_f32(e.model.vocabulary);
-  e.device.synchronize();
   e.mesh.tensor->all_gather(part->data, whole->data, static_cast<size_t>(layout.vocabulary), Element::f32)
       .wait();
   std::vector<float> logits(static_cast<size_t>(e.model.vocabulary));
-  e.device.copy(logits.data(), whole->data, logits.size() * 4);
+  e.device.download(logits.data(), whole->data, logits.size() * 4);
   return logits;
 }
 

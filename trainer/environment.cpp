@@ -9,7 +9,6 @@ namespace sennit::trainer {
 Matrix Environment::gather_rows(Matrix own, Buffer* memory) {
   if (mesh.shape.tensor == 1) return own;
   *memory = pool.take(own.type, rows(), own.columns);
-  device.synchronize();
   mesh.tensor
       ->all_gather(own.data, (*memory)->data, static_cast<size_t>(own.rows * own.columns),
                    element_of(own.type))
@@ -20,7 +19,6 @@ Matrix Environment::gather_rows(Matrix own, Buffer* memory) {
 Buffer Environment::scatter_rows(Buffer partial) {
   if (mesh.shape.tensor == 1) return partial;
   Buffer own = pool.take(partial->type, own_rows(), partial->columns);
-  device.synchronize();
   mesh.tensor
       ->reduce_scatter(partial->data, own->data, static_cast<size_t>(own->rows * own->columns),
                        element_of(own->type))
@@ -42,7 +40,8 @@ void set_tokens(Environment& environment, int64_t batch, int64_t length) {
         positions[row++] =
             static_cast<int32_t>(shape.chunk_of(environment.mesh.at.context, half) * shape.chunk() + i);
   environment.positions = environment.pool.take_f32(shape.rows());
-  environment.device.copy(environment.positions->data, positions.data(), positions.size() * sizeof(int32_t));
+  environment.device.upload(environment.positions->data, positions.data(),
+                            positions.size() * sizeof(int32_t));
 }
 
 void lay_out_tokens(const TokenShape& shape, int context, const int32_t* tokens, int shift, int32_t* rows) {

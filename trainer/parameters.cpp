@@ -141,7 +141,6 @@ void Parameters::close_gradient(int unit, bool last) {
     for (const auto& [first, elements] : layout_.units[u].tensor_sums)
       mesh_.tensor->all_reduce(m.gradients + first, index(elements), Element::f32).wait();
   if (shards_ == 1) return;
-  device_.synchronize();
   if (zero_ == 0 && !reduced_last(u)) {
     m.reducing = mesh_.replica->all_reduce(m.gradients, index(layout_.units[u].size), Element::f32);
   } else if (zero_ < 2) {

@@ -63,13 +63,14 @@ class Parameters {
   double squared_norm() const;
   void update(const AdamW& parameters);  // parameters.weight_decay: of those that decay
 
-  // ---- state, for checkpoints and tests. Boxes of the owned parts: those of all ranks tile every tensor,
+  // ---- state, for checkpoints and tests, which look at the device's memory themselves: what pieces point to
+  // is at rest until the trainer's next call. Boxes of the owned parts: those of all ranks tile every tensor,
   // but for replicas, which the pieces say.
   std::vector<TensorPiece> pieces(State state) const;
   // As above, but all that this rank keeps: to be filled, and then publish() be called.
-  std::vector<TensorPiece> pieces_to_load(State state) const;
+  std::vector<TensorPiece> pieces_to_load(State state);
   // Of all that a checkpoint has: masters and both moments.
-  std::vector<TensorPiece> pieces_of_all(bool to_load) const;
+  std::vector<TensorPiece> pieces_of_all(bool to_load);
   void publish();  // masters were set: weights follow
   // The first parameter (or gradient) of the owned parts that has a number that is not finite, or empty.
   std::string first_not_finite(State state) const;

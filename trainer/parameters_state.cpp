@@ -43,7 +43,7 @@ void Parameters::start_from(uint64_t seed) {
       values.resize(index(mine.elements));
       if (values.empty()) continue;
       initialize(box, seed, mine.begin - box.first, values);
-      device_.copy(state_at(State::master, u, mine.begin), values.data(), values.size() * 4);
+      device_.upload(state_at(State::master, u, mine.begin), values.data(), values.size() * 4);
     }
   publish();
 }
@@ -85,7 +85,6 @@ void Parameters::update(const AdamW& parameters) {
                     weight, type_, index(mine.elements), own);
     }
     if (u == 0) {  // what the next step begins with, while the others are updated
-      device_.synchronize();
       if (zero_ == 3) start_gather(0);
       if (zero_ == 1 || zero_ == 2) gather_up_to(0);
     }
@@ -96,6 +95,7 @@ std::vector<TensorPiece> Parameters::pieces_between(State state, bool owned) con
   const char* const prefix = state == State::first_moment    ? kFirstMoment
                              : state == State::second_moment ? kSecondMoment
                                                              : "";
+  device_.synchronize();
   std::vector<TensorPiece> pieces;
   for (size_t u = 0; u < memory_.size(); u++)
     for (const ParameterBox& box : layout_.units[u].boxes) {
@@ -118,14 +118,15 @@ std::vector<TensorPiece> Parameters::pieces_between(State state, bool owned) con
 }
 
 std::vector<TensorPiece> Parameters::pieces(State state) const { return pieces_between(state, true); }
-std::vector<TensorPiece> Parameters::pieces_to_load(State state) const {
+std::vector<TensorPiece> Parameters::pieces_to_load(State state) {
+  for (Memory& m : memory_) m.gathering.wait();  // in f32 it reads the masters
   return pieces_between(state, false);
 }
 
-std::vector<TensorPiece> Parameters::pieces_of_all(bool to_load) const {
+std::vector<TensorPiece> Parameters::pieces_of_all(bool to_load) {
   std::vector<TensorPiece> all;
   for (const State state : {State::master, State::first_moment, State::second_moment}) {
-    std::vector<TensorPiece> some = pieces_between(state, !to_load);
+    std::vector<TensorPiece> some = to_load ? pieces_to_load(state) : pieces(state);
     std::move(some.begin(), some.end(), std::back_inserter(all));
   }
   return all;

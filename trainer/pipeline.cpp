@@ -30,7 +30,6 @@ Buffer Pipeline::take(Inbox& inbox) {
 }
 
 void Pipeline::send(Communicator& to, int peer, Buffer buffer) {
-  e_.device.synchronize();
   Transfer transfer = to.send(buffer->data, index(buffer->rows * buffer->columns), element_of(e_.type), peer);
   sent_.emplace_back(std::move(buffer), std::move(transfer));
 }
@@ -53,7 +52,7 @@ Buffer Pipeline::rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_b
   lay_out_tokens(shape, e_.mesh.at.context, tokens.data() + micro_batch * shape.batch * (shape.length + 1),
                  shift, rows.data());
   Buffer buffer = e_.pool.take_f32(shape.rows());
-  e_.device.copy(buffer->data, rows.data(), rows.size() * sizeof(int32_t));
+  e_.device.upload(buffer->data, rows.data(), rows.size() * sizeof(int32_t));
   return buffer;
 }
 

@@ -22,9 +22,13 @@ int64_t TrainerOptions::unit_bytes() const {
 Trainer::Trainer(const TrainerOptions& options, Device& device, Traffic* traffic)
     : options_(options), device_(device), traffic_(traffic), pool_(device) {
   traffic_->set_overlap(options.overlap);
+  traffic_->set_device(&device);
 }
 
-Trainer::~Trainer() { traffic_->finish(); }
+Trainer::~Trainer() {
+  traffic_->finish();
+  traffic_->set_device(nullptr);
+}
 
 Result<std::unique_ptr<Trainer>> Trainer::create(const TrainerOptions& options, Device& device,
                                                  std::unique_ptr<Communicator> job, Traffic* traffic) {
@@ -52,8 +56,8 @@ Status Trainer::prepare() {
   rotary_tables(options_.model, options_.batch.length, &cosines, &sines);
   cosines_ = pool_.take_f32(static_cast<int64_t>(cosines.size()));
   sines_ = pool_.take_f32(static_cast<int64_t>(sines.size()));
-  device_.copy(cosines_->data, cosines.data(), cosines.size() * 4);
-  device_.copy(sines_->data, sines.data(), sines.size() * 4);
+  device_.upload(cosines_->data, cosines.data(), cosines.size() * 4);
+  device_.upload(sines_->data, sines.data(), sines.size() * 4);
   environment_->cosines = cosines_->f32();
   environment_->sines = sines_->f32();
   set_tokens(*environment_, options_.batch.micro, options_.batch.length);
