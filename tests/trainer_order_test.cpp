@@ -55,12 +55,13 @@ After train_rank(Trainer& trainer, std::span<const int32_t> tokens, int64_t sequ
   EXPECT_TRUE(step.ok()) << step.status().text();
   const Result<Evaluation> held_out = trainer.evaluate(tokens, sequences);
   EXPECT_TRUE(held_out.ok()) << held_out.status().text();
-  EXPECT_TRUE(trainer.rehearse(tokens).ok());
+  const Result<double> alone = trainer.rehearse(tokens);
+  EXPECT_TRUE(alone.ok()) << alone.status().text();
   const Result<std::vector<float>> logits = trainer.next_logits(tokens.first(5));
   EXPECT_TRUE(logits.ok()) << logits.status().text();
   const Result<StepResult> second = trainer.gradients(tokens);
   EXPECT_TRUE(second.ok()) << second.status().text();
-  if (testing::Test::HasFailure()) return own;
+  if (!step || !held_out || !alone || !logits || !second) return own;
   own.losses = {step->loss, step->gradient_norm, held_out->loss, second->loss, second->gradient_norm};
   own.logits = *logits;
   return own;
@@ -113,24 +114,29 @@ std::vector<Setting> settings(int most_ranks) {
 }
 
 TEST(TrainerOrder, LatenessChangesNoBitOnAnyMesh) {
-  int apart[3] = {};
-  const std::vector<Setting> all = settings(kSanitized ? 4 : 16);
+  std::vector<std::string> with_device, with_transfers;  // settings that came out otherwise
+  const std::vector<Setting> all = settings(kSanitized ? 2 : 16);
   for (const Setting& setting : all) {
-    SCOPED_TRACE(setting.mesh.text() + ", zero " + std::to_string(setting.zero));
+    const std::string name = setting.mesh.text() + ", zero " + std::to_string(setting.zero);
+    SCOPED_TRACE(name);
     const TrainerOptions options = tiny(setting.mesh, setting.zero);
     const After prompt = train(options, {});
     ASSERT_FALSE(prompt.losses.empty());
-    apart[0] += !(train(options, kLateDevice) == prompt);
-    if (setting.mesh.ranks() < 16) apart[1] += !(train(options, kLateTransfers) == prompt);
+    if (!(train(options, kLateDevice) == prompt)) with_device.push_back(name);
+    // Its paths have been gone already, and 16 ranks are many.
+    if (setting.mesh.ranks() < 16 && !(train(options, kLateTransfers) == prompt))
+      with_transfers.push_back(name);
   }
-  EXPECT_EQ(apart[0], 0) << "with a late device, of " << all.size() << " settings";
-  EXPECT_EQ(apart[1], 0) << "with late transfers, of those with fewer than 16 ranks";
+  EXPECT_TRUE(with_device.empty()) << with_device.size() << " of " << all.size() << ": "
+                                   << testing::PrintToString(with_device);
+  EXPECT_TRUE(with_transfers.empty())
+      << with_transfers.size() << ": " << testing::PrintToString(with_transfers);
 }
 
 // The same on the paths that those have not: bf16 weights beside f32 masters, weights that the host filled
 // in, a tied table, interleaved stages, recompute, and waiting for each transfer at once.
 TEST(TrainerOrder, LatenessChangesNoBitOfLoadedWeightsInBf16) {
-  for (const bool overlap : {true, false})
+  for (const bool overlap : kSanitized ? std::vector{true} : std::vector{true, false})
     for (const auto& [mesh, zero] :
          {Setting{{.data = 2, .tensor = 2}, 2}, Setting{{.data = 2, .pipeline = 2, .stage_chunks = 2}, 1},
           Setting{{.data = 2, .pipeline = 2}, 0}, Setting{{.context = 2, .tensor = 2}, 3}}) {
