@@ -118,6 +118,26 @@ int talk_until_event(Transport& transport, int peer, int started) {
   }
 }
 
+// Its sender may be further on than this rank, which adds a peer when it first has something for it.
+TEST_F(Ucx, MessageOfAPeerThatIsNotAddedYetIsKept) {
+  auto quick = make(0, 2), late = make(1, 2);
+  ASSERT_TRUE(quick.ok() && late.ok()) << quick.status().text();
+  const std::vector<std::byte> quick_address = (*quick)->address(), late_address = (*late)->address();
+  ASSERT_TRUE((*quick)->add_peer(1, late_address).ok());
+  Rank sender(0, *std::move(quick)), receiver(1, *std::move(late));
+  const PostedSend& sent = sender.send(1, {1, 1, 0, 0}, 100);
+  const auto drive_until = [&](const std::function<bool()>& reached) {
+    for (const uint64_t end_ns = now_ns() + 10'000'000'000u; !reached() && now_ns() < end_ns;)
+      sender.progress(), receiver.progress();
+    return reached();
+  };
+  ASSERT_TRUE(drive_until([&] { return receiver.transport->statistics().ends_with("early 1"); }));
+  ASSERT_TRUE(receiver.transport->add_peer(0, quick_address).ok());
+  const PostedRecv& received = receiver.recv(0, {1, 1, 0, 0}, 100);
+  EXPECT_TRUE(drive_until([&] { return received.done && sent.done; }));
+  EXPECT_TRUE(received.request.status.ok()) << received.request.status.text();
+}
+
 TEST_F(Ucx, KilledPeerIsNamed) {
   std::mt19937_64 random(sennit_test::seed());
   for (int round = 0; round < 8; round++) {

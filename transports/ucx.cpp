@@ -31,6 +31,15 @@ Peer& UcxTransport::peer(int rank) {
   return *entry->second;
 }
 
+Peer& UcxTransport::known(int rank) {
+  std::unique_ptr<Peer>& p = peers_[rank];
+  if (p) return *p;
+  p = std::make_unique<Peer>();
+  p->transport = this;
+  p->rank = rank;
+  return *p;
+}
+
 // The status that requests of this peer and communicator end with at once, or nullptr.
 const Status* UcxTransport::refused(const Peer& p, uint32_t comm) const {
   if (!p.failed.ok()) return &p.failed;
@@ -93,7 +102,7 @@ void UcxTransport::post(Operation& operation, std::span<const Segment> segments,
 }
 
 void UcxTransport::control(Peer& p, Kind kind, uint32_t comm, uint64_t bytes) {
-  if (p.broken || !p.failed.ok() || !connect(p).ok()) return;
+  if (!p.failed.ok() || !connect(p).ok() || p.broken) return;
   Operation& operation = new_operation(p);
   operation.header = {kind, context_.rank, {comm, 0, 0, 0}, 0, bytes};
   post(operation, {}, UCP_AM_SEND_FLAG_EAGER);
@@ -152,8 +161,8 @@ void UcxTransport::send(SendRequest& request) {
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
   if (const Status* status = refused(p, request.key.comm)) return finish(request, *status);
-  if (p.broken) return p.orphan_sends.push_back(&request);
   if (Status status = connect(p); !status.ok()) return finish(request, std::move(status));
+  if (p.broken) return p.orphan_sends.push_back(&request);
   Operation& operation = new_operation(p);
   operation.send = &request;
   operation.header = {Kind::message, context_.rank, request.key, request.signature, request.bytes};
@@ -174,11 +183,10 @@ void UcxTransport::recv(RecvRequest& request) {
   Arrival* early = matcher_.post(request);
   // Connected both ways, a peer's death is seen here too.
   if (!early) {
-    if (!p.broken)
-      if (Status status = connect(p); !status.ok()) {
-        matcher_.take_receive(request.peer, request.key);
-        finish(request, std::move(status));
-      }
+    if (Status status = connect(p); !status.ok()) {
+      matcher_.take_receive(request.peer, request.key);
+      finish(request, std::move(status));
+    }
     return;
   }
   request.ready_ns = early->arrived_ns;
@@ -239,9 +247,8 @@ ucs_status_t UcxTransport::on_message(void* self, const void* header, size_t hea
 
 // UCS_INPROGRESS: the descriptor of a rendezvous is kept. UCS_OK lets go of it, and its sender is done.
 ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t bytes, bool rendezvous) {
-  const auto entry = peers_.find(header.from);
-  if (entry == peers_.end()) return UCS_OK;  // a stranger
-  Peer& p = *entry->second;
+  if (header.from < 0 || header.from >= context_.size) return UCS_OK;  // a stranger
+  Peer& p = known(header.from);  // who may be quicker than this rank, which has nothing for it yet
   const uint32_t comm = header.key.comm;
   switch (header.kind) {
     case Kind::hello:

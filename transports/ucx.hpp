@@ -51,7 +51,7 @@ struct CommWindow {
 struct Peer {
   class UcxTransport* transport = nullptr;
   int rank = -1;
-  std::vector<std::byte> worker_address;
+  std::vector<std::byte> worker_address;  // empty until add_peer()
   ucp_ep_h endpoint = nullptr;
   bool broken = false;  // UCX said so; requests wait for the control plane's verdict
   Status failed;        // the verdict
@@ -84,7 +84,8 @@ class UcxTransport final : public Transport {
   explicit UcxTransport(const TransportContext& context) : context_(context) {}
   Status start();
   Peer& peer(int rank);
-  Status connect(Peer& p);
+  Peer& known(int rank);    // also before add_peer()
+  Status connect(Peer& p);  // p.broken: there is no way to it
   const Status* refused(const Peer& p, uint32_t comm) const;
   Operation& new_operation(Peer& p);
   void post(Operation& operation, std::span<const Segment> segments, uint32_t flags);

@@ -137,18 +137,15 @@ Reach UcxTransport::reach(int, std::span<const std::byte> address) {
 Status UcxTransport::add_peer(int rank, std::span<const std::byte> address) {
   if (address.size() <= sizeof(AddressHead))
     return {SENNIT_LINK_FAILED, fmt::format("ucx: rank {} has no address", rank)};
-  std::unique_ptr<Peer>& p = peers_[rank];
-  if (p) return {};
-  p = std::make_unique<Peer>();
-  p->transport = this;
-  p->rank = rank;
+  Peer& p = known(rank);
+  if (!p.worker_address.empty()) return {};
   const auto worker_address = address.subspan(sizeof(AddressHead));
-  p->worker_address.assign(worker_address.begin(), worker_address.end());
+  p.worker_address.assign(worker_address.begin(), worker_address.end());
   return {};
 }
 
 Status UcxTransport::connect(Peer& p) {
-  if (p.endpoint) return {};
+  if (p.endpoint || p.broken) return {};
   if (const size_t left = descriptors_left(); left < kDescriptorsToConnect)
     return {SENNIT_OUT_OF_RESOURCES,
             "ucx: " + descriptors_lacking(fmt::format("a connection to rank {}", p.rank),
@@ -160,12 +157,18 @@ Status UcxTransport::connect(Peer& p) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_error;
   params.err_handler.arg = &p;
+  // A peer that has died refuses: whether that is so, or only this way to it is broken, the control plane
+  // finds out.
   if (const ucs_status_t status = ucp_ep_create(worker_, &params, &p.endpoint); status != UCS_OK) {
     p.endpoint = nullptr;
-    return {SENNIT_LINK_FAILED,
-            fmt::format("ucx: cannot connect to rank {}: {} (UCX_TLS and UCX_NET_DEVICES restrict what it "
-                        "uses; SENNIT_TRANSPORTS=shm,tcp goes without it)",
-                        p.rank, ucs_status_string(status))};
+    p.broken = true;
+    events_.push_back(
+        {p.rank,
+         {SENNIT_LINK_FAILED,
+          fmt::format("ucx: cannot connect to rank {}: {} (UCX_TLS and UCX_NET_DEVICES restrict what it "
+                      "uses; SENNIT_TRANSPORTS=shm,tcp goes without it)",
+                      p.rank, ucs_status_string(status))}});
+    return {};
   }
   connections_++;
   control(p, Kind::hello, 0, 0);
