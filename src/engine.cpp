@@ -350,10 +350,9 @@ void Engine::fail_communicator(uint32_t comm, const Status& status) {
 void Engine::fail_peer(int peer, const Status& status) {
   {
     const auto guard = lock();
-    if (static_cast<size_t>(peer) < routes_.size()) {
-      Route& known = routes_[static_cast<size_t>(peer)];
-      if (known.transport) known.transport->fail_peer(peer, status);
-    }
+    // Also one that nothing was sent to yet: a transport that knows it removes what it has left on this host.
+    if (static_cast<size_t>(peer) < routes_.size())
+      if (Transport* const transport = route(peer)) transport->fail_peer(peer, status);
   }
   wake();
 }
