@@ -41,6 +41,24 @@ calibration|trainer_(command|config|curve|export|kill|limits|model|ops|run|safet
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   endforeach()
+  # Random programs: the test runs some, the command as many as one likes.
+  file(GLOB random_sources CONFIGURE_DEPENDS tests/random/*.cpp)
+  list(FILTER random_sources EXCLUDE REGEX "/main\\.cpp$")
+  add_library(random_parts OBJECT ${random_sources})
+  target_include_directories(random_parts PUBLIC tests)
+  target_link_libraries(random_parts PUBLIC sennit_objects)
+  if(SENNIT_SANITIZE)
+    target_compile_definitions(random_parts PUBLIC SENNIT_SANITIZED)
+  endif()
+  if(NOT UCX_USED)
+    target_compile_definitions(random_parts PUBLIC SENNIT_NO_UCX)
+  endif()
+  target_compile_options(random_parts PRIVATE -O1)
+  target_link_libraries(random_programs_test PRIVATE random_parts)
+  add_executable(random_programs tests/random/main.cpp)
+  target_link_libraries(random_programs PRIVATE random_parts sennit_objects)
+  add_dependencies(test_programs random_programs)
+
   # They build namespaces, run launchers, or judge what happens within seconds of a kill: nothing runs beside them.
   foreach(name bench_test strangers_test control_failure_test control_guard_test emulate_test failure_test launch_test limits_test
                probe_emulated_test scale_test topo_test)

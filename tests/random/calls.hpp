@@ -1,0 +1,20 @@
+// calls.hpp: one collective or message of a program as a call of the library.
+#pragma once
+
+#include "contents.hpp"
+#include "sennit/sennit.h"
+
+namespace random_programs {
+
+struct Arguments {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  int root = 0;  // in the communicator; of a message the peer
+  sennit_op_t op = SENNIT_SUM;
+  sennit_comm_t comm = nullptr;
+  sennit_work_t* work = nullptr;  // nonblocking
+};
+sennit_status_t call_collective(const Event& event, const Contents& contents, const Arguments& with);
+sennit_status_t call_message(const Event& event, bool sender, const Arguments& with);
+
+}  // namespace random_programs

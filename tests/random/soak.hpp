@@ -1,0 +1,41 @@
+// soak.hpp: many random programs one after the other, spread over transports; the test and the command both
+// call it.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "generator.hpp"
+#include "runner.hpp"
+
+namespace random_programs {
+
+struct SoakOptions {
+  uint64_t seed = 1;
+  int programs = 300;
+  int kills = 0;       // of further programs, in each of which a rank is killed
+  double minutes = 0;  // > 0: until they are over, however many programs that is
+  std::vector<std::string> transports = {"shm", "tcp", "ucx", "loopback"};
+  int least_ranks = 2, most_ranks = 9;
+  std::set<std::string> without;
+  bool shrink = true;
+  bool keep_going = false;  // after the first that fails
+  RunOptions run;
+};
+
+struct SoakResult {
+  int programs = 0, kills = 0, failed = 0;
+  int ended_by_ucx = 0;  // of these
+  std::string text;  // of what failed: program, what went wrong, the smallest one like it, how to repeat it
+};
+
+// A line now and then goes to `log` (NULL: none).
+SoakResult soak(const SoakOptions& options, std::FILE* log);
+
+// The n-th program of a soak.
+Program program_of(const SoakOptions& options, int n);
+std::string describe_failure(Runner& runner, const SoakOptions& options, const Program& program,
+                             const Outcome& outcome);
+
+}  // namespace random_programs
