@@ -59,10 +59,6 @@ uint64_t total_bytes(const Request& request, int ranks) {
   }
 }
 
-uint64_t scaled(uint64_t a, uint64_t b, uint64_t c) {
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b / c);
-}
-
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost) {
   return planning_latency_ns(tree, tree.common_group(a, b), cost);
 }

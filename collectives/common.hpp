@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithm.hpp"
+#include "layout.hpp"  // scaled()
 #include "rates.hpp"
 
 namespace sennit {
@@ -37,8 +38,6 @@ uint64_t block_bytes(const Request& request, int block);
 std::vector<uint64_t> block_offsets(const Request& request, int ranks);
 // Bytes of the vector, or of all blocks together.
 uint64_t total_bytes(const Request& request, int ranks);
-// a * b / c without overflow.
-uint64_t scaled(uint64_t a, uint64_t b, uint64_t c);
 
 // Of one message between two positions, declared or assumed.
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost);
