@@ -20,6 +20,7 @@
 #include "options.hpp"
 #include "plan.hpp"
 #include "request.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::emulate {
 namespace {
@@ -153,7 +154,7 @@ class Measuring {
               std::map<uint64_t, std::string>* news) {
     std::stringstream lines(output);
     for (std::string text; std::getline(lines, text);) {
-      json line = json::parse(text, nullptr, false);
+      json line = parse_json(text);
       if (!line.is_object() || !line.contains("bytes")) continue;
       line["library"] = library;
       line["order"] = order;

@@ -8,6 +8,7 @@
 
 #include "command_emulate_compare.hpp"
 #include "median.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::emulate {
 namespace {
@@ -87,7 +88,8 @@ Result<Comparison> Comparison::read(const std::string& file) {
   for (std::string text; std::getline(stream, text);) {
     number++;
     try {
-      const nlohmann::json line = nlohmann::json::parse(text);
+      const nlohmann::json line = parse_json(text);
+      if (line.is_discarded()) return invalid(fmt::format("{}:{}: not a line of JSON", file, number));
       if (number == 1)
         comparison.about = line;
       else

@@ -26,6 +26,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command_emulate.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::emulate {
 namespace {
@@ -273,7 +274,7 @@ Result<Instance> find(const std::string& name) {
   if (!file)
     return Status(SENNIT_NOT_FOUND,
                   fmt::format("no emulated fabric '{}' is up; `sennit emulate up` makes one", name));
-  const json object = json::parse(file, nullptr, false);
+  const json object = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
   try {
     Instance instance = from_json(object);
     if (alive(instance)) return instance;

@@ -8,7 +8,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cbor.hpp"
 #include "communicator.hpp"
 #include "cores.hpp"
 #include "descriptors.hpp"
@@ -17,6 +16,7 @@
 #include "message_cost.hpp"
 #include "options.hpp"
 #include "probe_run.hpp"
+#include "shallow_json.hpp"
 #include "source.hpp"
 
 namespace sennit {

@@ -21,10 +21,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cached_file.hpp"
-#include "cbor.hpp"
 #include "communicator.hpp"
 #include "log.hpp"
 #include "probe.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit {
 namespace {

@@ -7,14 +7,17 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "corpus.hpp"
+#include "files.hpp"
 #include "man_text.hpp"
 #include "pipeline_schedule.hpp"
 #include "test_folder.hpp"
 #include "tokenize.hpp"
 #include "tokenizer.hpp"
 #include "train_config.hpp"
+#include "train_log.hpp"
 #include "train_memory.hpp"
 
 namespace sennit::trainer {
@@ -45,6 +48,18 @@ TEST(TrainerLimits, AFileThatIsOffIsShownWhere) {
   EXPECT_EQ(read_train_config(folder.path(), &config).text(), folder.path() + ": is a folder");
   EXPECT_EQ(read_train_config(folder / "none", &config).text(),
             folder / "none" + ": cannot be read: No such file or directory");
+}
+
+TEST(TrainerLimits, NothingIsReadThatIsNestedWithoutEnd) {
+  constexpr size_t kDeep = 1'000'000;
+  const std::string lists = std::string(kDeep, '[') + std::string(kDeep, ']');
+  EXPECT_NE(error_of("{\"model\": " + lists + "}").find("nested more than 64 deep"), std::string::npos);
+  EXPECT_FALSE(StepRecord::from_json("{\"step\": 1, \"loss\": 1, \"x\": " + lists + "}").has_value());
+  const TestFolder folder;
+  std::ofstream(folder / "manifest.json") << "{\"checksum\": \"xxh3:0\", \"x\": " + lists + "}";
+  const Result<nlohmann::json> sealed = read_sealed(folder / "manifest.json");
+  ASSERT_FALSE(sealed.ok());
+  EXPECT_NE(sealed.status().text().find("manifest.json: is no JSON object"), std::string::npos);
 }
 
 TEST(TrainerLimits, AValueIsToldAsItWasGiven) {

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "shallow_json.hpp"
+
 namespace sennit {
 namespace {
-
-constexpr size_t kMaxDepth = 64;
 
 struct Position {
   size_t line = 1;
@@ -108,8 +108,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return put(std::move(tree));
   }
   bool open(JsonTree::Kind kind) {
-    if (open_.size() >= kMaxDepth) {
-      error_ = at(fmt::format("lists and maps at most {} deep", kMaxDepth));
+    if (open_.size() >= kMostNested) {
+      error_ = at(fmt::format("lists and maps at most {} deep", kMostNested));
       return false;
     }
     open_.push_back(make(kind));

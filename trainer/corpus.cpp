@@ -13,6 +13,7 @@
 
 #include "files.hpp"
 #include "man_text.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -132,7 +133,7 @@ struct DocumentReader::State {
     at += std::min(end + 1, rest().size());
     line++;
     if (text_of_line.find_first_not_of(" \t\r") == std::string_view::npos) return {};
-    const nlohmann::json object = nlohmann::json::parse(text_of_line, nullptr, false);
+    const nlohmann::json object = parse_json(text_of_line);
     if (!object.is_object() || !object.contains("text") || !object["text"].is_string())
       return invalid(fmt::format("{}:{}: is no JSON object with a \"text\"", file, line));
     add_document(object["text"].get_ref<const std::string&>(), documents);

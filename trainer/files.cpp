@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checksum.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -151,7 +152,7 @@ std::string sealed_text(const nlohmann::json& object) {
 Result<nlohmann::json> read_sealed(const std::string& file, std::string* checksum) {
   const Result<std::string> text = read_file(file);
   if (!text) return text.status();
-  nlohmann::json object = nlohmann::json::parse(*text, nullptr, false);
+  nlohmann::json object = parse_json(*text);
   if (!object.is_object())
     return invalid(fmt::format("{}: is no JSON object; it is cut short or damaged", file));
   const auto seal = object.find("checksum");

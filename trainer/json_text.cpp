@@ -6,12 +6,16 @@
 
 #include <fmt/format.h>
 
+#include "shallow_json.hpp"
+
 namespace sennit::trainer {
 namespace {
 using Json = nlohmann::json;
 }
 
 Result<Json> parse_json_object(std::string_view text, const std::string& file, const char* of) {
+  if (!is_shallow(text))
+    return invalid(fmt::format("{}: lists and objects are nested more than {} deep", file, kMostNested));
   std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
   std::string twice;
   const auto look = [&](int depth, Json::parse_event_t event, const Json& value) {

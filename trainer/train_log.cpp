@@ -11,6 +11,7 @@
 #include "files.hpp"
 #include "log.hpp"
 #include "median.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::trainer {
 
@@ -50,7 +51,7 @@ std::string StepRecord::line() const {
 }
 
 std::optional<StepRecord> StepRecord::from_json(const std::string& line) {
-  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json json = parse_json(line);
   if (!json.is_object()) return {};
   const auto number = [&](const char* key) -> std::optional<double> {
     const auto found = json.find(key);
