@@ -62,8 +62,11 @@ Status Communicator::check(const Call& call) const {
                                                                    : true;
   if (call.count > 0 && sends && !call.send) return invalid(what() + ": the send buffer is NULL");
   if (call.count > 0 && receives && !call.recv) return invalid(what() + ": the receive buffer is NULL");
-  if (call.count > kMostElements) return invalid(fmt::format("{}: count {}: too large", what(), call.count));
-  return {};
+  Request size;
+  size.collective = call.collective;
+  size.type = call.type;
+  size.count = call.count;
+  return check_size(size, this->size());
 }
 
 // What this rank uses of a v-variant's arrays: sums of these stay far below 2^64 bytes.

@@ -22,10 +22,10 @@ std::vector<uint64_t> sizes(const Options& options) {
   for (uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;) {
     all.push_back(bytes);
     if (bytes == options.max_bytes) break;
-    const uint64_t next = options.factor > 0
-                              ? static_cast<uint64_t>(static_cast<double>(bytes) * options.factor)
-                              : bytes + options.step_bytes;
-    if (next <= bytes) break;  // from 0 by a factor, or beyond 64 bits
+    const double grown = static_cast<double>(bytes) * options.factor;
+    if (grown > static_cast<double>(options.max_bytes)) break;
+    const uint64_t next = options.factor > 0 ? static_cast<uint64_t>(grown) : bytes + options.step_bytes;
+    if (next <= bytes) break;  // from 0 by a factor
     bytes = next;
   }
   return all;

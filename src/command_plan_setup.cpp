@@ -64,6 +64,8 @@ Result<Request> make_request(const Arguments& arguments, Collective collective, 
     return invalid(fmt::format("--bytes {}: less than one {}{}: expected {} or more", arguments.bytes,
                                name(*type), vector ? "" : fmt::format(" for each of {} ranks", ranks),
                                type_bytes(*type) * (vector ? 1 : static_cast<uint64_t>(ranks))));
+  if (const Status size = check_size(request, tree.ranks()); !size.ok())
+    return invalid(fmt::format("--bytes {}: {}", arguments.bytes, size.text()));
   if (has_root(request.collective))
     request.root = arguments.groups > 0 ? root : tree.position_of_rank[index(root)];
   return request;

@@ -68,9 +68,11 @@ Result<Wanted> understand(const TuneArguments& a) {
   if (!max) return max.status().with_context("-e");
   if (*min == 0 || *min > *max)
     return invalid(fmt::format("-b {} -e {}: expected sizes above 0, the least first", a.min, a.max));
-  for (uint64_t bytes = *min; bytes <= *max && wanted.bytes.size() < 64;
-       bytes *= static_cast<uint64_t>(a.factor))
+  const auto factor = static_cast<uint64_t>(a.factor);
+  for (uint64_t bytes = *min; wanted.bytes.size() < 64; bytes *= factor) {
     wanted.bytes.push_back(bytes);
+    if (bytes > *max / factor) break;
+  }
   return wanted;
 }
 

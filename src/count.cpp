@@ -31,6 +31,7 @@ uint64_t scratch_bytes(const TierTree& tree, const Request& request, const Plan&
 
 Result<Counted> count_programs(const TierTree& tree, const Request& request, const Plan& plan,
                                const CostModel& cost) {
+  SENNIT_RETURN_IF_ERROR(check_size(request, tree.ranks()));
   const Algorithm* algorithm = find_algorithm(plan.algorithm);
   if (algorithm && algorithm->applies(tree, request))
     if (const std::optional<Counts> counts = algorithm->count(tree, request, plan.parameters))

@@ -210,6 +210,7 @@ std::vector<uint64_t> amounts(const Goal& goal) {
 
 Result<Goal> make_goal(const TierTree& tree, const Request& request, const Blueprint& blueprint,
                        uint32_t chunks, const CostModel& cost) {
+  SENNIT_RETURN_IF_ERROR(check_size(request, tree.ranks()));
   Writer writer(tree, request, std::max(1u, chunks), cost);
   Goal goal;
   goal.ranks.resize(index(tree.ranks()));

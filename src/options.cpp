@@ -152,6 +152,7 @@ Status check_options() {
 }
 
 Result<uint64_t> parse_bytes(std::string_view text) {
+  constexpr double kMostBytes = 1ull << 60;  // so that sums and products of a few stay within 64 bits
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string_view suffix(end, static_cast<size_t>(text.data() + text.size() - end));
@@ -168,8 +169,9 @@ Result<uint64_t> parse_bytes(std::string_view text) {
     scale = 1024.0 * 1024;
   else if (suffix == "G" || suffix == "g")
     scale = 1024.0 * 1024 * 1024;
-  if (error != std::errc() || scale == 0 || !(number >= 0) || number * scale > 9.0e18)
-    return invalid(fmt::format("'{}': expected a size such as 4096, 64K, 1.5M or 2G", text));
+  if (error != std::errc() || scale == 0 || !(number >= 0) || number * scale > kMostBytes)
+    return invalid(
+        fmt::format("'{}': expected a size such as 4096, 64K, 1.5M or 2G, of 1 EiB at most", text));
   return static_cast<uint64_t>(number * scale);
 }
 

@@ -238,6 +238,7 @@ Status check_algorithm(const std::string& name) {
 }
 
 Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options) {
+  SENNIT_RETURN_IF_ERROR(check_size(request, tree.ranks()));
   Plan plan;
   plan.bound = lower_bound(request, tree);
   if (request.collective == Collective::send_recv) {

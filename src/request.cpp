@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 namespace sennit {
 namespace {
 
@@ -65,6 +67,24 @@ Result<Op> parse_op(std::string_view text) {
   for (size_t i = 0; i < kOpNames.size(); i++)
     if (kOpNames[i] == text) return static_cast<Op>(i);
   return invalid("op '" + std::string(text) + "': expected one of " + list(kOpNames));
+}
+
+Status check_size(const Request& request, int ranks) {
+  using Wide = unsigned __int128;
+  constexpr Wide kMostBytes = Wide{1} << 60;
+  const auto n = static_cast<Wide>(ranks);
+  const bool one = request.collective == Collective::all_reduce ||
+                   request.collective == Collective::broadcast || request.collective == Collective::reduce ||
+                   request.collective == Collective::send_recv;
+  Wide elements = request.collective == Collective::barrier ? 0 : request.count * (one ? Wide{1} : n);
+  if (!request.counts.empty()) elements = 0;
+  for (const uint64_t count : request.counts) elements += count;
+  // 2^64 elements of 8 bytes in each of 2^31 blocks on as many ranks: dividing keeps that from wrapping as
+  // well.
+  const Wide most = kMostBytes / (n * type_bytes(request.type));
+  if (elements <= most) return {};
+  return invalid(fmt::format("{} of {} elements of {} bytes on each of {} ranks is too large: at most {}",
+                             name(request.collective), elements, type_bytes(request.type), ranks, most));
 }
 
 double payload_bytes(const Request& request, int ranks) {

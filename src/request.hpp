@@ -74,6 +74,10 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
+// The buffers of all ranks together stay below 1 EiB: so no sum of bytes, over whatever messages there are,
+// wraps around in 64 bits. The error says how much was asked for.
+Status check_size(const Request& request, int ranks);
+
 // Payload M in bytes as the bounds define it: the full vector (all-reduce, broadcast, reduce, and the sum of
 // all blocks for all-gather, reduce-scatter, gather, scatter), or, for all-to-all, what a rank sends to the
 // others.

@@ -17,7 +17,7 @@ Status check(const TierTree& tree, const Request& request) {
             fmt::format("simulate: {} with counts that no rank knows", name(request.collective))};
   if (!request.counts.empty() && request.counts.size() != static_cast<size_t>(tree.ranks()))
     return invalid(fmt::format("simulate: {} counts for {} ranks", request.counts.size(), tree.ranks()));
-  return {};
+  return check_size(request, tree.ranks());
 }
 
 }  // namespace

@@ -259,6 +259,9 @@ TEST(Arguments, CountsBeyondAllMemory) {
                std::string(sennit_last_error()).find("too large") != std::string::npos;
       };
       if (!refused(sennit_all_reduce(p, p, much, SENNIT_FLOAT32, SENNIT_SUM, comm))) return "all_reduce";
+      // Eight blocks of it, of 4 bytes an element, are 0 bytes in 64 bits.
+      if (!refused(sennit_all_gather(p, p, much / 8, SENNIT_FLOAT32, comm))) return "all_gather";
+      if (!refused(sennit_all_to_all(p, p, size_t{1} << 56, SENNIT_FLOAT64, comm))) return "all_to_all";
       if (!refused(sennit_all_gather_v(p, p, bad.data(), nullptr, SENNIT_FLOAT32, comm)))
         return "all_gather_v";
       if (!refused(sennit_all_gather_v(p, p, ones.data(), bad.data(), SENNIT_FLOAT32, comm)))

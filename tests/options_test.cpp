@@ -26,7 +26,8 @@ TEST(Options, SizesAreReadAndWritten) {
   EXPECT_EQ(*sennit::parse_bytes("64K"), 65536u);
   EXPECT_EQ(*sennit::parse_bytes("1.5MiB"), 1572864u);
   EXPECT_EQ(*sennit::parse_bytes("2G"), 2147483648u);
-  for (const char* wrong : {"", "K", "-1", "12Q", "1e30", "4 K"})
+  EXPECT_EQ(*sennit::parse_bytes("1073741824G"), uint64_t{1} << 60);
+  for (const char* wrong : {"", "K", "-1", "12Q", "1e30", "4 K", "1073741825G"})
     EXPECT_FALSE(sennit::parse_bytes(wrong).ok()) << wrong;
   EXPECT_EQ(sennit::format_bytes(1536), "1.5 KiB");
 }

@@ -1,6 +1,8 @@
 // simulate_test.cpp: the flow-level simulator: times worked out by hand, bounds, bytes, and every algorithm
 // on random trees.
 #include "simulate.hpp"
+#include "count.hpp"
+#include "goal.hpp"
 
 #include <chrono>
 #include <iostream>
@@ -8,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "count.hpp"
+#include "goal.hpp"
 #include "random_trees.hpp"
 #include "seed.hpp"
 #include "simulate_ranks.hpp"
@@ -339,6 +343,23 @@ TEST(SimulateTiered, ToleranceChangesLittle) {
     const double ratio = times_bound(tree, request, 16, usual) / times_bound(tree, request, 16, exact);
     EXPECT_GT(ratio, 0.97);
     EXPECT_LT(ratio, 1.03);
+  }
+}
+
+TEST(Simulate, RefusesSizesThatWrapAround) {
+  const TierTree tree = TierTree::flat(4);
+  Request request;
+  request.count = uint64_t{1} << 62;
+  const std::unique_ptr<Blueprint> blueprint = find_algorithm("ring")->prepare(tree, request, {});
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+    request.collective = collective;
+    Plan plan;
+    plan.algorithm = "ring";
+    EXPECT_FALSE(make_plan(request, tree, {}).ok());
+    EXPECT_FALSE(simulate(tree, request, plan, {}).ok());
+    EXPECT_FALSE(simulate(tree, request, *blueprint, 1, {}).ok());
+    EXPECT_FALSE(count_programs(tree, request, plan, {}).ok());
+    EXPECT_FALSE(make_goal(tree, request, *blueprint, 1, {}).ok());
   }
 }
 

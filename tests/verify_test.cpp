@@ -40,6 +40,26 @@ TEST(Verify, PassesRightPrograms) {
   }
 }
 
+// 2^62 elements of 4 bytes are 0 bytes in 64 bits.
+TEST(Verify, RefusesSizesThatWrapAround) {
+  const TierTree tree = TierTree::flat(4);
+  for (const auto& [count, right] :
+       {std::pair(uint64_t{1} << 62, false), {(uint64_t{1} << 56) + 1, false}, {uint64_t{1} << 56, true}}) {
+    Request r = request(Collective::all_reduce);
+    r.count = count;
+    const Verdict verdict = run(tree, r, [&](int p) { return ring_all_reduce(tree, p); });
+    EXPECT_EQ(verdict.correct, right) << count << ": " << verdict.error;
+    EXPECT_EQ(verdict.error.find("too large") != std::string::npos, !right) << verdict.error;
+    Request blocks = request(Collective::all_gather);
+    blocks.counts.assign(4, count / 8 + 1);
+    EXPECT_EQ(verify(
+                  tree, blocks, HandMade([&](int p) {
+                    return ring_all_gather(tree, p, false);
+                  })).error.find("too large") != std::string::npos,
+              count > uint64_t{1} << 57);
+  }
+}
+
 TEST(Verify, PassesRootedPrograms) {
   const TierTree tree = TierTree::uniform({2, 2});
   const int n = 4;
