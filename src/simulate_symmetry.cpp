@@ -282,6 +282,7 @@ Part whole(const TierTree& tree, const Request& request, uint32_t chunks, const 
 Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use) {
   if (use && parts.size() == 1)
     if (std::optional<Symmetry> one = one_class(tree, parts[0])) return *std::move(one);
+  SENNIT_RETURN_IF_ERROR(check_memory(parts, use));
   Refinement refinement(tree, parts);
   SENNIT_RETURN_IF_ERROR(refinement.read());
   if (use)

@@ -74,6 +74,10 @@ Look look_at(const Part& part, const Program& program);
 // the same (simulate_alike.cpp). None: they do not, or lengths round differently here and there.
 std::optional<Symmetry> one_class(const TierTree& tree, const Part& part);
 
+// Whether there is memory for the programs of all ranks that differ, judged by a few of them; `symmetry` as
+// for find_symmetry. Errors: how much they need, and how much there is (simulate_memory.cpp).
+Status check_memory(std::span<const Part> parts, bool symmetry);
+
 // `use`: false makes every rank and group a class of its own. Errors: a message that has one end only, or a
 // peer that does not exist: the schedule's fault.
 Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use);

@@ -207,6 +207,17 @@ TEST(Simulate, WritesATraceOfAllMessages) {
   EXPECT_GE(bytes, 5.0 * (16 << 20)) << "every other rank receives all of it";
 }
 
+// 24,576 programs of two megabytes each: the kernel used to end it after minutes.
+TEST(Simulate, WhatNeedsMoreMemoryThanThereIsIsRefusedAtOnce) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "a sanitizer needs an address space without a limit";
+  const Outcome outcome =
+      sh("ulimit -v 4000000; timeout 60 " + kSennit + "simulate all_to_all -b 16M --fabric meta24k 2>&1");
+  EXPECT_EQ(outcome.status, 3) << outcome.output;
+  EXPECT_NE(outcome.output.find("simulating 24576 ranks"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("needs about"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("use --ranks"), std::string::npos) << outcome.output;
+}
+
 TEST(Plan, RefusesACallThatIsOff) {
   const std::vector<std::pair<std::string, std::string>> calls = {
       {"plan all_redcue", "all_redcue"},

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
+#include "free_memory.hpp"
 #include "loader.hpp"
 #include "local_ranks.hpp"
 #include "matrix_peak.hpp"

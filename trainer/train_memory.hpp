@@ -22,10 +22,8 @@ struct MemoryParts {
 MemoryParts memory_of(const TrainerOptions& options);  // of the rank that needs most
 
 std::string bytes_text(uint64_t bytes);  // "12.3 MB"
-// What is free: the machine's or its control group's.
-uint64_t memory_of_this_host();
-// What this process may take of it, shared by the ranks on this host; less where its address space has a
-// limit.
+// What this process may take of what is free, shared by the ranks on this host; less where its address space
+// has a limit.
 uint64_t available_memory();
 // Errors: too much, by part, and the fewest settings that would make it fit, or how little is possible.
 Status check_memory(const TrainerOptions& options, uint64_t available);
