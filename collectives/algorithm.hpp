@@ -38,10 +38,20 @@ struct Counts {
   std::vector<int> kinds;            // positions, one of each kind of rank that needs scratch
 };
 
+// Which parameters an algorithm has a meaning for; what is none is not passed over, but refused.
+struct Takes {
+  size_t radices = 0;  // so many at most
+  uint16_t least_radix = 2;
+  uint8_t whole_stages = 0;  // at most
+};
+
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual std::string_view name() const = 0;  // "tiered", as SENNIT_ALGORITHM takes it
+  // For this collective, on whatever tree. The other functions get nothing else: who has parameters from a
+  // file or an option holds them against it first (check_parameters).
+  virtual Takes takes(Collective) const { return {}; }
   // Whether this algorithm can do the request on this tree.
   virtual bool applies(const TierTree& tree, const Request& request) const = 0;
   // Settings worth comparing, most promising first, at most about 16 (chunks are the planner's: leave 1, and
@@ -61,6 +71,8 @@ class Algorithm {
 
 std::span<const Algorithm* const> algorithms();  // all registered, sorted by name
 const Algorithm* find_algorithm(std::string_view name);
+// "ring takes no radices for all_reduce, not 4,2"
+Status check_parameters(const Algorithm& algorithm, Collective collective, const Parameters& parameters);
 
 struct AlgorithmEntry {
   explicit AlgorithmEntry(const Algorithm* algorithm);

@@ -191,6 +191,7 @@ Traffic traffic_of(const TierTree& tree, const Request& request, int tier,
 class AggregatedAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "aggregated"; }
+  Takes takes(Collective) const override { return {.radices = 1, .least_radix = 0}; }
   bool applies(const TierTree& tree, const Request& request) const override {
     return request.collective == Collective::all_to_all && !request.vector_variant &&
            request.counts.empty() && !useful_tiers(tree).empty();

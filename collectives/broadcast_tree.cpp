@@ -56,6 +56,7 @@ Program reduce_program(const TierTree& tree, const Request& request, const Fabri
 class TreeAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "tree"; }
+  Takes takes(Collective) const override { return {.radices = 1}; }
   bool applies(const TierTree&, const Request& request) const override {
     return request.collective == Collective::broadcast || request.collective == Collective::reduce;
   }

@@ -74,6 +74,7 @@ Program scatter_program(const TierTree& tree, const Request& request, const Fabr
 class GatherScatterAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "gather_scatter"; }
+  Takes takes(Collective) const override { return {.radices = 1}; }
   bool applies(const TierTree&, const Request& request) const override {
     return (request.collective == Collective::gather || request.collective == Collective::scatter) &&
            knows_counts(request);

@@ -157,6 +157,7 @@ class Writer {
 class Leaders : public Algorithm {
  public:
   std::string_view name() const override { return "leaders"; }
+  Takes takes(Collective) const override { return {.radices = 1, .whole_stages = 1}; }
   bool pipelines() const override { return false; }
   bool applies(const TierTree&, const Request& request) const override {
     return request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||

@@ -119,6 +119,10 @@ class TieredBlueprint : public Blueprint {
 class Tiered : public Algorithm {
  public:
   std::string_view name() const override { return "tiered"; }
+  Takes takes(Collective collective) const override {
+    const bool whole = collective == Collective::all_reduce || collective == Collective::barrier;
+    return {.radices = 64, .whole_stages = whole ? kAllStages : uint8_t{0}};
+  }
 
   bool applies(const TierTree&, const Request& request) const override {
     switch (request.collective) {

@@ -163,6 +163,7 @@ Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& 
     if (!plan) return plan.status();
     const Algorithm* algorithm = find_algorithm(plan->algorithm);
     SENNIT_CHECK(algorithm != nullptr);
+    SENNIT_RETURN_IF_ERROR(asked_for_.check(tree_, key.request, *plan));
     Program program = algorithm->prepare(tree_, key.request, plan->parameters)->program(position());
     prepared = sennit::prepare(key.request, *std::move(plan), std::move(program));
   }

@@ -236,6 +236,8 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
     plan->parameters.whole_stages = static_cast<uint8_t>(std::clamp(arguments.whole_stages, 0, 255));
   }
   if (arguments.chunks > 0) plan->parameters.chunks = arguments.chunks;
+  SENNIT_RETURN_IF_ERROR(
+      check_parameters(*find_algorithm(plan->algorithm), problem.request.collective, plan->parameters));
   plan->predicted_ns =
       predicted_ns(problem.request, problem.tree, problem.options, plan->algorithm, plan->parameters);
   Candidate asked{plan->algorithm, plan->parameters, plan->predicted_ns, "", 0};

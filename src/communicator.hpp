@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "asked_for.hpp"
 #include "control.hpp"
 #include "execution.hpp"
 #include "job.hpp"
@@ -179,6 +180,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int rank_ = 0;
   TierTree tree_;
   std::vector<int> world_of_position_;
+  AskedFor asked_for_;
   std::list<CacheEntry> cache_;  // most recently used first
   uint64_t tree_fingerprint_ = 0;
   Tuning tuning_;  // the same on all ranks

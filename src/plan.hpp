@@ -11,6 +11,8 @@
 
 namespace sennit {
 
+inline constexpr uint32_t kMostChunks = 1u << 20;
+
 // Parameters of every algorithm; one that has no use for a field leaves it at its default.
 struct Parameters {
   uint32_t chunks = 1;  // pipeline slices per block
@@ -68,7 +70,8 @@ struct Plan {
   uint64_t predicted_ns = 0;
   Bound bound;
   std::vector<Candidate> candidates;
-  uint64_t hash = 0;  // of request, tree fingerprint, algorithm and parameters
+  uint64_t hash = 0;       // of request, tree fingerprint, algorithm and parameters
+  bool asked_for = false;  // by an option or a file: it is verified before it first runs (asked_for.hpp)
   std::string to_text() const;
 };
 

@@ -56,7 +56,7 @@ std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& re
   if (!algorithm.pipelines()) return {1};
   if (options.chunk_bytes != 0) {
     const uint64_t chunks = bytes / options.chunk_bytes + (bytes % options.chunk_bytes != 0);
-    return {static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, 1u << 20))};
+    return {static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, kMostChunks))};
   }
   // Where everybody sends to everybody within one host, the cores that reduce are those that copy: chunks
   // overlap nothing, they only cost.
@@ -64,7 +64,7 @@ std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& re
                          request.collective == Collective::all_gather ||
                          request.collective == Collective::reduce_scatter;
   if (symmetric && within_one_host(tree))
-    return {static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kHostChunkBytes, 1, 1u << 20))};
+    return {static_cast<uint32_t>(std::clamp<uint64_t>(bytes / kHostChunkBytes, 1, kMostChunks))};
   std::vector<uint32_t> counts{1};
   const uint64_t smallest =
       std::max(kMinChunkBytes, has_blocks(request) ? kMinSliceBytes * static_cast<uint64_t>(ranks) : 0);
@@ -240,6 +240,7 @@ Status check_algorithm(const std::string& name) {
 Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanOptions& options) {
   SENNIT_RETURN_IF_ERROR(check_size(request, tree.ranks()));
   Plan plan;
+  plan.asked_for = !options.algorithm.empty() || options.chunk_bytes != 0;
   plan.bound = lower_bound(request, tree);
   if (request.collective == Collective::send_recv) {
     plan_point_to_point(request, tree, options.cost, plan);

@@ -102,6 +102,7 @@ void apply(const Tuned& tuned, const Request& request, const TierTree& tree, Pla
     if (c.rejected.empty()) c.rejected = "slower when measured";
   plan->candidates.insert(plan->candidates.begin(),
                           {tuned.algorithm, tuned.parameters, tuned.predicted_ns, "", tuned.measured_ns});
+  plan->asked_for = true;
   choose(request, tree, 0, plan);
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "algorithm.hpp"
 #include "calibration.hpp"
 #include "text_scan.hpp"
 #include "tuning.hpp"
@@ -173,8 +174,10 @@ Result<Tuning> Tuning::parse(std::string_view text, std::string_view file) {
     SENNIT_RETURN_IF_ERROR(line.word("measured_ns"));
     SENNIT_RETURN_IF_ERROR(line.value("nanoseconds", &tuned.measured_ns));
     SENNIT_RETURN_IF_ERROR(line.end());
-    if (tuned.parameters.chunks == 0 || tuned.parameters.chunks > 1u << 20)
-      return error_at(file, words.front(), "from 1 to 1048576 chunks");
+    const Algorithm* known = find_algorithm(tuned.algorithm);
+    if (!known) return error_at(file, *algorithm, "one of the algorithms");
+    if (const Status fits = check_parameters(*known, *collective, tuned.parameters); !fits.ok())
+      return error_at(file, *algorithm, "other parameters: " + fits.text());
     table.entries_[{tree, *collective, std::bit_floor(bytes)}] = std::move(tuned);
   }
   return table;

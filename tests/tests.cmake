@@ -15,7 +15,7 @@ if(SENNIT_TESTS)
   endif()
   if(SENNIT_SANITIZE MATCHES thread) # these have one thread, or those that others of these try as well
     list(FILTER test_sources EXCLUDE REGEX "/(bench_check|bound|choices|collectives|concurrent|cores|count|emulate_simulated|fabric|goal|ibnet|inside|\
-job_command|options|plan|planner|reduce|schedule|simulate|simulate_groups|simulate_symmetry|sources|tier_tree|tiered|topo|topology|\
+job_command|options|plan|planner|reduce|schedule|shallow_json|simulate|simulate_groups|simulate_symmetry|sources|tier_tree|tiered|topo|topology|\
 calibration|trainer_(command|config|curve|export|kill|limits|model|ops|run|safetensors|settings|text)|training|verify|verify_broken)_test\\.cpp$")
   endif()
   if(NOT SIMGRID_FOUND) # which is not looked for under a sanitizer: the judge replays, and nothing of the library runs there

@@ -153,6 +153,28 @@ TEST(TunedJob, TakesWhatTheFileSays) {
   });
 }
 
+// Whole stages are of all_reduce alone: another collective's program would leave data out, and say OK.
+TEST(TunedJob, ParametersThatAreNotTheCollectivesAreSaid) {
+  uint64_t tree = 0;
+  {
+    sennit_test::Ranks ranks(4);
+    tree = internal(ranks.comm(0)).tree().fingerprint();
+  }
+  for (const Collective collective :
+       {Collective::broadcast, Collective::all_gather, Collective::reduce, Collective::reduce_scatter}) {
+    Tuning table;
+    Request request = all_reduce(1000);
+    request.collective = collective;
+    table.set(tree, request, 4, {"tiered", {.chunks = 1, .radices = {}, .whole_stages = 1}, 1, 1});
+    const TuningFile file(table.to_text());
+    sennit_comm_t comms[4] = {};
+    ASSERT_NE(sennit_comm_init_local(comms, 4, nullptr), SENNIT_OK);
+    const std::string error = sennit_last_error();
+    EXPECT_NE(error.find(file.path() + ":2:"), std::string::npos) << error;
+    EXPECT_NE(error.find("tiered takes no whole stages for"), std::string::npos) << error;
+  }
+}
+
 TEST(TunedJob, AFileThatIsNoTuningFileIsSaid) {
   const TuningFile file("this is not\n");
   sennit_comm_t comms[2] = {};
