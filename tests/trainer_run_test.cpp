@@ -156,6 +156,52 @@ TEST_F(TrainerRun, OneRunAtATimeHasAFolder) {
   EXPECT_EQ(third.status, 0) << third.output;
 }
 
+// The time that `--seconds` has left goes into the checkpoint: the learning rate goes on where it was.
+TEST_F(TrainerRun, TimeBeforeAResumeCounts) {
+  const auto go = [&](const std::string& options) {
+    return run(
+        fmt::format("--steps 1000000 --log-every 100000 --checkpoint-dir {0}/saved --report-dir {0}/report "
+                    "--learning-rate 3e-3 --least-learning-rate 1e-4 {1}",
+                    folder_.path(), options));
+  };
+  const Outcome first = go("--seconds 1");
+  ASSERT_EQ(first.status, 0) << first.output;
+  const int64_t end = records(folder_ / "report").back().step;
+  EXPECT_LT(records(folder_ / "report").back().learning_rate, 3e-4);
+  const Outcome over = go("--seconds 1");
+  EXPECT_EQ(over.status, 0) << over.output;
+  EXPECT_TRUE(has(over, "already: nothing to train with --seconds 1\n")) << over.output;
+  EXPECT_EQ(records(folder_ / "report").back().step, end);
+  const Result<nlohmann::json> sealed = read_sealed(step("saved", end) + "/manifest.json");
+  ASSERT_TRUE(sealed.ok()) << sealed.status().text();
+  Result<Manifest> manifest = parse_manifest(*sealed, "manifest.json");
+  ASSERT_TRUE(manifest.ok()) << manifest.status().text();
+  const double taken = manifest->state["seconds"].get<double>();
+  EXPECT_GE(taken, 1);
+  const auto first_after = [&](const std::string& options) {
+    fs::remove_all(folder_ / "report");
+    const Outcome on = go(fmt::format("--resume {} {}", step("saved", end), options));
+    EXPECT_EQ(on.status, 0) << on.output;
+    EXPECT_FALSE(records(folder_ / "report").empty()) << on.output;
+    return std::pair(records(folder_ / "report").front(), on);
+  };
+  const double seconds = taken + 0.5;
+  TrainConfig config;
+  config.steps = 1000000;
+  config.warm_up_steps = 1;
+  config.learning_rate = 3e-3;
+  config.least_learning_rate = 1e-4;
+  EXPECT_NEAR(first_after(fmt::format("--seconds {}", seconds)).first.learning_rate,
+              static_cast<double>(config.learning_rate_at(end + 1, taken / seconds)), 1e-7);
+  // Of an older checkpoint, which does not say it, time counts from the resume.
+  manifest->state.erase("seconds");
+  ASSERT_TRUE(write_file_durably(step("saved", end) + "/manifest.json", manifest->to_text()).ok());
+  const auto [record, older] = first_after("--seconds 0.5");
+  EXPECT_TRUE(has(older, " does not say how long its run has taken: --seconds counts from here\n"))
+      << older.output;
+  EXPECT_GT(record.learning_rate, 2.9e-3);
+}
+
 // One of the folder's checkpoints, or nothing.
 std::optional<Checkpoint> open_step(const std::string& folder) {
   Result<Checkpoint> checkpoint = Checkpoint::open(folder);

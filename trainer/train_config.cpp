@@ -24,7 +24,8 @@ using Json = nlohmann::json;
 const Setting kSettings[] = {
     {"data", &TrainConfig::data, "folder that sennit tokenize wrote"},
     {"steps", &TrainConfig::steps, "updates in all, those before a resume counted"},
-    {"seconds", &TrainConfig::seconds, "stop after this long; 0: after `steps`"},
+    {"seconds", &TrainConfig::seconds,
+     "stop after so long in all, the time before a resume counted; 0: after `steps`"},
     {"dp", &TrainConfig::dp, "data-parallel ranks; 0: all that tp, pp and cp leave"},
     {"tp", &TrainConfig::tp, "tensor-parallel ranks, with sequence parallelism"},
     {"pp", &TrainConfig::pp, "pipeline stages"},

@@ -97,6 +97,7 @@ int64_t last_step_kept(const TrainConfig& config, const std::string& folder, int
 
 nlohmann::json state_of(const Resumed& run, const nlohmann::json& loader_position) {
   nlohmann::json state = {{"loader", loader_position},
+                          {"seconds", run.seconds},
                           {"evaluations_without_better", run.evaluations_without_better}};
   state["best"] = std::isfinite(run.best) ? nlohmann::json(run.best) : nlohmann::json();
   return state;
@@ -126,6 +127,11 @@ Status resume_run(const TrainConfig& config, const LlamaConfig& model, Communica
     resumed->best = best.is_number() ? best.get<double>() : INFINITY;
     resumed->evaluations_without_better = state["evaluations_without_better"].get<int64_t>();
     if (speaks) fmt::print("goes on after step {}, from {}\n", resumed->step, folder);
+    // Older checkpoints do not say it: then time counts from here.
+    const nlohmann::json seconds = state.value("seconds", nlohmann::json());
+    resumed->seconds = seconds.is_number() ? seconds.get<double>() : 0;
+    if (!seconds.is_number() && config.seconds > 0 && speaks)
+      fmt::print("{} does not say how long its run has taken: --seconds counts from here\n", folder);
   }
   if (config.checkpoint_dir.empty()) return {};
   Status own;

@@ -19,6 +19,7 @@ struct Resumed {       // a run that begins anew, at first
   std::string folder;  // the checkpoint's; empty: none
   int64_t step = 0;
   double best = INFINITY;
+  double seconds = 0;  // that the run has taken, what came before this start counted
   int64_t evaluations_without_better = 0;
 };
 

@@ -52,6 +52,9 @@ class Run {
   Status agree(double* values, size_t count) const;  // the largest of all ranks'
   Status measure_peak();
   bool speaks() const { return rank_ == 0; }
+  // Of `seconds`, gone: the same on all ranks, as of the last step.
+  double time_share() const { return config_.seconds > 0 ? resumed_.seconds / config_.seconds : 0; }
+  bool out_of_time() const { return time_share() >= 1; }
 
   const TrainConfig& config_;
   Traffic* traffic_;
@@ -66,15 +69,16 @@ class Run {
   std::unique_ptr<CheckpointWriter> writer_;
   std::optional<TrainLog> log_;
   int64_t step_ = 0, saved_step_ = -1;   // done
-  Resumed resumed_;                      // best and patience are kept up to date in it
+  Resumed resumed_;                      // best, patience and seconds are kept up to date in it
   std::optional<double> held_out_loss_;  // where it was measured after step_
-  bool out_of_time_ = false, not_finite_ = false;
+  bool not_finite_ = false;
   int stopped_by_ = 0;
-  std::string ended_;                   // why, where not as the settings have it
-  double time_share_ = 0, step_s_ = 0;  // of `seconds`, gone; of the last step
-  double peak_flops_ = 0;               // of all ranks together
-  std::optional<double> joules_;        // of this host, at the step before; where all ranks are on it
+  std::string ended_;             // why, where not as the settings have it
+  double step_s_ = 0;             // of the last step
+  double peak_flops_ = 0;         // of all ranks together
+  std::optional<double> joules_;  // of this host, at the step before; where all ranks are on it
   Clock::time_point began_ = Clock::now();
+  double seconds_before_ = 0;  // of the run, before it went on here
 };
 
 Status Run::agree(double* values, size_t count) const {
@@ -117,6 +121,7 @@ Status Run::prepare(std::unique_ptr<Communicator> started) {
   if (!resumed_.folder.empty()) trainer_->parameters().publish();
   step_ = resumed_.step;
   if (!resumed_.folder.empty()) saved_step_ = step_;
+  seconds_before_ = resumed_.seconds;
   SENNIT_RETURN_IF_ERROR(measure_peak());
   Status own;
   if (speaks()) {
@@ -227,7 +232,7 @@ Status Run::step() {
   const nlohmann::json place = loader_->position();
   const Batch batch = loader_->next();
   Update update;
-  update.adamw.learning_rate = config_.learning_rate_at(step_ + 1, time_share_);
+  update.adamw.learning_rate = config_.learning_rate_at(step_ + 1, time_share());
   update.adamw.beta1 = static_cast<float>(config_.beta1);
   update.adamw.beta2 = static_cast<float>(config_.beta2);
   update.adamw.epsilon = static_cast<float>(config_.epsilon);
@@ -245,15 +250,14 @@ Status Run::step() {
                        result->traffic.exposed_s,
                        batch.wait_seconds,
                        static_cast<double>(result->traffic.bytes),
-                       seconds_since(began_),
+                       seconds_before_ + seconds_since(began_),
                        static_cast<double>(StopSignals::first())};
   SENNIT_RETURN_IF_ERROR(agree(slowest, 7));
   step_s_ = slowest[0];
   result->traffic.comm_s = slowest[1];
   result->traffic.exposed_s = slowest[2];
   result->traffic.bytes = static_cast<uint64_t>(slowest[4]);
-  time_share_ = config_.seconds > 0 ? slowest[5] / config_.seconds : 0;
-  out_of_time_ = config_.seconds > 0 && slowest[5] >= config_.seconds;
+  resumed_.seconds = slowest[5];
   StepRecord record = record_of(*result, slowest[3], slowest[0]);
   record.learning_rate = static_cast<double>(update.adamw.learning_rate);
   record.overlap = overlap;
@@ -265,7 +269,7 @@ Status Run::step() {
     SENNIT_RETURN_IF_ERROR(agree(computing, 2));
     record.alone_s = computing[0] + computing[1];
   }
-  const bool last = step_ >= config_.steps || out_of_time_;
+  const bool last = step_ >= config_.steps || out_of_time();
   if (!last) stopped_by_ = static_cast<int>(slowest[6]);
   bool save_now = last || stopped_by_ != 0 || (config_.save_every > 0 && step_ % config_.save_every == 0);
   if (held_out_ && config_.evaluate_every > 0 && (step_ % config_.evaluate_every == 0 || last)) {
@@ -350,7 +354,10 @@ Status Run::report_saves() {
 Status Run::train() {
   if (step_ >= config_.steps && speaks())
     fmt::print("step {} is reached already: nothing to train with --steps {}\n", step_, config_.steps);
-  while (step_ < config_.steps && !out_of_time_ && stopped_by_ == 0) {
+  else if (out_of_time() && speaks())
+    fmt::print("the run has taken {:.0f} s already: nothing to train with --seconds {}\n", resumed_.seconds,
+               config_.seconds);
+  while (step_ < config_.steps && !out_of_time() && stopped_by_ == 0) {
     SENNIT_RETURN_IF_ERROR(step());
     if (config_.patience > 0 && resumed_.evaluations_without_better >= config_.patience) {
       if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
