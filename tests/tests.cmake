@@ -16,7 +16,7 @@ if(SENNIT_TESTS)
   if(SENNIT_SANITIZE MATCHES thread) # these have one thread, or those that others of these try as well
     list(FILTER test_sources EXCLUDE REGEX "/(bench_check|bound|choices|collectives|concurrent|cores|count|emulate_simulated|fabric|goal|ibnet|inside|\
 job_command|options|plan|planner|reduce|schedule|shallow_json|simulate|simulate_groups|simulate_symmetry|sources|tier_tree|tiered|topo|topology|\
-calibration|trainer_(command|config|curve|export|kill|limits|model|ops|run|safetensors|settings|text)|training|verify|verify_broken)_test\\.cpp$")
+calibration|trainer_(command|config|curve|export|failure|kill|limits|model|ops|run|safetensors|settings|text)|training|verify|verify_broken)_test\\.cpp$")
   endif()
   if(NOT SIMGRID_FOUND) # which is not looked for under a sanitizer: the judge replays, and nothing of the library runs there
     list(FILTER test_sources EXCLUDE REGEX "/simgrid_test\\.cpp$")
@@ -61,12 +61,12 @@ calibration|trainer_(command|config|curve|export|kill|limits|model|ops|run|safet
 
   # They build namespaces, run launchers, or judge what happens within seconds of a kill: nothing runs beside them.
   foreach(name bench_test strangers_test control_failure_test control_guard_test emulate_test failure_test launch_test limits_test
-               probe_emulated_test scale_test topo_test)
+               probe_emulated_test scale_test topo_test trainer_failure_test)
     if(TARGET ${name})
       set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
     endif()
   endforeach()
-  foreach(name bench_test bench_launch_test plan_test job_command_test simulate_groups_test goal_test emulate_test emulate_simulated_test probe_emulated_test topo_test tuning_test trainer_command_test trainer_export_test trainer_run_test)  # these run the command
+  foreach(name bench_test bench_launch_test plan_test job_command_test simulate_groups_test goal_test emulate_test emulate_simulated_test probe_emulated_test topo_test tuning_test trainer_command_test trainer_export_test trainer_failure_test trainer_run_test)  # these run the command
     if(TARGET sennit_command AND TARGET ${name})
       add_dependencies(${name} sennit_command)
     endif()

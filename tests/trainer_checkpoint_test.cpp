@@ -257,6 +257,10 @@ TEST(TrainerCheckpoint, NobodyWaitsForARankThatNeverComes) {
   writer = CheckpointWriter::open(options);
   ASSERT_TRUE(writer.ok() && (*writer)->save(2, {}, {}, "{}", "", pieces_of(owned)).ok());
   writer->reset();  // the run ends: at once
+  options.run_status = [] { return Status(SENNIT_PEER_FAILED, "rank 1 died"); };
+  writer = CheckpointWriter::open(options);
+  ASSERT_TRUE(writer.ok() && (*writer)->save(3, {}, {}, "{}", "", pieces_of(owned)).ok());
+  EXPECT_EQ((*writer)->wait().status().text(), "checkpoint of step 3: rank 1 died");
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 

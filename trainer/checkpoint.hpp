@@ -57,6 +57,8 @@ struct CheckpointOptions {
   bool keep_best = true;     // by held-out loss, beside the last ones
   int copy_threads = 2;
   double patience_s = 300;  // for which rank 0 waits for the other ranks' files after its own
+  // Asked while it does, on the writing thread: what the run failed with. A rank that died writes no file.
+  std::function<Status()> run_status = {};
   // Called on the writing thread of every rank with what became of its file; comes back when all ranks have
   // called it, with the same answer on all: ok only where all were. None: the ranks agree through files in
   // the hidden folder.

@@ -92,6 +92,8 @@ struct CheckpointWriter::State {
                             why.ok() && why->empty() ? "cannot write its part, nor why: the disk may be full"
                             : why.ok()               ? *why
                                                      : why.status().text())};
+      } else if (const Status run = options.run_status ? options.run_status() : Status(); !run.ok()) {
+        return run;
       } else if (abandoned) {
         return {SENNIT_ABORTED, fmt::format("the run ended while rank {} was still to write", rank)};
       } else if (since(began) > options.patience_s) {

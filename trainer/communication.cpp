@@ -36,6 +36,7 @@ void Traffic::wait(const std::shared_ptr<Work>& work) {
 }
 
 void Traffic::poll() {
+  if (!groups_.empty() && !failed()) fail(groups_.front()->job_status());
   for (size_t i = 0; i < under_way_.size();) {
     const Result<bool> complete = under_way_[i]->test();
     if (!complete) fail(complete.status());
@@ -55,7 +56,9 @@ bool Traffic::under_way(const std::shared_ptr<Work>& work) const {
 }
 
 void Traffic::fail(const Status& status) {
-  if (status_.ok()) status_ = status;
+  if (failed() || status.ok()) return;
+  status_ = status;
+  for (Communicator* const group : groups_) group->abort();
 }
 
 Traffic::Times Traffic::take() {

@@ -9,11 +9,14 @@
 // was asked before it; what the device is asked after wait() comes after the transfer. Callers need do
 // nothing.
 //
-// All groups of a rank share one Traffic: it keeps the first error (after which every call does nothing, so
-// that a step need only look once, at its end), and the two times that a step line shows:
+// All groups of a rank share one Traffic: it keeps the first error, after which every call does nothing, so
+// that a step need only look once, before it changes weights. A rank that has an error aborts all of its
+// groups, for it takes no more part in them: so it goes on from group to group until all ranks know, also
+// those that share no group with a rank that died. And Traffic keeps the two times that a step line shows:
 //   comm     with at least one transfer under way, from its start until it was seen to be complete
 //   exposed  that the rank spent in wait(), where nothing was computed
-// poll() looks which transfers are complete; the model calls it between operations.
+// poll() looks which transfers are complete, and whether the job has failed; the model calls it between
+// operations.
 #pragma once
 
 #include <chrono>
@@ -42,8 +45,13 @@ class Work {
   virtual Status wait() = 0;
 };
 
+class Communicator;
+
 class Traffic {
  public:
+  Traffic() = default;
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
   void started(const std::shared_ptr<Work>& work, uint64_t bytes);
   void wait(const std::shared_ptr<Work>& work);
   void poll();
@@ -68,9 +76,11 @@ class Traffic {
   Times take();  // since the last take()
 
  private:
+  friend class Communicator;
   using Clock = std::chrono::steady_clock;
   void forget(size_t i);
 
+  std::vector<Communicator*> groups_;
   std::vector<std::shared_ptr<Work>> under_way_;
   Clock::time_point since_;  // when under_way_ was last empty
   Times times_;
@@ -97,7 +107,9 @@ class Transfer {
 
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator() { std::erase(traffic_->groups_, this); }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
   int rank() const { return rank_; }
   int size() const { return size_; }
   Traffic& traffic() const { return *traffic_; }
@@ -107,6 +119,9 @@ class Communicator {
   virtual Result<std::unique_ptr<Communicator>> split(int color, int key) = 0;
   // Any thread: ends what is under way on all ranks with an error.
   virtual void abort() = 0;
+  // Any thread: ok, or what the job failed with, also where this group has none of the ranks that died. Ok
+  // where a library cannot say it.
+  virtual Status job_status() const { return {}; }
 
   // Counts are in elements. In place: the same pointers, as in NCCL.
   Transfer all_reduce(void* data, size_t count, Element element, Reduction reduction = Reduction::sum);
@@ -117,7 +132,9 @@ class Communicator {
   Transfer receive(void* data, size_t count, Element element, int peer);
 
  protected:
-  Communicator(int rank, int size, Traffic* traffic) : rank_(rank), size_(size), traffic_(traffic) {}
+  Communicator(int rank, int size, Traffic* traffic) : rank_(rank), size_(size), traffic_(traffic) {
+    traffic_->groups_.push_back(this);
+  }
   using Started = Result<std::shared_ptr<Work>>;
   virtual Started start_all_reduce(void* data, size_t count, Element element, Reduction reduction) = 0;
   virtual Started start_reduce_scatter(const void* send, void* receive, size_t count, Element element) = 0;

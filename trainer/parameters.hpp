@@ -61,7 +61,9 @@ class Parameters {
   void finish_gradients();
   // Of the parts that this rank owns and counts: to be summed over all ranks.
   double squared_norm() const;
-  void update(const AdamW& parameters);  // parameters.weight_decay: of those that decay
+  // parameters.weight_decay: of those that decay. Where a transfer has failed it ends before the unit that
+  // needed it, so that weights and optimiser belong to no one step any more: the run is over.
+  void update(const AdamW& parameters);
 
   // ---- state, for checkpoints and tests, which look at the device's memory themselves: what pieces point to
   // is at rest until the trainer's next call. Boxes of the owned parts: those of all ranks tile every tensor,

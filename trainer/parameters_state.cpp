@@ -69,7 +69,8 @@ void Parameters::update(const AdamW& parameters) {
     const size_t u = zero_ == 0 ? memory_.size() - 1 - i : i;
     Memory& m = memory_[u];
     m.reducing.wait();
-    m.gathering.wait();  // what is on its way is old
+    m.gathering.wait();                           // what is on its way is old
+    if (mesh_.world->traffic().failed()) return;  // what has come is no gradient
     m.gathered.reset();
     char* const weights = static_cast<char*>(zero_ == 3 ? m.weights_part : m.weights);
     const int64_t weights_begin = zero_ == 3 ? first_kept(u) : 0;

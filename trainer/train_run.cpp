@@ -148,6 +148,7 @@ Status Run::open_checkpoints(Communicator& job) {
   options.rank = rank_;
   options.ranks = ranks_;
   options.keep_last = static_cast<int>(config_.keep_last);
+  options.run_status = [&job] { return job.job_status(); };
   options.attempt = fmt::format("{:016x}", std::random_device()() | uint64_t{std::random_device()()} << 32);
   SENNIT_RETURN_IF_ERROR(tell_all(&options.attempt, 0, job));
   Status own;
@@ -396,7 +397,10 @@ Result<int> run_training(const TrainConfig& config, std::unique_ptr<Communicator
   Run run(config, traffic);
   SENNIT_RETURN_IF_ERROR(run.prepare(std::move(job)));
   const Status trained = run.train();
-  if (!trained.ok() && !run.can_finish()) return trained;
+  if (!trained.ok() && !run.can_finish()) {
+    traffic->fail(trained);  // an error of this rank alone: the others must not wait for it
+    return trained;
+  }
   const Status finished = run.finish();
   if (!trained.ok()) return trained;
   if (!finished.ok()) return finished;

@@ -65,8 +65,6 @@ Status Trainer::prepare() {
   return {};
 }
 
-// An error of this rank alone would leave the others waiting: all groups are aborted. Of others' errors the
-// communication library tells all ranks itself.
 Status Trainer::run(const std::function<void()>& work) {
   if (traffic_->failed()) return traffic_->status();
   try {
@@ -76,12 +74,6 @@ Status Trainer::run(const std::function<void()>& work) {
                        ? Status(SENNIT_OUT_OF_RESOURCES, "the process has no memory left for the model")
                        : pool_.failure());
   }
-  if (!traffic_->failed()) return {};
-  if (traffic_->status().kind() != SENNIT_OUT_OF_RESOURCES) return traffic_->status();
-  for (Communicator* group :
-       {mesh_.world.get(), mesh_.tensor.get(), mesh_.context.get(), mesh_.replica.get(),
-        mesh_.replica_weights.get(), mesh_.forwards.get(), mesh_.backwards.get(), mesh_.ends.get()})
-    if (group) group->abort();
   return traffic_->status();
 }
 
