@@ -102,6 +102,41 @@ TEST(TrainerExport, WritesWhatTransformersLoads) {
   }
 }
 
+// What transformers would refuse to read is refused before anything is written.
+TEST(TrainerExport, RefusesAModelThatTransformersRefuses) {
+  const TestFolder folder;
+  const std::vector<GlobalTensor> tensors = {{"a", Type::f32, {8}}};
+  const auto owned = own_all(tensors, 1);
+  const auto refusal = [&](const std::string& from, const std::string& to, const std::string& tokenizer) {
+    std::string model = kModel;
+    if (!from.empty()) model.replace(model.find(from), from.size(), to);
+    fs::remove_all(folder / "run");
+    auto writer = CheckpointWriter::open({.folder = folder / "run", .attempt = "a"});
+    EXPECT_TRUE(writer.ok() && (*writer)->save(1, {}, {}, model, tokenizer, pieces_of(owned)).ok() &&
+                (*writer)->wait().ok());
+    const auto checkpoint = Checkpoint::open(folder / "run/step-00000001");
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().text();
+    const Status status = export_checkpoint(*checkpoint, folder / "hf", Type::f32);
+    EXPECT_EQ(fs::exists(folder / "hf"), status.ok());
+    fs::remove_all(folder / "hf");
+    return status.text();
+  };
+  const std::string tokenizer = write_tokenizer(folder);  // of 275 tokens
+  EXPECT_EQ(refusal("", "", tokenizer), "");
+  EXPECT_EQ(refusal("275", "274", ""), "");
+  EXPECT_EQ(
+      refusal("275", "274", tokenizer),
+      "the checkpoint's model has 274 tokens, and its tokenizer 275: transformers would look for what is "
+      "not there");
+  EXPECT_NE(
+      refusal("\"hidden_size\": 8", "\"head_dim\": 4, \"hidden_size\": 9", "")
+          .find("the checkpoint's model: hidden_size (9) is no multiple of num_attention_heads (2), which "
+                "transformers asks for"),
+      std::string::npos);
+  EXPECT_NE(refusal("\"hidden_size\": 8", "\"head_dim\": 5, \"hidden_size\": 8", "").find("head_dim is 5"),
+            std::string::npos);
+}
+
 // Files of at most so many bytes, or one tensor, and what transformers finds them by.
 TEST(TrainerExport, ALargeModelGoesIntoSeveralFiles) {
   const TestFolder folder;

@@ -128,10 +128,10 @@ TEST(TrainerLimits, ModelsOfAnotherKindAreRefused) {
   EXPECT_EQ(model_error("\"rope_scaling\": \"llama3\""),
             "m: rope_scaling is \"llama3\"; it must be an object");
   EXPECT_EQ(model_error("\"rope_scaling\": null"), "");
-  EXPECT_NE(
-      model_error(R"("rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4, "high_freq_factor": 4})")
-          .find("low_freq_factor (4) must be below high_freq_factor (4)"),
-      std::string::npos);
+  EXPECT_NE(model_error(R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+                                      "high_freq_factor": 4, "original_max_position_embeddings": 8192})")
+                .find("low_freq_factor (4) must be below high_freq_factor (4)"),
+            std::string::npos);
   EXPECT_NE(model_error("\"rms_norm_eps\": 1e300").find("rms_norm_eps"), std::string::npos);
   EXPECT_EQ(model_error("\"hidden_size\": 65"),
             "m: hidden_size (65) is no multiple of num_attention_heads (4), and head_dim is missing");

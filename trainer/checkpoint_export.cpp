@@ -1,7 +1,8 @@
 // checkpoint_export.cpp: a checkpoint's parameters as a folder that Hugging Face's `transformers` loads:
 // config.json, model.safetensors (or several, with an index), and the tokenizer. Moments stay behind.
 //
-// One tensor is in memory at a time. Rounding to bf16 is to the nearest, ties to even.
+// A model that `transformers` would refuse is refused first. One tensor is in memory at a time. Rounding to
+// bf16 is to the nearest, ties to even.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "boxes.hpp"
 #include "checkpoint.hpp"
 #include "files.hpp"
+#include "llama_config.hpp"
 #include "manifest.hpp"
 #include "safetensors.hpp"
 #include "tokenizer.hpp"
@@ -154,12 +156,19 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
                          uint64_t shard_bytes) {
   OrderedJson config = OrderedJson::parse(checkpoint.model(), nullptr, false);
   if (!config.is_object()) return invalid("the checkpoint holds no model's config");
+  const Result<LlamaConfig> model = parse_llama_config(checkpoint.model(), "the checkpoint's model");
+  if (!model) return model.status();
   config["torch_dtype"] = type == Type::f32 ? "float32" : "bfloat16";
   std::shared_ptr<const Tokenizer> tokenizer;
   if (!checkpoint.tokenizer_file().empty()) {
     const auto loaded = Tokenizer::load(checkpoint.tokenizer_file());
     if (!loaded.ok()) return loaded.status();
     tokenizer = *loaded;
+    if (tokenizer->vocabulary() > model->vocabulary)
+      return invalid(fmt::format(
+          "the checkpoint's model has {} tokens, and its tokenizer {}: transformers would look for "
+          "what is not there",
+          model->vocabulary, tokenizer->vocabulary()));
     config["bos_token_id"] = tokenizer->beginning();
     config["eos_token_id"] = tokenizer->end();
   }
@@ -169,9 +178,9 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
   if (tokenizer) {
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + kCheckpointTokenizer, tokenizer->model()));
     const OrderedJson words = {{"tokenizer_class", "LlamaTokenizer"},
-                               {"bos_token", "<s>"},
-                               {"eos_token", "</s>"},
-                               {"unk_token", "<unk>"},
+                               {"bos_token", tokenizer->piece(tokenizer->beginning())},
+                               {"eos_token", tokenizer->piece(tokenizer->end())},
+                               {"unk_token", tokenizer->piece(tokenizer->unknown())},
                                {"add_bos_token", true},
                                {"add_eos_token", false},
                                {"add_prefix_space", false},

@@ -1,13 +1,17 @@
-// llama_config.cpp: see llama_config.hpp. Keys that Hugging Face's LlamaConfig knows and a trainer does not
-// need (dropout, token ids of a tokenizer) are ignored; an activation or a model type other than Llama's is
-// refused, as its numbers would mean something else.
+// llama_config.cpp: see llama_config.hpp. Keys that a trainer does not need (token ids of a tokenizer, how
+// first weights are drawn) are ignored; what would make its numbers mean something else is refused, and so is
+// what `transformers` would refuse to load.
 #include "llama_config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "llama_foreign.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -32,8 +36,8 @@ class ConfigReader {
     *value = found->get<int64_t>();
   }
   template <typename Number>
-  void number(const char* key, Number* value) {
-    const Json* found = find(key, false);
+  void number(const char* key, Number* value, bool required = false) {
+    const Json* found = find(key, required);
     if (!found) return;
     if (!found->is_number() || !(found->get<Number>() > 0) || !std::isfinite(found->get<Number>()))
       return fail(fmt::format("{} is {}; it must be a number above 0", key, found->dump()));
@@ -51,8 +55,27 @@ class ConfigReader {
     if (found && *found != value)
       fail(fmt::format("{} is {}; only {} is a Llama", key, found->dump(), value.dump()));
   }
+  void is_silu(const char* key) {
+    const Json* found = find(key, false);
+    if (found && *found != "silu" && *found != "swish")
+      fail(fmt::format("{} is {}; only \"silu\" is a Llama", key, found->dump()));
+  }
+  void is_llama(const char* key) {
+    const Json* found = find(key, false);
+    constexpr const char* kHeads[] = {"LlamaForCausalLM", "LlamaModel", "LlamaForSequenceClassification",
+                                      "LlamaForTokenClassification", "LlamaForQuestionAnswering"};
+    for (const Json& one : found && found->is_array() ? *found : Json::array())
+      if (std::find(std::begin(kHeads), std::end(kHeads), one) == std::end(kHeads))
+        fail(fmt::format("{} has {}; only \"LlamaForCausalLM\" is a Llama", key, one.dump()));
+  }
+  void plain(const Json& object) {
+    if (const std::string foreign = foreign_key(object); !foreign.empty()) fail(foreign);
+  }
   void fail(const std::string& text) {
     if (status_.ok()) status_ = invalid(fmt::format("{}: {}", file_, text));
+  }
+  void fail(const Status& status) {  // of another reader of the same file
+    if (status_.ok()) status_ = status;
   }
   const Status& status() const { return status_; }
 
@@ -67,6 +90,60 @@ class ConfigReader {
   const std::string& file_;
   Status status_;
 };
+
+std::string multiples_beside(int64_t number, int64_t of) {
+  const int64_t below = number / of * of;
+  return below > 0 ? fmt::format("{} and {}", below, below + of) : fmt::format("{}", below + of);
+}
+
+// Of an object of rotary parameters. Errors go to `reader`.
+void read_scaling(const Json& rope, const Json* original_positions, ConfigReader& reader,
+                  LlamaConfig* config) {
+  reader.plain(rope);
+  for (const auto& [key, value] : rope.items())
+    if (value.is_object()) reader.fail(fmt::format("{} has rotary parameters of its own", key));
+  reader.number("rope_theta", &config->rope_base);
+  const char* const type = rope.contains("rope_type") ? "rope_type" : "type";
+  if (!rope.contains(type) || rope[type] == "default") return;
+  if (rope[type] != "llama3")
+    return reader.fail(fmt::format("{} is {}; only \"llama3\" is a Llama", type, rope[type].dump()));
+  RopeScaling stretched;
+  reader.number("factor", &stretched.factor, true);
+  reader.number("low_freq_factor", &stretched.low_frequency_factor, true);
+  reader.number("high_freq_factor", &stretched.high_frequency_factor, true);
+  reader.size("original_max_position_embeddings", &stretched.original_positions, !original_positions,
+              INT32_MAX);
+  if (!(stretched.low_frequency_factor < stretched.high_frequency_factor))
+    reader.fail(fmt::format("low_freq_factor ({}) must be below high_freq_factor ({})",
+                            stretched.low_frequency_factor, stretched.high_frequency_factor));
+  config->rope_scaling = stretched;
+}
+
+// transformers 5 has all of it in "rope_parameters", the base too.
+void read_rope(const Json& json, const std::string& file, ConfigReader& reader, LlamaConfig* config) {
+  const auto of = [&](const char* key) {
+    const auto found = json.find(key);
+    return found == json.end() || found->is_null() ? nullptr : &*found;
+  };
+  const Json *scaling = of("rope_scaling"), *parameters = of("rope_parameters");
+  const Json* original_positions = of("original_max_position_embeddings");
+  if (scaling && parameters && *scaling != *parameters)
+    reader.fail("rope_scaling and rope_parameters say different things; leave one of them out");
+  if (scaling && scaling->is_object() && !scaling->contains("rope_type") && !scaling->contains("type"))
+    reader.fail("rope_scaling names no rope_type; \"llama3\" and \"default\" are known");
+  for (const auto& [key, rope] : {std::pair("rope_scaling", scaling), {"rope_parameters", parameters}}) {
+    if (!rope) continue;
+    if (!rope->is_object())
+      return reader.fail(fmt::format("{} is {}; it must be an object", key, rope->dump()));
+    ConfigReader inner(*rope, file);
+    read_scaling(*rope, original_positions, inner, config);
+    if (!inner.status().ok()) return reader.fail(inner.status());
+  }
+  // Where it stands outside it goes before.
+  if (config->rope_scaling)
+    reader.size("original_max_position_embeddings", &config->rope_scaling->original_positions, false,
+                INT32_MAX);
+}
 
 }  // namespace
 
@@ -112,9 +189,12 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
   LlamaConfig config;
   ConfigReader reader(json, file);
   reader.must_be("model_type", "llama");
-  reader.must_be("hidden_act", "silu");
+  reader.is_llama("architectures");
+  for (const char* const key : {"hidden_act", "hidden_activation", "activation_function"})
+    reader.is_silu(key);
   reader.must_be("attention_bias", false);
   reader.must_be("mlp_bias", false);
+  reader.plain(json);
   reader.size("num_hidden_layers", &config.layers, true, kMostHeads);
   reader.size("hidden_size", &config.hidden, true, kMostWidth);
   reader.size("intermediate_size", &config.ffn, true, kMostWidth);
@@ -134,37 +214,18 @@ Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string&
           fmt::format("hidden_size ({}) is no multiple of num_attention_heads ({}), and head_dim is "
                       "missing",
                       config.hidden, config.heads));
+    else if (config.hidden % config.heads != 0)
+      reader.fail(
+          fmt::format("hidden_size ({}) is no multiple of num_attention_heads ({}), which transformers asks "
+                      "for whatever head_dim is; the nearest multiples: {}",
+                      config.hidden, config.heads, multiples_beside(config.hidden, config.heads)));
     if (config.heads % config.kv_heads != 0)
       reader.fail(fmt::format("num_attention_heads ({}) is no multiple of num_key_value_heads ({})",
                               config.heads, config.kv_heads));
     if (config.head_size % 2 != 0)
       reader.fail(fmt::format("head_dim is {}; rotary positions need an even one", config.head_size));
   }
-  // transformers 5 has all of it in "rope_parameters", the base too.
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto rope = json.find(key);
-    if (rope == json.end() || rope->is_null()) continue;
-    if (!rope->is_object())
-      return invalid(fmt::format("{}: {} is {}; it must be an object", file, key, rope->dump()));
-    ConfigReader inner(*rope, file);
-    inner.number("rope_theta", &config.rope_base);
-    const char* const type = rope->contains("rope_type") ? "rope_type" : "type";
-    if (rope->value(type, Json()) != "default" && rope->contains(type)) {
-      RopeScaling stretched;
-      inner.must_be(type, "llama3");
-      inner.number("factor", &stretched.factor);
-      inner.number("low_freq_factor", &stretched.low_frequency_factor);
-      inner.number("high_freq_factor", &stretched.high_frequency_factor);
-      inner.size("original_max_position_embeddings", &stretched.original_positions, false, INT32_MAX);
-      if (!(stretched.low_frequency_factor < stretched.high_frequency_factor))
-        inner.fail(fmt::format("low_freq_factor ({}) must be below high_freq_factor ({})",
-                               stretched.low_frequency_factor, stretched.high_frequency_factor));
-      config.rope_scaling = stretched;
-    } else if (std::string_view(key) == "rope_scaling" && !rope->contains(type)) {
-      inner.fail("rope_scaling names no rope_type; \"llama3\" and \"default\" are known");
-    }
-    if (!inner.status().ok()) return inner.status();
-  }
+  if (reader.status().ok()) read_rope(json, file, reader, &config);
   if (!reader.status().ok()) return reader.status();
   // As parameters(), which could overflow.
   const auto hidden = static_cast<double>(config.hidden);

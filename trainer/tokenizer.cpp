@@ -203,6 +203,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_bytes(std::string model
 
 int64_t Tokenizer::vocabulary() const { return static_cast<int64_t>(state_->texts.size()); }
 int32_t Tokenizer::beginning() const { return state_->processor.bos_id(); }
+int32_t Tokenizer::unknown() const { return state_->processor.unk_id(); }
+std::string Tokenizer::piece(int32_t id) const { return state_->processor.IdToPiece(id); }
 int32_t Tokenizer::end() const { return state_->processor.eos_id(); }
 bool Tokenizer::exact() const { return state_->exact; }
 const std::string& Tokenizer::model() const { return state_->model; }

@@ -34,7 +34,9 @@ class Tokenizer {
   int64_t vocabulary() const;
   int32_t beginning() const;
   int32_t end() const;
-  bool exact() const;  // gives back any bytes
+  int32_t unknown() const;
+  std::string piece(int32_t id) const;  // as the model names it: "<s>"
+  bool exact() const;                   // gives back any bytes
   const std::string& model() const;
   // Appends; neither beginning nor end.
   void encode(std::string_view text, std::vector<int32_t>* tokens, Memory* memory) const;
