@@ -67,7 +67,7 @@ ControlPlane::~ControlPlane() {
     leave();
     thread_.join();
   }
-  for (const int fd : {wake_fd_, epoll_fd_, listener_, spare_fd_})
+  for (const int fd : {wake_fd_, epoll_fd_, listener_, start_port_fd_, spare_fd_})
     if (fd >= 0) close_socket(fd);
 }
 

@@ -2,10 +2,11 @@
 // flooding, comparing calls when something stalls. Never carries data.
 //
 // Shape: every rank makes one short connection to rank 0's listening address to learn where its parent is;
-// then a tree of fan-out 16 stays open (parent of r: (r-1)/16). Every connection, in both directions, proves
-// that it holds the job's secret (keyed BLAKE2b over both sides' nonces) before anything it says is parsed.
-// One thread per process (the control thread) owns all sockets here. Public functions may be called from any
-// thread.
+// then a tree of fan-out 16 stays open (parent of r: (r-1)/16). A port that a launcher gave is listened on
+// during the start only; the next job of the same processes starts there as well. Every connection, in both
+// directions, proves that it holds the job's secret (keyed BLAKE2b over both sides' nonces) before anything
+// it says is parsed. One thread per process (the control thread) owns all sockets here. Public functions may
+// be called from any thread.
 //
 // Failure: a peer is dead on EOF without goodbye, or on missed heartbeats. Whoever notices tells the
 // coordinator, rank 0 or its lowest surviving successor, who gathers reports for a short moment, decides the
@@ -103,6 +104,9 @@ BootstrapOptions bootstrap_defaults();
 // until rank 0 of the job, in this process, takes it over.
 Result<std::vector<std::byte>> make_unique_id();
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size);
+// For an id that a launcher carried to all its processes: it serves all their jobs, one after the other or
+// side by side, and the port stays this process's for as long as it lives.
+Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size);
 
 // From the environment: Open MPI (OMPI_COMM_WORLD_*, PMIX_*), Slurm (SLURM_PROCID, ...), torchrun (RANK,
 // ...). Fills rank, size, root address, secret. The error names the variables that were looked for.

@@ -177,6 +177,7 @@ class ControlPlane final : public Control {
   void join_parent();
   void check_joined();
   void make_table();
+  bool free_start_port();
   Address local_address_of_root() const;
   void on_table(Reader& in, const Message& message);
   void start_done();
@@ -278,6 +279,7 @@ class ControlPlane final : public Control {
   uint64_t parent_ = 0;               // connection; 0: none
   std::map<int, uint64_t> children_;  // rank -> connection
   int listener_ = -1;
+  int start_port_fd_ = -1;  // rank 0: bound to the launcher's port, but does not listen any more
   bool listener_paused_ = false;
   uint16_t listener_port_ = 0;
   int64_t stranger_log_ms_ = 0, descriptor_log_ms_ = -1'000'000;

@@ -5,12 +5,15 @@
 // Rank 0 keeps the clock: when its time is up it tells everybody that came who is missing. Cost: two frames
 // and one connection per rank at rank 0, then one frame up and one down each edge of the tree.
 #include <sodium.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,6 +26,7 @@ namespace sennit::control {
 namespace {
 
 constexpr int64_t kRetryMs = 50, kRetryMaxMs = 500;
+constexpr int64_t kEnlistRetryMs = 5;  // at first: rank 0 may be a moment later than the others
 constexpr int64_t kForeignMs = 2000;   // a rank 0 with another secret: fail after this long
 constexpr int64_t kComplainMs = 2000;  // for rank 0 to hear why this rank cannot come
 constexpr int64_t kJoinMs = 20'000;    // for the connection to the parent; then rank 0 hears of it
@@ -73,6 +77,23 @@ Status ControlPlane::prepare_root() {
   return {};
 }
 
+// The launcher's port is for starts only. From here on rank 0 listens elsewhere, as every rank does, so that
+// the next job of these processes finds the port free while this one lives, and who comes early for it waits
+// until its rank 0 listens. The port stays bound, or the kernel might give it to any connection that goes
+// out.
+bool ControlPlane::free_start_port() {
+  if (options_.root_listener_fd >= 0 || listener_ < 0) return true;  // of this job alone
+  Address own = local_address(listener_);
+  own.port = 0;
+  start_port_fd_ = std::exchange(listener_, -1);
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, start_port_fd_, nullptr);
+  ::shutdown(start_port_fd_, SHUT_RDWR);
+  Status error;
+  if (listen(own, &error)) return true;
+  fail_start(error);
+  return false;
+}
+
 std::set<int> ControlPlane::static_children() const {
   std::set<int> result;
   const int64_t first = int64_t{rank_} * kFanOut + 1;
@@ -106,7 +127,8 @@ void ControlPlane::tick_start(int64_t now) {
     return fail_start(
         {SENNIT_TIMED_OUT,
          fmt::format("cannot reach rank 0 at {}:{} within {} ms ({}): is it running there, is the "
-                     "address right on all ranks, does a firewall let the port through?",
+                     "address right on all ranks, is RANK different on every rank, does a firewall let the "
+                     "port through?",
                      options_.root_host, options_.root_port, options_.arrival_timeout_ms,
                      last_trouble_.empty() ? "no answer" : last_trouble_)});
   if (root_seen_ && now >= start_deadline_ms_)
@@ -128,7 +150,7 @@ void ControlPlane::enlist_with_root(int64_t now) {
     if (connection->role == Role::enlisting) return;
   if (now < retry_ms_) return due(retry_ms_);
   const Address& address = root_addresses_[root_attempt_++ % root_addresses_.size()];
-  const int64_t step = kRetryMs << std::min<size_t>(root_attempt_ / root_addresses_.size(), 4);
+  const int64_t step = kEnlistRetryMs << std::min<size_t>((root_attempt_ - 1) / root_addresses_.size(), 7);
   retry_ms_ = now + std::min(step, kRetryMaxMs);
   int error = 0;
   if (Connection* connection = connect(address, Role::enlisting, 0, &error)) {

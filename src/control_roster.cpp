@@ -89,6 +89,7 @@ void ControlPlane::tell_parent(int child, Connection& connection) {
 }
 
 void ControlPlane::make_table() {
+  if (!free_start_port()) return;
   members_[0].address = local_address_of_root();
   if (root_public_)
     for (Member& member : members_)

@@ -169,7 +169,7 @@ Status by_torchrun(Launch* launch) {
 Status by_pmix(Launch* launch, int size) {
   Result<PmixJob> job = launch_by_pmix(size, launch->bootstrap.arrival_timeout_ms);
   if (!job) return job.status();
-  Result<BootstrapOptions> options = options_from_unique_id(job->unique_id, job->rank, job->size);
+  Result<BootstrapOptions> options = options_from_launch_id(job->unique_id, job->rank, job->size);
   if (!options) return options.status();
   launch->bootstrap = std::move(*options);
   if (launch->local_rank < 0) launch->local_rank = job->local_rank;

@@ -1,8 +1,9 @@
 #include "launch_pmix.hpp"
 
-#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -55,7 +56,9 @@ int number(const Library& pmix, const pmix_proc_t& who, const char* key) {
   return result;
 }
 
-Status give_id(const Library& pmix, const char* key, std::vector<std::byte>* id) {
+constexpr const char* kKey = "sennit.id";
+
+Status give_id(const Library& pmix, std::vector<std::byte>* id) {
   Result<std::vector<std::byte>> made = make_unique_id();
   if (!made) return made.status();
   *id = std::move(*made);
@@ -64,7 +67,7 @@ Status give_id(const Library& pmix, const char* key, std::vector<std::byte>* id)
   value.type = PMIX_BYTE_OBJECT;
   value.data.bo.bytes = reinterpret_cast<char*>(id->data());
   value.data.bo.size = id->size();
-  pmix_status_t code = pmix.put(PMIX_GLOBAL, key, &value);
+  pmix_status_t code = pmix.put(PMIX_GLOBAL, kKey, &value);
   if (code == PMIX_SUCCESS) code = pmix.commit();
   if (code != PMIX_SUCCESS)
     return {SENNIT_UNSUPPORTED, fmt::format("PMIx does not take the job's id: {}", pmix.text(code))};
@@ -72,15 +75,14 @@ Status give_id(const Library& pmix, const char* key, std::vector<std::byte>* id)
 }
 
 // No fence: rank 0 may come later than the others, so they ask again until it has.
-Status take_id(const Library& pmix, const char* key, const pmix_proc_t& self, int64_t timeout_ms,
-               std::vector<std::byte>* id) {
+Status take_id(const Library& pmix, const pmix_proc_t& self, int64_t timeout_ms, std::vector<std::byte>* id) {
   pmix_proc_t root = self;
   root.rank = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   pmix_status_t code;
   do {
     pmix_value_t* value = nullptr;
-    code = pmix.get(&root, key, nullptr, 0, &value);
+    code = pmix.get(&root, kKey, nullptr, 0, &value);
     if (code == PMIX_SUCCESS && value && value->type == PMIX_BYTE_OBJECT) {
       const auto* bytes = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
       id->assign(bytes, bytes + value->data.bo.size);
@@ -97,7 +99,11 @@ Status take_id(const Library& pmix, const char* key, const pmix_proc_t& self, in
 }  // namespace
 
 Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
-  static std::atomic<int> calls{0};  // ranks start their jobs in the same order
+  static std::mutex mutex;
+  static std::optional<PmixJob>
+      known;  // asked once: processes need not agree on how often they started a job
+  const std::lock_guard lock(mutex);
+  if (known) return *known;
   const Library& pmix = library();
   if (!pmix.complete) return Status{SENNIT_UNSUPPORTED, "libpmix.so.2 is not installed here"};
   pmix_proc_t self;
@@ -111,11 +117,11 @@ Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
   job.size = size >= 0 ? size : number(pmix, everybody, PMIX_JOB_SIZE);
   job.local_rank = number(pmix, self, PMIX_LOCAL_RANK);
   job.local_size = number(pmix, everybody, PMIX_LOCAL_SIZE);
-  const std::string key = fmt::format("sennit.id.{}", calls++);
-  const Status status = job.rank == 0 ? give_id(pmix, key.c_str(), &job.unique_id)
-                                      : take_id(pmix, key.c_str(), self, timeout_ms, &job.unique_id);
+  const Status status =
+      job.rank == 0 ? give_id(pmix, &job.unique_id) : take_id(pmix, self, timeout_ms, &job.unique_id);
   pmix.finalize(nullptr, 0);  // counted: an MPI in this process keeps its own
   if (!status.ok()) return status;
+  known = job;
   return job;
 }
 

@@ -46,7 +46,7 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ISA", OptionType::text, "", "generic, avx2 or avx512: highest instruction set for reductions"},
     {"SENNIT_LOG", OptionType::text, "warn", "error, warn, info or debug"},
     {"SENNIT_PORT", OptionType::integer, "0",
-     "port that rank 0 listens on; 0: MASTER_PORT + 1, under Slurm from the job's number"},
+     "port that rank 0 listens on while a job starts; 0: MASTER_PORT + 1, under Slurm from the job's number"},
     {"SENNIT_PROBE", OptionType::text, "0",
      "1: measure the fabric between the job's hosts at start, unless the cache has it; again: in any case"},
     {"SENNIT_REPRODUCIBLE", OptionType::flag, "0",

@@ -4,6 +4,7 @@
 // The listening socket is opened at once, so the port in the id is truly ours, and waits in this process
 // until rank 0 takes it over. All of the host's addresses go into the id; joining ranks try them in turn.
 #include <sodium.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -90,7 +91,10 @@ Result<std::vector<std::byte>> make_unique_id() {
   return id;
 }
 
-Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
+namespace {
+
+// All but the listener, which is rank 0's.
+Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int size) {
   if (size < 1 || rank < 0 || rank >= size)
     return invalid(fmt::format("rank {} of {} ranks: expected a rank from 0 to size - 1", rank, size));
   if (id.size() < sizeof(Contents))
@@ -116,15 +120,33 @@ Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, i
   }
   const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
   options.secret.assign(secret, secret + sizeof contents.secret);
-  if (rank == 0) {
-    const std::lock_guard lock(g_mutex);
-    const auto listener = waiting_listeners().find(contents.job);
-    if (listener == waiting_listeners().end())
-      return invalid(
-          "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job only");
-    options.root_listener_fd = listener->second;
-    waiting_listeners().erase(listener);
-  }
+  return options;
+}
+
+}  // namespace
+
+Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
+  Result<BootstrapOptions> options = read_id(id, rank, size);
+  if (!options || rank != 0) return options;
+  const std::lock_guard lock(g_mutex);
+  const auto listener = waiting_listeners().find(options->job);
+  if (listener == waiting_listeners().end())
+    return invalid(
+        "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job only");
+  options->root_listener_fd = listener->second;
+  waiting_listeners().erase(listener);
+  return options;
+}
+
+// Every start listens anew on the id's port. The socket that make_unique_id opened only keeps the port from
+// others.
+Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size) {
+  Result<BootstrapOptions> options = read_id(id, rank, size);
+  if (!options) return options;
+  const std::lock_guard lock(g_mutex);
+  if (const auto kept = waiting_listeners().find(options->job); kept != waiting_listeners().end())
+    ::shutdown(kept->second, SHUT_RDWR);
+  options->job = 0;
   return options;
 }
 

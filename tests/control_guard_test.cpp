@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <latch>
 #include <random>
 
 #include "control_connection.hpp"
@@ -151,6 +152,7 @@ TEST(Secret, InsecureListensEverywhere) {
 TEST(Secret, WrongOneIsRefusedAndTheJobGoesOn) {
   constexpr int kRanks = 8;
   const uint16_t port = test::free_port();
+  std::latch refused(4);  // before the start is complete: then nobody listens there any more
   std::vector<std::unique_ptr<Control>> controls(kRanks);
   test::in_threads(kRanks + 4, [&](int r) {
     if (r >= kRanks) {  // four of them, who want to be the last rank
@@ -158,9 +160,9 @@ TEST(Secret, WrongOneIsRefusedAndTheJobGoesOn) {
       wrong.secret.assign(32, std::byte{8});
       expect_text(Control::start(wrong, {}).status(), SENNIT_REFUSED,
                   {"does not hold this job's secret", "SENNIT_SECRET"});
-      return;
+      return refused.count_down();
     }
-    if (r == kRanks - 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (r == kRanks - 1) refused.wait();
     auto control = Control::start(plain(r, kRanks, port), {});
     ASSERT_TRUE(control.ok()) << control.status().text();
     controls[static_cast<size_t>(r)] = std::move(*control);
@@ -171,17 +173,21 @@ TEST(Secret, WrongOneIsRefusedAndTheJobGoesOn) {
 
 TEST(Secret, RanksThatDisagreeAreToldSo) {
   const uint16_t port = test::free_port();
+  std::latch turned_away(2);
   std::vector<std::unique_ptr<Control>> controls(2);
   test::in_threads(4, [&](int r) {
-    if (r == 2)
-      return expect_text(Control::start(plain(1, 3, port), {}).status(), SENNIT_INVALID_ARGUMENT,
-                         {"3 ranks", "rank 0 says 2"});
+    if (r == 2) {
+      expect_text(Control::start(plain(1, 3, port), {}).status(), SENNIT_INVALID_ARGUMENT,
+                  {"3 ranks", "rank 0 says 2"});
+      return turned_away.count_down();
+    }
     if (r == 3) {
       BootstrapOptions other = plain(1, 2, port);
       other.job = 77;
-      return expect_text(Control::start(other, {}).status(), SENNIT_INVALID_ARGUMENT, {"another job"});
+      expect_text(Control::start(other, {}).status(), SENNIT_INVALID_ARGUMENT, {"another job"});
+      return turned_away.count_down();
     }
-    if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (r == 1) turned_away.wait();
     auto control = Control::start(plain(r, 2, port), {});
     ASSERT_TRUE(control.ok()) << control.status().text();
     controls[static_cast<size_t>(r)] = std::move(*control);

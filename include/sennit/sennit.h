@@ -113,7 +113,7 @@ SENNIT_EXPORT sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int siz
                                                     const sennit_unique_id_t* id, int rank,
                                                     const sennit_config_t* config);
 /* From the launcher's environment: Open MPI or PMIx, Slurm, or torchrun's RANK, WORLD_SIZE, MASTER_ADDR, ...
- */
+ * May be called again, before or after what it made is destroyed: each time makes a job of its own. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t* config);
 /* From an MPI communicator: pass a pointer to your MPI_Comm. In libsennit_mpi. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_mpi(sennit_comm_t* comm, const void* mpi_comm,
