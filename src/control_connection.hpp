@@ -51,7 +51,8 @@ class Connection {
   void shut();                                   // no more will be sent; takes effect when all is written
 
   int fd() const { return fd_; }
-  bool open() const { return open_; }  // the secret is proved; frames flow
+  bool open() const { return open_; }                      // the secret is proved; frames flow
+  bool greeted() const { return handshake_.peer() >= 0; }  // accepted ones: it has begun to prove itself
   bool wants_write() const { return connecting_ || (open_ ? !out_.empty() : handshake_.wants_write()); }
   bool drained() const { return out_.empty(); }
   End end() const { return end_; }

@@ -229,20 +229,32 @@ void ControlPlane::use_listener(int fd) {
   epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, listener_, &event);
 }
 
+// Where there are too many: the oldest that has not greeted, which a rank does at once; else the oldest. Each
+// gets its turn first, but a thousand that say nothing must not keep a rank out for long: while it waits,
+// those that it looks for may leave, and it would take them for dead. 0: wait.
+uint64_t ControlPlane::stranger_to_evict() {
+  for (const uint64_t id : strangers_)  // ids ascend
+    if (const Connection* one = find(id); !one->greeted() && now_ms_ - one->since_ms >= kSilentEvictMs)
+      return id;
+  const uint64_t oldest = *strangers_.begin();
+  return now_ms_ - find(oldest)->since_ms >= kStrangerEvictMs ? oldest : 0;
+}
+
 void ControlPlane::accept_all() {
   for (int taken = 0; taken < 64; taken++) {
-    Connection* oldest = strangers_.empty() ? nullptr : find(*strangers_.begin());  // ids ascend
     if (strangers_.size() >= kStrangers) {
-      if (now_ms_ - oldest->since_ms < kStrangerEvictMs) return pause_listener(true);
-      lost(oldest->id, End::closed, "too many connections that have not proved themselves");
+      const uint64_t one = stranger_to_evict();
+      if (one == 0) return pause_listener(true);
+      lost(one, End::closed, "too many connections that have not proved themselves");
       continue;
     }
     Address from;
     const int fd = accept_from(listener_, &from);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-      if (oldest) {  // it gets its turn, but not for ever
-        if (now_ms_ - oldest->since_ms < kStrangerEvictMs) return pause_listener(true);
-        lost(oldest->id, End::closed, "no file descriptors left");
+      if (!strangers_.empty()) {
+        const uint64_t one = stranger_to_evict();
+        if (one == 0) return pause_listener(true);
+        lost(one, End::closed, "no file descriptors left");
         continue;
       }
       if (phase_ < Phase::running && complaint_.ok())
@@ -265,6 +277,7 @@ void ControlPlane::accept_all() {
     connection->deadline_ms = now_ms_ + kStrangerMs;
     connection->from = from;
     strangers_.insert(connection->id);
+    serve(connection->id);  // who waited in the kernel's queue has greeted meanwhile
   }
 }
 
@@ -274,7 +287,7 @@ void ControlPlane::pause_listener(bool paused) {
   event.events = paused ? 0 : uint32_t{EPOLLIN};
   event.data.u64 = kListenerId;
   epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, listener_, &event);
-  if (paused) due(now_ms_ + (phase_ == Phase::closing ? kClosingRetryMs : kStrangerEvictMs));
+  if (paused) due(now_ms_ + (phase_ == Phase::closing ? kClosingRetryMs : kSilentEvictMs));
 }
 
 void ControlPlane::tick_strangers(int64_t now) {

@@ -40,6 +40,7 @@ inline constexpr int64_t kClosingMs = 300;        // for the last frames to be r
 inline constexpr int64_t kStartFailedMs = 1000;   // rank 0 stays this long to tell those that still come
 inline constexpr size_t kStrangers = 256;         // at once
 inline constexpr int64_t kStrangerEvictMs = 250;  // when there are too many, older ones go
+inline constexpr int64_t kSilentEvictMs = 20;     // those that have not even greeted
 inline constexpr int64_t kConnectMs = 3000;       // per address and attempt, at the start
 
 // Why a rank is suspected; bits.
@@ -146,6 +147,7 @@ class ControlPlane final : public Control {
   void serve(uint64_t id);
   void drop(uint64_t id);  // closes without further ado
   void lost(uint64_t id, End end, const std::string& reason);
+  uint64_t stranger_to_evict();
   void accept_all();
   bool listen(const Address& address, Status* error);
   void use_listener(int fd);

@@ -1,6 +1,6 @@
 // strangers_test.cpp: those who are not of the job, at every port on which its ranks listen, bootstrap and
 // data alike, before and while it runs: a thousand half-open connections, garbage, the job's own greeting cut
-// short. They are refused and logged, and the job goes on.
+// short. They are refused and logged, and the job goes on; when a rank dies meanwhile, the others agree who.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -145,6 +145,49 @@ TEST_F(Strangers, AThousandAtEveryPortDoNotStopTheJob) {
     EXPECT_NE(log.find("warning: refused a connection from 127.0.0.1"), std::string::npos) << log;
     EXPECT_NE(log.find("warning: tcp: refused "), std::string::npos) << log;
     EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 40) << "each of them is logged:\n" << log;
+  }
+  for (int rank = 0; rank < 8; rank++) unlink(log_of(rank).c_str());
+}
+
+// All-reduces until one fails: "status: text | failed ranks".
+std::string reduce_until_error(const std::string& log_path) {
+  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  dup2(log, STDERR_FILENO);
+  sennit_comm_t comm = nullptr;
+  if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK)
+    return std::string("init failed: ") + sennit_last_error();
+  float x = 1.0f;
+  sennit_status_t status = SENNIT_OK;
+  while ((status = sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_MAX, comm)) == SENNIT_OK)
+    std::this_thread::sleep_for(1ms);
+  std::string text = fmt::format("{}: {} |", sennit_status_name(status), sennit_last_error());
+  int failed[64], n = 0;
+  sennit_comm_failed_ranks(comm, failed, 64, &n);
+  for (int k = 0; k < n; k++) text += fmt::format(" {}", failed[k]);
+  sennit_comm_destroy(comm);
+  return text;
+}
+
+// Rank 1, to whom all turn then, is besieged. Who has to wait for it until it has told its caller, and left,
+// must not take it for dead.
+TEST_F(Strangers, SurvivorsOfRank0NameItAlone) {
+  Processes ranks(8, [&](int rank) { return reduce_until_error(log_of(rank)); },
+                  {{"SENNIT_TRANSPORTS", "tcp"}});
+  std::vector<std::set<uint16_t>> ports(8);
+  for (int rank = 0; rank < 8; rank++)
+    for (int i = 0; i < 5000 && ports[static_cast<size_t>(rank)].size() < 2; i++) {
+      std::this_thread::sleep_for(2ms);
+      ports[static_cast<size_t>(rank)] = listening_ports(ranks.pid(rank));
+    }
+  std::this_thread::sleep_for(300ms);  // it works
+  for (int i = 0; i < 2 * kHalfOpen; i++)
+    for (const uint16_t port : ports[1]) connections_.push_back(connect_to(port));
+  ranks.signal(0, SIGKILL);
+  const auto reports = ranks.reports(30s);
+  for (int rank = 1; rank < 8; rank++) {
+    ASSERT_TRUE(reports[static_cast<size_t>(rank)].has_value()) << "rank " << rank << " hangs";
+    const std::string& report = *reports[static_cast<size_t>(rank)];
+    EXPECT_TRUE(report.ends_with("| 0")) << "rank " << rank << ": " << report;
   }
   for (int rank = 0; rank < 8; rank++) unlink(log_of(rank).c_str());
 }
