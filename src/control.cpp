@@ -41,6 +41,12 @@ size_t descriptors_wanted(int rank, int size) {
   return rank == 0 ? static_cast<size_t>(size) + 2 * kStrangers : 2 * size_t{kFanOut};
 }
 
+// A time-out of 0: silence is never taken for death.
+BootstrapOptions with_limits(BootstrapOptions options) {
+  if (options.heartbeat_timeout_ms == 0) options.heartbeat_timeout_ms = int64_t{1} << 40;
+  return options;
+}
+
 int64_t heartbeat_interval(int64_t timeout_ms) {
   return std::max<int64_t>(1, std::min<int64_t>(1000, timeout_ms / 4));
 }
@@ -48,11 +54,11 @@ int64_t heartbeat_interval(int64_t timeout_ms) {
 }  // namespace
 
 ControlPlane::ControlPlane(const BootstrapOptions& options, Callbacks callbacks)
-    : options_(options),
+    : options_(with_limits(options)),
       callbacks_(std::move(callbacks)),
       rank_(options.rank),
       size_(options.size),
-      heartbeat_ms_(heartbeat_interval(options.heartbeat_timeout_ms)),
+      heartbeat_ms_(heartbeat_interval(options_.heartbeat_timeout_ms)),
       pid_(getpid()),
       job_(options.job) {
   heartbeat_ = Writer(Frame::heartbeat).finish();

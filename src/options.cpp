@@ -36,7 +36,7 @@ constexpr auto kOptions = std::to_array<Option>({
      "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, break_bytes, "
      "seed"},
     {"SENNIT_HEARTBEAT_TIMEOUT", OptionType::milliseconds, "30000",
-     "a peer that is silent this long is taken for dead"},
+     "a peer that is silent this long is taken for dead; 0: never"},
     {"SENNIT_IN_FLIGHT_BYTES", OptionType::bytes, "512K",
      "bytes handed to a transport per peer and call before it has moved the earlier ones"},
     {"SENNIT_INSECURE", OptionType::flag, "0",

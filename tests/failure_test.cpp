@@ -321,6 +321,26 @@ TEST_P(Failures, WrongPeersAreNamedAsTheCallWas) {
   }
 }
 
+// SENNIT_HEARTBEAT_TIMEOUT=0: silence is no death, whoever ends is noticed all the same.
+TEST(Heartbeats, OfZeroAreOff) {
+  Processes ranks(4,
+                  [](int) {
+                    sennit_comm_t comm = join();
+                    return comm ? reduce_until_error(comm)
+                                : std::string("init failed: ") + sennit_last_error();
+                  },
+                  {{"SENNIT_HEARTBEAT_TIMEOUT", "0"}});
+  std::this_thread::sleep_for(300ms);
+  ranks.signal(2, SIGSTOP);
+  std::this_thread::sleep_for(1500ms);
+  ranks.signal(2, SIGCONT);
+  std::this_thread::sleep_for(300ms);
+  ranks.signal(3, SIGKILL);
+  const Reports reports = ranks.reports(kPatience + 3s);
+  expect_all(reports, {3}, "connection closed without goodbye");
+  expect_all(reports, {3}, ranks_text({3}));
+}
+
 // A rank with a /dev/shm of its own, as in another container: what keeps shm from reaching it is said.
 TEST(Unreachable, SaysWhatTheTransportsSay) {
   if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: a /dev/shm of one's own needs root";
