@@ -17,7 +17,8 @@ constexpr size_t kReadBytesPerWake = 4 << 20;  // so that one talker does not ke
 }  // namespace
 
 Connection::Connection(int fd, Handshake handshake, Role its_role, int its_rank, bool connecting, int64_t now)
-    : role(its_role),
+    : outgoing(connecting),
+      role(its_role),
       rank(its_rank),
       since_ms(now),
       deadline_ms(0),

@@ -59,7 +59,8 @@ class Connection {
   const std::string& reason() const { return reason_; }
 
   uint64_t id = 0;
-  Address from;  // accepted ones
+  const bool outgoing;  // this rank connected
+  Address other;        // the far end
   Role role;
   int rank;                       // the peer's; -1: not known yet
   int64_t since_ms;               // opened

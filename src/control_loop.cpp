@@ -128,7 +128,9 @@ Connection* ControlPlane::connect(const Address& address, Role role, int peer, i
   Result<int> fd = connect_to(address, error);
   if (!fd && give_spare()) fd = connect_to(address, error);
   if (!fd) return nullptr;
-  return add(*fd, Handshake::connector(handshake_config(), peer), role, peer, true);
+  Connection* connection = add(*fd, Handshake::connector(handshake_config(), peer), role, peer, true);
+  connection->other = address;
+  return connection;
 }
 
 // One descriptor is kept for the moment when there are no others: to say so, to be told the end of a start,
@@ -275,7 +277,7 @@ void ControlPlane::accept_all() {
     if (fd < 0) return;
     Connection* connection = add(fd, Handshake::acceptor(handshake_config()), Role::stranger, -1, false);
     connection->deadline_ms = now_ms_ + kStrangerMs;
-    connection->from = from;
+    connection->other = from;
     strangers_.insert(connection->id);
     serve(connection->id);  // who waited in the kernel's queue has greeted meanwhile
   }
@@ -320,7 +322,8 @@ void ControlPlane::log_stranger(const Connection& connection, const std::string&
     return;
   }
   stranger_log_ms_ = now_ms_;
-  log(LogLevel::warn, "refused a connection from {}: {}", connection.from.text(), reason);
+  log(LogLevel::warn, "refused a connection {} {}: {}", connection.outgoing ? "to" : "from",
+      connection.other.text(), reason);
 }
 
 void ControlPlane::send(Connection& connection, const Buffer& buffer) {

@@ -153,6 +153,7 @@ TEST(Secret, WrongOneIsRefusedAndTheJobGoesOn) {
   constexpr int kRanks = 8;
   const uint16_t port = test::free_port();
   std::latch refused(4);  // before the start is complete: then nobody listens there any more
+  testing::internal::CaptureStderr();
   std::vector<std::unique_ptr<Control>> controls(kRanks);
   test::in_threads(kRanks + 4, [&](int r) {
     if (r >= kRanks) {  // four of them, who want to be the last rank
@@ -167,6 +168,10 @@ TEST(Secret, WrongOneIsRefusedAndTheJobGoesOn) {
     ASSERT_TRUE(control.ok()) << control.status().text();
     controls[static_cast<size_t>(r)] = std::move(*control);
   });
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (const char* const way : {"from", "to"})
+    EXPECT_NE(log.find(fmt::format("refused a connection {} 127.0.0.1:", way)), std::string::npos) << log;
+  EXPECT_EQ(log.find(":0:"), std::string::npos) << "an address that is none: " << log;
   EXPECT_EQ(controls[0]->statistics().find("refused strangers 0"), std::string::npos);
   test::in_threads(kRanks, [&](int r) { controls[static_cast<size_t>(r)]->leave(); });
 }
