@@ -166,7 +166,11 @@ Status Communicator::destroy_op(int op) {
 Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* result) {
   if (color < 0 && color != SENNIT_NO_COLOR)
     return invalid(fmt::format("color {}: expected 0 or more, or SENNIT_NO_COLOR", color));
-  const int32_t mine[3] = {color, key, static_cast<int32_t>(job_->next_communicator_id)};
+  // One member hands out the number: not the one of another split that runs at the same time, whoever makes
+  // it. Which member it is goes round, and begins beside the one that handed out this communicator's own.
+  const int giver = static_cast<int>((id_ - 1 + splits_++) % static_cast<uint32_t>(size()));
+  const uint32_t drawn = giver == rank_ ? job_->draw_communicator_number() : 0;
+  const int32_t mine[3] = {color, key, static_cast<int32_t>(drawn)};
   std::vector<int32_t> all(3 * members_.size());
   Call call;
   call.collective = Collective::all_gather;
@@ -177,18 +181,20 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   call.as_planned = true;
   SENNIT_RETURN_IF_ERROR(run(call));
   std::vector<std::pair<int, int>> chosen;  // key, rank
-  int32_t id = 0;
   for (int r = 0; r < size(); r++) {
     const int32_t* other = &all[3 * static_cast<size_t>(r)];
-    id = std::max(id, other[2]);
     if (other[0] == color) chosen.emplace_back(other[1], r);
   }
-  job_->next_communicator_id = static_cast<uint32_t>(id) + 1;
+  const auto id = static_cast<uint32_t>(all[3 * static_cast<size_t>(giver) + 2]);
+  if (id == 0)
+    return {SENNIT_OUT_OF_RESOURCES,
+            fmt::format("split of communicator {}: rank {} has handed out all its numbers for communicators",
+                        id_, members_[static_cast<size_t>(giver)])};
   if (color == SENNIT_NO_COLOR) return {};
   std::sort(chosen.begin(), chosen.end());
   std::vector<int> members;
   for (const auto& [k, r] : chosen) members.push_back(members_[static_cast<size_t>(r)]);
-  Result<std::shared_ptr<Communicator>> made = create(job_, std::move(members), static_cast<uint32_t>(id));
+  Result<std::shared_ptr<Communicator>> made = create(job_, std::move(members), id);
   if (!made) return made.status();
   *result = *std::move(made);
   return {};

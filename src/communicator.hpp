@@ -190,6 +190,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::map<int, CustomOp> custom_ops_;
   int next_custom_op_ = SENNIT_OP_CUSTOM_BASE;
   uint32_t next_seq_ = 1;
+  uint32_t splits_ = 0;
   std::map<int, uint32_t> next_send_seq_, next_recv_seq_;  // by peer
   std::deque<SelfMessage> self_sends_, self_receives_;
   uint32_t outstanding_ = 0;

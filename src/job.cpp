@@ -37,6 +37,7 @@ Bytes to_bytes(const Json::binary_t& binary) {
 
 // For the engine, the transports themselves and a look at the machine; connections come on top.
 constexpr size_t kLeastDescriptors = 16;
+constexpr uint32_t kSplitNumbersEnd = 0x70000000;
 
 bool allowed(std::string_view transport) {
   const std::string list = "," + option_text("SENNIT_TRANSPORTS") + ",";
@@ -301,6 +302,14 @@ Status Job::probe_fabric(const std::shared_ptr<Job>& job) {
   if (!probed) return probed.status();
   if (job->rank() == 0) *probed = merge(job->fabric_, *probed, "probe");
   return job->agree_on_fabric(probed);
+}
+
+// kWholeJob is 1. From 2 on the numbers go round the ranks, so that two ranks never hand out the same
+// one; from kSplitNumbersEnd on they are for others than splits.
+uint32_t Job::draw_communicator_number() {
+  const uint64_t number = 2 + static_cast<uint64_t>(numbers_drawn_++) * static_cast<uint64_t>(size()) +
+                          static_cast<uint64_t>(rank());
+  return number < kSplitNumbersEnd ? static_cast<uint32_t>(number) : 0;
 }
 
 void Job::add(Communicator* communicator) {

@@ -3,6 +3,7 @@
 // of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -43,7 +44,22 @@ class Job {
 
   void add(Communicator* communicator);
   void remove(Communicator* communicator);
-  uint32_t next_communicator_id = 2;  // 1 is the whole job; agreed on by the members at each split
+  // While one of these lives, this rank is about to make a communicator. Others may have made it already:
+  // what they send on it is kept, and a failure that they tell of is remembered for it.
+  class Making {
+   public:
+    explicit Making(Job& job);
+    ~Making();
+    Making(const Making&) = delete;
+    Making& operator=(const Making&) = delete;
+
+   private:
+    Job& job_;
+    const uint64_t number_;
+  };
+  // A communicator's number out of those that are this rank's to hand out; never the same twice. 0: none
+  // left.
+  uint32_t draw_communicator_number();
 
  private:
   struct Hello;  // what every rank tells the others at start
@@ -73,6 +89,7 @@ class Job {
   std::string tune_;   // SENNIT_TUNE of rank 0
   Tuning tuning_;
   int64_t arrival_timeout_ms_ = 0;
+  std::atomic<uint32_t> numbers_drawn_ = 0;
   std::mutex communicators_mutex_;
   std::map<uint32_t, Communicator*> communicators_;
   std::vector<std::function<void(Communicator&)>> failures_;  // all so far, in the order they were told

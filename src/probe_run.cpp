@@ -32,7 +32,7 @@ namespace {
 using Json = nlohmann::json;
 using Bytes = std::vector<std::byte>;
 
-constexpr uint32_t kProbeCommunicator = 0x70726f62;  // beyond the numbers that splits hand out
+constexpr uint32_t kProbeCommunicator = 0x70726f62;  // beyond the numbers of splits
 constexpr uint64_t kRoundNs = 800'000'000, kSettleNs = 250'000'000;
 constexpr uint64_t kLongRoundNs = 1'500'000'000, kLongSettleNs = 500'000'000;
 constexpr size_t kChunkBytes = 64 * 1024, kManyChunkBytes = 16 * 1024;  // the latter with many flows
