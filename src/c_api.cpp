@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
@@ -15,7 +16,9 @@
 namespace sennit {
 namespace {
 
-thread_local std::string t_last_error;
+// No destructor, so that it can be used until the very end of the thread.
+constexpr size_t kErrorBytes = 4096;
+thread_local char t_last_error[kErrorBytes];
 
 struct PendingGroup {
   int depth = 0;
@@ -29,6 +32,13 @@ Status checked_config(const sennit_config_t* config) {
   if (config && config->arrival_timeout_ms < 0)
     return invalid(fmt::format("sennit_config_t: arrival_timeout_ms {}: expected 0 or more",
                                config->arrival_timeout_ms));
+  return {};
+}
+
+Status check_started(sennit_work_t work) {
+  if (!work) return invalid("work is NULL");
+  if (!work->work->started())
+    return invalid("the work's group is still open: sennit_group_end starts its calls");
   return {};
 }
 
@@ -47,7 +57,14 @@ sennit_status_t guarded(F&& f) {
 }  // namespace
 
 sennit_status_t report(const Status& status) {
-  if (!status.ok() && status.kind() != SENNIT_IN_PROGRESS) t_last_error = status.text();
+  if (status.ok() || status.kind() == SENNIT_IN_PROGRESS) return status.kind();
+  static constexpr std::string_view kCut = " ...";
+  const std::string& text = status.text();
+  const bool fits = text.size() < kErrorBytes;
+  const size_t bytes = fits ? text.size() : kErrorBytes - 1 - kCut.size();
+  std::memcpy(t_last_error, text.data(), bytes);
+  if (!fits) std::memcpy(t_last_error + bytes, kCut.data(), kCut.size());
+  t_last_error[fits ? bytes : kErrorBytes - 1] = '\0';
   return status.kind();
 }
 
@@ -285,14 +302,14 @@ sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory) {
 
 sennit_status_t sennit_work_test(sennit_work_t work) {
   return guarded([&]() -> Status {
-    if (!work) return invalid("work is NULL");
+    SENNIT_RETURN_IF_ERROR(check_started(work));
     return work->work->test() ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
   });
 }
 
 sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
   return guarded([&]() -> Status {
-    if (!work) return invalid("work is NULL");
+    SENNIT_RETURN_IF_ERROR(check_started(work));
     const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * 1'000'000);
     return done ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
   });
@@ -327,7 +344,7 @@ sennit_status_t sennit_group_end(void) {
   });
 }
 
-const char* sennit_last_error(void) { return t_last_error.c_str(); }
+const char* sennit_last_error(void) { return t_last_error; }
 
 const char* sennit_status_name(sennit_status_t status) {
   static constexpr const char* kNames[] = {

@@ -284,7 +284,8 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
 }
 
 void Communicator::start(Work& work, bool nonblocking) {
-  outstanding_++;
+  work.place_ = outstanding_.size();
+  outstanding_.push_back(&work);
   if (!work.execution_) {
     start_self_message(work);
     return;
@@ -304,24 +305,30 @@ void Communicator::start(Work& work, bool nonblocking) {
 }
 
 void Communicator::start_self_message(Work& work) {
-  const size_t bytes = work.call_.count * type_bytes(work.call_.type);
   auto& waiting = work.call_.receiving ? self_sends_ : self_receives_;
   auto& mine = work.call_.receiving ? self_receives_ : self_sends_;
   work.self_matched_ = std::make_shared<bool>(false);
   if (waiting.empty()) {
-    mine.push_back({work.call_.send, work.call_.recv, bytes, work.self_matched_});
+    mine.push_back({work.call_, work.self_matched_});
     return;
   }
   const SelfMessage other = waiting.front();
   waiting.pop_front();
-  const void* from = work.call_.receiving ? other.send : work.call_.send;
-  void* to = work.call_.receiving ? work.call_.recv : other.recv;
-  if (other.bytes != bytes)
-    work.result_ = Status(SENNIT_MISMATCH, fmt::format("send to oneself: {} bytes sent, {} expected",
-                                                       work.call_.receiving ? other.bytes : bytes,
-                                                       work.call_.receiving ? bytes : other.bytes));
-  else if (bytes > 0)
-    std::memmove(to, from, bytes);
+  match_self_message(work, other);
+}
+
+// Halves that differ fail the communicator, as they do between two ranks.
+void Communicator::match_self_message(Work& work, const SelfMessage& other) {
+  const Call& sent = work.call_.receiving ? other.call : work.call_;
+  const Call& expected = work.call_.receiving ? work.call_ : other.call;
+  if (sent.count != expected.count || sent.type != expected.type)
+    return fail_and_tell(
+        {SENNIT_MISMATCH,
+         fmt::format("on communicator {} rank {} called send count {} {} to itself, but recv "
+                     "count {} {} from itself",
+                     id_, members_[static_cast<size_t>(rank_)], sent.count, name(sent.type), expected.count,
+                     name(expected.type))});
+  if (sent.count > 0) std::memmove(expected.recv, sent.send, sent.count * type_bytes(sent.type));
   *other.matched = *work.self_matched_ = true;
 }
 

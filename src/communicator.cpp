@@ -89,7 +89,10 @@ void Communicator::fail(const Status& status) {
 
 void Communicator::fail_and_tell(const Status& status) {
   if (!this->status().ok()) return;
-  job_->control().abort(id_, status.text());
+  if (status.kind() == SENNIT_MISMATCH)
+    job_->control().fail(id_, status);
+  else
+    job_->control().abort(id_, status.text());
   fail(status);
 }
 
@@ -202,10 +205,18 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
 
 Status Communicator::finalize() {
   SENNIT_RETURN_IF_ERROR(status());
-  job_->engine().wait([this] { return outstanding_ == 0 || !status().ok(); }, -1);
+  // Whether somebody has waited for them already or not: their results stay with their handles.
+  Status first;
+  while (!outstanding_.empty()) {
+    Work& work = *outstanding_.back();
+    work.wait(-1);
+    const Status ended = work.finish();
+    if (first.ok()) first = ended;
+  }
   Call barrier;
   barrier.collective = Collective::barrier;
-  return run(barrier);
+  const Status met = run(barrier);  // also where a call of this rank alone was wrong: the others come, too
+  return met.ok() ? first : met;
 }
 
 }  // namespace sennit

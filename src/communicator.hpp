@@ -56,16 +56,19 @@ class Work {
   // Drives the engine; false when the time is over (negative: no limit).
   bool wait(int64_t timeout_ns);
   bool test();
-  Status finish();  // after done(): the result; gives the execution back
+  Status finish();                           // after done(): the result; gives the execution back
+  bool started() const { return started_; }  // not yet: its group is still open
 
  private:
   friend class Communicator;
+  void end();
   std::shared_ptr<Communicator> communicator_;
   std::unique_ptr<Execution> execution_;  // none: a send to oneself
   Call call_;
   std::shared_ptr<bool> self_matched_;
   std::vector<std::byte> scaled_;  // premul-sum: the scaled input
   bool started_ = false, finished_ = false;
+  size_t place_ = 0;          // among the communicator's outstanding works
   Trials* trials_ = nullptr;  // where its time goes
   int sample_ = -1;
   uint64_t started_ns_ = 0;
@@ -133,9 +136,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::array<std::byte, 8> scalar;
   };
   struct SelfMessage {
-    const void* send = nullptr;
-    void* recv = nullptr;
-    size_t bytes = 0;
+    Call call;
     std::shared_ptr<bool> matched;
   };
   struct LoggedCall {
@@ -164,6 +165,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void fill_buffers(const Call& call, const Request& request, Work& work, Buffers* buffers) const;
   void start(Work& work, bool nonblocking);
   void start_self_message(Work& work);
+  void match_self_message(Work& work, const SelfMessage& other);
   Status withdraw_self_message(const Work& work);
   void give_back(std::unique_ptr<Execution> execution);
   void log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared);
@@ -193,7 +195,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint32_t splits_ = 0;
   std::map<int, uint32_t> next_send_seq_, next_recv_seq_;  // by peer
   std::deque<SelfMessage> self_sends_, self_receives_;
-  uint32_t outstanding_ = 0;
+  std::vector<Work*> outstanding_;         // started and not finished
   std::array<SmallCall, 16> small_calls_;  // by a hash of the call
   std::atomic<bool> failed_{false};        // status_ is not ok
 

@@ -192,7 +192,14 @@ void ControlPlane::report_mismatch(const CallDescriptor& mine, int peer) {
 }
 
 void ControlPlane::abort(uint32_t comm, const std::string& why) {
-  post([this, comm, why] { request_abort(comm, why); });
+  post([this, comm, why] {
+    request_failure(comm, {SENNIT_ABORTED, fmt::format("communicator {} was aborted by {}{}{}", comm,
+                                                       describe_rank(rank_), why.empty() ? "" : ": ", why)});
+  });
+}
+
+void ControlPlane::fail(uint32_t comm, const Status& status) {
+  post([this, comm, status] { request_failure(comm, status); });
 }
 
 void ControlPlane::leave() {

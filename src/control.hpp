@@ -92,6 +92,8 @@ class Control {
   virtual void report_mismatch(const CallDescriptor& mine, int peer) = 0;
   // This communicator is aborted: flood it.
   virtual void abort(uint32_t comm, const std::string& why) = 0;
+  // It fails on all its ranks, with this.
+  virtual void fail(uint32_t comm, const Status& status) = 0;
   // Says goodbye, so that closing is not taken for death. Bounded: returns after at most a second or two.
   virtual void leave() = 0;
   virtual std::string statistics() const = 0;  // bootstrap messages, connections, refused strangers

@@ -211,10 +211,8 @@ bool ControlPlane::remember(uint64_t event, const Buffer& frame) {
   return true;
 }
 
-void ControlPlane::request_abort(uint32_t comm, const std::string& why) {
+void ControlPlane::request_failure(uint32_t comm, const Status& status) {
   if ((phase_ != Phase::running && phase_ != Phase::leaving) || excluded_) return;
-  const Status status{SENNIT_ABORTED, fmt::format("communicator {} was aborted by {}{}{}", comm,
-                                                  describe_rank(rank_), why.empty() ? "" : ": ", why)};
   if (coordinator()) return fail_communicator(comm, rank_, status);
   const Buffer frame = Writer(Frame::abort_request).u32(comm).rank(rank_).status(status).finish();
   if (!send_up(frame)) pending_up_.push_back(frame);

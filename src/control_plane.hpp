@@ -69,6 +69,7 @@ class ControlPlane final : public Control {
   void report_stall(const CallDescriptor& mine) override;
   void report_mismatch(const CallDescriptor& mine, int peer) override;
   void abort(uint32_t comm, const std::string& why) override;
+  void fail(uint32_t comm, const Status& status) override;
   void leave() override;
   std::string statistics() const override;
 
@@ -257,7 +258,7 @@ class ControlPlane final : public Control {
   void tick_calls(int64_t now);
   void fail_communicator(uint32_t comm, int anchor, const Status& status);
   void on_comm_failed(Reader& in, const Message& message);
-  void request_abort(uint32_t comm, const std::string& why);
+  void request_failure(uint32_t comm, const Status& status);
   void on_abort_request(Reader& in, const Message& message);
   void take_own(const Buffer& frame);
   void judge_report(const Report& report);

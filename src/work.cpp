@@ -17,19 +17,19 @@ void Work::start(bool nonblocking) {
 }
 
 bool Work::done() const {
-  return execution_ ? execution_->done() : finished_ || (self_matched_ && *self_matched_);
+  if (execution_) return execution_->done();
+  return finished_ || *self_matched_ || !communicator_->status().ok();
 }
 
 bool Work::wait(int64_t timeout_ns) {
   if (finished_ || done()) return true;
   if (!execution_ && timeout_ns < 0 && communicator_->status().ok()) {
     result_ = communicator_->withdraw_self_message(*this);
-    communicator_->outstanding_--;
-    return finished_ = true;
+    end();
+    return true;
   }
   if (execution_ && timeout_ns < 0) execution_->awaited = true;
-  return communicator_->job().engine().wait(
-      [this] { return done() || (!execution_ && !communicator_->status().ok()); }, timeout_ns);
+  return communicator_->job().engine().wait([this] { return done(); }, timeout_ns);
 }
 
 bool Work::test() {
@@ -38,14 +38,18 @@ bool Work::test() {
   return done();
 }
 
+void Work::end() {
+  finished_ = true;
+  std::vector<Work*>& all = communicator_->outstanding_;
+  all[place_] = all.back();
+  all[place_]->place_ = place_;
+  all.pop_back();
+}
+
 Status Work::finish() {
   if (finished_) return result_;
-  finished_ = true;
-  communicator_->outstanding_--;
-  if (!execution_) {
-    if (!self_matched_ || !*self_matched_) result_ = communicator_->status();
-    return result_;
-  }
+  end();
+  if (!execution_) return result_ = *self_matched_ ? Status() : communicator_->status();
   result_ = communicator_->finish_call(*execution_);
   if (sample_ >= 0 && result_.ok() && !trials_->decided())
     trials_->took(sample_, execution_->finished_ns - started_ns_);

@@ -2,7 +2,11 @@
 // themselves, groups of sends and receives, splits and twins used at once, wrong arguments.
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "ranks.hpp"
@@ -52,6 +56,107 @@ TEST(Works, ProgressWithoutBeingWaitedFor) {
     EXPECT_EQ(x.front(), 2.0f);
     sennit_work_free(work);
   });
+}
+
+// Started, maybe completed, never waited for: finalize completes them, and their handles tell the results.
+TEST(Works, FinalizeCompletesWhatNobodyWaitedFor) {
+  std::vector<sennit_comm_t> comms(3);
+  ASSERT_EQ(sennit_comm_init_local(comms.data(), 3, nullptr), SENNIT_OK) << sennit_last_error();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; rank++)
+    threads.emplace_back([&, rank] {
+      const sennit_comm_t comm = comms[static_cast<size_t>(rank)];
+      std::vector<int> x(50'000, rank + 1), y(50'000, 1), out(9, rank), in(9, -1);
+      sennit_work_t small, large, send, receive, lonely;
+      ASSERT_EQ(sennit_all_reduce_start(x.data(), x.data(), 4, SENNIT_INT32, SENNIT_SUM, comm, &small),
+                SENNIT_OK);
+      ASSERT_EQ(sennit_all_reduce_start(y.data(), y.data(), y.size(), SENNIT_INT32, SENNIT_SUM, comm, &large),
+                SENNIT_OK);
+      ASSERT_EQ(sennit_send_start(out.data(), 9, SENNIT_INT32, (rank + 1) % 3, comm, &send), SENNIT_OK);
+      ASSERT_EQ(sennit_recv_start(in.data(), 9, SENNIT_INT32, (rank + 2) % 3, comm, &receive), SENNIT_OK);
+      while (sennit_work_test(small) == SENNIT_IN_PROGRESS) std::this_thread::yield();
+      if (rank == 2) {  // what cannot complete is named, and the others are not kept waiting
+        ASSERT_EQ(sennit_send_start(out.data(), 9, SENNIT_INT32, rank, comm, &lonely), SENNIT_OK);
+        EXPECT_EQ(sennit_comm_finalize(comm), SENNIT_INVALID_ARGUMENT);
+        EXPECT_STREQ(sennit_last_error(),
+                     "send to oneself: no receive waits for it; start that first, with sennit_recv_start");
+        EXPECT_EQ(sennit_work_wait(lonely, -1), SENNIT_INVALID_ARGUMENT);
+        EXPECT_EQ(sennit_work_free(lonely), SENNIT_OK);
+      } else {
+        EXPECT_EQ(sennit_comm_finalize(comm), SENNIT_OK) << sennit_last_error();
+      }
+      EXPECT_EQ(x[3], 6);
+      EXPECT_EQ(y[49'999], 3);
+      EXPECT_EQ(in, std::vector<int>(9, (rank + 2) % 3));
+      EXPECT_EQ(sennit_work_wait(large, -1), SENNIT_OK);
+      EXPECT_EQ(sennit_work_test(receive), SENNIT_OK);
+      EXPECT_EQ(sennit_comm_destroy(comm), SENNIT_OK);
+      for (const sennit_work_t work : {small, large, send, receive})
+        EXPECT_EQ(sennit_work_free(work), SENNIT_OK);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Works, OfAnOpenGroupCannotBeWaitedFor) {
+  Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    int x = 1, y = 1, from = 7, to = 0;
+    sennit_work_t kept, given_up, send;
+    sennit_group_start();
+    ASSERT_EQ(sennit_all_reduce_start(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm, &kept), SENNIT_OK);
+    ASSERT_EQ(sennit_all_reduce_start(&y, &y, 1, SENNIT_INT32, SENNIT_SUM, comm, &given_up), SENNIT_OK);
+    int rank = 0;
+    sennit_comm_rank(comm, &rank);
+    ASSERT_EQ(sennit_send_start(&from, 1, SENNIT_INT32, rank, comm, &send), SENNIT_OK);
+    ASSERT_EQ(sennit_recv(&to, 1, SENNIT_INT32, rank, comm), SENNIT_OK);
+    sennit_group_start();
+    EXPECT_EQ(sennit_group_end(), SENNIT_OK);  // an inner one starts nothing
+    for (const sennit_work_t work : {kept, send}) {
+      EXPECT_EQ(sennit_work_wait(work, -1), SENNIT_INVALID_ARGUMENT);
+      EXPECT_EQ(sennit_work_wait(work, 10), SENNIT_INVALID_ARGUMENT);
+      EXPECT_EQ(sennit_work_test(work), SENNIT_INVALID_ARGUMENT);
+      EXPECT_STREQ(sennit_last_error(), "the work's group is still open: sennit_group_end starts its calls");
+    }
+    EXPECT_EQ(sennit_work_free(given_up), SENNIT_OK);
+    ASSERT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(x, 2);
+    EXPECT_EQ(y, 2);
+    EXPECT_EQ(to, 7);
+    EXPECT_EQ(sennit_work_wait(kept, -1), SENNIT_OK);
+    EXPECT_EQ(sennit_work_test(send), SENNIT_OK);
+    sennit_work_free(kept);
+    sennit_work_free(send);
+  });
+}
+
+// As between two ranks: another count or type fails the communicator, on all its ranks.
+TEST(PointToPoint, ToOneselfOfAnotherSizeOrType) {
+  for (const auto& [count, type, what] : {std::tuple(size_t{2}, SENNIT_INT32, "count 2 int32"),
+                                          std::tuple(size_t{1}, SENNIT_FLOAT32, "count 1 float32")}) {
+    Ranks ranks(3);
+    ASSERT_TRUE(ranks.ok());
+    ranks.run([&, count = count, type = type, what = what](int rank, sennit_comm_t comm) {
+      int from[2] = {1, 2}, to[2] = {-1, -1};
+      const std::string text =
+          std::string("on communicator 1 rank 1 called send count 1 int32 to itself, but recv ") + what +
+          " from itself";
+      if (rank == 1) {
+        sennit_work_t send, receive;
+        ASSERT_EQ(sennit_send_start(from, 1, SENNIT_INT32, rank, comm, &send), SENNIT_OK);
+        ASSERT_EQ(sennit_recv_start(to, count, type, rank, comm, &receive), SENNIT_OK);
+        for (const sennit_work_t work : {send, receive}) {
+          EXPECT_EQ(sennit_work_test(work), SENNIT_MISMATCH);
+          EXPECT_EQ(sennit_work_wait(work, -1), SENNIT_MISMATCH);
+          EXPECT_EQ(sennit_last_error(), text);
+          sennit_work_free(work);
+        }
+        EXPECT_EQ(to[0], -1);
+      }
+      EXPECT_EQ(sennit_barrier(comm), SENNIT_MISMATCH);
+      EXPECT_EQ(sennit_last_error(), text);
+    });
+  }
 }
 
 TEST(PointToPoint, RingGroupAndSelf) {

@@ -128,7 +128,9 @@ SENNIT_EXPORT sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int s
 SENNIT_EXPORT sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key,
                                                 sennit_comm_t* result);
 SENNIT_EXPORT sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result);
-/* Waits for outstanding work, then for all ranks. Destroy afterwards. */
+/* Completes the calls that were started and not waited for, then waits for all ranks. Destroy afterwards. The
+ * handles of those calls stay to be waited for, which gives each its result, and to be freed. If one of them
+ * failed, its error is returned. */
 SENNIT_EXPORT sennit_status_t sennit_comm_finalize(sennit_comm_t comm);
 /* Frees the handle. Does not wait for other ranks. */
 SENNIT_EXPORT sennit_status_t sennit_comm_destroy(sennit_comm_t comm);
@@ -215,6 +217,8 @@ SENNIT_EXPORT sennit_status_t sennit_scatter(const void* send, void* recv, size_
 SENNIT_EXPORT sennit_status_t sennit_all_to_all(const void* send, void* recv, size_t count,
                                                 sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_barrier(sennit_comm_t comm);
+/* What comes must have the count and type that is expected, or the communicator fails (SENNIT_MISMATCH), also
+ * where a rank sends to itself. */
 SENNIT_EXPORT sennit_status_t sennit_send(const void* send, size_t count, sennit_type_t type, int peer,
                                           sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_recv(void* recv, size_t count, sennit_type_t type, int peer,
@@ -299,14 +303,18 @@ SENNIT_EXPORT sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeo
 SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
 
 /* Between start and end, calls of this thread (also sends and receives, on any communicators) are collected
- * and started together by the end, which waits for all of them. Groups nest. */
+ * and started together by the end, which waits for all of them. Groups nest. Until the end of the outermost
+ * one, a collected call's work cannot be tested or waited for (SENNIT_INVALID_ARGUMENT); to free it is to
+ * give up its handle, the call is made nevertheless. */
 SENNIT_EXPORT sennit_status_t sennit_group_start(void);
 SENNIT_EXPORT sennit_status_t sennit_group_end(void);
 
 /* ---- what and why
  * -------------------------------------------------------------------------------------------- */
 
-SENNIT_EXPORT const char* sennit_last_error(void);               /* this thread's last error; never NULL */
+/* The calling thread's last error; never NULL, and cut after 4 KiB. The text lies in a buffer of the thread's
+ * own: the pointer is good until the thread ends, the text until a call of the thread fails again. */
+SENNIT_EXPORT const char* sennit_last_error(void);
 SENNIT_EXPORT const char* sennit_status_name(sennit_status_t s); /* "ok", "peer failed", ... */
 SENNIT_EXPORT size_t sennit_type_bytes(sennit_type_t type);
 SENNIT_EXPORT const char* sennit_version(void); /* "0.1.0" */
