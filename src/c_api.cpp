@@ -104,7 +104,7 @@ Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_
   std::vector<int> everyone(static_cast<size_t>((*job)->size()));
   for (size_t r = 0; r < everyone.size(); r++) everyone[r] = static_cast<int>(r);
   Result<std::shared_ptr<Communicator>> communicator =
-      Communicator::create(*std::move(job), std::move(everyone), 1);
+      Communicator::create(*std::move(job), std::move(everyone), kWholeJob);
   if (!communicator) return communicator.status();
   return new sennit_comm{*std::move(communicator)};
 }

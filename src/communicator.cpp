@@ -51,6 +51,10 @@ Communicator::~Communicator() {
   for (SmallCall& small : small_calls_) small.execution.reset();
 }
 
+bool Communicator::has(int world_rank) const {
+  return std::find(members_.begin(), members_.end(), world_rank) != members_.end();
+}
+
 Result<Plan> Communicator::plan(const Request& request) const {
   Result<Plan> plan = plan_by_model(request);
   const Tuned* tuned = job_->may_tune() ? tuning_.find(tree_fingerprint_, request, size()) : nullptr;
@@ -169,6 +173,7 @@ Status Communicator::destroy_op(int op) {
 Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* result) {
   if (color < 0 && color != SENNIT_NO_COLOR)
     return invalid(fmt::format("color {}: expected 0 or more, or SENNIT_NO_COLOR", color));
+  const Job::Making making(*job_);
   // One member hands out the number: not the one of another split that runs at the same time, whoever makes
   // it. Which member it is goes round, and begins beside the one that handed out this communicator's own.
   const int giver = static_cast<int>((id_ - 1 + splits_++) % static_cast<uint32_t>(size()));

@@ -86,8 +86,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int size() const { return static_cast<int>(members_.size()); }
   uint32_t id() const { return id_; }
   const std::vector<int>& members() const { return members_; }
+  bool has(int world_rank) const;
   const TierTree& tree() const { return tree_; }
   Job& job() { return *job_; }
+  const std::shared_ptr<Job>& shared_job() const { return job_; }
   int position() const { return tree_.position_of_rank[static_cast<size_t>(rank_)]; }
   Request to_request(const Call& call) const;
   Result<Plan> plan(const Request& request) const;

@@ -58,8 +58,9 @@ class Control {
     // The failed set was decided: all ranks dead so far (world ranks, ascending), and the text that every
     // survivor shows.
     std::function<void(const std::vector<int>& failed, const Status& status)> peers_failed;
-    // A communicator is in error on all its ranks (mismatch, abort, arrival timeout).
-    std::function<void(uint32_t comm, const Status& status)> communicator_failed;
+    // A communicator is in error on all its ranks (mismatch, abort, arrival timeout): the one of this number
+    // that `member` is in. Told to all ranks, those included that have not made it yet.
+    std::function<void(uint32_t comm, int member, const Status& status)> communicator_failed;
     // The connection between ranks a and b broke though both live. Where this is not set, peers_failed is
     // called instead, with the ranks dead so far (maybe none) and a status of kind SENNIT_LINK_FAILED.
     std::function<void(int a, int b, const Status& status)> link_failed;

@@ -3,7 +3,8 @@
 // or somebody is too late, floods the communicator's error. Nothing is sent while calls progress.
 //
 // Disjoint groups may use the same communicator number. Every frame therefore names a member beside the
-// number, and only ranks whose communicator of that number contains that member feel addressed.
+// number, and only ranks whose communicator of that number contains that member feel addressed. A failure is
+// told to all ranks, because one that has not made the communicator yet must know of it as well.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,7 +15,6 @@
 namespace sennit::control {
 namespace {
 
-constexpr uint32_t kWorld = 1;
 constexpr size_t kEventsKept = 64;
 constexpr int64_t kForwardGapMs = 350;  // an inner rank passes on one report of a stalled call in this time
 
@@ -69,6 +69,8 @@ void ControlPlane::stalled(CallDescriptor mine, int mismatching_peer) {
   Report report;
   report.members = members_of(mine.comm);
   if (!report.members.count(rank_)) return;  // destroyed meanwhile
+  std::erase_if(stall_clocks_,
+                [this](const auto& entry) { return now_ms_ - entry.second.last_ms > CallJudge::kForgetMs; });
   StallClock& clock = stall_clocks_[mine.comm];
   if (clock.first_ms == 0 || clock.seq != mine.seq)
     clock = {mine.seq, now_ms_, now_ms_, now_ms_};
@@ -196,9 +198,7 @@ void ControlPlane::on_comm_failed(Reader& in, const Message& message) {
 }
 
 void ControlPlane::deliver_comm_failed(uint32_t comm, int anchor, const Status& status) {
-  // The first communicator is everybody's, also where this rank is only about to make it.
-  if (callbacks_.communicator_failed && (comm == kWorld || members_of(comm).count(anchor)))
-    callbacks_.communicator_failed(comm, status);
+  if (callbacks_.communicator_failed) callbacks_.communicator_failed(comm, anchor, status);
 }
 
 bool ControlPlane::remember(uint64_t event, const Buffer& frame) {

@@ -347,6 +347,11 @@ void Engine::fail_communicator(uint32_t comm, const Status& status) {
   wake();
 }
 
+void Engine::forget(const std::function<bool(uint32_t comm)>& over) {
+  const auto guard = lock();
+  for (const auto& transport : transports_) transport->forget(over);
+}
+
 void Engine::fail_peer(int peer, const Status& status) {
   {
     const auto guard = lock();

@@ -57,6 +57,7 @@ class Engine {
   bool progress();  // once
   void fail_communicator(uint32_t comm, const Status& status);
   void fail_peer(int peer, const Status& status);
+  void forget(const std::function<bool(uint32_t comm)>& over);  // see Transport
   void wake();
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   void* allocate_user(size_t bytes);  // exposable where a transport can, else plain; zeroed, 64-byte aligned

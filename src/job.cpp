@@ -313,50 +313,85 @@ uint32_t Job::draw_communicator_number() {
 }
 
 void Job::add(Communicator* communicator) {
+  const uint32_t comm = communicator->id();
   const std::lock_guard guard(communicators_mutex_);
-  communicators_[communicator->id()] = communicator;
-  for (const auto& failure : failures_) failure(*communicator);
+  communicators_[comm] = communicator;
+  if (!dead_.empty()) communicator->peers_failed(dead_, death_);
+  for (const BrokenLink& link : broken_links_)
+    if (communicator->has(link.a) && communicator->has(link.b)) communicator->fail(link.status);
+  for (const EarlyFailure& failure : early_failures_)
+    if (failure.comm == comm && communicator->has(failure.member)) communicator->fail(failure.status);
+  if (comm == kWholeJob) made(0);
 }
 
 void Job::remove(Communicator* communicator) {
+  const uint32_t comm = communicator->id();
   const std::lock_guard guard(communicators_mutex_);
-  communicators_.erase(communicator->id());
+  communicators_.erase(comm);
+  // Peers may still send, or return credit, on what this rank has left: that goes when no communicator can be
+  // on its way to this rank.
+  engine_->forget(
+      [&](uint32_t other) { return makings_.empty() ? !communicators_.contains(other) : other == comm; });
 }
 
-// Applies a failure to the communicators that there are, and to those that this rank is still about to make:
-// the others may be further on.
-void Job::apply(std::function<void(Communicator&)> failure) {
+Job::Making::Making(Job& job)
+    : job_(job), number_([&job] {
+        const std::lock_guard guard(job.communicators_mutex_);
+        job.makings_.insert(job.next_making_);
+        return job.next_making_++;
+      }()) {}
+
+Job::Making::~Making() {
+  const std::lock_guard guard(job_.communicators_mutex_);
+  job_.made(number_);
+}
+
+void Job::made(uint64_t making) {
+  makings_.erase(making);
+  std::erase_if(early_failures_, [&](const EarlyFailure& failure) {
+    return makings_.empty() || failure.last_making < *makings_.begin();
+  });
+}
+
+void Job::peers_failed(const std::vector<int>& failed, const Status& status) {
+  Engine* engine = nullptr;
+  {
+    const std::lock_guard guard(communicators_mutex_);
+    dead_ = failed, death_ = status;  // all so far
+    for (auto& [id, communicator] : communicators_) communicator->peers_failed(failed, status);
+    engine = engine_.get();
+  }
+  for (const int peer : failed)
+    if (engine && peer != rank()) engine->fail_peer(peer, status);
+}
+
+void Job::link_failed(int a, int b, const Status& status) {
   const std::lock_guard guard(communicators_mutex_);
-  for (auto& [id, communicator] : communicators_) failure(*communicator);
-  failures_.push_back(std::move(failure));
+  broken_links_.push_back({a, b, status});
+  for (auto& [id, communicator] : communicators_)
+    if (communicator->has(a) && communicator->has(b)) communicator->fail(status);
+}
+
+// A communicator that this rank does not have can come to it only out of a split that it is in: nobody else
+// has made it before this rank took part in that.
+void Job::communicator_failed(uint32_t comm, int member, const Status& status) {
+  const std::lock_guard guard(communicators_mutex_);
+  if (const auto found = communicators_.find(comm); found != communicators_.end()) {
+    if (found->second->has(member)) found->second->fail(status);
+  } else if (!makings_.empty()) {
+    early_failures_.push_back({comm, member, status, *makings_.rbegin()});
+  }
 }
 
 Control::Callbacks Job::control_callbacks() {
   Control::Callbacks callbacks;
   callbacks.peers_failed = [this](const std::vector<int>& failed, const Status& status) {
-    apply([failed, status](Communicator& communicator) { communicator.peers_failed(failed, status); });
-    Engine* engine = nullptr;
-    {
-      const std::lock_guard guard(communicators_mutex_);
-      engine = engine_.get();
-    }
-    for (const int peer : failed)
-      if (engine && peer != rank()) engine->fail_peer(peer, status);
+    peers_failed(failed, status);
   };
-  callbacks.communicator_failed = [this](uint32_t comm, const Status& status) {
-    apply([comm, status](Communicator& communicator) {
-      if (communicator.id() == comm) communicator.fail(status);
-    });
+  callbacks.communicator_failed = [this](uint32_t comm, int member, const Status& status) {
+    communicator_failed(comm, member, status);
   };
-  callbacks.link_failed = [this](int a, int b, const Status& status) {
-    apply([a, b, status](Communicator& communicator) {
-      const std::vector<int>& members = communicator.members();
-      const auto has = [&](int rank) {
-        return std::find(members.begin(), members.end(), rank) != members.end();
-      };
-      if (has(a) && has(b)) communicator.fail(status);
-    });
-  };
+  callbacks.link_failed = [this](int a, int b, const Status& status) { link_failed(a, b, status); };
   callbacks.describe = [this](uint32_t comm, uint32_t seq, CallDescriptor* out) {
     const std::lock_guard guard(communicators_mutex_);
     const auto found = communicators_.find(comm);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@
 namespace sennit {
 
 class Communicator;
+
+inline constexpr uint32_t kWholeJob = 1;  // the number of the first communicator
 
 class Job {
  public:
@@ -71,7 +74,10 @@ class Job {
   void measure_messages();                                  // rank 0's part of it
   Status agree_on_fabric(const Result<Fabric>& of_rank_0);  // tells all what rank 0 has
   static Status probe_fabric(const std::shared_ptr<Job>& job);
-  void apply(std::function<void(Communicator&)> failure);
+  void peers_failed(const std::vector<int>& failed, const Status& status);
+  void link_failed(int a, int b, const Status& status);
+  void communicator_failed(uint32_t comm, int member, const Status& status);
+  void made(uint64_t making);
   Control::Callbacks control_callbacks();
   Engine::Callbacks engine_callbacks();
   CallDescriptor describe(const Execution& execution);
@@ -92,7 +98,24 @@ class Job {
   std::atomic<uint32_t> numbers_drawn_ = 0;
   std::mutex communicators_mutex_;
   std::map<uint32_t, Communicator*> communicators_;
-  std::vector<std::function<void(Communicator&)>> failures_;  // all so far, in the order they were told
+  // Failures that matter to communicators to come as well: all the dead, broken links, and communicators that
+  // failed on other ranks, with one of their members, while `last_making` was the newest of makings_.
+  std::vector<int> dead_;
+  Status death_;
+  struct BrokenLink {
+    int a, b;
+    Status status;
+  };
+  std::vector<BrokenLink> broken_links_;
+  struct EarlyFailure {
+    uint32_t comm;
+    int member;
+    Status status;
+    uint64_t last_making;
+  };
+  std::vector<EarlyFailure> early_failures_;
+  uint64_t next_making_ = 1;
+  std::set<uint64_t> makings_ = {0};  // under way; 0: the first communicator's, from the start on
 };
 
 }  // namespace sennit

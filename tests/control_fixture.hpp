@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -45,8 +46,9 @@ struct Recorder {
       failed = set, peers = status, decisions++;
       changed.notify_all();
     };
-    result.communicator_failed = [this](uint32_t comm, const Status& status) {
+    result.communicator_failed = [this](uint32_t comm, int member, const Status& status) {
       const std::lock_guard lock(mutex);
+      if (std::ranges::find(members[comm], member) == members[comm].end()) return;
       communicators[comm] = status;
       changed.notify_all();
     };

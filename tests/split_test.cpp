@@ -1,12 +1,24 @@
-// Communicators made out of others: their numbers never meet, whoever splits what at the same time.
+// Communicators made out of others: their numbers never meet, whoever splits what at the same time; a failure
+// reaches also those that are still to make it; what they took is given back.
+#include <malloc.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "c_api.hpp"
+#include "processes.hpp"
 #include "ranks.hpp"
 
+using namespace std::chrono_literals;
+using sennit_test::Processes;
 using sennit_test::Ranks;
 
 namespace {
@@ -63,5 +75,109 @@ TEST(Split, OfSplitsOfSplits) {
     sennit_comm_destroy(parent);
   });
 }
+
+// Rank 3 aborts what it has just made while others, whom rank 0's late messages keep in the split, are still
+// to make it: they learn of it all the same.
+TEST(Split, AbortedBeforeAllHaveMadeIt) {
+  Processes ranks(
+      4,
+      [](int rank) -> std::string {
+        sennit_comm_t world = nullptr, part = nullptr;
+        if (sennit_comm_init_env(&world, nullptr) != SENNIT_OK) return sennit_last_error();
+        std::string text;
+        for (int i = 0; i < 4; i++) {
+          if (sennit_comm_dup(world, &part) != SENNIT_OK) return sennit_last_error();
+          if (rank == 3) sennit_comm_abort(part);
+          int x = 0;
+          text += sennit_status_name(sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, part));
+          text += "; ";
+          sennit_comm_destroy(part);
+        }
+        sennit_comm_destroy(world);
+        return text;
+      },
+      {{"SENNIT_FAULTS", "rank=0,delay=400ms"}, {"SENNIT_ARRIVAL_TIMEOUT", "8000"}, {"SENNIT_LOG", "error"}});
+  for (const auto& report : ranks.reports(40s)) EXPECT_EQ(report, "aborted; aborted; aborted; aborted; ");
+}
+
+// A failure that nobody is about to make the communicator of is forgotten, whatever comes later.
+TEST(Split, RemembersFailuresNoLongerThanTheyMatter) {
+  Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t world) {
+    const std::shared_ptr<sennit::Job> job = sennit::internal(world).shared_job();
+    const auto made = [&](uint32_t number) { return *sennit::Communicator::create(job, {0, 1}, number); };
+    const auto abort_on_rank_0 = [&](uint32_t number) {
+      sennit_comm_t fence = nullptr;  // what rank 0 says later of another one comes later
+      ASSERT_EQ(sennit_comm_dup(world, &fence), SENNIT_OK);
+      if (rank == 0) made(number)->abort(), sennit_comm_abort(fence);
+      while (sennit_comm_get_async_error(fence) == SENNIT_OK) std::this_thread::yield();
+      sennit_comm_destroy(fence);
+    };
+    {
+      const sennit::Job::Making making(*job);
+      abort_on_rank_0(1000);
+      if (rank == 1) {
+        EXPECT_EQ(made(1000)->status().kind(), SENNIT_ABORTED);
+      }
+      abort_on_rank_0(1001);
+    }
+    if (rank == 1) {
+      EXPECT_TRUE(made(1001)->status().ok());
+    }
+    abort_on_rank_0(1002);
+    if (rank == 1) {
+      EXPECT_TRUE(made(1002)->status().ok());
+    }
+  });
+}
+
+class Lives : public testing::TestWithParam<const char*> {};
+
+// Whoever makes and destroys communicators for ever does not grow, whether they end well or badly.
+TEST_P(Lives, GiveBackAllThatTheyTook) {
+#if defined(SENNIT_SANITIZED)
+  GTEST_SKIP() << "SKIPPED: the sanitizer's allocator does not tell what is in use";
+#endif
+  Processes ranks(3,
+                  [](int rank) -> std::string {
+                    if (!std::freopen("/dev/null", "w", stderr))
+                      return "no /dev/null";  // of hundreds of aborts
+                    sennit_comm_t world = nullptr;
+                    if (sennit_comm_init_env(&world, nullptr) != SENNIT_OK) return sennit_last_error();
+                    const auto cycles = [&](int count) {
+                      std::vector<int> x(300, 1), y(900);
+                      for (int i = 0; i < count; i++) {
+                        sennit_comm_t part = nullptr;
+                        if (sennit_comm_split(world, i % 2 ? 0 : rank % 2, rank, &part) != SENNIT_OK)
+                          return false;
+                        // A root is done before the others, and credit comes back to what it has left.
+                        const bool aborts = i % 8 == 1;
+                        sennit_status_t status = SENNIT_OK;
+                        for (int k = 0; k < 2 && status == SENNIT_OK; k++)
+                          status = sennit_broadcast(x.data(), x.data(), x.size(), SENNIT_INT32, 0, part);
+                        if (status != SENNIT_OK && !aborts) return false;
+                        if (aborts && rank == 0) sennit_comm_abort(part);
+                        while (aborts && status == SENNIT_OK)
+                          status = sennit_all_gather(x.data(), y.data(), x.size(), SENNIT_INT32, part);
+                        sennit_comm_destroy(part);
+                      }
+                      return sennit_barrier(world) == SENNIT_OK;
+                    };
+                    if (!cycles(800)) return sennit_last_error();
+                    const size_t before = mallinfo2().uordblks;
+                    if (!cycles(1600)) return sennit_last_error();
+                    const size_t after = mallinfo2().uordblks;
+                    sennit_comm_finalize(world);
+                    sennit_comm_destroy(world);
+                    return after < before + 32 * 1024 ? "constant"
+                                                     : fmt::format("grew by {} bytes", after - before);
+                  },
+                  {{"SENNIT_TRANSPORTS", GetParam()}});
+  for (const auto& report : ranks.reports(60s)) EXPECT_EQ(report, "constant");
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Lives, testing::Values("shm", "tcp", "ucx"),
+                         [](const auto& named) { return std::string(named.param); });
 
 }  // namespace

@@ -332,8 +332,8 @@ TEST(Tcp, InsiderWithNonsenseIsCutOff) {
   nonsense.push_back(header(Kind::eager, 100, 50));           // two sizes
   nonsense.push_back(header(Kind::first, 100, 200));          // a piece larger than the whole
   nonsense.push_back(header(static_cast<Kind>(99), 0, 0));    // no such kind
-  nonsense.push_back(header(Kind::credit, 0, 0));             // credit for nothing
-  nonsense.back().credit = 1000;
+  nonsense.push_back(header(Kind::credit, 0, 0));             // more credit than a window has
+  nonsense.back().credit = 1 << 20;
   nonsense.push_back(header(Kind::credit, 0, 0));
   nonsense.back().magic = 0;
   nonsense.push_back(header(Kind::credit, 0, 0));

@@ -171,6 +171,30 @@ TEST_P(TransportTest, CommunicatorsDoNotBlockEachOther) {
 }
 
 // send_now() and recv_now() go with each other and with send() and recv(), whatever a transport takes.
+// What is kept of a communicator goes when it is over on this rank; a peer that is still in it does no harm.
+TEST_P(TransportTest, CommunicatorsAreForgotten) {
+  MAKE_WORLD(2);
+  for (uint32_t comm = 10; comm < 30; comm++) {
+    const auto over = [comm](uint32_t other) { return other == comm; };
+    for (uint32_t i = 0; i < 10; i++) world()[0].send(1, {comm, i, 0, 0}, 5000);
+    world().drive_for(2);
+    const bool early = world()[0].outstanding == 0;
+    if (early) world()[0].transport->forget(over);
+    for (uint32_t i = 0; i < 10; i++) world()[1].recv(0, {comm, i, 0, 0}, 5000);
+    ASSERT_TRUE(world().drive());
+    world()[0].send(1, {comm, 10, 0, 0}, 5000);  // nobody receives it
+    world().drive_for(2);
+    world()[1].transport->forget(over);
+    world()[0].transport->cancel(comm, {SENNIT_ABORTED, "cancelled by the test"});
+    ASSERT_TRUE(world().drive());
+    world()[0].transport->forget(over);
+  }
+  world()[0].send(1, {1, 0, 0, 0}, 5000);
+  world()[1].recv(0, {1, 0, 0, 0}, 5000);
+  ASSERT_TRUE(world().drive());
+  for (const int rank : {0, 1}) EXPECT_TRUE(world()[rank].events.empty());
+}
+
 TEST_P(TransportTest, ShortWayOfSmallMessages) {
   MAKE_WORLD(2);
   Transport &from = *world()[0].transport, &to = *world()[1].transport;

@@ -105,6 +105,11 @@ class Faulty final : public Transport {
     inner_->cancel(comm, status);
   }
 
+  void forget(const std::function<bool(uint32_t comm)>& over) override {
+    std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+    inner_->forget(over);
+  }
+
   int event_fd() const override { return inner_->event_fd(); }
   bool prepare_wait() override {
     return delayed_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty() &&

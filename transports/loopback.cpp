@@ -147,6 +147,12 @@ class Loopback final : public Transport {
                               [this](Arrival& arrival) { drop(&arrival); });
   }
 
+  void forget(const std::function<bool(uint32_t comm)>& over) override {
+    std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+    matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
+                              [this](Arrival& arrival) { drop(&arrival); });
+  }
+
   int event_fd() const override { return self_->event_fd; }
 
   bool prepare_wait() override {

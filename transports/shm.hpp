@@ -36,6 +36,7 @@ class ShmTransport final : public Transport {
   Now recv_now(const SmallMessage& message) override;
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;
+  void forget(const std::function<bool(uint32_t comm)>& over) override;
   void* allocate(size_t bytes) override { return arenas_.allocate(bytes); }
   bool free(void* memory) override { return arenas_.free(memory); }
   Status register_memory(void* memory, size_t bytes) override { return registered_.add(memory, bytes); }
@@ -62,6 +63,8 @@ class ShmTransport final : public Transport {
   void take_eager(Peer& p, const Slot& slot);
   void keep_early(Peer& p, const Slot& slot, std::span<const std::byte> data);
   void early_taken(Peer& p, uint32_t comm, size_t bytes);
+  template <typename Which>
+  void drop_arrivals(Which which);
   void finish(SendRequest& request, Status status);
   void finish(RecvRequest& request, Status status);
   template <typename Which>

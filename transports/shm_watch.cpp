@@ -119,8 +119,18 @@ void ShmTransport::cancel(uint32_t comm, const Status& status) {
     peer(request.peer).posted--;
     finish(request, status);
   });
-  matcher_.take_arrivals_if(of_comm, [&](Arrival& early) {
-    if (early.handle[0] == 0) early_taken(peer(early.peer), comm, early.bytes);
+  drop_arrivals(of_comm);
+}
+
+void ShmTransport::forget(const std::function<bool(uint32_t comm)>& over) {
+  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  drop_arrivals([&](const Arrival& early) { return over(early.key.comm); });
+}
+
+template <typename Which>
+void ShmTransport::drop_arrivals(Which which) {
+  matcher_.take_arrivals_if(which, [&](Arrival& early) {
+    if (early.handle[0] == 0) early_taken(peer(early.peer), early.key.comm, early.bytes);
     matcher_.recycle(&early);
   });
 }

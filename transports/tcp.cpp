@@ -257,6 +257,14 @@ void Tcp::cancel(uint32_t comm, const Status& status) {
   hand_back([comm](const auto& item) { return item.key.comm == comm; }, status);
 }
 
+void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
+  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  matcher_.drop_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); });
+  grants_.remove_if([&](const Grant& grant) { return over(grant.key.comm); },
+                    [this](Grant& grant) { free_grants_.push_back(&grant); });
+  for (const int peer : in_use_) at(peer).link->forget(over);
+}
+
 std::string Tcp::statistics() const {
   uint64_t sent = 0, received = 0;
   size_t open = 0;

@@ -27,6 +27,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   bool progress(Completions& completions) override;
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;
+  void forget(const std::function<bool(uint32_t comm)>& over) override;
   int event_fd() const override { return epoll_fd_; }
   bool prepare_wait() override;
   std::string statistics() const override;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -48,12 +49,18 @@ void Link::shut() {
 // ---- the window of eager messages
 // ---------------------------------------------------------------------------
 
-Link::Window& Link::window(uint32_t comm) {
-  if (last_window_ && last_comm_ == comm) return *last_window_;
-  last_window_ =
-      &windows_.try_emplace(comm, Window{window_bytes_}).first->second;  // does not move afterwards
+Link::Window* Link::known_window(uint32_t comm) {
+  if (last_window_ && last_comm_ == comm) return last_window_;
+  const auto found = windows_.find(comm);
+  if (found == windows_.end()) return nullptr;
   last_comm_ = comm;
-  return *last_window_;
+  return last_window_ = &found->second;  // does not move
+}
+
+Link::Window& Link::window(uint32_t comm) {
+  if (Window* known = known_window(comm)) return *known;
+  last_comm_ = comm;
+  return *(last_window_ = &windows_.try_emplace(comm, Window{window_bytes_}).first->second);
 }
 
 bool Link::take_window(uint32_t comm, size_t bytes) {
@@ -79,6 +86,11 @@ void Link::return_window(uint32_t comm, size_t bytes) {
   header.key.comm = comm;
   post_control(header);  // unless another header of the communicator takes the credit along first
   w.credit_posted = true;
+}
+
+void Link::forget(const std::function<bool(uint32_t comm)>& over) {
+  std::erase_if(windows_, [&](const auto& entry) { return over(entry.first); });
+  last_window_ = nullptr;
 }
 
 // ---- out
@@ -310,9 +322,10 @@ Status Link::parse() {
     begin_ += sizeof header;
     if (sealed_) sealed_->header_open = false;
     if (header.credit > 0) {
-      Window& w = window(header.key.comm);
-      w.available += header.credit;
-      if (w.available > window_bytes_) return protocol_error(peer_, "more credit came back than was spent");
+      if (header.credit > window_bytes_) return protocol_error(peer_, "more credit came back than there is");
+      // What was spent may have been forgotten meanwhile.
+      if (Window* w = known_window(header.key.comm))
+        w->available = std::min(w->available + header.credit, window_bytes_);
     }
     if (header.kind == Kind::first || header.kind == Kind::more) {
       SENNIT_RETURN_IF_ERROR(begin_piece(header));

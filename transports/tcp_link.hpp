@@ -74,6 +74,8 @@ class Link {
   bool hold(uint32_t comm, size_t bytes);           // receiver: false if the peer exceeds it
   void return_window(uint32_t comm, size_t bytes);  // receiver: the message was consumed
 
+  void forget(const std::function<bool(uint32_t comm)>& over);
+
   // Takes out the sends (the receive) that `which` selects; what is half moved is completed from a private
   // copy, or dropped on arrival, so the connection stays in step.
   template <typename Which, typename Taken>
@@ -159,6 +161,7 @@ class Link {
   };
 
   Window& window(uint32_t comm);
+  Window* known_window(uint32_t comm);  // null: nothing has moved on it
   void stage();
   // What `bytes` of a header, an eager message or a piece are on the wire.
   size_t unit_bytes(size_t bytes) const { return bytes + (sealed_ && bytes > 0 ? Seal::kTagBytes : 0); }

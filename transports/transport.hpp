@@ -144,6 +144,9 @@ class Transport {
   // progress(). After that the transport no longer touches their memory.
   virtual void fail_peer(int peer, const Status& status) = 0;
   virtual void cancel(uint32_t comm, const Status& status) = 0;
+  // Gives back what is kept of communicators that `over` holds for. This rank has none of their requests any
+  // more and posts none; what peers still send on them may be kept again, until the next time.
+  virtual void forget(const std::function<bool(uint32_t comm)>& over) { (void)over; }
   // False: a library underneath has the memory of requests under way and cannot withdraw it. Then fail_peer()
   // and cancel() hand those back as soon as the library lets go, which may take the peer's progress.
   virtual bool withdraws_at_once() const { return true; }

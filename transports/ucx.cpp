@@ -367,6 +367,14 @@ void UcxTransport::cancel(uint32_t comm, const Status& status) {
     std::erase_if(p->windows, [&](const CommWindow& w) { return w.comm == comm; });
 }
 
+void UcxTransport::forget(const std::function<bool(uint32_t comm)>& over) {
+  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
+                            [&](Arrival& arrival) { drop(arrival); });
+  for (auto& [rank, p] : peers_)
+    std::erase_if(p->windows, [&](const CommWindow& window) { return over(window.comm); });
+}
+
 void UcxTransport::fail_peer(int rank, const Status& status) {
   const auto entry = peers_.find(rank);
   if (entry == peers_.end()) return;

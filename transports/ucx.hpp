@@ -75,6 +75,7 @@ class UcxTransport final : public Transport {
   bool progress(Completions& completions) override;
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;
+  void forget(const std::function<bool(uint32_t comm)>& over) override;
   bool withdraws_at_once() const override { return false; }
   int event_fd() const override { return event_fd_; }
   bool prepare_wait() override;
