@@ -13,9 +13,9 @@ std::string Communicator::describe_request(const Request& request) const {
   std::string text(name(request.collective));
   if (request.collective == Collective::barrier) return text;
   if (request.vector_variant) text += "_v";
-  if (request.counts.empty())
+  if (!request.vector_variant)
     text += fmt::format(" count {}", request.count);
-  else
+  else if (!request.counts.empty())
     text += fmt::format(" counts {}..{}", request.counts.front(), request.counts.back());
   text += fmt::format(" {}", name(request.type));
   if (request.reduces()) text += fmt::format(" {}", name(request.op));

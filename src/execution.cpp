@@ -212,7 +212,7 @@ void Execution::send_done(SendRequest& request) {
   Peer& peer = peers_[prepared_->peer_slot[step]];
   peer.in_flight--;
   peer.bytes_in_flight -= request.bytes;
-  if (!status_.ok() || !request.status.ok()) return failed(request);
+  if (!status_.ok() || !request.status.ok()) return failed(request, false);
   trace(&request, lane, step, request.posted_ns, request.bytes);
   slots_read(lanes_[lane], lane, program_.steps[step]);
   step_done(lane, step);
@@ -225,7 +225,7 @@ void Execution::receive_done(RecvRequest& request) {
   const uint32_t lane = request.step / steps, step = request.step % steps;
   if (!status_.ok() || !request.status.ok()) {
     if (request.exposed) engine_.release(request), request.exposed = nullptr;
-    return failed(request);
+    return failed(request, true);
   }
   if (request.exposed)
     lanes_[lane].slot_base[program_.steps[step].target.slot] = const_cast<std::byte*>(request.exposed);
@@ -316,14 +316,17 @@ void Execution::trace(const MessageRequest* request, uint32_t lane, uint32_t ste
   engine_.trace().record(event);
 }
 
-void Execution::failed(const MessageRequest& request) {
-  // Calls that differ are for all ranks to hear of, from the control plane, which knows who differs. Where
-  // only the two ends can know (counts that ranks do not share), it is decided here.
-  const bool comparable = !point_to_point_ && counts_shared_;
-  if (request.status.kind() == SENNIT_MISMATCH && comparable && status_.ok())
-    engine_.mismatch(*this, request.peer);
-  else
-    fail_here(request.status);
+void Execution::failed(const MessageRequest& request, bool receiving) {
+  if (request.status.kind() == SENNIT_MISMATCH && status_.ok()) {
+    // Calls that differ are for all ranks to hear of, from the control plane, which knows who differs. Where
+    // only the two ends can know (counts that ranks do not share), the one that receives says it.
+    if (!point_to_point_ && counts_shared_)
+      engine_.mismatch(*this, request.peer);
+    else if (receiving)
+      engine_.failed_here(comm_, request.status);
+    return;
+  }
+  fail_here(request.status);
 }
 
 void Execution::fail_here(const Status& status) {

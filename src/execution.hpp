@@ -135,7 +135,7 @@ class Execution {
   }
   void fill(MessageRequest& request, uint32_t lane, uint32_t step, size_t bytes);
   void trace(const MessageRequest* request, uint32_t lane, uint32_t step, uint64_t posted_ns, size_t bytes);
-  void failed(const MessageRequest& request);
+  void failed(const MessageRequest& request, bool receiving);
   void fail_here(const Status& status);  // fails, and has the engine tell the communicator
   void finish();
   bool place_small(const Operand& operand, SmallPlace* place, size_t* bytes);

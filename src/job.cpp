@@ -430,6 +430,8 @@ Engine::Callbacks Job::engine_callbacks() {
                      waited_ms, execution.prepared().description, execution.comm())});
   };
   callbacks.failed_here = [this](uint32_t comm, const Status& status) {
+    if (status.kind() == SENNIT_MISMATCH)  // all take the same one of what ranks report, this rank as well
+      return control_->fail(comm, status.with_context(fmt::format("rank {}", rank())));
     const std::lock_guard guard(communicators_mutex_);
     const auto found = communicators_.find(comm);
     if (found != communicators_.end()) found->second->fail_and_tell(status);

@@ -238,4 +238,70 @@ TEST(Arguments, AreCheckedAndLeaveTheCommunicatorIntact) {
   });
 }
 
+// Only two ranks can see that counts differ; all ranks of the communicator are told, the same.
+TEST(VectorVariants, WithOtherCountsFailOnAllRanks) {
+  constexpr size_t kLarge = 100'000;
+  using Call = std::function<sennit_status_t(int rank, const size_t* counts, int* data, sennit_comm_t comm)>;
+  const std::vector<std::pair<std::string, Call>> calls = {
+      {"gather_v",
+       [](int, const size_t* counts, int* data, sennit_comm_t comm) {
+         return sennit_gather_v(data, data + 4 * kLarge, counts, nullptr, SENNIT_INT32, 0, comm);
+       }},
+      {"scatter_v",
+       [](int, const size_t* counts, int* data, sennit_comm_t comm) {
+         return sennit_scatter_v(data, data + 4 * kLarge, counts, nullptr, SENNIT_INT32, 0, comm);
+       }},
+      {"all_to_all_v", [](int rank, const size_t* counts, int* data, sennit_comm_t comm) {
+         // Each rank sends all others what `counts` says of it, and expects the same of them.
+         const std::vector<size_t> mine(4, counts[rank]);
+         size_t expected[4] = {3, kLarge, 2, kLarge};
+         expected[rank] = counts[rank];
+         return sennit_all_to_all_v(data, mine.data(), nullptr, data + 4 * kLarge, expected, nullptr,
+                                    SENNIT_INT32, comm);
+       }}};
+  for (const auto& [name, call] : calls)
+    for (const size_t other : {size_t{0}, size_t{1}, kLarge}) {
+      SCOPED_TRACE(name + " " + std::to_string(other));
+      Ranks ranks(4);
+      ASSERT_TRUE(ranks.ok());
+      std::vector<std::string> texts(4);
+      ranks.run([&, call = call](int rank, sennit_comm_t comm) {
+        std::vector<int> data(8 * kLarge);
+        size_t counts[4] = {3, kLarge, 2, kLarge};
+        if (rank == 2) counts[2] = other;  // the others expect 2
+        sennit_status_t status = call(rank, counts, data.data(), comm);
+        for (int i = 0; i < 1000 && status == SENNIT_OK; i++) status = sennit_barrier(comm);
+        EXPECT_EQ(status, SENNIT_MISMATCH) << sennit_last_error();
+        texts[static_cast<size_t>(rank)] = sennit_last_error();
+      });
+      EXPECT_NE(texts[0].find(" bytes where "), std::string::npos) << texts[0];
+      EXPECT_NE(texts[0].find("communicator 1, call 1"), std::string::npos) << texts[0];
+      for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
+    }
+}
+
+// The pointer is the thread's own and stays; a text that does not fit is cut.
+TEST(LastError, StaysWhereItIs) {
+  std::vector<sennit_comm_t> comms(1);
+  ASSERT_EQ(sennit_comm_init_local(comms.data(), 1, nullptr), SENNIT_OK) << sennit_last_error();
+  const char* const text = sennit_last_error();
+  EXPECT_EQ(sennit_barrier(nullptr), SENNIT_INVALID_ARGUMENT);
+  EXPECT_STREQ(text, "the communicator is NULL");
+  int x = 0;
+  EXPECT_EQ(sennit_broadcast(&x, &x, 1, SENNIT_INT32, 5, comms[0]), SENNIT_INVALID_ARGUMENT);
+  EXPECT_STREQ(text, "broadcast: root 5: expected 0 <= it < 1");
+  EXPECT_EQ(sennit_last_error(), text);
+  std::thread([&] {
+    EXPECT_STREQ(sennit_last_error(), "");
+    EXPECT_NE(sennit_last_error(), text);
+  }).join();
+  sennit_config_t config = SENNIT_CONFIG_INIT;
+  const std::string long_name(10'000, 'x');
+  config.algorithm = long_name.c_str();
+  sennit_comm_t none = nullptr;
+  EXPECT_NE(sennit_comm_init_local(&none, 1, &config), SENNIT_OK);
+  EXPECT_EQ(std::string(text).substr(4000), std::string(91, 'x') + " ...");
+  sennit_comm_destroy(comms[0]);
+}
+
 }  // namespace
