@@ -16,6 +16,7 @@ namespace sennit::control {
 namespace {
 
 constexpr size_t kEventsKept = 64;
+constexpr size_t kToldKept = 64;
 constexpr int64_t kForwardGapMs = 350;  // an inner rank passes on one report of a stalled call in this time
 
 Report read_report(Reader& in, int size) {
@@ -84,8 +85,10 @@ void ControlPlane::stalled(CallDescriptor mine, int mismatching_peer) {
   report.stalled_ms = report.call.stalled_ms > 0 ? report.call.stalled_ms : now_ms_ - clock.unbroken_since_ms;
   if (coordinator()) return judge_report(report);
   const Buffer frame = write_report(report);
-  if (!send_up(frame) && mismatching_peer >= 0)
-    pending_up_.push_back(frame);  // stalls are reported again anyway
+  if (mismatching_peer >= 0)
+    send_up_surely(frame);
+  else
+    send_up(frame);  // stalls are reported again anyway
 }
 
 void ControlPlane::on_stall(Reader& in, const Message& message) {
@@ -100,7 +103,10 @@ void ControlPlane::on_stall(Reader& in, const Message& message) {
     else
       last = now_ms_;
   }
-  if (!send_up(forward(message)) && report.mismatching_peer >= 0) pending_up_.push_back(forward(message));
+  if (report.mismatching_peer >= 0)
+    send_up_surely(forward(message));
+  else
+    send_up(forward(message));
 }
 
 void ControlPlane::judge_report(const Report& report) {
@@ -215,7 +221,7 @@ void ControlPlane::request_failure(uint32_t comm, const Status& status) {
   if ((phase_ != Phase::running && phase_ != Phase::leaving) || excluded_) return;
   if (coordinator()) return fail_communicator(comm, rank_, status);
   const Buffer frame = Writer(Frame::abort_request).u32(comm).rank(rank_).status(status).finish();
-  if (!send_up(frame)) pending_up_.push_back(frame);
+  send_up_surely(frame);
 }
 
 void ControlPlane::on_abort_request(Reader& in, const Message& message) {
@@ -225,11 +231,18 @@ void ControlPlane::on_abort_request(Reader& in, const Message& message) {
   if (!in.ok()) return;
   if (coordinator())
     fail_communicator(comm, anchor, status);
-  else if (!send_up(forward(message)))
-    pending_up_.push_back(forward(message));
+  else
+    send_up_surely(forward(message));
 }
 
-// What waited for a parent, when this rank turns out to be the coordinator itself.
+// A parent that is about to leave, or dies, may not have passed on what it was told last: the next one is
+// told again. To be told twice does no harm.
+void ControlPlane::send_up_surely(const Buffer& frame) {
+  if (told_up_.size() >= kToldKept) told_up_.pop_front();
+  told_up_.push_back({frame, send_up(frame) ? now_ms_ : 0});
+}
+
+// What a parent was told of, when this rank turns out to be the coordinator itself.
 void ControlPlane::take_own(const Buffer& frame) {
   const std::span<const std::byte> bytes = *frame;
   Reader header(bytes.first(kFrameHeaderBytes));

@@ -35,7 +35,9 @@ inline int static_parent(int rank) { return rank == 0 ? -1 : (rank - 1) / kFanOu
 inline constexpr int64_t kGatherReportsMs = 150;  // reports of one blow are decided together
 inline constexpr int64_t kProbeMs = 1000;         // for an answer to a probe
 inline constexpr int64_t kOrphanGraceMs = 30;     // for a dead rank's children to come by themselves
-inline constexpr int64_t kLingerMs = 1500;        // leave() waits this long for those below
+inline constexpr int64_t kHandOverMs = 50;        // leave() waits this long for those below to leave as well
+inline constexpr int64_t kLingerMs = 1500;        // ... and so long for the others to know of it
+inline constexpr int64_t kTellAgainMs = 5000;     // what the last parent was told less than this ago
 inline constexpr int64_t kClosingMs = 300;        // for the last frames to be read
 inline constexpr int64_t kStartFailedMs = 1000;   // rank 0 stays this long to tell those that still come
 inline constexpr size_t kStrangers = 256;         // at once
@@ -260,6 +262,7 @@ class ControlPlane final : public Control {
   void on_comm_failed(Reader& in, const Message& message);
   void request_failure(uint32_t comm, const Status& status);
   void on_abort_request(Reader& in, const Message& message);
+  void send_up_surely(const Buffer& frame);
   void take_own(const Buffer& frame);
   void judge_report(const Report& report);
   void deliver_comm_failed(uint32_t comm, int anchor, const Status& status);
@@ -272,7 +275,14 @@ class ControlPlane final : public Control {
   std::deque<std::pair<uint64_t, Buffer>> events_;
   std::set<uint64_t> seen_events_;
   uint32_t next_event_ = 0;
-  std::vector<Buffer> pending_up_;  // for the next parent
+  struct ToldUp {
+    Buffer frame;
+    int64_t sent_ms;  // 0: there was no parent
+  };
+  std::deque<ToldUp> told_up_;  // for the next parent
+  bool may_be_lost(const ToldUp& told) const {
+    return told.sent_ms == 0 || now_ms_ - told.sent_ms <= kTellAgainMs;
+  }
 
   Phase phase_ = Phase::enlisting;
   int64_t now_ms_ = 0, next_due_ms_ = 0;
@@ -316,7 +326,7 @@ class ControlPlane final : public Control {
   bool start_failed_ = false;
   bool leave_acked_ = false;
   std::map<int, uint64_t> goodbye_via_;  // rank -> child connection that its goodbye came by
-  std::set<int> goodbyes_pending_;       // not yet passed up
+  std::set<int> goodbyes_pending_;       // not acknowledged yet
 };
 
 }  // namespace sennit::control

@@ -2,10 +2,13 @@
 // lowest rank that is not known to be gone; if that is itself, it is the coordinator.
 //
 // Leaving: goodbye goes up to the coordinator, who acknowledges, so that nobody takes the closing for death.
-// Who has left serves the ranks below it until they are gone too; after kLingerMs it sends them elsewhere.
+// Who has left serves the ranks below it for kHandOverMs, because often all leave at once, and then sends
+// them elsewhere. A coordinator waits for those that are on their way to it, so that its successor knows that
+// it has left.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -92,9 +95,8 @@ void ControlPlane::on_welcome(Connection& connection, Reader& in) {
   if (find(id) == nullptr || phase_ == Phase::closing) return;
   for (const auto& [rank, suspect] : suspects_) send_up(suspect_frame(rank, suspect));
   for (const int rank : goodbyes_pending_) send_up(Writer(Frame::goodbye).rank(rank).finish());
-  goodbyes_pending_.clear();
-  for (const Buffer& frame : pending_up_) send_up(frame);
-  pending_up_.clear();
+  for (ToldUp& told : told_up_)
+    if (may_be_lost(told) && send_up(told.frame)) told.sent_ms = now_ms_;
 }
 
 void ControlPlane::refused_by_parent(int peer, const std::string& text) {
@@ -163,9 +165,9 @@ void ControlPlane::become_coordinator() {
   for (const int rank : leaving)
     if (Connection* child = find(goodbye_via_[rank]))
       send(*child, Writer(Frame::goodbye_ack).rank(rank).finish());
-  const std::vector<Buffer> pending = std::move(pending_up_);
-  pending_up_.clear();
-  for (const Buffer& frame : pending) take_own(frame);
+  const std::deque<ToldUp> told = std::exchange(told_up_, {});
+  for (const ToldUp& each : told)
+    if (may_be_lost(each)) take_own(each.frame);
   due(now_ms_);
 }
 
@@ -206,10 +208,12 @@ void ControlPlane::begin_leave() {
   if (phase_ < Phase::running) return close_all(now_ms_);
   phase_ = Phase::leaving;
   leave_since_ms_ = now_ms_;
-  if (coordinator())
+  if (coordinator()) {
     leave_acked_ = true;
-  else if (!send_up(Writer(Frame::goodbye).rank(rank_).finish()))
-    goodbyes_pending_.insert(rank_);
+    return;
+  }
+  goodbyes_pending_.insert(rank_);
+  send_up(Writer(Frame::goodbye).rank(rank_).finish());
 }
 
 void ControlPlane::on_goodbye(uint64_t id, Connection& connection, Reader& in, const Message& message) {
@@ -220,14 +224,16 @@ void ControlPlane::on_goodbye(uint64_t id, Connection& connection, Reader& in, c
   if (coordinator()) {
     note_left({leaver});
     send(connection, Writer(Frame::goodbye_ack).rank(leaver).finish());
-  } else if (!send_up(forward(message))) {
+  } else {
     goodbyes_pending_.insert(leaver);
+    send_up(forward(message));
   }
 }
 
 void ControlPlane::on_goodbye_ack(Reader& in, const Message& message) {
   const int leaver = in.rank();
   if (!in.ok()) return;
+  goodbyes_pending_.erase(leaver);
   if (leaver == rank_) {
     leave_acked_ = true;
   } else if (const auto via = goodbye_via_.find(leaver); via != goodbye_via_.end()) {
@@ -264,8 +270,10 @@ void ControlPlane::note_left(const std::set<int>& left) {
 }
 
 void ControlPlane::tick_leave(int64_t now) {
-  const bool late = now - leave_since_ms_ >= kLingerMs;
-  if (!late && (!leave_acked_ || !children_.empty())) return due(leave_since_ms_ + kLingerMs);
+  const bool known = leave_acked_ && !(coordinator() && !orphans_.empty());
+  const bool alone = children_.empty() || now - leave_since_ms_ >= kHandOverMs;
+  if (!(known && alone) && now - leave_since_ms_ < kLingerMs)
+    return due(leave_since_ms_ + (alone ? kLingerMs : kHandOverMs));
   std::set<int> left = left_;
   left.insert(rank_);
   flood_down(Writer(Frame::leaving).u8(1).ranks(left).finish());
