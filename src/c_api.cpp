@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -23,8 +24,23 @@ thread_local char t_last_error[kErrorBytes];
 struct PendingGroup {
   int depth = 0;
   std::vector<std::shared_ptr<Work>> works;
+  Origin origin;
+
+  void leave_inherited() {
+    if (!origin.forked()) return;
+    for (std::shared_ptr<Work>& work : works) leave_to_parent(std::move(work));
+    works.clear();
+    depth = 0;
+    origin = {};
+  }
+  ~PendingGroup() { leave_inherited(); }
 };
 thread_local PendingGroup t_group;
+
+PendingGroup& group() {
+  t_group.leave_inherited();
+  return t_group;
+}
 
 Status checked_config(const sennit_config_t* config) {
   if (config && (config->size < sizeof(sennit_config_t) || config->version != 1))
@@ -54,6 +70,25 @@ sennit_status_t guarded(F&& f) {
   }
 }
 
+// The same for a call on a handle, which has to be this process's own.
+template <typename Handle, typename F>
+sennit_status_t guarded(Handle* handle, F&& f) {
+  return guarded([&]() -> Status {
+    if (handle && handle->origin.forked())
+      return invalid(
+          "this handle was made before fork(), in the parent: a forked child can only give it back");
+    return f();
+  });
+}
+
+// The handle itself is freed in any case.
+template <typename Handle, typename Behind>
+Status give_back(Handle* handle, Behind Handle::*behind) {
+  if (handle && handle->origin.forked()) leave_to_parent(std::move(handle->*behind));
+  delete handle;
+  return {};
+}
+
 }  // namespace
 
 sennit_status_t report(const Status& status) {
@@ -69,17 +104,18 @@ sennit_status_t report(const Status& status) {
 }
 
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("the communicator is NULL");
-    if (!handle && t_group.depth == 0) return comm->communicator->run(call);
+    PendingGroup& open = group();
+    if (!handle && open.depth == 0) return comm->communicator->run(call);
     if (handle) *handle = nullptr;
     Call grouped = call;
-    grouped.as_planned = t_group.depth > 0;
+    grouped.as_planned = open.depth > 0;
     Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
     if (!prepared) return prepared.status();
     std::shared_ptr<Work> work = *std::move(prepared);
-    if (t_group.depth > 0) {
-      t_group.works.push_back(work);
+    if (open.depth > 0) {
+      open.works.push_back(work);
     } else {
       work->start(true);
     }
@@ -182,7 +218,7 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size, const sen
 }
 
 sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit_comm_t* result) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm || !result) return invalid("comm or result is NULL");
     std::shared_ptr<Communicator> part;
     SENNIT_RETURN_IF_ERROR(comm->communicator->split(color, key, &part));
@@ -192,23 +228,19 @@ sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit
 }
 
 sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result) {
-  if (!comm) return report(invalid("comm is NULL"));
-  return sennit_comm_split(comm, 0, comm->communicator->rank(), result);
+  return sennit_comm_split(comm, 0, comm ? comm->communicator->rank() : 0, result);
 }
 
 sennit_status_t sennit_comm_finalize(sennit_comm_t comm) {
-  return guarded([&] { return comm ? comm->communicator->finalize() : invalid("comm is NULL"); });
+  return guarded(comm, [&] { return comm ? comm->communicator->finalize() : invalid("comm is NULL"); });
 }
 
 sennit_status_t sennit_comm_destroy(sennit_comm_t comm) {
-  return guarded([&]() -> Status {
-    delete comm;
-    return {};
-  });
+  return guarded([&] { return give_back(comm, &sennit_comm::communicator); });
 }
 
 sennit_status_t sennit_comm_abort(sennit_comm_t comm) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
     comm->communicator->abort();
     return {};
@@ -216,11 +248,11 @@ sennit_status_t sennit_comm_abort(sennit_comm_t comm) {
 }
 
 sennit_status_t sennit_comm_get_async_error(sennit_comm_t comm) {
-  return guarded([&] { return comm ? comm->communicator->status() : invalid("comm is NULL"); });
+  return guarded(comm, [&] { return comm ? comm->communicator->status() : invalid("comm is NULL"); });
 }
 
 sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* ranks, int capacity, int* count) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm || !count || (capacity > 0 && !ranks)) return invalid("comm, ranks or count is NULL");
     const std::vector<int> failed = comm->communicator->failed_ranks();
     for (int i = 0; i < capacity && i < static_cast<int>(failed.size()); i++)
@@ -231,26 +263,32 @@ sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* ranks, int cap
 }
 
 sennit_status_t sennit_comm_rank(sennit_comm_t comm, int* rank) {
-  if (!comm || !rank) return report(invalid("comm or rank is NULL"));
-  *rank = comm->communicator->rank();
-  return SENNIT_OK;
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !rank) return invalid("comm or rank is NULL");
+    *rank = comm->communicator->rank();
+    return {};
+  });
 }
 
 sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size) {
-  if (!comm || !size) return report(invalid("comm or size is NULL"));
-  *size = comm->communicator->size();
-  return SENNIT_OK;
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !size) return invalid("comm or size is NULL");
+    *size = comm->communicator->size();
+    return {};
+  });
 }
 
 sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position) {
-  if (!comm || !position) return report(invalid("comm or position is NULL"));
-  *position = comm->communicator->position();
-  return SENNIT_OK;
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !position) return invalid("comm or position is NULL");
+    *position = comm->communicator->position();
+    return {};
+  });
 }
 
 sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar, sennit_type_t type,
                                             sennit_comm_t comm) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
     if (type < 0 || type >= SENNIT_TYPE_COUNT)
       return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
@@ -262,12 +300,13 @@ sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
 }
 
 sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
-  return guarded(
-      [&] { return comm ? comm->communicator->destroy_op(static_cast<int>(op)) : invalid("comm is NULL"); });
+  return guarded(comm, [&] {
+    return comm ? comm->communicator->destroy_op(static_cast<int>(op)) : invalid("comm is NULL");
+  });
 }
 
 sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm || !memory) return invalid("comm or memory is NULL");
     void* got = comm->communicator->job().engine().allocate_user(bytes);
     if (!got) return {SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", bytes)};
@@ -277,7 +316,7 @@ sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory
 }
 
 sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
     if (memory && !comm->communicator->job().engine().free_user(memory))
       return invalid("this memory did not come from sennit_mem_alloc on this job");
@@ -286,7 +325,7 @@ sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory) {
 }
 
 sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t bytes) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
     if (!memory) return bytes ? invalid(fmt::format("memory is NULL, with {} bytes", bytes)) : Status();
     return comm->communicator->job().engine().register_user(memory, bytes);
@@ -294,21 +333,21 @@ sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t byt
 }
 
 sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory) {
-  return guarded([&]() -> Status {
+  return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
     return memory ? comm->communicator->job().engine().deregister_user(memory) : Status();
   });
 }
 
 sennit_status_t sennit_work_test(sennit_work_t work) {
-  return guarded([&]() -> Status {
+  return guarded(work, [&]() -> Status {
     SENNIT_RETURN_IF_ERROR(check_started(work));
     return work->work->test() ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
   });
 }
 
 sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
-  return guarded([&]() -> Status {
+  return guarded(work, [&]() -> Status {
     SENNIT_RETURN_IF_ERROR(check_started(work));
     const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * 1'000'000);
     return done ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
@@ -316,23 +355,20 @@ sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
 }
 
 sennit_status_t sennit_work_free(sennit_work_t work) {
-  return guarded([&]() -> Status {
-    delete work;
-    return {};
-  });
+  return guarded([&] { return give_back(work, &sennit_work::work); });
 }
 
 sennit_status_t sennit_group_start(void) {
-  t_group.depth++;
+  group().depth++;
   return SENNIT_OK;
 }
 
 sennit_status_t sennit_group_end(void) {
   return guarded([&]() -> Status {
-    if (t_group.depth == 0) return invalid("sennit_group_end without sennit_group_start");
-    if (--t_group.depth > 0) return {};
-    const std::vector<std::shared_ptr<Work>> works = std::move(t_group.works);
-    t_group.works.clear();
+    PendingGroup& open = group();
+    if (open.depth == 0) return invalid("sennit_group_end without sennit_group_start");
+    if (--open.depth > 0) return {};
+    const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
     for (const auto& work : works) work->start(false);
     Status first;
     for (const auto& work : works) {

@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "communicator.hpp"
+#include "forked.hpp"
 
 struct sennit_comm {
   std::shared_ptr<sennit::Communicator> communicator;
+  sennit::Origin origin{};
 };
 struct sennit_work {
   std::shared_ptr<sennit::Work> work;
+  sennit::Origin origin{};
 };
 
 namespace sennit {

@@ -73,14 +73,15 @@ ControlPlane::~ControlPlane() {
     leave();
     thread_.join();
   }
-  for (const int fd : {wake_fd_, epoll_fd_, listener_, start_port_fd_, spare_fd_})
-    if (fd >= 0) close_socket(fd);
+  for (const int fd : {wake_fd_, epoll_fd_, listener_, start_port_fd_, spare_fd_}) close_socket(fd);
 }
 
 Status ControlPlane::open() {
   if (size_ > 1) reserve_descriptors(descriptors_wanted(rank_, size_));
   epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
   wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  fork_guard(epoll_fd_);
+  fork_guard(wake_fd_);
   if (epoll_fd_ >= 0 && wake_fd_ >= 0) hold_spare();
   if (epoll_fd_ < 0 || wake_fd_ < 0 || spare_fd_ < 0) {
     const int error = errno;
@@ -89,8 +90,6 @@ Status ControlPlane::open() {
             fmt::format("cannot set up the control plane: {}{}{}", std::strerror(error),
                         error == EMFILE ? "; " : "", error == EMFILE ? kDescriptorRemedy : "")};
   }
-  fork_guard(epoll_fd_);
-  fork_guard(wake_fd_);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = 0;

@@ -136,8 +136,9 @@ Connection* ControlPlane::connect(const Address& address, Role role, int peer, i
 // One descriptor is kept for the moment when there are no others: to say so, to be told the end of a start,
 // and to ask whether a rank lives.
 void ControlPlane::hold_spare() {
-  if (spare_fd_ < 0) spare_fd_ = fcntl(wake_fd_, F_DUPFD_CLOEXEC, 0);
-  if (spare_fd_ >= 0) fork_guard(spare_fd_);
+  if (spare_fd_ >= 0) return;
+  spare_fd_ = fcntl(wake_fd_, F_DUPFD_CLOEXEC, 0);
+  fork_guard(spare_fd_);
 }
 
 bool ControlPlane::give_spare() {

@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <mutex>
 
 #include <fmt/format.h>
 
@@ -63,20 +61,6 @@ Address v4_any() {
   Address result;
   std::copy(kMapped.begin(), kMapped.end(), result.ip.begin());
   return result;
-}
-
-// What forked children close. The handlers hold the lock across fork, so that the list is whole in the child.
-std::mutex g_guard_mutex;
-std::vector<int>& guarded() {
-  static std::vector<int> list;
-  return list;
-}
-void before_fork() { g_guard_mutex.lock(); }
-void after_fork_parent() { g_guard_mutex.unlock(); }
-void after_fork_child() {
-  for (const int fd : guarded()) ::close(fd);
-  guarded().clear();
-  g_guard_mutex.unlock();
 }
 
 Status socket_error(const std::string& what, int error) {
@@ -297,19 +281,6 @@ Address remote_address(int fd) {
   socklen_t length = sizeof storage;
   getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length);
   return from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
-}
-
-void close_socket(int fd) {
-  const std::lock_guard lock(g_guard_mutex);
-  std::erase(guarded(), fd);
-  ::close(fd);
-}
-
-void fork_guard(int fd) {
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(before_fork, after_fork_parent, after_fork_child); });
-  const std::lock_guard lock(g_guard_mutex);
-  guarded().push_back(fd);
 }
 
 int64_t now_ms() {

@@ -1,7 +1,7 @@
 // control_socket.hpp: addresses and sockets of the control plane: resolving, listening, connecting without
 // blocking. IPv4 and IPv6 alike; IPv4 is kept as ::ffff:a.b.c.d.
 //
-// Sockets opened here are closed in a forked child (fork_guard): a data loader's worker that inherited them
+// Sockets opened here are closed in forked children (forked.hpp): a data loader's worker that inherited them
 // would keep a dead rank's connections open, and nobody would see the end of file that says it died.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "forked.hpp"
 #include "status.hpp"
 
 namespace sennit::control {
@@ -47,10 +48,7 @@ void set_no_delay(int fd);
 Address local_address(int fd);
 Address remote_address(int fd);
 
-// Closes fd, and forgets it.
-void close_socket(int fd);
-// Has fd closed in forked children.
-void fork_guard(int fd);
+inline void close_socket(int fd) { close_guarded(fd); }
 
 int64_t now_ms();  // monotonic
 

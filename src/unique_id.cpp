@@ -15,6 +15,7 @@
 
 #include "control.hpp"
 #include "control_socket.hpp"
+#include "forked.hpp"
 #include "options.hpp"
 
 namespace sennit {
@@ -43,9 +44,16 @@ void checksum(const Contents& contents, uint8_t (&out)[16]) {
 
 // Listening sockets whose rank 0 has not come yet, by job.
 std::mutex g_mutex;
-std::map<uint64_t, int>& waiting_listeners() {
-  static std::map<uint64_t, int> map;
-  return map;
+struct Listener {
+  int fd = -1;
+  Origin origin;  // a forked child has not got it
+};
+std::map<uint64_t, Listener>& waiting_listeners() {
+  static auto* const map = [] {
+    hold_across_fork(g_mutex);
+    return new std::map<uint64_t, Listener>;
+  }();
+  return *map;
 }
 
 }  // namespace
@@ -83,8 +91,9 @@ Result<std::vector<std::byte>> make_unique_id() {
     std::memcpy(contents.address[i], addresses[i].ip.data(), 16);
   checksum(contents, contents.checksum);
   {
+    auto& listeners = waiting_listeners();
     const std::lock_guard lock(g_mutex);
-    waiting_listeners()[contents.job] = *listener;
+    listeners[contents.job].fd = *listener;
   }
   std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
   std::memcpy(id.data(), &contents, sizeof contents);
@@ -128,13 +137,14 @@ Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int si
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
   if (!options || rank != 0) return options;
+  auto& listeners = waiting_listeners();
   const std::lock_guard lock(g_mutex);
-  const auto listener = waiting_listeners().find(options->job);
-  if (listener == waiting_listeners().end())
+  const auto listener = listeners.find(options->job);
+  if (listener == listeners.end() || listener->second.origin.forked())
     return invalid(
         "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job only");
-  options->root_listener_fd = listener->second;
-  waiting_listeners().erase(listener);
+  options->root_listener_fd = listener->second.fd;
+  listeners.erase(listener);
   return options;
 }
 
@@ -143,9 +153,11 @@ Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, i
 Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
   if (!options) return options;
+  auto& listeners = waiting_listeners();
   const std::lock_guard lock(g_mutex);
-  if (const auto kept = waiting_listeners().find(options->job); kept != waiting_listeners().end())
-    ::shutdown(kept->second, SHUT_RDWR);
+  if (const auto kept = listeners.find(options->job);
+      kept != listeners.end() && !kept->second.origin.forked())
+    ::shutdown(kept->second.fd, SHUT_RDWR);
   options->job = 0;
   return options;
 }

@@ -60,7 +60,7 @@ calibration|trainer_(command|config|curve|export|failure|kill|limits|model|ops|r
   add_dependencies(test_programs random_programs)
 
   # They build namespaces, run launchers, or judge what happens within seconds of a kill: nothing runs beside them.
-  foreach(name bench_test strangers_test control_failure_test control_guard_test emulate_test failure_test launch_test limits_test
+  foreach(name bench_test strangers_test control_failure_test control_guard_test emulate_test failure_test fork_test launch_test limits_test
                probe_emulated_test scale_test start_again_test topo_test trainer_failure_test)
     if(TARGET ${name})
       set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "forked.hpp"
 #include "transport.hpp"
 
 namespace sennit::loopback {
@@ -86,10 +87,11 @@ struct Hub {
   Hub() {
     // Without it, process ids tell processes apart, and the table has to know the endpoint.
     if (getrandom(nonce.data(), nonce.size(), 0) < 0) nonce.fill(std::byte{0});
+    hold_across_fork(mutex);
   }
   static Hub& instance() {
-    static Hub hub;
-    return hub;
+    static Hub* const hub = new Hub;
+    return *hub;
   }
 };
 

@@ -131,7 +131,10 @@ const std::byte* RemoteArenas::find(const ProcessId& process, uint64_t address, 
       if (fd >= 0 && fstat(fd, &info) == 0 && info.st_ino == remote.inode &&
           static_cast<uint64_t>(info.st_size) >= remote.arena.bytes) {
         void* data = mmap(nullptr, remote.arena.bytes, PROT_READ, MAP_SHARED, fd, 0);
-        if (data != MAP_FAILED) remote.data = static_cast<std::byte*>(data);
+        if (data != MAP_FAILED) {
+          madvise(data, remote.arena.bytes, MADV_DONTFORK);  // a child is not to keep the peer's memory
+          remote.data = static_cast<std::byte*>(data);
+        }
       }
       if (fd >= 0) close(fd);
     }

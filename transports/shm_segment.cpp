@@ -120,6 +120,11 @@ Status populate(void* memory, size_t bytes, const std::string& what) {
   return {};
 }
 
+// A forked child has no part in it, and is not to keep its memory when all ranks are gone.
+Mapping::Mapping(void* memory, size_t bytes) : memory_(memory), bytes_(bytes) {
+  madvise(memory, bytes, MADV_DONTFORK);
+}
+
 Mapping::~Mapping() {
   if (memory_) munmap(memory_, bytes_);
 }

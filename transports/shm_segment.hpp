@@ -68,7 +68,7 @@ Status populate(void* memory, size_t bytes, const std::string& what);
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(void* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
+  Mapping(void* memory, size_t bytes);
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept {
     std::swap(memory_, other.memory_);

@@ -22,6 +22,7 @@
 
 #include <fmt/format.h>
 
+#include "forked.hpp"
 #include "options.hpp"
 #include "trace.hpp"
 
@@ -43,6 +44,7 @@ Tcp::Tcp(const TransportContext& context)
 Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
   std::unique_ptr<Tcp> tcp(new Tcp(context));
   tcp->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  fork_guard(tcp->epoll_fd_);
   if (tcp->epoll_fd_ < 0)
     return Status(SENNIT_OUT_OF_RESOURCES,
                   fmt::format("tcp: epoll_create1: {} (raise `ulimit -n`)", std::strerror(errno)));
@@ -56,7 +58,7 @@ Tcp::~Tcp() {
   linger();
   door_.reset();
   for (Peer& peer : peers_) peer.link.reset();
-  if (epoll_fd_ >= 0) close(epoll_fd_);
+  close_guarded(epoll_fd_);
 }
 
 // Sends were handed back when their bytes were with us or the kernel. Closing a socket that has unread bytes

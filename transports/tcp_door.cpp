@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "forked.hpp"
 #include "log.hpp"
 #include "trace.hpp"
 
@@ -77,6 +78,7 @@ Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int ep
   sockaddr_storage storage;
   socklen_t length = address->fill(storage);
   door->listener_ = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  fork_guard(door->listener_);
   if (door->listener_ < 0) return resource_error("making the listening socket", errno);
   if (bind(door->listener_, reinterpret_cast<sockaddr*>(&storage), length) < 0 ||
       listen(door->listener_, kBacklog) < 0)
@@ -85,6 +87,7 @@ Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int ep
     return resource_error("asking for the port", errno);
   door->address_ = SocketAddress::of(storage);
   door->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+  fork_guard(door->timer_);
   if (door->timer_ < 0 || !door->hold_spare() ||
       !add_to_epoll(epoll_fd, door->listener_, EPOLLIN, pack(Source::listener, 0)) ||
       !add_to_epoll(epoll_fd, door->timer_, EPOLLIN, pack(Source::timer, 0)))
@@ -93,13 +96,9 @@ Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int ep
 }
 
 Door::~Door() {
-  for (const Guest& guest : guests_)
-    if (guest.fd >= 0) close(guest.fd);
-  for (const auto& [peer, call] : calls_)
-    if (call.fd >= 0) close(call.fd);
-  if (listener_ >= 0) close(listener_);
-  if (timer_ >= 0) close(timer_);
-  if (spare_ >= 0) close(spare_);
+  for (const Guest& guest : guests_) close_guarded(guest.fd);
+  for (const auto& [peer, call] : calls_) close_guarded(call.fd);
+  for (const int fd : {listener_, timer_, spare_}) close_guarded(fd);
 }
 
 void Door::on_event(uint64_t data) {
@@ -149,6 +148,7 @@ void Door::accept_guests() {
       dismiss(*place, "too many connections that prove nothing");
     }
     place->fd = fd;
+    fork_guard(fd);
     place->on_spare = !hold_spare();
     if (!place->on_spare) starved_since_ns_ = 0;
     place->generation++;
@@ -164,7 +164,9 @@ void Door::accept_guests() {
 }
 
 bool Door::hold_spare() {
-  if (spare_ < 0) spare_ = fcntl(timer_, F_DUPFD_CLOEXEC, 0);
+  if (spare_ >= 0) return true;
+  spare_ = fcntl(timer_, F_DUPFD_CLOEXEC, 0);
+  fork_guard(spare_);
   return spare_ >= 0;
 }
 
@@ -174,7 +176,7 @@ void Door::no_descriptor(int error) {
   for (Guest& guest : guests_)
     if (guest.fd >= 0 && now - guest.since_ns > kEvictTime) dismiss(guest, "no file descriptors left");
   // The next accept() gets it, or what was just freed.
-  if (now - starved_since_ns_ > kStarvedTime && spare_ >= 0) close(std::exchange(spare_, -1));
+  if (now - starved_since_ns_ > kStarvedTime && spare_ >= 0) close_guarded(std::exchange(spare_, -1));
   pause_accepting(error);
 }
 
@@ -194,7 +196,7 @@ void Door::drive_guest(uint32_t index) {
   if (handshake.drive(guest.fd) == Handshake::State::proven) {
     const int peer = handshake.peer();
     if (guest.on_spare && handler_.wants_connection(peer)) {
-      close(std::exchange(guest.fd, -1));
+      close_guarded(std::exchange(guest.fd, -1));
       guests_used_--;
       hang_up(peer);
       return handler_.on_call_failed(
@@ -220,7 +222,7 @@ void Door::drive_guest(uint32_t index) {
       break;
     }
     case Handshake::State::declined:
-      close(std::exchange(guest.fd, -1));
+      close_guarded(std::exchange(guest.fd, -1));
       guests_used_--;
       break;
     case Handshake::State::failed:
@@ -232,7 +234,7 @@ void Door::drive_guest(uint32_t index) {
 }
 
 void Door::dismiss(Guest& guest, const std::string& why) {
-  close(std::exchange(guest.fd, -1));
+  close_guarded(std::exchange(guest.fd, -1));
   guests_used_--;
   refuse(guest.from, why);
 }
@@ -262,7 +264,7 @@ void Door::call(int peer, const SocketAddress& address) {
 void Door::hang_up(int peer) {
   const auto entry = calls_.find(peer);
   if (entry == calls_.end()) return;
-  if (entry->second.fd >= 0) close(entry->second.fd);
+  close_guarded(entry->second.fd);
   calls_.erase(entry);
 }
 
@@ -280,6 +282,7 @@ void Door::start(int peer, Call& call) {
   sockaddr_storage storage;
   const socklen_t length = call.address.fill(storage);
   call.fd = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  fork_guard(call.fd);
   if (call.fd < 0) return repeat_or_fail(peer, call, resource_error("making a socket", errno));
   const int one = 1;
   setsockopt(call.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -347,7 +350,7 @@ void Door::drive_call(int peer) {
 }
 
 void Door::repeat_or_fail(int peer, Call& call, const Status& status) {
-  if (call.fd >= 0) close(std::exchange(call.fd, -1));
+  close_guarded(std::exchange(call.fd, -1));
   if (call.attempts >= kAttempts) {
     calls_.erase(peer);
     return handler_.on_call_failed(peer, status);

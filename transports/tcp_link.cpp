@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "forked.hpp"
 #include "trace.hpp"
 
 namespace sennit::tcp {
@@ -41,7 +42,7 @@ void Link::open(int fd, const std::optional<SealKeys>& keys) {
 }
 
 void Link::shut() {
-  if (fd_ >= 0) ::close(fd_);
+  close_guarded(fd_);
   fd_ = -1;
   buffer_.reset();
 }

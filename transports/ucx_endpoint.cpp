@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "descriptors.hpp"
+#include "forked.hpp"
 #include "log.hpp"
 #include "options.hpp"
 #include "trace.hpp"
@@ -69,6 +70,12 @@ Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& co
   if (!asked_for() && !has_rdma())
     return Status(SENNIT_UNSUPPORTED,
                   "ucx: no RDMA device here; name it in SENNIT_TRANSPORTS to use it all the same");
+  // In a child UCX takes its parent's thread for alive, and adds to the set of descriptors that they share.
+  static const Origin first_use;
+  if (first_use.forked())
+    return Status(SENNIT_UNSUPPORTED,
+                  "ucx: this process was made by fork() from one that uses UCX, which works in one of them "
+                  "only; exec a program first, or use SENNIT_TRANSPORTS=shm,tcp");
   const size_t needed =
       kOwnDescriptors + (has_rdma() ? 0 : kDescriptorsPerPeer * static_cast<size_t>(context.size));
   if (const size_t left = reserve_descriptors(needed); left < needed)

@@ -18,6 +18,12 @@
  * Every function returns a sennit_status_t; sennit_last_error() gives the text of the calling thread's last
  * error. After an error other than SENNIT_INVALID_ARGUMENT the outputs are undefined and the communicator has
  * failed: every later call on it returns the same error; destroy or abort it.
+ *
+ * fork(): the child may free the handles that it inherited (sennit_comm_destroy, sennit_work_free), or leave
+ * them, and end as it likes; neither waits for anything nor disturbs the parent's job, and what is behind the
+ * handles stays until the child ends. Every other call on them returns SENNIT_INVALID_ARGUMENT. Memory from
+ * sennit_mem_alloc can still be read and written: its pages are the parent's too. The child may make
+ * communicators of its own, but not over UCX if its parent has used that.
  */
 #ifndef SENNIT_SENNIT_H
 #define SENNIT_SENNIT_H
