@@ -308,9 +308,9 @@ sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
 sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory) {
   return guarded(comm, [&]() -> Status {
     if (!comm || !memory) return invalid("comm or memory is NULL");
-    void* got = comm->communicator->job().engine().allocate_user(bytes);
-    if (!got) return {SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", bytes)};
-    *memory = got;
+    const Result<void*> got = comm->communicator->job().engine().allocate_user(bytes);
+    if (!got) return got.status();
+    *memory = *got;
     return {};
   });
 }

@@ -60,7 +60,8 @@ class Engine {
   void forget(const std::function<bool(uint32_t comm)>& over);  // see Transport
   void wake();
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
-  void* allocate_user(size_t bytes);  // exposable where a transport can, else plain; zeroed, 64-byte aligned
+  // Exposable where a transport can, else plain; zeroed, 64-byte aligned; no more than there is.
+  Result<void*> allocate_user(size_t bytes);
   bool free_user(void* memory);
   // What the transports can do for memory of the user's own. The same range again counts as one more.
   Status register_user(void* memory, size_t bytes);
@@ -77,7 +78,7 @@ class Engine {
   size_t in_flight_bytes() const { return in_flight_bytes_; }
   Trace& trace() { return trace_; }
   Transport* transport(int peer) { return route(peer); }
-  std::byte* allocate_scratch(size_t bytes);
+  Result<std::byte*> allocate_scratch(size_t bytes);
   void free_scratch(std::byte* memory, size_t bytes);
 
  private:
@@ -90,6 +91,7 @@ class Engine {
     std::byte* memory;
     size_t bytes;
   };
+  Result<void*> allocate(size_t bytes);
   Transport* route(int peer);
   Status unreachable(int peer) const;
   bool progress_locked();

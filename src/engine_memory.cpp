@@ -11,18 +11,30 @@
 #include <fmt/format.h>
 
 #include "engine.hpp"
+#include "memory_left.hpp"
 
 namespace sennit {
 
-void* Engine::allocate_user(size_t bytes) {
-  const auto guard = lock();
+Result<void*> Engine::allocate(size_t bytes) {
   for (const auto& transport : transports_)
     if (void* memory = transport->allocate(bytes)) return memory;
   void* memory = nullptr;
-  if (posix_memalign(&memory, 64, std::max<size_t>(bytes, 64)) != 0) return nullptr;
-  std::memset(memory, 0, bytes);
+  if (posix_memalign(&memory, 64, std::max<size_t>(bytes, 64)) != 0) return no_memory(bytes);
+  const Status taken = take_memory(bytes, [memory](size_t offset, size_t n) {
+    std::memset(static_cast<std::byte*>(memory) + offset, 0, n);
+    return true;
+  });
+  if (!taken.ok()) {
+    std::free(memory);
+    return taken;
+  }
   plain_user_.push_back(memory);
   return memory;
+}
+
+Result<void*> Engine::allocate_user(size_t bytes) {
+  const auto guard = lock();
+  return allocate(bytes);
 }
 
 bool Engine::free_user(void* memory) {
@@ -82,7 +94,7 @@ Status Engine::deregister_user(void* memory) {
 }
 
 // Scratch is kept for the next call: fresh pages cost more than the reduction that fills them.
-std::byte* Engine::allocate_scratch(size_t bytes) {
+Result<std::byte*> Engine::allocate_scratch(size_t bytes) {
   auto best = scratch_pool_.end();
   for (auto it = scratch_pool_.begin(); it != scratch_pool_.end(); ++it)
     if (it->bytes >= bytes && it->bytes <= 4 * bytes &&
@@ -93,12 +105,9 @@ std::byte* Engine::allocate_scratch(size_t bytes) {
     scratch_pool_.erase(best);
     return memory;
   }
-  for (const auto& transport : transports_)
-    if (void* memory = transport->allocate(bytes)) return static_cast<std::byte*>(memory);
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 64, bytes) != 0) return nullptr;
-  plain_user_.push_back(memory);
-  return static_cast<std::byte*>(memory);
+  const Result<void*> fresh = allocate(bytes);
+  if (!fresh) return fresh.status();
+  return static_cast<std::byte*>(*fresh);
 }
 
 void Engine::free_scratch(std::byte* memory, size_t bytes) {

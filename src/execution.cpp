@@ -78,11 +78,7 @@ void Execution::begin_chunk(uint32_t lane_index, uint32_t chunk) {
   lane.deps = prepared_->initial_deps;
   if (!program_.slots.empty()) {
     lane.readers = prepared_->slot_readers;
-    if (!lay_out_slots(lane)) {
-      fail_here(
-          Status(SENNIT_OUT_OF_RESOURCES, "no memory for scratch: use smaller chunks (SENNIT_CHUNK_BYTES)"));
-      return;
-    }
+    if (const Status status = lay_out_slots(lane); !status.ok()) return fail_here(status);
   }
   for (const uint32_t step : prepared_->ready_at_start) work_list_.push_back({lane_index, step});
 }

@@ -111,7 +111,7 @@ class Execution {
   };
 
   void begin_chunk(uint32_t lane, uint32_t chunk);
-  bool lay_out_slots(Lane& lane);
+  Status lay_out_slots(Lane& lane);
   void step_ready(uint32_t lane, uint32_t step);
   void step_done(uint32_t lane, uint32_t step);
   void pump();

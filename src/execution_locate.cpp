@@ -12,7 +12,7 @@ const Layout& Execution::layout_of(Buffer buffer) const {
                                     : buffers_.wire_layout;
 }
 
-bool Execution::lay_out_slots(Lane& lane) {
+Status Execution::lay_out_slots(Lane& lane) {
   size_t total = 0;
   for (size_t s = 0; s < program_.slots.size(); s++) {
     const Slot& slot = program_.slots[s];
@@ -24,12 +24,17 @@ bool Execution::lay_out_slots(Lane& lane) {
   }
   if (total > lane.arena_bytes) {
     engine_.free_scratch(lane.arena, lane.arena_bytes);
-    lane.arena = engine_.allocate_scratch(total);
-    lane.arena_bytes = lane.arena ? total : 0;
-    if (!lane.arena) return false;
+    lane.arena = nullptr;
+    lane.arena_bytes = 0;
+    const Result<std::byte*> scratch = engine_.allocate_scratch(total);
+    if (!scratch)
+      return {scratch.status().kind(),
+              scratch.status().text() + ", in scratch: use smaller chunks (SENNIT_CHUNK_BYTES)"};
+    lane.arena = *scratch;
+    lane.arena_bytes = total;
   }
   for (size_t s = 0; s < program_.slots.size(); s++) lane.slot_base[s] = lane.arena + lane.slot_offset[s];
-  return true;
+  return {};
 }
 
 size_t Execution::locate(const Lane& lane, const Operand& operand, std::vector<Segment>* segments) const {

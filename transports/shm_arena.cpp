@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "log.hpp"
+#include "memory_left.hpp"
 #include "options.hpp"
 
 namespace sennit::shm {
@@ -53,8 +54,13 @@ void* Arena::allocate(size_t bytes) {
       std::find_if(free_.begin(), free_.end(), [&](const auto& entry) { return entry.second >= bytes; });
   if (extent == free_.end()) return nullptr;
   const auto [offset, available] = *extent;
-  if (const int error = posix_fallocate(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes))) {
-    log(LogLevel::warn, "shm: no memory for {}: {}", format_bytes(bytes), strerror(error));
+  const auto first = static_cast<off_t>(offset);
+  const Status taken = take_memory(bytes, [&](size_t done, size_t piece) {
+    return posix_fallocate(fd_, first + static_cast<off_t>(done), static_cast<off_t>(piece)) == 0;
+  });
+  if (!taken.ok()) {
+    log(LogLevel::info, "shm: {}", taken.text());
+    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first, static_cast<off_t>(bytes));
     return nullptr;
   }
   free_.erase(extent);
