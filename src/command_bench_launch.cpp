@@ -45,7 +45,7 @@ std::string fresh_secret() {
   randombytes_buf(bytes.data(), bytes.size());
   std::array<char, 65> text;
   sodium_bin2hex(text.data(), text.size(), bytes.data(), bytes.size());
-  return text.data();
+  return std::string("key:") + text.data();
 }
 
 void set(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }

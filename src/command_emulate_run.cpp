@@ -78,7 +78,8 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
       fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts->front())].address),
       // Below the range that the kernel gives to outgoing connections.
       fmt::format("MASTER_PORT={}", 20000 + random_number() % 12000),
-      fmt::format("SENNIT_SECRET={:016x}{:016x}", random_number(), random_number()),
+      fmt::format("SENNIT_SECRET=key:{:016x}{:016x}{:016x}{:016x}", random_number(), random_number(),
+                  random_number(), random_number()),
       "SENNIT_INTERFACE=eth0",
   };
   if (options.slurm) {

@@ -26,6 +26,11 @@ Result<std::unique_ptr<Control>> Control::start(const BootstrapOptions& options,
         fmt::format("rank {} of {} ranks: expected a rank from 0 to size - 1", options.rank, options.size));
   if (options.secret.empty() ? false : options.secret.size() != 32)
     return invalid(fmt::format("a secret of {} bytes: expected 32", options.secret.size()));
+  if (options.sealed && options.secret.empty() && options.size > 1)
+    return Status{SENNIT_REFUSED,
+                  fmt::format("SENNIT_WIRE=sealed: this job has no secret to seal with{}; set "
+                              "SENNIT_SECRET to the same on all ranks, or SENNIT_WIRE=plain",
+                              options.insecure ? " (SENNIT_INSECURE=1)" : "")};
   auto plane = std::make_unique<ControlPlane>(options, std::move(callbacks));
   SENNIT_RETURN_IF_ERROR(plane->open());
   return std::unique_ptr<Control>(std::move(plane));

@@ -5,8 +5,8 @@
 // then a tree of fan-out 16 stays open (parent of r: (r-1)/16). A port that a launcher gave is listened on
 // during the start only; the next job of the same processes starts there as well. Every connection, in both
 // directions, proves that it holds the job's secret (keyed BLAKE2b over both sides' nonces) before anything
-// it says is parsed. One thread per process (the control thread) owns all sockets here. Public functions may
-// be called from any thread.
+// it says is parsed; with SENNIT_WIRE=sealed every frame is encrypted and authenticated. One thread per
+// process (the control thread) owns all sockets here. Public functions may be called from any thread.
 //
 // Failure: a peer is dead on EOF without goodbye, or on missed heartbeats. Whoever notices tells the
 // coordinator, rank 0 or its lowest surviving successor, who gathers reports for a short moment, decides the
@@ -33,6 +33,7 @@ struct BootstrapOptions {
   int root_listener_fd = -1;  // rank 0, unique id: the socket that get_unique_id opened; else -1
   std::vector<std::byte> secret;  // 32 bytes; empty only with `insecure`
   bool insecure = false;          // SENNIT_INSECURE=1
+  bool sealed = false;            // SENNIT_WIRE=sealed: needs a secret
   uint64_t job = 0;               // 0: rank 0 draws one and hands it out
   int64_t arrival_timeout_ms = 120'000;
   int64_t heartbeat_timeout_ms = 30'000;
@@ -78,6 +79,7 @@ class Control {
   virtual int size() const = 0;
   virtual uint64_t job() const = 0;
   virtual const std::vector<std::byte>& secret() const = 0;
+  virtual bool sealed() const = 0;
   virtual std::string interface_address() const = 0;  // this host's address as peers see it
 
   // Collective, used at start: everybody's blob to everybody, down the tree. Blocking, with the arrival
@@ -100,7 +102,8 @@ class Control {
   virtual std::string statistics() const = 0;  // bootstrap messages, connections, refused strangers
 };
 
-// Time-outs, SENNIT_INSECURE and SENNIT_INTERFACE from the environment; the rest is left at its default.
+// Time-outs, SENNIT_INSECURE, SENNIT_INTERFACE and SENNIT_WIRE from the environment; the rest is left at its
+// default.
 BootstrapOptions bootstrap_defaults();
 
 // 256-byte unique id: address, port, job number, secret, checksum. The listener stays open in this process

@@ -3,11 +3,13 @@
 //
 // Owned and driven by the control thread. Nothing a peer says is looked at before it has proved itself; until
 // its place in the job is known its frames are at most kFirstFrameBytes long. Memory grows with the bytes
-// that arrived, not with the lengths they claim.
+// that arrived, not with the lengths they claim. Sealed, a frame's header is one unit (seal.hpp) and its
+// payload one for every kUnitBytes, so that no length is believed before it is authenticated.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "auth.hpp"
@@ -32,13 +34,17 @@ enum class End : uint8_t {
   unreachable,  // host or network
   closed,       // by the other side, or reset
   unproven,     // it does not hold the secret
+  disagrees,    // it does, but its SENNIT_WIRE is another
   garbage,      // what it says is no frame
+  forged,       // sealed: what came is not what was sent
 };
 
 inline constexpr int64_t kStrangerMs = 10'000;  // to prove itself and say what it wants
 
 class Connection {
  public:
+  static constexpr size_t kUnitBytes = 128 * 1024;
+
   // Takes over fd. `connecting`: a connection attempt of ours that is still under way.
   Connection(int fd, Handshake handshake, Role role, int rank, bool connecting, int64_t now);
   ~Connection() { close_socket(fd_); }
@@ -72,8 +78,20 @@ class Connection {
   uint32_t epoll_events = 0;  // what the loop waits for
 
  private:
+  struct Sealed {
+    explicit Sealed(const SealKeys& keys) : out(keys.cipher, keys.out), in(keys.cipher, keys.in) {}
+    Seal out, in;
+    bool header_open = false;        // of the frame that the unread bytes begin with
+    std::vector<std::byte> leaving;  // out_.front()
+  };
+
   bool read_frames(std::vector<Message>* messages);
+  bool take_frame(size_t* used, Message* message);
   void write_frames();
+  void finish_forged();
+  bool open_header(std::byte* at);
+  bool open_payload(std::byte* at, size_t length, std::vector<std::byte>* out);
+  void seal_front();
   void finish(End end, std::string reason);
 
   int fd_;
@@ -86,6 +104,7 @@ class Connection {
   std::vector<std::byte> in_;
   std::deque<Buffer> out_;
   size_t out_offset_ = 0;
+  std::unique_ptr<Sealed> sealed_;  // from open_ on; none: the connection is plain
 };
 
 }  // namespace sennit::control

@@ -93,7 +93,7 @@ void ControlPlane::probe_ended(int rank, End end, const std::string& reason) {
   const std::string silent = fmt::format("no sign of life for {} ms", options_.heartbeat_timeout_ms);
   if (end == End::refused || end == End::unproven || end == End::garbage) {
     judge_dead(rank, suspect, "connection closed without goodbye");
-  } else if (end == End::closed && now_ms_ - suspect.since_ms < kProbeMs) {
+  } else if ((end == End::closed || end == End::forged) && now_ms_ - suspect.since_ms < kProbeMs) {
     suspect.next_probe_ms = now_ms_ + kReprobeMs;  // it is dying: its listener goes last
     due(suspect.next_probe_ms);
   } else if (suspect.evidence & kSilent) {
@@ -276,6 +276,11 @@ void ControlPlane::on_link_down(Reader& in, const Message& message) {
 }
 
 void ControlPlane::deliver_link_down(int a, int b, const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);  // a collective of the start may have lost its frames on that way
+    if (failure_.ok()) failure_ = status;
+    changed_.notify_all();
+  }
   if (callbacks_.link_failed)
     callbacks_.link_failed(a, b, status);
   else if (callbacks_.peers_failed)

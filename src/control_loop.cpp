@@ -106,7 +106,12 @@ void ControlPlane::excuse(int64_t gap) {
 }
 
 HandshakeConfig ControlPlane::handshake_config() const {
-  return {.secret = options_.secret, .purpose = "control", .job = 0, .self = rank_, .size = INT32_MAX};
+  return {.secret = options_.secret,
+          .purpose = "control",
+          .job = 0,
+          .self = rank_,
+          .size = INT32_MAX,
+          .sealed = options_.sealed};
 }
 
 Connection* ControlPlane::add(int fd, Handshake handshake, Role role, int peer, bool connecting) {
@@ -202,12 +207,16 @@ void ControlPlane::lost(uint64_t id, End end, const std::string& reason) {
   const Role role = connection->role;
   const int peer = connection->rank;
   const bool quiet = connection->said_goodbye, attached = connection->joined;
-  if (role == Role::stranger || end == End::unproven || end == End::garbage)
+  if (role == Role::stranger || end == End::unproven || end == End::disagrees || end == End::garbage ||
+      end == End::forged)
     log_stranger(*connection, reason);
   drop(id);
   if (phase_ == Phase::closing || role == Role::stranger || role == Role::visitor) return;
   if (phase_ < Phase::running) return lost_in_start(role, peer, end, reason);
   if (role == Role::probing) return probe_ended(peer, end, reason);
+  // Frames may be lost, and what is done to this connection will be done to the next: the job ends, and says
+  // why.
+  if (end == End::forged) suspect(peer, kBroken, rank_, reason);
   if (role == Role::parent) return parent_lost(peer, attached, end, reason);
   if (role == Role::child && !quiet)
     suspect(peer, end == End::unreachable ? kSilent : kClosed, rank_, reason);

@@ -64,6 +64,7 @@ class ControlPlane final : public Control {
   int size() const override { return size_; }
   uint64_t job() const override { return job_; }
   const std::vector<std::byte>& secret() const override { return options_.secret; }
+  bool sealed() const override { return options_.sealed; }
   std::string interface_address() const override { return own_address_; }
   Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine) override;
   Result<std::vector<std::byte>> broadcast(std::span<const std::byte> from_rank0) override;

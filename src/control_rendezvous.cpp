@@ -316,6 +316,9 @@ void ControlPlane::fail_start(const Status& status) {
 
 void ControlPlane::lost_in_start(Role role, int peer, End end, const std::string& reason) {
   last_trouble_ = reason;
+  if (end == End::disagrees) return fail_start({SENNIT_INVALID_ARGUMENT, reason});
+  if (end == End::forged)
+    return fail_start({SENNIT_LINK_FAILED, fmt::format("connection to {}: {}", describe_rank(peer), reason)});
   if (role == Role::child) {
     const Status status{SENNIT_PEER_FAILED,
                         fmt::format("{} died during the start ({})", describe_rank(peer), reason)};

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "seal.hpp"
 #include "tcp_wire.hpp"
 
 namespace sennit {
@@ -21,6 +22,7 @@ constexpr int kInPacket = 20 + 20 + 12;          // IP, TCP, timestamps
 constexpr int kFrame = 14;                       // addresses and type
 constexpr int kOnTheWire = 8 + kFrame + 4 + 12;  // preamble, frame, checksum, gap
 constexpr int kOfMessage = sizeof(tcp::WireHeader);
+constexpr int kOfSeals = 2 * Seal::kTagBytes;  // the header's and the message's
 constexpr int kUsualMtu = 1500, kLeastMtu = 576;
 
 int mtu_of_interface(const char* name) {
@@ -40,8 +42,8 @@ uint64_t tcp_payload_permille(int mtu, bool in_memory) {
   return (bytes - kInPacket) * 1000 / (bytes + (in_memory ? kFrame : kOnTheWire));
 }
 
-uint64_t tcp_message_bytes(bool in_memory) {
-  const int bytes = kOfMessage + kInPacket + (in_memory ? kFrame : kOnTheWire);
+uint64_t tcp_message_bytes(bool in_memory, bool sealed) {
+  const int bytes = kOfMessage + (sealed ? kOfSeals : 0) + kInPacket + (in_memory ? kFrame : kOnTheWire);
   return static_cast<uint64_t>(bytes);
 }
 

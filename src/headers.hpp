@@ -15,7 +15,7 @@ uint64_t tcp_payload_permille(int mtu, bool in_memory);
 
 // What a message costs there beside its payload: the transport's own header, and those of a packet of its
 // own.
-uint64_t tcp_message_bytes(bool in_memory);
+uint64_t tcp_message_bytes(bool in_memory, bool sealed = false);
 
 // Of the interface that has this numeric address; 1500 where that cannot be told.
 int mtu_of(const std::string& address);

@@ -147,6 +147,7 @@ Status Job::exchange_addresses() {
   context.size = size();
   context.job = control_->job();
   context.secret = control_->secret();
+  context.sealed = control_->sealed();
   context.host_interface = control_->interface_address();
   context.local_ranks = local_ranks_;
   context.eager_bytes = eager_bytes_;
@@ -170,7 +171,7 @@ Status Job::exchange_addresses() {
   // Where there is RDMA, ucx carries what goes between hosts, and its headers are few.
   if (std::ranges::none_of(made, [](const auto& transport) { return transport->name() == "ucx"; })) {
     hello["payload_permille"] = tcp_payload_permille(mtu_of(context.host_interface), one_machine_);
-    hello["message_bytes"] = tcp_message_bytes(one_machine_);
+    hello["message_bytes"] = tcp_message_bytes(one_machine_, context.sealed);
   }
   // Told to all before anybody gives up: who left without a word would keep the others waiting.
   if (made.empty() && size() > 1)
@@ -179,6 +180,7 @@ Status Job::exchange_addresses() {
   const Result<std::vector<Bytes>> hellos = control_->all_gather(pack(hello));
   if (!hellos) return hellos.status();
   std::vector<std::vector<Bytes>> addresses(hellos->size());
+  std::vector<size_t> with_ucx;
   for (size_t r = 0; r < hellos->size(); r++) {
     const Json other = unpack((*hellos)[r]);
     if (other.contains("error"))
@@ -188,6 +190,7 @@ Status Job::exchange_addresses() {
     goodput = std::min(goodput, other.value("payload_permille", goodput));
     uint64_t& message_bytes = plan_options_.cost.message_bytes;
     message_bytes = std::max(message_bytes, other.value("message_bytes", message_bytes));
+    if (other.value("addresses", Json::object()).contains("ucx")) with_ucx.push_back(r);
     placements_.push_back({other.value("host", ""), other.value("numa", -1), other.value("nic", "")});
     for (const auto& transport : made) {
       const auto& table = other["addresses"];
@@ -195,6 +198,15 @@ Status Job::exchange_addresses() {
       addresses[r].push_back(found == table.end() ? Bytes{} : to_bytes(found->get_binary()));
     }
   }
+  if (context.sealed)
+    for (const size_t r : with_ucx)
+      if (host_keys_[r] != host_keys_[with_ucx[0]])
+        return {SENNIT_REFUSED,
+                fmt::format(
+                    "SENNIT_WIRE=sealed, but ucx would carry what ranks {} and {} say to each other between "
+                    "hosts, and ucx cannot be sealed: set SENNIT_TRANSPORTS=shm,tcp on all ranks, or "
+                    "SENNIT_WIRE=plain on a network that you trust",
+                    with_ucx[0], r)};
   engine_->set_transports(std::move(made), std::move(reasons));
   engine_->set_addresses(std::move(addresses));
   return {};

@@ -19,7 +19,8 @@ namespace {
 const std::pair<std::string_view, std::vector<std::string_view>> kWords[] = {
     {"SENNIT_ISA", {"generic", "avx2", "avx512"}},
     {"SENNIT_LOG", {"error", "warn", "info", "debug"}},
-    {"SENNIT_TUNE", {"0", "1", "again"}}};
+    {"SENNIT_TUNE", {"0", "1", "again"}},
+    {"SENNIT_WIRE", {"plain", "sealed"}}};
 
 constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ALGORITHM", OptionType::text, "",
@@ -52,7 +53,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_REPRODUCIBLE", OptionType::flag, "0",
      "1: the order of every sum depends on the tree alone, not on size, chunking or tuning"},
     {"SENNIT_SECRET", OptionType::text, "",
-     "the job's secret for torchrun-style start: any text, or file:PATH"},
+     "the job's secret for torchrun-style start: any text, file:PATH, or key: and 64 random hexadecimal "
+     "digits"},
     {"SENNIT_STALL", OptionType::milliseconds, "500",
      "after this long without progress ranks compare their calls"},
     {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "0",
@@ -63,6 +65,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "again: also where it has an answer"},
     {"SENNIT_TUNING", OptionType::text, "",
      "tuning file to read and add to; default: one per fabric in the user's cache"},
+    {"SENNIT_WIRE", OptionType::text, "plain",
+     "plain, or sealed: what goes between hosts is encrypted and authenticated; the same on all ranks"},
 });
 
 // Edit distance, for "did you mean".

@@ -61,6 +61,7 @@ std::map<uint64_t, Listener>& waiting_listeners() {
 BootstrapOptions bootstrap_defaults() {
   BootstrapOptions options;
   options.insecure = option_flag("SENNIT_INSECURE");
+  options.sealed = option_text("SENNIT_WIRE") == "sealed";
   options.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
   options.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
   options.stall_ms = option_integer("SENNIT_STALL");

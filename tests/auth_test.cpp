@@ -222,11 +222,9 @@ TEST(Auth, PlainMeetsSealedAndBothSaySo) {
   }
 }
 
-// Every bit of every frame, flipped on the way: nobody is taken in, and nothing weaker is agreed on.
+// Every bit of every frame, flipped on the way: the connection does not come about.
 TEST(Auth, NobodyOnThePathChangesWhatIsAgreed) {
   const auto key = secret(7);
-  const Cipher best = choose_cipher(usable_ciphers(), usable_ciphers());
-  int found = 0;
   for (int target = 0; target < 4; target++)
     for (size_t bit = 0; bit < 8 * kFrame; bit++) {
       Handshake a = Handshake::connector({key, "tcp", 99, 1, 4, true}, 3);
@@ -235,19 +233,10 @@ TEST(Auth, NobodyOnThePathChangesWhatIsAgreed) {
         if (2 * frame + !from_connector == target)
           bytes[bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
       });
-      if (a.state() != Handshake::State::done) {
-        found++;
-        continue;
-      }
-      // It hit a field that says nothing in this frame.
-      ASSERT_EQ(b.state(), Handshake::State::done);
-      ASSERT_EQ(a.seal_keys()->out, b.seal_keys()->in);
-      ASSERT_EQ(a.seal_keys()->cipher, best);
-      ASSERT_EQ(b.seal_keys()->cipher, best);
-      const bool in_proof = bit >= 8 * (kFrame - 32), in_nonce = !in_proof && bit >= 8 * (kFrame - 64);
-      ASSERT_TRUE(target < 2 ? !in_nonce : !in_proof) << "frame " << target << ", bit " << bit;
+      ASSERT_NE(a.state(), Handshake::State::done) << "frame " << target << ", bit " << bit;
+      ASSERT_TRUE(target == 3 || b.state() != Handshake::State::done)
+          << "frame " << target << ", bit " << bit;
     }
-  EXPECT_GT(found, 4 * 32 * 8);
 }
 
 TEST(Auth, GarbageFails) {

@@ -105,7 +105,7 @@ TEST_F(EmulateTest, EveryRankIsTold) {
     EXPECT_TRUE(std::regex_match(
         run.of_rank(rank),
         std::regex(
-            fmt::format("{} 4 {} 2 10\\.\\d+\\.1\\.1 eth0 32\n10\\.\\d+\\.1\\.2 +h1\n", rank, rank % 2))))
+            fmt::format("{} 4 {} 2 10\\.\\d+\\.1\\.1 eth0 68\n10\\.\\d+\\.1\\.2 +h1\n", rank, rank % 2))))
         << run.output;
 }
 

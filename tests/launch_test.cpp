@@ -2,6 +2,7 @@
 // about those that are off. One test starts itself under mpirun, where there is one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sodium.h>
 
 #include <filesystem>
 #include <fstream>
@@ -112,6 +113,40 @@ TEST(Launch, SecretFromFile) {
   std::filesystem::remove(path);
   expect_error(with(kTorchrun, {{"SENNIT_SECRET", "file:" + path}}), SENNIT_NOT_FOUND,
                {path, "No such file"});
+}
+
+Result<std::vector<std::byte>> secret_of(const std::string& value) {
+  const Environment environment(with(kTorchrun, {{"SENNIT_SECRET", value}}));
+  Result<Launch> launch = launch_from_environment();
+  if (!launch) return launch.status();
+  return launch->bootstrap.secret;
+}
+
+// So that who has recorded a handshake, or played rank 0, does not find a short one by trying.
+TEST(Launch, ATypedSecretGoesThroughASlowHash) {
+  const std::string typed = "open sesame";
+  std::vector<std::byte> expected(32);
+  const unsigned char salt[] = "sennit secret 2.";
+  ASSERT_EQ(crypto_pwhash(reinterpret_cast<unsigned char*>(expected.data()), expected.size(), typed.data(),
+                          typed.size(), salt, 2, 8 << 20, crypto_pwhash_ALG_ARGON2ID13),
+            0);
+  const auto secret = secret_of(typed);
+  ASSERT_TRUE(secret.ok()) << secret.status().text();
+  EXPECT_EQ(*secret, expected);
+}
+
+TEST(Launch, ARandomKeyIsTakenAsItIs) {
+  std::string digits;
+  std::vector<std::byte> key(32);
+  for (size_t i = 0; i < key.size(); i++) {
+    key[i] = static_cast<std::byte>(i * 9);
+    digits += fmt::format("{:02x}", i * 9 & 0xff);
+  }
+  const auto secret = secret_of("key:" + digits);
+  ASSERT_TRUE(secret.ok()) << secret.status().text();
+  EXPECT_EQ(*secret, key);
+  for (const std::string& wrong : {digits.substr(1), digits + "00", "z" + digits.substr(1), std::string()})
+    EXPECT_EQ(secret_of("key:" + wrong).status().kind(), SENNIT_INVALID_ARGUMENT) << wrong;
 }
 
 TEST(Launch, MalformedValuesAreNamed) {

@@ -338,6 +338,40 @@ TEST(Secret, NoneMeansLoopbackOnly) {
   expect_all(elsewhere, "SENNIT_INSECURE=1");
 }
 
+TEST(Wire, Sealed) {
+  Processes ranks(4, live, {{"SENNIT_WIRE", "sealed"}, {"SENNIT_TRANSPORTS", "tcp"}});
+  expect_all(ranks, "ok");
+}
+
+TEST(Wire, SealedNeedsASecret) {
+  Processes ranks(2,
+                  [](int rank) {
+                    unsetenv("SENNIT_SECRET");
+                    return live(rank);
+                  },
+                  {{"SENNIT_WIRE", "sealed"}, {"SENNIT_INSECURE", "1"}});
+  expect_all(ranks, "no secret to seal with (SENNIT_INSECURE=1)");
+}
+
+TEST(Wire, OneRankThatDiffersIsToldBothValues) {
+  for (const auto& [most, one] : {std::pair("sealed", "plain"), std::pair("plain", "sealed")}) {
+    Processes ranks(4,
+                    [&, value = one](int rank) {
+                      if (rank == 2) setenv("SENNIT_WIRE", value, 1);
+                      return live(rank);
+                    },
+                    {{"SENNIT_WIRE", most}, {"SENNIT_ARRIVAL_TIMEOUT", "1500"}});
+    const auto reports = ranks.reports(20s);
+    for (size_t r = 0; r < reports.size(); r++) {
+      ASSERT_TRUE(reports[r].has_value()) << "rank " << r << " hangs";
+      const std::string want =
+          r == 2 ? fmt::format("invalid argument: SENNIT_WIRE is {} here, and {} at rank 0", one, most)
+                 : "rank 2";
+      EXPECT_NE(reports[r]->find(want), std::string::npos) << "rank " << r << ": " << *reports[r];
+    }
+  }
+}
+
 TEST(FabricFile, MalformedIsSaidToAllWithLineAndColumn) {
   const std::string path = fmt::format("{}/sennit_fabric_{}", testing::TempDir(), getpid());
   std::ofstream(path) << "host h0\nlink h0 nowhere 10 parsecs\n";

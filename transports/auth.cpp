@@ -64,51 +64,39 @@ Handshake::Handshake(const HandshakeConfig& config, int peer, bool connector)
       connector_(connector),
       expected_(connector ? kChallenge : kHello),
       mine_{config.sealed, usable_ciphers()} {
-  randombytes_buf(connector ? nonce_connector_.data() : nonce_acceptor_.data(), 32);
   if (connector) queue(kHello);
 }
 
-// A hash that only the two ranks can make, over all that they have said to each other so far.
-void Handshake::keyed_hash(std::string_view label, Kind kind, uint8_t verdict,
-                           std::span<std::byte> out) const {
-  const struct {
-    uint32_t kind, from, to;
-    uint8_t verdict, unused[3];
-    Offer of_connector, of_acceptor;
-    std::array<std::byte, 32> nonce_connector, nonce_acceptor;
-  } text = {kind,
-            static_cast<uint32_t>(connector_ ? config_.self : peer_),
-            static_cast<uint32_t>(connector_ ? peer_ : config_.self),
-            verdict,
-            {},
-            connector_ ? mine_ : theirs_,
-            connector_ ? theirs_ : mine_,
-            nonce_connector_,
-            nonce_acceptor_};
-  static_assert(sizeof text == 84);
+// A hash that only the two ranks can make, over what has been said so far and perhaps one frame more.
+void Handshake::keyed_hash(std::string_view label, const Frame* last, std::span<std::byte> out) const {
   PairKey key = derive_pair_key(config_.secret, config_.purpose, config_.job, config_.self, peer_);
   crypto_generichash_state state;
   crypto_generichash_init(&state, bytes_of(key), key.size(), out.size());
-  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(label.data()), label.size());
-  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(&text), sizeof text);
+  const auto update = [&](const void* data, size_t bytes) {
+    crypto_generichash_update(&state, static_cast<const unsigned char*>(data), bytes);
+  };
+  update(label.data(), label.size());
+  update(said_.data(), said_count_ * sizeof(Frame));
+  if (last) update(last, sizeof *last);
   crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(out.data()), out.size());
   sodium_memzero(key.data(), key.size());
   sodium_memzero(&state, sizeof state);
 }
 
-std::array<std::byte, 32> Handshake::proof(Kind kind, uint8_t verdict) const {
+std::array<std::byte, 32> Handshake::proof_of(Frame frame) const {
+  frame.proof = {};
   std::array<std::byte, 32> out;
-  keyed_hash("sennit proof 2", kind, verdict, out);
+  keyed_hash("sennit proof 2", &frame, out);
   return out;
 }
 
 std::optional<SealKeys> Handshake::seal_keys() const {
-  SENNIT_CHECK(state_ == State::done);
+  SENNIT_CHECK(state_ == State::done && said_count_ == said_.size());
   if (!config_.sealed) return {};
   SealKeys keys;
   keys.cipher = choose_cipher(mine_.ciphers, theirs_.ciphers);
-  keyed_hash("sennit seal from the connector 1", kVerdict, kAccepted, connector_ ? keys.out : keys.in);
-  keyed_hash("sennit seal from the acceptor 1", kVerdict, kAccepted, connector_ ? keys.in : keys.out);
+  keyed_hash("sennit seal from the connector 1", nullptr, connector_ ? keys.out : keys.in);
+  keyed_hash("sennit seal from the acceptor 1", nullptr, connector_ ? keys.in : keys.out);
   return keys;
 }
 
@@ -122,11 +110,12 @@ void Handshake::queue(Kind kind, uint8_t verdict) {
     out_.to = static_cast<uint32_t>(peer_);
   }
   if (kind == kHello || kind == kChallenge) {
-    out_.nonce = connector_ ? nonce_connector_ : nonce_acceptor_;
+    randombytes_buf(out_.nonce.data(), out_.nonce.size());
     out_.offer = mine_;
   } else if (verdict != kNoProof) {
-    out_.proof = proof(kind, verdict);
+    out_.proof = proof_of(out_);
   }
+  remember(out_);
   sent_ = 0;
 }
 
@@ -144,23 +133,24 @@ void Handshake::handle() {
     if (in_.from >= size || in_.from == self || in_.to != self)
       return fail(SENNIT_REFUSED, "it is looking for another rank or another job");
     peer_ = static_cast<int>(in_.from);
-    nonce_connector_ = in_.nonce;
     theirs_ = in_.offer;
+    remember(in_);
     queue(kChallenge);
     expected_ = kProof;
     return;
   }
   if (in_.kind == kChallenge) {
-    nonce_acceptor_ = in_.nonce;
     theirs_ = in_.offer;
+    remember(in_);
     queue(kProof);
     expected_ = kVerdict;
     return;
   }
   if (in_.kind == kVerdict && in_.verdict == kNoProof)
     return conclude(kNoProof);  // which ends the attempt, no more
-  const std::array<std::byte, 32> wanted = proof(expected_, in_.verdict);
+  const std::array<std::byte, 32> wanted = proof_of(in_);
   const bool proven = crypto_verify_32(bytes_of(wanted), bytes_of(in_.proof)) == 0;
+  remember(in_);
   if (connector_) {
     if (proven) return conclude(in_.verdict);
     return fail(SENNIT_REFUSED,

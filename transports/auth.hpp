@@ -3,16 +3,17 @@
 //
 // Mutual challenge and response with keyed BLAKE2b (libsodium). Four frames of one fixed size:
 //   connector: hello {from, to, nonce c, offer}     acceptor: challenge {nonce a, offer}
-//   connector: proof {over role c, all of the above}    acceptor: verdict {accepted or not, proof over it}
+//   connector: proof {over all of the above}        acceptor: verdict {accepted or not, proof over all}
 // An offer says plain or sealed (SENNIT_WIRE) and which ciphers the process has. The key is derived from the
-// job's secret, the purpose, the job and the pair of ranks, and a proof covers both offers as its maker saw
-// them: it is worth nothing on another connection, and nobody on the path can weaken what is agreed. The
-// acceptor says nothing that depends on the secret before the connector has proved itself, so a stranger who
-// dials gets nothing to test guesses on; who is dialled, or listens on the path, does. Until then nothing but
-// the two ranks in the hello is looked at, and no memory is taken that the peer could choose the size of.
+// job's secret, the purpose, the job and the pair of ranks, and a proof covers every bit that was said before
+// it as its maker saw it: it is worth nothing on another connection, and nobody on the path can weaken what
+// is agreed. The acceptor says nothing that depends on the secret before the connector has proved itself, so
+// a stranger who dials gets nothing to test guesses on; who is dialled, or listens on the path, does. Until
+// then nothing but the two ranks in the hello is looked at, and no memory is taken that the peer could choose
+// the size of.
 //
-// Sealed, both ends have one key per direction afterwards (seal.hpp), from the pair's key, both nonces and
-// both offers. Plain, the proof is for the opening of the connection: what follows is not signed, so whoever
+// Sealed, both ends have one key per direction afterwards (seal.hpp), from the pair's key and all four
+// frames. Plain, the proof is for the opening of the connection: what follows is not signed, so whoever
 // can inject into a TCP stream can forge.
 //
 // A state machine: drive(fd) goes as far as it can without blocking and reads no byte beyond its last frame.
@@ -100,8 +101,9 @@ class Handshake {
   void handle();
   void conclude(uint8_t verdict);
   void fail(ErrorKind kind, std::string text);
-  std::array<std::byte, 32> proof(Kind kind, uint8_t verdict) const;
-  void keyed_hash(std::string_view label, Kind kind, uint8_t verdict, std::span<std::byte> out) const;
+  std::array<std::byte, 32> proof_of(Frame frame) const;
+  void keyed_hash(std::string_view label, const Frame* last, std::span<std::byte> out) const;
+  void remember(const Frame& frame) { said_[said_count_++] = frame; }
 
   HandshakeConfig config_;
   int peer_;
@@ -110,8 +112,9 @@ class Handshake {
   bool connection_lost_ = false;
   Status status_;
   Kind expected_;  // the next frame to come
-  std::array<std::byte, 32> nonce_connector_{}, nonce_acceptor_{};
   Offer mine_, theirs_;
+  std::array<Frame, 4> said_{};  // by either side, in order
+  size_t said_count_ = 0;
   Frame out_{}, in_{};
   size_t sent_ = kFrameBytes, received_ = 0;
 };
