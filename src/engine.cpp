@@ -229,6 +229,7 @@ bool Engine::progress() {
 void Engine::check_stalls(uint64_t now) {
   if (now - last_stall_check_ns_ < kStallCheckNs) return;
   last_stall_check_ns_ = now;
+  bool stalled = false;
   for (Execution* execution : running_) {
     const uint64_t since = std::max(execution->last_progress_ns, execution->last_report_ns);
     if (now - since < stall_ns_) continue;
@@ -237,7 +238,10 @@ void Engine::check_stalls(uint64_t now) {
         execution->awaited ? (again ? execution->stalled_ns : 0) + std::min(now - since, 2 * stall_ns_) : 0;
     execution->last_report_ns = now;
     callbacks_.stalled(*execution);
+    stalled = true;
   }
+  for (size_t i = 0; stalled && i < transports_.size(); i++)
+    if (used_[i]) transports_[i]->stalled();
 }
 
 bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {

@@ -111,6 +111,7 @@ class Faulty final : public Transport {
   }
 
   int event_fd() const override { return inner_->event_fd(); }
+  void stalled() override { inner_->stalled(); }
   bool prepare_wait() override {
     return delayed_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty() &&
            inner_->prepare_wait();

@@ -39,6 +39,7 @@ constexpr uint64_t kLingerNs = 1'000'000'000;
 Tcp::Tcp(const TransportContext& context)
     : eager_bytes_(std::min(context.eager_bytes, kMaxEagerBytes)),
       window_bytes_(std::max(kWindowBytes, 4 * eager_cost(eager_bytes_))),
+      sealed_(context.sealed),
       peers_(static_cast<size_t>(context.size)) {}
 
 Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
@@ -265,6 +266,15 @@ void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
   grants_.remove_if([&](const Grant& grant) { return over(grant.key.comm); },
                     [this](Grant& grant) { free_grants_.push_back(&grant); });
   for (const int peer : in_use_) at(peer).link->forget(over);
+}
+
+// Bytes that somebody left out show when others come, which then do not open.
+void Tcp::stalled() {
+  if (!sealed_) return;
+  for (const int number : in_use_) {
+    Link& link = *at(number).link;
+    if (link.is_open() && link.post_filling()) flush(link);
+  }
 }
 
 std::string Tcp::statistics() const {

@@ -30,6 +30,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   void forget(const std::function<bool(uint32_t comm)>& over) override;
   int event_fd() const override { return epoll_fd_; }
   bool prepare_wait() override;
+  void stalled() override;
   std::string statistics() const override;
 
  private:
@@ -79,6 +80,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   void on_call_failed(int peer, const Status& status) override { break_link(peer, status); }
 
   const size_t eager_bytes_, window_bytes_;
+  const bool sealed_;
   int epoll_fd_ = -1;
   std::unique_ptr<Door> door_;
   std::vector<Peer> peers_;

@@ -57,6 +57,9 @@ class Link {
     controls_.push_back(header);
     expected_ += header.kind == Kind::ready;
   }
+  // Sealed: once after each silence, headers that say nothing, as many as complete the longest unit that the
+  // peer may be waiting for. True: something was posted.
+  bool post_filling();
   void post_eager(SendRequest& request) { eager_.push(request); }  // paid for with take_window()
   void post_granted(SendRequest& request) { granted_.push(request); }
 
@@ -196,6 +199,7 @@ class Link {
   std::vector<SendRequest*> staged_sends_;  // done when the kernel has what is staged
   SendRequest* outgoing_ = nullptr;         // the large message under way
   SegmentCursor outgoing_cursor_;
+  uint64_t filled_at_ = 0;          // bytes_sent_ behind the last filling
   size_t outgoing_left_ = 0;        // of the message, beyond this piece
   size_t outgoing_piece_left_ = 0;  // may be above 0 without outgoing_: then it is the private copy's
   std::vector<std::byte> private_copy_;

@@ -35,6 +35,14 @@ void Link::stage_sealed_piece() {
   }
 }
 
+bool Link::post_filling() {
+  if (bytes_sent_ == filled_at_ || blocked_ || has_staged()) return false;
+  constexpr size_t kHeaders = kPieceBytes / sizeof(WireHeader) + 1;
+  for (size_t i = 0; i < kHeaders; i++) post_control({});
+  filled_at_ = bytes_sent_ + kHeaders * (sizeof(WireHeader) + Seal::kTagBytes);
+  return true;
+}
+
 // Opens the tag of the piece that has come, then the next header. True: an open header lies at begin_.
 // Otherwise it is not all there yet, unless `status` says more.
 bool Link::header_opened(Status& status) {
