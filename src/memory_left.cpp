@@ -118,6 +118,14 @@ MemoryLeft memory_left(const std::string& root) {
   return left;
 }
 
+MemoryLeft memory_left_to_process(uint64_t sharers) {
+  MemoryLeft left = memory_left();
+  left.bytes /= left.bytes == UINT64_MAX ? 1 : sharers;
+  look_at_rlimit(RLIMIT_AS, "RLIMIT_AS, ulimit -v", "VmSize:", &left);
+  look_at_rlimit(RLIMIT_DATA, "RLIMIT_DATA, ulimit -d", "VmData:", &left);
+  return left;
+}
+
 Status take_memory(size_t bytes, const std::function<bool(size_t offset, size_t bytes)>& take) {
   static std::atomic<uint64_t> unseen{0};  // may be taken before the next look
   for (size_t done = 0; done < bytes;) {
@@ -140,9 +148,7 @@ Status take_memory(size_t bytes, const std::function<bool(size_t offset, size_t 
 }
 
 Status no_memory(size_t bytes) {
-  MemoryLeft left = memory_left();
-  look_at_rlimit(RLIMIT_AS, "RLIMIT_AS, ulimit -v", "VmSize:", &left);
-  look_at_rlimit(RLIMIT_DATA, "RLIMIT_DATA, ulimit -d", "VmData:", &left);
+  const MemoryLeft left = memory_left_to_process();
   if (left.bytes < bytes) return lacking(bytes, left);
   return {SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {}: the kernel refuses", format_bytes(bytes))};
 }

@@ -21,6 +21,10 @@ struct MemoryLeft {
 // `root`: where /proc and the mounts are found, for tests.
 MemoryLeft memory_left(const std::string& root = "");
 
+// What this process may take of that, which it shares with so many like it; less where RLIMIT_AS or
+// RLIMIT_DATA says so.
+MemoryLeft memory_left_to_process(uint64_t sharers = 1);
+
 // Calls take(offset, bytes) piece after piece, and looks before each: ranks of one host may ask at the same
 // time. The error says what was asked for, what is left and what limits it; what was taken until then is the
 // caller's to give back. take() returns false where the kernel refuses.

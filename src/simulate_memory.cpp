@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "free_memory.hpp"
+#include "memory_left.hpp"
 #include "prepared.hpp"
 #include "simulate_symmetry.hpp"
 
@@ -45,13 +45,13 @@ Status check_memory(std::span<const Part> parts, bool symmetry) {
   // Where all that were looked at differ, so may all: ranks that do the same are few programs, and many.
   const uint64_t alone = symmetry && different.size() < kLookedAt ? different.size() : members;
   const double needed = static_cast<double>(bytes / kLookedAt) * static_cast<double>(alone);
-  const uint64_t there = free_memory();
-  if (there == 0 || needed + kSlack <= static_cast<double>(there)) return {};
+  const MemoryLeft there = memory_left_to_process();
+  if (needed + kSlack <= static_cast<double>(there.bytes)) return {};
   return {SENNIT_OUT_OF_RESOURCES,
           fmt::format(
               "simulating {} ranks, nearly each with a program of its own, needs about {:.1f} GB of memory, "
-              "and {:.1f} GB are free: use --ranks, or another --algorithm",
-              members, needed * 1e-9, static_cast<double>(there) * 1e-9)};
+              "and {} leaves {:.1f} GB: use --ranks, or another --algorithm",
+              members, needed * 1e-9, there.limit, static_cast<double>(there.bytes) * 1e-9)};
 }
 
 }  // namespace sennit::simulation

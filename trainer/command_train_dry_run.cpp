@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "command_topo.hpp"
-#include "free_memory.hpp"
 #include "loader.hpp"
 #include "local_ranks.hpp"
 #include "matrix_peak.hpp"
+#include "memory_left.hpp"
 #include "train_memory.hpp"
 #include "train_plan.hpp"
 #include "train_run.hpp"
@@ -124,7 +124,7 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
   if (!memory_known) return {};
   return check_memory(options, asked.memory_per_rank > 0
                                    ? asked.memory_per_rank
-                                   : memory_of_this_host() / static_cast<uint64_t>(per_host));
+                                   : memory_left().bytes / static_cast<uint64_t>(per_host));
 }
 
 }  // namespace sennit::trainer

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "ends.hpp"
-#include "free_memory.hpp"
 #include "local_ranks.hpp"
+#include "memory_left.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -102,11 +102,13 @@ MemoryParts memory_of(const TrainerOptions& options) {
   return most;
 }
 
-uint64_t available_memory() { return free_memory(static_cast<uint64_t>(ranks_on_this_host())); }
+uint64_t available_memory() {
+  return memory_left_to_process(static_cast<uint64_t>(ranks_on_this_host())).bytes;
+}
 
 Status check_memory(const TrainerOptions& options, uint64_t available) {
   const MemoryParts memory = memory_of(options);
-  if (available == 0 || memory.total() <= available) return {};
+  if (memory.total() <= available) return {};
   struct Change {
     const char* text;
     bool possible;
