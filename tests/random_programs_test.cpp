@@ -15,7 +15,7 @@ TEST(RandomPrograms, DoWhatTheModelSays) {
   options.seed = sennit_test::seed() % 1'000'000'000;
   options.programs = 270;
   options.kills = 30;
-  options.without = {"abort", "fork", "group_wait", "new_abort", "split_at_once", "threads", "unwaited"};
+  options.without = {"fork"};
   options.run.at_once = 2 * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 #ifdef SENNIT_NO_UCX
   std::erase(options.transports, "ucx");

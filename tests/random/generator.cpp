@@ -467,6 +467,15 @@ class Generator {
     const int c = calm_one();
     if (c < 0 || state(c).members.size() < 2) return;
     certain(c);
+    if (chance(25)) {  // who receives expects another count or type
+      Event event = random_message(c, false);
+      event.deviation = static_cast<int>(chance(50) ? Deviation::count : Deviation::type);
+      event.deviants = {event.peer};
+      event.count = std::clamp(event.count, 1, 5000);
+      add_call(event, false);
+      state(c).disturbed = true;
+      return;
+    }
     Event event = random_call(c);
     static constexpr Collective kAll[] = {Collective::all_reduce, Collective::reduce_scatter,
                                           Collective::all_gather, Collective::all_to_all,

@@ -195,6 +195,13 @@ class Maker {
     threads[index(t)].push_back(e);
     std::vector<int> wanted = ev.after;
     const int c = ev.action == Action::init ? ev.made : comm_of(e);
+    if (ev.action == Action::init && static_cast<How>(ev.what) == How::env) {
+      // Nothing in the environment tells one job of these ranks from the next: all must start them in the
+      // same order.
+      const auto before = last_from_env_.find(r);
+      if (before != last_from_env_.end()) wanted.push_back(before->second);
+      last_from_env_[r] = e;
+    }
     if (c >= 0 && ev.action == Action::abort) {
       wanted.push_back(comm(c).made_by);
       before_[{r, c}].push_back(e);
@@ -225,8 +232,9 @@ class Maker {
         for (size_t c = 0; c < model_.comms.size(); c++)
           if (has(model_.comms[c].members, ev.rank))
             disturbances_[c].push_back({e, SENNIT_PEER_FAILED, {ev.rank}, surely_over(e, ev.rank)});
-      if (!ev.deviants.empty())
-        disturbances_[index(ev.comm)].push_back({e, SENNIT_MISMATCH, comm(ev.comm).members, {}});
+      if (ev.deviants.empty()) continue;
+      const std::vector<int> origins = ev.action == Action::message ? ev.deviants : comm(ev.comm).members;
+      disturbances_[index(ev.comm)].push_back({e, SENNIT_MISMATCH, origins, {}});
     }
   }
 
@@ -289,7 +297,7 @@ class Maker {
   bool surely_fails(int start, int c, int rank) const {
     for (const Disturbance& d : disturbances_[index(c)]) {
       if (start < d.event || own_death(d, rank)) continue;
-      if (start == d.event) return true;
+      if (start == d.event && has(d.origins, rank)) return true;  // who only sent may be through
       for (const int origin : d.origins)
         if (origin == rank || needs(event(start), comm(c), rank, origin)) return true;
     }
@@ -422,6 +430,7 @@ class Maker {
   std::vector<std::vector<int>> thread_;  // [event][rank]
   std::map<std::pair<int, int>, std::vector<int>>
       before_;                                          // rank, communicator: what its next event comes after
+  std::map<int, int> last_from_env_;                    // rank: event
   std::vector<int> open_, in_group_;                    // groups
   std::vector<std::vector<Disturbance>> disturbances_;  // by communicator
 };

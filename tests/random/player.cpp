@@ -253,9 +253,10 @@ class RankPlayer {
     for (const bool receiving : {false, true}) {
       if (rank_ != (receiving ? ev.peer : ev.rank) || status != SENNIT_OK) continue;
       Running& call = running(e, receiving);
-      call.contents = contents_of_message(ev, static_cast<unsigned>(e), !receiving);
-      take_buffers(call, ev);
-      status = call_message(ev, !receiving, arguments(call, ev, receiving ? ev.rank : ev.peer));
+      const Event called = receiving ? as_called_by(ev, rank_) : ev;
+      call.contents = contents_of_message(called, static_cast<unsigned>(e), !receiving);
+      take_buffers(call, called);
+      status = call_message(called, !receiving, arguments(call, called, receiving ? ev.rank : ev.peer));
     }
     handed_in(e, ev, static_cast<sennit_status_t>(status));
     return status;
