@@ -15,7 +15,6 @@ TEST(RandomPrograms, DoWhatTheModelSays) {
   options.seed = sennit_test::seed() % 1'000'000'000;
   options.programs = 270;
   options.kills = 30;
-  options.without = {"fork"};
   options.run.at_once = 2 * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 #ifdef SENNIT_NO_UCX
   std::erase(options.transports, "ucx");
