@@ -90,19 +90,16 @@ void ControlPlane::probe_ended(int rank, End end, const std::string& reason) {
   suspect.probe = 0;
   log(LogLevel::debug, "asked {} whether it lives: {}", describe_rank(rank), reason);
   const bool waited = now_ms_ - suspect.since_ms >= options_.heartbeat_timeout_ms;
-  const std::string silent = fmt::format("no sign of life for {} ms", options_.heartbeat_timeout_ms);
   if (end == End::refused || end == End::unproven || end == End::garbage) {
     judge_dead(rank, suspect, "connection closed without goodbye");
   } else if ((end == End::closed || end == End::forged) && now_ms_ - suspect.since_ms < kProbeMs) {
     suspect.next_probe_ms = now_ms_ + kReprobeMs;  // it is dying: its listener goes last
     due(suspect.next_probe_ms);
-  } else if (suspect.evidence & kSilent) {
-    judge_dead(rank, suspect, silent);
-  } else if (suspect.evidence & (kClosed | kRefused)) {
+  } else if ((suspect.evidence & (kClosed | kRefused)) && !(suspect.evidence & kSilent)) {
     judge_dead(rank, suspect,
                fmt::format("connection closed without goodbye, and no answer since ({})", reason));
-  } else if (waited) {
-    judge_dead(rank, suspect, silent);
+  } else if ((suspect.evidence & kSilent) || waited) {
+    judge_dead(rank, suspect, fmt::format("no sign of life for {} ms", options_.heartbeat_timeout_ms));
   }
 }
 

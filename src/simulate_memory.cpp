@@ -44,7 +44,7 @@ Status check_memory(std::span<const Part> parts, bool symmetry) {
   }
   // Where all that were looked at differ, so may all: ranks that do the same are few programs, and many.
   const uint64_t alone = symmetry && different.size() < kLookedAt ? different.size() : members;
-  const double needed = static_cast<double>(bytes / kLookedAt) * static_cast<double>(alone);
+  const double needed = static_cast<double>(bytes) / kLookedAt * static_cast<double>(alone);
   const MemoryLeft there = memory_left_to_process();
   if (needed + kSlack <= static_cast<double>(there.bytes)) return {};
   return {SENNIT_OUT_OF_RESOURCES,

@@ -171,7 +171,7 @@ TEST_P(Lives, GiveBackAllThatTheyTook) {
                     sennit_comm_finalize(world);
                     sennit_comm_destroy(world);
                     return after < before + 32 * 1024 ? "constant"
-                                                     : fmt::format("grew by {} bytes", after - before);
+                                                      : fmt::format("grew by {} bytes", after - before);
                   },
                   {{"SENNIT_TRANSPORTS", GetParam()}});
   for (const auto& report : ranks.reports(60s)) EXPECT_EQ(report, "constant");

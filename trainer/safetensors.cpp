@@ -18,7 +18,7 @@ constexpr int64_t kMostElements = int64_t{1} << 62;
 
 // The header's JSON; names that stand twice and deep nesting are refused (the JSON library would keep the
 // last, and the format knows three levels).
-Result<Json> parse_json(std::string_view text, const std::string& file) {
+Result<Json> parse_header(std::string_view text, const std::string& file) {
   std::string twice;
   bool deep = false;
   std::vector<std::set<std::string>> keys(4);
@@ -127,7 +127,7 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const uint8_t> file, uint6
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, static_cast<size_t>(length));
   if (text.empty() || text[0] != '{')
     return invalid(fmt::format("{}: its header does not begin with '{{'", name));
-  const Result<Json> json = parse_json(text, name);
+  const Result<Json> json = parse_header(text, name);
   if (!json) return json.status();
   SafetensorsHeader header;
   header.data_at = 8 + length;
