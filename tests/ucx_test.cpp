@@ -34,6 +34,80 @@ Result<std::unique_ptr<Transport>> make(int rank, int size, size_t eager_bytes =
   return find_transport("ucx")->make(context);
 }
 
+// Endless messages both ways until the peer is gone; 0 if it was named and everything came back in time.
+int talk_until_event(Transport& transport, int peer, int started) {
+  constexpr size_t kLarge = 2 << 20;
+  std::vector<std::byte> out(kLarge), in(kLarge);
+  Completions done;
+  const uint64_t end_ns = now_ns() + 20'000'000'000;
+  for (uint32_t i = 0;; i++) {
+    if (i == 2 && write(started, "", 1) != 1) return 5;
+    const size_t bytes = i % 2 ? kLarge : 100;
+    const Segment from{out.data(), bytes}, to{in.data(), bytes};
+    SendRequest send;
+    RecvRequest recv;
+    send.peer = recv.peer = peer;
+    send.key = recv.key = {1, i, 0, 0};
+    send.bytes = recv.bytes = bytes;
+    send.segments = {&from, 1};
+    recv.segments = {&to, 1};
+    transport.recv(recv);
+    transport.send(send);
+    bool event = false;
+    for (size_t finished = 0; finished < 2;) {
+      transport.progress(done);
+      finished += done.sends.size() + done.receives.size();
+      if (!done.events.empty()) {
+        if (event || done.events.size() != 1 || done.events[0].peer != peer) return 3;
+        event = true;
+        transport.fail_peer(peer, Status(SENNIT_PEER_FAILED, "test"));
+      }
+      done.clear();
+      if (event && finished == 2) return 0;
+      if (now_ns() > end_ns) return 4;
+    }
+    if (event) return 0;
+  }
+}
+
+// The first of all: a process whose parent has used UCX is refused.
+TEST_F(Ucx, KilledPeerIsNamed) {
+  std::mt19937_64 random(sennit_test::seed());
+  for (int round = 0; round < 8; round++) {
+    int a_to_b[2], b_to_a[2], started[2];
+    ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a) | pipe(started), 0);
+    const auto spawn = [&](int rank) {
+      const pid_t pid = fork();
+      if (pid != 0) return pid;
+      auto made = make(rank, 2);
+      if (!made) _exit(1);
+      const int in = rank ? a_to_b[0] : b_to_a[0], out = rank ? b_to_a[1] : a_to_b[1];
+      const std::vector<std::byte> mine = (*made)->address();
+      std::vector<std::byte> theirs(mine.size());
+      if (write(out, mine.data(), mine.size()) != static_cast<ssize_t>(mine.size()) ||
+          read(in, theirs.data(), theirs.size()) != static_cast<ssize_t>(theirs.size()) ||
+          !(*made)->add_peer(1 - rank, theirs).ok())
+        _exit(2);
+      const int result = talk_until_event(**made, 1 - rank, started[1]);
+      made->reset();
+      _exit(result);
+    };
+    const pid_t a = spawn(0), b = spawn(1);
+    close(started[1]);
+    char byte[2];
+    ASSERT_TRUE(read(started[0], byte, 1) == 1 && read(started[0], byte, 1) == 1);
+    usleep(static_cast<useconds_t>(random() % 100'000));
+    kill(b, SIGKILL);
+    const uint64_t killed_ns = now_ns();
+    int state = 0;
+    waitpid(a, &state, 0);
+    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << "round " << round << ", state " << state;
+    EXPECT_LT(now_ns() - killed_ns, 10'000'000'000u);
+    waitpid(b, &state, 0);
+    for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1], started[0]}) close(fd);
+  }
+}
+
 TEST_F(Ucx, IsNotUsedUnaskedWithoutRdma) {
   auto a = make(0, 2), b = make(1, 2);
   ASSERT_TRUE(a.ok() && b.ok()) << a.status().text();
@@ -82,42 +156,6 @@ TEST_F(Ucx, WindowComesBack) {
   EXPECT_GE(eager(world[0].transport->statistics()), eager(first) + 40);
 }
 
-// Endless messages both ways until the peer is gone; 0 if it was named and everything came back in time.
-int talk_until_event(Transport& transport, int peer, int started) {
-  constexpr size_t kLarge = 2 << 20;
-  std::vector<std::byte> out(kLarge), in(kLarge);
-  Completions done;
-  const uint64_t end_ns = now_ns() + 20'000'000'000;
-  for (uint32_t i = 0;; i++) {
-    if (i == 2 && write(started, "", 1) != 1) return 5;
-    const size_t bytes = i % 2 ? kLarge : 100;
-    const Segment from{out.data(), bytes}, to{in.data(), bytes};
-    SendRequest send;
-    RecvRequest recv;
-    send.peer = recv.peer = peer;
-    send.key = recv.key = {1, i, 0, 0};
-    send.bytes = recv.bytes = bytes;
-    send.segments = {&from, 1};
-    recv.segments = {&to, 1};
-    transport.recv(recv);
-    transport.send(send);
-    bool event = false;
-    for (size_t finished = 0; finished < 2;) {
-      transport.progress(done);
-      finished += done.sends.size() + done.receives.size();
-      if (!done.events.empty()) {
-        if (event || done.events.size() != 1 || done.events[0].peer != peer) return 3;
-        event = true;
-        transport.fail_peer(peer, Status(SENNIT_PEER_FAILED, "test"));
-      }
-      done.clear();
-      if (event && finished == 2) return 0;
-      if (now_ns() > end_ns) return 4;
-    }
-    if (event) return 0;
-  }
-}
-
 // Its sender may be further on than this rank, which adds a peer when it first has something for it.
 TEST_F(Ucx, MessageOfAPeerThatIsNotAddedYetIsKept) {
   auto quick = make(0, 2), late = make(1, 2);
@@ -136,42 +174,6 @@ TEST_F(Ucx, MessageOfAPeerThatIsNotAddedYetIsKept) {
   const PostedRecv& received = receiver.recv(0, {1, 1, 0, 0}, 100);
   EXPECT_TRUE(drive_until([&] { return received.done && sent.done; }));
   EXPECT_TRUE(received.request.status.ok()) << received.request.status.text();
-}
-
-TEST_F(Ucx, KilledPeerIsNamed) {
-  std::mt19937_64 random(sennit_test::seed());
-  for (int round = 0; round < 8; round++) {
-    int a_to_b[2], b_to_a[2], started[2];
-    ASSERT_EQ(pipe(a_to_b) | pipe(b_to_a) | pipe(started), 0);
-    const auto spawn = [&](int rank) {
-      const pid_t pid = fork();
-      if (pid != 0) return pid;
-      auto made = make(rank, 2);
-      if (!made) _exit(1);
-      const int in = rank ? a_to_b[0] : b_to_a[0], out = rank ? b_to_a[1] : a_to_b[1];
-      const std::vector<std::byte> mine = (*made)->address();
-      std::vector<std::byte> theirs(mine.size());
-      if (write(out, mine.data(), mine.size()) != static_cast<ssize_t>(mine.size()) ||
-          read(in, theirs.data(), theirs.size()) != static_cast<ssize_t>(theirs.size()) ||
-          !(*made)->add_peer(1 - rank, theirs).ok())
-        _exit(2);
-      const int result = talk_until_event(**made, 1 - rank, started[1]);
-      made->reset();
-      _exit(result);
-    };
-    const pid_t a = spawn(0), b = spawn(1);
-    char byte[2];
-    ASSERT_TRUE(read(started[0], byte, 1) == 1 && read(started[0], byte, 1) == 1);
-    usleep(static_cast<useconds_t>(random() % 100'000));
-    kill(b, SIGKILL);
-    const uint64_t killed_ns = now_ns();
-    int state = 0;
-    waitpid(a, &state, 0);
-    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << "round " << round << ", state " << state;
-    EXPECT_LT(now_ns() - killed_ns, 10'000'000'000u);
-    waitpid(b, &state, 0);
-    for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1], started[0], started[1]}) close(fd);
-  }
 }
 
 }  // namespace
