@@ -303,7 +303,46 @@ TEST(Shm, TwoThreads) {
   EXPECT_EQ(reached[1], kRounds);
 }
 
-// ---- processes
+// Who sent, and is done, may be gone before the receiver looks for it the first time.
+TEST(Shm, WhatOneSentWhoLeftComes) {
+  const uint64_t job = random_job();
+  Result<std::unique_ptr<Transport>> receiver = ShmTransport::make(context(0, 3, job));
+  Result<std::unique_ptr<Transport>> sender = ShmTransport::make(context(1, 3, job));
+  Result<std::unique_ptr<Transport>> silent = ShmTransport::make(context(2, 3, job));
+  ASSERT_TRUE(receiver.ok() && sender.ok() && silent.ok());
+  ASSERT_TRUE((*sender)->add_peer(0, (*receiver)->address()).ok());
+  Buffer from(3000), to(3000);
+  from.fill(5);
+  SendRequest send;
+  RecvRequest recv;
+  set(send, 0, {1, 2, 3, 0}, from);
+  set(recv, 1, {1, 2, 3, 0}, to);
+  (*sender)->send(send);
+  Completions done;
+  while (done.sends.empty()) (*sender)->progress(done);
+  ASSERT_TRUE(send.status.ok()) << send.status.text();
+  const std::vector<std::byte> address = (*sender)->address(), of_silent = (*silent)->address();
+  sender->reset();
+  silent->reset();
+
+  EXPECT_EQ((*receiver)->reach(2, of_silent), Reach::none);
+  ASSERT_EQ((*receiver)->reach(1, address), Reach::same_host);
+  ASSERT_TRUE((*receiver)->add_peer(1, address).ok());
+  (*receiver)->recv(recv);
+  const uint64_t end = now_ns() + 5'000'000'000;
+  while (done.receives.empty() && now_ns() < end) (*receiver)->progress(done);
+  ASSERT_EQ(done.receives.size(), 1u);
+  EXPECT_TRUE(recv.status.ok()) << recv.status.text();
+  EXPECT_TRUE(to.holds(5));
+  // There is nobody to answer.
+  SendRequest answer;
+  set(answer, 1, {1, 2, 4, 0}, from);
+  (*receiver)->send(answer);
+  done.clear();
+  while (done.sends.empty() && now_ns() < end) (*receiver)->progress(done);
+  EXPECT_EQ(answer.status.kind(), SENNIT_LINK_FAILED);
+}
+
 TEST(Shm, StrangeAddressesReachNobody) {
   World world(2);
   Result<std::unique_ptr<Transport>> other = ShmTransport::make(context(0, 3, world.job));

@@ -64,15 +64,26 @@ Peer* ShmTransport::open_peer(int rank, std::span<const std::byte> address) {
   if (address.size() != sizeof parsed) return nullptr;
   std::memcpy(&parsed, address.data(), sizeof parsed);
   Mapping segment = open_segment(parsed, &obstacle_);
-  if (!segment) return nullptr;
+  if (!segment && !has_ring_here(rank)) return nullptr;
   p = std::make_unique<Peer>();
   p->rank = rank;
   p->address = parsed;
   p->segment = std::move(segment);
   p->same_pid_namespace = parsed.process.pid_namespace == own_->address().process.pid_namespace;
-  p->eager_bytes = std::min<size_t>(context_.eager_bytes, p->segment.header()->geometry.largest_payload());
+  if (p->segment)
+    p->eager_bytes = std::min<size_t>(context_.eager_bytes, p->segment.header()->geometry.largest_payload());
   reached_++;
   return p.get();
+}
+
+// Whoever finished its calls may leave, and its segment with it, before this rank looks for it the first
+// time; what it sent lies in our segment.
+bool ShmTransport::has_ring_here(int rank) const {
+  SegmentHeader& header = own_->header();
+  const uint32_t claimed = std::min(header.claimed.load(std::memory_order_acquire), header.capacity);
+  for (uint32_t i = 0; i < claimed; i++)
+    if (header.senders()[i].load(std::memory_order_acquire) == rank + 1) return true;
+  return false;
 }
 
 Reach ShmTransport::reach(int rank, std::span<const std::byte> address) {
@@ -120,6 +131,8 @@ void ShmTransport::finish(RecvRequest& request, Status status) {
 }
 
 Status ShmTransport::claim_ring(Peer& p) {
+  if (!p.segment)
+    return {SENNIT_LINK_FAILED, fmt::format("shm: rank {} has left: its segment is gone", p.rank)};
   SegmentHeader& header = *p.segment.header();
   if (p.out_index == UINT32_MAX) p.out_index = header.claimed.fetch_add(1, std::memory_order_acq_rel);
   if (p.out_index >= header.capacity)

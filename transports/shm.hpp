@@ -52,6 +52,7 @@ class ShmTransport final : public Transport {
   // shm.cpp: peers and small messages
   Peer& peer(int rank);
   Peer* open_peer(int rank, std::span<const std::byte> address);
+  bool has_ring_here(int rank) const;
   void activate(Peer& p);
   const Status* refused(const Peer& p, uint32_t comm) const;
   Status claim_ring(Peer& p);

@@ -105,8 +105,8 @@ enum class ReadMode : uint8_t { unknown, direct, bounce };
 struct Peer {
   int rank = -1;
   Address address{};
-  Mapping segment;
-  Producer out;  // a ring in the peer's segment; claimed when first used
+  Mapping segment;  // none: it left before this rank looked for it
+  Producer out;     // a ring in the peer's segment; claimed when first used
   uint32_t out_index = UINT32_MAX;
   Consumer in;  // the peer's ring in our segment
   size_t eager_bytes = 0;

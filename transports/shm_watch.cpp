@@ -64,7 +64,7 @@ void ShmTransport::tick() {
       remove_name(p->address);
       report(*p, {SENNIT_PEER_FAILED,
                   fmt::format("rank {} (process {}) has died", p->rank, p->address.process.pid)});
-    } else if (p->segment.header()->closed.load(std::memory_order_acquire)) {
+    } else if (!p->segment || p->segment.header()->closed.load(std::memory_order_acquire)) {
       report(*p, {SENNIT_PEER_FAILED, fmt::format("rank {} has closed its shared memory", p->rank)});
     }
   }
