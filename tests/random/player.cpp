@@ -22,6 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kSettles = std::chrono::seconds(20);
 constexpr unsigned kChildSeconds = 20;
+bool g_is_child = false;
 
 // A call whose buffers are in use.
 struct Running {
@@ -392,6 +393,7 @@ class RankPlayer {
 
   [[noreturn]] void be_child(const Event& ev) {
     alarm(kChildSeconds);
+    g_is_child = true;
     const sennit_comm_t c = comm(ev.comm);
     int x = 1, wrong = 0;
     sennit_comm_t part = nullptr;
@@ -437,3 +439,7 @@ void play(const Program& program, const Model& model, const std::vector<int>& ra
 }
 
 }  // namespace random_programs
+
+// A child has none of its parent's other threads: what only they pointed to looks leaked in it.
+extern "C" int __lsan_is_turned_off();
+extern "C" int __lsan_is_turned_off() { return random_programs::g_is_child; }
