@@ -11,6 +11,7 @@ namespace sennit::control {
 void ControlPlane::opened(uint64_t id, Connection& connection) {
   switch (connection.role) {
     case Role::enlisting:
+      if (try_addresses_again(id, connection)) break;
       connection.deadline_ms = 0;  // rank 0 may wait long for our parent
       send_enlist(connection);
       break;

@@ -176,6 +176,7 @@ class ControlPlane final : public Control {
   void begin_start();
   void tick_start(int64_t now);
   void enlist_with_root(int64_t now);
+  bool try_addresses_again(uint64_t id, Connection& connection);
   void send_enlist(Connection& connection);
   void on_enlist(uint64_t id, Connection& connection, Reader& in);
   void tell_parent(int child, Connection& connection);
@@ -302,6 +303,10 @@ class ControlPlane final : public Control {
   std::vector<Member> members_;  // by rank; complete from phase running on, at rank 0 filled as they come
   std::vector<Address> root_addresses_;
   size_t root_attempt_ = 0;
+  size_t root_at() const { return root_attempt_ % root_addresses_.size(); }
+  bool root_found_ = false;       // at one of its addresses
+  std::set<size_t> root_silent_;  // those at which nobody answered before
+  int64_t root_tried_ms_ = 0;
   int64_t start_deadline_ms_ = 0, retry_ms_ = 0, refused_since_ms_ = 0;
   std::string last_trouble_;
   bool root_seen_ = false;    // rank 0 has answered once

@@ -149,7 +149,11 @@ void ControlPlane::enlist_with_root(int64_t now) {
   for (const auto& [id, connection] : connections_)
     if (connection->role == Role::enlisting) return;
   if (now < retry_ms_) return due(retry_ms_);
-  const Address& address = root_addresses_[root_attempt_++ % root_addresses_.size()];
+  for (size_t skipped = 0; root_found_ && skipped < root_addresses_.size() && root_silent_.count(root_at());)
+    root_attempt_++, skipped++;
+  const Address& address = root_addresses_[root_at()];
+  root_tried_ms_ = now;
+  root_attempt_++;
   const int64_t step = kEnlistRetryMs << std::min<size_t>((root_attempt_ - 1) / root_addresses_.size(), 7);
   retry_ms_ = now + std::min(step, kRetryMaxMs);
   int error = 0;
@@ -167,6 +171,23 @@ void ControlPlane::enlist_with_root(int64_t now) {
     last_trouble_ = std::strerror(error);
   }
   due(retry_ms_);
+}
+
+// What this rank sends to others will go where this connection went, so all ranks have to take the same of
+// rank 0's addresses: the first that works. Rank 0 may have begun to listen between two tries, so once it is
+// there what was tried in vain is tried once more, except where nobody answered at all.
+bool ControlPlane::try_addresses_again(uint64_t id, Connection& connection) {
+  if (std::exchange(root_found_, true)) return false;
+  const auto at = static_cast<size_t>(
+      std::find(root_addresses_.begin(), root_addresses_.end(), connection.other) - root_addresses_.begin());
+  const auto silent = std::distance(root_silent_.begin(), root_silent_.lower_bound(at));
+  if (static_cast<size_t>(silent) == at) return false;
+  send(connection, Writer(Frame::probe).rank(rank_).rank(0).finish());  // says that all is well
+  drop(id);
+  root_attempt_ = 0;
+  retry_ms_ = now_ms_;
+  due(retry_ms_);
+  return true;
 }
 
 void ControlPlane::send_enlist(Connection& connection) {
@@ -339,6 +360,8 @@ void ControlPlane::lost_in_start(Role role, int peer, End end, const std::string
     return due(retry_ms_);
   }
   if (role != Role::enlisting) return;
+  if (!root_found_ && now_ms_ - root_tried_ms_ >= kConnectMs)
+    root_silent_.insert((root_attempt_ - 1) % root_addresses_.size());
   if (end == End::unproven) {
     // Another program's port, or another job's rank 0 that is about to end: give it a moment.
     if (refused_since_ms_ == 0) refused_since_ms_ = now_ms_;

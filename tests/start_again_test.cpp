@@ -127,6 +127,21 @@ TEST(StartAgain, UnderTorchrunsVariablesAndSlurms) {
   }
 }
 
+// Rank 0 begins to listen between two tries of the others, who must take the same of its addresses
+// nevertheless: over tcp, ranks of two networks do not reach each other.
+TEST(StartAgain, WhereRankZeroHasSeveralAddresses) {
+  const uint64_t seed = sennit_test::seed();
+  Processes ranks(
+      kRanks,
+      [&](int rank) {
+        setenv("MASTER_ADDR", "127.0.0.1,::1", 1);
+        return start_again({.starts = sennit_test::trials(15), .dawdle = true},
+                           seed + static_cast<uint64_t>(rank));
+      },
+      Processes::Environment{{"SENNIT_TRANSPORTS", "tcp"}});
+  expect_done(ranks, 60s);
+}
+
 TEST(StartAgain, FromThreeThreads) {
   Processes ranks(kRanks, [](int) {
     std::string reports[3];

@@ -109,6 +109,13 @@ Reach Tcp::reach(int, std::span<const std::byte> address) {
   return decoded && decoded->v6 == door_->address().v6 ? Reach::network : Reach::none;
 }
 
+std::string Tcp::obstacle() const {
+  return fmt::format(
+      "this rank is at {}, and that one at an {} address: SENNIT_INTERFACE can name the same network on all "
+      "ranks",
+      door_->address().text(), door_->address().v6 ? "IPv4" : "IPv6");
+}
+
 Status Tcp::add_peer(int peer, std::span<const std::byte> address) {
   const std::optional<SocketAddress> decoded = SocketAddress::decode(address);
   if (!decoded) return invalid(fmt::format("tcp: the address of rank {} is malformed", peer));

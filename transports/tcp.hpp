@@ -20,6 +20,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   std::string_view name() const override { return "tcp"; }
   std::vector<std::byte> address() const override { return door_->address().encode(); }
   Reach reach(int peer, std::span<const std::byte> address) override;
+  std::string obstacle() const override;
   Status add_peer(int peer, std::span<const std::byte> address) override;
   void send(SendRequest& request) override;
   void recv(RecvRequest& request) override;
