@@ -39,13 +39,14 @@ Result<void*> Engine::allocate_user(size_t bytes) {
 
 bool Engine::free_user(void* memory) {
   const auto guard = lock();
+  const bool shared = std::ranges::any_of(transports_, [&](const auto& t) { return t->free(memory); });
+  if (!shared) {
+    const auto found = std::find(plain_user_.begin(), plain_user_.end(), memory);
+    if (found == plain_user_.end()) return false;
+    plain_user_.erase(found);
+    std::free(memory);
+  }
   registered_.erase(static_cast<std::byte*>(memory));
-  for (const auto& transport : transports_)
-    if (transport->free(memory)) return true;
-  const auto found = std::find(plain_user_.begin(), plain_user_.end(), memory);
-  if (found == plain_user_.end()) return false;
-  plain_user_.erase(found);
-  std::free(memory);
   return true;
 }
 

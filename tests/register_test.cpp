@@ -199,6 +199,21 @@ std::string all_collectives(int rank, sennit_comm_t comm, size_t count, size_t s
   return "ok";
 }
 
+TEST(Registered, WhatIsFreedTwiceOrIsNotSennitsIsRefused) {
+  in_job(2, [](int, sennit_comm_t comm) {
+    void* memory = nullptr;
+    REQUIRE(sennit_mem_alloc(comm, 3 * kPage, &memory) == SENNIT_OK);
+    REQUIRE(sennit_mem_free(comm, static_cast<std::byte*>(memory) + kPage) == SENNIT_INVALID_ARGUMENT);
+    REQUIRE(sennit_mem_free(comm, memory) == SENNIT_OK);
+    REQUIRE(sennit_mem_free(comm, memory) == SENNIT_INVALID_ARGUMENT);
+    std::vector<std::byte> own(4 * kPage);
+    REQUIRE(sennit_mem_register(comm, own.data(), own.size()) == SENNIT_OK);
+    REQUIRE(sennit_mem_free(comm, own.data()) == SENNIT_INVALID_ARGUMENT);
+    REQUIRE(sennit_mem_deregister(comm, own.data()) == SENNIT_OK);
+    return std::string("ok");
+  });
+}
+
 TEST(Registered, EveryCollectiveFromAnyAddress) {
   in_job(4, [](int rank, sennit_comm_t comm) -> std::string {
     for (const size_t count : {1, 700, 1024, 5000, 300'000})

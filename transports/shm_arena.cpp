@@ -69,9 +69,9 @@ void* Arena::allocate(size_t bytes) {
   return data_ + offset;
 }
 
-void Arena::free(void* memory) {
+bool Arena::free(void* memory) {
   const auto entry = used_.find(static_cast<size_t>(static_cast<std::byte*>(memory) - data_));
-  SENNIT_CHECK(entry != used_.end());  // freed twice, or not what allocate() returned
+  if (entry == used_.end()) return false;
   auto [offset, bytes] = *entry;
   used_.erase(entry);
   fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
@@ -85,10 +85,11 @@ void Arena::free(void* memory) {
     const auto before = std::prev(next);
     if (before->first + before->second == offset) {
       before->second += bytes;
-      return;
+      return true;
     }
   }
   free_.emplace(offset, bytes);
+  return true;
 }
 
 bool Arena::map_at(void* address, const std::byte* inside, size_t bytes) const {
@@ -115,8 +116,7 @@ Arena* Arenas::holding(const void* memory) const {
 
 bool Arenas::free(void* memory) {
   Arena* const arena = holding(memory);
-  if (arena) arena->free(memory);
-  return arena;
+  return arena && arena->free(memory);
 }
 
 RemoteArenas::~RemoteArenas() {

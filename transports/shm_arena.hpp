@@ -30,7 +30,7 @@ class Arena {
   uint64_t inode() const { return inode_; }
   bool contains(const void* memory) const { return memory >= data_ && memory < data_ + bytes_; }
   void* allocate(size_t bytes);  // whole pages, backed by memory; nullptr if there is no room
-  void free(void* memory);
+  bool free(void* memory);       // false: not what allocate() returned, or freed already
   // Maps `bytes` at `inside` at `address` as well, over what is there.
   bool map_at(void* address, const std::byte* inside, size_t bytes) const;
 
