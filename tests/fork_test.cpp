@@ -406,14 +406,16 @@ TEST_P(Forked, WorkersMakeJobsOfTheirOwn) {
     if (std::string text = rank.start(); !text.empty()) return text;
     std::atomic<bool> over = false;
     std::string of_thread;
-    std::thread thread([&] {
-      for (float more = kThreadsMayWork; more > 0 && of_thread.empty();) {
-        of_thread = rank.reduce();
-        const float mine = over ? 0 : 1;
-        if (of_thread.empty() && sennit_all_reduce(&mine, &more, 1, SENNIT_FLOAT32, SENNIT_MAX, rank.comm))
-          of_thread = sennit_last_error();
-      }
-    });
+    std::thread thread;
+    if (kThreadsMayWork)
+      thread = std::thread([&] {
+        for (float more = 1; more > 0 && of_thread.empty();) {
+          of_thread = rank.reduce();
+          const float mine = over ? 0 : 1;
+          if (of_thread.empty() && sennit_all_reduce(&mine, &more, 1, SENNIT_FLOAT32, SENNIT_MAX, rank.comm))
+            of_thread = sennit_last_error();
+        }
+      });
     std::string of_workers;
     for (int i = 0; i < 3 && of_workers.empty(); i++) {
       Worker worker([&](const Worker& w) {
@@ -430,7 +432,7 @@ TEST_P(Forked, WorkersMakeJobsOfTheirOwn) {
       of_workers = worker.outcome(false, 50s);
     }
     over = true;
-    thread.join();
+    if (thread.joinable()) thread.join();
     if (!of_thread.empty() || !of_workers.empty()) return of_thread + of_workers;
     return rank.end();
   });
