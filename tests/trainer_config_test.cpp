@@ -106,6 +106,21 @@ TEST(TrainerConfig, RefusesWhatItDoesNotCompute) {
            R"("num_kv_shared_layers": 1)",
            R"("num_nextn_predict_layers": 1)",
            R"("per_layer_config": {"0": {"hidden_size": 32}})",
+           R"("layer_norm_eps": 1e-5)",
+           R"("layernorm_epsilon": 1e-5)",
+           R"("use_post_attention_norm": true)",
+           R"("rotary_emb_base": 10000)",
+           R"("rope_pct": 0.25)",
+           R"("use_dynamic_ntk": true)",
+           R"("use_logn_attn": true)",
+           R"("emb_scale": 8.0)",
+           R"("mup_width_multiplier": 4)",
+           R"("attention_scaling": 0.125)",
+           R"("multi_query": true)",
+           R"("kv_channels": 128)",
+           R"("parallel_block": true)",
+           R"("attention_window": 256)",
+           R"("activation_fn": "relu")",
            R"("quantization_config": {"quant_method": "fp8"})",
            R"("model_type": "mistral")",
            R"("architectures": ["MixtralForCausalLM"])",
@@ -160,6 +175,12 @@ TEST(TrainerConfig, RefusesWhatTransformersRefuses) {
   refused(R"("rms_norm_eps": "small")", "rms_norm_eps");
   refused(R"("tie_word_embeddings": 1)", "tie_word_embeddings");
   refused(R"("max_position_embeddings": "long")", "max_position_embeddings");
+}
+
+TEST(TrainerConfig, RefusesWhatIsNestedWithoutEnd) {
+  const std::string lists = std::string(500'000, '[') + std::string(500'000, ']');
+  EXPECT_NE(error_with(("\"sliding_window\": " + lists).c_str()), "");
+  EXPECT_NE(error_with(("\"hidden_size\": " + lists).c_str()), "");
 }
 
 TEST(TrainerConfig, SaysWhatIsOff) {

@@ -154,10 +154,9 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
 
 Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type,
                          uint64_t shard_bytes) {
-  OrderedJson config = OrderedJson::parse(checkpoint.model(), nullptr, false);
-  if (!config.is_object()) return invalid("the checkpoint holds no model's config");
   const Result<LlamaConfig> model = parse_llama_config(checkpoint.model(), "the checkpoint's model");
   if (!model) return model.status();
+  OrderedJson config = OrderedJson::parse(checkpoint.model(), nullptr, false);
   config["torch_dtype"] = type == Type::f32 ? "float32" : "bfloat16";
   std::shared_ptr<const Tokenizer> tokenizer;
   if (!checkpoint.tokenizer_file().empty()) {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "llama_foreign.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -184,13 +185,14 @@ std::string LlamaConfig::to_json() const {
 }
 
 Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string& file) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (!json.is_object()) return invalid(fmt::format("{}: not a JSON object of a model's config", file));
   LlamaConfig config;
   ConfigReader reader(json, file);
   reader.must_be("model_type", "llama");
   reader.is_llama("architectures");
-  for (const char* const key : {"hidden_act", "hidden_activation", "activation_function"})
+  for (const char* const key : {"hidden_act", "hidden_activation", "activation_function", "activation_fn",
+                                "activation", "mlp_hidden_act"})
     reader.is_silu(key);
   reader.must_be("attention_bias", false);
   reader.must_be("mlp_bias", false);

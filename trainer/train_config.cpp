@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "json_text.hpp"
+#include "shallow_json.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -156,7 +157,7 @@ float TrainConfig::learning_rate_at(int64_t step, double time_share) const {
 
 Status set_from_text(const Setting& setting, const std::string& text, TrainConfig* config) {
   const bool is_text = std::holds_alternative<std::string TrainConfig::*>(setting.field);
-  Json value = is_text ? Json(text) : Json::parse(text, nullptr, false);
+  Json value = is_text ? Json(text) : parse_json(text);
   if (value.is_discarded()) value = text;  // of the wrong kind then, as it would be in the file
   return set_from_json(setting, value, config).with_context(setting.option());
 }
@@ -263,7 +264,7 @@ Status check_train_config(const TrainConfig& c) {
 }
 
 Result<LlamaConfig> model_of(const TrainConfig& config, int64_t vocabulary) {
-  Json json = Json::parse(config.model, nullptr, false);
+  Json json = parse_json(config.model);
   if (json.is_object() && !json.contains("vocab_size")) json["vocab_size"] = vocabulary;
   Result<LlamaConfig> model = parse_llama_config(json.dump(), "model");
   if (model && model->vocabulary < vocabulary)
