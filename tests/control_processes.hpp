@@ -8,10 +8,12 @@
 #include <sys/socket.h>
 
 #include <csignal>
+#include <deque>
 #include <optional>
 
 #include "control_fixture.hpp"
 #include "control_socket.hpp"
+#include "reserved_port.hpp"
 
 namespace sennit::test {
 
@@ -28,11 +30,11 @@ struct Event {
 };
 static_assert(sizeof(Event) <= 4096, "written to a pipe in one piece");
 
+// Stays reserved while this program runs: what is only found free now is somebody else's a moment later,
+// where other tests run beside this one.
 inline uint16_t free_port() {
-  const auto fd = control::listen_on(*control::parse_address("127.0.0.1", 0));
-  const uint16_t port = control::local_address(*fd).port;
-  control::close_socket(*fd);
-  return port;
+  static std::deque<ReservedPort> reserved;
+  return static_cast<uint16_t>(reserved.emplace_back().number() + 1);
 }
 
 struct ProcessJob {
