@@ -132,7 +132,7 @@ void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool
   if (nonblocking) {
     nonblocking_running_.push_back(&execution);
     nonblocking_++;
-    if (!helper_.joinable()) helper_ = std::thread([this] { helper(); });
+    start_helper();
   }
   execution.start(seq, point_to_point);
   collect_done();
@@ -306,12 +306,24 @@ void Engine::sleep(uint32_t naps) {
   }
 }
 
+void Engine::start_helper() {
+  if (!helper_.joinable()) helper_ = std::thread([this] { helper(); });
+}
+
+void Engine::answer_while_idle(bool on) {
+  const auto guard = lock();
+  answers_while_idle_ = on;
+  if (on) start_helper();
+}
+
 void Engine::helper() {
   prctl(PR_SET_NAME, "sennit-helper");
   std::unique_lock guard(mutex_);
   while (!stopping_) {
     if (nonblocking_ == 0 || waiters_ > 0) {
-      helper_wake_.wait_for(guard, std::chrono::milliseconds(nonblocking_ > 0 ? 5 : 1000));
+      const int idle_ms = answers_while_idle_ ? 200 : 1000;
+      helper_wake_.wait_for(guard, std::chrono::milliseconds(nonblocking_ > 0 ? 5 : idle_ms));
+      if (answers_while_idle_ && running_.empty()) progress_locked();
       continue;
     }
     uint32_t idle = 0;

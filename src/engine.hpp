@@ -55,6 +55,9 @@ class Engine {
   // Drives until done(), or until timeout_ns has passed (negative: no limit). False on time-out.
   bool wait(const std::function<bool()>& done, int64_t timeout_ns);
   bool progress();  // once
+  // From now on, or no longer: the helper lets transports answer their peers also while no call of this
+  // process is under way.
+  void answer_while_idle(bool on);
   void fail_communicator(uint32_t comm, const Status& status);
   void fail_peer(int peer, const Status& status);
   void forget(const std::function<bool(uint32_t comm)>& over);  // see Transport
@@ -99,6 +102,7 @@ class Engine {
   void tell_failures(std::unique_lock<std::mutex>& guard);  // unlocks where there are any
   void check_stalls(uint64_t now);
   void sleep(uint32_t naps);
+  void start_helper();
   void helper();
 
   std::mutex mutex_;
@@ -133,6 +137,7 @@ class Engine {
   std::atomic<int> nonblocking_{0};  // executions started nonblocking and not done
   std::vector<Execution*> nonblocking_running_;
   std::condition_variable helper_wake_;
+  bool answers_while_idle_ = false;
   bool stopping_ = false;
   std::thread helper_;
 };

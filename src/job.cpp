@@ -74,6 +74,7 @@ Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::s
 }
 
 Job::~Job() {
+  if (engine_) engine_->answer_while_idle(false);  // which may tell control_ of a broken connection
   if (control_) control_->leave();
   // The control thread may call into the engine until it has stopped.
   control_.reset();
@@ -209,6 +210,7 @@ Status Job::exchange_addresses() {
                     with_ucx[0], r)};
   engine_->set_transports(std::move(made), std::move(reasons));
   engine_->set_addresses(std::move(addresses));
+  if (context.sealed) engine_->answer_while_idle(true);
   return {};
 }
 

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -32,8 +33,9 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-enum class Attack : int { none, flip, repeat, swap, leave_out, cut };
-const char* const kNames[] = {"none", "flip", "repeat", "swap", "leave out", "cut"};
+enum class Attack : int { none, flip, repeat, swap, leave_out, cut, leave_out_end };
+const char* const kNames[] = {"none", "flip", "repeat", "swap", "leave out", "cut", "leave out the end"};
+constexpr auto kEndMs = 300ms;  // what comes within this time is left out as well
 
 // Where, and what.
 struct Plan {
@@ -66,6 +68,13 @@ class Proxy {
     close(listener_);
   }
   bool done() const { return done_; }
+  size_t passed(size_t from_connection) {
+    const std::lock_guard lock(mutex_);
+    size_t sum = 0;
+    for (size_t i = from_connection; i < relays_.size(); i++)
+      sum += relays_[i].passed[0] + relays_[i].passed[1];
+    return sum;
+  }
   Clock::duration patience() const { return plan_.attack == Attack::none ? 0s : 2s; }
 
   // In place of connect(): to the proxy, which remembers by the local port where the way goes on.
@@ -88,6 +97,7 @@ class Proxy {
     int fd[2] = {-1, -1};  // of the one who connected, of the other
     size_t passed[2] = {0, 0};
     bool ended[2] = {false, false};
+    bool swallows[2] = {false, false};
     std::vector<std::byte> held;  // for a swap
   };
 
@@ -130,6 +140,7 @@ class Proxy {
       for (const int fd : relay.fd) close(fd);
       return;
     }
+    const std::lock_guard lock(mutex_);
     relays_.push_back(relay);
   }
   void relay(size_t index, int side) {
@@ -149,7 +160,11 @@ class Proxy {
       done_ = true;
     }
     const size_t first = relay.passed[side];
-    relay.passed[side] += bytes.size();
+    {
+      const std::lock_guard lock(mutex_);
+      relay.passed[side] += bytes.size();
+    }
+    if (relay.swallows[side] && Clock::now() - attacked_ < kEndMs) return;
     if (!tried_ && plan_.attack != Attack::none && index == plan_.connection && side == (plan_.up ? 0 : 1) &&
         plan_.offset < relay.passed[side]) {
       tried_ = true;
@@ -174,6 +189,11 @@ class Proxy {
         relay.held = bytes;
         bytes.clear();
         break;
+      case Attack::leave_out_end:
+        relay.swallows[side] = true;
+        attacked_ = Clock::now();
+        bytes.resize(at);
+        break;
       case Attack::leave_out:
         bytes.resize(at);
         break;
@@ -193,6 +213,7 @@ class Proxy {
   std::map<uint16_t, sockaddr_in> ways_;  // by the port of the one who connected
   std::vector<Relay> relays_;
   bool tried_ = false;
+  Clock::time_point attacked_{};
   std::atomic<bool> done_{false}, over_{false};
   std::thread thread_;
 };
@@ -302,6 +323,79 @@ TEST_F(WireJobs, PlainAFlippedBitIsAWrongSum) {
   for (size_t offset = 200'000; offset < 200'050 && !wrong; offset += 10)
     wrong = run_job({Attack::flip, 2, true, offset, 3}).wrong;
   EXPECT_TRUE(wrong);
+}
+
+// Two ranks; `body` gets the rank and its communicator. The first connection is the control plane's.
+void run_pair(const std::function<void(int, sennit_comm_t)>& body) {
+  sennit_unique_id_t id;
+  ASSERT_EQ(sennit_get_unique_id(&id), SENNIT_OK);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; rank++)
+    ranks.emplace_back([&, rank] {
+      sennit_comm_t comm = nullptr;
+      ASSERT_EQ(sennit_comm_init_rank(&comm, 2, &id, rank, nullptr), SENNIT_OK) << sennit_last_error();
+      body(rank, comm);
+      sennit_comm_destroy(comm);
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
+
+// The sender has all its bytes with the kernel, and is not in a call: nothing more comes by itself.
+TEST_F(WireJobs, TheEndThatIsLeftOutOfAnIdleSendersStreamIsFoundAtOnce) {
+  setenv("SENNIT_WIRE", "sealed", 1);
+  setenv("SENNIT_ARRIVAL_TIMEOUT", "30000", 1);
+  setenv("SENNIT_STALL", "500", 1);
+  // In mid-piece, and all of a small message, behind the header and the element of the first.
+  constexpr size_t kFirst = 72 + 1 + 16;
+  for (const auto& [count, offset] :
+       {std::pair<size_t, size_t>{200'000, 150'000}, {4, kHandshakeBytes + kFirst}}) {
+    Proxy proxy({Attack::leave_out_end, 1, true, offset, 0});
+    std::atomic<bool> received{false};
+    run_pair([&, bytes = count](int rank, sennit_comm_t comm) {
+      std::vector<char> x(bytes);
+      char first = 0;
+      if (rank == 0) {
+        EXPECT_EQ(sennit_send(&first, 1, SENNIT_INT8, 1, comm), SENNIT_OK);
+        EXPECT_EQ(sennit_send(x.data(), x.size(), SENNIT_INT8, 1, comm), SENNIT_OK);
+        received.wait(false);
+        return;
+      }
+      EXPECT_EQ(sennit_recv(&first, 1, SENNIT_INT8, 0, comm), SENNIT_OK);
+      const auto begin = Clock::now();
+      EXPECT_EQ(sennit_recv(x.data(), x.size(), SENNIT_INT8, 0, comm), SENNIT_LINK_FAILED) << bytes;
+      const std::string text = sennit_last_error();
+      EXPECT_LT(Clock::now() - begin, 5s) << text;
+      EXPECT_NE(text.find("what came is not what was sent"), std::string::npos) << text;
+      EXPECT_NE(text.find("rank 0"), std::string::npos) << text;
+      received = true;
+      received.notify_all();
+    });
+    EXPECT_TRUE(proxy.done());
+  }
+}
+
+// Whoever waits for a late rank asks with a header now and then, and asks nobody else.
+TEST_F(WireJobs, SealedAStallCostsTensOfBytes) {
+  setenv("SENNIT_WIRE", "sealed", 1);
+  setenv("SENNIT_STALL", "100", 1);
+  Proxy proxy({});
+  run_pair([&](int rank, sennit_comm_t comm) {
+    std::vector<char> x(100'000);
+    const auto exchange = [&] {
+      return rank == 0 ? sennit_send(x.data(), x.size(), SENNIT_INT8, 1, comm)
+                       : sennit_recv(x.data(), x.size(), SENNIT_INT8, 0, comm);
+    };
+    ASSERT_EQ(exchange(), SENNIT_OK);
+    if (rank == 0) {
+      std::this_thread::sleep_for(300ms);
+      const size_t before = proxy.passed(1);
+      std::this_thread::sleep_for(2s);  // twenty stalls of the other
+      const size_t bytes = proxy.passed(1) - before;
+      EXPECT_GE(bytes, 72u);
+      EXPECT_LE(bytes, 20u * 2 * 72);
+    }
+    ASSERT_EQ(exchange(), SENNIT_OK) << sennit_last_error();
+  });
 }
 
 TEST_F(WireJobs, SealedEveryAttackIsFound) {

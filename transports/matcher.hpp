@@ -55,6 +55,12 @@ class KeyTable {
     return node;
   }
 
+  template <typename Function>
+  void each(Function function) const {
+    for (const Node* node : slots_)
+      if (node) function(*node);
+  }
+
   // Takes out all for which `which(node)` is true and calls `taken(node)` on each. Not for the fast path.
   template <typename Which, typename Taken>
   void remove_if(Which which, Taken taken) {
@@ -125,6 +131,10 @@ class Matcher {
   Arrival* take_arrival(int peer, const Key& key) { return arrivals_.remove(peer, key); }
   void recycle(Arrival* arrival);
 
+  template <typename Function>
+  void each_receive(Function function) const {
+    receives_.each(function);
+  }
   // Takes out the receives (arrivals) of a peer or communicator. `taken` gets each of them.
   template <typename Which, typename Taken>
   void take_receives_if(Which which, Taken taken) {

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -275,12 +276,16 @@ void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
   for (const int peer : in_use_) at(peer).link->forget(over);
 }
 
-// Bytes that somebody left out show when others come, which then do not open.
+// Asks those that something is awaited from: a message, or leave to send one. See tcp_sealed.cpp.
 void Tcp::stalled() {
   if (!sealed_) return;
+  std::set<int> awaited;
+  matcher_.each_receive([&](const RecvRequest& request) { awaited.insert(request.peer); });
+  waiting_.each([&](const SendRequest& request) { awaited.insert(request.peer); });
   for (const int number : in_use_) {
     Link& link = *at(number).link;
-    if (link.is_open() && link.post_filling()) flush(link);
+    if (!link.is_open() || (!link.receiving() && !awaited.contains(number))) continue;
+    if (link.post_ask()) flush(link);
   }
 }
 

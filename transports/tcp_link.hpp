@@ -57,9 +57,9 @@ class Link {
     controls_.push_back(header);
     expected_ += header.kind == Kind::ready;
   }
-  // Sealed: once after each silence, headers that say nothing, as many as complete the longest unit that the
-  // peer may be waiting for. True: something was posted.
-  bool post_filling();
+  // Sealed: see tcp_sealed.cpp. True: a question was posted.
+  bool post_ask();
+  void post_answer(uint64_t received);
   void post_eager(SendRequest& request) { eager_.push(request); }  // paid for with take_window()
   void post_granted(SendRequest& request) { granted_.push(request); }
 
@@ -70,6 +70,7 @@ class Link {
   Status read(bool to_the_end, bool& more);
   bool blocked() const { return blocked_; }
   void unblock() { blocked_ = false; }
+  bool receiving() const { return incoming_ != nullptr; }
   bool has_staged() const { return staged_begin_ < staged_.size(); }
 
   // The window of eager messages, per communicator.
@@ -148,6 +149,8 @@ class Link {
     Segment place;             // where the piece comes
     SegmentCursor rest;        // of the message, from this piece on
     std::vector<std::byte> buffer;
+    uint64_t silent_at = 0;  // bytes_received_ at the last stall ...
+    uint32_t stalls = 0;     // ... and how many there have been since the last byte came
   };
   // Grows without filling what is written anyway.
   template <typename T>
@@ -199,7 +202,6 @@ class Link {
   std::vector<SendRequest*> staged_sends_;  // done when the kernel has what is staged
   SendRequest* outgoing_ = nullptr;         // the large message under way
   SegmentCursor outgoing_cursor_;
-  uint64_t filled_at_ = 0;          // bytes_sent_ behind the last filling
   size_t outgoing_left_ = 0;        // of the message, beyond this piece
   size_t outgoing_piece_left_ = 0;  // may be above 0 without outgoing_: then it is the private copy's
   std::vector<std::byte> private_copy_;

@@ -145,6 +145,9 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
         receives_back_.push_back(request);
       }
       return {};
+    case Kind::ask:
+      link.post_answer(header.bytes);
+      return {};
     case Kind::eager:
       break;
     default:

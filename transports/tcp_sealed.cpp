@@ -2,8 +2,15 @@
 //
 // The stream is a row of units: a header, then, where it announces any, the bytes of an eager message or of a
 // piece. The length of each is known from a header that has opened, so nobody on the path can make a reader
-// wait for bytes that do not come. Cost: one pass over what goes out (in place of none), two over what comes
+// wait for bytes that do not come.
+//
+// Bytes that somebody left out show when others come, which then do not open. In a silence none come, so who
+// waits for a peer while his call has stalled asks it, with one header that says how many bytes have come,
+// and the peer answers with as many as are missing. Both run in the stream itself: where nothing was left
+// out, they open, and say nothing. Cost: one pass over what goes out (in place of none), two over what comes
 // in, and a copy where a piece spans segments.
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -35,12 +42,29 @@ void Link::stage_sealed_piece() {
   }
 }
 
-bool Link::post_filling() {
-  if (bytes_sent_ == filled_at_ || blocked_ || has_staged()) return false;
-  constexpr size_t kHeaders = kPieceBytes / sizeof(WireHeader) + 1;
-  for (size_t i = 0; i < kHeaders; i++) post_control({});
-  filled_at_ = bytes_sent_ + kHeaders * (sizeof(WireHeader) + Seal::kTagBytes);
+// Without an answer at the first stall, the second, the fourth, and so on: a peer that does something else
+// for an hour finds a dozen questions, not thousands.
+bool Link::post_ask() {
+  if (!sealed_ || blocked_ || has_staged()) return false;
+  if (sealed_->silent_at != bytes_received_) sealed_->stalls = 0;
+  sealed_->silent_at = bytes_received_;
+  if (!std::has_single_bit(++sealed_->stalls)) return false;
+  WireHeader header;
+  header.kind = Kind::ask;
+  header.bytes = bytes_received_;
+  post_control(header);
   return true;
+}
+
+// As many bytes as the peer has not seen, which are enough for the unit that it may be waiting for; mostly
+// there are none, and one header says so. What is queued anyway is an answer, too.
+void Link::post_answer(uint64_t received) {
+  constexpr uint64_t kUnit = kPieceBytes + Seal::kTagBytes, kHeader = sizeof(WireHeader) + Seal::kTagBytes;
+  if (has_staged() || outgoing_ || eager_.front() || granted_.front() || controls_begin_ < controls_.size() ||
+      received > bytes_sent_)
+    return;
+  const uint64_t missing = std::min(bytes_sent_ - received, kUnit);
+  for (uint64_t filled = 0; filled == 0 || filled < missing; filled += kHeader) post_control({});
 }
 
 // Opens the tag of the piece that has come, then the next header. True: an open header lies at begin_.

@@ -7,6 +7,7 @@
 //   first, more   pieces of a message that is ready     in order; one message at a time per direction
 //   refuse    "mine is another": instead of first       after it both sides have SENNIT_MISMATCH
 //   credit    nothing but the credit
+//   ask       "so many bytes have come"                 sealed, in a silence: tcp_sealed.cpp
 // Every header returns credit for its communicator. Between two pieces of a large message, control headers
 // and eager messages go ahead. A message whose sender gave up simply has no next piece.
 //
@@ -24,7 +25,7 @@ namespace sennit::tcp {
 
 static_assert(std::endian::native == std::endian::little, "headers are in little-endian order");
 
-enum class Kind : uint8_t { eager = 1, announce, ready, first, more, refuse, credit };
+enum class Kind : uint8_t { eager = 1, announce, ready, first, more, refuse, credit, ask };
 
 struct WireHeader {
   uint16_t magic = kMagic;
@@ -39,7 +40,7 @@ struct WireHeader {
   uint32_t waited_us = 0;
   uint32_t number = 0;
   uint32_t receipt = 0;
-  uint64_t bytes = 0;  // of the whole message
+  uint64_t bytes = 0;  // of the whole message; ask: that have come
   uint64_t signature = 0;
 
   static constexpr uint16_t kMagic = 0x6e73;  // "sn"

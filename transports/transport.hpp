@@ -147,8 +147,8 @@ class Transport {
   // Gives back what is kept of communicators that `over` holds for. This rank has none of their requests any
   // more and posts none; what peers still send on them may be kept again, until the next time.
   virtual void forget(const std::function<bool(uint32_t comm)>& over) { (void)over; }
-  // Nothing has moved for SENNIT_STALL though calls are under way: a transport may say something to its
-  // peers, for those that can tell from it that something is missing.
+  // Nothing has moved for SENNIT_STALL though calls are under way: a transport may ask those of its peers
+  // that something is awaited from whether anything is missing.
   virtual void stalled() {}
   // False: a library underneath has the memory of requests under way and cannot withdraw it. Then fail_peer()
   // and cancel() hand those back as soon as the library lets go, which may take the peer's progress.
