@@ -78,7 +78,8 @@ void Connection::drive(std::vector<Message>* messages, int64_t now) {
   }
   write_frames();
   const size_t before = messages->size();
-  if (read_frames(messages) || messages->size() > before) last_in_ms = now;
+  // Sealed, bytes are a sign of life when they have opened: anybody on the way can send some.
+  if ((read_frames(messages) && !sealed_) || messages->size() > before) last_in_ms = now;
 }
 
 // True if anything arrived.

@@ -396,6 +396,34 @@ TEST_P(WireAttack, OnControlIsFoundAndNothingOfItIsHandedOver) {
   std::printf("control connections: %zu attacks, %zu found, none delivered\n", attacks(), found);
 }
 
+// Who drips bytes of a frame that never ends must not keep a dead peer alive.
+TEST_P(WireAttack, OnlyFramesThatOpenedAreASignOfLife) {
+  pretend_usable_ciphers(static_cast<uint8_t>(GetParam()) | 2);
+  ControlEnds ends;
+  ASSERT_TRUE(ends.one.open() && ends.other.open());
+  ends.one.send(control::Writer(Frame::gathered).bytes(Bytes(200'000)).finish(), 0);
+  Bytes stream;
+  std::byte buffer[65536];
+  for (ssize_t got = 1; got > 0 || !ends.one.drained();) {
+    ends.one.drive(&ends.ignored, 0);
+    got = recv(ends.up.fd[1], buffer, sizeof buffer, MSG_DONTWAIT);
+    if (got > 0) stream.insert(stream.end(), buffer, buffer + got);
+  }
+  std::vector<control::Message> came;
+  const auto hand_over = [&](size_t from, size_t to, int64_t now) {
+    ASSERT_EQ(send(ends.down.fd[0], stream.data() + from, to - from, 0), static_cast<ssize_t>(to - from));
+    ends.other.drive(&came, now);
+  };
+  const int64_t before = ends.other.last_in_ms;
+  hand_over(0, 5, 1000);
+  hand_over(5, stream.size() - 1, 2000);
+  EXPECT_EQ(ends.other.last_in_ms, before);
+  hand_over(stream.size() - 1, stream.size(), 3000);
+  EXPECT_EQ(ends.other.last_in_ms, 3000);
+  EXPECT_EQ(came.size(), 1u);
+  pretend_usable_ciphers(0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Both, WireAttack, testing::Values(Cipher::aes256_gcm, Cipher::chacha20_poly1305),
                          [](const auto& of) { return of.param == Cipher::aes256_gcm ? "aes" : "chacha"; });
 
