@@ -211,6 +211,9 @@ void ControlPlane::lost(uint64_t id, End end, const std::string& reason) {
       end == End::forged)
     log_stranger(*connection, reason);
   drop(id);
+  // Whoever has proved itself and is set up otherwise can never come: all are told now, not when time is up.
+  if (role == Role::stranger && end == End::disagrees && phase_ < Phase::running)
+    return lost_in_start(role, peer, end, reason);
   if (phase_ == Phase::closing || role == Role::stranger || role == Role::visitor) return;
   if (phase_ < Phase::running) return lost_in_start(role, peer, end, reason);
   if (role == Role::probing) return probe_ended(peer, end, reason);

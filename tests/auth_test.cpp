@@ -215,9 +215,9 @@ TEST(Auth, PlainMeetsSealedAndBothSaySo) {
     EXPECT_EQ(b.state(), Handshake::State::failed);
     EXPECT_EQ(a.status().kind(), SENNIT_INVALID_ARGUMENT);
     EXPECT_EQ(b.status().kind(), SENNIT_INVALID_ARGUMENT);
-    EXPECT_EQ(a.status().text(), "SENNIT_WIRE is " + mine + " here, and " + other +
+    EXPECT_EQ(a.status().text(), "SENNIT_WIRE is " + mine + " at rank 1, and " + other +
                                      " at rank 3; set it to the same on all ranks");
-    EXPECT_EQ(b.status().text(), "SENNIT_WIRE is " + other + " here, and " + mine +
+    EXPECT_EQ(b.status().text(), "SENNIT_WIRE is " + other + " at rank 3, and " + mine +
                                      " at rank 1; set it to the same on all ranks");
   }
 }

@@ -169,8 +169,8 @@ void Handshake::conclude(uint8_t verdict) {
     state_ = State::declined;
   } else if (verdict == kOtherWire) {
     fail(SENNIT_INVALID_ARGUMENT,
-         fmt::format("SENNIT_WIRE is {} here, and {} at rank {}; set it to the same on all ranks",
-                     wire(mine_.sealed), wire(theirs_.sealed), peer_));
+         fmt::format("SENNIT_WIRE is {} at rank {}, and {} at rank {}; set it to the same on all ranks",
+                     wire(mine_.sealed), config_.self, wire(theirs_.sealed), peer_));
   } else if (connector_) {
     fail(SENNIT_REFUSED, fmt::format("rank {} answers that this process does not hold this job's secret; {}",
                                      peer_, kRemedy));
