@@ -47,6 +47,7 @@ Result<int64_t> number(const char* name, int64_t least, int64_t most) {
 }
 
 constexpr int64_t kMaxRanks = 1 << 26;
+constexpr size_t kShortSecret = 12;  // characters; below, it is warned of
 
 // A number that may be missing, but not malformed.
 Status optional_number(const char* name, int* value) {
@@ -67,16 +68,19 @@ Status rank_and_size(const char* rank_name, const char* size_name, Launch* launc
   return {};
 }
 
-// From text that somebody may have typed. A guess costs its maker 8 MiB and 10 ms as well, so a short one is
-// not found from what a recorded handshake shows; ranks that share a host start at the same time, so it must
-// not cost more.
-Result<std::vector<std::byte>> slow_hash(const std::string& text) {
-  static constexpr unsigned char kSalt[crypto_pwhash_SALTBYTES + 1] =
-      "sennit secret 2.";  // ranks share nothing else yet
+// From text that somebody may have typed. Each guess at it costs its maker 8 MiB and 7 ms of a core as well;
+// ranks that share a host start at the same time, so it must not cost more. That is no help to a word or a
+// name: hence the length that is asked for. The salt is what all ranks know before they connect, however they
+// are launched: where rank 0 listens. So a table of guesses is good for one address and port at most.
+Result<std::vector<std::byte>> slow_hash(const std::string& text, const BootstrapOptions& bootstrap) {
   constexpr unsigned long long kPasses = 2;
   constexpr size_t kBytes = size_t{8} << 20;
+  const std::string root = fmt::format("sennit secret 3 {}:{}", bootstrap.root_host, bootstrap.root_port);
+  unsigned char salt[crypto_pwhash_SALTBYTES];
+  crypto_generichash(salt, sizeof salt, reinterpret_cast<const unsigned char*>(root.data()), root.size(),
+                     nullptr, 0);
   std::vector<std::byte> key(32);
-  if (crypto_pwhash(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(), text.size(), kSalt,
+  if (crypto_pwhash(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(), text.size(), salt,
                     kPasses, kBytes, crypto_pwhash_ALG_ARGON2ID13) != 0)
     return Status{SENNIT_OUT_OF_RESOURCES, "SENNIT_SECRET: no memory to hash it (8 MiB)"};
   return key;
@@ -96,8 +100,8 @@ Result<std::vector<std::byte>> random_key(const std::string& digits) {
 }
 
 // SENNIT_SECRET: any text, file:PATH with any text in it, or key: and digits in either place. Empty where it
-// is not set.
-Result<std::vector<std::byte>> job_secret() {
+// is not set. `bootstrap` says where rank 0 is.
+Result<std::vector<std::byte>> job_secret(const BootstrapOptions& bootstrap) {
   std::string text = option_text("SENNIT_SECRET");
   if (text.empty()) return std::vector<std::byte>{};
   if (text.starts_with("file:")) {
@@ -115,7 +119,14 @@ Result<std::vector<std::byte>> job_secret() {
           path);
   }
   if (sodium_init() < 0) return Status{SENNIT_INTERNAL, "libsodium does not start"};
-  return text.starts_with("key:") ? random_key(text.substr(4)) : slow_hash(text);
+  if (text.starts_with("key:")) return random_key(text.substr(4));
+  if (text.size() < kShortSecret && bootstrap.rank == 0)
+    log(LogLevel::warn,
+        "SENNIT_SECRET has {} characters: who records the start can find it by trying; use {} or more that "
+        "are "
+        "no words, or key: and the digits of `openssl rand -hex 32`",
+        text.size(), kShortSecret);
+  return slow_hash(text, bootstrap);
 }
 
 // "node[03-05,7],other" -> "node03"
@@ -143,9 +154,6 @@ std::string slurm_root_host() {
 // Where rank 0 is, and what proves that one belongs to the job, without PMIx.
 Status find_root(Launch* launch) {
   BootstrapOptions& bootstrap = launch->bootstrap;
-  Result<std::vector<std::byte>> secret = job_secret();
-  if (!secret) return secret.status();
-  bootstrap.secret = std::move(*secret);
   const bool slurm = launch->launcher == "slurm";
   if (const auto address = variable("MASTER_ADDR"))
     bootstrap.root_host = *address;
@@ -176,6 +184,9 @@ Status find_root(Launch* launch) {
                                           "SENNIT_PORT on all ranks",
                                           launch->launcher)};
   }
+  Result<std::vector<std::byte>> secret = job_secret(bootstrap);
+  if (!secret) return secret.status();
+  bootstrap.secret = std::move(*secret);
   if (bootstrap.secret.empty() && !bootstrap.insecure && launch->local_size == bootstrap.size)
     bootstrap.root_host = "127.0.0.1";
   return {};

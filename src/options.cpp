@@ -41,7 +41,7 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_IN_FLIGHT_BYTES", OptionType::bytes, "512K",
      "bytes handed to a transport per peer and call before it has moved the earlier ones"},
     {"SENNIT_INSECURE", OptionType::flag, "0",
-     "1: run without a secret on any network; anybody who reaches the port may join the job"},
+     "1: a job without a secret may use any network; anybody who reaches the port may join it"},
     {"SENNIT_INTERFACE", OptionType::text, "",
      "network interface or address to use; default: the one that reaches rank 0"},
     {"SENNIT_ISA", OptionType::text, "", "generic, avx2 or avx512: highest instruction set for reductions"},

@@ -126,13 +126,42 @@ Result<std::vector<std::byte>> secret_of(const std::string& value) {
 TEST(Launch, ATypedSecretGoesThroughASlowHash) {
   const std::string typed = "open sesame";
   std::vector<std::byte> expected(32);
-  const unsigned char salt[] = "sennit secret 2.";
+  const std::string root = "sennit secret 3 10.1.2.3:29501";
+  unsigned char salt[crypto_pwhash_SALTBYTES];
+  crypto_generichash(salt, sizeof salt, reinterpret_cast<const unsigned char*>(root.data()), root.size(),
+                     nullptr, 0);
   ASSERT_EQ(crypto_pwhash(reinterpret_cast<unsigned char*>(expected.data()), expected.size(), typed.data(),
                           typed.size(), salt, 2, 8 << 20, crypto_pwhash_ALG_ARGON2ID13),
             0);
   const auto secret = secret_of(typed);
   ASSERT_TRUE(secret.ok()) << secret.status().text();
   EXPECT_EQ(*secret, expected);
+}
+
+// A table of guesses that was made for one job is worth nothing at another address or port.
+TEST(Launch, ATypedSecretIsAnotherKeyWhereRankZeroIsElsewhere) {
+  const auto key = [](const Variables& more) {
+    const Environment environment(with(with(kTorchrun, {{"SENNIT_SECRET", "open sesame, please"}}), more));
+    const auto launch = launch_from_environment();
+    EXPECT_TRUE(launch.ok()) << launch.status().text();
+    return launch.ok() ? launch->bootstrap.secret : std::vector<std::byte>();
+  };
+  EXPECT_EQ(key({}), key({{"RANK", "0"}}));
+  EXPECT_NE(key({}), key({{"MASTER_PORT", "29501"}}));
+  EXPECT_NE(key({}), key({{"MASTER_ADDR", "10.1.2.4"}}));
+}
+
+TEST(Launch, AShortSecretIsWarnedOfOnce) {
+  const auto said = [](const std::string& secret, const std::string& rank) {
+    const Environment environment(with(kTorchrun, {{"SENNIT_SECRET", secret}, {"RANK", rank}}));
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(launch_from_environment().ok());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(said("open sesame", "0").find("SENNIT_SECRET has 11 characters"), std::string::npos);
+  EXPECT_EQ(said("open sesame", "5"), "");
+  EXPECT_EQ(said("open sesame!", "0"), "");
+  EXPECT_EQ(said("key:" + std::string(64, 'a'), "0"), "");
 }
 
 TEST(Launch, ARandomKeyIsTakenAsItIs) {

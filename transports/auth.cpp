@@ -24,7 +24,9 @@ const unsigned char* bytes_of(const std::array<std::byte, 32>& array) {
   return reinterpret_cast<const unsigned char*>(array.data());
 }
 
-constexpr const char* kRemedy = "all ranks need the same SENNIT_SECRET";
+constexpr const char* kRemedy =
+    "all ranks need the same SENNIT_SECRET and, unless that is key:..., the same MASTER_ADDR and port of "
+    "rank 0";
 
 const char* wire(uint8_t sealed) { return sealed ? "sealed" : "plain"; }
 
