@@ -10,11 +10,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -22,6 +24,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "reserved_port.hpp"
@@ -106,6 +109,27 @@ class Processes {
   std::vector<pid_t> pids_;
   std::vector<int> pipes_;
   const sennit::ReservedPort port_;
+};
+
+// How many of the forked ranks have come to a place.
+class Arrivals {
+ public:
+  Arrivals()
+      : count_(new (mmap(nullptr, sizeof *count_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+                   std::atomic<int>(0)) {}
+  ~Arrivals() { munmap(count_, sizeof *count_); }
+  Arrivals(const Arrivals&) = delete;
+  Arrivals& operator=(const Arrivals&) = delete;
+  void add() { ++*count_; }
+  bool await(int all, std::chrono::milliseconds limit) const {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (*count_ < all && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return *count_ >= all;
+  }
+
+ private:
+  std::atomic<int>* count_;
 };
 
 }  // namespace sennit_test
