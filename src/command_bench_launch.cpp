@@ -9,7 +9,6 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sodium.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -26,6 +25,7 @@
 #include "command_bench_merge.hpp"
 #include "reserved_port.hpp"
 #include "shm_segment.hpp"
+#include "sodium_ready.hpp"
 
 namespace sennit::bench {
 namespace {
@@ -40,7 +40,7 @@ void remember_signal(int signal) {
 }
 
 std::string fresh_secret() {
-  if (sodium_init() < 0) return {};
+  if (!sodium_ready()) return {};
   std::array<unsigned char, 32> bytes;
   randombytes_buf(bytes.data(), bytes.size());
   std::array<char, 65> text;

@@ -83,10 +83,8 @@ ControlPlane::~ControlPlane() {
 
 Status ControlPlane::open() {
   if (size_ > 1) reserve_descriptors(descriptors_wanted(rank_, size_));
-  epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  fork_guard(epoll_fd_);
-  fork_guard(wake_fd_);
+  epoll_fd_ = open_guarded([] { return epoll_create1(EPOLL_CLOEXEC); });
+  wake_fd_ = open_guarded([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (epoll_fd_ >= 0 && wake_fd_ >= 0) hold_spare();
   if (epoll_fd_ < 0 || wake_fd_ < 0 || spare_fd_ < 0) {
     const int error = errno;

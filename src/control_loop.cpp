@@ -142,8 +142,7 @@ Connection* ControlPlane::connect(const Address& address, Role role, int peer, i
 // and to ask whether a rank lives.
 void ControlPlane::hold_spare() {
   if (spare_fd_ >= 0) return;
-  spare_fd_ = fcntl(wake_fd_, F_DUPFD_CLOEXEC, 0);
-  fork_guard(spare_fd_);
+  spare_fd_ = open_guarded([this] { return fcntl(wake_fd_, F_DUPFD_CLOEXEC, 0); });
 }
 
 bool ControlPlane::give_spare() {

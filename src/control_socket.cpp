@@ -193,7 +193,7 @@ Result<int> listen_on(const Address& address) {
     if (any && !v6) bound = v4_any(), bound.port = address.port;
     sockaddr_storage storage;
     const socklen_t length = to_sockaddr(bound, &storage);
-    const int fd = ::socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = open_guarded_stream(storage.ss_family);
     if (fd < 0) {
       if (any && v6 && errno == EAFNOSUPPORT) continue;
       return socket_error("cannot open a listening socket", errno);
@@ -203,7 +203,7 @@ Result<int> listen_on(const Address& address) {
     if (storage.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) != 0 || ::listen(fd, 4096) != 0) {
       const int error = errno;
-      ::close(fd);
+      close_socket(fd);
       if (any && v6 && error == EADDRNOTAVAIL) continue;
       if (error == EADDRINUSE)
         return Status{
@@ -218,7 +218,6 @@ Result<int> listen_on(const Address& address) {
                         address.port)};
       return socket_error(fmt::format("cannot listen on {}", bound.text()), error);
     }
-    fork_guard(fd);
     return fd;
   }
   return Status{SENNIT_OUT_OF_RESOURCES, "neither IPv4 nor IPv6 is available"};
@@ -228,7 +227,7 @@ Result<int> connect_to(const Address& address, int* error) {
   sockaddr_storage storage;
   const socklen_t length = to_sockaddr(address, &storage);
   *error = 0;
-  const int fd = ::socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = open_guarded_stream(storage.ss_family);
   if (fd < 0) {
     *error = errno;
     return socket_error("cannot open a socket", errno);
@@ -236,10 +235,9 @@ Result<int> connect_to(const Address& address, int* error) {
   set_no_delay(fd);
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&storage), length) != 0 && errno != EINPROGRESS) {
     *error = errno;
-    ::close(fd);
+    close_socket(fd);
     return socket_error("cannot connect to " + address.text(), *error);
   }
-  fork_guard(fd);
   return fd;
 }
 
@@ -255,12 +253,12 @@ int connect_error(int fd) {
 int accept_from(int listener, Address* from) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
-  const int fd =
-      ::accept4(listener, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const int fd = open_guarded([&] {
+    return ::accept4(listener, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  });
   if (fd < 0) return fd;
   *from = from_sockaddr(reinterpret_cast<const sockaddr*>(&storage));
   set_no_delay(fd);
-  fork_guard(fd);
   return fd;
 }
 

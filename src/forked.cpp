@@ -1,9 +1,12 @@
 #include "forked.hpp"
 
 #include <pthread.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <map>
 #include <vector>
 
 namespace sennit {
@@ -12,23 +15,32 @@ constinit std::atomic<uint32_t> g_forks{0};
 
 namespace {
 
-// Both are held by the thread that forks until fork() is over, on either side.
+// The mutexes are held by the thread that forks until fork() is over, on either side.
 struct State {
+  std::mutex entrance;  // to foreign calls
+  std::atomic<int> inside{0};
   std::mutex mutex;
   std::vector<int> guarded;
   std::vector<std::mutex*> held;
+  std::map<uint32_t, std::mutex> starts;  // by g_forks
 };
+
+thread_local int t_inside = 0;  // of `inside`: a library may fork, too
 
 State& state();
 
 void before_fork() {
-  state().mutex.lock();
+  State& s = state();
+  s.entrance.lock();
+  for (int inside; (inside = s.inside.load()) > t_inside;) s.inside.wait(inside);
+  s.mutex.lock();
   for (std::mutex* mutex : state().held) mutex->lock();
 }
 
 void after_fork() {
   for (std::mutex* mutex : state().held) mutex->unlock();
   state().mutex.unlock();
+  state().entrance.unlock();
 }
 
 void after_fork_in_child() {
@@ -53,10 +65,17 @@ void leave_to_parent(std::shared_ptr<const void> object) {
   left->push_back(std::move(object));
 }
 
-void fork_guard(int fd) {
-  if (fd < 0) return;
+int open_guarded(const std::function<int()>& open) {
   const std::lock_guard lock(state().mutex);
-  state().guarded.push_back(fd);
+  const int fd = open();
+  const int error = errno;
+  if (fd >= 0) state().guarded.push_back(fd);
+  errno = error;
+  return fd;
+}
+
+int open_guarded_stream(int family) {
+  return open_guarded([=] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
 // What is not in the list was closed when this process was forked; the number may be somebody else's by now.
@@ -68,6 +87,29 @@ void close_guarded(int fd) {
 void hold_across_fork(std::mutex& mutex) {
   const std::lock_guard lock(state().mutex);
   state().held.push_back(&mutex);
+}
+
+// A thread that is inside already goes on though somebody waits to fork, who waits for it.
+ForeignCall::ForeignCall() {
+  State& s = state();
+  if (t_inside > 0) {
+    s.inside.fetch_add(1);
+  } else {
+    const std::lock_guard lock(s.entrance);
+    s.inside.fetch_add(1);
+  }
+  t_inside++;
+}
+
+ForeignCall::~ForeignCall() {
+  t_inside--;
+  state().inside.fetch_sub(1);
+  state().inside.notify_all();
+}
+
+std::mutex& start_mutex() {
+  const std::lock_guard lock(state().mutex);
+  return state().starts[g_forks.load(std::memory_order_relaxed)];
 }
 
 }  // namespace sennit

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -29,13 +30,29 @@ class Origin {
 // Never destroyed, though no leak: for what a forked child has of its parent.
 void leave_to_parent(std::shared_ptr<const void> object);
 
-// Has fd, if it is one, closed in forked children, which would else keep a connection or a port open when
-// their parent is gone. To be closed by close_guarded().
-void fork_guard(int fd);
+// What open() returns: a descriptor, which is closed in forked children, who would else keep a connection or
+// a port open when their parent is gone; or what is none, and errno. No fork happens in between, so open()
+// must not take long. To be closed by close_guarded().
+int open_guarded(const std::function<int()>& open);
+int open_guarded_stream(int family);  // a socket that does not block
 void close_guarded(int fd);
 
 // A lock of the whole process, never destroyed: free in a forked child, and what it guards is whole there.
 // No other of these, and no function above, may be called under it.
 void hold_across_fork(std::mutex& mutex);
+
+// While one lives, a fork by another thread waits: for short calls into libraries with locks of their own,
+// which in the child nobody would release.
+class ForeignCall {
+ public:
+  ForeignCall();
+  ~ForeignCall();
+  ForeignCall(const ForeignCall&) = delete;
+  ForeignCall& operator=(const ForeignCall&) = delete;
+};
+
+// For what may take minutes, one at a time in this process; no fork waits for it. A forked child has one of
+// its own, and finds what it guards in the middle of any change.
+std::mutex& start_mutex();
 
 }  // namespace sennit

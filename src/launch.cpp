@@ -10,7 +10,6 @@
 // SENNIT_PORT; else MASTER_PORT + 1, because torchrun's store listens on MASTER_PORT itself; else, under
 // Slurm, one worked out from the job and step numbers. The secret is SENNIT_SECRET. A job without secret
 // whose ranks are all on one host uses the loopback interface, whatever MASTER_ADDR says.
-#include <sodium.h>
 #include <sys/stat.h>
 
 #include <charconv>
@@ -25,6 +24,7 @@
 #include "launch_pmix.hpp"
 #include "log.hpp"
 #include "options.hpp"
+#include "sodium_ready.hpp"
 
 namespace sennit {
 namespace {
@@ -118,7 +118,7 @@ Result<std::vector<std::byte>> job_secret(const BootstrapOptions& bootstrap) {
       log(LogLevel::warn, "{} holds the job's secret, but everybody on this host may read it: chmod 600",
           path);
   }
-  if (sodium_init() < 0) return Status{SENNIT_INTERNAL, "libsodium does not start"};
+  if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
   if (text.starts_with("key:")) return random_key(text.substr(4));
   if (text.size() < kShortSecret && bootstrap.rank == 0)
     log(LogLevel::warn,

@@ -2,13 +2,13 @@
 
 #include <chrono>
 #include <cstring>
-#include <mutex>
 #include <optional>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "control.hpp"
+#include "forked.hpp"
 
 #if defined(SENNIT_HAVE_PMIX)
 #include <dlfcn.h>
@@ -56,6 +56,9 @@ int number(const Library& pmix, const pmix_proc_t& who, const char* key) {
   return result;
 }
 
+std::optional<Origin> g_asked;
+std::optional<PmixJob> g_known;  // asked once: processes need not agree on how often they started a job
+
 constexpr const char* kKey = "sennit.id";
 
 Status give_id(const Library& pmix, std::vector<std::byte>* id) {
@@ -99,11 +102,12 @@ Status take_id(const Library& pmix, const pmix_proc_t& self, int64_t timeout_ms,
 }  // namespace
 
 Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
-  static std::mutex mutex;
-  static std::optional<PmixJob>
-      known;  // asked once: processes need not agree on how often they started a job
-  const std::lock_guard lock(mutex);
-  if (known) return *known;
+  if (g_known) return *g_known;
+  if (g_asked && g_asked->forked())
+    return Status{
+        SENNIT_UNSUPPORTED,
+        "this process was made by fork() from one that was just asking PMIx, which answers that one only"};
+  g_asked.emplace();
   const Library& pmix = library();
   if (!pmix.complete) return Status{SENNIT_UNSUPPORTED, "libpmix.so.2 is not installed here"};
   pmix_proc_t self;
@@ -121,7 +125,8 @@ Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
       job.rank == 0 ? give_id(pmix, &job.unique_id) : take_id(pmix, self, timeout_ms, &job.unique_id);
   pmix.finalize(nullptr, 0);  // counted: an MPI in this process keeps its own
   if (!status.ok()) return status;
-  known = job;
+  const ForeignCall whole;  // where a fork finds it
+  g_known = job;
   return job;
 }
 

@@ -18,7 +18,7 @@ struct PmixJob {
   std::vector<std::byte> unique_id;
 };
 // SENNIT_UNSUPPORTED: not built with PMIx, no libpmix here, or no PMIx server to talk to.
-// `size` < 0: asked of the server.
+// `size` < 0: asked of the server. One call at a time (start_mutex()).
 Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms);
 
 }  // namespace sennit

@@ -3,7 +3,6 @@
 //
 // The listening socket is opened at once, so the port in the id is truly ours, and waits in this process
 // until rank 0 takes it over. All of the host's addresses go into the id; joining ranks try them in turn.
-#include <sodium.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "control_socket.hpp"
 #include "forked.hpp"
 #include "options.hpp"
+#include "sodium_ready.hpp"
 
 namespace sennit {
 namespace {
@@ -70,7 +70,7 @@ BootstrapOptions bootstrap_defaults() {
 }
 
 Result<std::vector<std::byte>> make_unique_id() {
-  if (sodium_init() < 0) return Status{SENNIT_INTERNAL, "libsodium does not start"};
+  if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
   std::vector<Address> addresses = control::host_addresses();
   Address bound = control::any_address();
   if (const std::string interface = option_text("SENNIT_INTERFACE"); !interface.empty()) {

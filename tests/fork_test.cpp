@@ -10,10 +10,12 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "control_socket.hpp"
 #include "processes.hpp"
 #include "sennit/sennit.hpp"
 #include "transport.hpp"
@@ -515,6 +517,125 @@ TEST(ForkedThreads, AnInheritedUniqueIdIsRefused) {
   sennit_comm_t comm = nullptr;
   ASSERT_EQ(sennit_comm_init_rank(&comm, 1, &id, 0, nullptr), SENNIT_OK) << sennit_last_error();
   EXPECT_EQ(sennit_comm_destroy(comm), SENNIT_OK);
+}
+
+// The stream sockets of this process, but those of this host only (AF_UNIX).
+int stream_sockets() {
+  int n = 0;
+  for (int fd = 3; fd < 1024; fd++) {
+    int type = 0, domain = 0;
+    socklen_t size = sizeof type;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) continue;
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain != AF_UNIX) n++;
+  }
+  return n;
+}
+
+// Jobs that start and end in another thread while one of these lives.
+class Starts {
+ public:
+  explicit Starts(const std::string& transports, int threads = 1) {
+    setenv("SENNIT_TRANSPORTS", transports.c_str(), 1);
+    for (int i = 0; i < threads; i++)
+      threads_.emplace_back([this](const std::stop_token& over) {
+        while (!over.stop_requested())
+          if (const std::string text = own_job(2); !text.empty()) failed_ = true;
+      });
+  }
+  bool well() const { return !failed_; }
+
+ private:
+  std::atomic<bool> failed_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+// At whatever moment it comes: a child that held a copy of a connection would keep it open.
+TEST(ForkedWhileStarting, ChildrenHaveNoneOfTheSockets) {
+  Worker process([](const Worker& out) {
+    namespace control = sennit::control;
+    const std::jthread connecting([&](const std::stop_token& over) {
+      const auto listener = control::listen_on(*control::parse_address("127.0.0.1", 0));
+      while (listener && !over.stop_requested()) {
+        int error = 0;
+        control::Address from;
+        const auto made = control::connect_to(control::local_address(*listener), &error);
+        const int accepted = control::accept_from(*listener, &from);
+        for (const int fd : {made ? *made : -1, accepted}) control::close_socket(fd);
+      }
+      control::close_socket(*listener);
+    });
+    int forks = 0, with_sockets = 0;
+    for (const auto end = Clock::now() + 2s; Clock::now() < end; forks++) {
+      const pid_t pid = fork();  // no words, nothing is allocated
+      if (pid == 0) _exit(stream_sockets() > 0);
+      int state = 0;
+      waitpid(pid, &state, 0);
+      with_sockets += state != 0;
+    }
+    if (with_sockets > 0) out.say(fmt::format("{} of {} children have sockets", with_sockets, forks));
+  });
+  EXPECT_EQ(process.outcome(false, 60s), "");
+}
+
+// Threads of the parent may be within hwloc, libsodium and this library.
+TEST(ForkedWhileStarting, ChildrenStartJobs) {
+  if (!kThreadsMayWork) GTEST_SKIP() << "not with an address sanitizer";
+  Worker process([](const Worker& out) {
+    const Starts starts("shm", 2);
+    for (const auto end = Clock::now() + 3s; Clock::now() < end;) {
+      Worker worker([](const Worker& w) { w.say(own_job(1)); });
+      if (const std::string text = worker.outcome(false, 20s); !text.empty()) return out.say(text);
+    }
+    if (!starts.well()) out.say("the jobs of the parent fail");
+  });
+  EXPECT_EQ(process.outcome(false, 60s), "");
+}
+
+// A thread of the parent may be waiting for the other ranks, which takes as long as they do: neither the fork
+// nor the child waits for it.
+TEST(ForkedWhileStarting, NobodyWaitsForAStartFromTheEnvironment) {
+  if (!kThreadsMayWork) GTEST_SKIP() << "not with an address sanitizer";
+  Worker process([](const Worker& out) {
+    const sennit::ReservedPort port, of_child;
+    const auto environment = [](uint16_t number, const char* size) {
+      setenv("RANK", "0", 1);
+      setenv("WORLD_SIZE", size, 1);
+      setenv("MASTER_ADDR", "127.0.0.1", 1);
+      setenv("SENNIT_PORT", std::to_string(number).c_str(), 1);
+      setenv("SENNIT_SECRET", "a secret for the tests", 1);
+      setenv("SENNIT_ARRIVAL_TIMEOUT", "15000", 1);
+    };
+    environment(port.number(), "2");
+    sennit_comm_t comm = nullptr;
+    std::atomic<bool> over = false;
+    std::thread starting([&] {
+      if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK) out.say(sennit_last_error());
+      over = true;
+    });
+    while (stream_sockets() < 3 && !over) std::this_thread::yield();  // two keep the ports
+    const auto begin = Clock::now();
+    Worker worker([&](const Worker& w) {
+      environment(of_child.number(), "1");
+      sennit_comm_t own = nullptr;
+      if (sennit_comm_init_env(&own, nullptr) != SENNIT_OK) return w.say(sennit_last_error());
+      sennit_comm_destroy(own);
+    });
+    if (Clock::now() - begin > 2s) out.say("the fork waits for the start");
+    out.say(worker.outcome(false, 20s));
+    if (over) out.say("the start was over before");
+    Worker other([&](const Worker& w) {  // the rank that was missing
+      environment(port.number(), "2");
+      setenv("RANK", "1", 1);
+      sennit_comm_t second = nullptr;
+      if (sennit_comm_init_env(&second, nullptr) != SENNIT_OK) return w.say(sennit_last_error());
+      sennit_comm_finalize(second);
+      sennit_comm_destroy(second);
+    });
+    starting.join();
+    if (comm) sennit_comm_finalize(comm), sennit_comm_destroy(comm);
+    out.say(other.outcome(false, 10s));
+  });
+  EXPECT_EQ(process.outcome(false, 60s), "");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "forked.hpp"
 #include "source.hpp"
 
 namespace sennit {
@@ -73,7 +74,20 @@ struct Port {
   uint64_t rate = 0;
 };
 
+// hwloc opens its plug-ins for the first topology and closes them with the last. So one is kept: in a forked
+// child glibc's dlclose() waits for ever for a thread that got the stack of a parent's that was just looking
+// up a symbol.
+void keep_plugins() {
+  [[maybe_unused]] static hwloc_topology_t kept = [] {
+    hwloc_topology_t topology = nullptr;
+    hwloc_topology_init(&topology);
+    return topology;
+  }();
+}
+
 Result<std::optional<Fabric>> read(const SourceContext& context) {
+  const ForeignCall call;
+  keep_plugins();
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return std::optional<Fabric>();
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);

@@ -1,7 +1,6 @@
 // auth.cpp: see auth.hpp.
 #include "auth.hpp"
 
-#include <sodium.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <cstring>
 
 #include <fmt/format.h>
+
+#include "sodium_ready.hpp"
 
 namespace sennit {
 namespace {
@@ -34,7 +35,7 @@ const char* wire(uint8_t sealed) { return sealed ? "sealed" : "plain"; }
 
 PairKey derive_pair_key(std::span<const std::byte> secret, std::string_view purpose, uint64_t job, int a,
                         int b) {
-  SENNIT_CHECK(sodium_init() >= 0);
+  SENNIT_CHECK(sodium_ready());
   SENNIT_CHECK(secret.empty() || secret.size() == 32);
   static constexpr std::array<std::byte, 32> kNoSecret{};
   const unsigned char* key =

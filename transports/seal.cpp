@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "sodium_ready.hpp"
 #include "status.hpp"
 
 namespace sennit {
@@ -20,7 +21,7 @@ const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const
 }  // namespace
 
 uint8_t usable_ciphers() {
-  SENNIT_CHECK(sodium_init() >= 0);
+  SENNIT_CHECK(sodium_ready());
   if (const uint8_t pretended = g_pretended) return pretended;
   return crypto_aead_aes256gcm_is_available() ? kAes | kChaCha : kChaCha;
 }

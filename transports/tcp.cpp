@@ -45,8 +45,7 @@ Tcp::Tcp(const TransportContext& context)
 
 Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
   std::unique_ptr<Tcp> tcp(new Tcp(context));
-  tcp->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
-  fork_guard(tcp->epoll_fd_);
+  tcp->epoll_fd_ = open_guarded([] { return epoll_create1(EPOLL_CLOEXEC); });
   if (tcp->epoll_fd_ < 0)
     return Status(SENNIT_OUT_OF_RESOURCES,
                   fmt::format("tcp: epoll_create1: {} (raise `ulimit -n`)", std::strerror(errno)));

@@ -77,8 +77,7 @@ Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int ep
   std::unique_ptr<Door> door(new Door(context, epoll_fd, handler));
   sockaddr_storage storage;
   socklen_t length = address->fill(storage);
-  door->listener_ = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  fork_guard(door->listener_);
+  door->listener_ = open_guarded_stream(storage.ss_family);
   if (door->listener_ < 0) return resource_error("making the listening socket", errno);
   if (bind(door->listener_, reinterpret_cast<sockaddr*>(&storage), length) < 0 ||
       listen(door->listener_, kBacklog) < 0)
@@ -86,8 +85,7 @@ Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int ep
   if (getsockname(door->listener_, reinterpret_cast<sockaddr*>(&storage), &length) < 0)
     return resource_error("asking for the port", errno);
   door->address_ = SocketAddress::of(storage);
-  door->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  fork_guard(door->timer_);
+  door->timer_ = open_guarded([] { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); });
   if (door->timer_ < 0 || !door->hold_spare() ||
       !add_to_epoll(epoll_fd, door->listener_, EPOLLIN, pack(Source::listener, 0)) ||
       !add_to_epoll(epoll_fd, door->timer_, EPOLLIN, pack(Source::timer, 0)))
@@ -131,8 +129,9 @@ void Door::accept_guests() {
   for (int i = 0; i < 64; i++) {  // the rest at the next event
     sockaddr_storage storage;
     socklen_t length = sizeof storage;
-    const int fd =
-        accept4(listener_, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd = open_guarded([&] {
+      return accept4(listener_, reinterpret_cast<sockaddr*>(&storage), &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    });
     if (fd < 0) {
       if (errno == EMFILE || errno == ENFILE) return no_descriptor(errno);
       if (errno == ENOMEM || errno == ENOBUFS) pause_accepting(errno);
@@ -148,7 +147,6 @@ void Door::accept_guests() {
       dismiss(*place, "too many connections that prove nothing");
     }
     place->fd = fd;
-    fork_guard(fd);
     place->on_spare = !hold_spare();
     if (!place->on_spare) starved_since_ns_ = 0;
     place->generation++;
@@ -165,8 +163,7 @@ void Door::accept_guests() {
 
 bool Door::hold_spare() {
   if (spare_ >= 0) return true;
-  spare_ = fcntl(timer_, F_DUPFD_CLOEXEC, 0);
-  fork_guard(spare_);
+  spare_ = open_guarded([this] { return fcntl(timer_, F_DUPFD_CLOEXEC, 0); });
   return spare_ >= 0;
 }
 
@@ -281,8 +278,7 @@ void Door::start(int peer, Call& call) {
   call.connected = false;
   sockaddr_storage storage;
   const socklen_t length = call.address.fill(storage);
-  call.fd = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  fork_guard(call.fd);
+  call.fd = open_guarded_stream(storage.ss_family);
   if (call.fd < 0) return repeat_or_fail(peer, call, resource_error("making a socket", errno));
   const int one = 1;
   setsockopt(call.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
