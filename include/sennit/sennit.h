@@ -22,7 +22,7 @@
  * fork(): the child may free the handles that it inherited (sennit_comm_destroy, sennit_work_free), or leave
  * them, and end as it likes; neither waits for anything nor disturbs the parent's job, and what is behind the
  * handles stays until the child ends. Every other call on them returns SENNIT_INVALID_ARGUMENT. Memory from
- * sennit_mem_alloc can still be read and written: its pages are the parent's too. The child may make
+ * sennit_mem_alloc can still be read and written; it may be the parent's too, or a copy. The child may make
  * communicators of its own, but not over UCX if its parent has used that.
  */
 #ifndef SENNIT_SENNIT_H
@@ -176,9 +176,9 @@ SENNIT_EXPORT sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory);
  *
  * How, and what follows from it: the pages are replaced by shared ones with the same bytes, and by private
  * ones again when deregistered. During both calls no other thread may use the range, and no collective
- * may use it. After fork() parent and child write to the same pages. mlock, huge pages and placement on NUMA
- * nodes are lost; memory that a device knows (cudaHostRegister, ibv_reg_mr) must not be registered, nor the
- * stack of a thread.
+ * may use it. After fork() parent and child may write to the same pages. mlock, huge pages and placement on
+ * NUMA nodes are lost; memory that a device knows (cudaHostRegister, ibv_reg_mr) must not be registered, nor
+ * the stack of a thread.
  *
  * The same range again counts: deregister it as often. SENNIT_INVALID_ARGUMENT: NULL (with bytes > 0), memory
  * that is not mapped, another range that overlaps. SENNIT_UNSUPPORTED: mapped, but of a kind whose pages
