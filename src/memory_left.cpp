@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "options.hpp"
+#include "trace.hpp"
 
 namespace sennit {
 namespace {
@@ -20,7 +21,9 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kReserve = 16 * kMiB;  // for page tables, and for ranks that look at the same time
 constexpr uint64_t kMostUnseen = 64 * kMiB;
-constexpr uint64_t kShare = 64;  // of what is left: taken between two looks
+constexpr uint64_t kShare = 64;         // of what is left: taken between two looks
+constexpr uint64_t kAge = 100'000'000;  // ns after which a look says nothing any more
+constexpr size_t kSmall = 64 << 10;     // below, as malloc() takes it
 
 // The number behind `key` in a file of "key number" lines, or the file's only one; `otherwise` if there is
 // none.
@@ -92,9 +95,9 @@ void look_at_rlimit(int resource, const char* name, const char* taken, MemoryLef
   if (bytes < left->bytes) *left = {bytes, fmt::format("{} ({})", name, format_bytes(limit.rlim_cur))};
 }
 
-Status lacking(size_t bytes, const MemoryLeft& left) {
-  return {SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {}: {} leaves {}", format_bytes(bytes),
-                                               left.limit, format_bytes(left.bytes))};
+Status lacking(size_t bytes, const MemoryLeft& left, const std::string& more = "") {
+  return {SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {}: {} leaves {}{}", format_bytes(bytes),
+                                               left.limit, format_bytes(left.bytes), more)};
 }
 
 }  // namespace
@@ -126,20 +129,27 @@ MemoryLeft memory_left_to_process(uint64_t sharers) {
   return left;
 }
 
-Status take_memory(size_t bytes, const std::function<bool(size_t offset, size_t bytes)>& take) {
+Status take_memory(size_t bytes, const std::function<bool(size_t offset, size_t bytes)>& take,
+                   const std::string& root) {
   static std::atomic<uint64_t> unseen{0};  // may be taken before the next look
+  static std::atomic<uint64_t> seen_ns{0};
+  if (bytes < kSmall) return bytes == 0 || take(0, bytes) ? Status() : no_memory(bytes);
   for (size_t done = 0; done < bytes;) {
     const size_t rest = bytes - done;
     size_t piece = rest;
-    uint64_t may = unseen.load(std::memory_order_relaxed);
+    uint64_t may = now_ns() - seen_ns < kAge ? unseen.load(std::memory_order_relaxed) : 0;
     while (may >= rest && !unseen.compare_exchange_weak(may, may - rest, std::memory_order_relaxed)) continue;
     if (may < rest) {
-      MemoryLeft left = memory_left();
-      left.bytes -= std::min(left.bytes, kReserve);
-      if (rest > left.bytes) return lacking(bytes, left);
-      const uint64_t share = std::clamp(left.bytes / kShare, std::min(left.bytes, kMiB), kMostUnseen);
+      MemoryLeft left = memory_left(root);
+      const uint64_t usable = left.bytes - std::min(left.bytes, kReserve);
+      if (rest > usable) {
+        left.bytes += done;  // was left for this
+        return lacking(bytes, left, ", and " + format_bytes(kReserve) + " stay free");
+      }
+      const uint64_t share = std::clamp(usable / kShare, std::min(usable, kMiB), kMostUnseen);
       piece = std::min<size_t>(rest, share);
       unseen.store(share - piece, std::memory_order_relaxed);
+      seen_ns = now_ns();
     }
     if (!take(done, piece)) return no_memory(bytes);
     done += piece;

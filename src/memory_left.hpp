@@ -27,8 +27,9 @@ MemoryLeft memory_left_to_process(uint64_t sharers = 1);
 
 // Calls take(offset, bytes) piece after piece, and looks before each: ranks of one host may ask at the same
 // time. The error says what was asked for, what is left and what limits it; what was taken until then is the
-// caller's to give back. take() returns false where the kernel refuses.
-Status take_memory(size_t bytes, const std::function<bool(size_t offset, size_t bytes)>& take);
+// caller's to give back. take() returns false where the kernel refuses. Less than 64 KiB is taken without.
+Status take_memory(size_t bytes, const std::function<bool(size_t offset, size_t bytes)>& take,
+                   const std::string& root = "");
 
 // The kernel has refused `bytes` by itself: why, as far as it is known; RLIMIT_AS and RLIMIT_DATA among that.
 Status no_memory(size_t bytes);

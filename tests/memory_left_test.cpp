@@ -93,6 +93,30 @@ TEST_F(MemoryLeftOf, TheFirstVersion) {
   EXPECT_NE(left().limit.find("cgroup /docker/abc ("), std::string::npos) << left().limit;
 }
 
+// On a machine that is nearly full little things go on; what is refused is told what is truly left.
+TEST_F(MemoryLeftOf, LittleIsTakenWithoutALook) {
+  write("/proc/meminfo", "MemAvailable: 10240 kB\n");
+  const auto take = [](size_t, size_t) { return true; };
+  EXPECT_TRUE(take_memory(32 << 10, take, root_.path()).ok());
+  const Status refused = take_memory(1 * kMiB, take, root_.path());
+  EXPECT_EQ(refused.kind(), SENNIT_OUT_OF_RESOURCES);
+  EXPECT_NE(refused.text().find("this machine leaves 10 MiB, and 16 MiB stay free"), std::string::npos)
+      << refused.text();
+}
+
+// What one look allowed is soon another's.
+TEST_F(MemoryLeftOf, ALookAges) {
+  const auto take = [](size_t, size_t) { return true; };
+  ASSERT_TRUE(take_memory(1 * kMiB, take, root_.path()).ok());  // 30 MiB more are allowed
+  write("/proc/meminfo", "MemAvailable: 10240 kB\n");
+  bool refused = false;
+  for (int i = 0; i < 100 && !refused; i++) {
+    refused = !take_memory(64 << 10, take, root_.path()).ok();
+    usleep(20'000);
+  }
+  EXPECT_TRUE(refused);
+}
+
 // ---- what is taken
 // -----------------------------------------------------------------------------------------------------
 
