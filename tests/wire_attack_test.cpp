@@ -12,6 +12,7 @@
 #include <random>
 
 #include "control_connection.hpp"
+#include "forked.hpp"
 #include "seed.hpp"
 #include "tcp_link.hpp"
 #include "transport_harness.hpp"
@@ -94,7 +95,10 @@ struct Pipe {
     for (const int end : fd)
       if (end >= 0) close(end);
   }
-  int take(int end) { return std::exchange(fd[end], -1); }
+  // For an owner that closes it as one of the library's.
+  int take(int end) {
+    return open_guarded([&] { return std::exchange(fd[end], -1); });
+  }
 };
 
 // ---- data connections
