@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -170,6 +171,7 @@ void Runner::fork_process(Slot& slot, const std::vector<int>& ranks) {
   dup2(slot.output, STDOUT_FILENO);
   fcntl(STDERR_FILENO, F_SETFL, O_APPEND);
   set_environment(slot.program, ranks[0], slot.port ? slot.port->number() : 0);
+  std::thread([] {}).join();  // the thread sanitizer has one of its own as soon as there are two
   const Holdings before = Holdings::look();
   play(slot.program, slot.model, ranks, slot.board);
   std::string left;
