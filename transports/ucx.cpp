@@ -353,6 +353,7 @@ void UcxTransport::hand_back(Which which, const Status& status) {
 
 void UcxTransport::cancel(uint32_t comm, const Status& status) {
   if (!cancelled_.emplace(comm, status).second) return;
+  gave_up_ = true;
   const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
   // Peers that have been offered a message of this communicator let go of it when they hear.
   for (auto& [rank, p] : peers_) {

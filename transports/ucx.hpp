@@ -100,6 +100,7 @@ class UcxTransport final : public Transport {
   template <typename Which>
   void hand_back(Which which, const Status& status);
   void close(Peer& p);
+  void settle_connections();
   bool drive(int64_t limit_ms, const std::function<bool()>& ready);
   void finish(SendRequest& request, Status status);
   void finish(RecvRequest& request, Status status);
@@ -115,6 +116,7 @@ class UcxTransport final : public Transport {
   ucp_context_h ucp_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
+  bool gave_up_ = false;  // on a call
   std::vector<std::byte> address_;
   std::unordered_map<int, std::unique_ptr<Peer>> peers_;
   std::unordered_map<uint32_t, Status> cancelled_;

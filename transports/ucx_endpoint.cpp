@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <sched.h>
 
 #include <filesystem>
 
@@ -19,6 +20,8 @@ namespace {
 
 constexpr int64_t kFlushMs = 300;
 constexpr int64_t kCloseMs = 200;
+constexpr uint64_t kQuietNs = 2'000'000, kQuietAfterCancelNs = 50'000'000;
+constexpr uint64_t kMostSettleNs = 300'000'000;
 constexpr size_t kOwnDescriptors = 64;     // devices, event loops, shared memory; UCX 1.13 takes 25 at least
 constexpr size_t kDescriptorsPerPeer = 2;  // without RDMA: sockets, two where both sides connect at once
 constexpr size_t kDescriptorsToConnect = 8;  // at the least
@@ -204,6 +207,19 @@ void UcxTransport::close(Peer& p) {
   ucp_request_free(request);
 }
 
+// Where calls were given up, peers may be connecting to this rank for what it will not take. UCX answers them
+// by itself and does not flush that, and 1.13 ends the process where it destroys a worker before such an
+// answer is on its way.
+void UcxTransport::settle_connections() {
+  const uint64_t quiet_ns = gave_up_ ? kQuietAfterCancelNs : kQuietNs, begin = now_ns();
+  uint64_t now = begin;
+  for (uint64_t moved = begin; now - begin < kMostSettleNs && now - moved < quiet_ns; now = now_ns())
+    if (ucp_worker_progress(worker_))
+      moved = now;
+    else
+      sched_yield();
+}
+
 UcxTransport::~UcxTransport() {
   if (worker_) {
     // What was sent last must reach the wire, if the peers take it; then nothing is waited for.
@@ -213,6 +229,7 @@ UcxTransport::~UcxTransport() {
       drive(kFlushMs, [&] { return ucp_request_check_status(flush) != UCS_INPROGRESS; });
       ucp_request_free(flush);
     }
+    settle_connections();
     for (auto& [rank, p] : peers_) close(*p);
     // Only now: before, it would tell the senders that all is well.
     matcher_.take_arrivals_if([](const Arrival&) { return true; }, [&](Arrival& arrival) { drop(arrival); });
