@@ -39,13 +39,18 @@ Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callba
   wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
 }
 
-Engine::~Engine() {
+void Engine::stop_helper() {
   {
     const auto guard = lock();
     stopping_ = true;
   }
   helper_wake_.notify_all();
+  wake();
   if (helper_.joinable()) helper_.join();
+}
+
+Engine::~Engine() {
+  stop_helper();
   for (const ScratchBlock& block : scratch_pool_) free_user(block.memory);
   transports_.clear();
   for (void* memory : plain_user_) std::free(memory);
@@ -57,6 +62,12 @@ void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports, 
   transports_ = std::move(transports);
   missing_ = std::move(missing);
   used_.assign(transports_.size(), false);
+  tended_.clear();
+  for (const auto& transport : transports_) {
+    tended_.push_back(!transport->withdraws_at_once() && transport->event_fd() >= 0);
+    tends_ = tends_ || tended_.back();
+  }
+  if (tends_) start_helper();
 }
 
 void Engine::set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses) {
@@ -175,10 +186,10 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
   return done;
 }
 
-bool Engine::progress_locked() {
+bool Engine::progress_locked(bool tending) {
   bool moved = false;
   for (size_t i = 0; i < transports_.size(); i++)
-    if (used_[i]) moved |= transports_[i]->progress(completions_);
+    if (used_[i] || (tending && tended_[i])) moved |= transports_[i]->progress(completions_);
   if (completions_.sends.empty() && completions_.receives.empty() && completions_.events.empty())
     return moved;
   const uint64_t now = now_ns();
@@ -277,8 +288,9 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
   return completed;
 }
 
-// Sleeps until a transport has something, or for a while that grows where one cannot say so.
-void Engine::sleep(uint32_t naps) {
+// Sleeps until a transport has something, or for a while that grows where one cannot say so. `tending`: only
+// those count that their peers need driven.
+void Engine::sleep(uint32_t naps, bool tending) {
   pollfd fds[16];
   nfds_t count = 0;
   bool all_have_descriptors = true;
@@ -286,7 +298,7 @@ void Engine::sleep(uint32_t naps) {
     const auto guard = lock();
     fds[count++] = {wake_fd_, POLLIN, 0};
     for (size_t i = 0; i < transports_.size() && count < std::size(fds); i++) {
-      if (!used_[i]) continue;
+      if (tending ? !tended_[i] : !used_[i]) continue;
       const int fd = transports_[i]->event_fd();
       if (fd < 0)
         all_have_descriptors = false;
@@ -316,27 +328,29 @@ void Engine::answer_while_idle(bool on) {
   if (on) start_helper();
 }
 
+// Drives what nobody waits for. Where there are transports to tend it looks every 5 ms whether a caller still
+// drives them: to be told by each call would cost the call more.
 void Engine::helper() {
   prctl(PR_SET_NAME, "sennit-helper");
   std::unique_lock guard(mutex_);
   while (!stopping_) {
-    if (nonblocking_ == 0 || waiters_ > 0) {
+    if ((nonblocking_ == 0 && !tends_) || waiters_ > 0) {
       const int idle_ms = answers_while_idle_ ? 200 : 1000;
-      helper_wake_.wait_for(guard, std::chrono::milliseconds(nonblocking_ > 0 ? 5 : idle_ms));
+      helper_wake_.wait_for(guard, std::chrono::milliseconds(nonblocking_ > 0 || tends_ ? 5 : idle_ms));
       if (answers_while_idle_ && running_.empty()) progress_locked();
       continue;
     }
     uint32_t idle = 0;
-    while (!stopping_ && nonblocking_ > 0 && waiters_ == 0) {
-      const bool moved = progress_locked();
+    while (!stopping_ && (nonblocking_ > 0 || tends_) && waiters_ == 0) {
+      const bool moved = progress_locked(true), tending = nonblocking_ == 0;
       tell_failures(guard);
       if (guard.owns_lock()) guard.unlock();
       if (moved)
         idle = 0;
-      else if (++idle < yields_)
+      else if (++idle < yields_ && !tending)
         sched_yield();
       else
-        sleep(idle - yields_);
+        sleep(idle > yields_ ? idle - yields_ : 0, tending);
       guard.lock();
     }
   }

@@ -3,7 +3,8 @@
 //
 // One lock. Whoever waits for a work drives the engine itself: progress, then spin, yield and at last sleep
 // until a transport's descriptor or the wake-up descriptor is readable. A helper thread drives it only while
-// nonblocking work is outstanding and nobody waits; else it is parked. The control plane's thread calls
+// nobody waits and either nonblocking work is outstanding or there is a transport that moves nothing by
+// itself (ucx), which peers need driven; else it is parked. The control plane's thread calls
 // fail_* from outside. Peers are world ranks; the transport for each is chosen at first use: the first, by
 // falling priority, that reaches it.
 #pragma once
@@ -62,6 +63,7 @@ class Engine {
   void fail_peer(int peer, const Status& status);
   void forget(const std::function<bool(uint32_t comm)>& over);  // see Transport
   void wake();
+  void stop_helper();  // nothing is under way any more; no callback comes after it
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   // Exposable where a transport can, else plain; zeroed, 64-byte aligned; no more than there is.
   Result<void*> allocate_user(size_t bytes);
@@ -97,11 +99,11 @@ class Engine {
   Result<void*> allocate(size_t bytes);
   Transport* route(int peer);
   Status unreachable(int peer) const;
-  bool progress_locked();
+  bool progress_locked(bool tending = false);
   void collect_done();
   void tell_failures(std::unique_lock<std::mutex>& guard);  // unlocks where there are any
   void check_stalls(uint64_t now);
-  void sleep(uint32_t naps);
+  void sleep(uint32_t naps, bool tending = false);
   void start_helper();
   void helper();
 
@@ -113,8 +115,10 @@ class Engine {
   uint32_t small_spins_ = 0;
   uint32_t small_calls_ = 0;
   std::vector<std::unique_ptr<Transport>> transports_;
-  std::string missing_;     // of transports that could not be started
-  std::vector<bool> used_;  // by transport: a peer is reached over it
+  std::string missing_;       // of transports that could not be started
+  std::vector<bool> used_;    // by transport: a peer is reached over it
+  std::vector<bool> tended_;  // by transport: its peers need it driven, also while nobody waits here
+  bool tends_ = false;        // one of them is
   std::vector<std::vector<std::vector<std::byte>>> addresses_;
   std::vector<Route> routes_;
   std::vector<Execution*> running_;

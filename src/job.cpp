@@ -76,7 +76,9 @@ Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::s
 Job::~Job() {
   if (engine_) engine_->answer_while_idle(false);  // which may tell control_ of a broken connection
   if (control_) control_->leave();
-  // The control thread may call into the engine until it has stopped.
+  // Until they have stopped, the engine's helper may call into the control plane, and the control thread into
+  // the engine.
+  if (engine_) engine_->stop_helper();
   control_.reset();
   engine_.reset();
 }

@@ -5,11 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "seed.hpp"
+#include "sennit/sennit.h"
 #include "trace.hpp"
 #include "transport_harness.hpp"
 
@@ -174,6 +177,32 @@ TEST_F(Ucx, MessageOfAPeerThatIsNotAddedYetIsKept) {
   const PostedRecv& received = receiver.recv(0, {1, 1, 0, 0}, 100);
   EXPECT_TRUE(drive_until([&] { return received.done && sent.done; }));
   EXPECT_TRUE(received.request.status.ok()) << received.request.status.text();
+}
+
+// UCX connects only as far as both sides drive it: a small message goes out, and its sender goes on, though
+// the other rank does something else.
+TEST_F(Ucx, MovesWhileNobodyWaits) {
+  sennit_unique_id_t id;
+  ASSERT_EQ(sennit_get_unique_id(&id), SENNIT_OK);
+  std::atomic<bool> sent = false;
+  const auto rank = [&](int r) {
+    sennit_comm_t comm = nullptr;
+    ASSERT_EQ(sennit_comm_init_rank(&comm, 2, &id, r, nullptr), SENNIT_OK) << sennit_last_error();
+    int x = 7, y = 0;
+    if (r == 1) {
+      EXPECT_EQ(sennit_send(&x, 1, SENNIT_INT32, 0, comm), SENNIT_OK) << sennit_last_error();
+      sent = true;
+    } else {
+      for (const uint64_t end = now_ns() + 10'000'000'000; !sent && now_ns() < end;) usleep(1000);
+      EXPECT_TRUE(sent);
+      EXPECT_EQ(sennit_recv(&y, 1, SENNIT_INT32, 1, comm), SENNIT_OK) << sennit_last_error();
+      EXPECT_EQ(y, 7);
+    }
+    EXPECT_EQ(sennit_comm_destroy(comm), SENNIT_OK);
+  };
+  std::thread other([&] { rank(1); });
+  rank(0);
+  other.join();
 }
 
 }  // namespace

@@ -151,7 +151,8 @@ class Transport {
   // that something is awaited from whether anything is missing.
   virtual void stalled() {}
   // False: a library underneath has the memory of requests under way and cannot withdraw it. Then fail_peer()
-  // and cancel() hand those back as soon as the library lets go, which may take the peer's progress.
+  // and cancel() hand those back as soon as the library lets go, which may take the peer's progress: all
+  // ranks drive such a transport from its start to its end, also while they wait for nothing.
   virtual bool withdraws_at_once() const { return true; }
 
   // A descriptor that becomes readable when progress() has something to do, or -1: then wait() naps.

@@ -12,9 +12,10 @@
 namespace random_programs {
 namespace {
 
-const std::set<std::string> kFeatures = {
-    "abort", "again",    "bad",       "env",     "fork",          "group",   "group_wait", "kill",
-    "large", "mismatch", "new_abort", "options", "split_at_once", "threads", "two_jobs",   "unwaited"};
+const std::set<std::string> kFeatures = {"abort",     "again",      "bad",    "env",           "fork",
+                                         "group",     "group_wait", "kill",   "large",         "mismatch",
+                                         "new_abort", "options",    "sealed", "split_at_once", "threads",
+                                         "two_jobs",  "unwaited"};
 
 class Generator {
  public:
@@ -31,9 +32,7 @@ class Generator {
     const bool env = with("env") && options_.transport != "loopback" && chance(jobs > 1 ? 50 : 10);
     for (int job = 0; job < jobs && alive().size() > 1; job++) {
       init(env && dead_.empty());
-      // Over ucx a message that is sent may still need this rank to look after it, and who waits in one job
-      // does not look after another's: there two at a time can wait for each other.
-      const bool two = with("two_jobs") && !env && chance(6) && options_.transport != "ucx";
+      const bool two = with("two_jobs") && !env && chance(6);
       if (two) init(false);
       const int steps = jobs > 2 ? between(0, 6) : between(6, 26);
       const int when_killed = options_.kill && dead_.empty() ? between(0, steps) : -1;
@@ -97,6 +96,8 @@ class Generator {
     if (chance(10))
       program_.options.push_back("SENNIT_ALGORITHM=" +
                                  any(std::vector<std::string>{"ring", "tiered", "direct", "double_tree"}));
+    if (with("sealed") && options_.transport == "tcp" && chance(25))
+      program_.options.push_back("SENNIT_WIRE=sealed");
   }
 
   std::vector<int> alive() const {
