@@ -161,7 +161,8 @@ int run(const Command& command) {
   std::printf("%s%d programs, %d with a rank killed, %d failed", result.text.c_str(), result.programs,
               result.kills, result.failed);
   if (result.ended_by_ucx > 0)
-    std::printf("; %d of which UCX itself ended a rank as another died", result.ended_by_ucx);
+    std::printf("; %d of which an assertion of UCX's own ended a rank, as another died or connected",
+                result.ended_by_ucx);
   std::printf("\n");
   return result.failed > 0;
 }
