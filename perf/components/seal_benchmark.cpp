@@ -73,7 +73,7 @@ void BM_OpensslSpeed(benchmark::State& state, const char* cipher) {
 void BM_TypedSecret(benchmark::State& state) {
   for (const auto& [name, value] :
        {std::pair("RANK", "0"), std::pair("WORLD_SIZE", "2"), std::pair("MASTER_ADDR", "127.0.0.1"),
-        std::pair("MASTER_PORT", "20000"), std::pair("SENNIT_SECRET", "open sesame")})
+        std::pair("MASTER_PORT", "20000"), std::pair("SENNIT_SECRET", "open sesame, please")})
     setenv(name, value, 1);
   for (auto _ : state)
     if (!launch_from_environment()) return state.SkipWithError("no launch");
