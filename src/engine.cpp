@@ -322,10 +322,10 @@ void Engine::start_helper() {
   if (!helper_.joinable()) helper_ = std::thread([this] { helper(); });
 }
 
-void Engine::answer_while_idle(bool on) {
+void Engine::answer_while_idle() {
   const auto guard = lock();
-  answers_while_idle_ = on;
-  if (on) start_helper();
+  answers_while_idle_ = true;
+  start_helper();
 }
 
 // Drives what nobody waits for. Where there are transports to tend it looks every 5 ms whether a caller still

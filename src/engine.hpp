@@ -56,9 +56,9 @@ class Engine {
   // Drives until done(), or until timeout_ns has passed (negative: no limit). False on time-out.
   bool wait(const std::function<bool()>& done, int64_t timeout_ns);
   bool progress();  // once
-  // From now on, or no longer: the helper lets transports answer their peers also while no call of this
-  // process is under way.
-  void answer_while_idle(bool on);
+  // From now on the helper lets transports answer their peers also while no call of this process is under
+  // way.
+  void answer_while_idle();
   void fail_communicator(uint32_t comm, const Status& status);
   void fail_peer(int peer, const Status& status);
   void forget(const std::function<bool(uint32_t comm)>& over);  // see Transport

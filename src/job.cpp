@@ -74,7 +74,6 @@ Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::s
 }
 
 Job::~Job() {
-  if (engine_) engine_->answer_while_idle(false);  // which may tell control_ of a broken connection
   if (control_) control_->leave();
   // Until they have stopped, the engine's helper may call into the control plane, and the control thread into
   // the engine.
@@ -212,7 +211,7 @@ Status Job::exchange_addresses() {
                     with_ucx[0], r)};
   engine_->set_transports(std::move(made), std::move(reasons));
   engine_->set_addresses(std::move(addresses));
-  if (context.sealed) engine_->answer_while_idle(true);
+  if (context.sealed) engine_->answer_while_idle();
   return {};
 }
 
