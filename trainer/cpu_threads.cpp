@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <csignal>
 
 #include <algorithm>
 #include <chrono>
@@ -45,7 +46,13 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
 CpuThreads::CpuThreads(int threads) {
   keep_openmp_to_this_thread();
   if (threads <= 0) threads = allowed_cores();
+  // Where oneDNN's kernels run no handler may, but on a stack of its own: stop_signal.hpp.
+  sigset_t all, before;
+  sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   for (int thread = 1; thread < threads; thread++) workers_.emplace_back([this, thread] { serve(thread); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 CpuThreads::~CpuThreads() {

@@ -10,6 +10,7 @@ namespace sennit::trainer {
 namespace {
 
 constexpr int kSignals[2] = {SIGINT, SIGTERM};
+constexpr size_t kStackBytes = 1 << 16;  // the processor's state on it takes up to 11 KiB
 constexpr int64_t kSameWishNs = 1'000'000'000;
 
 std::atomic<int> g_first{0};
@@ -34,10 +35,18 @@ void note(int signal) {
 StopSignals::StopSignals() {
   g_first = 0;
   g_first_ns = 0;
+  stack_t stack = {};
+  if (sigaltstack(nullptr, &stack) == 0 && (stack.ss_flags & SS_DISABLE)) {
+    stack_ = std::make_unique<std::byte[]>(kStackBytes);
+    stack.ss_sp = stack_.get();
+    stack.ss_size = kStackBytes;
+    stack.ss_flags = 0;
+    sigaltstack(&stack, nullptr);
+  }
   for (int i = 0; i < 2; i++) {
     struct sigaction action = {};
     action.sa_handler = note;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
     sigaction(kSignals[i], nullptr, &before_[i]);
     if (before_[i].sa_handler != SIG_IGN) sigaction(kSignals[i], &action, nullptr);
   }
@@ -45,6 +54,10 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   for (int i = 0; i < 2; i++) sigaction(kSignals[i], &before_[i], nullptr);
+  if (!stack_) return;
+  stack_t none = {};
+  none.ss_flags = SS_DISABLE;
+  sigaltstack(&none, nullptr);
 }
 
 int StopSignals::first() { return g_first; }
