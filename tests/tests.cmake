@@ -141,7 +141,7 @@ if(SENNIT_TESTS AND SENNIT_SANITIZE)
     "ASAN_OPTIONS=${sanitizer_options}:detect_stack_use_after_return=1:strict_string_checks=1"
     "LSAN_OPTIONS=${sanitizer_options}:suppressions=${CMAKE_SOURCE_DIR}/tests/leaks.supp"
     "UBSAN_OPTIONS=${sanitizer_options}:print_stacktrace=1"
-    "TSAN_OPTIONS=${sanitizer_options}"
+    "TSAN_OPTIONS=${sanitizer_options}:suppressions=${CMAKE_SOURCE_DIR}/tests/races.supp"
     UCX_MEM_EVENTS=n) # its hooks and the sanitizer's would each call the other
   # PMIx is built without frame pointers: only the slow unwinder sees that a leak is its own.
   set_property(TEST launch_test APPEND PROPERTY ENVIRONMENT

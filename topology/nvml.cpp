@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 
 #include <fmt/format.h>
 
+#include "forked.hpp"
 #include "source.hpp"
 
 namespace sennit {
@@ -149,10 +149,11 @@ HostRecord record_of(const std::vector<NvmlGpu>& gpus, const std::string& host, 
 }
 
 std::vector<NvmlGpu> read_nvml_gpus() {
-  const std::unique_ptr<void, int (*)(void*)> library(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL),
-                                                      &dlclose);
+  const ForeignCall call;
+  // It stays open: in a forked child glibc's dlclose() may wait for a thread that only the parent has.
+  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return {};
-  const Nvml nvml(library.get());
+  const Nvml nvml(library);
   std::vector<NvmlGpu> gpus;
   if (!nvml.initialise()) return gpus;
   unsigned count = 0;

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "forked.hpp"
 #include "ibnet.hpp"
 #include "inside.hpp"
 #include "source.hpp"
@@ -113,6 +114,7 @@ Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& hos
 }
 
 std::vector<VerbsDevice> read_verbs_devices() {
+  const ForeignCall call;
   std::vector<VerbsDevice> found;
   int count = 0;
   ibv_device** const list = ibv_get_device_list(&count);
