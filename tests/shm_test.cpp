@@ -311,16 +311,20 @@ TEST(Shm, WhatOneSentWhoLeftComes) {
   Result<std::unique_ptr<Transport>> silent = ShmTransport::make(context(2, 3, job));
   ASSERT_TRUE(receiver.ok() && sender.ok() && silent.ok());
   ASSERT_TRUE((*sender)->add_peer(0, (*receiver)->address()).ok());
-  Buffer from(3000), to(3000);
+  Buffer from(3000), to(3000), large_from(1 << 20), large_to(1 << 20);
   from.fill(5);
-  SendRequest send;
-  RecvRequest recv;
+  SendRequest send, large_send;
+  RecvRequest recv, large_recv;
   set(send, 0, {1, 2, 3, 0}, from);
   set(recv, 1, {1, 2, 3, 0}, to);
+  set(large_send, 0, {1, 2, 5, 0}, large_from);
+  set(large_recv, 1, {1, 2, 5, 0}, large_to);
   (*sender)->send(send);
   Completions done;
   while (done.sends.empty()) (*sender)->progress(done);
   ASSERT_TRUE(send.status.ok()) << send.status.text();
+  (*sender)->send(large_send);
+  (*sender)->progress(done);
   const std::vector<std::byte> address = (*sender)->address(), of_silent = (*silent)->address();
   sender->reset();
   silent->reset();
@@ -334,13 +338,22 @@ TEST(Shm, WhatOneSentWhoLeftComes) {
   ASSERT_EQ(done.receives.size(), 1u);
   EXPECT_TRUE(recv.status.ok()) << recv.status.text();
   EXPECT_TRUE(to.holds(5));
-  // There is nobody to answer.
+  // There is nobody to answer, or to read from: others say what became of it, and what waits for it waits for
+  // them.
   SendRequest answer;
   set(answer, 1, {1, 2, 4, 0}, from);
   (*receiver)->send(answer);
+  (*receiver)->recv(large_recv);
   done.clear();
-  while (done.sends.empty() && now_ns() < end) (*receiver)->progress(done);
-  EXPECT_EQ(answer.status.kind(), SENNIT_LINK_FAILED);
+  while (done.events.empty() && now_ns() < end) (*receiver)->progress(done);
+  ASSERT_EQ(done.events.size(), 1u);
+  EXPECT_EQ(done.events[0].peer, 1);
+  EXPECT_EQ(done.events[0].status.kind(), SENNIT_PEER_FAILED);
+  EXPECT_EQ(done.sends.size() + done.receives.size(), 0u);
+  (*receiver)->fail_peer(1, Status(SENNIT_PEER_FAILED, "killed"));
+  while (done.sends.size() + done.receives.size() < 2 && now_ns() < end) (*receiver)->progress(done);
+  EXPECT_EQ(answer.status.text(), "killed");
+  EXPECT_EQ(large_recv.status.text(), "killed");
 }
 
 TEST(Shm, StrangeAddressesReachNobody) {

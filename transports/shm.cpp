@@ -131,8 +131,6 @@ void ShmTransport::finish(RecvRequest& request, Status status) {
 }
 
 Status ShmTransport::claim_ring(Peer& p) {
-  if (!p.segment)
-    return {SENNIT_LINK_FAILED, fmt::format("shm: rank {} has left: its segment is gone", p.rank)};
   SegmentHeader& header = *p.segment.header();
   if (p.out_index == UINT32_MAX) p.out_index = header.claimed.fetch_add(1, std::memory_order_acq_rel);
   if (p.out_index >= header.capacity)
@@ -170,13 +168,16 @@ void ShmTransport::send(SendRequest& request) {
   activate(p);
 }
 
-// False if it has to wait, because the ring is full.
+// False if it has to wait: because the ring is full, or until it is known what became of a peer whose segment
+// is gone, see tick().
 bool ShmTransport::try_send(Peer& p, SendRequest& request) {
-  if (!p.out) [[unlikely]]
+  if (!p.out) [[unlikely]] {
+    if (!p.segment) return false;
     if (Status status = claim_ring(p); !status.ok()) {
       finish(request, std::move(status));
       return true;
     }
+  }
   if (request.bytes <= p.eager_bytes && !p.out.held(request.key.comm)) return send_eager(p, request);
   return send_offer(p, request);
 }

@@ -188,6 +188,11 @@ void ShmTransport::acknowledge(Peer& p, const RecvRequest& request, uint64_t off
 
 void ShmTransport::begin(Peer& p, RecvRequest& request, uint64_t offer, uint64_t signature, uint64_t bytes,
                          std::span<const RemoteSegment> source) {
+  if (!p.segment) {  // as in try_send(); nothing is being transferred
+    request.scratch[kToken] = 0;
+    p.receiving.push_back(request);
+    return activate(p);
+  }
   if (!p.out)
     if (Status status = claim_ring(p); !status.ok()) return finish(request, std::move(status));
   request.first_ns = now();

@@ -105,7 +105,7 @@ enum class ReadMode : uint8_t { unknown, direct, bounce };
 struct Peer {
   int rank = -1;
   Address address{};
-  Mapping segment;  // none: it left before this rank looked for it
+  Mapping segment;  // none: it was gone before this rank looked for it
   Producer out;     // a ring in the peer's segment; claimed when first used
   uint32_t out_index = UINT32_MAX;
   Consumer in;  // the peer's ring in our segment
