@@ -34,7 +34,7 @@ void before_fork() {
   s.entrance.lock();
   for (int inside; (inside = s.inside.load()) > t_inside;) s.inside.wait(inside);
   s.mutex.lock();
-  for (std::mutex* mutex : state().held) mutex->lock();
+  for (std::mutex* mutex : s.held) mutex->lock();
 }
 
 void after_fork() {

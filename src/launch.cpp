@@ -123,8 +123,7 @@ Result<std::vector<std::byte>> job_secret(const BootstrapOptions& bootstrap) {
   if (text.size() < kShortSecret && bootstrap.rank == 0)
     log(LogLevel::warn,
         "SENNIT_SECRET has {} characters: who records the start can find it by trying; use {} or more that "
-        "are "
-        "no words, or key: and the digits of `openssl rand -hex 32`",
+        "are no words, or key: and the digits of `openssl rand -hex 32`",
         text.size(), kShortSecret);
   return slow_hash(text, bootstrap);
 }

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
-#include <csignal>
+#include <signal.h>
 
 #include <algorithm>
 #include <chrono>

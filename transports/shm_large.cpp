@@ -188,8 +188,8 @@ void ShmTransport::acknowledge(Peer& p, const RecvRequest& request, uint64_t off
 
 void ShmTransport::begin(Peer& p, RecvRequest& request, uint64_t offer, uint64_t signature, uint64_t bytes,
                          std::span<const RemoteSegment> source) {
-  if (!p.segment) {  // as in try_send(); nothing is being transferred
-    request.scratch[kToken] = 0;
+  if (!p.segment) {               // as in try_send(); nothing is being transferred
+    request.scratch[kToken] = 0;  // no transfer's
     p.receiving.push_back(request);
     return activate(p);
   }

@@ -66,7 +66,8 @@ class IdTable {
     if (index >= entries_.size() || !entries_[index].used || entries_[index].turn != id >> 32) return nullptr;
     return &entries_[index].value;
   }
-  void erase(uint64_t id) {
+  void erase(uint64_t id) {  // nothing, where there is none of that id
+    if (!find(id)) return;
     Entry& entry = entries_[static_cast<uint32_t>(id)];
     entry.used = false;
     entry.turn++;

@@ -90,7 +90,7 @@ void ShmTransport::hand_back(Peer& p, Which which, const Status& status) {
   sweep(p.streaming, forget_offer);
   sweep(p.receiving, [&](RecvRequest& request) {
     std::erase(fetching_, request.scratch[kToken]);
-    if (transfers_.find(request.scratch[kToken])) transfers_.erase(request.scratch[kToken]);
+    transfers_.erase(request.scratch[kToken]);
   });
 }
 
