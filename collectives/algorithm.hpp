@@ -1,8 +1,8 @@
 // algorithm.hpp: the contract of the collectives family.
 //
-// An algorithm turns (TierTree, Request, Parameters) into one Program per rank. It knows no transport, no
-// device, no message size. Registered with SENNIT_ALGORITHM_ENTRY at the end of its file; component() in
-// CMakeLists.txt compiles it. All functions are pure and thread-safe.
+// An algorithm turns (TierTree, Request, Parameters) into one Program per rank. It knows no
+// transport, no device, no message size. Registered with SENNIT_ALGORITHM_ENTRY at the end of its
+// file; component() in CMakeLists.txt compiles it. All functions are pure and thread-safe.
 #pragma once
 
 #include <memory>
@@ -11,23 +11,45 @@
 #include <string_view>
 #include <vector>
 
-#include "plan.hpp"
-#include "request.hpp"
-#include "schedule.hpp"
-#include "tier_tree.hpp"
+#include "cost/cost_model.hpp"
+#include "schedule/plan.hpp"
+#include "schedule/program.hpp"
+#include "schedule/request.hpp"
+#include "topology/fabric/tier_tree.hpp"
 
 namespace sennit {
 
-// What is common to all ranks, worked out once; programs are made lazily per rank from it. The tree and the
-// request must outlive it.
+// What is common to all ranks, worked out once; programs are made lazily per rank from it. The tree
+// and the request must outlive it.
 class Blueprint {
  public:
   virtual ~Blueprint() = default;
-  // The program of the rank at this position. Cost: by the topology's depth and fan-out, never by the
-  // message.
+  // The program of the rank at this position. Cost: by the topology's depth and fan-out, never by
+  // the message.
   virtual Program program(int position) const = 0;
   // True where all ranks' programs are one, but for who the peers and whose the blocks are.
   virtual bool uniform() const { return false; }
+};
+
+// What an algorithm says of itself, in closed form, for the cost model. Integers only, so that all
+// ranks agree.
+struct Estimate {
+  // by tier: bytes over the most loaded group boundary / its capacity, whole message
+  std::vector<uint64_t> tier_ns;
+  // Of the ways from a group up to the root, the one on which boundaries take longest, one after
+  // the other; 0: all of tier_ns. Less where the tiers' busiest boundaries are of different groups,
+  // as of a rank alone in its rack and of another rack: what loads them are mostly different
+  // messages, which move at the same time.
+  uint64_t way_ns = 0;
+  // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only
+  // what it has received, over links that other ranks load no less.
+  uint64_t fill_ns = 0;
+  uint64_t latency_ns = 0;  // of the messages on one chunk's critical path
+  uint64_t messages = 0;    // posted per chunk by the busiest rank
+  uint64_t received = 0;    // per chunk by the busiest rank, where it takes in more than it posts
+  // posted per chunk by all ranks together; 0: the busiest rank's times the ranks
+  uint64_t all_messages = 0;
+  uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
 };
 
 // What the programs of all ranks come to.
@@ -49,30 +71,33 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual std::string_view name() const = 0;  // "tiered", as SENNIT_ALGORITHM takes it
-  // For this collective, on whatever tree. The other functions get nothing else: who has parameters from a
-  // file or an option holds them against it first (check_parameters).
+  // For this collective, on whatever tree. The other functions get nothing else: who has parameters
+  // from a file or an option holds them against it first (check_parameters).
   virtual Takes takes(Collective) const { return {}; }
   // Whether this algorithm can do the request on this tree.
   virtual bool applies(const TierTree& tree, const Request& request) const = 0;
-  // Settings worth comparing, most promising first, at most about 16 (chunks are the planner's: leave 1, and
-  // set max_chunks where pipelining is pointless).
-  virtual std::vector<Parameters> candidates(const TierTree& tree, const Request& request) const = 0;
-  virtual Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
-                            const CostModel& cost) const = 0;
+  // Settings worth comparing, most promising first, at most about 16 (chunks are the planner's:
+  // leave 1, and set max_chunks where pipelining is pointless).
+  virtual std::vector<Parameters> candidates(const TierTree& tree,
+                                             const Request& request) const = 0;
+  virtual Estimate estimate(const TierTree& tree, const Request& request,
+                            const Parameters& parameters, const CostModel& cost) const = 0;
   virtual std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                              const Parameters& parameters) const = 0;
   // What all programs come to, without making them. None: they have to be made.
   virtual std::optional<Counts> count(const TierTree&, const Request&, const Parameters&) const {
     return std::nullopt;
   }
-  // False: chunks are processed one whole schedule after the other with no gain (direct all-to-all).
+  // False: chunks are processed one whole schedule after the other with no gain (direct
+  // all-to-all).
   virtual bool pipelines() const { return true; }
 };
 
 std::span<const Algorithm* const> algorithms();  // all registered, sorted by name
 const Algorithm* find_algorithm(std::string_view name);
 // "ring takes no radices for all_reduce, not 4,2"
-Status check_parameters(const Algorithm& algorithm, Collective collective, const Parameters& parameters);
+Status check_parameters(const Algorithm& algorithm, Collective collective,
+                        const Parameters& parameters);
 
 struct AlgorithmEntry {
   explicit AlgorithmEntry(const Algorithm* algorithm);

@@ -1,19 +1,21 @@
 // alltoall_aggregated.cpp: all-to-all with the messages between groups put together by relays.
 //
-// Two rounds: within each group of a chosen tier, the ranks first hand the blocks for a destination outside
-// to the one among them that relays for it; the relay then sends the destination one message with the blocks
-// of its whole group. Rank d is relayed by the (d mod m)-th of a group of m, so relays share the load evenly,
-// and between equal groups rank i talks to rank i. A rank sends about n/m + 2 m messages instead of n, m
-// times as large on the scarce tiers, for moving its blocks once more within the group.
-// Parameters: radices[0] is the tier (default: the lowest with a group of several ranks). On the wire: tiers
-// of the groups and above the same as direct; within a group of m up to m (n - m) blocks more in all.
-// Scratch: the blocks that pass a relay, n in all; in place also the m blocks that stay in the group.
-// Applies to equal counts on trees with a group of several ranks below the root.
+// Two rounds: within each group of a chosen tier, the ranks first hand the blocks for a destination
+// outside to the one among them that relays for it; the relay then sends the destination one
+// message with the blocks of its whole group. Rank d is relayed by the (d mod m)-th of a group of
+// m, so relays share the load evenly, and between equal groups rank i talks to rank i. A rank sends
+// about n/m + 2 m messages instead of n, m times as large on the scarce tiers, for moving its
+// blocks once more within the group.
+// Parameters: radices[0] is the tier (default: the lowest with a group of several ranks). On the
+// wire: tiers of the groups and above the same as direct; within a group of m up to m (n - m)
+// blocks more in all. Scratch: the blocks that pass a relay, n in all; in place also the m blocks
+// that stay in the group. Applies to equal counts on trees with a group of several ranks below the
+// root.
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "common.hpp"
+#include "collectives/common.hpp"
 
 namespace sennit {
 namespace {
@@ -56,7 +58,9 @@ class Aggregated {
     const Group& group = group_at(p);
     const int m = group.size;
     const auto tier = [&](int peer) { return tree_.crossing_tier(p, peer); };
-    const auto neighbour = [&](int offset) { return group.first + (p - group.first + offset + m) % m; };
+    const auto neighbour = [&](int offset) {
+      return group.first + (p - group.first + offset + m) % m;
+    };
 
     // In the group: blocks for outside to their relays, then blocks for one another.
     const std::vector<int> relayed = relayed_by(p);
@@ -67,13 +71,15 @@ class Aggregated {
     std::vector<Operand> going(static_cast<size_t>(m));
     for (int i = 1; i < m; i++) going[static_cast<size_t>(i)] = outgoing(builder, p, neighbour(i));
     for (int i = 1; i < m; i++) {
-      builder.send(neighbour(i), builder.input(blocks(relayed_by(neighbour(i)))), tier(neighbour(i)));
+      builder.send(neighbour(i), builder.input(blocks(relayed_by(neighbour(i)))),
+                   tier(neighbour(i)));
       builder.recv(neighbour(-i), builder.part(relay, slot_blocks(neighbour(-i), relayed)),
                    tier(neighbour(-i)));
     }
     builder.copy(builder.part(relay, slot_blocks(p, relayed)), builder.input(blocks(relayed)));
 
-    // Between groups, starting behind this position so that destinations are not all visited at once.
+    // Between groups, starting behind this position so that destinations are not all visited at
+    // once.
     const auto behind = std::upper_bound(relayed.begin(), relayed.end(), p) - relayed.begin();
     for (size_t i = 0; i < relayed.size(); i++) {
       const int d = relayed[(i + static_cast<size_t>(behind)) % relayed.size()];
@@ -100,9 +106,12 @@ class Aggregated {
 
  private:
   const Group& group_at(int position) const { return *group_of_[static_cast<size_t>(position)]; }
-  static Range block(int i) { return block_range(static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1); }
+  static Range block(int i) {
+    return block_range(static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1);
+  }
   Range slot_block(int from, int to) const {
-    const uint64_t b = static_cast<uint64_t>(from) * static_cast<uint64_t>(n_) + static_cast<uint64_t>(to);
+    const uint64_t b =
+        static_cast<uint64_t>(from) * static_cast<uint64_t>(n_) + static_cast<uint64_t>(to);
     return block_range(b, b + 1);
   }
 
@@ -165,7 +174,8 @@ Traffic traffic_of(const TierTree& tree, const Request& request, int tier,
     relayed[p + 1] = relayed[p] + own;
     groups[p + 1] = groups[p] + (group_of[p]->first == static_cast<int32_t>(p) ? 1 : 0);
     traffic.most_messages = std::max(traffic.most_messages, 2 * (m - 1) + own);
-    traffic.messages += (own > 0 ? 2 : 1) * (m - 1) + own;  // nobody hands anything to who relays nothing
+    // nobody hands anything to who relays nothing
+    traffic.messages += (own > 0 ? 2 : 1) * (m - 1) + own;
     if (seen.emplace(m, own).second) traffic.kinds.push_back(static_cast<int>(p));
   }
   for (size_t i = 1; i < tree.groups.size(); i++) {
@@ -177,7 +187,8 @@ Traffic traffic_of(const TierTree& tree, const Request& request, int tier,
     const uint64_t relays = relayed[first + size] - relayed[first];
     uint64_t messages_out = scaled(relays, n - size, std::max<uint64_t>(1, n - m));
     uint64_t messages_in = size * (groups[n] - groups[first + size] + groups[first]);
-    if (g.tier <= tier) {  // to and from the rest of its group, to relays there, and as a relay to outside
+    // to and from the rest of its group, to relays there, and as a relay to outside
+    if (g.tier <= tier) {
       out = size * (m - size) + size * (n - m - relays) + relays * m;
       in = size * (m - size) + (m - size) * relays + size * (n - m);
       messages_out = relays + 2 * size * (m - size);
@@ -217,7 +228,8 @@ class AggregatedAlgorithm : public Algorithm {
     const Group& first = *group_of[0];
     estimate.latency_ns = widest_latency_ns(tree, cost);
     if (first.size > 1)
-      estimate.latency_ns += message_latency_ns(tree, first.first, first.first + first.size - 1, cost);
+      estimate.latency_ns +=
+          message_latency_ns(tree, first.first, first.first + first.size - 1, cost);
     return estimate;
   }
 
@@ -231,7 +243,8 @@ class AggregatedAlgorithm : public Algorithm {
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                      const Parameters& parameters) const override {
-    const auto common = std::make_shared<const Aggregated>(tree, request, chosen_tier(tree, parameters));
+    const auto common =
+        std::make_shared<const Aggregated>(tree, request, chosen_tier(tree, parameters));
     return make_blueprint([common](int position) { return common->program(position); });
   }
 };

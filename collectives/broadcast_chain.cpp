@@ -1,12 +1,13 @@
 // broadcast_chain.cpp: broadcast and reduce along one chain in fabric order, pipelined by chunks.
 //
-// The chain starts at the root, runs to the last position and on from position 0; a reduce runs the other
-// way, adding one contribution at every hop. With many chunks all links work at once and the time tends to
-// M / capacity of the slowest boundary, the bound for one-directional trees. Steps: n - 1 for the first
-// chunk, one more per further chunk. On the wire: M into every rank but the root and M out of every rank but
-// the last; M over every group boundary, into each group once (the root's group twice, where the root is not
-// its first). Scratch: broadcast none; reduce M for what arrives (may be the peer's memory), M for the sum.
-#include "common.hpp"
+// The chain starts at the root, runs to the last position and on from position 0; a reduce runs the
+// other way, adding one contribution at every hop. With many chunks all links work at once and the
+// time tends to M / capacity of the slowest boundary, the bound for one-directional trees. Steps: n
+// - 1 for the first chunk, one more per further chunk. On the wire: M into every rank but the root
+// and M out of every rank but the last; M over every group boundary, into each group once (the
+// root's group twice, where the root is not its first). Scratch: broadcast none; reduce M for what
+// arrives (may be the peer's memory), M for the sum.
+#include "collectives/common.hpp"
 
 namespace sennit {
 namespace {
@@ -48,13 +49,16 @@ class ChainAlgorithm : public Algorithm {
   bool applies(const TierTree&, const Request& request) const override {
     return request.collective == Collective::broadcast || request.collective == Collective::reduce;
   }
-  std::vector<Parameters> candidates(const TierTree&, const Request&) const override { return {{}}; }
+  std::vector<Parameters> candidates(const TierTree&, const Request&) const override {
+    return {{}};
+  }
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters&,
                     const CostModel& cost) const override {
     const int n = tree.ranks();
     const uint64_t total = total_bytes(request, n);
-    // A broadcast leaves the root; a reduce arrives there. The edge at the other side of the root is unused.
+    // A broadcast leaves the root; a reduce arrives there. The edge at the other side of the root
+    // is unused.
     const int unused =
         request.collective == Collective::broadcast ? (request.root + n - 1) % n : request.root;
     Estimate estimate;
@@ -79,7 +83,8 @@ class ChainAlgorithm : public Algorithm {
                                      const Parameters&) const override {
     const bool broadcast = request.collective == Collective::broadcast;
     return make_blueprint([&tree, &request, broadcast](int position) {
-      return broadcast ? broadcast_program(tree, request, position) : reduce_program(tree, request, position);
+      return broadcast ? broadcast_program(tree, request, position)
+                       : reduce_program(tree, request, position);
     });
   }
 };

@@ -1,17 +1,18 @@
-// broadcast_scatter_gather.cpp: broadcast as scatter and all-gather, for large messages without many chunks.
+// broadcast_scatter_gather.cpp: broadcast as scatter and all-gather, for large messages without
+// many chunks.
 //
-// Barnett et al. and van de Geijn (1994): the root scatters shares of the vector, then the ranks gather them
-// from one another. Share i belongs to position i. The scatter runs down FabricTree, whose leaders keep the
-// shares they pass on. The all-gather is a ring in fabric order, closed within every group: a share passes
-// from neighbour to neighbour, but the first rank of a group gets what its own group holds from within it.
-// So no share enters a group twice, on trees of any shape: with the scatter, every group that does not hold
-// the root takes in M, the minimum. Shares that a rank holds since the scatter are not sent to it again.
-// Steps: the tree's depth, then at most n - 1. On the wire: at most M into and about 2 M out of a rank.
-// Scratch: none.
+// Barnett et al. and van de Geijn (1994): the root scatters shares of the vector, then the ranks
+// gather them from one another. Share i belongs to position i. The scatter runs down FabricTree,
+// whose leaders keep the shares they pass on. The all-gather is a ring in fabric order, closed
+// within every group: a share passes from neighbour to neighbour, but the first rank of a group
+// gets what its own group holds from within it. So no share enters a group twice, on trees of any
+// shape: with the scatter, every group that does not hold the root takes in M, the minimum. Shares
+// that a rank holds since the scatter are not sent to it again. Steps: the tree's depth, then at
+// most n - 1. On the wire: at most M into and about 2 M out of a rank. Scratch: none.
 #include <algorithm>
 
-#include "common.hpp"
-#include "fabric_tree.hpp"
+#include "collectives/common.hpp"
+#include "collectives/fabric_tree.hpp"
 
 namespace sennit {
 namespace {
@@ -44,7 +45,8 @@ class ScatterGather {
       }
     for (const int to : receivers(p))
       for (int distance = 1; distance < n_; distance++)
-        if (const int share = (to - distance + n_) % n_; !holds(to, share) && sender(share, to) == p)
+        if (const int share = (to - distance + n_) % n_;
+            !holds(to, share) && sender(share, to) == p)
           builder.send(to, held(share, share + 1), tree_.crossing_tier(p, to));
     if (p == request_.root) copy_own(builder, request_, block_range(0, 1));
     return builder.finish();
@@ -54,7 +56,8 @@ class ScatterGather {
 
  private:
   Range shares(int begin, int end) const {
-    return share_range(static_cast<uint64_t>(begin), static_cast<uint64_t>(end), static_cast<uint64_t>(n_));
+    return share_range(static_cast<uint64_t>(begin), static_cast<uint64_t>(end),
+                       static_cast<uint64_t>(n_));
   }
   bool holds(int position, int share) const {  // since the scatter
     const FabricTree::Node& node = shape_.node(position);
@@ -68,11 +71,13 @@ class ScatterGather {
     const Group& common = group(tree_.common_group(share, position));
     const int child = tree_.child_at(tree_.common_group(share, position), position);
     if (group(child).first != position) return position - 1;
-    const int previous = child > common.first_child ? child - 1 : common.first_child + common.children - 1;
+    const int previous =
+        child > common.first_child ? child - 1 : common.first_child + common.children - 1;
     return last(group(previous));
   }
 
-  // To whom a position may hand shares: the first rank of the next group, for every group that it ends.
+  // To whom a position may hand shares: the first rank of the next group, for every group that it
+  // ends.
   std::vector<int> receivers(int position) const {
     std::vector<int> all;
     for (int g = tree_.leaf_of_position[static_cast<size_t>(position)];
@@ -96,7 +101,9 @@ class ScatterGatherAlgorithm : public Algorithm {
   bool applies(const TierTree&, const Request& request) const override {
     return request.collective == Collective::broadcast;
   }
-  std::vector<Parameters> candidates(const TierTree&, const Request&) const override { return {{}}; }
+  std::vector<Parameters> candidates(const TierTree&, const Request&) const override {
+    return {{}};
+  }
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters&,
                     const CostModel& cost) const override {
@@ -111,14 +118,16 @@ class ScatterGatherAlgorithm : public Algorithm {
       const FabricTree::Node& node = shape.node(p);
       if (node.parent < 0) continue;
       load.add(node.parent, p, scaled(total, static_cast<uint64_t>(node.end - node.begin), ranks));
-      reached_ns[static_cast<size_t>(p)] =
-          reached_ns[static_cast<size_t>(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
+      reached_ns[static_cast<size_t>(p)] = reached_ns[static_cast<size_t>(node.parent)] +
+                                           message_latency_ns(tree, node.parent, p, cost);
     }
-    // All-gather: into each child of a group what the rest of the group holds and, but for the first child,
-    // which gets it from outside the group, what lies outside; less what it holds since the scatter.
+    // All-gather: into each child of a group what the rest of the group holds and, but for the
+    // first child, which gets it from outside the group, what lies outside; less what it holds
+    // since the scatter.
     for (const Group& g : tree.groups)
       for (int32_t c = 0; c < g.children; c++) {
-        const Group& child = tree.groups[static_cast<size_t>(g.first_child) + static_cast<size_t>(c)];
+        const Group& child =
+            tree.groups[static_cast<size_t>(g.first_child) + static_cast<size_t>(c)];
         const int previous = g.first_child + (c + g.children - 1) % g.children;
         const Group& before = tree.groups[static_cast<size_t>(previous)];
         const FabricTree::Node& held = shape.node(child.first);
@@ -128,7 +137,8 @@ class ScatterGatherAlgorithm : public Algorithm {
         const int wanted = c == 0 ? missing(g.first, g.first + g.size) : missing(0, n);
         const int shares = wanted - missing(child.first, child.first + child.size);
         load.add(before.first + before.size - 1, child.first,
-                 scaled(total, static_cast<uint64_t>(shares), ranks), static_cast<uint64_t>(shares));
+                 scaled(total, static_cast<uint64_t>(shares), ranks),
+                 static_cast<uint64_t>(shares));
       }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());

@@ -1,20 +1,23 @@
-// broadcast_tree.cpp: broadcast and reduce over a tree that follows the fabric, pipelined by chunks.
+// broadcast_tree.cpp: broadcast and reduce over a tree that follows the fabric, pipelined by
+// chunks.
 //
-// The tree is FabricTree's: per group a tree of fan-out k between its children's leaders, so the message
-// enters every group once. For latency: depth is the sum over tiers of log_k(children), against n - 1 of the
-// chain; a leader pays for it by sending up to k copies per tier. A reduce adds the children and the rank
-// itself by position, that is, in fabric order whatever the root. Parameters: radices[0] is k (default 2).
-// On the wire: M into every group and rank but the root's; k M a tier out of a leader. Scratch: broadcast
-// none; reduce M per child (may be the child's memory) and M for the sum.
+// The tree is FabricTree's: per group a tree of fan-out k between its children's leaders, so the
+// message enters every group once. For latency: depth is the sum over tiers of log_k(children),
+// against n - 1 of the chain; a leader pays for it by sending up to k copies per tier. A reduce
+// adds the children and the rank itself by position, that is, in fabric order whatever the root.
+// Parameters: radices[0] is k (default 2). On the wire: M into every group and rank but the root's;
+// k M a tier out of a leader. Scratch: broadcast none; reduce M per child (may be the child's
+// memory) and M for the sum.
 #include <algorithm>
 
-#include "common.hpp"
-#include "fabric_tree.hpp"
+#include "collectives/common.hpp"
+#include "collectives/fabric_tree.hpp"
 
 namespace sennit {
 namespace {
 
-Program broadcast_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+Program broadcast_program(const TierTree& tree, const Request& request, const FabricTree& shape,
+                          int p) {
   const Range all = block_range(0, 1);
   ProgramBuilder builder(request.in_place);
   const bool at_root = p == request.root;
@@ -26,16 +29,19 @@ Program broadcast_program(const TierTree& tree, const Request& request, const Fa
   return builder.finish();
 }
 
-Program reduce_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+Program reduce_program(const TierTree& tree, const Request& request, const FabricTree& shape,
+                       int p) {
   const Range all = block_range(0, 1);
   ProgramBuilder builder(request.in_place);
-  std::vector<std::pair<int, Operand>> parts = {{p, builder.input({&all, 1})}};  // by first position
+  // by first position
+  std::vector<std::pair<int, Operand>> parts = {{p, builder.input({&all, 1})}};
   for (const int child : shape.children(p)) {
     const Operand arrived = builder.scratch({&all, 1});
     builder.recv(child, arrived, tree.crossing_tier(p, child));
     parts.emplace_back(child, arrived);
   }
-  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(parts.begin(), parts.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Operand> sources;
   sources.reserve(parts.size());
   for (const auto& part : parts) sources.push_back(part.second);
@@ -74,7 +80,8 @@ class TreeAlgorithm : public Algorithm {
     Estimate estimate;
     Load load(tree);
     std::vector<uint64_t> reached_ns(static_cast<size_t>(tree.ranks()), 0);
-    std::vector<uint64_t> moved_ns = reached_ns;  // the whole message, to all children one after the other
+    // the whole message, to all children one after the other
+    std::vector<uint64_t> moved_ns = reached_ns;
     const GroupRates rates = planning_rates(tree, cost);
     for (const int p : shape.top_down()) {
       const int parent = shape.node(p).parent;
@@ -88,7 +95,8 @@ class TreeAlgorithm : public Algorithm {
     }
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.fill_ns = fill_ns(*std::max_element(moved_ns.begin(), moved_ns.end()), estimate.tier_ns);
+    estimate.fill_ns =
+        fill_ns(*std::max_element(moved_ns.begin(), moved_ns.end()), estimate.tier_ns);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
     estimate.received = broadcast ? 0 : most;

@@ -1,9 +1,9 @@
-// common.cpp: see common.hpp.
-#include "common.hpp"
+// common.cpp: see collectives/common.hpp.
+#include "collectives/common.hpp"
 
 #include <algorithm>
 
-#include "rates.hpp"
+#include "cost/rates.hpp"
 
 namespace sennit {
 namespace {
@@ -23,7 +23,8 @@ void copy_own(ProgramBuilder& builder, const Request& request, Range range) {
   if (!request.in_place) builder.copy(builder.output({&range, 1}), builder.input({&range, 1}));
 }
 
-void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources, bool finish) {
+void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources,
+             bool finish) {
   if (sources.size() == 1)
     builder.copy(target, sources[0], finish);
   else
@@ -73,8 +74,8 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
     for (int group = tree.leaf_of_position[static_cast<size_t>(inside)];;) {
       const Group& g = tree.groups[static_cast<size_t>(group)];
       if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) break;
-      narrowest =
-          std::min(narrowest, (inside == a ? rates.egress : rates.ingress)[static_cast<size_t>(group)]);
+      narrowest = std::min(
+          narrowest, (inside == a ? rates.egress : rates.ingress)[static_cast<size_t>(group)]);
       group = g.parent;
     }
   return scaled(bytes, 1'000'000'000, narrowest);

@@ -1,21 +1,25 @@
-// common.hpp: what the simple algorithms share: ranges of blocks, blueprints, and the sums of an estimate.
+// common.hpp: what the simple algorithms share: ranges of blocks, blueprints, and the sums of an
+// estimate.
 //
-// Load adds up the bytes over every group boundary, message by message or in closed form, and turns them into
-// the time of each tier's busiest boundary. Unknown figures are those that rates.hpp plans with. Pure.
+// Load adds up the bytes over every group boundary, message by message or in closed form, and turns
+// them into the time of each tier's busiest boundary. Unknown figures are those that cost/rates.hpp
+// plans with. Pure.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "algorithm.hpp"
-#include "layout.hpp"  // scaled()
-#include "rates.hpp"
+#include "collectives/algorithm.hpp"
+#include "cost/rates.hpp"
+#include "schedule/layout.hpp"  // scaled()
 
 namespace sennit {
 
 // Blocks [begin, end) as one range.
-inline Range block_range(uint64_t begin, uint64_t end) { return {begin, 0, (end - begin) * kUnits}; }
+inline Range block_range(uint64_t begin, uint64_t end) {
+  return {begin, 0, (end - begin) * kUnits};
+}
 // Shares [begin, end) of block 0 cut into `shares`.
 inline Range share_range(uint64_t begin, uint64_t end, uint64_t shares) {
   return {0, kUnits * begin / shares, kUnits * end / shares};
@@ -24,7 +28,8 @@ inline Range share_range(uint64_t begin, uint64_t end, uint64_t shares) {
 // Copies between input and output, left out where both are the same memory.
 void copy_own(ProgramBuilder& builder, const Request& request, Range range);
 // A reduction, or a plain copy where there is one source.
-void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources, bool finish);
+void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources,
+             bool finish);
 
 std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int position)> program);
 
@@ -54,7 +59,8 @@ class Load {
   struct Way {
     uint64_t bytes = 0, messages = 0;
   };
-  explicit Load(const TierTree& tree) : tree_(tree), out_(tree.groups.size()), in_(tree.groups.size()) {}
+  explicit Load(const TierTree& tree)
+      : tree_(tree), out_(tree.groups.size()), in_(tree.groups.size()) {}
   void add(int from, int to, uint64_t bytes, uint64_t messages = 1);  // O(depth)
   void add_boundary(size_t group, Way out, Way in) {                  // in closed form
     out_[group].bytes += out.bytes, out_[group].messages += out.messages;

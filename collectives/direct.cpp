@@ -1,14 +1,16 @@
-// direct.cpp: every collective in one round: whoever has data sends it straight to whoever needs it.
+// direct.cpp: every collective in one round: whoever has data sends it straight to whoever needs
+// it.
 //
-// Steps: 1 (barrier: log2 n). Peers are visited in the order p + 1, p + 2, ... while receiving from p - 1,
-// p - 2, ..., so that at any time every rank sends to one and receives from another. All-to-all is the
-// pairwise exchange; barrier is dissemination (Hensgen, Finkel, Manber 1988): in round k everyone tells
-// p + 2^k what it knows.
-// On the wire: all-to-all, all-gather and reduce-scatter the least a rank can send, but a block crosses a
-// group boundary once per rank behind it; all-reduce sends whole vectors to everyone. So this is for few
-// ranks or small messages, except all-to-all, where no schedule moves less. Scratch: what is reduced, once
-// per peer (may be the peer's memory); all-to-all in place: a copy of the input.
-#include "common.hpp"
+// Steps: 1 (barrier: log2 n). Peers are visited in the order p + 1, p + 2, ... while receiving from
+// p - 1, p - 2, ..., so that at any time every rank sends to one and receives from another.
+// All-to-all is the pairwise exchange; barrier is dissemination (Hensgen, Finkel, Manber 1988): in
+// round k everyone tells p + 2^k what it knows.
+// On the wire: all-to-all, all-gather and reduce-scatter the least a rank can send, but a block
+// crosses a group boundary once per rank behind it; all-reduce sends whole vectors to everyone. So
+// this is for few ranks or small messages, except all-to-all, where no schedule moves less.
+// Scratch: what is reduced, once per peer (may be the peer's memory); all-to-all in place: a copy
+// of the input.
+#include "collectives/common.hpp"
 
 namespace sennit {
 namespace {
@@ -16,7 +18,11 @@ namespace {
 class Direct {
  public:
   Direct(const TierTree& tree, const Request& request, int position)
-      : tree_(tree), request_(request), n_(tree.ranks()), p_(position), builder_(request.in_place) {}
+      : tree_(tree),
+        request_(request),
+        n_(tree.ranks()),
+        p_(position),
+        builder_(request.in_place) {}
 
   Program program() {
     switch (request_.collective) {
@@ -58,8 +64,12 @@ class Direct {
   Operand input(Range range) { return builder_.input({&range, 1}); }
   Operand output(Range range) { return builder_.output({&range, 1}); }
   Operand scratch(Range range) { return builder_.scratch({&range, 1}); }
-  void send(int peer, Operand source) { builder_.send(peer, source, tree_.crossing_tier(p_, peer)); }
-  void recv(int peer, Operand target) { builder_.recv(peer, target, tree_.crossing_tier(p_, peer)); }
+  void send(int peer, Operand source) {
+    builder_.send(peer, source, tree_.crossing_tier(p_, peer));
+  }
+  void recv(int peer, Operand target) {
+    builder_.recv(peer, target, tree_.crossing_tier(p_, peer));
+  }
 
   // Receives everyone's contribution to `range`; in fabric order, one's own from the input.
   std::vector<Operand> contributions(Range range) {
@@ -78,8 +88,8 @@ class Direct {
     for (int i = 1; i < n_; i++) send(to(i), input(all));
     const std::vector<Operand> sources = contributions(all);
     if (!request_.in_place || n_ == 1) return combine(builder_, output(all), sources, true);
-    // In place the sum must not wait for the sends to end: peers may hold on to them until their own sums
-    // are done.
+    // In place the sum must not wait for the sends to end: peers may hold on to them until their
+    // own sums are done.
     const Operand sum = scratch(all);
     combine(builder_, sum, sources, true);
     builder_.copy(output(all), sum);
@@ -181,10 +191,12 @@ Load load_of(const TierTree& tree, const Request& request) {
                           {pairs * block_bytes(request, 0), pairs});
         break;
       case Collective::all_gather:
-        load.add_boundary(i, {inside_bytes * outside, pairs}, {(total - inside_bytes) * inside, pairs});
+        load.add_boundary(i, {inside_bytes * outside, pairs},
+                          {(total - inside_bytes) * inside, pairs});
         break;
       case Collective::reduce_scatter:
-        load.add_boundary(i, {(total - inside_bytes) * inside, pairs}, {inside_bytes * outside, pairs});
+        load.add_boundary(i, {(total - inside_bytes) * inside, pairs},
+                          {inside_bytes * outside, pairs});
         break;
       case Collective::broadcast:
       case Collective::reduce:
@@ -209,7 +221,9 @@ class DirectAlgorithm : public Algorithm {
   bool applies(const TierTree&, const Request& request) const override {
     return request.collective != Collective::send_recv;
   }
-  std::vector<Parameters> candidates(const TierTree&, const Request&) const override { return {{}}; }
+  std::vector<Parameters> candidates(const TierTree&, const Request&) const override {
+    return {{}};
+  }
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters&,
                     const CostModel& cost) const override {
@@ -219,7 +233,8 @@ class DirectAlgorithm : public Algorithm {
     Estimate estimate;
     const Load load = load_of(tree, request);
     // Other algorithms for the other collectives do not say it either.
-    uint64_t* const way_ns = request.collective == Collective::all_to_all ? &estimate.way_ns : nullptr;
+    uint64_t* const way_ns =
+        request.collective == Collective::all_to_all ? &estimate.way_ns : nullptr;
     estimate.tier_ns = load.tier_ns(cost, way_ns);
     estimate.messages = ranks - 1;
     if (has_root(request.collective)) estimate.all_messages = ranks - 1;
@@ -251,12 +266,14 @@ class DirectAlgorithm : public Algorithm {
     const auto others = static_cast<uint64_t>(tree.ranks()) - 1;
     // Whole vectors from everybody to everybody may be more bytes than a number holds.
     const auto pairs = static_cast<unsigned __int128>(others) * (others + 1);
-    if (request.collective == Collective::all_reduce && pairs * total_bytes(request, tree.ranks()) >> 64 != 0)
+    if (request.collective == Collective::all_reduce &&
+        pairs * total_bytes(request, tree.ranks()) >> 64 != 0)
       return std::nullopt;
     Counts counts{load_of(tree, request).tier_bytes(), others, others > 0 ? 1u : 0u, {}};
     if (!has_root(request.collective)) counts.messages *= others + 1;
     if (request.collective == Collective::reduce) counts.kinds = {request.root};
-    if (request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter ||
+    if (request.collective == Collective::all_reduce ||
+        request.collective == Collective::reduce_scatter ||
         (request.collective == Collective::all_to_all && request.in_place))
       counts.kinds = {0};
     return counts;

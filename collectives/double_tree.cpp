@@ -1,17 +1,19 @@
-// double_tree.cpp: all-reduce, broadcast and reduce over two binary trees, half of the data on each.
+// double_tree.cpp: all-reduce, broadcast and reduce over two binary trees, half of the data on
+// each.
 //
-// Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009). Both
-// trees are in-order over positions; in the first the odd positions are inner, in the second the even ones,
-// so no rank is inner in both and every rank sends and receives about the same. In order means subtrees are
-// runs of positions: sums are in fabric order, and a group boundary is crossed O(log n) times. Broadcast and
-// reduce span all ranks but the root, which is tied to the roots of both trees. Any number of ranks.
-// Steps: about 2 log2 n (all-reduce), pipelined by chunks. On the wire per rank and direction: 3/2 M for an
-// inner rank in one tree plus M/2 as a leaf in the other, 2 M in all (broadcast, reduce: M); per boundary
-// M/2 per edge that crosses it. Scratch: M/2 per child (may be the child's memory); reduce M/2 for sums.
+// Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
+// (2009). Both trees are in-order over positions; in the first the odd positions are inner, in the
+// second the even ones, so no rank is inner in both and every rank sends and receives about the
+// same. In order means subtrees are runs of positions: sums are in fabric order, and a group
+// boundary is crossed O(log n) times. Broadcast and reduce span all ranks but the root, which is
+// tied to the roots of both trees. Any number of ranks. Steps: about 2 log2 n (all-reduce),
+// pipelined by chunks. On the wire per rank and direction: 3/2 M for an inner rank in one tree plus
+// M/2 as a leaf in the other, 2 M in all (broadcast, reduce: M); per boundary M/2 per edge that
+// crosses it. Scratch: M/2 per child (may be the child's memory); reduce M/2 for sums.
 #include <algorithm>
 #include <array>
 
-#include "common.hpp"
+#include "collectives/common.hpp"
 
 namespace sennit {
 namespace {
@@ -138,10 +140,12 @@ class DoubleTreeAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "double_tree"; }
   bool applies(const TierTree&, const Request& request) const override {
-    return request.collective == Collective::all_reduce || request.collective == Collective::broadcast ||
-           request.collective == Collective::reduce;
+    return request.collective == Collective::all_reduce ||
+           request.collective == Collective::broadcast || request.collective == Collective::reduce;
   }
-  std::vector<Parameters> candidates(const TierTree&, const Request&) const override { return {{}}; }
+  std::vector<Parameters> candidates(const TierTree&, const Request&) const override {
+    return {{}};
+  }
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters&,
                     const CostModel& cost) const override {
@@ -163,9 +167,9 @@ class DoubleTreeAlgorithm : public Algorithm {
       while ((uint64_t{1} << depth) < static_cast<uint64_t>(n)) depth++;
       // Where one rank has or wants the vector, that is a message from or to the trees' roots.
       estimate.latency_ns = (up && down ? 2 * depth : depth + 1) * widest_latency_ns(tree, cost);
-      path_ns =
-          (up && down ? 2 : 1) * depth *
-          message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);  // a half to two children
+      // a half to two children
+      path_ns = (up && down ? 2 : 1) * depth *
+                message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
       estimate.all_messages = (up && down ? 4 : 2) * (static_cast<uint64_t>(n) - 1);
     }

@@ -1,5 +1,5 @@
-// fabric_tree.cpp: see fabric_tree.hpp.
-#include "fabric_tree.hpp"
+// fabric_tree.cpp: see collectives/fabric_tree.hpp.
+#include "collectives/fabric_tree.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -16,7 +16,9 @@ struct Run {
 
 FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
     : nodes_(static_cast<size_t>(tree.ranks())) {
-  const auto group_at = [&](int32_t g) -> const Group& { return tree.groups[static_cast<size_t>(g)]; };
+  const auto group_at = [&](int32_t g) -> const Group& {
+    return tree.groups[static_cast<size_t>(g)];
+  };
   std::deque<Run> work;
   const auto enter = [&](int32_t group, int32_t leader) {
     const Group& g = group_at(group);
@@ -42,7 +44,8 @@ FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
   nodes_[static_cast<size_t>(root)] = {-1, 0, tree.ranks(), 0, 0};
   order_.push_back(root);
   enter(0, root);
-  while (!work.empty()) {  // first in, first out: a leader's farther groups come before its nearer ones
+  // first in, first out: a leader's farther groups come before its nearer ones
+  while (!work.empty()) {
     const Run run = work.front();
     work.pop_front();
     const int32_t left = run.own - run.begin, right = run.end - run.own - 1;

@@ -1,19 +1,21 @@
-// fabric_tree.hpp: a tree over all ranks that enters every group once, with every subtree a run of positions.
+// fabric_tree.hpp: a tree over all ranks that enters every group once, with every subtree a run of
+// positions.
 //
-// Per group, the children groups form a tree of the given fan-out between their leaders (a group's leader is
-// the root where it is inside, else the first position); within each child group likewise. A leader serves
-// the farther groups first. Because subtrees are runs, a gather moves ranges of blocks, and a reduction that
-// adds its children and itself by position adds in fabric order. Every boundary is crossed by one edge into
-// each group that does not hold the root. Immutable. Cost: O(groups) to make; depth: the sum over tiers of
-// log(children) to the base of the fan-out.
+// Per group, the children groups form a tree of the given fan-out between their leaders (a group's
+// leader is the root where it is inside, else the first position); within each child group
+// likewise. A leader serves the farther groups first. Because subtrees are runs, a gather moves
+// ranges of blocks, and a reduction that adds its children and itself by position adds in fabric
+// order. Every boundary is crossed by one edge into each group that does not hold the root.
+// Immutable. Cost: O(groups) to make; depth: the sum over tiers of log(children) to the base of the
+// fan-out.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "plan.hpp"
-#include "tier_tree.hpp"
+#include "schedule/plan.hpp"
+#include "topology/fabric/tier_tree.hpp"
 
 namespace sennit {
 
@@ -44,8 +46,9 @@ class FabricTree {
 inline constexpr uint16_t kFanOuts[] = {2, 4, 8, 16};
 int fan_out(const Parameters& parameters);  // 2 where it says nothing
 
-// Of `wanted`, which ascend: those that make different trees. Where no leader has more to serve than the one
-// before allows, the next makes the same tree; `without_root`: the root's children are none of it.
+// Of `wanted`, which ascend: those that make different trees. Where no leader has more to serve
+// than the one before allows, the next makes the same tree; `without_root`: the root's children are
+// none of it.
 std::vector<uint16_t> different_fan_outs(const TierTree& tree, std::span<const uint16_t> wanted,
                                          bool without_root = false);
 

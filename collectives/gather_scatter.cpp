@@ -1,16 +1,17 @@
-// gather_scatter.cpp: gather and scatter over a tree that follows the fabric, so that the root posts few
-// messages.
+// gather_scatter.cpp: gather and scatter over a tree that follows the fabric, so that the root
+// posts few messages.
 //
-// The tree is FabricTree's: every subtree is a run of positions, so each message is one range of blocks. A
-// gather collects its subtree's blocks in scratch and hands them on in one message; a scatter is the reverse.
-// For small blocks and many ranks: the root handles fan-out x depth messages instead of n - 1. Parameters:
-// radices[0] is the fan-out (default 2). Steps: the tree's depth. On the wire: every boundary carries each
-// block behind it once, the minimum; inner ranks relay their subtree's blocks. Scratch: the subtree's blocks
-// on inner ranks other than the root. Needs the counts of all blocks on every rank.
+// The tree is FabricTree's: every subtree is a run of positions, so each message is one range of
+// blocks. A gather collects its subtree's blocks in scratch and hands them on in one message; a
+// scatter is the reverse. For small blocks and many ranks: the root handles fan-out x depth
+// messages instead of n - 1. Parameters: radices[0] is the fan-out (default 2). Steps: the tree's
+// depth. On the wire: every boundary carries each block behind it once, the minimum; inner ranks
+// relay their subtree's blocks. Scratch: the subtree's blocks on inner ranks other than the root.
+// Needs the counts of all blocks on every rank.
 #include <algorithm>
 
-#include "common.hpp"
-#include "fabric_tree.hpp"
+#include "collectives/common.hpp"
+#include "collectives/fabric_tree.hpp"
 
 namespace sennit {
 namespace {
@@ -22,7 +23,8 @@ Range subtree(const FabricTree& shape, int position) {
   return block_range(static_cast<uint64_t>(node.begin), static_cast<uint64_t>(node.end));
 }
 
-Program gather_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+Program gather_program(const TierTree& tree, const Request& request, const FabricTree& shape,
+                       int p) {
   ProgramBuilder builder(request.in_place);
   const FabricTree::Node& node = shape.node(p);
   const auto self = static_cast<uint64_t>(p);
@@ -35,7 +37,8 @@ Program gather_program(const TierTree& tree, const Request& request, const Fabri
   const Operand collected = at_root ? Operand{} : builder.scratch({&all, 1});
   for (const int child : shape.children(p)) {
     const Range blocks = subtree(shape, child);
-    builder.recv(child, at_root ? builder.output({&blocks, 1}) : builder.part(collected, {&blocks, 1}),
+    builder.recv(child,
+                 at_root ? builder.output({&blocks, 1}) : builder.part(collected, {&blocks, 1}),
                  tree.crossing_tier(p, child));
   }
   if (at_root) {
@@ -47,7 +50,8 @@ Program gather_program(const TierTree& tree, const Request& request, const Fabri
   return builder.finish();
 }
 
-Program scatter_program(const TierTree& tree, const Request& request, const FabricTree& shape, int p) {
+Program scatter_program(const TierTree& tree, const Request& request, const FabricTree& shape,
+                        int p) {
   ProgramBuilder builder(request.in_place);
   const FabricTree::Node& node = shape.node(p);
   const auto self = static_cast<uint64_t>(p);
@@ -76,12 +80,14 @@ class GatherScatterAlgorithm : public Algorithm {
   std::string_view name() const override { return "gather_scatter"; }
   Takes takes(Collective) const override { return {.radices = 1}; }
   bool applies(const TierTree&, const Request& request) const override {
-    return (request.collective == Collective::gather || request.collective == Collective::scatter) &&
+    return (request.collective == Collective::gather ||
+            request.collective == Collective::scatter) &&
            knows_counts(request);
   }
   std::vector<Parameters> candidates(const TierTree& tree, const Request&) const override {
     std::vector<Parameters> all;
-    for (const uint16_t k : different_fan_outs(tree, kGatherFanOuts)) all.emplace_back().radices = {k};
+    for (const uint16_t k : different_fan_outs(tree, kGatherFanOuts))
+      all.emplace_back().radices = {k};
     return all;
   }
 
@@ -99,8 +105,8 @@ class GatherScatterAlgorithm : public Algorithm {
       const uint64_t bytes =
           offsets[static_cast<size_t>(node.end)] - offsets[static_cast<size_t>(node.begin)];
       gather ? load.add(p, node.parent, bytes) : load.add(node.parent, p, bytes);
-      reached_ns[static_cast<size_t>(p)] =
-          reached_ns[static_cast<size_t>(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
+      reached_ns[static_cast<size_t>(p)] = reached_ns[static_cast<size_t>(node.parent)] +
+                                           message_latency_ns(tree, node.parent, p, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());

@@ -1,18 +1,19 @@
-// leaders.cpp: all-reduce, all-gather and barrier with the fewest messages: up a tree and down again.
+// leaders.cpp: all-reduce, all-gather and barrier with the fewest messages: up a tree and down
+// again.
 //
-// The tree is FabricTree's, so every group is entered once. What a subtree holds goes up to the leaders of
-// the outermost groups; these exchange it directly (one round), or, as a second candidate, send it on up to
-// position 0. The results go down the same edges. For tiny messages where messages cost more than rounds:
-// ranks that share cores, containers on one machine. Sums are of whole pieces: children and the rank itself
-// by position, then leaders in their order, that is, in fabric order. An all-gather carries a subtree's
-// blocks up and what the subtree lacks down. Parameters: radices[0] is the fan-out k within a group,
-// whole_stages 1: the leaders exchange. Messages: 2 (n - 1) in all, or 2 (n - g) + g (g - 1) for g outermost
-// groups. On the wire: M into and out of every group's leader, up to k M a tier. Scratch: sums M per child
-// and M, else none.
+// The tree is FabricTree's, so every group is entered once. What a subtree holds goes up to the
+// leaders of the outermost groups; these exchange it directly (one round), or, as a second
+// candidate, send it on up to position 0. The results go down the same edges. For tiny messages
+// where messages cost more than rounds: ranks that share cores, containers on one machine. Sums are
+// of whole pieces: children and the rank itself by position, then leaders in their order, that is,
+// in fabric order. An all-gather carries a subtree's blocks up and what the subtree lacks down.
+// Parameters: radices[0] is the fan-out k within a group, whole_stages 1: the leaders exchange.
+// Messages: 2 (n - 1) in all, or 2 (n - g) + g (g - 1) for g outermost groups. On the wire: M into
+// and out of every group's leader, up to k M a tier. Scratch: sums M per child and M, else none.
 #include <algorithm>
 
-#include "common.hpp"
-#include "fabric_tree.hpp"
+#include "collectives/common.hpp"
+#include "collectives/fabric_tree.hpp"
 
 namespace sennit {
 namespace {
@@ -65,7 +66,8 @@ class Writer {
     const std::vector<int> children = shape_.children(p_);
     const int parent = shape_.parent(p_);
     const Range mine = shape_.below(tree_, p_);
-    copy_own(builder_, request_, block_range(static_cast<uint64_t>(p_), static_cast<uint64_t>(p_) + 1));
+    copy_own(builder_, request_,
+             block_range(static_cast<uint64_t>(p_), static_cast<uint64_t>(p_) + 1));
     for (const int child : children) receive_blocks(child, {shape_.below(tree_, child)});
     if (parent >= 0) {
       send_blocks(parent, {mine});
@@ -128,7 +130,9 @@ class Writer {
     builder_.recv(peer, builder_.output(blocks), tree_.crossing_tier(p_, peer));
   }
   Operand result() { return barrier_ ? builder_.scratch({&all_, 1}) : builder_.output({&all_, 1}); }
-  void send(int peer, Operand what) { builder_.send(peer, what, tree_.crossing_tier(p_, peer), true); }
+  void send(int peer, Operand what) {
+    builder_.send(peer, what, tree_.crossing_tier(p_, peer), true);
+  }
   Operand receive(int peer) {
     const Operand arrived = builder_.scratch({&all_, 1});
     builder_.recv(peer, arrived, tree_.crossing_tier(p_, peer), true);
@@ -136,7 +140,8 @@ class Writer {
   }
   Operand add(std::vector<std::pair<int, Operand>>& parts, bool last) {
     if (parts.size() == 1 && !last) return parts[0].second;
-    std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(parts.begin(), parts.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<Operand> sources;
     sources.reserve(parts.size());
     for (const auto& part : parts) sources.push_back(part.second);
@@ -160,7 +165,8 @@ class Leaders : public Algorithm {
   Takes takes(Collective) const override { return {.radices = 1, .whole_stages = 1}; }
   bool pipelines() const override { return false; }
   bool applies(const TierTree&, const Request& request) const override {
-    return request.collective == Collective::all_reduce || request.collective == Collective::all_gather ||
+    return request.collective == Collective::all_reduce ||
+           request.collective == Collective::all_gather ||
            request.collective == Collective::barrier;
   }
 
@@ -209,7 +215,8 @@ class Leaders : public Algorithm {
       deepest_ns = std::max(deepest_ns, depth_ns[static_cast<size_t>(p)]);
     }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.latency_ns = 2 * deepest_ns + (shape.leaders.size() > 1 ? widest_latency_ns(tree, cost) : 0);
+    estimate.latency_ns =
+        2 * deepest_ns + (shape.leaders.size() > 1 ? widest_latency_ns(tree, cost) : 0);
     if (request.reduces()) estimate.reduce_bytes = most_sources * total;
     return estimate;
   }

@@ -1,13 +1,14 @@
 // ring.cpp: all-reduce, reduce-scatter and all-gather around one ring in fabric order.
 //
-// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009). Piece i
-// (a share of the vector, or block i) starts at position i + 1, is added to at every hop and is final at
-// position i; all-gather passes the final pieces on in the same direction. Everyone sends to the next and
-// receives from the previous at the same time. In fabric order the ring leaves and enters each group once.
-// Steps: n - 1 a phase. On the wire: every rank and every group boundary (1 - 1/n) M a phase and direction,
-// which is the least possible for a rank, and more than a group of several ranks needs. Scratch: M for what
-// arrives (may be the peer's memory), and in reduce-scatter M for partial sums.
-#include "common.hpp"
+// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations"
+// (2009). Piece i (a share of the vector, or block i) starts at position i + 1, is added to at
+// every hop and is final at position i; all-gather passes the final pieces on in the same
+// direction. Everyone sends to the next and receives from the previous at the same time. In fabric
+// order the ring leaves and enters each group once. Steps: n - 1 a phase. On the wire: every rank
+// and every group boundary (1 - 1/n) M a phase and direction, which is the least possible for a
+// rank, and more than a group of several ranks needs. Scratch: M for what arrives (may be the
+// peer's memory), and in reduce-scatter M for partial sums.
+#include "collectives/common.hpp"
 
 namespace sennit {
 namespace {
@@ -66,7 +67,8 @@ class Ring {
   void all_gather() {
     const Range own = piece(p_);
     const bool from_input = request_.collective == Collective::all_gather;
-    builder_.send(next_, from_input ? builder_.input({&own, 1}) : builder_.output({&own, 1}), next_tier_);
+    builder_.send(next_, from_input ? builder_.input({&own, 1}) : builder_.output({&own, 1}),
+                  next_tier_);
     if (from_input) copy_own(builder_, request_, own);
     for (int step = 0; step < n_ - 1; step++) {
       const Range piece_range = piece(at(-1 - step));
@@ -86,11 +88,14 @@ class RingAlgorithm : public Algorithm {
   std::string_view name() const override { return "ring"; }
 
   bool applies(const TierTree&, const Request& request) const override {
-    return request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter ||
+    return request.collective == Collective::all_reduce ||
+           request.collective == Collective::reduce_scatter ||
            request.collective == Collective::all_gather;
   }
 
-  std::vector<Parameters> candidates(const TierTree&, const Request&) const override { return {{}}; }
+  std::vector<Parameters> candidates(const TierTree&, const Request&) const override {
+    return {{}};
+  }
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters&,
                     const CostModel& cost) const override {

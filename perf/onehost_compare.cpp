@@ -3,12 +3,13 @@
 //   mpirun --oversubscribe -np N onehost_compare [-p PAIRS] [-m sennit|registered|malloc] [CASE...]   CASE:
 //   COLLECTIVE:BYTES
 //
-// Both libraries work on the same memory. A turn is a barrier and then a block of calls (as many as take a
-// millisecond or two, at least one); its time is the slowest rank's, divided by the calls. Turns alternate,
-// and so does who begins, so that whatever else the machine does meets both alike; printed are medians and
-// the median of the pairs' ratios. The third turn is the floor: all ranks copy BYTES at once, each from its
-// input to its output, which for an all-reduce between two ranks is the least that can be written (32 MB for
-// 16 MB). fp32 sums; BYTES as in nccl-tests; K and M are powers of two. Results are compared with each other.
+// Both libraries work on the same memory. A turn is a barrier and then a block of calls (as many as
+// take a millisecond or two, at least one); its time is the slowest rank's, divided by the calls.
+// Turns alternate, and so does who begins, so that whatever else the machine does meets both alike;
+// printed are medians and the median of the pairs' ratios. The third turn is the floor: all ranks
+// copy BYTES at once, each from its input to its output, which for an all-reduce between two ranks
+// is the least that can be written (32 MB for 16 MB). fp32 sums; BYTES as in nccl-tests; K and M
+// are powers of two. Results are compared with each other.
 #include <mpi.h>
 
 #include <algorithm>
@@ -94,22 +95,29 @@ class Comparison {
     const int count = static_cast<int>(count_);
     std::function<void()> sennit, openmpi;
     if (case_.collective == "all_reduce") {
-      sennit = [=, this] { must(sennit_all_reduce(in_, out_, count_, SENNIT_FLOAT32, SENNIT_SUM, comm_)); };
+      sennit = [=, this] {
+        must(sennit_all_reduce(in_, out_, count_, SENNIT_FLOAT32, SENNIT_SUM, comm_));
+      };
       openmpi = [=, this] { MPI_Allreduce(in_, out_, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
     } else if (case_.collective == "all_gather") {
       sennit = [=, this] { must(sennit_all_gather(in_, out_, count_, SENNIT_FLOAT32, comm_)); };
-      openmpi = [=, this] { MPI_Allgather(in_, count, MPI_FLOAT, out_, count, MPI_FLOAT, MPI_COMM_WORLD); };
+      openmpi = [=, this] {
+        MPI_Allgather(in_, count, MPI_FLOAT, out_, count, MPI_FLOAT, MPI_COMM_WORLD);
+      };
     } else if (case_.collective == "reduce_scatter") {
       sennit = [=, this] {
         must(sennit_reduce_scatter(in_, out_, count_, SENNIT_FLOAT32, SENNIT_SUM, comm_));
       };
-      openmpi = [=, this] { MPI_Reduce_scatter_block(in_, out_, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
+      openmpi = [=, this] {
+        MPI_Reduce_scatter_block(in_, out_, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      };
     } else {
       stop("'" + case_.collective + "': expected all_reduce, all_gather or reduce_scatter");
     }
     // Where one side is shorter, it is copied as often as it fits.
     const auto copy = [this] {
-      for (size_t done = 0; done < std::max(in_count_, out_count_); done += std::min(in_count_, out_count_))
+      for (size_t done = 0; done < std::max(in_count_, out_count_);
+           done += std::min(in_count_, out_count_))
         std::memcpy(out_ + done % out_count_, in_ + done % in_count_,
                     std::min(in_count_, out_count_) * sizeof(float));
     };
@@ -126,18 +134,20 @@ class Comparison {
       floors.push_back(ours.back() / copies.back());
     }
     if (g_rank != 0) return;
-    const double rate =
-        static_cast<double>(std::max(in_count_, out_count_) * sizeof(float)) * g_ranks / median(copies);
+    const double rate = static_cast<double>(std::max(in_count_, out_count_) * sizeof(float)) *
+                        g_ranks / median(copies);
     std::printf("%-14s %5d %11zu %-10s %6d %11.2f %11.2f %7.2f %11.2f %9.2f %7.2f\n",
-                case_.collective.c_str(), g_ranks, case_.bytes, memory_.c_str(), calls, median(ours) * 1e6,
-                median(theirs) * 1e6, median(ratios), median(copies) * 1e6, rate * 1e-9, median(floors));
+                case_.collective.c_str(), g_ranks, case_.bytes, memory_.c_str(), calls,
+                median(ours) * 1e6, median(theirs) * 1e6, median(ratios), median(copies) * 1e6,
+                rate * 1e-9, median(floors));
     std::fflush(stdout);
   }
 
   static void print_head() {
     if (g_rank != 0) return;
-    std::printf("%-14s %5s %11s %-10s %6s %11s %11s %7s %11s %9s %7s\n", "collective", "ranks", "bytes",
-                "memory", "calls", "sennit_us", "openmpi_us", "ratio", "copy_us", "copy_GB/s", "/copy");
+    std::printf("%-14s %5s %11s %-10s %6s %11s %11s %7s %11s %9s %7s\n", "collective", "ranks",
+                "bytes", "memory", "calls", "sennit_us", "openmpi_us", "ratio", "copy_us",
+                "copy_GB/s", "/copy");
   }
 
  private:

@@ -1,8 +1,8 @@
-// forms.cpp: the registered sources and text forms; see source.hpp.
+// forms.cpp: the registered sources and text forms; see topology/source.hpp.
 #include <algorithm>
 #include <vector>
 
-#include "source.hpp"
+#include "topology/source.hpp"
 
 namespace sennit {
 namespace {
@@ -32,12 +32,14 @@ std::span<const Source> sources() { return registered_sources(); }
 TextFormEntry::TextFormEntry(TextForm form) {
   std::vector<TextForm>& all = registered_forms();
   all.push_back(form);
-  std::sort(all.begin(), all.end(), [](const TextForm& a, const TextForm& b) { return a.name < b.name; });
+  std::sort(all.begin(), all.end(),
+            [](const TextForm& a, const TextForm& b) { return a.name < b.name; });
 }
 
 std::span<const TextForm> text_forms() { return registered_forms(); }
 
-Result<Fabric> parse_any_form(std::string_view text, const std::string& file, const std::string& host) {
+Result<Fabric> parse_any_form(std::string_view text, const std::string& file,
+                              const std::string& host) {
   for (const TextForm& form : text_forms())
     if (form.recognises(text)) return form.parse(text, file, host);
   return parse_fabric(text, file);

@@ -1,4 +1,5 @@
-// merge.cpp: the registered sources, and making one fabric of what they say; see source.hpp.
+// merge.cpp: the registered sources, and making one fabric of what they say; see
+// topology/source.hpp.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,17 +8,18 @@
 
 #include <fmt/format.h>
 
-#include "contraction.hpp"
-#include "index.hpp"
-#include "source.hpp"
-#include "units.hpp"
+#include "base/index.hpp"
+#include "topology/fabric/contraction.hpp"
+#include "topology/fabric/units.hpp"
+#include "topology/source.hpp"
 
 namespace sennit {
 namespace {
 
 std::string figure(const Capacity& capacity) {
-  return capacity.known() ? fmt::format("{} {}", format_rate(capacity.bytes_per_s), name(capacity.provenance))
-                          : "unknown";
+  return capacity.known()
+             ? fmt::format("{} {}", format_rate(capacity.bytes_per_s), name(capacity.provenance))
+             : "unknown";
 }
 
 // By vertex: how far a switch is from the nearest host; hosts and what is in them: 0.
@@ -98,7 +100,8 @@ struct Merger::Impl {
     if (theirs.host >= 0 && host < 0) return -1;
     if (host >= 0) {  // HOST/DEVICE, under the name that the host has here
       const std::string& their_host = more.vertices[index(theirs.host)].name;
-      if (name.rfind(their_host + "/", 0) == 0) name = vertex(host).name + name.substr(their_host.size());
+      if (name.rfind(their_host + "/", 0) == 0)
+        name = vertex(host).name + name.substr(their_host.size());
     }
     int at = -1;
     const auto same =
@@ -112,30 +115,33 @@ struct Merger::Impl {
     if (at < 0) return insert({theirs.kind, name, theirs.tier, host, theirs.id});
     Vertex& ours = fabric.vertices[index(at)];
     if (ours.kind != theirs.kind || ours.host != host) {
-      conflict(fmt::format("{}: {} takes it for something else; the first source stands", name, source));
+      conflict(
+          fmt::format("{}: {} takes it for something else; the first source stands", name, source));
       return -1;
     }
     if (ours.tier.empty()) ours.tier = theirs.tier;
     if (!ours.id.empty() && !theirs.id.empty() && ours.id != theirs.id)
-      conflict(fmt::format("{}: has id {}, {} says {}; the former stands", name, ours.id, source, theirs.id));
+      conflict(fmt::format("{}: has id {}, {} says {}; the former stands", name, ours.id, source,
+                           theirs.id));
     if (ours.id.empty() && !theirs.id.empty()) {
       ours.id = theirs.id;
       if (ours.kind == VertexKind::nic) nics.emplace(ours.id, at);
     }
     if (!theirs.tier.empty() && theirs.tier != ours.tier)
-      conflict(
-          fmt::format("{}: of tier {}, {} says {}; the former stands", name, ours.tier, source, theirs.tier));
+      conflict(fmt::format("{}: of tier {}, {} says {}; the former stands", name, ours.tier, source,
+                           theirs.tier));
     return at;
   }
 
   // Whether a host or switch may hang on this switch, or another source has placed it elsewhere.
   bool may_hang(int lower, int upper, const std::string& source, const Before& before) {
     const auto others = before.find(lower);
-    if (placed_by[index(lower)] == source || others == before.end() || others->second.count(upper) != 0)
+    if (placed_by[index(lower)] == source || others == before.end() ||
+        others->second.count(upper) != 0)
       return true;
-    conflict(fmt::format("{}: {} links it with {}, {} with {}; the former stands", vertex(lower).name,
-                         placed_by[index(lower)], vertex(*others->second.begin()).name, source,
-                         vertex(upper).name));
+    conflict(fmt::format("{}: {} links it with {}, {} with {}; the former stands",
+                         vertex(lower).name, placed_by[index(lower)],
+                         vertex(*others->second.begin()).name, source, vertex(upper).name));
     return false;
   }
 
@@ -162,12 +168,14 @@ struct Merger::Impl {
     if (!link.capacity.known()) return;
     const bool better = link.capacity.provenance > ours.capacity.provenance;
     if (ours.capacity.known() && ours.capacity.bytes_per_s != link.capacity.bytes_per_s)
-      conflict(fmt::format("{} -> {}: {} says {}, {} says {}; the {} stands", vertex(link.from).name,
-                           vertex(link.to).name, ours.source, figure(ours.capacity), link.source,
-                           figure(link.capacity), better ? "latter" : "former"));
+      conflict(fmt::format("{} -> {}: {} says {}, {} says {}; the {} stands",
+                           vertex(link.from).name, vertex(link.to).name, ours.source,
+                           figure(ours.capacity), link.source, figure(link.capacity),
+                           better ? "latter" : "former"));
     if (!better) return;
     ours.capacity = link.capacity;
-    if (ours.ports.empty()) ours.cables = link.cables;  // who saw the cables knows how many there are
+    // who saw the cables knows how many there are
+    if (ours.ports.empty()) ours.cables = link.cables;
     ours.source = link.source;
   }
 
@@ -188,8 +196,8 @@ struct Merger::Impl {
     }
   }
 
-  // A host whose name is new here, but whose NIC is not, is the host that has that NIC. It takes the new
-  // name: whoever speaks last is the host itself, and calls itself as the job does.
+  // A host whose name is new here, but whose NIC is not, is the host that has that NIC. It takes
+  // the new name: whoever speaks last is the host itself, and calls itself as the job does.
   void map_hosts_by_nics(const Fabric& more, std::vector<int>* map) {
     for (const Vertex& theirs : more.vertices) {
       if (theirs.kind != VertexKind::nic || theirs.id.empty() || theirs.host < 0) continue;
@@ -243,7 +251,8 @@ void Merger::add(const Fabric& more, std::string_view source) {
 }
 
 Fabric Merger::take() {
-  if (impl_->unsaid > 0) impl_->fabric.conflicts.push_back(fmt::format("and {} more", impl_->unsaid));
+  if (impl_->unsaid > 0)
+    impl_->fabric.conflicts.push_back(fmt::format("and {} more", impl_->unsaid));
   return std::move(impl_->fabric);
 }
 

@@ -1,8 +1,8 @@
 // source.hpp: the contract of the topology family: where a fabric's shape is written down.
 //
-// A source fills in what it knows. Sources are asked by falling priority and merged: a figure of a higher
-// priority stands, a disagreement is kept in Fabric::conflicts. Measured outranks declared outranks assumed,
-// whatever the source.
+// A source fills in what it knows. Sources are asked by falling priority and merged: a figure of a
+// higher priority stands, a disagreement is kept in Fabric::conflicts. Measured outranks declared
+// outranks assumed, whatever the source.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,24 @@
 #include <span>
 #include <string_view>
 
-#include "fabric.hpp"
+#include "topology/fabric/fabric.hpp"
 
 namespace sennit {
 
 struct SourceContext {
-  std::string host;         // this host's name as the job knows it
-  std::string fabric_file;  // SENNIT_FABRIC: a file, or "synthetic:SPEC"; empty: /etc/sennit/fabric if there
+  std::string host;  // this host's name as the job knows it
+  // SENNIT_FABRIC: a file, or "synthetic:SPEC"; empty: /etc/sennit/fabric if there
+  std::string fabric_file;
 };
 
 struct Source {
   std::string_view name;
-  int priority;   // by how much it knows for certain; topology/README.md has the table
-  bool per_host;  // gives each host's inside: asked once per host, by one rank; else asked by rank 0 only
+  int priority;  // by how much it knows for certain; topology/README.md has the table
+  // gives each host's inside: asked once per host, by one rank; else asked by rank 0 only
+  bool per_host;
   // nullopt: nothing to say here, which is no error. An error is a malformed file and the like, or
-  // SENNIT_UNSUPPORTED where this machine or user cannot read what there is; the text says what to do.
+  // SENNIT_UNSUPPORTED where this machine or user cannot read what there is; the text says what to
+  // do.
   std::function<Result<std::optional<Fabric>>(const SourceContext&)> read;
   // Somebody named what it reads, so its error is the caller's. Else the error becomes one of
   // Fabric::conflicts, or one of Fabric::notes where it is a hint, and the other sources go on.
@@ -40,11 +43,12 @@ struct SourceEntry {
   const ::sennit::SourceEntry kEntry(Source{__VA_ARGS__}); \
   }
 
-// A form in which a network is written down as text: a source that knows one registers it. SENNIT_FABRIC
-// takes a file of any, and tests/fuzz feeds each with damaged texts. Pure functions.
+// A form in which a network is written down as text: a source that knows one registers it.
+// SENNIT_FABRIC takes a file of any, and tests/fuzz feeds each with damaged texts. Pure functions.
 struct TextForm {
   std::string_view name;
-  bool (*recognises)(std::string_view text);  // at most one form does; none: the fabric's own text form
+  // at most one form does; none: the fabric's own text form
+  bool (*recognises)(std::string_view text);
   // `file` is for messages; `host` is the name of the host that a text about one host is about.
   Result<Fabric> (*parse)(std::string_view text, const std::string& file, const std::string& host);
 };
@@ -56,13 +60,14 @@ struct TextFormEntry {
   namespace {                                                      \
   const ::sennit::TextFormEntry kFormEntry(TextForm{__VA_ARGS__}); \
   }
-Result<Fabric> parse_any_form(std::string_view text, const std::string& file, const std::string& host);
+Result<Fabric> parse_any_form(std::string_view text, const std::string& file,
+                              const std::string& host);
 
-// Merges fabrics, the one of higher priority first. A figure that is better founded (measured, declared,
-// assumed, in this order) replaces one that is not; else the first stands. What they disagree on is kept in
-// Fabric::conflicts. Where two sources hang a host on different switches, or a switch among different
-// switches, the first is believed. "n1" and "n1.cluster" are one host; so are two that have a NIC of the same
-// id. Cost: of add(), by `more` alone.
+// Merges fabrics, the one of higher priority first. A figure that is better founded (measured,
+// declared, assumed, in this order) replaces one that is not; else the first stands. What they
+// disagree on is kept in Fabric::conflicts. Where two sources hang a host on different switches, or
+// a switch among different switches, the first is believed. "n1" and "n1.cluster" are one host; so
+// are two that have a NIC of the same id. Cost: of add(), by `more` alone.
 class Merger {
  public:
   explicit Merger(const Fabric& base = {});
@@ -76,16 +81,18 @@ class Merger {
 };
 Fabric merge(const Fabric& base, const Fabric& more, std::string_view source);
 
-// Asks all sources of one kind, by falling priority, and merges what they say. What each host gets with
-// per_host = true is meant to be sent to rank 0 as text and added there to what that gets with false.
+// Asks all sources of one kind, by falling priority, and merges what they say. What each host gets
+// with per_host = true is meant to be sent to rank 0 as text and added there to what that gets with
+// false.
 bool is_hint(const Status& status);  // nothing is wrong but that it cannot be read here
 Result<Fabric> read_sources(const SourceContext& context, bool per_host);
 
-// This host as descriptions of the network name it: Slurm's name of the node in a job of Slurm (NodeName and
-// NodeHostname may differ), else the system's.
+// This host as descriptions of the network name it: Slurm's name of the node in a job of Slurm
+// (NodeName and NodeHostname may differ), else the system's.
 std::string this_host();
 
-// Where this process runs: its host as the job knows it, and the NUMA node that it is bound to, if to one.
+// Where this process runs: its host as the job knows it, and the NUMA node that it is bound to, if
+// to one.
 Placement place_this_process(const std::string& host);
 
 // Synthetic trees: "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5", "meta24k", ... (syntax in

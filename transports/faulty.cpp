@@ -1,5 +1,5 @@
-// faulty.cpp: see faulty.hpp.
-#include "faulty.hpp"
+// faulty.cpp: see transports/faulty.hpp.
+#include "transports/faulty.hpp"
 
 #include <charconv>
 #include <csignal>
@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "log.hpp"
-#include "options.hpp"
-#include "trace.hpp"
+#include "base/log.hpp"
+#include "base/options.hpp"
+#include "base/trace.hpp"
 
 namespace sennit {
 namespace {
@@ -24,7 +24,9 @@ class Faulty final : public Transport {
 
   std::string_view name() const override { return inner_->name(); }
   std::vector<std::byte> address() const override { return inner_->address(); }
-  Reach reach(int peer, std::span<const std::byte> address) override { return inner_->reach(peer, address); }
+  Reach reach(int peer, std::span<const std::byte> address) override {
+    return inner_->reach(peer, address);
+  }
   std::string obstacle() const override { return inner_->obstacle(); }
   Status add_peer(int peer, std::span<const std::byte> address) override {
     return inner_->add_peer(peer, address);
@@ -84,7 +86,8 @@ class Faulty final : public Transport {
     moved |= collect();
     moved |= !sends_back_.empty() || !receives_back_.empty() || !events_.empty();
     completions.sends.insert(completions.sends.end(), sends_back_.begin(), sends_back_.end());
-    completions.receives.insert(completions.receives.end(), receives_back_.begin(), receives_back_.end());
+    completions.receives.insert(completions.receives.end(), receives_back_.begin(),
+                                receives_back_.end());
     completions.events.insert(completions.events.end(), events_.begin(), events_.end());
     sends_back_.clear();
     receives_back_.clear();
@@ -148,12 +151,14 @@ class Faulty final : public Transport {
     broken_.insert(peer);
     for (const Delayed& delayed : delayed_)
       if (delayed.request->peer == peer) held_sends_.push_back(delayed.request);
-    std::erase_if(delayed_, [peer](const Delayed& delayed) { return delayed.request->peer == peer; });
+    std::erase_if(delayed_,
+                  [peer](const Delayed& delayed) { return delayed.request->peer == peer; });
     inner_->fail_peer(peer, status);
     events_.push_back({peer, status});
   }
 
-  // Handed back by the inner transport because the connection broke: whoever asked is not to know yet.
+  // Handed back by the inner transport because the connection broke: whoever asked is not to know
+  // yet.
   bool is_held(const MessageRequest& request) const {
     return !request.status.ok() && request.status.kind() == SENNIT_LINK_FAILED &&
            broken_.contains(request.peer);
@@ -223,7 +228,8 @@ bool parse_time(std::string_view text, uint64_t& out_ns) {
     unit = 1'000'000, text.remove_suffix(2);
   else if (text.ends_with('s'))
     unit = 1'000'000'000, text.remove_suffix(1);
-  if (unit == 0 || !parse_number(text, out_ns) || out_ns > 3600ull * 1'000'000'000 / unit) return false;
+  if (unit == 0 || !parse_number(text, out_ns) || out_ns > 3600ull * 1'000'000'000 / unit)
+    return false;
   out_ns *= unit;
   return true;
 }
@@ -238,7 +244,8 @@ Result<FaultPlan> parse_faults(std::string_view text) {
     text = comma == text.npos ? std::string_view() : text.substr(comma + 1);
     const size_t equals = item.find('=');
     const std::string_view name = item.substr(0, equals);
-    const std::string_view value = equals == item.npos ? std::string_view() : item.substr(equals + 1);
+    const std::string_view value =
+        equals == item.npos ? std::string_view() : item.substr(equals + 1);
     const auto wrong = [&](std::string_view expected) {
       return invalid(fmt::format("SENNIT_FAULTS: '{}': expected {}", item, expected));
     };
@@ -257,13 +264,15 @@ Result<FaultPlan> parse_faults(std::string_view text) {
       if (value.empty()) return wrong("transport=NAME");
       plan.transport = value;
     } else if (name == "delay") {
-      if (!parse_time(value, plan.delay_ns)) return wrong("delay=TIME such as 200us or 5ms, at most an hour");
+      if (!parse_time(value, plan.delay_ns))
+        return wrong("delay=TIME such as 200us or 5ms, at most an hour");
     } else if (name == "break_bytes") {
       const Result<uint64_t> bytes = parse_bytes(value);
       if (!bytes) return wrong("break_bytes=SIZE such as 4096 or 1M");
       plan.break_after_bytes = *bytes;
     } else {
-      return wrong("rank, transport, delay, drop, break, break_bytes, kill or seed, each with =VALUE");
+      return wrong(
+          "rank, transport, delay, drop, break, break_bytes, kill or seed, each with =VALUE");
     }
   }
   return plan;

@@ -1,10 +1,10 @@
 // faulty.hpp: a transport that wraps another and misbehaves as told, for tests of failure handling.
 //
-// SENNIT_FAULTS, e.g. "rank=3,kill=50" or "transport=tcp,delay=2ms,seed=7", wraps every transport that is
-// made (registry.cpp). Messages are counted from 1, as this rank sends them, over all peers and
-// communicators. Delaying keeps the contract, so the conformance suite runs over it as well. A broken
-// connection is reported once and its requests stay pending until fail_peer() or cancel(); with tcp the peer
-// sees it end, too.
+// SENNIT_FAULTS, e.g. "rank=3,kill=50" or "transport=tcp,delay=2ms,seed=7", wraps every transport
+// that is made (registry.cpp). Messages are counted from 1, as this rank sends them, over all peers
+// and communicators. Delaying keeps the contract, so the conformance suite runs over it as well. A
+// broken connection is reported once and its requests stay pending until fail_peer() or cancel();
+// with tcp the peer sees it end, too.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,17 @@
 #include <string>
 #include <string_view>
 
-#include "transport.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit {
 
 struct FaultPlan {
-  int rank = -1;             // only this rank misbehaves; -1: every rank
-  std::string transport;     // only this transport; empty: any
-  uint64_t delay_ns = 0;     // before each message, give or take half
-  uint64_t drop = 0;         // this message is taken and never sent; 0: none
-  uint64_t break_after = 0;  // after this many messages the connection to the last one's peer breaks
+  int rank = -1;          // only this rank misbehaves; -1: every rank
+  std::string transport;  // only this transport; empty: any
+  uint64_t delay_ns = 0;  // before each message, give or take half
+  uint64_t drop = 0;      // this message is taken and never sent; 0: none
+  // after this many messages the connection to the last one's peer breaks
+  uint64_t break_after = 0;
   uint64_t break_after_bytes = 0;
   uint64_t kill = 0;  // at this message the process kills itself (SIGKILL)
   uint64_t seed = 1;  // of the delays

@@ -1,23 +1,23 @@
 // loopback.cpp: the transport between ranks that are threads of one process.
 //
-// A send is a ticket in the receiver's inbox; the receiver copies straight out of the sender's segments, or
-// exposes them if there is one and it may, and puts the ticket into the sender's inbox. Nothing is buffered,
-// so memory is bounded without credits. A ticket has one atomic state; whoever moves it out of `pending`
-// decides: the receiver by taking it, the sender by cancelling. Same-process is proven by process id, a
-// random number of the process and the endpoint's presence in a process-wide table. Threads: each instance
-// under its own rank's lock; between instances only inboxes (a mutex each) and tickets. Cost: two uncontended
-// locks and one copy per message.
+// A send is a ticket in the receiver's inbox; the receiver copies straight out of the sender's
+// segments, or exposes them if there is one and it may, and puts the ticket into the sender's
+// inbox. Nothing is buffered, so memory is bounded without credits. A ticket has one atomic state;
+// whoever moves it out of `pending` decides: the receiver by taking it, the sender by cancelling.
+// Same-process is proven by process id, a random number of the process and the endpoint's presence
+// in a process-wide table. Threads: each instance under its own rank's lock; between instances only
+// inboxes (a mutex each) and tickets. Cost: two uncontended locks and one copy per message.
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "loopback_endpoint.hpp"
-#include "matcher.hpp"
-#include "segments.hpp"
-#include "trace.hpp"
-#include "transport.hpp"
+#include "base/trace.hpp"
+#include "transports/loopback_endpoint.hpp"
+#include "transports/matcher.hpp"
+#include "transports/segments.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit {
 namespace {
@@ -27,7 +27,9 @@ using namespace loopback;
 class Loopback final : public Transport {
  public:
   explicit Loopback(const TransportContext& context)
-      : rank_(context.rank), peers_(static_cast<size_t>(context.size)), self_(std::make_shared<Endpoint>()) {
+      : rank_(context.rank),
+        peers_(static_cast<size_t>(context.size)),
+        self_(std::make_shared<Endpoint>()) {
     Hub& hub = Hub::instance();
     const std::lock_guard lock(hub.mutex);
     address_ = {getpid(), hub.nonce, hub.next++};
@@ -67,8 +69,8 @@ class Loopback final : public Transport {
   }
 
   Status add_peer(int peer, std::span<const std::byte> address) override {
-    peers_[static_cast<size_t>(peer)].endpoint =
-        find_endpoint(address);  // if it is gone: an event at first use
+    // if it is gone: an event at first use
+    peers_[static_cast<size_t>(peer)].endpoint = find_endpoint(address);
     return {};
   }
 
@@ -164,8 +166,8 @@ class Loopback final : public Transport {
   }
 
   std::string statistics() const override {
-    return fmt::format("messages sent {}, bytes received {}, of them exposed {}", messages_, bytes_received_,
-                       bytes_exposed_);
+    return fmt::format("messages sent {}, bytes received {}, of them exposed {}", messages_,
+                       bytes_received_, bytes_exposed_);
   }
 
  private:
@@ -203,7 +205,8 @@ class Loopback final : public Transport {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     if (peer.reported) return;
     peer.reported = true;
-    events_.push_back({rank, Status(SENNIT_PEER_FAILED, fmt::format("rank {} closed its endpoint", rank))});
+    events_.push_back(
+        {rank, Status(SENNIT_PEER_FAILED, fmt::format("rank {} closed its endpoint", rank))});
   }
 
   const Status* refusal(const MessageRequest& request) const {
@@ -241,7 +244,8 @@ class Loopback final : public Transport {
       case Message::Kind::sent: {
         Ticket& ticket = *message.ticket;
         Peer& peer = peers_[static_cast<size_t>(message.from)];
-        if (!peer.endpoint) peer.endpoint = std::move(message.source);  // it closed before add_peer()
+        // it closed before add_peer()
+        if (!peer.endpoint) peer.endpoint = std::move(message.source);
         if (RecvRequest* request = matcher_.take_receive(message.from, ticket.key)) {
           if (!deliver(*request, ticket)) recv(*request);  // withdrawn: post again
           break;
@@ -265,13 +269,15 @@ class Loopback final : public Transport {
   }
 
   void give_back(Ticket& ticket, int peer) {
-    peers_[static_cast<size_t>(peer)].endpoint->push({Message::Kind::finished, rank_, &ticket, nullptr});
+    peers_[static_cast<size_t>(peer)].endpoint->push(
+        {Message::Kind::finished, rank_, &ticket, nullptr});
   }
 
   // False if the sender has withdrawn the message.
   bool deliver(RecvRequest& request, Ticket& ticket) {
     TicketState state = TicketState::pending;
-    if (!ticket.state.compare_exchange_strong(state, TicketState::copying, std::memory_order_acq_rel)) {
+    if (!ticket.state.compare_exchange_strong(state, TicketState::copying,
+                                              std::memory_order_acq_rel)) {
       give_back(ticket, request.peer);
       return false;
     }
@@ -280,9 +286,9 @@ class Loopback final : public Transport {
     request.exposed = nullptr;
     receives_back_.push_back(&request);
     if (!check_match(request, ticket.signature, ticket.bytes)) {
-      ticket.status =
-          Status(SENNIT_MISMATCH, fmt::format("rank {} made a different call (communicator {}, call {})",
-                                              rank_, ticket.key.comm, ticket.key.seq));
+      ticket.status = Status(SENNIT_MISMATCH,
+                             fmt::format("rank {} made a different call (communicator {}, call {})",
+                                         rank_, ticket.key.comm, ticket.key.seq));
       finish(ticket, request.peer);
     } else if (request.may_expose && ticket.segments.size() == 1 && ticket.bytes > 0) {
       request.status = Status();
@@ -305,7 +311,8 @@ class Loopback final : public Transport {
 
   void forget(Ticket& ticket, int peer) {
     TicketState state = TicketState::pending;
-    if (!ticket.state.compare_exchange_strong(state, TicketState::dropped, std::memory_order_acq_rel))
+    if (!ticket.state.compare_exchange_strong(state, TicketState::dropped,
+                                              std::memory_order_acq_rel))
       give_back(ticket, peer);
   }
 
@@ -314,17 +321,19 @@ class Loopback final : public Transport {
     forget(take_ticket(arrival), peer);
   }
 
-  // Takes a send back. False if the receiver has it (then it comes back by itself: at once, or after
-  // release()).
+  // Takes a send back. False if the receiver has it (then it comes back by itself: at once, or
+  // after release()).
   bool withdraw(Ticket& ticket) {
     TicketState state = TicketState::pending;
-    if (ticket.state.compare_exchange_strong(state, TicketState::cancelled, std::memory_order_acq_rel))
+    if (ticket.state.compare_exchange_strong(state, TicketState::cancelled,
+                                             std::memory_order_acq_rel))
       return true;
     if (state == TicketState::dropped) {
       free_tickets_.push_back(&ticket);
       return true;
     }
-    while (ticket.state.load(std::memory_order_acquire) == TicketState::copying) std::this_thread::yield();
+    while (ticket.state.load(std::memory_order_acquire) == TicketState::copying)
+      std::this_thread::yield();
     return false;
   }
 

@@ -1,5 +1,5 @@
-// loopback_endpoint.hpp: the part of a loopback instance that other instances in the process touch: its
-// inbox, its tickets, and the process-wide table of endpoints. See loopback.cpp.
+// loopback_endpoint.hpp: the part of a loopback instance that other instances in the process touch:
+// its inbox, its tickets, and the process-wide table of endpoints. See transports/loopback.cpp.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -15,8 +15,8 @@
 #include <mutex>
 #include <vector>
 
-#include "forked.hpp"
-#include "transport.hpp"
+#include "base/forked.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit::loopback {
 

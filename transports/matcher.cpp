@@ -1,5 +1,5 @@
-// matcher.cpp: see matcher.hpp.
-#include "matcher.hpp"
+// matcher.cpp: see transports/matcher.hpp.
+#include "transports/matcher.hpp"
 
 #include <fmt/format.h>
 
@@ -49,17 +49,19 @@ bool check_match(RecvRequest& request, uint64_t signature, size_t bytes) {
   request.arrived_bytes = bytes;
   request.status =
       bytes != request.bytes
-          ? Status(SENNIT_MISMATCH, fmt::format("rank {} sent {} bytes where {} were expected ({})",
-                                                request.peer, bytes, request.bytes, describe(request.key)))
-          : Status(SENNIT_MISMATCH,
-                   fmt::format("rank {} made a different call ({})", request.peer, describe(request.key)));
+          ? Status(SENNIT_MISMATCH,
+                   fmt::format("rank {} sent {} bytes where {} were expected ({})", request.peer,
+                               bytes, request.bytes, describe(request.key)))
+          : Status(SENNIT_MISMATCH, fmt::format("rank {} made a different call ({})", request.peer,
+                                                describe(request.key)));
   return false;
 }
 
 Status send_mismatch(const SendRequest& request, size_t expected_bytes) {
   if (expected_bytes != request.bytes)
-    return {SENNIT_MISMATCH, fmt::format("rank {} expects {} bytes where this rank sends {} ({})",
-                                         request.peer, expected_bytes, request.bytes, describe(request.key))};
+    return {SENNIT_MISMATCH,
+            fmt::format("rank {} expects {} bytes where this rank sends {} ({})", request.peer,
+                        expected_bytes, request.bytes, describe(request.key))};
   return {SENNIT_MISMATCH,
           fmt::format("rank {} made a different call ({})", request.peer, describe(request.key))};
 }

@@ -1,17 +1,19 @@
-// matcher.hpp: finds the receive for an arriving message, and the message for a receive, by (peer, Key).
+// matcher.hpp: finds the receive for an arriving message, and the message for a receive, by (peer,
+// Key).
 //
-// KeyTable is an open-addressed hash of pointers to anything with members `peer` and `key`. Matcher is two of
-// them: receives that wait for their message, and arrivals that wait for their receive. An arrival has the
-// bytes (eager), or only the announcement of a message that is still at the peer. The caller bounds arrivals.
-// Threads: none of its own; used under the engine's lock. Cost: one hash and about one cache line per lookup;
-// nothing is allocated once the tables and the pool have grown to the largest number outstanding.
+// KeyTable is an open-addressed hash of pointers to anything with members `peer` and `key`. Matcher
+// is two of them: receives that wait for their message, and arrivals that wait for their receive.
+// An arrival has the bytes (eager), or only the announcement of a message that is still at the
+// peer. The caller bounds arrivals. Threads: none of its own; used under the engine's lock. Cost:
+// one hash and about one cache line per lookup; nothing is allocated once the tables and the pool
+// have grown to the largest number outstanding.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "transport.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit {
 
@@ -61,7 +63,8 @@ class KeyTable {
       if (node) function(*node);
   }
 
-  // Takes out all for which `which(node)` is true and calls `taken(node)` on each. Not for the fast path.
+  // Takes out all for which `which(node)` is true and calls `taken(node)` on each. Not for the fast
+  // path.
   template <typename Which, typename Taken>
   void remove_if(Which which, Taken taken) {
     std::vector<Node*> found;
@@ -75,8 +78,8 @@ class KeyTable {
 
  private:
   static size_t hash(int peer, const Key& key) {
-    uint64_t h =
-        (static_cast<uint64_t>(key.comm) << 32 | static_cast<uint32_t>(peer)) * 0x9e3779b97f4a7c15ull;
+    uint64_t h = (static_cast<uint64_t>(key.comm) << 32 | static_cast<uint32_t>(peer)) *
+                 0x9e3779b97f4a7c15ull;
     h ^= h >> 29;
     h = (h ^ (static_cast<uint64_t>(key.seq) << 32 | key.chunk)) * 0xbf58476d1ce4e5b9ull;
     h ^= h >> 32;
@@ -112,20 +115,20 @@ struct Arrival {
   size_t bytes = 0;
   uint64_t arrived_ns = 0;
   std::vector<std::byte> data;  // the bytes of an eager message; keeps its capacity in the pool
-  uint64_t handle[4] = {};      // the transport's own: where the bytes are, how far they have come, ...
+  uint64_t handle[4] = {};  // the transport's own: where the bytes are, how far they have come, ...
 };
 
 class Matcher {
  public:
-  // If the message is here already: the arrival, which the caller consumes and then gives to recycle().
-  // Otherwise the receive is posted, and nullptr is returned.
+  // If the message is here already: the arrival, which the caller consumes and then gives to
+  // recycle(). Otherwise the receive is posted, and nullptr is returned.
   Arrival* post(RecvRequest& request);
 
   RecvRequest* find_receive(int peer, const Key& key) const { return receives_.find(peer, key); }
   RecvRequest* take_receive(int peer, const Key& key) { return receives_.remove(peer, key); }
 
-  // Remembers a message that came early; data has size 0. nullptr if there is one of this name already, which
-  // only a broken peer can cause.
+  // Remembers a message that came early; data has size 0. nullptr if there is one of this name
+  // already, which only a broken peer can cause.
   Arrival* keep(int peer, const Key& key, uint64_t signature, size_t bytes);
   Arrival* find_arrival(int peer, const Key& key) const { return arrivals_.find(peer, key); }
   Arrival* take_arrival(int peer, const Key& key) { return arrivals_.remove(peer, key); }

@@ -1,11 +1,11 @@
-// registry.cpp: the list of transports. Each transport's file adds itself with SENNIT_TRANSPORT_ENTRY before
-// main() runs; afterwards the list does not change, so it needs no lock. Where SENNIT_FAULTS is set, what a
-// factory makes is wrapped (faulty.hpp).
+// registry.cpp: the list of transports. Each transport's file adds itself with
+// SENNIT_TRANSPORT_ENTRY before main() runs; afterwards the list does not change, so it needs no
+// lock. Where SENNIT_FAULTS is set, what a factory makes is wrapped (transports/faulty.hpp).
 #include <algorithm>
 
-#include "faulty.hpp"
-#include "options.hpp"
-#include "transport.hpp"
+#include "base/options.hpp"
+#include "transports/faulty.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit {
 namespace {

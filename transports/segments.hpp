@@ -1,5 +1,5 @@
-// segments.hpp: walking over the segments of a message: as iovecs for readv and writev, or copying to and
-// from one piece of memory. Cost: a few instructions per segment; nothing is allocated.
+// segments.hpp: walking over the segments of a message: as iovecs for readv and writev, or copying
+// to and from one piece of memory. Cost: a few instructions per segment; nothing is allocated.
 #pragma once
 
 #include <sys/uio.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <span>
 
-#include "transport.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit {
 

@@ -1,18 +1,19 @@
 // transport.hpp: the contract of the transports family.
 //
-// A transport moves messages between this process and its peers. A message is named by a Key; the receiver
-// posts a receive for the same key. Keys are never reused within a communicator. Peers are world ranks of the
-// job.
+// A transport moves messages between this process and its peers. A message is named by a Key; the
+// receiver posts a receive for the same key. Keys are never reused within a communicator. Peers are
+// world ranks of the job.
 //
-// Ownership: a request belongs to its caller, and stays at its address; from send()/recv() until it is handed
-// back through Completions the transport may read and write it and the memory behind its segments. Nothing is
-// ever completed from inside send() or recv(): completions come out of progress() only. A receive is either
-// *delivered* into its segments or, if may_expose, *exposed*: `exposed` points at the bytes in the peer's
-// memory, readable until release(). Flow control: a large message moves only once its receive is posted;
-// small (eager) ones may come earlier, bounded per (communicator, peer) by a window, so no communicator can
-// block another and memory is bounded. Threads: all calls are made under the engine's lock, except wake().
-// Failure: when a connection breaks, the transport reports a PeerEvent once and leaves the peer's requests
-// pending; the control plane decides, then fail_peer() or cancel() hands them back with an error.
+// Ownership: a request belongs to its caller, and stays at its address; from send()/recv() until it
+// is handed back through Completions the transport may read and write it and the memory behind its
+// segments. Nothing is ever completed from inside send() or recv(): completions come out of
+// progress() only. A receive is either *delivered* into its segments or, if may_expose, *exposed*:
+// `exposed` points at the bytes in the peer's memory, readable until release(). Flow control: a
+// large message moves only once its receive is posted; small (eager) ones may come earlier, bounded
+// per (communicator, peer) by a window, so no communicator can block another and memory is bounded.
+// Threads: all calls are made under the engine's lock, except wake(). Failure: when a connection
+// breaks, the transport reports a PeerEvent once and leaves the peer's requests pending; the
+// control plane decides, then fail_peer() or cancel() hands them back with an error.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@
 #include <string_view>
 #include <vector>
 
-#include "status.hpp"
+#include "base/status.hpp"
 
 namespace sennit {
 
@@ -50,8 +51,10 @@ struct MessageRequest {  // what sends and receives have in common
   size_t bytes = 0;                   // sum of segments
   // Results.
   Status status;
-  uint64_t ready_ns = 0;  // when the peer was known ready (its credit, or the first fragment); 0 if not known
-  uint64_t first_ns = 0;  // first byte moved; both 0 in a receive: it was complete the moment it was seen
+  // when the peer was known ready (its credit, or the first fragment); 0 if not known
+  uint64_t ready_ns = 0;
+  // first byte moved; both 0 in a receive: it was complete the moment it was seen
+  uint64_t first_ns = 0;
   uint64_t posted_ns = 0;  // the caller's
   void* owner = nullptr;   // the caller's
   uint32_t step = 0;       // the caller's
@@ -64,7 +67,8 @@ struct SendRequest : MessageRequest {};
 struct RecvRequest : MessageRequest {
   bool may_expose = false;
   const std::byte* exposed = nullptr;  // set: the data is here; call release() when done
-  // Filled where the arrived message's signature or size is not the posted one (status is SENNIT_MISMATCH).
+  // Filled where the arrived message's signature or size is not the posted one (status is
+  // SENNIT_MISMATCH).
   uint64_t arrived_signature = 0;
   size_t arrived_bytes = 0;
 };
@@ -104,9 +108,9 @@ struct TransportContext {
   int size = 1;
   uint64_t job = 0;               // the job's random number, part of every name the transport makes
   std::vector<std::byte> secret;  // 32 bytes; pair keys are derived from it
-  bool sealed = false;            // SENNIT_WIRE: what goes between hosts is encrypted and authenticated
-  std::string host_interface;     // address that peers can reach (from the bootstrap), numeric
-  int local_ranks = 1;            // ranks on this host: tells how long spinning is polite
+  bool sealed = false;  // SENNIT_WIRE: what goes between hosts is encrypted and authenticated
+  std::string host_interface;  // address that peers can reach (from the bootstrap), numeric
+  int local_ranks = 1;         // ranks on this host: tells how long spinning is polite
   size_t eager_bytes = 8192;
 };
 
@@ -116,8 +120,8 @@ class Transport {
   virtual std::string_view name() const = 0;  // "tcp"
   // What peers need to reach this rank; at most 512 bytes; sent around by the bootstrap.
   virtual std::vector<std::byte> address() const = 0;
-  // Whether (and how near) the peer with this address can be reached. May open the peer's segment to prove
-  // it.
+  // Whether (and how near) the peer with this address can be reached. May open the peer's segment
+  // to prove it.
   virtual Reach reach(int peer, std::span<const std::byte> address) = 0;
   // After reach() said none: why, as far as it is known.
   virtual std::string obstacle() const { return "does not reach it"; }
@@ -130,37 +134,41 @@ class Transport {
   // Moves what can be moved without blocking. True if anything moved.
   virtual bool progress(Completions& completions) = 0;
 
-  // The short way of small messages, which a transport may offer: no request, no completion. now_bytes() is
-  // the largest message that it takes; 0: it has none. send_now() is `done` when the bytes have been copied,
-  // else `never`: use send(). recv_now() is `done` when the message has come and lies at `data`, `later` when
-  // it has not come, and `never` when it is to be had by recv() only (another size or signature, large, peer
-  // or communicator failed). Both ends choose by themselves. recv_now() may receive other messages as
-  // progress() does, and their completions come out of the next progress().
+  // The short way of small messages, which a transport may offer: no request, no completion.
+  // now_bytes() is the largest message that it takes; 0: it has none. send_now() is `done` when the
+  // bytes have been copied, else `never`: use send(). recv_now() is `done` when the message has
+  // come and lies at `data`, `later` when it has not come, and `never` when it is to be had by
+  // recv() only (another size or signature, large, peer or communicator failed). Both ends choose
+  // by themselves. recv_now() may receive other messages as progress() does, and their completions
+  // come out of the next progress().
   virtual size_t now_bytes() const { return 0; }
   virtual Now send_now(const SmallMessage&) { return Now::never; }
   virtual Now recv_now(const SmallMessage&) { return Now::never; }
 
-  // Hands back all requests to or from `peer`, or of communicator `comm`, with `status`, out of the next
-  // progress(). After that the transport no longer touches their memory.
+  // Hands back all requests to or from `peer`, or of communicator `comm`, with `status`, out of the
+  // next progress(). After that the transport no longer touches their memory.
   virtual void fail_peer(int peer, const Status& status) = 0;
   virtual void cancel(uint32_t comm, const Status& status) = 0;
-  // Gives back what is kept of communicators that `over` holds for. This rank has none of their requests any
-  // more and posts none; what peers still send on them may be kept again, until the next time.
+  // Gives back what is kept of communicators that `over` holds for. This rank has none of their
+  // requests any more and posts none; what peers still send on them may be kept again, until the
+  // next time.
   virtual void forget(const std::function<bool(uint32_t comm)>& over) { (void)over; }
-  // Nothing has moved for SENNIT_STALL though calls are under way: a transport may ask those of its peers
-  // that something is awaited from whether anything is missing.
+  // Nothing has moved for SENNIT_STALL though calls are under way: a transport may ask those of its
+  // peers that something is awaited from whether anything is missing.
   virtual void stalled() {}
-  // False: a library underneath has the memory of requests under way and cannot withdraw it. Then fail_peer()
-  // and cancel() hand those back as soon as the library lets go, which may take the peer's progress: all
-  // ranks drive such a transport from its start to its end, also while they wait for nothing.
+  // False: a library underneath has the memory of requests under way and cannot withdraw it. Then
+  // fail_peer() and cancel() hand those back as soon as the library lets go, which may take the
+  // peer's progress: all ranks drive such a transport from its start to its end, also while they
+  // wait for nothing.
   virtual bool withdraws_at_once() const { return true; }
 
-  // A descriptor that becomes readable when progress() has something to do, or -1: then wait() naps.
+  // A descriptor that becomes readable when progress() has something to do, or -1: then wait()
+  // naps.
   virtual int event_fd() const { return -1; }
   // Called before sleeping on event_fd: returns false if there is work already.
   virtual bool prepare_wait() { return true; }
-  // Memory that this transport can expose to peers; nullptr if it has none. free() returns false if not its
-  // own.
+  // Memory that this transport can expose to peers; nullptr if it has none. free() returns false if
+  // not its own.
   virtual void* allocate(size_t bytes) {
     (void)bytes;
     return nullptr;
@@ -169,8 +177,9 @@ class Transport {
     (void)memory;
     return false;
   }
-  // Makes memory of the user, anywhere, as exposable as allocate()'s; it keeps its address and bytes. OK
-  // where there is nothing to gain. Ranges never overlap; `memory` of the second is that of the first.
+  // Makes memory of the user, anywhere, as exposable as allocate()'s; it keeps its address and
+  // bytes. OK where there is nothing to gain. Ranges never overlap; `memory` of the second is that
+  // of the first.
   virtual Status register_memory(void* memory, size_t bytes) {
     (void)memory, (void)bytes;
     return {};

@@ -7,7 +7,8 @@
  *   sennit_comm_t comm;
  *   if (sennit_comm_init_env(&comm, NULL) != SENNIT_OK) { fputs(sennit_last_error(), stderr); exit(1); }
  *   float x[4] = {1, 2, 3, 4};
- *   sennit_all_reduce(x, x, 4, SENNIT_FLOAT32, SENNIT_SUM, comm);   // x is now the sum over all ranks
+ // x is now the sum over all ranks
+ *   sennit_all_reduce(x, x, 4, SENNIT_FLOAT32, SENNIT_SUM, comm);
  *   sennit_comm_finalize(comm);
  *   sennit_comm_destroy(comm);
  *
@@ -49,16 +50,19 @@ typedef struct sennit_work* sennit_work_t;
 /* What died, from the smallest to the largest: this call, the link, a peer, the communicator, the process. */
 typedef enum sennit_status_t {
   SENNIT_OK = 0,
-  SENNIT_IN_PROGRESS = 1,      /* not an error: the work has not completed */
-  SENNIT_INVALID_ARGUMENT = 2, /* call: an argument is off; nothing was started, the communicator is intact */
-  SENNIT_MISMATCH = 3,    /* communicator: ranks called different collectives, counts, types, ops or roots */
+  SENNIT_IN_PROGRESS = 1, /* not an error: the work has not completed */
+  SENNIT_INVALID_ARGUMENT =
+      2, /* call: an argument is off; nothing was started, the communicator is intact */
+  SENNIT_MISMATCH =
+      3, /* communicator: ranks called different collectives, counts, types, ops or roots */
   SENNIT_LINK_FAILED = 4, /* link: a connection broke while both its ranks live */
   SENNIT_PEER_FAILED = 5, /* peer: one or more ranks died; sennit_comm_failed_ranks names them */
   SENNIT_TIMED_OUT = 6,   /* peer: a rank did not arrive or did not answer in time */
   SENNIT_ABORTED = 7,     /* communicator: aborted by this or another rank */
   SENNIT_OUT_OF_RESOURCES =
-      8,                   /* process: memory, /dev/shm, file descriptors, ports; the text has the remedy */
-  SENNIT_NOT_FOUND = 9,    /* call: a file, launcher, fabric or algorithm that was named is not there */
+      8, /* process: memory, /dev/shm, file descriptors, ports; the text has the remedy */
+  SENNIT_NOT_FOUND =
+      9, /* call: a file, launcher, fabric or algorithm that was named is not there */
   SENNIT_UNSUPPORTED = 10, /* call: not built in, or not possible on this machine */
   SENNIT_REFUSED = 11,     /* process: wrong or missing secret */
   SENNIT_INTERNAL = 12     /* process: a defect in sennit; please report it */
@@ -100,11 +104,12 @@ typedef struct sennit_unique_id_t {
 
 /* Zero-initialise, then set size and version: sennit_config_t c = SENNIT_CONFIG_INIT; */
 typedef struct sennit_config_t {
-  size_t size;                /* sizeof(sennit_config_t) */
-  uint32_t version;           /* 1 */
-  const char* fabric;         /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
-  const char* algorithm;      /* as SENNIT_ALGORITHM, or NULL */
-  int32_t arrival_timeout_ms; /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT */
+  size_t size;        /* sizeof(sennit_config_t) */
+  uint32_t version;   /* 1 */
+  const char* fabric; /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
+  const char* algorithm; /* as SENNIT_ALGORITHM, or NULL */
+  int32_t
+      arrival_timeout_ms; /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT */
 } sennit_config_t;
 #define SENNIT_CONFIG_INIT \
   { sizeof(sennit_config_t), 1, NULL, NULL, 0 }
@@ -120,7 +125,8 @@ SENNIT_EXPORT sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int siz
                                                     const sennit_config_t* config);
 /* From the launcher's environment: Open MPI or PMIx, Slurm, or torchrun's RANK, WORLD_SIZE, MASTER_ADDR, ...
  * May be called again, before or after what it made is destroyed: each time makes a job of its own. */
-SENNIT_EXPORT sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t* config);
+SENNIT_EXPORT sennit_status_t sennit_comm_init_env(sennit_comm_t* comm,
+                                                   const sennit_config_t* config);
 /* From an MPI communicator: pass a pointer to your MPI_Comm. In libsennit_mpi. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_mpi(sennit_comm_t* comm, const void* mpi_comm,
                                                    const sennit_config_t* config);
@@ -202,66 +208,72 @@ SENNIT_EXPORT sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* me
  * work until it has completed. A blocking call is start + wait + free. */
 
 SENNIT_EXPORT sennit_status_t sennit_all_reduce(const void* send, void* recv, size_t count,
-                                                sennit_type_t type, sennit_op_t op, sennit_comm_t comm);
+                                                sennit_type_t type, sennit_op_t op,
+                                                sennit_comm_t comm);
 /* send: size * count elements, recv: count; rank r gets block r. */
 SENNIT_EXPORT sennit_status_t sennit_reduce_scatter(const void* send, void* recv, size_t count,
-                                                    sennit_type_t type, sennit_op_t op, sennit_comm_t comm);
+                                                    sennit_type_t type, sennit_op_t op,
+                                                    sennit_comm_t comm);
 /* send: count elements, recv: size * count. */
 SENNIT_EXPORT sennit_status_t sennit_all_gather(const void* send, void* recv, size_t count,
                                                 sennit_type_t type, sennit_comm_t comm);
-SENNIT_EXPORT sennit_status_t sennit_broadcast(const void* send, void* recv, size_t count, sennit_type_t type,
-                                               int root, sennit_comm_t comm);
-SENNIT_EXPORT sennit_status_t sennit_reduce(const void* send, void* recv, size_t count, sennit_type_t type,
-                                            sennit_op_t op, int root, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_broadcast(const void* send, void* recv, size_t count,
+                                               sennit_type_t type, int root, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_reduce(const void* send, void* recv, size_t count,
+                                            sennit_type_t type, sennit_op_t op, int root,
+                                            sennit_comm_t comm);
 /* send: count elements; recv (root only): size * count. */
-SENNIT_EXPORT sennit_status_t sennit_gather(const void* send, void* recv, size_t count, sennit_type_t type,
-                                            int root, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_gather(const void* send, void* recv, size_t count,
+                                            sennit_type_t type, int root, sennit_comm_t comm);
 /* send (root only): size * count elements; recv: count. */
-SENNIT_EXPORT sennit_status_t sennit_scatter(const void* send, void* recv, size_t count, sennit_type_t type,
-                                             int root, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_scatter(const void* send, void* recv, size_t count,
+                                             sennit_type_t type, int root, sennit_comm_t comm);
 /* send, recv: size * count elements; block j of send goes to rank j, block i of recv comes from rank i. */
 SENNIT_EXPORT sennit_status_t sennit_all_to_all(const void* send, void* recv, size_t count,
                                                 sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_barrier(sennit_comm_t comm);
 /* What comes must have the count and type that is expected, or the communicator fails (SENNIT_MISMATCH), also
  * where a rank sends to itself. */
-SENNIT_EXPORT sennit_status_t sennit_send(const void* send, size_t count, sennit_type_t type, int peer,
-                                          sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_send(const void* send, size_t count, sennit_type_t type,
+                                          int peer, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_recv(void* recv, size_t count, sennit_type_t type, int peer,
                                           sennit_comm_t comm);
 
 /* v-variants: counts[] and displacements[] have `size` entries, in elements, and are the same on every rank
  * (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their own entry filled
  * in). displacements may be NULL: blocks lie one after the other. */
-SENNIT_EXPORT sennit_status_t sennit_all_gather_v(const void* send, void* recv, const size_t counts[],
+SENNIT_EXPORT sennit_status_t sennit_all_gather_v(const void* send, void* recv,
+                                                  const size_t counts[],
                                                   const size_t displacements[], sennit_type_t type,
                                                   sennit_comm_t comm);
-SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_v(const void* send, void* recv, const size_t counts[],
-                                                      sennit_type_t type, sennit_op_t op, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_v(const void* send, void* recv,
+                                                      const size_t counts[], sennit_type_t type,
+                                                      sennit_op_t op, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_gather_v(const void* send, void* recv, const size_t counts[],
-                                              const size_t displacements[], sennit_type_t type, int root,
-                                              sennit_comm_t comm);
+                                              const size_t displacements[], sennit_type_t type,
+                                              int root, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_scatter_v(const void* send, void* recv, const size_t counts[],
-                                               const size_t displacements[], sennit_type_t type, int root,
-                                               sennit_comm_t comm);
+                                               const size_t displacements[], sennit_type_t type,
+                                               int root, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_all_to_all_v(const void* send, const size_t send_counts[],
                                                   const size_t send_displacements[], void* recv,
                                                   const size_t recv_counts[],
-                                                  const size_t recv_displacements[], sennit_type_t type,
-                                                  sennit_comm_t comm);
+                                                  const size_t recv_displacements[],
+                                                  sennit_type_t type, sennit_comm_t comm);
 
 SENNIT_EXPORT sennit_status_t sennit_all_reduce_start(const void* send, void* recv, size_t count,
-                                                      sennit_type_t type, sennit_op_t op, sennit_comm_t comm,
-                                                      sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_start(const void* send, void* recv, size_t count,
-                                                          sennit_type_t type, sennit_op_t op,
-                                                          sennit_comm_t comm, sennit_work_t* work);
+                                                      sennit_type_t type, sennit_op_t op,
+                                                      sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_start(const void* send, void* recv,
+                                                          size_t count, sennit_type_t type,
+                                                          sennit_op_t op, sennit_comm_t comm,
+                                                          sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_all_gather_start(const void* send, void* recv, size_t count,
                                                       sennit_type_t type, sennit_comm_t comm,
                                                       sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_broadcast_start(const void* send, void* recv, size_t count,
-                                                     sennit_type_t type, int root, sennit_comm_t comm,
-                                                     sennit_work_t* work);
+                                                     sennit_type_t type, int root,
+                                                     sennit_comm_t comm, sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_reduce_start(const void* send, void* recv, size_t count,
                                                   sennit_type_t type, sennit_op_t op, int root,
                                                   sennit_comm_t comm, sennit_work_t* work);
@@ -275,28 +287,34 @@ SENNIT_EXPORT sennit_status_t sennit_all_to_all_start(const void* send, void* re
                                                       sennit_type_t type, sennit_comm_t comm,
                                                       sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_barrier_start(sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_send_start(const void* send, size_t count, sennit_type_t type, int peer,
-                                                sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_recv_start(void* recv, size_t count, sennit_type_t type, int peer,
-                                                sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_all_gather_v_start(const void* send, void* recv, const size_t counts[],
-                                                        const size_t displacements[], sennit_type_t type,
-                                                        sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_send_start(const void* send, size_t count, sennit_type_t type,
+                                                int peer, sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_recv_start(void* recv, size_t count, sennit_type_t type,
+                                                int peer, sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_all_gather_v_start(const void* send, void* recv,
+                                                        const size_t counts[],
+                                                        const size_t displacements[],
+                                                        sennit_type_t type, sennit_comm_t comm,
+                                                        sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_reduce_scatter_v_start(const void* send, void* recv,
-                                                            const size_t counts[], sennit_type_t type,
-                                                            sennit_op_t op, sennit_comm_t comm,
+                                                            const size_t counts[],
+                                                            sennit_type_t type, sennit_op_t op,
+                                                            sennit_comm_t comm,
                                                             sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_gather_v_start(const void* send, void* recv, const size_t counts[],
-                                                    const size_t displacements[], sennit_type_t type,
-                                                    int root, sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_scatter_v_start(const void* send, void* recv, const size_t counts[],
-                                                     const size_t displacements[], sennit_type_t type,
-                                                     int root, sennit_comm_t comm, sennit_work_t* work);
-SENNIT_EXPORT sennit_status_t sennit_all_to_all_v_start(const void* send, const size_t send_counts[],
-                                                        const size_t send_displacements[], void* recv,
-                                                        const size_t recv_counts[],
-                                                        const size_t recv_displacements[], sennit_type_t type,
-                                                        sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_gather_v_start(const void* send, void* recv,
+                                                    const size_t counts[],
+                                                    const size_t displacements[],
+                                                    sennit_type_t type, int root,
+                                                    sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_scatter_v_start(const void* send, void* recv,
+                                                     const size_t counts[],
+                                                     const size_t displacements[],
+                                                     sennit_type_t type, int root,
+                                                     sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_all_to_all_v_start(
+    const void* send, const size_t send_counts[], const size_t send_displacements[], void* recv,
+    const size_t recv_counts[], const size_t recv_displacements[], sennit_type_t type,
+    sennit_comm_t comm, sennit_work_t* work);
 
 /* ---- work
  * ---------------------------------------------------------------------------------------------------- */

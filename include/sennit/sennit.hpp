@@ -1,4 +1,5 @@
-// sennit.hpp: the C++ interface: RAII over sennit.h, header only, C++17 and later. Errors are values.
+// sennit.hpp: the C++ interface: RAII over sennit.h, header only, C++17 and later. Errors are
+// values.
 //
 //   auto comm = sennit::Communicator::from_environment();
 //   if (!comm) return std::fputs(comm.error().text.c_str(), stderr), 1;
@@ -6,10 +7,10 @@
 //   sennit::Error error = comm->all_reduce(x.data(), x.data(), x.size(), sennit::sum);
 //   if (error) ...
 //
-// A Communicator is movable and not copyable; its destructor frees the handle and waits for nobody (call
-// finalize() first). A Work's destructor waits. Element types are deduced from the pointers: signed and
-// unsigned 8-, 32- and 64-bit integers, float, double, and the 8- and 16-bit floats through sennit::half,
-// bfloat16, float8_*.
+// A Communicator is movable and not copyable; its destructor frees the handle and waits for nobody
+// (call finalize() first). A Work's destructor waits. Element types are deduced from the pointers:
+// signed and unsigned 8-, 32- and 64-bit integers, float, double, and the 8- and 16-bit floats
+// through sennit::half, bfloat16, float8_*.
 #ifndef SENNIT_SENNIT_HPP
 #define SENNIT_SENNIT_HPP
 
@@ -111,7 +112,9 @@ class Work {
   }
   Error wait() { return Error::from(sennit_work_wait(handle_, -1)); }
   // status SENNIT_IN_PROGRESS when it is not done by then.
-  Error wait_for_ms(int64_t timeout_ms) { return Error::from(sennit_work_wait(handle_, timeout_ms)); }
+  Error wait_for_ms(int64_t timeout_ms) {
+    return Error::from(sennit_work_wait(handle_, timeout_ms));
+  }
   Error test() { return Error::from(sennit_work_test(handle_)); }
 
  private:
@@ -135,7 +138,8 @@ class Communicator {
   }
   static Expected<Communicator> from_unique_id(const sennit_unique_id_t& id, int rank, int size,
                                                const sennit_config_t* config = nullptr) {
-    return made([&](sennit_comm_t* c) { return sennit_comm_init_rank(c, size, &id, rank, config); });
+    return made(
+        [&](sennit_comm_t* c) { return sennit_comm_init_rank(c, size, &id, rank, config); });
   }
 
   int rank() const {
@@ -175,7 +179,9 @@ class Communicator {
   Error register_memory(void* memory, size_t bytes) {
     return Error::from(sennit_mem_register(handle_, memory, bytes));
   }
-  Error deregister_memory(void* memory) { return Error::from(sennit_mem_deregister(handle_, memory)); }
+  Error deregister_memory(void* memory) {
+    return Error::from(sennit_mem_deregister(handle_, memory));
+  }
 
   template <typename T>
   Error all_reduce(const T* send, T* recv, size_t count, sennit_op_t op = sum) {
@@ -239,13 +245,15 @@ class Communicator {
   }
   template <typename T>
   Expected<Work> start_send(const T* data, size_t count, int peer) {
-    return started(
-        [&](sennit_work_t* w) { return sennit_send_start(data, count, type_of<T>(), peer, handle_, w); });
+    return started([&](sennit_work_t* w) {
+      return sennit_send_start(data, count, type_of<T>(), peer, handle_, w);
+    });
   }
   template <typename T>
   Expected<Work> start_recv(T* data, size_t count, int peer) {
-    return started(
-        [&](sennit_work_t* w) { return sennit_recv_start(data, count, type_of<T>(), peer, handle_, w); });
+    return started([&](sennit_work_t* w) {
+      return sennit_recv_start(data, count, type_of<T>(), peer, handle_, w);
+    });
   }
 
  private:

@@ -1,18 +1,19 @@
-// core_benchmark.cpp: what the pure core costs: plan and program of one rank by rank count, the verifier, a
-// trace event.
+// core_benchmark.cpp: what the pure core costs: plan and program of one rank by rank count, the
+// verifier, a trace event.
 //
-// `meta24k` is the reference cluster, 24,576 ranks. Counters: program_bytes is the memory of one rank's
-// program, steps its length; peak_bytes what is alive at once; all_steps the steps of all ranks that the
-// verifier walked, rounds the longest chain of messages.
+// `meta24k` is the reference cluster, 24,576 ranks. Counters: program_bytes is the memory of one
+// rank's program, steps its length; peak_bytes what is alive at once; all_steps the steps of all
+// ranks that the verifier walked, rounds the longest chain of messages.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 
-#include "algorithm.hpp"
-#include "counted_memory.hpp"
-#include "source.hpp"
-#include "trace.hpp"
-#include "verify.hpp"
+#include "base/trace.hpp"
+#include "collectives/algorithm.hpp"
+#include "perf/components/counted_memory.hpp"
+#include "plan/planner.hpp"
+#include "topology/source.hpp"
+#include "verify/verify.hpp"
 
 namespace {
 
@@ -24,7 +25,8 @@ TierTree tree_of(int64_t ranks) {
   const int hosts = static_cast<int>(ranks) / 8;
   if (hosts <= 2) return TierTree::uniform({hosts, 8}, {50'000'000'000, 450'000'000'000});
   if (hosts <= 16)
-    return TierTree::uniform({hosts / 2, 2, 8}, {400'000'000'000, 400'000'000'000, 450'000'000'000});
+    return TierTree::uniform({hosts / 2, 2, 8},
+                             {400'000'000'000, 400'000'000'000, 450'000'000'000});
   return TierTree::uniform({hosts / 16, 8, 2, 8},
                            {914'000'000'000, 800'000'000'000, 400'000'000'000, 450'000'000'000});
 }
@@ -51,7 +53,8 @@ void BM_Program(benchmark::State& state) {
   const Algorithm* algorithm = find_algorithm(plan.algorithm);
   size_t bytes = 0, steps = 0;
   for (auto _ : state) {
-    const Program program = algorithm->prepare(tree, request, plan.parameters)->program(tree.ranks() / 3);
+    const Program program =
+        algorithm->prepare(tree, request, plan.parameters)->program(tree.ranks() / 3);
     bytes = program.memory_bytes();
     steps = program.steps.size();
   }
@@ -60,7 +63,8 @@ void BM_Program(benchmark::State& state) {
 }
 BENCHMARK(BM_Program)->Arg(16)->Arg(128)->Arg(1024)->Arg(24576)->Unit(benchmark::kMillisecond);
 
-// What a rank of the reference cluster does before its first all-reduce, and the limits it must keep.
+// What a rank of the reference cluster does before its first all-reduce, and the limits it must
+// keep.
 constexpr double kMostMs = 50;
 constexpr size_t kMostBytes = 10'000'000;
 
@@ -80,7 +84,8 @@ void BM_PlanAndProgram(benchmark::State& state) {
   }
   state.counters["peak_bytes"] = static_cast<double>(bytes);
   if (bytes > kMostBytes) state.SkipWithError("takes more than 10 MB");
-  if (static_cast<double>(ns) / 1e6 > kMostMs) state.SkipWithError("takes more than 50 ms, every time");
+  if (static_cast<double>(ns) / 1e6 > kMostMs)
+    state.SkipWithError("takes more than 50 ms, every time");
 }
 BENCHMARK(BM_PlanAndProgram)->Arg(24576)->Unit(benchmark::kMillisecond);
 
@@ -88,7 +93,8 @@ void verify_once(benchmark::State& state, const char* name, Collective collectiv
   const TierTree tree = tree_of(ranks);
   const Request request = gibibyte(collective);
   const Algorithm* algorithm = find_algorithm(name);
-  if (!algorithm || !algorithm->applies(tree, request)) return state.SkipWithError("does not apply");
+  if (!algorithm || !algorithm->applies(tree, request))
+    return state.SkipWithError("does not apply");
   Verdict verdict;
   const sennit_perf::MemoryCount count;
   for (auto _ : state) {
@@ -118,12 +124,13 @@ void verify_once(benchmark::State& state, const char* name, Collective collectiv
           ->Unit(benchmark::kSecond);
     }
   for (const Collective collective :
-       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
-        Collective::reduce, Collective::barrier}) {
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+        Collective::broadcast, Collective::reduce, Collective::barrier}) {
     const auto run = [collective](benchmark::State& state) {
       verify_once(state, "tiered", collective, 24576);
     };
-    benchmark::RegisterBenchmark(("BM_Verify/24576/tiered/" + std::string(name(collective))).c_str(), run)
+    benchmark::RegisterBenchmark(
+        ("BM_Verify/24576/tiered/" + std::string(name(collective))).c_str(), run)
         ->Iterations(1)
         ->Unit(benchmark::kSecond);
   }

@@ -1,8 +1,8 @@
-// counted_memory.hpp: how much memory a piece of work takes, counted at operator new, which this header
-// replaces for the whole program. Include it from one source file only.
+// counted_memory.hpp: how much memory a piece of work takes, counted at operator new, which this
+// header replaces for the whole program. Include it from one source file only.
 //
-// MemoryCount counts from its construction on, over all threads, in bytes as malloc rounds them up. One at a
-// time.
+// MemoryCount counts from its construction on, over all threads, in bytes as malloc rounds them up.
+// One at a time.
 #pragma once
 
 #include <malloc.h>
@@ -38,7 +38,8 @@ class MemoryCount {
  public:
   MemoryCount() : before_(g_live_bytes) { g_peak_bytes = before_; }
   size_t held_bytes() const { return std::max<size_t>(g_live_bytes, before_) - before_; }
-  size_t most_bytes() const { return std::max<size_t>(g_peak_bytes, before_) - before_; }  // at once
+  // at once
+  size_t most_bytes() const { return std::max<size_t>(g_peak_bytes, before_) - before_; }
 
  private:
   const size_t before_;
@@ -47,8 +48,12 @@ class MemoryCount {
 }  // namespace sennit_perf
 
 void* operator new(size_t bytes) { return sennit_perf::counted(std::malloc(bytes ? bytes : 1)); }
-void* operator new(size_t bytes, std::align_val_t a) { return sennit_perf::counted_aligned(bytes, a); }
+void* operator new(size_t bytes, std::align_val_t a) {
+  return sennit_perf::counted_aligned(bytes, a);
+}
 void operator delete(void* memory) noexcept { sennit_perf::uncounted(memory); }
 void operator delete(void* memory, size_t) noexcept { sennit_perf::uncounted(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { sennit_perf::uncounted(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { sennit_perf::uncounted(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  sennit_perf::uncounted(memory);
+}

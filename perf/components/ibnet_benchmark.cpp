@@ -1,6 +1,7 @@
-// ibnet_benchmark.cpp: an InfiniBand subnet of 3,072 hosts with 8 adapters each (24,576 end ports), from the
-// text of its dump to the printed tree. One adapter a rank. Wanted: at most 5 s and 1 GB in all.
-// `ibnet_benchmark --dump FILE` writes that dump instead, for /usr/bin/time -v sennit topo --fabric FILE.
+// ibnet_benchmark.cpp: an InfiniBand subnet of 3,072 hosts with 8 adapters each (24,576 end ports),
+// from the text of its dump to the printed tree. One adapter a rank. Wanted: at most 5 s and 1 GB
+// in all. `ibnet_benchmark --dump FILE` writes that dump instead, for /usr/bin/time -v sennit topo
+// --fabric FILE.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -8,14 +9,14 @@
 
 #include <benchmark/benchmark.h>
 
-#include "../../tests/ibnet_subnets.hpp"
-#include "ibnet.hpp"
+#include "tests/topology/ibnet_subnets.hpp"
+#include "topology/sources/ibnet/ibnet.hpp"
 
 namespace sennit {
 namespace {
 
-// 96 units of 32 hosts and 8 leaves, 2 uplinks from each leaf to the spine switch of its rail, 8 core
-// switches.
+// 96 units of 32 hosts and 8 leaves, 2 uplinks from each leaf to the spine switch of its rail, 8
+// core switches.
 const std::string& dump() {
   static const std::string text = rails(96, 32, 8, 2, 8).text("NDR");
   return text;

@@ -1,6 +1,6 @@
-// reduce_benchmark.cpp: reductions in bytes moved per second (inputs read and output written) per type, op
-// and number of inputs, beside memcpy (read and written). Sizes: 16 KiB an input stays in the first cache
-// levels, 16 MiB comes from memory. Names: reduce/ISA/TYPE/OP/inputs/bytes.
+// reduce_benchmark.cpp: reductions in bytes moved per second (inputs read and output written) per
+// type, op and number of inputs, beside memcpy (read and written). Sizes: 16 KiB an input stays in
+// the first cache levels, 16 MiB comes from memory. Names: reduce/ISA/TYPE/OP/inputs/bytes.
 //   build/release/bin/reduce_benchmark --benchmark_filter='float32/sum'
 #include <benchmark/benchmark.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "reduce.hpp"
-#include "reduce_table.hpp"
+#include "reduce/reduce.hpp"
+#include "reduce/table.hpp"
 
 namespace {
 
@@ -22,7 +22,8 @@ void fill(DataType type, std::vector<char>& memory) {
 }
 
 void report(benchmark::State& state, size_t bytes_moved) {
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes_moved));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                          static_cast<int64_t>(bytes_moved));
 }
 
 void run_memcpy(benchmark::State& state, size_t bytes) {
@@ -34,7 +35,8 @@ void run_memcpy(benchmark::State& state, size_t bytes) {
   report(state, 2 * bytes);
 }
 
-void run_reduce(benchmark::State& state, ReduceKernel kernel, DataType type, size_t inputs, size_t bytes) {
+void run_reduce(benchmark::State& state, ReduceKernel kernel, DataType type, size_t inputs,
+                size_t bytes) {
   std::vector<std::vector<char>> memory(inputs + 1, std::vector<char>(bytes));
   std::vector<const void*> in;
   for (size_t k = 0; k < inputs; k++) {
@@ -57,7 +59,8 @@ int register_all() {
   const auto add = [](std::string_view isa, DataType type, int op, size_t inputs, size_t bytes) {
     const ReduceKernel kernel = reduce_table(isa)->reduce[static_cast<int>(type)][op];
     std::string label = "reduce/";
-    for (const std::string_view part : {isa, name(type), kOps[op]}) label += std::string(part) + "/";
+    for (const std::string_view part : {isa, name(type), kOps[op]})
+      label += std::string(part) + "/";
     label += std::to_string(inputs) + "/" + std::to_string(bytes);
     benchmark::RegisterBenchmark(label.c_str(), run_reduce, kernel, type, inputs, bytes);
   };

@@ -1,6 +1,6 @@
-// Sealing and opening on one core, both ciphers, beside what `openssl speed` gives for the same cipher and
-// size where that command is to be had; and what a typed secret costs a rank at its start. bytes_per_second
-// is of payload.
+// Sealing and opening on one core, both ciphers, beside what `openssl speed` gives for the same
+// cipher and size where that command is to be had; and what a typed secret costs a rank at its
+// start. bytes_per_second is of payload.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "control.hpp"
-#include "seal.hpp"
+#include "control/control_plane.hpp"
+#include "transports/tcp/seal.hpp"
 
 namespace sennit {
 namespace {
@@ -39,7 +39,8 @@ void BM_Open(benchmark::State& state, Cipher cipher) {
   constexpr size_t kUnits = 8;
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<std::byte> plain(bytes);
-  std::vector<std::vector<std::byte>> units(kUnits, std::vector<std::byte>(bytes + Seal::kTagBytes));
+  std::vector<std::vector<std::byte>> units(kUnits,
+                                            std::vector<std::byte>(bytes + Seal::kTagBytes));
   Seal out(cipher, SealKey{}), in(cipher, SealKey{});
   while (state.KeepRunningBatch(kUnits)) {
     state.PauseTiming();
@@ -52,7 +53,7 @@ void BM_Open(benchmark::State& state, Cipher cipher) {
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * state.range(0));
 }
 
-// The last word of the command's output is thousands of bytes a second: "AES-256-GCM    4408737.79k".
+// The last word of the command's output is thousands of bytes a second: "AES-256-GCM 4408737.79k".
 void BM_OpensslSpeed(benchmark::State& state, const char* cipher) {
   const std::string command = "openssl speed -evp " + std::string(cipher) + " -bytes " +
                               std::to_string(state.range(0)) + " -seconds 1 2>/dev/null | tail -1";
@@ -85,7 +86,8 @@ BENCHMARK_CAPTURE(BM_Open, aes_256_gcm, Cipher::aes256_gcm) SENNIT_SIZES;
 BENCHMARK_CAPTURE(BM_OpensslSpeed, aes_256_gcm, "aes-256-gcm") SENNIT_SIZES->Iterations(1);
 BENCHMARK_CAPTURE(BM_Seal, chacha20_poly1305, Cipher::chacha20_poly1305) SENNIT_SIZES;
 BENCHMARK_CAPTURE(BM_Open, chacha20_poly1305, Cipher::chacha20_poly1305) SENNIT_SIZES;
-BENCHMARK_CAPTURE(BM_OpensslSpeed, chacha20_poly1305, "chacha20-poly1305") SENNIT_SIZES->Iterations(1);
+BENCHMARK_CAPTURE(BM_OpensslSpeed, chacha20_poly1305, "chacha20-poly1305")
+SENNIT_SIZES->Iterations(1);
 BENCHMARK(BM_TypedSecret)->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -1,11 +1,11 @@
-// shm_benchmark.cpp: the shm transport between two processes: one-way latency, and exchanges of large
-// messages by each of its ways (exposed ones are read once), beside memcpy. Names: shm/latency/bytes,
-// shm/exchange/WAY/bytes.
+// shm_benchmark.cpp: the shm transport between two processes: one-way latency, and exchanges of
+// large messages by each of its ways (exposed ones are read once), beside memcpy. Names:
+// shm/latency/bytes, shm/exchange/WAY/bytes.
 //   build/release/bin/shm_benchmark
 #include <string>
 
-#include "shm.hpp"
-#include "transport_pair.hpp"
+#include "perf/components/transport_pair.hpp"
+#include "transports/shm/shm.hpp"
 
 namespace {
 
@@ -24,8 +24,9 @@ void run(benchmark::State& state, Way way, bool exchange) {
     Result<std::unique_ptr<Transport>> made = shm::ShmTransport::make(context);
     SENNIT_CHECK(made.ok());
     if (way == Way::stream) static_cast<shm::ShmTransport&>(**made).forbid_direct_reads();
-    return std::make_unique<perf::TransportPair>(
-        rank, std::move(*made), bytes, way == Way::allocated || way == Way::exposed, way == Way::exposed);
+    return std::make_unique<perf::TransportPair>(rank, std::move(*made), bytes,
+                                                 way == Way::allocated || way == Way::exposed,
+                                                 way == Way::exposed);
   });
 }
 
@@ -50,8 +51,8 @@ const int kRegistered = [] {
       ->UseRealTime();
   constexpr const char* kNames[] = {"any_memory", "stream", "allocated", "exposed"};
   for (const Way way : {Way::any_memory, Way::stream, Way::allocated, Way::exposed})
-    benchmark::RegisterBenchmark(("shm/exchange/" + std::string(kNames[static_cast<int>(way)])).c_str(), run,
-                                 way, true)
+    benchmark::RegisterBenchmark(
+        ("shm/exchange/" + std::string(kNames[static_cast<int>(way)])).c_str(), run, way, true)
         ->Arg(16 << 10)
         ->Arg(128 << 10)
         ->Arg(1 << 20)

@@ -1,7 +1,7 @@
-// trainer_ops_benchmark.cpp: the operations of the CPU device on the shapes of the 25M and 124M models, 4,096
-// tokens in sequences of 512. Matrix products and attention in FLOP/s and as a share of the measured matrix
-// peak (of_peak), the rest in bytes/s, inputs read and outputs written. Attention counts the causal half: 2
-// products forwards, 5 backwards.
+// trainer_ops_benchmark.cpp: the operations of the CPU device on the shapes of the 25M and 124M
+// models, 4,096 tokens in sequences of 512. Matrix products and attention in FLOP/s and as a share
+// of the measured matrix peak (of_peak), the rest in bytes/s, inputs read and outputs written.
+// Attention counts the causal half: 2 products forwards, 5 backwards.
 //   build/release/bin/trainer_ops_benchmark --benchmark_filter='bf16/attention'
 #include <benchmark/benchmark.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "device.hpp"
-#include "matrix_peak.hpp"
+#include "trainer/device/cpu/matrix_peak.hpp"
+#include "trainer/device/device.hpp"
 
 namespace {
 
@@ -37,8 +37,8 @@ double peak(Type type) {
 class Memory {
  public:
   Memory(int64_t rows, int64_t columns, Type type) {
-    matrix_ = {*device().allocate(static_cast<size_t>(rows * columns) * bytes_of(type)), type, rows, columns,
-               columns};
+    matrix_ = {*device().allocate(static_cast<size_t>(rows * columns) * bytes_of(type)), type, rows,
+               columns, columns};
     for (int64_t i = 0; i < rows * columns; i++) {
       const float value =
           static_cast<float>(static_cast<uint32_t>(i) * 2654435761u >> 16 & 1023) / 1024 - 0.5f;
@@ -58,7 +58,8 @@ class Memory {
   Matrix matrix_;
 };
 
-void run_flops(benchmark::State& state, Type type, double flops, const std::function<void()>& call) {
+void run_flops(benchmark::State& state, Type type, double flops,
+               const std::function<void()>& call) {
   const double of = peak(type);
   for (auto _ : state) call();
   using Counter = benchmark::Counter;
@@ -73,8 +74,8 @@ void multiply(benchmark::State& state, Type type, int64_t out, int64_t in, int f
   std::vector<std::unique_ptr<Operands>> all;
   size_t bytes = 0, turn = 0;
   do {
-    all.emplace_back(
-        new Operands{{kTokens, in, type}, {out, in, type}, {kTokens, out, type}, {out, in, Type::f32}});
+    all.emplace_back(new Operands{
+        {kTokens, in, type}, {out, in, type}, {kTokens, out, type}, {out, in, Type::f32}});
     for (const Matrix m :
          {Matrix(all[0]->x), Matrix(all[0]->weight), Matrix(all[0]->y), Matrix(all[0]->dweight)})
       bytes += m.bytes();
@@ -87,7 +88,8 @@ void multiply(benchmark::State& state, Type type, int64_t out, int64_t in, int f
   });
 }
 
-void attention(benchmark::State& state, Type type, int64_t heads, int64_t kv_heads, bool backwards) {
+void attention(benchmark::State& state, Type type, int64_t heads, int64_t kv_heads,
+               bool backwards) {
   const Memory q(kTokens, heads * kHeadSize, type), k(kTokens, kv_heads * kHeadSize, type);
   const Memory v(kTokens, kv_heads * kHeadSize, type), out(kTokens, heads * kHeadSize, type);
   const Memory dq(kTokens, heads * kHeadSize, type), dk(kTokens, kv_heads * kHeadSize, type);
@@ -99,7 +101,8 @@ void attention(benchmark::State& state, Type type, int64_t heads, int64_t kv_hea
   device().attention(out, log_sums.f32(), q, k, v, shape);
   run_flops(state, type, product * (backwards ? 5 : 2), [&] {
     if (backwards)
-      device().attention_gradient(dq, dk, dv, false, out, q, k, v, log_sums.f32(), dots.f32(), shape);
+      device().attention_gradient(dq, dk, dv, false, out, q, k, v, log_sums.f32(), dots.f32(),
+                                  shape);
     else
       device().attention(out, log_sums.f32(), q, k, v, shape);
   });
@@ -117,7 +120,8 @@ std::shared_ptr<Memory> memory(int64_t rows, int64_t columns, Type type) {
   return std::make_shared<Memory>(rows, columns, type);
 }
 
-void add_rows(const std::string& start, Type type, int64_t hidden, int64_t ffn, int64_t vocabulary) {
+void add_rows(const std::string& start, Type type, int64_t hidden, int64_t ffn,
+              int64_t vocabulary) {
   const auto add = [&](const std::string& name, double bytes, const std::function<Call()>& make) {
     benchmark::RegisterBenchmark((start + name).c_str(), run_bytes, bytes, make)->UseRealTime();
   };
@@ -134,15 +138,18 @@ void add_rows(const std::string& start, Type type, int64_t hidden, int64_t ffn, 
     auto weight = memory(1, hidden, type), dweight = memory(1, hidden, Type::f32),
          inverse = memory(1, kTokens, Type::f32);
     return [=] {
-      device().rms_norm_gradient(*dx, false, dweight->f32(), *dy, *x, Matrix(*weight).data, inverse->f32());
+      device().rms_norm_gradient(*dx, false, dweight->f32(), *dy, *x, Matrix(*weight).data,
+                                 inverse->f32());
     };
   });
   add("swiglu", rows * static_cast<double>(ffn) * size * 3, [=]() -> Call {
-    auto y = memory(kTokens, ffn, type), gate = memory(kTokens, ffn, type), up = memory(kTokens, ffn, type);
+    auto y = memory(kTokens, ffn, type), gate = memory(kTokens, ffn, type),
+         up = memory(kTokens, ffn, type);
     return [=] { device().swiglu(*y, *gate, *up); };
   });
   add("swiglu_gradient", rows * static_cast<double>(ffn) * size * 5, [=]() -> Call {
-    auto dy = memory(kTokens, ffn, type), gate = memory(kTokens, ffn, type), up = memory(kTokens, ffn, type);
+    auto dy = memory(kTokens, ffn, type), gate = memory(kTokens, ffn, type),
+         up = memory(kTokens, ffn, type);
     auto dgate = memory(kTokens, ffn, type), dup = memory(kTokens, ffn, type);
     return [=] { device().swiglu_gradient(*dgate, *dup, *dy, *gate, *up); };
   });
@@ -152,8 +159,10 @@ void add_rows(const std::string& start, Type type, int64_t hidden, int64_t ffn, 
     std::vector<int32_t> targets(kTokens, 17);
     return [=] {
       device().largest_logits(largest->f32(), *logits);
-      device().sum_logits(sums->f32(), at_target->f32(), *logits, largest->f32(), targets.data(), 0);
-      device().cross_entropy_gradient(*logits, *logits, largest->f32(), sums->f32(), targets.data(), 0, 1.0f);
+      device().sum_logits(sums->f32(), at_target->f32(), *logits, largest->f32(), targets.data(),
+                          0);
+      device().cross_entropy_gradient(*logits, *logits, largest->f32(), sums->f32(), targets.data(),
+                                      0, 1.0f);
     };
   });
   add("adamw", 16e6 * (28 + size), [=]() -> Call {
@@ -163,8 +172,8 @@ void add_rows(const std::string& start, Type type, int64_t hidden, int64_t ffn, 
     auto weight = memory(1, kWeights, type);
     device().zero(second->f32(), kWeights * sizeof(float));  // no square is below 0
     return [=] {
-      device().adamw(master->f32(), first->f32(), second->f32(), gradient->f32(), Matrix(*weight).data, type,
-                     kWeights, {});
+      device().adamw(master->f32(), first->f32(), second->f32(), gradient->f32(),
+                     Matrix(*weight).data, type, kWeights, {});
     };
   });
 }
@@ -175,18 +184,21 @@ int register_all() {
     int64_t hidden, ffn, heads, kv_heads, vocabulary;
   };
   for (const Type type : {Type::bf16, Type::f32})
-    for (const Model& m : {Model{"25M", 512, 1408, 8, 4, 8192}, Model{"124M", 768, 2048, 12, 4, 32'000}}) {
+    for (const Model& m :
+         {Model{"25M", 512, 1408, 8, 4, 8192}, Model{"124M", 768, 2048, 12, 4, 32'000}}) {
       const std::string start = std::string(type == Type::f32 ? "f32/" : "bf16/") + m.name + "/";
       const char* forms[] = {"y=x*W'", "dx=dy*W", "dW+=dy'*x"};
       const int64_t shapes[][2] = {
           {m.hidden, m.hidden}, {m.ffn, m.hidden}, {m.hidden, m.ffn}, {m.vocabulary, m.hidden}};
       for (const auto& shape : shapes)
         for (int form = 0; form < 3; form++)
-          benchmark::RegisterBenchmark(
-              (start + forms[form] + "/" + std::to_string(shape[0]) + "x" + std::to_string(shape[1])).c_str(),
-              multiply, type, shape[0], shape[1], form)
+          benchmark::RegisterBenchmark((start + forms[form] + "/" + std::to_string(shape[0]) + "x" +
+                                        std::to_string(shape[1]))
+                                           .c_str(),
+                                       multiply, type, shape[0], shape[1], form)
               ->UseRealTime();
-      benchmark::RegisterBenchmark((start + "attention").c_str(), attention, type, m.heads, m.kv_heads, false)
+      benchmark::RegisterBenchmark((start + "attention").c_str(), attention, type, m.heads,
+                                   m.kv_heads, false)
           ->UseRealTime();
       benchmark::RegisterBenchmark((start + "attention_gradient").c_str(), attention, type, m.heads,
                                    m.kv_heads, true)

@@ -1,7 +1,7 @@
-// Latency and bandwidth of each transport, beside raw sockets moving the same bytes the same way: two ranks
-// as two threads, one ping-pong per iteration. SIZE is bytes each way; bytes_per_second counts both ways.
-// Transports that cannot be made on this machine are left out. Where there are fewer cores than threads the
-// numbers are those of the scheduler.
+// Latency and bandwidth of each transport, beside raw sockets moving the same bytes the same way:
+// two ranks as two threads, one ping-pong per iteration. SIZE is bytes each way; bytes_per_second
+// counts both ways. Transports that cannot be made on this machine are left out. Where there are
+// fewer cores than threads the numbers are those of the scheduler.
 #include <benchmark/benchmark.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit {
 namespace {
@@ -157,8 +157,8 @@ class RawSocket {
 
   // What fits now.
   size_t try_move(char* data, size_t bytes, bool sending) const {
-    const ssize_t moved =
-        sending ? send(fd_, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(fd_, data, bytes, MSG_DONTWAIT);
+    const ssize_t moved = sending ? send(fd_, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                  : recv(fd_, data, bytes, MSG_DONTWAIT);
     return moved > 0 ? static_cast<size_t>(moved) : 0;
   }
   bool move(char* data, size_t bytes, bool sending, const std::atomic<bool>& stop) const {
@@ -182,7 +182,8 @@ void raw_ping_pong(benchmark::State& state, bool threads) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) < 0 || listen(listener, 1) < 0 ||
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) < 0 ||
+      listen(listener, 1) < 0 ||
       getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) < 0) {
     state.SkipWithError("no socket");
     return;
@@ -241,9 +242,9 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   for (const bool threads : {false, true}) {
     const std::string prefix = threads ? "threads/" : "one_thread/";
-    sizes(benchmark::RegisterBenchmark((prefix + "raw_socket").c_str(), [threads](benchmark::State& state) {
-      raw_ping_pong(state, threads);
-    }));
+    sizes(benchmark::RegisterBenchmark(
+        (prefix + "raw_socket").c_str(),
+        [threads](benchmark::State& state) { raw_ping_pong(state, threads); }));
     for (const TransportFactory& factory : transports())
       sizes(benchmark::RegisterBenchmark(
           (prefix + std::string(factory.name)).c_str(),

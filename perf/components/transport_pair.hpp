@@ -1,6 +1,7 @@
-// transport_pair.hpp: benchmarks of a transport between two processes, one on each core: one-way latency, and
-// exchanges, in which both send and receive that much at once. `best` is of the fastest batch, which other
-// load on the machine disturbs least. The partner is a fork that runs a batch whenever it is told to.
+// transport_pair.hpp: benchmarks of a transport between two processes, one on each core: one-way
+// latency, and exchanges, in which both send and receive that much at once. `best` is of the
+// fastest batch, which other load on the machine disturbs least. The partner is a fork that runs a
+// batch whenever it is told to.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -14,8 +15,8 @@
 #include <memory>
 #include <vector>
 
-#include "trace.hpp"
-#include "transport.hpp"
+#include "base/trace.hpp"
+#include "transports/transport.hpp"
 
 namespace sennit::perf {
 
@@ -33,7 +34,8 @@ class Pair {
 // A rank with a transport; each message goes under the next number.
 class TransportPair : public Pair {
  public:
-  TransportPair(int rank, std::unique_ptr<Transport> transport, size_t most_bytes, bool allocate, bool expose)
+  TransportPair(int rank, std::unique_ptr<Transport> transport, size_t most_bytes, bool allocate,
+                bool expose)
       : rank_(rank),
         transport_(std::move(transport)),
         own_(most_bytes, std::byte{1}),
@@ -123,11 +125,13 @@ inline void run_pair(benchmark::State& state, bool exchange,
   const std::unique_ptr<Pair> end = make(partner ? 1 : 0, bytes + 1);
   const std::vector<std::byte> mine = end->address();
   std::vector<std::byte> theirs(mine.size());
-  const int in = partner ? from_partner[0] : to_partner[0], out = partner ? to_partner[1] : from_partner[1];
+  const int in = partner ? from_partner[0] : to_partner[0],
+            out = partner ? to_partner[1] : from_partner[1];
   SENNIT_CHECK(write(out, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size()));
   SENNIT_CHECK(read(in, theirs.data(), theirs.size()) == static_cast<ssize_t>(theirs.size()));
   end->meet(theirs);
-  // Both sides agree on the number of rounds through a byte before each batch: costs nothing in the middle.
+  // Both sides agree on the number of rounds through a byte before each batch: costs nothing in the
+  // middle.
   const int batch = exchange ? 4 : 16;
   const auto rounds = [&] {
     for (int i = 0; i < batch; i++)

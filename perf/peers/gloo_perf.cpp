@@ -1,6 +1,6 @@
-// Gloo's collectives under the clock of peer.hpp. Ranks find one another by RANK, WORLD_SIZE and a folder
-// that all of them see, GLOO_STORE; they talk over GLOO_INTERFACE. `sennit emulate run --peer gloo` sets
-// these.
+// Gloo's collectives under the clock of perf/peers/peer.hpp. Ranks find one another by RANK,
+// WORLD_SIZE and a folder that all of them see, GLOO_STORE; they talk over GLOO_INTERFACE. `sennit
+// emulate run --peer gloo` sets these.
 //
 // All-reduce, all-gather, broadcast and all-to-all are Gloo's defaults; its reduce-scatter is
 // halving-doubling, the only one it has.
@@ -24,7 +24,8 @@ namespace {
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
   if (value) return value;
-  std::fprintf(stderr, "gloo_perf: %s is not set; run it with `sennit emulate run --peer gloo`\n", name);
+  std::fprintf(stderr, "gloo_perf: %s is not set; run it with `sennit emulate run --peer gloo`\n",
+               name);
   std::exit(2);
 }
 

@@ -1,5 +1,5 @@
-// Open MPI's collectives under the clock of peer.hpp. Run it with mpirun; `sennit emulate run --peer openmpi`
-// does so on an emulated fabric.
+// Open MPI's collectives under the clock of perf/peers/peer.hpp. Run it with mpirun; `sennit
+// emulate run --peer openmpi` does so on an emulated fabric.
 #include <mpi.h>
 
 #include <functional>
@@ -19,8 +19,8 @@ class OpenMpi : public peer::Library {
   int ranks() const override { return ranks_; }
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
   void max_over_ranks(std::vector<double>* values) override {
-    MPI_Allreduce(MPI_IN_PLACE, values->data(), static_cast<int>(values->size()), MPI_DOUBLE, MPI_MAX,
-                  MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, values->data(), static_cast<int>(values->size()), MPI_DOUBLE,
+                  MPI_MAX, MPI_COMM_WORLD);
   }
   bool prepare(const std::string& collective, float* in, float* out, size_t elements) override {
     const int count = static_cast<int>(elements);

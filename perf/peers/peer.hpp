@@ -1,7 +1,7 @@
-// peer.hpp: times another library's collectives the way `sennit bench` times ours, so that both print
-// comparable lines: fp32, out of place, a barrier before each iteration, the time of an iteration is that of
-// its slowest rank, the result the median of the iterations. One JSON object per size on rank 0's standard
-// output.
+// peer.hpp: times another library's collectives the way `sennit bench` times ours, so that both
+// print comparable lines: fp32, out of place, a barrier before each iteration, the time of an
+// iteration is that of its slowest rank, the result the median of the iterations. One JSON object
+// per size on rank 0's standard output.
 //
 //   PEER_perf COLLECTIVE [-b BYTES] [-e BYTES] [-f FACTOR] [-n ITERATIONS] [-w WARMUPS] [-c 0|1]
 //
@@ -28,8 +28,8 @@ struct Options {
   bool check = false;
 };
 
-// What a library does for us. `count` is the elements of a block, or of the whole vector where there are no
-// blocks.
+// What a library does for us. `count` is the elements of a block, or of the whole vector where
+// there are no blocks.
 class Library {
  public:
   virtual ~Library() = default;
@@ -38,8 +38,8 @@ class Library {
   virtual int ranks() const = 0;
   virtual void barrier() = 0;
   virtual void max_over_ranks(std::vector<double>* values) = 0;
-  // False where the library has no such collective. `in` may be overwritten; broadcasts go from rank 0 to
-  // `out`.
+  // False where the library has no such collective. `in` may be overwritten; broadcasts go from
+  // rank 0 to `out`.
   virtual bool prepare(const std::string& collective, float* in, float* out, size_t count) = 0;
   virtual void run() = 0;  // what was prepared
 };
@@ -80,7 +80,8 @@ inline Options parse(int argc, char** argv) {
     else
       refuse(word.c_str());
   }
-  if (options.iterations < 1 || options.warmups < 0 || !(options.factor > 1)) refuse("-n, -w or -f");
+  if (options.iterations < 1 || options.warmups < 0 || !(options.factor > 1))
+    refuse("-n, -w or -f");
   return options;
 }
 
@@ -97,14 +98,16 @@ class Bench {
     int status = 0;
     for (size_t bytes = options_.first_bytes; bytes <= options_.last_bytes;) {
       status = std::max(status, measure(bytes));
-      bytes =
-          std::max(bytes + sizeof(float), static_cast<size_t>(static_cast<double>(bytes) * options_.factor));
+      bytes = std::max(bytes + sizeof(float),
+                       static_cast<size_t>(static_cast<double>(bytes) * options_.factor));
     }
     return status;
   }
 
  private:
-  bool blocks() const { return options_.collective != "all_reduce" && options_.collective != "broadcast"; }
+  bool blocks() const {
+    return options_.collective != "all_reduce" && options_.collective != "broadcast";
+  }
 
   void fill(std::vector<float>* in, size_t count) {
     for (size_t i = 0; i < in->size(); i++)
@@ -154,12 +157,14 @@ class Bench {
   }
 
   void print(size_t bytes, size_t count, std::vector<double> seconds, double wrong) const {
-    std::printf(R"({"library": "%s", "collective": "%s", "bytes": %zu, "count": %zu, "dtype": "float32", )",
-                library_.name(), options_.collective.c_str(), bytes, count);
+    std::printf(
+        R"({"library": "%s", "collective": "%s", "bytes": %zu, "count": %zu, "dtype": "float32", )",
+        library_.name(), options_.collective.c_str(), bytes, count);
     std::printf(R"("op": "%s", "ranks": %d, )", reduces() ? "sum" : "none", library_.ranks());
     if (seconds.empty()) {
       std::printf(
-          "\"time_us\": null, \"algbw_gbytes_per_s\": null, \"busbw_gbytes_per_s\": null, \"wrong\": "
+          "\"time_us\": null, \"algbw_gbytes_per_s\": null, \"busbw_gbytes_per_s\": null, "
+          "\"wrong\": "
           "null}\n");
     } else {
       std::sort(seconds.begin(), seconds.end());
@@ -169,8 +174,8 @@ class Bench {
                             : blocks()                          ? (n - 1) / n
                                                                 : 1;
       const double algbw = static_cast<double>(bytes) / median / 1e9;
-      std::printf("\"time_us\": %.3f, \"best_us\": %.3f, \"algbw_gbytes_per_s\": %.6g, ", median * 1e6,
-                  seconds[0] * 1e6, algbw);
+      std::printf("\"time_us\": %.3f, \"best_us\": %.3f, \"algbw_gbytes_per_s\": %.6g, ",
+                  median * 1e6, seconds[0] * 1e6, algbw);
       std::printf("\"busbw_gbytes_per_s\": %.6g, \"wrong\": ", algbw * factor);
       if (options_.check)
         std::printf("%.0f}\n", wrong);

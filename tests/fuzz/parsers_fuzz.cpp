@@ -1,17 +1,18 @@
-// parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family, for GOAL, and for the
-// headers of safetensors files; SENNIT_FUZZ_FORM names the one.
+// parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family, for GOAL, and
+// for the headers of safetensors files; SENNIT_FUZZ_FORM names the one.
 //
-// Whatever the text, a parser gives a fabric (a schedule) that its own text form holds, or an error that
-// begins with file:line:column; a header gives tensors that lie within the file, or an error that names it.
-// By hand: SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000 DIRECTORY.
+// Whatever the text, a parser gives a fabric (a schedule) that its own text form holds, or an error
+// that begins with file:line:column; a header gives tensors that lie within the file, or an error
+// that names it. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000
+// DIRECTORY.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "goal.hpp"
-#include "safetensors.hpp"
-#include "source.hpp"
+#include "goal/goal.hpp"
+#include "topology/source.hpp"
+#include "trainer/checkpoint/safetensors.hpp"
 
 namespace {
 
@@ -39,17 +40,19 @@ bool names_a_place(const std::string& error) {
 void read_goal(const std::string& text) {
   const sennit::Result<sennit::Goal> goal = sennit::parse_goal(text, "fuzz");
   if (!goal) {
-    if (!names_a_place(goal.status().text())) fail("an error without a place", goal.status().text());
+    if (!names_a_place(goal.status().text()))
+      fail("an error without a place", goal.status().text());
     return;
   }
   const std::string written = goal->to_text();
   const sennit::Result<sennit::Goal> again = sennit::parse_goal(written, "fuzz");
-  if (!again) fail("what it read cannot be written and read", again.status().text() + "\n" + written);
+  if (!again)
+    fail("what it read cannot be written and read", again.status().text() + "\n" + written);
   if (*again != *goal) fail("what it read changes when written and read", written);
 }
 
-// The first 8 bytes are the header's length, which few rounds would guess: the text is tried with the right
-// one and with that which it has.
+// The first 8 bytes are the header's length, which few rounds would guess: the text is tried with
+// the right one and with that which it has.
 void read_safetensors(std::string text) {
   for (int round = 0; round < 2; round++) {
     const auto header = sennit::trainer::parse_safetensors(
@@ -60,7 +63,8 @@ void read_safetensors(std::string text) {
     } else {
       uint64_t at = header->data_at;
       for (const sennit::trainer::StoredTensor& tensor : header->tensors) {
-        if (header->data_at + tensor.begin != at || tensor.end < tensor.begin) fail("a hole", tensor.name);
+        if (header->data_at + tensor.begin != at || tensor.end < tensor.begin)
+          fail("a hole", tensor.name);
         at = header->data_at + tensor.end;
       }
       if (at != text.size()) fail("not the whole file", text);
@@ -101,11 +105,13 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   static_cast<void>(form->recognises(text));
   const sennit::Result<sennit::Fabric> fabric = form->parse(text, "fuzz", "host");
   if (!fabric) {
-    if (!names_a_place(fabric.status().text())) fail("an error without a place", fabric.status().text());
+    if (!names_a_place(fabric.status().text()))
+      fail("an error without a place", fabric.status().text());
   } else if (fabric->vertices.size() + fabric->links.size() < kReadBack) {
     const std::string written = fabric->to_text();
     const sennit::Result<sennit::Fabric> again = sennit::parse_fabric(written, "fuzz");
-    if (!again) fail("what it read cannot be written and read", again.status().text() + "\n" + written);
+    if (!again)
+      fail("what it read cannot be written and read", again.status().text() + "\n" + written);
     if (again->to_text() != written) fail("what it read changes when written and read", written);
   }
   return 0;

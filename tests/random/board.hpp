@@ -1,5 +1,5 @@
-// board.hpp: the memory that a program's processes and the runner share: how far each rank is in each event,
-// the jobs' ids, and what went wrong.
+// board.hpp: the memory that a program's processes and the runner share: how far each rank is in
+// each event, the jobs' ids, and what went wrong.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,8 @@ struct Board {
     Wrong none = Wrong::nothing;
     first_kind.compare_exchange_strong(none, kind);
     const int slot = failures.fetch_add(1);
-    if (slot < kMostFailures) std::snprintf(failure[slot], sizeof failure[slot], "%s", text.c_str());
+    if (slot < kMostFailures)
+      std::snprintf(failure[slot], sizeof failure[slot], "%s", text.c_str());
   }
 };
 

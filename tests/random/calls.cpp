@@ -1,4 +1,4 @@
-#include "calls.hpp"
+#include "tests/random/calls.hpp"
 
 namespace random_programs {
 
@@ -10,7 +10,9 @@ sennit_status_t call_collective(const Event& event, const Contents& contents, co
   const auto type = static_cast<sennit_type_t>(event.type);
   const auto count = static_cast<size_t>(event.count);
   const size_t* const counts = contents.counts.data();
-  const auto optional = [](const std::vector<size_t>& list) { return list.empty() ? nullptr : list.data(); };
+  const auto optional = [](const std::vector<size_t>& list) {
+    return list.empty() ? nullptr : list.data();
+  };
   const size_t* const displacements = optional(contents.displacements);
   switch (static_cast<Collective>(event.what)) {
     case Collective::all_reduce:
@@ -40,8 +42,8 @@ sennit_status_t call_collective(const Event& event, const Contents& contents, co
     case Collective::scatter_v:
       SENNIT_EITHER(sennit_scatter_v, a.send, a.recv, counts, displacements, type, a.root);
     case Collective::all_to_all_v:
-      SENNIT_EITHER(sennit_all_to_all_v, a.send, counts, displacements, a.recv, contents.recv_counts.data(),
-                    optional(contents.recv_displacements), type);
+      SENNIT_EITHER(sennit_all_to_all_v, a.send, counts, displacements, a.recv,
+                    contents.recv_counts.data(), optional(contents.recv_displacements), type);
   }
   return SENNIT_INTERNAL;
 }

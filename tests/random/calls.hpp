@@ -1,8 +1,8 @@
 // calls.hpp: one collective or message of a program as a call of the library.
 #pragma once
 
-#include "contents.hpp"
 #include "sennit/sennit.h"
+#include "tests/random/contents.hpp"
 
 namespace random_programs {
 
@@ -14,7 +14,8 @@ struct Arguments {
   sennit_comm_t comm = nullptr;
   sennit_work_t* work = nullptr;  // nonblocking
 };
-sennit_status_t call_collective(const Event& event, const Contents& contents, const Arguments& with);
+sennit_status_t call_collective(const Event& event, const Contents& contents,
+                                const Arguments& with);
 sennit_status_t call_message(const Event& event, bool sender, const Arguments& with);
 
 }  // namespace random_programs

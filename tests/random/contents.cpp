@@ -1,4 +1,4 @@
-#include "contents.hpp"
+#include "tests/random/contents.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -22,9 +22,10 @@ uint32_t mix(uint32_t a, uint32_t b, uint32_t c = 0, uint32_t d = 0) {
   return h ^ h >> 15;
 }
 
-// ---- numbers
+// ---- numbers ----
 
-// A float of 1 sign bit, `exponent_bits` and `mantissa_bits`, for normal values that it holds exactly.
+// A float of 1 sign bit, `exponent_bits` and `mantissa_bits`, for normal values that it holds
+// exactly.
 uint32_t small_float(double value, int exponent_bits, int mantissa_bits) {
   if (value == 0) return 0;
   int exponent = 0;
@@ -41,11 +42,14 @@ void store(T value, unsigned char* out) {
   std::memcpy(out, &value, sizeof value);
 }
 
-bool is_unsigned(int type) { return type == SENNIT_UINT8 || type == SENNIT_UINT32 || type == SENNIT_UINT64; }
+bool is_unsigned(int type) {
+  return type == SENNIT_UINT8 || type == SENNIT_UINT32 || type == SENNIT_UINT64;
+}
 bool is_fp8(int type) { return type == SENNIT_FLOAT8_E4M3 || type == SENNIT_FLOAT8_E5M2; }
 
-// What rank number `place` of n gives for element i of the period of block `block`. Sums over any of the
-// ranks stay within 8 for 8-bit floats, products within 16: those types hold no more of them exactly.
+// What rank number `place` of n gives for element i of the period of block `block`. Sums over any
+// of the ranks stay within 8 for 8-bit floats, products within 16: those types hold no more of them
+// exactly.
 double given(const Event& event, unsigned salt, int place, int n, uint32_t block, uint32_t i) {
   const auto p = static_cast<uint32_t>(place);
   const uint32_t h = mix(salt, p + 1, block + 1, i + 1);
@@ -59,8 +63,9 @@ double given(const Event& event, unsigned salt, int place, int n, uint32_t block
     case SENNIT_MAX:
       return is_unsigned(event.type) ? h % 16 : static_cast<double>(h % 17) - 8;
     case SENNIT_AVG: {  // the sum is a multiple of n: neighbours cancel each other out
-      const double base =
-          is_fp8(event.type) && n > 4 ? 0 : 1 + mix(salt, 7, block, i) % (is_fp8(event.type) ? 1 : 5);
+      const double base = is_fp8(event.type) && n > 4
+                              ? 0
+                              : 1 + mix(salt, 7, block, i) % (is_fp8(event.type) ? 1 : 5);
       if (place == n - 1 && n % 2 == 1) return base;
       return base + (p % 2 == mix(salt, p / 2, block, i) % 2 ? 1 : -1);
     }
@@ -99,7 +104,8 @@ double reduced(const Event& event, unsigned salt, int n, uint32_t block, uint32_
 template <typename F>
 void write_numbers(int type, size_t count, unsigned char* out, F&& number) {
   const size_t size = bytes_of_type(type), once = std::min(count, kPeriod);
-  for (size_t i = 0; i < once; i++) put_number(type, number(static_cast<uint32_t>(i)), out + i * size);
+  for (size_t i = 0; i < once; i++)
+    put_number(type, number(static_cast<uint32_t>(i)), out + i * size);
   for (size_t done = once; done < count;) {
     const size_t more = std::min(done, count - done) / kPeriod * kPeriod;
     const size_t now = more > 0 ? more : count - done;
@@ -111,11 +117,11 @@ void write_numbers(int type, size_t count, unsigned char* out, F&& number) {
 void write_bytes(size_t bytes, unsigned char* out, uint32_t salt, int from, int to) {
   const uint32_t h = mix(salt, static_cast<uint32_t>(from) + 1, static_cast<uint32_t>(to) + 1);
   for (size_t k = 0; k < bytes; k++)
-    out[k] =
-        static_cast<unsigned char>(h + static_cast<uint32_t>(k) * 131 + (static_cast<uint32_t>(k) >> 8) * 17);
+    out[k] = static_cast<unsigned char>(h + static_cast<uint32_t>(k) * 131 +
+                                        (static_cast<uint32_t>(k) >> 8) * 17);
 }
 
-// ---- v-variants
+// ---- v-variants ----
 
 uint32_t salt_of_counts(const Event& event) {
   return mix(static_cast<uint32_t>(event.count), static_cast<uint32_t>(event.what),
@@ -124,7 +130,8 @@ uint32_t salt_of_counts(const Event& event) {
 
 // How many elements block `to` of `from` has; where all ranks agree on the counts `from` is 0.
 size_t count_of(const Event& event, int from, int to) {
-  const uint32_t h = mix(salt_of_counts(event), static_cast<uint32_t>(from), static_cast<uint32_t>(to));
+  const uint32_t h =
+      mix(salt_of_counts(event), static_cast<uint32_t>(from), static_cast<uint32_t>(to));
   if (h % 4 == 0) return 0;
   return (h >> 2) % (static_cast<uint32_t>(event.count) + 1);
 }
@@ -142,7 +149,7 @@ std::vector<size_t> places_of(const std::vector<size_t>& counts, bool gaps) {
 
 bool is_v(const Event& event) { return event.what >= static_cast<int>(Collective::all_gather_v); }
 
-// ---- buffers
+// ---- buffers ----
 
 struct Filler {
   const Event& event;
@@ -161,14 +168,16 @@ struct Filler {
     for (int to = 0; to < n; to++)
       b.counts.push_back(is_v(event) ? count_of(event, one_count ? 0 : from, to)
                                      : static_cast<size_t>(event.count));
-    b.places = places_of(
-        b.counts, is_v(event) && event.gaps && event.what != static_cast<int>(Collective::reduce_scatter_v));
+    b.places =
+        places_of(b.counts, is_v(event) && event.gaps &&
+                                event.what != static_cast<int>(Collective::reduce_scatter_v));
     return b;
   }
   Blocks blocks_from_all() const {  // all_to_all's receive side
     Blocks b;
     for (int from = 0; from < n; from++)
-      b.counts.push_back(is_v(event) ? count_of(event, from, me) : static_cast<size_t>(event.count));
+      b.counts.push_back(is_v(event) ? count_of(event, from, me)
+                                     : static_cast<size_t>(event.count));
     b.places = places_of(b.counts, is_v(event) && event.gaps);
     return b;
   }
@@ -229,11 +238,13 @@ struct Filler {
     out.recv = untouched(b.end() * size);
     out.want = out.recv;
     for (int r = 0; r < n; r++)
-      data_block(out.want, b.places[static_cast<size_t>(r)], b.counts[static_cast<size_t>(r)], r, 0);
+      data_block(out.want, b.places[static_cast<size_t>(r)], b.counts[static_cast<size_t>(r)], r,
+                 0);
     if (!event.in_place) return;
     out.in_place = true;
     out.send_offset = b.places[mine] * size;
-    std::copy(out.send.begin(), out.send.end(), out.recv.begin() + static_cast<ptrdiff_t>(out.send_offset));
+    std::copy(out.send.begin(), out.send.end(),
+              out.recv.begin() + static_cast<ptrdiff_t>(out.send_offset));
     out.send.clear();
   }
 
@@ -265,7 +276,8 @@ struct Filler {
     out.recv_offset = b.places[mine] * size;
     const Bytes block = std::move(out.want);
     out.want = out.send;
-    std::copy(block.begin(), block.end(), out.want.begin() + static_cast<ptrdiff_t>(out.recv_offset));
+    std::copy(block.begin(), block.end(),
+              out.want.begin() + static_cast<ptrdiff_t>(out.recv_offset));
     if (numbers) out.from = out.recv_offset, out.to = out.recv_offset + block.size();
     out.recv.clear();
   }
@@ -386,7 +398,8 @@ Contents contents_of_message(const Event& event, unsigned salt, bool sender) {
 
 bool needs(const Event& event, const Comm& comm, int rank, int other) {
   if (rank == other) return false;
-  if (event.action == Action::message) return rank == event.peer && other == event.rank && event.count > 0;
+  if (event.action == Action::message)
+    return rank == event.peer && other == event.rank && event.count > 0;
   if (event.action != Action::call) return waits_for_all(event);
   if (waits_for_all(event)) return true;
   if (event.count == 0) return false;

@@ -1,23 +1,23 @@
 // contents.hpp: what a call's buffers hold before it, and what they must hold after it.
 //
-// Data that is only moved is random bytes. What is added up are small whole numbers of a period of 61
-// elements, so that every sum is exact in every type, in any order, and a piece that lands in the wrong place
-// shows.
+// Data that is only moved is random bytes. What is added up are small whole numbers of a period of
+// 61 elements, so that every sum is exact in every type, in any order, and a piece that lands in
+// the wrong place shows.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "model.hpp"
+#include "tests/random/model.hpp"
 
 namespace random_programs {
 
 using Bytes = std::vector<unsigned char>;
 
 struct Contents {
-  // In place: `recv` alone, and `send` lies at send_offset of it; for reduce_scatter and scatter `send`
-  // alone, and recv lies at recv_offset of it.
+  // In place: `recv` alone, and `send` lies at send_offset of it; for reduce_scatter and scatter
+  // `send` alone, and recv lies at recv_offset of it.
   bool in_place = false;
   bool send_is_whole = false;  // in place: it is the send buffer that holds the other
   size_t send_offset = 0, recv_offset = 0;
@@ -33,7 +33,8 @@ Contents contents_of(const Event& called, const Comm& comm, int rank, unsigned s
 Contents contents_of_message(const Event& event, unsigned salt, bool sender);
 
 size_t bytes_of_type(int type);
-// One element of `type`, at `out`: small whole numbers, halves, and what else the type holds exactly.
+// One element of `type`, at `out`: small whole numbers, halves, and what else the type holds
+// exactly.
 void put_number(int type, double value, unsigned char* out);
 // What rank number `place` multiplies its part by, with kPremulSum.
 double scalar_of(const Event& event, int place);

@@ -1,21 +1,21 @@
-// generator.cpp: see generator.hpp. Events are appended in an order in which they could run one at a time
-// (program.hpp); what has to be certain before a communicator is disturbed is made so by a barrier
-// (certain()), which model.cpp checks.
-#include "generator.hpp"
+// generator.cpp: see tests/random/generator.hpp. Events are appended in an order in which they
+// could run one at a time (tests/random/program.hpp); what has to be certain before a communicator
+// is disturbed is made so by a barrier (certain()), which tests/random/model.cpp checks.
+#include "tests/random/generator.hpp"
 
 #include <algorithm>
 #include <map>
 #include <random>
 
-#include "contents.hpp"
+#include "tests/random/contents.hpp"
 
 namespace random_programs {
 namespace {
 
-const std::set<std::string> kFeatures = {"abort",     "again",      "bad",    "env",           "fork",
-                                         "group",     "group_wait", "kill",   "large",         "mismatch",
-                                         "new_abort", "options",    "sealed", "split_at_once", "threads",
-                                         "two_jobs",  "unwaited"};
+const std::set<std::string> kFeatures = {
+    "abort",      "again",         "bad",     "env",      "fork",      "group",
+    "group_wait", "kill",          "large",   "mismatch", "new_abort", "options",
+    "sealed",     "split_at_once", "threads", "two_jobs", "unwaited"};
 
 class Generator {
  public:
@@ -27,8 +27,9 @@ class Generator {
     program_.transport = options_.transport;
     choose_ranks();
     choose_options();
-    const int jobs =
-        with("again") ? 1 + static_cast<int>(chance(25)) + static_cast<int>(chance(8)) * between(1, 3) : 1;
+    const int jobs = with("again") ? 1 + static_cast<int>(chance(25)) +
+                                         static_cast<int>(chance(8)) * between(1, 3)
+                                   : 1;
     const bool env = with("env") && options_.transport != "loopback" && chance(jobs > 1 ? 50 : 10);
     for (int job = 0; job < jobs && alive().size() > 1; job++) {
       init(env && dead_.empty());
@@ -59,7 +60,7 @@ class Generator {
     bool plain;
   };
 
-  // ---- chance
+  // ---- chance ----
 
   int between(int least, int most) {
     return least + static_cast<int>(random_() % static_cast<uint64_t>(most - least + 1));
@@ -72,7 +73,7 @@ class Generator {
   bool with(const char* feature) const { return options_.without.count(feature) == 0; }
   static size_t index(int i) { return static_cast<size_t>(i); }
 
-  // ---- the frame
+  // ---- the frame ----
 
   void choose_ranks() {
     const int range = options_.most_ranks - options_.least_ranks;
@@ -94,8 +95,9 @@ class Generator {
                                  std::to_string(any(std::vector<int>{64, 1000, 4096, 65536})));
     if (chance(5)) program_.options.push_back("SENNIT_REPRODUCIBLE=1");
     if (chance(10))
-      program_.options.push_back("SENNIT_ALGORITHM=" +
-                                 any(std::vector<std::string>{"ring", "tiered", "direct", "double_tree"}));
+      program_.options.push_back(
+          "SENNIT_ALGORITHM=" +
+          any(std::vector<std::string>{"ring", "tiered", "direct", "double_tree"}));
     if (with("sealed") && options_.transport == "tcp" && chance(25))
       program_.options.push_back("SENNIT_WIRE=sealed");
   }
@@ -143,7 +145,7 @@ class Generator {
       if (chance(60)) dup(event.made, t);
   }
 
-  // ---- which communicators
+  // ---- which communicators ----
 
   std::vector<int> calm() const {
     std::vector<int> list;
@@ -162,7 +164,7 @@ class Generator {
     return ranks;
   }
 
-  // ---- steps
+  // ---- steps ----
 
   void step() {
     struct Choice {
@@ -216,8 +218,8 @@ class Generator {
     event.count = random_count(event.type);
     if (static_cast<Collective>(event.what) == Collective::barrier) event.count = event.type = 0;
     const auto what = static_cast<Collective>(event.what);
-    if (what == Collective::all_reduce || what == Collective::reduce || what == Collective::reduce_scatter ||
-        what == Collective::reduce_scatter_v)
+    if (what == Collective::all_reduce || what == Collective::reduce ||
+        what == Collective::reduce_scatter || what == Collective::reduce_scatter_v)
       event.op = between(0, kPremulSum);
     const bool rooted = what == Collective::broadcast || what == Collective::reduce ||
                         what == Collective::gather || what == Collective::scatter ||
@@ -381,7 +383,8 @@ class Generator {
     const int b = any(others);
     std::vector<int> made = split(a);
     for (const int c : split(b)) made.push_back(c);
-    for (int i = between(0, 3); i > 0 && !made.empty(); i--) add_call(random_call(any(made)), chance(20));
+    for (int i = between(0, 3); i > 0 && !made.empty(); i--)
+      add_call(random_call(any(made)), chance(20));
   }
 
   void step_wait() {
@@ -395,7 +398,8 @@ class Generator {
   void wait_for(PendingWork& work, bool all) {
     std::vector<int> ranks;
     for (const int r : work.ranks)
-      if (dead_.count(r) == 0 && work.waited.count(r) == 0 && (all || chance(50))) ranks.push_back(r);
+      if (dead_.count(r) == 0 && work.waited.count(r) == 0 && (all || chance(50)))
+        ranks.push_back(r);
     if (ranks.empty()) return;
     Event event = on(Action::wait, -1);
     event.work = work.number;
@@ -430,9 +434,10 @@ class Generator {
     if (const int c = any_comm(); c >= 0) add(on(Action::query, c));
   }
 
-  // ---- what fails communicators
+  // ---- what fails communicators ----
 
-  // Whoever is told that a split failed has no communicator, and others might: so all have left the last one.
+  // Whoever is told that a split failed has no communicator, and others might: so all have left the
+  // last one.
   void certain(int c) {
     if (state(c).last_split <= state(c).last_sync) return;
     Event event = on(Action::call, c);
@@ -444,7 +449,8 @@ class Generator {
     certain(c);
     Event event = on(Action::abort, c);
     event.rank = rank;
-    if (elsewhere) event.thread = between(0, program_.threads[index(rank)]);  // the last: one of its own
+    // the last: one of its own
+    if (elsewhere) event.thread = between(0, program_.threads[index(rank)]);
     if (elsewhere && state(c).last_split >= 0) event.after = {state(c).last_sync};
     add(event);
     state(c).disturbed = true;
@@ -540,8 +546,8 @@ class Generator {
     std::vector<int> own;
     for (size_t e = 0; e < program_.events.size(); e++) {
       const Event& event = program_.events[e];
-      const bool all_take_part =
-          event.action == Action::split || event.action == Action::dup || event.action == Action::call;
+      const bool all_take_part = event.action == Action::split || event.action == Action::dup ||
+                                 event.action == Action::call;
       const auto found = comms_.find(all_take_part ? event.comm : -1);
       if (found == comms_.end()) continue;
       const std::vector<int>& members = found->second.members;
@@ -560,13 +566,14 @@ class Generator {
     add(event);
   }
 
-  // ---- ends
+  // ---- ends ----
 
   void destroy(int c) {
     settle(c);
     if (state(c).last_split >= 0) {
       if (!state(c).disturbed) certain(c);
-      destroyed_.push_back({{state(c).members.begin(), state(c).members.end()}, state(c).last_sync});
+      destroyed_.push_back(
+          {{state(c).members.begin(), state(c).members.end()}, state(c).last_sync});
     }
     if (chance(60)) {
       if (!with("unwaited"))
@@ -594,8 +601,8 @@ class Generator {
         return;
       }
   }
-  // One communicator before the end: also a parent before its children. (The last of a job goes with the
-  // job.)
+  // One communicator before the end: also a parent before its children. (The last of a job goes
+  // with the job.)
   void step_destroy() {
     if (comms_.size() > 2) destroy(any_comm());
   }
@@ -614,8 +621,8 @@ class Generator {
   std::map<int, State> comms_;  // those that are not destroyed
   std::vector<PendingWork> works_;
   std::set<int> dead_;
-  std::vector<std::pair<std::set<int>, int>>
-      destroyed_;  // communicators that were split: members, last event that all waited in
+  // communicators that were split: members, last event that all waited in
+  std::vector<std::pair<std::set<int>, int>> destroyed_;
   int most_threads_ = 1, next_comm_ = 0, next_work_ = 0;
   bool in_group_ = false;
 };
@@ -624,6 +631,8 @@ class Generator {
 
 const std::set<std::string>& feature_names() { return kFeatures; }
 
-Program generate(uint64_t seed, const GeneratorOptions& options) { return Generator(seed, options).make(); }
+Program generate(uint64_t seed, const GeneratorOptions& options) {
+  return Generator(seed, options).make();
+}
 
 }  // namespace random_programs

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "program.hpp"
+#include "tests/random/program.hpp"
 
 namespace random_programs {
 

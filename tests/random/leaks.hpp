@@ -1,5 +1,5 @@
-// leaks.hpp: what of this process the library may leave behind: descriptors, mappings of shared memory,
-// threads. A process looks before its first job and after its last; both must be the same.
+// leaks.hpp: what of this process the library may leave behind: descriptors, mappings of shared
+// memory, threads. A process looks before its first job and after its last; both must be the same.
 #pragma once
 
 #include <dirent.h>
@@ -20,9 +20,11 @@ inline std::vector<std::string> entries_of(const std::string& folder, bool with_
     if (entry->d_name[0] == '.') continue;
     std::string name = entry->d_name;
     char target[256];
-    const ssize_t bytes = with_targets ? readlink((folder + "/" + name).c_str(), target, sizeof target) : -1;
+    const ssize_t bytes =
+        with_targets ? readlink((folder + "/" + name).c_str(), target, sizeof target) : -1;
     if (bytes > 0) name = std::string(target, static_cast<size_t>(bytes));
-    if (bytes > 0 && name == "/proc/" + std::to_string(getpid()) + "/fd") continue;  // the look itself
+    // the look itself
+    if (bytes > 0 && name == "/proc/" + std::to_string(getpid()) + "/fd") continue;
     names.push_back(name);
   }
   if (open) closedir(open);
@@ -53,7 +55,8 @@ struct Holdings {
     std::vector<std::string> more;
     std::set_difference(now.descriptors.begin(), now.descriptors.end(), descriptors.begin(),
                         descriptors.end(), std::back_inserter(more));
-    std::set_difference(now.maps.begin(), now.maps.end(), maps.begin(), maps.end(), std::back_inserter(more));
+    std::set_difference(now.maps.begin(), now.maps.end(), maps.begin(), maps.end(),
+                        std::back_inserter(more));
     std::string text;
     for (const std::string& one : more) text += (text.empty() ? "" : ", ") + one;
     if (now.threads > threads)

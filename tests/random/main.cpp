@@ -1,4 +1,5 @@
-// main.cpp: the command random_programs. Exit codes: 0 all went well, 1 a program failed, 2 the call was off.
+// main.cpp: the command random_programs. Exit codes: 0 all went well, 1 a program failed, 2 the
+// call was off.
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,21 +9,26 @@
 #include <stdexcept>
 #include <thread>
 
-#include "shrink.hpp"
-#include "soak.hpp"
+#include "tests/random/shrink.hpp"
+#include "tests/random/soak.hpp"
 
 using namespace random_programs;  // NOLINT: this is its command
 
 namespace {
 
 constexpr char kUsage[] =
-    "usage: random_programs [--programs N] [--kills N] [--minutes M] [--seed S] [--transports shm,tcp,...] "
+    "usage: random_programs [--programs N] [--kills N] [--minutes M] [--seed S] [--transports "
+    "shm,tcp,...] "
     "[--ranks 2:9]\n"
-    "         [--without FEATURE,...] [--at-once N] [--limit SECONDS] [--keep-going] [--no-shrink]\n"
-    "       random_programs --dry ...            makes the programs and their models, and runs none\n"
-    "       random_programs --show SEED ...      prints the program of that seed, and does not run it\n"
+    "         [--without FEATURE,...] [--at-once N] [--limit SECONDS] [--keep-going] "
+    "[--no-shrink]\n"
+    "       random_programs --dry ...            makes the programs and their models, and runs "
+    "none\n"
+    "       random_programs --show SEED ...      prints the program of that seed, and does not run "
+    "it\n"
     "       random_programs --replay FILE [--times N] [--shrink]\n"
-    "Random programs, each with what it must do worked out beforehand; the first that does otherwise ends it "
+    "Random programs, each with what it must do worked out beforehand; the first that does "
+    "otherwise ends it "
     "and is made smaller.\n"
     "--kills: so many more, in which a rank is killed. --minutes: until they are over.\n";
 
@@ -43,7 +49,8 @@ std::vector<std::string> words(const std::string& list) {
 void parse_ranks(const std::string& text, SoakOptions* options) {
   const size_t colon = text.find(':');
   options->least_ranks = std::stoi(text);
-  options->most_ranks = colon == text.npos ? options->least_ranks : std::stoi(text.substr(colon + 1));
+  options->most_ranks =
+      colon == text.npos ? options->least_ranks : std::stoi(text.substr(colon + 1));
   if (options->least_ranks < 1 || options->most_ranks > kMostRanks ||
       options->least_ranks > options->most_ranks)
     throw std::invalid_argument("--ranks: expected LEAST:MOST, from 1 to 16");
@@ -140,11 +147,13 @@ int dry(const SoakOptions& options) {
   for (int n = 0; n < options.programs + options.kills; n++) {
     const Program program = program_of(options, n);
     events += program.events.size();
-    if (const Model model = make_model(parse(to_text(program))); !model.invalid.empty() && invalid++ < 5)
-      std::printf("seed %llu: %s\n%s\n", static_cast<unsigned long long>(program.seed), model.invalid.c_str(),
-                  to_text(program).c_str());
+    if (const Model model = make_model(parse(to_text(program)));
+        !model.invalid.empty() && invalid++ < 5)
+      std::printf("seed %llu: %s\n%s\n", static_cast<unsigned long long>(program.seed),
+                  model.invalid.c_str(), to_text(program).c_str());
   }
-  std::printf("%d of %d are no programs; %zu events\n", invalid, options.programs + options.kills, events);
+  std::printf("%d of %d are no programs; %zu events\n", invalid, options.programs + options.kills,
+              events);
   return invalid > 0;
 }
 
@@ -158,11 +167,12 @@ int run(const Command& command) {
   std::printf("seed %llu\n", static_cast<unsigned long long>(command.soak.seed));
   std::fflush(stdout);
   const SoakResult result = soak(command.soak, stdout);
-  std::printf("%s%d programs, %d with a rank killed, %d failed", result.text.c_str(), result.programs,
-              result.kills, result.failed);
+  std::printf("%s%d programs, %d with a rank killed, %d failed", result.text.c_str(),
+              result.programs, result.kills, result.failed);
   if (result.ended_by_ucx > 0)
-    std::printf("; %d of which an assertion of UCX's own ended a rank, as another died or connected",
-                result.ended_by_ucx);
+    std::printf(
+        "; %d of which an assertion of UCX's own ended a rank, as another died or connected",
+        result.ended_by_ucx);
   std::printf("\n");
   return result.failed > 0;
 }

@@ -1,13 +1,13 @@
-// memory.hpp: a buffer of a call, from one of the kinds of memory that there are, with a margin on both sides
-// that must stay as it is.
+// memory.hpp: a buffer of a call, from one of the kinds of memory that there are, with a margin on
+// both sides that must stay as it is.
 #pragma once
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
-#include "contents.hpp"
 #include "sennit/sennit.h"
+#include "tests/random/contents.hpp"
 
 namespace random_programs {
 
@@ -16,7 +16,8 @@ class Buffer {
   Buffer() = default;
   Buffer(Memory kind, size_t bytes, sennit_comm_t comm) : kind_(kind), bytes_(bytes) {
     const size_t whole = (bytes + 2 * kMargin + 4095) / 4096 * 4096;
-    if (kind == Memory::sennit && sennit_mem_alloc(comm, whole, &base_) != SENNIT_OK) kind_ = Memory::plain;
+    if (kind == Memory::sennit && sennit_mem_alloc(comm, whole, &base_) != SENNIT_OK)
+      kind_ = Memory::plain;
     if (kind_ != Memory::sennit) base_ = std::aligned_alloc(4096, whole);
     if (kind == Memory::registered && sennit_mem_register(comm, base_, whole) != SENNIT_OK)
       kind_ = Memory::plain;
@@ -35,8 +36,8 @@ class Buffer {
   ~Buffer() {
     if (kind_ == Memory::plain || kind_ == Memory::odd) std::free(base_);
   }
-  // Memory that the library knows goes back through a communicator; without one (NULL) it stays until the job
-  // ends.
+  // Memory that the library knows goes back through a communicator; without one (NULL) it stays
+  // until the job ends.
   sennit_status_t give_back(sennit_comm_t comm) {
     sennit_status_t status = SENNIT_OK;
     if (base_ == nullptr || comm == nullptr) return status;

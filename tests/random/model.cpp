@@ -1,4 +1,4 @@
-#include "model.hpp"
+#include "tests/random/model.hpp"
 
 #include <algorithm>
 #include <map>
@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "contents.hpp"
 #include "sennit/sennit.h"
+#include "tests/random/contents.hpp"
 
 namespace random_programs {
 namespace {
@@ -85,7 +85,8 @@ class Maker {
           model_.start_of_work.resize(index(ev.work) + 1, -1);
         model_.start_of_work[index(ev.work)] = e;
       } else if (ev.work >= 0) {
-        require(index(ev.work) < model_.start_of_work.size() && start_of(e) >= 0, e, "no such work yet");
+        require(index(ev.work) < model_.start_of_work.size() && start_of(e) >= 0, e,
+                "no such work yet");
       }
     }
   }
@@ -97,11 +98,16 @@ class Maker {
     for (size_t i = 0; i < parent.members.size(); i++) {
       const size_t rank = index(parent.members[i]);
       require(rank < ev.colors.size() && rank < ev.keys.size(), e, "a member without color or key");
-      if (ev.colors[rank] >= 0) parts[ev.colors[rank]].emplace_back(ev.keys[rank], static_cast<int>(i));
+      if (ev.colors[rank] >= 0)
+        parts[ev.colors[rank]].emplace_back(ev.keys[rank], static_cast<int>(i));
     }
     for (auto& [color, chosen] : parts) {
       std::sort(chosen.begin(), chosen.end());
-      Comm made{parent.job, e, color, {}, index(color) < ev.threads.size() ? ev.threads[index(color)] : 0};
+      Comm made{parent.job,
+                e,
+                color,
+                {},
+                index(color) < ev.threads.size() ? ev.threads[index(color)] : 0};
       for (const auto& [key, place] : chosen) made.members.push_back(parent.members[index(place)]);
       add_comm(ev.made + color, std::move(made));
     }
@@ -134,16 +140,18 @@ class Maker {
         }
       }
     }
-    std::erase_if(
-        ranks, [&](int r) { return model_.dies[index(r)] >= 0 || (!ev.ranks.empty() && !has(ev.ranks, r)); });
+    std::erase_if(ranks, [&](int r) {
+      return model_.dies[index(r)] >= 0 || (!ev.ranks.empty() && !has(ev.ranks, r));
+    });
     return ranks;
   }
 
   int thread_of(int e, int rank) const {
     const Event& ev = event(e);
     const int threads = program_.threads[index(rank)];
+    // also one of its own
     if (ev.action == Action::abort || ev.action == Action::kill || ev.action == Action::fork_child)
-      if (ev.thread >= 0) return ev.thread;  // also one of its own
+      if (ev.thread >= 0) return ev.thread;
     if (ev.thread >= 0) return ev.thread % threads;
     const int c = ev.action == Action::init ? ev.made : comm_of(e);
     return c >= 0 ? comm(c).thread % threads : 0;
@@ -177,9 +185,11 @@ class Maker {
       if (event(x).action == Action::call || event(x).action == Action::message)
         model_.group_of[index(x)] = e;
       if (event(x).comm < 0) continue;
-      for (const int r : parts_[index(x)]) {  // whoever uses the communicator next waits for the group's end
-        require(has(event(e).ranks, r) && thread_[index(x)][index(r)] == thread_[index(e)][index(r)], x,
-                "in a group of another thread");
+      // whoever uses the communicator next waits for the group's end
+      for (const int r : parts_[index(x)]) {
+        require(
+            has(event(e).ranks, r) && thread_[index(x)][index(r)] == thread_[index(e)][index(r)], x,
+            "in a group of another thread");
         before_[{r, event(x).comm}] = {e};
       }
     }
@@ -196,8 +206,8 @@ class Maker {
     std::vector<int> wanted = ev.after;
     const int c = ev.action == Action::init ? ev.made : comm_of(e);
     if (ev.action == Action::init && static_cast<How>(ev.what) == How::env) {
-      // Nothing in the environment tells one job of these ranks from the next: all must start them in the
-      // same order.
+      // Nothing in the environment tells one job of these ranks from the next: all must start them
+      // in the same order.
       const auto before = last_from_env_.find(r);
       if (before != last_from_env_.end()) wanted.push_back(before->second);
       last_from_env_[r] = e;
@@ -220,20 +230,22 @@ class Maker {
     }
   }
 
-  // ---- statuses
+  // ---- statuses ----
 
   void find_disturbances() {
     disturbances_.resize(model_.comms.size());
     for (int e = 0; e < events(); e++) {
       const Event& ev = event(e);
       if (ev.action == Action::abort && !parts_[index(e)].empty())
-        disturbances_[index(ev.comm)].push_back({e, SENNIT_ABORTED, {ev.rank}, surely_over(e, ev.rank)});
+        disturbances_[index(ev.comm)].push_back(
+            {e, SENNIT_ABORTED, {ev.rank}, surely_over(e, ev.rank)});
       if (ev.action == Action::kill)
         for (size_t c = 0; c < model_.comms.size(); c++)
           if (has(model_.comms[c].members, ev.rank))
             disturbances_[c].push_back({e, SENNIT_PEER_FAILED, {ev.rank}, surely_over(e, ev.rank)});
       if (ev.deviants.empty()) continue;
-      const std::vector<int> origins = ev.action == Action::message ? ev.deviants : comm(ev.comm).members;
+      const std::vector<int> origins =
+          ev.action == Action::message ? ev.deviants : comm(ev.comm).members;
       disturbances_[index(ev.comm)].push_back({e, SENNIT_MISMATCH, origins, {}});
     }
   }
@@ -242,8 +254,8 @@ class Maker {
     for (const auto& of_comm : disturbances_) model_.calm.push_back(of_comm.empty());
   }
 
-  // The events of `rank` that are surely over before it comes to event `e`: those before it in its thread,
-  // those that it waits for, and theirs.
+  // The events of `rank` that are surely over before it comes to event `e`: those before it in its
+  // thread, those that it waits for, and theirs.
   std::vector<bool> surely_over(int e, int rank) const {
     std::vector<bool> over(program_.events.size(), false);
     std::vector<int> from = {e};
@@ -280,8 +292,8 @@ class Maker {
         const int last = fence(d, c);
         for (int y = end + 1; y <= last && !fenced; y++)
           fenced = event(y).comm == c && event(y).work < 0 && model_.group_of[index(y)] < 0 &&
-                   waits_for_all(event(y)) && comm(c).members.size() > 1 && event(y).ranks.empty() &&
-                   has(parts_[index(y)], origin);
+                   waits_for_all(event(y)) && comm(c).members.size() > 1 &&
+                   event(y).ranks.empty() && has(parts_[index(y)], origin);
         if (fenced) break;
       }
       if (!fenced && !only_me(d, c, end)) return false;
@@ -407,16 +419,17 @@ class Maker {
       model_.tidy &= model_.start_of_work[w] < 0 || works.count(static_cast<int>(w)) > 0;
   }
 
-  // A communicator of which it is not sure that all its members have it cannot be used; but where one of them
-  // died while the others were still starting, all calls fail, and those who are not even started have
-  // nothing to call with.
+  // A communicator of which it is not sure that all its members have it cannot be used; but where
+  // one of them died while the others were still starting, all calls fail, and those who are not
+  // even started have nothing to call with.
   void check_certain() {
     for (int e = 0; e < events(); e++) {
       const int c = event(e).action == Action::init ? -1 : comm_of(e);
       if (c < 0) continue;
       const int made_by = comm(c).made_by;
       for (const int r : comm(c).members) {
-        if (!model_.takes_part(made_by, r) || model_.allowed[index(made_by)][index(r)] == bit(SENNIT_OK))
+        if (!model_.takes_part(made_by, r) ||
+            model_.allowed[index(made_by)][index(r)] == bit(SENNIT_OK))
           continue;
         require(event(made_by).action == Action::init, e, "a communicator that may not be there");
         if (model_.takes_part(e, r)) model_.allowed[index(e)][index(r)] |= bit(kSkipped);
@@ -428,8 +441,8 @@ class Maker {
   Model model_;
   std::vector<std::vector<int>> parts_;   // [event]: ranks
   std::vector<std::vector<int>> thread_;  // [event][rank]
-  std::map<std::pair<int, int>, std::vector<int>>
-      before_;                                          // rank, communicator: what its next event comes after
+  // rank, communicator: what its next event comes after
+  std::map<std::pair<int, int>, std::vector<int>> before_;
   std::map<int, int> last_from_env_;                    // rank: event
   std::vector<int> open_, in_group_;                    // groups
   std::vector<std::vector<Disturbance>> disturbances_;  // by communicator

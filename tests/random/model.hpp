@@ -1,9 +1,9 @@
-// model.hpp: what a program must do, in plain code that knows nothing of the library: who takes part in which
-// event, in which thread and after what, and which statuses each call may return. contents.hpp: what the
-// buffers must hold.
+// model.hpp: what a program must do, in plain code that knows nothing of the library: who takes
+// part in which event, in which thread and after what, and which statuses each call may return.
+// tests/random/contents.hpp: what the buffers must hold.
 //
-// What disturbs a communicator (an abort, a mismatch, a death) happens while other ranks may be anywhere, so
-// two statuses can be right; where only one can be, only that one is allowed:
+// What disturbs a communicator (an abort, a mismatch, a death) happens while other ranks may be
+// anywhere, so two statuses can be right; where only one can be, only that one is allowed:
 //   OK      a call that was over before a later one that waits for all ranks was over where the disturbance
 //   began not OK  a call that needs what the disturbing rank would have given after it
 #pragma once
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "program.hpp"
+#include "tests/random/program.hpp"
 
 namespace random_programs {
 
@@ -23,8 +23,8 @@ struct Comm {
   int thread = 0;
 };
 
-// Of Model::allowed: a bit for each status, and one for a call that cannot be made because its handle is not
-// there.
+// Of Model::allowed: a bit for each status, and one for a call that cannot be made because its
+// handle is not there.
 inline constexpr uint32_t bit(int status) { return uint32_t{1} << status; }
 inline constexpr int kSkipped = 30;
 
@@ -33,8 +33,8 @@ struct Model {
   std::vector<Comm> comms;
   std::vector<int> start_of_work;                    // the event
   std::vector<std::vector<std::vector<int>>> steps;  // [rank][thread]: events
-  std::vector<std::vector<std::vector<int>>>
-      waits;  // [rank][event]: events of the same rank in other threads that must be over
+  // [rank][event]: events of the same rank in other threads that must be over
+  std::vector<std::vector<std::vector<int>>> waits;
   std::vector<std::vector<uint32_t>> allowed;  // [event][rank]; 0: the rank has no part in it
   std::vector<int> group_of;                   // [event]: of a call in a group its end, else -1
   std::vector<bool> calm;                      // [communicator]: nothing disturbs it

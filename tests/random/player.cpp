@@ -1,4 +1,4 @@
-#include "player.hpp"
+#include "tests/random/player.hpp"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include "calls.hpp"
-#include "memory.hpp"
+#include "tests/random/calls.hpp"
+#include "tests/random/memory.hpp"
 
 namespace random_programs {
 namespace {
@@ -66,7 +66,8 @@ class RankPlayer {
   }
 
   void fail(int e, const std::string& what) {
-    board_->fail(Wrong::result, fmt::format("rank {}, event {}, {}: {}", rank_, e, to_text(event(e)), what));
+    board_->fail(Wrong::result,
+                 fmt::format("rank {}, event {}, {}: {}", rank_, e, to_text(event(e)), what));
   }
 
   void judge(int e, int status) {
@@ -78,9 +79,10 @@ class RankPlayer {
           names += fmt::format("{}{}", names.empty() ? "" : " or ",
                                sennit_status_name(static_cast<sennit_status_t>(s)));
       fail(e, fmt::format("{}, expected {}",
-                          status == kSkipped ? "has no handle"
-                                             : sennit_status_name(static_cast<sennit_status_t>(status)) +
-                                                   std::string(": ") + sennit_last_error(),
+                          status == kSkipped
+                              ? "has no handle"
+                              : sennit_status_name(static_cast<sennit_status_t>(status)) +
+                                    std::string(": ") + sennit_last_error(),
                           names));
     }
     stays_failed(e, status);
@@ -143,7 +145,7 @@ class RankPlayer {
     return SENNIT_INTERNAL;
   }
 
-  // ---- communicators
+  // ---- communicators ----
 
   int init(int e, const Event& ev) {
     const int place = place_of(model_.comms[index(ev.made)], rank_),
@@ -153,9 +155,11 @@ class RankPlayer {
     for (int x = 0; x < e; x++) job += event(x).action == Action::init;
     Board::Id& id = board_->ids[job % kMostJobs];
     if (place == 0) {
-      if (const sennit_status_t status = sennit_get_unique_id(&id.id); status != SENNIT_OK) return status;
+      if (const sennit_status_t status = sennit_get_unique_id(&id.id); status != SENNIT_OK)
+        return status;
       id.known = 1;
-      syscall(SYS_futex, &id.known, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);  // of other processes, too
+      // of other processes, too
+      syscall(SYS_futex, &id.known, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
     }
     while (id.known == 0) syscall(SYS_futex, &id.known, FUTEX_WAIT, 0, nullptr, nullptr, 0);
     return sennit_comm_init_rank(&comm(ev.made), size, &id.id, place, nullptr);
@@ -165,8 +169,8 @@ class RankPlayer {
     if (ev.action == Action::dup) return sennit_comm_dup(comm(ev.comm), &comm(ev.made));
     const int color = ev.colors[index(rank_)];
     sennit_comm_t made = nullptr;
-    const int status =
-        sennit_comm_split(comm(ev.comm), color < 0 ? SENNIT_NO_COLOR : color, ev.keys[index(rank_)], &made);
+    const int status = sennit_comm_split(comm(ev.comm), color < 0 ? SENNIT_NO_COLOR : color,
+                                         ev.keys[index(rank_)], &made);
     if (color >= 0) comm(ev.made + color) = made;
     if (color < 0 && made) return SENNIT_INTERNAL;
     return status;
@@ -178,8 +182,8 @@ class RankPlayer {
     sennit_comm_rank(comm(ev.comm), &rank);
     sennit_comm_size(comm(ev.comm), &size);
     sennit_comm_fabric_position(comm(ev.comm), &position);
-    if (rank != place_of(mine, rank_) || size != static_cast<int>(mine.members.size()) || position < 0 ||
-        position >= size)
+    if (rank != place_of(mine, rank_) || size != static_cast<int>(mine.members.size()) ||
+        position < 0 || position >= size)
       fail(e, fmt::format("rank {} of {} at {}", rank, size, position));
     return sennit_comm_get_async_error(comm(ev.comm));
   }
@@ -203,7 +207,7 @@ class RankPlayer {
     return SENNIT_TIMED_OUT;
   }
 
-  // ---- calls
+  // ---- calls ----
 
   Running& running(int e, bool receiving = false) {
     std::unique_ptr<Running>& one = running_[2 * index(e) + receiving];
@@ -229,8 +233,10 @@ class RankPlayer {
     const Contents& c = call.contents;
     Arguments a;
     a.comm = comm(ev.comm);
-    if (c.sends) a.send = c.in_place && !c.send_is_whole ? call.recv.at() + c.send_offset : call.send.at();
-    if (c.receives) a.recv = c.in_place && c.send_is_whole ? call.send.at() + c.recv_offset : call.recv.at();
+    if (c.sends)
+      a.send = c.in_place && !c.send_is_whole ? call.recv.at() + c.send_offset : call.send.at();
+    if (c.receives)
+      a.recv = c.in_place && c.send_is_whole ? call.send.at() + c.recv_offset : call.recv.at();
     if (root >= 0) a.root = place_of(model_.comms[index(ev.comm)], root);
     if (ev.work >= 0) a.work = &works_[index(ev.work)];
     return a;
@@ -248,10 +254,12 @@ class RankPlayer {
       unsigned char scalar[8];
       put_number(called.type, scalar_of(called, place_of(mine, rank_)), scalar);
       const auto type = static_cast<sennit_type_t>(called.type);
-      if (sennit_op_create_premul_sum(&a.op, scalar, type, a.comm) != SENNIT_OK) return SENNIT_INTERNAL;
+      if (sennit_op_create_premul_sum(&a.op, scalar, type, a.comm) != SENNIT_OK)
+        return SENNIT_INTERNAL;
     }
     const sennit_status_t status = call_collective(called, call.contents, a);
-    if (called.op == kPremulSum && sennit_op_destroy(a.op, a.comm) != SENNIT_OK) return SENNIT_INTERNAL;
+    if (called.op == kPremulSum && sennit_op_destroy(a.op, a.comm) != SENNIT_OK)
+      return SENNIT_INTERNAL;
     handed_in(e, ev, status);
     return status;
   }
@@ -264,7 +272,8 @@ class RankPlayer {
       const Event called = receiving ? as_called_by(ev, rank_) : ev;
       call.contents = contents_of_message(called, static_cast<unsigned>(e), !receiving);
       take_buffers(call, called);
-      status = call_message(called, !receiving, arguments(call, called, receiving ? ev.rank : ev.peer));
+      status =
+          call_message(called, !receiving, arguments(call, called, receiving ? ev.rank : ev.peer));
     }
     handed_in(e, ev, static_cast<sennit_status_t>(status));
     return status;
@@ -307,8 +316,8 @@ class RankPlayer {
     const Buffer& result = c.in_place && c.send_is_whole ? call.send : call.recv;
     for (size_t i = c.from; c.receives && i < std::min(c.want.size(), c.to); i++) {
       if (result.at()[i] == c.want[i]) continue;
-      return fail(e, fmt::format("byte {} of {} is {:02x}, expected {:02x}", i, c.want.size(), result.at()[i],
-                                 c.want[i]));
+      return fail(e, fmt::format("byte {} of {} is {:02x}, expected {:02x}", i, c.want.size(),
+                                 result.at()[i], c.want[i]));
     }
     if (c.sends && !c.in_place && !std::equal(c.send.begin(), c.send.end(), call.send.at()))
       fail(e, "changed what it was to send");
@@ -323,7 +332,7 @@ class RankPlayer {
     return status;
   }
 
-  // ---- works
+  // ---- works ----
 
   int wait(int e, const Event& ev) {
     sennit_work_t work = works_[index(ev.work)];
@@ -359,7 +368,7 @@ class RankPlayer {
     return status;
   }
 
-  // ---- what must be refused
+  // ---- what must be refused ----
 
   int bad_call(const Event& ev) {
     const sennit_comm_t c = comm(ev.comm);
@@ -386,7 +395,7 @@ class RankPlayer {
     return SENNIT_INTERNAL;
   }
 
-  // ---- a child that inherits all this
+  // ---- a child that inherits all this ----
 
   int fork_child(int e, const Event& ev) {
     const pid_t pid = fork();
@@ -414,7 +423,10 @@ class RankPlayer {
       case Child::exits:
         std::exit(0);
       case Child::calls:
-        wrong |= sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, c) != SENNIT_INVALID_ARGUMENT ? 1 : 0;
+        wrong |=
+            sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, c) != SENNIT_INVALID_ARGUMENT
+                ? 1
+                : 0;
         wrong |= sennit_comm_split(c, 0, 0, &part) != SENNIT_INVALID_ARGUMENT ? 2 : 0;
         wrong |= sennit_comm_finalize(c) != SENNIT_INVALID_ARGUMENT ? 4 : 0;
         _exit(wrong);
@@ -439,13 +451,15 @@ class RankPlayer {
 void play(const Program& program, const Model& model, const std::vector<int>& ranks, Board* board) {
   std::vector<std::unique_ptr<RankPlayer>> players;
   std::vector<std::thread> threads;
-  for (const int rank : ranks) players.push_back(std::make_unique<RankPlayer>(program, model, rank, board));
+  for (const int rank : ranks)
+    players.push_back(std::make_unique<RankPlayer>(program, model, rank, board));
   for (size_t i = 0; i < ranks.size(); i++) {
     const size_t of_rank = model.steps[static_cast<size_t>(ranks[i])].size();
     for (size_t t = i == 0 ? 1 : 0; t < of_rank; t++)
       threads.emplace_back([&players, i, t] { players[i]->play_thread(t); });
   }
-  if (!ranks.empty() && !model.steps[static_cast<size_t>(ranks[0])].empty()) players[0]->play_thread(0);
+  if (!ranks.empty() && !model.steps[static_cast<size_t>(ranks[0])].empty())
+    players[0]->play_thread(0);
   for (std::thread& thread : threads) thread.join();
 }
 

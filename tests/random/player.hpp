@@ -1,11 +1,11 @@
-// player.hpp: a process's part of a program: its ranks' threads run their events, and each looks at once
-// whether what it got is among what the model allows. Differences go to the board.
+// player.hpp: a process's part of a program: its ranks' threads run their events, and each looks at
+// once whether what it got is among what the model allows. Differences go to the board.
 #pragma once
 
 #include <vector>
 
-#include "board.hpp"
-#include "model.hpp"
+#include "tests/random/board.hpp"
+#include "tests/random/model.hpp"
 
 namespace random_programs {
 

@@ -1,10 +1,11 @@
-// program.hpp: a random program as data: its ranks and their threads, and one list of events that all of them
-// share.
+// program.hpp: a random program as data: its ranks and their threads, and one list of events that
+// all of them share.
 //
-// The list is an order in which the program could run one event at a time. Every thread of every rank runs
-// the events that are its own in that order, so whatever blocks waits for something earlier in the list, and
-// a library that keeps its word cannot hang. Ranks are the program's everywhere (also roots and peers), so
-// that one of them can be taken out. program_text.cpp: as text.
+// The list is an order in which the program could run one event at a time. Every thread of every
+// rank runs the events that are its own in that order, so whatever blocks waits for something
+// earlier in the list, and a library that keeps its word cannot hang. Ranks are the program's
+// everywhere (also roots and peers), so that one of them can be taken out.
+// tests/random/program_text.cpp: as text.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +83,8 @@ struct Event {
   std::vector<int> colors;    // split: by the program's rank
   std::vector<int> keys;      //
   std::vector<int> threads;   // of the communicators that it makes: in which thread they are used
-  std::vector<int> after;     // abort, kill: events of the same rank, in other threads, that come before
+  // abort, kill: events of the same rank, in other threads, that come before
+  std::vector<int> after;
   bool operator==(const Event&) const = default;
 };
 

@@ -1,4 +1,5 @@
-// program_text.cpp: programs as text, a line an event: its action, then what is set of it as key=value.
+// program_text.cpp: programs as text, a line an event: its action, then what is set of it as
+// key=value.
 #include <algorithm>
 #include <sstream>
 #include <stdexcept>
@@ -6,7 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "program.hpp"
+#include "tests/random/program.hpp"
 
 namespace random_programs {
 namespace {
@@ -20,9 +21,10 @@ const Names kHows = {"id", "env"};
 const Names kWaits = {"forever", "test", "short_turns", "look", "inside_group"};
 const Names kBads = {"root", "peer", "op", "type", "null_buffer", "null_work", "foreign_op"};
 const Names kChildren = {"leaves", "exits", "calls", "destroys"};
-const Names kCollectives = {"all_reduce",       "reduce_scatter", "all_gather", "broadcast",   "reduce",
-                            "gather",           "scatter",        "all_to_all", "barrier",     "all_gather_v",
-                            "reduce_scatter_v", "gather_v",       "scatter_v",  "all_to_all_v"};
+const Names kCollectives = {"all_reduce", "reduce_scatter", "all_gather",       "broadcast",
+                            "reduce",     "gather",         "scatter",          "all_to_all",
+                            "barrier",    "all_gather_v",   "reduce_scatter_v", "gather_v",
+                            "scatter_v",  "all_to_all_v"};
 const Names kTypes = {"int8",    "uint8",    "int32",   "uint32",  "int64",       "uint64",
                       "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2"};
 const Names kOps = {"sum", "prod", "min", "max", "avg", "premul_sum"};
@@ -80,7 +82,8 @@ int number_of(const std::string& text, const Names* names) {
   if (names == nullptr) return std::stoi(text);
   const auto found = std::find(names->begin(), names->end(), text);
   if (found == names->end())
-    throw std::runtime_error("'" + text + "' is none of " + fmt::format("{}", fmt::join(*names, ", ")));
+    throw std::runtime_error("'" + text + "' is none of " +
+                             fmt::format("{}", fmt::join(*names, ", ")));
   return static_cast<int>(found - names->begin());
 }
 
@@ -120,8 +123,9 @@ std::string to_text(const Event& event) {
     const int value = event.*field.value;
     const bool moves_data = event.action == Action::call || event.action == Action::message;
     if (value == nothing.*field.value && !(moves_data && field.value == &Event::type)) continue;
-    text += fmt::format(" {}={}", field.name,
-                        field.names ? (*field.names)[static_cast<size_t>(value)] : std::to_string(value));
+    text += fmt::format(
+        " {}={}", field.name,
+        field.names ? (*field.names)[static_cast<size_t>(value)] : std::to_string(value));
   }
   for (const ListField& field : kLists)
     if (const std::vector<int>& values = event.*field.value; !values.empty())
@@ -130,8 +134,8 @@ std::string to_text(const Event& event) {
 }
 
 std::string to_text(const Program& program) {
-  std::string text = fmt::format("program seed={} transport={} threads={}", program.seed, program.transport,
-                                 fmt::join(program.threads, ","));
+  std::string text = fmt::format("program seed={} transport={} threads={}", program.seed,
+                                 program.transport, fmt::join(program.threads, ","));
   for (const std::string& option : program.options) text += " option=" + option;
   text += '\n';
   for (const Event& event : program.events) text += to_text(event) + '\n';
@@ -160,13 +164,15 @@ Program parse(const std::string& text) {
       if (key == "option") program.options.push_back(value);
     }
   }
-  if (program.threads.empty()) throw std::runtime_error("no line 'program transport=... threads=...'");
+  if (program.threads.empty())
+    throw std::runtime_error("no line 'program transport=... threads=...'");
   return program;
 }
 
 Event as_called_by(const Event& event, int rank) {
   Event called = event;
-  if (std::find(event.deviants.begin(), event.deviants.end(), rank) == event.deviants.end()) return called;
+  if (std::find(event.deviants.begin(), event.deviants.end(), rank) == event.deviants.end())
+    return called;
   switch (static_cast<Deviation>(event.deviation)) {
     case Deviation::none:
       break;
@@ -180,9 +186,9 @@ Event as_called_by(const Event& event, int rank) {
       called.op = called.op == 2 ? 3 : 2;  // min and max take any numbers
       break;
     case Deviation::collective:
-      called.what =
-          static_cast<int>(static_cast<Collective>(event.what) == Collective::barrier ? Collective::all_gather
-                                                                                      : Collective::barrier);
+      called.what = static_cast<int>(static_cast<Collective>(event.what) == Collective::barrier
+                                         ? Collective::all_gather
+                                         : Collective::barrier);
       if (called.count == 0) called.count = 1;
       break;
   }

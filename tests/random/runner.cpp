@@ -1,4 +1,4 @@
-#include "runner.hpp"
+#include "tests/random/runner.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,17 +13,18 @@
 
 #include <fmt/format.h>
 
-#include "leaks.hpp"
-#include "player.hpp"
-#include "reserved_port.hpp"
+#include "base/reserved_port.hpp"
+#include "tests/random/leaks.hpp"
+#include "tests/random/player.hpp"
 
 namespace random_programs {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kGrace =
-    std::chrono::seconds(3);  // for the other ranks to say what they see, once something is wrong
-constexpr auto kThreadsEnd = std::chrono::seconds(2);  // a joined thread leaves /proc a moment later
+// for the other ranks to say what they see, once something is wrong
+constexpr auto kGrace = std::chrono::seconds(3);
+// a joined thread leaves /proc a moment later
+constexpr auto kThreadsEnd = std::chrono::seconds(2);
 
 bool uses_env(const Program& program) {
   return std::any_of(program.events.begin(), program.events.end(), [](const Event& event) {
@@ -32,7 +33,9 @@ bool uses_env(const Program& program) {
 }
 
 void set_environment(const Program& program, int rank, int port) {
-  const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
+  const auto set = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), 1);
+  };
   set("SENNIT_TRANSPORTS", program.transport);
   set("SENNIT_ARRIVAL_TIMEOUT",
       "40000");  // what never comes is noticed before the program's own time is over
@@ -87,7 +90,8 @@ struct Runner::Slot {
   std::string where;  // of its threads, when it was given up
 
   bool over() const {
-    return std::all_of(processes.begin(), processes.end(), [](const Process& p) { return p.ended; });
+    return std::all_of(processes.begin(), processes.end(),
+                       [](const Process& p) { return p.ended; });
   }
   bool dies(const Process& process) const {
     return std::any_of(process.ranks.begin(), process.ranks.end(),
@@ -195,10 +199,11 @@ void Runner::note_ends(Slot& slot) {
     process.noted = true;
     const bool killed = WIFSIGNALED(process.status) && WTERMSIG(process.status) == SIGKILL;
     if (process.status == 0 || (killed && (slot.given_up || slot.dies(process)))) continue;
-    slot.board->fail(Wrong::end, fmt::format("rank {} ended by {} {}", process.ranks[0],
-                                             WIFSIGNALED(process.status) ? "signal" : "status",
-                                             WIFSIGNALED(process.status) ? WTERMSIG(process.status)
-                                                                         : WEXITSTATUS(process.status)));
+    slot.board->fail(Wrong::end,
+                     fmt::format("rank {} ended by {} {}", process.ranks[0],
+                                 WIFSIGNALED(process.status) ? "signal" : "status",
+                                 WIFSIGNALED(process.status) ? WTERMSIG(process.status)
+                                                             : WEXITSTATUS(process.status)));
   }
 }
 
@@ -215,17 +220,20 @@ bool Runner::finish(Slot& slot, Outcome* outcome) {
   if (slot.board->failures > 0 && !slot.wrong) slot.wrong = true, slot.wrong_since = now;
   if (!slot.over()) {
     slot.hangs |= !slot.wrong && !slot.given_up && now - slot.begun > options_.limit;
-    if (!slot.given_up && (slot.hangs || (slot.wrong && now - slot.wrong_since > kGrace))) give_up(slot);
+    if (!slot.given_up && (slot.hangs || (slot.wrong && now - slot.wrong_since > kGrace)))
+      give_up(slot);
     return false;
   }
   if (!slot.given_up) look_for_files(slot);
   const std::string written = slot.written();
-  for (const char* report : {"ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:"})
+  for (const char* report :
+       {"ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error:"})
     if (written.find(report) != written.npos)
       slot.board->fail(Wrong::report, fmt::format("a report: {}", report));
   *outcome = {};
-  // UCX 1.13 may fail one of its assertions where a peer dies while it connects, and another where a worker
-  // is destroyed while a peer connects to it (transports/ucx_endpoint.cpp makes that rare).
+  // UCX 1.13 may fail one of its assertions where a peer dies while it connects, and another where
+  // a worker is destroyed while a peer connects to it (transports/ucx/endpoint.cpp makes that
+  // rare).
   const bool a_rank_dies =
       std::any_of(slot.model.dies.begin(), slot.model.dies.end(), [](int e) { return e >= 0; });
   if (slot.board->first_kind == Wrong::end && written.find("ucs_fatal_error") != written.npos &&
@@ -237,11 +245,14 @@ bool Runner::finish(Slot& slot, Outcome* outcome) {
   outcome->kind = slot.hangs              ? Wrong::hang
                   : outcome->ended_by_ucx ? Wrong::nothing
                                           : slot.board->first_kind.load();
-  if (slot.hangs) outcome->what += fmt::format("hangs: not over after {} s\n", options_.limit.count());
+  if (slot.hangs)
+    outcome->what += fmt::format("hangs: not over after {} s\n", options_.limit.count());
   for (int i = 0; i < std::min<int>(slot.board->failures, kMostFailures); i++)
     outcome->what += slot.board->failure[i] + std::string("\n");
-  if (!slot.where.empty()) outcome->what += "where its threads were when it was given up:\n" + slot.where;
-  if (!outcome->ok && !written.empty()) outcome->what += "its processes wrote:\n" + tail(written, 6000);
+  if (!slot.where.empty())
+    outcome->what += "where its threads were when it was given up:\n" + slot.where;
+  if (!outcome->ok && !written.empty())
+    outcome->what += "its processes wrote:\n" + tail(written, 6000);
   slot.busy = false;
   slot.port.reset();
   return true;
@@ -251,7 +262,8 @@ void Runner::look_for_files(Slot& slot) {
   for (const std::string& name : entries_of("/dev/shm", false))
     for (const Slot::Process& process : slot.processes)
       if (name.starts_with("sennit-") && name.find(fmt::format("-{}-", process.pid)) != name.npos)
-        slot.board->fail(Wrong::leak, fmt::format("rank {} left /dev/shm/{}", process.ranks[0], name));
+        slot.board->fail(Wrong::leak,
+                         fmt::format("rank {} left /dev/shm/{}", process.ranks[0], name));
 }
 
 void Runner::run(const std::function<std::optional<Program>()>& next,

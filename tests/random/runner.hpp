@@ -1,9 +1,9 @@
-// runner.hpp: runs programs, several at a time, each in processes of its own, and says what went wrong in
-// them.
+// runner.hpp: runs programs, several at a time, each in processes of its own, and says what went
+// wrong in them.
 //
-// Ranks are forked from this process, which therefore must have no threads and no job of its own; none is
-// exec'ed. A program that is not over after `limit` is a hang; its processes, and those of one in which
-// something else went wrong, are killed by their ids.
+// Ranks are forked from this process, which therefore must have no threads and no job of its own;
+// none is exec'ed. A program that is not over after `limit` is a hang; its processes, and those of
+// one in which something else went wrong, are killed by their ids.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "board.hpp"
-#include "model.hpp"
+#include "tests/random/board.hpp"
+#include "tests/random/model.hpp"
 
 namespace random_programs {
 
@@ -24,8 +24,8 @@ struct Outcome {
   bool ok = true;
   Wrong kind = Wrong::nothing;
   bool ended_by_ucx = false;  // nothing is said of such a program
-  std::string what;  // for people: differences, leaks, where a hanging program's threads are, what its
-                     // processes wrote
+  // for people: differences, leaks, where a hanging program's threads are, what its processes wrote
+  std::string what;
 };
 
 struct RunOptions {
@@ -40,7 +40,8 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Runs what `next` gives until it gives nothing and tells `done` of each; `done` false: no more of them.
+  // Runs what `next` gives until it gives nothing and tells `done` of each; `done` false: no more
+  // of them.
   void run(const std::function<std::optional<Program>()>& next,
            const std::function<bool(const Program&, const Outcome&)>& done);
   Outcome run(const Program& program);

@@ -1,4 +1,4 @@
-#include "shrink.hpp"
+#include "tests/random/shrink.hpp"
 
 #include <algorithm>
 
@@ -53,8 +53,8 @@ Program without_rank(const Program& program, int rank) {
         (had_ranks && event.ranks.empty()) || !deviates)
       gone.push_back(e);
     if (event.action == Action::init && event.members.empty()) gone.push_back(e);
-    if (event.action == Action::init)
-      event.what = static_cast<int>(How::id);  // the others' numbers have holes
+    // the others' numbers have holes
+    if (event.action == Action::init) event.what = static_cast<int>(How::id);
   }
   for (size_t i = gone.size(); i-- > 0;) rest = without_events(rest, gone[i], gone[i] + 1);
   return rest;
@@ -68,7 +68,8 @@ class Shrinker {
   Shrunk run() {
     for (bool better = true; better && Clock::now() < end_;) {
       better = fewer_events();
-      for (int r = best_.program.ranks() - 1; r >= 0; r--) better |= try_one(without_rank(best_.program, r));
+      for (int r = best_.program.ranks() - 1; r >= 0; r--)
+        better |= try_one(without_rank(best_.program, r));
       better |= simpler();
     }
     return std::move(best_);
@@ -76,7 +77,8 @@ class Shrinker {
 
  private:
   bool try_one(Program candidate) {
-    if (candidate == best_.program || Clock::now() >= end_ || candidate.events.empty()) return false;
+    if (candidate == best_.program || Clock::now() >= end_ || candidate.events.empty())
+      return false;
     if (!make_model(candidate).invalid.empty()) return false;
     for (int i = 0; i < repeats_ && Clock::now() < end_; i++) {
       best_.tries++;

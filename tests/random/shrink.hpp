@@ -1,10 +1,10 @@
-// shrink.hpp: the smallest program that still fails, found by leaving out ranks, events and sizes as long as
-// it does.
+// shrink.hpp: the smallest program that still fails, found by leaving out ranks, events and sizes
+// as long as it does.
 #pragma once
 
 #include <chrono>
 
-#include "runner.hpp"
+#include "tests/random/runner.hpp"
 
 namespace random_programs {
 
@@ -14,7 +14,8 @@ struct Shrunk {
   int tries = 0;
 };
 
-// Each candidate is run until it fails, at most `repeats` times: what goes wrong may hang on who is quicker.
+// Each candidate is run until it fails, at most `repeats` times: what goes wrong may hang on who is
+// quicker.
 Shrunk shrink(Runner& runner, const Program& failing, const Outcome& outcome, int repeats,
               std::chrono::seconds limit);
 

@@ -1,10 +1,10 @@
-#include "soak.hpp"
+#include "tests/random/soak.hpp"
 
 #include <chrono>
 
 #include <fmt/format.h>
 
-#include "shrink.hpp"
+#include "tests/random/shrink.hpp"
 
 namespace random_programs {
 namespace {
@@ -40,12 +40,14 @@ Program program_of(const SoakOptions& options, int n) {
 
 std::string describe_failure(Runner& runner, const SoakOptions& options, const Program& program,
                              const Outcome& outcome) {
-  std::string text = fmt::format("FAILED: program of seed {}, {} ranks over {}:\n{}\n{}", program.seed,
-                                 program.ranks(), program.transport, to_text(program), outcome.what);
+  std::string text =
+      fmt::format("FAILED: program of seed {}, {} ranks over {}:\n{}\n{}", program.seed,
+                  program.ranks(), program.transport, to_text(program), outcome.what);
   if (!options.shrink) return text;
   const Shrunk small = shrink(runner, program, outcome, kRepeats, kShrinkFor);
   text += fmt::format(
-      "\nthe smallest that still fails, after {} tries (random_programs --replay FILE runs it):\n{}\n{}",
+      "\nthe smallest that still fails, after {} tries (random_programs --replay FILE runs "
+      "it):\n{}\n{}",
       small.tries, to_text(small.program), small.outcome.what);
   return text;
 }

@@ -1,13 +1,13 @@
-// soak.hpp: many random programs one after the other, spread over transports; the test and the command both
-// call it.
+// soak.hpp: many random programs one after the other, spread over transports; the test and the
+// command both call it.
 #pragma once
 
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "generator.hpp"
-#include "runner.hpp"
+#include "tests/random/generator.hpp"
+#include "tests/random/runner.hpp"
 
 namespace random_programs {
 
@@ -27,7 +27,8 @@ struct SoakOptions {
 struct SoakResult {
   int programs = 0, kills = 0, failed = 0;
   int ended_by_ucx = 0;  // of these
-  std::string text;  // of what failed: program, what went wrong, the smallest one like it, how to repeat it
+  // of what failed: program, what went wrong, the smallest one like it, how to repeat it
+  std::string text;
 };
 
 // A line now and then goes to `log` (NULL: none).

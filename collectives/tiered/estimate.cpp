@@ -1,0 +1,156 @@
+// estimate.cpp: see collectives/tiered/estimate.hpp.
+#include "collectives/tiered/estimate.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "collectives/common.hpp"
+#include "cost/rates.hpp"
+
+namespace sennit::tiered {
+namespace {
+
+using UWide = unsigned __int128;
+
+uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
+  return static_cast<uint64_t>(UWide{bytes} * load / kWhole * 1'000'000'000 / rate);
+}
+
+// Along the slowest way from a subtree's root to one of its ranks.
+struct Below {
+  uint64_t latency_ns = 0, messages = 0, reduce_load = 0;
+  uint64_t all_messages = 0;  // of all its ranks together
+  uint64_t bases = 1;         // whole mode: how many bases the subtree holds
+};
+
+// Messages one way between the children of a group, by how many there are of each size: two that
+// hold the same data in a and b parts exchange a + b - gcd(a, b) pieces, or a whole one with each
+// rank of the larger.
+uint64_t exchanged(const std::map<uint64_t, uint64_t>& sizes, bool whole) {
+  uint64_t sum = 0;
+  for (const auto& [a, as] : sizes)
+    for (const auto& [b, bs] : sizes)
+      sum += as * (bs - (a == b)) * (whole ? std::max(a, b) : a + b - std::gcd(a, b));
+  return sum;
+}
+
+// Messages one way over a group's boundary: its part of what passes between the children of the
+// groups around it.
+uint64_t crossing(const StageTree& stages, const Node& node, int whole_stages) {
+  uint64_t sum = 0;
+  const auto own = static_cast<uint64_t>(stages.node(node.example).size);
+  for (int32_t at = node.example; stages.node(at).parent >= 0; at = stages.node(at).parent) {
+    const StageNode& inside = stages.node(at);
+    const StageNode& around = stages.node(inside.parent);
+    const auto a = static_cast<uint64_t>(inside.size);
+    uint64_t between = 0;
+    for (const auto& [shape, many] : stages.shape(around.shape).children) {
+      const uint64_t b = stages.shape(shape).size;
+      between += many * (around.depth < whole_stages ? std::max(a, b) : a + b - std::gcd(a, b));
+    }
+    between -= a;  // itself
+    sum += between * own / a;
+  }
+  return sum;
+}
+
+// Every base of the group sends a whole piece to a base of each sibling, at every whole stage
+// above; inside a base the ranks share that, and scatter and gather the vector once.
+uint64_t whole_load(const StageTree& stages, const Node& node, int whole_stages, uint64_t bases) {
+  uint64_t siblings = 0;
+  int32_t base = node.example;
+  for (int32_t at = node.example; at >= 0; at = stages.node(at).parent) {
+    if (stages.node(at).depth < whole_stages && at != node.example)
+      siblings += static_cast<uint64_t>(stages.node(at).children) - 1;
+    if (stages.node(at).depth >= whole_stages) base = at;
+  }
+  if (base == node.example) return siblings * kWhole * bases;
+  const uint64_t ranks = stages.shape(node.shape).size;
+  return 2 * kWhole + siblings * kWhole * ranks / static_cast<uint64_t>(stages.node(base).size);
+}
+
+}  // namespace
+
+Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages,
+                  const Shares& shares, int whole_stages, const CostModel& cost) {
+  Estimate result;
+  result.tier_ns.assign(tree.tiers.size(), 0);
+  const uint64_t bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
+  const bool both_ways =
+      request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+  const bool backwards =
+      request.collective == Collective::reduce_scatter || request.collective == Collective::reduce;
+  std::vector<Below> below(shares.nodes().size());
+  for (size_t i = 0; i < shares.nodes().size(); i++) {
+    const Node& node = shares.nodes()[i];
+    const StageNode& stage = stages.node(node.example);
+    const bool whole = stage.depth < whole_stages;
+    if (node.children.empty()) continue;
+    Below& b = below[i];
+    b.bases = 0;
+    uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
+    std::map<uint64_t, uint64_t> sizes;
+    for (const uint32_t child : node.children) {
+      const uint64_t size = stages.shape(shares.node(child).shape).size;
+      sizes[size]++;
+      largest = std::max(largest, size);
+      smallest = std::min(smallest, size);
+      b.bases += whole ? below[child].bases : 0;
+    }
+    for (const uint32_t child : node.children) {
+      b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
+      b.messages = std::max(b.messages, below[child].messages);
+      b.all_messages += below[child].all_messages;
+      b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
+    }
+    const uint64_t n = node.children.size();
+    // A rank has one peer in each sibling, more in larger ones.
+    const uint64_t peers = (n - 1) * (whole ? 1 : (largest + smallest - 1) / smallest);
+    const uint64_t ways = both_ways && !whole ? 2 : 1;
+    const uint64_t relays = node.relays.empty() ? 0 : 1;
+    b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
+    b.messages += ways * peers + relays * (n - 1);
+    b.all_messages += ways * exchanged(sizes, whole);  // what a relay sends, others need not
+    // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
+    b.reduce_load += n * kWhole / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
+    if (!whole) b.bases = 1;
+  }
+  // Loads of real groups; whole stages send a full piece from each base to each sibling.
+  for (size_t i = 0; i + 1 < shares.nodes().size(); i++) {
+    const Node& node = shares.nodes()[i];
+    const Shape& shape = stages.shape(node.shape);
+    if (shape.tier < 0) continue;
+    uint64_t out = node.out_load, in = node.in_load, headers = 0;
+    if (cost.message_bytes > 0)
+      headers = crossing(stages, node, whole_stages) * (both_ways && whole_stages == 0 ? 2 : 1) *
+                cost.message_bytes;
+    if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
+    uint64_t& tier = result.tier_ns[static_cast<size_t>(shape.tier)];
+    const int group = stages.node(node.example).group;
+    Capacity egress = tree.groups[static_cast<size_t>(group)].egress;
+    Capacity ingress = tree.groups[static_cast<size_t>(group)].ingress;
+    if (backwards) std::swap(egress, ingress);
+    for (const auto& [load, capacity] : {std::pair(out, egress), std::pair(in, ingress)}) {
+      const uint64_t rate = boundary_rate(tree, group, capacity, cost);
+      const uint64_t headers_ns = load > 0 && bytes > 0 ? scaled(headers, 1'000'000'000, rate) : 0;
+      tier = std::max(tier, time_ns(bytes, load, rate) + headers_ns);
+    }
+  }
+  // The root's pieces first go to the ranks that hold them, from there to all: two passes, of which
+  // the root's load has both where there are tiers below, and the first only where there are none.
+  const bool one_tier =
+      std::ranges::count_if(result.tier_ns, [](uint64_t ns) { return ns > 0; }) == 1;
+  if ((request.collective == Collective::broadcast || request.collective == Collective::reduce) &&
+      one_tier)
+    result.fill_ns = *std::ranges::max_element(result.tier_ns);
+  const Below& all = below[shares.root()];
+  result.latency_ns = all.latency_ns;
+  result.messages = all.messages;
+  result.all_messages = all.all_messages;
+  if (request.reduces())
+    result.reduce_bytes = static_cast<uint64_t>(UWide{bytes} * all.reduce_load / kWhole);
+  return result;
+}
+
+}  // namespace sennit::tiered

@@ -1,0 +1,204 @@
+// tiered.cpp: the core family: reduce-scatter from the nearest tier outwards, all-gather from the
+// farthest inwards.
+//
+// All-reduce is one after the other, broadcast an all-gather of the root's block alone, reduce its
+// reverse, barrier an all-reduce of nothing. Every piece crosses every tier as few times as
+// arithmetic allows; shares among siblings fit their capacities (collectives/tiered/shares.hpp), so
+// that the least possible time of the busiest pipe is met. Ring, Rabenseifner, BlueConnect (Cho et
+// al., 2019) and 2- or 3-level schemes are special cases. Per group with children c of n: sum of
+// bytes out of the children all-reduce 2(n-1)M, others (n-1)M, plus what the group itself sends.
+// Messages per rank: 2(n-1) or (n-1) a stage. Scratch: reducing collectives at most M and partial
+// sums; gathering ones none.
+#include <algorithm>
+#include <map>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/tiered/count.hpp"
+#include "collectives/tiered/emit.hpp"
+#include "collectives/tiered/estimate.hpp"
+#include "collectives/tiered/forest.hpp"
+#include "collectives/tiered/whole.hpp"
+#include "cost/rates.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace tiered;  // NOLINT: this file is its front
+
+constexpr uint8_t kAllStages = 255;
+// all stages with whole pieces are not worth comparing beyond
+constexpr uint64_t kSmallBytes = 256 * 1024;
+constexpr uint64_t kMediumBytes = 4 << 20;  // nor the outermost few
+
+bool one_vector(const Request& request) {
+  return request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+}
+
+Shares::Kind kind_of(const Request& request) {
+  return one_vector(request) ? Shares::Kind::all_reduce : Shares::Kind::all_gather;
+}
+
+// In the direction of all-gather: reduce-scatter and reduce run it backwards, all-reduce both ways.
+GroupRates directed_rates(const TierTree& tree, const Request& request, const CostModel& cost) {
+  GroupRates rates = planning_rates(tree, cost);
+  if (request.collective == Collective::reduce_scatter || request.collective == Collective::reduce)
+    std::swap(rates.egress, rates.ingress);
+  if (one_vector(request)) {
+    for (size_t i = 0; i < rates.egress.size(); i++)
+      rates.egress[i] = std::min(rates.egress[i], rates.ingress[i]);
+    rates.ingress = rates.egress;
+  }
+  return rates;
+}
+
+int whole_stages(const Request& request, const Parameters& parameters) {
+  return request.collective == Collective::barrier ? kAllStages : parameters.whole_stages;
+}
+
+class TieredBlueprint : public Blueprint {
+ public:
+  TieredBlueprint(const TierTree& tree, const Request& request, const Parameters& parameters)
+      : tree_(tree),
+        request_(request),
+        whole_stages_(whole_stages(request, parameters)),
+        forest_(tree, request, parameters.radices, kind_of(request),
+                directed_rates(tree, request, CostModel{})) {
+    if (whole_stages_ > 0) bases_ = whole_bases(forest_.tree(), whole_stages_);
+  }
+
+  bool uniform() const override {
+    if (request_.collective == Collective::broadcast || request_.collective == Collective::reduce)
+      return false;
+    return std::ranges::all_of(forest_.tree().shapes(),
+                               [](const Shape& shape) { return shape.children.size() <= 1; });
+  }
+
+  std::optional<Counts> count() const {
+    if (tree_.ranks() == 1) return std::nullopt;
+    std::optional<Counts> counts = tiered::count(tree_, request_, forest_, whole_stages_, bases_);
+    if (!counts || !request_.reduces()) return counts;  // what only gathers needs no scratch
+    std::map<std::vector<uint32_t>, int> kinds;         // what lies around a rank -> the first such
+    for (int position = 0; position < tree_.ranks(); position++) {
+      std::vector<uint32_t> kind;
+      for (const Forest::Step& step : forest_.path(position)) kind.push_back(step.node);
+      kinds.try_emplace(std::move(kind), position);
+    }
+    for (const auto& [kind, position] : kinds) counts->kinds.push_back(position);
+    return counts;
+  }
+
+  Program program(int position) const override {
+    Emitter emitter(tree_, request_, position);
+    if (tree_.ranks() == 1) {
+      emitter.copy_all();
+      return emitter.finish();
+    }
+    emit(emitter, position);  // its moves are gone when the program is finished
+    return emitter.finish();
+  }
+
+ private:
+  void emit(Emitter& emitter, int position) const {
+    const std::vector<StageMoves> stages = forest_.moves(position, whole_stages_);
+    if (request_.collective == Collective::all_gather ||
+        request_.collective == Collective::broadcast) {
+      emitter.gather(stages);
+    } else if (!one_vector(request_)) {
+      emitter.scatter(stages);
+    } else {
+      std::vector<StageMoves> whole;
+      if (whole_stages_ > 0) whole = whole_moves(forest_, bases_, whole_stages_, position);
+      emitter.all_reduce(stages, whole);
+    }
+  }
+
+  const TierTree& tree_;
+  const Request& request_;
+  const int whole_stages_;
+  const Forest forest_;
+  std::vector<int32_t> bases_;
+};
+
+class Tiered : public Algorithm {
+ public:
+  std::string_view name() const override { return "tiered"; }
+  Takes takes(Collective collective) const override {
+    const bool whole = collective == Collective::all_reduce || collective == Collective::barrier;
+    return {.radices = 64, .whole_stages = whole ? kAllStages : uint8_t{0}};
+  }
+
+  bool applies(const TierTree&, const Request& request) const override {
+    switch (request.collective) {
+      case Collective::all_reduce:
+      case Collective::reduce_scatter:
+      case Collective::all_gather:
+      case Collective::broadcast:
+      case Collective::reduce:
+      case Collective::barrier:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  std::vector<Parameters> candidates(const TierTree& tree, const Request& request) const override {
+    int32_t widest = 0;
+    for (const Group& g : tree.groups) widest = std::max(widest, g.children);
+    std::vector<Parameters> result(1);
+    std::vector<Cuts> known(1, cuts(tree, {}));  // a radix that cuts as another does is the same
+    for (const uint16_t radix : {16, 8, 4, 2}) {
+      if (radix >= widest) continue;
+      Cuts cut = cuts(tree, {&radix, 1});
+      if (std::ranges::find(known, cut) != known.end()) continue;
+      known.push_back(std::move(cut));
+      result.emplace_back();
+      result.back().radices = {radix};
+    }
+    if (!one_vector(request)) return result;
+    const std::vector<Parameters> direct = result;
+    if (request.collective == Collective::barrier) result.clear();
+    const bool small = payload_bytes(request, tree.ranks()) <= static_cast<double>(kSmallBytes);
+    if (small || request.collective == Collective::barrier)
+      for (Parameters p : direct) {
+        p.whole_stages = kAllStages;
+        result.push_back(p);
+      }
+    if (request.collective != Collective::all_reduce || tree.tiers.size() <= 2) return result;
+    if (small) {
+      result.emplace_back();
+      result.back().whole_stages = 1;
+    }
+    // The latency of a stage once instead of twice, for pieces that the inner stages have made
+    // small.
+    if (payload_bytes(request, tree.ranks()) <= static_cast<double>(kMediumBytes))
+      for (const uint16_t radix : {16, 8}) {
+        if (radix >= widest) continue;
+        const Cuts cut = cuts(tree, {&radix, 1});
+        for (const uint8_t whole : {1, 2, 3})
+          if (whole < cut.stages && !(whole == 1 && small && cut == known[0]))
+            result.push_back({.chunks = 1, .radices = {radix}, .whole_stages = whole});
+      }
+    return result;
+  }
+
+  Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
+                    const CostModel& cost) const override {
+    const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
+    const Shares shares(stages, kind_of(request));
+    return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
+  }
+
+  std::optional<Counts> count(const TierTree& tree, const Request& request,
+                              const Parameters& parameters) const override {
+    return TieredBlueprint(tree, request, parameters).count();
+  }
+
+  std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
+                                     const Parameters& parameters) const override {
+    return std::make_unique<TieredBlueprint>(tree, request, parameters);
+  }
+};
+
+}  // namespace
+SENNIT_ALGORITHM_ENTRY(Tiered)
+}  // namespace sennit

@@ -1,0 +1,409 @@
+// c_api.cpp: communicators, works, groups and errors of the C interface. No exception leaves a
+// function here.
+#include "api/c_api.hpp"
+
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "base/options.hpp"
+
+namespace sennit {
+namespace {
+
+// No destructor, so that it can be used until the very end of the thread.
+constexpr size_t kErrorBytes = 4096;
+thread_local char t_last_error[kErrorBytes];
+
+struct PendingGroup {
+  int depth = 0;
+  std::vector<std::shared_ptr<Work>> works;
+  Origin origin;
+
+  void leave_inherited() {
+    if (!origin.forked()) return;
+    for (std::shared_ptr<Work>& work : works) leave_to_parent(std::move(work));
+    works.clear();
+    depth = 0;
+    origin = {};
+  }
+  ~PendingGroup() { leave_inherited(); }
+};
+thread_local PendingGroup t_group;
+
+PendingGroup& group() {
+  t_group.leave_inherited();
+  return t_group;
+}
+
+Status checked_config(const sennit_config_t* config) {
+  if (config && (config->size < sizeof(sennit_config_t) || config->version != 1))
+    return invalid(
+        "sennit_config_t: start from SENNIT_CONFIG_INIT, which sets its size and version");
+  if (config && config->arrival_timeout_ms < 0)
+    return invalid(fmt::format("sennit_config_t: arrival_timeout_ms {}: expected 0 or more",
+                               config->arrival_timeout_ms));
+  return {};
+}
+
+Status check_started(sennit_work_t work) {
+  if (!work) return invalid("work is NULL");
+  if (!work->work->started())
+    return invalid("the work's group is still open: sennit_group_end starts its calls");
+  return {};
+}
+
+// Runs f, which returns a Status, and turns what escapes it into one.
+template <typename F>
+sennit_status_t guarded(F&& f) {
+  try {
+    return report(f());
+  } catch (const std::bad_alloc&) {
+    return report(Status(SENNIT_OUT_OF_RESOURCES, "out of memory"));
+  } catch (const std::exception& e) {
+    return report(Status(SENNIT_INTERNAL, e.what()));
+  }
+}
+
+// The same for a call on a handle, which has to be this process's own.
+template <typename Handle, typename F>
+sennit_status_t guarded(Handle* handle, F&& f) {
+  return guarded([&]() -> Status {
+    if (handle && handle->origin.forked())
+      return invalid(
+          "this handle was made before fork(), in the parent: a forked child can only give it "
+          "back");
+    return f();
+  });
+}
+
+// The handle itself is freed in any case.
+template <typename Handle, typename Behind>
+Status give_back(Handle* handle, Behind Handle::*behind) {
+  if (handle && handle->origin.forked()) leave_to_parent(std::move(handle->*behind));
+  delete handle;
+  return {};
+}
+
+}  // namespace
+
+sennit_status_t report(const Status& status) {
+  if (status.ok() || status.kind() == SENNIT_IN_PROGRESS) return status.kind();
+  static constexpr std::string_view kCut = " ...";
+  const std::string& text = status.text();
+  const bool fits = text.size() < kErrorBytes;
+  const size_t bytes = fits ? text.size() : kErrorBytes - 1 - kCut.size();
+  std::memcpy(t_last_error, text.data(), bytes);
+  if (!fits) std::memcpy(t_last_error + bytes, kCut.data(), kCut.size());
+  t_last_error[fits ? bytes : kErrorBytes - 1] = '\0';
+  return status.kind();
+}
+
+sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm) return invalid("the communicator is NULL");
+    PendingGroup& open = group();
+    if (!handle && open.depth == 0) return comm->communicator->run(call);
+    if (handle) *handle = nullptr;
+    Call grouped = call;
+    grouped.as_planned = open.depth > 0;
+    Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
+    if (!prepared) return prepared.status();
+    std::shared_ptr<Work> work = *std::move(prepared);
+    if (open.depth > 0) {
+      open.works.push_back(work);
+    } else {
+      work->start(true);
+    }
+    if (handle) *handle = new sennit_work{std::move(work)};
+    return {};
+  });
+}
+
+Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config) {
+  SENNIT_RETURN_IF_ERROR(checked_config(config));
+  if (config && config->arrival_timeout_ms > 0)
+    bootstrap.arrival_timeout_ms = config->arrival_timeout_ms;
+  else
+    bootstrap.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
+  bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
+  bootstrap.stall_ms = option_integer("SENNIT_STALL");
+  set_log_rank(bootstrap.rank);
+  const std::string fabric = config && config->fabric ? config->fabric : "";
+  const std::string algorithm = config && config->algorithm ? config->algorithm : "";
+  Result<std::shared_ptr<Job>> job = Job::start(std::move(bootstrap), fabric, algorithm);
+  if (!job) return job.status();
+  std::vector<int> everyone(static_cast<size_t>((*job)->size()));
+  for (size_t r = 0; r < everyone.size(); r++) everyone[r] = static_cast<int>(r);
+  Result<std::shared_ptr<Communicator>> communicator =
+      Communicator::create(*std::move(job), std::move(everyone), kWholeJob);
+  if (!communicator) return communicator.status();
+  return new sennit_comm{*std::move(communicator)};
+}
+
+}  // namespace sennit
+
+using namespace sennit;  // NOLINT: the functions below are the library's
+
+extern "C" {
+
+sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id) {
+  return guarded([&]() -> Status {
+    if (!id) return invalid("id is NULL");
+    const Result<std::vector<std::byte>> made = make_unique_id();
+    if (!made) return made.status();
+    std::memset(id->internal, 0, sizeof id->internal);
+    std::memcpy(id->internal, made->data(), std::min(made->size(), sizeof id->internal));
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size, const sennit_unique_id_t* id,
+                                      int rank, const sennit_config_t* config) {
+  return guarded([&]() -> Status {
+    if (!comm || !id) return invalid("comm or id is NULL");
+    const auto* bytes = reinterpret_cast<const std::byte*>(id->internal);
+    Result<BootstrapOptions> bootstrap =
+        options_from_unique_id({bytes, sizeof id->internal}, rank, size);
+    if (!bootstrap) return bootstrap.status();
+    Result<sennit_comm_t> made = start_job(*std::move(bootstrap), config);
+    if (!made) return made.status();
+    *comm = *made;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t* config) {
+  return guarded([&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    // Starts of one process look alike to the others: threads that start jobs do so one after the
+    // other.
+    const std::lock_guard one_at_a_time(start_mutex());
+    Result<Launch> launch = launch_from_environment();
+    if (!launch) return launch.status();
+    Result<sennit_comm_t> made = start_job(launch->bootstrap, config);
+    if (!made) return made.status();
+    *comm = *made;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
+                                       const sennit_config_t* config) {
+  return guarded([&]() -> Status {
+    if (!comms || size < 1) return invalid("comms is NULL or size < 1");
+    sennit_unique_id_t id;
+    if (sennit_get_unique_id(&id) != SENNIT_OK) return {SENNIT_OUT_OF_RESOURCES, t_last_error};
+    std::vector<Status> results(static_cast<size_t>(size));
+    std::vector<sennit_comm_t> made(static_cast<size_t>(size), nullptr);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < size; r++)
+      threads.emplace_back([&, r] {
+        const auto i = static_cast<size_t>(r);
+        const sennit_status_t kind = sennit_comm_init_rank(&made[i], size, &id, r, config);
+        if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& result : results) {
+      if (result.ok()) continue;
+      for (const sennit_comm_t c : made)
+        if (c) sennit_comm_destroy(c);
+      return result;
+    }
+    std::copy(made.begin(), made.end(), comms);
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit_comm_t* result) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !result) return invalid("comm or result is NULL");
+    std::shared_ptr<Communicator> part;
+    SENNIT_RETURN_IF_ERROR(comm->communicator->split(color, key, &part));
+    *result = part ? new sennit_comm{std::move(part)} : nullptr;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result) {
+  return sennit_comm_split(comm, 0, comm ? comm->communicator->rank() : 0, result);
+}
+
+sennit_status_t sennit_comm_finalize(sennit_comm_t comm) {
+  return guarded(comm,
+                 [&] { return comm ? comm->communicator->finalize() : invalid("comm is NULL"); });
+}
+
+sennit_status_t sennit_comm_destroy(sennit_comm_t comm) {
+  return guarded([&] { return give_back(comm, &sennit_comm::communicator); });
+}
+
+sennit_status_t sennit_comm_abort(sennit_comm_t comm) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    comm->communicator->abort();
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_get_async_error(sennit_comm_t comm) {
+  return guarded(comm,
+                 [&] { return comm ? comm->communicator->status() : invalid("comm is NULL"); });
+}
+
+sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* ranks, int capacity, int* count) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !count || (capacity > 0 && !ranks)) return invalid("comm, ranks or count is NULL");
+    const std::vector<int> failed = comm->communicator->failed_ranks();
+    for (int i = 0; i < capacity && i < static_cast<int>(failed.size()); i++)
+      ranks[i] = failed[static_cast<size_t>(i)];
+    *count = static_cast<int>(failed.size());
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_rank(sennit_comm_t comm, int* rank) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !rank) return invalid("comm or rank is NULL");
+    *rank = comm->communicator->rank();
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !size) return invalid("comm or size is NULL");
+    *size = comm->communicator->size();
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !position) return invalid("comm or position is NULL");
+    *position = comm->communicator->position();
+    return {};
+  });
+}
+
+sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar, sennit_type_t type,
+                                            sennit_comm_t comm) {
+  return guarded(comm, [&]() -> Status {
+    if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
+    if (type < 0 || type >= SENNIT_TYPE_COUNT)
+      return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
+    const Result<int> made =
+        comm->communicator->create_premul_sum(scalar, static_cast<DataType>(type));
+    if (!made) return made.status();
+    *op = static_cast<sennit_op_t>(*made);
+    return {};
+  });
+}
+
+sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
+  return guarded(comm, [&] {
+    return comm ? comm->communicator->destroy_op(static_cast<int>(op)) : invalid("comm is NULL");
+  });
+}
+
+sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !memory) return invalid("comm or memory is NULL");
+    const Result<void*> got = comm->communicator->job().engine().allocate_user(bytes);
+    if (!got) return got.status();
+    *memory = *got;
+    return {};
+  });
+}
+
+sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    if (memory && !comm->communicator->job().engine().free_user(memory))
+      return invalid("this memory did not come from sennit_mem_alloc on this job");
+    return {};
+  });
+}
+
+sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t bytes) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    if (!memory)
+      return bytes ? invalid(fmt::format("memory is NULL, with {} bytes", bytes)) : Status();
+    return comm->communicator->job().engine().register_user(memory, bytes);
+  });
+}
+
+sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    return memory ? comm->communicator->job().engine().deregister_user(memory) : Status();
+  });
+}
+
+sennit_status_t sennit_work_test(sennit_work_t work) {
+  return guarded(work, [&]() -> Status {
+    SENNIT_RETURN_IF_ERROR(check_started(work));
+    return work->work->test() ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
+  });
+}
+
+sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
+  return guarded(work, [&]() -> Status {
+    SENNIT_RETURN_IF_ERROR(check_started(work));
+    const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * 1'000'000);
+    return done ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
+  });
+}
+
+sennit_status_t sennit_work_free(sennit_work_t work) {
+  return guarded([&] { return give_back(work, &sennit_work::work); });
+}
+
+sennit_status_t sennit_group_start(void) {
+  group().depth++;
+  return SENNIT_OK;
+}
+
+sennit_status_t sennit_group_end(void) {
+  return guarded([&]() -> Status {
+    PendingGroup& open = group();
+    if (open.depth == 0) return invalid("sennit_group_end without sennit_group_start");
+    if (--open.depth > 0) return {};
+    const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
+    for (const auto& work : works) work->start(false);
+    Status first;
+    for (const auto& work : works) {
+      work->wait(-1);
+      const Status status = work->finish();
+      if (first.ok()) first = status;
+    }
+    return first;
+  });
+}
+
+const char* sennit_last_error(void) { return t_last_error; }
+
+const char* sennit_status_name(sennit_status_t status) {
+  static constexpr const char* kNames[] = {
+      "ok",          "in progress", "invalid argument", "mismatch",         "link failed",
+      "peer failed", "timed out",   "aborted",          "out of resources", "not found",
+      "unsupported", "refused",     "internal error"};
+  const auto index = static_cast<size_t>(status);
+  return index < std::size(kNames) ? kNames[index] : "unknown status";
+}
+
+size_t sennit_type_bytes(sennit_type_t type) {
+  return type >= 0 && type < SENNIT_TYPE_COUNT ? type_bytes(static_cast<DataType>(type)) : 0;
+}
+
+const char* sennit_version(void) { return "0.1.0"; }
+
+}  // extern "C"

@@ -1,0 +1,33 @@
+// c_api.hpp: what the C interface's files share: handles, the thread's last error, groups of calls.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/communicator.hpp"
+#include "base/forked.hpp"
+
+struct sennit_comm {
+  std::shared_ptr<sennit::Communicator> communicator;
+  sennit::Origin origin{};
+};
+struct sennit_work {
+  std::shared_ptr<sennit::Work> work;
+  sennit::Origin origin{};
+};
+
+namespace sennit {
+
+// Remembers the text for sennit_last_error() and returns the kind.
+sennit_status_t report(const Status& status);
+// The communicator behind a handle (benchmarks and tests look inside).
+inline Communicator& internal(sennit_comm_t comm) { return *comm->communicator; }
+
+// Starts the call, or puts it into the thread's group. With `handle`, nonblocking: *handle receives
+// the work.
+sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle);
+
+Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config);
+
+}  // namespace sennit

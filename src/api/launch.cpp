@@ -1,0 +1,277 @@
+// launch.cpp: rank, size, rank 0's address and the job's secret from the launcher's environment.
+//
+// Who is asked, first come first served:
+//   torchrun itself     TORCHELASTIC_RUN_ID is set; then as torchrun-style below
+//   Open MPI            OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, ..._LOCAL_RANK, ..._LOCAL_SIZE; the id by
+//   PMIx torchrun-style      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE PMIx
+//   PMIX_RANK, PMIX_NAMESPACE (srun --mpi=pmix, prun): size and id by PMIx Slurm               SLURM_PROCID,
+//   SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_STEP_NODELIST, ...
+// Without PMIx rank 0's address is MASTER_ADDR, under Slurm also the first host of the step. Its
+// port is SENNIT_PORT; else MASTER_PORT + 1, because torchrun's store listens on MASTER_PORT
+// itself; else, under Slurm, one worked out from the job and step numbers. The secret is
+// SENNIT_SECRET. A job without secret whose ranks are all on one host uses the loopback interface,
+// whatever MASTER_ADDR says.
+#include <sys/stat.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "api/launch_pmix.hpp"
+#include "base/log.hpp"
+#include "base/options.hpp"
+#include "base/sodium_ready.hpp"
+#include "control/control_plane.hpp"
+
+namespace sennit {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value || !*value) return {};
+  return value;
+}
+
+Result<int64_t> number(const char* name, int64_t least, int64_t most) {
+  const auto text = variable(name);
+  if (!text) return Status{SENNIT_NOT_FOUND, fmt::format("{} is not set", name)};
+  int64_t value = 0;
+  const char* end = text->data() + text->size();
+  const auto [stop, error] = std::from_chars(text->data(), end, value);
+  if (error != std::errc() || stop != end || value < least || value > most)
+    return invalid(fmt::format("{}={}: expected a number from {} to {}", name, *text, least, most));
+  return value;
+}
+
+constexpr int64_t kMaxRanks = 1 << 26;
+constexpr size_t kShortSecret = 12;  // characters; below, it is warned of
+
+// A number that may be missing, but not malformed.
+Status optional_number(const char* name, int* value) {
+  if (!variable(name)) return {};
+  const Result<int64_t> parsed = number(name, 0, kMaxRanks);
+  if (!parsed) return parsed.status();
+  *value = static_cast<int>(*parsed);
+  return {};
+}
+
+Status rank_and_size(const char* rank_name, const char* size_name, Launch* launch) {
+  const Result<int64_t> size = number(size_name, 1, kMaxRanks);
+  if (!size) return size.status();
+  const Result<int64_t> rank = number(rank_name, 0, *size - 1);
+  if (!rank) return rank.status();
+  launch->bootstrap.rank = static_cast<int>(*rank);
+  launch->bootstrap.size = static_cast<int>(*size);
+  return {};
+}
+
+// From text that somebody may have typed. Each guess at it costs its maker 8 MiB and 7 ms of a core
+// as well; ranks that share a host start at the same time, so it must not cost more. That is no
+// help to a word or a name: hence the length that is asked for. The salt is what all ranks know
+// before they connect, however they are launched: where rank 0 listens. So a table of guesses is
+// good for one address and port at most.
+Result<std::vector<std::byte>> slow_hash(const std::string& text,
+                                         const BootstrapOptions& bootstrap) {
+  constexpr unsigned long long kPasses = 2;
+  constexpr size_t kBytes = size_t{8} << 20;
+  const std::string root =
+      fmt::format("sennit secret 3 {}:{}", bootstrap.root_host, bootstrap.root_port);
+  unsigned char salt[crypto_pwhash_SALTBYTES];
+  crypto_generichash(salt, sizeof salt, reinterpret_cast<const unsigned char*>(root.data()),
+                     root.size(), nullptr, 0);
+  std::vector<std::byte> key(32);
+  if (crypto_pwhash(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(),
+                    text.size(), salt, kPasses, kBytes, crypto_pwhash_ALG_ARGON2ID13) != 0)
+    return Status{SENNIT_OUT_OF_RESOURCES, "SENNIT_SECRET: no memory to hash it (8 MiB)"};
+  return key;
+}
+
+// "key:" and 64 hexadecimal digits: random already, as launchers make it.
+Result<std::vector<std::byte>> random_key(const std::string& digits) {
+  std::vector<std::byte> key(32);
+  size_t bytes = 0;
+  const char* end = nullptr;
+  if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), digits.data(),
+                     digits.size(), nullptr, &bytes, &end) != 0 ||
+      bytes != key.size() || end != digits.data() + digits.size())
+    return invalid(
+        "SENNIT_SECRET=key:...: expected 64 hexadecimal digits, such as of `openssl rand -hex 32`");
+  return key;
+}
+
+// SENNIT_SECRET: any text, file:PATH with any text in it, or key: and digits in either place. Empty
+// where it is not set. `bootstrap` says where rank 0 is.
+Result<std::vector<std::byte>> job_secret(const BootstrapOptions& bootstrap) {
+  std::string text = option_text("SENNIT_SECRET");
+  if (text.empty()) return std::vector<std::byte>{};
+  if (text.starts_with("file:")) {
+    const std::string path = text.substr(5);
+    std::ifstream file(path, std::ios::binary);
+    text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!file.is_open() || file.bad())
+      return Status{SENNIT_NOT_FOUND, fmt::format("SENNIT_SECRET=file:{}: cannot read it: {}", path,
+                                                  std::strerror(errno))};
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    if (text.empty()) return invalid(fmt::format("SENNIT_SECRET=file:{}: the file is empty", path));
+    struct stat info;
+    if (::stat(path.c_str(), &info) == 0 && (info.st_mode & (S_IROTH | S_IWOTH)) != 0)
+      log(LogLevel::warn,
+          "{} holds the job's secret, but everybody on this host may read it: chmod 600", path);
+  }
+  if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
+  if (text.starts_with("key:")) return random_key(text.substr(4));
+  if (text.size() < kShortSecret && bootstrap.rank == 0)
+    log(LogLevel::warn,
+        "SENNIT_SECRET has {} characters: who records the start can find it by trying; use {} or "
+        "more that "
+        "are no words, or key: and the digits of `openssl rand -hex 32`",
+        text.size(), kShortSecret);
+  return slow_hash(text, bootstrap);
+}
+
+// "node[03-05,7],other" -> "node03"
+std::string first_host(const std::string& list) {
+  const size_t open = list.find_first_of("[,");
+  if (open == list.npos || list[open] == ',') return list.substr(0, open);
+  const size_t stop = list.find_first_of("-,]", open);
+  const size_t close = list.find(']', open);
+  if (stop == list.npos || close == list.npos) return {};
+  const std::string rest = list.substr(close + 1);  // "rack[1-2]node5" and the like
+  return list.substr(0, open) + list.substr(open + 1, stop - open - 1) + first_host(rest);
+}
+
+// The host of rank 0 in a step of Slurm; empty: not known.
+std::string slurm_root_host() {
+  if (variable("SLURM_DISTRIBUTION") == "arbitrary") {  // the list of nodes is sorted; this is not
+    const auto file = variable("SLURM_HOSTFILE");
+    std::string host;
+    if (file) std::ifstream(*file) >> host;
+    return first_host(host);
+  }
+  return first_host(variable("SLURM_STEP_NODELIST").value_or(""));
+}
+
+// Where rank 0 is, and what proves that one belongs to the job, without PMIx.
+Status find_root(Launch* launch) {
+  BootstrapOptions& bootstrap = launch->bootstrap;
+  const bool slurm = launch->launcher == "slurm";
+  if (const auto address = variable("MASTER_ADDR"))
+    bootstrap.root_host = *address;
+  else if (slurm)
+    bootstrap.root_host = slurm_root_host();
+  if (bootstrap.root_host.empty())
+    return {SENNIT_NOT_FOUND,
+            fmt::format(
+                "started by {}, but where rank 0 is cannot be told: set MASTER_ADDR{} on all ranks",
+                launch->launcher,
+                slurm ? " (or SLURM_STEP_NODELIST; with srun -m arbitrary a SLURM_HOSTFILE that "
+                        "can be read)"
+                      : "")};
+  if (variable("SENNIT_PORT")) {
+    const Result<int64_t> port = number("SENNIT_PORT", 1, 65535);
+    if (!port) return port.status();
+    bootstrap.root_port = static_cast<uint16_t>(*port);
+  } else if (variable("MASTER_PORT")) {
+    const Result<int64_t> port = number("MASTER_PORT", 1, 65534);
+    if (!port) return port.status();
+    bootstrap.root_port = static_cast<uint16_t>(*port + 1);
+  } else if (slurm) {
+    const Result<int64_t> job = number("SLURM_JOB_ID", 0, INT64_MAX);
+    if (!job) return job.status();
+    const Result<int64_t> step = number("SLURM_STEP_ID", 0, INT64_MAX);
+    bootstrap.root_port = static_cast<uint16_t>(16384 + (*job * 31 + (step ? *step : 0)) % 16000);
+  } else {
+    return {SENNIT_NOT_FOUND,
+            fmt::format("started by {}, but rank 0's port is not known: set MASTER_PORT or "
+                        "SENNIT_PORT on all ranks",
+                        launch->launcher)};
+  }
+  Result<std::vector<std::byte>> secret = job_secret(bootstrap);
+  if (!secret) return secret.status();
+  bootstrap.secret = std::move(*secret);
+  if (bootstrap.secret.empty() && !bootstrap.insecure && launch->local_size == bootstrap.size)
+    bootstrap.root_host = "127.0.0.1";
+  return {};
+}
+
+Status by_torchrun(Launch* launch) {
+  launch->launcher = "torchrun";
+  SENNIT_RETURN_IF_ERROR(rank_and_size("RANK", "WORLD_SIZE", launch));
+  SENNIT_RETURN_IF_ERROR(optional_number("LOCAL_RANK", &launch->local_rank));
+  SENNIT_RETURN_IF_ERROR(optional_number("LOCAL_WORLD_SIZE", &launch->local_size));
+  return find_root(launch);
+}
+
+// Rank, size and id from the launcher's PMIx server. SENNIT_UNSUPPORTED: there is none.
+Status by_pmix(Launch* launch, int size) {
+  Result<PmixJob> job = launch_by_pmix(size, launch->bootstrap.arrival_timeout_ms);
+  if (!job) return job.status();
+  Result<BootstrapOptions> options = options_from_launch_id(job->unique_id, job->rank, job->size);
+  if (!options) return options.status();
+  launch->bootstrap = std::move(*options);
+  if (launch->local_rank < 0) launch->local_rank = job->local_rank;
+  if (launch->local_size < 0) launch->local_size = job->local_size;
+  return {};
+}
+
+Status by_open_mpi(Launch* launch) {
+  launch->launcher = "open mpi";
+  SENNIT_RETURN_IF_ERROR(rank_and_size("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", launch));
+  SENNIT_RETURN_IF_ERROR(optional_number("OMPI_COMM_WORLD_LOCAL_RANK", &launch->local_rank));
+  SENNIT_RETURN_IF_ERROR(optional_number("OMPI_COMM_WORLD_LOCAL_SIZE", &launch->local_size));
+  const Status status = by_pmix(launch, launch->bootstrap.size);
+  if (status.kind() != SENNIT_UNSUPPORTED) return status;
+  const Status without = find_root(launch);
+  if (without.kind() != SENNIT_NOT_FOUND) return without;
+  return {SENNIT_NOT_FOUND,
+          fmt::format("{}; PMIx would tell, but {}", without.text(), status.text())};
+}
+
+Status by_slurm(Launch* launch) {
+  launch->launcher = "slurm";
+  SENNIT_RETURN_IF_ERROR(rank_and_size(
+      "SLURM_PROCID", variable("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
+      launch));
+  SENNIT_RETURN_IF_ERROR(optional_number("SLURM_LOCALID", &launch->local_rank));
+  const auto nodes = variable("SLURM_STEP_NUM_NODES");
+  if (nodes && *nodes == "1") launch->local_size = launch->bootstrap.size;
+  return find_root(launch);
+}
+
+}  // namespace
+
+Result<Launch> launch_from_environment() {
+  Launch launch;
+  launch.bootstrap = bootstrap_defaults();
+  Status status;
+  const bool open_mpi = variable("OMPI_COMM_WORLD_RANK").has_value();
+  const bool like_torchrun = variable("RANK") && variable("WORLD_SIZE");  // by hand, too
+  if (variable("TORCHELASTIC_RUN_ID") || (like_torchrun && !open_mpi)) {
+    status = by_torchrun(&launch);
+  } else if (open_mpi) {
+    status = by_open_mpi(&launch);
+  } else if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE")) {
+    launch.launcher = "pmix";
+    status = by_pmix(&launch, -1);
+    if (status.kind() == SENNIT_UNSUPPORTED && variable("SLURM_PROCID")) status = by_slurm(&launch);
+  } else if (variable("SLURM_PROCID") &&
+             (variable("SLURM_STEP_ID") || variable("SLURM_STEP_NODELIST"))) {
+    status = by_slurm(&launch);
+  } else {
+    status = {SENNIT_NOT_FOUND,
+              "no launcher is to be seen: neither OMPI_COMM_WORLD_RANK (mpirun), nor RANK with "
+              "WORLD_SIZE, "
+              "MASTER_ADDR "
+              "and MASTER_PORT (torchrun, or set by hand), nor PMIX_RANK, nor SLURM_PROCID in a "
+              "step (srun) "
+              "is set"};
+  }
+  if (!status.ok()) return status;
+  return launch;
+}
+
+}  // namespace sennit

@@ -1,0 +1,172 @@
+// unique_id.cpp: the 256 bytes that one rank makes and hands to all others: where rank 0 listens,
+// the job's number and its secret, with a checksum against mangling on the way. Whoever holds them
+// may join the job.
+//
+// The listening socket is opened at once, so the port in the id is truly ours, and waits in this
+// process until rank 0 takes it over. All of the host's addresses go into the id; joining ranks try
+// them in turn.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "base/forked.hpp"
+#include "base/options.hpp"
+#include "base/socket.hpp"
+#include "base/sodium_ready.hpp"
+#include "control/control_plane.hpp"
+
+namespace sennit {
+namespace {
+
+using control::Address;
+
+constexpr size_t kAddresses = 8;
+struct Contents {
+  char magic[8];
+  uint64_t job;
+  uint16_t port;
+  uint8_t addresses;
+  uint8_t unused[5];
+  uint8_t address[kAddresses][16];
+  uint8_t secret[32];
+  uint8_t checksum[16];  // over all before it
+};
+constexpr char kMagic[8] = {'s', 'e', 'n', 'n', 'u', 'i', 'd', '1'};
+static_assert(sizeof(Contents) <= SENNIT_UNIQUE_ID_BYTES);
+
+void checksum(const Contents& contents, uint8_t (&out)[16]) {
+  crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&contents),
+                     offsetof(Contents, checksum), nullptr, 0);
+}
+
+// Listening sockets whose rank 0 has not come yet, by job.
+std::mutex g_mutex;
+struct Listener {
+  int fd = -1;
+  Origin origin;  // a forked child has not got it
+};
+std::map<uint64_t, Listener>& waiting_listeners() {
+  static auto* const map = [] {
+    hold_across_fork(g_mutex);
+    return new std::map<uint64_t, Listener>;
+  }();
+  return *map;
+}
+
+}  // namespace
+
+BootstrapOptions bootstrap_defaults() {
+  BootstrapOptions options;
+  options.insecure = option_flag("SENNIT_INSECURE");
+  options.sealed = option_text("SENNIT_WIRE") == "sealed";
+  options.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
+  options.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
+  options.stall_ms = option_integer("SENNIT_STALL");
+  options.interface = option_text("SENNIT_INTERFACE");
+  return options;
+}
+
+Result<std::vector<std::byte>> make_unique_id() {
+  if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
+  std::vector<Address> addresses = control::host_addresses();
+  Address bound = control::any_address();
+  if (const std::string interface = option_text("SENNIT_INTERFACE"); !interface.empty()) {
+    const Result<Address> named = control::interface_address(interface);
+    if (!named) return named.status();
+    bound = *named;
+    addresses = {bound};
+  }
+  const Result<int> listener = control::listen_on(bound);
+  if (!listener) return listener.status();
+
+  Contents contents{};
+  std::memcpy(contents.magic, kMagic, sizeof kMagic);
+  while (contents.job == 0) randombytes_buf(&contents.job, sizeof contents.job);
+  randombytes_buf(contents.secret, sizeof contents.secret);
+  contents.port = control::local_address(*listener).port;
+  contents.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
+  for (size_t i = 0; i < contents.addresses; i++)
+    std::memcpy(contents.address[i], addresses[i].ip.data(), 16);
+  checksum(contents, contents.checksum);
+  {
+    auto& listeners = waiting_listeners();
+    const std::lock_guard lock(g_mutex);
+    listeners[contents.job].fd = *listener;
+  }
+  std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
+  std::memcpy(id.data(), &contents, sizeof contents);
+  return id;
+}
+
+namespace {
+
+// All but the listener, which is rank 0's.
+Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int size) {
+  if (size < 1 || rank < 0 || rank >= size)
+    return invalid(
+        fmt::format("rank {} of {} ranks: expected a rank from 0 to size - 1", rank, size));
+  if (id.size() < sizeof(Contents))
+    return invalid(
+        fmt::format("a unique id of {} bytes: expected {}", id.size(), SENNIT_UNIQUE_ID_BYTES));
+  Contents contents;
+  std::memcpy(&contents, id.data(), sizeof contents);
+  uint8_t sum[16];
+  checksum(contents, sum);
+  if (std::memcmp(contents.magic, kMagic, sizeof kMagic) != 0 ||
+      std::memcmp(sum, contents.checksum, sizeof sum) != 0 || contents.addresses > kAddresses)
+    return invalid(
+        "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the "
+        "same version "
+        "of sennit");
+  BootstrapOptions options = bootstrap_defaults();
+  options.rank = rank;
+  options.size = size;
+  options.job = contents.job;
+  options.root_port = contents.port;
+  for (size_t i = 0; i < contents.addresses; i++) {
+    Address address;
+    std::memcpy(address.ip.data(), contents.address[i], 16);
+    options.root_host += (i == 0 ? "" : ",") + address.host();
+  }
+  const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
+  options.secret.assign(secret, secret + sizeof contents.secret);
+  return options;
+}
+
+}  // namespace
+
+Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
+  Result<BootstrapOptions> options = read_id(id, rank, size);
+  if (!options || rank != 0) return options;
+  auto& listeners = waiting_listeners();
+  const std::lock_guard lock(g_mutex);
+  const auto listener = listeners.find(options->job);
+  if (listener == listeners.end() || listener->second.origin.forked())
+    return invalid(
+        "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job "
+        "only");
+  options->root_listener_fd = listener->second.fd;
+  listeners.erase(listener);
+  return options;
+}
+
+// Every start listens anew on the id's port. The socket that make_unique_id opened only keeps the
+// port from others.
+Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size) {
+  Result<BootstrapOptions> options = read_id(id, rank, size);
+  if (!options) return options;
+  auto& listeners = waiting_listeners();
+  const std::lock_guard lock(g_mutex);
+  if (const auto kept = listeners.find(options->job);
+      kept != listeners.end() && !kept->second.origin.forked())
+    ::shutdown(kept->second.fd, SHUT_RDWR);
+  options->job = 0;
+  return options;
+}
+
+}  // namespace sennit

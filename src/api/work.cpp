@@ -1,0 +1,60 @@
+// Work: a call under way. See api/communicator.hpp.
+#include "api/communicator.hpp"
+
+namespace sennit {
+
+Work::~Work() {
+  if (!started_ && execution_) communicator_->give_back(std::move(execution_));
+  if (!started_ || finished_) return;
+  wait(-1);
+  (void)finish();
+}
+
+void Work::start(bool nonblocking) {
+  started_ = true;
+  if (sample_ >= 0) started_ns_ = now_ns();
+  communicator_->start(*this, nonblocking);
+}
+
+bool Work::done() const {
+  if (execution_) return execution_->done();
+  return finished_ || *self_matched_ || !communicator_->status().ok();
+}
+
+bool Work::wait(int64_t timeout_ns) {
+  if (finished_ || done()) return true;
+  if (!execution_ && timeout_ns < 0 && communicator_->status().ok()) {
+    result_ = communicator_->withdraw_self_message(*this);
+    end();
+    return true;
+  }
+  if (execution_ && timeout_ns < 0) execution_->awaited = true;
+  return communicator_->job().engine().wait([this] { return done(); }, timeout_ns);
+}
+
+bool Work::test() {
+  if (finished_ || done()) return true;
+  communicator_->job().engine().progress();
+  return done();
+}
+
+void Work::end() {
+  finished_ = true;
+  std::vector<Work*>& all = communicator_->outstanding_;
+  all[place_] = all.back();
+  all[place_]->place_ = place_;
+  all.pop_back();
+}
+
+Status Work::finish() {
+  if (finished_) return result_;
+  end();
+  if (!execution_) return result_ = *self_matched_ ? Status() : communicator_->status();
+  result_ = communicator_->finish_call(*execution_);
+  if (sample_ >= 0 && result_.ok() && !trials_->decided())
+    trials_->took(sample_, execution_->finished_ns - started_ns_);
+  communicator_->give_back(std::move(execution_));
+  return result_;
+}
+
+}  // namespace sennit

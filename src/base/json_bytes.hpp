@@ -1,0 +1,30 @@
+// json_bytes.hpp: JSON as text and as the bytes that ranks hand each other (CBOR, RFC 8949), read
+// only where it is not nested deeper than anything that sennit writes or asks for.
+//
+// Reading, copying and writing a value takes stack for each level, and whoever made the text chose
+// how many.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace sennit {
+
+inline constexpr size_t kMostNested = 64;
+
+// Whether a JSON text, maybe with comments as in C, opens at most kMostNested lists and objects
+// within one another. No more is checked; it is read once, and nothing is allocated.
+bool is_shallow(std::string_view json);
+
+// Discarded (is_discarded()) where the text is no JSON, or too deep.
+nlohmann::json parse_json(std::string_view text);
+
+std::vector<std::byte> pack(const nlohmann::json& json);
+
+// Discarded where the bytes are no CBOR, or too deep.
+nlohmann::json unpack(const std::vector<std::byte>& bytes);
+
+}  // namespace sennit

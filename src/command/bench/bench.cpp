@@ -1,0 +1,254 @@
+// bench.cpp: `sennit bench COLLECTIVE`: options, and which ranks this process plays.
+//
+// Under a launcher each process is one rank, or -t * -g ranks as threads. Outside any, --ranks N
+// starts N processes of this command; without it this process plays all its -t * -g ranks itself.
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/options.hpp"
+#include "command/bench/bench.hpp"
+#include "command/commands.hpp"
+
+namespace sennit {
+namespace bench {
+
+std::vector<uint64_t> sizes(const Options& options) {
+  std::vector<uint64_t> all;
+  if (options.collective == Collective::barrier) return {0};
+  for (uint64_t bytes = options.min_bytes; bytes <= options.max_bytes;) {
+    all.push_back(bytes);
+    if (bytes == options.max_bytes) break;
+    const double grown = static_cast<double>(bytes) * options.factor;
+    if (grown > static_cast<double>(options.max_bytes)) break;
+    const uint64_t next =
+        options.factor > 0 ? static_cast<uint64_t>(grown) : bytes + options.step_bytes;
+    if (next <= bytes) break;  // from 0 by a factor
+    bytes = next;
+  }
+  return all;
+}
+
+namespace {
+
+// What the command line says, before it is understood.
+struct Arguments {
+  std::string collective, min = "32M", max, step = "1M", factor, types = "float32", ops = "sum",
+                          root = "0";
+  std::string memory = "sennit";
+  int gpus = 1, threads = 1, iterations = 20, warm_up = 5, check = 1, blocking = 1;
+  std::optional<int> ranks;
+  std::string fabric, algorithm, json;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+constexpr DataType kAllTypes[] = {DataType::int8,    DataType::uint8,       DataType::int32,
+                                  DataType::uint32,  DataType::int64,       DataType::uint64,
+                                  DataType::float16, DataType::bfloat16,    DataType::float32,
+                                  DataType::float64, DataType::float8_e4m3, DataType::float8_e5m2};
+constexpr Op kAllOps[] = {Op::sum, Op::prod, Op::min, Op::max, Op::avg, Op::premul_sum};
+
+Result<Collective> collective_of(const std::string& text) {
+  if (text == "alltoall") return Collective::all_to_all;
+  if (text == "sendrecv") return Collective::send_recv;
+  if (text == "hypercube")
+    return Status(SENNIT_UNSUPPORTED,
+                  "hypercube is not a collective of sennit; nearest: all_gather, alltoall");
+  return parse_collective(text);
+}
+
+Result<uint64_t> bytes_of(const char* option, const std::string& text) {
+  const Result<uint64_t> bytes = parse_bytes(text);
+  return bytes ? bytes : Result<uint64_t>(bytes.status().with_context(option));
+}
+
+Status understand_sizes(const Arguments& a, Options* o) {
+  const Result<uint64_t> min = bytes_of("-b", a.min),
+                         max = bytes_of("-e", a.max.empty() ? "32M" : a.max),
+                         step = bytes_of("-i", a.step);
+  for (const Result<uint64_t>* r : {&min, &max, &step})
+    if (!*r) return r->status();
+  o->min_bytes = *min;
+  o->max_bytes = std::max(*max, *min);
+  if (o->min_bytes > *max && a.max != "32M")
+    return invalid(fmt::format("-b {} is more than -e {}", a.min, a.max));
+  o->step_bytes = *step;
+  if (!a.factor.empty()) {
+    const char* const end = a.factor.data() + a.factor.size();
+    const auto [rest, error] = std::from_chars(a.factor.data(), end, o->factor);
+    if (error != std::errc() || rest != end || !(o->factor > 1))
+      return invalid(fmt::format("-f {}: expected a number above 1", a.factor));
+  } else if (o->step_bytes == 0 && o->min_bytes != o->max_bytes) {
+    return invalid("-i 0: expected a step above 0, or a factor with -f");
+  }
+  return {};
+}
+
+Status understand(const Arguments& a, Options* o) {
+  const Result<Collective> collective = collective_of(a.collective);
+  if (!collective) return collective.status();
+  o->collective = *collective;
+  SENNIT_RETURN_IF_ERROR(understand_sizes(a, o));
+  for (const std::string& text : split(a.types)) {
+    if (text == "all") {
+      o->types.assign(std::begin(kAllTypes), std::end(kAllTypes));
+      continue;
+    }
+    const Result<DataType> type = parse_type(text);
+    if (!type) return type.status().with_context("-d");
+    o->types.push_back(*type);
+  }
+  for (const std::string& text : split(a.ops)) {
+    if (text == "all") {
+      o->ops.assign(std::begin(kAllOps), std::end(kAllOps));
+      continue;
+    }
+    std::string underscored = text;  // premul-sum is premul_sum
+    std::replace(underscored.begin(), underscored.end(), '-', '_');
+    const Result<Op> op = parse_op(underscored);
+    if (!op) return op.status().with_context("-o");
+    o->ops.push_back(*op);
+  }
+  if (!is_reduction(o->collective)) o->ops = {Op::sum};
+  if (o->collective == Collective::barrier) {  // moves nothing: one line
+    o->types.resize(1);
+    o->min_bytes = o->max_bytes = 0;
+  }
+  if (a.root == "all" || a.root == "-1") {
+    o->root = -1;
+  } else {
+    const char* const end = a.root.data() + a.root.size();
+    const auto [rest, error] = std::from_chars(a.root.data(), end, o->root);
+    if (error != std::errc() || rest != end || o->root < 0)
+      return invalid(fmt::format("-r {}: expected a rank, or all", a.root));
+  }
+  if (a.memory != "sennit" && a.memory != "registered" && a.memory != "malloc")
+    return invalid(fmt::format("--memory {}: expected sennit, registered or malloc", a.memory));
+  o->memory = a.memory == "sennit"       ? BufferMemory::sennit
+              : a.memory == "registered" ? BufferMemory::registered
+                                         : BufferMemory::any;
+  o->iterations = a.iterations;
+  o->warm_up = a.warm_up;
+  o->check = a.check;
+  o->blocking = a.blocking != 0;
+  o->threads = a.threads * a.gpus;
+  o->ranks = a.ranks.value_or(0);
+  o->fabric = a.fabric;
+  o->algorithm = a.algorithm;
+  o->json = a.json;
+  return {};
+}
+
+// Ranks as threads of this process, on top of the processes that the launcher started.
+int run_threads(const Options& options, const BootstrapOptions& process) {
+  std::unique_ptr<Report> report;
+  if (process.rank == 0) {
+    Result<std::unique_ptr<Report>> opened = open_report(options);
+    if (!opened) {
+      fmt::print(stderr, "sennit bench: {}\n", opened.status().text());
+      return exit_status(opened.status());
+    }
+    report = std::move(opened).value();
+  }
+  std::vector<int> results(static_cast<size_t>(options.threads), 0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < options.threads; i++) {
+    BootstrapOptions bootstrap = process;
+    bootstrap.rank = process.rank * options.threads + i;
+    bootstrap.size = process.size * options.threads;
+    if (options.threads == 1)
+      results[0] = run_rank(options, std::move(bootstrap), report.get());
+    else
+      threads.emplace_back([&, i, b = std::move(bootstrap)] {
+        results[static_cast<size_t>(i)] = run_rank(options, b, report.get());
+      });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(results.begin(), results.end());
+}
+
+}  // namespace
+}  // namespace bench
+
+void add_bench_command(CLI::App& app, char** argv, int* exit_code) {
+  CLI::App* const command =
+      app.add_subcommand("bench", "measure a collective beside its lower bound");
+  const auto a = std::make_shared<bench::Arguments>();
+  command
+      ->add_option(
+          "collective", a->collective,
+          "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, "
+          "barrier or "
+          "send_recv")
+      ->required();
+  command->add_option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
+      ->capture_default_str();
+  command->add_option("-e,--maxbytes", a->max,
+                      "largest size (default: 32M, or -b where that is larger)");
+  command->add_option("-i,--stepbytes", a->step, "step between sizes")->capture_default_str();
+  command->add_option("-f,--stepfactor", a->factor, "factor between sizes, instead of -i");
+  command->add_option("-n,--iters", a->iterations, "timed iterations")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("-w,--warmup_iters", a->warm_up, "iterations before")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command->add_option("-c,--check", a->check, "check every element this many times; 0: not")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  command
+      ->add_option("-o,--op", a->ops,
+                   "sum, prod, min, max, avg, premul_sum (or mulsum), a list of them, or all")
+      ->capture_default_str();
+  command
+      ->add_option("-d,--datatype", a->types,
+                   "int8 ... float64, bfloat16, float8_e4m3, a list, or all")
+      ->capture_default_str();
+  command->add_option("-r,--root", a->root, "root's rank, or all")->capture_default_str();
+  command->add_option("-z,--blocking", a->blocking, "1: blocking calls; 0: start, then wait")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  command->add_option("-t,--nthreads", a->threads, "ranks per process, as threads")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("-g,--ngpus", a->gpus, "ranks per thread: multiplies -t")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--ranks", a->ranks, "without a launcher: start this many local processes")
+      ->check(CLI::Range(1, 65536));
+  command->add_option("--fabric", a->fabric, "fabric file");
+  command->add_option("--algorithm", a->algorithm, "instead of the planner's choice");
+  command
+      ->add_option("--memory", a->memory,
+                   "sennit: memory that peers on this host read in place; registered: the same, "
+                   "the user's own; "
+                   "malloc: any")
+      ->capture_default_str();
+  command->add_option("-J,--json,--output_file", a->json,
+                      "one object per line into this file; -: standard output");
+  bench::add_foreign_options(*command);
+  command->callback([a, argv, exit_code] {
+    bench::Options options;
+    const Status status = bench::understand(*a, &options);
+    *exit_code = status.ok() ? bench::run_as_launched("sennit bench", options.ranks, argv,
+                                                      [&](const BootstrapOptions& process) {
+                                                        return bench::run_threads(options, process);
+                                                      })
+                             : 2;
+    if (!status.ok()) fmt::print(stderr, "sennit bench: {}\n", status.text());
+  });
+}
+
+}  // namespace sennit

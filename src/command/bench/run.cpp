@@ -1,0 +1,350 @@
+// run.cpp: one rank's part of `sennit bench`: joins the job, runs every case, measures, checks.
+//
+// A time is that of the slowest rank in an iteration, with a barrier before each; median, least,
+// mean and most over the iterations. Checks run afterwards on fresh data, with the output poisoned
+// and a guard behind it. Times and error counts are exchanged over the control plane, not by the
+// collectives under test.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "api/c_api.hpp"
+#include "base/options.hpp"
+#include "base/trace.hpp"
+#include "command/bench/bench.hpp"
+#include "plan/bound.hpp"
+
+namespace sennit::bench {
+
+int exit_status(const Status& status) {
+  switch (status.kind()) {
+    case SENNIT_OK:
+      return 0;
+    case SENNIT_INVALID_ARGUMENT:
+    case SENNIT_NOT_FOUND:
+      return 2;
+    case SENNIT_OUT_OF_RESOURCES:
+    case SENNIT_UNSUPPORTED:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+namespace {
+
+constexpr size_t kGuardBytes = 64;
+constexpr int kPoison = 0xa5;
+
+Status from_c(sennit_status_t kind) {
+  return kind == SENNIT_OK ? Status() : Status(kind, sennit_last_error());
+}
+
+// Memory of the library, which peers can read in place, registered memory, or any.
+class Memory {
+ public:
+  Status allocate(sennit_comm_t comm, size_t bytes, BufferMemory memory) {
+    if (memory == BufferMemory::sennit) {
+      comm_ = comm;
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_alloc(comm, bytes, &data_)));
+    } else {
+      data_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+      if (!data_)
+        return {SENNIT_OUT_OF_RESOURCES,
+                fmt::format("no memory for {}: use a smaller -e", format_bytes(bytes))};
+    }
+    std::memset(data_, 0, bytes);
+    if (memory != BufferMemory::registered) return {};
+    SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_register(comm, data_, bytes)));
+    registered_ = comm;
+    return {};
+  }
+  ~Memory() {
+    if (registered_) sennit_mem_deregister(registered_, data_);
+    if (comm_)
+      sennit_mem_free(comm_, data_);
+    else
+      std::free(data_);
+  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  sennit_comm_t comm_ = nullptr;  // whose memory it is
+  sennit_comm_t registered_ = nullptr;
+  void* data_ = nullptr;
+};
+
+class RankRun {
+ public:
+  RankRun(const Options& options, sennit_comm_t comm, uint64_t start_ns)
+      : options_(options), comm_(comm), inside_(internal(comm)), start_ns_(start_ns) {}
+
+  Status run(Report* report) {
+    const Collective collective = options_.collective;
+    if (options_.root >= inside_.size())
+      return invalid(fmt::format("-r {}: there are {} ranks", options_.root, inside_.size()));
+    const uint64_t largest = std::max<uint64_t>(options_.max_bytes, 8) + kGuardBytes;
+    SENNIT_RETURN_IF_ERROR(send_.allocate(comm_, largest, options_.memory));
+    SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.memory));
+    const bool reporting = inside_.rank() == 0;
+    if (reporting) report->begin(inside_.size(), inside_.tree());
+    int first_root = 0, last_root = 0;
+    if (is_rooted(collective)) {
+      first_root = std::max(options_.root, 0);
+      last_root = options_.root < 0 ? inside_.size() - 1 : options_.root;
+    }
+    for (const DataType type : options_.types)
+      for (const Op op : options_.ops)
+        for (int root = first_root; root <= last_root; root++)
+          for (const uint64_t bytes : sizes(options_)) {
+            Measurement m;
+            m.what = make_case(options_, type, op, root, inside_.rank(), inside_.size(), bytes);
+            SENNIT_RETURN_IF_ERROR(measure(m).with_context(
+                fmt::format("{} of {} bytes, {}", name(collective), m.what.bytes(), name(type))));
+            wrong_ +=
+                m.out_of_place.wrong.value_or(0) + (m.in_place ? m.in_place->wrong.value_or(0) : 0);
+            if (reporting) report->add(m);
+          }
+    if (reporting) report->end(footprint());
+    return {};
+  }
+  uint64_t wrong() const { return wrong_; }
+  std::string footprint() {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return fmt::format("started in {:.3f} s; bootstrap: {}; {}; peak memory {} MiB",
+                       static_cast<double>(start_ns_) * 1e-9, inside_.job().control().statistics(),
+                       inside_.job().engine().statistics(), usage.ru_maxrss / 1024);
+  }
+
+ private:
+  Status measure(Measurement& m) {
+    op_ = static_cast<sennit_op_t>(m.what.op);
+    if (m.what.op == Op::premul_sum) {
+      alignas(8) std::byte scalar[8] = {};
+      premul_scalar(m.what.type, inside_.rank(), scalar);
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_op_create_premul_sum(
+          &op_, scalar, static_cast<sennit_type_t>(m.what.type), comm_)));
+    }
+    SENNIT_RETURN_IF_ERROR(explain(m));
+    SENNIT_RETURN_IF_ERROR(time(m.what, false, &m.out_of_place));
+    const bool in_place =
+        m.what.collective != Collective::send_recv && m.what.collective != Collective::barrier;
+    if (in_place) SENNIT_RETURN_IF_ERROR(time(m.what, true, &m.in_place.emplace()));
+    if (m.what.op == Op::premul_sum) SENNIT_RETURN_IF_ERROR(from_c(sennit_op_destroy(op_, comm_)));
+    return {};
+  }
+
+  // What the planner chose, and the bound: from the same functions that the library itself uses.
+  Status explain(Measurement& m) {
+    const TierTree& tree = inside_.tree();
+    Request request;
+    request.collective = m.what.collective;
+    request.type = m.what.type;
+    request.op = m.what.op;
+    request.root =
+        is_rooted(m.what.collective) ? tree.position_of_rank[static_cast<size_t>(m.what.root)] : 0;
+    request.count = m.what.count;
+    if (request.collective == Collective::send_recv) {
+      m.algorithm = "direct";
+      return {};
+    }
+    const Result<Plan> plan = inside_.plan(request);
+    if (!plan) return plan.status();
+    m.algorithm = plan->algorithm;
+    if (plan->predicted_ns != 0) m.predicted_us = static_cast<double>(plan->predicted_ns) / 1e3;
+    const Bound bound = lower_bound(request, tree);
+    if (!bound.known) return {};
+    m.bound_us = static_cast<double>(bound.time_ns) / 1e3;
+    if (bound.binding_tier >= 0)
+      m.binding_tier = tree.tiers[static_cast<size_t>(bound.binding_tier)].name;
+    return {};
+  }
+
+  struct Place {  // where a case's data lies, also in place: as in NCCL
+    std::byte* send;
+    std::byte* recv;
+  };
+  Place place(const Case& c, bool in_place) const {
+    if (!in_place) return {send_.data(), recv_.data()};
+    const size_t own = static_cast<size_t>(c.rank) * c.count * type_bytes(c.type);
+    std::byte* const base = recv_.data();
+    switch (c.collective) {
+      case Collective::all_gather:
+        return {base + own, base};
+      case Collective::gather:
+        return {c.rank == c.root ? base + own : send_.data(), base};
+      case Collective::reduce_scatter:
+        return {base, base + own};
+      case Collective::scatter:
+        return {base, c.rank == c.root ? base + own : send_.data()};
+      default:
+        return {base, base};
+    }
+  }
+
+  Status call(const Case& c, const Place& at) {
+    const auto type = static_cast<sennit_type_t>(c.type);
+    sennit_work_t work = nullptr;
+    sennit_work_t* const handle = options_.blocking ? nullptr : &work;
+    sennit_status_t kind = SENNIT_OK;
+    // A function of the library in both forms, called in the one that was asked for.
+    const auto run = [&](auto blocking, auto start, auto... arguments) {
+      kind = handle ? start(arguments..., comm_, handle) : blocking(arguments..., comm_);
+    };
+    switch (c.collective) {
+      case Collective::all_reduce:
+        run(sennit_all_reduce, sennit_all_reduce_start, at.send, at.recv, c.count, type, op_);
+        break;
+      case Collective::reduce_scatter:
+        run(sennit_reduce_scatter, sennit_reduce_scatter_start, at.send, at.recv, c.count, type,
+            op_);
+        break;
+      case Collective::all_gather:
+        run(sennit_all_gather, sennit_all_gather_start, at.send, at.recv, c.count, type);
+        break;
+      case Collective::broadcast:
+        run(sennit_broadcast, sennit_broadcast_start, at.send, at.recv, c.count, type, c.root);
+        break;
+      case Collective::reduce:
+        run(sennit_reduce, sennit_reduce_start, at.send, at.recv, c.count, type, op_, c.root);
+        break;
+      case Collective::gather:
+        run(sennit_gather, sennit_gather_start, at.send, at.recv, c.count, type, c.root);
+        break;
+      case Collective::scatter:
+        run(sennit_scatter, sennit_scatter_start, at.send, at.recv, c.count, type, c.root);
+        break;
+      case Collective::all_to_all:
+        run(sennit_all_to_all, sennit_all_to_all_start, at.send, at.recv, c.count, type);
+        break;
+      case Collective::barrier:
+        run(sennit_barrier, sennit_barrier_start);
+        break;
+      case Collective::send_recv: {  // to the next rank, from the previous one, both at once
+        sennit_group_start();
+        const sennit_status_t sent =
+            sennit_send(at.send, c.count, type, (c.rank + 1) % c.ranks, comm_);
+        kind = sennit_recv(at.recv, c.count, type, (c.rank + c.ranks - 1) % c.ranks, comm_);
+        const sennit_status_t ended = sennit_group_end();
+        if (kind == SENNIT_OK) kind = sent == SENNIT_OK ? ended : sent;
+        break;
+      }
+    }
+    if (kind != SENNIT_OK || !work) return from_c(kind);
+    kind = sennit_work_wait(work, -1);
+    const Status result = from_c(kind);
+    sennit_work_free(work);
+    return result;
+  }
+
+  Status time(const Case& c, bool in_place, Times* times) {
+    const Place at = place(c, in_place);
+    fill_input(c, 0, at.send);
+    for (int i = 0; i < options_.warm_up; i++) SENNIT_RETURN_IF_ERROR(call(c, at));
+    std::vector<uint64_t> taken(static_cast<size_t>(options_.iterations));
+    for (uint64_t& ns : taken) {
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(comm_)));
+      const uint64_t before = now_ns();
+      SENNIT_RETURN_IF_ERROR(call(c, at));
+      ns = now_ns() - before;
+    }
+    uint64_t wrong = 0;
+    for (int i = 0; i < options_.check; i++)
+      SENNIT_RETURN_IF_ERROR(check(c, in_place, static_cast<uint64_t>(i) + 1, &wrong));
+    taken.push_back(wrong);
+    return slowest(taken, times);
+  }
+
+  Status check(const Case& c, bool in_place, uint64_t seed, uint64_t* wrong) {
+    const Place at = place(c, in_place);
+    const size_t received = c.recv_elements() * type_bytes(c.type);
+    const size_t whole =
+        std::max<size_t>(c.send_elements(), c.recv_elements()) * type_bytes(c.type);
+    std::memset(recv_.data(), kPoison, std::max<size_t>(whole, c.bytes()) + kGuardBytes);
+    fill_input(c, seed, at.send);
+    SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(comm_)));
+    SENNIT_RETURN_IF_ERROR(call(c, at));
+    Checked output = check_output(c, seed, at.recv);
+    if (!in_place) {
+      const Checked input = check_input(c, seed, at.send);
+      if (output.wrong == 0) output.first = input.first;
+      output.wrong += input.wrong;
+      for (size_t i = 0; i < kGuardBytes; i++)
+        if (at.recv[received + i] != std::byte{kPoison} && output.wrong++ == 0)
+          output.first = fmt::format("byte {} behind the output was written", i);
+    }
+    if (output.wrong > 0)
+      fmt::print(stderr, "sennit bench: rank {}: {} of {} bytes {}: {} wrong: {}\n", c.rank,
+                 name(c.collective), c.bytes(), in_place ? "in place" : "out of place",
+                 output.wrong, output.first);
+    *wrong += output.wrong;
+    return {};
+  }
+
+  // `mine`: nanoseconds by iteration, then the number of wrong elements.
+  Status slowest(const std::vector<uint64_t>& mine, Times* times) {
+    const Result<std::vector<std::vector<std::byte>>> all =
+        inside_.job().control().all_gather(std::as_bytes(std::span(mine)));
+    if (!all) return all.status();
+    std::vector<double> us(mine.size() - 1, 0);
+    uint64_t wrong = 0;
+    for (const std::vector<std::byte>& blob : *all) {
+      if (blob.size() != mine.size() * sizeof(uint64_t))
+        return invalid("the ranks were started with different options");
+      std::vector<uint64_t> theirs(mine.size());
+      std::memcpy(theirs.data(), blob.data(), blob.size());
+      for (size_t i = 0; i < us.size(); i++)
+        us[i] = std::max(us[i], static_cast<double>(theirs[i]) / 1e3);
+      wrong += theirs.back();
+    }
+    std::sort(us.begin(), us.end());
+    const size_t n = us.size();
+    times->median_us = n % 2 == 1 ? us[n / 2] : (us[n / 2 - 1] + us[n / 2]) / 2;
+    times->min_us = us.front();
+    times->max_us = us.back();
+    times->mean_us = std::accumulate(us.begin(), us.end(), 0.0) / static_cast<double>(n);
+    if (options_.check > 0) times->wrong = wrong;
+    return {};
+  }
+
+  const Options& options_;
+  const sennit_comm_t comm_;
+  Communicator& inside_;
+  Memory send_, recv_;
+  sennit_op_t op_ = SENNIT_SUM;
+  const uint64_t start_ns_;  // how long joining the job took
+  uint64_t wrong_ = 0;
+};
+
+}  // namespace
+
+int run_rank(const Options& options, BootstrapOptions bootstrap, Report* report) {
+  const int rank = bootstrap.rank;
+  sennit_config_t config = SENNIT_CONFIG_INIT;
+  if (!options.fabric.empty()) config.fabric = options.fabric.c_str();
+  if (!options.algorithm.empty()) config.algorithm = options.algorithm.c_str();
+  const uint64_t begin_ns = now_ns();
+  const Result<sennit_comm_t> comm = start_job(std::move(bootstrap), &config);
+  const uint64_t start_ns = now_ns() - begin_ns;
+  Status status = comm.status();
+  uint64_t wrong = 0;
+  if (comm) {
+    {
+      RankRun run(options, *comm, start_ns);
+      status = run.run(report);
+      wrong = run.wrong();
+    }
+    if (status.ok()) status = from_c(sennit_comm_finalize(*comm));
+    sennit_comm_destroy(*comm);
+  }
+  if (!status.ok()) fmt::print(stderr, "sennit bench: rank {}: {}\n", rank, status.text());
+  return !status.ok() ? exit_status(status) : (wrong > 0 ? 1 : 0);
+}
+
+}  // namespace sennit::bench

@@ -1,0 +1,302 @@
+// `sennit emulate compare`: libraries in turns on one tree, one process after the other, so that
+// what changes on this machine while it runs changes for all of them alike.
+//
+// In every round, for every order, collective and range of sizes, each library runs once; figures
+// are medians over the rounds, ratios medians of the ratios round by round.
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/json_bytes.hpp"
+#include "base/options.hpp"
+#include "command/emulate/compare.hpp"
+#include "plan/planner.hpp"
+#include "schedule/request.hpp"
+
+namespace sennit::emulate {
+namespace {
+
+using nlohmann::json;
+
+Result<SizeRange> parse_range(const std::string& text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text);
+  for (std::string part; std::getline(stream, part, ':');) parts.push_back(part);
+  if (parts.empty() || parts.size() > 3)
+    return invalid(fmt::format("--sizes {}: expected SIZE or FIRST:LAST:FACTOR", text));
+  SizeRange range;
+  range.first = parts[0];
+  range.last = parts.size() > 1 ? parts[1] : parts[0];
+  if (parts.size() > 2) range.factor = std::atof(parts[2].c_str());
+  const Result<uint64_t> first = parse_bytes(range.first), last = parse_bytes(range.last);
+  if (!first) return first.status().with_context("--sizes");
+  if (!last) return last.status().with_context("--sizes");
+  if (*first > *last || !(range.factor > 1))
+    return invalid(
+        fmt::format("--sizes {}: expected FIRST not above LAST and FACTOR above 1", text));
+  range.first_bytes = *first;
+  range.last_bytes = *last;
+  return range;
+}
+
+std::string first_line_of(const char* command) {
+  std::string line;
+  if (FILE* pipe = popen(command, "r")) {
+    char buffer[256];
+    if (std::fgets(buffer, sizeof buffer, pipe)) line = buffer;
+    pclose(pipe);
+  }
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  return line;
+}
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+class Measuring {
+ public:
+  Measuring(const Instance& instance, const CompareOptions& options, const Scratch& scratch)
+      : instance_(instance),
+        options_(options),
+        folder_(scratch.path()),
+        errors_(folder_ + "/errors") {}
+
+  Result<int> run(const std::vector<SizeRange>& ranges) {
+    comparison_.about = about(instance_.tree, options_);
+    if (!options_.json.empty()) {
+      record_.open(options_.json);
+      record_ << comparison_.about.dump() << '\n' << std::flush;
+      if (!record_) return invalid(fmt::format("--json {}: cannot write it", options_.json));
+    }
+    for (int round = 0; round < options_.rounds && !interrupted_; round++)
+      for (const std::string& order : options_.orders)
+        for (const std::string& collective : options_.collectives)
+          for (const SizeRange& range : ranges)
+            if (!interrupted_) SENNIT_RETURN_IF_ERROR(turn(round, order, collective, range));
+    fmt::print("\n{}", comparison_.table());
+    return interrupted_ ? interrupted_ : worst_;
+  }
+
+ private:
+  // Every library once.
+  Status turn(int round, const std::string& order, const std::string& collective,
+              const SizeRange& range) {
+    std::vector<std::string> libraries = options_.libraries;
+    if (options_.probed && order != "fabric" && range.first_bytes >= kShapedBytes) {
+      const auto after = std::find(libraries.begin(), libraries.end(), "sennit");
+      libraries.insert(after == libraries.end() ? after : after + 1, kProbed);
+    }
+    if (options_.recommended && order != "fabric") libraries.emplace_back(kRecommended);
+    std::map<uint64_t, std::string> news;
+    for (const std::string& library : libraries) {
+      std::string output;
+      const Result<int> status = run_library(library, order, collective, range, &output);
+      if (!status) return status.status();
+      if (*status == 128 + SIGINT || *status == 128 + SIGTERM || *status == 128 + SIGHUP)
+        interrupted_ = *status;
+      if (interrupted_) return {};
+      if (*status != 0) complain(library, order, collective, *status);
+      SENNIT_RETURN_IF_ERROR(take(output, library, order, round, &news));
+    }
+    for (const auto& [bytes, text] : news)
+      fmt::print("round {}, {} order, {} of {}:{}\n", round + 1, order, collective,
+                 readable_size(bytes), text);
+    std::fflush(stdout);
+    return {};
+  }
+
+  Result<int> run_library(const std::string& library, const std::string& order,
+                          const std::string& collective, const SizeRange& range,
+                          std::string* output) {
+    const bool small = range.last_bytes <= (1 << 20);
+    const int iterations = options_.iterations > 0 ? options_.iterations : small ? 50 : 3;
+    RunOptions run = options_.run;
+    run.order = order;
+    run.recommended = library == kRecommended;
+    run.launch.capture = output;
+    run.launch.errors_file = errors_;
+    run.launch.timeout_s = 600;
+    std::ofstream(errors_, std::ios::trunc).close();
+    run.command = {collective,
+                   "-b",
+                   range.first,
+                   "-e",
+                   range.last,
+                   "-f",
+                   fmt::format("{}", range.factor),
+                   "-n",
+                   std::to_string(iterations),
+                   "-w",
+                   small ? "10" : "1",
+                   "-c",
+                   "0"};
+    if (library == kProbed) {  // the first run measures, the others find it in the cache
+      run.no_fabric = true;
+      run.probe_cache = folder_;
+    }
+    if (library == "sennit" || library == kProbed) {
+      run.command.insert(run.command.begin(), {own_program(), "bench"});
+      run.command.insert(run.command.end(), {"--json", "-"});
+    } else {
+      run.peer = library == kRecommended ? "openmpi" : library;
+    }
+    return run_on(instance_, run);
+  }
+
+  Status take(const std::string& output, const std::string& library, const std::string& order,
+              int round, std::map<uint64_t, std::string>* news) {
+    std::stringstream lines(output);
+    for (std::string text; std::getline(lines, text);) {
+      json line = parse_json(text);
+      if (!line.is_object() || !line.contains("bytes")) continue;
+      line["library"] = library;
+      line["order"] = order;
+      line["round"] = round;
+      SENNIT_RETURN_IF_ERROR(add_bound(&line, order));
+      if (record_.is_open()) record_ << line.dump() << '\n' << std::flush;
+      comparison_.add(line);
+      if (line["time_us"].is_number())
+        (*news)[line["bytes"]] += fmt::format("  {} {}", library, readable_time(line["time_us"]));
+    }
+    return {};
+  }
+
+  // Peers do not know it, and sennit only where it was told the rates; it is the same for all.
+  Status add_bound(json* line, const std::string& order) {
+    auto& tree = trees_[order];
+    if (!tree) {
+      RunOptions run = options_.run;
+      run.order = order;
+      const Result<std::vector<int>> hosts = hosts_of_ranks(instance_.tree, run);
+      if (!hosts) return hosts.status();
+      Result<TierTree> made = tier_tree(instance_.tree, *hosts);
+      if (!made) return made.status();
+      tree = std::make_unique<TierTree>(std::move(*made));
+    }
+    const Result<Request> request = make_request((*line)["collective"], (*line)["bytes"], *tree);
+    if (!request) return request.status();
+    const Bound bound = lower_bound(*request, *tree);
+    (*line)["bound_us"] = bound.known ? json(static_cast<double>(bound.time_ns) / 1e3) : json();
+    (*line)["binding_tier"] = bound.known && bound.binding_tier >= 0
+                                  ? json(tree->tiers[static_cast<size_t>(bound.binding_tier)].name)
+                                  : json();
+    return {};
+  }
+
+  void complain(const std::string& library, const std::string& order, const std::string& collective,
+                int status) {
+    worst_ = 1;
+    std::ifstream file(errors_);
+    std::string said((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (said.size() > 2000) said = "..." + said.substr(said.size() - 2000);
+    fmt::print(stderr, "sennit: emulate: {}, {} order, {} ended with status {}:\n{}\n", library,
+               order, collective, status, said);
+  }
+
+  const Instance& instance_;
+  const CompareOptions& options_;
+  const std::string folder_, errors_;
+  Comparison comparison_;
+  std::map<std::string, std::unique_ptr<TierTree>> trees_;  // by order
+  std::ofstream record_;
+  int interrupted_ = 0;
+  int worst_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<SizeRange>> parse_ranges(const CompareOptions& options) {
+  std::vector<SizeRange> ranges;
+  for (const std::string& text : options.sizes) {
+    const Result<SizeRange> range = parse_range(text);
+    if (!range) return range.status();
+    ranges.push_back(*range);
+  }
+  for (const std::string& collective : options.collectives)
+    if (const Result<Collective> parsed = parse_collective(collective); !parsed)
+      return parsed.status();
+  return ranges;
+}
+
+Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree) {
+  const Result<Collective> parsed = parse_collective(collective);
+  if (!parsed) return parsed.status();
+  Request request;
+  request.collective = *parsed;
+  const bool whole = *parsed == Collective::all_reduce || *parsed == Collective::broadcast ||
+                     *parsed == Collective::reduce;
+  request.count = bytes / 4 / (whole ? 1 : static_cast<uint64_t>(tree.ranks()));
+  request.root = tree.position_of_rank[0];
+  return request;
+}
+
+json about(const Tree& tree, const CompareOptions& options) {
+  utsname system{};
+  uname(&system);
+  double load[1] = {0};
+  if (getloadavg(load, 1) != 1) load[0] = 0;
+  const std::time_t now = std::time(nullptr);
+  char date[32];
+  std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+  json hosts = json::array(), racks = json::array(), pods = json::array();
+  for (const Host& host : tree.hosts)
+    hosts.push_back(
+        {{"name", host.name}, {"rack", host.rack}, {"bits_per_s", host.nic_bits_per_s}});
+  const auto add = [](json* list, const std::vector<Switch>& switches) {
+    for (const Switch& s : switches)
+      list->push_back({{"name", s.name}, {"pod", s.pod}, {"bits_per_s", s.uplink_bits_per_s}});
+  };
+  add(&racks, tree.racks);
+  add(&pods, tree.pods);
+  json places = json::object();
+  for (const std::string& order : options.orders) {
+    RunOptions run = options.run;
+    run.order = order;
+    if (const Result<std::vector<int>> placed = hosts_of_ranks(tree, run)) places[order] = *placed;
+  }
+  return {{"about", describe(tree)},
+          {"hosts", hosts},
+          {"racks", racks},
+          {"pods", pods},
+          {"orders", options.orders},
+          {"places", places},
+          {"ranks_per_host", options.run.ranks_per_host},
+          {"rounds", options.rounds},
+          {"date", date},
+          {"command", options.command},
+          {"machine", fmt::format("{}, {} cores, Linux {}, load {:.1f} when it began", processor(),
+                                  sysconf(_SC_NPROCESSORS_ONLN), system.release, load[0])},
+          {"sennit", sennit_version()},
+          {"openmpi", first_line_of("mpirun --version 2>/dev/null | sed 's/mpirun (Open MPI) //'")},
+          {"gloo", first_line_of("dpkg-query -W -f '${Version}' libgloo0 2>/dev/null")}};
+}
+
+Result<int> compare(const Instance& instance, const CompareOptions& options) {
+  const Result<std::vector<SizeRange>> ranges = parse_ranges(options);
+  if (!ranges) return ranges.status();
+  for (const std::string& library : options.libraries)
+    if (library != "sennit")
+      if (const Result<std::string> program = peer_program(library); !program)
+        return program.status().with_context("--libraries");
+  SENNIT_RETURN_IF_ERROR(join_owner(instance));
+  const Result<Scratch> scratch = Scratch::make();
+  if (!scratch) return scratch.status();
+  fmt::print("emulated: {}\n", describe(instance.tree));
+  std::fflush(stdout);
+  return Measuring(instance, options, *scratch).run(*ranges);
+}
+
+}  // namespace sennit::emulate

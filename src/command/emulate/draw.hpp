@@ -1,0 +1,26 @@
+// draw.hpp: the pictures of the report, as inline SVG whose colours are the page's CSS
+// variables.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/page_text.hpp"
+#include "command/emulate/compare.hpp"
+
+namespace sennit::emulate {
+
+std::string shown(const std::string& library);        // its name, for people
+const char* color_class(const std::string& library);  // "sennit", "openmpi", "gloo", "other"
+
+// Switches, hosts and links with their rates, and under each host the ranks that every order puts
+// there.
+std::string draw_tree(const nlohmann::json& about);
+// Times of one collective and size, one bar per order and library, the bound as a line.
+std::string draw_bars(const std::vector<const Point*>& orders);
+// Time against size, both logarithmic, one panel per order, on common axes.
+std::string draw_curves(const Comparison& comparison, const std::string& collective);
+
+}  // namespace sennit::emulate

@@ -1,0 +1,271 @@
+// `sennit emulate`: a tree of hosts in network namespaces on this machine, and commands run on it.
+//
+//   sennit emulate up --racks 2 --hosts 4 --nic 400Mbit/s --oversubscription 7
+//   sennit emulate run --order dealt -- sennit bench all_reduce -b 16000000 -e 16000000
+//   sennit emulate down
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/format.h>
+
+#include "command/commands.hpp"
+#include "command/emulate/compare.hpp"
+#include "command/emulate/run.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace emulate;  // NOLINT: this file is the command itself
+
+struct Options {
+  TreeOptions tree;
+  std::vector<CLI::Option*> tree_given;  // of `run`: any of these asks for a tree of its own
+  std::string name = "default";
+  bool all = false;
+  RunOptions run;
+  CompareOptions compare;
+  std::string record, page;
+};
+
+// Errors of the call are 2, of the machine 3.
+int fail(const Status& status) {
+  fmt::print(stderr, "sennit: emulate: {}\n", status.text());
+  return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
+}
+
+std::vector<CLI::Option*> add_tree_options(CLI::App* command, TreeOptions* tree) {
+  return {
+      command->add_option(
+          "--racks", tree->racks,
+          "how many racks (2), each with --hosts hosts; or the hosts of each (1,2,3,2)"),
+      command->add_option("--hosts", tree->hosts, "hosts per rack")->capture_default_str(),
+      command->add_option(
+          "--pods", tree->pods,
+          "third tier: how many pods share the racks (2), or the racks of each (1,3)"),
+      command
+          ->add_option("--nic", tree->nic,
+                       "rate of a host's link, or of each host's, separated by commas")
+          ->capture_default_str(),
+      command->add_option("--oversubscription", tree->oversubscription,
+                          "of the racks, and of the pods (7 or 7,2); default 1: full bisection"),
+      command->add_option("--uplink", tree->uplink,
+                          "rate of a rack's uplink, or of each, instead (229Mbit/s)"),
+      command->add_option("--pod-uplink", tree->pod_uplink,
+                          "rate of a pod's uplink, or of each, instead"),
+  };
+}
+
+int up(const Options& options) {
+  const Result<Tree> tree = make_tree(options.tree);
+  if (!tree) return fail(tree.status());
+  if (const Status status = gain_privilege(); !status.ok()) return fail(status);
+  Result<Instance> instance = create(options.name, *tree);
+  if (!instance) return fail(instance.status());
+  if (const Status status = detach(&*instance); !status.ok()) return fail(status);
+  fmt::print("'{}' is up: {}; hosts {} to {}\n", instance->name, describe(*tree),
+             instance->tree.hosts.front().address, instance->tree.hosts.back().address);
+  return 0;
+}
+
+int down(const Options& options) {
+  if (options.all) {
+    for (const Instance& instance : list()) destroy(instance);
+    return 0;
+  }
+  const Result<Instance> instance = find(options.name);
+  if (!instance) return fail(instance.status());
+  destroy(*instance);
+  return 0;
+}
+
+int show_list() {
+  for (const Instance& instance : list())
+    fmt::print("{}: {}\n", instance.name, describe(instance.tree));
+  return 0;
+}
+
+bool given(const std::vector<CLI::Option*>& options) {
+  return std::any_of(options.begin(), options.end(),
+                     [](const CLI::Option* o) { return o->count() > 0; });
+}
+
+int on_tree(const Options& options, const Action& action) {
+  const Result<int> status = given(options.tree_given) ? with_tree(options.tree, action)
+                                                       : with_instance(options.name, action);
+  return status ? *status : fail(status.status());
+}
+
+int run_compare(const Options& options) {
+  if (!given(options.tree_given))
+    return on_tree(options,
+                   [&](const Instance& instance) { return compare(instance, options.compare); });
+  const Result<Tree> tree = make_tree(options.tree);
+  if (!tree) return fail(tree.status());
+  bool emulated = false;
+  const Result<int> status = with_tree(options.tree, [&](const Instance& instance) {
+    emulated = true;
+    return compare(instance, options.compare);
+  });
+  if (status) return *status;
+  if (emulated || status.status().kind() != SENNIT_UNSUPPORTED) return fail(status.status());
+  const Result<int> simulated = compare_simulated(*tree, options.compare, status.status().text());
+  return simulated ? *simulated : fail(simulated.status());
+}
+
+int write_report(const Options& options) {
+  const Result<Comparison> comparison = Comparison::read(options.record);
+  if (!comparison) return fail(comparison.status());
+  const Result<std::string> page = report_page(*comparison);
+  if (!page) return fail(page.status());
+  std::ofstream file(options.page);
+  file << *page;
+  file.close();
+  if (!file) return fail(invalid(fmt::format("{}: cannot write it", options.page)));
+  return 0;
+}
+
+int run(const Options& options) {
+  return on_tree(options, [&](const Instance& instance) { return run_on(instance, options.run); });
+}
+
+void add_name(CLI::App* command, Options* options) {
+  command->add_option("--name", options->name, "of the emulated fabric; several can be up")
+      ->capture_default_str();
+}
+
+// As typed, for the record.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::string text = "sennit", word;
+  std::getline(file, word, '\0');  // the program, wherever it lies
+  while (std::getline(file, word, '\0'))
+    text += word.find(' ') == word.npos ? " " + word : " '" + word + "'";
+  return text;
+}
+
+void add_run(CLI::App* emulate, Options* options, int* exit_code) {
+  CLI::App* command =
+      emulate->add_subcommand("run",
+                              "run a command, one process per rank, on a tree that is up or, "
+                              "given a tree's options, on one that lives "
+                              "as long as the command");
+  const std::vector<CLI::Option*> tree = add_tree_options(command, &options->tree);
+  add_name(command, options);
+  RunOptions* run_options = &options->run;
+  command->add_option("--ranks-per-host", run_options->ranks_per_host, "ranks on every host")
+      ->capture_default_str();
+  command
+      ->add_option("--order", run_options->order, "where ranks go: fabric, dealt or random[:SEED]")
+      ->capture_default_str();
+  command->add_flag("--recommended", run_options->recommended,
+                    "renumber the ranks into the fabric order that sennit finds for that order");
+  command->add_flag("--no-fabric", run_options->no_fabric,
+                    "do not tell the ranks the fabric's shape (SENNIT_FABRIC)");
+  command->add_flag("--slurm", run_options->slurm,
+                    "tell it by Slurm's variables instead: shape known, rates unknown");
+  command->add_flag(
+      "--tag", run_options->launch.tag,
+      "output of all ranks, each line with its rank and host; else of rank 0, and all errors");
+  command->add_option("--timeout", run_options->launch.timeout_s,
+                      "end the command after this many seconds");
+  command->add_option("--pids", run_options->launch.pids_file,
+                      "write lines RANK HOST PID here once all have started");
+  command->add_option(
+      "--peer", run_options->peer,
+      "run the benchmark program of another library, openmpi or gloo; what follows -- are its "
+      "arguments");
+  command->add_flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
+  command
+      ->add_option("--mpirun-argument", run_options->mpirun_arguments,
+                   "given to mpirun; may be repeated")
+      ->allow_extra_args(false);
+  command->add_option("command", run_options->command, "after --: the command and its arguments")
+      ->required();
+  command->callback([=] {
+    options->tree_given = tree;
+    *exit_code = run(*options);
+  });
+}
+
+void add_compare(CLI::App* emulate, Options* options, int* exit_code) {
+  CLI::App* command = emulate->add_subcommand(
+      "compare",
+      "measure libraries in turns on one tree: medians over the rounds, beside the lower bound");
+  const std::vector<CLI::Option*> tree = add_tree_options(command, &options->tree);
+  add_name(command, options);
+  CompareOptions* compare_options = &options->compare;
+  const auto list = [&](const char* name, std::vector<std::string>* values, const char* help) {
+    command->add_option(name, *values, help)->delimiter(',')->capture_default_str();
+  };
+  list("--libraries", &compare_options->libraries, "of sennit, openmpi, gloo");
+  list("--orders", &compare_options->orders, "of fabric, dealt, random[:SEED]");
+  list("--collectives", &compare_options->collectives,
+       "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all");
+  list("--sizes", &compare_options->sizes, "SIZE or FIRST:LAST:FACTOR");
+  command->add_option("--rounds", compare_options->rounds, "times that each library has its turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--iterations", compare_options->iterations,
+                      "per turn and size (default: 50 up to 1 MiB, 3 above)");
+  command
+      ->add_option("--ranks-per-host", compare_options->run.ranks_per_host, "ranks on every host")
+      ->capture_default_str();
+  command->add_flag("--recommended", compare_options->recommended,
+                    "where ranks are not in fabric order, also Open MPI with the hostfile in the "
+                    "order that sennit "
+                    "finds");
+  command->add_flag(
+      "--probed", compare_options->probed,
+      "where ranks are not in fabric order, also sennit with nothing declared: it measures the "
+      "tree first; sizes from 1 MB");
+  command->add_flag("--slurm", compare_options->run.slurm,
+                    "tell sennit the shape by Slurm's variables, not the rates");
+  command->add_flag("--no-fabric", compare_options->run.no_fabric,
+                    "tell sennit nothing of the fabric");
+  command->add_option("--json", compare_options->json,
+                      "write the record here, for `sennit emulate report`");
+  command->callback([=] {
+    options->tree_given = tree;
+    compare_options->command = command_line();
+    *exit_code = run_compare(*options);
+  });
+}
+
+}  // namespace
+
+void add_emulate_command(CLI::App& app, int* exit_code) {
+  static Options kept;  // lives as long as the process: CLI11 keeps references into it
+  Options* const options = &kept;
+  CLI::App* emulate =
+      app.add_subcommand("emulate", "a tree of hosts in network namespaces on this machine");
+  emulate->require_subcommand(1);
+
+  CLI::App* up_command = emulate->add_subcommand("up", "bring a tree up");
+  add_tree_options(up_command, &options->tree);
+  add_name(up_command, options);
+  up_command->callback([=] { *exit_code = up(*options); });
+
+  CLI::App* down_command = emulate->add_subcommand("down", "end a tree and every process on it");
+  add_name(down_command, options);
+  down_command->add_flag("--all", options->all, "all trees");
+  down_command->callback([=] { *exit_code = down(*options); });
+
+  CLI::App* list_command = emulate->add_subcommand("list", "the trees that are up");
+  list_command->callback([=] { *exit_code = show_list(); });
+
+  add_run(emulate, options, exit_code);
+  add_compare(emulate, options, exit_code);
+
+  CLI::App* report_command =
+      emulate->add_subcommand("report", "draw a comparison's record as one HTML page");
+  report_command->add_option("record", options->record, "what compare --json wrote")->required();
+  report_command->add_option("page", options->page, "the HTML file")->required();
+  report_command->callback([=] { *exit_code = write_report(*options); });
+
+  // of mpirun, in the place of ssh
+  CLI::App* agent_command = emulate->add_subcommand("agent", "")->group("");
+  agent_command->add_option("words", options->run.command)->required();
+  agent_command->callback([=] { *exit_code = agent(options->run.command); });
+}
+
+}  // namespace sennit

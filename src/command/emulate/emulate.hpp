@@ -1,0 +1,153 @@
+// emulate.hpp: what the parts of `sennit emulate` share: the tree that is emulated, an instance of
+// it (the processes that hold its namespaces), and launching one process per rank in it.
+//
+// How it stands: a *keeper* process is the init of a process-id namespace and owns the network
+// namespace of the switches; one *holder* per host, inside that process-id namespace, owns the
+// host's network, UTS, IPC and mount namespaces. Nothing is bound to a file, so killing the keeper
+// ends every process of the instance, and with the last of them the kernel removes namespaces,
+// links and mounts: that is the whole of cleaning up, also after a crash.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace sennit::emulate {
+
+// ---- the tree (command/emulate/tree.cpp; pure) ----
+
+// What a link lets pass at once: smaller buckets lose capacity when a core wakes late (two cores
+// carry the whole tree), larger ones let more than 1% of a 16 MB message pass unshaped.
+inline constexpr int kBurstKiB = 256;
+
+struct TreeOptions {  // as given on the command line
+  std::string racks = "2";
+  int hosts = 4;
+  std::string pods;
+  std::string nic = "400Mbit/s";
+  std::string uplink;
+  std::string pod_uplink;
+  std::string oversubscription;
+};
+
+struct Host {
+  std::string name;
+  std::string address;
+  int rack = 0;
+  uint64_t nic_bits_per_s = 0;
+  pid_t holder = 0;
+};
+struct Switch {  // of a rack or a pod
+  std::string name;
+  int pod = 0;                     // racks: which pod they hang below
+  uint64_t uplink_bits_per_s = 0;  // 0: it is the root
+};
+struct Tree {
+  std::vector<Host> hosts;  // in fabric order
+  std::vector<Switch> racks;
+  std::vector<Switch> pods;  // empty: racks hang below the spine
+};
+
+std::string readable_rate(uint64_t bits_per_s);  // rounded, for people
+Result<Tree> make_tree(const TreeOptions& options);
+std::string describe(const Tree& tree);  // one line for people
+// the text form that topology/fabric/fabric.hpp documents
+std::string fabric_text(const Tree& tree);
+// SLURM_TOPOLOGY_ADDR of a host, and its pattern.
+std::string slurm_address(const Tree& tree, const Host& host);
+std::string slurm_pattern(const Tree& tree);
+
+// Where rank r runs: result[r] is an index into tree.hosts. `order` is fabric (neighbours in the
+// tree are neighbours in rank), dealt (like cards over pods, then racks, then hosts) or
+// random[:SEED].
+Result<std::vector<int>> place_ranks(const Tree& tree, int ranks_per_host,
+                                     const std::string& order);
+
+// ---- an instance (command/emulate/instance.cpp, command/emulate/wire.cpp) ----
+
+struct Instance {
+  std::string name;
+  pid_t keeper = 0;
+  uint64_t keeper_start = 0;  // start time in clock ticks, tells a reused process id apart
+  int keeper_socket = -1;     // of its maker, until detach()
+  int subnet = 0;             // addresses are 10.subnet.x.y
+  Tree tree;
+};
+
+// Root, or root of a fresh user namespace where that is allowed; else says what is missing.
+Status gain_privilege();
+// Brings the tree up. It dies with this process until detach() is called.
+Result<Instance> create(const std::string& name, const Tree& tree);
+Status detach(Instance* instance);
+Result<Instance> find(const std::string& name);
+std::vector<Instance> list();
+// enters the user namespace of an instance that has its own
+Status join_owner(const Instance& instance);
+void destroy(const Instance& instance);  // kills the keeper, waits for it, removes the state file
+// A folder for the files of one command, removed with this object; those of crashed commands are
+// removed too.
+class Scratch {
+ public:
+  static Result<Scratch> make();
+  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Scratch(const Scratch&) = delete;
+  ~Scratch();
+  // Writes a file there and returns its path.
+  Result<std::string> write(const std::string& name, const std::string& text,
+                            bool executable = false) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit Scratch(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// All links of the tree, shaped. `switches` is the process whose network namespace holds the
+// switches.
+Status wire(const Tree& tree, pid_t switches);
+
+// ---- inside (command/emulate/namespace.cpp) ----
+
+// Forks a child whose process-id namespace is that of `keeper` and that dies with us; the id
+// returned is valid in the caller's own namespace. Makes the caller adopt orphans.
+Result<pid_t> fork_below(pid_t keeper);
+Status enter_namespace(pid_t process, const char* kind);  // "net", "uts", ...
+// Connected sockets whose messages, received at the first one, come with the sender's process id as
+// it is seen from here, whatever namespace the sender is in.
+Status socket_pair(int sockets[2]);
+ssize_t receive(int socket, void* message, size_t bytes, int flags, pid_t* sender);
+// Own IPC and mount namespace: fresh /dev/shm, and `hosts_file` in the place of /etc/hosts if not
+// empty.
+Status isolate(const std::string& hosts_file);
+// Runs a program to its end with `input` on its standard input, in the network namespace of
+// `process`.
+Status run_in(pid_t process, const std::vector<std::string>& command, const std::string& input);
+
+// ---- launching (command/emulate/launch.cpp) ----
+
+struct Rank {
+  int host = 0;
+  std::vector<std::string> environment;  // NAME=VALUE, added to ours
+  std::vector<std::string> command;
+};
+struct LaunchOptions {
+  bool tag = false;                // output of all ranks, each line with its rank and host
+  double timeout_s = 0;            // 0: none
+  std::string pids_file;           // lines "RANK HOST PID", as seen from here
+  std::string* capture = nullptr;  // standard output of rank 0 goes here instead of to ours
+  // the network and UTS namespaces of all hosts are reachable here, for an agent
+  std::string namespaces_folder;
+  std::string errors_file;  // standard error of all ranks goes here instead of to ours
+  std::string hosts_file;   // in the place of /etc/hosts
+};
+// One process per entry. Returns the worst exit status, 128 + signal for a killed one. When this
+// process is interrupted or dies, so do they.
+Result<int> launch(const Instance& instance, const std::vector<Rank>& ranks,
+                   const LaunchOptions& options);
+
+}  // namespace sennit::emulate

@@ -1,0 +1,259 @@
+// The page that `sennit emulate report` writes: self-contained HTML, no script, light and dark.
+// What was emulated, where and when stands at its head, so that no figure travels without it.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/page_text.hpp"
+#include "command/emulate/draw.hpp"
+
+namespace sennit::emulate {
+namespace {
+
+constexpr const char* kStyle = R"css(
+:root { --ground:#fbfbfc; --card:#ffffff; --ink:#17202b; --soft:#5d6875; --line:#e3e6ea; --node:#f1f4f8;
+  --sennit:#1b62d6; --openmpi:#cf6a0a; --gloo:#7d4cc0; --other:#4d7a2f; --bound:#111827; }
+@media (prefers-color-scheme: dark) { :root { --ground:#0f141b; --card:#161d27; --ink:#e7ecf2; --soft:#9aa7b5;
+  --line:#2a3441; --node:#202a37; --sennit:#6ea8ff; --openmpi:#ffa24d; --gloo:#c39bff; --other:#9ccf77; --bound:#f3f4f6; } }
+* { box-sizing:border-box; }
+body { margin:0; background:var(--ground); color:var(--ink); font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
+  "Noto Sans","DejaVu Sans",sans-serif; }
+main { max-width:1120px; margin:0 auto; padding:40px 24px 64px; }
+h1 { font-size:30px; line-height:1.2; margin:0 0 6px; letter-spacing:-0.01em; }
+h2 { font-size:19px; margin:0 0 2px; }
+p { margin:0 0 10px; } .soft { color:var(--soft); }
+section { background:var(--card); border:1px solid var(--line); border-radius:12px; padding:22px 24px; margin-top:20px; }
+section > .soft { margin-bottom:14px; }
+code { font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace; overflow-wrap:anywhere; }
+.tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(230px,1fr)); gap:16px; margin-top:20px; }
+.tile { background:var(--card); border:1px solid var(--line); border-radius:12px; padding:18px 20px; }
+.tile b { display:block; font-size:34px; line-height:1.15; color:var(--sennit); letter-spacing:-0.02em; }
+.tile span { color:var(--soft); }
+dl { display:grid; grid-template-columns:max-content 1fr; gap:4px 16px; margin:14px 0 0; }
+dt { color:var(--soft); } dd { margin:0; }
+svg { display:block; width:100%; height:auto; font:13px system-ui,"Noto Sans","DejaVu Sans",sans-serif; }
+.scroll { overflow-x:auto; } .scroll svg { min-width:760px; }
+svg text { fill:var(--ink); } svg .tick { fill:var(--soft); font-size:12px; } svg .strong { fill:var(--ink); font-weight:600; }
+svg .over { paint-order:stroke; stroke:var(--card); stroke-width:6px; stroke-linejoin:round; }
+svg .panel { font-weight:600; font-size:14px; } svg .label { font-size:13px; } svg .figure { font-weight:600; }
+svg .figure .tick { font-weight:400; } svg .name { font-weight:600; } svg .rank { font-variant-numeric:tabular-nums; }
+.node { fill:var(--node); stroke:var(--line); } .node.switch { stroke:var(--soft); }
+.link { stroke:var(--soft); stroke-opacity:.45; } .grid { stroke:var(--line); }
+.curve { fill:none; stroke-width:2.2; stroke-linejoin:round; stroke:var(--other); } .dot { fill:var(--other); }
+.bar { fill:var(--other); }
+.curve.sennit { stroke:var(--sennit); stroke-width:3; } .bar.sennit, .dot.sennit { fill:var(--sennit); }
+.curve.sennit.probed { stroke-dasharray:5 4; } .bar.probed { fill-opacity:.55; }
+.dot.probed { fill:var(--card); stroke:var(--sennit); stroke-width:1.6; }
+.curve.openmpi { stroke:var(--openmpi); } .bar.openmpi, .dot.openmpi { fill:var(--openmpi); }
+.curve.openmpi.reordered { stroke-dasharray:5 4; } .dot.reordered { fill:var(--card); stroke:var(--openmpi); stroke-width:1.6; }
+.bar.reordered { fill-opacity:.45; }
+.curve.gloo { stroke:var(--gloo); } .bar.gloo, .dot.gloo { fill:var(--gloo); }
+.curve.bound { stroke:var(--bound); stroke-width:1.6; stroke-dasharray:2 4; } .dot.bound { fill:var(--bound); }
+.boundline { stroke:var(--bound); stroke-width:1.6; stroke-dasharray:3 4; }
+.legend { display:flex; flex-wrap:wrap; gap:6px 22px; margin:4px 0 12px; padding:0; list-style:none; }
+.legend svg { width:26px; height:12px; display:inline-block; vertical-align:-1px; margin-right:7px; }
+table { border-collapse:collapse; width:100%; font-size:13.5px; font-variant-numeric:tabular-nums; }
+th,td { padding:5px 8px; text-align:right; border-bottom:1px solid var(--line); white-space:nowrap; }
+th { color:var(--soft); font-weight:500; } th.text,td.text { text-align:left; }
+tr.first td { border-top:1px solid var(--soft); } tr.ours td { font-weight:600; }
+details summary { cursor:pointer; color:var(--soft); margin-top:6px; }
+)css";
+
+std::string row(const Point& point, const std::string& library, const Series& series, bool first,
+                double ranks) {
+  const double time = series.median_us();
+  const bool known = !std::isnan(time), bounded = point.bounded();
+  const std::string best = point.best_peer();
+  const std::optional<double> gain =
+      best.empty() || !known ? std::nullopt : ratio(*point.find(best), series);
+  const double algbw = static_cast<double>(point.bytes) / time / 1e3;
+  const std::string cells[] = {
+      first ? readable_size(point.bytes) : "",
+      known ? readable_time(time) : "–",
+      known ? fmt::format("{:.3g}", algbw) : "–",
+      known ? fmt::format("{:.3g}", algbw * bus_factor(point.collective, ranks)) : "–",
+      bounded ? readable_time(*point.bound_us) : "–",
+      bounded && known ? fmt::format("{:.2f}", *point.bound_us / time) : "–",
+      bounded ? escape(point.binding_tier) : "–",
+      gain ? fmt::format("{:.2f} ×", *gain) : "–",
+  };
+  std::string text = fmt::format(
+      "<tr class='{}{}'><td class=text>{}</td><td class=text>{}</td>", first ? "first " : "",
+      library == "sennit" || library == kProbed || library == kSimulated ? "ours" : "",
+      first ? escape(point.order) : "", escape(shown(library)));
+  for (const std::string& cell : cells) text += fmt::format("<td>{}</td>", cell);
+  return text + "</tr>\n";
+}
+
+std::string table(const std::vector<const Point*>& points, double ranks) {
+  std::string text =
+      "<div class=scroll><table><thead><tr><th class=text>order</th><th "
+      "class=text>library</th><th>size</th>"
+      "<th>time</th><th>algbw</th><th>busbw</th><th>bound</th><th>of bound</th><th>tier</th><th>vs "
+      "best "
+      "peer</th>"
+      "</tr></thead><tbody>\n";
+  for (const Point* point : points) {
+    bool first = true;
+    for (const auto& [library, series] : point->libraries) {
+      text += row(*point, library, series, first, ranks);
+      first = false;
+    }
+  }
+  return text + "</tbody></table></div>";
+}
+
+std::string legend(const std::vector<const Point*>& points) {
+  std::vector<std::string> names;
+  for (const Point* point : points)
+    for (const auto& [name, series] : point->libraries)
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  std::string text = "<ul class=legend>";
+  const auto entry = [&](const std::string& css, const std::string& name) {
+    text += fmt::format(
+        "<li><svg viewBox='0 0 26 12'><path class='curve {0}' d='M0 6 L26 6'/><circle class='dot "
+        "{0}' "
+        "cx='13' cy='6' r='3.2'/></svg>{1}</li>",
+        css, escape(name));
+  };
+  for (const std::string& name : names) entry(color_class(name), shown(name));
+  entry("bound", "lower bound at the nominal rates");
+  return text + "</ul>";
+}
+
+std::string tiles(const std::vector<const Point*>& largest) {
+  std::string text;
+  for (const Point* point : largest) {
+    const Series* ours = point->find("sennit");
+    const std::string best = point->best_peer();
+    if (!ours || best.empty()) continue;
+    const std::optional<double> gain = ratio(*point->find(best), *ours);
+    if (!gain) continue;
+    std::string bound;
+    if (point->bound_us)
+      bound = fmt::format(", {:.2f} of the bound", *point->bound_us / ours->median_us());
+    if (const Series* probed = point->find(kProbed))
+      bound += fmt::format("; {} when told nothing of the tree: it then measures it first",
+                           readable_time(probed->median_us()));
+    text += fmt::format(
+        "<div class=tile><b>{:.2g} ×</b>as fast as {} with ranks in <strong>{}</strong> "
+        "order<br><span>{} of "
+        "{}: {} against {}{}</span></div>",
+        *gain, escape(shown(best)), escape(point->order), escape(point->collective),
+        readable_size(point->bytes), readable_time(ours->median_us()),
+        readable_time(point->find(best)->median_us()), bound);
+  }
+  return text.empty() ? "" : "<div class=tiles>" + text + "</div>";
+}
+
+bool simulated(const nlohmann::json& about) { return about.value("simulated", false); }
+
+std::string about_section(const nlohmann::json& about) {
+  const auto text = [&](const char* key) {
+    const std::string value = about.value(key, "");
+    return escape(value.empty() ? "not there" : value);
+  };
+  const int rounds = about.value("rounds", 1);
+  std::string what, machine = text("machine"), versions = "sennit " + text("sennit"), figures;
+  if (simulated(about)) {
+    what = "Nothing was sent over it: its links and the ranks exist in the model only.";
+    figures = text("model");
+  } else {
+    what =
+        "Each host has its own network, UTS, IPC and mount namespace; every link is shaped in both "
+        "directions.";
+    machine += "; all hosts share its cores";
+    versions += fmt::format(", Open MPI {}, Gloo {}", text("openmpi"), text("gloo"));
+    figures = fmt::format(
+        "medians of {} round{}, libraries in turns; an iteration takes as long as its slowest rank",
+        rounds, rounds == 1 ? "" : "s");
+  }
+  return fmt::format(
+      "<section><h2>The {} tree</h2><p class=soft>{}. {} Below the hosts: the ranks that each "
+      "order puts "
+      "there.</p><div "
+      "class=scroll>{}</div><dl><dt>command</dt><dd><code>{}</code></dd><dt>date</dt><dd>{}</dd>"
+      "<dt>machine</dt><dd>{}</dd><dt>versions</dt><dd>{}</dd><dt>figures</dt><dd>{}</dd></dl></"
+      "section>",
+      simulated(about) ? "simulated" : "emulated", escape(about.at("about")), what,
+      draw_tree(about), text("command"), text("date"), machine, versions, figures);
+}
+
+// What the page's figures are; stands at its head.
+std::string caption(const nlohmann::json& about) {
+  if (simulated(about))
+    return fmt::format(
+        "<strong>Simulated</strong>, not measured: {}. Sennit's own schedules on a model of the "
+        "tree, at "
+        "flow "
+        "level; no message was sent, and no other library takes part. Emulating it was not "
+        "possible where "
+        "this "
+        "was made: {}",
+        escape(about.at("about")), escape(about.value("why", "")));
+  return fmt::format(
+      "{}: measured on one machine that emulates the tree with Linux network namespaces. Real "
+      "programs and "
+      "real TCP; not a real cluster.",
+      escape(about.at("about")));
+}
+
+}  // namespace
+
+Result<std::string> report_page(const Comparison& comparison) {
+  std::vector<std::string> collectives;
+  for (const Point& point : comparison.points)
+    if (std::find(collectives.begin(), collectives.end(), point.collective) == collectives.end())
+      collectives.push_back(point.collective);
+  if (collectives.empty()) return invalid("the record holds no measurement");
+  const double ranks = comparison.about.value("ranks_per_host", 1.0) *
+                       static_cast<double>(comparison.about.at("hosts").size());
+  const bool marked = simulated(comparison.about);
+  std::string body;
+  for (const std::string& collective : collectives) {
+    std::vector<const Point*> points, largest;
+    for (const Point& point : comparison.points)
+      if (point.collective == collective) points.push_back(&point);
+    std::stable_sort(points.begin(), points.end(),
+                     [](const Point* a, const Point* b) { return a->bytes > b->bytes; });
+    for (const Point* point : points)
+      if (point->bytes == points[0]->bytes) largest.push_back(point);
+    if (collective == collectives[0]) body += tiles(largest) + about_section(comparison.about);
+    body += fmt::format(
+        "<section><h2>{}, {}</h2><p class=soft>{}ime; shorter is better. The dotted line is the "
+        "lower bound: "
+        "no schedule can be faster on links of these rates.</p>"
+        "<div class=scroll>{}</div></section>",
+        escape(collective), readable_size(points[0]->bytes), marked ? "Simulated t" : "T",
+        draw_bars(largest));
+    if (const std::string curves = draw_curves(comparison, collective); !curves.empty())
+      body += fmt::format(
+          "<section><h2>{}: {}time against size</h2><p class=soft>Both axes "
+          "logarithmic.{}</p>{}<div "
+          "class=scroll>{}</div></section>",
+          escape(collective), marked ? "simulated " : "",
+          marked ? ""
+                 : " Below 1 MB the shapers' burst of 256 KiB lets messages pass faster than the "
+                   "bound, which "
+                   "is therefore not drawn.",
+          legend(points), curves);
+    body += fmt::format(
+        "<section><h2>{}: all {}figures</h2><p class=soft>algbw = size ÷ time and busbw = algbw × "
+        "nccl-tests' "
+        "factor, in GB/s; of bound = bound ÷ time; tier: where the bound binds; vs best peer: "
+        "above 1 is "
+        "faster "
+        "than the quickest other library in that order.</p>{}</section>",
+        escape(collective), marked ? "simulated " : "", table(points, ranks));
+  }
+  return fmt::format(
+      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport "
+      "content='width=device-width'>"
+      "<title>sennit on {} tree</title><style>{}</style></head><body><main><h1>Collectives on an "
+      "oversubscribed tree{}</h1><p class=soft>{}</p>{}</main></body></html>\n",
+      marked ? "a simulated" : "an emulated", kStyle, marked ? ", simulated" : "",
+      caption(comparison.about), body);
+}
+
+}  // namespace sennit::emulate

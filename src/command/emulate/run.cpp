@@ -1,0 +1,153 @@
+// What a rank is told: torchrun's variables, the job's secret, the interface, and the fabric as a
+// file, by Slurm's variables, or not at all.
+#include "command/emulate/run.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "topology/fabric/fabric.hpp"
+
+namespace sennit::emulate {
+namespace {
+
+uint64_t random_number() {
+  uint64_t number = 0;
+  while (getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number)) continue;
+  return number;
+}
+
+// What another launcher, above us, says of ranks must not reach ours.
+void forget_launchers() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry; entry++)
+    for (const char* prefix : {"OMPI_COMM_WORLD_", "PMIX_", "SLURM_", "SENNIT_FABRIC="})
+      if (std::strncmp(*entry, prefix, std::strlen(prefix)) == 0)
+        names.emplace_back(*entry, std::strcspn(*entry, "="));
+  for (const std::string& name : names) unsetenv(name.c_str());
+}
+
+std::string hosts_text(const Tree& tree) {
+  std::string text = "127.0.0.1 localhost\n";
+  for (const Host& host : tree.hosts) text += fmt::format("{} {}\n", host.address, host.name);
+  return text;
+}
+
+}  // namespace
+
+Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ranks) {
+  const Result<Fabric> fabric = parse_fabric(fabric_text(tree), "the emulated fabric");
+  if (!fabric) return fabric.status();
+  std::vector<Placement> placements;
+  placements.reserve(hosts_of_ranks.size());
+  for (const int host : hosts_of_ranks)
+    placements.push_back(
+        {.host = tree.hosts[static_cast<size_t>(host)].name, .numa = -1, .nic = ""});
+  return contract(*fabric, placements);
+}
+
+Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& options) {
+  Result<std::vector<int>> placed = place_ranks(tree, options.ranks_per_host, options.order);
+  if (!placed || !options.recommended) return placed;
+  const Result<TierTree> tiers = tier_tree(tree, *placed);
+  if (!tiers) return tiers.status();
+  std::vector<int> hosts;
+  hosts.reserve(placed->size());
+  for (const int32_t rank : tiers->rank_of_position)
+    hosts.push_back((*placed)[static_cast<size_t>(rank)]);
+  return hosts;
+}
+
+Result<int> run_on(const Instance& instance, const RunOptions& options) {
+  const Tree& tree = instance.tree;
+  const Result<std::vector<int>> hosts = hosts_of_ranks(tree, options);
+  if (!hosts) return hosts.status();
+  SENNIT_RETURN_IF_ERROR(join_owner(instance));
+  const Result<Scratch> scratch = Scratch::make();
+  if (!scratch) return scratch.status();
+  LaunchOptions launch_options = options.launch;
+  const Result<std::string> hosts_file = scratch->write("hosts", hosts_text(tree));
+  if (!hosts_file) return hosts_file.status();
+  launch_options.hosts_file = *hosts_file;
+  forget_launchers();
+
+  std::vector<std::string> shared = {
+      fmt::format("WORLD_SIZE={}", hosts->size()),
+      fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts->front())].address),
+      // Below the range that the kernel gives to outgoing connections.
+      fmt::format("MASTER_PORT={}", 20000 + random_number() % 12000),
+      fmt::format("SENNIT_SECRET=key:{:016x}{:016x}{:016x}{:016x}", random_number(),
+                  random_number(), random_number(), random_number()),
+      "SENNIT_INTERFACE=eth0",
+  };
+  if (options.slurm) {
+    shared.push_back("SLURM_TOPOLOGY_ADDR_PATTERN=" + slurm_pattern(tree));
+  } else if (!options.no_fabric) {
+    const Result<std::string> fabric = scratch->write("fabric", fabric_text(tree));
+    if (!fabric) return fabric.status();
+    shared.push_back("SENNIT_FABRIC=" + *fabric);
+  }
+  if (!options.probe_cache.empty()) {
+    shared.emplace_back("SENNIT_PROBE=1");
+    shared.push_back("XDG_CACHE_HOME=" + options.probe_cache);
+  }
+  std::vector<std::string> command = options.command;
+  if (!options.peer.empty()) {
+    const Result<std::string> program = peer_program(options.peer);
+    if (!program) return program.status();
+    command.insert(command.begin(), *program);
+    shared.push_back("GLOO_STORE=" + scratch->path());
+    shared.push_back("GLOO_INTERFACE=eth0");
+  }
+  std::vector<Rank> ranks;
+  if (options.mpirun || options.peer == "openmpi") {
+    const Result<std::vector<std::string>> words =
+        mpirun_command(instance, *scratch, *hosts, options, command);
+    if (!words) return words.status();
+    launch_options.namespaces_folder = scratch->path();
+    std::erase_if(shared,
+                  [](const std::string& variable) { return variable.starts_with("WORLD_SIZE="); });
+    ranks.push_back({.host = hosts->front(), .environment = shared, .command = *words});
+    return launch(instance, ranks, launch_options);
+  }
+  std::vector<int> ranks_of_host(tree.hosts.size());
+  for (size_t r = 0; r < hosts->size(); r++) {
+    const auto host = static_cast<size_t>((*hosts)[r]);
+    Rank rank{.host = (*hosts)[r], .environment = shared, .command = command};
+    rank.environment.push_back(fmt::format("RANK={}", r));
+    rank.environment.push_back(fmt::format("LOCAL_RANK={}", ranks_of_host[host]++));
+    rank.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", options.ranks_per_host));
+    if (options.slurm)
+      rank.environment.push_back("SLURM_TOPOLOGY_ADDR=" + slurm_address(tree, tree.hosts[host]));
+    ranks.push_back(std::move(rank));
+  }
+  return launch(instance, ranks, launch_options);
+}
+
+Result<int> with_tree(const TreeOptions& tree_options, const Action& action) {
+  const Result<Tree> tree = make_tree(tree_options);
+  if (!tree) return tree.status();
+  SENNIT_RETURN_IF_ERROR(gain_privilege());
+  const Result<Instance> instance = create(fmt::format("run-{}", getpid()), *tree);
+  if (!instance) return instance.status();
+  Result<int> status = action(*instance);
+  destroy(*instance);
+  return status;
+}
+
+Result<int> with_instance(const std::string& name, const Action& action) {
+  const Result<Instance> instance = find(name);
+  if (!instance)
+    return instance.status().kind() == SENNIT_NOT_FOUND
+               ? Status(SENNIT_NOT_FOUND,
+                        instance.status().text() +
+                            "; or give this command a tree (--racks, --hosts, ...)")
+               : instance.status();
+  return action(*instance);
+}
+
+}  // namespace sennit::emulate

@@ -1,0 +1,49 @@
+// run.hpp: `sennit emulate run`: what each rank is told, and trees that live as long as a
+// command.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "command/emulate/emulate.hpp"
+#include "topology/fabric/tier_tree.hpp"
+
+namespace sennit::emulate {
+
+struct RunOptions {
+  int ranks_per_host = 1;
+  std::string order = "fabric";
+  // ranks renumbered into the fabric order that sennit finds for that placement
+  bool recommended = false;
+  bool no_fabric = false;
+  // not empty: ranks probe what they are not told, and keep the result there
+  std::string probe_cache;
+  bool slurm = false;
+  std::string peer;     // openmpi or gloo: its benchmark program is run with `command` as arguments
+  bool mpirun = false;  // `command` is started by mpirun, not by us
+  std::vector<std::string> mpirun_arguments;
+  LaunchOptions launch;
+  std::vector<std::string> command;
+};
+
+// Hosts of the ranks 0, 1, ... as `options` ask, and the tiers that sennit makes of them.
+Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& options);
+Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ranks);
+Result<int> run_on(const Instance& instance, const RunOptions& options);
+
+// What to start to have Open MPI start `command` once per entry of `hosts`, in that order; and the
+// agent that its remote shell calls: HOST WORDS...
+Result<std::vector<std::string>> mpirun_command(const Instance& instance, const Scratch& scratch,
+                                                const std::vector<int>& hosts,
+                                                const RunOptions& options,
+                                                const std::vector<std::string>& command);
+int agent(const std::vector<std::string>& words);
+std::string own_program();                                  // this one's path
+Result<std::string> peer_program(const std::string& peer);  // where it is
+
+using Action = std::function<Result<int>(const Instance&)>;
+Result<int> with_tree(const TreeOptions& tree, const Action& action);      // up, action, down
+Result<int> with_instance(const std::string& name, const Action& action);  // one that is up
+
+}  // namespace sennit::emulate

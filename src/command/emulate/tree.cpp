@@ -1,0 +1,287 @@
+// The emulated tree: from command-line options to racks, hosts, rates and rank order, and out again
+// as fabric file and as Slurm's topology variables. Pure functions, no system calls.
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <random>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "command/emulate/emulate.hpp"
+#include "topology/fabric/units.hpp"
+
+namespace sennit::emulate {
+namespace {
+
+constexpr uint64_t kLeastBytesPerS = 10'000, kMostBytesPerS = 100'000'000'000;
+// each costs kernel memory and time, and one machine carries them all
+constexpr int kMostHosts = 1000;
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (true) {
+    const size_t end = text.find(separator, begin);
+    parts.push_back(text.substr(begin, end - begin));
+    if (end == std::string::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+template <typename Number>
+Result<std::vector<Number>> parse_numbers(const std::string& option, const std::string& text) {
+  std::vector<Number> numbers;
+  for (const std::string& part : split(text, ',')) {
+    Number number{};
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc() || end != part.data() + part.size() || !(number > 0))
+      return invalid(fmt::format("{} {}: '{}' is not a number above 0", option, text, part));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// One rate for all `count`, or a list of exactly that many.
+Result<std::vector<uint64_t>> parse_rates(const std::string& option, const std::string& text,
+                                          size_t count) {
+  std::vector<uint64_t> rates;
+  for (const std::string& part : split(text, ',')) {
+    const std::optional<uint64_t> bytes_per_s = parse_rate(part);
+    if (!bytes_per_s || *bytes_per_s < kLeastBytesPerS || *bytes_per_s > kMostBytesPerS)
+      return invalid(
+          fmt::format("{} {}: expected a rate such as 400Mbit/s, 1Gbit/s or 50MB/s, got '{}'",
+                      option, text, part));
+    rates.push_back(*bytes_per_s * 8);
+  }
+  if (rates.size() == 1) rates.assign(count, rates[0]);
+  if (rates.size() != count)
+    return invalid(
+        fmt::format("{} {}: expected one rate or {}, got {}", option, text, count, rates.size()));
+  return rates;
+}
+
+// Racks of each pod.
+Result<std::vector<int>> parse_pods(const std::string& text, int racks) {
+  Result<std::vector<int>> parsed = parse_numbers<int>("--pods", text);
+  if (!parsed) return parsed.status();
+  if (text.find(',') == std::string::npos) {
+    const int pods = (*parsed)[0];
+    if (pods > racks)
+      return invalid(fmt::format("--pods {}: there are only {} racks", pods, racks));
+    std::vector<int> sizes;
+    sizes.reserve(static_cast<size_t>(pods));
+    for (int pod = 0; pod < pods; pod++)
+      sizes.push_back(racks * (pod + 1) / pods - racks * pod / pods);
+    return sizes;
+  }
+  if (std::accumulate(parsed->begin(), parsed->end(), 0) != racks)
+    return invalid(
+        fmt::format("--pods {}: the racks of the pods do not add up to {}", text, racks));
+  return parsed;
+}
+
+// Rates are whole numbers of bytes/s, as in the fabric file.
+uint64_t whole_bytes(double bits_per_s) { return static_cast<uint64_t>(bits_per_s / 8) * 8; }
+
+Status set_rates(const TreeOptions& options, Tree* tree) {
+  const Result<std::vector<uint64_t>> nic = parse_rates("--nic", options.nic, tree->hosts.size());
+  if (!nic) return nic.status();
+  std::vector<double> rack_load(tree->racks.size()), pod_load(tree->pods.size());
+  for (size_t h = 0; h < tree->hosts.size(); h++) {
+    tree->hosts[h].nic_bits_per_s = (*nic)[h];
+    rack_load[static_cast<size_t>(tree->hosts[h].rack)] += static_cast<double>((*nic)[h]);
+  }
+  std::vector<double> ratios = {1, 1};
+  if (!options.oversubscription.empty()) {
+    Result<std::vector<double>> parsed =
+        parse_numbers<double>("--oversubscription", options.oversubscription);
+    if (!parsed) return parsed.status();
+    if (parsed->size() > 2)
+      return invalid(fmt::format("--oversubscription {}: expected RACK or RACK,POD",
+                                 options.oversubscription));
+    std::copy(parsed->begin(), parsed->end(), ratios.begin());
+  }
+  std::vector<uint64_t> uplinks, pod_uplinks;
+  if (!options.uplink.empty()) {
+    Result<std::vector<uint64_t>> rates =
+        parse_rates("--uplink", options.uplink, tree->racks.size());
+    if (!rates) return rates.status();
+    uplinks = *rates;
+  }
+  if (!options.pod_uplink.empty()) {
+    if (tree->pods.empty()) return invalid("--pod-uplink needs --pods");
+    Result<std::vector<uint64_t>> rates =
+        parse_rates("--pod-uplink", options.pod_uplink, tree->pods.size());
+    if (!rates) return rates.status();
+    pod_uplinks = *rates;
+  }
+  const bool rack_is_root = tree->racks.size() == 1;
+  for (size_t r = 0; r < tree->racks.size(); r++) {
+    Switch& rack = tree->racks[r];
+    rack.uplink_bits_per_s = uplinks.empty() ? whole_bytes(rack_load[r] / ratios[0]) : uplinks[r];
+    if (!tree->pods.empty())
+      pod_load[static_cast<size_t>(rack.pod)] += static_cast<double>(rack.uplink_bits_per_s);
+    if (rack_is_root) rack.uplink_bits_per_s = 0;
+  }
+  for (size_t p = 0; p < tree->pods.size(); p++)
+    tree->pods[p].uplink_bits_per_s =
+        pod_uplinks.empty() ? whole_bytes(pod_load[p] / ratios[1]) : pod_uplinks[p];
+  return {};
+}
+
+}  // namespace
+
+std::string readable_rate(uint64_t bits_per_s) {
+  const double rate = static_cast<double>(bits_per_s);
+  return rate >= 1e9 ? fmt::format("{:.4g} Gbit/s", rate / 1e9)
+                     : fmt::format("{:.4g} Mbit/s", rate / 1e6);
+}
+
+Result<Tree> make_tree(const TreeOptions& options) {
+  const Result<std::vector<int>> racks = parse_numbers<int>("--racks", options.racks);
+  if (!racks) return racks.status();
+  std::vector<int> hosts_of_rack = *racks;
+  if (options.racks.find(',') == std::string::npos) {
+    if (options.hosts < 1)
+      return invalid(fmt::format("--hosts {}: expected at least 1", options.hosts));
+    if ((*racks)[0] > kMostHosts)
+      return invalid(fmt::format("--racks {}: too many", options.racks));
+    hosts_of_rack.assign(static_cast<size_t>((*racks)[0]), options.hosts);
+  }
+  if (std::accumulate(hosts_of_rack.begin(), hosts_of_rack.end(), int64_t{0}) > kMostHosts)
+    return invalid(fmt::format("--racks {}: more than {} hosts", options.racks, kMostHosts));
+  Tree tree;
+  for (size_t r = 0; r < hosts_of_rack.size(); r++) {
+    tree.racks.push_back({.name = fmt::format("rack{}", r)});
+    for (int h = 0; h < hosts_of_rack[r]; h++)
+      tree.hosts.push_back({.name = fmt::format("h{}", tree.hosts.size()),
+                            .address = "",
+                            .rack = static_cast<int>(r)});
+  }
+  if (!options.pods.empty()) {
+    const Result<std::vector<int>> pods =
+        parse_pods(options.pods, static_cast<int>(tree.racks.size()));
+    if (!pods) return pods.status();
+    size_t rack = 0;
+    if (pods->size() > 1)  // a single pod is the root
+      for (size_t p = 0; p < pods->size(); p++) {
+        tree.pods.push_back({.name = fmt::format("pod{}", p)});
+        for (int i = 0; i < (*pods)[p]; i++) tree.racks[rack++].pod = static_cast<int>(p);
+      }
+  }
+  SENNIT_RETURN_IF_ERROR(set_rates(options, &tree));
+  return tree;
+}
+
+std::string describe(const Tree& tree) {
+  std::vector<int> hosts_of_rack(tree.racks.size());
+  for (const Host& host : tree.hosts) hosts_of_rack[static_cast<size_t>(host.rack)]++;
+  const auto rates = [](const auto& list, auto member) {
+    const bool same = std::all_of(list.begin(), list.end(),
+                                  [&](const auto& x) { return x.*member == list[0].*member; });
+    if (same) return readable_rate(list[0].*member);
+    std::vector<std::string> texts;
+    texts.reserve(list.size());
+    for (const auto& x : list) texts.push_back(readable_rate(x.*member));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  };
+  std::string text;
+  if (!tree.pods.empty())
+    text += fmt::format("{} pods ({} each way), ", tree.pods.size(),
+                        rates(tree.pods, &Switch::uplink_bits_per_s));
+  const bool equal = std::adjacent_find(hosts_of_rack.begin(), hosts_of_rack.end(),
+                                        std::not_equal_to<>()) == hosts_of_rack.end();
+  if (equal)
+    text +=
+        fmt::format("{} rack{} × {} host{}", tree.racks.size(), tree.racks.size() == 1 ? "" : "s",
+                    hosts_of_rack[0], hosts_of_rack[0] == 1 ? "" : "s");
+  else
+    text += fmt::format("racks of {} hosts", fmt::join(hosts_of_rack, ", "));
+  text += fmt::format(", {} per host", rates(tree.hosts, &Host::nic_bits_per_s));
+  if (tree.racks.size() > 1)
+    text += fmt::format(", {} per rack uplink", rates(tree.racks, &Switch::uplink_bits_per_s));
+  return text;
+}
+
+std::string fabric_text(const Tree& tree) {
+  std::string text = "# written by sennit emulate\nfabric \"emulated\"\n";
+  const auto link = [&](const std::string& from, const std::string& to, uint64_t rate) {
+    text += fmt::format("link {} {} {} burst {}KiB declared\n", from, to, format_rate(rate / 8),
+                        kBurstKiB);
+  };
+  if (tree.racks.size() > 1) text += "switch spine tier root\n";
+  for (const Switch& pod : tree.pods) {
+    text += fmt::format("switch {} tier pod\n", pod.name);
+    link(pod.name, "spine", pod.uplink_bits_per_s);
+  }
+  for (const Switch& rack : tree.racks) {
+    text += fmt::format("switch {} tier rack\n", rack.name);
+    if (rack.uplink_bits_per_s)
+      link(rack.name, tree.pods.empty() ? "spine" : tree.pods[static_cast<size_t>(rack.pod)].name,
+           rack.uplink_bits_per_s);
+  }
+  for (const Host& host : tree.hosts) {
+    text += fmt::format("host {}\n", host.name);
+    link(host.name, tree.racks[static_cast<size_t>(host.rack)].name, host.nic_bits_per_s);
+  }
+  return text;
+}
+
+std::string slurm_address(const Tree& tree, const Host& host) {
+  const Switch& rack = tree.racks[static_cast<size_t>(host.rack)];
+  std::string text = tree.racks.size() > 1 ? "spine." : "";
+  if (!tree.pods.empty()) text += tree.pods[static_cast<size_t>(rack.pod)].name + ".";
+  return text + rack.name + "." + host.name;
+}
+
+std::string slurm_pattern(const Tree& tree) {
+  std::string text = tree.racks.size() > 1 ? "switch." : "";
+  if (!tree.pods.empty()) text += "switch.";
+  return text + "switch.node";
+}
+
+Result<std::vector<int>> place_ranks(const Tree& tree, int ranks_per_host,
+                                     const std::string& order) {
+  if (ranks_per_host < 1)
+    return invalid(fmt::format("--ranks-per-host {}: expected at least 1", ranks_per_host));
+  struct Slot {
+    int host, local, host_in_rack, rack_in_pod, pod;
+  };
+  std::vector<Slot> slots;
+  std::vector<int> hosts_seen(tree.racks.size()), racks_seen(tree.racks.size());
+  std::vector<int> racks_of_pod(std::max<size_t>(1, tree.pods.size()));
+  for (size_t r = 0; r < tree.racks.size(); r++)
+    racks_seen[r] = racks_of_pod[static_cast<size_t>(tree.racks[r].pod)]++;
+  for (size_t h = 0; h < tree.hosts.size(); h++) {
+    const auto rack = static_cast<size_t>(tree.hosts[h].rack);
+    const int host_in_rack = hosts_seen[rack]++;
+    for (int local = 0; local < ranks_per_host; local++)
+      slots.push_back(
+          {static_cast<int>(h), local, host_in_rack, racks_seen[rack], tree.racks[rack].pod});
+  }
+  if (order == "dealt") {
+    std::stable_sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) {
+      return std::tie(a.local, a.host_in_rack, a.rack_in_pod, a.pod) <
+             std::tie(b.local, b.host_in_rack, b.rack_in_pod, b.pod);
+    });
+  } else if (order == "random" || order.starts_with("random:")) {
+    uint64_t seed = 1;
+    if (order.size() > 7) {
+      const Result<std::vector<uint64_t>> parsed =
+          parse_numbers<uint64_t>("--order random:SEED", order.substr(7));
+      if (!parsed) return parsed.status();
+      seed = (*parsed)[0];
+    }
+    std::mt19937_64 random(seed);  // own shuffle: std::shuffle may differ between libraries
+    for (size_t i = slots.size(); i > 1; i--) std::swap(slots[i - 1], slots[random() % i]);
+  } else if (order != "fabric") {
+    return invalid(fmt::format("--order {}: expected fabric, dealt or random[:SEED]", order));
+  }
+  std::vector<int> hosts;
+  hosts.reserve(slots.size());
+  for (const Slot& slot : slots) hosts.push_back(slot.host);
+  return hosts;
+}
+
+}  // namespace sennit::emulate

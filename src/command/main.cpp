@@ -1,0 +1,117 @@
+// `sennit`: dispatches to its subcommands; under the name of one of nccl-tests' programs it is that
+// program. Exit status: 0 done, 1 done and something is wrong, 2 the call was off, 3 the machine
+// lacks something.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "command/commands.hpp"
+#include "sennit/sennit.h"
+
+namespace {
+
+// nccl-tests' programs, and the collective that each measures.
+constexpr std::pair<std::string_view, const char*> kPerfPrograms[] = {
+    {"all_reduce_perf", "all_reduce"},
+    {"all_gather_perf", "all_gather"},
+    {"reduce_scatter_perf", "reduce_scatter"},
+    {"broadcast_perf", "broadcast"},
+    {"reduce_perf", "reduce"},
+    {"alltoall_perf", "all_to_all"},
+    {"gather_perf", "gather"},
+    {"scatter_perf", "scatter"},
+    {"sendrecv_perf", "send_recv"},
+    {"hypercube_perf", "hypercube"}};
+
+// These are another program, so that this one needs none of the trainer's packages.
+constexpr std::pair<const char*, const char*> kOfTheTrainer[] = {
+    {"tokenize", "text to shards of tokens for sennit train"},
+    {"checkpoint", "verify, export and time checkpoints of sennit train"},
+    {"train", "train a Llama on text"}};
+
+// Becomes the trainer's program where the command is one of its own. Comes back only where that is
+// not there.
+int run_trainer(char** argv) {
+  std::error_code unknown;
+  const std::filesystem::path here =
+      std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+  const std::string program = (here / "sennit-trainer").string();
+  execv(program.c_str(), argv);
+  std::fprintf(stderr,
+               "sennit %s: %s: %s. It is the trainer, which is built where oneDNN, sentencepiece, "
+               "zlib and xxhash "
+               "are\n",
+               argv[1], program.c_str(), std::strerror(errno));
+  return 3;
+}
+
+// The help of bench under the name of one of nccl-tests' programs, which says the collective
+// already.
+class PerfFormatter : public CLI::Formatter {
+ public:
+  explicit PerfFormatter(std::string program) : program_(std::move(program)) {}
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: " + program_ + " [OPTIONS]\n";
+  }
+  std::string make_positionals(const CLI::App*) const override { return ""; }
+
+ private:
+  std::string program_;
+};
+
+// Says so where the first argument should be a command and is none.
+bool names_a_command(const CLI::App& app, const std::vector<const char*>& arguments) {
+  const std::string_view first = arguments.size() > 1 ? arguments[1] : "";
+  for (const char* option : {"-h", "--help", "--version"})
+    if (first == option) return true;
+  std::string commands;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (first == command->get_name()) return true;
+    commands += (commands.empty() ? "" : ", ") + command->get_name();
+  }
+  const std::string wrong =
+      first.empty() ? "no command given" : "there is no command '" + std::string(first) + "'";
+  std::fprintf(stderr, "sennit: %s; the commands are: %s. sennit --help says what they do\n",
+               wrong.c_str(), commands.c_str());
+  return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<const char*> arguments(argv, argv + argc);
+  std::string_view program = argc > 0 ? argv[0] : "sennit";
+  program = program.substr(program.rfind('/') + 1);
+  for (const auto& [name, does] : kOfTheTrainer)
+    if (argc > 1 && std::string_view(argv[1]) == name) return run_trainer(argv);
+  CLI::App app("sennit: topology-aware collective communication", "sennit");
+  for (const auto& [name, collective] : kPerfPrograms)
+    if (program == name) {
+      arguments.insert(arguments.begin() + 1, {"bench", collective});
+      app.formatter(std::make_shared<PerfFormatter>(std::string(name)));
+    }
+  app.set_version_flag("--version", sennit_version());
+  app.require_subcommand(1);
+  int exit_code = 0;
+  sennit::add_bench_command(app, argv, &exit_code);
+  sennit::add_emulate_command(app, &exit_code);
+  sennit::add_topo_command(app, &exit_code);
+  sennit::add_tune_command(app, argv, &exit_code);
+  sennit::add_plan_command(app, &exit_code);
+  sennit::add_simulate_command(app, &exit_code);
+  sennit::add_export_command(app, &exit_code);
+  sennit::add_job_command(app, &exit_code);
+  for (const auto& [name, does] : kOfTheTrainer) app.add_subcommand(name, does);
+  if (!names_a_command(app, arguments)) return 2;
+  return sennit::run_command(app, arguments, &exit_code);
+}

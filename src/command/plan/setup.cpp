@@ -1,0 +1,397 @@
+// From the command line of `sennit plan` and `sennit simulate` to a request on a tier tree, and the
+// words that both use.
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "base/index.hpp"
+#include "base/options.hpp"
+#include "collectives/algorithm.hpp"
+#include "command/plan/plan.hpp"
+#include "command/topo/topo.hpp"
+#include "cost/rates.hpp"
+#include "plan/planner.hpp"
+#include "simulate/simulate.hpp"
+#include "topology/fabric/units.hpp"
+
+namespace sennit::foresee {
+namespace {
+
+constexpr const char* kUsualBytes = "1G";
+constexpr int kMostRanks = 1 << 20;
+constexpr uint64_t kFree = uint64_t{1} << 62, kGpuPostNs = 1'000;
+
+// What the collective has no use for is refused, not passed over.
+Status check_use(const Arguments& arguments, Collective collective) {
+  const auto refuse = [&](const char* option, const std::string& value, const char* why) {
+    return invalid(fmt::format("{} {}: {} {}: leave it out", option, value, name(collective), why));
+  };
+  if (collective == Collective::send_recv)
+    return invalid(
+        "send_recv is of two ranks and has no schedule of all: expected all_reduce, all_gather, "
+        "reduce_scatter, broadcast, reduce, all_to_all, gather, scatter or barrier");
+  if (arguments.root >= 0 && !has_root(collective))
+    return refuse("--root", std::to_string(arguments.root), "has no root");
+  Request request;
+  request.collective = collective;
+  if (!arguments.op.empty() && !request.reduces())
+    return refuse("--op", arguments.op, "reduces nothing");
+  if (collective != Collective::barrier) return {};
+  if (!arguments.bytes.empty()) return refuse("--bytes", arguments.bytes, "moves no data");
+  if (!arguments.type.empty()) return refuse("--datatype", arguments.type, "moves no data");
+  return {};
+}
+
+Result<Request> make_request(const Arguments& arguments, Collective collective,
+                             const TierTree& tree) {
+  const Result<DataType> type = parse_type(arguments.type.empty() ? "float32" : arguments.type);
+  if (!type) return Status(type.status().kind(), "--datatype: " + type.status().text());
+  const Result<Op> op = parse_op(arguments.op.empty() ? "sum" : arguments.op);
+  if (!op) return Status(op.status().kind(), "--op: " + op.status().text());
+  const Result<uint64_t> bytes =
+      parse_bytes(arguments.bytes.empty() ? kUsualBytes : arguments.bytes);
+  if (!bytes) return Status(bytes.status().kind(), "--bytes: " + bytes.status().text());
+  const int ranks = arguments.groups > 0 ? arguments.groups : tree.ranks();
+  const int root = std::max(0, arguments.root);
+  if (root >= ranks)
+    return invalid(
+        fmt::format("--root {}: expected a rank from 0 to {}", arguments.root, ranks - 1));
+  Request request;
+  request.collective = collective;
+  request.type = *type;
+  request.op = *op;
+  const bool vector = request.collective == Collective::all_reduce ||
+                      request.collective == Collective::broadcast ||
+                      request.collective == Collective::reduce;
+  request.count = *bytes / type_bytes(*type) / (vector ? 1 : static_cast<uint64_t>(ranks));
+  if (request.collective == Collective::barrier) request.count = 0;
+  if (request.count == 0 && request.collective != Collective::barrier)
+    return invalid(fmt::format("--bytes {}: less than one {}{}: expected {} or more",
+                               arguments.bytes, name(*type),
+                               vector ? "" : fmt::format(" for each of {} ranks", ranks),
+                               type_bytes(*type) * (vector ? 1 : static_cast<uint64_t>(ranks))));
+  if (const Status size = check_size(request, tree.ranks()); !size.ok())
+    return invalid(fmt::format("--bytes {}: {}", arguments.bytes, size.text()));
+  if (has_root(request.collective))
+    request.root = arguments.groups > 0 ? root : tree.position_of_rank[index(root)];
+  return request;
+}
+
+// GPUs reduce as fast as their memory is read, which is nothing beside a network; processors do
+// not.
+Result<CostModel> make_cost(const Arguments& arguments, bool on_gpus) {
+  CostModel cost;
+  if (on_gpus) {
+    cost.post_ns = kGpuPostNs;
+    cost.reduce_bytes_per_s = kFree;
+  }
+  const auto time = [](const char* option, const std::string& text, uint64_t* ns) -> Status {
+    if (text.empty()) return {};
+    const std::optional<uint64_t> parsed = parse_time(text);
+    if (!parsed)
+      return invalid(fmt::format("{} {}: expected a time such as 2us or 500ns", option, text));
+    *ns = *parsed;
+    return {};
+  };
+  SENNIT_RETURN_IF_ERROR(time("--post", arguments.post, &cost.post_ns));
+  SENNIT_RETURN_IF_ERROR(time("--latency", arguments.latency, &cost.latency_ns));
+  if (arguments.reduce == "free") {
+    cost.reduce_bytes_per_s = kFree;
+  } else if (!arguments.reduce.empty()) {
+    const std::optional<uint64_t> rate = parse_rate(arguments.reduce);
+    if (!rate || *rate == 0)
+      return invalid(
+          fmt::format("--reduce {}: expected a rate such as 8GB/s, or free", arguments.reduce));
+    cost.reduce_bytes_per_s = *rate;
+  }
+  return cost;
+}
+
+// Every host has a GPU for each of its ranks.
+bool ranks_on_gpus(const Fabric& fabric, int ranks_per_host) {
+  std::vector<int> gpus(fabric.vertices.size(), 0);
+  for (const Vertex& vertex : fabric.vertices)
+    if (vertex.kind == VertexKind::gpu && vertex.host >= 0) gpus[index(vertex.host)]++;
+  for (size_t v = 0; v < fabric.vertices.size(); v++)
+    if (fabric.vertices[v].kind == VertexKind::host && gpus[v] < std::max(1, ranks_per_host))
+      return false;
+  return true;
+}
+
+// Tiers of which some group has no capacity, from the innermost outwards.
+std::string unknown_tiers(const TierTree& tree) {
+  std::string text;
+  for (size_t t = 0; t < tree.tiers.size(); t++)
+    for (size_t g = 1; g < tree.groups.size(); g++)
+      if (tree.groups[g].tier == t &&
+          !(tree.groups[g].egress.known() && tree.groups[g].ingress.known())) {
+        text += (text.empty() ? "" : ", ") + tree.tiers[t].name;
+        break;
+      }
+  return text;
+}
+
+}  // namespace
+
+void add_arguments(CLI::App* command, Arguments* a) {
+  command
+      ->add_option("collective", a->collective,
+                   "all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, "
+                   "scatter or "
+                   "barrier")
+      ->required();
+  command->add_option("-b,--bytes", a->bytes,
+                      "size as sennit bench means it; K, M, G are powers of two (default 1G)");
+  command->add_option(
+      "--fabric", a->fabric,
+      "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's "
+      "sources say");
+  command->add_option("--ranks", a->ranks, "the first so many ranks of it (default: all)")
+      ->check(CLI::Range(2, kMostRanks));
+  command
+      ->add_option("--ranks-per-host", a->ranks_per_host,
+                   "default: as many as it has GPUs, at least one")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("-d,--datatype", a->type, "element type (default float32)");
+  command->add_option("-o,--op", a->op, "operation (default sum)");
+  command->add_option("-r,--root", a->root, "root's rank (default 0)")
+      ->check(CLI::Range(0, kMostRanks));
+  command->add_option("--algorithm", a->algorithm, "this one instead of the planner's choice");
+  command
+      ->add_option("--chunks", a->chunks,
+                   "in so many pipeline chunks, instead of the planner's choice")
+      ->check(CLI::Range(1, 4096));
+  command
+      ->add_option(
+          "--radices", a->radices,
+          "tiered: exchange in stages of so many, from the innermost outwards: 8,2,12,16,8")
+      ->delimiter(',')
+      ->check(CLI::Range(2, 65535));
+  command
+      ->add_option("--whole-stages", a->whole_stages,
+                   "tiered all_reduce: so many outermost stages exchange whole pieces; 255: all")
+      ->check(CLI::Range(0, 255));
+  command->add_option("--post", a->post,
+                      "time to post a message (default 2us; where ranks are GPUs 1us)");
+  command->add_option("--latency", a->latency,
+                      "of a message where the fabric says none (default 30us)");
+  command->add_option(
+      "--reduce", a->reduce,
+      "how fast a rank reduces (default 8GB/s, a processor's), or free (default where ranks "
+      "are GPUs)");
+}
+
+Status check_given(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty())
+        return invalid(
+            fmt::format("{}: expected a value and found none: leave it out for the default",
+                        option->get_name()));
+  return {};
+}
+
+Result<Problem> make_problem(const Arguments& arguments) {
+  const Result<Collective> collective = parse_collective(arguments.collective);
+  if (!collective) return collective.status();
+  SENNIT_RETURN_IF_ERROR(check_use(arguments, *collective));
+  Result<topo::Reading> reading =
+      arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
+  if (!reading) return reading.status();
+  std::vector<Placement> places = ranks_on_all_hosts(reading->fabric, arguments.ranks_per_host);
+  if (places.empty()) return invalid("the fabric has no hosts: name another with --fabric");
+  if (places.size() < 2)
+    return invalid(fmt::format(
+        "{} has one rank, and a collective needs two: name a fabric, as in --fabric meta24k or "
+        "--fabric 'racks=2x4;nic=50GB/s;oversubscription=7', or set --ranks-per-host",
+        reading->fabric.name.empty() ? "this host" : reading->fabric.name));
+  if (arguments.ranks < 0 || arguments.ranks > static_cast<int>(places.size()))
+    return invalid(fmt::format("--ranks {}: the fabric has places for 2 to {}", arguments.ranks,
+                               places.size()));
+  if (arguments.ranks > 0) places.resize(index(arguments.ranks));
+  if (places.size() > kMostRanks)
+    return invalid(
+        fmt::format("{} ranks, and {} is the most: use fewer --ranks-per-host, or --ranks",
+                    places.size(), kMostRanks));
+  Result<TierTree> tree = contract(reading->fabric, places);
+  if (!tree) return tree.status();
+  Problem problem;
+  problem.fabric = reading->fabric.name.empty() ? "this host" : reading->fabric.name;
+  problem.tree = *std::move(tree);
+  const Result<Request> request = make_request(arguments, *collective, problem.tree);
+  if (!request) return request.status();
+  problem.request = *request;
+  problem.bytes = static_cast<uint64_t>(payload_bytes(
+      problem.request, arguments.groups > 0 ? arguments.groups : problem.tree.ranks()));
+  problem.on_gpus = ranks_on_gpus(reading->fabric, arguments.ranks_per_host);
+  const Result<CostModel> cost = make_cost(arguments, problem.on_gpus);
+  if (!cost) return cost.status();
+  problem.options.cost = *cost;
+  problem.options.algorithm = arguments.algorithm;
+  problem.assumed_tiers = unknown_tiers(problem.tree);
+  return problem;
+}
+
+Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
+  Result<Plan> plan = sennit::make_plan(problem.request, problem.tree, problem.options);
+  if (!plan) {
+    const bool named =
+        plan.status().kind() == SENNIT_NOT_FOUND || plan.status().kind() == SENNIT_UNSUPPORTED;
+    if (!named || arguments.algorithm.empty()) return plan;
+    std::string text = plan.status().text();  // which names the library's own setting
+    if (const size_t at = text.find("SENNIT_ALGORITHM"); at != text.npos)
+      text.replace(at, 16, "--algorithm");
+    return Status(plan.status().kind(), text);
+  }
+  const bool forced =
+      arguments.chunks > 0 || !arguments.radices.empty() || arguments.whole_stages >= 0;
+  if (!forced) return plan;
+  if (arguments.whole_stages >= 0 && problem.request.collective != Collective::all_reduce)
+    return invalid(fmt::format("--whole-stages {}: of all_reduce only, not of {}: leave it out",
+                               arguments.whole_stages, name(problem.request.collective)));
+  if (!arguments.radices.empty() || arguments.whole_stages >= 0) {
+    if (!arguments.algorithm.empty() && arguments.algorithm != "tiered")
+      return invalid(fmt::format("--radices and --whole-stages are of tiered, not of {}",
+                                 arguments.algorithm));
+    const Algorithm* tiered = find_algorithm("tiered");
+    if (!tiered || !tiered->applies(problem.tree, problem.request))
+      return invalid(fmt::format("--radices and --whole-stages are of tiered, which cannot do {}",
+                                 name(problem.request.collective)));
+    plan->algorithm = "tiered";
+    plan->parameters.radices = arguments.radices;
+    plan->parameters.whole_stages =
+        static_cast<uint8_t>(std::clamp(arguments.whole_stages, 0, 255));
+  }
+  if (arguments.chunks > 0) plan->parameters.chunks = arguments.chunks;
+  SENNIT_RETURN_IF_ERROR(check_parameters(*find_algorithm(plan->algorithm),
+                                          problem.request.collective, plan->parameters));
+  plan->predicted_ns = predicted_ns(problem.request, problem.tree, problem.options, plan->algorithm,
+                                    plan->parameters);
+  Candidate asked{plan->algorithm, plan->parameters, plan->predicted_ns, "", 0};
+  for (Candidate& other : plan->candidates)
+    if (other.rejected.empty()) other.rejected = "not what was asked for";
+  std::erase_if(plan->candidates, [&](const Candidate& other) {
+    return other.algorithm == asked.algorithm &&
+           other.parameters.to_text() == asked.parameters.to_text();
+  });
+  plan->candidates.insert(plan->candidates.begin(), std::move(asked));
+  return plan;
+}
+
+Status check_messages(const TierTree& tree, const Request& request, const Plan& plan,
+                      const CostModel& cost, size_t groups) {
+  constexpr double kMostMessages = 1e8;
+  if (plan.algorithm == "ring" && tree.ranks() > kLongRing && groups == 1) return {};
+  const Estimate estimate =
+      find_algorithm(plan.algorithm)->estimate(tree, request, plan.parameters, cost);
+  const double messages = static_cast<double>(estimate.messages) * tree.ranks() *
+                          plan.parameters.chunks * static_cast<double>(groups);
+  if (messages <= kMostMessages) return {};
+  return invalid(
+      fmt::format("{} of {} ranks in {} is about {:.2g} messages{}, and {:.0e} is the most: use "
+                  "--ranks, fewer --chunks "
+                  "or another --algorithm",
+                  plan.algorithm, tree.ranks(), plan.parameters.to_text(), messages,
+                  groups > 1 ? fmt::format(" in {} groups", groups) : "", kMostMessages));
+}
+
+Result<Facts> count(const Problem& problem, const Plan& plan) {
+  constexpr uint64_t kMostMessages = 20'000'000;
+  const Algorithm* algorithm = find_algorithm(plan.algorithm);
+  SENNIT_CHECK(algorithm != nullptr);
+  const Estimate estimate =
+      algorithm->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
+  Facts facts;
+  const bool computed = plan.algorithm == "ring" && problem.tree.ranks() > kLongRing;
+  if (!computed &&
+      estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages &&
+      !algorithm->count(problem.tree, problem.request, plan.parameters))
+    return facts;
+  Result<Counted> counted =
+      count_programs(problem.tree, problem.request, plan, problem.options.cost);
+  if (!counted) return counted.status();
+  facts.programs = *std::move(counted);
+  facts.counted = true;
+  return facts;
+}
+
+std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan) {
+  const TierTree& tree = problem.tree;
+  std::vector<TierRow> rows(tree.tiers.size());
+  for (size_t g = 1; g < tree.groups.size(); g++) {
+    TierRow& row = rows[tree.groups[g].tier];
+    if (row.groups++ == 0) row.first = static_cast<int>(g);
+    row.alike = row.alike && tree.groups[g].egress.bytes_per_s ==
+                                 tree.groups[index(row.first)].egress.bytes_per_s;
+  }
+  for (size_t t = 0; t < rows.size(); t++) {
+    rows[t].tier = t;
+    if (t < plan.bound.tier_ns.size()) rows[t].bound_ns = plan.bound.tier_ns[t];
+  }
+  std::erase_if(rows, [](const TierRow& row) { return row.groups == 0; });
+  return rows;
+}
+
+std::string title(const Problem& problem) {
+  const Request& request = problem.request;
+  std::string text = fmt::format("{}", name(request.collective));
+  if (request.collective != Collective::barrier)
+    text += fmt::format(" of {} {}", bytes_text(static_cast<double>(problem.bytes)),
+                        name(request.type));
+  if (request.reduces()) text += fmt::format(" {}", name(request.op));
+  return text + fmt::format(" over {} ranks of {}", problem.tree.ranks(), problem.fabric);
+}
+
+std::string model_text(const Problem& problem) {
+  const CostModel& cost = problem.options.cost;
+  const std::string reduction =
+      cost.reduce_bytes_per_s >= kFree
+          ? "reductions free"
+          : "reductions at " + rate_text({cost.reduce_bytes_per_s, Provenance::declared});
+  return fmt::format("{} to post a message, {}{}, {} latency where the fabric says none",
+                     format_time(cost.post_ns), reduction,
+                     problem.on_gpus ? " (ranks are GPUs; --post and --reduce say otherwise)" : "",
+                     format_time(cost.latency_ns));
+}
+
+std::string time_text(uint64_t ns) {
+  const double value = static_cast<double>(ns);
+  if (ns < 10'000'000) return fmt::format("{:.4g} us", value * 1e-3);
+  if (ns < 10'000'000'000) return fmt::format("{:.4g} ms", value * 1e-6);
+  return fmt::format("{:.4g} s", value * 1e-9);
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  size_t unit = 0;
+  while (bytes >= 1023.5 && unit + 1 < std::size(units)) bytes /= 1024, unit++;  // not "1024 KiB"
+  return fmt::format("{:.{}g} {}", bytes, bytes < 1 ? 3 : 4, units[unit]);
+}
+
+std::string times_text(uint64_t a, uint64_t b) {
+  if (b == 0) return "-";
+  const double ratio = static_cast<double>(a) / static_cast<double>(b);
+  return ratio < 1000 ? fmt::format("{:.2f}", ratio) : fmt::format("{:.2g}", ratio);
+}
+
+std::string rate_text(const Capacity& capacity) {
+  if (!capacity.known()) return "unknown";
+  double rate = static_cast<double>(capacity.bytes_per_s);
+  const char* const units[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s", "PB/s"};
+  size_t unit = 0;
+  while (rate >= 1000 && unit + 1 < std::size(units)) rate /= 1000, unit++;
+  return fmt::format("{:.4g} {}{}", rate, units[unit],
+                     capacity.provenance == Provenance::assumed ? " assumed" : "");
+}
+
+std::string_view tier_name(const TierTree& tree, int tier) {
+  return tier < 0 ? std::string_view("-") : std::string_view(tree.tiers[index(tier)].name);
+}
+
+int fail(const char* command, const Status& status) {
+  fmt::print(stderr, "sennit: {}: {}\n", command, status.text());
+  return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : 2;
+}
+
+}  // namespace sennit::foresee

@@ -1,0 +1,169 @@
+// `sennit simulate`: the programs that would run, of all ranks, on a fabric, at flow level.
+//
+//   sennit simulate all_reduce --bytes 1G --fabric meta24k
+//   sennit simulate all_gather -b 64M --fabric "racks=2x4;nic=50GB/s;oversubscription=7" --trace trace.json
+//   sennit simulate all_gather -b 1G --fabric meta24k --ranks-per-host 1 --groups 128 --stride 16
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "command/commands.hpp"
+#include "command/plan/simulate.hpp"
+#include "command/topo/topo.hpp"
+#include "plan/planner.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace foresee;  // NOLINT: this file is the command itself
+using Json = nlohmann::ordered_json;
+
+constexpr int kMostForLinks = 4096;  // ranks
+
+std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
+                    const std::vector<std::vector<double>>& load, const SimulateArguments& options,
+                    double seconds) {
+  const TierTree& tree = problem.tree;
+  std::string text =
+      fmt::format("{}\nmodel: {}{}\nschedule: {}, {}\n\n", title(problem), model_text(problem),
+                  options.fluid ? "; fluid: no chunks to fill, nothing to post or to reduce" : "",
+                  plan.algorithm, plan.parameters.to_text());
+  text += fmt::format("{} {}", simulated.closed_form ? "COMPUTED time" : "SIMULATED time",
+                      time_text(simulated.time_ns));
+  if (problem.assumed())
+    text +=
+        fmt::format(", ASSUMED rates at {}, of which the fabric says none", problem.assumed_tiers);
+  if (plan.bound.known)
+    text += fmt::format(
+        ", {:.2f} x the lower bound of {} ({})",
+        static_cast<double>(simulated.time_ns) / static_cast<double>(plan.bound.time_ns),
+        time_text(plan.bound.time_ns), tier_name(tree, plan.bound.binding_tier));
+  if (options.fluid)
+    text += fmt::format("; {} of it latency, {} rounds", time_text(simulated.latency_ns),
+                        simulated.rounds);
+  text += fmt::format("\n{} messages; ", simulated.messages);
+  if (simulated.closed_form)
+    text += "not simulated: the closed form of a ring of more than 1,024 ranks\n\n";
+  else
+    text += fmt::format(
+        "{} of {} ranks simulated{}; took {:.2f} s\n\n", simulated.rank_classes, tree.ranks(),
+        options.every_rank || options.links > 0 ? "" : ", each for all that do the same", seconds);
+  return text + tiers_text(tree, simulated, load, options.fluid);
+}
+
+Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
+             const std::vector<std::vector<double>>& load, const SimulateArguments& options) {
+  const TierTree& tree = problem.tree;
+  return {{"simulated", true},
+          {"collective", name(problem.request.collective)},
+          {"bytes", problem.bytes},
+          {"ranks", tree.ranks()},
+          {"fabric", problem.fabric},
+          {"capacities_known", !problem.assumed()},
+          {"fluid", options.fluid},
+          {"closed_form", simulated.closed_form},
+          {"algorithm", plan.algorithm},
+          {"parameters", plan.parameters.to_text()},
+          {"time_us", us(simulated.time_ns)},
+          {"predicted_us", us(plan.predicted_ns)},
+          {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},
+          {"latency_us", options.fluid ? Json(us(simulated.latency_ns)) : Json()},
+          {"rounds", options.fluid ? Json(simulated.rounds) : Json()},
+          {"messages", simulated.messages},
+          {"ranks_simulated", simulated.rank_classes},
+          {"scratch_bytes", simulated.scratch_bytes},
+          {"tiers", tiers_json(tree, simulated, load, options.fluid)}};
+}
+
+Status run(const SimulateArguments& options) {
+  const Result<Problem> problem = make_problem(options);
+  if (!problem) return problem.status();
+  const Result<Plan> plan = foresee::make_plan(*problem, options);
+  if (!plan) return plan.status();
+  if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
+    return invalid("--json - and --trace -: standard output holds one of them");
+  if (!std::isfinite(options.tolerance))
+    return invalid("--tolerance: expected a part of 1, as in 0.005");
+  SENNIT_RETURN_IF_ERROR(
+      check_messages(problem->tree, problem->request, *plan, problem->options.cost, 1));
+  const auto began = std::chrono::steady_clock::now();
+  Watch watch(problem->tree);
+  SimulateOptions how = simulate_options(*problem, options);
+  if (!options.fluid) how.observe = std::ref(watch);
+  if (options.links > 0) {
+    if (problem->tree.ranks() > kMostForLinks)
+      return invalid(fmt::format(
+          "--links: {} ranks, and every one is simulated for it; at most {}: use --ranks",
+          problem->tree.ranks(), kMostForLinks));
+    how.symmetry = false;
+  }
+  const Result<SimulatedTime> simulated = simulate(problem->tree, problem->request, *plan, how);
+  if (!simulated) return simulated.status();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
+  const std::vector<std::vector<double>> load = watch.load(simulated->time_ns);
+  if (!options.trace.empty())
+    SENNIT_RETURN_IF_ERROR(topo::write_text(options.trace, watch.trace()));
+  const std::vector<Watch::LinkLoad> links =
+      watch.busiest(simulated->time_ns, static_cast<size_t>(options.links));
+  if (!options.json.empty()) {
+    Json json = json_of(*problem, *plan, *simulated, load, options);
+    if (options.links > 0) json["links"] = links_json(problem->tree, links);
+    SENNIT_RETURN_IF_ERROR(topo::write_text(options.json, json.dump(2) + "\n"));
+  }
+  if (options.json != "-" && options.trace != "-")
+    fmt::print("{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
+               options.links > 0 ? links_text(problem->tree, links) : "");
+  return {};
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<SimulateArguments>();
+  CLI::App* command = app.add_subcommand(
+      "simulate", "how long a schedule of all ranks takes on a fabric, at flow level");
+  add_arguments(command, options.get());
+  command->add_flag(
+      "--fluid", options->fluid,
+      "without filling of pipelines and posting: the longest chain's latency and the busiest link");
+  command->add_flag("--every-rank", options->every_rank,
+                    "simulate every rank, not one for all that do the same");
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "part of a link that may lie idle; 0: exact, and slow")
+      ->check(CLI::Range(0.0, 0.5))
+      ->capture_default_str();
+  command->add_option("--json", options->json, "write it for programs; - is standard output");
+  command
+      ->add_option(
+          "--groups", options->groups,
+          "many process groups of so many ranks each do it at the same time and share the links")
+      ->check(CLI::Range(2, 1 << 24));
+  command
+      ->add_option(
+          "--stride", options->stride,
+          "--groups: the members of a group are so many ranks apart, as in a mesh (default 1)")
+      ->check(CLI::Range(1, 1 << 24));
+  command
+      ->add_option(
+          "--links", options->links,
+          "also the load over time of so many links, those that are used most (at most 4096 ranks)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->excludes("--fluid")
+      ->excludes("--groups");
+  CLI::Option* trace = command->add_option(
+      "--trace", options->trace, "write a Chrome trace, for Perfetto; - is standard output");
+  trace->excludes("--fluid");
+  command->callback([=] {
+    Status status = check_given(*command);
+    if (status.ok())
+      status =
+          options->groups > 0 || options->stride > 0 ? simulate_groups(*options) : run(*options);
+    if (!status.ok()) *exit_code = fail("simulate", status);
+  });
+}
+
+}  // namespace sennit

@@ -1,0 +1,60 @@
+// simulate.hpp: what `sennit simulate` shares between one collective of all ranks and process
+// groups at the same time: its arguments, the messages that were watched, and how a run is told.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "command/plan/plan.hpp"
+#include "simulate/simulate.hpp"
+
+namespace sennit::foresee {
+
+struct SimulateArguments : Arguments {
+  std::string json, trace;
+  bool fluid = false, every_rank = false;
+  double tolerance = SimulateOptions{}.tolerance;
+  int stride = 0;  // of the groups' members; 0: not given
+  int links = 0;   // so many of the busiest are told one by one
+};
+
+// All messages of the ranks that were simulated.
+class Watch {
+ public:
+  explicit Watch(const TierTree& tree) : tree_(tree) {}
+  void operator()(const SimulatedMessage& message) { messages_.push_back(message); }
+  // By tier and slice of the time: part of the capacity of all its groups' egress that is in use.
+  std::vector<std::vector<double>> load(uint64_t time_ns) const;
+  std::string trace() const;
+
+  // A group's boundary in one direction. Only where every rank was simulated is its load its own.
+  struct LinkLoad {
+    int group = 0;
+    bool egress = true;
+    double bytes = 0;
+    std::vector<double> load;  // by slice of the time: part of the capacity
+  };
+  // Those that are used most, in parts of their capacity; at most `limit`.
+  std::vector<LinkLoad> busiest(uint64_t time_ns, size_t limit) const;
+
+ private:
+  const TierTree& tree_;
+  std::vector<SimulatedMessage> messages_;
+};
+
+SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments);
+// `load` is Watch's; unused under --fluid.
+std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
+                       const std::vector<std::vector<double>>& load, bool fluid);
+nlohmann::ordered_json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
+                                  const std::vector<std::vector<double>>& load, bool fluid);
+
+std::string links_text(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
+nlohmann::ordered_json links_json(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
+
+// With --groups (command/plan/simulate_groups.cpp).
+Status simulate_groups(const SimulateArguments& arguments);
+
+}  // namespace sennit::foresee

@@ -1,0 +1,86 @@
+// `sennit topo --json`: keys in topology/README.md; they stay. Unknown figures are null.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "command/topo/topo.hpp"
+
+namespace sennit::topo {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json figure(const Capacity& capacity) {
+  return {{"bytes_per_s", capacity.known() ? Json(capacity.bytes_per_s) : Json()},
+          {"provenance", name(capacity.provenance)}};
+}
+
+Json devices(const Item& item) {
+  Json list = Json::array();
+  const auto add = [&](const Item& device, const Json& numa) {
+    list.push_back({{"kind", device.tier},
+                    {"name", device.name},
+                    {"numa", numa},
+                    {"egress", figure(device.egress)},
+                    {"ingress", figure(device.ingress)},
+                    {"origin", device.origin}});
+  };
+  for (const Item& child : item.children) {
+    if (child.kind != Item::Kind::numa) add(child, Json());
+    for (const Item& device : child.children) add(device, child.name);
+  }
+  return list;
+}
+
+void add_items(const Item& item, int parent, Json* groups) {
+  const auto index = static_cast<int>(groups->size());
+  Json group = {
+      {"index", index},
+      {"parent", parent < 0 ? Json() : Json(parent)},
+      {"tier", item.tier},
+      {"name", item.name},
+      {"hosts", item.hosts},
+      {"egress", figure(item.egress)},
+      {"ingress", figure(item.ingress)},
+      {"origin", item.origin},
+      {"cables", item.cables > 0 ? Json(item.cables) : Json()},
+      {"planes", item.planes},
+      {"oversubscription", item.oversubscription > 0 ? Json(item.oversubscription) : Json()},
+      {"latency_ns", item.latency_ns > 0 ? Json(item.latency_ns) : Json()},
+      {"suspects", item.suspects}};
+  if (item.kind == Item::Kind::host) group["devices"] = devices(item);
+  groups->push_back(std::move(group));
+  if (item.kind != Item::Kind::group) return;
+  for (const Item& child : item.children) add_items(child, index, groups);
+}
+
+}  // namespace
+
+std::string json_of(const Reading& reading, const Model& model) {
+  Json json = {{"sennit_topo", 1},
+               {"name", model.fabric.name},
+               {"fingerprint", fmt::format("{:016x}", model.fabric.fingerprint())},
+               {"hosts", model.root.hosts},
+               {"above_the_nic", model.above_known ? "known" : "unknown"},
+               {"way_up", model.way_up},
+               {"sources", Json::array()},
+               {"groups", Json::array()},
+               {"suspects", Json::array()},
+               {"conflicts", model.fabric.conflicts},
+               {"notes", model.fabric.notes}};
+  for (const std::string& note : model.notes) json["notes"].push_back(note);
+  for (const SourceReport& source : reading.sources)
+    json["sources"].push_back({{"name", source.name},
+                               {"priority", source.priority},
+                               {"said", source.said},
+                               {"error", source.error.empty() ? Json() : Json(source.error)},
+                               {"note", source.note.empty() ? Json() : Json(source.note)}});
+  add_items(model.root, -1, &json["groups"]);
+  for (const Suspect& suspect : model.suspects)
+    json["suspects"].push_back(
+        {{"kind", suspect.kind}, {"where", suspect.where}, {"what", suspect.what}});
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace sennit::topo

@@ -1,0 +1,38 @@
+// `sennit topo --probe`: inside a job, measures the fabric between its hosts. Every rank runs the
+// command; rank 0 shows what came of it, the others take part and say nothing.
+#include <stdlib.h>
+
+#include <fmt/format.h>
+
+#include "api/context.hpp"
+#include "base/options.hpp"
+#include "command/topo/topo.hpp"
+#include "control/control_plane.hpp"
+
+namespace sennit::topo {
+
+Result<std::optional<Reading>> read_job() {
+  Result<Launch> launch = launch_from_environment();
+  if (!launch)
+    return invalid(fmt::format(
+        "--probe measures between the hosts of a job: start `sennit topo --probe` on all of "
+        "them, one process a host "
+        "or more, with mpirun, srun, torchrun or `sennit emulate run`; {}",
+        launch.status().text()));
+  setenv("SENNIT_PROBE", "again", 0);
+  BootstrapOptions bootstrap = launch->bootstrap;
+  bootstrap.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
+  bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
+  bootstrap.stall_ms = option_integer("SENNIT_STALL");
+  const int rank = bootstrap.rank;
+  const Result<std::shared_ptr<Job>> job = Job::start(std::move(bootstrap), "", "");
+  if (!job) return job.status();
+  if (rank != 0) return std::optional<Reading>();
+  Reading reading;
+  reading.fabric = (*job)->fabric();
+  reading.file = option_text("SENNIT_FABRIC");
+  reading.sources.push_back({"probe", 100, true, ""});
+  return std::optional<Reading>(std::move(reading));
+}
+
+}  // namespace sennit::topo

@@ -1,0 +1,125 @@
+// Reading for `sennit topo`: one fabric file, or what all sources say here. A source that fails
+// does not keep the others from being heard: its error is shown beside what they said.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "base/options.hpp"
+#include "command/topo/topo.hpp"
+#include "topology/fabric/contraction.hpp"
+#include "topology/text/read_file.hpp"
+
+namespace sennit::topo {
+namespace {
+
+constexpr std::string_view kSynthetic = "synthetic:";
+
+const Source* find_source(std::string_view name) {
+  for (const Source& source : sources())
+    if (source.name == name) return &source;
+  return nullptr;
+}
+
+Result<Fabric> ask(std::string_view name, const std::string& fabric_file) {
+  const Source* const source = find_source(name);
+  if (source == nullptr)
+    return Status(SENNIT_NOT_FOUND, fmt::format("source {} is not built in", name));
+  Result<std::optional<Fabric>> said = source->read({this_host(), fabric_file});
+  if (!said) return said.status();
+  if (!said->has_value()) return invalid(fmt::format("{}: says nothing", fabric_file));
+  return merge(Fabric{}, **said, name);  // writes down who said so
+}
+
+}  // namespace
+
+Result<Reading> read_one(const std::string& file) {
+  Reading reading;
+  reading.file = file;
+  std::string source = "file";
+  Result<Fabric> fabric = Fabric{};
+  if (file.rfind(kSynthetic, 0) == 0) {
+    source = "synthetic";
+    fabric = ask(source, file);
+  } else if (file_exists(file)) {
+    if (const Result<std::string> text = read_file(file); !text) return text.status();
+    fabric = ask(source, file);
+  } else {
+    source = "synthetic";
+    fabric = ask(source, std::string(kSynthetic) + file);
+    const bool looks_like_path = file.find_first_of("=;") == file.npos;
+    if (!fabric && looks_like_path)
+      return invalid(
+          fmt::format("{}: no such file, and no synthetic tree either (such as meta24k)", file));
+  }
+  if (!fabric) return fabric.status();
+  reading.fabric = *std::move(fabric);
+  if (reading.fabric.name.empty()) reading.fabric.name = file.substr(file.rfind('/') + 1);
+  reading.sources.push_back({source, find_source(source)->priority, true, ""});
+  return reading;
+}
+
+// A login node's own inside has no place in a network that does not know it.
+Result<Reading> read_here() {
+  Reading reading;
+  reading.host = this_host();
+  reading.file = option_text("SENNIT_FABRIC");
+  HostIndex hosts;
+  bool network = false, placed = false;
+  const auto is_switch = [](const Vertex& v) { return v.kind == VertexKind::switch_; };
+  std::vector<std::pair<const Source*, Fabric>> said;
+  for (const Source& source : sources()) {
+    SourceReport report{std::string(source.name), source.priority, false, ""};
+    Result<std::optional<Fabric>> answer = source.read({reading.host, reading.file});
+    if (!answer && source.asked_for) return answer.status();
+    if (!answer) {
+      (is_hint(answer.status()) ? report.note : report.error) = answer.status().text();
+    } else if (answer->has_value()) {
+      report.said = true;
+      for (const Vertex& v : (*answer)->vertices)
+        if (v.kind == VertexKind::host && !source.per_host) network = true, hosts.add(v.name, 0);
+      const std::vector<Vertex>& vertices = (*answer)->vertices;
+      placed |= source.per_host && std::any_of(vertices.begin(), vertices.end(), is_switch);
+      said.emplace_back(&source, **std::move(answer));
+    }
+    reading.sources.push_back(std::move(report));
+  }
+  reading.outside = network && !placed && hosts.find(reading.host) < 0;
+  Merger merger;
+  for (const auto& [source, fabric] : said)
+    if (!source->per_host || !reading.outside) merger.add(fabric, source->name);
+  reading.fabric = merger.take();
+  return reading;
+}
+
+Status write_text(const std::string& file, const std::string& text) {
+  if (file == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return {};
+  }
+  const auto failed = [&] {
+    return invalid(fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
+  };
+  // Beside the file and then in its place: a reader sees the old text or the new one, never a part.
+  const bool special = access(file.c_str(), F_OK) == 0 && file.rfind("/dev/", 0) == 0;
+  const std::string part = special ? file : fmt::format("{}.{}", file, getpid());
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(part.c_str(), "we"),
+                                                              &std::fclose);
+    if (!out) return failed();
+    if (std::fwrite(text.data(), 1, text.size(), out.get()) != text.size() ||
+        std::fflush(out.get()) != 0) {
+      const Status status = failed();
+      if (!special) unlink(part.c_str());
+      return status;
+    }
+  }
+  if (!special && std::rename(part.c_str(), file.c_str()) != 0) return failed();
+  return {};
+}
+
+}  // namespace sennit::topo

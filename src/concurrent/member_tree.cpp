@@ -1,0 +1,119 @@
+// What a tier tree is for some of its ranks: groups that hold none of them are left out, groups
+// that hold all of theirs in one child become that child with the smaller capacity, tiers that are
+// empty then go. The same as contract() makes of the fabric for these ranks alone, which is what a
+// communicator plans with. Cost: O(members * depth).
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/index.hpp"
+#include "concurrent/concurrent.hpp"
+#include "topology/fabric/contraction.hpp"
+
+namespace sennit {
+namespace {
+
+class Restriction {
+ public:
+  Restriction(const TierTree& tree, std::vector<int> positions) : whole_(tree) {
+    std::sort(positions.begin(), positions.end());
+    result_.positions.assign(positions.begin(), positions.end());
+    for (size_t t = 0; t < tree.tiers.size(); t++)
+      if (tree.tiers[t].name == "host") host_tier_ = static_cast<int>(t);
+  }
+
+  MemberTree take() {
+    std::vector<int> queue;  // groups of the whole tree; the place in it is the new index
+    add(&queue, 0, -1);
+    result_.tree.groups[0].egress = result_.tree.groups[0].ingress = Capacity();
+    result_.tree.groups[0].planes = 1;
+    for (size_t i = 0; i < queue.size(); i++) {
+      const Group& from = whole_.groups[index(queue[i])];
+      if (from.children == 0) continue;
+      const size_t before = queue.size();
+      for (int c = from.first_child; c < from.first_child + from.children; c++)
+        if (members(c) > 0) add(&queue, c, static_cast<int>(i));
+      result_.tree.groups[i].first_child = static_cast<int32_t>(before);
+      result_.tree.groups[i].children = static_cast<int32_t>(queue.size() - before);
+    }
+    number_tiers();
+    for (const int32_t p : result_.positions) {
+      result_.tree.rank_of_position.push_back(
+          static_cast<int32_t>(result_.tree.rank_of_position.size()));
+      if (!whole_.home_plane.empty())
+        result_.tree.home_plane.push_back(whole_.home_plane[index(p)]);
+    }
+    if (std::none_of(result_.tree.groups.begin(), result_.tree.groups.end(),
+                     [](const Group& g) { return g.planes > 1; }))
+      result_.tree.home_plane.clear();
+    result_.tree.finish();
+    return std::move(result_);
+  }
+
+ private:
+  int members(int group) const {
+    const Group& g = whole_.groups[index(group)];
+    const auto from = std::lower_bound(result_.positions.begin(), result_.positions.end(), g.first);
+    return static_cast<int>(std::lower_bound(from, result_.positions.end(), g.first + g.size) -
+                            from);
+  }
+
+  // Within a host an unknown capacity is memory, and never the narrower one.
+  Capacity both(const Capacity& inner, const Capacity& around, const Group& outer) const {
+    return !inner.known() && outer.tier <= host_tier_ ? around : narrower(inner, around);
+  }
+
+  void add(std::vector<int>* queue, int at, int parent) {
+    Group group = whole_.groups[index(at)];
+    while (group.children > 0) {
+      int only = -1;
+      for (int c = group.first_child; only < 0; c++)
+        if (members(c) > 0) only = c;
+      if (members(only) < members(at)) break;
+      Group inner = whole_.groups[index(only)];
+      if (group.parent >= 0) {
+        inner.egress = both(inner.egress, group.egress, group);
+        inner.ingress = both(inner.ingress, group.ingress, group);
+        inner.planes = std::min(inner.planes, group.planes);
+      }
+      inner.parent = group.parent;  // the root's mark stays
+      if (inner.name.empty()) inner.name = group.name;
+      group = inner;
+      at = only;
+    }
+    group.parent = parent;
+    queue->push_back(at);
+    result_.tree.groups.push_back(std::move(group));
+  }
+
+  void number_tiers() {
+    std::map<uint8_t, uint8_t> number = {{0, 0}};
+    for (const Group& group : result_.tree.groups) number[group.tier] = 0;
+    for (auto& [tier, to] : number) {
+      to = static_cast<uint8_t>(result_.tiers.size());
+      result_.tiers.push_back(tier);
+      result_.tree.tiers.push_back(whole_.tiers[tier]);
+    }
+    for (Group& group : result_.tree.groups) group.tier = number[group.tier];
+  }
+
+  const TierTree& whole_;
+  int host_tier_ = -1;
+  MemberTree result_;
+};
+
+}  // namespace
+
+// Tiers by name as well: what is within a host is shared memory.
+std::string MemberTree::kind() const {
+  std::string text = fmt::format("{:x}", tree.fingerprint());
+  for (const Tier& tier : tree.tiers) text += " " + tier.name;
+  return text;
+}
+
+MemberTree member_tree(const TierTree& tree, std::vector<int> positions) {
+  return Restriction(tree, std::move(positions)).take();
+}
+
+}  // namespace sennit

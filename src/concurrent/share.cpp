@@ -1,0 +1,69 @@
+#include "concurrent/share.hpp"
+
+#include <algorithm>
+
+#include "base/index.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace cuts;  // NOLINT: what must cross a boundary
+
+void reduce_to(Wide own, Wide all, Capacity* capacity) {
+  if (own == 0 || own >= all || !capacity->known()) return;
+  capacity->bytes_per_s =
+      std::max<uint64_t>(1, static_cast<uint64_t>(Wide{capacity->bytes_per_s} * own / all));
+  capacity->burst_bytes = static_cast<uint64_t>(Wide{capacity->burst_bytes} * own / all);
+}
+
+}  // namespace
+
+Whole Held::take(const Request& request, std::span<const int> members) {
+  for (const int g : groups_) share_[index(g)] = {};
+  groups_.clear();
+  const Wide element = type_bytes(request.type);
+  Whole all{&request, members.size(), 0, element * request.count};
+  for (size_t i = 0; i < members.size(); i++) {
+    const Wide bytes = element * request.count_of(static_cast<int>(i));
+    all.bytes += bytes;
+    const bool root = has_root(request.collective) && static_cast<size_t>(request.root) == i;
+    for (int g = tree_.leaf_of_position[index(members[i])]; g >= 0;
+         g = tree_.groups[index(g)].parent) {
+      Share& share = share_[index(g)];
+      if (share.members == 0) groups_.push_back(g);
+      share.members += 1;
+      share.bytes += bytes;
+      share.root = share.root || root;
+    }
+  }
+  return all;
+}
+
+SharedTree::SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls)
+    : tree_(tree), held_(tree_), all_(tree.groups.size()) {
+  for (const ConcurrentCall& call : calls)
+    for (std::vector<int> group : call.groups) {
+      if (group.size() < 2) continue;
+      std::sort(group.begin(), group.end());
+      held_.each_boundary(held_.take(call.request, group), [&](int g, const Need& bytes) {
+        all_[index(g)].out += bytes.out;
+        all_[index(g)].in += bytes.in;
+      });
+    }
+}
+
+MemberTree SharedTree::of(const Request& request, std::vector<int> positions) {
+  std::sort(positions.begin(), positions.end());
+  std::vector<std::pair<int, Group>> before;
+  held_.each_boundary(held_.take(request, positions), [&](int g, const Need& bytes) {
+    Group& group = tree_.groups[index(g)];
+    before.emplace_back(g, group);
+    reduce_to(bytes.out, all_[index(g)].out, &group.egress);
+    reduce_to(bytes.in, all_[index(g)].in, &group.ingress);
+  });
+  MemberTree result = member_tree(tree_, std::move(positions));
+  for (auto& [g, group] : before) tree_.groups[index(g)] = std::move(group);
+  return result;
+}
+
+}  // namespace sennit

@@ -1,0 +1,51 @@
+// share.hpp: what a process group may count on where others use the same boundaries: of every
+// capacity the part that what it must carry has in what all must carry.
+//
+// So a group whose uplink is shared by eight plans with an eighth of it, and the scarcer tier gets
+// the chunks and the radices that suit it. Cost: O(members * depth).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/index.hpp"
+#include "concurrent/concurrent.hpp"
+#include "plan/bound_cuts.hpp"
+
+namespace sennit {
+
+// The groups of a tree that hold members of one process group at a time.
+class Held {
+ public:
+  explicit Held(const TierTree& tree) : tree_(tree), share_(tree.groups.size()) {}
+
+  // Takes the place of the process group before. Members ascending.
+  cuts::Whole take(const Request& request, std::span<const int> members);
+  const std::vector<int>& groups() const { return groups_; }
+  const cuts::Share& share(int group) const { return share_[index(group)]; }
+  // f(group, need) for each group with members on both sides of its boundary.
+  template <typename F>
+  void each_boundary(const cuts::Whole& all, F&& f) const {
+    for (const int g : groups_)
+      if (share(g).members != all.members) f(g, need(all, share(g)));
+  }
+
+ private:
+  const TierTree& tree_;
+  std::vector<int> groups_;
+  std::vector<cuts::Share> share_;  // by group
+};
+
+class SharedTree {
+ public:
+  SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls);
+  // member_tree() with the group's part of each capacity.
+  MemberTree of(const Request& request, std::vector<int> positions);
+
+ private:
+  TierTree tree_;  // with the capacities of one process group at a time
+  Held held_;
+  std::vector<cuts::Need> all_;  // by group: what all process groups must carry
+};
+
+}  // namespace sennit

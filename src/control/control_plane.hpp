@@ -1,0 +1,139 @@
+// control_plane.hpp: the control plane of one rank: bootstrap, small collectives at start,
+// heartbeats, failure flooding, comparing calls when something stalls. Never carries data.
+//
+// Shape: every rank makes one short connection to rank 0's listening address to learn where its
+// parent is; then a tree of fan-out 16 stays open (parent of r: (r-1)/16). A port that a launcher
+// gave is listened on during the start only; the next job of the same processes starts there as
+// well. Every connection, in both directions, proves that it holds the job's secret (keyed BLAKE2b
+// over both sides' nonces) before anything it says is parsed; with SENNIT_WIRE=sealed every frame
+// is encrypted and authenticated. One thread per process (the control thread) owns all sockets
+// here. Public functions may be called from any thread.
+//
+// Failure: a peer is dead on EOF without goodbye, or on missed heartbeats. Whoever notices tells
+// the coordinator, rank 0 or its lowest surviving successor, who gathers reports for a short
+// moment, decides the failed set and floods it, so that all survivors name the same ranks. A rank
+// that is merely late is not dead.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace sennit {
+
+struct BootstrapOptions {
+  int rank = 0;
+  int size = 1;
+  // rank 0's address, numeric or a name; several, separated by commas, are tried
+  std::string root_host;
+  uint16_t root_port = 0;     // rank 0 listens here
+  int root_listener_fd = -1;  // rank 0, unique id: the socket that get_unique_id opened; else -1
+  std::vector<std::byte> secret;  // 32 bytes; empty only with `insecure`
+  bool insecure = false;          // SENNIT_INSECURE=1
+  bool sealed = false;            // SENNIT_WIRE=sealed: needs a secret
+  uint64_t job = 0;               // 0: rank 0 draws one and hands it out
+  int64_t arrival_timeout_ms = 120'000;
+  int64_t heartbeat_timeout_ms = 30'000;
+  int64_t stall_ms = 500;
+  std::string interface;  // SENNIT_INTERFACE: listen on this interface or address only
+};
+
+// What a rank is doing on a communicator, for comparing calls.
+struct CallDescriptor {
+  uint32_t comm = 0;
+  uint32_t seq = 0;
+  uint64_t signature = 0;
+  bool finished = false;  // this rank is done with it
+  std::string text;       // "all_reduce count 1024 float32 sum, in call 17 of communicator 1"
+  // For report_stall: how long this rank has seen no progress in it. 0: unknown, counted from its
+  // reports.
+  int64_t stalled_ms = 0;
+};
+
+class Control {
+ public:
+  // Called on the control thread; must not block, must not call back into Control except report_*.
+  struct Callbacks {
+    // The failed set was decided: all ranks dead so far (world ranks, ascending), and the text that
+    // every survivor shows.
+    std::function<void(const std::vector<int>& failed, const Status& status)> peers_failed;
+    // A communicator is in error on all its ranks (mismatch, abort, arrival timeout): the one of
+    // this number that `member` is in. Told to all ranks, those included that have not made it yet.
+    std::function<void(uint32_t comm, int member, const Status& status)> communicator_failed;
+    // The connection between ranks a and b broke though both live. Where this is not set,
+    // peers_failed is called instead, with the ranks dead so far (maybe none) and a status of kind
+    // SENNIT_LINK_FAILED.
+    std::function<void(int a, int b, const Status& status)> link_failed;
+    // The latest call on `comm`, or the one with number `seq` if it is still remembered (the last
+    // 64 are).
+    std::function<bool(uint32_t comm, uint32_t seq, CallDescriptor* out)> describe;
+    // Members of `comm`, as world ranks.
+    std::function<std::vector<int>(uint32_t comm)> members;
+  };
+
+  // Collective over all ranks; returns when the tree stands. On time-out the error lists who is
+  // missing.
+  static Result<std::unique_ptr<Control>> start(const BootstrapOptions& options,
+                                                Callbacks callbacks);
+  virtual ~Control() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual uint64_t job() const = 0;
+  virtual const std::vector<std::byte>& secret() const = 0;
+  virtual bool sealed() const = 0;
+  virtual std::string interface_address() const = 0;  // this host's address as peers see it
+
+  // Collective, used at start: everybody's blob to everybody, down the tree. Blocking, with the
+  // arrival time-out.
+  virtual Result<std::vector<std::vector<std::byte>>> all_gather(
+      std::span<const std::byte> mine) = 0;
+  virtual Result<std::vector<std::byte>> broadcast(std::span<const std::byte> from_rank0) = 0;
+
+  // A data connection to `peer` broke. The coordinator decides whether the peer is dead or only the
+  // link.
+  virtual void report_suspect(int peer, const std::string& what) = 0;
+  // No progress for stall_ms in this call: the coordinator compares the members' calls. Repeat
+  // while stalled.
+  virtual void report_stall(const CallDescriptor& mine) = 0;
+  // A message of `peer` carried another signature than this rank's call.
+  virtual void report_mismatch(const CallDescriptor& mine, int peer) = 0;
+  // This communicator is aborted: flood it.
+  virtual void abort(uint32_t comm, const std::string& why) = 0;
+  // It fails on all its ranks, with this.
+  virtual void fail(uint32_t comm, const Status& status) = 0;
+  // Says goodbye, so that closing is not taken for death. Bounded: returns after at most a second
+  // or two.
+  virtual void leave() = 0;
+  virtual std::string statistics() const = 0;  // bootstrap messages, connections, refused strangers
+};
+
+// Time-outs, SENNIT_INSECURE, SENNIT_INTERFACE and SENNIT_WIRE from the environment; the rest is
+// left at its default.
+BootstrapOptions bootstrap_defaults();
+
+// 256-byte unique id: address, port, job number, secret, checksum. The listener stays open in this
+// process until rank 0 of the job, in this process, takes it over.
+Result<std::vector<std::byte>> make_unique_id();
+Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size);
+// For an id that a launcher carried to all its processes: it serves all their jobs, one after the
+// other or side by side, and the port stays this process's for as long as it lives.
+Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size);
+
+// From the environment: Open MPI (OMPI_COMM_WORLD_*, PMIX_*), Slurm (SLURM_PROCID, ...), torchrun
+// (RANK, ...). Fills rank, size, root address, secret. The error names the variables that were
+// looked for. `local_rank`/`local_size` may be -1.
+struct Launch {
+  std::string launcher;  // "open mpi", "pmix", "slurm", "torchrun"
+  BootstrapOptions bootstrap;
+  int local_rank = -1;
+  int local_size = -1;
+};
+Result<Launch> launch_from_environment();
+
+}  // namespace sennit

@@ -1,0 +1,181 @@
+#include "control/judge.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "control/wire.hpp"
+
+namespace sennit::control {
+
+std::string call_without_place(const std::string& text) {
+  return text.substr(0, text.find(", in call "));
+}
+
+std::optional<Inquiry> CallJudge::report(const Report& report, int64_t now) {
+  if (report.members.empty()) return {};
+  const Key key{report.call.comm, *report.members.begin(), report.call.seq};
+  const auto [it, fresh] = cases_.try_emplace(key);
+  Case& c = it->second;
+  if (fresh) {
+    c.first = report;
+    c.since_ms = now - report.waited_ms;
+  }
+  c.since_ms = std::min(c.since_ms, now - report.waited_ms);
+  c.stalled_ms = std::max(c.stalled_ms, report.stalled_ms);
+  c.reported_ms = now;
+  const bool urgent = report.mismatching_peer >= 0 && c.mismatching_peer < 0;
+  if (report.mismatching_peer >= 0) {
+    c.mismatch_reporter = report.reporter;
+    c.mismatching_peer = report.mismatching_peer;
+  }
+  if (c.inquiry != 0 || (!fresh && !urgent && now - c.asked_ms < kRoundGapMs)) return {};
+  return ask(c, now);
+}
+
+Inquiry CallJudge::ask(Case& c, int64_t now) {
+  c.inquiry = next_inquiry_++;
+  c.asked_ms = now;
+  c.answers.clear();
+  return {c.inquiry, c.first.call.comm, c.first.call.seq, c.first.call.signature, c.first.reporter};
+}
+
+void CallJudge::answer(uint64_t inquiry, Answer answer) {
+  for (auto& [key, c] : cases_)
+    if (c.inquiry == inquiry && c.first.members.count(answer.rank))
+      c.answers[answer.rank] = std::move(answer);
+}
+
+CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,
+                                    const std::set<int>& left, int64_t arrival_ms) {
+  Outcome outcome;
+  for (auto it = cases_.begin(); it != cases_.end();) {
+    Case& c = it->second;
+    Status status;
+    if (c.inquiry != 0) {
+      const bool all = c.answers.size() >= c.first.members.size();
+      if (!all && now - c.asked_ms < kRoundMs) {
+        outcome.next_ms = std::min(outcome.next_ms, c.asked_ms + kRoundMs);
+        ++it;
+        continue;
+      }
+      c.inquiry = 0;
+      c.rounds++;
+      status = assess(c, now, dead, left, arrival_ms, &outcome.waiting);
+    } else if (c.mismatching_peer >= 0 && now - c.asked_ms >= kRoundGapMs) {
+      outcome.inquiries.push_back(ask(c, now));
+    }
+    if (!status.ok())
+      outcome.verdicts.push_back({c.first.call.comm, *c.first.members.begin(), status});
+    const bool forget = !status.ok() || now - c.reported_ms > kForgetMs;
+    if (!forget && (c.mismatching_peer >= 0 || c.inquiry != 0))
+      outcome.next_ms =
+          std::min(outcome.next_ms, c.asked_ms + (c.inquiry != 0 ? kRoundMs : kRoundGapMs));
+    it = forget ? cases_.erase(it) : std::next(it);
+  }
+  // The communicator is in error as a whole: its other cases are settled with it.
+  for (const Verdict& verdict : outcome.verdicts)
+    std::erase_if(cases_, [&](const auto& entry) {
+      return std::get<0>(entry.first) == verdict.comm && std::get<1>(entry.first) == verdict.anchor;
+    });
+  return outcome;
+}
+
+Status CallJudge::mismatch(const Case& c) {
+  const CallDescriptor& call = c.first.call;
+  struct Side {
+    std::string text;
+    std::set<int> ranks;
+  };
+  std::map<uint64_t, Side> sides;
+  for (const auto& [rank, answer] : c.answers) {
+    if (answer.where != Answer::Where::at) continue;
+    Side& side = sides[answer.signature];
+    side.ranks.insert(rank);
+    if (side.text.empty())
+      side.text = call_without_place(answer.text.empty() ? call.text : answer.text);
+  }
+  const std::string place = fmt::format("call {} on communicator {}: ", call.seq, call.comm);
+  if (sides.size() < 2) {
+    if (c.mismatching_peer < 0 || c.rounds < 2) return {};
+    return {SENNIT_MISMATCH,
+            place + fmt::format("a message of rank {} does not match what rank {} called, {}",
+                                c.mismatching_peer, c.mismatch_reporter,
+                                call_without_place(call.text))};
+  }
+  std::vector<Side> order;
+  bool alike = true;
+  for (auto& [signature, side] : sides) {
+    alike = alike && side.text == sides.begin()->second.text;
+    order.push_back(std::move(side));
+  }
+  std::sort(order.begin(), order.end(), [](const Side& a, const Side& b) {
+    return std::pair(a.ranks.size(), *a.ranks.begin()) <
+           std::pair(b.ranks.size(), *b.ranks.begin());
+  });
+  if (alike)  // same arguments, other plan
+    return {SENNIT_MISMATCH, place + fmt::format("{} and {} planned {} differently: are the "
+                                                 "SENNIT_* variables the same on all ranks?",
+                                                 name_ranks(order[0].ranks),
+                                                 name_ranks(order[1].ranks), order[0].text)};
+  std::string text;
+  for (const Side& side : order)
+    text +=
+        fmt::format("{}{} called {}", text.empty() ? "" : "; ", name_ranks(side.ranks), side.text);
+  return {SENNIT_MISMATCH, place + text};
+}
+
+Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const std::set<int>& left,
+                         int64_t arrival_ms, std::vector<std::string>* waiting) const {
+  if (Status status = mismatch(c); !status.ok()) return status;
+  const CallDescriptor& call = c.first.call;
+  const std::string what = fmt::format("call {} on communicator {} ({})", call.seq, call.comm,
+                                       call_without_place(call.text));
+  std::set<int> late, left_here;
+  for (const int member : c.first.members) {
+    if (dead.count(member)) return {};  // the decision about the dead fails the communicator
+    const auto answer = c.answers.find(member);
+    const bool here = answer != c.answers.end() && answer->second.where >= Answer::Where::at;
+    if (left.count(member))
+      left_here.insert(member);
+    else if (!here)
+      late.insert(member);
+  }
+  // A rank may leave when it has finished a call that others are still in, so only a lasting stall
+  // tells.
+  if (!left_here.empty() && late.empty() && c.stalled_ms < std::min(arrival_ms, kLeftMs)) return {};
+  if (!left_here.empty() && c.stalled_ms >= std::min(arrival_ms, kLeftMs))
+    return {SENNIT_PEER_FAILED,
+            fmt::format("{} {} left the job, but other ranks are in {}", name_ranks(left_here),
+                        left_here.size() == 1 ? "has" : "have", what)};
+  if (late.empty()) {
+    if (c.stalled_ms < arrival_ms) return {};
+    return {SENNIT_TIMED_OUT,
+            fmt::format("no progress in {} for {} ms, though all ranks are in it; {} reported it",
+                        what, c.stalled_ms, name_ranks({c.first.reporter}))};
+  }
+  std::string doing;
+  if (late.size() == 1) {
+    const auto answer = c.answers.find(*late.begin());
+    if (answer == c.answers.end())
+      doing = "; it does not answer";
+    else if (answer->second.where == Answer::Where::before)
+      doing = fmt::format("; its last call there is {}", answer->second.seq);
+    else
+      doing = "; it has called nothing there";
+  }
+  if (now - c.since_ms >= arrival_ms)
+    return {SENNIT_TIMED_OUT, fmt::format("{} did not arrive in {} within {} ms{}",
+                                          name_ranks(late), what, arrival_ms, doing)};
+  if (!c.said_waiting) {
+    c.said_waiting = true;
+    waiting->push_back(fmt::format("waiting for {} in {}{}", name_ranks(late), what, doing));
+  }
+  return {};
+}
+
+void CallJudge::excuse(int64_t gap) {
+  for (auto& [key, c] : cases_) c.since_ms += gap, c.reported_ms += gap, c.asked_ms += gap;
+}
+
+}  // namespace sennit::control

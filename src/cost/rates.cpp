@@ -1,0 +1,98 @@
+// rates.cpp: see cost/rates.hpp.
+#include "cost/rates.hpp"
+
+#include <algorithm>
+
+namespace sennit {
+namespace {
+
+constexpr uint64_t kScarcity = 4;
+
+// The tier of hosts, or -1 where no tier is called that (every host then has one rank, or nobody
+// knows).
+int host_tier(const TierTree& tree) {
+  for (size_t i = 0; i < tree.tiers.size(); i++)
+    if (tree.tiers[i].name == "host") return static_cast<int>(i);
+  return -1;
+}
+
+uint64_t saturated_ns(uint64_t bytes, uint64_t bytes_per_s) {
+  const auto ns = static_cast<unsigned __int128>(bytes) * 1'000'000'000 / bytes_per_s;
+  return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns);
+}
+
+}  // namespace
+
+GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
+  const size_t n = tree.groups.size();
+  GroupRates rates;
+  rates.egress.assign(n, 0);
+  rates.ingress.assign(n, 0);
+  for (size_t i = n; i-- > 1;) {  // children come after their parents
+    const Group& group = tree.groups[i];
+    uint64_t out = 0, in = 0;
+    for (int32_t c = group.first_child; c < group.first_child + group.children; c++) {
+      out += rates.egress[static_cast<size_t>(c)];
+      in += rates.ingress[static_cast<size_t>(c)];
+    }
+    if (group.children == 0) out = in = cost.nic_bytes_per_s;
+    // Once for the group itself, unless it is a rank, and once for every tier in which it is alone:
+    // a rack of one host is that host, and its uplink no less scarce than the other racks'.
+    const int parent_tier = tree.groups[static_cast<size_t>(group.parent)].tier;
+    for (int tier = std::max<int>(group.tier, 1); tier < parent_tier; tier++) {
+      out = std::max<uint64_t>(1, out / kScarcity);
+      in = std::max<uint64_t>(1, in / kScarcity);
+    }
+    rates.egress[i] = group.egress.known() ? group.egress.bytes_per_s : out;
+    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s : in;
+  }
+  return rates;
+}
+
+uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity,
+                       const CostModel& cost) {
+  if (capacity.known()) return capacity.bytes_per_s;
+  const Group& parent =
+      tree.groups[static_cast<size_t>(tree.groups[static_cast<size_t>(group)].parent)];
+  return static_cast<int>(parent.tier) <= host_tier(tree) ? cost.reduce_bytes_per_s
+                                                          : cost.nic_bytes_per_s;
+}
+
+bool within_one_host(const TierTree& tree) {
+  return !tree.groups.empty() && static_cast<int>(tree.groups[0].tier) <= host_tier(tree);
+}
+
+bool within_host(const TierTree& tree, int group) {
+  return static_cast<int>(tree.groups[static_cast<size_t>(group)].tier) <= host_tier(tree);
+}
+
+std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
+  if (cost.tiers.size() == tree.tiers.size()) return cost.tiers;
+  std::vector<TierCost> tiers(tree.tiers.size());
+  std::vector<bool> seen(tiers.size(), false);
+  for (size_t i = 1; i < tree.groups.size(); i++) {
+    const Group& group = tree.groups[i];
+    TierCost& tier = tiers[group.tier];
+    // Within a host there are no headers, and nothing shapes.
+    const bool network = !within_host(tree, group.parent);
+    uint64_t burst_ns = ~uint64_t{0};
+    for (const Capacity& side : {group.egress, group.ingress})
+      burst_ns = std::min(burst_ns, side.known() && network
+                                        ? saturated_ns(side.burst_bytes, side.bytes_per_s)
+                                        : uint64_t{0});
+    tier.burst_ns = seen[group.tier] ? std::min(tier.burst_ns, burst_ns) : burst_ns;
+    if (network) tier.goodput_permille = cost.goodput_permille;
+    seen[group.tier] = true;
+  }
+  return tiers;
+}
+
+uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
+  const Group& g = tree.groups[static_cast<size_t>(group)];
+  const uint64_t ns = g.latency_ns != 0          ? g.latency_ns
+                      : within_host(tree, group) ? cost.shared_memory_latency_ns
+                                                 : cost.latency_ns;
+  return g.tier < cost.tiers.size() ? ns * cost.tiers[g.tier].latency_permille / 1000 : ns;
+}
+
+}  // namespace sennit

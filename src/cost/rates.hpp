@@ -1,0 +1,41 @@
+// rates.hpp: rates and latencies of a tier tree's groups for planning, with assumptions where a
+// figure is unknown.
+//
+// Assumed figures are for comparing and sharing out only and never shown as known: a rank gets the
+// NIC's rate, and a group a quarter of its children's sum, so uplinks count as scarce. Integers
+// only. Time: O(groups).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.hpp"
+#include "topology/fabric/tier_tree.hpp"
+
+namespace sennit {
+
+// For sharing out among siblings: a rank gets the NIC's rate, a group a quarter of its children's
+// sum, so that shares follow the number of ranks.
+struct GroupRates {
+  std::vector<uint64_t> egress, ingress;  // bytes/s by group; 0 for the root
+};
+GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
+
+// For predicting times, in bytes/s: a boundary within a host is as fast as memory, any other as one
+// NIC, so that uplinks count as scarce.
+uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity,
+                       const CostModel& cost);
+
+// All ranks are on one host, whose cores do all the moving.
+bool within_one_host(const TierTree& tree);
+// All of the group is on one host.
+bool within_host(const TierTree& tree, int group);
+
+// By tier: what was measured, else what the fabric declares of bursts and the model of headers.
+// O(groups).
+std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost);
+
+// Of one message between two children of the group.
+uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
+
+}  // namespace sennit

@@ -1,0 +1,198 @@
+#include "forecast/network.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/index.hpp"
+
+namespace sennit::training {
+namespace {
+
+// By group: its boundary lies inside of a host.
+std::vector<bool> inside_hosts(const TierTree& tree) {
+  std::vector<bool> inside(tree.groups.size(), false);
+  for (size_t g = 1; g < tree.groups.size(); g++) {  // parents come first
+    const size_t parent = index(tree.groups[g].parent);
+    inside[g] = inside[parent] || tree.tiers[tree.groups[parent].tier].name == "host";
+  }
+  return inside;
+}
+
+// The widest groups that lie inside of a single host, in fabric order: whole hosts.
+std::vector<int> hosts_of(const TierTree& tree) {
+  const std::vector<bool> inside = inside_hosts(tree);
+  std::vector<int> hosts;
+  for (int position = 0; position < tree.ranks();
+       position += tree.groups[index(hosts.back())].size) {
+    int group = tree.leaf_of_position[index(position)];
+    while (inside[index(group)]) group = tree.groups[index(group)].parent;
+    hosts.push_back(group);
+  }
+  return hosts;
+}
+
+}  // namespace
+
+std::vector<Places> placements(const TierTree& tree, int gpus) {
+  if (gpus > tree.ranks()) return {};
+  std::vector<int> packed(index(gpus));
+  std::iota(packed.begin(), packed.end(), 0);
+  std::vector<Places> all = {{"packed", packed}};
+  if (tree.root().children < 2) return all;
+  // By turns, the next host of the outermost group that has been used least for its size.
+  struct Part {
+    int size = 0, used = 0;
+    std::vector<int> hosts;
+    size_t next = 0;
+  };
+  std::vector<Part> parts(index(tree.root().children));
+  for (const int host : hosts_of(tree)) {
+    Part& part =
+        parts[index(tree.child_at(0, tree.groups[index(host)].first) - tree.root().first_child)];
+    part.hosts.push_back(host);
+    part.size += tree.groups[index(host)].size;
+  }
+  std::vector<int> even;
+  while (static_cast<int>(even.size()) < gpus) {
+    Part* least = nullptr;
+    for (Part& part : parts)
+      if (part.next < part.hosts.size() &&
+          (!least || int64_t{part.used} * least->size < int64_t{least->used} * part.size))
+        least = &part;
+    const Group& host = tree.groups[index(least->hosts[least->next++])];
+    least->used += host.size;
+    for (int i = 0; i < host.size && static_cast<int>(even.size()) < gpus; i++)
+      even.push_back(host.first + i);
+  }
+  std::sort(even.begin(), even.end());
+  if (even != packed) all.push_back({"even", std::move(even)});
+  return all;
+}
+
+Network::Network(const TierTree& tree, double scale_up_bytes_per_s)
+    : tree_(tree), within_host_(inside_hosts(tree)) {
+  for (size_t g = 0; g < tree.groups.size(); g++) {
+    const Group& group = tree.groups[g];
+    const auto rate = [&](const Capacity& capacity) {
+      const double known = static_cast<double>(capacity.bytes_per_s);
+      if (!within_host_[g] || group.children > 0 || scale_up_bytes_per_s <= 0) return known;
+      return known > 0 ? std::min(known, scale_up_bytes_per_s) : scale_up_bytes_per_s;
+    };
+    egress_.push_back(rate(group.egress));
+    ingress_.push_back(rate(group.ingress));
+  }
+}
+
+Load Network::gather_load(const Groups& groups, const std::vector<int>& positions) const {
+  Load load{std::vector<double>(tree_.groups.size(), 0),
+            std::vector<double>(tree_.groups.size(), 0)};
+  std::vector<int> members(tree_.groups.size(), 0), touched;
+  for (const std::vector<int>& group : groups) {
+    touched.clear();
+    for (const int gpu : group)
+      for (int g = tree_.leaf_of_position[index(positions[index(gpu)])]; g > 0;
+           g = tree_.groups[index(g)].parent)
+        if (members[index(g)]++ == 0) touched.push_back(g);
+    const double all = static_cast<double>(group.size());
+    for (const int g : touched) {
+      const double inside = members[index(g)];
+      members[index(g)] = 0;
+      if (inside >= all) continue;
+      load.in[index(g)] += 1 - inside / all;
+      load.out[index(g)] += inside / all;
+    }
+  }
+  return load;
+}
+
+Load Network::ring_load(const Groups& groups, const std::vector<int>& positions) const {
+  Load load{std::vector<double>(tree_.groups.size(), 0),
+            std::vector<double>(tree_.groups.size(), 0)};
+  for (const std::vector<int>& group : groups)
+    for (size_t i = 0; group.size() > 1 && i < group.size(); i++) {
+      const int from = positions[index(group[i])],
+                to = positions[index(group[(i + 1) % group.size()])];
+      const int common = tree_.common_group(from, to);
+      for (int g = tree_.leaf_of_position[index(from)]; g != common;
+           g = tree_.groups[index(g)].parent)
+        load.out[index(g)] += 1;
+      for (int g = tree_.leaf_of_position[index(to)]; g != common;
+           g = tree_.groups[index(g)].parent)
+        load.in[index(g)] += 1;
+    }
+  return load;
+}
+
+SetBound Network::bound(const Load& load, double bytes_in, double bytes_out) const {
+  return bound(load, bytes_in, bytes_out, 1, 1);
+}
+
+SetBound Network::bound(const Load& load, double bytes_in, double bytes_out, double within_host,
+                        double between_hosts) const {
+  SetBound result;
+  result.tier_seconds.assign(tree_.tiers.size(), 0);
+  for (size_t g = 1; g < tree_.groups.size(); g++) {
+    const double efficiency = within_host_[g] ? within_host : between_hosts;
+    double seconds = 0;
+    if (egress_[g] > 0) seconds = load.out[g] * bytes_out / (egress_[g] * efficiency);
+    if (ingress_[g] > 0)
+      seconds = std::max(seconds, load.in[g] * bytes_in / (ingress_[g] * efficiency));
+    double& of_tier = result.tier_seconds[tree_.groups[g].tier];
+    of_tier = std::max(of_tier, seconds);
+    if (seconds > result.seconds) {
+      result.seconds = seconds;
+      result.group = static_cast<int>(g);
+    }
+  }
+  return result;
+}
+
+double Network::latency_s(const Groups& groups, const std::vector<int>& positions) const {
+  uint64_t most = 0;
+  for (const std::vector<int>& group : groups)
+    for (size_t i = 1; i < group.size(); i++) {
+      const int common =
+          tree_.common_group(positions[index(group[i - 1])], positions[index(group[i])]);
+      most = std::max(most, tree_.groups[index(common)].latency_ns);
+    }
+  return static_cast<double>(most) * 1e-9;
+}
+
+std::vector<Spread> Network::spread(const Groups& groups, const std::vector<int>& positions) const {
+  std::vector<Spread> spreads;
+  std::vector<int> seen(tree_.groups.size(), -1);
+  std::vector<int> counts(tree_.tiers.size());
+  std::vector<bool> present(tree_.tiers.size(), false);
+  for (const Group& group : tree_.groups) present[group.tier] = true;
+  for (size_t t = 1; t + 1 < tree_.tiers.size(); t++)
+    if (present[t]) spreads.push_back({static_cast<int>(t), tree_.ranks(), 0});
+  for (size_t i = 0; i < groups.size(); i++) {
+    std::fill(counts.begin(), counts.end(), 0);
+    for (const int gpu : groups[i])
+      for (int g = tree_.leaf_of_position[index(positions[index(gpu)])]; g > 0;
+           g = tree_.groups[index(g)].parent)
+        if (seen[index(g)] != static_cast<int>(i)) {
+          seen[index(g)] = static_cast<int>(i);
+          counts[tree_.groups[index(g)].tier]++;
+        }
+    for (Spread& spread : spreads) {
+      spread.least = std::min(spread.least, counts[index(spread.tier)]);
+      spread.most = std::max(spread.most, counts[index(spread.tier)]);
+    }
+  }
+  return spreads;
+}
+
+std::string unknown_tiers(const TierTree& tree) {
+  const std::vector<bool> inside = inside_hosts(tree);
+  std::vector<bool> unknown(tree.tiers.size(), false);
+  for (size_t g = 1; g < tree.groups.size(); g++)
+    if (!inside[g] && (!tree.groups[g].egress.known() || !tree.groups[g].ingress.known()))
+      unknown[tree.groups[g].tier] = true;
+  std::string text;
+  for (size_t t = 0; t < tree.tiers.size(); t++)
+    if (unknown[t]) text += (text.empty() ? "" : ", ") + tree.tiers[t].name;
+  return text;
+}
+
+}  // namespace sennit::training

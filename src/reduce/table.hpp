@@ -1,0 +1,37 @@
+// table.hpp: the table of reduction kernels that one instruction set provides, for
+// reduce/reduce.cpp and its test.
+//
+// Each src/reduce_ISA.cpp compiles reduce/kernels.hpp with its own compiler flags and exports one
+// table. Nothing inline is shared between those files, so no code for a wider instruction set leaks
+// into others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace sennit {
+
+// The operations that kernels know; avg without a divisor and premul_sum are sums.
+enum class KernelOp : uint8_t { sum, prod, min, max, average };
+inline constexpr int kKernelOps = 5;
+
+using ReduceKernel = void (*)(void* out, const void* const* inputs, size_t n, size_t count,
+                              uint64_t divisor);
+using ScaleKernel = void (*)(void* out, const void* in, const void* scalar, size_t count);
+
+struct ReduceTable {
+  ReduceKernel reduce[12][kKernelOps];  // [DataType][KernelOp]
+  ScaleKernel scale[12];                // [DataType]
+};
+
+extern const ReduceTable kReduceGeneric;
+#if defined(__x86_64__)
+extern const ReduceTable kReduceAvx2;    // needs AVX2 and F16C
+extern const ReduceTable kReduceAvx512;  // needs AVX-512 F, BW, DQ, VL
+#endif
+
+// The table of "generic", "avx2" or "avx512"; null where this machine lacks it.
+const ReduceTable* reduce_table(std::string_view isa);
+
+}  // namespace sennit

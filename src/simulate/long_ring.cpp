@@ -1,0 +1,75 @@
+// The closed form of a long ring: n ranks send 2 (n - 1) or n - 1 messages each, too many to
+// simulate.
+//
+// A piece goes from rank to rank around the ring, once for a reduce-scatter or an all-gather and
+// twice for an all-reduce, and every hop costs its latency and its posting; every group is left and
+// entered by one hop, over which every piece but one goes. Fluid: the latency of the way, and then
+// the slowest group's bytes over its capacity. Else the way with its posting and the time of a
+// piece on every hop; or the slowest hop, if that has more to do than a piece takes for the way.
+#include <algorithm>
+
+#include "cost/rates.hpp"
+#include "simulate/ranks.hpp"
+
+namespace sennit::simulation {
+namespace {
+
+// Bytes/s from one position to another: the narrowest boundary's between them.
+uint64_t rate_between(const TierTree& tree, int from, int to, const CostModel& cost) {
+  uint64_t rate = ~uint64_t{0};
+  const auto climb = [&](int position, int other, bool out) {
+    for (int g = tree.leaf_of_position[static_cast<size_t>(position)];;) {
+      const Group& group = tree.groups[static_cast<size_t>(g)];
+      if (group.parent < 0 || (other >= group.first && other < group.first + group.size)) return;
+      rate = std::min(rate, boundary_rate(tree, g, out ? group.egress : group.ingress, cost));
+      g = group.parent;
+    }
+  };
+  climb(from, to, true);
+  climb(to, from, false);
+  return rate;
+}
+
+}  // namespace
+
+SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t chunks,
+                        const SimulateOptions& options) {
+  const auto n = static_cast<uint64_t>(tree.ranks());
+  const uint64_t turns = request.collective == Collective::all_reduce ? 2 : 1;
+  const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
+  const uint64_t crossing = scaled(turns * bytes, n - 1, n);  // by one hop
+  uint64_t way_ns = 0, posting_ns = 0, moving_ns = 0;         // of one turn
+  for (int position = 0; position < tree.ranks(); position++) {
+    const int next = (position + 1) % tree.ranks();
+    const int common = tree.common_group(position, next);
+    moving_ns += scaled(bytes, 1'000'000'000, rate_between(tree, position, next, options.cost)) / n;
+    way_ns += planning_latency_ns(tree, common, options.cost);
+    posting_ns +=
+        within_host(tree, common) ? options.cost.shared_memory_post_ns : options.cost.post_ns;
+  }
+  SimulatedTime time;
+  time.closed_form = true;
+  time.latency_ns = scaled(turns * way_ns, n - 1, n);
+  time.rounds = turns * (n - 1);
+  time.messages = turns * (n - 1) * n * chunks;
+  uint64_t slowest_ns = 0;
+  for (size_t g = 0; g < tree.groups.size(); g++) {
+    const Group& group = tree.groups[g];
+    time.groups.push_back({});
+    if (group.parent < 0) continue;
+    const auto busy = [&](const Capacity& capacity) {
+      return scaled(crossing, 1'000'000'000,
+                    boundary_rate(tree, static_cast<int>(g), capacity, options.cost));
+    };
+    time.groups.back() = {crossing, crossing, busy(group.egress), busy(group.ingress)};
+    slowest_ns = std::max({slowest_ns, busy(group.egress), busy(group.ingress)});
+  }
+  if (options.fluid)
+    time.time_ns = time.latency_ns + slowest_ns;
+  else
+    time.time_ns = std::max(
+        slowest_ns, time.latency_ns + scaled(turns * (posting_ns * chunks + moving_ns), n - 1, n));
+  return time;
+}
+
+}  // namespace sennit::simulation

@@ -1,0 +1,118 @@
+// network.hpp: directed capacities of a tier tree, shared max-min fairly by what moves at the
+// moment.
+//
+// Progressive filling: all flows' rates rise together until a link is full; its flows keep that
+// rate, the others rise on. After a change only the changed links are filled anew, with what the
+// links around them can give their flows; those around are taken in as well, until no link is
+// overloaded, and none has more than the tolerated part of its capacity to spare while its flows
+// want more, or gives a flow that much less than its share. Links that no traffic can ever fill (an
+// uplink at full bisection), or that the flows of the moment cannot, tie nothing together. Times in
+// ns, rounded up. Cost of a change: O(flows on the links taken in * depth
+// * rounds).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "simulate/simulate.hpp"
+#include "simulate/symmetry.hpp"
+
+namespace sennit::simulation {
+
+inline constexpr uint64_t kNever = ~uint64_t{0};
+
+class Network {
+ public:
+  Network(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry);
+
+  // A pipe from one position to another, with at most one flow at a time, that stands for `ranks`
+  // such pipes of as many ranks. O(depth).
+  uint32_t connect(int from, int to, uint32_t ranks);
+  void start(uint32_t connection, uint64_t bytes, uint64_t now_ns);  // bytes > 0
+  void count(uint32_t connection, uint64_t bytes);  // among the loads, without moving them
+  uint64_t least_time_ns() const;  // of the link that is slowest with what it was given so far
+  // Works out the rates after starts and ends; before time goes on.
+  void settle(uint64_t now_ns);
+  uint64_t next_end_ns() const {
+    return heap_.empty() ? kNever : connections_[heap_.front()].end_ns;
+  }
+  uint32_t end_next(uint64_t now_ns);    // ends that flow; its connection
+  std::vector<GroupLoad> loads() const;  // by group
+
+ private:
+  static constexpr uint32_t kNotInHeap = ~uint32_t{0};
+  static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+  struct Link {
+    uint64_t capacity = 0;  // bytes/s
+    bool can_fill = true;   // some traffic could fill it
+    uint64_t wanted = 0;    // sum of the limits of its flows, here and below each times its weight
+    std::vector<uint32_t> hops;  // of its flows, indices into hops_
+    uint32_t flows = 0;          // also where it cannot be filled
+    uint64_t busy_since_ns = 0, busy_ns = 0;
+    uint64_t bytes = 0;
+    uint32_t seen = 0;  // settle() number
+    double used = 0;    // sum of its flows' rates
+    // rate of the flows that it holds back; unlimited: it holds back none
+    double level = kUnlimited;
+    // Of settle(): what is left to flows without a rate, how many they are, the level; and what the
+    // flows of the area change on a link outside.
+    double left = 0;
+    uint32_t open = 0;
+    double next_level = kUnlimited;
+    double change = 0;
+    uint32_t changed = 0;  // round
+    bool scarce() const { return can_fill && wanted > capacity; }
+  };
+  struct Hop {
+    uint32_t connection = 0, link = 0;
+    uint32_t weight = 1;  // flows of the connection's kind on each link of that class
+    uint32_t place = 0;   // in the link's hops
+  };
+  struct Connection {
+    uint32_t first_hop = 0, hops = 0;
+    uint64_t limit = 0;  // bytes/s: the narrowest link's
+    uint32_t narrowest = 0;
+    double left = 0, rate = 0;  // bytes, bytes/s
+    uint64_t at_ns = 0;         // `left` is of this time
+    uint64_t end_ns = kNever;
+    uint32_t heap_place = kNotInHeap;
+    uint32_t bottleneck = kNone;    // the link that holds it back
+    uint32_t seen = 0;              // settle() number
+    uint32_t fixed = 0;             // round
+    double cap = 0, next_rate = 0;  // of settle()
+    uint32_t capped_by = kNone, next_bottleneck = kNone;
+  };
+
+  void touch(Link& link, uint32_t index, bool was_scarce);
+  void take_in(uint32_t link);
+  void take_in_connection(uint32_t connection);
+  void fill();
+  void cap(Connection& connection);
+  void fix(uint32_t connection, double rate, uint32_t by);
+  bool widen();
+  void commit(uint64_t now_ns);
+  void set_rate(uint32_t connection, double rate, uint64_t now_ns);
+  bool earlier(uint32_t a, uint32_t b) const;
+  void heap_put(size_t place, uint32_t connection);
+  void heap_up(size_t place);
+  void heap_down(size_t place);
+
+  std::vector<Link> links_;  // egress of a group of class c: 2c, ingress: 2c + 1
+  std::vector<Hop> hops_;
+  std::vector<Connection> connections_;
+  const TierTree& tree_;
+  const Symmetry& symmetry_;
+  std::vector<uint32_t> heap_;  // connections with a flow, by end
+  std::vector<uint32_t> changed_links_, changed_connections_;
+  std::vector<uint32_t> area_links_, area_;  // of settle(): taken in
+  std::vector<uint32_t> around_, more_;
+  // (rate, link, or number of links + connection): where filling stops next
+  std::vector<std::pair<double, uint32_t>> stops_;
+  const double tolerance_;
+  uint32_t settling_ = 0, round_ = 0;
+};
+
+}  // namespace sennit::simulation

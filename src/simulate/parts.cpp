@@ -1,0 +1,82 @@
+// One run of the simulator: all parts at once on one tree, or twice under --fluid, which counts the
+// rounds as well; and what the run says of tiers and memory.
+#include <algorithm>
+
+#include "simulate/ranks.hpp"
+
+namespace sennit::simulation {
+namespace {
+
+// Of the rank that needs most in all its parts together.
+uint64_t most_scratch_bytes(const TierTree& tree, std::span<const Part> parts,
+                            const Symmetry& symmetry) {
+  std::vector<uint64_t> of_class;
+  for (const Symmetry::RankClass& kind : symmetry.classes)
+    of_class.push_back(scratch_bytes(parts[kind.part], kind.prepared->program));
+  std::vector<uint64_t> of_position(static_cast<size_t>(tree.ranks()), 0);
+  size_t member = 0;
+  for (const Part& part : parts)
+    for (const int32_t position : part.positions)
+      of_position[static_cast<size_t>(position)] += of_class[symmetry.class_of_member[member++]];
+  return *std::max_element(of_position.begin(), of_position.end());
+}
+
+}  // namespace
+
+uint64_t scratch_bytes(const Part& part, const Program& program) {
+  const Layout layout = part.layout();
+  uint64_t elements = 0;
+  for (const Slot& slot : program.slots)
+    for (uint32_t r = slot.first_range; r < slot.first_range + slot.ranges; r++)
+      elements += layout.length(program.ranges[r], {0, part.chunks});
+  return elements * type_bytes(part.request->type) * std::min(part.chunks, kLanes);
+}
+
+std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups) {
+  std::vector<TierLoad> tiers(tree.tiers.size());
+  for (size_t g = 1; g < groups.size(); g++) {
+    TierLoad& tier = tiers[tree.groups[g].tier];
+    tier.bytes += groups[g].egress_bytes;
+    const uint64_t busy_ns = std::max(groups[g].egress_busy_ns, groups[g].ingress_busy_ns);
+    if (tier.busiest_group >= 0 && busy_ns <= tier.busy_ns) continue;
+    tier.busy_ns = busy_ns;
+    tier.busiest_group = static_cast<int>(g);
+  }
+  return tiers;
+}
+
+Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part> parts,
+                                     const SimulateOptions& options,
+                                     std::vector<uint64_t>* part_ns) {
+  const Result<Symmetry> symmetry = find_symmetry(tree, parts, options.symmetry);
+  if (!symmetry) return symmetry.status();
+  World world(tree, parts, options, *symmetry);
+  SENNIT_RETURN_IF_ERROR(world.run());
+  SimulatedTime simulated;
+  simulated.time_ns = world.time_ns();
+  simulated.groups = world.loads();
+  simulated.tiers = by_tier(tree, simulated.groups);
+  simulated.messages = world.messages();
+  simulated.scratch_bytes = most_scratch_bytes(tree, parts, *symmetry);
+  simulated.rank_classes = static_cast<uint32_t>(symmetry->classes.size());
+  if (options.fluid) {
+    simulated.latency_ns = simulated.time_ns;
+    simulated.time_ns += world.least_time_ns();
+    SimulateOptions counting = options;
+    counting.every_latency_ns = 1;
+    World counter(tree, parts, counting, *symmetry);
+    SENNIT_RETURN_IF_ERROR(counter.run());
+    simulated.rounds = counter.time_ns();
+  }
+  if (part_ns == nullptr) return simulated;
+  size_t member = 0;
+  for (const Part& part : parts) {
+    uint64_t ns = 0;
+    for (size_t i = 0; i < part.positions.size(); i++)
+      ns = std::max(ns, world.time_ns(symmetry->class_of_member[member++]));
+    part_ns->push_back(options.fluid ? simulated.time_ns : ns);
+  }
+  return simulated;
+}
+
+}  // namespace sennit::simulation

@@ -1,0 +1,316 @@
+#include "simulate/ranks.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "base/index.hpp"
+#include "cost/rates.hpp"
+
+namespace sennit::simulation {
+World::World(const TierTree& tree, std::span<const Part> parts, const SimulateOptions& options,
+             const Symmetry& symmetry)
+    : tree_(tree),
+      options_(options),
+      symmetry_(symmetry),
+      network_(tree, options, symmetry),
+      ranks_(symmetry.classes.size()) {
+  for (size_t i = 0; i < ranks_.size(); i++) {
+    const Symmetry::RankClass& kind = symmetry.classes[i];
+    const Part& part = parts[kind.part];
+    Rank& rank = ranks_[i];
+    rank.prepared = kind.prepared.get();
+    rank.layout = part.layout();
+    rank.chunks = options.fluid ? 1 : std::max(1u, part.chunks);
+    rank.lanes = std::min(rank.chunks, kLanes);
+    rank.element_bytes = type_bytes(part.request->type);
+    rank.skip_empty = part.request->collective != Collective::barrier;
+    rank.partner = kind.partner.data();
+    rank.steps = kind.partner.size();
+    rank.alike = kind.ranks;
+    rank.deps.resize(rank.lanes * rank.steps);
+    rank.posted.assign(rank.lanes * rank.steps, 0);
+    rank.chunk.resize(rank.lanes);
+    rank.remaining.resize(rank.lanes);
+    rank.chunks_left = rank.steps == 0 ? 0 : rank.chunks;
+    add_peers(rank, kind);
+  }
+}
+
+void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
+  rank.peers.resize(kind.prepared->peers.size());
+  for (size_t i = 0; i < rank.peers.size(); i++) {
+    Peer& peer = rank.peers[i];
+    const int to = kind.peer_position[i];
+    const int common = tree_.common_group(kind.position, to);
+    if (!options_.free_messages) {
+      peer.latency_ns = options_.every_latency_ns != 0
+                            ? options_.every_latency_ns
+                            : planning_latency_ns(tree_, common, options_.cost);
+      peer.post_ns =
+          within_host(tree_, common) ? options_.cost.shared_memory_post_ns : options_.cost.post_ns;
+    }
+    if (options_.fluid) peer.post_ns = 0;
+    peer.to = static_cast<int>(kind.peer_class[i]);
+    peer.connection = network_.connect(kind.position, to, kind.ranks);
+    peer_of_connection_.emplace_back(static_cast<uint32_t>(&rank - ranks_.data()), i);
+  }
+}
+
+Status World::run() {
+  const int ranks = static_cast<int>(ranks_.size());
+  for (int rank = 0; rank < ranks; rank++)
+    if (ranks_[index(rank)].chunks_left > 0)
+      for (uint32_t lane = 0; lane < ranks_[index(rank)].lanes; lane++)
+        begin_chunk(rank, lane, lane);
+  for (int rank = 0; rank < ranks; rank++) wake(rank);
+  pump_woken();
+  for (;;) {
+    network_.settle(now_ns_);
+    const uint64_t next =
+        std::min(events_.empty() ? kNever : events_.top().time_ns, network_.next_end_ns());
+    if (next == kNever) break;
+    now_ns_ = next;
+    for (;;) {  // all that happens at this time
+      if (network_.next_end_ns() <= now_ns_) {
+        sent(network_.end_next(now_ns_));
+      } else if (!events_.empty() && events_.top().time_ns <= now_ns_) {
+        const Event event = events_.top();
+        events_.pop();
+        switch (event.what) {
+          case What::processor_free:
+            processor_free(static_cast<int>(event.subject));
+            break;
+          case What::left_sender:
+            left_sender(event.subject);
+            break;
+          case What::delivery:
+            deliver(event.subject);
+            break;
+        }
+      } else if (!woken_.empty()) {
+        pump_woken();
+      } else {
+        break;
+      }
+    }
+  }
+  return stuck();
+}
+
+// A rank acts on all that happens at a time together: else it would matter what is looked at first.
+void World::wake(int position) {
+  Rank& rank = ranks_[index(position)];
+  if (!rank.woken) woken_.push_back(position);
+  rank.woken = true;
+}
+
+void World::pump_woken() {
+  for (const int position : woken_) {
+    Rank& rank = ranks_[index(position)];
+    rank.woken = false;
+    const auto order = [&](const LaneStep& at) { return std::pair(rank.chunk[at.lane], at.step); };
+    std::sort(rank.work_list.begin(), rank.work_list.end(),
+              [&](const LaneStep& a, const LaneStep& b) { return order(a) < order(b); });
+    pump(position);
+  }
+  woken_.clear();
+}
+
+Status World::stuck() const {
+  for (size_t i = 0; i < ranks_.size(); i++)
+    if (ranks_[i].chunks_left > 0)
+      return {SENNIT_INTERNAL,
+              fmt::format("simulate: position {} waits for ever, with {} of {} chunks left",
+                          symmetry_.classes[i].position, ranks_[i].chunks_left, ranks_[i].chunks)};
+  return {};
+}
+
+void World::begin_chunk(int position, uint32_t lane, uint32_t chunk) {
+  Rank& rank = ranks_[index(position)];
+  const Prepared& prepared = *rank.prepared;
+  rank.chunk[lane] = chunk;
+  rank.remaining[lane] = static_cast<uint32_t>(prepared.program.steps.size());
+  std::copy(prepared.initial_deps.begin(), prepared.initial_deps.end(),
+            rank.deps.begin() + static_cast<ptrdiff_t>(lane * prepared.initial_deps.size()));
+  for (const uint32_t step : prepared.ready_at_start) rank.work_list.push_back({lane, step});
+}
+
+void World::pump(int position) {
+  Rank& rank = ranks_[index(position)];
+  for (size_t i = 0; i < rank.work_list.size(); i++) step_ready(position, rank.work_list[i]);
+  rank.work_list.clear();
+  run_processor(position);
+}
+
+void World::step_ready(int position, LaneStep at) {
+  Rank& rank = ranks_[index(position)];
+  switch (rank.prepared->program.steps[at.step].kind) {
+    case StepKind::recv:
+      post_receive(position, at);
+      break;
+    case StepKind::send:
+      queue_send(position, at);
+      break;
+    case StepKind::reduce:
+    case StepKind::copy:
+      rank.local.push_back(at);
+      break;
+  }
+}
+
+void World::step_done(int position, uint32_t lane, uint32_t step) {
+  Rank& rank = ranks_[index(position)];
+  const Prepared& prepared = *rank.prepared;
+  uint32_t* deps = &rank.deps[lane * prepared.initial_deps.size()];
+  for (uint32_t i = prepared.first_dependent[step]; i < prepared.first_dependent[step + 1]; i++)
+    if (--deps[prepared.dependents[i]] == 0)
+      rank.work_list.push_back({lane, prepared.dependents[i]});
+  if (--rank.remaining[lane] > 0) return;
+  const uint32_t next = rank.chunk[lane] + rank.lanes;
+  if (--rank.chunks_left == 0)
+    end_ns_ = rank.end_ns = now_ns_;
+  else if (next < rank.chunks)
+    begin_chunk(position, lane, next);
+}
+
+uint64_t World::bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const {
+  uint64_t elements = 0;
+  for (const Range& range : rank.prepared->program.ranges_of(operand))
+    elements += rank.layout.length(range, {chunk, rank.chunks});
+  return elements * rank.element_bytes;
+}
+
+void World::post_receive(int position, LaneStep at) {
+  Rank& rank = ranks_[index(position)];
+  const Step& step = rank.prepared->program.steps[at.step];
+  const uint32_t chunk = rank.chunk[at.lane];
+  if (rank.skip_empty && step.target.ranges > 0 && bytes_of(rank, step.target, chunk) == 0)
+    return step_done(position, at.lane, at.step);
+  rank.posted[at.lane * rank.steps + at.step] = chunk + 1;
+  const auto early = rank.early.find(key(chunk, at.step));
+  if (early == rank.early.end()) return;
+  const uint32_t message = early->second;
+  rank.early.erase(early);
+  if (!messages_[message].delivered) return move(message);
+  free_messages_.push_back(message);
+  step_done(position, at.lane, at.step);
+}
+
+void World::queue_send(int position, LaneStep at) {
+  Rank& rank = ranks_[index(position)];
+  const Program& program = rank.prepared->program;
+  const Step& step = program.steps[at.step];
+  const uint32_t chunk = rank.chunk[at.lane];
+  const Operand& source = program.operands[step.first_source];
+  if (rank.skip_empty && source.ranges > 0 && bytes_of(rank, source, chunk) == 0)
+    return step_done(position, at.lane, at.step);
+  const uint32_t slot = rank.prepared->peer_slot[at.step];
+  Peer& peer = rank.peers[slot];
+  const uint64_t order = (static_cast<uint64_t>(255 - step.tier) << 56) |
+                         (static_cast<uint64_t>(chunk) << 28) | (at.step & 0xfffffffu);
+  peer.ready.push_back({order, at.lane, at.step});
+  std::push_heap(peer.ready.begin(), peer.ready.end());
+  open_peer(rank, slot);
+}
+
+void World::open_peer(Rank& rank, uint32_t peer) {
+  if (rank.peers[peer].open) return;
+  rank.peers[peer].open = true;
+  rank.open_peers.push_back(peer);
+  std::push_heap(rank.open_peers.begin(), rank.open_peers.end(), std::greater<>());
+}
+
+void World::run_processor(int position) {
+  Rank& rank = ranks_[index(position)];
+  while (!rank.busy && (!rank.local.empty() || !rank.open_peers.empty())) {
+    rank.busy = rank.open_peers.empty() ? do_local(position) : post_next(position);
+    for (size_t i = 0; i < rank.work_list.size(); i++) step_ready(position, rank.work_list[i]);
+    rank.work_list.clear();
+  }
+}
+
+bool World::do_local(int position) {
+  Rank& rank = ranks_[index(position)];
+  rank.local_now = rank.local.front();
+  rank.local.pop_front();
+  const Step& step = rank.prepared->program.steps[rank.local_now.step];
+  const uint64_t bytes =
+      step.sources * bytes_of(rank, step.target, rank.chunk[rank.local_now.lane]);
+  const uint64_t ns =
+      options_.fluid ? 0 : scaled(bytes, 1'000'000'000, options_.cost.reduce_bytes_per_s);
+  if (ns > 0) {
+    at(now_ns_ + ns, What::processor_free, static_cast<uint32_t>(position));
+    return true;
+  }
+  const LaneStep done = rank.local_now;
+  rank.local_now = {kNone, 0};
+  step_done(position, done.lane, done.step);
+  return false;
+}
+
+bool World::may_post(const Rank& rank, const Peer& peer) const {
+  if (peer.ready.empty()) return false;
+  if (peer.in_flight < 2) return true;
+  const ReadySend& next = peer.ready.front();
+  const Program& program = rank.prepared->program;
+  const Operand& source = program.operands[program.steps[next.step].first_source];
+  return peer.bytes_in_flight + bytes_of(rank, source, rank.chunk[next.lane]) <=
+         options_.in_flight_bytes;
+}
+
+bool World::post_next(int position) {
+  Rank& rank = ranks_[index(position)];
+  const uint32_t slot = rank.open_peers.front();
+  Peer& peer = rank.peers[slot];
+  if (!may_post(rank, peer)) {  // looked at again when a send is done or becomes ready
+    std::pop_heap(rank.open_peers.begin(), rank.open_peers.end(), std::greater<>());
+    rank.open_peers.pop_back();
+    peer.open = false;
+    return false;
+  }
+  const ReadySend next = peer.ready.front();
+  std::pop_heap(peer.ready.begin(), peer.ready.end());
+  peer.ready.pop_back();
+  const Program& program = rank.prepared->program;
+  const Step& step = program.steps[next.step];
+  const uint32_t chunk = rank.chunk[next.lane];
+  const uint64_t bytes = bytes_of(rank, program.operands[step.first_source], chunk);
+  peer.in_flight++;
+  peer.bytes_in_flight += bytes;
+  const uint32_t message = new_message({.from = position,
+                                        .to = peer.to,
+                                        .lane = next.lane,
+                                        .step = next.step,
+                                        .chunk = chunk,
+                                        .bytes = bytes,
+                                        .delivered = false,
+                                        .begin_ns = 0,
+                                        .next = kNone});
+  messages_sent_ += rank.alike;
+  if (peer.post_ns == 0) {
+    posted(message);
+    return false;
+  }
+  rank.posting = message;
+  at(now_ns_ + peer.post_ns, What::processor_free, static_cast<uint32_t>(position));
+  return true;
+}
+
+void World::processor_free(int position) {
+  Rank& rank = ranks_[index(position)];
+  rank.busy = false;
+  if (rank.local_now.lane != kNone) {
+    const LaneStep done = rank.local_now;
+    rank.local_now = {kNone, 0};
+    step_done(position, done.lane, done.step);
+  } else {
+    const uint32_t message = rank.posting;
+    rank.posting = kNone;
+    posted(message);
+  }
+  wake(position);
+}
+
+}  // namespace sennit::simulation

@@ -1,0 +1,165 @@
+// ranks.hpp: all ranks of a simulated collective, or of several at once: engine/execution.cpp's
+// rules without data.
+//
+// A rank here stands for all of its class (simulate/symmetry.hpp), for one of its parts each. It
+// has a processor that does one thing at a time: the posting of sends, peer after peer, then
+// reductions and copies, in the order in which they became ready; of what became ready at the same
+// time, lowest chunk first, so that ranks that do the same stay alike. A posted message waits for
+// its receive if it is large, then for its turn on the way to that peer, then moves. Memory:
+// O(steps * lanes) a rank.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+#include "schedule/layout.hpp"
+#include "schedule/prepared.hpp"
+#include "simulate/network.hpp"
+
+namespace sennit::simulation {
+
+class World {
+ public:
+  // All must outlive it. Fluid: in one chunk.
+  World(const TierTree& tree, std::span<const Part> parts, const SimulateOptions& options,
+        const Symmetry& symmetry);
+  Status run();
+  uint64_t time_ns() const { return end_ns_; }
+  uint64_t time_ns(uint32_t rank_class) const { return ranks_[rank_class].end_ns; }
+  uint64_t messages() const { return messages_sent_; }
+  std::vector<GroupLoad> loads() const { return network_.loads(); }
+  uint64_t least_time_ns() const { return network_.least_time_ns(); }
+
+ private:
+  struct LaneStep {
+    uint32_t lane, step;
+  };
+  struct ReadySend {
+    uint64_t order;  // smaller first: inverted tier, chunk, step
+    uint32_t lane, step;
+    bool operator<(const ReadySend& other) const { return order > other.order; }  // for a max-heap
+  };
+  struct Message {
+    int from = 0, to = 0;         // classes
+    uint32_t lane = 0, step = 0;  // the sender's
+    uint32_t chunk = 0;
+    uint64_t bytes = 0;
+    bool delivered = false;
+    uint64_t begin_ns = 0;  // moves since
+    uint32_t next = kNone;
+  };
+  struct Peer {
+    std::vector<ReadySend> ready;  // heap
+    uint64_t bytes_in_flight = 0;
+    uint32_t in_flight = 0;
+    bool open = false;  // among the rank's open_peers
+    uint64_t latency_ns = 0, post_ns = 0;
+    int to = 0;  // class
+    uint32_t connection = 0;
+    uint32_t moving = kNone;                               // message
+    uint32_t first_waiting = kNone, last_waiting = kNone;  // messages, a list through Message::next
+  };
+  struct Rank {
+    const Prepared* prepared = nullptr;
+    Layout layout;
+    uint32_t chunks = 1, lanes = 1;
+    uint64_t element_bytes = 1;
+    bool skip_empty = true;
+    uint64_t end_ns = 0;
+    const uint32_t* partner = nullptr;  // Symmetry::RankClass
+    size_t steps = 0;
+    uint32_t alike = 1;          // ranks that it stands for
+    std::vector<uint32_t> deps;  // by lane, then step
+    // receives, by lane, then step: chunk + 1 for which it was posted
+    std::vector<uint32_t> posted;
+    std::vector<uint32_t> chunk, remaining;  // by lane
+    std::vector<Peer> peers;
+    std::vector<LaneStep> work_list;   // became ready and were not looked at yet
+    std::deque<LaneStep> local;        // reductions and copies that wait for the processor
+    std::vector<uint32_t> open_peers;  // min-heap: peers that may have a send to post
+    // messages whose receive was not posted, by chunk and step
+    std::unordered_map<uint64_t, uint32_t> early;
+    uint32_t chunks_left = 0;
+    bool woken = false;  // among woken_
+    bool busy = false;   // the processor, with `local_now` or else with `posting`
+    LaneStep local_now{kNone, 0};
+    uint32_t posting = kNone;
+  };
+  enum class What : uint8_t { processor_free, left_sender, delivery };
+  struct Event {
+    uint64_t time_ns;
+    uint64_t number;  // first come, first served
+    What what;
+    uint32_t subject;  // rank or message
+    bool operator<(const Event& other) const {
+      return time_ns != other.time_ns ? time_ns > other.time_ns : number > other.number;
+    }
+  };
+
+  static uint64_t key(uint32_t chunk, uint32_t step) {
+    return static_cast<uint64_t>(chunk) << 32 | step;
+  }
+
+  void add_peers(Rank& rank, const Symmetry::RankClass& kind);
+  void begin_chunk(int rank, uint32_t lane, uint32_t chunk);
+  void wake(int rank);
+  void pump_woken();
+  void pump(int rank);
+  void step_ready(int rank, LaneStep at);
+  void step_done(int rank, uint32_t lane, uint32_t step);
+  void post_receive(int rank, LaneStep at);
+  void queue_send(int rank, LaneStep at);
+  void run_processor(int rank);
+  bool do_local(int rank);  // these two: whether the processor is busy now
+  bool post_next(int rank);
+  bool may_post(const Rank& rank, const Peer& peer) const;
+  void open_peer(Rank& rank, uint32_t peer);
+  void processor_free(int rank);
+  void posted(uint32_t message);
+  void move(uint32_t message);
+  void sent(uint32_t connection);
+  void left_sender(uint32_t message);
+  void deliver(uint32_t message);
+  void tell(const Message& message, const Peer& peer) const;
+  bool receive_posted(const Message& message) const;
+  Peer& peer_of(const Message& message);
+  uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;
+  void at(uint64_t time_ns, What what, uint32_t subject) {
+    events_.push({time_ns, event_++, what, subject});
+  }
+  uint32_t new_message(const Message& message);
+  Status stuck() const;
+
+  const TierTree& tree_;
+  const SimulateOptions options_;
+  const Symmetry& symmetry_;
+  Network network_;
+  std::vector<Rank> ranks_;
+  std::vector<std::pair<uint32_t, uint32_t>> peer_of_connection_;  // rank, peer
+  std::vector<Message> messages_;
+  std::vector<uint32_t> free_messages_;
+  std::priority_queue<Event> events_;
+  std::vector<int> woken_;  // ranks to which something happened at this time
+  uint64_t event_ = 0;
+  uint64_t now_ns_ = 0, end_ns_ = 0;
+  uint64_t messages_sent_ = 0;
+};
+
+// All parts at once, beginning at 0. `part_ns`, where given: by part, when its last rank is done;
+// fluid: what all take.
+Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part> parts,
+                                     const SimulateOptions& options,
+                                     std::vector<uint64_t>* part_ns = nullptr);
+// Of a rank that runs this program: slots are allocated once a lane.
+uint64_t scratch_bytes(const Part& part, const Program& program);
+std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups);
+
+// Of algorithm `ring`, without simulating it (simulate/long_ring.cpp).
+SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t chunks,
+                        const SimulateOptions& options);
+
+}  // namespace sennit::simulation

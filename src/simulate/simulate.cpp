@@ -1,0 +1,50 @@
+#include "simulate/simulate.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "simulate/ranks.hpp"
+
+namespace sennit {
+namespace {
+
+Status check(const TierTree& tree, const Request& request) {
+  if (request.collective == Collective::send_recv)
+    return {SENNIT_UNSUPPORTED, "simulate: send and recv have no schedule"};
+  if (request.vector_variant && request.counts.empty())
+    return {SENNIT_UNSUPPORTED,
+            fmt::format("simulate: {} with counts that no rank knows", name(request.collective))};
+  if (!request.counts.empty() && request.counts.size() != static_cast<size_t>(tree.ranks()))
+    return invalid(
+        fmt::format("simulate: {} counts for {} ranks", request.counts.size(), tree.ranks()));
+  return check_size(request, tree.ranks());
+}
+
+}  // namespace
+
+Result<SimulatedTime> simulate(const TierTree& tree, const Request& request,
+                               const Blueprint& blueprint, uint32_t chunks,
+                               const SimulateOptions& options) {
+  SENNIT_RETURN_IF_ERROR(check(tree, request));
+  const simulation::Part part = simulation::whole(tree, request, std::max(1u, chunks), blueprint);
+  return simulation::simulate_parts(tree, {&part, 1}, options);
+}
+
+Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Plan& plan,
+                               const SimulateOptions& options) {
+  SENNIT_RETURN_IF_ERROR(check(tree, request));
+  const Algorithm* algorithm = find_algorithm(plan.algorithm);
+  if (!algorithm || !algorithm->applies(tree, request))
+    return Status(SENNIT_NOT_FOUND, fmt::format("simulate: no algorithm '{}' for this {}",
+                                                plan.algorithm, name(request.collective)));
+  if (plan.algorithm == "ring" && tree.ranks() > kLongRing) {
+    SimulatedTime time = simulation::ring_time(tree, request, plan.parameters.chunks, options);
+    time.tiers = simulation::by_tier(tree, time.groups);
+    return time;
+  }
+  const std::unique_ptr<Blueprint> blueprint = algorithm->prepare(tree, request, plan.parameters);
+  return simulate(tree, request, *blueprint, plan.parameters.chunks, options);
+}
+
+}  // namespace sennit

@@ -1,0 +1,87 @@
+// simulate.hpp: how long a collective would take: the programs of all ranks, run at flow level on a
+// tier tree.
+//
+// Event-driven. Ranks run their programs as engine/execution.cpp does: lanes of chunks, widest tier
+// first, a limit on bytes in flight per peer, large messages only into posted receives. A message
+// uses the egress of every group from the sender up to below the common group and the ingress of
+// every group down to the receiver; messages that move at the same time share every directed
+// capacity max-min fairly; those between the same two ranks go one after the other. Then the common
+// group's latency passes. Posting, reducing and copying take a rank's processor, one thing at a
+// time. Unknown figures are those of cost/rates.hpp. Parallel planes count as one pipe. Pure and
+// deterministic. Cost: about one sharing of the links per distinct time at which messages start or
+// end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+
+namespace sennit {
+
+// A message on its way; of one rank for all that do the same.
+struct SimulatedMessage {
+  int from = 0, to = 0;  // positions
+  uint32_t ranks = 1;    // how many send the like at the same time
+  uint8_t tier = 0;      // that it crosses
+  uint32_t chunk = 0;
+  uint64_t bytes = 0;
+  uint64_t begin_ns = 0, left_ns = 0, delivered_ns = 0;  // began to move, left the sender, arrived
+};
+
+inline constexpr int kLongRing = 1024;  // ranks; of a longer ring the closed form is taken
+
+struct SimulateOptions {
+  // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain
+  // of messages, and then the busiest link's bytes over its capacity. Good for comparing shapes,
+  // not for choosing.
+  bool fluid = false;
+  bool free_messages = false;     // messages take no latency and cost nothing to post
+  uint64_t every_latency_ns = 0;  // of every message, instead of the tree's; 0: the tree's
+  CostModel cost;
+  // part of a link's capacity that may lie idle though flows want it; 0: exact
+  double tolerance = 5e-3;
+  uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
+  std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
+  bool symmetry = true;             // simulate one rank for all that do the same
+  uint64_t eager_bytes = 8 * 1024;  // larger messages wait until the receive is posted
+};
+
+// What crossed a group's boundary, and for how long anything was on its way across. Of ranks that
+// count as alike one is counted for all: where pieces round differently, bytes are right to 1 in
+// 500.
+struct GroupLoad {
+  uint64_t egress_bytes = 0, ingress_bytes = 0;
+  uint64_t egress_busy_ns = 0, ingress_busy_ns = 0;
+};
+
+struct TierLoad {
+  uint64_t bytes = 0;    // out of all the tier's groups
+  uint64_t busy_ns = 0;  // of the group and direction that was busy longest
+  int busiest_group = -1;
+};
+
+struct SimulatedTime {
+  uint64_t time_ns = 0;           // until the last rank is done, all having started at 0
+  std::vector<TierLoad> tiers;    // by tier; the root's is empty
+  std::vector<GroupLoad> groups;  // by group
+  uint64_t messages = 0;
+  uint64_t scratch_bytes = 0;  // of the rank that needs most, all chunks in flight together
+  uint64_t rounds = 0;         // fluid only: messages in the longest chain
+  uint64_t latency_ns = 0;     // fluid only: of the chain that takes longest
+  bool closed_form = false;    // a ring of more than 1,024 ranks: a formula's time, not simulated
+  uint32_t rank_classes = 0;   // ranks that were simulated, each for all that do the same
+};
+
+// The plan's programs. Errors: what has no programs for all ranks to simulate (send and recv,
+// variants whose counts no rank knows).
+Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Plan& plan,
+                               const SimulateOptions& options);
+
+// Programs made for another view of the same positions (capacities unknown, say), or by hand.
+Result<SimulatedTime> simulate(const TierTree& tree, const Request& request,
+                               const Blueprint& blueprint, uint32_t chunks,
+                               const SimulateOptions& options);
+
+}  // namespace sennit

@@ -1,0 +1,304 @@
+#include "simulate/symmetry.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "base/index.hpp"
+
+namespace sennit::simulation {
+namespace {
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
+  hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9ull;
+  return hash ^ (hash >> 32);
+}
+
+uint64_t length_colour(const Part& part, const Program& program, const Operand& operand) {
+  const Layout layout = part.layout();
+  uint64_t units = 0, elements = 0, hash = operand.ranges > 0;
+  for (const Range& range : program.ranges_of(operand)) {
+    units += range.end - range.begin;
+    elements += layout.length(range, {0, part.chunks});
+  }
+  if (elements >= kExactElements && !layout.counts)  // about 11 bits of it
+    return mix(hash, units >> (std::bit_width(units) > 11 ? std::bit_width(units) - 11 : 0));
+  for (uint32_t chunk = 0; chunk < part.chunks; chunk++) {
+    elements = 0;
+    for (const Range& range : program.ranges_of(operand))
+      elements += layout.length(range, {chunk, part.chunks});
+    hash = mix(hash, elements);
+  }
+  return hash;
+}
+
+class Refinement {
+ public:
+  Refinement(const TierTree& tree, std::span<const Part> parts) : tree_(tree), parts_(parts) {
+    for (uint32_t p = 0; p < parts.size(); p++) {
+      first_member_.push_back(position_.size());
+      position_.insert(position_.end(), parts[p].positions.begin(), parts[p].positions.end());
+      part_.resize(position_.size(), p);
+    }
+    first_member_.push_back(position_.size());
+    colour_.resize(position_.size());
+    shape_.resize(position_.size());
+  }
+
+  Status read();
+  void refine();
+  void tell_all_apart();
+  Symmetry take() const;
+
+ private:
+  std::span<const int32_t> peers(size_t member) const {
+    return {peers_.data() + first_peer_[member], first_peer_[member + 1] - first_peer_[member]};
+  }
+  void add(size_t member, size_t first_member, Look look);
+  void add_like(size_t member, size_t first_member, size_t other, size_t first_other);
+  Status meet();
+  size_t round();
+  void colour_groups();
+
+  const TierTree& tree_;
+  const std::span<const Part> parts_;
+  std::vector<size_t> first_member_;  // by part
+  std::vector<int32_t> position_;     // by member, as the next three
+  std::vector<uint32_t> part_;
+  std::vector<uint64_t> colour_;
+  std::vector<uint32_t> shape_;
+  std::vector<uint64_t> group_;  // by group: colour
+  std::vector<uint64_t> held_;   // by position: colour of its members
+  std::vector<Look::Shape> shapes_;
+  std::unordered_map<uint64_t, uint32_t> shape_of_hash_;
+  std::vector<size_t> first_peer_{0};     // by member; CSR into the next three
+  std::vector<int32_t> peers_;            // members, in the order in which the program meets them
+  std::vector<uint32_t> number_at_peer_;  // which peer of that peer this rank is
+  std::vector<uint8_t> crossing_;         // the tier of the group that holds both
+};
+
+void Refinement::add(size_t member, size_t first_member, Look look) {
+  for (const int32_t peer : look.peers) peers_.push_back(static_cast<int32_t>(first_member) + peer);
+  first_peer_.push_back(peers_.size());
+  const auto [found, added] =
+      shape_of_hash_.try_emplace(look.hash, static_cast<uint32_t>(shapes_.size()));
+  if (added) shapes_.push_back(std::move(look.shape));
+  shape_[member] = found->second;
+  colour_[member] = look.hash;
+}
+
+// Member `other` of another part runs the same program.
+void Refinement::add_like(size_t member, size_t first_member, size_t other, size_t first_other) {
+  colour_[member] = colour_[other];
+  shape_[member] = shape_[other];
+  for (size_t i = first_peer_[other]; i < first_peer_[other + 1]; i++)
+    peers_.push_back(peers_[i] + static_cast<int32_t>(first_member) -
+                     static_cast<int32_t>(first_other));
+  first_peer_.push_back(peers_.size());
+}
+
+Status Refinement::read() {
+  std::unordered_map<const Blueprint*, size_t> known;  // the first part that has it
+  for (size_t p = 0; p < parts_.size(); p++) {
+    const Part& part = parts_[p];
+    const size_t first = first_member_[p], after = first_member_[p + 1];
+    const size_t like = first_member_[known.try_emplace(part.blueprint, p).first->second];
+    for (size_t member = first; member < after; member++) {
+      if (like != first) {
+        add_like(member, first, like + member - first, like);
+        continue;
+      }
+      add(member, first, look_at(part, part.blueprint->program(static_cast<int>(member - first))));
+      for (const int32_t peer : peers(member))
+        if (index(peer) < first || index(peer) >= after || index(peer) == member)
+          return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", member - first,
+                                               peer - static_cast<int32_t>(first))};
+    }
+  }
+  return meet();
+}
+
+// Every send has its receive.
+Status Refinement::meet() {
+  number_at_peer_.assign(peers_.size(), kNone);
+  crossing_.assign(peers_.size(), 0);
+  for (size_t member = 0; member < position_.size(); member++) {
+    const Look::Shape& mine = shapes_[shape_[member]];
+    for (uint32_t i = 0; i < peers(member).size(); i++) {
+      const size_t peer = index(peers(member)[i]);
+      const auto known = peers(peer);
+      const auto number = static_cast<uint32_t>(
+          std::find(known.begin(), known.end(), static_cast<int32_t>(member)) - known.begin());
+      const Look::Shape& theirs = shapes_[shape_[peer]];
+      const size_t received = number < known.size() ? theirs.receives[number].size() : 0;
+      const size_t sent = number < known.size() ? theirs.sends[number].size() : 0;
+      if (mine.sends[i].size() != received || mine.receives[i].size() != sent)
+        return {SENNIT_INTERNAL,
+                fmt::format(
+                    "simulate: of {} messages from position {} to {}, {} are received; and of {} "
+                    "back, {}",
+                    mine.sends[i].size(), position_[member], position_[peer], received, sent,
+                    mine.receives[i].size())};
+      number_at_peer_[first_peer_[member] + i] = number;
+      crossing_[first_peer_[member] + i] =
+          tree_.groups[index(tree_.common_group(position_[member], position_[peer]))].tier;
+    }
+  }
+  return {};
+}
+
+// Groups by what they are and hold, from below, then by what holds them, from above.
+void Refinement::colour_groups() {
+  std::fill(held_.begin(), held_.end(), 0);
+  for (size_t member = 0; member < position_.size(); member++)  // in any order
+    held_[index(position_[member])] += mix(1, colour_[member]);
+  for (size_t g = tree_.groups.size(); g-- > 0;) {
+    const Group& group = tree_.groups[g];
+    uint64_t children = 0;  // in any order
+    for (int c = group.first_child; c < group.first_child + group.children; c++)
+      children += mix(1, group_[index(c)]);
+    uint64_t hash =
+        mix(children, static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes);
+    hash =
+        mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
+    group_[g] = group.children == 0 ? mix(hash, held_[index(group.first)]) : hash;
+  }
+  for (size_t g = 1; g < tree_.groups.size(); g++)
+    group_[g] = mix(group_[g], group_[index(tree_.groups[g].parent)]);
+}
+
+// How many colours there are then.
+size_t Refinement::round() {
+  colour_groups();
+  std::vector<uint64_t> next(colour_.size());
+  for (size_t member = 0; member < colour_.size(); member++) {
+    uint64_t hash =
+        mix(colour_[member], group_[index(tree_.leaf_of_position[index(position_[member])])]);
+    for (size_t i = first_peer_[member]; i < first_peer_[member + 1]; i++) {
+      hash = mix(hash, colour_[index(peers_[i])]);
+      hash = mix(hash, static_cast<uint64_t>(number_at_peer_[i]) << 8 | crossing_[i]);
+    }
+    next[member] = hash;
+  }
+  colour_ = std::move(next);
+  return std::unordered_set<uint64_t>(colour_.begin(), colour_.end()).size();
+}
+
+void Refinement::refine() {
+  group_.resize(tree_.groups.size());
+  held_.resize(index(tree_.ranks()));
+  for (size_t before = 0, now = round(); now != before; now = round()) before = now;
+  colour_groups();
+}
+
+void Refinement::tell_all_apart() {
+  group_.resize(tree_.groups.size());
+  std::iota(colour_.begin(), colour_.end(), 0);
+  std::iota(group_.begin(), group_.end(), 0);
+}
+
+Symmetry Refinement::take() const {
+  Symmetry result;
+  std::unordered_map<uint64_t, uint32_t> number;
+  for (const uint64_t colour : group_) {
+    const auto [found, added] = number.try_emplace(colour, static_cast<uint32_t>(number.size()));
+    if (added) result.groups_of_class.push_back(0);
+    result.class_of_group.push_back(found->second);
+    result.groups_of_class[found->second]++;
+  }
+  number.clear();
+  std::vector<size_t> first_of_class;  // member
+  for (size_t member = 0; member < colour_.size(); member++) {
+    const auto [found, added] =
+        number.try_emplace(colour_[member], static_cast<uint32_t>(number.size()));
+    if (added) {
+      result.classes.emplace_back();
+      first_of_class.push_back(member);
+    }
+    result.class_of_member.push_back(found->second);
+    result.classes[found->second].ranks++;
+  }
+  for (size_t i = 0; i < result.classes.size(); i++) {
+    Symmetry::RankClass& c = result.classes[i];
+    const size_t member = first_of_class[i];
+    c.part = part_[member];
+    c.position = position_[member];
+    const Part& part = parts_[c.part];
+    const size_t first = first_member_[c.part];
+    Request light = *part.request;  // prepare() keeps a copy for every rank
+    light.counts.clear();
+    Plan plan;
+    plan.parameters.chunks = part.chunks;
+    c.prepared = prepare(light, plan, part.blueprint->program(static_cast<int>(member - first)));
+    c.partner.assign(c.prepared->program.steps.size(), kNone);
+    for (const int32_t peer : c.prepared->peers) {
+      c.peer_class.push_back(result.class_of_member[first + index(peer)]);
+      c.peer_position.push_back(position_[first + index(peer)]);
+    }
+    const Look::Shape& mine = shapes_[shape_[member]];
+    for (uint32_t k = 0; k < mine.sends.size(); k++) {
+      const Look::Shape& theirs = shapes_[shape_[index(peers(member)[k])]];
+      const auto& met = theirs.receives[number_at_peer_[first_peer_[member] + k]];
+      for (size_t s = 0; s < mine.sends[k].size(); s++) c.partner[mine.sends[k][s]] = met[s];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Look look_at(const Part& part, const Program& program) {
+  std::unordered_map<int32_t, uint32_t> number;
+  Look look;
+  uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(part.request->collective));
+  hash = mix(mix(mix(hash, type_bytes(part.request->type)), part.chunks), part.request->count);
+  for (uint32_t i = 0; i < program.steps.size(); i++) {
+    const Step& step = program.steps[i];
+    hash = mix(hash, static_cast<uint64_t>(step.kind) << 8 | step.tier);
+    hash = mix(hash, step.sources);
+    if (step.kind != StepKind::send) hash = mix(hash, length_colour(part, program, step.target));
+    if (step.kind == StepKind::send)
+      hash = mix(hash, length_colour(part, program, program.operands[step.first_source]));
+    for (const uint32_t dep : program.deps_of(step)) hash = mix(hash, dep);
+    if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
+    const auto [found, added] = number.try_emplace(step.peer, static_cast<uint32_t>(number.size()));
+    if (added) {
+      look.peers.push_back(step.peer);
+      look.shape.sends.emplace_back();
+      look.shape.receives.emplace_back();
+    }
+    hash = mix(hash, found->second);
+    auto& steps =
+        (step.kind == StepKind::send ? look.shape.sends : look.shape.receives)[found->second];
+    steps.push_back(i);  // tags count up
+  }
+  look.hash = hash;
+  return look;
+}
+
+Part whole(const TierTree& tree, const Request& request, uint32_t chunks,
+           const Blueprint& blueprint) {
+  Part part{&request, chunks, &blueprint, std::vector<int32_t>(index(tree.ranks()))};
+  std::iota(part.positions.begin(), part.positions.end(), 0);
+  return part;
+}
+
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use) {
+  if (use && parts.size() == 1)
+    if (std::optional<Symmetry> one = one_class(tree, parts[0])) return *std::move(one);
+  SENNIT_RETURN_IF_ERROR(check_memory(parts, use));
+  Refinement refinement(tree, parts);
+  SENNIT_RETURN_IF_ERROR(refinement.read());
+  if (use)
+    refinement.refine();
+  else
+    refinement.tell_all_apart();
+  return refinement.take();
+}
+
+}  // namespace sennit::simulation

@@ -1,0 +1,88 @@
+// symmetry.hpp: which ranks of a collective do the same thing at the same time, so that one of them
+// is simulated for all.
+//
+// Colour refinement (the equitable partition of Weisfeiler and Leman) over ranks and groups
+// together. Two ranks stay alike while their programs have the same steps, lengths and
+// dependencies, and their k-th peers are alike, at the same distance, and know them by the same
+// number; two groups while their capacities, parents and children are. All ranks of a class then
+// send and receive at the same moments, and every group of a class carries the same number of each
+// of their flows: the simulation of one rank per class and one link per class of groups is that of
+// all. Lengths that differ by rounding alone, by less than 1 in 1,000, are taken as equal. Cost:
+// all programs once, then O(peers of all ranks) a round; memory O(peers of all ranks).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "schedule/layout.hpp"
+#include "schedule/prepared.hpp"
+
+namespace sennit::simulation {
+
+inline constexpr uint32_t kNone = ~uint32_t{0};
+
+// Ranks that run one request together: all of the tree, or some. A rank of several parts counts as
+// one in each; members are numbered part after part.
+struct Part {
+  const Request* request;
+  uint32_t chunks;
+  const Blueprint* blueprint;      // parts with the same one have the same request and chunks
+  std::vector<int32_t> positions;  // of the tree, by the blueprint's position
+  Layout layout() const {
+    Layout layout;
+    layout.count = request->count;
+    if (!request->counts.empty()) layout.counts = request->counts.data();
+    return layout;
+  }
+};
+Part whole(const TierTree& tree, const Request& request, uint32_t chunks,
+           const Blueprint& blueprint);
+
+struct Symmetry {
+  struct RankClass {
+    uint32_t part = 0;   // of the member that stands for all
+    int position = 0;    // of the tree; likewise
+    uint32_t ranks = 0;  // how many they are
+    std::shared_ptr<const Prepared> prepared;
+    std::vector<uint32_t> partner;       // by step, of sends: the receive that it meets at the peer
+    std::vector<uint32_t> peer_class;    // by Prepared::peers
+    std::vector<int32_t> peer_position;  // likewise, of the tree
+  };
+  std::vector<RankClass> classes;
+  std::vector<uint32_t> class_of_member;
+  std::vector<uint32_t> class_of_group;
+  std::vector<uint32_t> groups_of_class;
+};
+
+// What is kept of a program. Equal hashes: the same steps, lengths and dependencies, and the same
+// order of meeting peers.
+struct Look {
+  struct Shape {
+    std::vector<std::vector<uint32_t>> sends, receives;  // by peer: steps, by tag
+  };
+  uint64_t hash = 0;
+  std::vector<int32_t> peers;  // in the order in which the program meets them
+  Shape shape;
+};
+inline constexpr uint64_t kExactElements = 1024;  // shorter lengths are told apart to the element
+Look look_at(const Part& part, const Program& program);
+
+// The one class of a part that is all of a tree of equal groups, where the blueprint says that all
+// ranks do the same (simulate/uniform_symmetry.cpp). None: they do not, or lengths round
+// differently here and there.
+std::optional<Symmetry> one_class(const TierTree& tree, const Part& part);
+
+// Whether there is memory for the programs of all ranks that differ, judged by a few of them;
+// `symmetry` as for find_symmetry. Errors: how much they need, and how much there is
+// (simulate/memory.cpp).
+Status check_memory(std::span<const Part> parts, bool symmetry);
+
+// `use`: false makes every rank and group a class of its own. Errors: a message that has one end
+// only, or a peer that does not exist: the schedule's fault.
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use);
+
+}  // namespace sennit::simulation

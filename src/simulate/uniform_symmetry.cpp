@@ -1,0 +1,99 @@
+// The symmetry of a collective whose ranks all do the same, without making all programs: an
+// all-gather's names a range for every rank, and 24,576 of them take a minute. The programs of one
+// rank and of its peers are made, and must turn out alike; by the tree's symmetry any rank could
+// have been that one.
+#include <algorithm>
+#include <ranges>
+
+#include "simulate/symmetry.hpp"
+
+namespace sennit::simulation {
+namespace {
+
+bool tiers_are_uniform(const TierTree& tree) {
+  std::vector<const Group*> first(tree.tiers.size(), nullptr);
+  return std::ranges::all_of(tree.groups, [&](const Group& group) {
+    const Group*& like = first[group.tier];
+    if (!like) like = &group;
+    return group.children == like->children && group.size == like->size &&
+           group.planes == like->planes && group.egress.bytes_per_s == like->egress.bytes_per_s &&
+           group.ingress.bytes_per_s == like->ingress.bytes_per_s &&
+           group.latency_ns == like->latency_ns;
+  });
+}
+
+// Whether no length of this program can differ from another rank's by the rounding of places to
+// elements.
+bool rounds_alike(const Part& part, const Program& program) {
+  const Layout layout = part.layout();
+  if (layout.counts) return false;
+  const auto whole = [&](uint64_t units) {
+    return units % kUnits == 0 ||
+           (layout.count % part.chunks == 0 &&
+            static_cast<unsigned __int128>(layout.count / part.chunks) * units % kUnits == 0);
+  };
+  const auto alike = [&](const Operand& operand) {
+    uint64_t elements = 0;
+    for (const Range& range : program.ranges_of(operand))
+      elements += layout.length(range, {0, part.chunks});
+    return elements >= kExactElements ||
+           std::ranges::all_of(program.ranges_of(operand), [&](const Range& range) {
+             return whole(range.begin) && whole(range.end - range.begin);
+           });
+  };
+  return std::ranges::all_of(program.steps, [&](const Step& step) {
+    return alike(step.kind == StepKind::send ? program.operands[step.first_source] : step.target);
+  });
+}
+
+// By step, of sends: the receive that it meets at the peer. None where a peer's program differs.
+std::optional<std::vector<uint32_t>> partners(const Part& part, const Program& program) {
+  const Look mine = look_at(part, program);
+  std::vector<uint32_t> partner(program.steps.size(), kNone);
+  for (size_t i = 0; i < mine.peers.size(); i++) {
+    const Look theirs = look_at(part, part.blueprint->program(mine.peers[i]));
+    const auto me = static_cast<size_t>(std::ranges::find(theirs.peers, 0) - theirs.peers.begin());
+    if (theirs.hash != mine.hash || me == theirs.peers.size()) return std::nullopt;
+    const std::vector<uint32_t>& met = theirs.shape.receives[me];
+    if (met.size() != mine.shape.sends[i].size()) return std::nullopt;
+    for (size_t k = 0; k < met.size(); k++) partner[mine.shape.sends[i][k]] = met[k];
+  }
+  return partner;
+}
+
+bool is_all_of(const TierTree& tree, const Part& part) {
+  if (part.positions.size() != static_cast<size_t>(tree.ranks())) return false;
+  for (size_t i = 0; i < part.positions.size(); i++)
+    if (part.positions[i] != static_cast<int32_t>(i)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<Symmetry> one_class(const TierTree& tree, const Part& part) {
+  if (!part.blueprint->uniform() || !is_all_of(tree, part) || !tiers_are_uniform(tree))
+    return std::nullopt;
+  Program program = part.blueprint->program(0);
+  if (!rounds_alike(part, program)) return std::nullopt;
+  std::optional<std::vector<uint32_t>> partner = partners(part, program);
+  if (!partner) return std::nullopt;
+  Plan plan;
+  plan.parameters.chunks = part.chunks;
+  Symmetry::RankClass all;
+  all.ranks = static_cast<uint32_t>(tree.ranks());
+  all.prepared = prepare(*part.request, plan, std::move(program));
+  all.partner = *std::move(partner);
+  all.peer_class.assign(all.prepared->peers.size(), 0);
+  all.peer_position = all.prepared->peers;
+  Symmetry result;
+  result.classes.push_back(std::move(all));
+  result.class_of_member.assign(static_cast<size_t>(tree.ranks()), 0);
+  result.groups_of_class.assign(tree.tiers.size(), 0);
+  for (const Group& group : tree.groups) {
+    result.class_of_group.push_back(group.tier);
+    result.groups_of_class[group.tier]++;
+  }
+  return result;
+}
+
+}  // namespace sennit::simulation

@@ -1,0 +1,45 @@
+// The option table: frozen here and in the README, so that neither changes unnoticed.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "base/options.hpp"
+
+namespace {
+
+TEST(Options, ReadmeHasExactlyThisTable) {
+  std::string table = "| option | default | meaning |\n|---|---|---|\n";
+  for (const sennit::Option& option : sennit::options())
+    table += fmt::format("| `{}` | {} | {} |\n", option.name,
+                         option.default_value.empty() ? "none" : option.default_value, option.help);
+  std::stringstream readme;
+  readme << std::ifstream(SENNIT_SOURCE_DIR "/README.md").rdbuf();
+  EXPECT_NE(readme.str().find(table), std::string::npos)
+      << "the README's table of options should be\n"
+      << table;
+}
+
+TEST(Options, SizesAreReadAndWritten) {
+  EXPECT_EQ(*sennit::parse_bytes("4096"), 4096u);
+  EXPECT_EQ(*sennit::parse_bytes("64K"), 65536u);
+  EXPECT_EQ(*sennit::parse_bytes("1.5MiB"), 1572864u);
+  EXPECT_EQ(*sennit::parse_bytes("2G"), 2147483648u);
+  EXPECT_EQ(*sennit::parse_bytes("1073741824G"), uint64_t{1} << 60);
+  for (const char* wrong : {"", "K", "-1", "12Q", "1e30", "4 K", "1073741825G"})
+    EXPECT_FALSE(sennit::parse_bytes(wrong).ok()) << wrong;
+  EXPECT_EQ(sennit::format_bytes(1536), "1.5 KiB");
+}
+
+TEST(Options, UnknownNamesGetTheNearest) {
+  setenv("SENNIT_TRANSPORT", "tcp", 1);
+  const sennit::Status status = sennit::check_options();
+  unsetenv("SENNIT_TRANSPORT");
+  EXPECT_EQ(status.text(),
+            "SENNIT_TRANSPORT is not an option of sennit; did you mean SENNIT_TRANSPORTS?");
+  EXPECT_TRUE(sennit::check_options().ok()) << sennit::check_options().text();
+}
+
+}  // namespace

@@ -1,0 +1,240 @@
+// `sennit bench` as a user runs it: local processes and threads, nccl-tests' names, JSON, wrong
+// options, a rank that dies. Figures are not judged here, only their presence and that nothing is
+// wrong.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/shell.hpp"
+
+using sennit_test::Outcome;
+
+namespace {
+
+// Runs a program of the build with these arguments; no launcher's variables reach it.
+Outcome run(const std::string& program, const std::string& arguments) {
+  const std::string clean =
+      "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID ";
+  return sennit_test::sh_output(clean + "timeout 120 " SENNIT_BINARY_DIR "/bin/" + program + " " +
+                                arguments);
+}
+
+std::vector<nlohmann::json> lines(const std::string& text) {
+  std::vector<nlohmann::json> all;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    all.push_back(nlohmann::json::parse(text.substr(begin, end - begin), nullptr, false));
+    begin = end + 1;
+  }
+  return all;
+}
+
+const char* const kCollectives[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                    "reduce",     "gather",         "scatter",    "all_to_all",
+                                    "send_recv",  "barrier"};
+
+TEST(Bench, EveryCollectiveIsRightBetweenProcesses) {
+  for (const std::string collective : kCollectives) {
+    SCOPED_TRACE(collective);
+    const Outcome o =
+        run("sennit", "bench " + collective +
+                          " --ranks 3 -b 12 -e 48K -f 64 -n 2 -w 1 -r all --json - 2>/dev/null");
+    ASSERT_EQ(o.status, 0) << o.output;
+    const std::vector<nlohmann::json> all = lines(o.output);
+    ASSERT_FALSE(all.empty());
+    for (const nlohmann::json& line : all) {
+      ASSERT_TRUE(line.is_object()) << o.output;
+      EXPECT_EQ(line["collective"], collective);
+      EXPECT_EQ(line["ranks"], 3);
+      EXPECT_EQ(line["dtype"], "float32");
+      EXPECT_EQ(line["wrong"], 0);
+      EXPECT_GT(line["time_us"], 0.0);
+      EXPECT_TRUE(line["bound_us"].is_null());  // nothing is known about this machine's capacities
+      EXPECT_TRUE(line["of_bound"].is_null());
+      for (const char* key : {"bytes", "count", "op", "algorithm", "algbw_gbytes_per_s",
+                              "busbw_gbytes_per_s", "binding_tier", "predicted_us"})
+        EXPECT_TRUE(line.contains(key)) << key;
+    }
+  }
+}
+
+TEST(Bench, EveryTypeAndOpIsRightBetweenThreads) {
+  const Outcome o = run(
+      "sennit",
+      "bench all_reduce -t 3 -b 1000 -e 1000 -n 1 -w 0 -d all -o all -z 0 --json - 2>/dev/null");
+  ASSERT_EQ(o.status, 0) << o.output;
+  const std::vector<nlohmann::json> all = lines(o.output);
+  EXPECT_EQ(all.size(), 12u * 6);
+  for (const nlohmann::json& line : all) EXPECT_EQ(line["wrong"], 0) << line;
+}
+
+TEST(Bench, ThreadsWithinProcesses) {
+  const Outcome o =
+      run("sennit", "bench reduce_scatter --ranks 2 -t 2 -b 64K -e 64K -n 2 --json - 2>/dev/null");
+  ASSERT_EQ(o.status, 0) << o.output;
+  const nlohmann::json line = lines(o.output).at(0);
+  EXPECT_EQ(line["ranks"], 4);
+  EXPECT_EQ(line["count"], 4096);  // 64 KiB of floats over 4 ranks
+  EXPECT_EQ(line["bytes"], 65536);
+}
+
+TEST(Bench, NamesOfNcclTests) {
+  for (const std::string name : {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                 "reduce", "alltoall", "gather", "scatter", "sendrecv"}) {
+    const Outcome o = run(name + "_perf", "-b 1K -e 4K -f 2 -g 2 -n 2 2>/dev/null");
+    EXPECT_EQ(o.status, 0) << name;
+    EXPECT_NE(o.output.find("Avg bus bandwidth"), std::string::npos) << name << o.output;
+    EXPECT_NE(o.output.find("\n          4096 "), std::string::npos) << name << o.output;
+  }
+  const Outcome o = run("hypercube_perf", "-b 8 2>&1");
+  EXPECT_EQ(o.status, 2);
+  EXPECT_NE(o.output.find("hypercube is not a collective of sennit"), std::string::npos)
+      << o.output;
+}
+
+TEST(Bench, WrongOptionsAreNamed) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"bench", "collective"},
+      {"bench all_reduces", "'all_reduces'"},
+      {"bench all_reduce -b 12Q", "-b: '12Q'"},
+      {"bench all_reduce -b 2K -e 1K", "-b 2K is more than -e 1K"},
+      {"bench all_reduce -f 1", "-f 1"},
+      {"bench all_reduce -d float31", "-d: type 'float31'"},
+      {"bench all_reduce -o xor", "-o: op 'xor'"},
+      {"bench all_reduce -n 0", "--iters"},
+      {"bench broadcast -r 7 -t 2 -b 8 -e 8", "-r 7: there are 2 ranks"},
+      {"bench all_reduce --speed 9", "--speed"},
+      {"bench all_reduce -t 2 -b 8 -e 8 --algorithm fastest", "fastest"},
+      {"bench all_reduce -t 2 -b 8 -e 8 --fabric /does/not/exist", "/does/not/exist"},
+      {"foo", "there is no command 'foo'; the commands are: bench"},
+      {"--speed 1", "there is no command '--speed'"},
+      {"", "no command given; the commands are: bench"}};
+  for (const auto& [arguments, expected] : wrong) {
+    SCOPED_TRACE(arguments);
+    const Outcome o = run("sennit", std::string(arguments) + " 2>&1");
+    EXPECT_EQ(o.status, 2) << o.output;
+    EXPECT_NE(o.output.find(expected), std::string::npos) << o.output;
+  }
+}
+
+// nccl-tests' options that sennit lacks: refused by name, unless they ask for what it does anyway.
+TEST(Bench, OptionsOfNcclTestsThatAreNotOurs) {
+  const std::pair<const char*, const char*> refused[] = {
+      {"-m 4", "-m 4"},         {"--agg_iters 4", "leave it out"},
+      {"-N 0", "shell loop"},   {"-p 0", "join at once"},
+      {"-u 1", "alignment"},    {"-y 1", "stream"},
+      {"-G 10", "-n"},          {"-C 0", "caller"},
+      {"-a 1", "slowest rank"}, {"-R 2", "--memory"},
+      {"-x 1", "kernels"},      {"-D 1", "--algorithm"},
+      {"-V 16", "kernels"},     {"-T 60", "timeout(1)"},
+      {"-S 1", "ts(1)"},        {"-M 0", "last line"},
+      {"-F out.csv", "--json"}, {"-G", "sennit bench: -G is"}};
+  for (const auto& [option, instead] : refused) {
+    SCOPED_TRACE(option);
+    const Outcome o = run("all_reduce_perf", std::string("-b 8 -e 8 ") + option + " 2>&1");
+    EXPECT_EQ(o.status, 2) << o.output;
+    EXPECT_NE(o.output.find("is an option of nccl-tests"), std::string::npos) << o.output;
+    EXPECT_NE(o.output.find(instead), std::string::npos) << o.output;
+  }
+  const Outcome o =
+      run("all_reduce_perf",
+          "-b 8 -e 8 -g 2 -m 1 -N 1 -p 1 -u 0 -y 0 -G 0 -C 1 -a 3 -R 1 -T 0 -S 0 -M 1 2>&1");
+  EXPECT_EQ(o.status, 0) << o.output;
+}
+
+TEST(Bench, NamesOfPremulSum) {
+  for (const std::string op : {"mulsum", "premul_sum", "premul-sum"}) {
+    const Outcome o =
+        run("sennit", "bench all_reduce -t 2 -b 8 -e 8 -n 1 --json - -o " + op + " 2>/dev/null");
+    ASSERT_EQ(o.status, 0) << op << o.output;
+    EXPECT_EQ(lines(o.output).at(0)["op"], "premul_sum");
+  }
+}
+
+TEST(Bench, HelpNamesTheProgramThatWasCalled) {
+  const Outcome perf = run("all_reduce_perf", "--help 2>&1");
+  EXPECT_EQ(perf.status, 0);
+  EXPECT_NE(perf.output.find("Usage: all_reduce_perf [OPTIONS]\n"), std::string::npos)
+      << perf.output;
+  EXPECT_EQ(perf.output.find("Positionals"), std::string::npos) << perf.output;
+  EXPECT_EQ(run("all_reduce_perf", "-h 2>&1").output, perf.output);
+  const Outcome bench = run("sennit", "bench --help 2>&1");
+  EXPECT_NE(bench.output.find("Usage: sennit bench [OPTIONS] collective\n"), std::string::npos)
+      << bench.output;
+}
+
+TEST(Bench, ABarrierIsOneLine) {
+  const Outcome o =
+      run("sennit",
+          "bench barrier -t 2 -b 8 -e 1M -f 2 -d all -o all -r all -n 2 --json - 2>/dev/null");
+  ASSERT_EQ(o.status, 0) << o.output;
+  const std::vector<nlohmann::json> all = lines(o.output);
+  ASSERT_EQ(all.size(), 1u) << o.output;
+  EXPECT_EQ(all[0]["bytes"], 0);
+}
+
+TEST(Bench, BoundsFromAFabricFile) {
+  const std::string file = testing::TempDir() + "bench_test.fabric";
+  FILE* out = fopen(file.c_str(), "w");
+  ASSERT_NE(out, nullptr);
+  fputs(
+      "fabric \"nothing that this host is in\"\nswitch s\nhost a\nhost b\nlink a s 400Mbit/s\nlink "
+      "b s "
+      "400Mbit/s\n",
+      out);
+  fclose(out);
+  const Outcome o = run("sennit", "bench all_reduce --ranks 2 -b 1K -e 1K -n 1 --json - --fabric " +
+                                      file + " 2>/dev/null");
+  EXPECT_EQ(o.status, 0) << o.output;
+  // this host's capacity is still unknown
+  EXPECT_TRUE(lines(o.output).at(0)["bound_us"].is_null());
+}
+
+// The child of `parent` that was started as this rank, or 0.
+pid_t child_of_rank(pid_t parent, const std::string& rank) {
+  const std::string pid = std::to_string(parent);
+  std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
+  for (pid_t child; children >> child;) {
+    std::ifstream file("/proc/" + std::to_string(child) + "/environ");
+    const std::string environment{std::istreambuf_iterator<char>(file), {}};
+    if (environment.find(std::string("\0RANK=", 6) + rank + '\0') != std::string::npos)
+      return child;
+  }
+  return 0;
+}
+
+TEST(Bench, AKilledRankEndsTheRest) {
+  const pid_t bench = fork();
+  if (bench == 0) {
+    for (const char* variable :
+         {"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+      unsetenv(variable);
+    if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)) _exit(99);
+    execl(SENNIT_BINARY_DIR "/bin/sennit", "sennit", "bench", "all_reduce", "--ranks", "3", "-b",
+          "1M", "-e", "1M", "-n", "1000000", "-c", "0", nullptr);
+    _exit(99);
+  }
+  pid_t victim = 0;
+  for (int i = 0; i < 1000 && victim == 0; i++) {
+    usleep(10'000);
+    victim = child_of_rank(bench, "1");
+  }
+  ASSERT_GT(victim, 0);
+  sleep(1);  // into the run; at any earlier time the outcome is the same
+  kill(victim, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(bench, &status, 0), bench);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+}  // namespace

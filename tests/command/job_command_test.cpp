@@ -1,0 +1,198 @@
+// job_command_test.cpp: `sennit job` as its users call it: what a badly ordered mesh costs, curves,
+// files, and calls that are off.
+#include <unistd.h>
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/shell.hpp"
+#include "tests/support/trials.hpp"
+
+namespace {
+
+using nlohmann::json;
+using sennit_test::Outcome;
+using sennit_test::sh;
+
+const std::string kSennit = SENNIT_BINARY_DIR "/bin/sennit job ";
+// Four pods of 4 racks of 2 hosts of 8 GPUs.
+const std::string kSmall =
+    " --fabric "
+    "'pods=4x4x2;ranks=8;nic=400GB/s;oversubscription=1,7;local=500GB/"
+    "s;latency=14us;local_latency=3.4us'";
+
+json answer(const std::string& arguments) {
+  const Outcome outcome = sh(kSennit + arguments + " --json - 2>&1");
+  EXPECT_EQ(outcome.status, 0) << arguments << "\n" << outcome.output;
+  return json::parse(outcome.output, nullptr, false);
+}
+
+TEST(JobCommand, ReferenceJob) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  const json job = answer(
+      "llama3-405b --fabric meta24k --gpus 16384 --mesh tp8,pp16,dp128 --no-curve --gpu-hour-usd "
+      "2");
+  ASSERT_TRUE(job.is_object());
+  EXPECT_NEAR(job["flops_6np"].get<double>(), 3.8e25, 0.01e25);
+  EXPECT_NEAR(job["step"]["mfu"].get<double>(), 0.41, 0.02);
+  EXPECT_NEAR(job["cost"]["usd_gpus"].get<double>(), 2 * job["cost"]["gpu_hours"].get<double>(), 1);
+  EXPECT_TRUE(job["cost"]["usd_staff"].is_null());
+  ASSERT_EQ(job["groups"].size(), 3u);
+  EXPECT_EQ(job["groups"][2]["number"], 128);
+  EXPECT_EQ(job["groups"][2]["spread"]["pod"]["most"], 6);
+  // Data-parallel transfers at a NIC's rate: the groups have 24 members in a pod, so 7:1 does not
+  // bind.
+  for (const json& call : job["calls"]) {
+    if (call["groups"] != "dp") continue;
+    EXPECT_NEAR(call["bound_s"].get<double>(), call["bytes"].get<double>() * (1 - 1.0 / 128) / 50e9,
+                1e-4);
+  }
+  // Tensor parallelism across pods: no order is worse, and it shows.
+  const json& orders = job["orders"];
+  EXPECT_EQ(orders.front()["mesh"], "tp8,pp16,dp128");
+  EXPECT_GT(orders.back()["step_s"].get<double>(), 4 * orders.front()["step_s"].get<double>());
+  double parts = 0;
+  for (const char* part : {"matmul_s", "attention_s", "elementwise_s", "tensor_s", "context_s",
+                           "bubble_s", "pipeline_s", "data_s", "optimizer_s"})
+    parts += job["step"][part].get<double>();
+  EXPECT_NEAR(parts, job["step"]["seconds"].get<double>(), 1e-9);
+}
+
+TEST(JobCommand, ChoosesAMeshThatFits) {
+  const json job = answer("llama3-70b --no-curve" + kSmall);
+  ASSERT_TRUE(job.is_object());
+  EXPECT_EQ(job["gpus"], 256);
+  EXPECT_LE(job["memory_bytes"]["total"], job["memory_bytes"]["available"]);
+}
+
+TEST(JobCommand, CurveCountsSwitchesAndCables) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  const json job = answer("llama3-8b --mesh tp2,dp128 --batch 16" + kSmall);
+  ASSERT_TRUE(job.is_object());
+  ASSERT_FALSE(job["curve"].empty());
+  EXPECT_EQ(job["curve"][0]["gpus"], 256) << "the job's own number";
+  const json& first = job["curve"][1];
+  EXPECT_EQ(first["gpus"], 512);
+  ASSERT_EQ(first["fabrics"].size(), 3u);
+  // 8 pods of 4 racks of 2 hosts: 32 racks' switches, a pod's 64 + 64 ports on 1, and 512 more
+  // ports at 1:1 on 4.
+  EXPECT_EQ(first["fabrics"][0]["switches"], 32 + 8 + 4);
+  EXPECT_EQ(first["fabrics"][0]["cables"], 3 * 512);
+  // 7:1: a pod has 10 cables up.
+  EXPECT_EQ(first["fabrics"][2]["switches"], 32 + 8 + 1);
+  EXPECT_EQ(first["fabrics"][2]["cables"], 2 * 512 + 8 * 10);
+}
+
+TEST(JobCommand, ReadsAModelAndWritesItsFiles) {
+  const std::string stem = testing::TempDir() + "/sennit-job-" + std::to_string(getpid());
+  std::ofstream(stem + ".json")
+      << R"({"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 16,
+    "num_hidden_layers": 16, "num_key_value_heads": 8, "vocab_size": 32000, "tie_word_embeddings": true})";
+  const Outcome outcome = sh(kSennit + stem + ".json --no-curve --tokens 1T --html " + stem +
+                             ".html" + kSmall + " 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("MFU"), std::string::npos) << outcome.output;
+  std::ifstream page(stem + ".html");
+  const std::string html((std::istreambuf_iterator<char>(page)), std::istreambuf_iterator<char>());
+  for (const char* words : {"6 N P", "at once:", "arXiv 2407.08608", "data sheet", "</html>"})
+    EXPECT_NE(html.find(words), std::string::npos) << words;
+  std::remove((stem + ".json").c_str());
+  std::remove((stem + ".html").c_str());
+}
+
+TEST(JobCommand, TakesOtherConstants) {
+  const std::string call = "llama3-8b --mesh tp2,dp128 --batch 16 --no-curve" + kSmall;
+  const json usual = answer(call), faster = answer(call + " --constants matmul=0.7,network=0.9");
+  EXPECT_GT(faster["step"]["mfu"], usual["step"]["mfu"]);
+  EXPECT_EQ(faster["constants"][0]["source"], "--constants");
+}
+
+TEST(JobCommand, OneHostAndOneGpu) {
+  const json host = answer("llama3-8b --no-curve --fabric 'hosts=1;nic=50GB/s' --gpus-per-host 8");
+  ASSERT_TRUE(host.is_object());
+  EXPECT_EQ(host["gpus"], 8);
+  const Outcome one = sh(kSennit + "llama3-8b --fabric 'hosts=1;nic=50GB/s' 2>&1");
+  EXPECT_EQ(one.status, 2) << one.output;
+  EXPECT_NE(one.output.find("does not fit"), std::string::npos) << one.output;
+  const std::string file =
+      testing::TempDir() + "/sennit-job-small-" + std::to_string(getpid()) + ".json";
+  std::ofstream(file)
+      << R"({"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+    "num_hidden_layers": 8, "vocab_size": 32000})";
+  const json small = answer(file + " --no-curve --fabric 'hosts=1;nic=50GB/s'");
+  std::remove(file.c_str());
+  ASSERT_TRUE(small.is_object());
+  EXPECT_EQ(small["mesh"], "dp1");
+  EXPECT_TRUE(small["calls"].empty());
+}
+
+TEST(JobCommand, ListsAccelerators) {
+  const Outcome outcome = sh(kSennit + "--gpu list 2>&1");
+  EXPECT_EQ(outcome.status, 0);
+  for (const char* name : {"h100", "h200", "b200", "a100", "l40s", "mi250x", "mi300x", "tpu-v4"})
+    EXPECT_NE(outcome.output.find(name), std::string::npos) << name;
+}
+
+TEST(JobCommand, MarksWhatIsAssumed) {
+  const std::string call = kSennit + "llama3-8b --no-curve --fabric 'racks=2x4;ranks=8'";
+  const Outcome refused = sh(call + " 2>&1");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.output.find("--assume"), std::string::npos) << refused.output;
+  const Outcome assumed = sh(call + " --assume 2>&1");
+  EXPECT_EQ(assumed.status, 0) << assumed.output;
+  EXPECT_NE(assumed.output.find("ASSUMED"), std::string::npos) << assumed.output;
+}
+
+TEST(JobCommand, RefusesACallThatIsOff) {
+  const std::vector<std::pair<std::string, std::string>> calls = {
+      {"llama3-405b --gpus 256 --mesh tp8,pp16,dp4" + kSmall, "multiplies to 512"},
+      {"llama3-405b --mesh tp8,dp32" + kSmall, "It would fit with"},
+      {"llama3-405b --gpus 257" + kSmall, "has 256"},
+      {"llama3-8b --mesh tp8,tp4" + kSmall, "each at most once"},
+      {"llama3-8b --mesh tp3,dp1" + kSmall, "32 heads"},
+      {"llama3-8b --mesh pp64" + kSmall, "only 32 layers"},
+      {"llama3-8b --mesh tp8 --batch 3 --microbatch 2" + kSmall, "--microbatch 2"},
+      {"llama3-9b", "llama3-405b"},
+      {"", "no model"},
+      {"llama3-8b --mesh ''" + kSmall, "--mesh: expected a value"},
+      {"llama3-8b --constants ''" + kSmall, "--constants: expected a value"},
+      {"llama3-8b --fabric ''", "--fabric: expected a value"},
+      {"llama3-8b --gpus 0", "not in range 1 to 1048576"},
+      {"llama3-8b --gpus 99999999999", "not in range 1 to 1048576"},
+      {"llama3-405b --gpus 256 --mesh tp8,pp16,dp4" + kSmall, "with dp2 it would"},
+      {"llama3-405b --gpus 8" + kSmall, "512 GPUs would do, as in --gpus 512 --mesh"},
+      {"llama3-8b --tokens 1e300", "--tokens 1e300"},
+      {"llama3-8b --staff a:b" + kSmall, "--staff a:b"},
+      {"llama3-8b --staff 1:2:3" + kSmall, "--staff 1:2:3"},
+      {"llama3-8b --mtbf 0" + kSmall, "--mtbf 0"},
+      {"llama3-8b --no-curve --mtbf 0.00001" + kSmall, "of the time for training"},
+      {"llama3-8b --no-curve --storage 1B/s" + kSmall, "of the time for training"},
+      {"llama3-8b --json - --html -" + kSmall, "standard output holds one"},
+      {"llama3-8b --gpu list", "leave out model"},
+      {"llama3-8b --gpu h300", "h100"},
+      {"llama3-8b --tokens many", "--tokens many"},
+      {"llama3-8b --recompute some", "--recompute some"},
+      {"llama3-8b --constants matmul=1.5", "matmul=1.5"},
+      {"llama3-8b --constants luck=0.5", "matmul, attention"},
+      {"llama3-8b --constants matmul=1e-300", "0.0001 to 1"},
+      {"llama3-8b --gpus 0", "--gpus"},
+      {"llama3-8b --batch 0", "--batch"},
+      {"llama3-8b --interleave 0", "--interleave"},
+      {"llama3-8b --switch-ports 2", "--switch-ports 2"},
+      {"--gpu list --json -", "leave out --json"},
+      {"llama3-8b --zero 4", "--zero 4"},
+      {"llama3-8b --pue 0.5" + kSmall, "--pue 0.5"},
+      {"llama3-8b --staff 100" + kSmall, "--staff 100"},
+      {"llama3-8b --restart soon" + kSmall, "--restart soon"},
+      {"llama3-8b --fabric no_such_file", "no such file"},
+      {"llama3-8b --unknown", "--unknown"}};
+  for (const auto& [call, word] : calls) {
+    const Outcome outcome = sh(kSennit + call + " 2>&1");
+    EXPECT_EQ(outcome.status, 2) << call << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(word), std::string::npos) << call << "\n" << outcome.output;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,53 @@
+// The start, the small collectives and leaving, with ranks as objects of this process.
+#include <gtest/gtest.h>
+
+#include "control/wire.hpp"
+#include "tests/control/fixture.hpp"
+
+namespace sennit {
+namespace {
+
+using test::clock_ms;
+using test::LocalJob;
+
+std::vector<std::byte> blob_of(int rank) {
+  return std::vector<std::byte>(static_cast<size_t>(rank * 3 % 50), static_cast<std::byte>(rank));
+}
+
+class Start : public ::testing::TestWithParam<int> {};
+
+TEST_P(Start, GathersBroadcastsAndLeaves) {
+  const int size = GetParam();
+  LocalJob job(size);
+  ASSERT_TRUE(job.start()) << job.statuses[0].text();
+  for (int round = 0; round < 3; round++)
+    test::in_threads(size, [&](int r) {
+      const auto all = job[r].all_gather(blob_of(r + round));
+      ASSERT_TRUE(all.ok()) << all.status().text();
+      ASSERT_EQ(all->size(), static_cast<size_t>(size));
+      for (int peer = 0; peer < size; peer++)
+        EXPECT_EQ((*all)[static_cast<size_t>(peer)], blob_of(peer + round));
+      const auto text = job[r].broadcast(r == 0 ? blob_of(17 + round) : std::vector<std::byte>{});
+      ASSERT_TRUE(text.ok()) << text.status().text();
+      EXPECT_EQ(*text, blob_of(17 + round));
+    });
+  for (int r = 0; r < size; r++) {
+    EXPECT_EQ(job[r].rank(), r);
+    EXPECT_EQ(job[r].size(), size);
+    EXPECT_EQ(job[r].job(), job[0].job());
+    EXPECT_EQ(job[r].interface_address(), "127.0.0.1");
+  }
+  const int64_t before = clock_ms();
+  job.leave();
+  EXPECT_LT(clock_ms() - before, 3000);
+  for (int r = 0; r < size; r++)
+    EXPECT_EQ(job.recorder(r).decisions, 0) << job.recorder(r).peers.text();
+  if (size > 30)
+    std::printf("rank 0: %s\nrank 1: %s\n", job[0].statistics().c_str(),
+                job[1].statistics().c_str());
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Start, ::testing::Values(1, 2, 3, 8, 17, 18, 40));
+
+}  // namespace
+}  // namespace sennit

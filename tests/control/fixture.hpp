@@ -1,0 +1,128 @@
+// fixture.hpp: a job of control planes for tests: ranks as threads' objects of this process, or as
+// forked processes that can be killed and stopped.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "control/control_plane.hpp"
+
+namespace sennit::test {
+
+inline int64_t clock_ms() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// What one rank was told, and what it says it is doing.
+struct Recorder {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<int> failed;
+  Status peers;  // last of peers_failed
+  int decisions = 0;
+  std::map<uint32_t, Status> communicators;
+  Status link;
+  std::map<uint32_t, std::vector<int>> members;
+  std::map<uint32_t, CallDescriptor> calls;
+
+  Control::Callbacks callbacks() {
+    Control::Callbacks result;
+    result.peers_failed = [this](const std::vector<int>& set, const Status& status) {
+      const std::lock_guard lock(mutex);
+      failed = set, peers = status, decisions++;
+      changed.notify_all();
+    };
+    result.communicator_failed = [this](uint32_t comm, int member, const Status& status) {
+      const std::lock_guard lock(mutex);
+      if (std::ranges::find(members[comm], member) == members[comm].end()) return;
+      communicators[comm] = status;
+      changed.notify_all();
+    };
+    result.link_failed = [this](int, int, const Status& status) {
+      const std::lock_guard lock(mutex);
+      link = status;
+      changed.notify_all();
+    };
+    result.describe = [this](uint32_t comm, uint32_t, CallDescriptor* out) {
+      const std::lock_guard lock(mutex);
+      const auto call = calls.find(comm);
+      if (call == calls.end()) return false;
+      *out = call->second;
+      return true;
+    };
+    result.members = [this](uint32_t comm) {
+      const std::lock_guard lock(mutex);
+      const auto found = members.find(comm);
+      return found == members.end() ? std::vector<int>{} : found->second;
+    };
+    return result;
+  }
+  template <typename Condition>
+  bool wait(int64_t ms, Condition condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, std::chrono::milliseconds(ms), condition);
+  }
+};
+
+inline void in_threads(int count, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; i++) threads.emplace_back(body, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Ranks as objects of this process.
+struct LocalJob {
+  std::vector<BootstrapOptions> options;
+  std::vector<Recorder> recorders;
+  std::vector<std::unique_ptr<Control>> controls;
+  std::vector<Status> statuses;
+
+  explicit LocalJob(int size)
+      : recorders(static_cast<size_t>(size)),
+        controls(recorders.size()),
+        statuses(recorders.size()) {
+    const auto id = make_unique_id();
+    for (int r = 0; r < size; r++) {
+      options.push_back(options_from_unique_id(*id, r, size).value());
+      options.back().root_host = "127.0.0.1";
+      options.back().arrival_timeout_ms = 20'000;
+    }
+  }
+  int size() const { return static_cast<int>(options.size()); }
+  // Starts the ranks for which `comes` is true.
+  bool start(const std::function<bool(int)>& comes = [](int) { return true; }) {
+    in_threads(size(), [&](int r) {
+      const auto i = static_cast<size_t>(r);
+      if (!comes(r)) return;
+      auto control = Control::start(options[i], recorders[i].callbacks());
+      statuses[i] = control.status();
+      if (control.ok()) controls[i] = std::move(*control);
+    });
+    for (const Status& status : statuses)
+      if (!status.ok()) return false;
+    return true;
+  }
+  void leave() {
+    in_threads(size(), [&](int r) {
+      if (controls[static_cast<size_t>(r)]) controls[static_cast<size_t>(r)]->leave();
+    });
+  }
+  Control& operator[](int r) { return *controls[static_cast<size_t>(r)]; }
+  Recorder& recorder(int r) { return recorders[static_cast<size_t>(r)]; }
+};
+
+}  // namespace sennit::test

@@ -1,0 +1,141 @@
+// simulate_symmetry_test.cpp: simulating one rank for all that do the same changes no figure: every
+// algorithm on regular trees, and on trees with one group that is not like the others.
+#include "simulate/symmetry.hpp"
+
+#include <iostream>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "simulate/simulate.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/trials.hpp"
+#include "tests/support/verify_programs.hpp"
+
+namespace sennit {
+namespace {
+
+// Of equal groups, but for one in every second tree.
+TierTree regular_tree(std::mt19937_64& random) {
+  const auto below = [&](int limit) {
+    return static_cast<int>(random() % static_cast<uint64_t>(limit));
+  };
+  std::vector<int> fanouts;
+  std::vector<uint64_t> egress;
+  for (int tier = 1 + below(3); tier > 0; tier--) {
+    fanouts.push_back(2 + below(3));
+    egress.push_back(1'000'000 * (1 + random() % 1000));
+  }
+  TierTree tree = TierTree::uniform(fanouts, egress);
+  for (Group& group : tree.groups)
+    if (group.children > 0) group.latency_ns = 1000u * (1u + group.tier);
+  if (below(2) == 0) {  // one that is not like the others
+    Group& odd =
+        tree.groups[1 + static_cast<size_t>(below(static_cast<int>(tree.groups.size()) - 1))];
+    odd.egress.bytes_per_s /= 2;
+  }
+  return tree;
+}
+
+Request request_for(Collective collective, int ranks, uint64_t bytes) {
+  Request request;
+  request.collective = collective;
+  request.type = DataType::uint8;
+  request.count = collective == Collective::barrier ? 0 : bytes;
+  if (has_root(collective)) request.root = ranks / 2;
+  return request;
+}
+
+TEST(SimulateSymmetry, ChangesNothing) {
+  std::mt19937_64 random(sennit_test::seed());
+  size_t saved = 0, one_class = 0, evens = 0;
+  for (int round = 0; round < sennit_test::trials(20); round++) {
+    const TierTree tree = regular_tree(random);
+    for (int c = 0; c < kCollectives - 1; c++) {
+      const uint64_t bytes =
+          random() % 2 ? 1 + random() % 100 : uint64_t{1'000} * static_cast<uint64_t>(tree.ranks());
+      const Request request = request_for(static_cast<Collective>(c), tree.ranks(), bytes);
+      for (const Algorithm* algorithm : algorithms()) {
+        if (!algorithm->applies(tree, request)) continue;
+        const std::vector<Parameters> choices = algorithm->candidates(tree, request);
+        Plan plan;
+        plan.algorithm = algorithm->name();
+        plan.parameters = choices[random() % choices.size()];
+        plan.parameters.chunks =
+            algorithm->pipelines() ? 1 + static_cast<uint32_t>(random() % 10) : 1;
+        SimulateOptions options;
+        options.tolerance = 0;
+        const Result<SimulatedTime> with = simulate(tree, request, plan, options);
+        options.symmetry = false;
+        const Result<SimulatedTime> without = simulate(tree, request, plan, options);
+        ASSERT_TRUE(with.ok() && without.ok()) << with.status().text() << without.status().text();
+        SCOPED_TRACE("round " + std::to_string(round) + ", " +
+                     std::string(name(request.collective)) + " of " + std::to_string(bytes) + ", " +
+                     plan.algorithm + ", " + plan.parameters.to_text() + "\n" + tree.to_text());
+        ASSERT_EQ(without->rank_classes, static_cast<uint32_t>(tree.ranks()));
+        saved += without->rank_classes - with->rank_classes;
+        one_class += with->rank_classes == 1;
+        // Rates are doubles, summed in another order: a nanosecond per message in sequence. Where
+        // slices are not all of one length, those that differ by rounding alone count as alike, a
+        // little more than 1 in 1,000.
+        const bool even =
+            bytes % (static_cast<uint64_t>(tree.ranks()) * plan.parameters.chunks) == 0;
+        evens += even;
+        const double tolerance = (even ? 1e-6 : 2e-3) * static_cast<double>(without->time_ns) + 50;
+        ASSERT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns),
+                    tolerance);
+        ASSERT_EQ(with->messages, without->messages);
+        const auto alike = [&](uint64_t bytes_with, uint64_t bytes_without) {
+          return std::max(bytes_with, bytes_without) - std::min(bytes_with, bytes_without) <=
+                 (even ? 0 : bytes_without / 500);
+        };
+        for (size_t g = 0; g < tree.groups.size(); g++) {
+          const GroupLoad &one = with->groups[g], &all = without->groups[g];
+          ASSERT_PRED2(alike, one.egress_bytes, all.egress_bytes) << "group " << g;
+          ASSERT_PRED2(alike, one.ingress_bytes, all.ingress_bytes) << "group " << g;
+          // Every pause between messages moves on its own.
+          ASSERT_NEAR(static_cast<double>(one.egress_busy_ns),
+                      static_cast<double>(all.egress_busy_ns), even ? tolerance : 5 * tolerance);
+        }
+      }
+    }
+  }
+  EXPECT_GT(saved, 0u) << "nothing was alike anywhere";
+  EXPECT_GT(one_class, 0u) << "all ranks alike nowhere";
+  EXPECT_GT(evens, 0u) << "lengths divide nowhere";
+}
+
+// Two chunks' messages arrive at the same time, and each is to be reduced: the order must not
+// depend on how ranks are numbered.
+TEST(SimulateSymmetry, ChangesNothingWhereChunksArriveTogether) {
+  TierTree tree = TierTree::uniform({4, 4}, {12'500'000'000, 3'125'000'000});
+  for (Group& group : tree.groups)
+    if (group.children > 0) group.latency_ns = group.parent < 0 ? 14'000 : 10'000;
+  const Request request = request_for(Collective::all_reduce, tree.ranks(), 32 << 20);
+  Plan plan;
+  plan.algorithm = "tiered";
+  plan.parameters.chunks = 32;
+  plan.parameters.radices = {2};
+  SimulateOptions options;
+  const Result<SimulatedTime> with = simulate(tree, request, plan, options);
+  options.symmetry = false;
+  const Result<SimulatedTime> without = simulate(tree, request, plan, options);
+  ASSERT_TRUE(with.ok() && without.ok());
+  EXPECT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns),
+              1e-4 * static_cast<double>(without->time_ns));
+}
+
+// A regular tree is one class; a rank with a slower link is one of its own, and tells its
+// neighbours apart.
+TEST(SimulateSymmetry, OneClassWhereAllDoTheSame) {
+  TierTree tree = TierTree::uniform({4, 4}, {1'000'000'000, 2'000'000'000});
+  const Request request = request_for(Collective::all_reduce, tree.ranks(), 1 << 20);
+  Plan plan;
+  plan.algorithm = "tiered";
+  EXPECT_EQ(simulate(tree, request, plan, {})->rank_classes, 1u);
+  tree.groups.back().egress.bytes_per_s /= 2;
+  EXPECT_GT(simulate(tree, request, plan, {})->rank_classes, 1u);
+}
+
+}  // namespace
+}  // namespace sennit

@@ -1,0 +1,47 @@
+// cases.hpp: tests as data. A case is an input file with the expected text beside it in
+// INPUT.expected; adding a case adds no code. UPDATE_EXPECTED=1 in the environment writes the
+// expected texts: read the difference before you commit it.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace sennit {
+
+inline std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Runs every *.EXTENSION under tests/data/topology/FOLDER through `run` (path -> text).
+inline void run_cases(const std::string& folder, const std::string& extension,
+                      const std::function<std::string(const std::filesystem::path&)>& run) {
+  const std::filesystem::path root =
+      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology" / folder;
+  std::vector<std::filesystem::path> inputs;
+  for (const auto& entry : std::filesystem::directory_iterator(root))
+    if (entry.path().extension() == "." + extension) inputs.push_back(entry.path());
+  std::sort(inputs.begin(), inputs.end());
+  ASSERT_FALSE(inputs.empty()) << root;
+  for (const std::filesystem::path& input : inputs) {
+    const std::filesystem::path expected = input.string() + ".expected";
+    const std::string text = run(input);
+    if (std::getenv("UPDATE_EXPECTED") != nullptr)
+      std::ofstream(expected, std::ios::binary) << text;
+    ASSERT_TRUE(std::filesystem::exists(expected)) << expected << " is missing; the text is\n"
+                                                   << text;
+    EXPECT_EQ(text, read_text(expected)) << input;
+  }
+}
+
+}  // namespace sennit

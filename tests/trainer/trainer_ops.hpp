@@ -1,0 +1,177 @@
+// trainer_ops.hpp: what the tests of a device's operations share: tensors that are also there in
+// double precision, the loops to try, and comparison. f32 and bf16, odd sizes, pieces of matrices
+// (strides). Seeds are printed; TEST_SEED repeats a run.
+//
+// Tolerances, relative to the largest value of the tensor: f32 2e-5 (sums of up to some hundred
+// terms, and the 1e-6 of finite differences), bf16 2e-2 (inputs are bf16 to the reference too; it
+// rounds once, to 1/256, at the end, and inside attention the weights and slopes once more).
+#pragma once
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/seed.hpp"
+#include "trainer/device/cpu/cpu_device.hpp"
+
+namespace sennit::trainer {
+
+using sennit_test::seed;
+
+inline float widen(uint16_t bits) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
+}
+
+// A matrix of the device with the same numbers in double.
+struct Tensor {
+  Matrix matrix;
+  std::vector<char> memory;
+  std::vector<double> values;  // row after row, without gaps
+
+  double get(int64_t row, int64_t column) const {
+    const int64_t i = row * matrix.stride + column;
+    return matrix.type == Type::f32 ? matrix.f32()[i] : widen(matrix.bf16()[i]);
+  }
+  void set(int64_t row, int64_t column, double value) {
+    const int64_t i = row * matrix.stride + column;
+    const auto narrow = static_cast<float>(value);
+    const auto bits = __builtin_bit_cast(uint32_t, narrow);
+    if (matrix.type == Type::f32)
+      matrix.f32()[i] = narrow;
+    else
+      matrix.bf16()[i] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  }
+  void read() {  // values from memory
+    for (int64_t row = 0; row < matrix.rows; row++)
+      for (int64_t column = 0; column < matrix.columns; column++)
+        values[static_cast<size_t>(row * matrix.columns + column)] = get(row, column);
+  }
+};
+
+// What the device's loops are compiled for. "best" is what users get: AMX too, where the processor
+// has it.
+struct Case {
+  Type type;
+  const char* isa;
+};
+
+class Ops : public testing::TestWithParam<Case> {
+ protected:
+  Ops() : random_(seed()) {}
+  void SetUp() override {
+#if defined(__x86_64__)
+    if (GetParam().isa == std::string_view("avx2") && !__builtin_cpu_supports("avx2"))
+      GTEST_SKIP() << "no AVX2 here";
+    if (GetParam().isa == std::string_view("avx512") &&
+        !(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")))
+      GTEST_SKIP() << "no AVX-512 here";
+#endif
+    use_threads(2);
+  }
+  static Type type() { return GetParam().type; }
+  void use_threads(int threads) {
+    const std::string_view isa = GetParam().isa;
+    const CpuKernels* kernels = isa == "best" ? &cpu_kernels() : &kCpuGeneric;
+#if defined(__x86_64__)
+    if (isa == "avx2") kernels = &kCpuAvx2;
+    if (isa == "avx512") kernels = &kCpuAvx512;
+#endif
+    device_ = std::make_unique<CpuDevice>(threads, *kernels, isa == "best");
+  }
+  Tensor tensor(int64_t rows, int64_t columns, Type type, double scale = 1, int64_t gap = 3) {
+    Tensor t;
+    const int64_t stride = columns + gap;
+    t.memory.resize(static_cast<size_t>(rows * stride) * bytes_of(type) + 64, 0x3f);
+    t.matrix = {t.memory.data(), type, rows, columns, stride};
+    t.values.resize(static_cast<size_t>(rows * columns));
+    std::normal_distribution<double> normal(0, scale);
+    for (int64_t row = 0; row < rows; row++)
+      for (int64_t column = 0; column < columns; column++)
+        t.set(row, column, scale > 0 ? normal(random_) : 0.0);
+    t.read();
+    return t;
+  }
+  Tensor zeros(int64_t rows, int64_t columns, Type type) { return tensor(rows, columns, type, 0); }
+
+  static double tolerance(Type type) { return type == Type::f32 ? 2e-5 : 2e-2; }
+  // Relative to the largest that is wanted, or to `largest` where that is less: one number may be
+  // near 0.
+  static void expect_near(const Tensor& got_tensor, const std::vector<double>& wanted,
+                          const char* what, double allowed, double largest = 0.01) {
+    Tensor got = got_tensor;
+    double off = 0;
+    size_t where = 0;
+    ASSERT_EQ(got.values.size(), wanted.size()) << what;
+    for (const double value : wanted) largest = std::max(largest, std::abs(value));
+    for (size_t i = 0; i < wanted.size(); i++) {
+      const double difference = std::abs(got.get(static_cast<int64_t>(i) / got.matrix.columns,
+                                                 static_cast<int64_t>(i) % got.matrix.columns) -
+                                         wanted[i]);
+      if (!(difference <= off)) off = difference, where = i;
+    }
+    EXPECT_LE(off / largest, allowed)
+        << what << " at " << where << ": wanted " << wanted[where] << ", seed " << seed();
+  }
+  static void expect_near(const std::vector<float>& got, const std::vector<double>& wanted,
+                          const char* what, double allowed) {
+    double largest = 0.01;
+    for (const double value : wanted)
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    ASSERT_EQ(got.size(), wanted.size()) << what;
+    for (size_t i = 0; i < wanted.size(); i++) {
+      if (std::isinf(wanted[i]))
+        EXPECT_EQ(got[i], wanted[i]) << what << i;
+      else
+        EXPECT_LE(std::abs(got[i] - wanted[i]) / largest, allowed)
+            << what << " at " << i << ", seed " << seed();
+    }
+  }
+  // d(sum of out * dout) / d(values), by central differences of `forward`, which reads `values`
+  // where they are.
+  static std::vector<double> differences(std::vector<double>& values,
+                                         const std::vector<double>& dout,
+                                         const std::function<std::vector<double>()>& forward) {
+    std::vector<double> result;
+    const auto loss = [&] {
+      const std::vector<double> out = forward();
+      double sum = 0;
+      for (size_t i = 0; i < out.size(); i++) sum += out[i] * dout[i];
+      return sum;
+    };
+    for (double& value : values) {
+      const double kept = value, step = 1e-5;
+      value = kept + step;
+      const double above = loss();
+      value = kept - step;
+      const double below = loss();
+      value = kept;
+      result.push_back((above - below) / (2 * step));
+    }
+    return result;
+  }
+
+  std::mt19937_64 random_;
+  std::unique_ptr<Device> device_;
+};
+
+inline const auto kCases = testing::Values(Case{Type::f32, "best"}, Case{Type::bf16, "best"},
+                                           Case{Type::f32, "generic"}, Case{Type::bf16, "generic"}
+#if defined(__x86_64__)
+                                           ,
+                                           Case{Type::f32, "avx2"}, Case{Type::bf16, "avx2"},
+                                           Case{Type::f32, "avx512"}, Case{Type::bf16, "avx512"}
+#endif
+);
+inline const auto kName = [](const testing::TestParamInfo<Case>& info) {
+  return std::string(info.param.type == Type::f32 ? "f32_" : "bf16_") + info.param.isa;
+};
+
+}  // namespace sennit::trainer

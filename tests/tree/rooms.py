@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""rooms.py: what every folder may include, and the table of it in src/README.md.
+
+usage: rooms.py [--update]
+
+ROOMS lists the folders from the ground up: a file may include files of its own folder, of folders below it, and
+the public headers. Fails with a line for each include that goes upwards, for each folder with sources that is in
+no line of ROOMS or has no README.md of at most 60 lines, for more than MOST_FILES files in a folder, and where the
+table in src/README.md is not what this program would write; --update writes it.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOST_FILES = 24
+MOST_README_LINES = 60
+
+# From the ground up. Rooms of one line may not include each other.
+ROOMS = [
+    ["src/base"],
+    ["topology/text"],
+    ["topology/fabric"],
+    ["topology"],
+    ["src/schedule"],
+    ["src/cost"],
+    ["collectives"],
+    ["collectives/tiered"],
+    ["src/verify", "src/simulate"],
+    ["src/plan"],
+    ["src/plan/tuning"],
+    ["src/reduce", "transports"],
+    ["transports/shm", "transports/tcp", "transports/ucx"],
+    ["src/engine"],
+    ["src/control"],
+    ["topology/probe", "topology/sources/ibnet", "topology/sources/slurm"],
+    ["topology/sources"],
+    ["src/api"],
+    ["src/concurrent", "src/goal"],
+    ["src/forecast"],
+    ["src/command"],
+    ["src/command/bench", "src/command/topo"],
+    ["src/command/plan"],
+    ["src/command/emulate", "src/command/forecast", "src/command/tune"],
+    ["trainer/base"],
+    ["trainer/device"],
+    ["trainer/device/cpu"],
+    ["trainer/data"],
+    ["trainer/checkpoint"],
+    ["trainer/parallel"],
+    ["trainer/model"],
+    ["trainer/run"],
+    ["trainer/command"],
+]
+TABLE_BEGIN = "<!-- the table: tests/tree/rooms.py --update -->"
+TABLE_END = "<!-- end of the table -->"
+
+
+def sources(folder):
+    return sorted(p for p in (ROOT / folder).iterdir() if p.suffix in (".cpp", ".hpp"))
+
+
+def room_of(path):
+    """The longest room that the file lies in, folders without a line of their own counting as their parent's."""
+    folder = path.parent.relative_to(ROOT).as_posix()
+    known = {room for line in ROOMS for room in line}
+    while folder not in known and "/" in folder:
+        folder = folder.rsplit("/", 1)[0]
+    return folder if folder in known else None
+
+
+def included(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = re.match(r'#include "([^"]+)"', line)
+        if match and not match.group(1).startswith("sennit/"):
+            yield number, match.group(1)
+
+
+def find(name):
+    for root in (ROOT / "src", ROOT):
+        if (root / name).exists():
+            return root / name
+    return None
+
+
+def main():
+    level = {room: i for i, line in enumerate(ROOMS) for room in line}
+    problems = []
+    counts = {room: [0, 0] for room in level}
+    folders = {p.parent for top in ("src", "topology", "transports", "collectives", "trainer")
+               for p in (ROOT / top).rglob("*.[ch]pp")}
+    for folder in sorted(folders):
+        name = folder.relative_to(ROOT).as_posix()
+        files = sources(name)
+        if len(files) > MOST_FILES:
+            problems.append(f"{name}: {len(files)} files, more than {MOST_FILES}: make a folder of what belongs together")
+        readme = folder / "README.md"
+        if not readme.exists():
+            problems.append(f"{name}: no README.md")
+        elif len(readme.read_text().splitlines()) > MOST_README_LINES:
+            problems.append(f"{name}/README.md: more than {MOST_README_LINES} lines")
+        for path in files:
+            room = room_of(path)
+            if room is None:
+                problems.append(f"{name}: in no line of ROOMS in tests/tree/rooms.py")
+                break
+            counts[room][0] += len(path.read_text().splitlines())
+            counts[room][1] += 1
+            for number, include in included(path):
+                target = find(include)
+                where = f"{path.relative_to(ROOT)}:{number}"
+                if target is None:
+                    problems.append(f'{where}: "{include}" is neither below src/ nor below the repository')
+                    continue
+                other = room_of(target)
+                if other == room or other is None:
+                    continue
+                if level[other] >= level[room]:
+                    problems.append(f"{where}: {room} may not include {other} ({include})")
+    table = ["| room | lines | files | may include, besides what that includes |", "|---|---|---|---|"]
+    for i, line in enumerate(ROOMS):
+        below = ", ".join(room.removeprefix("src/") for room in ROOMS[i - 1]) if i else "the standard library"
+        for room in line:
+            table.append(f"| `{room}` | {counts[room][0]:,} | {counts[room][1]} | {below} |")
+    readme = ROOT / "src/README.md"
+    text = readme.read_text() if readme.exists() else f"{TABLE_BEGIN}\n{TABLE_END}\n"
+    begin, end = text.index(TABLE_BEGIN) + len(TABLE_BEGIN), text.index(TABLE_END)
+    new = text[:begin] + "\n" + "\n".join(table) + "\n" + text[end:]
+    if "--update" in sys.argv[1:]:
+        readme.write_text(new)
+    elif new != text:
+        problems.append("src/README.md: the table is not what is here: tests/tree/rooms.py --update")
+    print("\n".join(problems) or "every room includes only what lies below it")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+// units.hpp: rates, times and sizes as people write them: "400Mbit/s", "50GB/s", "unknown"; "5us",
+// "1.5ms"; "256KiB". Decimal prefixes, but for KiB and MiB.
+//
+// Pure. Reading is exact integer arithmetic and refuses what does not fit; writing picks the
+// largest unit that is exact, so what is written reads back to the same number.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sennit {
+
+// bytes/s; "unknown" is 0. nullopt: not a rate, or not a whole number of bytes/s, or zero, or too
+// large.
+std::optional<uint64_t> parse_rate(std::string_view text);
+std::string format_rate(uint64_t bytes_per_s);  // 0: "unknown"
+
+// nanoseconds; nullopt: not a time, or not a whole number of them.
+std::optional<uint64_t> parse_time(std::string_view text);
+std::string format_time(uint64_t ns);
+
+// bytes; nullopt: not a size, or not a whole number of bytes.
+std::optional<uint64_t> parse_size(std::string_view text);
+std::string format_size(uint64_t bytes);
+
+}  // namespace sennit

@@ -1,0 +1,38 @@
+// routes.hpp: the forwarding tables of a subnet's switches, as `dump_fts` and `ibroute` write them,
+// line by line behind a dump:
+//   Unicast lids [0x0-0x11] of switch Lid 3 guid 0x0000000000200700 (leaf1):
+//   0x0004 005 : (Channel Adapter portguid 0x0000000000100301: 'node0 mlx5_0')
+// Kept is how many ports of hosts each port of a switch is the way to. Memory: O(switches).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "topology/sources/ibnet/ibnet.hpp"
+
+namespace sennit {
+
+class RouteTables {
+ public:
+  struct Wrong {
+    size_t at;  // in the line
+    std::string expected;
+  };
+  // Whether the line belongs to a table; then it has been read.
+  bool takes(std::string_view line, std::optional<Wrong>* wrong);
+  // Fills in IbPort::routes of the switches that have a table.
+  void apply(IbSubnet* subnet) const;
+
+ private:
+  std::optional<Wrong> begin(std::string_view line);
+  std::optional<Wrong> read_route(std::string_view line);
+
+  std::unordered_map<uint64_t, std::array<int, 256>> tables_;  // by the switch's GUID; by port
+  std::array<int, 256>* current_ = nullptr;
+};
+
+}  // namespace sennit

@@ -1,0 +1,48 @@
+// json_text.cpp: see trainer/base/json_text.hpp.
+#include "trainer/base/json_text.hpp"
+
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/json_bytes.hpp"
+
+namespace sennit::trainer {
+namespace {
+using Json = nlohmann::json;
+}
+
+Result<Json> parse_json_object(std::string_view text, const std::string& file, const char* of) {
+  if (!is_shallow(text))
+    return invalid(
+        fmt::format("{}: lists and objects are nested more than {} deep", file, kMostNested));
+  std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
+  std::string twice;
+  const auto look = [&](int depth, Json::parse_event_t event, const Json& value) {
+    const auto level = static_cast<size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      keys.resize(level + 1);
+      keys[level].clear();
+    }
+    if (event == Json::parse_event_t::key && twice.empty() &&
+        !keys[level - 1].insert(value.get<std::string>()).second)
+      twice = value.get<std::string>();
+    return true;
+  };
+  Json json;
+  try {
+    json = Json::parse(text, look, true, true);
+  } catch (const Json::exception& fault) {
+    // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error ..."
+    const std::string_view words = fault.what();
+    const size_t place = words.find("line ");
+    return invalid(fmt::format("{}: {}", file, place == words.npos ? words : words.substr(place)));
+  }
+  if (!json.is_object()) return invalid(fmt::format("{}: not a JSON object of {}", file, of));
+  if (!twice.empty())
+    return invalid(fmt::format("{}: \"{}\" stands twice in one object", file, twice));
+  return json;
+}
+
+}  // namespace sennit::trainer

@@ -1,0 +1,136 @@
+// `sennit train CONFIG`: a training run, as launched (mpirun, srun, torchrun), on local processes,
+// or alone.
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "command/bench/bench.hpp"
+#include "command/commands.hpp"
+#include "trainer/command/dry_run.hpp"
+#include "trainer/command/size_option.hpp"
+#include "trainer/run/run.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace trainer;  // NOLINT: this file is its command line
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> values;          // by setting
+  std::vector<const CLI::Option*> options;  // says whether it was given: "" is a value, too
+  int local = 0;
+  bool dry_run = false;
+  DryRun plan;
+};
+
+const char* launchers_rank() {
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
+    if (const char* const rank = std::getenv(variable)) return rank;
+  return nullptr;
+}
+bool launched() { return launchers_rank() != nullptr; }
+int launchers_ranks() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"})
+    if (const char* const ranks = std::getenv(variable)) return std::atoi(ranks);
+  return 0;
+}
+bool first_of_ranks() { return !launched() || std::string_view(launchers_rank()) == "0"; }
+
+Status settings_of(const Arguments& arguments, TrainConfig* config) {
+  SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, config));
+  for (size_t i = 0; i < arguments.values.size(); i++)
+    if (arguments.options[i]->count() > 0)
+      SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], config));
+  return check_train_config(*config);
+}
+
+// What is planned and not run: for --ranks, or for the ranks that this call would start or was
+// started with.
+Status plan(const TrainConfig& config, const Arguments& arguments) {
+  if (!first_of_ranks()) return {};
+  DryRun asked = arguments.plan;
+  if (asked.ranks == 0) asked.ranks = launched() ? launchers_ranks() : arguments.local;
+  return dry_run(config, asked);
+}
+
+// MPI that the launcher did not start (local processes, torchrun) makes a job of its own of every
+// rank, and each would train the whole model alone.
+Status one_job(const Communicator& job, int ranks) {
+  if (ranks == 0 || job.size() == ranks) return {};
+  return invalid(fmt::format(
+      "--backend mpi: the launcher started {} ranks, and MPI sees {}: start it by mpirun, or by "
+      "srun with a PMI that Open MPI knows (--local and torchrun start no MPI)",
+      ranks, job.size()));
+}
+
+// Gives the signal that stopped the run, or 0.
+Result<int> train(const Arguments& arguments) {
+  TrainConfig config;
+  // No rank is connected yet: the launcher's number says who speaks for all.
+  const Status settings = settings_of(arguments, &config);
+  if (!settings.ok()) return first_of_ranks() ? settings : Status(settings.kind(), "");
+  if (arguments.dry_run) {
+    SENNIT_RETURN_IF_ERROR(plan(config, arguments));
+    return 0;
+  }
+  const bool speaks = first_of_ranks();  // MPI sets variables of its own
+  const int ranks = launched() ? launchers_ranks() : 0;
+  Traffic traffic;
+  Result<std::unique_ptr<Communicator>> job =
+      config.backend == "mpi" ? open_mpi(&traffic) : open_sennit(&traffic);
+  if (!job) return job.status();
+  if (const Status one = one_job(**job, ranks); !one.ok())
+    return speaks ? one : Status(one.kind(), "");
+  return run_training(config, *std::move(job), &traffic);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, char** argv, int* exit_code) {
+  CLI::App* const command = app.add_subcommand("train", "train a Llama on text");
+  const auto arguments = std::make_shared<Arguments>();
+  command->add_option("config", arguments->config, "JSON file of settings; options win over it")
+      ->required();
+  command->add_option("--local", arguments->local, "start so many ranks on this machine")
+      ->check(CLI::Range(1, 4096));
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "say mesh, memory, traffic by tier and predicted step time; train nothing");
+  const auto of_dry_run = [&](CLI::Option* option) { option->needs("--dry-run"); };
+  of_dry_run(command
+                 ->add_option(
+                     "--ranks", arguments->plan.ranks,
+                     "of the dry run; default: those of --local or of the launcher, or as many as "
+                     "the mesh has")
+                 ->check(CLI::Range(1, 1 << 20))
+                 ->excludes("--local"));
+  of_dry_run(command->add_option(
+      "--fabric", arguments->plan.fabric,
+      "of the dry run: a fabric's file, or synthetic:SPEC, as sennit topo takes it"));
+  of_dry_run(bytes_from_one(
+      command->add_option(
+          "--memory-per-rank", arguments->plan.memory_per_rank,
+          "of the dry run: bytes (64G) that must be enough for a rank; default: its share "
+          "of this host's, unknown with --fabric"),
+      true));
+  arguments->values.resize(train_settings().size());
+  for (size_t i = 0; i < train_settings().size(); i++)
+    arguments->options.push_back(command->add_option(
+        train_settings()[i].option(), arguments->values[i], train_settings()[i].help));
+  command->callback([=] {
+    if (arguments->local > 1 && !launched() && !arguments->dry_run) {
+      *exit_code = bench::run_local_processes("sennit train", arguments->local, argv, true);
+      return;
+    }
+    const Result<int> trained = train(*arguments);
+    const Status& status = trained.status();
+    std::fflush(stdout);  // what it tells of comes first
+    if (!status.ok() && !status.text().empty())
+      fmt::print(stderr, "sennit train: {}\n", status.text());
+    *exit_code = !status.ok() ? bench::exit_status(status) : *trained == 0 ? 0 : 128 + *trained;
+  });
+}
+
+}  // namespace sennit

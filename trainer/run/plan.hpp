@@ -1,0 +1,31 @@
+// plan.hpp: what a run will put on the network, and about how long a step will take, before it
+// runs.
+//
+// Bytes and calls are those of this trainer, of a rank of the busiest stage; the times of all
+// groups of a dimension at once on a tier tree are bounds (forecast/network.hpp). A step's time:
+// the operations at kEfficiency of the measured matrix peak, the pipeline's bubble, what cannot
+// hide (tensor parallelism), and what hides only as long as there is something to compute. Pure.
+#pragma once
+
+#include <vector>
+
+#include "forecast/step.hpp"
+#include "trainer/run/trainer.hpp"
+
+namespace sennit::trainer {
+
+// of the matrix peak, assumed: what a model with all its parts reaches
+inline constexpr double kEfficiency = 0.5;
+
+training::Mesh planner_mesh(const MeshShape& mesh);
+std::vector<training::Traffic> planned_traffic(const TrainerOptions& options);
+
+struct StepPlan {
+  double compute_s = 0, bubble_s = 0, waited_s = 0;
+  double hidden_s = 0;  // of communication, beside computing
+  double total_s() const { return compute_s + bubble_s + waited_s; }
+};
+StepPlan plan_step(const TrainerOptions& options, const training::Layout& layout,
+                   double flops_per_s_of_rank);
+
+}  // namespace sennit::trainer

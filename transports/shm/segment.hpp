@@ -1,0 +1,124 @@
+// segment.hpp: the segment of a rank: what its peers open, and what lies in it.
+//
+// A rank makes one file in /dev/shm. It holds a header and room for one ring per local peer; only
+// the header takes memory, a ring takes its own when its sender claims it. Opening a peer's file
+// and finding its nonce inside is the proof that both are on one host: two hosts, or two containers
+// with a /dev/shm each, cannot open each other's. The name is removed as soon as all local peers
+// have mapped it; if the process dies before that, the name, which has the process's id, start time
+// and PID namespace in it, is removed by the next peer that notices the death, or by the next
+// sennit process of this user that starts. Descriptors are closed after mapping.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transports/shm/ring.hpp"
+#include "transports/transport.hpp"
+
+namespace sennit::shm {
+
+inline constexpr size_t kPage = 4096;
+
+// Which process, whatever is done with process ids later.
+struct ProcessId {
+  int32_t pid = 0;
+  uint64_t start_time = 0;     // field 22 of /proc/PID/stat; 0 if it cannot be read
+  uint64_t pid_namespace = 0;  // inode of /proc/self/ns/pid; a pid means nothing outside of it
+  bool operator==(const ProcessId&) const = default;
+};
+ProcessId this_process();
+// False only if it is certain: no such process, another one of that number, or a zombie.
+bool may_be_alive(const ProcessId& process);
+
+struct Address {
+  uint64_t magic;
+  uint64_t nonce[2];
+  // in the process's memory there lies nonce[0]: reading it proves reading works
+  uint64_t probe_address;
+  ProcessId process;
+  int32_t rank;
+  char name[100];  // in /dev/shm, without the slash
+};
+
+struct SegmentHeader {
+  static constexpr uint32_t kCancelledRemembered = 62;
+
+  uint64_t magic;
+  uint64_t nonce[2];
+  Geometry geometry;
+  uint32_t capacity;     // rings that there is room for
+  uint64_t first_ring;   // offset
+  uint64_t ring_stride;  // bytes
+  // How many peers have mapped this; whether the owner has left.
+  alignas(kLine) std::atomic<uint32_t> attached;
+  std::atomic<uint32_t> closed;
+  alignas(kLine) std::atomic<uint32_t> claimed;  // rings claimed by senders
+  // Communicators on which the owner has taken its memory back: what was read from it may be torn.
+  alignas(kLine) std::atomic<uint32_t> cancelled_count;
+  std::atomic<uint32_t> cancelled[kCancelledRemembered];
+  // Followed by `capacity` atomic<int32_t>: who claimed the ring, world rank + 1; 0: not ready.
+  std::atomic<int32_t>* senders() { return reinterpret_cast<std::atomic<int32_t>*>(this + 1); }
+};
+
+// Gives memory to a part of a shared mapping, so that a full /dev/shm is an error here and not
+// SIGBUS later.
+Status populate(void* memory, size_t bytes, const std::string& what);
+
+// A mapping of a segment; movable, unmaps itself.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(void* memory, size_t bytes);
+  Mapping(Mapping&& other) noexcept { *this = std::move(other); }
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+  SegmentHeader* header() const { return static_cast<SegmentHeader*>(memory_); }
+  std::byte* data() const { return static_cast<std::byte*>(memory_); }
+  size_t bytes() const { return bytes_; }
+  explicit operator bool() const { return memory_ != nullptr; }
+  void* ring(uint32_t index) const {
+    return data() + header()->first_ring + index * header()->ring_stride;
+  }
+
+ private:
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// The segment of this rank.
+class OwnSegment {
+ public:
+  static Result<std::unique_ptr<OwnSegment>> create(const TransportContext& context);
+  ~OwnSegment();  // marks it closed and removes the name
+  const Address& address() const { return address_; }
+  SegmentHeader& header() { return *mapping_.header(); }
+  void* ring(uint32_t index) const { return mapping_.ring(index); }
+  // Removes the name from /dev/shm; nobody can map it afterwards.
+  void unlink();
+  bool linked() const { return linked_; }
+  void note_cancelled(uint32_t comm);
+
+ private:
+  OwnSegment() = default;
+  Mapping mapping_;
+  Address address_{};
+  std::unique_ptr<std::atomic<uint64_t>> probe_;
+  bool linked_ = false;
+};
+
+// Maps the segment behind an address, if it can be found and is the right one; else an empty
+// mapping.
+Mapping open_segment(const Address& address, std::string* obstacle);
+bool was_cancelled(SegmentHeader& header, uint32_t comm);
+
+// Removes what dead processes left in /dev/shm, except of `job`, which is starting.
+void remove_stale_segments(uint64_t job);
+void remove_name(const Address& address);
+
+}  // namespace sennit::shm

@@ -1,0 +1,312 @@
+// tcp.cpp: the tcp transport: posted receives, early messages, grants.
+//
+// A small (eager) message goes at once as long as the window of its (communicator, peer) lasts; the
+// receiver keeps it until it is asked for. Any other message moves when its receiver is ready: a
+// posted receive of a large message says so to the peer by itself, so usually the sender finds the
+// grant when it comes; otherwise the send is announced and answered. Payload of large messages goes
+// from segments to segments without a copy of ours. Grants, announcements and early messages are
+// found by (peer, Key), so the order of posting means nothing. Memory: 64 KiB per connection, and a
+// window per (communicator, peer). Readiness is edge-triggered epoll: no epoll_ctl after a
+// connection is made. Cost of a small message: one sendmsg, one epoll_wait and one recvmsg.
+// Failure: a connection that ends is one PeerEvent and is not made again.
+#include "transports/tcp/tcp.hpp"
+
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/forked.hpp"
+#include "base/options.hpp"
+#include "base/trace.hpp"
+
+namespace sennit::tcp {
+namespace {
+
+// Bytes that the kernel holds and has not sent yet, at most. Deeper queues delay what matters more
+// by now; shallower ones run dry while this process waits for a core (10 ms at 400 Mbit/s).
+constexpr int kUnsentBytes = 512 * 1024;
+constexpr uint64_t kLingerNs = 1'000'000'000;
+
+}  // namespace
+
+Tcp::Tcp(const TransportContext& context)
+    : eager_bytes_(std::min(context.eager_bytes, kMaxEagerBytes)),
+      window_bytes_(std::max(kWindowBytes, 4 * eager_cost(eager_bytes_))),
+      sealed_(context.sealed),
+      peers_(static_cast<size_t>(context.size)) {}
+
+Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
+  std::unique_ptr<Tcp> tcp(new Tcp(context));
+  tcp->epoll_fd_ = open_guarded([] { return epoll_create1(EPOLL_CLOEXEC); });
+  if (tcp->epoll_fd_ < 0)
+    return Status(SENNIT_OUT_OF_RESOURCES,
+                  fmt::format("tcp: epoll_create1: {} (raise `ulimit -n`)", std::strerror(errno)));
+  Result<std::unique_ptr<Door>> door = Door::open(context, tcp->epoll_fd_, *tcp);
+  if (!door) return door.status();
+  tcp->door_ = std::move(*door);
+  return std::unique_ptr<Transport>(std::move(tcp));
+}
+
+Tcp::~Tcp() {
+  linger();
+  door_.reset();
+  for (Peer& peer : peers_) peer.link.reset();
+  close_guarded(epoll_fd_);
+}
+
+// Sends were handed back when their bytes were with us or the kernel. Closing a socket that has
+// unread bytes would throw them away, so: say that nothing more comes, and read until the peer has
+// all of it.
+void Tcp::linger() {
+  const uint64_t end = now_ns() + kLingerNs;
+  std::vector<Link*> open;
+  for (const int peer : in_use_)
+    if (at(peer).link->is_open()) open.push_back(at(peer).link.get());
+  // what was not begun
+  for (Link* link : open) link->take_sends_if([](auto&) { return true; }, [](auto&) {});
+  std::vector<bool> said(open.size(), false);
+  size_t left = open.size();
+  std::vector<pollfd> waits(open.size());
+  while (left > 0 && now_ns() < end) {
+    for (size_t i = 0; i < open.size(); i++) {
+      Link* link = open[i];
+      waits[i] = {-1, POLLIN, 0};
+      if (!link) continue;
+      bool more = false;
+      link->unblock();
+      const bool ok = said[i] || link->write(more).ok();
+      if (ok && !said[i] && !more && !link->has_staged())
+        said[i] = shutdown(link->fd(), SHUT_WR) == 0;
+      char ignored[4096];
+      ssize_t got = 1;
+      while (got > 0) got = ::recv(link->fd(), ignored, sizeof ignored, MSG_DONTWAIT);
+      int unsent = 0;
+      if (ioctl(link->fd(), TIOCOUTQ, &unsent) < 0) unsent = 0;
+      const bool over = !ok || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+      if (over || (said[i] && unsent <= 1)) {  // the end itself counts one
+        link->shut();
+        open[i] = nullptr;
+        left--;
+      } else {
+        waits[i].fd = link->fd();
+      }
+    }
+    if (left > 0) poll(waits.data(), waits.size(), 1);
+  }
+}
+
+// ---- peers ----
+
+Reach Tcp::reach(int, std::span<const std::byte> address) {
+  const std::optional<SocketAddress> decoded = SocketAddress::decode(address);
+  return decoded && decoded->v6 == door_->address().v6 ? Reach::network : Reach::none;
+}
+
+std::string Tcp::obstacle() const {
+  return fmt::format(
+      "this rank is at {}, and that one at an {} address: SENNIT_INTERFACE can name the same "
+      "network on all "
+      "ranks",
+      door_->address().text(), door_->address().v6 ? "IPv4" : "IPv6");
+}
+
+Status Tcp::add_peer(int peer, std::span<const std::byte> address) {
+  const std::optional<SocketAddress> decoded = SocketAddress::decode(address);
+  if (!decoded) return invalid(fmt::format("tcp: the address of rank {} is malformed", peer));
+  at(peer).address = *decoded;
+  at(peer).known = true;
+  return {};
+}
+
+// The link to a peer; its connection is on its way at the latest now.
+Link& Tcp::link_to(int number) {
+  Peer& peer = at(number);
+  if (!peer.link) {
+    peer.link = std::make_unique<Link>(number, window_bytes_, static_cast<LinkHandler&>(*this));
+    in_use_.push_back(number);
+  }
+  return *peer.link;
+}
+
+bool Tcp::wants_connection(int number) {
+  const Peer& peer = at(number);
+  return !peer.broken && peer.failed.ok() && !(peer.link && peer.link->is_open());
+}
+
+void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
+  const int one = 1, unsent = kUnsentBytes;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  if (const int buffer =
+          static_cast<int>(std::min<int64_t>(option_integer("SENNIT_TCP_BUFFER_BYTES"), 1 << 30));
+      buffer > 0)
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+  Link& link = link_to(number);
+  link.open(fd, handshake.seal_keys());
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = pack(Source::link, static_cast<uint32_t>(number));
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) < 0)
+    return break_link(number, Status(SENNIT_OUT_OF_RESOURCES,
+                                     fmt::format("tcp: watching the connection to rank {}: {}",
+                                                 number, std::strerror(errno))));
+  flush(link);
+}
+
+void Tcp::break_link(int number, const Status& status) {
+  Peer& peer = at(number);
+  if (peer.link) peer.link->shut();
+  if (peer.broken || !peer.failed.ok()) return;
+  peer.broken = true;
+  events_.push_back({number, status});
+}
+
+// Writes what is queued; calls the peer if there is no connection yet.
+void Tcp::flush(Link& link) {
+  Peer& peer = at(link.peer());
+  if (!link.is_open()) {
+    if (!peer.broken && peer.failed.ok() && peer.known) door_->call(link.peer(), peer.address);
+    return;
+  }
+  bool more = false;
+  if (const Status status = link.write(more); !status.ok()) {
+    // The peer has closed, perhaps after its last words, which are still to be read.
+    more = true;
+    while (more) {
+      more = false;
+      if (!link.read(true, more).ok()) break;
+    }
+    return break_link(link.peer(), status);
+  }
+  if (more) mark_busy(link);
+}
+
+void Tcp::read(Link& link, bool to_the_end) {
+  if (!link.is_open()) return;
+  bool more = false;
+  const Status status = link.read(to_the_end, more);
+  if (!status.ok()) return break_link(link.peer(), status);
+  if (more) mark_busy(link);
+  flush(link);  // what the reading gave rise to
+}
+
+void Tcp::mark_busy(Link& link) {
+  bool& busy = at(link.peer()).busy;
+  if (!busy) busy_.push_back(link.peer());
+  busy = true;
+}
+
+// ---- progress and failure ----
+
+bool Tcp::progress(Completions& completions) {
+  epoll_event events[64];
+  const int count = epoll_wait(epoll_fd_, events, 64, 0);
+  for (int i = 0; i < count; i++) {
+    const uint64_t data = events[i].data.u64;
+    if (source_of(data) != Source::link) {
+      door_->on_event(data);
+      continue;
+    }
+    Link& link = *at(static_cast<int>(index_of(data))).link;
+    if (events[i].events & EPOLLOUT) link.unblock();
+    if (events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+      read(link, (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+    else
+      flush(link);
+  }
+  bool moved = count > 0 || !busy_.empty();
+  turn_.swap(busy_);
+  for (const int peer : turn_) at(peer).busy = false;
+  for (const int peer : turn_) read(*at(peer).link, true);
+  turn_.clear();
+  const auto hand_over = [&moved](auto& from, auto& to) {
+    moved |= !from.empty();
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+  };
+  hand_over(sends_back_, completions.sends);
+  hand_over(receives_back_, completions.receives);
+  hand_over(events_, completions.events);
+  return moved;
+}
+
+bool Tcp::prepare_wait() {
+  return busy_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty();
+}
+
+template <typename Which>
+void Tcp::hand_back(Which which, const Status& status) {
+  const auto back = [&](auto& request) { complete(request, status); };
+  waiting_.remove_if(which, back);
+  matcher_.take_receives_if(which, back);
+  for (const int peer : in_use_) {
+    at(peer).link->take_sends_if(which, back);
+    at(peer).link->take_receive_if(which, back);
+  }
+  matcher_.drop_arrivals_if(which);
+  grants_.remove_if(which, [this](Grant& grant) { free_grants_.push_back(&grant); });
+}
+
+void Tcp::fail_peer(int number, const Status& status) {
+  Peer& peer = at(number);
+  peer.failed = status;
+  door_->hang_up(number);
+  if (peer.link) peer.link->shut();
+  hand_back([number](const auto& item) { return item.peer == number; }, status);
+}
+
+void Tcp::cancel(uint32_t comm, const Status& status) {
+  cancelled_[comm] = status;
+  hand_back([comm](const auto& item) { return item.key.comm == comm; }, status);
+}
+
+void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
+  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  matcher_.drop_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); });
+  grants_.remove_if([&](const Grant& grant) { return over(grant.key.comm); },
+                    [this](Grant& grant) { free_grants_.push_back(&grant); });
+  for (const int peer : in_use_) at(peer).link->forget(over);
+}
+
+// Asks those that something is awaited from: a message, or leave to send one. See
+// transports/tcp/sealed.cpp.
+void Tcp::stalled() {
+  if (!sealed_) return;
+  std::set<int> awaited;
+  matcher_.each_receive([&](const RecvRequest& request) { awaited.insert(request.peer); });
+  waiting_.each([&](const SendRequest& request) { awaited.insert(request.peer); });
+  for (const int number : in_use_) {
+    Link& link = *at(number).link;
+    if (!link.is_open() || (!link.receiving() && !awaited.contains(number))) continue;
+    if (link.post_ask()) flush(link);
+  }
+}
+
+std::string Tcp::statistics() const {
+  uint64_t sent = 0, received = 0;
+  size_t open = 0;
+  for (const int number : in_use_) {
+    const Link& link = *peers_[static_cast<size_t>(number)].link;
+    open += link.is_open();
+    sent += link.bytes_sent();
+    received += link.bytes_received();
+  }
+  return fmt::format(
+      "connections {}, messages sent {}, bytes sent {}, bytes received {}, strangers refused {}",
+      open, messages_, sent, received, door_->refused());
+}
+
+}  // namespace sennit::tcp
+
+namespace sennit {
+SENNIT_TRANSPORT_ENTRY("tcp", 20, tcp::Tcp::make)
+}

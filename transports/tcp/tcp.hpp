@@ -1,0 +1,105 @@
+// tcp.hpp: the transport between hosts on plain Ethernet: what messages mean, over the connections
+// (transports/tcp/link.hpp) that the door (transports/tcp/acceptor.hpp) lets in. See
+// transports/tcp/tcp.cpp.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transports/matcher.hpp"
+#include "transports/tcp/acceptor.hpp"
+#include "transports/tcp/link.hpp"
+
+namespace sennit::tcp {
+
+class Tcp final : public Transport, private LinkHandler, private DoorHandler {
+ public:
+  static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
+  ~Tcp() override;
+
+  std::string_view name() const override { return "tcp"; }
+  std::vector<std::byte> address() const override { return door_->address().encode(); }
+  Reach reach(int peer, std::span<const std::byte> address) override;
+  std::string obstacle() const override;
+  Status add_peer(int peer, std::span<const std::byte> address) override;
+  void send(SendRequest& request) override;
+  void recv(RecvRequest& request) override;
+  void release(RecvRequest&) override {}
+  bool progress(Completions& completions) override;
+  void fail_peer(int peer, const Status& status) override;
+  void cancel(uint32_t comm, const Status& status) override;
+  void forget(const std::function<bool(uint32_t comm)>& over) override;
+  int event_fd() const override { return epoll_fd_; }
+  bool prepare_wait() override;
+  void stalled() override;
+  std::string statistics() const override;
+
+ private:
+  struct Peer {
+    SocketAddress address;
+    std::unique_ptr<Link> link;  // made at first use
+    bool known = false;          // has an address
+    bool broken = false;         // its connection failed, which was reported
+    bool busy = false;           // in busy_
+    Status failed;               // by fail_peer()
+  };
+  struct Grant {  // a ready that came before its send
+    int peer = -1;
+    Key key;
+    uint64_t signature = 0;
+    size_t bytes = 0;
+    uint64_t came_ns = 0;
+  };
+
+  explicit Tcp(const TransportContext& context);
+  Peer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
+  Link& link_to(int peer);
+  const Status* refusal(const MessageRequest& request) const;
+  void post_control(Link& link, Kind kind, const Key& key, uint64_t signature, size_t bytes);
+  void flush(Link& link);
+  void read(Link& link, bool to_the_end);
+  void mark_busy(Link& link);
+  void break_link(int peer, const Status& status);
+  void linger();
+
+  // A send meets what its receiver expects.
+  void match_send(SendRequest& request, uint64_t signature, size_t bytes, uint64_t ready_ns);
+  void on_announce(Link& link, const WireHeader& header);
+  void on_ready(Link& link, const WireHeader& header);
+  void complete(SendRequest& request, Status status = {});
+  void complete(RecvRequest& request, Status status = {});
+  template <typename Which>
+  void hand_back(Which which, const Status& status);
+
+  Status on_message(Link& link, const WireHeader& header,
+                    std::span<const std::byte> bytes) override;
+  RecvRequest* on_first_piece(Link& link, const WireHeader& header) override;
+  void on_received(RecvRequest& request) override { complete(request); }
+  void on_given_up(Link& link, RecvRequest& request) override;
+  void on_sent(SendRequest& request) override { complete(request); }
+  bool wants_connection(int peer) override;
+  void on_connection(int peer, int fd, const Handshake& handshake) override;
+  void on_call_failed(int peer, const Status& status) override { break_link(peer, status); }
+
+  const size_t eager_bytes_, window_bytes_;
+  const bool sealed_;
+  int epoll_fd_ = -1;
+  std::unique_ptr<Door> door_;
+  std::vector<Peer> peers_;
+  std::vector<int> in_use_;  // peers with a link
+  std::vector<int> busy_;    // links with more to move than one turn allows
+  std::vector<int> turn_;    // the same, while their turn runs
+  Matcher matcher_;
+  KeyTable<SendRequest> waiting_;  // sends that have been announced
+  KeyTable<Grant> grants_;
+  std::vector<std::unique_ptr<Grant>> grant_pool_;
+  std::vector<Grant*> free_grants_;
+  std::unordered_map<uint32_t, Status> cancelled_;
+  std::vector<SendRequest*> sends_back_;
+  std::vector<RecvRequest*> receives_back_;
+  std::vector<PeerEvent> events_;
+  uint64_t messages_ = 0;
+};
+
+}  // namespace sennit::tcp

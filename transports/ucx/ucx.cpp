@@ -1,0 +1,406 @@
+// ucx.cpp: the ucx transport: messages, matching, windows. See transports/ucx/ucx.hpp. Starting,
+// connecting and closing are in transports/ucx/endpoint.cpp.
+#include "transports/ucx/ucx.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/trace.hpp"
+#include "transports/segments.hpp"
+
+namespace sennit::ucx {
+namespace {
+
+constexpr uint64_t kWindowBytes = 64 << 10;  // eager, per (communicator, peer)
+constexpr uint64_t kOverheadBytes = 128;     // what a message counts besides its bytes
+constexpr int kProgressRounds = 16;
+
+}  // namespace
+
+CommWindow& Peer::window(uint32_t comm) {
+  for (CommWindow& w : windows)
+    if (w.comm == comm) return w;
+  windows.push_back({comm, 0, 0});
+  return windows.back();
+}
+
+Peer& UcxTransport::peer(int rank) {
+  const auto entry = peers_.find(rank);
+  SENNIT_CHECK(entry != peers_.end());
+  return *entry->second;
+}
+
+Peer& UcxTransport::known(int rank) {
+  std::unique_ptr<Peer>& p = peers_[rank];
+  if (p) return *p;
+  p = std::make_unique<Peer>();
+  p->transport = this;
+  p->rank = rank;
+  return *p;
+}
+
+// The status that requests of this peer and communicator end with at once, or nullptr.
+const Status* UcxTransport::refused(const Peer& p, uint32_t comm) const {
+  if (!p.failed.ok()) return &p.failed;
+  const auto entry = cancelled_.find(comm);
+  return entry == cancelled_.end() ? nullptr : &entry->second;
+}
+
+void UcxTransport::finish(SendRequest& request, Status status) {
+  request.status = std::move(status);
+  done_sends_.push_back(&request);
+}
+
+void UcxTransport::finish(RecvRequest& request, Status status) {
+  request.status = std::move(status);
+  done_receives_.push_back(&request);
+}
+
+Operation& UcxTransport::new_operation(Peer& p) {
+  if (free_.empty()) free_.push_back(&operations_.emplace_back());
+  Operation& operation = *free_.back();
+  free_.pop_back();
+  operation.peer = &p;
+  operation.send = nullptr;
+  operation.recv = nullptr;
+  operation.iov.clear();
+  operation.doomed = Status();
+  operation.active = true;
+  return operation;
+}
+
+// What UCX wants to know about memory: one piece, or a list that stays in the operation.
+static void describe(std::span<const Segment> segments, Operation& operation,
+                     ucp_request_param_t& param, void** buffer, size_t* count) {
+  for (const Segment& segment : segments)
+    if (segment.bytes > 0) operation.iov.push_back({segment.data, segment.bytes});
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+  if (operation.iov.size() <= 1) {
+    param.datatype = ucp_dt_make_contig(1);
+    *buffer = operation.iov.empty() ? nullptr : operation.iov[0].buffer;
+    *count = operation.iov.empty() ? 0 : operation.iov[0].length;
+  } else {
+    param.datatype = ucp_dt_make_iov();
+    *buffer = operation.iov.data();
+    *count = operation.iov.size();
+  }
+}
+
+// Hands the operation's header and the segments to UCX.
+void UcxTransport::post(Operation& operation, std::span<const Segment> segments, uint32_t flags) {
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.cb.send = on_sent;
+  param.user_data = &operation;
+  param.flags = flags;
+  void* buffer = nullptr;
+  size_t count = 0;
+  describe(segments, operation, param, &buffer, &count);
+  started(operation, ucp_am_send_nbx(operation.peer->endpoint, static_cast<unsigned>(Kind::message),
+                                     &operation.header, sizeof(Header), buffer, count, &param));
+}
+
+void UcxTransport::control(Peer& p, Kind kind, uint32_t comm, uint64_t bytes) {
+  if (!p.failed.ok() || !connect(p).ok() || p.broken) return;
+  Operation& operation = new_operation(p);
+  operation.header = {kind, context_.rank, {comm, 0, 0, 0}, 0, bytes};
+  post(operation, {}, UCP_AM_SEND_FLAG_EAGER);
+}
+
+void UcxTransport::started(Operation& operation, ucs_status_ptr_t result) {
+  if (result == nullptr)
+    ended(operation, UCS_OK);
+  else if (UCS_PTR_IS_ERR(result))
+    ended(operation, UCS_PTR_STATUS(result));
+}
+
+void UcxTransport::ended(Operation& operation, ucs_status_t status) {
+  Peer& p = *operation.peer;
+  operation.active = false;
+  free_.push_back(&operation);
+  const auto conclude = [&](auto* request, auto& orphans) {
+    if (!request) return;
+    if (!operation.doomed.ok())
+      finish(*request, std::move(operation.doomed));
+    else if (status == UCS_OK)
+      finish(*request, Status());
+    else
+      orphans.push_back(request);
+  };
+  conclude(operation.send, p.orphan_sends);
+  conclude(operation.recv, p.orphan_receives);
+  if (status != UCS_OK) broke(p, status);
+}
+
+void UcxTransport::on_sent(void* request, ucs_status_t status, void* operation) {
+  ucp_request_free(request);
+  auto& o = *static_cast<Operation*>(operation);
+  o.peer->transport->ended(o, status);
+}
+
+void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void* operation) {
+  on_sent(request, status, operation);
+}
+
+void UcxTransport::broke(Peer& p, ucs_status_t status) {
+  if (p.broken || !p.failed.ok()) return;
+  p.broken = true;
+  events_.push_back({p.rank,
+                     {SENNIT_LINK_FAILED, fmt::format("ucx: connection to rank {}: {}", p.rank,
+                                                      ucs_status_string(status))}});
+}
+
+void UcxTransport::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
+  auto& p = *static_cast<Peer*>(peer);
+  p.transport->broke(p, status);
+}
+
+void UcxTransport::send(SendRequest& request) {
+  Peer& p = peer(request.peer);
+  request.status = Status();
+  request.ready_ns = request.first_ns = 0;
+  if (const Status* status = refused(p, request.key.comm)) return finish(request, *status);
+  if (Status status = connect(p); !status.ok()) return finish(request, std::move(status));
+  if (p.broken) return p.orphan_sends.push_back(&request);
+  Operation& operation = new_operation(p);
+  operation.send = &request;
+  operation.header = {Kind::message, context_.rank, request.key, request.signature, request.bytes};
+  CommWindow& window = p.window(request.key.comm);
+  const uint64_t cost = request.bytes + kOverheadBytes;
+  const bool eager =
+      request.bytes <= context_.eager_bytes && window.in_flight + cost <= kWindowBytes;
+  if (eager) window.in_flight += cost;
+  (eager ? eager_ : rendezvous_)++;
+  post(operation, request.segments, eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV);
+}
+
+void UcxTransport::recv(RecvRequest& request) {
+  Peer& p = peer(request.peer);
+  request.status = Status();
+  request.ready_ns = request.first_ns = 0;
+  request.exposed = nullptr;
+  if (const Status* status = refused(p, request.key.comm)) return finish(request, *status);
+  Arrival* early = matcher_.post(request);
+  // Connected both ways, a peer's death is seen here too.
+  if (!early) {
+    if (Status status = connect(p); !status.ok()) {
+      matcher_.take_receive(request.peer, request.key);
+      finish(request, std::move(status));
+    }
+    return;
+  }
+  request.ready_ns = early->arrived_ns;
+  const bool matches = check_match(request, early->signature, early->bytes);
+  if (void* descriptor = reinterpret_cast<void*>(early->handle[0])) {
+    if (matches) {
+      fetch(request, descriptor);
+    } else {
+      ucp_am_data_release(worker_, descriptor);
+      done_receives_.push_back(&request);
+    }
+  } else {
+    request.first_ns = early->arrived_ns;
+    if (matches) SegmentCursor(request.segments).put(early->data.data(), early->bytes);
+    consumed(p, request.key.comm, early->bytes);
+    done_receives_.push_back(&request);
+  }
+  matcher_.recycle(early);
+}
+
+// Starts a rendezvous of which both sides are known.
+void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
+  request.first_ns = now_ns();
+  if (request.bytes == 0) {  // to receive nothing would leak the descriptor (UCX 1.13)
+    ucp_am_data_release(worker_, descriptor);
+    return finish(request, Status());
+  }
+  Operation& operation = new_operation(peer(request.peer));
+  operation.recv = &request;
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.recv_am = on_received;
+  param.user_data = &operation;
+  void* buffer = nullptr;
+  size_t count = 0;
+  describe(request.segments, operation, param, &buffer, &count);
+  started(operation, ucp_am_recv_data_nbx(worker_, descriptor, buffer, count, &param));
+}
+
+// Counts what the window of (communicator, peer) may have back, and returns it by the quarter.
+void UcxTransport::consumed(Peer& p, uint32_t comm, size_t bytes) {
+  CommWindow& window = p.window(comm);
+  window.to_return += bytes + kOverheadBytes;
+  if (window.to_return < kWindowBytes / 4) return;
+  const uint64_t returned = window.to_return;
+  window.to_return = 0;
+  control(p, Kind::credit, comm, returned);
+}
+
+ucs_status_t UcxTransport::on_message(void* self, const void* header, size_t header_bytes,
+                                      void* data, size_t bytes, const ucp_am_recv_param_t* param) {
+  Header copy;
+  if (header_bytes != sizeof copy) return UCS_OK;
+  std::memcpy(&copy, header, sizeof copy);
+  return static_cast<UcxTransport*>(self)->arrived(copy, data, bytes,
+                                                   param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV);
+}
+
+// UCS_INPROGRESS: the descriptor of a rendezvous is kept. UCS_OK lets go of it, and its sender is
+// done.
+ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t bytes,
+                                   bool rendezvous) {
+  if (header.from < 0 || header.from >= context_.size) return UCS_OK;  // a stranger
+  Peer& p = known(header.from);  // who may be quicker than this rank, which has nothing for it yet
+  const uint32_t comm = header.key.comm;
+  switch (header.kind) {
+    case Kind::hello:
+      return UCS_OK;
+    case Kind::credit: {
+      CommWindow& window = p.window(comm);
+      window.in_flight -= std::min(window.in_flight, header.bytes);
+      return UCS_OK;
+    }
+    case Kind::withdraw:
+      matcher_.take_arrivals_if(
+          [&](const Arrival& a) { return a.peer == p.rank && a.key.comm == comm && a.handle[0]; },
+          [&](Arrival& a) { drop(a); });
+      return UCS_OK;
+    case Kind::message:
+      break;
+  }
+  if (bytes != header.bytes) return UCS_OK;
+  if (RecvRequest* request = matcher_.take_receive(p.rank, header.key)) {
+    request->ready_ns = now_ns();
+    if (rendezvous && check_match(*request, header.signature, bytes)) {
+      to_fetch_.push_back({request, data});
+      return UCS_INPROGRESS;
+    }
+    if (!rendezvous) {
+      request->first_ns = request->ready_ns;
+      if (check_match(*request, header.signature, bytes))
+        SegmentCursor(request->segments).put(static_cast<const std::byte*>(data), bytes);
+      consumed(p, comm, bytes);
+    }
+    done_receives_.push_back(request);
+    return UCS_OK;
+  }
+  if (refused(p, comm)) return UCS_OK;
+  Arrival* early = matcher_.keep(p.rank, header.key, header.signature, bytes);
+  if (!early) return UCS_OK;  // twice the same key: only a broken peer does that
+  early->arrived_ns = now_ns();
+  early_++;
+  if (rendezvous) {
+    early->handle[0] = reinterpret_cast<uint64_t>(data);
+    return UCS_INPROGRESS;
+  }
+  const auto* first = static_cast<const std::byte*>(data);
+  early->data.assign(first, first + bytes);
+  return UCS_OK;
+}
+
+void UcxTransport::drop(Arrival& arrival) {
+  if (arrival.handle[0]) ucp_am_data_release(worker_, reinterpret_cast<void*>(arrival.handle[0]));
+  matcher_.recycle(&arrival);
+}
+
+bool UcxTransport::progress(Completions& completions) {
+  bool moved = false;
+  for (int i = 0; i < kProgressRounds && ucp_worker_progress(worker_); i++) moved = true;
+  for (size_t i = 0; i < to_fetch_.size(); i++) fetch(*to_fetch_[i].first, to_fetch_[i].second);
+  to_fetch_.clear();
+  const auto hand_over = [&moved](auto& from, auto& to) {
+    if (from.empty()) return;
+    to.insert(to.end(), from.begin(), from.end());
+    from.clear();
+    moved = true;
+  };
+  hand_over(done_sends_, completions.sends);
+  hand_over(done_receives_, completions.receives);
+  hand_over(events_, completions.events);
+  return moved;
+}
+
+bool UcxTransport::prepare_wait() {
+  if (!done_sends_.empty() || !done_receives_.empty() || !events_.empty()) return false;
+  return ucp_worker_arm(worker_) == UCS_OK;
+}
+
+// Ends the requests that `which` holds for; those that UCX has in its hands end when it lets go.
+template <typename Which>
+void UcxTransport::hand_back(Which which, const Status& status) {
+  for (Operation& operation : operations_) {
+    if (!operation.active || !operation.doomed.ok()) continue;
+    if (operation.send && which(*operation.send)) operation.doomed = status;
+    if (operation.recv && which(*operation.recv)) operation.doomed = status;
+  }
+  matcher_.take_receives_if(which, [&](RecvRequest& request) { finish(request, status); });
+  std::erase_if(to_fetch_, [&](const auto& entry) {
+    if (!which(*entry.first)) return false;
+    ucp_am_data_release(worker_, entry.second);
+    finish(*entry.first, status);
+    return true;
+  });
+  const auto take = [&](auto& list) {
+    std::erase_if(list, [&](auto* request) {
+      if (!which(*request)) return false;
+      finish(*request, status);
+      return true;
+    });
+  };
+  for (auto& entry : peers_) {
+    take(entry.second->orphan_sends);
+    take(entry.second->orphan_receives);
+  }
+}
+
+void UcxTransport::cancel(uint32_t comm, const Status& status) {
+  if (!cancelled_.emplace(comm, status).second) return;
+  gave_up_ = true;
+  const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
+  // Peers that have been offered a message of this communicator let go of it when they hear.
+  for (auto& [rank, p] : peers_) {
+    const auto offered = [&of_comm, peer = p.get()](const Operation& operation) {
+      return operation.active && operation.peer == peer && operation.send &&
+             of_comm(*operation.send);
+    };
+    if (std::any_of(operations_.begin(), operations_.end(), offered))
+      control(*p, Kind::withdraw, comm, 0);
+  }
+  hand_back(of_comm, status);
+  matcher_.take_arrivals_if(of_comm, [&](Arrival& arrival) { drop(arrival); });
+  for (auto& [rank, p] : peers_)
+    std::erase_if(p->windows, [&](const CommWindow& w) { return w.comm == comm; });
+}
+
+void UcxTransport::forget(const std::function<bool(uint32_t comm)>& over) {
+  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
+                            [&](Arrival& arrival) { drop(arrival); });
+  for (auto& [rank, p] : peers_)
+    std::erase_if(p->windows, [&](const CommWindow& window) { return over(window.comm); });
+}
+
+void UcxTransport::fail_peer(int rank, const Status& status) {
+  const auto entry = peers_.find(rank);
+  if (entry == peers_.end()) return;
+  Peer& p = *entry->second;
+  if (!p.failed.ok()) return;
+  p.failed = status;
+  const auto of_peer = [rank](const auto& message) { return message.peer == rank; };
+  hand_back(of_peer, status);
+  matcher_.take_arrivals_if(of_peer, [&](Arrival& arrival) { drop(arrival); });
+  close(p);
+}
+
+std::string UcxTransport::statistics() const {
+  return fmt::format("connections {}, eager messages {}, rendezvous {}, early {}", connections_,
+                     eager_, rendezvous_, early_);
+}
+
+}  // namespace sennit::ucx
+
+namespace sennit {
+SENNIT_TRANSPORT_ENTRY("ucx", 40, ucx::UcxTransport::make)
+}
