@@ -19,6 +19,7 @@
 #include "base/options.hpp"
 #include "collectives/algorithm.hpp"
 #include "perf/simgrid/cases.hpp"
+#include "plan/planner.hpp"
 
 namespace sennit::judge {
 namespace {
