@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 // a parameter: masters and both moments; weights follow from the masters
@@ -40,4 +40,4 @@ Cost cost_of(const Job& job, const StepTime& step, const Operation& operation) {
   return cost;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

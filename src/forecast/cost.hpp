@@ -8,7 +8,7 @@
 
 #include "forecast/step.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 // Llama 3's section 3.3.4: 419 unexpected interruptions in 54 days on 16,384 GPUs.
 inline constexpr double kInterruptionsPerGpuHour = 419.0 / (54.0 * 24 * 16384);
@@ -45,4 +45,4 @@ inline double days_for(double flops, double gpus, double flops_per_s) {
   return flops / gpus / flops_per_s / 86400;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

@@ -10,7 +10,7 @@
 #include "topology/fabric/units.hpp"
 #include "topology/source.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 constexpr int kGpuCounts[] = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 98304};
@@ -130,4 +130,4 @@ std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const 
   return points;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

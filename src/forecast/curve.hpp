@@ -15,7 +15,7 @@
 #include "forecast/network.hpp"
 #include "forecast/step.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 inline constexpr double kOversubscriptions[] = {1, 3, 7};
 
@@ -55,4 +55,4 @@ struct CurvePoint {
 std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const TierTree& tree,
                               int switch_ports);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

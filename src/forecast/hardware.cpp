@@ -6,7 +6,7 @@
 
 #include "topology/text/scan.hpp"
 
-namespace sennit {
+namespace sennit::forecast {
 namespace {
 
 constexpr double kTera = 1e12, kGiga = 1e9, kGibi = 1024.0 * 1024 * 1024;
@@ -202,4 +202,4 @@ Result<Accelerator> find_accelerator(std::string_view name) {
   return invalid(fmt::format("there is no accelerator '{}' in the table; it has {}", name, known));
 }
 
-}  // namespace sennit
+}  // namespace sennit::forecast

@@ -12,7 +12,7 @@
 
 #include "base/status.hpp"
 
-namespace sennit {
+namespace sennit::forecast {
 
 struct Figure {
   double value = 0;         // 0: none, or unknown
@@ -36,4 +36,4 @@ std::span<const Accelerator> accelerators();
 // By name, in any case; the error lists all names.
 Result<Accelerator> find_accelerator(std::string_view name);
 
-}  // namespace sennit
+}  // namespace sennit::forecast

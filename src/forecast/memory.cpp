@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 constexpr double kRuntimeBytes = 2e9;
@@ -178,4 +178,4 @@ Status check_memory(const Job& job) {
   return invalid(text);
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

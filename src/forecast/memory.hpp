@@ -12,7 +12,7 @@
 
 #include "forecast/step.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 struct Memory {
   double weights = 0, gradients = 0, first_moment = 0, second_moment = 0, masters = 0,
@@ -40,4 +40,4 @@ bool fits(const Job& job);
 // Ok, or which part is the largest, by how much all is too much, and what would make it fit.
 Status check_memory(const Job& job);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

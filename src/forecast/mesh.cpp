@@ -7,7 +7,7 @@
 
 #include "base/index.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 constexpr int kMostGpus = 1 << 20;
@@ -118,4 +118,4 @@ std::vector<Mesh> orders_of(const Mesh& mesh) {
   return orders;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

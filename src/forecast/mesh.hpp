@@ -14,7 +14,7 @@
 
 #include "base/status.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 enum class Axis : uint8_t { tensor, context, pipeline, data };
 inline constexpr int kAxes = 4;
@@ -44,4 +44,4 @@ Groups groups_of(const Mesh& mesh, const std::vector<Axis>& axes);
 // The mesh in every order of its dimensions that have more than one; the given one first.
 std::vector<Mesh> orders_of(const Mesh& mesh);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

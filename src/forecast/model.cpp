@@ -14,7 +14,7 @@
 #include <yaml-cpp/yaml.h>
 #endif
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 // "The Llama 3 Herd of Models" (arXiv 2407.21783), table 3.
@@ -182,4 +182,4 @@ Result<Model> find_model(const std::string& name_or_file) {
   return parse_model(*text, name_or_file);
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

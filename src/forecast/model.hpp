@@ -13,7 +13,7 @@
 
 #include "base/status.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 struct Model {
   std::string name;
@@ -41,4 +41,4 @@ struct Model {
 Result<Model> find_model(const std::string& name_or_file);
 Result<Model> parse_model(std::string_view text, const std::string& file);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

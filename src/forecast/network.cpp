@@ -5,7 +5,7 @@
 
 #include "base/index.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 // By group: its boundary lies inside of a host.
@@ -195,4 +195,4 @@ std::string unknown_tiers(const TierTree& tree) {
   return text;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

@@ -13,7 +13,7 @@
 #include "forecast/mesh.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 // Which positions of the tree the job takes; by the job's GPU number.
 struct Places {
@@ -72,4 +72,4 @@ class Network {
 // Tiers between hosts whose groups have no known capacity: "rack, pod"; empty where all is known.
 std::string unknown_tiers(const TierTree& tree);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

@@ -7,7 +7,7 @@
 
 #include "forecast/memory.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 constexpr int kLeastTokens = 2048, kMostTensor = 8, kMostContext = 256, kMostStages = 128;
@@ -62,4 +62,4 @@ Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const 
   return *best;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

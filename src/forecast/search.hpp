@@ -8,7 +8,7 @@
 
 #include "forecast/step.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 struct Search {
   // a step should have, in all data-parallel groups together; more only if none has so few
@@ -21,4 +21,4 @@ struct Search {
 // one that is closest.
 Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const Search& search);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace sennit::training {
+namespace sennit::forecast {
 namespace {
 
 constexpr double kGradientBytes = 4;
@@ -261,4 +261,4 @@ StepTime step_time(const Job& job, const Layout& layout) {
   return step;
 }
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

@@ -29,7 +29,7 @@
 #include "forecast/model.hpp"
 #include "forecast/network.hpp"
 
-namespace sennit::training {
+namespace sennit::forecast {
 
 inline constexpr double kWeightBytes = 2, kActivationBytes = 2;  // of a value: bf16
 
@@ -146,4 +146,4 @@ struct StepTime {
 };
 StepTime step_time(const Job& job, const Layout& layout);
 
-}  // namespace sennit::training
+}  // namespace sennit::forecast

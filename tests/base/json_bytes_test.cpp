@@ -93,7 +93,7 @@ TEST(ShallowJson, NoTextFormTakesStackForWhatIsNestedInIt) {
     }
   for (const std::string& text : texts) {
     EXPECT_FALSE(parse_json_tree(text, "f").ok()) << text.substr(0, 30);
-    EXPECT_FALSE(training::parse_model(text, "f").ok()) << text.substr(0, 30);
+    EXPECT_FALSE(forecast::parse_model(text, "f").ok()) << text.substr(0, 30);
   }
 }
 

@@ -20,7 +20,7 @@
 namespace {
 
 using namespace sennit;            // NOLINT: tests of this namespace
-using namespace sennit::training;  // NOLINT
+using namespace sennit::forecast;  // NOLINT
 
 struct Row {
   const char* mesh;

@@ -265,7 +265,7 @@ TEST(TrainerSettings, PlansTheBytesThatAreSent) {
       options.zero = zero;
       options.batch.sequences = 8;
       double planned = 0;
-      for (const training::Traffic& call : planned_traffic(options))
+      for (const forecast::Traffic& call : planned_traffic(options))
         planned += call.bytes * call.times;
       run_ranks(options, [&](Trainer& trainer) {
         const auto batch = random_batch(options, 1);

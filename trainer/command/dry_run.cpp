@@ -37,17 +37,17 @@ int hosts_of(const std::vector<Placement>& places) {
 
 // Bytes that leave and enter the busiest group of each tier in a step, and the least time that
 // takes.
-void print_tiers(const std::vector<training::Traffic>& calls, const training::Layout& layout,
-                 const training::Network& network) {
+void print_tiers(const std::vector<forecast::Traffic>& calls, const forecast::Layout& layout,
+                 const forecast::Network& network) {
   const TierTree& tree = network.tree();
   std::vector<double> load(tree.groups.size(), 0), seconds(tree.tiers.size(), 0);
-  for (const training::Traffic& call : calls) {
-    const training::Load& of_one = layout.of[static_cast<size_t>(call.axis)].load;
+  for (const forecast::Traffic& call : calls) {
+    const forecast::Load& of_one = layout.of[static_cast<size_t>(call.axis)].load;
     const bool both = call.collective == "all_reduce";
     for (size_t g = 1; g < load.size(); g++)
       load[g] += call.bytes * call.times *
                  (both ? of_one.in[g] + of_one.out[g] : std::max(of_one.in[g], of_one.out[g]));
-    const training::SetBound bound = least_time(call, layout);
+    const forecast::SetBound bound = least_time(call, layout);
     for (size_t t = 0; t < seconds.size(); t++) seconds[t] += bound.tier_seconds[t] * call.times;
   }
   for (size_t t = 0; t < tree.tiers.size(); t++) {
@@ -99,18 +99,18 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
   const bool memory_known = asked.memory_per_rank > 0 || asked.fabric.empty();
   fmt::print("memory   {} a rank: {}{}\n", bytes_text(memory.total()), memory.text(),
              memory_known ? "" : "; --memory-per-rank says what a rank of that fabric has");
-  const std::vector<training::Traffic> calls = planned_traffic(options);
+  const std::vector<forecast::Traffic> calls = planned_traffic(options);
   fmt::print("traffic  {}\n", calls.empty() ? "none" : "of a rank and step:");
-  for (const training::Traffic& call : calls)
+  for (const forecast::Traffic& call : calls)
     fmt::print("  {:<8}{:<15}{:<18}{} x {:.0f}{}\n", call.groups, call.collective, call.of,
                bytes_text(static_cast<uint64_t>(call.bytes)), call.times,
                call.hidden && options.overlap ? ", beside computing" : "");
-  const training::Network network(*tree, kWithinHost);
+  const forecast::Network network(*tree, kWithinHost);
   std::vector<int> positions(static_cast<size_t>(ranks));
   std::iota(positions.begin(), positions.end(), 0);
-  const training::Layout layout = lay_out(planner_mesh(options.mesh), network, positions);
+  const forecast::Layout layout = lay_out(planner_mesh(options.mesh), network, positions);
   print_tiers(calls, layout, network);
-  if (const std::string unknown = training::unknown_tiers(*tree); !unknown.empty())
+  if (const std::string unknown = forecast::unknown_tiers(*tree); !unknown.empty())
     fmt::print("  nothing says what these carry, so they are not counted: {}\n", unknown);
 
   const int threads = config.threads > 0 ? static_cast<int>(config.threads)

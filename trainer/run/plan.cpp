@@ -5,14 +5,14 @@
 
 namespace sennit::trainer {
 
-training::Mesh planner_mesh(const MeshShape& mesh) {
-  training::Mesh planned;
+forecast::Mesh planner_mesh(const MeshShape& mesh) {
+  forecast::Mesh planned;
   planned.sizes = {mesh.tensor, mesh.context, mesh.pipeline, mesh.data};
   return planned;
 }
 
-std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
-  using training::Axis;
+std::vector<forecast::Traffic> planned_traffic(const TrainerOptions& options) {
+  using forecast::Axis;
   const MeshShape& mesh = options.mesh;
   const LlamaConfig& model = options.model;
   const auto width = static_cast<double>(bytes_of(options.type));
@@ -23,7 +23,7 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
   const auto layers = static_cast<double>(layers_here);
   const auto hidden = static_cast<double>(model.hidden);
   const double again = options.recompute ? 1 : 0;
-  std::vector<training::Traffic> calls;
+  std::vector<forecast::Traffic> calls;
   if (mesh.tensor > 1) {
     // embedding and output layer: one of them on a stage
     const double of_ends = mesh.pipeline == 1 ? 2 : 1;
@@ -92,7 +92,7 @@ std::vector<training::Traffic> planned_traffic(const TrainerOptions& options) {
   return calls;
 }
 
-StepPlan plan_step(const TrainerOptions& options, const training::Layout& layout,
+StepPlan plan_step(const TrainerOptions& options, const forecast::Layout& layout,
                    double flops_per_s_of_rank) {
   StepPlan plan;
   const BatchShape& batch = options.batch;
@@ -104,7 +104,7 @@ StepPlan plan_step(const TrainerOptions& options, const training::Layout& layout
   plan.bubble_s =
       plan.compute_s * (options.mesh.pipeline - 1) /
       static_cast<double>(options.mesh.stage_chunks * batch.micro_batches(options.mesh));
-  for (const training::Traffic& call : planned_traffic(options)) {
+  for (const forecast::Traffic& call : planned_traffic(options)) {
     const double seconds = least_time(call, layout).seconds * call.times;
     (call.hidden && options.overlap ? plan.hidden_s : plan.waited_s) += seconds;
   }

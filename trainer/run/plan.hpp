@@ -17,15 +17,15 @@ namespace sennit::trainer {
 // of the matrix peak, assumed: what a model with all its parts reaches
 inline constexpr double kEfficiency = 0.5;
 
-training::Mesh planner_mesh(const MeshShape& mesh);
-std::vector<training::Traffic> planned_traffic(const TrainerOptions& options);
+forecast::Mesh planner_mesh(const MeshShape& mesh);
+std::vector<forecast::Traffic> planned_traffic(const TrainerOptions& options);
 
 struct StepPlan {
   double compute_s = 0, bubble_s = 0, waited_s = 0;
   double hidden_s = 0;  // of communication, beside computing
   double total_s() const { return compute_s + bubble_s + waited_s; }
 };
-StepPlan plan_step(const TrainerOptions& options, const training::Layout& layout,
+StepPlan plan_step(const TrainerOptions& options, const forecast::Layout& layout,
                    double flops_per_s_of_rank);
 
 }  // namespace sennit::trainer

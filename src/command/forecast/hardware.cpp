@@ -8,7 +8,7 @@
 #include "command/forecast/job.hpp"
 #include "forecast/hardware.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 namespace {
 
 // The sources met so far, numbered.
@@ -69,4 +69,4 @@ std::string accelerators_text() {
   return text + sources.text();
 }
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

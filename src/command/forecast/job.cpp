@@ -16,7 +16,7 @@
 namespace sennit {
 namespace {
 
-struct Options : job::Arguments {
+struct Options : forecast::Arguments {
   std::string json, html;
   bool no_curve = false;
 };
@@ -112,8 +112,8 @@ void add_job_command(CLI::App& app, int* exit_code) {
                                          "time, days, money, and what would change them");
   add_options(command, options.get());
   command->callback([=] {
-    const auto off = [&](const Status& status) { *exit_code = foresee::fail("job", status); };
-    if (const Status status = foresee::check_given(*command); !status.ok()) return off(status);
+    const auto off = [&](const Status& status) { *exit_code = plan::fail("job", status); };
+    if (const Status status = plan::check_given(*command); !status.ok()) return off(status);
     if (options->gpu == "list") {
       if (!options->json.empty() || !options->html.empty())
         return off(invalid("--gpu list prints the table as text: leave out --json and --html"));
@@ -121,7 +121,7 @@ void add_job_command(CLI::App& app, int* exit_code) {
         if (option->count() > 0 && option->get_name() != "--gpu")
           return off(invalid(fmt::format(
               "--gpu list prints the table and nothing else: leave out {}", option->get_name())));
-      return fmt::print("{}", job::accelerators_text());
+      return fmt::print("{}", forecast::accelerators_text());
     }
     if (options->json == "-" && options->html == "-")
       return off(invalid("--json - and --html -: standard output holds one of them"));
@@ -129,26 +129,27 @@ void add_job_command(CLI::App& app, int* exit_code) {
       if (option->get_name() == "--mtbf" && option->count() > 0 && options->mtbf_hours == 0)
         return off(
             invalid("--mtbf 0: expected hours above 0; without it Llama 3's rate for each GPU"));
-    const Result<job::Problem> problem = job::make_problem(*options);
+    const Result<forecast::Problem> problem = forecast::make_problem(*options);
     if (!problem) return off(problem.status());
-    job::Answer answer = job::answer_of(*problem, !options->no_curve);
+    forecast::Answer answer = forecast::answer_of(*problem, !options->no_curve);
     if (answer.cost.effective < kLeastEffective)
       return off(invalid(fmt::format(
           "an interruption every {}, {} to restart and a checkpoint that takes {} leave {:.2g}% of "
           "the time "
           "for training: change --mtbf, --restart, --storage or --checkpoint-interval",
-          job::duration_text(answer.cost.mtbf_s), job::duration_text(problem->operation.restart_s),
-          job::duration_text(answer.cost.checkpoint_s), 100 * answer.cost.effective)));
-    if (const Status status = job::simulate_calls(*problem, options->simulate, &answer);
+          forecast::duration_text(answer.cost.mtbf_s),
+          forecast::duration_text(problem->operation.restart_s),
+          forecast::duration_text(answer.cost.checkpoint_s), 100 * answer.cost.effective)));
+    if (const Status status = forecast::simulate_calls(*problem, options->simulate, &answer);
         !status.ok())
       return off(status);
     for (const auto& [file, text] :
-         {std::pair(&options->json, &job::json_of), {&options->html, &job::page_of}})
+         {std::pair(&options->json, &forecast::json_of), {&options->html, &forecast::page_of}})
       if (!file->empty())
         if (const Status status = topo::write_text(*file, text(*problem, answer)); !status.ok())
           return off(status);
     if (options->json != "-" && options->html != "-")
-      fmt::print("{}", job::text_of(*problem, answer));
+      fmt::print("{}", forecast::text_of(*problem, answer));
   });
 }
 

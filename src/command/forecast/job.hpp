@@ -17,7 +17,7 @@
 #include "forecast/step.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 
 struct Arguments {
   std::string model, fabric, mesh, gpu = "h100", recompute = "cheap", tokens = "15.6T", staff,
@@ -34,49 +34,49 @@ struct Problem {
   std::string fabric;  // its name
   TierTree tree;
   std::string assumed_tiers;  // whose capacities are assumed; empty: all known
-  training::Job job;
+  Job job;
   bool mesh_chosen = false;  // by the search, not by the caller
-  training::Operation operation;
+  Operation operation;
   int switch_ports = 128;
 };
 Result<Problem> make_problem(const Arguments& arguments);
 
 // One order of the mesh at one placement.
 struct Option {
-  training::Mesh mesh;
+  Mesh mesh;
   std::string placement;
-  training::StepTime step;
+  StepTime step;
 };
 struct Call {  // with its times, all groups of the dimension at once
-  training::Traffic traffic;
-  training::SetBound bound;
+  Traffic traffic;
+  SetBound bound;
   double predicted_s = 0;
   double simulated_s = 0;  // of sennit's own schedules at flow level; 0: not simulated
 };
 // A stretch of a step in which several kinds of groups communicate at once.
 struct Phase {
-  std::string name, calls;   // "forward, first 16 microbatches"; what runs in it
-  double seconds = 0;        // of computing beside it
-  training::SetBound bound;  // of all of it together
+  std::string name, calls;  // "forward, first 16 microbatches"; what runs in it
+  double seconds = 0;       // of computing beside it
+  SetBound bound;           // of all of it together
 };
 struct Dimension {
   std::string name;  // "tp", "dp x cp"
   size_t groups = 0, members = 0;
-  std::vector<training::Spread> spread;
+  std::vector<Spread> spread;
 };
 struct Answer {
-  training::StepTime step;
-  training::Memory memory;
-  training::Cost cost;
+  StepTime step;
+  Memory memory;
+  Cost cost;
   std::vector<Dimension> dimensions;
   std::vector<Call> calls;
-  training::SetBound all_calls;  // of everything that a step moves, were it all to run at once
+  SetBound all_calls;  // of everything that a step moves, were it all to run at once
   std::vector<Phase> phases;
-  std::vector<Option> options;          // fastest first; the given mesh, packed, is among them
-  size_t given = 0;                     // index into options
-  std::optional<training::Job> faster;  // another mesh that fits and takes less time for a token
-  training::StepTime faster_step;
-  std::vector<training::CurvePoint> curve;
+  std::vector<Option> options;  // fastest first; the given mesh, packed, is among them
+  size_t given = 0;             // index into options
+  std::optional<Job> faster;    // another mesh that fits and takes less time for a token
+  StepTime faster_step;
+  std::vector<CurvePoint> curve;
 };
 Answer answer_of(const Problem& problem, bool with_curve);
 // Fills in simulated_s: all groups of a kind at once, with the schedules that the planner chooses
@@ -92,9 +92,9 @@ std::string page_of(const Problem& problem, const Answer& answer);
 std::string accelerators_text();
 
 // that binds; "-": none
-std::string tier_name(const Problem& problem, const training::SetBound& bound);
+std::string tier_name(const Problem& problem, const SetBound& bound);
 std::string duration_text(double seconds);
 std::string bytes_text(double bytes);  // decimal: GB
 std::string count_text(double count);  // "16.8 M"
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

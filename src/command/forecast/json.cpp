@@ -3,10 +3,9 @@
 
 #include "command/forecast/job.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 namespace {
 
-using namespace training;  // NOLINT: all of it is written here
 using Json = nlohmann::ordered_json;
 
 Json known(double value) { return value > 0 ? Json(value) : Json(); }
@@ -183,4 +182,4 @@ std::string json_of(const Problem& problem, const Answer& answer) {
   return json.dump(2) + "\n";
 }
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

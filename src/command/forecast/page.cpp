@@ -10,10 +10,8 @@
 #include "base/page_text.hpp"
 #include "command/forecast/job.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 namespace {
-
-using namespace training;  // NOLINT: all of it is drawn here
 
 constexpr const char* kStyle = R"(
 :root { color-scheme:light dark; }
@@ -310,4 +308,4 @@ std::string page_of(const Problem& problem, const Answer& answer) {
   return page + section("What the times rest on", sources) + "</main></html>\n";
 }
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

@@ -12,10 +12,8 @@
 #include "forecast/search.hpp"
 #include "topology/fabric/units.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 namespace {
-
-using namespace training;  // NOLINT: this file joins the two
 
 constexpr double kLeastShare = 1e-4;           // of a peak, that is worth reckoning with
 constexpr double kTokensPerStep = 16'777'216;  // Llama 3's 16 M
@@ -352,4 +350,4 @@ Answer answer_of(const Problem& problem, bool with_curve) {
   return answer;
 }
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

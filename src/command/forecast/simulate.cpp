@@ -8,10 +8,8 @@
 #include "command/forecast/job.hpp"
 #include "concurrent/concurrent.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 namespace {
-
-using namespace training;  // NOLINT: this file joins the two
 
 // Each member sends to the next, the last to the first. A root is a place in fabric order: those
 // that send forwards in it are one call, those that send backwards another.
@@ -83,4 +81,4 @@ Status simulate_calls(const Problem& problem, bool all, Answer* answer) {
   return {};
 }
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

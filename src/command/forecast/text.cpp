@@ -7,10 +7,8 @@
 
 #include "command/forecast/job.hpp"
 
-namespace sennit::job {
+namespace sennit::forecast {
 namespace {
-
-using namespace training;  // NOLINT: all of it is printed here
 
 std::string percent(double part, double of) {
   return of > 0 ? fmt::format("{:.1f}%", 100 * part / of) : "-";
@@ -330,4 +328,4 @@ std::string text_of(const Problem& problem, const Answer& answer) {
          cost_text(problem, answer) + curve_text(problem, answer) + constants_text(problem.job);
 }
 
-}  // namespace sennit::job
+}  // namespace sennit::forecast

@@ -18,7 +18,7 @@
 namespace sennit {
 namespace {
 
-using namespace foresee;  // NOLINT: this file is the command itself
+using namespace plan;  // NOLINT: this file is the command itself
 
 struct ExportArguments : Arguments {
   std::string output = "-";
@@ -27,7 +27,7 @@ struct ExportArguments : Arguments {
 Status run(const ExportArguments& options) {
   const Result<Problem> problem = make_problem(options);
   if (!problem) return problem.status();
-  const Result<Plan> plan = foresee::make_plan(*problem, options);
+  const Result<Plan> plan = plan::make_plan(*problem, options);
   if (!plan) return plan.status();
   const std::unique_ptr<Blueprint> blueprint =
       find_algorithm(plan->algorithm)->prepare(problem->tree, problem->request, plan->parameters);

@@ -4,7 +4,7 @@
 
 #include "command/plan/plan.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -72,4 +72,4 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
   return json.dump(2) + "\n";
 }
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

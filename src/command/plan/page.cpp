@@ -8,7 +8,7 @@
 #include "command/plan/plan.hpp"
 #include "topology/fabric/units.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 namespace {
 
 constexpr const char* kPageStyle = R"(
@@ -121,4 +121,4 @@ std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts
   return page;
 }
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

@@ -16,7 +16,7 @@
 namespace sennit {
 namespace {
 
-using namespace foresee;  // NOLINT: this file is the command itself
+using namespace plan;  // NOLINT: this file is the command itself
 
 struct PlanArguments : Arguments {
   std::string json, html;
@@ -98,7 +98,7 @@ void add_plan_command(CLI::App& app, int* exit_code) {
                       "plan", invalid("--json - and --html -: standard output holds one of them")));
     const Result<Problem> problem = make_problem(*options);
     if (!problem) return void(*exit_code = fail("plan", problem.status()));
-    const Result<Plan> plan = foresee::make_plan(*problem, *options);
+    const Result<Plan> plan = plan::make_plan(*problem, *options);
     if (!plan) return void(*exit_code = fail("plan", plan.status()));
     const Result<Facts> facts = count(*problem, *plan);
     if (!facts) return void(*exit_code = fail("plan", facts.status()));

@@ -16,7 +16,7 @@
 #include "simulate/count.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 
 struct Arguments {
   std::string collective, bytes, fabric, type, op;  // empty: not given
@@ -87,4 +87,4 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
 // One self-contained page.
 std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts);
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

@@ -15,7 +15,7 @@
 #include "simulate/simulate.hpp"
 #include "topology/fabric/units.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 namespace {
 
 constexpr const char* kUsualBytes = "1G";
@@ -394,4 +394,4 @@ int fail(const char* command, const Status& status) {
   return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : 2;
 }
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

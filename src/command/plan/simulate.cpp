@@ -18,7 +18,7 @@
 namespace sennit {
 namespace {
 
-using namespace foresee;  // NOLINT: this file is the command itself
+using namespace plan;  // NOLINT: this file is the command itself
 using Json = nlohmann::ordered_json;
 
 constexpr int kMostForLinks = 4096;  // ranks
@@ -81,7 +81,7 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
 Status run(const SimulateArguments& options) {
   const Result<Problem> problem = make_problem(options);
   if (!problem) return problem.status();
-  const Result<Plan> plan = foresee::make_plan(*problem, options);
+  const Result<Plan> plan = plan::make_plan(*problem, options);
   if (!plan) return plan.status();
   if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
     return invalid("--json - and --trace -: standard output holds one of them");

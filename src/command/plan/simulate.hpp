@@ -10,7 +10,7 @@
 #include "command/plan/plan.hpp"
 #include "simulate/simulate.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 
 struct SimulateArguments : Arguments {
   std::string json, trace;
@@ -57,4 +57,4 @@ nlohmann::ordered_json links_json(const TierTree& tree, const std::vector<Watch:
 // With --groups (command/plan/simulate_groups.cpp).
 Status simulate_groups(const SimulateArguments& arguments);
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

@@ -14,7 +14,7 @@
 #include "concurrent/concurrent.hpp"
 #include "plan/planner.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -265,4 +265,4 @@ Status simulate_groups(const SimulateArguments& arguments) {
   return {};
 }
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

@@ -13,7 +13,7 @@
 
 #include "base/index.hpp"
 
-namespace sennit::foresee {
+namespace sennit::plan {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -210,4 +210,4 @@ Json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
   return tiers;
 }
 
-}  // namespace sennit::foresee
+}  // namespace sennit::plan

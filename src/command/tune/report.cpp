@@ -55,8 +55,8 @@ void print(const Trials& trials, const bench::Case& what) {
     const double measured_us = trials.measured_us()[i];
     fmt::print("{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} {:>6.2f}  {}\n",
                i == 0 ? name(what.collective) : "", i == 0 ? fmt::format("{}", what.bytes()) : "",
-               plan.algorithm, plan.parameters.to_text(), foresee::time_text(plan.predicted_ns),
-               foresee::time_text(static_cast<uint64_t>(measured_us * 1e3)),
+               plan.algorithm, plan.parameters.to_text(), plan::time_text(plan.predicted_ns),
+               plan::time_text(static_cast<uint64_t>(measured_us * 1e3)),
                static_cast<double>(plan.predicted_ns) / (measured_us * 1e3),
                i == trials.winner() ? (i == 0 ? "kept" : "kept: faster than predicted best") : "");
   }
