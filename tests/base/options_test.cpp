@@ -1,4 +1,4 @@
-// The option table: frozen here and in the README, so that neither changes unnoticed.
+// The option table: frozen here and in OPTIONS.md, so that neither changes unnoticed.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -10,15 +10,15 @@
 
 namespace {
 
-TEST(Options, ReadmeHasExactlyThisTable) {
+TEST(Options, TheDocumentHasExactlyThisTable) {
   std::string table = "| option | default | meaning |\n|---|---|---|\n";
   for (const sennit::Option& option : sennit::options())
     table += fmt::format("| `{}` | {} | {} |\n", option.name,
                          option.default_value.empty() ? "none" : option.default_value, option.help);
-  std::stringstream readme;
-  readme << std::ifstream(SENNIT_SOURCE_DIR "/README.md").rdbuf();
-  EXPECT_NE(readme.str().find(table), std::string::npos)
-      << "the README's table of options should be\n"
+  std::stringstream document;
+  document << std::ifstream(SENNIT_SOURCE_DIR "/OPTIONS.md").rdbuf();
+  EXPECT_NE(document.str().find(table), std::string::npos)
+      << "the table in OPTIONS.md should be\n"
       << table;
 }
 

@@ -6,7 +6,8 @@ usage: rooms.py [--update]
 ROOMS lists the folders from the ground up: a file may include files of its own folder, of folders below it, and
 the public headers. Fails with a line for each include that goes upwards, for each folder with sources that is in
 no line of ROOMS or has no README.md of at most 60 lines, for more than MOST_FILES files in a folder, and where the
-table in src/README.md is not what this program would write; --update writes it.
+table in src/README.md is not what this program would write; --update writes it. Its sizes are rounded and may be off
+by a fifth before they count as wrong, so that not every change has to touch it.
 """
 
 import pathlib
@@ -14,7 +15,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST_FILES = 24
+MOST_FILES = 28  # about 20 is what to aim for
 MOST_README_LINES = 60
 
 # From the ground up. Rooms of one line may not include each other.
@@ -84,6 +85,15 @@ def find(name):
     return None
 
 
+def alike(new, old):
+    """Whether two texts differ in nothing but sizes, and these by less than a fifth (or by what rounding hides)."""
+    size = r"(?<=\| )[\d,]+(?= \|)"
+    if re.sub(size, "", new) != re.sub(size, "", old):
+        return False
+    sizes = [[int(n.replace(",", "")) for n in re.findall(size, text)] for text in (new, old)]
+    return all(abs(a - b) <= max(a, b) / 5 or abs(a - b) <= (4 if max(a, b) < 100 else 100) for a, b in zip(*sizes))
+
+
 def main():
     level = {room: i for i, line in enumerate(ROOMS) for room in line}
     problems = []
@@ -122,14 +132,14 @@ def main():
     for i, line in enumerate(ROOMS):
         below = ", ".join(room.removeprefix("src/") for room in ROOMS[i - 1]) if i else "the standard library"
         for room in line:
-            table.append(f"| `{room}` | {counts[room][0]:,} | {counts[room][1]} | {below} |")
+            table.append(f"| `{room}` | {max(100, round(counts[room][0], -2)):,} | {counts[room][1]} | {below} |")
     readme = ROOT / "src/README.md"
     text = readme.read_text() if readme.exists() else f"{TABLE_BEGIN}\n{TABLE_END}\n"
     begin, end = text.index(TABLE_BEGIN) + len(TABLE_BEGIN), text.index(TABLE_END)
     new = text[:begin] + "\n" + "\n".join(table) + "\n" + text[end:]
     if "--update" in sys.argv[1:]:
         readme.write_text(new)
-    elif new != text:
+    elif not alike(new, text):
         problems.append("src/README.md: the table is not what is here: tests/tree/rooms.py --update")
     print("\n".join(problems) or "every room includes only what lies below it")
     return 1 if problems else 0

@@ -1,4 +1,4 @@
-// tiles.hpp: bf16 matrix products on Intel's AMX tiles, for the files cpu_amx_*.cpp, which alone
+// tiles.hpp: bf16 matrix products on Intel's AMX tiles, for this folder's sources, which alone
 // are compiled with AMX and AVX-512.
 //
 // A tile is 16 rows of 64 bytes. One instruction adds A (16 rows x 32 bf16) * B (32 x 16) to C (16

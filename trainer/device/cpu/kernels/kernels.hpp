@@ -1,10 +1,10 @@
 // kernels.hpp: the loops of the CPU device, compiled once per instruction set and picked at run
 // time.
 //
-// The same text (cpu_kernels_*.hpp) gives each table; a vector is 16 floats everywhere, so that the
-// order of sums is the same on every instruction set (the rounding is not: only some have fused
+// The same text (this folder's headers) gives each table; a vector is 16 floats everywhere, so that
+// the order of sums is the same on every instruction set (the rounding is not: only some have fused
 // multiply-add). One call works on one row, or on n elements, in the calling thread; threads and
-// the cut into parts are cpu_*.cpp's business.
+// the cut into parts are the business of the sources above this folder.
 #pragma once
 
 #include "trainer/device/device.hpp"

@@ -1,4 +1,4 @@
-// rows.hpp: the kernels over one row or n elements, for cpu_kernels_*.cpp (see
+// rows.hpp: the kernels over one row or n elements, for this folder's sources (see
 // trainer/device/cpu/kernels/kernels.hpp). Every value is turned to f32 when loaded and rounded to
 // its type when stored.
 #pragma once

@@ -1,4 +1,4 @@
-// table.hpp: the table of one instruction set, for cpu_kernels_*.cpp.
+// table.hpp: the table of one instruction set, for this folder's sources.
 #pragma once
 
 #include "trainer/device/cpu/kernels/attention_gradient.hpp"

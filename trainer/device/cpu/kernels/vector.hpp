@@ -1,4 +1,4 @@
-// vector.hpp: vectors of 16 floats for cpu_kernels_*.cpp, which compile this text once per
+// vector.hpp: vectors of 16 floats for this folder's sources, which compile this text once per
 // instruction set: loads and stores of f32 and bf16 (rounded to nearest even, a NaN stays one),
 // sums in a fixed order, exp. Everything is in an anonymous namespace: no function here may be the
 // same function in two of those files.

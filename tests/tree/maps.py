@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""maps.py: the map in every folder's README.md: its files, one line each.
+
+usage: maps.py [--update]
+
+A line is the first sentence of the file's opening comment; a header and its source are one entry. Fails where a
+README.md lacks a file that is there or names one that is not; --update writes all maps anew, with the words that
+the files begin with now.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOPS = ("src", "topology", "transports", "collectives", "trainer", "perf", "examples")
+BEGIN = "<!-- the map: tests/tree/maps.py --update -->"
+END = "<!-- end of the map -->"
+MOST_CHARACTERS = 120  # of an entry
+
+
+def opening(path):
+    """The comment that the file begins with, as one line of text, without the file's own name."""
+    if path.suffix == ".py":
+        return path.read_text().split('"""')[1].replace(f"{path.name}: ", "").splitlines()[0]
+    words = []
+    for line in path.read_text().splitlines():
+        match = re.match(r"\s*(?://|/\*|\*|#)+ ?(.*?)(?:\*/)?$", line)
+        if line.startswith(("#!", "#pragma", "#ifndef")) or not (match or words):
+            continue
+        if not match or not match.group(1).strip():
+            break
+        words.append(match.group(1).strip())
+    return re.sub(rf"^{re.escape(path.name)}: *", "", " ".join(words))
+
+
+def first_sentence(text):
+    sentence = re.split(r"(?<=[^.])\.(?= |$)", text, maxsplit=1)[0].strip().rstrip(":")
+    sentence = re.sub(r"; see \S+$| \(see [^)]*\)", "", sentence)
+    if len(sentence) > MOST_CHARACTERS:
+        start = sentence[:MOST_CHARACTERS]
+        sentence = start[:max([start.rfind(mark) for mark in (": ", "; ", " (", ", ")] + [40])].rstrip()
+    sentence = sentence.replace("|", "\\|")
+    if re.match(r"[A-Z][a-z]* (?![A-Z])", sentence):
+        sentence = sentence[0].lower() + sentence[1:]
+    return sentence
+
+
+def entries(folder):
+    """{name: what it is}. A header speaks for its source."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".cpp", ".hpp", ".c", ".py") and (path.suffix != ".cpp"
+                                                             or not path.with_suffix(".hpp").exists()):
+            name = path.stem if path.suffix in (".cpp", ".hpp") and folder.name != "examples" else path.name
+            found[name] = first_sentence(opening(path))
+    return found
+
+
+def main():
+    problems = []
+    folders = {p.parent for top in TOPS for p in (ROOT / top).rglob("*") if p.suffix in (".cpp", ".hpp", ".c")}
+    for folder in sorted(folders):
+        name = folder.relative_to(ROOT).as_posix()
+        readme = folder / "README.md"
+        if not readme.exists():
+            problems.append(f"{name}: no README.md")
+            continue
+        text = readme.read_text()
+        if BEGIN not in text or END not in text:
+            problems.append(f"{name}/README.md: no map; write these two lines: {BEGIN} {END}")
+            continue
+        begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+        here = entries(folder)
+        if "--update" in sys.argv[1:]:
+            table = "".join(f"| `{file}` | {what} |\n" for file, what in here.items())
+            readme.write_text(f"{text[:begin]}\n| file | what it is |\n|---|---|\n{table}{text[end:]}")
+            continue
+        named = set(re.findall(r"^\| `([^`]+)` \|", text[begin:end], re.MULTILINE))
+        problems += [f"{name}/README.md: lacks {file}" for file in sorted(here.keys() - named)]
+        problems += [f"{name}/README.md: names {file}, which is not there" for file in sorted(named - here.keys())]
+    print("\n".join(problems + ["run tests/tree/maps.py --update"] if problems else ["every map has every file"]))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
