@@ -33,16 +33,17 @@ SMALLER = [
     (r"-b 1K -e 64M", "-b 1K -e 2K --rounds 1 --plans 2"),
     (r"-b 16000000 -e 16000000", "-b 100000 -e 100000 -n 2"),
     (r"--sizes 16000000 --rounds 7", "--sizes 100000 --rounds 1 --iterations 2"),
-    (r"--sizes 16000000 --pairs 5", "--sizes 1024 --pairs 1 --iterations 2 --limit 100"),
+    (r"--sizes 16000000 --pairs 5", "--sizes 1024 --pairs 2 --iterations 2 --limit 100"),
     (r"-np 2 onehost_compare$", "-np 2 onehost_compare -p 1 all_reduce:1K"),
     (r"onehost_compare -p 21 -m malloc all_reduce:1M all_gather:16M", "onehost_compare -p 1 -m malloc all_reduce:1K"),
-    (r"^sennit tokenize .*(-o|--output) (\S+).*", r"sennit tokenize -o \2 --vocabulary 400 perf topology src"),
-    (r"--steps \d+", "--steps 2 --batch 4 --micro-batch 2 --threads 1"),
+    (r"^sennit tokenize .*(-o|--output) (\S+).*", r"sennit tokenize -o \2 --vocabulary 400 perf topology"),
+    (r"--steps \d+", "--steps 2 --batch 2 --micro-batch 1 --sequence 64 --sample-tokens 2 --evaluate-batches 1 --threads 1"),
     (r"--threads 1 (.*)--threads 1", r"\1--threads 1"),
     (r"simgrid_judge .*", "simgrid_judge --fabrics 1 --collectives broadcast --algorithms tree --sizes 1M"),
     (r"BM_Verify/1024", "BM_Verify/1024/tree/broadcast"),
-    (r"--gpus \d+ --mesh \S+", "--gpus 1024 --mesh tp8,pp16,dp8"),
-    (r"--gpus 2048", "--gpus 256"),
+    (r"llama3-\w+ (.*)--gpus \d+ --mesh \S+", r"llama3-8b \1--gpus 64 --mesh tp8,dp8"),
+    (r"llama3-70b (.*)--gpus 2048", r"llama3-8b \1--gpus 64"),
+    (r"(sennit job .*)--fabric meta24k", r"\1--fabric 'synthetic:racks=4x2;nic=400Gbit/s;oversubscription=2;ranks=8'"),
     (r"/usr/local", "$PWD/installed"),
 ]
 # Line of a document, and why it is not run here.
@@ -121,7 +122,7 @@ def smaller(command):
 
 def run(command, folder, environment):
     """(exit status, output). What it leaves running is its own affair: `sennit emulate up` does."""
-    with tempfile.TemporaryFile("w+") as output:
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
         try:
             status = subprocess.run(["sh", "-ec", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                                     stderr=subprocess.STDOUT, timeout=SECONDS).returncode
