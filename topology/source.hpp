@@ -23,7 +23,7 @@ struct SourceContext {
 
 struct Source {
   std::string_view name;
-  int priority;  // by how much it knows for certain; topology/README.md has the table
+  int priority;  // by how much it knows for certain; topology/sources/README.md has the table
   // gives each host's inside: asked once per host, by one rank; else asked by rank 0 only
   bool per_host;
   // nullopt: nothing to say here, which is no error. An error is a malformed file and the like, or
@@ -96,7 +96,7 @@ std::string this_host();
 Placement place_this_process(const std::string& host);
 
 // Synthetic trees: "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5", "meta24k", ... (syntax in
-// topology/README.md). Rank r of ranks_on_all_hosts() is rank r of the tree.
+// topology/FORMATS.md). Rank r of ranks_on_all_hosts() is rank r of the tree.
 Result<Fabric> synthetic_fabric(std::string_view spec);
 // The same straight to a TierTree, without building a graph; ranks 0..n-1 in fabric order.
 Result<TierTree> synthetic_tree(std::string_view spec);

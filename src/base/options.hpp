@@ -1,6 +1,6 @@
 // options.hpp: one table of options: {key, type, default, unit, help}. From it come the SENNIT_*
-// environment names and the README's table; a test freezes the list. Values are read once, at first
-// use, and do not change.
+// environment names and the table of OPTIONS.md; a test freezes the list. Values are read once, at
+// first use, and do not change.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Whole jobs with somebody on the path of all their connections, tcp and control alike: one attack
 // each, at a random place of a random connection. Sealed, a job either ends in an error or refuses
 // what was forged and goes on, and no wrong element is ever handed over with OK. Plain, a flipped
-// bit is a wrong sum: what README.md says of it is true.
+// bit is a wrong sum: what SECURITY.md says of it is true.
 //
 // connect() of this program goes through a proxy. Ranks are threads. ATTACKS=1000 makes so many
 // jobs.

@@ -96,7 +96,8 @@ TEST(Simulate, AThirdOfAPodCostsNextToNothing) {
 }
 
 // Of the fluid table of the reference cluster: what sennit has as it has it there, and the two that
-// differ by what DESIGN.md says (fewer hops than theirs; a double tree over ranks, not hosts).
+// differ by what perf/RESULTS.md says (fewer hops than theirs; a double tree over ranks, not
+// hosts).
 TEST(Simulate, FluidTimesOfTheReferenceCluster) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
   const auto fluid_us = [](const std::string& algorithm) {

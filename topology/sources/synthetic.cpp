@@ -1,4 +1,4 @@
-// synthetic.cpp: made-up trees: any depth, unequal groups; the syntax is in README.md. A
+// synthetic.cpp: made-up trees: any depth, unequal groups; the syntax is in topology/FORMATS.md. A
 // specification is read to a list of switches, parents first, and from that to a Fabric or straight
 // to a TierTree. Cost: linear in the ranks, at most 262,144 of them.
 #include <algorithm>

@@ -1,5 +1,5 @@
-// `sennit plan --json`: keys in README.md; they stay. Times in microseconds; unknown figures are
-// null.
+// `sennit plan --json`: keys in src/command/plan/OUTPUT.md; they stay. Times in microseconds;
+// unknown figures are null.
 #include <nlohmann/json.hpp>
 
 #include "command/plan/plan.hpp"

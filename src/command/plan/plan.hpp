@@ -82,7 +82,7 @@ struct Facts {
 };
 Result<Facts> count(const Problem& problem, const Plan& plan);
 
-// For programs; keys in README.md. Unknown figures are null.
+// For programs; keys in src/command/plan/OUTPUT.md. Unknown figures are null.
 std::string json_text(const Problem& problem, const Plan& plan, const Facts& facts);
 // One self-contained page.
 std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts);

@@ -1,4 +1,4 @@
-// `sennit topo --json`: keys in topology/README.md; they stay. Unknown figures are null.
+// `sennit topo --json`: keys in src/command/topo/KEYS.md; they stay. Unknown figures are null.
 #include <algorithm>
 
 #include <fmt/format.h>
