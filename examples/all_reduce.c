@@ -5,7 +5,7 @@
 
 enum { kCount = 1 << 20 };
 
-/* Every function returns a status; the text of the thread's last error says what, who and what to do. */
+/* Every function returns a status; the text of the last error says what, who and what to do. */
 static void check(sennit_status_t status, const char* what) {
   if (status == SENNIT_OK) return;
   fprintf(stderr, "%s: %s\n", what, sennit_last_error());

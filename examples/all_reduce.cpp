@@ -1,4 +1,5 @@
-// all_reduce.cpp: every rank gives a vector, every rank gets the sum. In C++, where errors are values.
+// all_reduce.cpp: every rank gives a vector, every rank gets the sum. In C++, where errors are
+// values.
 #include <cstdio>
 #include <sennit/sennit.hpp>
 #include <vector>

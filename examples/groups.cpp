@@ -1,11 +1,11 @@
 // groups.cpp: process groups: tensor-parallel groups of two, and across them data-parallel groups.
 //
 // With 4 ranks:        data 0   data 1
-//            tensor 0   p0       p2        tensor groups {p0, p1}, {p2, p3}: a matrix cut over two ranks
-//            tensor 1   p1       p3        data groups {p0, p2}, {p1, p3}: the same part on other data
+//            tensor 0   p0       p2        tensor groups {p0, p1}, {p2, p3}: one matrix over two
+//            tensor 1   p1       p3        data groups {p0, p2}, {p1, p3}: same part, other data
 //
-// p is the position in fabric order, not the rank: neighbours in it are near in the network whatever order the launcher
-// chose, so the group that talks most has the shortest ways.
+// p is the position in fabric order, not the rank: neighbours in it are near in the network
+// whatever order the launcher chose, so the group that talks most has the shortest ways.
 #include <cstdio>
 #include <sennit/sennit.hpp>
 #include <vector>
@@ -31,7 +31,8 @@ sennit::Error run() {
   sennit::Communicator& in_tensor = **tensor;
   sennit::Communicator& in_data = **data;
 
-  // A product whose inner dimension is cut over the tensor group: partial results add up to the whole.
+  // A product whose inner dimension is cut over the tensor group: partial results add up to the
+  // whole.
   std::vector<float> partial(4096, 1.0f);
   if (auto error = in_tensor.all_reduce(partial.data(), partial.data(), partial.size()))
     return error;

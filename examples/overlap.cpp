@@ -1,7 +1,7 @@
 // overlap.cpp: communication behind computing: nonblocking calls, and several calls as one group.
 //
-// A backward pass makes gradients layer by layer, from the last to the first. Each layer's all-reduce starts as soon as
-// its gradient is there, and runs while the next one is computed.
+// A backward pass makes gradients layer by layer, from the last to the first. Each layer's all-
+// reduce starts as soon as its gradient is there, and runs while the next one is computed.
 #include <cmath>
 #include <cstdio>
 #include <sennit/sennit.hpp>
@@ -28,7 +28,8 @@ sennit::Error run() {
   for (int layer = kLayers - 1; layer >= 0; --layer) {
     std::vector<float>& gradient = gradients[static_cast<size_t>(layer)];
     compute(gradient, comm->rank(), layer);
-    // The buffer belongs to the work until it is done. All ranks start the same calls in the same order.
+    // The buffer belongs to the work until it is done. All ranks start the same calls in the same
+    // order.
     auto work = comm->start_all_reduce(gradient.data(), gradient.data(), kWeights, sennit::avg);
     if (!work) return work.error();
     works.push_back(*std::move(work));
@@ -40,8 +41,9 @@ sennit::Error run() {
         static_cast<float>(layer) + static_cast<float>(size - 1) / 2)
       return {SENNIT_INTERNAL, "an average is wrong"};
 
-  // A group starts all its calls together and waits for all of them at its end: here each rank sends to the next and
-  // receives from the one before, which as two blocking calls would wait for each other for ever.
+  // A group starts all its calls together and waits for all of them at its end: here each rank
+  // sends to the next and receives from the one before, which as two blocking calls would wait for
+  // each other for ever.
   float mine = static_cast<float>(comm->rank());
   float theirs = -1;
   if (auto error = sennit::Error::from(sennit_group_start())) return error;

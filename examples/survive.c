@@ -2,9 +2,10 @@
  *
  * usage: survive FILE      FILE is a name that all ranks see; the survivors hand an id around in it
  *
- * The last rank ends without a word. All others get the same error and the same set of dead ranks, within two
- * seconds. The communicator has failed: destroy it. The survivors then make a new one by a unique id, which the
- * lowest of them creates and hands to the others by means of its own: here a file. */
+ * The last rank ends without a word. All others get the same error and the same set of dead ranks,
+ * within two seconds. The communicator has failed: destroy it. The survivors then make a new one by
+ * a unique id, which the lowest of them creates and hands to the others by means of its own: here a
+ * file. */
 #include <sennit/sennit.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 
 usage: commands.py BUILD [DOCUMENT...]
 
-Every line of a block marked `sh` in README.md, DESIGN.md, CONTRIBUTING.md and the README.md of every folder is run, in the
-order of the document, in a scratch folder that has the repository's folders, with the programs of BUILD in PATH and
+Every line of a block marked `sh` in README.md, DESIGN.md, CONTRIBUTING.md and the README.md of every folder is run,
+in the order of the document, in a scratch folder that has the repository's folders, with the programs of BUILD in PATH and
 sizes made small by SMALLER. A block of C or C++ whose first line is a comment with a file's name becomes that file. A
 line is left out only where NOT_RUN, or a program that is not here, gives a reason; these are printed at the end. Fails
 with the output of each line that fails, and for a command that stands in a block without `sh`.
@@ -37,7 +37,8 @@ SMALLER = [
     (r"-np 2 onehost_compare$", "-np 2 onehost_compare -p 1 all_reduce:1K"),
     (r"onehost_compare -p 21 -m malloc all_reduce:1M all_gather:16M", "onehost_compare -p 1 -m malloc all_reduce:1K"),
     (r"^sennit tokenize .*(-o|--output) (\S+).*", r"sennit tokenize -o \2 --vocabulary 400 perf topology"),
-    (r"--steps \d+", "--steps 2 --batch 2 --micro-batch 1 --sequence 64 --sample-tokens 2 --evaluate-batches 1 --threads 1"),
+    (r"--steps \d+", "--steps 2 --batch 2 --micro-batch 1 --sequence 64 --sample-tokens 2 --evaluate-batches 1 "
+     "--threads 1"),
     (r"--threads 1 (.*)--threads 1", r"\1--threads 1"),
     (r"simgrid_judge .*", "simgrid_judge --fabrics 1 --collectives broadcast --algorithms tree --sizes 1M"),
     (r"BM_Verify/1024", "BM_Verify/1024/tree/broadcast"),
@@ -106,7 +107,8 @@ def why_not(command, environment, emulates):
     if "emulate" in command or "--where tree" in command:
         if not emulates:
             return "no namespaces can be made here"
-    if re.search(r"sennit (train|tokenize|checkpoint)", command) and not shutil.which("sennit-trainer", path=environment["PATH"]):
+    trains = re.search(r"sennit (train|tokenize|checkpoint)", command)
+    if trains and not shutil.which("sennit-trainer", path=environment["PATH"]):
         return "the trainer was not built"
     for word in command.split():
         if word in OPTIONAL and not shutil.which(word, path=environment["PATH"]):
@@ -124,8 +126,8 @@ def run(command, folder, environment):
     """(exit status, output). What it leaves running is its own affair: `sennit emulate up` does."""
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         try:
-            status = subprocess.run(["sh", "-ec", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                                    stderr=subprocess.STDOUT, timeout=SECONDS).returncode
+            status = subprocess.run(["sh", "-ec", command], cwd=folder, env=environment, timeout=SECONDS,
+                                    stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT).returncode
         except subprocess.TimeoutExpired:
             status = f"more than {SECONDS} s"
         output.seek(0)
@@ -139,7 +141,8 @@ def scratch(folder, build):
             (folder / path.name).symlink_to(path)
     (folder / "build").mkdir()
     (folder / "build/release").symlink_to(build)
-    libraries = [folder / "installed" / name for name in ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")]
+    names = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
+    libraries = [folder / "installed" / name for name in names]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SENNIT_")}
     return environment | {
         "PATH": f"{build}/bin:{environment.get('PATH', '/usr/bin:/bin')}", "HOME": str(folder),
@@ -162,8 +165,8 @@ def main():
                 if language in ("c", "cpp") and named:
                     (folder / named.group(1)).write_text("\n".join(lines) + "\n")
                 if language == "":
-                    problems += [f"{where}:{begin}: a command in a block that is not marked sh: {line}" for line in lines
-                                 if re.match(r"(\$ )?(sennit|mpirun|srun|cmake|\./run) ", line)]
+                    problems += [f"{where}:{begin}: a command in a block that is not marked sh: {line}"
+                                 for line in lines if re.match(r"(\$ )?(sennit|mpirun|srun|cmake|\./run) ", line)]
                 if language != "sh":
                     continue
                 for number, command in commands(lines, begin):
@@ -176,7 +179,8 @@ def main():
                     count += 1
                     print(f"{time.monotonic() - began:5.1f} s  {where}:{number}: {smaller(command)}", flush=True)
                     if status != 0:
-                        problems.append(f"{where}:{number}: {command}\nrun as: {smaller(command)}\nexit status {status}\n{output[-3000:]}")
+                        problems.append(f"{where}:{number}: {command}\nrun as: {smaller(command)}\n"
+                                        f"exit status {status}\n{output[-3000:]}")
         run("sennit emulate down --all", folder, environment)
     print(f"{count} commands run. Not run:")
     for reason, lines in left_out.items():

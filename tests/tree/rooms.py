@@ -104,7 +104,8 @@ def main():
         name = folder.relative_to(ROOT).as_posix()
         files = sources(name)
         if len({path.stem for path in files}) > MOST_FILES:
-            problems.append(f"{name}: {len(files)} files, with a header and its source as one more than {MOST_FILES}: make a folder of what belongs together")
+            problems.append(f"{name}: {len(files)} files, with a header and its source as one more than {MOST_FILES}: "
+                            "make a folder of what belongs together")
         readme = folder / "README.md"
         if not readme.exists():
             problems.append(f"{name}: no README.md")
