@@ -42,8 +42,8 @@ SMALLER = [
     (r"--threads 1 (.*)--threads 1", r"\1--threads 1"),
     (r"simgrid_judge .*", "simgrid_judge --fabrics 1 --collectives broadcast --algorithms tree --sizes 1M"),
     (r"BM_Verify/1024", "BM_Verify/1024/tree/broadcast"),
-    (r"llama3-\w+ (.*)--gpus \d+ --mesh \S+", r"llama3-8b \1--gpus 64 --mesh tp8,dp8"),
-    (r"llama3-70b (.*)--gpus 2048", r"llama3-8b \1--gpus 64"),
+    (r"llama3-\w+ (.*)--gpus \d+ --mesh \S+", r"llama3-8b \1--gpus 64 --mesh tp8,dp8 --no-curve"),
+    (r"llama3-70b (.*)--gpus 2048", r"llama3-8b \1--gpus 64 --no-curve"),
     (r"(sennit job .*)--fabric meta24k", r"\1--fabric 'synthetic:racks=4x2;nic=400Gbit/s;oversubscription=2;ranks=8'"),
     (r"/usr/local", "$PWD/installed"),
 ]

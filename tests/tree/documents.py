@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """documents.py: documents that can be read, and names of files that exist.
 
-Of every .md file: lines of at most 100 columns (rows of tables and lines of code may be longer), at most 25 words
-a sentence on average, at most two figures a sentence (outside tables and code), README.md and DESIGN.md of at
+Of every .md file: lines of at most 100 columns (rows of tables, pictures and outputs may be longer), at most 25
+words a sentence on average, at most two figures a sentence (outside tables and code), README.md and DESIGN.md of at
 most 150 lines, README.md of a folder of at most 60. Of these, and of the comments of sources, scripts and CMake
 files: every file that is named exists, relative to the folder, to src/, to the repository or to include/.
 """
@@ -73,11 +73,11 @@ def check_prose(path, problems):
     most = LINES.get(name, FOLDER_LINES if path.name == "README.md" else None)
     if most and len(lines) > most:
         problems.append(f"{name}: {len(lines)} lines, more than {most}")
-    fenced = False
+    block = None  # the language of the block that the line is in
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
-            fenced = not fenced
-        if len(line) > MOST_COLUMNS and not fenced and not line.startswith(("|", "    ")):
+            block = line.strip()[3:] if block is None else None
+        if len(line) > MOST_COLUMNS and block != "" and not line.startswith("|"):
             problems.append(f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}")
     words, count = 0, 0
     for number, sentence in sentences(text):
