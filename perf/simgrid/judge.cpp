@@ -14,10 +14,10 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "base/options.hpp"
 #include "collectives/algorithm.hpp"
+#include "command/command_line.hpp"
 #include "perf/simgrid/cases.hpp"
 #include "plan/planner.hpp"
 
@@ -214,26 +214,26 @@ Status check(const Wishes& wishes, std::vector<uint64_t>* sizes) {
 }  // namespace sennit::judge
 
 int main(int argc, char** argv) {
-  CLI::App app{"sennit's simulator beside SimGrid, on the same schedules and fabrics"};
+  sennit::CommandLine line("sennit's simulator beside SimGrid, on the same schedules and fabrics",
+                           "simgrid_judge");
+  const sennit::Command app = line.itself();
   sennit::judge::Wishes wishes;
-  app.add_option("--sizes", wishes.sizes, "of the larger buffer; 1M or more")->delimiter(',');
-  app.add_option("--collectives", wishes.collectives, "default: all")->delimiter(',');
-  app.add_option("--algorithms", wishes.algorithms, "default: all")->delimiter(',');
-  app.add_option("--fabrics", wishes.fabrics, "by number, from 1; default: all")->delimiter(',');
-  app.add_option("--ranks", wishes.ranks, "at most so many, spread over the fabric; default: all")
-      ->check(CLI::Range(sennit::judge::kLeast, 1 << 20));
-  app.add_option("--limit", wishes.limit_s, "seconds of processor time for one replay")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  std::vector<uint64_t> sizes;
-  if (const sennit::Status status = sennit::judge::check(wishes, &sizes); !status.ok()) {
-    fmt::print(stderr, "simgrid_judge: {}\n", status.text());
-    return 2;
-  }
-  return sennit::judge::run(wishes, sizes);
+  app.option("--sizes", wishes.sizes, "of the larger buffer; 1M or more").separated_by_commas();
+  app.option("--collectives", wishes.collectives, "default: all").separated_by_commas();
+  app.option("--algorithms", wishes.algorithms, "default: all").separated_by_commas();
+  app.option("--fabrics", wishes.fabrics, "by number, from 1; default: all").separated_by_commas();
+  app.option("--ranks", wishes.ranks, "at most so many, spread over the fabric; default: all")
+      .within(sennit::judge::kLeast, 1 << 20);
+  app.option("--limit", wishes.limit_s, "seconds of processor time for one replay")
+      .within(1, 1 << 20)
+      .show_default();
+  app.action([&] {
+    std::vector<uint64_t> sizes;
+    if (const sennit::Status status = sennit::judge::check(wishes, &sizes); !status.ok()) {
+      fmt::print(stderr, "simgrid_judge: {}\n", status.text());
+      return 2;
+    }
+    return sennit::judge::run(wishes, sizes);
+  });
+  return line.run(std::vector<const char*>(argv, argv + argc));
 }

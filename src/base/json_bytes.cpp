@@ -71,6 +71,14 @@ Json parse_json(std::string_view text) {
   return is_shallow(text) ? Json::parse(text, nullptr, false) : discarded();
 }
 
+std::string json_to_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string json_to_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 std::vector<std::byte> pack(const Json& json) {
   const std::vector<uint8_t> cbor = Json::to_cbor(json);
   const auto* data = reinterpret_cast<const std::byte*>(cbor.data());

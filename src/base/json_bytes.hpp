@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,11 @@ bool is_shallow(std::string_view json);
 
 // Discarded (is_discarded()) where the text is no JSON, or too deep.
 nlohmann::json parse_json(std::string_view text);
+
+// indent: spaces for each level, a line for each value; -1: all in one line. Bytes that are no UTF-8
+// are replaced. Defined here and not where it is called, because each use compiles for a second.
+std::string json_to_text(const nlohmann::json& json, int indent = -1);
+std::string json_to_text(const nlohmann::ordered_json& json, int indent = -1);
 
 std::vector<std::byte> pack(const nlohmann::json& json);
 

@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
-#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -30,8 +28,7 @@ constexpr std::pair<std::string_view, const char*> kPerfPrograms[] = {
     {"alltoall_perf", "all_to_all"},
     {"gather_perf", "gather"},
     {"scatter_perf", "scatter"},
-    {"sendrecv_perf", "send_recv"},
-    {"hypercube_perf", "hypercube"}};
+    {"sendrecv_perf", "send_recv"}};
 
 // These are another program, so that this one needs none of the trainer's packages.
 constexpr std::pair<const char*, const char*> kOfTheTrainer[] = {
@@ -55,29 +52,15 @@ int run_trainer(char** argv) {
   return 3;
 }
 
-// The help of bench under the name of one of nccl-tests' programs, which says the collective
-// already.
-class PerfFormatter : public CLI::Formatter {
- public:
-  explicit PerfFormatter(std::string program) : program_(std::move(program)) {}
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: " + program_ + " [OPTIONS]\n";
-  }
-  std::string make_positionals(const CLI::App*) const override { return ""; }
-
- private:
-  std::string program_;
-};
-
 // Says so where the first argument should be a command and is none.
-bool names_a_command(const CLI::App& app, const std::vector<const char*>& arguments) {
+bool names_a_command(const sennit::CommandLine& line, const std::vector<const char*>& arguments) {
   const std::string_view first = arguments.size() > 1 ? arguments[1] : "";
   for (const char* option : {"-h", "--help", "--version"})
     if (first == option) return true;
   std::string commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (first == command->get_name()) return true;
-    commands += (commands.empty() ? "" : ", ") + command->get_name();
+  for (const std::string& command : line.commands()) {
+    if (first == command) return true;
+    commands += (commands.empty() ? "" : ", ") + command;
   }
   const std::string wrong =
       first.empty() ? "no command given" : "there is no command '" + std::string(first) + "'";
@@ -94,24 +77,21 @@ int main(int argc, char** argv) {
   program = program.substr(program.rfind('/') + 1);
   for (const auto& [name, does] : kOfTheTrainer)
     if (argc > 1 && std::string_view(argv[1]) == name) return run_trainer(argv);
-  CLI::App app("sennit: topology-aware collective communication", "sennit");
+  sennit::CommandLine line("sennit: topology-aware collective communication", "sennit",
+                           sennit_version());
   for (const auto& [name, collective] : kPerfPrograms)
     if (program == name) {
       arguments.insert(arguments.begin() + 1, {"bench", collective});
-      app.formatter(std::make_shared<PerfFormatter>(std::string(name)));
+      line.call_itself(std::string(name));
     }
-  app.set_version_flag("--version", sennit_version());
-  app.require_subcommand(1);
-  int exit_code = 0;
-  sennit::add_bench_command(app, argv, &exit_code);
-  sennit::add_emulate_command(app, &exit_code);
-  sennit::add_topo_command(app, &exit_code);
-  sennit::add_tune_command(app, argv, &exit_code);
-  sennit::add_plan_command(app, &exit_code);
-  sennit::add_simulate_command(app, &exit_code);
-  sennit::add_export_command(app, &exit_code);
-  sennit::add_job_command(app, &exit_code);
-  for (const auto& [name, does] : kOfTheTrainer) app.add_subcommand(name, does);
-  if (!names_a_command(app, arguments)) return 2;
-  return sennit::run_command(app, arguments, &exit_code);
+  sennit::add_bench_command(line, argv);
+  sennit::add_emulate_command(line);
+  sennit::add_topo_command(line);
+  sennit::add_tune_command(line, argv);
+  sennit::add_plan_command(line);
+  sennit::add_simulate_command(line);
+  sennit::add_export_command(line);
+  sennit::add_job_command(line);
+  for (const auto& [name, does] : kOfTheTrainer) line.command(name, does);
+  return names_a_command(line, arguments) ? line.run(arguments) : 2;
 }

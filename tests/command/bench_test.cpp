@@ -95,10 +95,6 @@ TEST(Bench, NamesOfNcclTests) {
     EXPECT_NE(o.output.find("Avg bus bandwidth"), std::string::npos) << name << o.output;
     EXPECT_NE(o.output.find("\n          4096 "), std::string::npos) << name << o.output;
   }
-  const Outcome o = run("hypercube_perf", "-b 8 2>&1");
-  EXPECT_EQ(o.status, 2);
-  EXPECT_NE(o.output.find("hypercube is not a collective of sennit"), std::string::npos)
-      << o.output;
 }
 
 TEST(Bench, WrongOptionsAreNamed) {
@@ -113,6 +109,7 @@ TEST(Bench, WrongOptionsAreNamed) {
       {"bench all_reduce -n 0", "--iters"},
       {"bench broadcast -r 7 -t 2 -b 8 -e 8", "-r 7: there are 2 ranks"},
       {"bench all_reduce --speed 9", "--speed"},
+      {"bench all_reduce -b 8 -e 8 -G 10", "-G"},  // of nccl-tests, and without a meaning here
       {"bench all_reduce -t 2 -b 8 -e 8 --algorithm fastest", "fastest"},
       {"bench all_reduce -t 2 -b 8 -e 8 --fabric /does/not/exist", "/does/not/exist"},
       {"foo", "there is no command 'foo'; the commands are: bench"},
@@ -124,31 +121,6 @@ TEST(Bench, WrongOptionsAreNamed) {
     EXPECT_EQ(o.status, 2) << o.output;
     EXPECT_NE(o.output.find(expected), std::string::npos) << o.output;
   }
-}
-
-// nccl-tests' options that sennit lacks: refused by name, unless they ask for what it does anyway.
-TEST(Bench, OptionsOfNcclTestsThatAreNotOurs) {
-  const std::pair<const char*, const char*> refused[] = {
-      {"-m 4", "-m 4"},         {"--agg_iters 4", "leave it out"},
-      {"-N 0", "shell loop"},   {"-p 0", "join at once"},
-      {"-u 1", "alignment"},    {"-y 1", "stream"},
-      {"-G 10", "-n"},          {"-C 0", "caller"},
-      {"-a 1", "slowest rank"}, {"-R 2", "--memory"},
-      {"-x 1", "kernels"},      {"-D 1", "--algorithm"},
-      {"-V 16", "kernels"},     {"-T 60", "timeout(1)"},
-      {"-S 1", "ts(1)"},        {"-M 0", "last line"},
-      {"-F out.csv", "--json"}, {"-G", "sennit bench: -G is"}};
-  for (const auto& [option, instead] : refused) {
-    SCOPED_TRACE(option);
-    const Outcome o = run("all_reduce_perf", std::string("-b 8 -e 8 ") + option + " 2>&1");
-    EXPECT_EQ(o.status, 2) << o.output;
-    EXPECT_NE(o.output.find("is an option of nccl-tests"), std::string::npos) << o.output;
-    EXPECT_NE(o.output.find(instead), std::string::npos) << o.output;
-  }
-  const Outcome o =
-      run("all_reduce_perf",
-          "-b 8 -e 8 -g 2 -m 1 -N 1 -p 1 -u 0 -y 0 -G 0 -C 1 -a 3 -R 1 -T 0 -S 0 -M 1 2>&1");
-  EXPECT_EQ(o.status, 0) << o.output;
 }
 
 TEST(Bench, NamesOfPremulSum) {

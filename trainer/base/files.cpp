@@ -148,9 +148,9 @@ std::vector<std::string> names_in(const std::string& folder) {
 std::string sealed_text(const nlohmann::json& object) {
   nlohmann::json sealed = object;
   sealed.erase("checksum");
-  const std::string text = sealed.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = json_to_text(sealed);
   sealed["checksum"] = checksum_text(text.data(), text.size());
-  return sealed.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_to_text(sealed, 1) + "\n";
 }
 
 Result<nlohmann::json> read_sealed(const std::string& file, std::string* checksum) {
@@ -164,7 +164,7 @@ Result<nlohmann::json> read_sealed(const std::string& file, std::string* checksu
     return invalid(fmt::format("{}: has no checksum; sennit did not write it", file));
   const std::string expected = *seal;
   object.erase("checksum");
-  const std::string rest = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string rest = json_to_text(object);
   if (checksum_text(rest.data(), rest.size()) != expected)
     return invalid(fmt::format("{}: is damaged: its checksum is not that of its text", file));
   if (checksum) *checksum = expected;

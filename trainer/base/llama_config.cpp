@@ -32,9 +32,10 @@ class ConfigReader {
     if (!found) return;
     const bool above = found->is_number_unsigned() && found->get<uint64_t>() > 0;
     if (!above)
-      return fail(fmt::format("{} is {}; it must be a whole number above 0", key, found->dump()));
+      return fail(
+          fmt::format("{} is {}; it must be a whole number above 0", key, json_to_text(*found)));
     if (found->get<uint64_t>() > static_cast<uint64_t>(most))
-      return fail(fmt::format("{} is {}; it must be {} or less", key, found->dump(), most));
+      return fail(fmt::format("{} is {}; it must be {} or less", key, json_to_text(*found), most));
     *value = found->get<int64_t>();
   }
   template <typename Number>
@@ -42,25 +43,26 @@ class ConfigReader {
     const Json* found = find(key, required);
     if (!found) return;
     if (!found->is_number() || !(found->get<Number>() > 0) || !std::isfinite(found->get<Number>()))
-      return fail(fmt::format("{} is {}; it must be a number above 0", key, found->dump()));
+      return fail(fmt::format("{} is {}; it must be a number above 0", key, json_to_text(*found)));
     *value = found->get<Number>();
   }
   void flag(const char* key, bool* value) {
     const Json* found = find(key, false);
     if (!found) return;
     if (!found->is_boolean())
-      return fail(fmt::format("{} is {}; it must be true or false", key, found->dump()));
+      return fail(fmt::format("{} is {}; it must be true or false", key, json_to_text(*found)));
     *value = found->get<bool>();
   }
   void must_be(const char* key, const Json& value) {
     const Json* found = find(key, false);
     if (found && *found != value)
-      fail(fmt::format("{} is {}; only {} is a Llama", key, found->dump(), value.dump()));
+      fail(fmt::format("{} is {}; only {} is a Llama", key, json_to_text(*found),
+                       json_to_text(value)));
   }
   void is_silu(const char* key) {
     const Json* found = find(key, false);
     if (found && *found != "silu" && *found != "swish")
-      fail(fmt::format("{} is {}; only \"silu\" is a Llama", key, found->dump()));
+      fail(fmt::format("{} is {}; only \"silu\" is a Llama", key, json_to_text(*found)));
   }
   void is_llama(const char* key) {
     const Json* found = find(key, false);
@@ -69,7 +71,8 @@ class ConfigReader {
                                       "LlamaForTokenClassification", "LlamaForQuestionAnswering"};
     for (const Json& one : found && found->is_array() ? *found : Json::array())
       if (std::find(std::begin(kHeads), std::end(kHeads), one) == std::end(kHeads))
-        fail(fmt::format("{} has {}; only \"LlamaForCausalLM\" is a Llama", key, one.dump()));
+        fail(
+            fmt::format("{} has {}; only \"LlamaForCausalLM\" is a Llama", key, json_to_text(one)));
   }
   void plain(const Json& object) {
     if (const std::string foreign = foreign_key(object); !foreign.empty()) fail(foreign);
@@ -110,7 +113,7 @@ void read_scaling(const Json& rope, const Json* original_positions, ConfigReader
   if (!rope.contains(type) || rope[type] == "default") return;
   if (rope[type] != "llama3")
     return reader.fail(
-        fmt::format("{} is {}; only \"llama3\" is a Llama", type, rope[type].dump()));
+        fmt::format("{} is {}; only \"llama3\" is a Llama", type, json_to_text(rope[type])));
   RopeScaling stretched;
   reader.number("factor", &stretched.factor, true);
   reader.number("low_freq_factor", &stretched.low_frequency_factor, true);
@@ -141,7 +144,7 @@ void read_rope(const Json& json, const std::string& file, ConfigReader& reader,
        {std::pair("rope_scaling", scaling), {"rope_parameters", parameters}}) {
     if (!rope) continue;
     if (!rope->is_object())
-      return reader.fail(fmt::format("{} is {}; it must be an object", key, rope->dump()));
+      return reader.fail(fmt::format("{} is {}; it must be an object", key, json_to_text(*rope)));
     ConfigReader inner(*rope, file);
     read_scaling(*rope, original_positions, inner, config);
     if (!inner.status().ok()) return reader.fail(inner.status());
@@ -188,7 +191,7 @@ std::string LlamaConfig::to_json() const {
                             {"low_freq_factor", rope_scaling->low_frequency_factor},
                             {"high_freq_factor", rope_scaling->high_frequency_factor},
                             {"original_max_position_embeddings", rope_scaling->original_positions}};
-  return json.dump(2);
+  return json_to_text(json, 2);
 }
 
 Result<LlamaConfig> parse_llama_config(std::string_view text, const std::string& file) {

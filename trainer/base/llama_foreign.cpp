@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
+
 namespace sennit::trainer {
 namespace {
 
@@ -205,13 +207,13 @@ std::string foreign_key(const Json& config) {
     if ((key == "layer_types" || key == "mlp_layer_types") && !one_kind_of_layers(value))
       return fmt::format(
           "{} is {}; all layers of a Llama are of full attention and dense: leave it out", key,
-          value.dump());
+          json_to_text(value));
     const Foreign* const foreign = foreign_of(key);
     if (!foreign || asks_for_nothing(value, foreign->neutral)) continue;
     return fmt::format(
         "{} is {}, which asks for {}; only a plain Llama is trained here: leave it out or make it "
         "{}",
-        key, value.dump(), foreign->what,
+        key, json_to_text(value), foreign->what,
         foreign->neutral == Neutral::one   ? "1"
         : foreign->neutral == Neutral::yes ? "true"
                                            : "null");

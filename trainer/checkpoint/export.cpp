@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "trainer/base/files.hpp"
 #include "trainer/base/llama_config.hpp"
 #include "trainer/checkpoint/checkpoint.hpp"
@@ -150,7 +151,7 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
     for (const Checkpoint::Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
   }
   SENNIT_RETURN_IF_ERROR(parts.finish());
-  SENNIT_RETURN_IF_ERROR(write_file_durably(index_file, index.dump(2) + "\n"));
+  SENNIT_RETURN_IF_ERROR(write_file_durably(index_file, json_to_text(index, 2) + "\n"));
   ::unlink(whole.c_str());
   return {};
 }
@@ -193,9 +194,9 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
                                {"legacy", false},
                                {"clean_up_tokenization_spaces", false}};
     SENNIT_RETURN_IF_ERROR(
-        write_file_durably(folder + "/tokenizer_config.json", words.dump(2) + "\n"));
+        write_file_durably(folder + "/tokenizer_config.json", json_to_text(words, 2) + "\n"));
   }
-  return write_file_durably(folder + "/config.json", config.dump(2) + "\n");
+  return write_file_durably(folder + "/config.json", json_to_text(config, 2) + "\n");
 }
 
 }  // namespace sennit::trainer

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
+
 namespace sennit::trainer {
 namespace {
 
@@ -58,7 +60,7 @@ Result<StoredTensor> parse_tensor(const std::string& name, const Json& entry, ui
   } else if (dtype == "BF16") {
     tensor.type = Type::bf16;
   } else {
-    return invalid(fmt::format("has the type {}; F32 and BF16 are read here", dtype.dump()));
+    return invalid(fmt::format("has the type {}; F32 and BF16 are read here", json_to_text(dtype)));
   }
   if (!shape.is_array()) return invalid("has no list as its shape");
   for (const Json& extent : shape) {
@@ -110,7 +112,7 @@ std::string safetensors_header(std::vector<StoredTensor>* tensors,
                          {"shape", tensor.shape},
                          {"data_offsets", {tensor.begin, tensor.end}}};
   }
-  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string text = json_to_text(json);
   text.append((alignment - (8 + text.size()) % alignment) % alignment, ' ');
   const uint64_t length = text.size();
   std::string header(8, '\0');

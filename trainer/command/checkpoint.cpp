@@ -21,7 +21,6 @@
 #include "trainer/base/files.hpp"
 #include "trainer/checkpoint/checkpoint.hpp"
 #include "trainer/checkpoint/manifest.hpp"
-#include "trainer/command/size_option.hpp"
 
 namespace sennit {
 namespace {
@@ -186,45 +185,37 @@ Status bench(const BenchOptions& options) {
 
 }  // namespace
 
-void add_checkpoint_command(CLI::App& app, int* exit_code) {
-  CLI::App* command =
-      app.add_subcommand("checkpoint", "verify, export or time checkpoints of train");
-  command->require_subcommand(1);
+void add_checkpoint_command(CommandLine& line) {
+  const Command command = line.command("checkpoint", "verify, export or time checkpoints of train");
+  command.require_command();
   const auto path = std::make_shared<std::string>();
   const auto to = std::make_shared<std::string>(), type = std::make_shared<std::string>("bf16");
-  CLI::App* check =
-      command->add_subcommand("verify", "every checksum; exit status 1 where anything is off");
-  check->add_option("checkpoint", *path, "a folder step-N, or a run's (its newest)")->required();
-  check->callback([=] { *exit_code = verify(*path); });
-  CLI::App* exporting =
-      command->add_subcommand("export", "a folder that Hugging Face's transformers loads");
-  exporting->add_option("checkpoint", *path, "a folder step-N, or a run's (its newest)")
-      ->required();
-  exporting->add_option("folder", *to, "the folder to write")->required();
-  exporting->add_option("--type", *type, "of the parameters")
-      ->check(CLI::IsMember(std::vector<std::string>{"bf16", "f32"}))
-      ->capture_default_str();
+  const Command check =
+      command.command("verify", "every checksum; exit status 1 where anything is off");
+  check.option("checkpoint", *path, "a folder step-N, or a run's (its newest)").required();
+  check.action([=] { return verify(*path); });
+  const Command exporting =
+      command.command("export", "a folder that Hugging Face's transformers loads");
+  exporting.option("checkpoint", *path, "a folder step-N, or a run's (its newest)").required();
+  exporting.option("folder", *to, "the folder to write").required();
+  exporting.option("--type", *type, "of the parameters").one_of({"bf16", "f32"}).show_default();
   const auto shard = std::make_shared<uint64_t>(kExportShardBytes);
-  bytes_from_one(exporting->add_option("--shard-size", *shard,
-                                       "bytes of a file at most; above, several and an index"),
-                 true)
-      ->capture_default_str();
-  exporting->callback(
-      [=] { *exit_code = export_to(*path, *to, *type == "f32" ? Type::f32 : Type::bf16, *shard); });
+  exporting.option("--shard-size", *shard, "bytes of a file at most; above, several and an index")
+      .size(Argument::Kilo::is_1000)
+      .show_default();
+  exporting.action(
+      [=] { return export_to(*path, *to, *type == "f32" ? Type::f32 : Type::bf16, *shard); });
   const auto options = std::make_shared<BenchOptions>();
-  CLI::App* timing =
-      command->add_subcommand("bench", "save and load, beside a raw write to the same disk");
-  timing->add_option("--folder", options->folder, "on the disk to time")
-      ->check(CLI::ExistingDirectory)
-      ->capture_default_str();
-  bytes_from_one(timing->add_option("--size", options->bytes, "bytes"), false)
-      ->capture_default_str();
-  timing->add_option("--rounds", options->rounds)
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  timing->callback([=] {
+  const Command timing =
+      command.command("bench", "save and load, beside a raw write to the same disk");
+  timing.option("--folder", options->folder, "on the disk to time")
+      .existing_folder()
+      .show_default();
+  timing.option("--size", options->bytes, "bytes").size(Argument::Kilo::is_1024).show_default();
+  timing.option("--rounds", options->rounds).within(1, 1000).show_default();
+  timing.action([=] {
     const Status status = bench(*options);
-    *exit_code = status.ok() ? 0 : fail(status, 2);
+    return status.ok() ? 0 : fail(status, 2);
   });
 }
 

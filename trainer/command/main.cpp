@@ -6,12 +6,10 @@
 #include "sennit/sennit.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("sennit: topology-aware collective communication", "sennit");
-  app.set_version_flag("--version", sennit_version());
-  app.require_subcommand(1);
-  int exit_code = 0;
-  sennit::add_tokenize_command(app, &exit_code);
-  sennit::add_checkpoint_command(app, &exit_code);
-  sennit::add_train_command(app, argv, &exit_code);
-  return sennit::run_command(app, std::vector<const char*>(argv, argv + argc), &exit_code);
+  sennit::CommandLine line("sennit: topology-aware collective communication", "sennit",
+                           sennit_version());
+  sennit::add_tokenize_command(line);
+  sennit::add_checkpoint_command(line);
+  sennit::add_train_command(line, argv);
+  return line.run(std::vector<const char*>(argv, argv + argc));
 }

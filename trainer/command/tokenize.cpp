@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "command/commands.hpp"
-#include "trainer/command/size_option.hpp"
 #include "trainer/data/loader.hpp"
 #include "trainer/data/shards.hpp"
 #include "trainer/data/tokenize.hpp"
@@ -112,56 +111,51 @@ int run(const TokenizeOptions& options) {
 
 }  // namespace
 
-void add_tokenize_command(CLI::App& app, int* exit_code) {
+void add_tokenize_command(CommandLine& line) {
   const auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = app.add_subcommand("tokenize", "text to shards of tokens, for train");
-  command->add_option(
+  const Command command = line.command("tokenize", "text to shards of tokens, for train");
+  command.option(
       "texts", options->inputs,
       "files, folders and globs; gzip, manual pages and .jsonl (\"text\") are understood. None: "
       "this system's manual pages");
-  command->add_option("-o,--output", options->folder, "the folder to write")->required();
-  command->add_option("--vocabulary", options->vocabulary, "tokens, to learn")
-      ->capture_default_str();
-  command->add_option("--tokenizer", options->tokenizer,
-                      "a sentencepiece model to use instead of learning one");
-  bytes_from_one(command->add_option("--sample", options->sample_bytes,
-                                     "bytes of text to learn from, at most"),
-                 false)
-      ->capture_default_str();
+  command.option("-o,--output", options->folder, "the folder to write").required();
+  command.option("--vocabulary", options->vocabulary, "tokens, to learn").show_default();
+  command.option("--tokenizer", options->tokenizer,
+                 "a sentencepiece model to use instead of learning one");
+  command.option("--sample", options->sample_bytes, "bytes of text to learn from, at most")
+      .size(Argument::Kilo::is_1024)
+      .show_default();
   const auto dedup = std::make_shared<std::string>("none");
   command
-      ->add_option(
+      .option(
           "--dedup", *dedup,
           "exact (whole documents), paragraphs (these, too), near (and documents that share 80% of "
           "their runs of five words)")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kDedups), std::end(kDedups))))
-      ->capture_default_str();
-  command->add_option("--min-length", options->clean.min_bytes, "bytes that a document must have")
-      ->check(CLI::Range(0, 1 << 30))
-      ->capture_default_str();
-  command->add_flag("--quality", options->clean.quality,
-                    "leave out what is no prose: under 60% letters, digits and white space; words "
-                    "shorter than 2 or "
-                    "longer than 15 on average; over 30% of lines that stood before; no UTF-8");
-  command
-      ->add_option("--validation", options->clean.held_out, "share of documents that is held out")
-      ->capture_default_str();
-  command->add_option("--shard-tokens", options->shard_tokens, "tokens a shard")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "0: one a core")->check(CLI::Range(0, 1024));
+      .one_of(std::vector<std::string>(std::begin(kDedups), std::end(kDedups)))
+      .show_default();
+  command.option("--min-length", options->clean.min_bytes, "bytes that a document must have")
+      .within(0, 1 << 30)
+      .show_default();
+  command.flag("--quality", options->clean.quality,
+               "leave out what is no prose: under 60% letters, digits and white space; words "
+               "shorter than 2 or "
+               "longer than 15 on average; over 30% of lines that stood before; no UTF-8");
+  command.option("--validation", options->clean.held_out, "share of documents that is held out")
+      .show_default();
+  command.option("--shard-tokens", options->shard_tokens, "tokens a shard")
+      .within(int64_t{1}, int64_t{1} << 40)
+      .show_default();
+  command.option("--threads", options->threads, "0: one a core").within(0, 1024);
   const auto checking = std::make_shared<bool>(false);
-  command->add_flag("--check", *checking,
-                    "only see that what is in the output folder is undamaged");
-  command->callback([=] {
+  command.flag("--check", *checking, "only see that what is in the output folder is undamaged");
+  command.action([=] {
     if (*checking) {
-      *exit_code = check(options->folder);
-      return;
+      return check(options->folder);
     }
     const auto kind =
         std::find(std::begin(kDedups), std::end(kDedups), *dedup) - std::begin(kDedups);
     options->clean.dedup = static_cast<Dedup>(kind);
-    *exit_code = run(*options);
+    return run(*options);
   });
 }
 

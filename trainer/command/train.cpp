@@ -3,12 +3,10 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
 #include "trainer/command/dry_run.hpp"
-#include "trainer/command/size_option.hpp"
 #include "trainer/run/run.hpp"
 
 namespace sennit {
@@ -18,8 +16,8 @@ using namespace trainer;  // NOLINT: this file is its command line
 
 struct Arguments {
   std::string config;
-  std::vector<std::string> values;          // by setting
-  std::vector<const CLI::Option*> options;  // says whether it was given: "" is a value, too
+  std::vector<std::string> values;  // by setting
+  std::vector<Argument> options;    // says whether it was given: "" is a value, too
   int local = 0;
   bool dry_run = false;
   DryRun plan;
@@ -42,7 +40,7 @@ bool first_of_ranks() { return !launched() || std::string_view(launchers_rank())
 Status settings_of(const Arguments& arguments, TrainConfig* config) {
   SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, config));
   for (size_t i = 0; i < arguments.values.size(); i++)
-    if (arguments.options[i]->count() > 0)
+    if (arguments.options[i].given())
       SENNIT_RETURN_IF_ERROR(set_from_text(train_settings()[i], arguments.values[i], config));
   return check_train_config(*config);
 }
@@ -89,47 +87,48 @@ Result<int> train(const Arguments& arguments) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, char** argv, int* exit_code) {
-  CLI::App* const command = app.add_subcommand("train", "train a Llama on text");
+void add_train_command(CommandLine& line, char** argv) {
+  const Command command = line.command("train", "train a Llama on text");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("config", arguments->config, "JSON file of settings; options win over it")
-      ->required();
-  command->add_option("--local", arguments->local, "start so many ranks on this machine")
-      ->check(CLI::Range(1, 4096));
-  command->add_flag("--dry-run", arguments->dry_run,
-                    "say mesh, memory, traffic by tier and predicted step time; train nothing");
-  const auto of_dry_run = [&](CLI::Option* option) { option->needs("--dry-run"); };
-  of_dry_run(command
-                 ->add_option(
-                     "--ranks", arguments->plan.ranks,
-                     "of the dry run; default: those of --local or of the launcher, or as many as "
-                     "the mesh has")
-                 ->check(CLI::Range(1, 1 << 20))
-                 ->excludes("--local"));
-  of_dry_run(command->add_option(
+  command.option("config", arguments->config, "JSON file of settings; options win over it")
+      .required();
+  const Argument local =
+      command.option("--local", arguments->local, "start so many ranks on this machine")
+          .within(1, 4096);
+  const Argument dry_run =
+      command.flag("--dry-run", arguments->dry_run,
+                   "say mesh, memory, traffic by tier and predicted step time; train nothing");
+  const auto of_dry_run = [&](const Argument& option) { option.needs(dry_run); };
+  of_dry_run(
+      command
+          .option("--ranks", arguments->plan.ranks,
+                  "of the dry run; default: those of --local or of the launcher, or as many as "
+                  "the mesh has")
+          .within(1, 1 << 20)
+          .excludes(local));
+  of_dry_run(command.option(
       "--fabric", arguments->plan.fabric,
       "of the dry run: a fabric's file, or synthetic:SPEC, as sennit topo takes it"));
-  of_dry_run(bytes_from_one(
-      command->add_option(
-          "--memory-per-rank", arguments->plan.memory_per_rank,
-          "of the dry run: bytes (64G) that must be enough for a rank; default: its share "
-          "of this host's, unknown with --fabric"),
-      true));
+  of_dry_run(
+      command
+          .option("--memory-per-rank", arguments->plan.memory_per_rank,
+                  "of the dry run: bytes (64G) that must be enough for a rank; default: its share "
+                  "of this host's, unknown with --fabric")
+          .size(Argument::Kilo::is_1000));
   arguments->values.resize(train_settings().size());
   for (size_t i = 0; i < train_settings().size(); i++)
-    arguments->options.push_back(command->add_option(
-        train_settings()[i].option(), arguments->values[i], train_settings()[i].help));
-  command->callback([=] {
+    arguments->options.push_back(command.option(train_settings()[i].option(), arguments->values[i],
+                                                train_settings()[i].help));
+  command.action([=] {
     if (arguments->local > 1 && !launched() && !arguments->dry_run) {
-      *exit_code = bench::run_local_processes("sennit train", arguments->local, argv, true);
-      return;
+      return bench::run_local_processes("sennit train", arguments->local, argv, true);
     }
     const Result<int> trained = train(*arguments);
     const Status& status = trained.status();
     std::fflush(stdout);  // what it tells of comes first
     if (!status.ok() && !status.text().empty())
       fmt::print(stderr, "sennit train: {}\n", status.text());
-    *exit_code = !status.ok() ? bench::exit_status(status) : *trained == 0 ? 0 : 128 + *trained;
+    return !status.ok() ? bench::exit_status(status) : *trained == 0 ? 0 : 128 + *trained;
   });
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "trainer/base/checksum.hpp"
 #include "trainer/base/files.hpp"
 #include "trainer/data/loader.hpp"
@@ -126,7 +127,7 @@ struct Dataset::State {
         return invalid(
             fmt::format("{}: is damaged, or of another corpus: its checksum is off", tokenizer));
     }
-    const std::string whole = index.dump();
+    const std::string whole = json_to_text(index);
     fingerprint = checksum_text(whole.data(), whole.size());
     return {};
   }

@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
+
 namespace sennit::trainer {
 namespace {
 
@@ -179,10 +181,10 @@ Status Loader::restore(const nlohmann::json& position) {
       {"corpus", state_->data->fingerprint()}, {"seed", options.seed}, {"length", options.length}};
   for (const auto& [key, value] : same)
     if (!position.contains(key) || position[key] != value)
-      return invalid(
-          fmt::format("the saved position in the data is of {} {}, and this run has {}: it could "
-                      "not go on at the sample where the other stopped",
-                      key, position.value(key, nlohmann::json()).dump(), value.dump()));
+      return invalid(fmt::format(
+          "the saved position in the data is of {} {}, and this run has {}: it could "
+          "not go on at the sample where the other stopped",
+          key, json_to_text(position.value(key, nlohmann::json())), json_to_text(value)));
   state_->finish();
   state_->place = *sample;
   state_->start();

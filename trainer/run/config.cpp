@@ -120,7 +120,7 @@ Result<std::string> contents(const std::string& file) {
 
 Status set_from_json(const Setting& setting, const Json& value, TrainConfig* config) {
   const auto wrong = [&](const char* kind) {
-    return invalid(fmt::format("{} is {}; it must be {}", setting.key, value.dump(), kind));
+    return invalid(fmt::format("{} is {}; it must be {}", setting.key, json_to_text(value), kind));
   };
   if (const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field)) {
     if (!value.is_number_integer()) return wrong("a whole number");
@@ -192,9 +192,9 @@ Status parse_train_config(const std::string& text, const std::string& file, Trai
         const Result<Json> model = read ? parse_json_object(*read, of_model, "a model's config")
                                         : Result<Json>(read.status());
         if (!model) return model.status().with_context(fmt::format("{}: model", file));
-        config->model = model->dump();
+        config->model = json_to_text(*model);
       } else if (value.is_object()) {
-        config->model = value.dump();
+        config->model = json_to_text(value);
       } else {
         return invalid(fmt::format("{}: model is neither an object nor a file's name", file));
       }
@@ -294,7 +294,7 @@ Status check_train_config(const TrainConfig& c) {
 Result<LlamaConfig> model_of(const TrainConfig& config, int64_t vocabulary) {
   Json json = parse_json(config.model);
   if (json.is_object() && !json.contains("vocab_size")) json["vocab_size"] = vocabulary;
-  Result<LlamaConfig> model = parse_llama_config(json.dump(), "model");
+  Result<LlamaConfig> model = parse_llama_config(json_to_text(json), "model");
   if (model && model->vocabulary < vocabulary)
     return invalid(fmt::format("the model's vocab_size is {}, but the data's tokens go up to {}",
                                model->vocabulary, vocabulary - 1));

@@ -63,9 +63,6 @@ constexpr Op kAllOps[] = {Op::sum, Op::prod, Op::min, Op::max, Op::avg, Op::prem
 Result<Collective> collective_of(const std::string& text) {
   if (text == "alltoall") return Collective::all_to_all;
   if (text == "sendrecv") return Collective::send_recv;
-  if (text == "hypercube")
-    return Status(SENNIT_UNSUPPORTED,
-                  "hypercube is not a collective of sennit; nearest: all_gather, alltoall");
   return parse_collective(text);
 }
 
@@ -182,72 +179,68 @@ int run_threads(const Options& options, const BootstrapOptions& process) {
 }  // namespace
 }  // namespace bench
 
-void add_bench_command(CLI::App& app, char** argv, int* exit_code) {
-  CLI::App* const command =
-      app.add_subcommand("bench", "measure a collective beside its lower bound");
+void add_bench_command(CommandLine& line, char** argv) {
+  const Command command = line.command("bench", "measure a collective beside its lower bound");
   const auto a = std::make_shared<bench::Arguments>();
   command
-      ->add_option(
+      .option(
           "collective", a->collective,
           "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, "
           "barrier or "
           "send_recv")
-      ->required();
-  command->add_option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
-      ->capture_default_str();
-  command->add_option("-e,--maxbytes", a->max,
-                      "largest size (default: 32M, or -b where that is larger)");
-  command->add_option("-i,--stepbytes", a->step, "step between sizes")->capture_default_str();
-  command->add_option("-f,--stepfactor", a->factor, "factor between sizes, instead of -i");
-  command->add_option("-n,--iters", a->iterations, "timed iterations")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  command->add_option("-w,--warmup_iters", a->warm_up, "iterations before")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  command->add_option("-c,--check", a->check, "check every element this many times; 0: not")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+      .required();
+  command.option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
+      .show_default();
+  command.option("-e,--maxbytes", a->max,
+                 "largest size (default: 32M, or -b where that is larger)");
+  command.option("-i,--stepbytes", a->step, "step between sizes").show_default();
+  command.option("-f,--stepfactor", a->factor, "factor between sizes, instead of -i");
+  command.option("-n,--iters", a->iterations, "timed iterations").within(1, 1000000).show_default();
+  command.option("-w,--warmup_iters", a->warm_up, "iterations before")
+      .within(0, 1000000)
+      .show_default();
+  command.option("-c,--check", a->check, "check every element this many times; 0: not")
+      .within(0, 1000)
+      .show_default();
   command
-      ->add_option("-o,--op", a->ops,
-                   "sum, prod, min, max, avg, premul_sum (or mulsum), a list of them, or all")
-      ->capture_default_str();
+      .option("-o,--op", a->ops,
+              "sum, prod, min, max, avg, premul_sum (or mulsum), a list of them, or all")
+      .show_default();
   command
-      ->add_option("-d,--datatype", a->types,
-                   "int8 ... float64, bfloat16, float8_e4m3, a list, or all")
-      ->capture_default_str();
-  command->add_option("-r,--root", a->root, "root's rank, or all")->capture_default_str();
-  command->add_option("-z,--blocking", a->blocking, "1: blocking calls; 0: start, then wait")
-      ->check(CLI::Range(0, 1))
-      ->capture_default_str();
-  command->add_option("-t,--nthreads", a->threads, "ranks per process, as threads")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("-g,--ngpus", a->gpus, "ranks per thread: multiplies -t")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("--ranks", a->ranks, "without a launcher: start this many local processes")
-      ->check(CLI::Range(1, 65536));
-  command->add_option("--fabric", a->fabric, "fabric file");
-  command->add_option("--algorithm", a->algorithm, "instead of the planner's choice");
+      .option("-d,--datatype", a->types, "int8 ... float64, bfloat16, float8_e4m3, a list, or all")
+      .show_default();
+  command.option("-r,--root", a->root, "root's rank, or all").show_default();
+  command.option("-z,--blocking", a->blocking, "1: blocking calls; 0: start, then wait")
+      .within(0, 1)
+      .show_default();
+  command.option("-t,--nthreads", a->threads, "ranks per process, as threads")
+      .within(1, 4096)
+      .show_default();
+  command.option("-g,--ngpus", a->gpus, "ranks per thread: multiplies -t")
+      .within(1, 4096)
+      .show_default();
+  command.option("--ranks", a->ranks, "without a launcher: start this many local processes")
+      .within(1, 65536);
+  command.option("--fabric", a->fabric, "fabric file");
+  command.option("--algorithm", a->algorithm, "instead of the planner's choice");
   command
-      ->add_option("--memory", a->memory,
-                   "sennit: memory that peers on this host read in place; registered: the same, "
-                   "the user's own; "
-                   "malloc: any")
-      ->capture_default_str();
-  command->add_option("-J,--json,--output_file", a->json,
-                      "one object per line into this file; -: standard output");
-  bench::add_foreign_options(*command);
-  command->callback([a, argv, exit_code] {
+      .option("--memory", a->memory,
+              "sennit: memory that peers on this host read in place; registered: the same, "
+              "the user's own; "
+              "malloc: any")
+      .show_default();
+  command.option("-J,--json,--output_file", a->json,
+                 "one object per line into this file; -: standard output");
+  command.action([a, argv] {
     bench::Options options;
     const Status status = bench::understand(*a, &options);
-    *exit_code = status.ok() ? bench::run_as_launched("sennit bench", options.ranks, argv,
-                                                      [&](const BootstrapOptions& process) {
-                                                        return bench::run_threads(options, process);
-                                                      })
-                             : 2;
-    if (!status.ok()) fmt::print(stderr, "sennit bench: {}\n", status.text());
+    if (!status.ok()) {
+      fmt::print(stderr, "sennit bench: {}\n", status.text());
+      return 2;
+    }
+    return bench::run_as_launched(
+        "sennit bench", options.ranks, argv,
+        [&](const BootstrapOptions& process) { return bench::run_threads(options, process); });
   });
 }
 

@@ -15,10 +15,6 @@
 #include "plan/planner.hpp"
 #include "schedule/request.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace sennit::bench {
 
 enum class BufferMemory : uint8_t {
@@ -121,8 +117,5 @@ int run_local_processes(const char* command, int processes, char** argv,
 // processes of this command, which come here again, or alone.
 int run_as_launched(const char* command, int ranks, char** argv,
                     const std::function<int(const BootstrapOptions&)>& process);
-
-// ---- options of nccl-tests that are not ours (command/bench/foreign.cpp) ----
-void add_foreign_options(CLI::App& command);
 
 }  // namespace sennit::bench

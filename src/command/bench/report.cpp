@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "command/bench/bench.hpp"
 
 namespace sennit::bench {
@@ -140,7 +141,7 @@ class TableAndJson : public Report {
     line["predicted_us"] = or_null(m.predicted_us);
     line["iterations"] = options_.iterations;
     line["in_place"] = m.in_place ? figures(m, *m.in_place) : nlohmann::json();
-    fmt::print(json_, "{}\n", line.dump());
+    fmt::print(json_, "{}\n", json_to_text(line));
     std::fflush(json_);
   }
 

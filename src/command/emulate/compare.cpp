@@ -78,7 +78,7 @@ class Measuring {
     comparison_.about = about(instance_.tree, options_);
     if (!options_.json.empty()) {
       record_.open(options_.json);
-      record_ << comparison_.about.dump() << '\n' << std::flush;
+      record_ << json_to_text(comparison_.about) << '\n' << std::flush;
       if (!record_) return invalid(fmt::format("--json {}: cannot write it", options_.json));
     }
     for (int round = 0; round < options_.rounds && !interrupted_; round++)
@@ -166,7 +166,7 @@ class Measuring {
       line["order"] = order;
       line["round"] = round;
       SENNIT_RETURN_IF_ERROR(add_bound(&line, order));
-      if (record_.is_open()) record_ << line.dump() << '\n' << std::flush;
+      if (record_.is_open()) record_ << json_to_text(line) << '\n' << std::flush;
       comparison_.add(line);
       if (line["time_us"].is_number())
         (*news)[line["bytes"]] += fmt::format("  {} {}", library, readable_time(line["time_us"]));

@@ -19,7 +19,7 @@ using namespace emulate;  // NOLINT: this file is the command itself
 
 struct Options {
   TreeOptions tree;
-  std::vector<CLI::Option*> tree_given;  // of `run`: any of these asks for a tree of its own
+  std::vector<Argument> tree_given;  // of `run`: any of these asks for a tree of its own
   std::string name = "default";
   bool all = false;
   RunOptions run;
@@ -33,25 +33,23 @@ int fail(const Status& status) {
   return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
 }
 
-std::vector<CLI::Option*> add_tree_options(CLI::App* command, TreeOptions* tree) {
+std::vector<Argument> add_tree_options(const Command& command, TreeOptions* tree) {
   return {
-      command->add_option(
-          "--racks", tree->racks,
-          "how many racks (2), each with --hosts hosts; or the hosts of each (1,2,3,2)"),
-      command->add_option("--hosts", tree->hosts, "hosts per rack")->capture_default_str(),
-      command->add_option(
-          "--pods", tree->pods,
-          "third tier: how many pods share the racks (2), or the racks of each (1,3)"),
+      command.option("--racks", tree->racks,
+                     "how many racks (2), each with --hosts hosts; or the hosts of each (1,2,3,2)"),
+      command.option("--hosts", tree->hosts, "hosts per rack").show_default(),
+      command.option("--pods", tree->pods,
+                     "third tier: how many pods share the racks (2), or the racks of each (1,3)"),
       command
-          ->add_option("--nic", tree->nic,
-                       "rate of a host's link, or of each host's, separated by commas")
-          ->capture_default_str(),
-      command->add_option("--oversubscription", tree->oversubscription,
-                          "of the racks, and of the pods (7 or 7,2); default 1: full bisection"),
-      command->add_option("--uplink", tree->uplink,
-                          "rate of a rack's uplink, or of each, instead (229Mbit/s)"),
-      command->add_option("--pod-uplink", tree->pod_uplink,
-                          "rate of a pod's uplink, or of each, instead"),
+          .option("--nic", tree->nic,
+                  "rate of a host's link, or of each host's, separated by commas")
+          .show_default(),
+      command.option("--oversubscription", tree->oversubscription,
+                     "of the racks, and of the pods (7 or 7,2); default 1: full bisection"),
+      command.option("--uplink", tree->uplink,
+                     "rate of a rack's uplink, or of each, instead (229Mbit/s)"),
+      command.option("--pod-uplink", tree->pod_uplink,
+                     "rate of a pod's uplink, or of each, instead"),
   };
 }
 
@@ -84,9 +82,8 @@ int show_list() {
   return 0;
 }
 
-bool given(const std::vector<CLI::Option*>& options) {
-  return std::any_of(options.begin(), options.end(),
-                     [](const CLI::Option* o) { return o->count() > 0; });
+bool given(const std::vector<Argument>& options) {
+  return std::any_of(options.begin(), options.end(), [](const Argument& o) { return o.given(); });
 }
 
 int on_tree(const Options& options, const Action& action) {
@@ -128,9 +125,9 @@ int run(const Options& options) {
   return on_tree(options, [&](const Instance& instance) { return run_on(instance, options.run); });
 }
 
-void add_name(CLI::App* command, Options* options) {
-  command->add_option("--name", options->name, "of the emulated fabric; several can be up")
-      ->capture_default_str();
+void add_name(const Command& command, Options* options) {
+  command.option("--name", options->name, "of the emulated fabric; several can be up")
+      .show_default();
 }
 
 // As typed, for the record.
@@ -143,129 +140,126 @@ std::string command_line() {
   return text;
 }
 
-void add_run(CLI::App* emulate, Options* options, int* exit_code) {
-  CLI::App* command =
-      emulate->add_subcommand("run",
-                              "run a command, one process per rank, on a tree that is up or, "
-                              "given a tree's options, on one that lives "
-                              "as long as the command");
-  const std::vector<CLI::Option*> tree = add_tree_options(command, &options->tree);
+void add_run(const Command& emulate, Options* options) {
+  const Command command =
+      emulate.command("run",
+                      "run a command, one process per rank, on a tree that is up or, "
+                      "given a tree's options, on one that lives "
+                      "as long as the command");
+  const std::vector<Argument> tree = add_tree_options(command, &options->tree);
   add_name(command, options);
   RunOptions* run_options = &options->run;
-  command->add_option("--ranks-per-host", run_options->ranks_per_host, "ranks on every host")
-      ->capture_default_str();
-  command
-      ->add_option("--order", run_options->order, "where ranks go: fabric, dealt or random[:SEED]")
-      ->capture_default_str();
-  command->add_flag("--recommended", run_options->recommended,
-                    "renumber the ranks into the fabric order that sennit finds for that order");
-  command->add_flag("--no-fabric", run_options->no_fabric,
-                    "do not tell the ranks the fabric's shape (SENNIT_FABRIC)");
-  command->add_flag("--slurm", run_options->slurm,
-                    "tell it by Slurm's variables instead: shape known, rates unknown");
-  command->add_flag(
+  command.option("--ranks-per-host", run_options->ranks_per_host, "ranks on every host")
+      .show_default();
+  command.option("--order", run_options->order, "where ranks go: fabric, dealt or random[:SEED]")
+      .show_default();
+  command.flag("--recommended", run_options->recommended,
+               "renumber the ranks into the fabric order that sennit finds for that order");
+  command.flag("--no-fabric", run_options->no_fabric,
+               "do not tell the ranks the fabric's shape (SENNIT_FABRIC)");
+  command.flag("--slurm", run_options->slurm,
+               "tell it by Slurm's variables instead: shape known, rates unknown");
+  command.flag(
       "--tag", run_options->launch.tag,
       "output of all ranks, each line with its rank and host; else of rank 0, and all errors");
-  command->add_option("--timeout", run_options->launch.timeout_s,
-                      "end the command after this many seconds");
-  command->add_option("--pids", run_options->launch.pids_file,
-                      "write lines RANK HOST PID here once all have started");
-  command->add_option(
+  command.option("--timeout", run_options->launch.timeout_s,
+                 "end the command after this many seconds");
+  command.option("--pids", run_options->launch.pids_file,
+                 "write lines RANK HOST PID here once all have started");
+  command.option(
       "--peer", run_options->peer,
       "run the benchmark program of another library, openmpi or gloo; what follows -- are its "
       "arguments");
-  command->add_flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
+  command.flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
   command
-      ->add_option("--mpirun-argument", run_options->mpirun_arguments,
-                   "given to mpirun; may be repeated")
-      ->allow_extra_args(false);
-  command->add_option("command", run_options->command, "after --: the command and its arguments")
-      ->required();
-  command->callback([=] {
+      .option("--mpirun-argument", run_options->mpirun_arguments,
+              "given to mpirun; may be repeated")
+      .one_word_each();
+  command.option("command", run_options->command, "after --: the command and its arguments")
+      .required();
+  command.action([=] {
     options->tree_given = tree;
-    *exit_code = run(*options);
+    return run(*options);
   });
 }
 
-void add_compare(CLI::App* emulate, Options* options, int* exit_code) {
-  CLI::App* command = emulate->add_subcommand(
+void add_compare(const Command& emulate, Options* options) {
+  const Command command = emulate.command(
       "compare",
       "measure libraries in turns on one tree: medians over the rounds, beside the lower bound");
-  const std::vector<CLI::Option*> tree = add_tree_options(command, &options->tree);
+  const std::vector<Argument> tree = add_tree_options(command, &options->tree);
   add_name(command, options);
   CompareOptions* compare_options = &options->compare;
   const auto list = [&](const char* name, std::vector<std::string>* values, const char* help) {
-    command->add_option(name, *values, help)->delimiter(',')->capture_default_str();
+    command.option(name, *values, help).separated_by_commas().show_default();
   };
   list("--libraries", &compare_options->libraries, "of sennit, openmpi, gloo");
   list("--orders", &compare_options->orders, "of fabric, dealt, random[:SEED]");
   list("--collectives", &compare_options->collectives,
        "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all");
   list("--sizes", &compare_options->sizes, "SIZE or FIRST:LAST:FACTOR");
-  command->add_option("--rounds", compare_options->rounds, "times that each library has its turn")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--iterations", compare_options->iterations,
-                      "per turn and size (default: 50 up to 1 MiB, 3 above)");
-  command
-      ->add_option("--ranks-per-host", compare_options->run.ranks_per_host, "ranks on every host")
-      ->capture_default_str();
-  command->add_flag("--recommended", compare_options->recommended,
-                    "where ranks are not in fabric order, also Open MPI with the hostfile in the "
-                    "order that sennit "
-                    "finds");
-  command->add_flag(
+  command.option("--rounds", compare_options->rounds, "times that each library has its turn")
+      .within(1, 1000)
+      .show_default();
+  command.option("--iterations", compare_options->iterations,
+                 "per turn and size (default: 50 up to 1 MiB, 3 above)");
+  command.option("--ranks-per-host", compare_options->run.ranks_per_host, "ranks on every host")
+      .show_default();
+  command.flag("--recommended", compare_options->recommended,
+               "where ranks are not in fabric order, also Open MPI with the hostfile in the "
+               "order that sennit "
+               "finds");
+  command.flag(
       "--probed", compare_options->probed,
       "where ranks are not in fabric order, also sennit with nothing declared: it measures the "
       "tree first; sizes from 1 MB");
-  command->add_flag("--slurm", compare_options->run.slurm,
-                    "tell sennit the shape by Slurm's variables, not the rates");
-  command->add_flag("--no-fabric", compare_options->run.no_fabric,
-                    "tell sennit nothing of the fabric");
-  command->add_option("--json", compare_options->json,
-                      "write the record here, for `sennit emulate report`");
-  command->callback([=] {
+  command.flag("--slurm", compare_options->run.slurm,
+               "tell sennit the shape by Slurm's variables, not the rates");
+  command.flag("--no-fabric", compare_options->run.no_fabric, "tell sennit nothing of the fabric");
+  command.option("--json", compare_options->json,
+                 "write the record here, for `sennit emulate report`");
+  command.action([=] {
     options->tree_given = tree;
     compare_options->command = command_line();
-    *exit_code = run_compare(*options);
+    return run_compare(*options);
   });
 }
 
 }  // namespace
 
-void add_emulate_command(CLI::App& app, int* exit_code) {
-  static Options kept;  // lives as long as the process: CLI11 keeps references into it
+void add_emulate_command(CommandLine& line) {
+  static Options kept;  // lives as long as the process, as the values of options must
   Options* const options = &kept;
-  CLI::App* emulate =
-      app.add_subcommand("emulate", "a tree of hosts in network namespaces on this machine");
-  emulate->require_subcommand(1);
+  const Command emulate =
+      line.command("emulate", "a tree of hosts in network namespaces on this machine");
+  emulate.require_command();
 
-  CLI::App* up_command = emulate->add_subcommand("up", "bring a tree up");
+  const Command up_command = emulate.command("up", "bring a tree up");
   add_tree_options(up_command, &options->tree);
   add_name(up_command, options);
-  up_command->callback([=] { *exit_code = up(*options); });
+  up_command.action([=] { return up(*options); });
 
-  CLI::App* down_command = emulate->add_subcommand("down", "end a tree and every process on it");
+  const Command down_command = emulate.command("down", "end a tree and every process on it");
   add_name(down_command, options);
-  down_command->add_flag("--all", options->all, "all trees");
-  down_command->callback([=] { *exit_code = down(*options); });
+  down_command.flag("--all", options->all, "all trees");
+  down_command.action([=] { return down(*options); });
 
-  CLI::App* list_command = emulate->add_subcommand("list", "the trees that are up");
-  list_command->callback([=] { *exit_code = show_list(); });
+  const Command list_command = emulate.command("list", "the trees that are up");
+  list_command.action([=] { return show_list(); });
 
-  add_run(emulate, options, exit_code);
-  add_compare(emulate, options, exit_code);
+  add_run(emulate, options);
+  add_compare(emulate, options);
 
-  CLI::App* report_command =
-      emulate->add_subcommand("report", "draw a comparison's record as one HTML page");
-  report_command->add_option("record", options->record, "what compare --json wrote")->required();
-  report_command->add_option("page", options->page, "the HTML file")->required();
-  report_command->callback([=] { *exit_code = write_report(*options); });
+  const Command report_command =
+      emulate.command("report", "draw a comparison's record as one HTML page");
+  report_command.option("record", options->record, "what compare --json wrote").required();
+  report_command.option("page", options->page, "the HTML file").required();
+  report_command.action([=] { return write_report(*options); });
 
   // of mpirun, in the place of ssh
-  CLI::App* agent_command = emulate->add_subcommand("agent", "")->group("");
-  agent_command->add_option("words", options->run.command)->required();
-  agent_command->callback([=] { *exit_code = agent(options->run.command); });
+  const Command agent_command = emulate.hidden_command("agent");
+  agent_command.option("words", options->run.command).required();
+  agent_command.action([=] { return agent(options->run.command); });
 }
 
 }  // namespace sennit

@@ -133,7 +133,7 @@ Instance from_json(const json& object) {  // throws on anything malformed; caugh
 Status write_state(const Instance& instance) {
   const std::string path = state_file(instance.name), fresh = path + ".new";
   std::ofstream file(fresh);
-  file << to_json(instance).dump(1) << '\n';
+  file << json_to_text(to_json(instance), 1) << '\n';
   file.close();
   if (!file || std::rename(fresh.c_str(), path.c_str()) != 0)
     return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_bytes.hpp"
 #include "base/options.hpp"
 #include "collectives/algorithm.hpp"
 #include "command/emulate/compare.hpp"
@@ -143,7 +144,7 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given,
   std::ofstream record;
   if (!options.json.empty()) {
     record.open(options.json);
-    record << comparison.about.dump() << '\n' << std::flush;
+    record << json_to_text(comparison.about) << '\n' << std::flush;
     if (!record) return invalid(fmt::format("--json {}: cannot write it", options.json));
   }
   fmt::print("SIMULATED, not measured: {}\n{}\n{}\n", describe(tree), model_text({}),
@@ -166,7 +167,7 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given,
           Result<json> line = simulate_point(collective, *request, *tiers, run);
           if (!line) return line.status();
           (*line)["order"] = order;
-          if (record.is_open()) record << line->dump() << '\n';
+          if (record.is_open()) record << json_to_text(*line) << '\n';
           comparison.add(*line);
         }
   }

@@ -24,109 +24,106 @@ struct Options : forecast::Arguments {
 constexpr int kMost = 1 << 20;
 constexpr double kLeastEffective = 0.01;  // part of the time that is worth calling training
 
-void add_options(CLI::App* command, Options* o) {
-  command->add_option(
+void add_options(const Command& command, Options* o) {
+  command.option(
       "model", o->model,
       "llama3-405b, llama3-70b, llama3-8b, or a file: JSON or YAML with the keys of a Hugging Face "
       "config.json");
-  command->add_option("--fabric", o->fabric,
-                      "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what "
-                      "this host's sources say");
+  command.option("--fabric", o->fabric,
+                 "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what "
+                 "this host's sources say");
+  command.option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)")
+      .within(1, kMost);
   command
-      ->add_option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)")
-      ->check(CLI::Range(1, kMost));
-  command
-      ->add_option("--gpus-per-host", o->gpus_per_host,
-                   "default: as many as the fabric says, at least one")
-      ->check(CLI::Range(1, 4096));
-  command->add_option(
+      .option("--gpus-per-host", o->gpus_per_host,
+              "default: as many as the fabric says, at least one")
+      .within(1, 4096);
+  command.option(
       "--mesh", o->mesh,
       "sizes of the parallel dimensions, from the fastest network outwards: tp8,cp2,pp16,dp64 "
       "(default: the fastest that fits)");
-  command->add_option("--gpu", o->gpu, "which accelerator; `list` prints the table of them")
-      ->capture_default_str();
-  command->add_option("--sequence", o->sequence, "tokens of a sequence")->capture_default_str();
+  command.option("--gpu", o->gpu, "which accelerator; `list` prints the table of them")
+      .show_default();
+  command.option("--sequence", o->sequence, "tokens of a sequence").show_default();
   command
-      ->add_option("--batch", o->batch,
-                   "sequences of each data-parallel group, a step (default: what makes 16.8 M "
-                   "tokens a step)")
-      ->check(CLI::Range(1, 1 << 27));
+      .option("--batch", o->batch,
+              "sequences of each data-parallel group, a step (default: what makes 16.8 M "
+              "tokens a step)")
+      .within(1, 1 << 27);
+  command.option("--microbatch", o->microbatch, "sequences that go through the pipeline together")
+      .show_default();
   command
-      ->add_option("--microbatch", o->microbatch, "sequences that go through the pipeline together")
-      ->capture_default_str();
+      .option("--interleave", o->interleave,
+              "chunks of layers on each pipeline stage (default: one layer a chunk)")
+      .within(1, kMost);
+  command.option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
+      .show_default();
   command
-      ->add_option("--interleave", o->interleave,
-                   "chunks of layers on each pipeline stage (default: one layer a chunk)")
-      ->check(CLI::Range(1, kMost));
-  command->add_option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
-      ->capture_default_str();
+      .option("--zero,--fsdp", o->zero,
+              "0: nothing is sharded over data-parallel ranks; 1: the optimizer; 2: and "
+              "gradients; 3: and "
+              "weights")
+      .show_default();
   command
-      ->add_option("--zero,--fsdp", o->zero,
-                   "0: nothing is sharded over data-parallel ranks; 1: the optimizer; 2: and "
-                   "gradients; 3: and "
-                   "weights")
-      ->capture_default_str();
-  command
-      ->add_option(
+      .option(
           "--recompute", o->recompute,
           "none: keep all activations; cheap: compute norms and gates again; full: whole layers")
-      ->capture_default_str();
-  command->add_flag("--assume", o->assume,
-                    "go on where the fabric does not say its capacities, and mark it");
-  command->add_option("--gpu-hour-usd", o->usd_per_gpu_hour, "what a GPU costs an hour");
-  command->add_option("--staff", o->staff,
-                      "PEOPLE:USD, how many and what each costs a year, such as 100:400000");
-  command->add_option("--power", o->watts,
-                      "W for each GPU with its share of the server (default: the table's)");
-  command->add_option("--pue", o->pue, "power usage effectiveness of the building")
-      ->capture_default_str();
-  command->add_option(
+      .show_default();
+  command.flag("--assume", o->assume,
+               "go on where the fabric does not say its capacities, and mark it");
+  command.option("--gpu-hour-usd", o->usd_per_gpu_hour, "what a GPU costs an hour");
+  command.option("--staff", o->staff,
+                 "PEOPLE:USD, how many and what each costs a year, such as 100:400000");
+  command.option("--power", o->watts,
+                 "W for each GPU with its share of the server (default: the table's)");
+  command.option("--pue", o->pue, "power usage effectiveness of the building").show_default();
+  command.option(
       "--mtbf", o->mtbf_hours,
       "hours between unexpected interruptions of the job (default: Llama 3's rate for each GPU)");
-  command->add_option("--restart", o->restart, "time until training goes on after an interruption")
-      ->capture_default_str();
-  command->add_option("--checkpoint-interval", o->interval,
-                      "time between checkpoints (default: the best)");
-  command->add_option("--storage", o->storage, "rate at which a checkpoint is written")
-      ->capture_default_str();
-  command->add_option("--constants", o->constants,
-                      "what the times rest on, as measured elsewhere: matmul=0.6,network=0.9 "
-                      "(shares of the peaks)");
+  command.option("--restart", o->restart, "time until training goes on after an interruption")
+      .show_default();
+  command.option("--checkpoint-interval", o->interval,
+                 "time between checkpoints (default: the best)");
+  command.option("--storage", o->storage, "rate at which a checkpoint is written").show_default();
+  command.option("--constants", o->constants,
+                 "what the times rest on, as measured elsewhere: matmul=0.6,network=0.9 "
+                 "(shares of the peaks)");
   command
-      ->add_option("--switch-ports", o->switch_ports,
-                   "ports of a switch at a NIC's rate, to count switches")
-      ->capture_default_str();
-  command->add_flag("--simulate", o->simulate,
-                    "simulate calls of groups of more than 512 as well, which can take minutes");
-  command->add_flag("--no-curve", o->no_curve, "leave out other numbers of GPUs and other fabrics");
-  command->add_option("--json", o->json, "write it for programs; - is standard output");
-  command->add_option("--html", o->html, "draw it as a self-contained page");
+      .option("--switch-ports", o->switch_ports,
+              "ports of a switch at a NIC's rate, to count switches")
+      .show_default();
+  command.flag("--simulate", o->simulate,
+               "simulate calls of groups of more than 512 as well, which can take minutes");
+  command.flag("--no-curve", o->no_curve, "leave out other numbers of GPUs and other fabrics");
+  command.option("--json", o->json, "write it for programs; - is standard output");
+  command.option("--html", o->html, "draw it as a self-contained page");
 }
 
 }  // namespace
 
-void add_job_command(CLI::App& app, int* exit_code) {
+void add_job_command(CommandLine& line) {
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("job",
-                                         "a whole training job on a fabric: groups, memory, step "
-                                         "time, days, money, and what would change them");
+  const Command command = line.command("job",
+                                       "a whole training job on a fabric: groups, memory, step "
+                                       "time, days, money, and what would change them");
   add_options(command, options.get());
-  command->callback([=] {
-    const auto off = [&](const Status& status) { *exit_code = plan::fail("job", status); };
-    if (const Status status = plan::check_given(*command); !status.ok()) return off(status);
+  command.action([=] {
+    const auto off = [](const Status& status) { return plan::fail("job", status); };
+    if (const Status status = plan::check_given(command); !status.ok()) return off(status);
     if (options->gpu == "list") {
       if (!options->json.empty() || !options->html.empty())
         return off(invalid("--gpu list prints the table as text: leave out --json and --html"));
-      for (const CLI::Option* option : command->get_options())
-        if (option->count() > 0 && option->get_name() != "--gpu")
+      for (const Argument& option : command.options())
+        if (option.given() && option.name() != "--gpu")
           return off(invalid(fmt::format(
-              "--gpu list prints the table and nothing else: leave out {}", option->get_name())));
-      return fmt::print("{}", forecast::accelerators_text());
+              "--gpu list prints the table and nothing else: leave out {}", option.name())));
+      fmt::print("{}", forecast::accelerators_text());
+      return 0;
     }
     if (options->json == "-" && options->html == "-")
       return off(invalid("--json - and --html -: standard output holds one of them"));
-    for (const CLI::Option* option : command->get_options())
-      if (option->get_name() == "--mtbf" && option->count() > 0 && options->mtbf_hours == 0)
+    for (const Argument& option : command.options())
+      if (option.name() == "--mtbf" && option.given() && options->mtbf_hours == 0)
         return off(
             invalid("--mtbf 0: expected hours above 0; without it Llama 3's rate for each GPU"));
     const Result<forecast::Problem> problem = forecast::make_problem(*options);
@@ -150,6 +147,7 @@ void add_job_command(CLI::App& app, int* exit_code) {
           return off(status);
     if (options->json != "-" && options->html != "-")
       fmt::print("{}", forecast::text_of(*problem, answer));
+    return 0;
   });
 }
 

@@ -1,6 +1,7 @@
 // `sennit job --json`: the keys stay. Seconds, bytes, FLOPs; unknown figures are null.
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "command/forecast/job.hpp"
 
 namespace sennit::forecast {
@@ -179,7 +180,7 @@ std::string json_of(const Problem& problem, const Answer& answer) {
                      {"cost", cost_json(problem, answer.cost)},
                      {"curve", curve_of(answer)},
                      {"constants", constants}};
-  return json.dump(2) + "\n";
+  return json_to_text(json, 2) + "\n";
 }
 
 }  // namespace sennit::forecast

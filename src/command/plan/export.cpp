@@ -59,17 +59,16 @@ Status run(const ExportArguments& options) {
 
 }  // namespace
 
-void add_export_command(CLI::App& app, int* exit_code) {
+void add_export_command(CommandLine& line) {
   const auto options = std::make_shared<ExportArguments>();
-  CLI::App* command =
-      app.add_subcommand("export", "a schedule of all ranks as GOAL text (LogGOPSim, ATLAHS)");
+  const Command command =
+      line.command("export", "a schedule of all ranks as GOAL text (LogGOPSim, ATLAHS)");
   add_arguments(command, options.get());
-  command->add_option("--output", options->output, "the file; - is standard output")
-      ->capture_default_str();
-  command->callback([=] {
-    Status status = check_given(*command);
+  command.option("--output", options->output, "the file; - is standard output").show_default();
+  command.action([=] {
+    Status status = check_given(command);
     if (status.ok()) status = run(*options);
-    if (!status.ok()) *exit_code = fail("export", status);
+    return status.ok() ? 0 : fail("export", status);
   });
 }
 

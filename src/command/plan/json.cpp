@@ -2,6 +2,7 @@
 // unknown figures are null.
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "command/plan/plan.hpp"
 
 namespace sennit::plan {
@@ -69,7 +70,7 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
                      {"messages_per_chunk", counted(facts.programs.messages)},
                      {"scratch_bytes", counted(facts.programs.scratch_bytes)},
                      {"candidates", candidates}};
-  return json.dump(2) + "\n";
+  return json_to_text(json, 2) + "\n";
 }
 
 }  // namespace sennit::plan

@@ -83,33 +83,32 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, int* exit_code) {
+void add_plan_command(CommandLine& line) {
   const auto options = std::make_shared<PlanArguments>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = line.command(
       "plan", "which schedule a collective would take on a fabric, its bound, and why");
   add_arguments(command, options.get());
-  command->add_option("--json", options->json, "write it for programs; - is standard output");
-  command->add_option("--html", options->html, "draw it as a self-contained page");
-  command->callback([=] {
-    if (const Status status = check_given(*command); !status.ok())
-      return void(*exit_code = fail("plan", status));
+  command.option("--json", options->json, "write it for programs; - is standard output");
+  command.option("--html", options->html, "draw it as a self-contained page");
+  command.action([=] {
+    if (const Status status = check_given(command); !status.ok()) return fail("plan", status);
     if (options->json == "-" && options->html == "-")
-      return void(*exit_code = fail(
-                      "plan", invalid("--json - and --html -: standard output holds one of them")));
+      return fail("plan", invalid("--json - and --html -: standard output holds one of them"));
     const Result<Problem> problem = make_problem(*options);
-    if (!problem) return void(*exit_code = fail("plan", problem.status()));
+    if (!problem) return fail("plan", problem.status());
     const Result<Plan> plan = plan::make_plan(*problem, *options);
-    if (!plan) return void(*exit_code = fail("plan", plan.status()));
+    if (!plan) return fail("plan", plan.status());
     const Result<Facts> facts = count(*problem, *plan);
-    if (!facts) return void(*exit_code = fail("plan", facts.status()));
+    if (!facts) return fail("plan", facts.status());
     for (const auto& [file, text] :
          {std::pair(&options->json, &json_text), {&options->html, &page_of}})
       if (!file->empty())
         if (const Status status = topo::write_text(*file, text(*problem, *plan, *facts));
             !status.ok())
-          return void(*exit_code = fail("plan", status));
+          return fail("plan", status);
     if (options->json != "-" && options->html != "-")
       fmt::print("{}", text_of(*problem, *plan, *facts));
+    return 0;
   });
 }
 

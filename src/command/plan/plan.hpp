@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "command/command_line.hpp"
 #include "plan/planner.hpp"
 #include "simulate/count.hpp"
 #include "topology/fabric/tier_tree.hpp"
@@ -28,9 +27,9 @@ struct Arguments {
   int whole_stages = -1;
   std::string post, latency, reduce;  // of the model; empty: its defaults
 };
-void add_arguments(CLI::App* command, Arguments* arguments);
+void add_arguments(const Command& command, Arguments* arguments);
 // Options that were given without a value, as by a variable that is not set, name themselves.
-Status check_given(const CLI::App& command);
+Status check_given(const Command& command);
 
 struct Problem {
   std::string fabric;  // its name

@@ -134,61 +134,56 @@ std::string unknown_tiers(const TierTree& tree) {
 
 }  // namespace
 
-void add_arguments(CLI::App* command, Arguments* a) {
+void add_arguments(const Command& command, Arguments* a) {
   command
-      ->add_option("collective", a->collective,
-                   "all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, "
-                   "scatter or "
-                   "barrier")
-      ->required();
-  command->add_option("-b,--bytes", a->bytes,
-                      "size as sennit bench means it; K, M, G are powers of two (default 1G)");
-  command->add_option(
+      .option("collective", a->collective,
+              "all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, "
+              "scatter or "
+              "barrier")
+      .required();
+  command.option("-b,--bytes", a->bytes,
+                 "size as sennit bench means it; K, M, G are powers of two (default 1G)");
+  command.option(
       "--fabric", a->fabric,
       "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's "
       "sources say");
-  command->add_option("--ranks", a->ranks, "the first so many ranks of it (default: all)")
-      ->check(CLI::Range(2, kMostRanks));
+  command.option("--ranks", a->ranks, "the first so many ranks of it (default: all)")
+      .within(2, kMostRanks);
   command
-      ->add_option("--ranks-per-host", a->ranks_per_host,
-                   "default: as many as it has GPUs, at least one")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("-d,--datatype", a->type, "element type (default float32)");
-  command->add_option("-o,--op", a->op, "operation (default sum)");
-  command->add_option("-r,--root", a->root, "root's rank (default 0)")
-      ->check(CLI::Range(0, kMostRanks));
-  command->add_option("--algorithm", a->algorithm, "this one instead of the planner's choice");
+      .option("--ranks-per-host", a->ranks_per_host,
+              "default: as many as it has GPUs, at least one")
+      .within(1, 4096);
+  command.option("-d,--datatype", a->type, "element type (default float32)");
+  command.option("-o,--op", a->op, "operation (default sum)");
+  command.option("-r,--root", a->root, "root's rank (default 0)").within(0, kMostRanks);
+  command.option("--algorithm", a->algorithm, "this one instead of the planner's choice");
   command
-      ->add_option("--chunks", a->chunks,
-                   "in so many pipeline chunks, instead of the planner's choice")
-      ->check(CLI::Range(1, 4096));
+      .option("--chunks", a->chunks, "in so many pipeline chunks, instead of the planner's choice")
+      .within(1, 4096);
   command
-      ->add_option(
-          "--radices", a->radices,
-          "tiered: exchange in stages of so many, from the innermost outwards: 8,2,12,16,8")
-      ->delimiter(',')
-      ->check(CLI::Range(2, 65535));
+      .option("--radices", a->radices,
+              "tiered: exchange in stages of so many, from the innermost outwards: 8,2,12,16,8")
+      .separated_by_commas()
+      .within(2, 65535);
   command
-      ->add_option("--whole-stages", a->whole_stages,
-                   "tiered all_reduce: so many outermost stages exchange whole pieces; 255: all")
-      ->check(CLI::Range(0, 255));
-  command->add_option("--post", a->post,
-                      "time to post a message (default 2us; where ranks are GPUs 1us)");
-  command->add_option("--latency", a->latency,
-                      "of a message where the fabric says none (default 30us)");
-  command->add_option(
+      .option("--whole-stages", a->whole_stages,
+              "tiered all_reduce: so many outermost stages exchange whole pieces; 255: all")
+      .within(0, 255);
+  command.option("--post", a->post,
+                 "time to post a message (default 2us; where ranks are GPUs 1us)");
+  command.option("--latency", a->latency, "of a message where the fabric says none (default 30us)");
+  command.option(
       "--reduce", a->reduce,
       "how fast a rank reduces (default 8GB/s, a processor's), or free (default where ranks "
       "are GPUs)");
 }
 
-Status check_given(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& value : option->results())
+Status check_given(const Command& command) {
+  for (const Argument& option : command.options())
+    for (const std::string& value : option.texts())
       if (value.empty())
-        return invalid(
-            fmt::format("{}: expected a value and found none: leave it out for the default",
-                        option->get_name()));
+        return invalid(fmt::format(
+            "{}: expected a value and found none: leave it out for the default", option.name()));
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "command/commands.hpp"
 #include "command/plan/simulate.hpp"
 #include "command/topo/topo.hpp"
@@ -111,7 +112,7 @@ Status run(const SimulateArguments& options) {
   if (!options.json.empty()) {
     Json json = json_of(*problem, *plan, *simulated, load, options);
     if (options.links > 0) json["links"] = links_json(problem->tree, links);
-    SENNIT_RETURN_IF_ERROR(topo::write_text(options.json, json.dump(2) + "\n"));
+    SENNIT_RETURN_IF_ERROR(topo::write_text(options.json, json_to_text(json, 2) + "\n"));
   }
   if (options.json != "-" && options.trace != "-")
     fmt::print("{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
@@ -121,48 +122,47 @@ Status run(const SimulateArguments& options) {
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app, int* exit_code) {
+void add_simulate_command(CommandLine& line) {
   const auto options = std::make_shared<SimulateArguments>();
-  CLI::App* command = app.add_subcommand(
-      "simulate", "how long a schedule of all ranks takes on a fabric, at flow level");
+  const Command command =
+      line.command("simulate", "how long a schedule of all ranks takes on a fabric, at flow level");
   add_arguments(command, options.get());
-  command->add_flag(
+  const Argument fluid = command.flag(
       "--fluid", options->fluid,
       "without filling of pipelines and posting: the longest chain's latency and the busiest link");
-  command->add_flag("--every-rank", options->every_rank,
-                    "simulate every rank, not one for all that do the same");
+  command.flag("--every-rank", options->every_rank,
+               "simulate every rank, not one for all that do the same");
   command
-      ->add_option("--tolerance", options->tolerance,
-                   "part of a link that may lie idle; 0: exact, and slow")
-      ->check(CLI::Range(0.0, 0.5))
-      ->capture_default_str();
-  command->add_option("--json", options->json, "write it for programs; - is standard output");
+      .option("--tolerance", options->tolerance,
+              "part of a link that may lie idle; 0: exact, and slow")
+      .share_within(0.0, 0.5)
+      .show_default();
+  command.option("--json", options->json, "write it for programs; - is standard output");
+  const Argument groups = command
+                              .option("--groups", options->groups,
+                                      "many process groups of so many ranks each do it at the same "
+                                      "time and share the links")
+                              .within(2, 1 << 24);
   command
-      ->add_option(
-          "--groups", options->groups,
-          "many process groups of so many ranks each do it at the same time and share the links")
-      ->check(CLI::Range(2, 1 << 24));
+      .option("--stride", options->stride,
+              "--groups: the members of a group are so many ranks apart, as in a mesh (default 1)")
+      .within(1, 1 << 24);
   command
-      ->add_option(
-          "--stride", options->stride,
-          "--groups: the members of a group are so many ranks apart, as in a mesh (default 1)")
-      ->check(CLI::Range(1, 1 << 24));
-  command
-      ->add_option(
+      .option(
           "--links", options->links,
           "also the load over time of so many links, those that are used most (at most 4096 ranks)")
-      ->check(CLI::Range(1, 1 << 20))
-      ->excludes("--fluid")
-      ->excludes("--groups");
-  CLI::Option* trace = command->add_option(
-      "--trace", options->trace, "write a Chrome trace, for Perfetto; - is standard output");
-  trace->excludes("--fluid");
-  command->callback([=] {
-    Status status = check_given(*command);
+      .within(1, 1 << 20)
+      .excludes(fluid)
+      .excludes(groups);
+  const Argument trace = command.option("--trace", options->trace,
+                                        "write a Chrome trace, for Perfetto; - is standard output");
+  trace.excludes(fluid);
+  command.action([=] {
+    Status status = check_given(command);
     if (status.ok())
       status =
           options->groups > 0 || options->stride > 0 ? simulate_groups(*options) : run(*options);
-    if (!status.ok()) *exit_code = fail("simulate", status);
+    return status.ok() ? 0 : fail("simulate", status);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/index.hpp"
+#include "base/json_bytes.hpp"
 #include "command/plan/simulate.hpp"
 #include "command/topo/topo.hpp"
 #include "concurrent/concurrent.hpp"
@@ -259,7 +260,7 @@ Status simulate_groups(const SimulateArguments& arguments) {
     SENNIT_RETURN_IF_ERROR(topo::write_text(arguments.trace, watch.trace()));
   if (!arguments.json.empty())
     SENNIT_RETURN_IF_ERROR(topo::write_text(
-        arguments.json, json_of(*problem, arguments, *found, load).dump(2) + "\n"));
+        arguments.json, json_to_text(json_of(*problem, arguments, *found, load), 2) + "\n"));
   if (arguments.json != "-" && arguments.trace != "-")
     fmt::print("{}", text_of(*problem, arguments, *found, load));
   return {};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "command/topo/topo.hpp"
 
 namespace sennit::topo {
@@ -80,7 +81,7 @@ std::string json_of(const Reading& reading, const Model& model) {
   for (const Suspect& suspect : model.suspects)
     json["suspects"].push_back(
         {{"kind", suspect.kind}, {"where", suspect.where}, {"what", suspect.what}});
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_to_text(json, 1) + "\n";
 }
 
 }  // namespace sennit::topo

@@ -123,36 +123,36 @@ int show(const Options& options) {
 
 }  // namespace
 
-void add_topo_command(CLI::App& app, int* exit_code) {
-  // CLI11 keeps references into it; the callback keeps it
+void add_topo_command(CommandLine& line) {
+  // the action keeps it
   const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("topo", "the tiers of the network, their capacities, and who says so");
-  CLI::Option* fabric = command->add_option(
+  const Command command =
+      line.command("topo", "the tiers of the network, their capacities, and who says so");
+  const Argument fabric = command.option(
       "--fabric", options->fabric,
       "show this one: a fabric file, what ibnetdiscover (and dump_fts) wrote, a topology.conf or "
       ".yaml, or a synthetic tree (meta24k)");
-  command->add_option("--json", options->json, "write it for programs; - is standard output");
-  command->add_option(
+  command.option("--json", options->json, "write it for programs; - is standard output");
+  command.option(
       "--save", options->save,
       "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard output");
-  command->add_option("--svg", options->svg, "draw it; equal siblings fold");
-  command->add_option("--html", options->html,
-                      "draw it as a self-contained page, with tables and suspects");
-  CLI::Option* probe = command->add_flag("--probe", options->probe,
-                                         "inside a job: measure between its hosts, in seconds "
-                                         "(SENNIT_PROBE=1: take what the cache has)");
-  probe->excludes(fabric);
-  CLI::Option* check = command->add_flag("--check", options->check,
-                                         "list what looks wrong; exit status 1 if anything does");
-  CLI::Option* diff = command->add_option(
+  command.option("--svg", options->svg, "draw it; equal siblings fold");
+  command.option("--html", options->html,
+                 "draw it as a self-contained page, with tables and suspects");
+  const Argument probe = command.flag("--probe", options->probe,
+                                      "inside a job: measure between its hosts, in seconds "
+                                      "(SENNIT_PROBE=1: take what the cache has)");
+  probe.excludes(fabric);
+  const Argument check = command.flag("--check", options->check,
+                                      "list what looks wrong; exit status 1 if anything does");
+  const Argument diff = command.option(
       "--diff", options->diff, "what differs between two fabrics; exit status 1 if anything does");
-  diff->expected(2)->excludes(fabric)->excludes(probe)->excludes(check);
-  CLI::Option* order =
-      command->add_option("--order", options->order,
-                          "how often the ranks' order crosses each tier, and the best "
-                          "order; FILE: hosts by rank, else the job's");
-  order->expected(0, 1)->type_name("[FILE]")->excludes(check)->excludes(diff);
+  diff.words(2, 2).excludes(fabric).excludes(probe).excludes(check);
+  const Argument order =
+      command.option("--order", options->order,
+                     "how often the ranks' order crosses each tier, and the best "
+                     "order; FILE: hosts by rank, else the job's");
+  order.words(0, 1).value_name("[FILE]").excludes(check).excludes(diff);
   for (const auto& [name, file, help] :
        {std::tuple("--hostfile", &options->hostfile,
                    "write the best order for mpirun --map-by seq --hostfile"),
@@ -160,11 +160,11 @@ void add_topo_command(CLI::App& app, int* exit_code) {
          "write it for Slurm: SLURM_HOSTFILE with srun -m arbitrary"},
         {"--rankfile", &options->rankfile,
          "write it for mpirun --rankfile; rank i of a host on its core i"}})
-    command->add_option(name, *file, help)->needs(order);
-  command->callback([=] {
-    options->order_given = order->count() > 0;
+    command.option(name, *file, help).needs(order);
+  command.action([=] {
+    options->order_given = order.given();
     if (!options->order.empty() && options->order[0].empty()) options->order.clear();
-    *exit_code = show(*options);
+    return show(*options);
   });
 }
 

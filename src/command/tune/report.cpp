@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_bytes.hpp"
 #include "command/plan/plan.hpp"
 #include "command/tune/tune.hpp"
 #include "plan/planner.hpp"
@@ -114,7 +115,7 @@ Status write_json(const std::string& path, const Communicator& inside, const Pla
                                  {"planned", find(choices.planned, timed) != nullptr},
                                  {"calibrated", find(choices.calibrated, timed) != nullptr},
                                  {"kept", trace.kept(i)}};
-    fmt::print(file, "{}\n", line.dump());
+    fmt::print(file, "{}\n", json_to_text(line));
   }
   const bool failed = std::ferror(file) != 0;
   if (std::fclose(file) != 0 || failed)

@@ -280,42 +280,40 @@ int run_rank(const TuneArguments& a, const Wanted& wanted, BootstrapOptions boot
 
 }  // namespace
 
-void add_tune_command(CLI::App& app, char** argv, int* exit_code) {
-  CLI::App* const command =
-      app.add_subcommand("tune", "measure the few best plans of collectives and keep the fastest");
+void add_tune_command(CommandLine& line, char** argv) {
+  const Command command =
+      line.command("tune", "measure the few best plans of collectives and keep the fastest");
   const auto a = std::make_shared<TuneArguments>();
+  command.option("collectives", a->collectives, "all_reduce, all_gather, ...: as many as wanted")
+      .required();
+  command.option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
+      .show_default();
+  command.option("-e,--maxbytes", a->max, "largest size").show_default();
   command
-      ->add_option("collectives", a->collectives, "all_reduce, all_gather, ...: as many as wanted")
-      ->required();
-  command->add_option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
-      ->capture_default_str();
-  command->add_option("-e,--maxbytes", a->max, "largest size")->capture_default_str();
-  command
-      ->add_option("-f,--stepfactor", a->factor,
-                   "factor between sizes; what is kept holds up to twice the size")
-      ->check(CLI::Range(2, 1024))
-      ->capture_default_str();
-  command->add_option("-d,--datatype", a->type, "float32, bfloat16, ...")->capture_default_str();
-  command->add_option("--plans", a->effort.plans, "plans of each request to try, best first")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--rounds", a->effort.rounds, "times that each is tried")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--ranks", a->ranks, "without a launcher: start this many local processes")
-      ->check(CLI::Range(1, 65536));
-  command->add_option("--fabric", a->fabric, "fabric file");
-  command->add_option("--file", a->file,
-                      "tuning file to add to (default: SENNIT_TUNING, or the user's cache)");
-  command->add_option("--json", a->json, "file for a line of JSON for each plan that was timed");
-  command->callback([a, argv, exit_code] {
+      .option("-f,--stepfactor", a->factor,
+              "factor between sizes; what is kept holds up to twice the size")
+      .within(2, 1024)
+      .show_default();
+  command.option("-d,--datatype", a->type, "float32, bfloat16, ...").show_default();
+  command.option("--plans", a->effort.plans, "plans of each request to try, best first")
+      .within(1, 64)
+      .show_default();
+  command.option("--rounds", a->effort.rounds, "times that each is tried")
+      .within(1, 1000)
+      .show_default();
+  command.option("--ranks", a->ranks, "without a launcher: start this many local processes")
+      .within(1, 65536);
+  command.option("--fabric", a->fabric, "fabric file");
+  command.option("--file", a->file,
+                 "tuning file to add to (default: SENNIT_TUNING, or the user's cache)");
+  command.option("--json", a->json, "file for a line of JSON for each plan that was timed");
+  command.action([a, argv] {
     const Result<Wanted> wanted = understand(*a);
     if (!wanted) {
       fmt::print(stderr, "sennit tune: {}\n", wanted.status().text());
-      *exit_code = 2;
-      return;
+      return 2;
     }
-    *exit_code = bench::run_as_launched(
+    return bench::run_as_launched(
         "sennit tune", a->ranks, argv,
         [&](const BootstrapOptions& process) { return run_rank(*a, *wanted, process); });
   });

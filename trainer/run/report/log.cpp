@@ -34,7 +34,7 @@ std::string StepRecord::to_json() const {
   if (tokens_per_joule) json["tokens_per_joule"] = *tokens_per_joule;
   if (held_out) json["held_out"] = *held_out;
   if (alone_s) json["alone_ms"] = *alone_s * 1e3;
-  return json.dump();
+  return json_to_text(json);
 }
 
 std::string StepRecord::line() const {

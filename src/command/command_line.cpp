@@ -1,0 +1,186 @@
+// command_line.cpp: see command/command_line.hpp.
+#include "command/command_line.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+namespace sennit {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+
+// The help of a command under the name of a program.
+class ProgramFormatter : public CLI::Formatter {
+ public:
+  explicit ProgramFormatter(std::string program) : program_(std::move(program)) {}
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: " + program_ + " [OPTIONS]\n";
+  }
+  std::string make_positionals(const CLI::App*) const override { return ""; }
+
+ private:
+  std::string program_;
+};
+
+// CLI11 alone takes -1 for the largest number there is.
+std::string starts_with_digit(const std::string& text) {
+  return !text.empty() && text[0] >= '0' && text[0] <= '9' ? ""
+                                                           : text + ": expected bytes, such as 64M";
+}
+
+}  // namespace
+
+Argument Argument::required() const {
+  option_->required();
+  return *this;
+}
+Argument Argument::show_default() const {
+  option_->capture_default_str();
+  return *this;
+}
+Argument Argument::hide() const {
+  option_->group("");
+  return *this;
+}
+Argument Argument::within(int64_t least, int64_t most) const {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+Argument Argument::share_within(double least, double most) const {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+Argument Argument::one_of(const std::vector<std::string>& words) const {
+  option_->check(CLI::IsMember(words));
+  return *this;
+}
+Argument Argument::existing_folder() const {
+  option_->check(CLI::ExistingDirectory);
+  return *this;
+}
+Argument Argument::size(Kilo kilo) const {
+  // What is added last is looked at first.
+  option_->transform(CLI::AsSizeValue(kilo == Kilo::is_1000))
+      ->transform(
+          CLI::Validator([](const std::string& text) { return starts_with_digit(text); }, "", ""))
+      ->check(CLI::Range(uint64_t{1}, kMostBytes));
+  return *this;
+}
+Argument Argument::separated_by_commas() const {
+  option_->delimiter(',');
+  return *this;
+}
+Argument Argument::words(int least, int most) const {
+  option_->expected(least, most);
+  return *this;
+}
+Argument Argument::one_word_each() const {
+  option_->allow_extra_args(false);
+  return *this;
+}
+Argument Argument::value_name(const std::string& name) const {
+  option_->type_name(name);
+  return *this;
+}
+Argument Argument::excludes(const Argument& other) const {
+  option_->excludes(other.option_);
+  return *this;
+}
+Argument Argument::needs(const Argument& other) const {
+  option_->needs(other.option_);
+  return *this;
+}
+bool Argument::given() const { return option_->count() > 0; }
+std::string Argument::name() const { return option_->get_name(); }
+std::vector<std::string> Argument::texts() const { return option_->results(); }
+
+template <class Value>
+Argument Command::option(const std::string& names, Value& value, const std::string& help) const {
+  return Argument(app_->add_option(names, value, help));
+}
+Argument Command::flag(const std::string& names, bool& value, const std::string& help) const {
+  return Argument(app_->add_flag(names, value, help));
+}
+Command Command::command(const std::string& name, const std::string& help) const {
+  return {app_->add_subcommand(name, help), exit_code_};
+}
+Command Command::hidden_command(const std::string& name) const {
+  return {app_->add_subcommand(name)->group(""), exit_code_};
+}
+void Command::require_command() const { app_->require_subcommand(1); }
+void Command::action(std::function<int()> action) const {
+  app_->callback([action = std::move(action), exit_code = exit_code_] { *exit_code = action(); });
+}
+std::vector<Argument> Command::options() const {
+  std::vector<Argument> options;
+  for (CLI::Option* option : app_->get_options()) options.emplace_back(option);
+  return options;
+}
+
+CommandLine::CommandLine(const std::string& about, const std::string& program,
+                         const std::string& version)
+    : app_(std::make_unique<CLI::App>(about, program)) {
+  if (!version.empty()) app_->set_version_flag("--version", version);
+}
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::command(const std::string& name, const std::string& help) {
+  app_->require_subcommand(1);
+  return itself().command(name, help);
+}
+Command CommandLine::itself() { return {app_.get(), &exit_code_}; }
+
+std::vector<std::string> CommandLine::commands() const {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app_->get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+void CommandLine::call_itself(const std::string& program) {
+  app_->formatter(std::make_shared<ProgramFormatter>(program));
+}
+
+int CommandLine::run(const std::vector<const char*>& arguments) {
+  try {
+    app_->parse(static_cast<int>(arguments.size()), arguments.data());
+  } catch (const CLI::ParseError& error) {
+    return app_->exit(error) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "sennit: there is no memory left for this process\n");
+    return 3;
+  } catch (const std::system_error& error) {  // of threads
+    std::fprintf(stderr, "sennit: the system refused: %s\n", error.what());
+    return 3;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    std::fprintf(stderr, "sennit: standard output could not be written: %s\n",
+                 std::strerror(errno));
+    return exit_code_ == 0 ? 1 : exit_code_;
+  }
+  return exit_code_;
+}
+
+#define SENNIT_OPTION(...) \
+  template Argument Command::option(const std::string&, __VA_ARGS__&, const std::string&) const
+SENNIT_OPTION(std::string);
+SENNIT_OPTION(int);
+SENNIT_OPTION(uint32_t);
+SENNIT_OPTION(int64_t);
+SENNIT_OPTION(uint64_t);
+SENNIT_OPTION(double);
+SENNIT_OPTION(std::optional<int>);
+SENNIT_OPTION(std::optional<double>);
+SENNIT_OPTION(std::vector<int>);
+SENNIT_OPTION(std::vector<uint16_t>);
+SENNIT_OPTION(std::vector<std::string>);
+#undef SENNIT_OPTION
+
+}  // namespace sennit
