@@ -1,3 +1,4 @@
+// connection.cpp: see control/connection.hpp.
 #include "control/connection.hpp"
 
 #include <sys/socket.h>
@@ -21,16 +22,12 @@ size_t units(size_t bytes) { return (bytes + Connection::kUnitBytes - 1) / Conne
 
 Connection::Connection(int fd, Handshake handshake, Role its_role, int its_rank, bool connecting,
                        int64_t now)
-    : outgoing(connecting),
-      role(its_role),
-      rank(its_rank),
-      since_ms(now),
-      deadline_ms(0),
-      last_in_ms(now),
-      last_out_ms(now),
-      fd_(fd),
-      handshake_(std::move(handshake)),
-      connecting_(connecting) {}
+    : fd_(fd), handshake_(std::move(handshake)), connecting_(connecting) {
+  role = its_role;
+  rank = its_rank;
+  outgoing = connecting;
+  since_ms = last_in_ms = last_out_ms = now;
+}
 
 void Connection::finish(End end, std::string reason) {
   if (end_ != End::none) return;
@@ -42,7 +39,7 @@ void Connection::send(const Buffer& buffer, int64_t now) {
   if (shutting_ || end_ != End::none) return;
   out_.push_back(buffer);
   last_out_ms = now;
-  if (open_) write_frames();
+  if (proven) write_frames();
 }
 
 void Connection::shut() {
@@ -61,7 +58,7 @@ void Connection::drive(std::vector<Message>* messages, int64_t now) {
     connecting_ = false;
     if (handshake_time_ms != 0) deadline_ms = now + handshake_time_ms;
   }
-  if (!open_) {
+  if (!proven) {
     Handshake::State state = handshake_.drive(fd_);
     if (state == Handshake::State::proven) {
       if (rank < 0) rank = handshake_.peer();
@@ -75,7 +72,7 @@ void Connection::drive(std::vector<Message>* messages, int64_t now) {
                     handshake_.status().text());
     if (state != Handshake::State::done) return;
     if (const auto keys = handshake_.seal_keys()) sealed_ = std::make_unique<Sealed>(*keys);
-    open_ = true;
+    proven = true;
     last_in_ms = now;
   }
   write_frames();
@@ -127,11 +124,11 @@ bool Connection::take_frame(size_t* used, Message* message) {
   if (available < header_bytes) return false;
   std::byte* const at = in_.data() + *used;
   if (sealed_ && !open_header(at)) return false;
-  Reader header({at, kFrameHeaderBytes});
-  const size_t length = header.u32();
-  message->frame = static_cast<Frame>(header.u16());
-  if (message->frame > Frame::last_ || header.u16() != 0 ||
-      length > (role == Role::stranger ? kFirstFrameBytes : kFrameBytes)) {
+  const FrameHeader header =
+      read_frame_header(std::span<const std::byte, kFrameHeaderBytes>(at, kFrameHeaderBytes));
+  const size_t length = header.length;
+  message->frame = header.frame;
+  if (!header.known || length > (role == Role::stranger ? kFirstFrameBytes : kFrameBytes)) {
     finish(End::garbage, fmt::format("a frame of type {} and {} bytes",
                                      static_cast<int>(message->frame), length));
     return false;

@@ -2,7 +2,7 @@
 // the same.
 #include <gtest/gtest.h>
 
-#include "control/judge.hpp"
+#include "control/rank/call_judge.hpp"
 #include "tests/control/fixture.hpp"
 
 namespace sennit {
@@ -37,9 +37,10 @@ struct Judging : ::testing::Test {
   void answer(uint64_t inquiry, int rank, Answer::Where where, uint64_t signature = 100,
               const std::string& text = "") {
     Answer a;
+    a.inquiry = inquiry;
     a.rank = rank, a.where = where, a.seq = where == Answer::Where::before ? 16 : 17,
     a.signature = signature, a.text = text;
-    judge.answer(inquiry, a);
+    judge.answer(a);
   }
   CallJudge::Outcome at(int64_t now) { return judge.judge(now, dead, left, kArrivalMs); }
 };

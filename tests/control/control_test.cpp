@@ -1,7 +1,6 @@
 // The start, the small collectives and leaving, with ranks as objects of this process.
 #include <gtest/gtest.h>
 
-#include "control/wire.hpp"
 #include "tests/control/fixture.hpp"
 
 namespace sennit {

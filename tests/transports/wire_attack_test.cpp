@@ -372,12 +372,12 @@ TEST_P(WireAttack, OnControlIsFoundAndNothingOfItIsHandedOver) {
   size_t found = 0;
   for (size_t i = 0; i < attacks(); i++) {
     ControlEnds ends;
-    ASSERT_TRUE(ends.one.open() && ends.other.open());
+    ASSERT_TRUE(ends.one.proven && ends.other.proven);
     std::vector<Bytes> payloads, units;
     for (int frame = 0; frame < 6; frame++) {
       Bytes payload(random() % 4 == 0 ? 0 : below(random, random() % 8 == 0 ? 300'000 : 2000));
       Pattern(0, 1, {0, static_cast<uint32_t>(frame), 0, 0}).fill(payload.data(), payload.size());
-      ends.one.send(control::Writer(Frame::gathered).bytes(payload).finish(), 0);
+      ends.one.send(control::make_frame(Frame::gathered, payload), 0);
       payloads.push_back(payload);
       const auto unit = [&](size_t bytes) {
         units.emplace_back(bytes + Seal::kTagBytes);
@@ -420,8 +420,8 @@ TEST_P(WireAttack, OnControlIsFoundAndNothingOfItIsHandedOver) {
 TEST_P(WireAttack, OnlyFramesThatOpenedAreASignOfLife) {
   pretend_usable_ciphers(static_cast<uint8_t>(GetParam()) | 2);
   ControlEnds ends;
-  ASSERT_TRUE(ends.one.open() && ends.other.open());
-  ends.one.send(control::Writer(Frame::gathered).bytes(Bytes(200'000)).finish(), 0);
+  ASSERT_TRUE(ends.one.proven && ends.other.proven);
+  ends.one.send(control::make_frame(Frame::gathered, Bytes(200'000)), 0);
   Bytes stream;
   std::byte buffer[65536];
   for (ssize_t got = 1; got > 0 || !ends.one.drained();) {

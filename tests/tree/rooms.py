@@ -35,6 +35,8 @@ ROOMS = [
     ["transports/shm", "transports/tcp", "transports/ucx"],
     ["src/engine"],
     ["src/control"],
+    ["src/control/tree"],
+    ["src/control/rank"],
     ["topology/probe", "topology/sources/ibnet", "topology/sources/slurm"],
     ["topology/sources"],
     ["src/api"],

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "control/wire.hpp"
+#include "base/rank_ranges.hpp"
 
 namespace sennit::bench {
 namespace {
@@ -33,7 +33,7 @@ bool parse(std::string_view line, std::string* program, int* rank, std::string* 
 std::string ErrorMerger::text_of(const Held& held) {
   if (held.ranks.size() == 1)
     return fmt::format("{}rank {}: {}\n", held.program, *held.ranks.begin(), held.text);
-  return fmt::format("{}{} ({} of them): {}\n", held.program, control::name_ranks(held.ranks),
+  return fmt::format("{}{} ({} of them): {}\n", held.program, name_ranks(held.ranks),
                      held.ranks.size(), held.text);
 }
 

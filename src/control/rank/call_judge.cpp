@@ -1,10 +1,11 @@
-#include "control/judge.hpp"
+// call_judge.cpp: see control/rank/call_judge.hpp.
+#include "control/rank/call_judge.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "control/wire.hpp"
+#include "base/rank_ranges.hpp"
 
 namespace sennit::control {
 
@@ -40,9 +41,9 @@ Inquiry CallJudge::ask(Case& c, int64_t now) {
   return {c.inquiry, c.first.call.comm, c.first.call.seq, c.first.call.signature, c.first.reporter};
 }
 
-void CallJudge::answer(uint64_t inquiry, Answer answer) {
+void CallJudge::answer(Answer answer) {
   for (auto& [key, c] : cases_)
-    if (c.inquiry == inquiry && c.first.members.count(answer.rank))
+    if (c.inquiry == answer.inquiry && c.first.members.count(answer.rank))
       c.answers[answer.rank] = std::move(answer);
 }
 
@@ -174,8 +175,12 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
   return {};
 }
 
-void CallJudge::excuse(int64_t gap) {
-  for (auto& [key, c] : cases_) c.since_ms += gap, c.reported_ms += gap, c.asked_ms += gap;
+void CallJudge::excuse(int64_t gap_ms) {
+  for (auto& [key, c] : cases_) {
+    c.since_ms += gap_ms;
+    c.reported_ms += gap_ms;
+    c.asked_ms += gap_ms;
+  }
 }
 
 }  // namespace sennit::control

@@ -1,5 +1,5 @@
-// judge.hpp: compares what the members of a communicator are doing when a call stalls, and says who
-// differs or who is late. Pure: no sockets, no clock of its own; the coordinator feeds it.
+// call_judge.hpp: compares what the members of a communicator are doing when a call stalls, and
+// says who differs or who is late. Pure: no sockets, no clock of its own; the coordinator feeds it.
 //
 // A *case* is one call number on one communicator, of one group of members: disjoint groups may use
 // the same communicator number, so a case is known by its lowest member too. A case begins with a
@@ -16,43 +16,18 @@
 #include <tuple>
 #include <vector>
 
-#include "control/control_plane.hpp"
+#include "control/messages.hpp"
 
 namespace sennit::control {
 
-struct Report {
-  CallDescriptor call;
-  int reporter = -1;
-  std::set<int> members;
-  int64_t waited_ms = 0;      // since the reporter's first report about this call
-  int64_t stalled_ms = 0;     // how long it has seen no progress at all
-  int mismatching_peer = -1;  // its message did not match the reporter's call
-};
-
-struct Inquiry {
-  uint64_t id = 0;
-  uint32_t comm = 0, seq = 0;
-  uint64_t signature = 0;  // the asker's
-  int asker = -1;
-};
-
-struct Answer {
-  enum class Where : uint8_t { absent, before, at, past };
-  int rank = -1;
-  Where where = Where::absent;
-  uint32_t seq = 0;  // of its latest call, or the one asked for
-  uint64_t signature = 0;
-  std::string text;  // empty: as the asker's
-};
-
+// A communicator is in error.
 struct Verdict {
   uint32_t comm = 0;
   int anchor = -1;  // lowest member
   Status status;
 };
 
-// "all_reduce count 8 float32 sum, in call 17 of communicator 1" -> "all_reduce count 8 float32
-// sum"
+// "all_reduce count 8 sum, in call 17 of communicator 1" -> "all_reduce count 8 sum"
 std::string call_without_place(const std::string& text);
 
 class CallJudge {
@@ -62,18 +37,20 @@ class CallJudge {
   static constexpr int64_t kForgetMs = 10'000;  // without a report
   static constexpr int64_t kLeftMs = 10'000;    // without progress, where a member has left the job
 
-  // The inquiry to send to all, if a round is due.
+  // A member says that its call stalls. The inquiry to send to all, if a round is due.
   std::optional<Inquiry> report(const Report& report, int64_t now);
-  void answer(uint64_t inquiry, Answer answer);
+  void answer(Answer answer);
   struct Outcome {
     std::vector<Verdict> verdicts;
     std::vector<Inquiry> inquiries;    // further rounds of mismatches
     std::vector<std::string> waiting;  // to be logged, once per case
     int64_t next_ms = INT64_MAX;       // judge again by then
   };
+  // `arrival_ms`: how long a member may take to come to a call.
   Outcome judge(int64_t now, const std::set<int>& dead, const std::set<int>& left,
                 int64_t arrival_ms);
-  void excuse(int64_t gap);
+  // This process did not run for so long: nobody is later for it.
+  void excuse(int64_t gap_ms);
 
  private:
   using Key = std::tuple<uint32_t, int, uint32_t>;  // communicator, lowest member, call
@@ -95,12 +72,6 @@ class CallJudge {
 
   std::map<Key, Case> cases_;
   uint64_t next_inquiry_ = 1;
-};
-
-// How long this rank has been reporting a call.
-struct StallClock {
-  uint32_t seq = 0;
-  int64_t first_ms = 0, last_ms = 0, unbroken_since_ms = 0;
 };
 
 }  // namespace sennit::control

@@ -1,0 +1,97 @@
+// frame.hpp: what the control plane says goes in frames of {length, type, 0, payload}, integers
+// little-endian. Each type has a struct in control/messages.hpp; encode() makes a frame of one,
+// decode() takes one from a payload.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/status.hpp"
+
+namespace sennit::control {
+
+enum class Frame : uint16_t {
+  // Start: the first frame of a connection is one of the first three.
+  enlist = 1,      // any rank -> 0: who and where I am
+  attach = 2,      // child -> parent: I hang below you
+  probe = 3,       // coordinator -> suspect: are you alive?
+  probe_answer,    // yes, I am rank r
+  parent,          // 0 -> any rank: where its parent listens, or "it is I, keep this connection"
+  refuse,          // to a connection that is authentic, but has no place here: kind, text
+  joined,          // child -> parent: my whole subtree is attached
+  table,           // down: all ranks' addresses, hosts and pids; the start is complete
+  start_failed,    // up to rank 0 as a complaint, down to everybody: kind, text
+  heartbeat,       // tree neighbours
+  welcome,         // parent -> child that attached after the start: what was decided so far
+  gather,          // up: (rank, blob) pairs of collective number seq; may come in parts
+  gathered,        // down: all blobs
+  broadcast,       // down: blob
+  collective_off,  // down: collective number seq failed: kind, text
+  suspect,         // up: rank r may be dead, because
+  decision,        // down: the failed set and the text
+  link_down,       // down: the link between a and b broke, both live
+  stall,           // up: a call makes no progress, or its messages do not match
+  inquire,         // down: what are you doing in call seq on communicator comm?
+  answer,          // up
+  comm_failed,     // down: communicator comm is in error
+  abort_request,   // up
+  goodbye,         // up: rank r leaves
+  goodbye_ack,     // down to r: the coordinator knows
+  leaving,         // to children that stay longer than their parent: look for another
+  last_ = leaving
+};
+const char* name(Frame frame);
+
+inline constexpr size_t kFrameHeaderBytes = 8;
+// Longest payload before the peer's place in the job is known, and after.
+inline constexpr size_t kFirstFrameBytes = 64 * 1024;
+inline constexpr size_t kFrameBytes = size_t{512} << 20;
+
+// A finished frame; shared when it goes to many.
+using Buffer = std::shared_ptr<const std::vector<std::byte>>;
+
+// What a connection delivers.
+struct Message {
+  Frame frame = Frame::heartbeat;
+  std::vector<std::byte> payload;
+};
+
+struct FrameHeader {
+  size_t length = 0;  // of the payload
+  Frame frame = Frame::heartbeat;
+  bool known = false;  // its type is one of the above; nothing is said about the length
+};
+FrameHeader read_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes);
+
+Buffer make_frame(Frame frame, std::span<const std::byte> payload);
+// The message that a frame of our own was made of.
+Message open_frame(const Buffer& frame);
+
+// For encode(): a header with room for the length, which is filled in at the end.
+ByteWriter begin_frame(Frame frame);
+Buffer finish_frame(ByteWriter out);
+
+// The frame that says `message`, one of control/messages.hpp.
+template <typename T>
+Buffer encode(const T& message) {
+  ByteWriter out = begin_frame(T::kFrame);
+  message.write(out);
+  return finish_frame(std::move(out));
+}
+
+// What a payload of T's type says to a rank of a job of `size` ranks. An error where it does not
+// fit exactly, or names ranks that the job does not have.
+template <typename T>
+Result<T> decode(std::span<const std::byte> payload, int size) {
+  ByteReader in(payload);
+  T message;
+  message.read(in, size);
+  SENNIT_RETURN_IF_ERROR(in.finish(name(T::kFrame)));
+  return message;
+}
+
+}  // namespace sennit::control

@@ -1,0 +1,398 @@
+// bootstrap.cpp: see control/rank/bootstrap.hpp.
+#include "control/rank/bootstrap.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include "base/descriptors.hpp"
+#include "base/log.hpp"
+#include "control/tree/shape.hpp"
+#include "topology/source.hpp"
+
+namespace sennit::control {
+namespace {
+
+constexpr int64_t kRetryMs = 50;
+constexpr int64_t kResolveRetryMs = 500;
+constexpr int64_t kConnectMs = 3000;    // per address and attempt
+constexpr int64_t kForeignMs = 2000;    // a rank 0 with another secret: fail after this long
+constexpr int64_t kComplainMs = 2000;   // for rank 0 to hear why this rank cannot come
+constexpr int64_t kJoinMs = 20'000;     // for the connection to the parent; then rank 0 hears of it
+constexpr int64_t kRootLaterMs = 2000;  // rank 0's clock may have started later than ours
+constexpr int64_t kStartFailedMs = 1000;  // rank 0 stays this long to tell those that still come
+constexpr const char* kNoSecret =
+    "no secret is set, so the job may use the loopback interface only, but {}; set SENNIT_SECRET "
+    "(any text, or file:PATH) to the same on all ranks, or SENNIT_INSECURE=1 if anybody on this "
+    "network may join the job";
+
+Status no_descriptors(const std::string& what) {
+  return {SENNIT_OUT_OF_RESOURCES, fmt::format("{}; {}", what, kDescriptorRemedy)};
+}
+
+bool lacks_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
+}  // namespace
+
+std::string Bootstrap::root_text() const {
+  return fmt::format("{}:{}", self_.options.root_host, self_.options.root_port);
+}
+
+// ---- where rank 0 is ----
+
+Status Bootstrap::prepare() {
+  deadline_ms_ = self_.now_ms + self_.options.arrival_timeout_ms;
+  if (self_.size == 1) return {};
+  if (self_.rank != 0) return find_root();
+  if (self_.options.root_listener_fd < 0) return listen_as_root();
+  door_.take_over(self_.options.root_listener_fd);
+  return {};
+}
+
+// In a cluster that is just coming up rank 0's name may appear only later.
+Status Bootstrap::find_root() {
+  for (;;) {
+    Result<std::vector<Address>> found = resolve(self_.options.root_host, self_.options.root_port);
+    if (found) {
+      if (!open_to_all())
+        for (const Address& address : *found)
+          if (!address.loopback())
+            return {SENNIT_REFUSED, fmt::format(kNoSecret, fmt::format("rank 0 is to listen on {}",
+                                                                       address.text()))};
+      roots_.set(std::move(*found));
+      return {};
+    }
+    if (now_ms() + kResolveRetryMs >= deadline_ms_)
+      return found.status().with_context("the address of rank 0");
+    std::this_thread::sleep_for(std::chrono::milliseconds(kResolveRetryMs));
+  }
+}
+
+Status Bootstrap::listen_as_root() {
+  Address own = any_address();
+  const Result<std::vector<Address>> found =
+      resolve(self_.options.root_host, self_.options.root_port);
+  if (!open_to_all()) {
+    if (!found) return found.status().with_context("the address of rank 0");
+    for (const Address& address : *found)
+      if (!address.loopback())
+        return {SENNIT_REFUSED,
+                fmt::format(kNoSecret, fmt::format("rank 0 is to listen on {}", address.text()))};
+    own = found->front();
+  }
+  const std::string& interface = self_.options.interface;
+  if (!interface.empty()) {
+    const Result<Address> named = interface_address(interface);
+    if (!named) return named.status();
+    if (!open_to_all() && !named->loopback())
+      return {SENNIT_REFUSED, fmt::format(kNoSecret, "SENNIT_INTERFACE is " + interface)};
+    own = *named;
+  }
+  own.port = self_.options.root_port;
+  return door_.open(own);
+}
+
+void Bootstrap::begin() {
+  if (self_.rank != 0) return;
+  if (self_.job == 0) randombytes_buf(&self_.job, sizeof self_.job);
+  roster_.begin();
+  self_.phase = Phase::joining;
+  check_joined();
+}
+
+// ---- time ----
+
+void Bootstrap::tick() {
+  const int64_t now = self_.now_ms;
+  if (self_.rank == 0) {
+    if (now >= deadline_ms_) return fail(roster_.missing());
+    return self_.due(deadline_ms_);
+  }
+  if (complaining_since_ms_ != 0) {
+    if (now - complaining_since_ms_ >= kComplainMs) return fail(complaint_);
+    self_.due(complaining_since_ms_ + kComplainMs);
+  }
+  // Rank 0 says who is missing; this rank's own clock is for when rank 0 cannot be reached, or has
+  // gone.
+  if (self_.phase == Phase::enlisting && !root_seen_ && now >= deadline_ms_)
+    return fail(
+        {SENNIT_TIMED_OUT,
+         fmt::format("cannot reach rank 0 at {} within {} ms ({}): is it running there, is the "
+                     "address right on all ranks, is RANK different on every rank, does a firewall "
+                     "let the port through?",
+                     root_text(), self_.options.arrival_timeout_ms,
+                     last_trouble_.empty() ? "no answer" : last_trouble_)});
+  if (root_seen_ && now >= deadline_ms_)
+    return fail(
+        {SENNIT_TIMED_OUT, fmt::format("rank 0 at {} does not answer any more{}", root_text(),
+                                       last_trouble_.empty() ? "" : " (" + last_trouble_ + ")")});
+  self_.due(deadline_ms_);
+  if (self_.phase == Phase::enlisting) find_parent();
+  if (self_.phase == Phase::joining && joining_since_ms_ != 0 && !tree_.parent()) {
+    if (now - joining_since_ms_ >= kJoinMs) return complain_of_parent(last_trouble_);
+    if (now >= retry_ms_) join_parent();
+    self_.due(retry_ms_);
+  }
+}
+
+// ---- from rank 0 to the parent ----
+
+// Asks rank 0 for it.
+void Bootstrap::find_parent() {
+  bool asking = false;
+  network_.for_each([&](const Link& link) { asking = asking || link.role == Role::enlisting; });
+  if (asking) return;
+  if (self_.now_ms < retry_ms_) return self_.due(retry_ms_);
+  const Address& address = roots_.next();
+  root_tried_ms_ = self_.now_ms;
+  retry_ms_ = self_.now_ms + roots_.pause_ms();
+  int error = 0;
+  if (Link* const link = network_.connect(address, Role::enlisting, 0, &error)) {
+    link->deadline_ms = self_.now_ms + kConnectMs;
+    link->handshake_time_ms = kStrangerMs;
+    if (!network_.has_spare_descriptor() && complaint_.ok())
+      complain(no_descriptors("no file descriptors left to take part in the job"));
+  } else if (lacks_descriptors(error)) {
+    return fail(no_descriptors("cannot connect to rank 0: no file descriptors left"));
+  } else {
+    last_trouble_ = std::strerror(error);
+  }
+  self_.due(retry_ms_);
+}
+
+void Bootstrap::root_opened(Link& link) {
+  if (roots_.reached(link.other)) {
+    network_.send(link, encode(Probe{self_.rank, 0}));  // says that all is well
+    network_.drop(link.id);
+    retry_ms_ = self_.now_ms;
+    return self_.due(retry_ms_);
+  }
+  link.deadline_ms = 0;  // rank 0 may wait long for our parent
+  send_enlist(link);
+}
+
+// `own`: the address of this rank as it is known so far; becomes that where it listens.
+Status Bootstrap::listen_as_rank(Address* own) {
+  Address address = open_to_all() ? any_address() : *own;
+  if (!self_.options.interface.empty()) {
+    const Result<Address> named = interface_address(self_.options.interface);
+    if (!named) return named.status();
+    address = *own = *named;
+  }
+  address.port = 0;
+  const Status opened = door_.open(address);
+  if (!opened.ok()) complain(opened);
+  return {};
+}
+
+void Bootstrap::send_enlist(Link& link) {
+  root_seen_ = true;
+  refused_since_ms_ = 0;
+  // From now on rank 0's clock counts.
+  deadline_ms_ =
+      std::max(deadline_ms_, self_.now_ms + self_.options.arrival_timeout_ms + kRootLaterMs);
+  Address own = network_.near_end(link);
+  if (!door_.is_open() && complaint_.ok()) {
+    if (const Status listening = listen_as_rank(&own); !listening.ok()) return fail(listening);
+  } else if (door_.is_open()) {
+    if (const Address bound = door_.address(); !bound.wildcard()) own = bound;
+  }
+  own.port = door_.port();
+  network_.send(
+      link,
+      encode(Enlist{
+          self_.rank, self_.size, self_.options.job, {own, self_.pid, this_host()}, complaint_}));
+}
+
+void Bootstrap::on_enlist(Link& link, const Enlist& enlist) {
+  if (!roster_.admits(link, enlist)) return;
+  if (self_.phase == Phase::closing) {
+    link.role = Role::visitor;
+    network_.send(link, encode(StartFailed{census_.decision}));
+    roster_.note_arrival(enlist.rank);
+    if (roster_.all_arrived()) departure_.hurry();
+    return network_.shut(link);
+  }
+  if (enlist.complaint.ok()) return roster_.enlist(link, enlist);
+  roster_.keep(link, enlist.rank);
+  fail(enlist.complaint.with_context(Roster::describe(enlist)));
+}
+
+bool Bootstrap::on_parent(Link& link, const Parent& message) {
+  if (message.rank != static_parent(self_.rank)) return false;
+  self_.job = message.job;
+  parent_address_ = message.address;
+  self_.phase = Phase::joining;
+  joining_since_ms_ = self_.now_ms;
+  if (message.rank == 0) {
+    link.role = Role::parent;
+    link.joined = true;
+    tree_.set_parent(link);
+    check_joined();
+    return true;
+  }
+  network_.drop(link.id);
+  join_parent();
+  return true;
+}
+
+void Bootstrap::join_parent() {
+  retry_ms_ = self_.now_ms + kRetryMs;
+  int error = 0;
+  const int parent = static_parent(self_.rank);
+  Link* const link = network_.connect(parent_address_, Role::parent, parent, &error);
+  if (!link || !network_.has_spare_descriptor()) {
+    if (link) network_.drop(link->id);
+    if (link || lacks_descriptors(error))
+      return complain(
+          no_descriptors(fmt::format("no file descriptors left to connect to rank {}", parent)));
+    last_trouble_ = std::strerror(error);
+    return;
+  }
+  link->deadline_ms = self_.now_ms + kConnectMs;
+  link->handshake_time_ms = kStrangerMs;
+  tree_.set_parent(*link);
+}
+
+// ---- the end of the start ----
+
+void Bootstrap::check_joined() {
+  if (self_.phase != Phase::joining) return;
+  bool all = true;
+  for_each_static_child(self_.rank, self_.size, [&](int child) {
+    const Link* const link = tree_.child(child);
+    all = all && link && link->joined;
+  });
+  if (!all) return;
+  if (self_.rank != 0) {
+    if (tree_.send_up(encode(Joined{}))) self_.phase = Phase::waiting;
+    return;
+  }
+  if (!leave_start_port()) return;
+  tree_.flood_down(encode(roster_.table()));
+  complete();
+}
+
+// The launcher's port is for starts only. From here on rank 0 listens elsewhere, as every rank
+// does, so that the next job of these processes finds the port free while this one lives, and who
+// comes early for it waits until its rank 0 listens.
+bool Bootstrap::leave_start_port() {
+  if (self_.options.root_listener_fd >= 0 || !door_.is_open()) return true;  // of this job alone
+  const Status moved = door_.move();
+  if (!moved.ok()) fail(moved);
+  return moved.ok();
+}
+
+void Bootstrap::on_table(const Table& table) {
+  self_.job = table.job;
+  census_.members = table.members;
+  tree_.flood_down(encode(table));
+  complete();
+}
+
+void Bootstrap::complete() {
+  own_address_ = census_.address_of(self_.rank).host();
+  self_.phase = Phase::running;
+  callers_.start_over({});
+}
+
+void Bootstrap::fail(const Status& status) {
+  if (self_.phase == Phase::closing) return;
+  const Buffer frame = encode(StartFailed{status});
+  tree_.flood_down(frame);
+  roster_.tell_waiting(frame);
+  if (self_.rank != 0 && (self_.phase == Phase::joining || self_.phase == Phase::waiting))
+    tree_.send_up(frame);
+  census_.decision = status;
+  log(LogLevel::error, "{}", status.text());
+  const bool some_may_come =
+      self_.rank == 0 && self_.now_ms < deadline_ms_ && !roster_.all_arrived();
+  departure_.close_late(some_may_come ? kStartFailedMs : kClosingMs);
+  callers_.start_over(census_.decision);
+}
+
+// ---- trouble ----
+
+// This rank cannot take part: rank 0 is told, and ends the start for everybody with what it was
+// told.
+void Bootstrap::complain(const Status& what) {
+  tree_.drop_parent();
+  complaint_ = what;
+  complaining_since_ms_ = self_.now_ms;
+  self_.phase = Phase::enlisting;
+  retry_ms_ = 0;
+  self_.due(self_.now_ms);
+}
+
+void Bootstrap::complain_of_parent(const std::string& text) {
+  complain(
+      {SENNIT_LINK_FAILED, fmt::format("cannot reach its parent, rank {}, at {} ({}): has it "
+                                       "died, or is a firewall in between?",
+                                       static_parent(self_.rank), parent_address_.text(), text)});
+}
+
+// Nobody else can be taken in: everybody is told by the shortest way.
+void Bootstrap::out_of_descriptors() {
+  if (!self_.starting() || !complaint_.ok()) return;
+  const Status why = no_descriptors(
+      fmt::format("{}: no file descriptors left to take the connections of other ranks",
+                  census_.describe(self_.rank)));
+  const Link* const parent = tree_.parent();
+  if (self_.rank == 0 || (parent && parent->joined)) return fail(why);
+  complain(why);
+}
+
+void Bootstrap::lost(const Ending& ending) {
+  const std::string& reason = ending.reason;
+  last_trouble_ = reason;
+  if (ending.end == End::disagrees) return fail({SENNIT_INVALID_ARGUMENT, reason});
+  if (ending.end == End::forged)
+    return fail({SENNIT_LINK_FAILED,
+                 fmt::format("connection to {}: {}", census_.describe(ending.rank), reason)});
+  switch (ending.role) {
+    case Role::child:
+      return fail({SENNIT_PEER_FAILED, fmt::format("{} died during the start ({})",
+                                                   census_.describe(ending.rank), reason)});
+    case Role::enlisted:
+      return roster_.forget_arrival(ending.rank);
+    case Role::parent:
+      return lost_parent(ending.end, reason);
+    case Role::enlisting:
+      return lost_root(ending.end, reason);
+    default:
+      return;
+  }
+}
+
+void Bootstrap::lost_parent(End end, const std::string& reason) {
+  if (static_parent(self_.rank) == 0)
+    return fail({SENNIT_PEER_FAILED,
+                 fmt::format("rank 0 at {} died during the start ({})", root_text(), reason)});
+  const bool was_attached = self_.phase == Phase::waiting || joining_since_ms_ == 0;
+  if (was_attached || end == End::refused || end == End::unproven)
+    return complain_of_parent(reason);
+  retry_ms_ = self_.now_ms + kRetryMs;
+  self_.due(retry_ms_);
+}
+
+void Bootstrap::lost_root(End end, const std::string& reason) {
+  if (self_.now_ms - root_tried_ms_ >= kConnectMs) roots_.was_silent();
+  if (end == End::unproven) {
+    // Another program's port, or another job's rank 0 that is about to end: give it a moment.
+    if (refused_since_ms_ == 0) refused_since_ms_ = self_.now_ms;
+    if (self_.now_ms - refused_since_ms_ >= std::min(kForeignMs, self_.options.arrival_timeout_ms))
+      return fail({SENNIT_REFUSED, fmt::format("rank 0 at {}: {}", root_text(), reason)});
+  }
+  if (root_seen_ && end == End::refused)
+    return fail(
+        {SENNIT_PEER_FAILED, fmt::format("rank 0 at {} died during the start", root_text())});
+  self_.due(retry_ms_);
+}
+
+}  // namespace sennit::control

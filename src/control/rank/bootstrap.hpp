@@ -1,0 +1,97 @@
+// bootstrap.hpp: the start, as every rank sees it. Every rank says to rank 0 where it listens
+// ("enlists") and learns where its parent is; rank 0's own children keep that connection. When a
+// subtree is attached its root tells its parent, and when all is, rank 0 sends the table of
+// addresses down: the start is complete.
+//
+// Rank 0 keeps the clock: when its time is up it tells everybody that came who is missing. A rank
+// that cannot take part tells rank 0 ("complains"), who ends the start for everybody with that.
+// Cost: two frames and one connection per rank at rank 0, then one frame up and one down each edge
+// of the tree. Control thread only, but for prepare().
+#pragma once
+
+#include <string>
+
+#include "control/callers.hpp"
+#include "control/rank/root_addresses.hpp"
+#include "control/rank/roster.hpp"
+#include "control/tree/departure.hpp"
+
+namespace sennit::control {
+
+class Bootstrap {
+ public:
+  Bootstrap(Self& self, Census& census, Network& network, Door& door, Tree& tree,
+            Departure& departure, Callers& callers)
+      : self_(self),
+        census_(census),
+        network_(network),
+        door_(door),
+        tree_(tree),
+        departure_(departure),
+        callers_(callers),
+        roster_(self, census, network, door, tree) {}
+
+  // Finds rank 0's address, or listens there. On the caller's thread, before the control thread
+  // runs: names may take long to resolve.
+  Status prepare();
+  void begin();
+  void tick();
+
+  void root_opened(Link& link);  // rank 0 has proved itself
+  void on_enlist(Link& link, const Enlist& enlist);
+  // False: it names a parent that cannot be.
+  bool on_parent(Link& link, const Parent& message);
+  // A neighbour in the tree has come, or its subtree is complete.
+  void check_joined();
+  void on_table(const Table& table);
+  // The start is over for everybody that this rank can tell.
+  void fail(const Status& status);
+  void lost(const Ending& ending);
+  void forget(const Link& link) { roster_.forget(link); }
+  void out_of_descriptors();
+
+  // This host's address as peers see it; once the start is complete.
+  const std::string& own_address() const { return own_address_; }
+
+ private:
+  bool open_to_all() const { return !self_.options.secret.empty() || self_.options.insecure; }
+  std::string root_text() const;  // "10.0.0.1:4242", as it was given
+  Status find_root();
+  Status listen_as_root();
+  Status listen_as_rank(Address* own);
+
+  void find_parent();
+  void send_enlist(Link& link);
+  void join_parent();
+  bool leave_start_port();
+  void complete();
+
+  void complain(const Status& what);
+  void complain_of_parent(const std::string& text);
+  void lost_parent(End end, const std::string& reason);
+  void lost_root(End end, const std::string& reason);
+
+  Self& self_;
+  Census& census_;
+  Network& network_;
+  Door& door_;
+  Tree& tree_;
+  Departure& departure_;
+  Callers& callers_;
+  Roster roster_;  // of use at rank 0
+
+  RootAddresses roots_;
+  int64_t root_tried_ms_ = 0;
+  bool root_seen_ = false;  // rank 0 has answered once
+  int64_t deadline_ms_ = 0, retry_ms_ = 0, refused_since_ms_ = 0;
+  std::string last_trouble_;
+
+  Status complaint_;                  // why this rank cannot take part; ok: it can
+  int64_t complaining_since_ms_ = 0;  // without an answer yet
+
+  Address parent_address_;
+  int64_t joining_since_ms_ = 0;
+  std::string own_address_;
+};
+
+}  // namespace sennit::control

@@ -1,0 +1,168 @@
+// call_watch.cpp: see control/rank/call_watch.hpp.
+#include "control/rank/call_watch.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace sennit::control {
+namespace {
+
+// An inner rank passes on one report of a stalled call in this time.
+constexpr int64_t kPassOnGapMs = 350;
+constexpr size_t kMostPassedOn = 1024;  // then all are forgotten, which costs a few more reports
+
+}  // namespace
+
+std::set<int> CallWatch::members_of(uint32_t comm) const {
+  if (!self_.callbacks.members) return {};
+  const std::vector<int> members = self_.callbacks.members(comm);
+  return {members.begin(), members.end()};
+}
+
+// ---- of this rank ----
+
+const CallWatch::Clock& CallWatch::clock_of(const CallDescriptor& call) {
+  const int64_t now = self_.now_ms;
+  std::erase_if(clocks_, [now](const auto& entry) {
+    return now - entry.second.last_ms > CallJudge::kForgetMs;
+  });
+  Clock& clock = clocks_[call.comm];
+  if (clock.first_ms == 0 || clock.seq != call.seq)
+    clock = {call.seq, now, now, now};
+  else if (now - clock.last_ms > 2 * self_.options.stall_ms + kPassOnGapMs)
+    clock.unbroken_since_ms = now;  // there was progress in between
+  clock.last_ms = now;
+  return clock;
+}
+
+void CallWatch::stalled(CallDescriptor mine, int mismatching_peer) {
+  if (!self_.serving() || census_.excluded) return;
+  Report report;
+  report.members = members_of(mine.comm);
+  if (!report.members.count(self_.rank)) return;  // destroyed meanwhile
+  const Clock& clock = clock_of(mine);
+  report.call = std::move(mine);
+  report.reporter = self_.rank;
+  report.mismatching_peer = mismatching_peer;
+  report.waited_ms = self_.now_ms - clock.first_ms;
+  report.stalled_ms =
+      report.call.stalled_ms > 0 ? report.call.stalled_ms : self_.now_ms - clock.unbroken_since_ms;
+  if (census_.coordinator()) return judge(report);
+  if (mismatching_peer >= 0)
+    reports_.send_up(encode(report));
+  else  // stalls are reported again anyway
+    sender_.send_up(encode(report));
+}
+
+void CallWatch::fail(uint32_t comm, const Status& status) {
+  if (!self_.serving() || census_.excluded) return;
+  on_abort_request({comm, self_.rank, status});
+}
+
+void CallWatch::answer(const Inquiry& inquiry) {
+  // Another group's communicator, or not made yet.
+  if (!members_of(inquiry.comm).count(inquiry.asker)) return;
+  Answer answer;
+  answer.inquiry = inquiry.id;
+  answer.rank = self_.rank;
+  CallDescriptor call;
+  if (self_.callbacks.describe && self_.callbacks.describe(inquiry.comm, inquiry.seq, &call)) {
+    const auto ahead = static_cast<int32_t>(call.seq - inquiry.seq);  // call numbers may wrap
+    answer.where = ahead == 0  ? Answer::Where::at
+                   : ahead > 0 ? Answer::Where::past
+                               : Answer::Where::before;
+    answer.seq = call.seq;
+    answer.signature = call.signature;
+    if (answer.where == Answer::Where::at && call.signature != inquiry.signature)
+      answer.text = call.text;
+  }
+  on_answer(std::move(answer));
+}
+
+// ---- of others ----
+
+void CallWatch::on_report(const Report& report) {
+  if (census_.coordinator()) return judge(report);
+  if (report.mismatching_peer >= 0) return reports_.send_up(encode(report));
+  int64_t& last = passed_on_[{report.call.comm, *report.members.begin(), report.call.seq}];
+  if (last != 0 && self_.now_ms - last < kPassOnGapMs) return;
+  if (passed_on_.size() > kMostPassedOn)
+    passed_on_.clear();
+  else
+    last = self_.now_ms;
+  sender_.send_up(encode(report));
+}
+
+void CallWatch::on_inquiry(const Inquiry& inquiry) { ask(inquiry); }
+
+void CallWatch::on_answer(Answer answer) {
+  if (census_.coordinator())
+    judge_.answer(std::move(answer));
+  else
+    sender_.send_up(encode(answer));
+}
+
+void CallWatch::on_comm_failed(const CommFailed& message) { tell(message); }
+
+void CallWatch::on_abort_request(const AbortRequest& request) {
+  if (census_.coordinator())
+    announce(request.comm, request.anchor, request.status);
+  else
+    reports_.send_up(encode(request));
+}
+
+// ---- the coordinator ----
+
+// All members of the communicator, this rank among them.
+void CallWatch::ask(const Inquiry& inquiry) {
+  sender_.flood_down(encode(inquiry));
+  answer(inquiry);
+}
+
+void CallWatch::judge(const Report& report) {
+  const std::optional<Inquiry> inquiry = judge_.report(report, self_.now_ms);
+  if (!inquiry) return;
+  ask(*inquiry);
+  self_.due(self_.now_ms + CallJudge::kRoundMs);
+}
+
+void CallWatch::tick() {
+  if (!self_.serving() || !census_.coordinator()) return;
+  const CallJudge::Outcome outcome =
+      judge_.judge(self_.now_ms, census_.dead, census_.left, self_.options.arrival_timeout_ms);
+  for (const std::string& text : outcome.waiting) log(LogLevel::info, "{}", text);
+  for (const Inquiry& inquiry : outcome.inquiries) ask(inquiry);
+  for (const Verdict& verdict : outcome.verdicts)
+    announce(verdict.comm, verdict.anchor, verdict.status);
+  if (outcome.next_ms != INT64_MAX) self_.due(outcome.next_ms);
+}
+
+void CallWatch::announce(uint32_t comm, int anchor, const Status& status) {
+  log(LogLevel::error, "{}", status.text());
+  tell({announcements_.new_number(), comm, anchor, status});
+}
+
+void CallWatch::tell(const CommFailed& message) {
+  const Buffer frame = encode(message);
+  if (!announcements_.remember(message.event, frame)) return;
+  sender_.flood_down(frame);
+  if (self_.callbacks.communicator_failed)
+    self_.callbacks.communicator_failed(message.comm, message.anchor, message.status);
+}
+
+// What a parent was told of, and nobody may have heard.
+void CallWatch::became_coordinator() {
+  for (const Buffer& frame : reports_.take_back()) {
+    const Message message = open_frame(frame);
+    if (message.frame == AbortRequest::kFrame) {
+      if (const auto request = decode<AbortRequest>(message.payload, self_.size))
+        on_abort_request(*request);
+    } else if (const auto report = decode<Report>(message.payload, self_.size)) {
+      on_report(*report);
+    }
+  }
+}
+
+}  // namespace sennit::control

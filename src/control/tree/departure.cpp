@@ -1,0 +1,139 @@
+// departure.cpp: see control/tree/departure.hpp.
+#include "control/tree/departure.hpp"
+
+#include <utility>
+
+namespace sennit::control {
+namespace {
+
+constexpr int64_t kHandOverMs = 50;  // for those below to leave as well
+constexpr int64_t kLingerMs = 1500;  // for the others to know of it
+// The children of a rank that has left come to the coordinator when it has closed.
+constexpr int64_t kLeaversChildrenMs = kLingerMs + kClosingMs;
+constexpr int64_t kLeftSpreadMs = 500;  // early leavers are made known to all after this long
+
+}  // namespace
+
+void Departure::begin() {
+  if (self_.phase == Phase::leaving || self_.phase == Phase::closing) return;
+  if (self_.starting()) return close();
+  self_.phase = Phase::leaving;
+  leave_since_ms_ = self_.now_ms;
+  if (census_.coordinator()) {
+    acknowledged_ = true;
+    return;
+  }
+  pending_.insert(self_.rank);
+  tree_.send_up(encode(Goodbye{self_.rank}));
+}
+
+void Departure::on_goodbye(Link& from, const Goodbye& message) {
+  goodbye_via_[message.rank] = from.id;
+  if (message.rank == from.rank) from.said_goodbye = true;
+  if (census_.coordinator()) {
+    note_left({message.rank});
+    network_.send(from, encode(GoodbyeAck{message.rank}));
+  } else {
+    pending_.insert(message.rank);
+    tree_.send_up(encode(message));
+  }
+}
+
+void Departure::on_goodbye_ack(const GoodbyeAck& message) {
+  pending_.erase(message.rank);
+  if (message.rank == self_.rank) {
+    acknowledged_ = true;
+  } else if (const auto via = goodbye_via_.find(message.rank); via != goodbye_via_.end()) {
+    if (Link* const child = network_.find(via->second)) network_.send(*child, encode(message));
+  }
+}
+
+void Departure::on_leaving(Link& from, const Leaving& message) {
+  if (!message.parent_leaves) {
+    tree_.flood_down(encode(message));
+    return note_left(message.left);
+  }
+  from.said_goodbye = true;
+  network_.drop(from.id);
+  note_left(message.left);
+  tree_.seek();
+}
+
+void Departure::note_left(const std::set<int>& left) {
+  for (const int rank : left) {
+    if (rank == self_.rank || !census_.left.insert(rank).second) continue;
+    failures_.forget(rank);
+    if (!census_.coordinator()) continue;
+    left_changed_ms_ = self_.now_ms;
+    failures_.expect_orphans(rank, self_.now_ms + kLeaversChildrenMs);
+  }
+}
+
+void Departure::tell_again() {
+  for (const int rank : pending_) tree_.send_up(encode(Goodbye{rank}));
+}
+
+void Departure::became_coordinator() {
+  for (const int rank : census_.left)
+    failures_.expect_orphans(rank, self_.now_ms + kLeaversChildrenMs);
+  if (self_.phase == Phase::leaving) acknowledged_ = true;
+  pending_.erase(self_.rank);
+  const std::set<int> leaving = std::exchange(pending_, {});
+  note_left(leaving);
+  for (const int rank : leaving)
+    if (Link* const child = network_.find(goodbye_via_[rank]))
+      network_.send(*child, encode(GoodbyeAck{rank}));
+}
+
+// The coordinator makes known who left early.
+void Departure::tell_left() {
+  if (!self_.serving() || left_changed_ms_ == 0 || !census_.coordinator()) return;
+  if (self_.now_ms - left_changed_ms_ < kLeftSpreadMs)
+    return self_.due(left_changed_ms_ + kLeftSpreadMs);
+  left_changed_ms_ = 0;
+  tree_.flood_down(encode(Leaving{false, census_.left}));
+}
+
+void Departure::tick_leaving() {
+  const bool known = acknowledged_ && !(census_.coordinator() && failures_.expects_orphans());
+  const int64_t since_ms = self_.now_ms - leave_since_ms_;
+  const bool alone = !tree_.has_children() || since_ms >= kHandOverMs;
+  if (!(known && alone) && since_ms < kLingerMs)
+    return self_.due(leave_since_ms_ + (alone ? kLingerMs : kHandOverMs));
+  std::set<int> left = census_.left;
+  left.insert(self_.rank);
+  tree_.flood_down(encode(Leaving{true, std::move(left)}));
+  close();
+}
+
+void Departure::tick() {
+  tell_left();
+  if (self_.phase == Phase::leaving) tick_leaving();
+  if (self_.phase == Phase::closing && closing_since_ms_ != 0)
+    self_.due(closing_since_ms_ + closing_ms_);
+}
+
+// ---- closing ----
+
+void Departure::close() {
+  self_.phase = Phase::closing;
+  closing_since_ms_ = self_.now_ms;
+  network_.for_each([this](Link& link) { network_.shut(link); });
+  if (!stays_open_) door_.close();
+  self_.due(self_.now_ms);
+}
+
+void Departure::close_late(int64_t ms) {
+  stays_open_ = true;
+  closing_ms_ = ms;
+  close();
+}
+
+void Departure::hurry() { closing_ms_ = kClosingMs; }
+
+bool Departure::over(bool no_links) const {
+  return self_.phase == Phase::closing && closing_since_ms_ != 0 &&
+         ((no_links && !stays_open_) || self_.now_ms - closing_since_ms_ >= closing_ms_);
+}
+
+}  // namespace sennit::control

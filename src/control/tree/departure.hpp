@@ -1,0 +1,69 @@
+// departure.hpp: leaving the job, and knowing who has left. Goodbye goes up to the coordinator, who
+// acknowledges, so that nobody takes the closing for death. Who has left serves the ranks below it
+// for a moment, because often all leave at once, and then sends them elsewhere. A coordinator waits
+// for those that are on their way to it, so that its successor knows that it has left. Control
+// thread only.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "control/tree/failure_detector.hpp"
+#include "control/tree/tree.hpp"
+
+namespace sennit::control {
+
+class Departure {
+ public:
+  Departure(Self& self, Census& census, Network& network, Door& door, Tree& tree,
+            FailureDetector& failures)
+      : self_(self),
+        census_(census),
+        network_(network),
+        door_(door),
+        tree_(tree),
+        failures_(failures) {}
+
+  // ---- leaving ----
+  void begin();
+  void on_goodbye(Link& from, const Goodbye& message);
+  void on_goodbye_ack(const GoodbyeAck& message);
+  void on_leaving(Link& from, const Leaving& message);
+  // These ranks have left the job.
+  void note_left(const std::set<int>& left);
+  void tell_again();  // there is a new parent
+  void became_coordinator();
+  void tick();
+
+  // ---- closing ----
+  // Writes what is left, and ends.
+  void close();
+  // The same after a start that failed: the door stays open for `ms`, for those that still come.
+  void close_late(int64_t ms);
+  // All who might come have been told.
+  void hurry();
+  // Whether the control thread is done; `no_links`: all have ended.
+  bool over(bool no_links) const;
+
+ private:
+  void tell_left();
+  void tick_leaving();
+
+  Self& self_;
+  Census& census_;
+  Network& network_;
+  Door& door_;
+  Tree& tree_;
+  FailureDetector& failures_;
+
+  std::map<int, uint64_t> goodbye_via_;  // rank -> the child's link that its goodbye came by
+  std::set<int> pending_;                // goodbyes that are not acknowledged yet
+  bool acknowledged_ = false;            // this rank's own
+  int64_t leave_since_ms_ = 0, left_changed_ms_ = 0;
+
+  int64_t closing_since_ms_ = 0;
+  int64_t closing_ms_ = kClosingMs;
+  bool stays_open_ = false;
+};
+
+}  // namespace sennit::control
