@@ -1,0 +1,208 @@
+// bootstrap_test.cpp: the start by what was said to one rank: rank 0, who takes down who comes, and
+// a rank that looks for its parent. What needs real sockets is in control_guard_test.
+#include "control/rank/bootstrap.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/control/fake_rank.hpp"
+
+namespace sennit::control {
+namespace {
+
+using test::address_of;
+using test::FakeRank;
+
+// ---- rank 0 ----
+
+struct Root : ::testing::Test {
+  FakeRank rank{0, 19};  // ranks 17 and 18 hang below rank 1
+  void SetUp() override { rank.plane.bootstrap().begin(); }
+  Link& enlists(int who, Enlist enlist) {
+    Link& link = rank.network.add(Role::stranger, who);
+    rank.network.say(link, enlist);
+    return link;
+  }
+  Enlist enlist_of(int who) const {
+    return {who, rank.self.size, rank.self.options.job, FakeRank::member(who), {}};
+  }
+  std::string refusal() {
+    const auto said = rank.network.take<Refuse>();
+    return said.size() == 1 ? said[0].second.status.text() : "";
+  }
+};
+
+TEST_F(Root, TellsEveryRankItsParentWhenThatHasCome) {
+  const Link& early = enlists(17, enlist_of(17));
+  EXPECT_EQ(early.role, Role::enlisted);
+  EXPECT_TRUE(rank.network.take<Parent>().empty()) << "rank 1 is not here";
+  EXPECT_EQ(enlists(1, enlist_of(1)).role, Role::child);
+  const auto said = rank.network.take<Parent>();
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[0].second.rank, 0);
+  EXPECT_EQ(said[1].first, 17);
+  EXPECT_EQ(said[1].second.rank, 1);
+  EXPECT_EQ(said[1].second.address, address_of(1));
+}
+
+TEST_F(Root, SendsTheTableWhenAllHaveJoined) {
+  rank.all_come();
+  EXPECT_EQ(rank.self.phase, Phase::running);
+  const auto said = rank.network.take<Table>();
+  ASSERT_EQ(said.size(), 16u);
+  EXPECT_EQ(said[0].second.members[18].address, address_of(18));
+  EXPECT_EQ(said[0].second.members[18].pid, 118);
+  EXPECT_TRUE(rank.callers.wait_for_start().ok());
+}
+
+TEST_F(Root, TurnsAwayWhoDoesNotBelong) {
+  Enlist other = enlist_of(3);
+  other.ranks = 20;
+  enlists(3, other);
+  EXPECT_EQ(refusal(),
+            "rank 3 (host a host, pid 103) thinks the job has 20 ranks, but rank 0 says 19");
+  other = enlist_of(3);
+  other.job = 78;
+  enlists(3, other);
+  EXPECT_EQ(refusal(), "rank 3 (host a host, pid 103) belongs to another job with the same secret");
+  enlists(3, enlist_of(3));
+  other = enlist_of(3);
+  other.member.pid = 5;
+  enlists(3, other);
+  EXPECT_EQ(refusal(),
+            "rank 3 (host a host, pid 5) has come twice, first as rank 3 (host a host, pid 103): "
+            "is RANK different on every rank?");
+  Enlist self = enlist_of(0);
+  self.member.pid = rank.self.pid;
+  enlists(0, self);
+  EXPECT_NE(refusal().find("has come twice"), std::string::npos) << "another rank 0";
+}
+
+TEST_F(Root, ConnectionsThatClaimToBeSomebodyElseEnd) {
+  const uint64_t id = enlists(3, enlist_of(4)).id;
+  EXPECT_FALSE(rank.network.find(id));
+}
+
+TEST_F(Root, NamesWhoIsMissing) {
+  EXPECT_TRUE(rank.plane.bootstrap().prepare().ok());
+  for (int r = 1; r < 17; r++)
+    if (r != 7) enlists(r, enlist_of(r));
+  rank.after(rank.self.options.arrival_timeout_ms);
+  EXPECT_EQ(rank.callers.wait_for_start().text(),
+            "ranks 7,17-18 did not come within 10000 ms (16 of 19 ranks are here); look at why "
+            "they did not start, or raise SENNIT_ARRIVAL_TIMEOUT");
+  EXPECT_EQ(rank.network.take<StartFailed>().size(), 15u);
+}
+
+TEST_F(Root, AComplaintEndsTheStartForEverybody) {
+  enlists(1, enlist_of(1));
+  enlists(17, enlist_of(17));
+  Enlist complaint = enlist_of(2);
+  complaint.complaint = {SENNIT_OUT_OF_RESOURCES, "no file descriptors left"};
+  enlists(2, complaint);
+  const std::string text = "rank 2 (host a host, pid 102): no file descriptors left";
+  EXPECT_EQ(rank.callers.wait_for_start().text(), text);
+  for (const auto& [to, failed] : rank.network.take<StartFailed>())
+    EXPECT_EQ(failed.status.text(), text) << to;
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+  EXPECT_FALSE(rank.plane.departure().over(true)) << "those that still come are told";
+}
+
+// ---- another rank ----
+
+struct Joining : ::testing::Test {
+  FakeRank rank{17, 19};
+  void SetUp() override {
+    ASSERT_TRUE(rank.plane.bootstrap().prepare().ok());
+    rank.plane.bootstrap().begin();
+    rank.after(0);
+  }
+};
+
+TEST_F(Joining, AsksRank0AndGoesToItsParent) {
+  EXPECT_EQ(rank.network.connects, std::vector<int>{0});
+  Link* const root = rank.network.open_last(0);
+  const auto enlist = rank.network.take<Enlist>();
+  ASSERT_EQ(enlist.size(), 1u);
+  EXPECT_EQ(enlist[0].second.rank, 17);
+  EXPECT_EQ(enlist[0].second.member.address.port, address_of(17).port);
+  rank.network.say(*root, Parent{5, 1, address_of(1)});
+  EXPECT_EQ(rank.network.connects, (std::vector<int>{0, 1}));
+  EXPECT_EQ(rank.self.phase, Phase::joining);
+  ASSERT_TRUE(rank.network.open_last(1));
+  EXPECT_EQ(rank.network.take<Attach>().at(0).second.running, false);
+  EXPECT_EQ(rank.network.take<Joined>().size(), 1u) << "a leaf's subtree is complete";
+  EXPECT_EQ(rank.self.phase, Phase::waiting);
+}
+
+TEST_F(Joining, AParentThatCannotBeIsRefused) {
+  Link* const root = rank.network.open_last(0);
+  const uint64_t id = root->id;
+  rank.network.say(*root, Parent{5, 2, address_of(2)});
+  EXPECT_FALSE(rank.network.find(id));
+  EXPECT_EQ(rank.self.phase, Phase::enlisting);
+}
+
+TEST_F(Joining, AParentThatCannotBeReachedIsComplainedOf) {
+  Link* root = rank.network.open_last(0);
+  rank.network.say(*root, Parent{5, 1, address_of(1)});
+  rank.network.lost(rank.link_of(Role::parent, 1).id, End::refused, "refused");
+  rank.after(0);
+  root = rank.network.open_last(0);
+  ASSERT_TRUE(root) << "asks rank 0 again";
+  const auto enlist = rank.network.take<Enlist>();
+  ASSERT_EQ(enlist.size(), 2u);
+  EXPECT_EQ(enlist[1].second.complaint.text(),
+            "cannot reach its parent, rank 1, at 127.0.0.1:1001 (refused): has it died, or is a "
+            "firewall in between?");
+}
+
+TEST_F(Joining, ARank0ThatNobodyFindsIsNamed) {
+  rank.network.nobody = {0};
+  rank.network.lost(rank.link_of(Role::enlisting, 0).id, End::refused, "Connection refused");
+  rank.after(rank.self.options.arrival_timeout_ms);
+  const Status status = rank.callers.wait_for_start();
+  EXPECT_EQ(status.kind(), SENNIT_TIMED_OUT);
+  EXPECT_EQ(status.text().find("cannot reach rank 0 at 127.0.0.1:1000 within 10000 ms (Connection "
+                               "refused): is it running there"),
+            0u)
+      << status.text();
+}
+
+// ---- which of rank 0's addresses ----
+
+TEST(RootAddresses, AreTriedInTurnEverSlower) {
+  RootAddresses roots;
+  roots.set({address_of(0), address_of(1)});
+  std::vector<int64_t> pauses;
+  for (int i = 0; i < 6; i++) {
+    EXPECT_EQ(roots.next(), address_of(i % 2));
+    pauses.push_back(roots.pause_ms());
+  }
+  EXPECT_EQ(pauses, (std::vector<int64_t>{5, 5, 10, 10, 20, 20}));
+  for (int i = 0; i < 100; i++) roots.next();
+  EXPECT_EQ(roots.pause_ms(), 500);
+}
+
+TEST(RootAddresses, TheFirstThatWorksIsTaken) {
+  RootAddresses roots;
+  roots.set({address_of(0), address_of(1), address_of(2)});
+  roots.next();
+  roots.next();
+  EXPECT_TRUE(roots.reached(address_of(1))) << "the first may have begun to listen meanwhile";
+  EXPECT_EQ(roots.next(), address_of(0));
+  EXPECT_EQ(roots.next(), address_of(1));
+  EXPECT_FALSE(roots.reached(address_of(1))) << "tried once more, and that is that";
+}
+
+TEST(RootAddresses, WhereNobodyAnswersIsNotTriedAgain) {
+  RootAddresses roots;
+  roots.set({address_of(0), address_of(1)});
+  roots.next();
+  roots.was_silent();
+  roots.next();
+  EXPECT_FALSE(roots.reached(address_of(1)));
+  EXPECT_EQ(roots.next(), address_of(1)) << "skips the silent one";
+}
+
+}  // namespace
+}  // namespace sennit::control

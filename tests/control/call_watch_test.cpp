@@ -1,0 +1,149 @@
+// call_watch_test.cpp: what one rank says when calls stall, differ or are aborted, by what was said
+// to it. What the judge concludes is in control_calls_test.
+#include "control/rank/call_watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/control/fake_network.hpp"
+
+namespace sennit::control {
+namespace {
+
+using test::FakeSender;
+using test::options_of;
+
+constexpr int kSize = 4;
+
+struct One {
+  std::map<uint32_t, CallDescriptor> calls;  // that this rank is in
+  std::map<uint32_t, Status> failed;
+  Self self;
+  Census census{self};
+  FakeSender sender{kSize};
+  Announcements announcements;
+  CallWatch watch{self, census, sender, announcements};
+
+  explicit One(int rank) : self(options_of(rank, kSize), callbacks()), announcements(rank) {
+    self.phase = Phase::running;
+    self.now_ms = 1000;
+  }
+  Control::Callbacks callbacks() {
+    Control::Callbacks result;
+    result.members = [](uint32_t) { return std::vector<int>{0, 1, 2, 3}; };
+    result.describe = [this](uint32_t comm, uint32_t, CallDescriptor* out) {
+      if (!calls.count(comm)) return false;
+      *out = calls[comm];
+      return true;
+    };
+    result.communicator_failed = [this](uint32_t comm, int, const Status& status) {
+      failed[comm] = status;
+    };
+    return result;
+  }
+};
+
+CallDescriptor call(uint32_t seq, uint64_t signature) {
+  CallDescriptor result;
+  result.comm = 1;
+  result.seq = seq;
+  result.signature = signature;
+  result.text = "barrier";
+  return result;
+}
+
+Report report_of(int reporter, uint32_t seq) {
+  Report report;
+  report.call = call(seq, 5);
+  report.reporter = reporter;
+  report.members = {0, 1, 2, 3};
+  return report;
+}
+
+TEST(Stalls, AreReportedWithHowLongTheyLast) {
+  One rank(2);
+  rank.watch.stalled(call(7, 5), -1);
+  rank.self.now_ms += 400;
+  rank.watch.stalled(call(7, 5), -1);
+  auto up = rank.sender.take_up<Report>();
+  ASSERT_EQ(up.size(), 2u);
+  EXPECT_EQ(up[0].waited_ms, 0);
+  EXPECT_EQ(up[1].waited_ms, 400);
+  EXPECT_EQ(up[1].stalled_ms, 400);
+  EXPECT_EQ(up[1].reporter, 2);
+  rank.self.now_ms += 5000;  // no report meanwhile: there was progress
+  rank.watch.stalled(call(7, 5), -1);
+  up = rank.sender.take_up<Report>();
+  EXPECT_EQ(up[0].waited_ms, 5400);
+  EXPECT_EQ(up[0].stalled_ms, 0);
+}
+
+TEST(Stalls, OfOthersArePassedOnNowAndThen) {
+  One rank(1);
+  rank.watch.on_report(report_of(2, 7));
+  rank.watch.on_report(report_of(3, 7));
+  EXPECT_EQ(rank.sender.take_up<Report>().size(), 1u);
+  rank.watch.on_report(report_of(3, 8));
+  EXPECT_EQ(rank.sender.take_up<Report>().size(), 1u) << "another call";
+  rank.self.now_ms += 350;
+  rank.watch.on_report(report_of(3, 7));
+  EXPECT_EQ(rank.sender.take_up<Report>().size(), 1u);
+}
+
+TEST(Inquiries, AreAnsweredWithATextOnlyWhereCallsDiffer) {
+  One rank(2);
+  const auto answer_to = [&](uint64_t signature) {
+    rank.watch.on_inquiry({9, 1, 7, signature, 0});
+    EXPECT_EQ(rank.sender.take_down<Inquiry>().size(), 1u);
+    return rank.sender.take_up<Answer>().at(0);
+  };
+  EXPECT_EQ(answer_to(5).where, Answer::Where::absent);
+  rank.calls[1] = call(7, 5);
+  EXPECT_EQ(answer_to(5).where, Answer::Where::at);
+  EXPECT_EQ(answer_to(5).text, "");
+  EXPECT_EQ(answer_to(6).text, "barrier");
+  rank.calls[1] = call(6, 5);
+  EXPECT_EQ(answer_to(5).where, Answer::Where::before);
+  rank.calls[1] = call(8, 5);
+  EXPECT_EQ(answer_to(5).where, Answer::Where::past);
+}
+
+TEST(Coordinator, AsksAllAndTellsAll) {
+  One rank(0);
+  rank.calls[1] = call(7, 6);
+  rank.watch.on_report(report_of(2, 7));
+  const auto asked = rank.sender.take_down<Inquiry>();
+  ASSERT_EQ(asked.size(), 1u);
+  for (const int other : {1, 2, 3})
+    rank.watch.on_answer({asked[0].id, other, Answer::Where::at, 7, 5, ""});
+  rank.watch.tick();
+  const auto told = rank.sender.take_down<CommFailed>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].status.kind(), SENNIT_MISMATCH);
+  EXPECT_EQ(rank.failed[1].text(), told[0].status.text());
+}
+
+TEST(Aborts, GoUpAndComeDownOnce) {
+  One rank(2);
+  rank.watch.fail(1, {SENNIT_ABORTED, "loss is NaN"});
+  const auto up = rank.sender.take_up<AbortRequest>();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_EQ(up[0].anchor, 2);
+  EXPECT_TRUE(rank.failed.empty()) << "the coordinator says so to all alike";
+  const CommFailed failed{1, 1, 2, up[0].status};
+  rank.watch.on_comm_failed(failed);
+  rank.watch.on_comm_failed(failed);
+  EXPECT_EQ(rank.sender.take_down<CommFailed>().size(), 1u);
+  EXPECT_EQ(rank.failed[1].text(), "loss is NaN");
+}
+
+TEST(Aborts, ThatNobodyMayHaveHeardAreDecidedByTheSuccessor) {
+  One rank(2);
+  rank.watch.fail(1, {SENNIT_ABORTED, "loss is NaN"});
+  rank.census.dead = {0, 1};
+  rank.watch.became_coordinator();
+  EXPECT_EQ(rank.failed[1].text(), "loss is NaN");
+  EXPECT_EQ(rank.sender.take_down<CommFailed>().size(), 1u);
+}
+
+}  // namespace
+}  // namespace sennit::control

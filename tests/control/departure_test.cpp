@@ -1,0 +1,122 @@
+// departure_test.cpp: leaving, by what was said to one rank and when: who is waited for, who is
+// told, and that nobody takes it for death.
+#include "control/tree/departure.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/control/fake_rank.hpp"
+
+namespace sennit::control {
+namespace {
+
+using test::FakeRank;
+
+constexpr int64_t kHandOverMs = 50;
+constexpr int64_t kLingerMs = 1500;
+
+TEST(Leaving, ALeafWaitsForTheCoordinatorToKnow) {
+  FakeRank rank(5, 8);
+  rank.start();
+  rank.plane.departure().begin();
+  const auto said = rank.network.take<Goodbye>();
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_EQ(said[0].second.rank, 5);
+  rank.after(10);
+  EXPECT_EQ(rank.self.phase, Phase::leaving);
+  rank.network.say(rank.parent_link(), GoodbyeAck{5});
+  rank.after(0);
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+  EXPECT_FALSE(rank.network.is_open());
+  EXPECT_TRUE(rank.plane.departure().over(true));
+  EXPECT_FALSE(rank.plane.departure().over(false)) << "the last frames are to be read";
+  rank.after(kClosingMs);
+  EXPECT_TRUE(rank.plane.departure().over(false));
+}
+
+TEST(Leaving, WithoutAnAnswerItEndsAllTheSame) {
+  FakeRank rank(5, 8);
+  rank.start();
+  rank.plane.departure().begin();
+  rank.after(kLingerMs - 1);
+  EXPECT_EQ(rank.self.phase, Phase::leaving);
+  rank.after(1);
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+}
+
+TEST(Leaving, AnInnerRankSendsItsChildrenElsewhere) {
+  FakeRank rank(1, 20);
+  rank.start();
+  rank.plane.departure().begin();
+  rank.network.say(rank.parent_link(), GoodbyeAck{1});
+  rank.after(kHandOverMs - 1);
+  EXPECT_EQ(rank.self.phase, Phase::leaving) << "they may leave as well";
+  rank.after(1);
+  const auto said = rank.network.take<Leaving>();
+  ASSERT_EQ(said.size(), 3u);
+  EXPECT_TRUE(said[0].second.parent_leaves);
+  EXPECT_EQ(said[0].second.left, std::set<int>{1});
+}
+
+TEST(Leaving, GoodbyesArePassedUpAndAnswersDown) {
+  FakeRank rank(1, 20);
+  rank.start();
+  rank.network.say(rank.link_of(Role::child, 18), Goodbye{18});
+  EXPECT_EQ(rank.network.take<Goodbye>().at(0).first, 0);
+  rank.network.say(rank.parent_link(), GoodbyeAck{18});
+  EXPECT_EQ(rank.network.take<GoodbyeAck>().at(0).first, 18);
+  rank.network.lost(rank.link_of(Role::child, 18).id, End::closed, "closed");
+  EXPECT_TRUE(rank.network.take<Suspect>().empty()) << "it said goodbye";
+}
+
+TEST(Leaving, TheCoordinatorAcknowledgesAndMakesItKnown) {
+  FakeRank rank(0, 8);
+  rank.start();
+  rank.network.say(rank.link_of(Role::child, 3), Goodbye{3});
+  EXPECT_EQ(rank.network.take<GoodbyeAck>().at(0).second.rank, 3);
+  rank.network.lost(rank.link_of(Role::child, 3).id, End::closed, "closed");
+  rank.after(499);
+  EXPECT_TRUE(rank.network.take<Leaving>().empty());
+  rank.after(1);
+  const auto said = rank.network.take<Leaving>();
+  ASSERT_EQ(said.size(), 6u) << "all that are left";
+  EXPECT_FALSE(said[0].second.parent_leaves);
+  EXPECT_EQ(said[0].second.left, std::set<int>{3});
+  rank.after(10'000);
+  EXPECT_TRUE(rank.dead.empty());
+}
+
+TEST(Leaving, TheCoordinatorWaitsForThoseOnTheirWay) {
+  FakeRank rank(0, 20);
+  rank.start();
+  rank.network.say(rank.link_of(Role::child, 1), Goodbye{1});
+  rank.network.lost(rank.link_of(Role::child, 1).id, End::closed, "closed");
+  rank.plane.departure().begin();
+  rank.after(kHandOverMs);
+  EXPECT_EQ(rank.self.phase, Phase::leaving) << "ranks 17 to 19 would not know that it has left";
+  for (const int child : {17, 18, 19}) rank.attach(child, true, {1});
+  rank.after(0);
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+}
+
+TEST(Leaving, WhoseParentLeavesLooksForAnother) {
+  FakeRank rank(18, 20);
+  rank.start();
+  rank.network.say(rank.parent_link(), Leaving{true, {0, 1}});
+  EXPECT_EQ(rank.network.connects, std::vector<int>{2});
+  EXPECT_TRUE(rank.dead.empty());
+}
+
+TEST(Leaving, AGoodbyeWithoutAnswerIsSaidToTheNextParent) {
+  FakeRank rank(18, 20);
+  rank.start();
+  rank.plane.departure().begin();
+  rank.network.take<Goodbye>();
+  rank.network.say(rank.parent_link(), Leaving{true, {0, 1}});
+  Link* const next = rank.network.open_last(2);
+  ASSERT_TRUE(next);
+  rank.network.say(*next, Welcome{});
+  EXPECT_EQ(rank.network.take<Goodbye>().at(0).first, 2);
+}
+
+}  // namespace
+}  // namespace sennit::control

@@ -1,0 +1,129 @@
+// small_collectives_test.cpp: what one rank sends up and down the tree for an all_gather or a
+// broadcast, in whichever order contributions come.
+#include "control/rank/small_collectives.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/control/fake_network.hpp"
+
+namespace sennit::control {
+namespace {
+
+using test::FakeSender;
+using test::options_of;
+
+constexpr int64_t kFlushMs = 500;
+
+struct One {
+  Self self;
+  FakeSender sender;
+  Callers callers;
+  SmallCollectives collectives{self, sender, callers};
+
+  One(int rank, int size) : self(options_of(rank, size), {}), sender(size) { self.now_ms = 1000; }
+  void after(int64_t ms) {
+    self.now_ms += ms;
+    collectives.tick();
+  }
+  Result<Callers::Blobs> result(uint32_t number) {
+    return callers.wait_for_result(number, "it", 0);
+  }
+};
+
+Blob blob_of(int rank) { return Blob(static_cast<size_t>(rank), static_cast<std::byte>(rank)); }
+
+Gather gather(uint32_t number, const std::set<int>& ranks) {
+  Gather result{number, {}};
+  for (const int rank : ranks) result.blobs[rank] = blob_of(rank);
+  return result;
+}
+
+TEST(Gathering, AnInnerRankSendsItsSubtreeInOneFrame) {
+  One inner(1, 20);  // above ranks 17 to 19
+  inner.collectives.on_gather(gather(0, {17}));
+  inner.collectives.contribute(0, blob_of(1));
+  inner.collectives.on_gather(gather(0, {19}));
+  EXPECT_TRUE(inner.sender.up.empty());
+  inner.collectives.on_gather(gather(0, {18}));
+  const auto up = inner.sender.take_up<Gather>();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_EQ(up[0].blobs, gather(0, {1, 17, 18, 19}).blobs);
+}
+
+TEST(Gathering, WhatIsThereGoesUpInPartsWhenSomebodyIsLate) {
+  One inner(1, 20);
+  inner.collectives.contribute(0, blob_of(1));
+  inner.after(kFlushMs - 1);
+  EXPECT_TRUE(inner.sender.up.empty());
+  inner.after(1);
+  EXPECT_EQ(inner.sender.take_up<Gather>().at(0).blobs, gather(0, {1}).blobs);
+  inner.collectives.on_gather(gather(0, {17, 18}));
+  inner.after(kFlushMs);
+  EXPECT_EQ(inner.sender.take_up<Gather>().at(0).blobs, gather(0, {17, 18}).blobs);
+}
+
+TEST(Gathering, WithoutAParentItIsKept) {
+  One leaf(5, 20);
+  leaf.sender.has_parent = false;
+  leaf.collectives.contribute(0, blob_of(5));
+  leaf.sender.has_parent = true;
+  leaf.after(kFlushMs);
+  EXPECT_EQ(leaf.sender.take_up<Gather>().at(0).blobs, gather(0, {5}).blobs);
+}
+
+TEST(Gathering, Rank0SendsAllDownInTheOrderOfRanks) {
+  One root(0, 4);
+  root.collectives.on_gather(gather(7, {2, 3}));
+  root.collectives.contribute(7, blob_of(0));
+  EXPECT_TRUE(root.sender.down.empty());
+  root.collectives.on_gather(gather(7, {1, 2}));
+  const auto down = root.sender.take_down<Gathered>();
+  ASSERT_EQ(down.size(), 1u);
+  const Callers::Blobs all = {blob_of(0), blob_of(1), blob_of(2), blob_of(3)};
+  EXPECT_EQ(down[0].blobs, all);
+  EXPECT_EQ(*root.result(7), all);
+}
+
+TEST(Gathering, Rank0NamesWhoDoesNotCome) {
+  One root(0, 4);
+  root.collectives.on_gather(gather(7, {0, 2}));
+  root.after(root.self.options.arrival_timeout_ms);
+  const std::string text = "ranks 1,3 did not come to all_gather 7 of the start within 10000 ms";
+  EXPECT_EQ(root.sender.take_down<CollectiveOff>().at(0).status.text(), text);
+  EXPECT_EQ(root.result(7).status().text(), text);
+  root.collectives.on_gather(gather(7, {1, 3}));
+  EXPECT_TRUE(root.sender.down.empty()) << "too late";
+}
+
+TEST(Results, ArePassedOnAndHandedOver) {
+  One inner(1, 4);
+  inner.collectives.on_gathered({1, {blob_of(0), blob_of(1), blob_of(2), blob_of(3)}});
+  inner.collectives.on_broadcast({2, blob_of(9)});
+  inner.collectives.on_off({3, {SENNIT_TIMED_OUT, "rank 2 did not come"}});
+  EXPECT_EQ(inner.sender.down.size(), 3u);
+  EXPECT_EQ(inner.result(1)->at(3), blob_of(3));
+  EXPECT_EQ(*inner.result(2), Callers::Blobs{blob_of(9)});
+  EXPECT_EQ(inner.result(3).status().text(), "rank 2 did not come");
+  EXPECT_EQ(inner.result(4).status().kind(), SENNIT_TIMED_OUT);
+}
+
+// ---- who waits for them ----
+
+TEST(Callers, AreToldOfFailureAndOfTheEnd) {
+  Callers callers;
+  EXPECT_TRUE(callers.failure().ok());
+  callers.fail_if_well({SENNIT_LINK_FAILED, "a link"});
+  callers.fail_if_well({SENNIT_LINK_FAILED, "another"});
+  EXPECT_EQ(callers.failure().text(), "a link");
+  callers.fail({SENNIT_PEER_FAILED, "rank 1 died"});
+  EXPECT_EQ(callers.wait_for_result(0, "it", 10'000).status().text(), "rank 1 died");
+  EXPECT_TRUE(callers.post([] {}));
+  EXPECT_EQ(callers.take_commands().size(), 1u);
+  EXPECT_TRUE(callers.take_commands().empty());
+  callers.end();
+  EXPECT_FALSE(callers.post([] {}));
+  EXPECT_EQ(callers.wait_for_start().kind(), SENNIT_INTERNAL);
+}
+
+}  // namespace
+}  // namespace sennit::control
