@@ -38,13 +38,16 @@ std::span<const Source> sources();  // all registered, by falling priority
 struct SourceEntry {
   explicit SourceEntry(Source source);
 };
-#define SENNIT_SOURCE_ENTRY(...)                           \
-  namespace {                                              \
-  const ::sennit::SourceEntry kEntry(Source{__VA_ARGS__}); \
+// SENNIT_SOURCE_ENTRY(NAME, priority, per_host, read[, asked_for]) in namespace sennit registers the
+// source "NAME"; NAME is an identifier.
+#define SENNIT_SOURCE_ENTRY(NAME, ...)                               \
+  namespace {                                                        \
+  const SourceEntry kSourceEntry_##NAME(Source{#NAME, __VA_ARGS__}); \
   }
 
 // A form in which a network is written down as text: a source that knows one registers it.
-// SENNIT_FABRIC takes a file of any, and tests/fuzz feeds each with damaged texts. Pure functions.
+// SENNIT_FABRIC takes a file of any. The tests read every file of tests/data/topology/forms/NAME,
+// and tests/fuzz feeds the form with damaged ones. Pure functions.
 struct TextForm {
   std::string_view name;
   // at most one form does; none: the fabric's own text form
@@ -56,9 +59,10 @@ std::span<const TextForm> text_forms();  // by name
 struct TextFormEntry {
   explicit TextFormEntry(TextForm form);
 };
-#define SENNIT_TEXT_FORM_ENTRY(...)                                \
-  namespace {                                                      \
-  const ::sennit::TextFormEntry kFormEntry(TextForm{__VA_ARGS__}); \
+// SENNIT_TEXT_FORM_ENTRY(NAME, recognises, parse) in namespace sennit registers the form "NAME".
+#define SENNIT_TEXT_FORM_ENTRY(NAME, ...)                                  \
+  namespace {                                                              \
+  const TextFormEntry kTextFormEntry_##NAME(TextForm{#NAME, __VA_ARGS__}); \
   }
 Result<Fabric> parse_any_form(std::string_view text, const std::string& file,
                               const std::string& host);

@@ -119,6 +119,9 @@ class Faulty final : public Transport {
     return delayed_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty() &&
            inner_->prepare_wait();
   }
+  std::optional<WireOverhead> wire_overhead(bool in_memory) const override {
+    return inner_->wire_overhead(in_memory);
+  }
   void* allocate(size_t bytes) override { return inner_->allocate(bytes); }
   Status register_memory(void* memory, size_t bytes) override {
     return inner_->register_memory(memory, bytes);

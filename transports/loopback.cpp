@@ -8,14 +8,15 @@
 // in a process-wide table. Threads: each instance under its own rank's lock; between instances only
 // inboxes (a mutex each) and tickets. Cost: two uncontended locks and one copy per message.
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/trace.hpp"
+#include "transports/cancelled.hpp"
 #include "transports/loopback_endpoint.hpp"
 #include "transports/matcher.hpp"
+#include "transports/returns.hpp"
 #include "transports/segments.hpp"
 #include "transports/transport.hpp"
 
@@ -30,26 +31,12 @@ class Loopback final : public Transport {
       : rank_(context.rank),
         peers_(static_cast<size_t>(context.size)),
         self_(std::make_shared<Endpoint>()) {
-    Hub& hub = Hub::instance();
-    const std::lock_guard lock(hub.mutex);
-    address_ = {getpid(), hub.nonce, hub.next++};
-    hub.endpoints[address_.id] = self_;
+    address_ = Hub::instance().enter(self_);
   }
 
   ~Loopback() override {
-    Hub& hub = Hub::instance();
-    {
-      const std::lock_guard lock(hub.mutex);
-      hub.endpoints.erase(address_.id);
-    }
-    std::vector<std::weak_ptr<Endpoint>> linked;
-    std::vector<Message> unread;
-    {
-      const std::lock_guard lock(self_->mutex);
-      self_->closed = true;
-      linked.swap(self_->linked);
-      unread.swap(self_->inbox);
-    }
+    Hub::instance().leave(address_);
+    const std::vector<std::weak_ptr<Endpoint>> linked = self_->close();
     for (Ticket& ticket : self_->tickets) withdraw(ticket);
     for (const std::weak_ptr<Endpoint>& weak : linked)
       if (const std::shared_ptr<Endpoint> other = weak.lock())
@@ -65,20 +52,19 @@ class Loopback final : public Transport {
   }
 
   Reach reach(int, std::span<const std::byte> address) override {
-    return find_endpoint(address) ? Reach::same_process : Reach::none;
+    return Hub::instance().find(address) ? Reach::same_process : Reach::none;
   }
 
   Status add_peer(int peer, std::span<const std::byte> address) override {
     // if it is gone: an event at first use
-    peers_[static_cast<size_t>(peer)].endpoint = find_endpoint(address);
+    peers_[static_cast<size_t>(peer)].endpoint = Hub::instance().find(address);
     return {};
   }
 
   void send(SendRequest& request) override {
     Peer& peer = link(request.peer);
     if (const Status* refused = refusal(request)) {
-      request.status = *refused;
-      sends_back_.push_back(&request);
+      returns_.add(request, *refused);
       return;
     }
     Ticket& ticket = new_ticket();
@@ -96,8 +82,7 @@ class Loopback final : public Transport {
   void recv(RecvRequest& request) override {
     link(request.peer);
     if (const Status* refused = refusal(request)) {
-      request.status = *refused;
-      receives_back_.push_back(&request);
+      returns_.add(request, *refused);
       return;
     }
     while (Arrival* arrival = matcher_.post(request)) {
@@ -114,24 +99,12 @@ class Loopback final : public Transport {
 
   bool progress(Completions& completions) override {
     bool moved = false;
-    if (self_->filled.load(std::memory_order_acquire)) {
-      {
-        const std::lock_guard lock(self_->mutex);
-        taken_.swap(self_->inbox);
-        self_->filled.store(false, std::memory_order_relaxed);
-        if (self_->sleeping) {
-          self_->sleeping = false;
-          uint64_t count;
-          if (read(self_->event_fd, &count, sizeof count) < 0) count = 0;  // nobody had rung
-        }
-      }
+    if (self_->take_all(taken_)) {
       for (Message& message : taken_) handle(message);
       moved = !taken_.empty();
       taken_.clear();
     }
-    moved |= move_all(sends_back_, completions.sends);
-    moved |= move_all(receives_back_, completions.receives);
-    moved |= move_all(events_, completions.events);
+    moved |= returns_.hand_over(completions);
     return moved;
   }
 
@@ -143,14 +116,14 @@ class Loopback final : public Transport {
   }
 
   void cancel(uint32_t comm, const Status& status) override {
-    cancelled_[comm] = status;
+    cancelled_.add(comm, status);
     hand_back([comm](const MessageRequest& request) { return request.key.comm == comm; }, status);
     matcher_.take_arrivals_if([comm](const Arrival& arrival) { return arrival.key.comm == comm; },
                               [this](Arrival& arrival) { drop(&arrival); });
   }
 
   void forget(const std::function<bool(uint32_t comm)>& over) override {
-    std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+    cancelled_.forget(over);
     matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
                               [this](Arrival& arrival) { drop(&arrival); });
   }
@@ -158,11 +131,8 @@ class Loopback final : public Transport {
   int event_fd() const override { return self_->event_fd; }
 
   bool prepare_wait() override {
-    if (!sends_back_.empty() || !receives_back_.empty() || !events_.empty()) return false;
-    const std::lock_guard lock(self_->mutex);
-    if (!self_->inbox.empty()) return false;
-    self_->sleeping = true;
-    return true;
+    if (!returns_.empty()) return false;
+    return self_->prepare_wait();
   }
 
   std::string statistics() const override {
@@ -178,26 +148,12 @@ class Loopback final : public Transport {
     Status failed;
   };
 
-  template <typename T>
-  static bool move_all(std::vector<T>& from, std::vector<T>& to) {
-    if (from.empty()) return false;
-    to.insert(to.end(), from.begin(), from.end());
-    from.clear();
-    return true;
-  }
-
   // At first use of a peer: asks to hear of its closing.
   Peer& link(int rank) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     if (peer.linked) return peer;
     peer.linked = true;
-    bool gone = !peer.endpoint;
-    if (!gone) {
-      const std::lock_guard lock(peer.endpoint->mutex);
-      gone = peer.endpoint->closed;
-      if (!gone) peer.endpoint->linked.push_back(self_);
-    }
-    if (gone) report_closed(rank);
+    if (!peer.endpoint || !peer.endpoint->tell_when_closed(self_)) report_closed(rank);
     return peer;
   }
 
@@ -205,16 +161,14 @@ class Loopback final : public Transport {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     if (peer.reported) return;
     peer.reported = true;
-    events_.push_back(
-        {rank, Status(SENNIT_PEER_FAILED, fmt::format("rank {} closed its endpoint", rank))});
+    returns_.add_event(
+        rank, Status(SENNIT_PEER_FAILED, fmt::format("rank {} closed its endpoint", rank)));
   }
 
   const Status* refusal(const MessageRequest& request) const {
     const Peer& peer = peers_[static_cast<size_t>(request.peer)];
     if (!peer.failed.ok()) return &peer.failed;
-    if (cancelled_.empty()) return nullptr;
-    const auto found = cancelled_.find(request.key.comm);
-    return found == cancelled_.end() ? nullptr : &found->second;
+    return cancelled_.find(request.key.comm);
   }
 
   Ticket& new_ticket() {
@@ -234,9 +188,8 @@ class Loopback final : public Transport {
       case Message::Kind::finished: {
         Ticket& ticket = *message.ticket;
         if (SendRequest* request = std::exchange(ticket.request, nullptr)) {
-          request->status = std::move(ticket.status);
           request->ready_ns = request->first_ns = ticket.taken_ns;
-          sends_back_.push_back(request);
+          returns_.add(*request, std::move(ticket.status));
         }
         free_tickets_.push_back(&ticket);
         break;
@@ -250,7 +203,7 @@ class Loopback final : public Transport {
           if (!deliver(*request, ticket)) recv(*request);  // withdrawn: post again
           break;
         }
-        if (!peer.failed.ok() || cancelled_.contains(ticket.key.comm)) {
+        if (!peer.failed.ok() || cancelled_.find(ticket.key.comm) != nullptr) {
           forget(ticket, message.from);
           break;
         }
@@ -284,7 +237,7 @@ class Loopback final : public Transport {
     ticket.taken_ns = request.ready_ns = request.first_ns = now_ns();
     bytes_received_ += ticket.bytes;
     request.exposed = nullptr;
-    receives_back_.push_back(&request);
+    returns_.add_checked(request);
     if (!check_match(request, ticket.signature, ticket.bytes)) {
       ticket.status = Status(SENNIT_MISMATCH,
                              fmt::format("rank {} made a different call (communicator {}, call {})",
@@ -341,13 +294,9 @@ class Loopback final : public Transport {
   void hand_back(Which which, const Status& status) {
     for (Ticket& ticket : self_->tickets) {
       if (!ticket.request || !which(*ticket.request) || !withdraw(ticket)) continue;
-      ticket.request->status = status;
-      sends_back_.push_back(std::exchange(ticket.request, nullptr));
+      returns_.add(*std::exchange(ticket.request, nullptr), status);
     }
-    matcher_.take_receives_if(which, [&](RecvRequest& request) {
-      request.status = status;
-      receives_back_.push_back(&request);
-    });
+    matcher_.take_receives_if(which, [&](RecvRequest& request) { returns_.add(request, status); });
   }
 
   const int rank_;
@@ -357,16 +306,14 @@ class Loopback final : public Transport {
   Matcher matcher_;
   std::vector<Message> taken_;
   std::vector<Ticket*> free_tickets_;
-  std::unordered_map<uint32_t, Status> cancelled_;
-  std::vector<SendRequest*> sends_back_;
-  std::vector<RecvRequest*> receives_back_;
-  std::vector<PeerEvent> events_;
+  Cancelled cancelled_;
+  Returns returns_;
   uint64_t messages_ = 0, bytes_received_ = 0, bytes_exposed_ = 0;
 };
 
 }  // namespace
 
-SENNIT_TRANSPORT_ENTRY("loopback", 100,
+SENNIT_TRANSPORT_ENTRY(loopback, 100,
                        [](const TransportContext& context) -> Result<std::unique_ptr<Transport>> {
                          return std::unique_ptr<Transport>(std::make_unique<Loopback>(context));
                        })

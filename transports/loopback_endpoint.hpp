@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/forked.hpp"
+#include "base/mutex.hpp"
 #include "transports/transport.hpp"
 
 namespace sennit::loopback {
@@ -40,7 +41,7 @@ struct Ticket {
   uint64_t taken_ns = 0;
 };
 
-struct Endpoint;
+class Endpoint;
 struct Message {
   enum class Kind : uint8_t { sent, finished, closed } kind;
   int from = -1;
@@ -48,51 +49,73 @@ struct Message {
   std::shared_ptr<Endpoint> source;  // keeps the ticket's memory
 };
 
-// The part of an instance that other instances touch.
-struct Endpoint {
+// The part of an instance that other instances touch. Any thread may call it.
+class Endpoint {
+ public:
   Endpoint() : event_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
   ~Endpoint() {
-    if (event_fd >= 0) close(event_fd);
+    if (event_fd >= 0) ::close(event_fd);
   }
 
   // False if the endpoint is closed.
-  bool push(Message message) {
-    const std::lock_guard lock(mutex);
-    if (closed) return false;
-    inbox.push_back(std::move(message));
-    filled.store(true, std::memory_order_release);
-    if (sleeping) {
+  bool push(Message message) SENNIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (closed_) return false;
+    inbox_.push_back(std::move(message));
+    filled_.store(true, std::memory_order_release);
+    if (sleeping_) {
       const uint64_t one = 1;
       if (write(event_fd, &one, sizeof one) < 0) return true;  // full: it is readable anyway
     }
     return true;
   }
+  // `other` gets a message when this closes; false if it is closed already.
+  bool tell_when_closed(const std::shared_ptr<Endpoint>& other) SENNIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (!closed_) linked_.push_back(other);
+    return !closed_;
+  }
+
+  // The owner's: swaps what has come into `taken`, which is empty. False: nothing has.
+  bool take_all(std::vector<Message>& taken) SENNIT_EXCLUDES(mutex_) {
+    if (!filled_.load(std::memory_order_acquire)) return false;
+    const MutexLock lock(mutex_);
+    taken.swap(inbox_);
+    filled_.store(false, std::memory_order_relaxed);
+    if (sleeping_) {
+      sleeping_ = false;
+      uint64_t count;
+      if (read(event_fd, &count, sizeof count) < 0) count = 0;  // nobody had rung
+    }
+    return true;
+  }
+  // The owner's, before it sleeps on event_fd: false if something has come.
+  bool prepare_wait() SENNIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (!inbox_.empty()) return false;
+    sleeping_ = true;
+    return true;
+  }
+  // The owner's last: who wants to hear of it.
+  std::vector<std::weak_ptr<Endpoint>> close() SENNIT_EXCLUDES(mutex_) {
+    std::vector<Message> unread;  // which may hold other endpoints, so they go without the lock
+    const MutexLock lock(mutex_);
+    closed_ = true;
+    unread.swap(inbox_);
+    return std::move(linked_);
+  }
 
   const int event_fd;
-  std::atomic<bool> filled{false};  // lets an idle progress() skip the lock
-  std::mutex mutex;
-  bool closed = false;
-  bool sleeping = false;
-  std::vector<Message> inbox;
-  std::vector<std::weak_ptr<Endpoint>> linked;  // who wants to hear of the closing
-  std::deque<Ticket> tickets;                   // the sender's; stable addresses
-};
+  std::deque<Ticket>
+      tickets;  // the owner's alone, but for what is in flight; they keep their place
 
-// The process-wide table.
-struct Hub {
-  std::mutex mutex;
-  std::map<uint64_t, std::weak_ptr<Endpoint>> endpoints;
-  uint64_t next = 1;
-  std::array<std::byte, 16> nonce{};
-  Hub() {
-    // Without it, process ids tell processes apart, and the table has to know the endpoint.
-    if (getrandom(nonce.data(), nonce.size(), 0) < 0) nonce.fill(std::byte{0});
-    hold_across_fork(mutex);
-  }
-  static Hub& instance() {
-    static Hub* const hub = new Hub;
-    return *hub;
-  }
+ private:
+  std::atomic<bool> filled_{false};  // lets an idle take_all() skip the lock
+  Mutex mutex_;
+  bool closed_ SENNIT_GUARDED_BY(mutex_) = false;
+  bool sleeping_ SENNIT_GUARDED_BY(mutex_) = false;
+  std::vector<Message> inbox_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<Endpoint>> linked_ SENNIT_GUARDED_BY(mutex_);
 };
 
 struct Address {  // what an instance tells its peers
@@ -101,16 +124,45 @@ struct Address {  // what an instance tells its peers
   uint64_t id = 0;
 };
 
-// The endpoint of this address, if it is in this process.
-inline std::shared_ptr<Endpoint> find_endpoint(std::span<const std::byte> bytes) {
-  Address address;
-  if (bytes.size() != sizeof address) return nullptr;
-  std::memcpy(&address, bytes.data(), sizeof address);
-  Hub& hub = Hub::instance();
-  if (address.process != getpid() || address.nonce != hub.nonce) return nullptr;
-  const std::lock_guard lock(hub.mutex);
-  const auto found = hub.endpoints.find(address.id);
-  return found == hub.endpoints.end() ? nullptr : found->second.lock();
-}
+// The process-wide table of endpoints.
+class Hub {
+ public:
+  static Hub& instance() {
+    static Hub* const hub = new Hub;
+    return *hub;
+  }
+  Address enter(const std::shared_ptr<Endpoint>& endpoint) {
+    const std::lock_guard lock(mutex_);
+    const Address address = {getpid(), nonce_, next_++};
+    endpoints_[address.id] = endpoint;
+    return address;
+  }
+  void leave(const Address& address) {
+    const std::lock_guard lock(mutex_);
+    endpoints_.erase(address.id);
+  }
+  // The endpoint of this address, if it is in this process.
+  std::shared_ptr<Endpoint> find(std::span<const std::byte> bytes) {
+    Address address;
+    if (bytes.size() != sizeof address) return nullptr;
+    std::memcpy(&address, bytes.data(), sizeof address);
+    if (address.process != getpid() || address.nonce != nonce_) return nullptr;
+    const std::lock_guard lock(mutex_);
+    const auto found = endpoints_.find(address.id);
+    return found == endpoints_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  Hub() {
+    // Without it, process ids tell processes apart, and the table has to know the endpoint.
+    if (getrandom(nonce_.data(), nonce_.size(), 0) < 0) nonce_.fill(std::byte{0});
+    hold_across_fork(mutex_);
+  }
+
+  std::mutex mutex_;  // hold_across_fork() takes no other kind
+  std::map<uint64_t, std::weak_ptr<Endpoint>> endpoints_;
+  uint64_t next_ = 1;
+  std::array<std::byte, 16> nonce_{};
+};
 
 }  // namespace sennit::loopback

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -112,6 +113,14 @@ struct TransportContext {
   std::string host_interface;  // address that peers can reach (from the bootstrap), numeric
   int local_ranks = 1;         // ranks on this host: tells how long spinning is polite
   size_t eager_bytes = 8192;
+  // SENNIT_TRANSPORTS names it: it is to be used also where, unasked, it would rather not be.
+  bool asked_for = false;
+};
+
+// What headers cost on the wire between hosts, for the planner's prices.
+struct WireOverhead {
+  uint64_t payload_permille = 1000;  // of a link's rate, what is left for payload
+  uint64_t message_bytes = 0;        // what a message costs beside its payload
 };
 
 class Transport {
@@ -162,6 +171,13 @@ class Transport {
   // wait for nothing.
   virtual bool withdraws_at_once() const { return true; }
 
+  // Nothing where it carries nothing between hosts. `in_memory`: all hosts are virtual ones of one
+  // machine, so that a frame has no preamble and no gap.
+  virtual std::optional<WireOverhead> wire_overhead(bool in_memory) const {
+    (void)in_memory;
+    return std::nullopt;
+  }
+
   // A descriptor that becomes readable when progress() has something to do, or -1: then wait()
   // naps.
   virtual int event_fd() const { return -1; }
@@ -181,7 +197,8 @@ class Transport {
   // bytes. OK where there is nothing to gain. Ranges never overlap; `memory` of the second is that
   // of the first.
   virtual Status register_memory(void* memory, size_t bytes) {
-    (void)memory, (void)bytes;
+    (void)memory;
+    (void)bytes;
     return {};
   }
   virtual Status deregister_memory(void* memory) {
@@ -195,14 +212,18 @@ struct TransportFactory {
   std::string_view name;
   int priority;  // larger first among those that reach a peer: loopback 100, shm 80, ucx 40, tcp 20
   std::function<Result<std::unique_ptr<Transport>>(const TransportContext&)> make;
+  // Nothing that it carries can be read on a wire under SENNIT_WIRE=sealed.
+  bool keeps_secrets = true;
 };
 std::span<const TransportFactory> transports();  // all registered, by falling priority
 struct TransportEntry {
   explicit TransportEntry(TransportFactory factory);
 };
-#define SENNIT_TRANSPORT_ENTRY(...)                                     \
-  namespace {                                                           \
-  const ::sennit::TransportEntry kEntry(TransportFactory{__VA_ARGS__}); \
+// SENNIT_TRANSPORT_ENTRY(NAME, priority, make[, keeps_secrets]) in namespace sennit registers the
+// transport "NAME"; NAME is an identifier.
+#define SENNIT_TRANSPORT_ENTRY(NAME, ...)                                            \
+  namespace {                                                                        \
+  const TransportEntry kTransportEntry_##NAME(TransportFactory{#NAME, __VA_ARGS__}); \
   }
 
 }  // namespace sennit

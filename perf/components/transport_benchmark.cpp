@@ -26,6 +26,7 @@ class End {
     TransportContext context;
     context.rank = rank;
     context.size = 2;
+    context.asked_for = true;
     context.job = static_cast<uint64_t>(getpid());
     context.secret.assign(32, std::byte{1});
     context.host_interface = "127.0.0.1";

@@ -70,6 +70,7 @@ void run(benchmark::State& state, bool raw, bool exchange) {
     TransportContext context;
     context.rank = rank;
     context.size = 2;
+    context.asked_for = true;
     for (const TransportFactory& factory : transports()) {
       if (factory.name != "ucx") continue;
       Result<std::unique_ptr<Transport>> made = factory.make(context);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -17,7 +18,6 @@
 #include "plan/cores.hpp"
 #include "plan/message_cost.hpp"
 #include "topology/source.hpp"
-#include "transports/tcp/overhead.hpp"
 
 namespace sennit {
 namespace {
@@ -39,9 +39,12 @@ Bytes to_bytes(const Json::binary_t& binary) {
 constexpr size_t kLeastDescriptors = 16;
 constexpr uint32_t kSplitNumbersEnd = 0x70000000;
 
-bool allowed(std::string_view transport) {
+bool asked_for(std::string_view transport) {
   const std::string list = "," + option_text("SENNIT_TRANSPORTS") + ",";
-  return list == ",," || list.find("," + std::string(transport) + ",") != std::string::npos;
+  return list.find("," + std::string(transport) + ",") != std::string::npos;
+}
+bool allowed(std::string_view transport) {
+  return option_text("SENNIT_TRANSPORTS").empty() || asked_for(transport);
 }
 
 Status check_transport_names() {
@@ -166,6 +169,7 @@ Status Job::exchange_addresses() {
   std::string reasons;
   for (const TransportFactory& factory : transports()) {
     if (size() == 1 || !allowed(factory.name)) continue;
+    context.asked_for = asked_for(factory.name);
     Result<std::unique_ptr<Transport>> transport = factory.make(context);
     if (!transport) {
       log(transport.status().kind() == SENNIT_OUT_OF_RESOURCES ? LogLevel::warn : LogLevel::info,
@@ -176,12 +180,13 @@ Status Job::exchange_addresses() {
     hello["addresses"][std::string(factory.name)] = to_binary((*transport)->address());
     made.push_back(*std::move(transport));
   }
-  // Where there is RDMA, ucx carries what goes between hosts, and its headers are few.
-  if (std::ranges::none_of(made,
-                           [](const auto& transport) { return transport->name() == "ucx"; })) {
-    hello["payload_permille"] = tcp_payload_permille(mtu_of(context.host_interface), one_machine_);
-    hello["message_bytes"] = tcp_message_bytes(one_machine_, context.sealed);
-  }
+  // The first that carries anything between hosts carries it all.
+  for (const auto& transport : made)
+    if (const std::optional<WireOverhead> overhead = transport->wire_overhead(one_machine_)) {
+      hello["payload_permille"] = overhead->payload_permille;
+      hello["message_bytes"] = overhead->message_bytes;
+      break;
+    }
   // Told to all before anybody gives up: who left without a word would keep the others waiting.
   if (made.empty() && size() > 1)
     hello["error"] =
@@ -190,7 +195,7 @@ Status Job::exchange_addresses() {
   const Result<std::vector<Bytes>> hellos = control_->all_gather(pack(hello));
   if (!hellos) return hellos.status();
   std::vector<std::vector<Bytes>> addresses(hellos->size());
-  std::vector<size_t> with_ucx;
+  std::map<std::string_view, std::vector<size_t>> open_to_readers;  // ranks with such a transport
   for (size_t r = 0; r < hellos->size(); r++) {
     const Json other = unpack((*hellos)[r]);
     if (other.contains("error"))
@@ -201,7 +206,9 @@ Status Job::exchange_addresses() {
     goodput = std::min(goodput, other.value("payload_permille", goodput));
     uint64_t& message_bytes = plan_options_.cost.message_bytes;
     message_bytes = std::max(message_bytes, other.value("message_bytes", message_bytes));
-    if (other.value("addresses", Json::object()).contains("ucx")) with_ucx.push_back(r);
+    for (const TransportFactory& factory : transports())
+      if (!factory.keeps_secrets && other.value("addresses", Json::object()).contains(factory.name))
+        open_to_readers[factory.name].push_back(r);
     placements_.push_back(
         {other.value("host", ""), other.value("numa", -1), other.value("nic", "")});
     for (const auto& transport : made) {
@@ -211,16 +218,15 @@ Status Job::exchange_addresses() {
     }
   }
   if (context.sealed)
-    for (const size_t r : with_ucx)
-      if (host_keys_[r] != host_keys_[with_ucx[0]])
-        return {
-            SENNIT_REFUSED,
-            fmt::format(
-                "SENNIT_WIRE=sealed, but ucx would carry what ranks {} and {} say to each other "
-                "between "
-                "hosts, and ucx cannot be sealed: set SENNIT_TRANSPORTS=shm,tcp on all ranks, or "
-                "SENNIT_WIRE=plain on a network that you trust",
-                with_ucx[0], r)};
+    for (const auto& [name, ranks] : open_to_readers)
+      for (const size_t r : ranks)
+        if (host_keys_[r] != host_keys_[ranks[0]])
+          return {SENNIT_REFUSED,
+                  fmt::format("SENNIT_WIRE=sealed, but {} would carry what ranks {} and {} say to "
+                              "each other between hosts, and {} cannot be sealed: set "
+                              "SENNIT_TRANSPORTS=shm,tcp on all ranks, or SENNIT_WIRE=plain on a "
+                              "network that you trust",
+                              name, ranks[0], r, name)};
   engine_->set_transports(std::move(made), std::move(reasons));
   engine_->set_addresses(std::move(addresses));
   if (context.sealed) engine_->answer_while_idle();

@@ -8,36 +8,24 @@
 #include <fmt/format.h>
 
 #include "base/forked.hpp"
+#include "base/shared_library.hpp"
 #include "control/control_plane.hpp"
 
 #if defined(SENNIT_HAVE_PMIX)
-#include <dlfcn.h>
 #include <pmix.h>
 
 namespace sennit {
 namespace {
 
-struct Library {
-  decltype(&PMIx_Init) init = nullptr;
-  decltype(&PMIx_Put) put = nullptr;
-  decltype(&PMIx_Commit) commit = nullptr;
-  decltype(&PMIx_Get) get = nullptr;
-  decltype(&PMIx_Finalize) finalize = nullptr;
-  decltype(&PMIx_Error_string) text = nullptr;
-  bool complete = false;
-
-  Library() {
-    // Global, because PMIx's own plug-ins look for its symbols. It is never closed.
-    void* handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
-    if (!handle) return;
-    const auto load = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-      return function != nullptr;
-    };
-    complete = load(init, "PMIx_Init") && load(put, "PMIx_Put") && load(commit, "PMIx_Commit") &&
-               load(get, "PMIx_Get") && load(finalize, "PMIx_Finalize") &&
-               load(text, "PMIx_Error_string");
-  }
+// Global, because PMIx's own plug-ins look for its symbols.
+struct Library : SharedLibrary {
+  Library() : SharedLibrary("libpmix.so.2", Symbols::global) {}
+  const Function<decltype(PMIx_Init)> init{*this, "PMIx_Init"};
+  const Function<decltype(PMIx_Put)> put{*this, "PMIx_Put"};
+  const Function<decltype(PMIx_Commit)> commit{*this, "PMIx_Commit"};
+  const Function<decltype(PMIx_Get)> get{*this, "PMIx_Get"};
+  const Function<decltype(PMIx_Finalize)> finalize{*this, "PMIx_Finalize"};
+  const Function<decltype(PMIx_Error_string)> text{*this, "PMIx_Error_string"};
 };
 
 const Library& library() {
@@ -114,7 +102,7 @@ Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
                   "answers that one only"};
   g_asked.emplace();
   const Library& pmix = library();
-  if (!pmix.complete) return Status{SENNIT_UNSUPPORTED, "libpmix.so.2 is not installed here"};
+  if (!pmix.usable()) return Status{SENNIT_UNSUPPORTED, pmix.why_not()};
   pmix_proc_t self;
   std::memset(&self, 0, sizeof self);
   if (const pmix_status_t code = pmix.init(&self, nullptr, 0); code != PMIX_SUCCESS)

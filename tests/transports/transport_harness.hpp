@@ -195,7 +195,6 @@ class World {
     const bool delay = name.ends_with("+delay");
     const TransportFactory* factory = find_transport(name.substr(0, name.find('+')));
     job++;
-    if (name == "ucx") setenv("SENNIT_TRANSPORTS", "ucx", 1);  // without RDMA it must be asked for
     for (int rank = 0; rank < size; rank++) {
       TransportContext context;
       context.rank = rank;
@@ -205,6 +204,7 @@ class World {
       context.host_interface = "127.0.0.1";
       context.local_ranks = size;
       context.eager_bytes = eager_bytes;
+      context.asked_for = true;
       context.sealed = name.ends_with("+sealed");
       Result<std::unique_ptr<Transport>> made = factory->make(context);
       if (!made) {

@@ -57,10 +57,10 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
 }  // namespace
 
 SENNIT_TEXT_FORM_ENTRY(
-    "fabric", [](std::string_view) { return false; },
+    fabric, [](std::string_view) { return false; },
     [](std::string_view text, const std::string& file, const std::string&) {
       return parse_fabric(text, file);
     })
-SENNIT_SOURCE_ENTRY("file", 90, false, read, true)
+SENNIT_SOURCE_ENTRY(file, 90, false, read, true)
 
 }  // namespace sennit

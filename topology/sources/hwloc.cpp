@@ -160,6 +160,6 @@ uint64_t line_rate_from_sysfs(const std::string& root, const std::string& device
   return mbit > 0 && mbit < 100'000'000 ? static_cast<uint64_t>(mbit) * 125'000 : 0;
 }
 
-SENNIT_SOURCE_ENTRY("hwloc", 30, true, read)
+SENNIT_SOURCE_ENTRY(hwloc, 30, true, read)
 
 }  // namespace sennit

@@ -264,7 +264,7 @@ Result<Fabric> parse_lldp(std::string_view text, const std::string& file, const 
   return to_fabric(reader.take(), host);
 }
 
-SENNIT_SOURCE_ENTRY("lldp", 50, true, read)
-SENNIT_TEXT_FORM_ENTRY("lldp", is_lldp, parse_lldp)
+SENNIT_SOURCE_ENTRY(lldp, 50, true, read)
+SENNIT_TEXT_FORM_ENTRY(lldp, is_lldp, parse_lldp)
 
 }  // namespace sennit

@@ -211,7 +211,7 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
 
 }  // namespace
 
-SENNIT_SOURCE_ENTRY("nccl", 40, true, read)
-SENNIT_TEXT_FORM_ENTRY("nccl", is_nccl_xml, parse_nccl_xml)
+SENNIT_SOURCE_ENTRY(nccl, 40, true, read)
+SENNIT_TEXT_FORM_ENTRY(nccl, is_nccl_xml, parse_nccl_xml)
 
 }  // namespace sennit

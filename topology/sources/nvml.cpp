@@ -3,14 +3,13 @@
 // driver lacks is done without.
 #include "topology/sources/nvml.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
 #include "base/forked.hpp"
+#include "base/shared_library.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -42,44 +41,36 @@ struct FieldValue {  // nvmlFieldValue_t
   } value;
 };
 
-// A function of the library; calls fail with an error where it is absent.
-template <typename... Arguments>
-class Function {
- public:
-  Function(void* library, const char* name)
-      : function_(reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name))) {}
-  bool operator()(Arguments... arguments) const {
-    return function_ != nullptr && function_(arguments...) == kSuccess;
-  }
+// What an older driver may lack is optional: who asks for it is told that it failed.
+struct Nvml : SharedLibrary {
+  Nvml() : SharedLibrary("libnvidia-ml.so.1") {}
 
- private:
-  int (*function_)(Arguments...);
-};
+  template <typename... Arguments>
+  class Question {
+   public:
+    Question(Nvml& library, const char* name) : function_(library, name, Need::optional) {}
+    bool operator()(Arguments... arguments) const {
+      return function_ && function_(arguments...) == kSuccess;
+    }
 
-struct Nvml {
-  explicit Nvml(void* library)
-      : initialise(library, "nvmlInit_v2"),
-        shut_down(library, "nvmlShutdown"),
-        count(library, "nvmlDeviceGetCount_v2"),
-        handle(library, "nvmlDeviceGetHandleByIndex_v2"),
-        pci(library, "nvmlDeviceGetPciInfo_v3"),
-        generation(library, "nvmlDeviceGetMaxPcieLinkGeneration"),
-        width(library, "nvmlDeviceGetCurrPcieLinkWidth"),
-        capability(library, "nvmlDeviceGetCudaComputeCapability"),
-        link_state(library, "nvmlDeviceGetNvLinkState"),
-        link_type(library, "nvmlDeviceGetNvLinkRemoteDeviceType"),
-        link_peer(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2"),
-        fields(library, "nvmlDeviceGetFieldValues") {}
+   private:
+    Function<int(Arguments...)> function_;
+  };
 
-  Function<> initialise, shut_down;
-  Function<unsigned*> count;
-  Function<unsigned, Device*> handle;
-  Function<Device, PciInfo*> pci;
-  Function<Device, unsigned*> generation, width;
-  Function<Device, int*, int*> capability;
-  Function<Device, unsigned, unsigned*> link_state, link_type;
-  Function<Device, unsigned, PciInfo*> link_peer;
-  Function<Device, int, FieldValue*> fields;
+  const Question<> initialise{*this, "nvmlInit_v2"};
+  const Question<> shut_down{*this, "nvmlShutdown"};
+  const Question<unsigned*> count{*this, "nvmlDeviceGetCount_v2"};
+  const Question<unsigned, Device*> handle{*this, "nvmlDeviceGetHandleByIndex_v2"};
+  const Question<Device, PciInfo*> pci{*this, "nvmlDeviceGetPciInfo_v3"};
+  const Question<Device, unsigned*> generation{*this, "nvmlDeviceGetMaxPcieLinkGeneration"};
+  const Question<Device, unsigned*> width{*this, "nvmlDeviceGetCurrPcieLinkWidth"};
+  const Question<Device, int*, int*> capability{*this, "nvmlDeviceGetCudaComputeCapability"};
+  const Question<Device, unsigned, unsigned*> link_state{*this, "nvmlDeviceGetNvLinkState"};
+  const Question<Device, unsigned, unsigned*> link_type{*this,
+                                                        "nvmlDeviceGetNvLinkRemoteDeviceType"};
+  const Question<Device, unsigned, PciInfo*> link_peer{*this,
+                                                       "nvmlDeviceGetNvLinkRemotePciInfo_v2"};
+  const Question<Device, int, FieldValue*> fields{*this, "nvmlDeviceGetFieldValues"};
 };
 
 std::string bus_id(const PciInfo& pci) {
@@ -153,11 +144,8 @@ HostRecord record_of(const std::vector<NvmlGpu>& gpus, const std::string& host, 
 
 std::vector<NvmlGpu> read_nvml_gpus() {
   const ForeignCall call;
-  // It stays open: in a forked child glibc's dlclose() may wait for a thread that only the parent
-  // has.
-  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return {};
-  const Nvml nvml(library);
+  static const Nvml nvml;
+  if (!nvml.usable()) return {};
   std::vector<NvmlGpu> gpus;
   if (!nvml.initialise()) return gpus;
   unsigned count = 0;
@@ -170,6 +158,6 @@ std::vector<NvmlGpu> read_nvml_gpus() {
   return gpus;
 }
 
-SENNIT_SOURCE_ENTRY("nvml", 38, true, read)
+SENNIT_SOURCE_ENTRY(nvml, 38, true, read)
 
 }  // namespace sennit

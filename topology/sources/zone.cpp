@@ -113,8 +113,8 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
 
 }  // namespace
 
-SENNIT_SOURCE_ENTRY("zone", 45, true, read)
+SENNIT_SOURCE_ENTRY(zone, 45, true, read)
 SENNIT_TEXT_FORM_ENTRY(
-    "zone", [](std::string_view text) { return !values_of(text).empty(); }, parse_zone)
+    zone, [](std::string_view text) { return !values_of(text).empty(); }, parse_zone)
 
 }  // namespace sennit

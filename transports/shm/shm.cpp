@@ -375,5 +375,5 @@ std::string ShmTransport::statistics() const {
 }  // namespace sennit::shm
 
 namespace sennit {
-SENNIT_TRANSPORT_ENTRY("shm", 80, shm::ShmTransport::make)
+SENNIT_TRANSPORT_ENTRY(shm, 80, shm::ShmTransport::make)
 }

@@ -19,19 +19,7 @@ enum ReceiveScratch { kGranted = 0, kAnnouncedNs = 1 };
 const Status* Tcp::refusal(const MessageRequest& request) const {
   const Peer& peer = peers_[static_cast<size_t>(request.peer)];
   if (!peer.failed.ok()) return &peer.failed;
-  if (cancelled_.empty()) return nullptr;
-  const auto found = cancelled_.find(request.key.comm);
-  return found == cancelled_.end() ? nullptr : &found->second;
-}
-
-void Tcp::complete(SendRequest& request, Status status) {
-  request.status = std::move(status);
-  sends_back_.push_back(&request);
-}
-
-void Tcp::complete(RecvRequest& request, Status status) {
-  request.status = std::move(status);
-  receives_back_.push_back(&request);
+  return cancelled_.find(request.key.comm);
 }
 
 void Tcp::post_control(Link& link, Kind kind, const Key& key, uint64_t signature, size_t bytes) {
@@ -45,7 +33,7 @@ void Tcp::post_control(Link& link, Kind kind, const Key& key, uint64_t signature
 
 void Tcp::send(SendRequest& request) {
   request.ready_ns = request.first_ns = 0;
-  if (const Status* refused = refusal(request)) return complete(request, *refused);
+  if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
   Link& link = link_to(request.peer);
   messages_++;
   Grant* grant = grants_.size() > 0 ? grants_.remove(request.peer, request.key) : nullptr;
@@ -70,7 +58,7 @@ void Tcp::match_send(SendRequest& request, uint64_t signature, size_t bytes, uin
     return;
   }
   post_control(link, Kind::refuse, request.key, request.signature, request.bytes);
-  complete(request, send_mismatch(request, bytes));
+  returns_.add(request, send_mismatch(request, bytes));
 }
 
 void Tcp::on_ready(Link& link, const WireHeader& header) {
@@ -93,7 +81,7 @@ void Tcp::recv(RecvRequest& request) {
   request.exposed = nullptr;
   request.ready_ns = request.first_ns = 0;
   request.scratch[kGranted] = request.scratch[kAnnouncedNs] = 0;
-  if (const Status* refused = refusal(request)) return complete(request, *refused);
+  if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
   Link& link = link_to(request.peer);
   Arrival* arrival = matcher_.post(request);
   if (!arrival) {
@@ -110,15 +98,15 @@ void Tcp::recv(RecvRequest& request) {
     post_control(link, Kind::ready, request.key, request.signature, request.bytes);
     request.scratch[kGranted] = 1;
     request.scratch[kAnnouncedNs] = arrival->arrived_ns;
-    if (!matches) receives_back_.push_back(&request);
+    if (!matches) returns_.add_checked(request);
   } else {
     request.first_ns = arrival->arrived_ns;
     link.return_window(request.key.comm, arrival->bytes);
     if (matches) {
       SegmentCursor(request.segments).put(arrival->data.data(), arrival->bytes);
-      complete(request);
+      returns_.add(request);
     } else {
-      receives_back_.push_back(&request);
+      returns_.add_checked(request);
     }
   }
   matcher_.recycle(arrival);
@@ -128,7 +116,7 @@ void Tcp::recv(RecvRequest& request) {
 
 Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std::byte> bytes) {
   const int peer = link.peer();
-  const bool dropped = !cancelled_.empty() && cancelled_.contains(header.key.comm);
+  const bool dropped = cancelled_.find(header.key.comm) != nullptr;
   switch (header.kind) {
     case Kind::ready:
       if (!dropped) on_ready(link, header);
@@ -141,7 +129,7 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
         if (check_match(*request, header.signature, header.bytes))
           request->status =
               Status(SENNIT_INTERNAL, fmt::format("rank {} refused a matching receive", peer));
-        receives_back_.push_back(request);
+        returns_.add_checked(*request);
       }
       return {};
     case Kind::ask:
@@ -163,9 +151,9 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
     link.return_window(header.key.comm, header.bytes);
     if (check_match(*request, header.signature, header.bytes)) {
       SegmentCursor(request->segments).put(bytes.data(), bytes.size());
-      complete(*request);
+      returns_.add(*request);
     } else {
-      receives_back_.push_back(request);
+      returns_.add_checked(*request);
     }
     return {};
   }
@@ -197,7 +185,7 @@ RecvRequest* Tcp::on_first_piece(Link& link, const WireHeader& header) {
   request->ready_ns =
       request->scratch[kAnnouncedNs] ? request->scratch[kAnnouncedNs] : request->first_ns;
   if (check_match(*request, header.signature, header.bytes)) return request;
-  receives_back_.push_back(request);
+  returns_.add_checked(*request);
   return nullptr;
 }
 

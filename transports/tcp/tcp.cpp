@@ -27,6 +27,7 @@
 #include "base/forked.hpp"
 #include "base/options.hpp"
 #include "base/trace.hpp"
+#include "transports/tcp/overhead.hpp"
 
 namespace sennit::tcp {
 namespace {
@@ -42,6 +43,7 @@ Tcp::Tcp(const TransportContext& context)
     : eager_bytes_(std::min(context.eager_bytes, kMaxEagerBytes)),
       window_bytes_(std::max(kWindowBytes, 4 * eager_cost(eager_bytes_))),
       sealed_(context.sealed),
+      interface_(context.host_interface),
       peers_(static_cast<size_t>(context.size)) {}
 
 Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
@@ -167,7 +169,7 @@ void Tcp::break_link(int number, const Status& status) {
   if (peer.link) peer.link->shut();
   if (peer.broken || !peer.failed.ok()) return;
   peer.broken = true;
-  events_.push_back({number, status});
+  returns_.add_event(number, status);
 }
 
 // Writes what is queued; calls the peer if there is no connection yet.
@@ -228,24 +230,15 @@ bool Tcp::progress(Completions& completions) {
   for (const int peer : turn_) at(peer).busy = false;
   for (const int peer : turn_) read(*at(peer).link, true);
   turn_.clear();
-  const auto hand_over = [&moved](auto& from, auto& to) {
-    moved |= !from.empty();
-    to.insert(to.end(), from.begin(), from.end());
-    from.clear();
-  };
-  hand_over(sends_back_, completions.sends);
-  hand_over(receives_back_, completions.receives);
-  hand_over(events_, completions.events);
+  moved |= returns_.hand_over(completions);
   return moved;
 }
 
-bool Tcp::prepare_wait() {
-  return busy_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty();
-}
+bool Tcp::prepare_wait() { return busy_.empty() && returns_.empty(); }
 
 template <typename Which>
 void Tcp::hand_back(Which which, const Status& status) {
-  const auto back = [&](auto& request) { complete(request, status); };
+  const auto back = [&](auto& request) { returns_.add(request, status); };
   waiting_.remove_if(which, back);
   matcher_.take_receives_if(which, back);
   for (const int peer : in_use_) {
@@ -265,12 +258,12 @@ void Tcp::fail_peer(int number, const Status& status) {
 }
 
 void Tcp::cancel(uint32_t comm, const Status& status) {
-  cancelled_[comm] = status;
+  cancelled_.add(comm, status);
   hand_back([comm](const auto& item) { return item.key.comm == comm; }, status);
 }
 
 void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
-  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  cancelled_.forget(over);
   matcher_.drop_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); });
   grants_.remove_if([&](const Grant& grant) { return over(grant.key.comm); },
                     [this](Grant& grant) { free_grants_.push_back(&grant); });
@@ -291,6 +284,11 @@ void Tcp::stalled() {
   }
 }
 
+std::optional<WireOverhead> Tcp::wire_overhead(bool in_memory) const {
+  return WireOverhead{tcp_payload_permille(mtu_of(interface_), in_memory),
+                      tcp_message_bytes(in_memory, sealed_)};
+}
+
 std::string Tcp::statistics() const {
   uint64_t sent = 0, received = 0;
   size_t open = 0;
@@ -308,5 +306,5 @@ std::string Tcp::statistics() const {
 }  // namespace sennit::tcp
 
 namespace sennit {
-SENNIT_TRANSPORT_ENTRY("tcp", 20, tcp::Tcp::make)
+SENNIT_TRANSPORT_ENTRY(tcp, 20, tcp::Tcp::make)
 }

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
+#include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
+#include "transports/returns.hpp"
 #include "transports/tcp/acceptor.hpp"
 #include "transports/tcp/link.hpp"
 
@@ -30,6 +31,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;
   void forget(const std::function<bool(uint32_t comm)>& over) override;
+  std::optional<WireOverhead> wire_overhead(bool in_memory) const override;
   int event_fd() const override { return epoll_fd_; }
   bool prepare_wait() override;
   void stalled() override;
@@ -67,23 +69,22 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   void match_send(SendRequest& request, uint64_t signature, size_t bytes, uint64_t ready_ns);
   void on_announce(Link& link, const WireHeader& header);
   void on_ready(Link& link, const WireHeader& header);
-  void complete(SendRequest& request, Status status = {});
-  void complete(RecvRequest& request, Status status = {});
   template <typename Which>
   void hand_back(Which which, const Status& status);
 
   Status on_message(Link& link, const WireHeader& header,
                     std::span<const std::byte> bytes) override;
   RecvRequest* on_first_piece(Link& link, const WireHeader& header) override;
-  void on_received(RecvRequest& request) override { complete(request); }
+  void on_received(RecvRequest& request) override { returns_.add(request); }
   void on_given_up(Link& link, RecvRequest& request) override;
-  void on_sent(SendRequest& request) override { complete(request); }
+  void on_sent(SendRequest& request) override { returns_.add(request); }
   bool wants_connection(int peer) override;
   void on_connection(int peer, int fd, const Handshake& handshake) override;
   void on_call_failed(int peer, const Status& status) override { break_link(peer, status); }
 
   const size_t eager_bytes_, window_bytes_;
   const bool sealed_;
+  const std::string interface_;  // its address, numeric
   int epoll_fd_ = -1;
   std::unique_ptr<Door> door_;
   std::vector<Peer> peers_;
@@ -95,10 +96,8 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   KeyTable<Grant> grants_;
   std::vector<std::unique_ptr<Grant>> grant_pool_;
   std::vector<Grant*> free_grants_;
-  std::unordered_map<uint32_t, Status> cancelled_;
-  std::vector<SendRequest*> sends_back_;
-  std::vector<RecvRequest*> receives_back_;
-  std::vector<PeerEvent> events_;
+  Cancelled cancelled_;
+  Returns returns_;
   uint64_t messages_ = 0;
 };
 

@@ -11,7 +11,6 @@
 #include "base/descriptors.hpp"
 #include "base/forked.hpp"
 #include "base/log.hpp"
-#include "base/options.hpp"
 #include "base/trace.hpp"
 #include "transports/ucx/ucx.hpp"
 
@@ -40,11 +39,6 @@ bool has_rdma() {
   return std::filesystem::exists(devices, error) && !std::filesystem::is_empty(devices, error);
 }
 
-bool asked_for() {
-  const std::string list = "," + option_text("SENNIT_TRANSPORTS") + ",";
-  return list.find(",ucx,") != list.npos;
-}
-
 // The name of the interface that has this numeric address, or "".
 std::string interface_of(const std::string& address) {
   std::string name;
@@ -65,15 +59,21 @@ std::string interface_of(const std::string& address) {
 }
 
 Status failure(const char* what, ucs_status_t status) {
-  return {SENNIT_UNSUPPORTED, fmt::format("ucx: {}: {}", what, ucs_status_string(status))};
+  return {SENNIT_UNSUPPORTED,
+          fmt::format("ucx: {}: {}", what, Library::get().status_string(status))};
 }
 
 }  // namespace
 
+const Library& Library::get() {
+  static const Library library;
+  return library;
+}
+
 Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& context) {
   // Not even started where it would not be used, or not with too few descriptors: UCX ends the
   // process when it runs out of them.
-  if (!asked_for() && !has_rdma())
+  if (!context.asked_for && !has_rdma())
     return Status(SENNIT_UNSUPPORTED,
                   "ucx: no RDMA device here; name it in SENNIT_TRANSPORTS to use it all the same");
   // In a child UCX takes its parent's thread for alive, and adds to the set of descriptors that
@@ -84,6 +84,8 @@ Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& co
         SENNIT_UNSUPPORTED,
         "ucx: this process was made by fork() from one that uses UCX, which works in one of them "
         "only; exec a program first, or use SENNIT_TRANSPORTS=shm,tcp");
+  if (!Library::get().usable())
+    return Status(SENNIT_UNSUPPORTED, "ucx: " + Library::get().why_not());
   const size_t needed =
       kOwnDescriptors + (has_rdma() ? 0 : kDescriptorsPerPeer * static_cast<size_t>(context.size));
   if (const size_t left = reserve_descriptors(needed); left < needed)
@@ -95,28 +97,28 @@ Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& co
 
 Status UcxTransport::start() {
   ucp_config_t* config = nullptr;
-  if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &config); status != UCS_OK)
+  if (const ucs_status_t status = library_.config_read(nullptr, nullptr, &config); status != UCS_OK)
     return failure("reading the configuration (UCX_* variables)", status);
   // On plain Ethernet stay on the interface that reaches the other ranks; UCX's own variable goes
   // before.
   const std::string interface = interface_of(context_.host_interface);
   if (!has_rdma() && !interface.empty() && !getenv("UCX_NET_DEVICES"))
-    if (ucp_config_modify(config, "NET_DEVICES", interface.c_str()) != UCS_OK)
+    if (library_.config_modify(config, "NET_DEVICES", interface.c_str()) != UCS_OK)
       log(LogLevel::info, "ucx: cannot restrict it to {}", interface);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.estimated_num_eps = static_cast<size_t>(context_.size);
-  ucs_status_t status = ucp_init(&params, config, &ucp_);
-  ucp_config_release(config);
+  ucs_status_t status = library_.init(&params, config, &ucp_);
+  library_.config_release(config);
   if (status != UCS_OK) return failure("starting", status);
 
   ucp_worker_params_t worker_params{};
   worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  status = ucp_worker_create(ucp_, &worker_params, &worker_);
+  status = library_.worker_create(ucp_, &worker_params, &worker_);
   if (status != UCS_OK) return failure("making a worker", status);
-  status = ucp_worker_get_efd(worker_, &event_fd_);
+  status = library_.worker_get_efd(worker_, &event_fd_);
   if (status != UCS_OK) return failure("getting a descriptor to wait on", status);
 
   ucp_am_handler_param_t handler{};
@@ -125,20 +127,20 @@ Status UcxTransport::start() {
   handler.id = static_cast<unsigned>(Kind::message);
   handler.cb = on_message;
   handler.arg = this;
-  status = ucp_worker_set_am_recv_handler(worker_, &handler);
+  status = library_.worker_set_am_recv_handler(worker_, &handler);
   if (status != UCS_OK) return failure("setting the message handler", status);
 
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS;
   attributes.address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY;
-  status = ucp_worker_query(worker_, &attributes);
+  status = library_.worker_query(worker_, &attributes);
   if (status != UCS_OK) return failure("getting the address", status);
   AddressHead head;
   head.has_rdma = has_rdma();
   address_.resize(sizeof head + attributes.address_length);
   std::memcpy(address_.data(), &head, sizeof head);
   std::memcpy(address_.data() + sizeof head, attributes.address, attributes.address_length);
-  ucp_worker_release_address(worker_, attributes.address);
+  library_.worker_release_address(worker_, attributes.address);
   return {};
 }
 
@@ -147,7 +149,7 @@ Reach UcxTransport::reach(int, std::span<const std::byte> address) {
   if (address.size() <= sizeof head) return Reach::none;
   std::memcpy(&head, address.data(), sizeof head);
   if (head.magic != kMagic) return Reach::none;
-  return asked_for() || (head.has_rdma && has_rdma()) ? Reach::network : Reach::none;
+  return context_.asked_for || (head.has_rdma && has_rdma()) ? Reach::network : Reach::none;
 }
 
 Status UcxTransport::add_peer(int rank, std::span<const std::byte> address) {
@@ -175,16 +177,17 @@ Status UcxTransport::connect(Peer& p) {
   params.err_handler.arg = &p;
   // A peer that has died refuses: whether that is so, or only this way to it is broken, the control
   // plane finds out.
-  if (const ucs_status_t status = ucp_ep_create(worker_, &params, &p.endpoint); status != UCS_OK) {
+  if (const ucs_status_t status = library_.ep_create(worker_, &params, &p.endpoint);
+      status != UCS_OK) {
     p.endpoint = nullptr;
     p.broken = true;
-    events_.push_back(
-        {p.rank,
-         {SENNIT_LINK_FAILED,
-          fmt::format(
-              "ucx: cannot connect to rank {}: {} (UCX_TLS and UCX_NET_DEVICES restrict what it "
-              "uses; SENNIT_TRANSPORTS=shm,tcp goes without it)",
-              p.rank, ucs_status_string(status))}});
+    returns_.add_event(
+        p.rank,
+        {SENNIT_LINK_FAILED,
+         fmt::format(
+             "ucx: cannot connect to rank {}: {} (UCX_TLS and UCX_NET_DEVICES restrict what it "
+             "uses; SENNIT_TRANSPORTS=shm,tcp goes without it)",
+             p.rank, library_.status_string(status))});
     return {};
   }
   connections_++;
@@ -195,7 +198,7 @@ Status UcxTransport::connect(Peer& p) {
 bool UcxTransport::drive(int64_t limit_ms, const std::function<bool()>& ready) {
   const uint64_t end_ns = now_ns() + static_cast<uint64_t>(limit_ms) * 1'000'000;
   while (!ready()) {
-    if (!ucp_worker_progress(worker_) && now_ns() > end_ns) return false;
+    if (!library_.worker_progress(worker_) && now_ns() > end_ns) return false;
   }
   return true;
 }
@@ -206,12 +209,12 @@ void UcxTransport::close(Peer& p) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  const ucs_status_ptr_t request = ucp_ep_close_nbx(p.endpoint, &param);
+  const ucs_status_ptr_t request = library_.ep_close_nbx(p.endpoint, &param);
   p.endpoint = nullptr;
   if (!UCS_PTR_IS_PTR(request)) return;
-  if (!drive(kCloseMs, [&] { return ucp_request_check_status(request) != UCS_INPROGRESS; }))
+  if (!drive(kCloseMs, [&] { return library_.request_check_status(request) != UCS_INPROGRESS; }))
     log(LogLevel::warn, "ucx: the endpoint to rank {} does not close", p.rank);
-  ucp_request_free(request);
+  library_.request_free(request);
 }
 
 // Where calls were given up, peers may be connecting to this rank for what it will not take. UCX
@@ -222,7 +225,7 @@ void UcxTransport::settle_connections() {
   uint64_t now = begin;
   for (uint64_t moved = begin; now - begin < kMostSettleNs && now - moved < quiet_ns;
        now = now_ns())
-    if (ucp_worker_progress(worker_))
+    if (library_.worker_progress(worker_))
       moved = now;
     else
       sched_yield();
@@ -232,19 +235,19 @@ UcxTransport::~UcxTransport() {
   if (worker_) {
     // What was sent last must reach the wire, if the peers take it; then nothing is waited for.
     ucp_request_param_t param{};
-    const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param);
+    const ucs_status_ptr_t flush = library_.worker_flush_nbx(worker_, &param);
     if (UCS_PTR_IS_PTR(flush)) {
-      drive(kFlushMs, [&] { return ucp_request_check_status(flush) != UCS_INPROGRESS; });
-      ucp_request_free(flush);
+      drive(kFlushMs, [&] { return library_.request_check_status(flush) != UCS_INPROGRESS; });
+      library_.request_free(flush);
     }
     settle_connections();
     for (auto& [rank, p] : peers_) close(*p);
     // Only now: before, it would tell the senders that all is well.
     matcher_.take_arrivals_if([](const Arrival&) { return true; },
                               [&](Arrival& arrival) { drop(arrival); });
-    ucp_worker_destroy(worker_);
+    library_.worker_destroy(worker_);
   }
-  if (ucp_) ucp_cleanup(ucp_);
+  if (ucp_) library_.cleanup(ucp_);
 }
 
 }  // namespace sennit::ucx

@@ -43,18 +43,7 @@ Peer& UcxTransport::known(int rank) {
 // The status that requests of this peer and communicator end with at once, or nullptr.
 const Status* UcxTransport::refused(const Peer& p, uint32_t comm) const {
   if (!p.failed.ok()) return &p.failed;
-  const auto entry = cancelled_.find(comm);
-  return entry == cancelled_.end() ? nullptr : &entry->second;
-}
-
-void UcxTransport::finish(SendRequest& request, Status status) {
-  request.status = std::move(status);
-  done_sends_.push_back(&request);
-}
-
-void UcxTransport::finish(RecvRequest& request, Status status) {
-  request.status = std::move(status);
-  done_receives_.push_back(&request);
+  return cancelled_.find(comm);
 }
 
 Operation& UcxTransport::new_operation(Peer& p) {
@@ -98,8 +87,9 @@ void UcxTransport::post(Operation& operation, std::span<const Segment> segments,
   void* buffer = nullptr;
   size_t count = 0;
   describe(segments, operation, param, &buffer, &count);
-  started(operation, ucp_am_send_nbx(operation.peer->endpoint, static_cast<unsigned>(Kind::message),
-                                     &operation.header, sizeof(Header), buffer, count, &param));
+  started(operation,
+          library_.am_send_nbx(operation.peer->endpoint, static_cast<unsigned>(Kind::message),
+                               &operation.header, sizeof(Header), buffer, count, &param));
 }
 
 void UcxTransport::control(Peer& p, Kind kind, uint32_t comm, uint64_t bytes) {
@@ -123,9 +113,9 @@ void UcxTransport::ended(Operation& operation, ucs_status_t status) {
   const auto conclude = [&](auto* request, auto& orphans) {
     if (!request) return;
     if (!operation.doomed.ok())
-      finish(*request, std::move(operation.doomed));
+      returns_.add(*request, std::move(operation.doomed));
     else if (status == UCS_OK)
-      finish(*request, Status());
+      returns_.add(*request, Status());
     else
       orphans.push_back(request);
   };
@@ -135,8 +125,8 @@ void UcxTransport::ended(Operation& operation, ucs_status_t status) {
 }
 
 void UcxTransport::on_sent(void* request, ucs_status_t status, void* operation) {
-  ucp_request_free(request);
   auto& o = *static_cast<Operation*>(operation);
+  o.peer->transport->library_.request_free(request);
   o.peer->transport->ended(o, status);
 }
 
@@ -147,9 +137,9 @@ void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void*
 void UcxTransport::broke(Peer& p, ucs_status_t status) {
   if (p.broken || !p.failed.ok()) return;
   p.broken = true;
-  events_.push_back({p.rank,
+  returns_.add_event(p.rank,
                      {SENNIT_LINK_FAILED, fmt::format("ucx: connection to rank {}: {}", p.rank,
-                                                      ucs_status_string(status))}});
+                                                      library_.status_string(status))});
 }
 
 void UcxTransport::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
@@ -161,8 +151,8 @@ void UcxTransport::send(SendRequest& request) {
   Peer& p = peer(request.peer);
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
-  if (const Status* status = refused(p, request.key.comm)) return finish(request, *status);
-  if (Status status = connect(p); !status.ok()) return finish(request, std::move(status));
+  if (const Status* status = refused(p, request.key.comm)) return returns_.add(request, *status);
+  if (Status status = connect(p); !status.ok()) return returns_.add(request, std::move(status));
   if (p.broken) return p.orphan_sends.push_back(&request);
   Operation& operation = new_operation(p);
   operation.send = &request;
@@ -181,13 +171,13 @@ void UcxTransport::recv(RecvRequest& request) {
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
   request.exposed = nullptr;
-  if (const Status* status = refused(p, request.key.comm)) return finish(request, *status);
+  if (const Status* status = refused(p, request.key.comm)) return returns_.add(request, *status);
   Arrival* early = matcher_.post(request);
   // Connected both ways, a peer's death is seen here too.
   if (!early) {
     if (Status status = connect(p); !status.ok()) {
       matcher_.take_receive(request.peer, request.key);
-      finish(request, std::move(status));
+      returns_.add(request, std::move(status));
     }
     return;
   }
@@ -197,14 +187,14 @@ void UcxTransport::recv(RecvRequest& request) {
     if (matches) {
       fetch(request, descriptor);
     } else {
-      ucp_am_data_release(worker_, descriptor);
-      done_receives_.push_back(&request);
+      library_.am_data_release(worker_, descriptor);
+      returns_.add_checked(request);
     }
   } else {
     request.first_ns = early->arrived_ns;
     if (matches) SegmentCursor(request.segments).put(early->data.data(), early->bytes);
     consumed(p, request.key.comm, early->bytes);
-    done_receives_.push_back(&request);
+    returns_.add_checked(request);
   }
   matcher_.recycle(early);
 }
@@ -213,8 +203,8 @@ void UcxTransport::recv(RecvRequest& request) {
 void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
   request.first_ns = now_ns();
   if (request.bytes == 0) {  // to receive nothing would leak the descriptor (UCX 1.13)
-    ucp_am_data_release(worker_, descriptor);
-    return finish(request, Status());
+    library_.am_data_release(worker_, descriptor);
+    return returns_.add(request, Status());
   }
   Operation& operation = new_operation(peer(request.peer));
   operation.recv = &request;
@@ -225,7 +215,7 @@ void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
   void* buffer = nullptr;
   size_t count = 0;
   describe(request.segments, operation, param, &buffer, &count);
-  started(operation, ucp_am_recv_data_nbx(worker_, descriptor, buffer, count, &param));
+  started(operation, library_.am_recv_data_nbx(worker_, descriptor, buffer, count, &param));
 }
 
 // Counts what the window of (communicator, peer) may have back, and returns it by the quarter.
@@ -283,7 +273,7 @@ ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t byte
         SegmentCursor(request->segments).put(static_cast<const std::byte*>(data), bytes);
       consumed(p, comm, bytes);
     }
-    done_receives_.push_back(request);
+    returns_.add_checked(*request);
     return UCS_OK;
   }
   if (refused(p, comm)) return UCS_OK;
@@ -301,30 +291,23 @@ ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t byte
 }
 
 void UcxTransport::drop(Arrival& arrival) {
-  if (arrival.handle[0]) ucp_am_data_release(worker_, reinterpret_cast<void*>(arrival.handle[0]));
+  if (arrival.handle[0])
+    library_.am_data_release(worker_, reinterpret_cast<void*>(arrival.handle[0]));
   matcher_.recycle(&arrival);
 }
 
 bool UcxTransport::progress(Completions& completions) {
   bool moved = false;
-  for (int i = 0; i < kProgressRounds && ucp_worker_progress(worker_); i++) moved = true;
+  for (int i = 0; i < kProgressRounds && library_.worker_progress(worker_); i++) moved = true;
   for (size_t i = 0; i < to_fetch_.size(); i++) fetch(*to_fetch_[i].first, to_fetch_[i].second);
   to_fetch_.clear();
-  const auto hand_over = [&moved](auto& from, auto& to) {
-    if (from.empty()) return;
-    to.insert(to.end(), from.begin(), from.end());
-    from.clear();
-    moved = true;
-  };
-  hand_over(done_sends_, completions.sends);
-  hand_over(done_receives_, completions.receives);
-  hand_over(events_, completions.events);
+  moved |= returns_.hand_over(completions);
   return moved;
 }
 
 bool UcxTransport::prepare_wait() {
-  if (!done_sends_.empty() || !done_receives_.empty() || !events_.empty()) return false;
-  return ucp_worker_arm(worker_) == UCS_OK;
+  if (!returns_.empty()) return false;
+  return library_.worker_arm(worker_) == UCS_OK;
 }
 
 // Ends the requests that `which` holds for; those that UCX has in its hands end when it lets go.
@@ -335,17 +318,17 @@ void UcxTransport::hand_back(Which which, const Status& status) {
     if (operation.send && which(*operation.send)) operation.doomed = status;
     if (operation.recv && which(*operation.recv)) operation.doomed = status;
   }
-  matcher_.take_receives_if(which, [&](RecvRequest& request) { finish(request, status); });
+  matcher_.take_receives_if(which, [&](RecvRequest& request) { returns_.add(request, status); });
   std::erase_if(to_fetch_, [&](const auto& entry) {
     if (!which(*entry.first)) return false;
-    ucp_am_data_release(worker_, entry.second);
-    finish(*entry.first, status);
+    library_.am_data_release(worker_, entry.second);
+    returns_.add(*entry.first, status);
     return true;
   });
   const auto take = [&](auto& list) {
     std::erase_if(list, [&](auto* request) {
       if (!which(*request)) return false;
-      finish(*request, status);
+      returns_.add(*request, status);
       return true;
     });
   };
@@ -356,7 +339,7 @@ void UcxTransport::hand_back(Which which, const Status& status) {
 }
 
 void UcxTransport::cancel(uint32_t comm, const Status& status) {
-  if (!cancelled_.emplace(comm, status).second) return;
+  if (!cancelled_.add(comm, status)) return;
   gave_up_ = true;
   const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
   // Peers that have been offered a message of this communicator let go of it when they hear.
@@ -375,7 +358,7 @@ void UcxTransport::cancel(uint32_t comm, const Status& status) {
 }
 
 void UcxTransport::forget(const std::function<bool(uint32_t comm)>& over) {
-  std::erase_if(cancelled_, [&](const auto& entry) { return over(entry.first); });
+  cancelled_.forget(over);
   matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
                             [&](Arrival& arrival) { drop(arrival); });
   for (auto& [rank, p] : peers_)
@@ -402,5 +385,5 @@ std::string UcxTransport::statistics() const {
 }  // namespace sennit::ucx
 
 namespace sennit {
-SENNIT_TRANSPORT_ENTRY("ucx", 40, ucx::UcxTransport::make)
+SENNIT_TRANSPORT_ENTRY(ucx, 40, ucx::UcxTransport::make, /*keeps_secrets=*/false)
 }

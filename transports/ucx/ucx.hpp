@@ -10,13 +10,14 @@
 // sides have RDMA, or where SENNIT_TRANSPORTS names it.
 #pragma once
 
-#include <ucp/api/ucp.h>
-
 #include <deque>
 #include <functional>
 #include <unordered_map>
 
+#include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
+#include "transports/returns.hpp"
+#include "transports/ucx/library.hpp"
 
 namespace sennit::ucx {
 
@@ -78,6 +79,8 @@ class UcxTransport final : public Transport {
   void cancel(uint32_t comm, const Status& status) override;
   void forget(const std::function<bool(uint32_t comm)>& over) override;
   bool withdraws_at_once() const override { return false; }
+  // Where there is RDMA its headers are few.
+  std::optional<WireOverhead> wire_overhead(bool) const override { return WireOverhead(); }
   int event_fd() const override { return event_fd_; }
   bool prepare_wait() override;
   std::string statistics() const override;
@@ -103,8 +106,6 @@ class UcxTransport final : public Transport {
   void close(Peer& p);
   void settle_connections();
   bool drive(int64_t limit_ms, const std::function<bool()>& ready);
-  void finish(SendRequest& request, Status status);
-  void finish(RecvRequest& request, Status status);
 
   ucs_status_t arrived(const Header& header, void* data, size_t bytes, bool rendezvous);
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
@@ -113,6 +114,7 @@ class UcxTransport final : public Transport {
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* operation);
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
+  const Library& library_ = Library::get();
   TransportContext context_;
   ucp_context_h ucp_ = nullptr;
   ucp_worker_h worker_ = nullptr;
@@ -120,15 +122,13 @@ class UcxTransport final : public Transport {
   bool gave_up_ = false;  // on a call
   std::vector<std::byte> address_;
   std::unordered_map<int, std::unique_ptr<Peer>> peers_;
-  std::unordered_map<uint32_t, Status> cancelled_;
+  Cancelled cancelled_;
   Matcher matcher_;
   std::deque<Operation> operations_;  // all that ever were; they stay in place
   std::vector<Operation*> free_;
   // matched inside UCX's callback, started after it
   std::vector<std::pair<RecvRequest*, void*>> to_fetch_;
-  std::vector<SendRequest*> done_sends_;
-  std::vector<RecvRequest*> done_receives_;
-  std::vector<PeerEvent> events_;
+  Returns returns_;
   uint64_t eager_ = 0, rendezvous_ = 0, early_ = 0, connections_ = 0;
 };
 

@@ -285,7 +285,7 @@ class Builder {
 
 Fabric fabric_of(const IbSubnet& subnet) { return Builder(subnet).build(); }
 
-SENNIT_TEXT_FORM_ENTRY("ibnetdiscover", is_ibnetdiscover,
+SENNIT_TEXT_FORM_ENTRY(ibnetdiscover, is_ibnetdiscover,
                        [](std::string_view text, const std::string& file,
                           const std::string&) -> Result<Fabric> {
                          const Result<IbSubnet> subnet = parse_ibnetdiscover(text, file);

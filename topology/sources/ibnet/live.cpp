@@ -2,7 +2,8 @@
 // host. The walk sends management packets to every switch and adapter, two at a time (2,048 hosts:
 // under a second), so it is done where nobody has written the fabric down: an operator runs `sennit
 // topo --save /etc/sennit/fabric` once, and no job walks. It needs read and write access to
-// /dev/infiniband/umad*, which is root's alone on most systems.
+// /dev/infiniband/umad*, which is root's alone on most systems. libibnetdisc is opened at run time:
+// where it is not installed, there is nothing to walk and nothing to say.
 #include <endian.h>
 #include <cerrno>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "base/index.hpp"
+#include "base/shared_library.hpp"
 #include "topology/source.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 #include "topology/text/read_file.hpp"
@@ -22,13 +24,33 @@
 namespace sennit {
 namespace {
 
+// With what it needs itself, libibumad and libibmad, whose functions are found through it.
+struct Ibnet : SharedLibrary {
+  Ibnet() : SharedLibrary("libibnetdisc.so.5") {}
+  const Function<decltype(ibnd_discover_fabric)> discover_fabric{*this, "ibnd_discover_fabric"};
+  const Function<decltype(ibnd_destroy_fabric)> destroy_fabric{*this, "ibnd_destroy_fabric"};
+  const Function<decltype(::umad_init)> initialise{*this, "umad_init"};
+  const Function<decltype(umad_get_cas_names)> get_cas_names{*this, "umad_get_cas_names"};
+  const Function<decltype(umad_get_ca)> get_ca{*this, "umad_get_ca"};
+  const Function<decltype(umad_release_ca)> release_ca{*this, "umad_release_ca"};
+  const Function<decltype(umad_open_port)> open_port{*this, "umad_open_port"};
+  const Function<decltype(umad_close_port)> close_port{*this, "umad_close_port"};
+  const Function<decltype(mad_get_field)> get_field{*this, "mad_get_field"};
+  const Function<decltype(mad_get_field64)> get_field64{*this, "mad_get_field64"};
+};
+
+const Ibnet& ibnet() {
+  static const Ibnet library;
+  return library;
+}
+
 IbPortRates rates_of(ibnd_port_t* port) {
   constexpr size_t kBytes = 64;
   static_assert(sizeof port->info >= kBytes);
   const ibnd_port_t* const first =
       port->node->type == IB_NODE_SWITCH ? port->node->ports[0] : nullptr;
   const bool fdr10 =
-      (mad_get_field(port->ext_info, 0, IB_MLNX_EXT_PORT_LINK_SPEED_ACTIVE_F) & 1) != 0;
+      (ibnet().get_field(port->ext_info, 0, IB_MLNX_EXT_PORT_LINK_SPEED_ACTIVE_F) & 1) != 0;
   return ib_port_rates(
       std::span<const uint8_t, kBytes>(port->info, kBytes),
       std::span<const uint8_t, kBytes>(first != nullptr ? first->info : port->info, kBytes), fdr10);
@@ -75,7 +97,7 @@ class Records {
     record.guid = node.guid;
     // the decoder takes it so, and only reads
     uint8_t* const info = const_cast<uint8_t*>(node.info);
-    record.system_guid = mad_get_field64(info, 0, IB_NODE_SYSTEM_GUID_F);
+    record.system_guid = ibnet().get_field64(info, 0, IB_NODE_SYSTEM_GUID_F);
     record.description = std::string(node.nodedesc, strnlen(node.nodedesc, sizeof node.nodedesc));
     record.lid = node.smalid;
     subnet_.nodes.push_back(std::move(record));
@@ -97,16 +119,16 @@ struct Port {
 std::vector<Port> infiniband_ports() {
   std::vector<Port> ports;
   char names[UMAD_MAX_DEVICES][UMAD_CA_NAME_LEN] = {};
-  const int count = umad_init() < 0 ? 0 : umad_get_cas_names(names, UMAD_MAX_DEVICES);
+  const int count = ibnet().initialise() < 0 ? 0 : ibnet().get_cas_names(names, UMAD_MAX_DEVICES);
   for (int c = 0; c < count; c++) {
     umad_ca_t device{};
-    if (umad_get_ca(names[c], &device) < 0) continue;
+    if (ibnet().get_ca(names[c], &device) < 0) continue;
     for (const umad_port_t* port : device.ports) {
       constexpr unsigned kActive = 4;
       if (port == nullptr || std::string_view(port->link_layer) == "Ethernet") continue;
       ports.push_back({names[c], port->portnum, be64toh(port->port_guid), port->state == kActive});
     }
-    umad_release_ca(&device);
+    ibnet().release_ca(&device);
   }
   return ports;
 }
@@ -114,9 +136,9 @@ std::vector<Port> infiniband_ports() {
 // Nothing is sent.
 Status may_send(const Port& port) {
   errno = 0;
-  const int fd = umad_open_port(port.device.c_str(), port.number);
+  const int fd = ibnet().open_port(port.device.c_str(), port.number);
   if (fd >= 0) {
-    umad_close_port(fd);
+    ibnet().close_port(fd);
     return {};
   }
   const int why = errno;
@@ -147,6 +169,7 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
 }  // namespace
 
 Result<std::optional<IbSubnet>> read_live_subnet() {
+  if (!ibnet().usable()) return std::optional<IbSubnet>();
   const std::vector<Port> ports = infiniband_ports();
   if (ports.empty()) return std::optional<IbSubnet>();
   Records records;
@@ -160,7 +183,7 @@ Result<std::optional<IbSubnet>> read_live_subnet() {
     config.retries = 2;
     std::string device = port.device;
     ibnd_fabric_t* const fabric =
-        ibnd_discover_fabric(device.data(), port.number, nullptr, &config);
+        ibnet().discover_fabric(device.data(), port.number, nullptr, &config);
     if (fabric == nullptr)
       return Status(
           SENNIT_UNSUPPORTED,
@@ -169,7 +192,7 @@ Result<std::optional<IbSubnet>> read_live_subnet() {
               "-P {}`, which says why",
               port.device, port.number, port.device, port.number));
     records.add(*fabric);
-    ibnd_destroy_fabric(fabric);
+    ibnet().destroy_fabric(fabric);
   }
   if (first == nullptr)
     return Status(
@@ -186,6 +209,6 @@ Result<std::optional<IbSubnet>> read_live_subnet() {
   return std::optional<IbSubnet>(records.take());
 }
 
-SENNIT_SOURCE_ENTRY("ibnet", 80, false, read)
+SENNIT_SOURCE_ENTRY(ibnet, 80, false, read)
 
 }  // namespace sennit

@@ -165,7 +165,7 @@ Result<Fabric> parse_topology_addr(std::string_view address, std::string_view pa
   return fabric;
 }
 
-SENNIT_TEXT_FORM_ENTRY("slurm_conf", is_topology_conf,
+SENNIT_TEXT_FORM_ENTRY(slurm_conf, is_topology_conf,
                        [](std::string_view text, const std::string& file, const std::string&) {
                          return parse_topology_conf(text, file);
                        })

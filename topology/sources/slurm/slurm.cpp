@@ -70,6 +70,6 @@ const SourceEntry kConf({"slurm_conf", 61, false, read_conf});
 
 }  // namespace
 
-SENNIT_SOURCE_ENTRY("slurm", 60, true, read_address)
+SENNIT_SOURCE_ENTRY(slurm, 60, true, read_address)
 
 }  // namespace sennit

@@ -165,6 +165,6 @@ Result<Fabric> parse_topology_yaml(std::string_view text, const std::string& fil
 
 }  // namespace
 
-SENNIT_TEXT_FORM_ENTRY("slurm_yaml", is_topology_yaml, parse_topology_yaml)
+SENNIT_TEXT_FORM_ENTRY(slurm_yaml, is_topology_yaml, parse_topology_yaml)
 
 }  // namespace sennit

@@ -1,0 +1,14 @@
+#!/bin/sh
+# needed_libraries.sh FILE...: fails where a library or program needs more than the runtime truly does, by itself or
+# through another. What is optional is opened at run time (base/shared_library.hpp), so that one build runs where it is
+# not. yaml-cpp and pugixml are linked: small, everywhere, and C++, whose names are no interface to look up.
+allowed='^(ld-linux.*|libc|libm|libgcc_s|libstdc\+\+|libfmt|libsodium|libhwloc|libyaml-cpp|libpugixml)\.so'
+optional='lib(ucp|ucs|uct|ucm|ibnetdisc|ibumad|ibmad|ibverbs|pmix|nvidia-ml)\.so'
+found=0
+for file in "$@"; do
+  needed=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p')
+  [ -n "$needed" ] || { echo "$file needs nothing, which cannot be"; found=1; }
+  echo "$needed" | grep -Ev "$allowed" && echo "... is more than $file may need" && found=1
+  ldd "$file" | grep -E "$optional" && echo "... is optional: $file may not be linked with it" && found=1
+done
+exit $found
