@@ -1,9 +1,9 @@
 // parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family, for GOAL, and
 // for the headers of safetensors files; SENNIT_FUZZ_FORM names the one.
 //
-// Whatever the text, a parser gives a fabric (a schedule) that its own text form holds, or an error
-// that begins with file:line:column; a header gives tensors that lie within the file, or an error
-// that names it. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000
+// What holds for a form is in tests/fuzz/check_form.hpp. GOAL's parser gives a schedule that its own
+// text holds, or an error that begins with file:line:column; a header gives tensors that lie within
+// the file, or an error that names it. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000
 // DIRECTORY.
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "goal/goal.hpp"
+#include "tests/fuzz/check_form.hpp"
 #include "topology/source.hpp"
 #include "trainer/checkpoint/safetensors.hpp"
 
@@ -25,22 +26,10 @@ void fail(const char* what, const std::string& text) {
   std::abort();
 }
 
-// "fuzz:12:3: expected ..."
-bool names_a_place(const std::string& error) {
-  size_t at = 5;
-  if (error.rfind("fuzz:", 0) != 0) return false;
-  for (int number = 0; number < 2; number++) {
-    const size_t begin = at;
-    while (at < error.size() && error[at] >= '0' && error[at] <= '9') at++;
-    if (at == begin || at >= error.size() || error[at++] != ':') return false;
-  }
-  return true;
-}
-
 void read_goal(const std::string& text) {
   const sennit::Result<sennit::Goal> goal = sennit::parse_goal(text, "fuzz");
   if (!goal) {
-    if (!names_a_place(goal.status().text()))
+    if (!sennit::test::names_a_place(goal.status().text(), "fuzz"))
       fail("an error without a place", goal.status().text());
     return;
   }
@@ -84,15 +73,14 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
     if (name != nullptr && known.name == name) form = &known;
   safetensors = name != nullptr && std::string(name) == "safetensors";
   if (form != nullptr || safetensors || (name != nullptr && std::string(name) == "goal")) return 0;
-  std::fprintf(stderr, "SENNIT_FUZZ_FORM must be one of:");
+  std::fprintf(stderr, "SKIPPED: SENNIT_FUZZ_FORM is not one of those that are built in:");
   for (const sennit::TextForm& known : sennit::text_forms())
     std::fprintf(stderr, " %s", std::string(known.name).c_str());
   std::fprintf(stderr, " goal safetensors\n");
-  std::exit(1);
+  std::exit(0);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
-  constexpr size_t kReadBack = 5000;  // vertices; larger fabrics would only make the rounds few
   const std::string text(reinterpret_cast<const char*>(data), size);
   if (safetensors) {
     read_safetensors(text);
@@ -102,17 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     read_goal(text);
     return 0;
   }
-  static_cast<void>(form->recognises(text));
-  const sennit::Result<sennit::Fabric> fabric = form->parse(text, "fuzz", "host");
-  if (!fabric) {
-    if (!names_a_place(fabric.status().text()))
-      fail("an error without a place", fabric.status().text());
-  } else if (fabric->vertices.size() + fabric->links.size() < kReadBack) {
-    const std::string written = fabric->to_text();
-    const sennit::Result<sennit::Fabric> again = sennit::parse_fabric(written, "fuzz");
-    if (!again)
-      fail("what it read cannot be written and read", again.status().text() + "\n" + written);
-    if (again->to_text() != written) fail("what it read changes when written and read", written);
-  }
+  const std::string wrong = sennit::test::check_form(*form, text);
+  if (!wrong.empty()) fail("the form", wrong);
   return 0;
 }

@@ -1,5 +1,5 @@
-// fabric_test.cpp: the fabric's text form: what is read, what is written back, and the exact text
-// of every error.
+// fabric_test.cpp: the fabric: its bounds, its fingerprint, damaged texts. What its text form reads
+// and writes, and the exact text of every error, is in tests/data/topology/forms/fabric.
 #include "topology/fabric/fabric.hpp"
 
 #include <random>
@@ -7,33 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/seed.hpp"
-#include "tests/topology/cases.hpp"
 
 namespace sennit {
 namespace {
-
-TEST(Fabric, ReadsAndWrites) {
-  run_cases("fabric", "fabric", [](const std::filesystem::path& path) {
-    const Result<Fabric> fabric = parse_fabric(read_text(path), path.filename());
-    if (!fabric) return fabric.status().text() + "\n";
-    const std::string text = fabric->to_text();
-    const Result<Fabric> again = parse_fabric(text, "again");
-    EXPECT_TRUE(again.ok()) << again.status().text();
-    if (again) {
-      EXPECT_EQ(again->to_text(), text) << path;
-      EXPECT_EQ(again->fingerprint(), fabric->fingerprint()) << path;
-    }
-    return text;
-  });
-}
-
-TEST(Fabric, ErrorsNameFileLineColumnAndWhatWasExpected) {
-  run_cases("bad_fabric", "fabric", [](const std::filesystem::path& path) {
-    const Result<Fabric> fabric = parse_fabric(read_text(path), path.filename());
-    EXPECT_FALSE(fabric.ok()) << path;
-    return fabric ? "no error\n" : fabric.status().text() + "\n";
-  });
-}
 
 TEST(Fabric, HostlistsCannotGrowWithoutBound) {
   for (const char* text :

@@ -1,5 +1,5 @@
 // ibnet_test.cpp: InfiniBand subnets from dumps: captured from ibsim and opensm
-// (tests/data/topology/ibnet), and made to measure, with the truth known group by group.
+// (tests/data/topology/forms/ibnetdiscover), and made to measure, with the truth known group by group.
 #include <unistd.h>
 
 #include <array>
@@ -27,22 +27,25 @@ Fabric fabric_of_text(const std::string& text) {
   return subnet ? fabric_of(*subnet) : Fabric();
 }
 
-// X.dump gives the fabric and the tree over its hosts, or an error.
-TEST(Ibnet, DumpsToFabricsAndTrees) {
-  run_cases("ibnet", "dump", [](const std::filesystem::path& path) {
-    const std::string text = read_text(path);
-    EXPECT_TRUE(is_ibnetdiscover(text) || path.stem().string().rfind("bad", 0) == 0) << path;
-    const Result<IbSubnet> subnet = parse_ibnetdiscover(text, path.filename());
-    if (!subnet) return subnet.status().text() + "\n";
-    const Fabric fabric = fabric_of(*subnet);
-    const Result<Fabric> again = parse_fabric(fabric.to_text(), path.stem());
-    EXPECT_TRUE(again.ok()) << again.status().text();
-    EXPECT_EQ(again->fingerprint(), fabric.fingerprint()) << path;
-    const Result<TierTree> tree = contract(fabric, ranks_on_all_hosts(fabric, 0));
-    if (!tree) return fabric.to_text() + tree.status().text() + "\n";
-    EXPECT_EQ(tree->check(), "") << path;
-    return fabric.to_text() + "\n" + tree->to_text();
+// X.dump gives the tree over its hosts, X.dump.tree; the fabric is in X.dump.expected.
+TEST(Ibnet, DumpsToTrees) {
+  std::vector<std::filesystem::path> dumps = inputs_of("forms/ibnetdiscover");
+  std::erase_if(dumps, [](const std::filesystem::path& path) {
+    return path.filename().string().rfind("bad_", 0) == 0;
   });
+  run_cases(
+      dumps,
+      [](const std::filesystem::path& path) {
+        const Result<IbSubnet> subnet = parse_ibnetdiscover(read_text(path), path.filename());
+        EXPECT_TRUE(subnet.ok()) << subnet.status().text();
+        if (!subnet) return subnet.status().text() + "\n";
+        const Fabric fabric = fabric_of(*subnet);
+        const Result<TierTree> tree = contract(fabric, ranks_on_all_hosts(fabric, 0));
+        if (!tree) return tree.status().text() + "\n";
+        EXPECT_EQ(tree->check(), "") << path;
+        return tree->to_text();
+      },
+      kTree);
 }
 
 void expect_truth(const std::string& text, const Truth& truth) {
@@ -96,7 +99,7 @@ TEST(IbnetTruth, CapturedFromIbsim) {
       {"eight_rails", rails(2, 3, 8, 2, 1)},
       {"degraded", degraded()}};
   const std::filesystem::path folder =
-      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet";
+      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/forms/ibnetdiscover";
   for (const auto& [name, subnet] : captured) {
     SCOPED_TRACE(name);
     expect_truth(read_text(folder / (name + ".dump")), subnet.truth);
@@ -127,7 +130,7 @@ TEST(Ibnet, OversubscriptionEqualsThatOfAPlainScript) {
   if (std::system("python3 -c '' 2>/dev/null") != 0)
     GTEST_SKIP() << "SKIPPED: python3 is not installed";
   const std::filesystem::path folder =
-      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet";
+      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/forms/ibnetdiscover";
   const std::filesystem::path large =
       std::filesystem::path(::testing::TempDir()) / fmt::format("sennit_{}.dump", getpid());
   std::ofstream(large) << two_level(2048, 28, 4, 4).text();
@@ -157,7 +160,7 @@ TEST(Ibnet, OversubscriptionEqualsThatOfAPlainScript) {
 // SENNIT_FABRIC may name a dump.
 TEST(Ibnet, DumpsAreFabricFiles) {
   const std::filesystem::path folder =
-      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet";
+      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/forms/ibnetdiscover";
   const Result<Fabric> fabric = read_sources({"node0", folder / "degraded.dump"}, false);
   ASSERT_TRUE(fabric.ok()) << fabric.status().text();
   EXPECT_EQ(fabric->fingerprint(),
@@ -293,7 +296,7 @@ TEST(Ibnet, DamagedDumpsAreHandled) {
   std::mt19937 random(sennit_test::seed());
   std::vector<std::string> good;
   for (const auto& entry : std::filesystem::directory_iterator(
-           std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/ibnet"))
+           std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/forms/ibnetdiscover"))
     if (entry.path().extension() == ".dump") good.push_back(read_text(entry.path()));
   std::sort(good.begin(), good.end());
   const std::string alphabet = "[]\"#=()\n\r\t 019fSHRx-?\x01\xff";

@@ -1,10 +1,11 @@
-// sources_test.cpp: the sources and their text forms as data: captured inputs beside the expected
-// texts, errors too.
+// sources_test.cpp: the sources: what they make of what this host and its environment say. Their
+// text forms are in tests/topology/forms_test.cpp.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -20,43 +21,6 @@
 
 namespace sennit {
 namespace {
-
-TEST(Slurm, TopologyConf) {
-  run_cases("slurm", "conf", [](const std::filesystem::path& path) {
-    const std::string text = read_text(path);
-    const Result<Fabric> fabric = parse_topology_conf(text, path.filename());
-    if (!fabric) return fabric.status().text() + "\n";
-    EXPECT_TRUE(is_topology_conf(text)) << path;
-    return fabric->to_text();
-  });
-}
-
-// Runs the fixtures of a text form, as SENNIT_FABRIC would read them on host "here". What is well
-// formed must also be recognised as what it is.
-void run_form(const std::string& name, const std::string& folder, const std::string& extension) {
-  const std::span<const TextForm> forms = text_forms();
-  const auto form = std::find_if(forms.begin(), forms.end(),
-                                 [&](const TextForm& known) { return known.name == name; });
-  if (form == forms.end()) GTEST_SKIP() << "this build lacks what " << name << " needs";
-  run_cases(folder, extension, [&](const std::filesystem::path& path) {
-    const std::string text = read_text(path);
-    const Result<Fabric> fabric = form->parse(text, path.filename(), "here");
-    if (!fabric) return fabric.status().text() + "\n";
-    const Result<Fabric> same = parse_any_form(text, path.filename(), "here");
-    EXPECT_TRUE(same.ok() && same->to_text() == fabric->to_text()) << path;
-    EXPECT_TRUE(parse_fabric(fabric->to_text(), "again").ok()) << path;
-    return fabric->to_text();
-  });
-}
-
-TEST(Slurm, TopologyYaml) { run_form("slurm_yaml", "slurm", "yaml"); }
-
-// Captured from lldpd between two network namespaces, and made up.
-TEST(Lldp, Neighbours) { run_form("lldp", "lldp", "json"); }
-
-TEST(Zone, Files) { run_form("zone", "zone", "zone"); }
-
-TEST(Nccl, TopologyXml) { run_form("nccl", "nccl", "xml"); }
 
 TEST(Slurm, MissingNodesAreNamed) {
   const Fabric fabric = parse_topology_conf("SwitchName=s Nodes=n[1-4]\n", "t").value();
@@ -148,12 +112,13 @@ TEST(Sources, WhatCannotBeReadHereIsANote) {
 }
 
 TEST(Sources, AreRegisteredByPriority) {
-  // Those that need a package may be absent.
-  std::string names;
-  for (const Source& source : sources())
-    if (source.name != "nccl" && source.name != "verbs" && source.name != "ibnet")
-      names += fmt::format("{} ", source.name);
-  EXPECT_EQ(names, "file slurm_conf slurm lldp zone nvml hwloc synthetic ");
+  const std::span<const Source> all = sources();
+  ASSERT_FALSE(all.empty());
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < all.size(); i++) {
+    EXPECT_TRUE(names.insert(all[i].name).second) << all[i].name << " is there twice";
+    EXPECT_TRUE(i == 0 || all[i - 1].priority >= all[i].priority) << all[i].name;
+  }
 }
 
 class SourceFiles : public ::testing::Test {
@@ -238,7 +203,7 @@ TEST_F(SourceFiles, SlurmFromTheEnvironment) {
 // A program in PATH answers, refuses, or hangs.
 TEST_F(SourceFiles, LldpFromTheProgram) {
   const std::filesystem::path data =
-      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/lldp";
+      std::filesystem::path(SENNIT_SOURCE_DIR) / "tests/data/topology/forms/lldp";
   const std::string path = std::getenv("PATH");
   setenv("PATH", (folder_.string() + ":" + path).c_str(), 1);
   const auto say = [&](const std::string& script) {

@@ -1,5 +1,5 @@
 # Every error says where and what was expected; exit status 2.
-sennit topo --fabric ../topology/bad_fabric/rate.fabric; echo $?
+sennit topo --fabric ../topology/forms/fabric/bad_rate.fabric; echo $?
 sennit topo --fabric no_such_file; echo $?
 sennit topo --fabric "racks=0"; echo $?
 echo 'switch s' > $TMP/empty; sennit topo --fabric $TMP/empty; echo $?

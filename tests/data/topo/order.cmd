@@ -5,10 +5,10 @@ printf 'h[0-7] slots=2\n' > $TMP/a; printf 'h[0-7]:2\n' > $TMP/b
 sennit topo --fabric "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5" --order $TMP/a
 sennit topo --fabric "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5" --order $TMP/b > $TMP/same
 # In a Slurm job; capacities unknown.
-SLURM_JOB_ID=7 SLURM_JOB_NODELIST='dev[0,12],dev[1-2]' SLURM_TASKS_PER_NODE='2(x3),1' sennit topo --fabric ../topology/slurm/tree.conf --order --hostfile $TMP/h; cat $TMP/h
+SLURM_JOB_ID=7 SLURM_JOB_NODELIST='dev[0,12],dev[1-2]' SLURM_TASKS_PER_NODE='2(x3),1' sennit topo --fabric ../topology/forms/slurm_conf/tree.conf --order --hostfile $TMP/h; cat $TMP/h
 # In a step of srun -m arbitrary, whose list of nodes is sorted and says nothing of the order.
 printf 'dev0\ndev12\ndev1\ndev13\n' > $TMP/s
-SLURM_JOB_ID=7 SLURM_JOB_NODELIST='dev[0-1,12-13]' SLURM_DISTRIBUTION=arbitrary SLURM_HOSTFILE=$TMP/s sennit topo --fabric ../topology/slurm/tree.conf --order
+SLURM_JOB_ID=7 SLURM_JOB_NODELIST='dev[0-1,12-13]' SLURM_DISTRIBUTION=arbitrary SLURM_HOSTFILE=$TMP/s sennit topo --fabric ../topology/forms/slurm_conf/tree.conf --order
 # Hosts that the fabric does not know: exit status 1.
 printf 'h0\nelsewhere\nh1\n' > $TMP/c; sennit topo --fabric two_racks.fabric --order $TMP/c; echo $?
 printf 'h0\nh1 slots=many\n' > $TMP/d; sennit topo --fabric two_racks.fabric --order $TMP/d; echo $?
