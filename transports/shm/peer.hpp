@@ -1,4 +1,4 @@
-// peer.hpp: what the shm transport keeps about a peer and about messages under way.
+// peer.hpp: what the shm transport keeps about a peer.
 //
 // A request is in one list or table at a time: `waiting` (a send that the ring had no room for),
 // `offered` (the peer knows where it lies), `streaming` (the peer asked for it through the ring),
@@ -9,82 +9,12 @@
 #include <deque>
 #include <vector>
 
-#include "transports/segments.hpp"
 #include "transports/shm/arena.hpp"
+#include "transports/shm/request_list.hpp"
 #include "transports/shm/ring.hpp"
 #include "transports/shm/segment.hpp"
 
 namespace sennit::shm {
-
-// A doubly linked list through MessageRequest::next and previous.
-template <typename Request>
-class RequestList {
- public:
-  bool empty() const { return first_ == nullptr; }
-  Request* front() const { return static_cast<Request*>(first_); }
-  static Request* after(const Request* request) { return static_cast<Request*>(request->next); }
-  void push_back(Request& request) {
-    request.next = nullptr;
-    request.previous = last_;
-    (last_ ? last_->next : first_) = &request;
-    last_ = &request;
-  }
-  void push_front(Request& request) {
-    request.previous = nullptr;
-    request.next = first_;
-    (first_ ? first_->previous : last_) = &request;
-    first_ = &request;
-  }
-  void remove(Request& request) {
-    (request.previous ? request.previous->next : first_) = request.next;
-    (request.next ? request.next->previous : last_) = request.previous;
-    request.next = request.previous = nullptr;
-  }
-
- private:
-  MessageRequest* first_ = nullptr;
-  MessageRequest* last_ = nullptr;
-};
-
-// Values under ids that are not reused for 2^32 turns of their place; 0 is no id.
-template <typename Value>
-class IdTable {
- public:
-  uint64_t insert(Value value) {
-    if (free_.empty()) {
-      free_.push_back(static_cast<uint32_t>(entries_.size()));
-      entries_.emplace_back();
-    }
-    const uint32_t index = free_.back();
-    free_.pop_back();
-    Entry& entry = entries_[index];
-    entry.value = std::move(value);
-    entry.used = true;
-    return uint64_t{entry.turn} << 32 | index;
-  }
-  Value* find(uint64_t id) {
-    const uint32_t index = static_cast<uint32_t>(id);
-    if (index >= entries_.size() || !entries_[index].used || entries_[index].turn != id >> 32)
-      return nullptr;
-    return &entries_[index].value;
-  }
-  void erase(uint64_t id) {  // nothing, where there is none of that id
-    if (!find(id)) return;
-    Entry& entry = entries_[static_cast<uint32_t>(id)];
-    entry.used = false;
-    entry.turn++;
-    free_.push_back(static_cast<uint32_t>(id));
-  }
-
- private:
-  struct Entry {
-    Value value{};
-    uint32_t turn = 1;
-    bool used = false;
-  };
-  std::deque<Entry> entries_;  // values stay where they are
-  std::vector<uint32_t> free_;
-};
 
 // Where a request keeps its id and place: indices into MessageRequest::scratch.
 enum Scratch : int { kId = 0, kToken = 1, kOffset = 2 };
@@ -96,8 +26,9 @@ struct EarlyState {
   bool held = false;         // the peer was told to send offers only
 };
 
+// A message about messages.
 struct Control {
-  Kind kind;
+  SlotKind kind;
   bool flag;
   uint64_t signature;
   std::byte body[kInlineBytes];
@@ -122,7 +53,7 @@ struct Peer {
   RequestList<RecvRequest> receiving;
   size_t posted = 0;  // receives in the matcher
   std::vector<EarlyState> comms;
-  bool active = false;
+  bool active = false;    // in Peers::active()
   bool reported = false;  // its death
   Status failed;
   int pid_fd = -1;
@@ -143,18 +74,19 @@ struct Peer {
     state = comms.back();
     comms.pop_back();
   }
-};
 
-// A receive whose bytes are fetched from the peer's memory, or come through the ring.
-struct Transfer {
-  RecvRequest* request = nullptr;
-  Peer* peer = nullptr;
-  uint64_t offer = 0;  // the sender's id
-  uint64_t left = 0;   // bytes
-  SegmentCursor target;
-  std::vector<RemoteSegment> source;
-  size_t source_index = 0;
-  uint64_t source_offset = 0;
+  // Puts a control message into the ring; false: there is no room. `bytes` of the body, at most
+  // kInlineBytes.
+  bool push_control(SlotKind kind, bool flag, uint64_t signature, const void* body, size_t bytes);
+  // The same, or behind those that wait for room: then the peer is busy, and wants progress().
+  template <typename Body>
+  void post_control(SlotKind kind, bool flag, uint64_t signature, const Body& body) {
+    static_assert(sizeof body <= kInlineBytes);
+    if (control.empty() && push_control(kind, flag, signature, &body, sizeof body)) return;
+    Control& waits = control.emplace_back(Control{kind, flag, signature, {}});
+    std::memcpy(waits.body, &body, sizeof body);
+  }
+  bool flush_control();  // whether any had room
 };
 
 }  // namespace sennit::shm

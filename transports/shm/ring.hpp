@@ -21,13 +21,15 @@ namespace sennit::shm {
 
 inline constexpr size_t kLine = 64;
 inline constexpr size_t kInlineBytes = 24;
+inline constexpr uint32_t kHeldBits = 64;        // of RingHeader::held
 inline constexpr uint32_t kControlReserve = 16;  // slots that only control messages may take
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free &&
                   std::atomic<uint64_t>::is_always_lock_free,
               "atomics in shared memory must not hide a lock");
 
-enum class Kind : uint8_t {
+// What a slot holds.
+enum class SlotKind : uint8_t {
   eager = 1,  // the message itself
   // "my memory holds it": OfferBody, and a segment table as payload if there is more than one
   offer,
@@ -39,7 +41,7 @@ enum class Kind : uint8_t {
 
 struct alignas(kLine) Slot {
   std::atomic<uint32_t> stamp;  // position + 1 once published
-  Kind kind;
+  SlotKind kind;
   uint8_t reserved = 0;
   uint16_t inline_bytes;
   uint32_t payload_bytes;
@@ -72,7 +74,8 @@ struct RingHeader {
   // Written by the consumer.
   // slots in the low half, payload lines in the high half
   alignas(kLine) std::atomic<uint64_t> consumed;
-  std::atomic<uint64_t> held;  // bit comm % 64: too much arrived early on it, send offers instead
+  // bit comm % kHeldBits: too much arrived early on it, send offers instead
+  std::atomic<uint64_t> held;
   // Written by the producer when it claims the ring.
   alignas(kLine) std::atomic<int32_t> sender_plus_one;
 };
@@ -137,7 +140,7 @@ class Producer : public RingView {
   }
   void publish(Slot* slot) { slot->stamp.store(++position_, std::memory_order_release); }
   bool held(uint32_t comm) const {
-    return header_->held.load(std::memory_order_relaxed) >> (comm & 63) & 1;
+    return header_->held.load(std::memory_order_relaxed) >> (comm % kHeldBits) & 1;
   }
 
  private:
@@ -170,7 +173,7 @@ class Consumer : public RingView {
       tell();
   }
   void set_held(uint32_t comm, bool held) {
-    const uint64_t bit = uint64_t{1} << (comm & 63);
+    const uint64_t bit = uint64_t{1} << (comm % kHeldBits);
     if (held)
       header_->held.fetch_or(bit, std::memory_order_relaxed);
     else

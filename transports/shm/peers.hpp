@@ -1,0 +1,97 @@
+// peers.hpp: a rank's local peers: opened, their rings, whom to look at, and whether they live.
+//
+// Shared memory has no end of file. So ten times a second, and only for peers that something is
+// expected from, a pidfd is polled; it is readable once the process has exited, reaped or not.
+// Where there is no pidfd, /proc is read. Peers in another PID namespace cannot be watched: for
+// them the control plane's sockets decide. Threads: the engine's lock.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transports/cancelled.hpp"
+#include "transports/returns.hpp"
+#include "transports/shm/peer.hpp"
+
+namespace sennit::shm {
+
+class Peers {
+ public:
+  // What is seen of peers goes to `returns`.
+  Peers(const TransportContext& context, std::unique_ptr<OwnSegment> own, Returns& returns);
+  ~Peers();
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  OwnSegment& own() { return *own_; }
+  const OwnSegment& own() const { return *own_; }
+  bool is_forked() const;  // this is a child's copy: nothing here is its own
+
+  // The peer with this address; nullptr where it is not to be reached, and obstacle() says why.
+  Peer* open(int rank, std::span<const std::byte> address);
+  const std::string& obstacle() const { return obstacle_; }
+  Peer& at(int rank) {  // opened before
+    SENNIT_CHECK(find(rank) != nullptr);
+    return *peers_[static_cast<size_t>(rank)];
+  }
+  Peer* find(int rank) const {
+    return rank >= 0 && rank < size_ ? peers_[static_cast<size_t>(rank)].get() : nullptr;
+  }
+  template <typename Function>
+  void each(Function function) const {
+    for (const std::unique_ptr<Peer>& p : peers_)
+      if (p) function(*p);
+  }
+
+  // Those that something is expected from: progress() looks at them, and takes out who is no longer
+  // busy.
+  std::vector<Peer*>& active() { return active_; }
+  void activate(Peer& p) {
+    if (p.active) return;
+    p.active = true;
+    active_.push_back(&p);
+  }
+
+  // A ring in the peer's segment, for what is sent to it.
+  Status claim_ring(Peer& p);
+  // Gives rings that peers have claimed in our segment to those peers.
+  void find_rings();
+
+  // The status that requests of this peer and communicator end with at once, or nullptr.
+  const Status* refused(const Peer& p, uint32_t comm) const {
+    return p.failed.ok() ? cancelled_.find(comm) : &p.failed;
+  }
+  // False: it was cancelled before. Peers that read this rank's memory see it in the segment.
+  bool cancel(uint32_t comm, const Status& status);
+  void forget(const std::function<bool(uint32_t comm)>& over) { cancelled_.forget(over); }
+
+  // Says once that something is wrong with a peer.
+  void report(Peer& p, Status status);
+  void report_death(Peer& p);
+  // Looks after names and the dead, ten times a second at most; between, it costs a look at a clock.
+  void tick();
+
+ private:
+  bool has_ring_here(int rank) const;
+  bool is_dead(Peer& p);
+  void remove_own_name();
+
+  const int rank_, size_, local_ranks_;
+  const size_t eager_bytes_;
+  Returns& returns_;
+  std::unique_ptr<OwnSegment> own_;
+  // by world rank; null: not local or not asked about yet
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<bool> asked_;
+  int asked_count_ = 0;
+  std::string obstacle_;         // to the last peer that was not reached
+  uint32_t reached_ = 0;         // peers whose segments are mapped here
+  uint32_t rings_examined_ = 0;  // of our segment: all below have been given to their peer
+  std::vector<Peer*> active_;
+  Cancelled cancelled_;
+  uint64_t next_check_ms_ = 0;
+};
+
+}  // namespace sennit::shm
