@@ -222,19 +222,21 @@ bool parse_number(std::string_view text, uint64_t& out) {
 }
 
 bool parse_time(std::string_view text, uint64_t& out_ns) {
-  uint64_t unit = 0;
-  if (text.ends_with("ns"))
-    unit = 1, text.remove_suffix(2);
-  else if (text.ends_with("us"))
-    unit = 1'000, text.remove_suffix(2);
-  else if (text.ends_with("ms"))
-    unit = 1'000'000, text.remove_suffix(2);
-  else if (text.ends_with('s'))
-    unit = 1'000'000'000, text.remove_suffix(1);
-  if (unit == 0 || !parse_number(text, out_ns) || out_ns > 3600ull * 1'000'000'000 / unit)
-    return false;
-  out_ns *= unit;
-  return true;
+  struct Unit {
+    std::string_view name;
+    uint64_t ns;
+  };
+  constexpr uint64_t kSecond = 1'000'000'000, kMost = 3600 * kSecond;
+  // "s" ends all of them, so it comes last.
+  for (const Unit& unit :
+       {Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", kSecond}}) {
+    if (!text.ends_with(unit.name)) continue;
+    text.remove_suffix(unit.name.size());
+    if (!parse_number(text, out_ns) || out_ns > kMost / unit.ns) return false;
+    out_ns *= unit.ns;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace

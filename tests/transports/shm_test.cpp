@@ -12,74 +12,93 @@ namespace {
 
 enum class Way { any_memory, stream, allocated, exposed };
 
-class Ways : public testing::TestWithParam<Way> {};
+constexpr size_t kSizes[] = {0,    1,    7,    8,    16,    24,    25,     63,     64,     65,
+                             1000, 8191, 8192, 8193, 40000, 65536, 131072, 300001, 3 << 20};
 
-// Messages of all sizes and shapes, receives posted before and after, in any order, both directions
-// at once.
-TEST_P(Ways, CarryEverything) {
-  std::mt19937_64 random(sennit_test::seed());
-  World world(2);
-  if (GetParam() == Way::stream) world[0].forbid_direct_reads(), world[1].forbid_direct_reads();
-  const std::vector<size_t> sizes = {0,     1,     7,      8,      16,     24,   25,
-                                     63,    64,    65,     1000,   8191,   8192, 8193,
-                                     40000, 65536, 131072, 300001, 3 << 20};
-  const bool allocate = GetParam() == Way::allocated || GetParam() == Way::exposed;
-  for (int round = 0; round < 6; round++) {
-    std::vector<std::unique_ptr<Message>> messages;
-    std::vector<std::pair<int, Message*>> actions;  // 0: send, 1: receive
-    for (size_t i = 0; i < sizes.size() * 2; i++) {
+class Ways : public testing::TestWithParam<Way> {
+ protected:
+  bool allocates() const { return GetParam() == Way::allocated || GetParam() == Way::exposed; }
+
+  // Messages of all sizes and shapes, from either rank to the other.
+  void make_messages(uint32_t round) {
+    messages_.clear();
+    for (size_t i = 0; i < std::size(kSizes) * 2; i++) {
       auto m = std::make_unique<Message>();
-      const int from = static_cast<int>(random() % 2);
-      const size_t bytes = i < sizes.size() ? sizes[i] : random() % 50000;
-      std::byte* memory = allocate ? static_cast<std::byte*>(world[from].allocate(bytes)) : nullptr;
+      const int from = static_cast<int>(random_() % 2);
+      const size_t bytes = i < std::size(kSizes) ? kSizes[i] : random_() % 50000;
+      std::byte* memory =
+          allocates() ? static_cast<std::byte*>(world_[from].allocate(bytes)) : nullptr;
       m->from = std::make_unique<Buffer>(bytes, memory);
       m->to = std::make_unique<Buffer>(bytes);
       m->from->fill(i);
-      if (random() % 2) m->from->split(random);
-      if (random() % 2) m->to->split(random);
-      const Key key{7, static_cast<uint32_t>(round), static_cast<uint32_t>(i), 3};
+      if (random_() % 2) m->from->split(random_);
+      if (random_() % 2) m->to->split(random_);
+      const Key key{7, round, static_cast<uint32_t>(i), 3};
       set(m->send, 1 - from, key, *m->from);
       set(m->recv, from, key, *m->to);
       m->recv.may_expose = GetParam() == Way::exposed;
-      actions.push_back({0, m.get()});
-      actions.push_back({1, m.get()});
-      messages.push_back(std::move(m));
+      messages_.push_back(std::move(m));
     }
-    std::shuffle(actions.begin(), actions.end(), random);
-    for (auto& [what, m] : actions) {
-      if (what == 0)
-        world[m->recv.peer].send(m->send);
+  }
+
+  // Posts sends and receives in any order.
+  void post_messages() {
+    std::vector<std::pair<bool, Message*>> actions;  // true: send
+    for (const auto& m : messages_)
+      for (const bool sending : {true, false}) actions.push_back({sending, m.get()});
+    std::shuffle(actions.begin(), actions.end(), random_);
+    for (auto& [sending, m] : actions) {
+      if (sending)
+        world_[m->recv.peer].send(m->send);
       else
-        world[m->send.peer].recv(m->recv);
-      if (random() % 4 == 0) world.step();
+        world_[m->send.peer].recv(m->recv);
+      if (random_() % 4 == 0) world_.step();
     }
-    size_t sent = 0, received = 0;
-    ASSERT_TRUE(world.run([&] {
-      for (int rank = 0; rank < 2; rank++) {
-        for (RecvRequest* r : world.done[rank].receives) {
-          EXPECT_TRUE(r->status.ok()) << r->status.text();
-          const Message& m = *messages[r->key.chunk];
-          EXPECT_TRUE(m.to->holds(r->key.chunk, r->exposed)) << m.to->segment.bytes << " bytes";
-          if (r->exposed) world[rank].release(*r);
-          received++;
-        }
-        for (SendRequest* s : world.done[rank].sends) {
-          EXPECT_TRUE(s->status.ok()) << s->status.text();
-          sent++;
-        }
-        EXPECT_TRUE(world.done[rank].events.empty());
-        world.done[rank].clear();
+  }
+
+  // Takes what has come back, and counts it.
+  void collect(size_t* sent, size_t* received) {
+    for (int rank = 0; rank < 2; rank++) {
+      for (RecvRequest* r : world_.done[rank].receives) {
+        EXPECT_TRUE(r->status.ok()) << r->status.text();
+        const Message& m = *messages_[r->key.chunk];
+        EXPECT_TRUE(m.to->holds(r->key.chunk, r->exposed)) << m.to->segment.bytes << " bytes";
+        if (r->exposed) world_[rank].release(*r);
+        ++*received;
       }
-      return sent == messages.size() && received == messages.size();
+      for (SendRequest* s : world_.done[rank].sends) {
+        EXPECT_TRUE(s->status.ok()) << s->status.text();
+        ++*sent;
+      }
+      EXPECT_TRUE(world_.done[rank].events.empty());
+      world_.done[rank].clear();
+    }
+  }
+
+  std::mt19937_64 random_{sennit_test::seed()};
+  World world_{2};
+  std::vector<std::unique_ptr<Message>> messages_;
+};
+
+TEST_P(Ways, CarryEverything) {
+  if (GetParam() == Way::stream)
+    for (const int rank : {0, 1}) world_[rank].forbid_direct_reads();
+  for (uint32_t round = 0; round < 6; round++) {
+    make_messages(round);
+    post_messages();
+    size_t sent = 0, received = 0;
+    ASSERT_TRUE(world_.run([&] {
+      collect(&sent, &received);
+      return sent == messages_.size() && received == messages_.size();
     })) << sent
-        << " sent and " << received << " received of " << messages.size();
-    for (auto& m : messages) {
-      if (allocate) {
-        EXPECT_TRUE(world[m->recv.peer].free(m->from->segment.data));
+        << " sent and " << received << " received of " << messages_.size();
+    for (auto& m : messages_) {
+      if (allocates()) {
+        EXPECT_TRUE(world_[m->recv.peer].free(m->from->segment.data));
       }
     }
   }
-  const std::string statistics = world[0].statistics();
+  const std::string statistics = world_[0].statistics();
   if (GetParam() == Way::exposed) {
     EXPECT_EQ(statistics.find("exposed 0"), std::string::npos) << statistics;
   }

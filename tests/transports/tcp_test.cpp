@@ -17,7 +17,7 @@
 namespace sennit::test {
 namespace {
 
-using tcp::Kind;
+using tcp::HeaderKind;
 using tcp::SocketAddress;
 using tcp::WireHeader;
 
@@ -321,7 +321,7 @@ void expect_thrown_out(Rank& victim) {
 }
 
 TEST(Tcp, InsiderWithNonsenseIsCutOff) {
-  const auto header = [](Kind kind, uint64_t bytes, uint32_t piece) {
+  const auto header = [](HeaderKind kind, uint64_t bytes, uint32_t piece) {
     WireHeader h;
     h.kind = kind;
     h.key = {1, 0, 0, 0};
@@ -330,15 +330,15 @@ TEST(Tcp, InsiderWithNonsenseIsCutOff) {
     return h;
   };
   std::vector<WireHeader> nonsense;
-  nonsense.push_back(header(Kind::eager, 1 << 20, 1 << 20));  // not eager at all
-  nonsense.push_back(header(Kind::eager, 100, 50));           // two sizes
-  nonsense.push_back(header(Kind::first, 100, 200));          // a piece larger than the whole
-  nonsense.push_back(header(static_cast<Kind>(99), 0, 0));    // no such kind
-  nonsense.push_back(header(Kind::credit, 0, 0));             // more credit than a window has
+  nonsense.push_back(header(HeaderKind::eager, 1 << 20, 1 << 20));  // not eager at all
+  nonsense.push_back(header(HeaderKind::eager, 100, 50));           // two sizes
+  nonsense.push_back(header(HeaderKind::first, 100, 200));          // a piece larger than the whole
+  nonsense.push_back(header(static_cast<HeaderKind>(99), 0, 0));    // no such kind
+  nonsense.push_back(header(HeaderKind::credit, 0, 0));             // more credit than a window has
   nonsense.back().credit = 1 << 20;
-  nonsense.push_back(header(Kind::credit, 0, 0));
+  nonsense.push_back(header(HeaderKind::credit, 0, 0));
   nonsense.back().magic = 0;
-  nonsense.push_back(header(Kind::credit, 0, 0));
+  nonsense.push_back(header(HeaderKind::credit, 0, 0));
   nonsense.back().version = 1;  // of a sennit before this one
   for (const WireHeader& h : nonsense) {
     Rank victim(0, make_tcp(0, 2, 0x21));
@@ -353,7 +353,7 @@ TEST(Tcp, InsiderBeyondTheWindowIsCutOff) {
   Insider insider(victim);
   for (uint32_t i = 0; i < 100 && victim.events.empty(); i++) {
     WireHeader h;
-    h.kind = Kind::eager;
+    h.kind = HeaderKind::eager;
     h.key = {1, i, 0, 0};
     h.bytes = h.piece_bytes = 8000;
     insider.say(h, 8000);
@@ -374,7 +374,7 @@ TEST(Tcp, InsiderWithRandomHeadersDoesNoHarm) {
     }
     for (int i = 0; i < 50; i++) {
       WireHeader h;
-      h.kind = static_cast<Kind>(1 + random() % 7);
+      h.kind = static_cast<HeaderKind>(1 + random() % 7);
       h.key = {1, static_cast<uint32_t>(random() % 5), 0, 0};
       h.signature = 42;
       h.bytes = random() % 3 ? (random() % 2 ? 100'000 : 10) : random() % 200'000;

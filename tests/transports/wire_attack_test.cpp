@@ -138,7 +138,7 @@ class Taker final : public tcp::LinkHandler {
   }
   Status on_message(tcp::Link&, const tcp::WireHeader& header,
                     std::span<const std::byte> bytes) override {
-    if (header.kind == tcp::Kind::eager)
+    if (header.kind == tcp::HeaderKind::eager)
       check(header.key, header.bytes, bytes.data(), bytes.size());
     return {};
   }
@@ -227,7 +227,7 @@ struct Recording {
       tcp::WireHeader header;
       std::memcpy(&header, next(sizeof header).data(), sizeof header);
       if (header.piece_bytes > 0) next(header.piece_bytes);
-      if (header.kind <= tcp::Kind::eager || header.piece_bytes > 0 || header.bytes == 0)
+      if (header.kind <= tcp::HeaderKind::eager || header.piece_bytes > 0 || header.bytes == 0)
         sent[header.key.seq].ends = at;
     }
   }

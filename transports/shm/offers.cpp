@@ -25,7 +25,7 @@ bool Offers::send(Peer& p, SendRequest& request) {
   if (count * sizeof(RemoteSegment) > p.out.geometry().largest_payload()) count = kNotReadable;
   const bool table = count > 1 && count != kNotReadable;
   const size_t table_bytes = table ? count * sizeof(RemoteSegment) : 0;
-  const Producer::Place place = p.out.reserve(table_bytes, false);
+  const Producer::Reserved place = p.out.reserve(table_bytes, false);
   if (!place.slot) return false;
   request.scratch[kId] = ids_.insert(&request);
   Slot& slot = *place.slot;
@@ -88,7 +88,7 @@ bool Offers::stream(Peer& p) {
     SendRequest& request = *p.streaming.front();
     const size_t bytes = std::min<size_t>(p.out.geometry().largest_payload(),
                                           request.bytes - request.scratch[kOffset]);
-    const Producer::Place place = p.out.reserve(bytes, false);
+    const Producer::Reserved place = p.out.reserve(bytes, false);
     if (!place.slot) return moved;
     SegmentCursor source(request.segments);
     source.advance(request.scratch[kOffset]);

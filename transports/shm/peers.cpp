@@ -27,7 +27,7 @@ uint64_t coarse_ms() {
 
 bool Peer::push_control(SlotKind kind, bool flag, uint64_t signature, const void* body,
                         size_t bytes) {
-  const Producer::Place place = out.reserve(0, true);
+  const Producer::Reserved place = out.reserve(0, true);
   if (!place.slot) return false;
   place.slot->kind = kind;
   place.slot->payload_bytes = 0;

@@ -114,7 +114,7 @@ Status Registrations::add(void* memory, size_t bytes) {
   return {};
 }
 
-void Registrations::release(Place place) {
+void Registrations::release(Entry place) {
   place->second.arena->free(place->second.inside - kPage);
   pages_.erase(place);
 }

@@ -47,8 +47,8 @@ class Registrations {
     std::byte* inside;
     bool told;  // that they are no longer what they were
   };
-  using Place = std::map<uintptr_t, Pages>::iterator;
-  void release(Place place);
+  using Entry = std::map<uintptr_t, Pages>::iterator;
+  void release(Entry place);
   Status put_back(const Pages& pages);
   bool still_ours(uintptr_t begin, uintptr_t end);
 

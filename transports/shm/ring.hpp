@@ -123,12 +123,12 @@ class RingView {
 class Producer : public RingView {
  public:
   using RingView::RingView;
-  struct Place {
+  struct Reserved {
     Slot* slot = nullptr;  // nullptr: the ring is full
     std::byte* payload = nullptr;
   };
   // Room for one message; fill in everything but the stamp, then publish(). Nothing in between.
-  Place reserve(size_t payload_bytes, bool control) {
+  Reserved reserve(size_t payload_bytes, bool control) {
     const uint32_t start = payload_bytes ? place(line_, payload_bytes) : line_;
     const uint32_t end = start + static_cast<uint32_t>((payload_bytes + kLine - 1) / kLine);
     if (!fits(end, control)) {

@@ -74,7 +74,7 @@ class SmallMessages {
 inline Slot* SmallMessages::begin(Peer& p, const Key& key, uint64_t signature, size_t bytes,
                                   std::byte** to) {
   const bool fits_inline = bytes <= kInlineBytes;
-  const Producer::Place place = p.out.reserve(fits_inline ? 0 : bytes, false);
+  const Producer::Reserved place = p.out.reserve(fits_inline ? 0 : bytes, false);
   if (!place.slot) return nullptr;
   Slot& slot = *place.slot;
   slot.kind = SlotKind::eager;

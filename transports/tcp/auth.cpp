@@ -106,7 +106,7 @@ std::optional<SealKeys> Handshake::seal_keys() const {
   return keys;
 }
 
-void Handshake::queue(Kind kind, uint8_t verdict) {
+void Handshake::queue(FrameKind kind, uint8_t verdict) {
   out_ = {};
   out_.magic = kMagic;
   out_.kind = kind;

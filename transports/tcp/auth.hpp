@@ -76,7 +76,7 @@ class Handshake {
   std::optional<SealKeys> seal_keys() const;
 
  private:
-  enum Kind : uint32_t { kHello = 1, kChallenge = 2, kProof = 3, kVerdict = 4 };
+  enum FrameKind : uint32_t { kHello = 1, kChallenge = 2, kProof = 3, kVerdict = 4 };
   enum Verdict : uint8_t {
     // the last one unproven
     kAccepted = 1,
@@ -101,7 +101,7 @@ class Handshake {
   static_assert(sizeof(Frame) == kFrameBytes);
 
   Handshake(const HandshakeConfig& config, int peer, bool connector);
-  void queue(Kind kind, uint8_t verdict = 0);
+  void queue(FrameKind kind, uint8_t verdict = 0);
   void handle();
   void conclude(uint8_t verdict);
   void fail(ErrorKind kind, std::string text);
@@ -115,7 +115,7 @@ class Handshake {
   State state_ = State::running;
   bool connection_lost_ = false;
   Status status_;
-  Kind expected_;  // the next frame to come
+  FrameKind expected_;  // the next frame to come
   Offer mine_, theirs_;
   std::array<Frame, 4> said_{};  // by either side, in order
   size_t said_count_ = 0;

@@ -85,7 +85,7 @@ void Link::return_window(uint32_t comm, size_t bytes) {
   w.owed += eager_cost(bytes);
   if (w.owed < window_bytes_ / 2 || w.credit_posted) return;
   WireHeader header;
-  header.kind = Kind::credit;
+  header.kind = HeaderKind::credit;
   header.key.comm = comm;
   post_control(header);  // unless another header of the communicator takes the credit along first
   w.credit_posted = true;
@@ -103,7 +103,7 @@ void Link::stage_header(WireHeader header) {
   header.credit = static_cast<uint32_t>(w.owed);
   w.held -= w.owed;
   w.owed = 0;
-  if (header.kind == Kind::credit) w.credit_posted = false;
+  if (header.kind == HeaderKind::credit) w.credit_posted = false;
   std::byte* const to = stage_bytes(sizeof header);
   std::memcpy(to, &header, sizeof header);
   if (sealed_) sealed_->out.close(to, sizeof header, to);
@@ -134,7 +134,7 @@ void Link::stage() {
     if (SendRequest* request = eager_.front()) {
       eager_.pop();
       request->first_ns = now_ns();
-      header.kind = Kind::eager;
+      header.kind = HeaderKind::eager;
       header.key = request->key;
       header.signature = request->signature;
       header.bytes = request->bytes;
@@ -147,7 +147,7 @@ void Link::stage() {
       if (sealed_) sealed_->out.close(to, request->bytes, to);
       continue;
     }
-    header.kind = Kind::more;
+    header.kind = HeaderKind::more;
     if (!outgoing_) {
       outgoing_ = granted_.front();
       if (!outgoing_) break;
@@ -155,7 +155,7 @@ void Link::stage() {
       outgoing_->first_ns = now_ns();
       outgoing_cursor_ = SegmentCursor(outgoing_->segments);
       outgoing_left_ = outgoing_->bytes;
-      header.kind = Kind::first;
+      header.kind = HeaderKind::first;
     }
     outgoing_piece_left_ = std::min(outgoing_left_, kPieceBytes);
     outgoing_left_ -= outgoing_piece_left_;
@@ -317,7 +317,7 @@ Status Link::parse() {
     std::memcpy(&header, buffer_.get() + begin_, sizeof header);
     if (header.magic != WireHeader::kMagic || header.version != WireHeader::kVersion)
       return protocol_error(peer_, "what arrived is not a message of this version of sennit");
-    if (header.kind == Kind::eager) {
+    if (header.kind == HeaderKind::eager) {
       if (header.bytes > kMaxEagerBytes || header.piece_bytes != header.bytes)
         return protocol_error(peer_, "an eager message of impossible size");
       if (available < sizeof header + unit_bytes(header.bytes)) break;
@@ -331,11 +331,11 @@ Status Link::parse() {
       if (Window* w = known_window(header.key.comm))
         w->available = std::min(w->available + header.credit, window_bytes_);
     }
-    if (header.kind == Kind::first || header.kind == Kind::more) {
+    if (header.kind == HeaderKind::first || header.kind == HeaderKind::more) {
       SENNIT_RETURN_IF_ERROR(begin_piece(header));
-    } else if (header.kind != Kind::credit) {
-      if (header.kind == Kind::refuse && expected_ > 0) expected_--;
-      const size_t bytes = header.kind == Kind::eager ? header.bytes : 0;
+    } else if (header.kind != HeaderKind::credit) {
+      if (header.kind == HeaderKind::refuse && expected_ > 0) expected_--;
+      const size_t bytes = header.kind == HeaderKind::eager ? header.bytes : 0;
       std::byte* const body = buffer_.get() + begin_;
       if (sealed_ && bytes > 0 && !sealed_->in.open(body, bytes, body + bytes)) return forged();
       SENNIT_RETURN_IF_ERROR(handler_.on_message(*this, header, {body, bytes}));
@@ -352,7 +352,7 @@ Status Link::parse() {
 }
 
 Status Link::begin_piece(const WireHeader& header) {
-  if (header.kind == Kind::first) {
+  if (header.kind == HeaderKind::first) {
     if (expected_ > 0) expected_--;
     if (incoming_) handler_.on_given_up(*this, *std::exchange(incoming_, nullptr));
     if (header.piece_bytes > header.bytes || (header.piece_bytes == 0 && header.bytes > 0))

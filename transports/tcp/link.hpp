@@ -59,7 +59,7 @@ class Link {
   // Queues; write() moves it.
   void post_control(const WireHeader& header) {
     controls_.push_back(header);
-    expected_ += header.kind == Kind::ready;
+    expected_ += header.kind == HeaderKind::ready;
   }
   // Sealed: see transports/tcp/sealed.cpp. True: a question was posted.
   bool post_ask();

@@ -22,7 +22,8 @@ const Status* Tcp::refusal(const MessageRequest& request) const {
   return cancelled_.find(request.key.comm);
 }
 
-void Tcp::post_control(Link& link, Kind kind, const Key& key, uint64_t signature, size_t bytes) {
+void Tcp::post_control(Link& link, HeaderKind kind, const Key& key, uint64_t signature,
+                       size_t bytes) {
   WireHeader header;
   header.kind = kind;
   header.key = key;
@@ -45,7 +46,7 @@ void Tcp::send(SendRequest& request) {
     link.post_eager(request);
   } else {
     SENNIT_CHECK(waiting_.insert(&request));  // keys are never reused
-    post_control(link, Kind::announce, request.key, request.signature, request.bytes);
+    post_control(link, HeaderKind::announce, request.key, request.signature, request.bytes);
   }
   flush(link);
 }
@@ -57,7 +58,7 @@ void Tcp::match_send(SendRequest& request, uint64_t signature, size_t bytes, uin
     link.post_granted(request);
     return;
   }
-  post_control(link, Kind::refuse, request.key, request.signature, request.bytes);
+  post_control(link, HeaderKind::refuse, request.key, request.signature, request.bytes);
   returns_.add(request, send_mismatch(request, bytes));
 }
 
@@ -87,7 +88,7 @@ void Tcp::recv(RecvRequest& request) {
   if (!arrival) {
     if (request.bytes <= eager_bytes_) return;
     request.scratch[kGranted] = 1;
-    post_control(link, Kind::ready, request.key, request.signature, request.bytes);
+    post_control(link, HeaderKind::ready, request.key, request.signature, request.bytes);
     return flush(link);
   }
   const bool announced = arrival->handle[0] != 0;
@@ -95,7 +96,7 @@ void Tcp::recv(RecvRequest& request) {
   request.ready_ns = arrival->arrived_ns;
   if (announced) {
     // Where it does not match, the answer lets the sender find out, too.
-    post_control(link, Kind::ready, request.key, request.signature, request.bytes);
+    post_control(link, HeaderKind::ready, request.key, request.signature, request.bytes);
     request.scratch[kGranted] = 1;
     request.scratch[kAnnouncedNs] = arrival->arrived_ns;
     if (!matches) returns_.add_checked(request);
@@ -118,13 +119,13 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
   const int peer = link.peer();
   const bool dropped = cancelled_.find(header.key.comm) != nullptr;
   switch (header.kind) {
-    case Kind::ready:
+    case HeaderKind::ready:
       if (!dropped) on_ready(link, header);
       return {};
-    case Kind::announce:
+    case HeaderKind::announce:
       if (!dropped) on_announce(link, header);
       return {};
-    case Kind::refuse:
+    case HeaderKind::refuse:
       if (RecvRequest* request = matcher_.take_receive(peer, header.key)) {
         if (check_match(*request, header.signature, header.bytes))
           request->status =
@@ -132,10 +133,10 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
         returns_.add_checked(*request);
       }
       return {};
-    case Kind::ask:
+    case HeaderKind::ask:
       link.post_answer(header.bytes);
       return {};
-    case Kind::eager:
+    case HeaderKind::eager:
       break;
     default:
       return {SENNIT_LINK_FAILED,
@@ -170,7 +171,7 @@ void Tcp::on_announce(Link& link, const WireHeader& header) {
     request->scratch[kAnnouncedNs] = now_ns();
     if (request->scratch[kGranted]) return;  // the grant is on its way
     request->scratch[kGranted] = 1;
-    return post_control(link, Kind::ready, header.key, request->signature, request->bytes);
+    return post_control(link, HeaderKind::ready, header.key, request->signature, request->bytes);
   }
   Arrival* arrival = matcher_.keep(link.peer(), header.key, header.signature, header.bytes);
   if (!arrival) return;

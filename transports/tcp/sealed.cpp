@@ -49,7 +49,7 @@ bool Link::post_ask() {
   sealed_->silent_at = bytes_received_;
   if (!std::has_single_bit(++sealed_->stalls)) return false;
   WireHeader header;
-  header.kind = Kind::ask;
+  header.kind = HeaderKind::ask;
   header.bytes = bytes_received_;
   post_control(header);
   return true;

@@ -58,7 +58,7 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   Peer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
   Link& link_to(int peer);
   const Status* refusal(const MessageRequest& request) const;
-  void post_control(Link& link, Kind kind, const Key& key, uint64_t signature, size_t bytes);
+  void post_control(Link& link, HeaderKind kind, const Key& key, uint64_t signature, size_t bytes);
   void flush(Link& link);
   void read(Link& link, bool to_the_end);
   void mark_busy(Link& link);

@@ -25,12 +25,12 @@ namespace sennit::tcp {
 
 static_assert(std::endian::native == std::endian::little, "headers are in little-endian order");
 
-enum class Kind : uint8_t { eager = 1, announce, ready, first, more, refuse, credit, ask };
+enum class HeaderKind : uint8_t { eager = 1, announce, ready, first, more, refuse, credit, ask };
 
 struct WireHeader {
   uint16_t magic = kMagic;
   uint8_t version = kVersion;
-  Kind kind = Kind::credit;
+  HeaderKind kind = HeaderKind::credit;
   Key key;
   uint32_t credit = 0;       // returned to the receiver of this header, for key.comm
   uint32_t piece_bytes = 0;  // that follow (eager, first, more)

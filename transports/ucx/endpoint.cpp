@@ -124,7 +124,7 @@ Status UcxTransport::start() {
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                        UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  handler.id = static_cast<unsigned>(Kind::message);
+  handler.id = static_cast<unsigned>(MessageKind::message);
   handler.cb = on_message;
   handler.arg = this;
   status = library_.worker_set_am_recv_handler(worker_, &handler);
@@ -191,7 +191,7 @@ Status UcxTransport::connect(Peer& p) {
     return {};
   }
   connections_++;
-  control(p, Kind::hello, 0, 0);
+  control(p, MessageKind::hello, 0, 0);
   return {};
 }
 

@@ -87,12 +87,12 @@ void UcxTransport::post(Operation& operation, std::span<const Segment> segments,
   void* buffer = nullptr;
   size_t count = 0;
   describe(segments, operation, param, &buffer, &count);
-  started(operation,
-          library_.am_send_nbx(operation.peer->endpoint, static_cast<unsigned>(Kind::message),
-                               &operation.header, sizeof(Header), buffer, count, &param));
+  started(operation, library_.am_send_nbx(
+                         operation.peer->endpoint, static_cast<unsigned>(MessageKind::message),
+                         &operation.header, sizeof(Header), buffer, count, &param));
 }
 
-void UcxTransport::control(Peer& p, Kind kind, uint32_t comm, uint64_t bytes) {
+void UcxTransport::control(Peer& p, MessageKind kind, uint32_t comm, uint64_t bytes) {
   if (!p.failed.ok() || !connect(p).ok() || p.broken) return;
   Operation& operation = new_operation(p);
   operation.header = {kind, context_.rank, {comm, 0, 0, 0}, 0, bytes};
@@ -156,7 +156,8 @@ void UcxTransport::send(SendRequest& request) {
   if (p.broken) return p.orphan_sends.push_back(&request);
   Operation& operation = new_operation(p);
   operation.send = &request;
-  operation.header = {Kind::message, context_.rank, request.key, request.signature, request.bytes};
+  operation.header = {MessageKind::message, context_.rank, request.key, request.signature,
+                      request.bytes};
   CommWindow& window = p.window(request.key.comm);
   const uint64_t cost = request.bytes + kOverheadBytes;
   const bool eager =
@@ -225,7 +226,7 @@ void UcxTransport::consumed(Peer& p, uint32_t comm, size_t bytes) {
   if (window.to_return < kWindowBytes / 4) return;
   const uint64_t returned = window.to_return;
   window.to_return = 0;
-  control(p, Kind::credit, comm, returned);
+  control(p, MessageKind::credit, comm, returned);
 }
 
 ucs_status_t UcxTransport::on_message(void* self, const void* header, size_t header_bytes,
@@ -245,19 +246,19 @@ ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t byte
   Peer& p = known(header.from);  // who may be quicker than this rank, which has nothing for it yet
   const uint32_t comm = header.key.comm;
   switch (header.kind) {
-    case Kind::hello:
+    case MessageKind::hello:
       return UCS_OK;
-    case Kind::credit: {
+    case MessageKind::credit: {
       CommWindow& window = p.window(comm);
       window.in_flight -= std::min(window.in_flight, header.bytes);
       return UCS_OK;
     }
-    case Kind::withdraw:
+    case MessageKind::withdraw:
       matcher_.take_arrivals_if(
           [&](const Arrival& a) { return a.peer == p.rank && a.key.comm == comm && a.handle[0]; },
           [&](Arrival& a) { drop(a); });
       return UCS_OK;
-    case Kind::message:
+    case MessageKind::message:
       break;
   }
   if (bytes != header.bytes) return UCS_OK;
@@ -349,7 +350,7 @@ void UcxTransport::cancel(uint32_t comm, const Status& status) {
              of_comm(*operation.send);
     };
     if (std::any_of(operations_.begin(), operations_.end(), offered))
-      control(*p, Kind::withdraw, comm, 0);
+      control(*p, MessageKind::withdraw, comm, 0);
   }
   hand_back(of_comm, status);
   matcher_.take_arrivals_if(of_comm, [&](Arrival& arrival) { drop(arrival); });

@@ -21,10 +21,10 @@
 
 namespace sennit::ucx {
 
-enum class Kind : uint32_t { message = 1, hello, credit, withdraw };
+enum class MessageKind : uint32_t { message = 1, hello, credit, withdraw };
 
 struct Header {
-  Kind kind;
+  MessageKind kind;
   int32_t from;
   Key key;  // of a credit or a withdrawal: comm only
   uint64_t signature;
@@ -94,7 +94,7 @@ class UcxTransport final : public Transport {
   const Status* refused(const Peer& p, uint32_t comm) const;
   Operation& new_operation(Peer& p);
   void post(Operation& operation, std::span<const Segment> segments, uint32_t flags);
-  void control(Peer& p, Kind kind, uint32_t comm, uint64_t bytes);
+  void control(Peer& p, MessageKind kind, uint32_t comm, uint64_t bytes);
   void fetch(RecvRequest& request, void* descriptor);
   void started(Operation& operation, ucs_status_ptr_t result);
   void ended(Operation& operation, ucs_status_t status);
