@@ -232,7 +232,7 @@ bool Runner::finish(Slot& slot, Outcome* outcome) {
       slot.board->fail(Wrong::report, fmt::format("a report: {}", report));
   *outcome = {};
   // UCX 1.13 may fail one of its assertions where a peer dies while it connects, and another where
-  // a worker is destroyed while a peer connects to it (transports/ucx/endpoint.cpp makes that
+  // a worker is destroyed while a peer connects to it (transports/ucx/worker.cpp makes that
   // rare).
   const bool a_rank_dies =
       std::any_of(slot.model.dies.begin(), slot.model.dies.end(), [](int e) { return e >= 0; });

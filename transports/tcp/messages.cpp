@@ -1,29 +1,18 @@
-// messages.cpp: what tcp does when a message is posted or a header comes: matching, windows,
-// grants. The scheme is told in transports/tcp/tcp.cpp.
-#include <utility>
+// messages.cpp: see transports/tcp/messages.hpp.
+#include "transports/tcp/messages.hpp"
 
 #include <fmt/format.h>
 
 #include "base/trace.hpp"
-#include "transports/tcp/tcp.hpp"
 
 namespace sennit::tcp {
 namespace {
 
+// Where a receive keeps whether it has been granted, and when its message was announced: indices
+// into MessageRequest::scratch.
 enum ReceiveScratch { kGranted = 0, kAnnouncedNs = 1 };
 
-}  // namespace
-
-// ---- sending ----
-
-const Status* Tcp::refusal(const MessageRequest& request) const {
-  const Peer& peer = peers_[static_cast<size_t>(request.peer)];
-  if (!peer.failed.ok()) return &peer.failed;
-  return cancelled_.find(request.key.comm);
-}
-
-void Tcp::post_control(Link& link, HeaderKind kind, const Key& key, uint64_t signature,
-                       size_t bytes) {
+void post_control(Link& link, HeaderKind kind, const Key& key, uint64_t signature, size_t bytes) {
   WireHeader header;
   header.kind = kind;
   header.key = key;
@@ -32,14 +21,15 @@ void Tcp::post_control(Link& link, HeaderKind kind, const Key& key, uint64_t sig
   link.post_control(header);
 }
 
-void Tcp::send(SendRequest& request) {
-  request.ready_ns = request.first_ns = 0;
-  if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
-  Link& link = link_to(request.peer);
-  messages_++;
+}  // namespace
+
+// ---- sending ----
+
+void Messages::send(Link& link, SendRequest& request) {
+  sent_++;
   Grant* grant = grants_.size() > 0 ? grants_.remove(request.peer, request.key) : nullptr;
   if (grant) {
-    match_send(request, grant->signature, grant->bytes, grant->came_ns);
+    match_send(link, request, grant->signature, grant->bytes, grant->came_ns);
     free_grants_.push_back(grant);
   } else if (request.bytes <= eager_bytes_ && link.take_window(request.key.comm, request.bytes)) {
     request.ready_ns = now_ns();
@@ -48,11 +38,10 @@ void Tcp::send(SendRequest& request) {
     SENNIT_CHECK(waiting_.insert(&request));  // keys are never reused
     post_control(link, HeaderKind::announce, request.key, request.signature, request.bytes);
   }
-  flush(link);
 }
 
-void Tcp::match_send(SendRequest& request, uint64_t signature, size_t bytes, uint64_t ready_ns) {
-  Link& link = *at(request.peer).link;
+void Messages::match_send(Link& link, SendRequest& request, uint64_t signature, size_t bytes,
+                          uint64_t ready_ns) {
   if (signature == request.signature && bytes == request.bytes) {
     request.ready_ns = ready_ns;
     link.post_granted(request);
@@ -62,9 +51,9 @@ void Tcp::match_send(SendRequest& request, uint64_t signature, size_t bytes, uin
   returns_.add(request, send_mismatch(request, bytes));
 }
 
-void Tcp::on_ready(Link& link, const WireHeader& header) {
+void Messages::on_ready(Link& link, const WireHeader& header) {
   if (SendRequest* request = waiting_.remove(link.peer(), header.key))
-    return match_send(*request, header.signature, header.bytes, now_ns());
+    return match_send(link, *request, header.signature, header.bytes, now_ns());
   if (grants_.find(link.peer(), header.key)) return;
   if (free_grants_.empty()) {
     grant_pool_.push_back(std::make_unique<Grant>());
@@ -78,45 +67,45 @@ void Tcp::on_ready(Link& link, const WireHeader& header) {
 
 // ---- receiving ----
 
-void Tcp::recv(RecvRequest& request) {
-  request.exposed = nullptr;
-  request.ready_ns = request.first_ns = 0;
+bool Messages::recv(Link& link, RecvRequest& request) {
   request.scratch[kGranted] = request.scratch[kAnnouncedNs] = 0;
-  if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
-  Link& link = link_to(request.peer);
-  Arrival* arrival = matcher_.post(request);
-  if (!arrival) {
-    if (request.bytes <= eager_bytes_) return;
-    request.scratch[kGranted] = 1;
-    post_control(link, HeaderKind::ready, request.key, request.signature, request.bytes);
-    return flush(link);
+  if (Arrival* arrival = matcher_.post(request)) {
+    take_arrival(link, request, *arrival);
+    return true;
   }
-  const bool announced = arrival->handle[0] != 0;
-  const bool matches = check_match(request, arrival->signature, arrival->bytes);
-  request.ready_ns = arrival->arrived_ns;
+  if (request.bytes <= eager_bytes_) return false;
+  request.scratch[kGranted] = 1;
+  post_control(link, HeaderKind::ready, request.key, request.signature, request.bytes);
+  return true;
+}
+
+// The message, or its announcement, came before the receive.
+void Messages::take_arrival(Link& link, RecvRequest& request, Arrival& arrival) {
+  const bool announced = arrival.handle[0] != 0;
+  const bool matches = check_match(request, arrival.signature, arrival.bytes);
+  request.ready_ns = arrival.arrived_ns;
   if (announced) {
     // Where it does not match, the answer lets the sender find out, too.
     post_control(link, HeaderKind::ready, request.key, request.signature, request.bytes);
     request.scratch[kGranted] = 1;
-    request.scratch[kAnnouncedNs] = arrival->arrived_ns;
+    request.scratch[kAnnouncedNs] = arrival.arrived_ns;
     if (!matches) returns_.add_checked(request);
   } else {
-    request.first_ns = arrival->arrived_ns;
-    link.return_window(request.key.comm, arrival->bytes);
+    request.first_ns = arrival.arrived_ns;
+    link.return_window(request.key.comm, arrival.bytes);
     if (matches) {
-      SegmentCursor(request.segments).put(arrival->data.data(), arrival->bytes);
+      SegmentCursor(request.segments).put(arrival.data.data(), arrival.bytes);
       returns_.add(request);
     } else {
       returns_.add_checked(request);
     }
   }
-  matcher_.recycle(arrival);
+  matcher_.recycle(&arrival);
   if (announced && matches) matcher_.post(request);
-  flush(link);
 }
 
-Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std::byte> bytes) {
-  const int peer = link.peer();
+Status Messages::on_message(Link& link, const WireHeader& header,
+                            std::span<const std::byte> bytes) {
   const bool dropped = cancelled_.find(header.key.comm) != nullptr;
   switch (header.kind) {
     case HeaderKind::ready:
@@ -126,23 +115,21 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
       if (!dropped) on_announce(link, header);
       return {};
     case HeaderKind::refuse:
-      if (RecvRequest* request = matcher_.take_receive(peer, header.key)) {
-        if (check_match(*request, header.signature, header.bytes))
-          request->status =
-              Status(SENNIT_INTERNAL, fmt::format("rank {} refused a matching receive", peer));
-        returns_.add_checked(*request);
-      }
+      on_refuse(link, header);
       return {};
     case HeaderKind::ask:
       link.post_answer(header.bytes);
       return {};
     case HeaderKind::eager:
-      break;
+      return dropped ? Status() : on_eager(link, header, bytes);
     default:
       return {SENNIT_LINK_FAILED,
-              fmt::format("connection to rank {}: a message of unknown kind", peer)};
+              fmt::format("connection to rank {}: a message of unknown kind", link.peer())};
   }
-  if (dropped) return {};
+}
+
+Status Messages::on_eager(Link& link, const WireHeader& header, std::span<const std::byte> bytes) {
+  const int peer = link.peer();
   if (!link.hold(header.key.comm, header.bytes))
     return {SENNIT_LINK_FAILED,
             fmt::format("connection to rank {}: more came than the window allows", peer)};
@@ -166,7 +153,16 @@ Status Tcp::on_message(Link& link, const WireHeader& header, std::span<const std
   return {};
 }
 
-void Tcp::on_announce(Link& link, const WireHeader& header) {
+void Messages::on_refuse(Link& link, const WireHeader& header) {
+  RecvRequest* const request = matcher_.take_receive(link.peer(), header.key);
+  if (!request) return;
+  if (check_match(*request, header.signature, header.bytes))
+    request->status =
+        Status(SENNIT_INTERNAL, fmt::format("rank {} refused a matching receive", link.peer()));
+  returns_.add_checked(*request);
+}
+
+void Messages::on_announce(Link& link, const WireHeader& header) {
   if (RecvRequest* request = matcher_.find_receive(link.peer(), header.key)) {
     request->scratch[kAnnouncedNs] = now_ns();
     if (request->scratch[kGranted]) return;  // the grant is on its way
@@ -179,7 +175,7 @@ void Tcp::on_announce(Link& link, const WireHeader& header) {
   arrival->handle[0] = 1;
 }
 
-RecvRequest* Tcp::on_first_piece(Link& link, const WireHeader& header) {
+RecvRequest* Messages::on_first_piece(Link& link, const WireHeader& header) {
   RecvRequest* request = matcher_.take_receive(link.peer(), header.key);
   if (!request) return nullptr;  // cancelled meanwhile
   request->first_ns = now_ns();
@@ -190,7 +186,18 @@ RecvRequest* Tcp::on_first_piece(Link& link, const WireHeader& header) {
   return nullptr;
 }
 
-// It stays pending until its communicator is cancelled here as well.
-void Tcp::on_given_up(Link&, RecvRequest& request) { matcher_.post(request); }
+void Messages::forget(const std::function<bool(uint32_t comm)>& over) {
+  cancelled_.forget(over);
+  matcher_.drop_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); });
+  grants_.remove_if([&](const Grant& grant) { return over(grant.key.comm); },
+                    [this](Grant& grant) { free_grants_.push_back(&grant); });
+}
+
+std::set<int> Messages::awaited() const {
+  std::set<int> peers;
+  matcher_.each_receive([&](const RecvRequest& request) { peers.insert(request.peer); });
+  waiting_.each([&](const SendRequest& request) { peers.insert(request.peer); });
+  return peers;
+}
 
 }  // namespace sennit::tcp

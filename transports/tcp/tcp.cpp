@@ -1,14 +1,9 @@
-// tcp.cpp: the tcp transport: posted receives, early messages, grants.
+// tcp.cpp: the tcp transport: peers, their connections, and when bytes move over them. What messages
+// mean is in transports/tcp/messages.hpp.
 //
-// A small (eager) message goes at once as long as the window of its (communicator, peer) lasts; the
-// receiver keeps it until it is asked for. Any other message moves when its receiver is ready: a
-// posted receive of a large message says so to the peer by itself, so usually the sender finds the
-// grant when it comes; otherwise the send is announced and answered. Payload of large messages goes
-// from segments to segments without a copy of ours. Grants, announcements and early messages are
-// found by (peer, Key), so the order of posting means nothing. Memory: 64 KiB per connection, and a
-// window per (communicator, peer). Readiness is edge-triggered epoll: no epoll_ctl after a
-// connection is made. Cost of a small message: one sendmsg, one epoll_wait and one recvmsg.
-// Failure: a connection that ends is one PeerEvent and is not made again.
+// Readiness is edge-triggered epoll: no epoll_ctl after a connection is made. Memory: 64 KiB per
+// connection. Cost of a small message: one sendmsg, one epoll_wait and one recvmsg. Failure: a
+// connection that ends is one PeerEvent and is not made again.
 #include "transports/tcp/tcp.hpp"
 
 #include <netinet/tcp.h>
@@ -36,15 +31,20 @@ namespace {
 // by now; shallower ones run dry while this process waits for a core (10 ms at 400 Mbit/s).
 constexpr int kUnsentBytes = 512 * 1024;
 constexpr uint64_t kLingerNs = 1'000'000'000;
+constexpr size_t kMessagesPerWindow = 4;  // at the least, of the largest that go at once
+
+size_t eager_of(const TransportContext& context) {
+  return std::min(context.eager_bytes, kMaxEagerBytes);
+}
 
 }  // namespace
 
 Tcp::Tcp(const TransportContext& context)
-    : eager_bytes_(std::min(context.eager_bytes, kMaxEagerBytes)),
-      window_bytes_(std::max(kWindowBytes, 4 * eager_cost(eager_bytes_))),
+    : window_bytes_(std::max(kWindowBytes, kMessagesPerWindow * eager_cost(eager_of(context)))),
       sealed_(context.sealed),
       interface_(context.host_interface),
-      peers_(static_cast<size_t>(context.size)) {}
+      peers_(static_cast<size_t>(context.size)),
+      messages_(eager_of(context), returns_) {}
 
 Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
   std::unique_ptr<Tcp> tcp(new Tcp(context));
@@ -133,7 +133,7 @@ Status Tcp::add_peer(int peer, std::span<const std::byte> address) {
 Link& Tcp::link_to(int number) {
   Peer& peer = at(number);
   if (!peer.link) {
-    peer.link = std::make_unique<Link>(number, window_bytes_, static_cast<LinkHandler&>(*this));
+    peer.link = std::make_unique<Link>(number, window_bytes_, messages_);
     in_use_.push_back(number);
   }
   return *peer.link;
@@ -170,6 +170,29 @@ void Tcp::break_link(int number, const Status& status) {
   if (peer.broken || !peer.failed.ok()) return;
   peer.broken = true;
   returns_.add_event(number, status);
+}
+
+// ---- messages ----
+
+const Status* Tcp::refusal(const MessageRequest& request) const {
+  const Peer& peer = peers_[static_cast<size_t>(request.peer)];
+  return peer.failed.ok() ? messages_.cancelled(request.key.comm) : &peer.failed;
+}
+
+void Tcp::send(SendRequest& request) {
+  request.ready_ns = request.first_ns = 0;
+  if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
+  Link& link = link_to(request.peer);
+  messages_.send(link, request);
+  flush(link);
+}
+
+void Tcp::recv(RecvRequest& request) {
+  request.exposed = nullptr;
+  request.ready_ns = request.first_ns = 0;
+  if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
+  Link& link = link_to(request.peer);
+  if (messages_.recv(link, request)) flush(link);
 }
 
 // Writes what is queued; calls the peer if there is no connection yet.
@@ -239,14 +262,11 @@ bool Tcp::prepare_wait() { return busy_.empty() && returns_.empty(); }
 template <typename Which>
 void Tcp::hand_back(Which which, const Status& status) {
   const auto back = [&](auto& request) { returns_.add(request, status); };
-  waiting_.remove_if(which, back);
-  matcher_.take_receives_if(which, back);
+  messages_.hand_back(which, status);
   for (const int peer : in_use_) {
     at(peer).link->take_sends_if(which, back);
     at(peer).link->take_receive_if(which, back);
   }
-  matcher_.drop_arrivals_if(which);
-  grants_.remove_if(which, [this](Grant& grant) { free_grants_.push_back(&grant); });
 }
 
 void Tcp::fail_peer(int number, const Status& status) {
@@ -258,25 +278,20 @@ void Tcp::fail_peer(int number, const Status& status) {
 }
 
 void Tcp::cancel(uint32_t comm, const Status& status) {
-  cancelled_.add(comm, status);
+  messages_.cancel(comm, status);
   hand_back([comm](const auto& item) { return item.key.comm == comm; }, status);
 }
 
 void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
-  cancelled_.forget(over);
-  matcher_.drop_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); });
-  grants_.remove_if([&](const Grant& grant) { return over(grant.key.comm); },
-                    [this](Grant& grant) { free_grants_.push_back(&grant); });
+  messages_.forget(over);
   for (const int peer : in_use_) at(peer).link->forget(over);
 }
 
-// Asks those that something is awaited from: a message, or leave to send one. See
+// Asks those that something is awaited from. See
 // transports/tcp/sealed.cpp.
 void Tcp::stalled() {
   if (!sealed_) return;
-  std::set<int> awaited;
-  matcher_.each_receive([&](const RecvRequest& request) { awaited.insert(request.peer); });
-  waiting_.each([&](const SendRequest& request) { awaited.insert(request.peer); });
+  const std::set<int> awaited = messages_.awaited();
   for (const int number : in_use_) {
     Link& link = *at(number).link;
     if (!link.is_open() || (!link.receiving() && !awaited.contains(number))) continue;
@@ -300,7 +315,7 @@ std::string Tcp::statistics() const {
   }
   return fmt::format(
       "connections {}, messages sent {}, bytes sent {}, bytes received {}, strangers refused {}",
-      open, messages_, sent, received, door_->refused());
+      open, messages_.sent(), sent, received, door_->refused());
 }
 
 }  // namespace sennit::tcp

@@ -6,15 +6,13 @@
 #include <memory>
 #include <vector>
 
-#include "transports/cancelled.hpp"
-#include "transports/matcher.hpp"
 #include "transports/returns.hpp"
 #include "transports/tcp/acceptor.hpp"
-#include "transports/tcp/link.hpp"
+#include "transports/tcp/messages.hpp"
 
 namespace sennit::tcp {
 
-class Tcp final : public Transport, private LinkHandler, private DoorHandler {
+class Tcp final : public Transport, private DoorHandler {
  public:
   static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
   ~Tcp() override;
@@ -46,43 +44,25 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
     bool busy = false;           // in busy_
     Status failed;               // by fail_peer()
   };
-  struct Grant {  // a ready that came before its send
-    int peer = -1;
-    Key key;
-    uint64_t signature = 0;
-    size_t bytes = 0;
-    uint64_t came_ns = 0;
-  };
 
   explicit Tcp(const TransportContext& context);
   Peer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
   Link& link_to(int peer);
   const Status* refusal(const MessageRequest& request) const;
-  void post_control(Link& link, HeaderKind kind, const Key& key, uint64_t signature, size_t bytes);
   void flush(Link& link);
   void read(Link& link, bool to_the_end);
   void mark_busy(Link& link);
   void break_link(int peer, const Status& status);
   void linger();
 
-  // A send meets what its receiver expects.
-  void match_send(SendRequest& request, uint64_t signature, size_t bytes, uint64_t ready_ns);
-  void on_announce(Link& link, const WireHeader& header);
-  void on_ready(Link& link, const WireHeader& header);
   template <typename Which>
   void hand_back(Which which, const Status& status);
 
-  Status on_message(Link& link, const WireHeader& header,
-                    std::span<const std::byte> bytes) override;
-  RecvRequest* on_first_piece(Link& link, const WireHeader& header) override;
-  void on_received(RecvRequest& request) override { returns_.add(request); }
-  void on_given_up(Link& link, RecvRequest& request) override;
-  void on_sent(SendRequest& request) override { returns_.add(request); }
   bool wants_connection(int peer) override;
   void on_connection(int peer, int fd, const Handshake& handshake) override;
   void on_call_failed(int peer, const Status& status) override { break_link(peer, status); }
 
-  const size_t eager_bytes_, window_bytes_;
+  const size_t window_bytes_;
   const bool sealed_;
   const std::string interface_;  // its address, numeric
   int epoll_fd_ = -1;
@@ -91,14 +71,8 @@ class Tcp final : public Transport, private LinkHandler, private DoorHandler {
   std::vector<int> in_use_;  // peers with a link
   std::vector<int> busy_;    // links with more to move than one turn allows
   std::vector<int> turn_;    // the same, while their turn runs
-  Matcher matcher_;
-  KeyTable<SendRequest> waiting_;  // sends that have been announced
-  KeyTable<Grant> grants_;
-  std::vector<std::unique_ptr<Grant>> grant_pool_;
-  std::vector<Grant*> free_grants_;
-  Cancelled cancelled_;
   Returns returns_;
-  uint64_t messages_ = 0;
+  Messages messages_;
 };
 
 }  // namespace sennit::tcp

@@ -1,11 +1,14 @@
-// ucx.cpp: the ucx transport: messages, matching, windows. See transports/ucx/ucx.hpp. Starting,
-// connecting and closing are in transports/ucx/endpoint.cpp.
+// ucx.cpp: the ucx transport: messages, matching, windows. See transports/ucx/ucx.hpp.
 #include "transports/ucx/ucx.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "base/descriptors.hpp"
+#include "base/forked.hpp"
+#include "base/log.hpp"
 #include "base/trace.hpp"
 #include "transports/segments.hpp"
 
@@ -15,8 +18,129 @@ namespace {
 constexpr uint64_t kWindowBytes = 64 << 10;  // eager, per (communicator, peer)
 constexpr uint64_t kOverheadBytes = 128;     // what a message counts besides its bytes
 constexpr int kProgressRounds = 16;
+// devices, event loops, shared memory; UCX 1.13 takes 25 at least
+constexpr size_t kOwnDescriptors = 64;
+// without RDMA: sockets, two where both sides connect at once
+constexpr size_t kDescriptorsPerPeer = 2;
+constexpr size_t kDescriptorsToConnect = 8;  // at the least
+constexpr uint32_t kMagic = 0x31786375;      // "ucx1"
+
+struct AddressHead {
+  uint32_t magic = kMagic;
+  uint32_t has_rdma = 0;
+};
 
 }  // namespace
+
+// ---- start, peers and end ----
+
+Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& context) {
+  // Not even started where it would not be used, or not with too few descriptors: UCX ends the
+  // process when it runs out of them.
+  if (!context.asked_for && !has_rdma())
+    return Status(SENNIT_UNSUPPORTED,
+                  "ucx: no RDMA device here; name it in SENNIT_TRANSPORTS to use it all the same");
+  // In a child UCX takes its parent's thread for alive, and adds to the set of descriptors that
+  // they share.
+  static const Origin first_use;
+  if (first_use.forked())
+    return Status(
+        SENNIT_UNSUPPORTED,
+        "ucx: this process was made by fork() from one that uses UCX, which works in one of them "
+        "only; exec a program first, or use SENNIT_TRANSPORTS=shm,tcp");
+  if (!Library::get().usable())
+    return Status(SENNIT_UNSUPPORTED, "ucx: " + Library::get().why_not());
+  const size_t needed =
+      kOwnDescriptors + (has_rdma() ? 0 : kDescriptorsPerPeer * static_cast<size_t>(context.size));
+  if (const size_t left = reserve_descriptors(needed); left < needed)
+    return Status(SENNIT_OUT_OF_RESOURCES, "ucx: " + descriptors_lacking("UCX", needed, left));
+  std::unique_ptr<UcxTransport> transport(new UcxTransport(context));
+  SENNIT_RETURN_IF_ERROR(transport->start());
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+Status UcxTransport::start() {
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                       UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler.id = static_cast<unsigned>(MessageKind::message);
+  handler.cb = on_message;
+  handler.arg = this;
+  return worker_.start(context_, handler);
+}
+
+UcxTransport::~UcxTransport() {
+  if (!worker_.started()) return;
+  worker_.flush();  // then nothing is waited for
+  worker_.settle_connections(gave_up_);
+  for (auto& [rank, p] : peers_) close(*p);
+  // Only now: before, it would tell the senders that all is well.
+  matcher_.take_arrivals_if([](const Arrival&) { return true; },
+                            [&](Arrival& arrival) { drop(arrival); });
+}
+
+std::vector<std::byte> UcxTransport::address() const {
+  AddressHead head;
+  head.has_rdma = has_rdma();
+  const std::span<const std::byte> of_worker = worker_.address();
+  std::vector<std::byte> bytes(sizeof head + of_worker.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::memcpy(bytes.data() + sizeof head, of_worker.data(), of_worker.size());
+  return bytes;
+}
+
+Reach UcxTransport::reach(int, std::span<const std::byte> address) {
+  AddressHead head;
+  if (address.size() <= sizeof head) return Reach::none;
+  std::memcpy(&head, address.data(), sizeof head);
+  if (head.magic != kMagic) return Reach::none;
+  return context_.asked_for || (head.has_rdma && has_rdma()) ? Reach::network : Reach::none;
+}
+
+Status UcxTransport::add_peer(int rank, std::span<const std::byte> address) {
+  if (address.size() <= sizeof(AddressHead))
+    return {SENNIT_LINK_FAILED, fmt::format("ucx: rank {} has no address", rank)};
+  Peer& p = known(rank);
+  if (!p.worker_address.empty()) return {};
+  const auto worker_address = address.subspan(sizeof(AddressHead));
+  p.worker_address.assign(worker_address.begin(), worker_address.end());
+  return {};
+}
+
+Status UcxTransport::connect(Peer& p) {
+  if (p.endpoint || p.broken) return {};
+  if (const size_t left = descriptors_left(); left < kDescriptorsToConnect)
+    return {SENNIT_OUT_OF_RESOURCES,
+            "ucx: " + descriptors_lacking(fmt::format("a connection to rank {}", p.rank),
+                                          kDescriptorsToConnect, left)};
+  // A peer that has died refuses: whether that is so, or only this way to it is broken, the control
+  // plane finds out.
+  if (const ucs_status_t status = worker_.connect(p.worker_address, on_error, &p, &p.endpoint);
+      status != UCS_OK) {
+    p.endpoint = nullptr;
+    p.broken = true;
+    returns_.add_event(
+        p.rank,
+        {SENNIT_LINK_FAILED,
+         fmt::format(
+             "ucx: cannot connect to rank {}: {} (UCX_TLS and UCX_NET_DEVICES restrict what it "
+             "uses; SENNIT_TRANSPORTS=shm,tcp goes without it)",
+             p.rank, worker_.text(status))});
+    return {};
+  }
+  connections_++;
+  control(p, MessageKind::hello, 0, 0);
+  return {};
+}
+
+void UcxTransport::close(Peer& p) {
+  if (!p.endpoint) return;
+  const ucp_ep_h endpoint = std::exchange(p.endpoint, nullptr);
+  if (!worker_.close(endpoint))
+    log(LogLevel::warn, "ucx: the endpoint to rank {} does not close", p.rank);
+}
+
+// ---- messages ----
 
 CommWindow& Peer::window(uint32_t comm) {
   for (CommWindow& w : windows)
@@ -87,7 +211,7 @@ void UcxTransport::post(Operation& operation, std::span<const Segment> segments,
   void* buffer = nullptr;
   size_t count = 0;
   describe(segments, operation, param, &buffer, &count);
-  started(operation, library_.am_send_nbx(
+  started(operation, worker_.library().am_send_nbx(
                          operation.peer->endpoint, static_cast<unsigned>(MessageKind::message),
                          &operation.header, sizeof(Header), buffer, count, &param));
 }
@@ -126,7 +250,7 @@ void UcxTransport::ended(Operation& operation, ucs_status_t status) {
 
 void UcxTransport::on_sent(void* request, ucs_status_t status, void* operation) {
   auto& o = *static_cast<Operation*>(operation);
-  o.peer->transport->library_.request_free(request);
+  o.peer->transport->worker_.library().request_free(request);
   o.peer->transport->ended(o, status);
 }
 
@@ -137,9 +261,8 @@ void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void*
 void UcxTransport::broke(Peer& p, ucs_status_t status) {
   if (p.broken || !p.failed.ok()) return;
   p.broken = true;
-  returns_.add_event(p.rank,
-                     {SENNIT_LINK_FAILED, fmt::format("ucx: connection to rank {}: {}", p.rank,
-                                                      library_.status_string(status))});
+  returns_.add_event(p.rank, {SENNIT_LINK_FAILED, fmt::format("ucx: connection to rank {}: {}",
+                                                              p.rank, worker_.text(status))});
 }
 
 void UcxTransport::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
@@ -188,7 +311,7 @@ void UcxTransport::recv(RecvRequest& request) {
     if (matches) {
       fetch(request, descriptor);
     } else {
-      library_.am_data_release(worker_, descriptor);
+      worker_.release(descriptor);
       returns_.add_checked(request);
     }
   } else {
@@ -204,7 +327,7 @@ void UcxTransport::recv(RecvRequest& request) {
 void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
   request.first_ns = now_ns();
   if (request.bytes == 0) {  // to receive nothing would leak the descriptor (UCX 1.13)
-    library_.am_data_release(worker_, descriptor);
+    worker_.release(descriptor);
     return returns_.add(request, Status());
   }
   Operation& operation = new_operation(peer(request.peer));
@@ -216,7 +339,8 @@ void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
   void* buffer = nullptr;
   size_t count = 0;
   describe(request.segments, operation, param, &buffer, &count);
-  started(operation, library_.am_recv_data_nbx(worker_, descriptor, buffer, count, &param));
+  started(operation,
+          worker_.library().am_recv_data_nbx(worker_.get(), descriptor, buffer, count, &param));
 }
 
 // Counts what the window of (communicator, peer) may have back, and returns it by the quarter.
@@ -292,14 +416,13 @@ ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t byte
 }
 
 void UcxTransport::drop(Arrival& arrival) {
-  if (arrival.handle[0])
-    library_.am_data_release(worker_, reinterpret_cast<void*>(arrival.handle[0]));
+  if (arrival.handle[0]) worker_.release(reinterpret_cast<void*>(arrival.handle[0]));
   matcher_.recycle(&arrival);
 }
 
 bool UcxTransport::progress(Completions& completions) {
   bool moved = false;
-  for (int i = 0; i < kProgressRounds && library_.worker_progress(worker_); i++) moved = true;
+  for (int i = 0; i < kProgressRounds && worker_.progress(); i++) moved = true;
   for (size_t i = 0; i < to_fetch_.size(); i++) fetch(*to_fetch_[i].first, to_fetch_[i].second);
   to_fetch_.clear();
   moved |= returns_.hand_over(completions);
@@ -308,7 +431,7 @@ bool UcxTransport::progress(Completions& completions) {
 
 bool UcxTransport::prepare_wait() {
   if (!returns_.empty()) return false;
-  return library_.worker_arm(worker_) == UCS_OK;
+  return worker_.arm();
 }
 
 // Ends the requests that `which` holds for; those that UCX has in its hands end when it lets go.
@@ -322,7 +445,7 @@ void UcxTransport::hand_back(Which which, const Status& status) {
   matcher_.take_receives_if(which, [&](RecvRequest& request) { returns_.add(request, status); });
   std::erase_if(to_fetch_, [&](const auto& entry) {
     if (!which(*entry.first)) return false;
-    library_.am_data_release(worker_, entry.second);
+    worker_.release(entry.second);
     returns_.add(*entry.first, status);
     return true;
   });

@@ -11,13 +11,12 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <unordered_map>
 
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
 #include "transports/returns.hpp"
-#include "transports/ucx/library.hpp"
+#include "transports/ucx/worker.hpp"
 
 namespace sennit::ucx {
 
@@ -68,7 +67,7 @@ class UcxTransport final : public Transport {
   static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
   ~UcxTransport() override;
   std::string_view name() const override { return "ucx"; }
-  std::vector<std::byte> address() const override { return address_; }
+  std::vector<std::byte> address() const override;
   Reach reach(int peer, std::span<const std::byte> address) override;
   Status add_peer(int peer, std::span<const std::byte> address) override;
   void send(SendRequest& request) override;
@@ -81,7 +80,7 @@ class UcxTransport final : public Transport {
   bool withdraws_at_once() const override { return false; }
   // Where there is RDMA its headers are few.
   std::optional<WireOverhead> wire_overhead(bool) const override { return WireOverhead(); }
-  int event_fd() const override { return event_fd_; }
+  int event_fd() const override { return worker_.event_fd(); }
   bool prepare_wait() override;
   std::string statistics() const override;
 
@@ -104,8 +103,6 @@ class UcxTransport final : public Transport {
   template <typename Which>
   void hand_back(Which which, const Status& status);
   void close(Peer& p);
-  void settle_connections();
-  bool drive(int64_t limit_ms, const std::function<bool()>& ready);
 
   ucs_status_t arrived(const Header& header, void* data, size_t bytes, bool rendezvous);
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
@@ -114,13 +111,8 @@ class UcxTransport final : public Transport {
   static void on_received(void* request, ucs_status_t status, size_t bytes, void* operation);
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
-  const Library& library_ = Library::get();
   TransportContext context_;
-  ucp_context_h ucp_ = nullptr;
-  ucp_worker_h worker_ = nullptr;
-  int event_fd_ = -1;
   bool gave_up_ = false;  // on a call
-  std::vector<std::byte> address_;
   std::unordered_map<int, std::unique_ptr<Peer>> peers_;
   Cancelled cancelled_;
   Matcher matcher_;
@@ -130,6 +122,7 @@ class UcxTransport final : public Transport {
   std::vector<std::pair<RecvRequest*, void*>> to_fetch_;
   Returns returns_;
   uint64_t eager_ = 0, rendezvous_ = 0, early_ = 0, connections_ = 0;
+  Worker worker_;  // the last: while it ends it calls back for what is above
 };
 
 }  // namespace sennit::ucx
