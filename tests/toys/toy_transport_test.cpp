@@ -1,6 +1,6 @@
 // toy_transport_test.cpp: a transport that is one file (tests/toys/transport.cpp) carries a job. This
 // program also runs the conformance suites (tests/transports/transport_test.cpp and
-// transport_failure_test.cpp), which find the toy by themselves.
+// tests/transports/transport_failure_test.cpp), which find the toy by themselves.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
