@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """documents.py: documents that can be read, and names of files that exist.
 
-Of every .md file: lines of at most 100 columns (rows of tables, pictures and outputs may be longer), at most 25
-words a sentence on average, at most two figures a sentence (outside tables and code), README.md and DESIGN.md of at
-most 150 lines, README.md of a folder of at most 60 (src/README.md: 90). Of these, and of the comments of sources, scripts and CMake
-files: every file that is named exists, relative to the folder, to src/, to the repository or to include/.
+Of every .md file: lines of at most 100 columns (rows of tables, pictures and outputs may be longer), at most 25 words
+a sentence on average, at most two figures a sentence (outside tables and code), README.md and DESIGN.md of at most
+150 lines, README.md of a folder of at most 60 (src/README.md: 90). Of these, and of the comments of sources, scripts
+and CMake files: every file that is named exists, relative to the folder, to src/, to the repository or to include/.
 """
 
 import pathlib
