@@ -1,4 +1,4 @@
-// What a forked child may do with the communicators, works and memory that it inherited: nothing,
+// fork_test.cpp: what a forked child may do with the communicators, works and memory that it inherited: nothing,
 // at once, and without harm to its parent's job. The pattern is that of PyTorch's data loaders: a
 // rank forks workers again and again while it and its threads are within collectives; they work on
 // memory, send something through a pipe and end in every way that there is.
@@ -69,61 +69,19 @@ constexpr size_t kCount = 20'000;  // more than an early message holds
 std::optional<sennit::Communicator> g_static;
 
 // Some rank's child. What it has to say comes through a pipe; "" is all well.
-class Worker {
+using Voice = sennit_test::Process::Voice;
+class Worker : public sennit_test::Process {
  public:
   template <typename F>
-  explicit Worker(F&& body) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    pid_ = fork();
-    if (pid_ == 0) {
-      g_worker = true;
-      out_ = ends[1];
-      body(*this);
-      _exit(0);
-    }
-    close(ends[1]);
-    in_ = ends[0];
-  }
-  Worker(Worker&& other) noexcept
-      : pid_(std::exchange(other.pid_, -1)), in_(std::exchange(other.in_, -1)) {}
-  ~Worker() {
-    if (pid_ > 0) kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
-    if (in_ >= 0) close(in_);
-  }
-
-  void say(const std::string& text) const {  // in the worker
-    [[maybe_unused]] const ssize_t written = write(out_, text.data(), text.size());
-  }
-  void kill_it() const { kill(pid_, SIGKILL); }
-
+  explicit Worker(F&& body)
+      : Process([&](const Voice& voice) {
+          g_worker = true;
+          body(voice);
+        }) {}
   // What it said, or what is wrong with how it ended. `killed`: it is to die of SIGKILL.
   std::string outcome(bool killed = false, Clock::duration limit = kSoon) {
-    const auto end = Clock::now() + limit;
-    std::string said;
-    for (;;) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
-      pollfd entry{in_, POLLIN, 0};
-      if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) <= 0)
-        return "a worker hangs; it said: " + said;
-      char buffer[1024];
-      const ssize_t n = read(in_, buffer, sizeof buffer);
-      if (n <= 0) break;
-      said.append(buffer, static_cast<size_t>(n));
-    }
-    int state = 0;
-    while (waitpid(pid_, &state, WNOHANG) == 0) {  // its end of the pipe closes before it has ended
-      if (Clock::now() > end) return "a worker does not end; it said: " + said;
-      std::this_thread::sleep_for(1ms);
-    }
-    pid_ = -1;
-    const bool right = killed ? WIFSIGNALED(state) && WTERMSIG(state) == SIGKILL : state == 0;
-    return right ? said : fmt::format("a worker ended with state {:#x}; it said: {}", state, said);
+    return Process::outcome(limit, killed ? SIGKILL : 0);
   }
-
- private:
-  pid_t pid_ = -1;
-  int in_ = -1, out_ = -1;
 };
 
 // The calls that do not return INVALID_ARGUMENT, of all that there are.
@@ -233,7 +191,7 @@ struct Rank {
 // What data loaders' workers do with what they inherited, one after the other.
 enum Way { leave_at_once, call_all, destroy_all, free_work, run_destructors, be_killed, kWays };
 
-void work_as(Way way, Rank& rank, const Worker& worker) {
+void work_as(Way way, Rank& rank, const Voice& worker) {
   float sum = 0;
   for (size_t i = 0; i < kCount; i++) sum += rank.memory[i];
   if (sum < 0) worker.say("memory is damaged");
@@ -275,10 +233,10 @@ TEST_P(Forked, WorkersEndInEveryWayBetweenCollectives) {
     for (int i = 0; i < kRounds; i++) {
       const auto way = static_cast<Way>((i + rank.rank) % kWays);
       if (std::string text = rank.start_work(); !text.empty()) return text;
-      Worker worker([&](const Worker& w) { work_as(way, rank, w); });
+      Worker worker([&](const Voice& w) { work_as(way, rank, w); });
       if (std::string text = rank.reduce(); !text.empty())
         return fmt::format("round {}: {}", i, text);
-      if (way == be_killed) worker.kill_it();
+      if (way == be_killed) worker.signal(SIGKILL);
       if (const std::string text = worker.outcome(way == be_killed); !text.empty())
         return fmt::format("round {}, way {}: {}", i, static_cast<int>(way), text);
       if (std::string text = rank.wait_for_work(); !text.empty())
@@ -309,7 +267,7 @@ TEST_P(Forked, WhileOtherThreadsAreWithinCollectives) {
     });
     for (int i = 0; i < kRounds && of_workers.empty(); i++) {
       const auto way = static_cast<Way>(i % be_killed);
-      Worker worker([&](const Worker& w) {
+      Worker worker([&](const Voice& w) {
         if (way == call_all) {
           float x = 0;
           if (sennit_barrier(rank.comm) != SENNIT_INVALID_ARGUMENT ||
@@ -340,7 +298,7 @@ TEST_P(Forked, WorkersThatOutliveTheJob) {
     if (pipe2(over, O_CLOEXEC) != 0) return "pipe";
     std::vector<Worker> workers;
     for (const Way way : {leave_at_once, destroy_all, call_all, run_destructors})
-      workers.emplace_back([&](const Worker& w) {
+      workers.emplace_back([&](const Voice& w) {
         char byte;
         close(over[1]);
         if (read(over[0], &byte, 1) != 0) w.say("woken");
@@ -441,14 +399,14 @@ TEST_P(Forked, WorkersMakeJobsOfTheirOwn) {
       });
     std::string of_workers;
     for (int i = 0; i < 3 && of_workers.empty(); i++) {
-      Worker worker([&](const Worker& w) {
+      Worker worker([&](const Voice& w) {
         if (std::string_view(GetParam()) == "ucx") {  // which works on one side of a fork only
           if (own_job(2).find("fork") == std::string::npos) w.say("ucx is not refused");
           setenv("SENNIT_TRANSPORTS", "ucx,tcp", 1);
         }
         w.say(own_job(2));
         g_static.reset();
-        Worker below([](const Worker& b) { b.say(own_job(3)); });
+        Worker below([](const Voice& b) { b.say(own_job(3)); });
         w.say(below.outcome(false, 30s));
         w.say(own_job(2));
       });
@@ -475,7 +433,7 @@ INSTANTIATE_TEST_SUITE_P(Over, Forked, testing::ValuesIn(between_processes()),
 // Ranks that are threads of one process, over loopback: each forks.
 TEST(ForkedThreads, WorkersOfRanksThatAreThreads) {
   if (!kThreadsMayWork) GTEST_SKIP() << "not with an address sanitizer";
-  Worker process([](const Worker& out) {
+  Worker process([](const Voice& out) {
     sennit_comm_t comms[kRanks];
     if (sennit_comm_init_local(comms, kRanks, nullptr) != SENNIT_OK)
       return out.say(sennit_last_error());
@@ -485,7 +443,7 @@ TEST(ForkedThreads, WorkersOfRanksThatAreThreads) {
       threads.emplace_back([&, r] {
         std::vector<float> memory(kCount);
         for (int i = 0; i < kRounds && texts[r].empty(); i++) {
-          Worker worker([&](const Worker& w) {
+          Worker worker([&](const Voice& w) {
             if (i % 4 == 0)
               for (const sennit_comm_t comm : comms) sennit_comm_destroy(comm);
             if (i % 4 == 1 && sennit_barrier(comms[r]) != SENNIT_INVALID_ARGUMENT)
@@ -505,7 +463,7 @@ TEST(ForkedThreads, WorkersOfRanksThatAreThreads) {
 
 // A group that the parent opened is not the child's.
 TEST(ForkedThreads, AnOpenGroupStaysWithTheParent) {
-  Worker process([](const Worker& out) {
+  Worker process([](const Voice& out) {
     sennit_comm_t comm = nullptr;
     if (sennit_comm_init_local(&comm, 1, nullptr) != SENNIT_OK) return out.say(sennit_last_error());
     float x = 3, y = 0;
@@ -513,7 +471,7 @@ TEST(ForkedThreads, AnOpenGroupStaysWithTheParent) {
     if (sennit_all_reduce(&x, &y, 1, SENNIT_FLOAT32, SENNIT_SUM, comm) != SENNIT_OK)
       return out.say(sennit_last_error());
     for (const bool by_exit : {false, true}) {
-      Worker worker([&](const Worker& w) {
+      Worker worker([&](const Voice& w) {
         if (by_exit) exit(0);
         if (sennit_group_end() != SENNIT_INVALID_ARGUMENT) w.say("the group's end is not refused");
         w.say(own_job(2));
@@ -530,7 +488,7 @@ TEST(ForkedThreads, AnOpenGroupStaysWithTheParent) {
 TEST(ForkedThreads, AnInheritedUniqueIdIsRefused) {
   sennit_unique_id_t id;
   ASSERT_EQ(sennit_get_unique_id(&id), SENNIT_OK);
-  Worker worker([&](const Worker& w) {
+  Worker worker([&](const Voice& w) {
     sennit_comm_t comm = nullptr;
     if (sennit_comm_init_rank(&comm, 1, &id, 0, nullptr) != SENNIT_INVALID_ARGUMENT ||
         !strstr(sennit_last_error(), "sennit_get_unique_id"))
@@ -574,7 +532,7 @@ class Starts {
 
 // At whatever moment it comes: a child that held a copy of a connection would keep it open.
 TEST(ForkedWhileStarting, ChildrenHaveNoneOfTheSockets) {
-  Worker process([](const Worker& out) {
+  Worker process([](const Voice& out) {
     namespace control = sennit::control;
     const std::jthread connecting([&](const std::stop_token& over) {
       const auto listener = control::listen_on(*control::parse_address("127.0.0.1", 0));
@@ -604,10 +562,10 @@ TEST(ForkedWhileStarting, ChildrenHaveNoneOfTheSockets) {
 // Threads of the parent may be within hwloc, libsodium and this library.
 TEST(ForkedWhileStarting, ChildrenStartJobs) {
   if (!kThreadsMayStartJobs) GTEST_SKIP() << "not with a sanitizer";
-  Worker process([](const Worker& out) {
+  Worker process([](const Voice& out) {
     const Starts starts("shm", 2);
     for (const auto end = Clock::now() + 3s; Clock::now() < end;) {
-      Worker worker([](const Worker& w) { w.say(own_job(1)); });
+      Worker worker([](const Voice& w) { w.say(own_job(1)); });
       if (const std::string text = worker.outcome(false, 20s); !text.empty()) return out.say(text);
     }
     if (!starts.well()) out.say("the jobs of the parent fail");
@@ -619,7 +577,7 @@ TEST(ForkedWhileStarting, ChildrenStartJobs) {
 // neither the fork nor the child waits for it.
 TEST(ForkedWhileStarting, NobodyWaitsForAStartFromTheEnvironment) {
   if (!kThreadsMayWork) GTEST_SKIP() << "not with an address sanitizer";
-  Worker process([](const Worker& out) {
+  Worker process([](const Voice& out) {
     const sennit::ReservedPort port, of_child;
     const auto environment = [](uint16_t number, const char* size) {
       setenv("RANK", "0", 1);
@@ -638,7 +596,7 @@ TEST(ForkedWhileStarting, NobodyWaitsForAStartFromTheEnvironment) {
     });
     while (stream_sockets() < 3 && !over) std::this_thread::yield();  // two keep the ports
     const auto begin = Clock::now();
-    Worker worker([&](const Worker& w) {
+    Worker worker([&](const Voice& w) {
       environment(of_child.number(), "1");
       sennit_comm_t own = nullptr;
       if (sennit_comm_init_env(&own, nullptr) != SENNIT_OK) return w.say(sennit_last_error());
@@ -647,7 +605,7 @@ TEST(ForkedWhileStarting, NobodyWaitsForAStartFromTheEnvironment) {
     if (Clock::now() - begin > 2s) out.say("the fork waits for the start");
     out.say(worker.outcome(false, 20s));
     if (over) out.say("the start was over before");
-    Worker other([&](const Worker& w) {  // the rank that was missing
+    Worker other([&](const Voice& w) {  // the rank that was missing
       environment(port.number(), "2");
       setenv("RANK", "1", 1);
       sennit_comm_t second = nullptr;

@@ -1,9 +1,7 @@
-// How much memory there is, by the machine and by cgroups, and that the library takes no more: what
+// memory_left_test.cpp: how much memory there is, by the machine and by cgroups, and that the library takes no more: what
 // asks for more is refused, and nobody is killed. Where the kernel lets us, in a real cgroup.
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "base/memory_left.hpp"
 #include "engine/engine.hpp"
 #include "sennit/sennit.h"
+#include "tests/support/process.hpp"
 #include "tests/support/test_folder.hpp"
 #include "tests/support/trials.hpp"
 
@@ -153,43 +152,9 @@ class Cgroup {
   std::string folder_;
 };
 
-// A process that runs `body` and says what it returns. Forked while this one has no other thread:
-// an address sanitizer does not release in the child what they hold.
-class Process {
- public:
-  template <typename F>
-  explicit Process(F&& body) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
-    pid_ = fork();
-    if (pid_ == 0) {
-      const std::string text = body();
-      [[maybe_unused]] const ssize_t written = write(ends[1], text.data(), text.size());
-      _exit(0);
-    }
-    close(ends[1]);
-    in_ = ends[0];
-  }
-  // What it said; how it ended, where it did not end by itself. To be called once.
-  std::string outcome() const {
-    std::string said;
-    char buffer[1024];
-    for (ssize_t n; (n = read(in_, buffer, sizeof buffer)) > 0;)
-      said.append(buffer, static_cast<size_t>(n));
-    close(in_);
-    int state = 0;
-    waitpid(pid_, &state, 0);
-    return state == 0 ? said : fmt::format("ended with state {:#x}; it said: {}", state, said);
-  }
-
- private:
-  pid_t pid_ = -1;
-  int in_ = -1;
-};
-
 template <typename F>
 std::string in_process(F&& body) {
-  return Process(body).outcome();
+  return sennit_test::Process(body).outcome();
 }
 
 // One rank of a job of `size` threads asks for more than there is, then for little.
@@ -228,7 +193,7 @@ TEST(MemoryTaken, NoMoreThanTheCgroupHas) {
 TEST(MemoryTaken, ByRanksThatAskAtOnce) {
   const Cgroup cgroup(400 * kMiB);
   if (!cgroup.made()) GTEST_SKIP() << "no cgroup can be made here";
-  std::vector<Process> ranks;
+  std::vector<sennit_test::Process> ranks;
   for (int r = 0; r < 4; r++)
     ranks.emplace_back([&]() -> std::string {
       if (!cgroup.enter()) return "cannot enter the cgroup";
@@ -239,7 +204,7 @@ TEST(MemoryTaken, ByRanksThatAskAtOnce) {
       if (status == SENNIT_OK) usleep(200'000);
       return status == SENNIT_OK || status == SENNIT_OUT_OF_RESOURCES ? "" : sennit_last_error();
     });
-  for (const Process& rank : ranks) EXPECT_EQ(rank.outcome(), "");
+  for (sennit_test::Process& rank : ranks) EXPECT_EQ(rank.outcome(), "");
 }
 
 TEST(MemoryTaken, ScratchIsRefusedAlike) {

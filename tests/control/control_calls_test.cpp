@@ -1,4 +1,4 @@
-// Calls that stall, differ or are aborted: what the judge concludes, and that all ranks are told
+// control_calls_test.cpp: calls that stall, differ or are aborted: what the judge concludes, and that all ranks are told
 // the same.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,9 @@ constexpr int64_t kArrivalMs = 1000;
 
 CallDescriptor call(uint32_t comm, uint32_t seq, uint64_t signature, const std::string& what) {
   CallDescriptor result;
-  result.comm = comm, result.seq = seq, result.signature = signature;
+  result.comm = comm;
+  result.seq = seq;
+  result.signature = signature;
   result.text = fmt::format("{}, in call {} of communicator {}", what, seq, comm);
   return result;
 }
@@ -30,16 +32,21 @@ struct Judging : ::testing::Test {
   Report report(int reporter, int64_t waited = 0, int64_t stalled = 0) {
     Report r;
     r.call = call(1, 17, 100, "all_reduce count 1000 float32 sum");
-    r.reporter = reporter, r.members = {0, 1, 2, 3, 4, 5, 6, 7};
-    r.waited_ms = waited, r.stalled_ms = stalled;
+    r.reporter = reporter;
+    r.members = {0, 1, 2, 3, 4, 5, 6, 7};
+    r.waited_ms = waited;
+    r.stalled_ms = stalled;
     return r;
   }
   void answer(uint64_t inquiry, int rank, Answer::Where where, uint64_t signature = 100,
               const std::string& text = "") {
     Answer a;
     a.inquiry = inquiry;
-    a.rank = rank, a.where = where, a.seq = where == Answer::Where::before ? 16 : 17,
-    a.signature = signature, a.text = text;
+    a.rank = rank;
+    a.where = where;
+    a.seq = where == Answer::Where::before ? 16 : 17;
+    a.signature = signature;
+    a.text = text;
     judge.answer(a);
   }
   CallJudge::Outcome at(int64_t now) { return judge.judge(now, dead, left, kArrivalMs); }
@@ -161,11 +168,11 @@ struct Calling : ::testing::Test {
   void set_members(int rank, uint32_t comm, int first, int last) {
     std::vector<int> members;
     for (int r = first; r < last; r++) members.push_back(r);
-    const std::lock_guard lock(job.recorder(rank).mutex);
+    const MutexLock lock(job.recorder(rank).mutex);
     job.recorder(rank).members[comm] = members;
   }
   void set_call(int rank, const CallDescriptor& descriptor) {
-    const std::lock_guard lock(job.recorder(rank).mutex);
+    const MutexLock lock(job.recorder(rank).mutex);
     job.recorder(rank).calls[descriptor.comm] = descriptor;
   }
   // The same error on all of these, and nothing on the others.

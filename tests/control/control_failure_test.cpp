@@ -1,4 +1,4 @@
-// Death, with ranks as processes: killed at random, several at once, rank 0 and inner ranks of the
+// control_failure_test.cpp: death, with ranks as processes: killed at random, several at once, rank 0 and inner ranks of the
 // tree among them; stopped and continued; leaving early. All survivors must name the same ranks,
 // within two seconds.
 #include <gtest/gtest.h>
@@ -79,9 +79,9 @@ TEST(Stop, ShorterThanTheTimeoutIsSurvived) {
   ProcessJob job(18, 2000);
   ASSERT_TRUE(job.all_started());
   for (const int r : {1, 0, 17}) {
-    kill(job.pids[static_cast<size_t>(r)], SIGSTOP);
+    job.rank(r).signal(SIGSTOP);
     job.wait(1300, [] { return false; });
-    kill(job.pids[static_cast<size_t>(r)], SIGCONT);
+    job.rank(r).signal(SIGCONT);
     job.wait(300, [] { return false; });
   }
   job.wait(2500, [] { return false; });
@@ -93,11 +93,11 @@ TEST(Stop, LongerThanTheTimeoutIsDeath) {
   for (const int victim : {3, 0}) {
     ProcessJob job(6, 800);
     ASSERT_TRUE(job.all_started());
-    kill(job.pids[static_cast<size_t>(victim)], SIGSTOP);
+    job.rank(victim).signal(SIGSTOP);
     ASSERT_TRUE(job.all_know({victim}, 6000)) << job.knowledge();
     EXPECT_NE(std::string(job.last(5, Event::failed)->text).find("no sign of life for 800 ms"),
               std::string::npos);
-    kill(job.pids[static_cast<size_t>(victim)], SIGCONT);
+    job.rank(victim).signal(SIGCONT);
     // It learns that it is counted among the dead.
     EXPECT_TRUE(job.wait(5000, [&] { return job.last(victim, Event::failed) != nullptr; }));
     EXPECT_TRUE(job.leave_all());
@@ -137,7 +137,7 @@ TEST(Suspect, ThatLivesIsAFailedLink) {
   ASSERT_EQ(write(job.commands[2], &peer, 1), 1);
   ASSERT_TRUE(job.wait(3000, [&] { return job.count(Event::link) == 20; }));
   for (const Event& event : job.log)
-    if (event.kind == Event::link) {
+    if (event.what == Event::link) {
       EXPECT_EQ(event.status, SENNIT_LINK_FAILED);
       EXPECT_EQ(event.set(), (std::set<int>{2, 18}));
       EXPECT_NE(std::string(event.text).find("data connection reset"), std::string::npos);

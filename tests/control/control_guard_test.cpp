@@ -1,4 +1,4 @@
-// Who may come in, and what is said when somebody may not, does not come, or there is no room:
+// control_guard_test.cpp: who may come in, and what is said when somebody may not, does not come, or there is no room:
 // strangers, wrong and missing secrets, half-open connections, missing ranks, ports in use, forked
 // children.
 #include <gtest/gtest.h>
@@ -20,8 +20,10 @@ using test::ProcessJob;
 
 BootstrapOptions plain(int rank, int size, uint16_t port) {
   BootstrapOptions options;
-  options.rank = rank, options.size = size;
-  options.root_host = "127.0.0.1", options.root_port = port;
+  options.rank = rank;
+  options.size = size;
+  options.root_host = "127.0.0.1";
+  options.root_port = port;
   options.secret.assign(32, std::byte{9});
   options.arrival_timeout_ms = 10'000;
   return options;
@@ -226,7 +228,9 @@ TEST(Strangers, GarbageAndHalfOpenConnectionsDoNotStopTheStart) {
   // And again while it runs; the job still works.
   for (int i = 0; i < 50; i++) {
     const int fd = connect_blocking(port);
-    if (fd >= 0) send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), half_open.push_back(fd);
+    if (fd < 0) continue;
+    send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL);
+    half_open.push_back(fd);
   }
   test::in_threads(
       size, [&](int r) { EXPECT_TRUE(controls[static_cast<size_t>(r)]->all_gather({}).ok()); });
@@ -255,7 +259,8 @@ TEST(Strangers, MalformedFramesFromWithin) {
     if (i % 3 > 0) {  // a plausible header
       const uint32_t length = i % 3 == 1 ? static_cast<uint32_t>(noise.size() - 8) : 0x1fff'ffffu;
       std::memcpy(noise.data(), &length, 4);
-      noise[4] = static_cast<uint8_t>(1 + random() % 28), noise[5] = noise[6] = noise[7] = 0;
+      noise[4] = static_cast<uint8_t>(1 + random() % 28);
+      noise[5] = noise[6] = noise[7] = 0;
     }
     ASSERT_EQ(send(fd, noise.data(), noise.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(noise.size()));
@@ -292,8 +297,10 @@ TEST(Resources, NoFileDescriptorsLeft) {
       const Status status = Control::start(options, {}).status();
       const bool told = status.kind() == SENNIT_OUT_OF_RESOURCES &&
                         status.text().find("ulimit -n") != std::string::npos;
-      if (!told && !(spare == 3 && status.kind() == SENNIT_TIMED_OUT))
-        std::fprintf(stderr, "%s\n", status.text().c_str()), _exit(1);
+      if (!told && !(spare == 3 && status.kind() == SENNIT_TIMED_OUT)) {
+        std::fprintf(stderr, "%s\n", status.text().c_str());
+        _exit(1);
+      }
       _exit(0);
     }
     int status = 0;

@@ -7,16 +7,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "base/mutex.hpp"
 #include "control/control_plane.hpp"
 
 namespace sennit::test {
@@ -29,8 +28,8 @@ inline int64_t clock_ms() {
 
 // What one rank was told, and what it says it is doing.
 struct Recorder {
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex mutex;
+  Condition changed;
   std::vector<int> failed;
   Status peers;  // last of peers_failed
   int decisions = 0;
@@ -42,30 +41,32 @@ struct Recorder {
   Control::Callbacks callbacks() {
     Control::Callbacks result;
     result.peers_failed = [this](const std::vector<int>& set, const Status& status) {
-      const std::lock_guard lock(mutex);
-      failed = set, peers = status, decisions++;
+      const MutexLock lock(mutex);
+      failed = set;
+      peers = status;
+      decisions++;
       changed.notify_all();
     };
     result.communicator_failed = [this](uint32_t comm, int member, const Status& status) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (std::ranges::find(members[comm], member) == members[comm].end()) return;
       communicators[comm] = status;
       changed.notify_all();
     };
     result.link_failed = [this](int, int, const Status& status) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       link = status;
       changed.notify_all();
     };
     result.describe = [this](uint32_t comm, uint32_t, CallDescriptor* out) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       const auto call = calls.find(comm);
       if (call == calls.end()) return false;
       *out = call->second;
       return true;
     };
     result.members = [this](uint32_t comm) {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       const auto found = members.find(comm);
       return found == members.end() ? std::vector<int>{} : found->second;
     };
@@ -73,8 +74,11 @@ struct Recorder {
   }
   template <typename Condition>
   bool wait(int64_t ms, Condition condition) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, std::chrono::milliseconds(ms), condition);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    MutexLock lock(mutex);
+    while (!condition())
+      if (changed.wait_until(lock, end) == std::cv_status::timeout) return condition();
+    return true;
   }
 };
 

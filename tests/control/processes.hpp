@@ -1,25 +1,25 @@
-// processes.hpp: a job whose ranks are forked processes, to be killed and stopped. Each reports
-// what its control plane tells it through one pipe; times are comparable, the clock is the
-// machine's.
+// processes.hpp: a job whose ranks are forked processes, to be killed and stopped. Each tells through
+// its pipe what its control plane tells it; times are comparable, the clock is the machine's.
 #pragma once
 
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <deque>
-#include <optional>
 
 #include "base/reserved_port.hpp"
 #include "base/socket.hpp"
 #include "tests/control/fixture.hpp"
+#include "tests/support/process.hpp"
 
 namespace sennit::test {
 
+// What happened to a rank, as it goes through the pipe.
 struct Event {
-  enum Kind : int { started, start_failed, failed, link, communicator, left } kind = started;
+  enum What : int { started, start_failed, failed, link, communicator, left } what = started;
   int rank = -1;
   int status = 0;
   int64_t ms = 0;
@@ -39,58 +39,57 @@ inline uint16_t free_port() {
 }
 
 struct ProcessJob {
-  std::vector<pid_t> pids;
+  using Process = sennit_test::Process;
+
+  std::vector<Process> ranks;
   std::vector<int> commands;  // closing one has that rank leave
-  int events = -1;
   BootstrapOptions base;
   std::vector<Event> log;
 
-  explicit ProcessJob(int size, int64_t heartbeat_ms = 30'000,
-                      std::function<void(BootstrapOptions&)> change = {}) {
-    int pipe_fds[2];
-    if (pipe(pipe_fds) != 0) std::abort();
-    events = pipe_fds[0];
+  explicit ProcessJob(int size, int64_t heartbeat_ms = 30'000) {
     base.size = size;
     base.root_host = "127.0.0.1";
     base.root_port = free_port();
     base.secret.assign(32, std::byte{7});
     base.heartbeat_timeout_ms = heartbeat_ms;
     base.arrival_timeout_ms = 20'000;
-    if (change) change(base);
+    ranks.reserve(static_cast<size_t>(size));
+    std::fflush(nullptr);
     for (int r = 0; r < size; r++) {
       int command[2];
       if (pipe2(command, O_CLOEXEC) != 0) std::abort();
-      std::fflush(nullptr);
-      const pid_t pid = fork();
-      if (pid == 0) {
+      ranks.emplace_back([&](const Process::Voice& voice) {
         for (const int fd : commands) close(fd);
+        for (const Process& other : ranks) close(other.out());
         close(command[1]);
-        close(events);
-        run(r, pipe_fds[1], command[0]);
-      }
+        run(r, voice, command[0]);
+      });
       close(command[0]);
-      pids.push_back(pid);
       commands.push_back(command[1]);
     }
-    close(pipe_fds[1]);
   }
   ~ProcessJob() {
     for (const int fd : commands)
       if (fd >= 0) close(fd);
-    for (const pid_t pid : pids)
-      if (pid > 0) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
-    close(events);
+    for (const Process& rank : ranks) rank.signal(SIGKILL);  // all at once
   }
 
-  [[noreturn]] void run(int rank, int out, int command) {
-    const auto tell = [&](Event::Kind kind, const Status& status,
+  const Process& rank(int r) const { return ranks[static_cast<size_t>(r)]; }
+
+  // In the child.
+  void run(int rank, const Process::Voice& voice, int command) const {
+    const auto tell = [&](Event::What what, const Status& status,
                           const std::vector<int>& set = {}) {
       Event event;
-      event.kind = kind, event.rank = rank, event.status = status.kind(), event.ms = clock_ms();
+      event.what = what;
+      event.rank = rank;
+      event.status = status.kind();
+      event.ms = clock_ms();
       for (const int r : set)
-        if (event.failed_count < 64) event.failed_ranks[event.failed_count++] = r;
+        if (event.failed_count < static_cast<int>(std::size(event.failed_ranks)))
+          event.failed_ranks[event.failed_count++] = r;
       std::strncpy(event.text, status.text().c_str(), sizeof event.text - 1);
-      if (write(out, &event, sizeof event) != sizeof event) _exit(3);
+      voice.say({reinterpret_cast<const char*>(&event), sizeof event});
     };
     BootstrapOptions options = base;
     options.rank = rank;
@@ -101,55 +100,50 @@ struct ProcessJob {
     callbacks.link_failed = [&](int a, int b, const Status& status) {
       tell(Event::link, status, {a, b});
     };
-    {
-      auto control = Control::start(options, callbacks);
-      tell(control.ok() ? Event::started : Event::start_failed, control.status());
-      if (!control.ok()) _exit(1);
-      char letter = 0;
-      while (read(command, &letter, 1) == 1)
-        (*control)->report_suspect(letter, "data connection reset");
-      (*control)->leave();
-      tell(Event::left, {});
-    }
-    _exit(0);
+    auto control = Control::start(options, callbacks);
+    tell(control.ok() ? Event::started : Event::start_failed, control.status());
+    if (!control.ok()) _exit(1);
+    char letter = 0;
+    while (read(command, &letter, 1) == 1)
+      (*control)->report_suspect(letter, "data connection reset");
+    (*control)->leave();
+    tell(Event::left, {});
   }
 
   // Reads events until `enough` holds or the time is up.
   bool wait(int64_t ms, const std::function<bool()>& enough) {
     const int64_t deadline = clock_ms() + ms;
     while (!enough()) {
+      std::vector<pollfd> fds;
+      for (const Process& rank : ranks) fds.push_back({rank.out(), POLLIN, 0});
       const int64_t left = deadline - clock_ms();
-      pollfd entry{events, POLLIN, 0};
-      if (left <= 0 || poll(&entry, 1, static_cast<int>(left)) <= 0) return enough();
-      Event event;
-      if (read(events, &event, sizeof event) != sizeof event) {  // nobody is left to write
-        usleep(1000);
-        continue;
+      if (left <= 0 || poll(fds.data(), fds.size(), static_cast<int>(left)) <= 0) return enough();
+      for (size_t r = 0; r < fds.size(); r++) {
+        if (!fds[r].revents) continue;
+        const std::string text = ranks[r].read_some(sizeof(Event));
+        if (text.size() != sizeof(Event)) continue;  // it has ended
+        std::memcpy(&log.emplace_back(), text.data(), text.size());
       }
-      log.push_back(event);
     }
     return true;
   }
-  size_t count(Event::Kind kind) const {
-    size_t n = 0;
-    for (const Event& event : log) n += event.kind == kind;
-    return n;
+  size_t count(Event::What what) const {
+    return static_cast<size_t>(std::ranges::count(log, what, &Event::what));
   }
   bool all_started() {
-    return wait(
-               20'000,
-               [&] { return count(Event::started) + count(Event::start_failed) >= pids.size(); }) &&
-           count(Event::start_failed) == 0;
+    const auto all = [&] {
+      return count(Event::started) + count(Event::start_failed) >= ranks.size();
+    };
+    return wait(20'000, all) && count(Event::start_failed) == 0;
   }
-  const Event* last(int rank, Event::Kind kind) const {
+  const Event* last(int rank, Event::What what) const {
     for (auto it = log.rbegin(); it != log.rend(); ++it)
-      if (it->rank == rank && it->kind == kind) return &*it;
+      if (it->rank == rank && it->what == what) return &*it;
     return nullptr;
   }
-  void kill_ranks(const std::set<int>& ranks) {
-    for (const int r : ranks) kill(pids[static_cast<size_t>(r)], SIGKILL);
-    for (const int r : ranks)
-      waitpid(pids[static_cast<size_t>(r)], nullptr, 0), pids[static_cast<size_t>(r)] = -1;
+  void kill_ranks(const std::set<int>& victims) {
+    for (const int r : victims) rank(r).signal(SIGKILL);
+    for (const int r : victims) ranks[static_cast<size_t>(r)].stop();
   }
   // All living ranks know exactly this failed set.
   bool all_know(const std::set<int>& dead, int64_t ms) {
@@ -173,21 +167,22 @@ struct ProcessJob {
     return text;
   }
   void tell_leave(int rank) {
-    close(commands[static_cast<size_t>(rank)]);
-    commands[static_cast<size_t>(rank)] = -1;
+    int& command = commands[static_cast<size_t>(rank)];
+    if (command >= 0) close(std::exchange(command, -1));
   }
   // Everybody alive leaves; true if all ended by themselves with exit status 0.
   bool leave_all() {
-    for (int r = 0; r < base.size; r++)
-      if (commands[static_cast<size_t>(r)] >= 0) tell_leave(r);
+    for (int r = 0; r < base.size; r++) tell_leave(r);
     bool good = true;
-    for (pid_t& pid : pids) {
-      if (pid < 0) continue;
-      int status = 0;
-      for (int i = 0; i < 1000 && waitpid(pid, &status, WNOHANG) == 0; i++, status = -1)
+    for (Process& rank : ranks) {
+      if (rank.pid() < 0) continue;
+      int state = 0;
+      bool over = rank.ended(&state);
+      for (int i = 0; i < 1000 && !over; i++) {
         wait(10, [] { return false; });
-      good = good && status == 0;
-      if (status != -1) pid = -1;
+        over = rank.ended(&state);
+      }
+      good = good && over && state == 0;
     }
     return good;
   }

@@ -7,28 +7,23 @@
 #pragma once
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/reserved_port.hpp"
+#include "tests/support/process.hpp"
 
 namespace sennit_test {
 
@@ -37,81 +32,61 @@ class Processes {
   using Environment = std::map<std::string, std::string>;
   Processes(int n, const std::function<std::string(int)>& f, const Environment& environment = {},
             int absent = -1)
-      : pids_(static_cast<size_t>(n), -1), pipes_(static_cast<size_t>(n), -1) {
+      : ranks_(static_cast<size_t>(n)) {
     for (int rank = 0; rank < n; rank++) {
       if (rank == absent) continue;
-      int ends[2];
-      if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
-      const pid_t pid = fork();
-      if (pid == 0) {
+      ranks_[static_cast<size_t>(rank)] = Process([&] {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        setenv("RANK", std::to_string(rank).c_str(), 1);
-        setenv("WORLD_SIZE", std::to_string(n).c_str(), 1);
-        setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
-        setenv("LOCAL_WORLD_SIZE", std::to_string(n).c_str(), 1);
-        setenv("MASTER_ADDR", "127.0.0.1", 1);
-        setenv("MASTER_PORT", std::to_string(port_.number()).c_str(), 1);
-        setenv("SENNIT_SECRET", "a secret for the tests", 1);
-        for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-        const std::string report = f(rank);
-        [[maybe_unused]] const ssize_t written = write(ends[1], report.data(), report.size());
-        close(ends[1]);
-        _exit(0);
-      }
-      close(ends[1]);
-      pids_[static_cast<size_t>(rank)] = pid;
-      pipes_[static_cast<size_t>(rank)] = ends[0];
+        set_environment(rank, n, environment);
+        return f(rank);
+      });
     }
   }
   ~Processes() {
-    for (const pid_t pid : pids_)
-      if (pid > 0) kill(pid, SIGCONT), kill(pid, SIGKILL);
-    for (const pid_t pid : pids_)
-      if (pid > 0) waitpid(pid, nullptr, 0);
-    for (const int fd : pipes_)
-      if (fd >= 0) close(fd);
+    for (const Process& rank : ranks_) rank.signal(SIGKILL);  // all at once, stopped ones too
   }
 
-  void signal(int rank, int number) { kill(pids_[static_cast<size_t>(rank)], number); }
-  int size() const { return static_cast<int>(pids_.size()); }
-  pid_t pid(int rank) const { return pids_[static_cast<size_t>(rank)]; }
+  void signal(int rank, int number) { ranks_[static_cast<size_t>(rank)].signal(number); }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid(); }
 
   // What each rank reported; nothing for one that was killed, or had not ended when the time was
   // over.
   std::vector<std::optional<std::string>> reports(std::chrono::milliseconds limit) {
-    std::vector<std::optional<std::string>> results(pids_.size());
     const auto end = std::chrono::steady_clock::now() + limit;
-    std::vector<std::string> text(pids_.size());
-    size_t open = 0;
-    for (const int fd : pipes_) open += fd >= 0;
-    while (open > 0) {
+    const auto speaks = [](const Process& rank) { return rank.out() >= 0; };
+    while (std::any_of(ranks_.begin(), ranks_.end(), speaks)) {
       std::vector<pollfd> fds;
-      for (const int fd : pipes_) fds.push_back({fd, POLLIN, 0});
+      for (const Process& rank : ranks_) fds.push_back({rank.out(), POLLIN, 0});
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           end - std::chrono::steady_clock::now());
       if (left.count() <= 0 || poll(fds.data(), fds.size(), static_cast<int>(left.count())) <= 0)
         break;
-      for (size_t r = 0; r < fds.size(); r++) {
-        if (!fds[r].revents) continue;
-        char buffer[4096];
-        const ssize_t n = read(pipes_[r], buffer, sizeof buffer);
-        if (n > 0) {
-          text[r].append(buffer, static_cast<size_t>(n));
-          continue;
-        }
-        close(pipes_[r]);
-        pipes_[r] = -1;
-        open--;
-        if (!text[r].empty()) results[r] = text[r];
-      }
+      for (size_t r = 0; r < fds.size(); r++)
+        if (fds[r].revents) ranks_[r].listen();
     }
+    std::vector<std::optional<std::string>> results(ranks_.size());
+    for (size_t r = 0; r < ranks_.size(); r++)
+      if (!speaks(ranks_[r]) && !ranks_[r].said().empty()) results[r] = ranks_[r].said();
     return results;
   }
 
  private:
-  std::vector<pid_t> pids_;
-  std::vector<int> pipes_;
+  // torchrun's, for a job of this host.
+  void set_environment(int rank, int n, const Environment& more) const {
+    Environment variables = {{"RANK", std::to_string(rank)},
+                             {"WORLD_SIZE", std::to_string(n)},
+                             {"LOCAL_RANK", std::to_string(rank)},
+                             {"LOCAL_WORLD_SIZE", std::to_string(n)},
+                             {"MASTER_ADDR", "127.0.0.1"},
+                             {"MASTER_PORT", std::to_string(port_.number())},
+                             {"SENNIT_SECRET", "a secret for the tests"}};
+    for (const auto& [name, value] : more) variables[name] = value;
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  }
+
   const sennit::ReservedPort port_;
+  std::vector<Process> ranks_;
 };
 
 // How many of the forked ranks have come to a place.
