@@ -1,7 +1,8 @@
-// fork_test.cpp: what a forked child may do with the communicators, works and memory that it inherited: nothing,
-// at once, and without harm to its parent's job. The pattern is that of PyTorch's data loaders: a
-// rank forks workers again and again while it and its threads are within collectives; they work on
-// memory, send something through a pipe and end in every way that there is.
+// fork_test.cpp: what a forked child may do with the communicators, works and memory that it
+// inherited: nothing, at once, and without harm to its parent's job. The pattern is that of
+// PyTorch's data loaders: a rank forks workers again and again while it and its threads are within
+// collectives; they work on memory, send something through a pipe and end in every way that there
+// is.
 #include <sys/mman.h>
 #include <sys/wait.h>
 

@@ -1,5 +1,6 @@
-// memory_left_test.cpp: how much memory there is, by the machine and by cgroups, and that the library takes no more: what
-// asks for more is refused, and nobody is killed. Where the kernel lets us, in a real cgroup.
+// memory_left_test.cpp: how much memory there is, by the machine and by cgroups, and that the
+// library takes no more: what asks for more is refused, and nobody is killed. Where the kernel lets
+// us, in a real cgroup.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// control_calls_test.cpp: calls that stall, differ or are aborted: what the judge concludes, and that all ranks are told
-// the same.
+// control_calls_test.cpp: calls that stall, differ or are aborted: what the judge concludes, and
+// that all ranks are told the same.
 #include <gtest/gtest.h>
 
 #include "control/rank/call_judge.hpp"

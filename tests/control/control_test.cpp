@@ -1,4 +1,5 @@
-// control_test.cpp: the start, the small collectives and leaving, with ranks as objects of this process.
+// control_test.cpp: the start, the small collectives and leaving, with ranks as objects of this
+// process.
 #include <gtest/gtest.h>
 
 #include "tests/control/fixture.hpp"

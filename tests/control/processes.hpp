@@ -1,5 +1,6 @@
-// processes.hpp: a job whose ranks are forked processes, to be killed and stopped. Each tells through
-// its pipe what its control plane tells it; times are comparable, the clock is the machine's.
+// processes.hpp: a job whose ranks are forked processes, to be killed and stopped. Each tells
+// through its pipe what its control plane tells it; times are comparable, the clock is the
+// machine's.
 #pragma once
 
 #include <netinet/in.h>
