@@ -1,3 +1,4 @@
+// descriptors.cpp: see base/descriptors.hpp.
 #include "base/descriptors.hpp"
 
 #include <dirent.h>

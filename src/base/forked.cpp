@@ -1,3 +1,4 @@
+// forked.cpp: see base/forked.hpp.
 #include "base/forked.hpp"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// log.cpp: see base/log.hpp.
 #include "base/log.hpp"
 
 #include <atomic>

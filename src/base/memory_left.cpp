@@ -1,3 +1,4 @@
+// memory_left.cpp: see base/memory_left.hpp.
 #include "base/memory_left.hpp"
 
 #include <sys/resource.h>

@@ -1,3 +1,4 @@
+// options.cpp: see base/options.hpp.
 #include "base/options.hpp"
 
 #include <algorithm>
@@ -78,10 +79,11 @@ constexpr auto kOptions = std::to_array<Option>({
      "ranks"},
 });
 
-// Edit distance, for "did you mean".
+// Edit distance, for "did you mean"; of names that are longer it is not counted.
+constexpr size_t kFar = 64;
 size_t distance(std::string_view a, std::string_view b) {
-  std::array<size_t, 64> row{};
-  if (b.size() + 1 > row.size()) return 64;
+  std::array<size_t, kFar> row{};
+  if (b.size() + 1 > row.size()) return kFar;
   for (size_t j = 0; j <= b.size(); j++) row[j] = j;
   for (size_t i = 1; i <= a.size(); i++) {
     size_t diagonal = row[0];
@@ -148,10 +150,13 @@ Status check_options() {
     const std::string_view name = text.substr(0, equals);
     const Option* known = nullptr;
     std::string_view nearest;
-    size_t best = 64;
+    size_t best = kFar;
     for (const Option& option : kOptions) {
       if (option.name == name) known = &option;
-      if (const size_t d = distance(name, option.name); d < best) best = d, nearest = option.name;
+      if (const size_t d = distance(name, option.name); d < best) {
+        best = d;
+        nearest = option.name;
+      }
     }
     if (!known)
       return invalid(fmt::format("{} is not an option of sennit; did you mean {}?", name, nearest));
@@ -192,10 +197,11 @@ Result<uint64_t> parse_bytes(std::string_view text) {
 }
 
 std::string format_bytes(uint64_t bytes) {
+  constexpr double kStep = 1024;
   static constexpr const char* kSuffix[] = {"B", "KiB", "MiB", "GiB"};
   double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 3) value /= 1024, unit++;
+  size_t unit = 0;
+  for (; value >= kStep && unit + 1 < std::size(kSuffix); unit++) value /= kStep;
   return fmt::format("{:.4g} {}", value, kSuffix[unit]);
 }
 

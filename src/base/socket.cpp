@@ -1,3 +1,4 @@
+// socket.cpp: see base/socket.hpp.
 #include "base/socket.hpp"
 
 #include <arpa/inet.h>
@@ -21,6 +22,9 @@
 namespace sennit::control {
 namespace {
 
+constexpr int kBacklog = 4096;  // all ranks of a large job may come at once
+
+// Before an IPv4 address.
 constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 bool is_v4(const Address& address) {
   return std::equal(kMapped.begin(), kMapped.end(), address.ip.begin());
@@ -192,10 +196,13 @@ std::vector<Address> host_addresses() {
 
 Result<int> listen_on(const Address& address) {
   const bool any = address.wildcard();
-  for (const bool v6 :
-       {true, false}) {  // the wildcard: both families at once, or IPv4 where there is no IPv6
+  // The wildcard: both families at once, or IPv4 where there is no IPv6.
+  for (const bool v6 : {true, false}) {
     Address bound = address;
-    if (any && !v6) bound = v4_any(), bound.port = address.port;
+    if (any && !v6) {
+      bound = v4_any();
+      bound.port = address.port;
+    }
     sockaddr_storage storage;
     const socklen_t length = to_sockaddr(bound, &storage);
     const int fd = open_guarded_stream(storage.ss_family);
@@ -207,7 +214,7 @@ Result<int> listen_on(const Address& address) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (storage.ss_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (::bind(fd, reinterpret_cast<const sockaddr*>(&storage), length) != 0 ||
-        ::listen(fd, 4096) != 0) {
+        ::listen(fd, kBacklog) != 0) {
       const int error = errno;
       close_socket(fd);
       if (any && v6 && error == EADDRNOTAVAIL) continue;

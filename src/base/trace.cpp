@@ -1,3 +1,4 @@
+// trace.cpp: see base/trace.hpp.
 #include "base/trace.hpp"
 
 #include <ctime>
