@@ -78,7 +78,9 @@ TEST_F(Root, TurnsAwayWhoDoesNotBelong) {
 }
 
 TEST_F(Root, ConnectionsThatClaimToBeSomebodyElseEnd) {
-  const uint64_t id = enlists(3, enlist_of(4)).id;
+  Link& link = rank.network.add(Role::stranger, 3);
+  const uint64_t id = link.id;
+  rank.network.say(link, enlist_of(4));
   EXPECT_FALSE(rank.network.find(id));
 }
 
