@@ -1,4 +1,5 @@
-// The option table: frozen here and in OPTIONS.md, so that neither changes unnoticed.
+// options_test.cpp: the option table: frozen here and in OPTIONS.md, so that neither changes
+// unnoticed.
 #include <gtest/gtest.h>
 
 #include <fstream>
