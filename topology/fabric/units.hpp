@@ -12,6 +12,12 @@
 
 namespace sennit {
 
+// bytes/s
+inline constexpr uint64_t kMbit = 125'000;
+inline constexpr uint64_t kGbit = 1'000 * kMbit;
+// What a network's speed may be at most, so that nonsense is not taken for one: Mbit/s.
+inline constexpr int kMostMbit = 100'000'000;
+
 // bytes/s; "unknown" is 0. nullopt: not a rate, or not a whole number of bytes/s, or zero, or too
 // large.
 std::optional<uint64_t> parse_rate(std::string_view text);

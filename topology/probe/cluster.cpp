@@ -8,7 +8,7 @@
 #include <map>
 #include <numeric>
 
-#include "topology/probe/probe.hpp"
+#include "topology/probe/cluster.hpp"
 
 namespace sennit::probe {
 namespace {

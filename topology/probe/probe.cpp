@@ -3,8 +3,6 @@
 #include "topology/probe/probe.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +10,7 @@
 #include "base/index.hpp"
 #include "base/status.hpp"
 #include "topology/fabric/units.hpp"
+#include "topology/probe/cluster.hpp"
 
 namespace sennit::probe {
 namespace {
@@ -21,6 +20,8 @@ constexpr int kMostInMatrix = 64;  // hosts
 constexpr double kSlow = 0.6;      // of the median: a host below is looked at again
 // of what its hosts can send: a cut that carries more is no bottleneck
 constexpr double kScarce = 0.85;
+// how much better a suspect did with others than its partner did, where the partner is the slow one
+constexpr double kClearlyBetter = 1.3;
 
 // Ring over the hosts, `step` apart.
 void add_ring(const std::vector<int>& hosts, int step, std::vector<Flow>* flows) {
@@ -34,15 +35,15 @@ void add_ring(const std::vector<int>& hosts, int step, std::vector<Flow>* flows)
 Prober::Prober(int hosts, bool one_pair_at_a_time)
     : hosts_(hosts),
       one_pair_at_a_time_(one_pair_at_a_time),
-      round_trips_(index(hosts) * index(hosts), 0),
+      round_trips_(hosts),
+      racks_(hosts <= kMostInMatrix ? hosts : 0),
       best_(index(hosts), 0),
       met_others_(index(hosts), 0),
       partner_(index(hosts), -1),
       suspect_(index(hosts), false) {
   if (hosts <= kMostInMatrix) {
     phase_ = Phase::matrix;
-    matrix_.assign(index(hosts) * index(hosts), 0);
-    plan_matrix();
+    if (hosts > 1) planned_.push_back(racks_.everybody());
   } else {
     plan_latency();
   }
@@ -68,6 +69,13 @@ void Prober::plan_latency() {
   }
 }
 
+void Prober::plan_lone() {
+  bool needs_round_trips = false;
+  std::vector<Round> rounds = racks_.lone_rounds(&needs_round_trips);
+  if (needs_round_trips) plan_latency();
+  for (Round& round : rounds) planned_.push_back(std::move(round));
+}
+
 std::optional<Round> Prober::next() {
   while (planned_.empty() && phase_ != Phase::done) {
     switch (phase_) {
@@ -76,12 +84,12 @@ std::optional<Round> Prober::next() {
         phase_ = Phase::lone;
         break;
       case Phase::lone:
-        group_by_rates();
+        groups_ = racks_.groups();
         plan_rates();
         phase_ = Phase::rates;
         break;
       case Phase::latency:
-        groups_ = cluster(hosts_, round_trips_);
+        groups_ = cluster(hosts_, round_trips_.all());
         plan_rates();
         phase_ = Phase::rates;
         break;
@@ -107,21 +115,22 @@ std::optional<Round> Prober::next() {
 
 void Prober::record(std::span<const uint64_t> figures) {
   SENNIT_CHECK(figures.size() == current_.flows.size());
-  if (current_.latency) {
-    for (size_t i = 0; i < figures.size(); i++) {
-      const Flow& f = current_.flows[i];
-      uint64_t& shortest = round_trips_[cell(f.from, f.to)];
-      if (shortest == 0 || (figures[i] != 0 && figures[i] < shortest)) shortest = figures[i];
-      round_trips_[cell(f.to, f.from)] = shortest;
-    }
-    return;
+  if (current_.latency) return record_round_trips(figures);
+  if (phase_ == Phase::matrix) return racks_.record(current_, figures);
+  if (phase_ == Phase::lone) return racks_.place_lone(current_, figures, round_trips_);
+  record_rates(figures);
+}
+
+void Prober::record_round_trips(std::span<const uint64_t> figures) {
+  for (size_t i = 0; i < figures.size(); i++) {
+    const Flow& f = current_.flows[i];
+    uint64_t& shortest = round_trips_.at(f.from, f.to);
+    if (shortest == 0 || (figures[i] != 0 && figures[i] < shortest)) shortest = figures[i];
+    round_trips_.at(f.to, f.from) = shortest;
   }
-  if (phase_ == Phase::matrix) {
-    for (size_t i = 0; i < figures.size(); i++)
-      matrix_[cell(current_.flows[i].from, current_.flows[i].to)] = figures[i];
-    return;
-  }
-  if (phase_ == Phase::lone) return place_lone(figures);
+}
+
+void Prober::record_rates(std::span<const uint64_t> figures) {
   std::vector<uint64_t> out(index(hosts_), 0), in(index(hosts_), 0);
   for (size_t i = 0; i < figures.size(); i++) {
     out[index(current_.flows[i].from)] += figures[i];
@@ -134,10 +143,12 @@ void Prober::record(std::span<const uint64_t> figures) {
   }
   if (cut_of_current_ < 0) return;
   Group& group = groups_[index(cut_of_current_)];
-  uint64_t egress = 0, ingress = 0;
-  for (const int h : group.hosts) egress += out[index(h)], ingress += in[index(h)];
-  group.egress_bytes_per_s = egress;
-  group.ingress_bytes_per_s = ingress;
+  group.egress_bytes_per_s = 0;
+  group.ingress_bytes_per_s = 0;
+  for (const int h : group.hosts) {
+    group.egress_bytes_per_s += out[index(h)];
+    group.ingress_bytes_per_s += in[index(h)];
+  }
 }
 
 // Groups without groups inside.
@@ -157,8 +168,10 @@ void Prober::plan_rates() {
     const std::vector<int>& hosts = groups_[index(leaf)].hosts;
     add_ring(hosts, 1, &forth.flows);
     if (hosts.size() > 2) add_ring(hosts, -1, &back.flows);
-    if (hosts.size() == 2)
-      partner_[index(hosts[0])] = hosts[1], partner_[index(hosts[1])] = hosts[0];
+    if (hosts.size() == 2) {
+      partner_[index(hosts[0])] = hosts[1];
+      partner_[index(hosts[1])] = hosts[0];
+    }
   }
   for (Round* round : {&forth, &back}) {
     if (round->flows.empty()) continue;
@@ -204,9 +217,9 @@ void Prober::plan_suspects() {
   cut_of_planned_.assign(planned_.size(), -1);
 }
 
-Findings Prober::findings() const {
-  Findings result;
-  result.rounds = rounds_;
+// What each host can send; those that are slow are put into `slow`.
+std::vector<HostRate> Prober::host_rates(std::vector<int>* slow_hosts) const {
+  std::vector<HostRate> rates;
   const uint64_t median = median_rate();
   const double slow = kSlow * static_cast<double>(median);
   for (int h = 0; h < hosts_; h++) {
@@ -217,7 +230,7 @@ Findings Prober::findings() const {
     // own rate was never seen.
     const bool held_back =
         suspect_[index(h)] && static_cast<double>(met_others_[index(h)]) >
-                                  1.3 * static_cast<double>(met_others_[index(partner)]);
+                                  kClearlyBetter * static_cast<double>(met_others_[index(partner)]);
     const bool unmet = partner < 0 && groups_.size() > 1 &&
                        std::any_of(groups_.begin() + 1, groups_.end(), [&](const Group& g) {
                          return g.hosts.size() == 1 && g.hosts[0] == h;
@@ -225,22 +238,26 @@ Findings Prober::findings() const {
     if (!rate.measured || held_back || unmet)
       rate = {std::max(median, rate.bytes_per_s), false};
     else if (low)
-      result.slow.push_back(h);
-    result.hosts.push_back(rate);
+      slow_hosts->push_back(h);
+    rates.push_back(rate);
   }
-  // From the inside out: what a group's members can send at all, and whether its cut carries that.
+  return rates;
+}
+
+// From the inside out: what a group's members can send at all, and whether its cut carries that.
+std::vector<bool> Prober::dissolved_groups(const std::vector<HostRate>& rates) const {
   std::vector<uint64_t> demand(groups_.size(), 0);
   std::vector<bool> dissolved(groups_.size(), false);
   const auto sum_outside = [&](const Group& g) {
     uint64_t sum = 0;
     for (int h = 0; h < hosts_; h++)
       if (!std::binary_search(g.hosts.begin(), g.hosts.end(), h))
-        sum += result.hosts[index(h)].bytes_per_s;
+        sum += rates[index(h)].bytes_per_s;
     return sum;
   };
   for (const int leaf : leaf_groups())
     for (const int h : groups_[index(leaf)].hosts)
-      demand[index(leaf)] += result.hosts[index(h)].bytes_per_s;
+      demand[index(leaf)] += rates[index(h)].bytes_per_s;
   for (size_t g = groups_.size(); g-- > 1;) {  // parents come before their children
     const Group& group = groups_[g];
     const uint64_t carried = std::max(group.egress_bytes_per_s, group.ingress_bytes_per_s);
@@ -248,6 +265,14 @@ Findings Prober::findings() const {
     dissolved[g] = static_cast<double>(carried) >= kScarce * asked;
     demand[index(group.parent)] += dissolved[g] ? demand[g] : carried;
   }
+  return dissolved;
+}
+
+Findings Prober::findings() const {
+  Findings result;
+  result.rounds = rounds_;
+  result.hosts = host_rates(&result.slow);
+  const std::vector<bool> dissolved = dissolved_groups(result.hosts);
   // by old index: where the group, or what took it in, is now
   std::vector<int> now(groups_.size(), 0);
   for (size_t g = 0; g < groups_.size(); g++) {

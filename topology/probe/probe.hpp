@@ -16,35 +16,16 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "topology/fabric/fabric.hpp"
+#include "topology/probe/racks.hpp"
+#include "topology/probe/round.hpp"
 
 namespace sennit::probe {
-
-struct Flow {
-  int from = 0, to = 0;  // hosts
-  bool operator==(const Flow&) const = default;
-};
-
-// Flows that run at the same time.
-struct Round {
-  bool latency = false;   // round trips; else rates
-  bool long_run = false;  // many flows, which need time to find their shares
-  std::vector<Flow> flows;
-};
-
-struct Group {
-  int parent = -1;         // index into Findings::groups; -1: the root, which is groups[0]
-  std::vector<int> hosts;  // all below, ascending
-  uint64_t egress_bytes_per_s = 0, ingress_bytes_per_s = 0;  // root: 0
-  // shortest round trips: to outside / between the farthest parts inside; how sure
-  double separation = 0;
-};
 
 struct HostRate {
   uint64_t bytes_per_s = 0;
@@ -72,19 +53,13 @@ class Prober {
  private:
   enum class Phase { latency, matrix, lone, rates, suspects, done };
   void plan_latency();
-  bool looks_near(int h, int other) const;
-  void plan_matrix();
   void plan_lone();
-  void place_lone(std::span<const uint64_t> figures);
-  void group_by_rates();
-  std::vector<int> racks_by_rates() const;
-  double rate(int a, int b) const;
   void plan_rates();
   void plan_suspects();
-  uint64_t round_trip(int a, int b) const { return round_trips_[cell(a, b)]; }
-  size_t cell(int a, int b) const {
-    return static_cast<size_t>(a) * static_cast<size_t>(hosts_) + static_cast<size_t>(b);
-  }
+  void record_round_trips(std::span<const uint64_t> figures);
+  void record_rates(std::span<const uint64_t> figures);
+  std::vector<HostRate> host_rates(std::vector<int>* slow) const;
+  std::vector<bool> dissolved_groups(const std::vector<HostRate>& rates) const;
   uint64_t median_rate() const;
   std::vector<int> leaf_groups() const;
 
@@ -95,10 +70,8 @@ class Prober {
   Round current_;
   int cut_of_current_ = -1;
   std::deque<int> cut_of_planned_;  // beside planned_: the group that a round cuts, or -1
-  std::vector<uint64_t> round_trips_;
-  std::vector<uint64_t> matrix_;  // by pair: rate while everybody sent to everybody
-  std::vector<int> racks_;        // by host, as the matrix alone showed them
-  std::vector<int> rack_of_;      // by host: the lowest host of its rack
+  Pairs round_trips_;
+  Racks racks_;
   std::vector<Group> groups_;
   std::vector<uint64_t> best_;        // by host: largest sum of flows in or out in one round
   std::vector<uint64_t> met_others_;  // by host: likewise, in rounds about suspects
@@ -106,13 +79,6 @@ class Prober {
   std::vector<bool> suspect_;         // by host: met another one
   int rounds_ = 0;
 };
-
-// By item: the lowest item of its set. Sets are what joins before the first clear drop of affinity
-// (larger: nearer); where there is none, all is one set. Pure.
-std::vector<int> nearest_sets(int items, const std::function<double(int, int)>& affinity);
-
-// Nested partitions of n items by distances (n x n, symmetric): groups[0] is all of them. Pure.
-std::vector<Group> cluster(int items, std::span<const uint64_t> distances);
 
 // Hosts called `names` (by host), switches named after `known`'s groups with the same hosts, else
 // probed0, ... `source` stands behind every figure: who measured, and when.

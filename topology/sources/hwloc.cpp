@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "base/forked.hpp"
+#include "topology/fabric/units.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -150,14 +151,15 @@ uint64_t line_rate_from_sysfs(const std::string& root, const std::string& device
   const std::string verbs = first_line(root + "/class/infiniband/" + device + "/ports/1/rate");
   char* end = nullptr;
   const double gbit = std::strtod(verbs.c_str(), &end);
-  if (gbit > 0 && gbit < 1e6 && std::string_view(end).substr(0, 7) == " Gb/sec")
-    return static_cast<uint64_t>(gbit * 1e9 / 8);
+  constexpr double kMostGbit = 1e6;
+  if (gbit > 0 && gbit < kMostGbit && std::string_view(end).starts_with(" Gb/sec"))
+    return static_cast<uint64_t>(gbit * static_cast<double>(kGbit));
   // Mbit/s; -1 where the link is down or the driver cannot tell. Only what has a device behind it
   // is real.
   if (!std::ifstream(root + "/class/net/" + device + "/device/uevent")) return 0;
   const long mbit =
       std::strtol(first_line(root + "/class/net/" + device + "/speed").c_str(), nullptr, 10);
-  return mbit > 0 && mbit < 100'000'000 ? static_cast<uint64_t>(mbit) * 125'000 : 0;
+  return mbit > 0 && mbit < kMostMbit ? static_cast<uint64_t>(mbit) * kMbit : 0;
 }
 
 SENNIT_SOURCE_ENTRY(hwloc, 30, true, read)

@@ -22,6 +22,7 @@ namespace sennit {
 namespace {
 
 constexpr size_t kMaxNeighbours = 4096;
+constexpr size_t kMaxPortBytes = 64;  // room for a device's name behind a host's, or a port's
 
 using Kind = JsonTree::Kind;
 
@@ -40,10 +41,8 @@ const JsonTree* value_of(const JsonTree* tree) {
 }
 
 bool usable(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes - 64 &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return static_cast<unsigned char>(c) >= 32 && c != 127 && c != '"';
-         });
+  return !name.empty() && name.size() <= kMaxNameBytes - kMaxPortBytes &&
+         std::all_of(name.begin(), name.end(), is_plain);
 }
 
 // "100GbaseCR4 - ...", "10GigBaseLR", "1000BaseTFD - ...": bytes/s; 0: no such.
@@ -55,7 +54,7 @@ uint64_t negotiated_rate(std::string_view text) {
   const bool giga = unit.substr(0, 1) == "G";
   if (giga) unit.remove_prefix(unit.substr(0, 3) == "Gig" ? 3 : 1);
   if (unit.substr(0, 4) != "base" && unit.substr(0, 4) != "Base") return 0;
-  return number * (giga ? 125'000'000 : 125'000);
+  return number * (giga ? kGbit : kMbit);
 }
 
 struct Neighbour {

@@ -15,6 +15,7 @@
 #include <pugixml.hpp>
 
 #include "topology/fabric/inside.hpp"
+#include "topology/fabric/units.hpp"
 #include "topology/source.hpp"
 #include "topology/text/read_file.hpp"
 #include "topology/text/scan.hpp"
@@ -24,6 +25,11 @@ namespace {
 
 constexpr size_t kMaxDevices = 4096;
 constexpr int kMaxDepth = 32;
+// What the attributes may be at most.
+constexpr int kMostIndex = 1023;  // of a NUMA node, and of a GPU
+constexpr int kMostLinks = 1024;  // NVLinks to one peer
+constexpr int kMostCapability = 10'000;
+constexpr size_t kMostNameBytes = 64;  // of a NIC
 
 // Where on the way from the CPU to a device we are.
 struct Path {
@@ -49,7 +55,7 @@ class XmlReader {
       return error(system, "<system>, as NCCL writes it");
     for (const pugi::xml_node cpu : system.children("cpu")) {
       Path path;
-      SENNIT_RETURN_IF_ERROR(number(cpu, "numaid", -1, 1023, &path.numa));
+      SENNIT_RETURN_IF_ERROR(number(cpu, "numaid", -1, kMostIndex, &path.numa));
       numa_nodes_.insert(path.numa);
       SENNIT_RETURN_IF_ERROR(read_below(cpu, path, 0));
     }
@@ -131,7 +137,7 @@ class XmlReader {
   Status read_gpu(const pugi::xml_node& node, const Path& path) {
     GpuRecord gpu;
     gpu.index = -1;
-    SENNIT_RETURN_IF_ERROR(number(node, "dev", 0, 1023, &gpu.index));
+    SENNIT_RETURN_IF_ERROR(number(node, "dev", 0, kMostIndex, &gpu.index));
     if (gpu.index < 0) return error(node, "dev=\"NUMBER\" in this element");
     for (const GpuRecord& other : record_.gpus)
       if (other.index == gpu.index)
@@ -139,7 +145,7 @@ class XmlReader {
     if (record_.gpus.size() + record_.nics.size() >= kMaxDevices)
       return error(node, fmt::format("at most {} GPUs and NICs", kMaxDevices));
     int capability = 0;
-    SENNIT_RETURN_IF_ERROR(number(node, "sm", 0, 10'000, &capability));
+    SENNIT_RETURN_IF_ERROR(number(node, "sm", 0, kMostCapability, &capability));
     gpu.bus_id = path.bus_id;
     gpu.numa = path.numa;
     gpu.pcie_bytes_per_s = path.pcie_bytes_per_s;
@@ -147,7 +153,7 @@ class XmlReader {
     gpu.assumed_nvlink_rate = true;
     for (const pugi::xml_node nvlink : node.children("nvlink")) {
       NvlinkRecord record;
-      SENNIT_RETURN_IF_ERROR(number(nvlink, "count", 1, 1024, &record.links));
+      SENNIT_RETURN_IF_ERROR(number(nvlink, "count", 1, kMostLinks, &record.links));
       record.peer = normal_bus_id(nvlink.attribute("target").value());
       record.bytes_per_s = nvlink_rate(capability);
       gpu.nvlinks.push_back(std::move(record));
@@ -159,15 +165,15 @@ class XmlReader {
   Status read_net(const pugi::xml_node& node, const Path& path) {
     NicRecord nic;
     nic.name = node.attribute("name").value();
-    if (nic.name.empty() || nic.name.size() > 64 ||
+    if (nic.name.empty() || nic.name.size() > kMostNameBytes ||
         !std::all_of(nic.name.begin(), nic.name.end(),
                      [](char c) { return c > 32 && c < 127 && c != '"'; }))
       return error(node, "name=\"DEVICE\" in this element");
     if (record_.gpus.size() + record_.nics.size() >= kMaxDevices)
       return error(node, fmt::format("at most {} GPUs and NICs", kMaxDevices));
     int speed = 0;
-    SENNIT_RETURN_IF_ERROR(number(node, "speed", -1, 100'000'000, &speed));
-    if (speed > 0) nic.bytes_per_s = static_cast<uint64_t>(speed) * 125'000;
+    SENNIT_RETURN_IF_ERROR(number(node, "speed", -1, kMostMbit, &speed));
+    if (speed > 0) nic.bytes_per_s = static_cast<uint64_t>(speed) * kMbit;
     nic.numa = path.numa;
     nic.pcie_bytes_per_s = path.pcie_bytes_per_s;
     nic.pci_switch = path.pci_switch;

@@ -13,6 +13,7 @@
 #include "base/forked.hpp"
 #include "base/shared_library.hpp"
 #include "topology/fabric/inside.hpp"
+#include "topology/fabric/units.hpp"
 #include "topology/source.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 
@@ -113,7 +114,7 @@ uint64_t verbs_rate(const VerbsPort& port) {
   const IbSpeed of = speed(port.speed_code);
   if (!port.ethernet) return ib_data_rate(ib_lanes(static_cast<uint32_t>(port.width_code)), of);
   return static_cast<uint64_t>(ib_lanes(static_cast<uint32_t>(port.width_code))) *
-         ethernet_lane_mbit_per_s(of) * 125'000;
+         ethernet_lane_mbit_per_s(of) * kMbit;
 }
 
 Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& host,

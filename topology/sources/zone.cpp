@@ -82,9 +82,7 @@ Result<Fabric> parse_zone(std::string_view text, const std::string& file, const 
     const bool last = i + 1 == levels.size();
     if (level.size() + path.size() + 1 > kMaxNameBytes)
       return error_at(file, levels[i], fmt::format("a path of at most {} bytes", kMaxNameBytes));
-    if (std::any_of(level.begin(), level.end(), [](char c) {
-          return static_cast<unsigned char>(c) < 32 || c == 127 || c == '"';
-        }))
+    if (!std::all_of(level.begin(), level.end(), is_plain))
       return error_at(file, levels[i], "a name without quotes and control characters");
     path += path.empty() ? std::string(level) : fmt::format("/{}", level);
     std::string name = last ? std::string(level) : path;

@@ -16,6 +16,10 @@ namespace sennit {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+// Whether a name that is written in quotes may have it: no control character, and no quote.
+constexpr bool is_plain(char c) {
+  return static_cast<unsigned char>(c) >= 32 && c != 127 && c != '"';
+}
 std::string lower(std::string_view text);  // A to Z alone
 
 // What a fabric may hold: enough for 100,000 GPUs with a NIC each.

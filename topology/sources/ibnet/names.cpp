@@ -30,8 +30,7 @@ std::vector<std::string> words_of(std::string_view text) {
 // What a name may not hold in a fabric's text form is replaced.
 std::string clean(std::string_view text) {
   std::string out;
-  for (const char c : text.substr(0, 128))
-    out += static_cast<unsigned char>(c) < 32 || c == 127 || c == '"' ? '?' : c;
+  for (const char c : text.substr(0, 128)) out += is_plain(c) ? c : '?';
   while (!out.empty() && out.back() == ' ') out.pop_back();
   return out;
 }
