@@ -1,5 +1,5 @@
 // tcp.hpp: the transport between hosts on plain Ethernet: what messages mean, over the connections
-// (transports/tcp/link.hpp) that the door (transports/tcp/acceptor.hpp) lets in. See
+// (transports/tcp/link.hpp) that the door (transports/tcp/door.hpp) lets in. See
 // transports/tcp/tcp.cpp.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transports/returns.hpp"
-#include "transports/tcp/acceptor.hpp"
+#include "transports/tcp/door.hpp"
 #include "transports/tcp/messages.hpp"
 
 namespace sennit::tcp {

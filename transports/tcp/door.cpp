@@ -1,5 +1,5 @@
-// acceptor.cpp: see transports/tcp/acceptor.hpp.
-#include "transports/tcp/acceptor.hpp"
+// door.cpp: see transports/tcp/door.hpp.
+#include "transports/tcp/door.hpp"
 
 #include <fcntl.h>
 #include <netinet/tcp.h>

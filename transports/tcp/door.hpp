@@ -1,4 +1,4 @@
-// acceptor.hpp: how tcp connections come to be: one listening socket, strangers at it, calls to
+// door.hpp: how tcp connections come to be: one listening socket, strangers at it, calls to
 // peers, and the choice between two connections that were made at once.
 //
 // A connection is handed over only when both sides have proven that they hold the job's secret
