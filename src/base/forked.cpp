@@ -10,6 +10,8 @@
 #include <map>
 #include <vector>
 
+#include "base/mutex.hpp"
+
 namespace sennit {
 
 constinit std::atomic<uint32_t> g_forks{0};
@@ -18,19 +20,21 @@ namespace {
 
 // The mutexes are held by the thread that forks until fork() is over, on either side.
 struct State {
-  std::mutex entrance;  // to foreign calls
+  Mutex entrance;  // to foreign calls
   std::atomic<int> inside{0};
-  std::mutex mutex;
-  std::vector<int> guarded;
-  std::vector<std::mutex*> held;
-  std::map<uint32_t, std::mutex> starts;  // by g_forks
+  Mutex mutex;
+  std::vector<int> guarded SENNIT_GUARDED_BY(mutex);
+  std::vector<std::mutex*> held SENNIT_GUARDED_BY(mutex);
+  std::map<uint32_t, std::mutex> starts SENNIT_GUARDED_BY(mutex);  // by g_forks
 };
 
 thread_local int t_inside = 0;  // of `inside`: a library may fork, too
 
 State& state();
 
-void before_fork() {
+// The analysis knows no locks that are taken in one function and released in another one, nor those
+// of a list.
+void before_fork() SENNIT_NO_THREAD_SAFETY_ANALYSIS {
   State& s = state();
   s.entrance.lock();
   for (int inside; (inside = s.inside.load()) > t_inside;) s.inside.wait(inside);
@@ -38,13 +42,13 @@ void before_fork() {
   for (std::mutex* mutex : s.held) mutex->lock();
 }
 
-void after_fork() {
+void after_fork() SENNIT_NO_THREAD_SAFETY_ANALYSIS {
   for (std::mutex* mutex : state().held) mutex->unlock();
   state().mutex.unlock();
   state().entrance.unlock();
 }
 
-void after_fork_in_child() {
+void after_fork_in_child() SENNIT_NO_THREAD_SAFETY_ANALYSIS {
   g_forks.fetch_add(1, std::memory_order_relaxed);
   for (const int fd : state().guarded) ::close(fd);
   state().guarded.clear();
@@ -63,15 +67,16 @@ State& state() {
 
 void leave_to_parent(std::shared_ptr<const void> object) {
   static auto* const left = new std::vector<std::shared_ptr<const void>>;
-  const std::lock_guard lock(state().mutex);
+  const MutexLock lock(state().mutex);
   left->push_back(std::move(object));
 }
 
 int open_guarded(const std::function<int()>& open) {
-  const std::lock_guard lock(state().mutex);
+  State& s = state();
+  const MutexLock lock(s.mutex);
   const int fd = open();
   const int error = errno;
-  if (fd >= 0) state().guarded.push_back(fd);
+  if (fd >= 0) s.guarded.push_back(fd);
   errno = error;
   return fd;
 }
@@ -84,13 +89,15 @@ int open_guarded_stream(int family) {
 // What is not in the list was closed when this process was forked; the number may be somebody
 // else's by now.
 void close_guarded(int fd) {
-  const std::lock_guard lock(state().mutex);
-  if (std::erase(state().guarded, fd) > 0) ::close(fd);
+  State& s = state();
+  const MutexLock lock(s.mutex);
+  if (std::erase(s.guarded, fd) > 0) ::close(fd);
 }
 
 void hold_across_fork(std::mutex& mutex) {
-  const std::lock_guard lock(state().mutex);
-  state().held.push_back(&mutex);
+  State& s = state();
+  const MutexLock lock(s.mutex);
+  s.held.push_back(&mutex);
 }
 
 // A thread that is inside already goes on though somebody waits to fork, who waits for it.
@@ -99,7 +106,7 @@ ForeignCall::ForeignCall() {
   if (t_inside > 0) {
     s.inside.fetch_add(1);
   } else {
-    const std::lock_guard lock(s.entrance);
+    const MutexLock lock(s.entrance);
     s.inside.fetch_add(1);
   }
   t_inside++;
@@ -112,8 +119,9 @@ ForeignCall::~ForeignCall() {
 }
 
 std::mutex& start_mutex() {
-  const std::lock_guard lock(state().mutex);
-  return state().starts[g_forks.load(std::memory_order_relaxed)];
+  State& s = state();
+  const MutexLock lock(s.mutex);
+  return s.starts[g_forks.load(std::memory_order_relaxed)];
 }
 
 }  // namespace sennit
