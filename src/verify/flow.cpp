@@ -1,4 +1,4 @@
-// flow.cpp: the verifier's third stage: what ends up where.
+// flow.cpp: follows the data through the ordered steps: what ends up where (check_flow).
 //
 // Runs the ordered steps on symbolic memory. Where the collective moves data, the value of a place
 // is where it came from; where it reduces, it is an expression: a leaf (one position's contribution
@@ -10,7 +10,8 @@
 // Cost: O(pieces touched), at most kMaxPieces pieces of 24 bytes at once per slab.
 #include <fmt/format.h>
 
-#include "verify/stages.hpp"
+#include "base/index.hpp"
+#include "verify/world.hpp"
 
 namespace sennit::verifier {
 namespace {
@@ -24,7 +25,7 @@ class Expressions {
     for (uint32_t p = 0; p < static_cast<uint32_t>(ranks); p++) {
       const uint32_t self = p | kLeaf;
       pool_.intern({&self, 1});
-      contributors_.push_back({Run{p, p + 1}});
+      contributors_.push_back({Stretch{p, p + 1}});
     }
   }
 
@@ -40,17 +41,18 @@ class Expressions {
     last_ = id;
     return id;
   }
-  const std::vector<Run>& contributors(uint32_t id) const { return contributors_[id]; }
+  const std::vector<Stretch>& contributors(uint32_t id) const { return contributors_[id]; }
 
  private:
   static constexpr uint32_t kLeaf = 0x80000000u;  // keeps a leaf's own entry apart from sums
 
-  std::vector<Run> unite(std::span<const uint32_t> terms, int* twice) const {
-    std::vector<Run> all, united;
+  std::vector<Stretch> unite(std::span<const uint32_t> terms, int* twice) const {
+    std::vector<Stretch> all, united;
     for (const uint32_t term : terms)
       all.insert(all.end(), contributors_[term].begin(), contributors_[term].end());
-    std::sort(all.begin(), all.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
-    for (const Run& run : all) {
+    std::sort(all.begin(), all.end(),
+              [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+    for (const Stretch& run : all) {
       if (!united.empty() && run.begin < united.back().end) *twice = static_cast<int>(run.begin);
       if (!united.empty() && run.begin <= united.back().end)
         united.back().end = std::max(united.back().end, run.end);
@@ -61,12 +63,12 @@ class Expressions {
   }
 
   SequencePool<uint32_t> pool_;
-  std::vector<std::vector<Run>> contributors_;
+  std::vector<std::vector<Stretch>> contributors_;
   std::vector<uint32_t> last_terms_;
   uint32_t last_ = 0;
 };
 
-std::string contributors_text(const std::vector<Run>& runs) {
+std::string contributors_text(const std::vector<Stretch>& runs) {
   std::string text;
   for (size_t i = 0; i < runs.size() && i < 6; i++) {
     text += text.empty() ? "" : ", ";
@@ -78,7 +80,7 @@ std::string contributors_text(const std::vector<Run>& runs) {
 
 class Flow {
  public:
-  Flow(const World& world, const Order& order, Expressions& expressions, Run slab)
+  Flow(const World& world, const Order& order, Expressions& expressions, Stretch slab)
       : world_(world),
         layout_(world.layout),
         order_(order),
@@ -88,15 +90,15 @@ class Flow {
   // False: too many pieces, try smaller slabs.
   bool run(std::string& error) {
     fill_inputs();
-    for (const uint32_t number : order_.sequence) {
-      const int position = order_.position_of(number);
-      const size_t index = number - order_.first_step[static_cast<size_t>(position)];
-      const CompactProgram& program = world_.programs[static_cast<size_t>(position)];
-      const CompactStep& step = program.steps[index];
+    for (const uint32_t of_all : order_.sequence) {
+      const int position = order_.position_of(of_all);
+      const size_t number = of_all - order_.first_step[index(position)];
+      const CompactProgram& program = world_.programs[index(position)];
+      const CompactStep& step = program.steps[number];
       if (step.kind == StepKind::send)
-        deliver(position, index);
+        deliver(position, number);
       else
-        combine(position, index);
+        combine(position, number);
       if (!error_.empty() || pieces_ > kMaxPieces) break;
     }
     if (error_.empty() && pieces_ <= kMaxPieces) check_outputs();
@@ -114,37 +116,36 @@ class Flow {
 
   Map& space(int position, const CompactOperand& o) {
     const bool one_space = layout_.in_place && o.space < kFirstSlotSpace;
-    return memory_[static_cast<size_t>(position)][one_space ? 0 : o.space];
+    return memory_[index(position)][one_space ? 0 : o.space];
   }
 
   void fill_inputs() {
-    memory_.resize(static_cast<size_t>(layout_.ranks));
+    memory_.resize(index(layout_.ranks));
     for (int p = 0; p < layout_.ranks; p++) {
-      memory_[static_cast<size_t>(p)].resize(
-          kFirstSlotSpace + world_.programs[static_cast<size_t>(p)].exposable.size());
-      const Run input = clip(layout_.input(p));
+      memory_[index(p)].resize(kFirstSlotSpace + world_.programs[index(p)].exposable.size());
+      const Stretch input = clip(layout_.input(p));
       if (input.begin >= input.end) continue;
       Value value = 0;
       if (layout_.reduces) value = Value{static_cast<uint32_t>(p)} * 2;
       if (layout_.collective == Collective::all_to_all)
         value = static_cast<uint64_t>(p) * static_cast<uint64_t>(layout_.ranks) * kUnits;
       const Piece piece{input.begin, input.end, value};
-      memory_[static_cast<size_t>(p)][kInputSpace].replace({&piece, 1});
+      memory_[index(p)][kInputSpace].replace({&piece, 1});
       pieces_++;
     }
   }
 
-  Run clip(Run run) const {
+  Stretch clip(Stretch run) const {
     return {std::max(run.begin, slab_.begin), std::min(run.end, slab_.end)};
   }
 
   // The part of a list within the slab.
-  std::span<const Run> part(uint32_t list, std::vector<Run>& scratch) const {
-    const std::span<const Run> all = world_.lists.sorted(list);
+  std::span<const Stretch> part(uint32_t list, std::vector<Stretch>& scratch) const {
+    const std::span<const Stretch> all = world_.lists.sorted(list);
     if (all.empty() || (all.front().begin >= slab_.begin && all.back().end <= slab_.end))
       return all;
     auto it = std::upper_bound(all.begin(), all.end(), slab_.begin,
-                               [](uint64_t at, const Run& r) { return at < r.end; });
+                               [](uint64_t at, const Stretch& r) { return at < r.end; });
     scratch.clear();
     for (; it != all.end() && it->begin < slab_.end; ++it) scratch.push_back(clip(*it));
     return scratch;
@@ -164,7 +165,7 @@ class Flow {
   void gather_packed(int position, size_t step, const CompactOperand& source,
                      std::vector<Piece>& out) {
     const Map& memory = space(position, source);
-    const std::span<const Run> runs = part(source.list, runs_scratch_);
+    const std::span<const Stretch> runs = part(source.list, runs_scratch_);
     if (packed(position, source)) {
       out.assign(memory.pieces().begin(), memory.pieces().end());
       if (out.empty() && !runs.empty()) fail_empty(position, step, runs[0].begin, runs[0].end);
@@ -184,10 +185,10 @@ class Flow {
   void gather_moved(int position, size_t step, const CompactOperand& source, uint32_t to,
                     std::vector<Piece>& out) {
     const Map& memory = space(position, source);
-    const std::span<const Run> target = world_.lists.runs(to);
+    const std::span<const Stretch> target = world_.lists.runs(to);
     size_t j = 0;
     uint64_t filled = 0;  // of target[j]
-    for (const Run& run : world_.lists.runs(source.list))
+    for (const Stretch& run : world_.lists.runs(source.list))
       memory.visit(run.begin, run.end, [&](uint64_t begin, uint64_t end, const Value* value) {
         if (!value) return fail_empty(position, step, begin, end);
         while (begin < end) {
@@ -217,14 +218,14 @@ class Flow {
 
   // A slot that is only touched as a whole is kept as gather() counts: there, few pieces mostly do.
   bool packed(int position, const CompactOperand& o) const {
-    return layout_.fixed_places() && world_.programs[static_cast<size_t>(position)].is_whole(o);
+    return layout_.fixed_places() && world_.programs[index(position)].is_whole(o);
   }
 
   std::span<const Piece> unpack(uint32_t list, std::span<const Piece> pieces) {
     unpacked_.clear();
     uint64_t at = 0;  // counted from the list's beginning
     auto piece = pieces.begin();
-    for (const Run& run : part(list, runs_scratch_)) {
+    for (const Stretch& run : part(list, runs_scratch_)) {
       for (uint64_t begin = run.begin; begin < run.end;) {
         if (piece->end <= at) ++piece;
         const uint64_t length = std::min(run.end - begin, piece->end - at);
@@ -250,35 +251,36 @@ class Flow {
       }
   }
 
-  void deliver(int position, size_t index) {
-    const CompactProgram& program = world_.programs[static_cast<size_t>(position)];
-    const CompactStep& send = program.steps[index];
+  void deliver(int position, size_t number) {
+    const CompactProgram& program = world_.programs[index(position)];
+    const CompactStep& send = program.steps[number];
     const CompactOperand& source = program.operands[send.first_source];
-    const size_t partner = send.partner - order_.first_step[static_cast<size_t>(send.peer)];
-    const CompactStep& receive = world_.programs[static_cast<size_t>(send.peer)].steps[partner];
-    gather(position, index, source, receive.target.list, result_);
+    const size_t partner = send.partner - order_.first_step[index(send.peer)];
+    const CompactStep& receive = world_.programs[index(send.peer)].steps[partner];
+    gather(position, number, source, receive.target.list, result_);
     if (error_.empty()) store(send.peer, partner, receive.target, result_);
   }
 
-  void combine(int position, size_t index) {
-    const CompactProgram& program = world_.programs[static_cast<size_t>(position)];
-    const CompactStep& step = program.steps[index];
+  void combine(int position, size_t number) {
+    const CompactProgram& program = world_.programs[index(position)];
+    const CompactStep& step = program.steps[number];
     if (terms_.size() < step.sources) terms_.resize(step.sources);
     for (uint32_t s = 0; s < step.sources && error_.empty(); s++)
-      gather(position, index, program.operands[step.first_source + s], step.target.list, terms_[s]);
+      gather(position, number, program.operands[step.first_source + s], step.target.list,
+             terms_[s]);
     if (!error_.empty()) return;
     if (step.sources > 1 && !layout_.reduces)
-      return fail(position, index, "adds up data in a collective that only moves it");
+      return fail(position, number, "adds up data in a collective that only moves it");
     result_.clear();
     if (step.sources == 1 && !(step.finish && layout_.reduces))
       result_.assign(terms_[0].begin(), terms_[0].end());
     else
-      add_up(position, index, step);
-    if (error_.empty()) store(position, index, step.target, result_);
+      add_up(position, number, step);
+    if (error_.empty()) store(position, number, step.target, result_);
   }
 
   // All terms cover the same places: walks over them together, cutting where any of them changes.
-  void add_up(int position, size_t index, const CompactStep& step) {
+  void add_up(int position, size_t number, const CompactStep& step) {
     at_.assign(step.sources, 0);
     children_.resize(step.sources);
     if (terms_[0].empty()) return;
@@ -289,13 +291,13 @@ class Flow {
         end = std::min(end, piece.end);
         children_[s] = static_cast<uint32_t>(piece.value / 2);
         if (piece.value % 2 != 0 && (step.sources > 1 || step.finish))
-          return fail(position, index,
+          return fail(position, number,
                       text_at(step.target.list, begin, piece.end) + " is finished already");
       }
       int twice = -1;
       const uint32_t sum = expressions_.add(children_, &twice);
       if (twice >= 0)
-        return fail(position, index,
+        return fail(position, number,
                     fmt::format("the contribution of position {} to {} is added twice", twice,
                                 text_at(step.target.list, begin, end)));
       result_.push_back({begin, end, Value{sum} * 2 + (step.finish ? 1 : 0)});
@@ -309,7 +311,7 @@ class Flow {
   void check_outputs() {
     const bool compare = layout_.collective == Collective::all_reduce;
     for (int p = 0; p < layout_.ranks && error_.empty(); p++) {
-      const Run output = clip(layout_.output(p));
+      const Stretch output = clip(layout_.output(p));
       if (output.begin >= output.end) continue;
       const Map& memory = space(p, {kOutputSpace, kNone});
       memory.visit(output.begin, output.end, [&](uint64_t begin, uint64_t end, const Value* value) {
@@ -326,7 +328,7 @@ class Flow {
   }
 
   void check_sum(int position, uint64_t begin, uint64_t end, Value value) {
-    const std::vector<Run>& who = expressions_.contributors(static_cast<uint32_t>(value / 2));
+    const std::vector<Stretch>& who = expressions_.contributors(static_cast<uint32_t>(value / 2));
     if (who.size() != 1 || who[0].begin != 0 || who[0].end != static_cast<uint64_t>(layout_.ranks))
       return fail_output(position, begin, end, "the sum over positions " + contributors_text(who));
     if (value % 2 == 0 && layout_.ranks > 1)
@@ -346,7 +348,7 @@ class Flow {
   }
 
   void compare_with_first(int position, const Map& memory) {
-    const Run all = clip(layout_.output(position));
+    const Stretch all = clip(layout_.output(position));
     space(0, {kOutputSpace, kNone})
         .visit(all.begin, all.end, [&](uint64_t begin, uint64_t end, const Value* first) {
           memory.visit(begin, end, [&](uint64_t from, uint64_t to, const Value* mine) {
@@ -361,7 +363,7 @@ class Flow {
 
   // The place where [begin, end), counted from the list's beginning, begins.
   std::string text_at(uint32_t list, uint64_t begin, uint64_t end) {
-    for (const Run& run : part(list, runs_scratch_)) {
+    for (const Stretch& run : part(list, runs_scratch_)) {
       const uint64_t length = run.end - run.begin;
       if (begin < length) return place_text(run.begin + begin, std::min(run.end, run.begin + end));
       begin -= length;
@@ -386,12 +388,12 @@ class Flow {
   const Layout& layout_;
   const Order& order_;
   Expressions& expressions_;
-  const Run slab_;
+  const Stretch slab_;
   std::vector<std::vector<Map>> memory_;  // by position, by space
   size_t pieces_ = 0;
   std::string error_;
   // Scratch, kept to save allocations.
-  std::vector<Run> runs_scratch_;
+  std::vector<Stretch> runs_scratch_;
   std::vector<std::vector<Piece>> terms_;
   std::vector<Piece> result_, unpacked_;
   std::vector<size_t> at_;

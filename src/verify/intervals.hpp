@@ -11,11 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace sennit::verifier {
 
-struct Run {  // [begin, end), never empty
+struct Stretch {  // [begin, end), never empty
   uint64_t begin = 0, end = 0;
-  bool operator==(const Run&) const = default;
+  bool operator==(const Stretch&) const = default;
 };
 
 // Sequences of T, each stored once. T has no padding. intern() is O(length), amortised.
@@ -89,9 +91,9 @@ class IntervalMap {
 
   // The same over several ascending runs; walks on from one run to the next.
   template <typename F>
-  void visit(std::span<const Run> runs, F&& visit) const {
+  void visit(std::span<const Stretch> runs, F&& visit) const {
     auto it = pieces_.begin();
-    for (const Run& run : runs) {
+    for (const Stretch& run : runs) {
       it = gallop(it, run.begin);
       it = visit_from(it, run.begin, run.end, visit);
     }
@@ -106,7 +108,7 @@ class IntervalMap {
                                       [](const Piece& p, uint64_t at) { return p.end < at; });
     const auto high = std::upper_bound(low, pieces_.end(), news.back().end,
                                        [](uint64_t at, const Piece& p) { return at < p.begin; });
-    const bool few = news.size() < static_cast<size_t>(high - low) / 4;
+    const bool few = news.size() < index(high - low) / 4;
     if (replace_pieces(low, news, few)) return;
     std::vector<Piece>& merged = merged_;  // looked up once: it is the thread's
     merged.clear();
@@ -133,8 +135,8 @@ class IntervalMap {
       const uint64_t begin = std::max(old->begin, taken);
       if (begin < old->end) append({begin, old->end, old->value});
     }
-    const size_t place = static_cast<size_t>(low - pieces_.begin());
-    const size_t room = static_cast<size_t>(high - low);
+    const size_t place = index(low - pieces_.begin());
+    const size_t room = index(high - low);
     const size_t kept = std::min(room, merged.size());
     std::copy(merged.begin(), merged.begin() + static_cast<ptrdiff_t>(kept), low);
     const auto rest = pieces_.begin() + static_cast<ptrdiff_t>(place + kept);
@@ -175,7 +177,7 @@ class IntervalMap {
     it = from;
     for (const Piece& piece : news) {
       it = gallop(it, piece.begin);
-      pieces_[static_cast<size_t>(it - pieces_.cbegin())].value = piece.value;
+      pieces_[index(it - pieces_.cbegin())].value = piece.value;
     }
     return true;
   }
@@ -207,9 +209,9 @@ thread_local std::vector<typename IntervalMap<V>::Piece> IntervalMap<V>::merged_
 // twin.
 class RangeLists {
  public:
-  uint32_t intern(std::span<const Run> runs);
-  std::span<const Run> runs(uint32_t id) const { return pool_[id]; }
-  std::span<const Run> sorted(uint32_t id) const { return pool_[facts_[id].sorted]; }
+  uint32_t intern(std::span<const Stretch> runs);
+  std::span<const Stretch> runs(uint32_t id) const { return pool_[id]; }
+  std::span<const Stretch> sorted(uint32_t id) const { return pool_[facts_[id].sorted]; }
   uint64_t length(uint32_t id) const { return facts_[id].length; }
   bool disjoint(uint32_t id) const { return facts_[id].disjoint; }
   bool ascending(uint32_t id) const { return facts_[id].sorted == id; }
@@ -220,11 +222,11 @@ class RangeLists {
     uint32_t sorted = 0;
     bool disjoint = true;
   };
-  SequencePool<Run> pool_;
+  SequencePool<Stretch> pool_;
   std::vector<Facts> facts_;
 };
 
-inline uint32_t RangeLists::intern(std::span<const Run> runs) {
+inline uint32_t RangeLists::intern(std::span<const Stretch> runs) {
   const uint32_t id = pool_.intern(runs);
   if (id < facts_.size()) return id;
   Facts facts;
@@ -236,11 +238,11 @@ inline uint32_t RangeLists::intern(std::span<const Run> runs) {
   }
   facts_.push_back(facts);
   if (ascending) return id;
-  std::vector<Run> sorted(runs.begin(), runs.end());
+  std::vector<Stretch> sorted(runs.begin(), runs.end());
   std::sort(sorted.begin(), sorted.end(),
-            [](const Run& a, const Run& b) { return a.begin < b.begin; });
-  std::vector<Run> whole;
-  for (const Run& run : sorted) {
+            [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+  std::vector<Stretch> whole;
+  for (const Stretch& run : sorted) {
     if (!whole.empty() && run.begin < whole.back().end) facts_[id].disjoint = false;
     if (!whole.empty() && run.begin <= whole.back().end)
       whole.back().end = std::max(whole.back().end, run.end);

@@ -1,10 +1,10 @@
-// races.cpp: the verifier's first stage, second part: the races within one rank's program.
+// races.cpp: looks for races within one rank's compact program (find_race).
 //
 // Any two steps that touch the same memory, one of them writing, must be ordered by dependencies.
 // Replays the steps over interval maps of {last writer, readers since}: every step must be behind
 // those it conflicts with, which orders all earlier ones by induction. Cost: O(pieces touched),
 // plus a walk back over dependencies where the order is not a direct one.
-#include "verify/stages.hpp"
+#include "verify/world.hpp"
 
 namespace sennit::verifier {
 namespace {
@@ -25,7 +25,7 @@ class RaceCheck {
         needed_(program.steps.size(), kNone),
         reached_(program.steps.size(), kNone) {
     for (const CompactStep& step : program.steps)
-      if (step.kind != StepKind::send) writes_left_[index(step.target)]++;
+      if (step.kind != StepKind::send) writes_left_[space_of(step.target)]++;
   }
 
   // Returns the earlier step that `step` conflicts with and is not ordered behind, or kNone.
@@ -44,16 +44,17 @@ class RaceCheck {
   };
   using Map = IntervalMap<History>;
 
-  uint32_t index(const CompactOperand& o) const {
+  // The space that the operand lies in, where input and output may be one.
+  uint32_t space_of(const CompactOperand& o) const {
     const bool one_space = world_.layout.in_place && o.space < kFirstSlotSpace;
     return one_space ? 0 : o.space;
   }
-  Map& space(const CompactOperand& o) { return spaces_[index(o)]; }
+  Map& space(const CompactOperand& o) { return spaces_[space_of(o)]; }
 
   // A slot that every step touches as a whole counts as a single place.
-  std::span<const Run> runs(const CompactOperand& o) const {
-    static constexpr Run kWhole{0, 1};
-    if (program_.is_whole(o) && world_.lists.length(o.list) > 0) return {&kWhole, 1};
+  std::span<const Stretch> runs(const CompactOperand& o) const {
+    static constexpr Stretch kAllOfSlot{0, 1};
+    if (program_.is_whole(o) && world_.lists.length(o.list) > 0) return {&kAllOfSlot, 1};
     return world_.lists.sorted(o.list);
   }
 
@@ -64,7 +65,7 @@ class RaceCheck {
   }
 
   void read(const CompactOperand& o) {
-    if (writes_left_[index(o)] == 0)  // nobody will ask who read
+    if (writes_left_[space_of(o)] == 0)  // nobody will ask who read
       return space(o).visit(runs(o), [&](uint64_t, uint64_t, const History* old) {
         if (old) need(old->writer);
       });
@@ -84,7 +85,7 @@ class RaceCheck {
   }
 
   void write(const CompactOperand& o) {
-    writes_left_[index(o)]--;
+    writes_left_[space_of(o)]--;
     uint32_t last_head = kNone;
     space(o).visit(runs(o), [&](uint64_t, uint64_t, const History* old) {
       if (!old) return;
@@ -95,7 +96,7 @@ class RaceCheck {
       last_head = old->readers;
     });
     news_.clear();
-    for (const Run& run : runs(o)) news_.push_back({run.begin, run.end, {step_, kNone}});
+    for (const Stretch& run : runs(o)) news_.push_back({run.begin, run.end, {step_, kNone}});
     space(o).replace(news_);
   }
 

@@ -75,13 +75,13 @@ TEST(Replay, PostingReducingAndLatencyTakeTheirTime) {
   const Maker maker = [](int position) {
     ProgramBuilder builder;
     if (position == 0) {
-      builder.send(1, builder.input(kWhole), 0);
+      builder.send(1, builder.input(kWholeVector), 0);
       return builder.finish();
     }
-    const Operand slot = builder.scratch(kWhole);
+    const Operand slot = builder.scratch(kWholeVector);
     builder.recv(0, slot, 0);
-    const std::vector<Operand> terms = {slot, builder.input(kWhole)};
-    builder.reduce(builder.output(kWhole), terms, true);
+    const std::vector<Operand> terms = {slot, builder.input(kWholeVector)};
+    builder.reduce(builder.output(kWholeVector), terms, true);
     return builder.finish();
   };
   // 100 kB: posting 3 us, moving 100, on its way 7, reading twice as much 200.
@@ -95,10 +95,10 @@ TEST(Replay, LargeMessagesWaitForTheirReceive) {
   const Maker maker = [](int position) {
     ProgramBuilder builder;
     const auto half = share(0, 2);
-    if (position == 0) builder.send(2, builder.input(kWhole), 0);
+    if (position == 0) builder.send(2, builder.input(kWholeVector), 0);
     if (position == 1) builder.send(2, builder.input(half), 0);
     if (position == 2) {
-      const Operand slot = builder.scratch(kWhole);
+      const Operand slot = builder.scratch(kWholeVector);
       builder.recv(0, slot, 0);
       builder.recv(1, builder.part(slot, half), 0);  // into memory that is written before
     }
@@ -115,7 +115,7 @@ TEST(Replay, SaysWhatItCannotDo) {
   const Ground ground = ground_of("hosts=2;nic=1GB/s;latency=1us");
   const HandMade lonely([](int position) {
     ProgramBuilder builder;
-    if (position == 1) builder.recv(0, builder.scratch(kWhole), 0);
+    if (position == 1) builder.recv(0, builder.scratch(kWholeVector), 0);
     return builder.finish();
   });
   const Result<Replayed> stuck =

@@ -55,9 +55,9 @@ TEST(SimulateByHand, TwoFlowsShareALinkAndTheOneThatRemainsHasItAlone) {
   const Maker maker = [](int position) {
     ProgramBuilder builder;
     const std::vector<Range> half = {{0, 0, kUnits / 2}};
-    if (position == 0) builder.send(2, builder.input(kWhole), 1);
+    if (position == 0) builder.send(2, builder.input(kWholeVector), 1);
     if (position == 1) builder.send(3, builder.input(half), 1);
-    if (position == 2) builder.recv(0, builder.scratch(kWhole), 1);
+    if (position == 2) builder.recv(0, builder.scratch(kWholeVector), 1);
     if (position == 3) builder.recv(1, builder.scratch(half), 1);
     return builder.finish();
   };
@@ -72,9 +72,9 @@ TEST(SimulateByHand, AFlowLimitedElsewhereLeavesItsShareToAnother) {
     ProgramBuilder builder;
     const std::vector<Range> fifth = {{0, 0, kUnits / 5}};
     if (position == 0) builder.send(2, builder.input(fifth), 1);
-    if (position == 1) builder.send(3, builder.input(kWhole), 1);
+    if (position == 1) builder.send(3, builder.input(kWholeVector), 1);
     if (position == 2) builder.recv(0, builder.scratch(fifth), 1);
-    if (position == 3) builder.recv(1, builder.scratch(kWhole), 1);
+    if (position == 3) builder.recv(1, builder.scratch(kWholeVector), 1);
     return builder.finish();
   };
   // 1000 bytes: 200 take 1 s at 200; in it 800 of the other's go, and the rest at 1000.
@@ -131,9 +131,9 @@ TEST(SimulateByHand, ChunksFollowEachOtherThroughARelay) {
   TierTree tree = TierTree::uniform({3}, {1000});
   const Maker chain = [](int position) {
     ProgramBuilder builder;
-    if (position == 0) builder.send(1, builder.input(kWhole), 0);
-    if (position > 0) builder.recv(position - 1, builder.output(kWhole), 0);
-    if (position == 1) builder.send(2, builder.output(kWhole), 0);
+    if (position == 0) builder.send(1, builder.input(kWholeVector), 0);
+    if (position > 0) builder.recv(position - 1, builder.output(kWholeVector), 0);
+    if (position == 1) builder.send(2, builder.output(kWholeVector), 0);
     return builder.finish();
   };
   for (const uint32_t chunks : {1u, 2u, 10u, 40u})
@@ -145,13 +145,13 @@ TEST(SimulateByHand, AScheduleThatCannotEndIsAnError) {
   TierTree tree = TierTree::uniform({2}, {1000});
   const Maker both_wait = [](int position) {
     ProgramBuilder builder;
-    builder.recv(1 - position, builder.output(kWhole), 0);
-    builder.send(1 - position, builder.output(kWhole), 0);
+    builder.recv(1 - position, builder.output(kWholeVector), 0);
+    builder.send(1 - position, builder.output(kWholeVector), 0);
     return builder.finish();
   };
   const Maker one_end = [](int position) {
     ProgramBuilder builder;
-    if (position == 0) builder.send(1, builder.input(kWhole), 0);
+    if (position == 0) builder.send(1, builder.input(kWholeVector), 0);
     return builder.finish();
   };
   for (const Maker& maker : {both_wait, one_end}) {

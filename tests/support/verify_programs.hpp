@@ -38,7 +38,7 @@ inline std::vector<Range> block(uint64_t i) { return {{i, 0, kUnits}}; }
 inline std::vector<Range> blocks(uint64_t first, uint64_t count) {
   return {{first, 0, count * kUnits}};
 }
-inline const std::vector<Range> kWhole = {{0, 0, kUnits}};
+inline const std::vector<Range> kWholeVector = {{0, 0, kUnits}};
 
 // In bytes.
 inline Request bytes_request(Collective collective, uint64_t count) {
@@ -54,8 +54,8 @@ inline Maker one_message_each(std::vector<std::pair<int, int>> pairs) {
   return [pairs](int position) {
     ProgramBuilder builder;
     for (const auto& [from, to] : pairs) {
-      if (position == from) builder.send(to, builder.input(kWhole), 0);
-      if (position == to) builder.recv(from, builder.scratch(kWhole), 0);
+      if (position == from) builder.send(to, builder.input(kWholeVector), 0);
+      if (position == to) builder.recv(from, builder.scratch(kWholeVector), 0);
     }
     return builder.finish();
   };
@@ -66,7 +66,7 @@ inline Program ring_all_reduce(const TierTree& tree, int p) {
   const int n = tree.ranks();
   ProgramBuilder b;
   const int next = (p + 1) % n, previous = (p + n - 1) % n;
-  if (n == 1) b.copy(b.output(kWhole), b.input(kWhole), true);
+  if (n == 1) b.copy(b.output(kWholeVector), b.input(kWholeVector), true);
   for (int k = 0; k + 1 < n; k++) {
     const auto out = share(uint64_t((p + n - k) % n), uint64_t(n)),
                in = share(uint64_t((p + 2 * n - k - 1) % n), uint64_t(n));
@@ -91,12 +91,12 @@ inline Program whole_all_reduce(const TierTree& tree, int p) {
   ProgramBuilder b;
   std::vector<Operand> terms;
   for (int q = 0; q < n; q++)
-    if (q != p) b.send(q, b.input(kWhole), tree.crossing_tier(p, q));
+    if (q != p) b.send(q, b.input(kWholeVector), tree.crossing_tier(p, q));
   for (int q = 0; q < n; q++) {
-    terms.push_back(q == p ? b.input(kWhole) : b.scratch(kWhole));
+    terms.push_back(q == p ? b.input(kWholeVector) : b.scratch(kWholeVector));
     if (q != p) b.recv(q, terms.back(), tree.crossing_tier(p, q));
   }
-  b.reduce(b.output(kWhole), terms, true);
+  b.reduce(b.output(kWholeVector), terms, true);
   return b.finish();
 }
 

@@ -70,9 +70,9 @@ TEST(Verify, PassesRootedPrograms) {
       Verdict v = run(tree, request(Collective::broadcast, in_place, root), [&](int p) {
         ProgramBuilder b;
         for (int q = 0; q < n && p == root; q++)
-          if (q != p) b.send(q, b.input(kWhole), tree.crossing_tier(p, q));
-        if (p == root && !in_place) b.copy(b.output(kWhole), b.input(kWhole));
-        if (p != root) b.recv(root, b.output(kWhole), tier(p));
+          if (q != p) b.send(q, b.input(kWholeVector), tree.crossing_tier(p, q));
+        if (p == root && !in_place) b.copy(b.output(kWholeVector), b.input(kWholeVector));
+        if (p != root) b.recv(root, b.output(kWholeVector), tier(p));
         return b.finish();
       });
       EXPECT_TRUE(v.correct) << v.error;
@@ -80,14 +80,14 @@ TEST(Verify, PassesRootedPrograms) {
         ProgramBuilder b;
         std::vector<Operand> terms;
         if (p != root) {
-          b.send(root, b.input(kWhole), tier(p));
+          b.send(root, b.input(kWholeVector), tier(p));
           return b.finish();
         }
         for (int q = 0; q < n; q++) {
-          terms.push_back(q == p ? b.input(kWhole) : b.scratch(kWhole));
+          terms.push_back(q == p ? b.input(kWholeVector) : b.scratch(kWholeVector));
           if (q != p) b.recv(q, terms.back(), tree.crossing_tier(p, q));
         }
-        b.reduce(b.output(kWhole), terms, true);
+        b.reduce(b.output(kWholeVector), terms, true);
         return b.finish();
       });
       EXPECT_TRUE(v.correct) << v.error;

@@ -1,4 +1,4 @@
-// graph.cpp: the verifier's second stage: all ranks' steps as one graph.
+// order.cpp: joins all ranks' steps into one graph and puts them in order (build_order).
 //
 // The k-th send to a peer is joined with the peer's k-th receive: the message moves when the
 // dependencies of both are done (the worst case: every send waits for its receive to be posted). A
@@ -8,7 +8,8 @@
 // messages by peer.
 #include <fmt/format.h>
 
-#include "verify/stages.hpp"
+#include "base/index.hpp"
+#include "verify/world.hpp"
 
 namespace sennit::verifier {
 namespace {
@@ -38,12 +39,11 @@ class Graph {
  private:
   CompactStep& at(uint32_t step) {
     const int position = order_.position_of(step);
-    return world_.programs[static_cast<size_t>(position)]
-        .steps[step - order_.first_step[static_cast<size_t>(position)]];
+    return world_.programs[index(position)].steps[step - order_.first_step[index(position)]];
   }
   std::string text(uint32_t step) const {
     const int position = order_.position_of(step);
-    return step_text(world_, position, step - order_.first_step[static_cast<size_t>(position)]);
+    return step_text(world_, position, step - order_.first_step[index(position)]);
   }
 
   void number_steps() {
@@ -80,7 +80,7 @@ class Graph {
       CompactStep& receive = at(receives[i].step);
       send.partner = receives[i].step;
       receive.partner = sends[i].step;
-      const CompactProgram& sender = world_.programs[static_cast<size_t>(sends[i].from)];
+      const CompactProgram& sender = world_.programs[index(sends[i].from)];
       const std::string what =
           check_pairing(world_, sender.operands[send.first_source].list, receive.target.list);
       if (!what.empty())
@@ -169,10 +169,9 @@ class Graph {
     }
     order_.sequence.push_back(step);
     const int position = order_.position_of(step);
-    exposures_of(static_cast<size_t>(position),
-                 step - order_.first_step[static_cast<size_t>(position)], [&](uint32_t receive) {
-                   if (--holds_[receive] == 0) complete(at(receive).partner);
-                 });
+    exposures_of(index(position), step - order_.first_step[index(position)], [&](uint32_t receive) {
+      if (--holds_[receive] == 0) complete(at(receive).partner);
+    });
     complete(step);
   }
 
@@ -205,8 +204,8 @@ class Graph {
 
   uint32_t waits_for(uint32_t step) {
     const int position = order_.position_of(step);
-    const uint32_t base = order_.first_step[static_cast<size_t>(position)];
-    const CompactProgram& program = world_.programs[static_cast<size_t>(position)];
+    const uint32_t base = order_.first_step[index(position)];
+    const CompactProgram& program = world_.programs[index(position)];
     const CompactStep& s = at(step);
     if (state_[step] == State::waiting) {
       for (uint32_t d = 0; d < s.deps; d++)

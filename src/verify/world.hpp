@@ -1,9 +1,10 @@
-// stages.hpp: what the verifier's stages share: the layout of a collective's data, and all ranks'
+// world.hpp: what the verifier's stages share: the layout of a collective's data, and all ranks'
 // programs in compact form (operands name interned range lists; about 60 bytes a step).
 //
 // Stages: compact_program (one rank alone: structure, bounds, races) -> build_order (messages
-// match, no deadlock, an order to run in) -> check_flow or check_barrier (what ends up where). Each
-// returns an empty string or what is wrong.
+// match, no deadlock, an order to run in) -> check_flow or, of a collective that moves no data,
+// check_barrier (what ends up where). Each returns an empty string or what is wrong, and is in the
+// file that is called after it.
 #pragma once
 
 #include <string>
@@ -18,8 +19,8 @@ inline constexpr uint32_t kNone = 0xffffffffu;
 // Which places exist on a rank, by collective. Places of input and output: block * kUnits + unit.
 struct Layout {
   Layout(const TierTree& tree, const Request& request);
-  Run input(int position) const;  // empty: this rank has no such buffer
-  Run output(int position) const;
+  Stretch input(int position) const;  // empty: this rank has no such buffer
+  Stretch output(int position) const;
   // Whether the number of elements in a place depends on its block, so that data must stay in
   // place.
   bool fixed_places() const { return collective != Collective::all_to_all; }

@@ -1,11 +1,12 @@
-// program.cpp: the verifier's first stage: one rank's program on its own.
+// compact.cpp: checks one rank's program on its own and makes it compact (compact_program).
 //
 // Checks that everything a step names exists and lies within its buffer, that the operands of a
 // step cover the same places, that the user's input is never written, that exposable slots are used
 // as such, and that there are no races. Cost: O(ranges).
 #include <fmt/format.h>
 
-#include "verify/stages.hpp"
+#include "base/index.hpp"
+#include "verify/world.hpp"
 
 namespace sennit::verifier {
 namespace {
@@ -16,11 +17,11 @@ class Compactor {
       : world_(world),
         position_(position),
         program_(program),
-        out_(world.programs[size_t(position)]) {}
+        out_(world.programs[index(position)]) {}
 
   std::string run() {
     for (size_t i = 0; i < program_.slots.size() && error_.empty(); i++) add_slot(i);
-    std::vector<uint32_t> sent(static_cast<size_t>(world_.layout.ranks), 0), received = sent;
+    std::vector<uint32_t> sent(index(world_.layout.ranks), 0), received = sent;
     for (size_t i = 0; i < program_.steps.size() && error_.empty(); i++)
       add_step(i, sent, received);
     if (error_.empty()) find_exposable();
@@ -75,7 +76,7 @@ class Compactor {
     else
       list = list_of(slot.first_range, slot.ranges, world_.layout.slot_blocks, what);
     if (what.empty() && !world_.layout.fixed_places())
-      for (const Run& run : world_.lists.runs(list))
+      for (const Stretch& run : world_.lists.runs(list))
         for (uint64_t block = run.begin / kUnits; what.empty() && block * kUnits < run.end; block++)
           if (!world_.layout.slot_block_known(position_, block))
             what = fmt::format("block {} has a length that this rank does not know", block);
@@ -88,12 +89,13 @@ class Compactor {
 
   // Within one run of the outer list each: what a slot packs without a seam, and buffers as a
   // whole.
-  static bool contains(std::span<const Run> outer, std::span<const Run> inner, Run* culprit) {
+  static bool contains(std::span<const Stretch> outer, std::span<const Stretch> inner,
+                       Stretch* culprit) {
     auto at = outer.begin();
-    for (const Run& run : inner) {
+    for (const Stretch& run : inner) {
       if (at == outer.end() || run.begin < at->begin || run.begin >= at->end)
         at = std::upper_bound(outer.begin(), outer.end(), run.begin,
-                              [](uint64_t place, const Run& r) { return place < r.end; });
+                              [](uint64_t place, const Stretch& r) { return place < r.end; });
       if (at == outer.end() || run.begin < at->begin || run.end > at->end) {
         *culprit = run;
         return false;
@@ -102,7 +104,7 @@ class Compactor {
     return true;
   }
 
-  static bool within(const Run& whole, std::span<const Run> sorted) {
+  static bool within(const Stretch& whole, std::span<const Stretch> sorted) {
     return sorted.empty() ||
            (sorted.front().begin >= whole.begin && sorted.back().end <= whole.end);
   }
@@ -125,7 +127,7 @@ class Compactor {
       fail(step, what);
       return compact;
     }
-    Run culprit;
+    Stretch culprit;
     if (slot) {
       compact.space = kFirstSlotSpace + o.slot;
       if (compact.list != slots_[o.slot] &&
@@ -134,8 +136,8 @@ class Compactor {
              fmt::format("slot {} has no {}", o.slot, place_text(culprit.begin, culprit.end)));
     } else {
       compact.space = o.buffer == Buffer::input ? kInputSpace : kOutputSpace;
-      const Run whole = o.buffer == Buffer::input ? world_.layout.input(position_)
-                                                  : world_.layout.output(position_);
+      const Stretch whole = o.buffer == Buffer::input ? world_.layout.input(position_)
+                                                      : world_.layout.output(position_);
       if (!within(whole, world_.lists.sorted(compact.list)) &&
           !contains({&whole, 1}, world_.lists.runs(compact.list), &culprit))
         fail(step,
@@ -184,8 +186,7 @@ class Compactor {
                      std::vector<uint32_t>& received) {
     if (step.peer < 0 || step.peer >= world_.layout.ranks || step.peer == position_)
       return fail(i, fmt::format("position {} is no peer of this rank", step.peer));
-    uint32_t& next =
-        (step.kind == StepKind::send ? sent : received)[static_cast<size_t>(step.peer)];
+    uint32_t& next = (step.kind == StepKind::send ? sent : received)[index(step.peer)];
     if (step.tag != next)
       fail(i, fmt::format("has tag {}, but is message {} between the two", step.tag, next));
     next++;
@@ -209,7 +210,7 @@ class Compactor {
     }
   }
 
-  static bool intersect(std::span<const Run> a, std::span<const Run> b) {
+  static bool intersect(std::span<const Stretch> a, std::span<const Stretch> b) {
     for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
       if (x->begin < y->end && y->begin < x->end) return true;
       x->end <= y->end ? ++x : ++y;
@@ -266,7 +267,7 @@ class Compactor {
   std::vector<uint32_t> slots_;  // range list by slot
   uint32_t last_first_range_ = 0, last_ranges_ = 0, last_list_ = kNone;
   uint64_t last_blocks_ = 0;
-  std::vector<Run> runs_;
+  std::vector<Stretch> runs_;
   std::string error_;
 };
 
@@ -281,7 +282,7 @@ std::string check_pairing(const World& world, uint32_t from, uint32_t to) {
   const RangeLists& lists = world.lists;
   if (lists.length(from) != lists.length(to))
     return fmt::format("lengths differ: {} and {} units", lists.length(from), lists.length(to));
-  const std::span<const Run> a = lists.runs(from), b = lists.runs(to);
+  const std::span<const Stretch> a = lists.runs(from), b = lists.runs(to);
   uint64_t a_done = 0, b_done = 0;  // within the current runs
   for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const uint64_t x = a[i].begin + a_done, y = b[j].begin + b_done;
