@@ -2,7 +2,9 @@
 //
 // An algorithm turns (TierTree, Request, Parameters) into one Program per rank. It knows no
 // transport, no device, no message size. Registered with SENNIT_ALGORITHM_ENTRY at the end of its
-// file; component() in CMakeLists.txt compiles it. All functions are pure and thread-safe.
+// file, which is all that the rest of the library needs to know of it: planner, verifier and
+// simulator ask it through this interface, never by its name. All functions are pure and
+// thread-safe.
 #pragma once
 
 #include <memory>
@@ -36,20 +38,26 @@ class Blueprint {
 struct Estimate {
   // by tier: bytes over the most loaded group boundary / its capacity, whole message
   std::vector<uint64_t> tier_ns;
-  // Of the ways from a group up to the root, the one on which boundaries take longest, one after
-  // the other; 0: all of tier_ns. Less where the tiers' busiest boundaries are of different groups,
-  // as of a rank alone in its rack and of another rack: what loads them are mostly different
-  // messages, which move at the same time.
-  uint64_t way_ns = 0;
-  // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only
-  // what it has received, over links that other ranks load no less.
-  uint64_t fill_ns = 0;
-  uint64_t latency_ns = 0;  // of the messages on one chunk's critical path
-  uint64_t messages = 0;    // posted per chunk by the busiest rank
-  uint64_t received = 0;    // per chunk by the busiest rank, where it takes in more than it posts
-  // posted per chunk by all ranks together; 0: the busiest rank's times the ranks
-  uint64_t all_messages = 0;
+  uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
+  uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
+
+  // What tells more where ranks share cores (plan/shared_cores.hpp): an algorithm that leaves all
+  // of it at 0 is planned as well, only less exactly.
+  struct Finer {
+    // Of the ways from a group up to the root, the one on which boundaries take longest, one after
+    // the other; 0: all of tier_ns. Less where the tiers' busiest boundaries are of different
+    // groups, as of a rank alone in its rack and of another rack: what loads them are mostly
+    // different messages, which move at the same time.
+    uint64_t way_ns = 0;
+    // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only
+    // what it has received, over links that other ranks load no less.
+    uint64_t fill_ns = 0;
+    uint64_t received = 0;  // per chunk by the busiest rank, where it takes in more than it posts
+    // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks.
+    uint64_t all_messages = 0;
+  };
+  Finer finer;
 };
 
 // What the programs of all ranks come to.
@@ -62,7 +70,7 @@ struct Counts {
 
 // Which parameters an algorithm has a meaning for; what is none is not passed over, but refused.
 struct Takes {
-  size_t radices = 0;  // so many at most
+  size_t radices = 0;  // so many at most; several: of stages, from the innermost outwards
   uint16_t least_radix = 2;
   uint8_t whole_stages = 0;  // at most
 };
@@ -76,8 +84,8 @@ class Algorithm {
   virtual Takes takes(Collective) const { return {}; }
   // Whether this algorithm can do the request on this tree.
   virtual bool applies(const TierTree& tree, const Request& request) const = 0;
-  // Settings worth comparing, most promising first, at most about 16 (chunks are the planner's:
-  // leave 1, and set max_chunks where pipelining is pointless).
+  // Settings worth comparing, most promising first, at most about 16. Chunks are the planner's:
+  // leave 1.
   virtual std::vector<Parameters> candidates(const TierTree& tree,
                                              const Request& request) const = 0;
   virtual Estimate estimate(const TierTree& tree, const Request& request,
@@ -91,6 +99,14 @@ class Algorithm {
   // False: chunks are processed one whole schedule after the other with no gain (direct
   // all-to-all).
   virtual bool pipelines() const { return true; }
+  // Whether every sum's order follows from the tree alone, whatever the size and the chunks: then
+  // results are the same bits each time.
+  virtual bool fixes_order(const Request& request, const Parameters&) const {
+    return !request.reduces();
+  }
+  // How often every piece goes once around a ring of all ranks in fabric order, where nothing else
+  // happens. The simulator takes a formula for that where the ring is long. 0: no ring.
+  virtual uint64_t turns_around_ring(const Request&) const { return 0; }
 };
 
 std::span<const Algorithm* const> algorithms();  // all registered, sorted by name

@@ -22,9 +22,9 @@ namespace {
 
 // Per position the group it belongs to: the highest group whose tier is not above `tier`.
 std::vector<const Group*> groups_at(const TierTree& tree, int tier) {
-  std::vector<const Group*> of(static_cast<size_t>(tree.ranks()));
+  std::vector<const Group*> of(index(tree.ranks()));
   for (const Group& g : tree.groups) {
-    const bool highest = g.parent < 0 || tree.groups[static_cast<size_t>(g.parent)].tier > tier;
+    const bool highest = g.parent < 0 || tree.groups[index(g.parent)].tier > tier;
     if (g.tier > tier || !highest) continue;
     std::fill_n(of.begin() + g.first, g.size, &g);
   }
@@ -68,8 +68,8 @@ class Aggregated {
     for (const int d : relayed)
       for (int s = group.first; s < group.first + m; s++) passing.push_back(slot_block(s, d));
     const Operand relay = builder.scratch(passing);
-    std::vector<Operand> going(static_cast<size_t>(m));
-    for (int i = 1; i < m; i++) going[static_cast<size_t>(i)] = outgoing(builder, p, neighbour(i));
+    std::vector<Operand> going(index(m));
+    for (int i = 1; i < m; i++) going[index(i)] = outgoing(builder, p, neighbour(i));
     for (int i = 1; i < m; i++) {
       builder.send(neighbour(i), builder.input(blocks(relayed_by(neighbour(i)))),
                    tier(neighbour(i)));
@@ -82,7 +82,7 @@ class Aggregated {
     // once.
     const auto behind = std::upper_bound(relayed.begin(), relayed.end(), p) - relayed.begin();
     for (size_t i = 0; i < relayed.size(); i++) {
-      const int d = relayed[(i + static_cast<size_t>(behind)) % relayed.size()];
+      const int d = relayed[(i + index(behind)) % relayed.size()];
       std::vector<Range> from_group;
       for (int s = group.first; s < group.first + m; s++) from_group.push_back(slot_block(s, d));
       builder.send(d, builder.part(relay, from_group), tier(d));
@@ -96,7 +96,7 @@ class Aggregated {
       builder.recv(from, builder.output({&range, 1}), tier(from));
     }
     for (int i = 1; i < m; i++) {
-      builder.send(neighbour(i), going[static_cast<size_t>(i)], tier(neighbour(i)));
+      builder.send(neighbour(i), going[index(i)], tier(neighbour(i)));
       const Range range = block(neighbour(-i));
       builder.recv(neighbour(-i), builder.output({&range, 1}), tier(neighbour(-i)));
     }
@@ -105,7 +105,7 @@ class Aggregated {
   }
 
  private:
-  const Group& group_at(int position) const { return *group_of_[static_cast<size_t>(position)]; }
+  const Group& group_at(int position) const { return *group_of_[index(position)]; }
   static Range block(int i) {
     return block_range(static_cast<uint64_t>(i), static_cast<uint64_t>(i) + 1);
   }
@@ -224,7 +224,7 @@ class AggregatedAlgorithm : public Algorithm {
     const Traffic traffic = traffic_of(tree, request, tier, group_of);
     Estimate estimate;
     estimate.messages = traffic.most_messages;
-    estimate.tier_ns = traffic.load.tier_ns(cost, &estimate.way_ns);
+    estimate.tier_ns = traffic.load.tier_ns(cost, &estimate.finer.way_ns);
     const Group& first = *group_of[0];
     estimate.latency_ns = widest_latency_ns(tree, cost);
     if (first.size > 1)

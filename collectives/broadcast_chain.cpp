@@ -72,12 +72,15 @@ class ChainAlgorithm : public Algorithm {
       estimate.latency_ns += message_latency_ns(tree, p, (p + 1) % n, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.fill_ns = fill_ns(path_ns, estimate.tier_ns);
+    estimate.finer.fill_ns = fill_ns(path_ns, estimate.tier_ns);
     estimate.messages = n > 1 ? 1 : 0;
-    estimate.all_messages = static_cast<uint64_t>(n) - 1;
+    estimate.finer.all_messages = static_cast<uint64_t>(n) - 1;
     if (request.collective == Collective::reduce && n > 1) estimate.reduce_bytes = 2 * total;
     return estimate;
   }
+
+  // A chain has one order.
+  bool fixes_order(const Request&, const Parameters&) const override { return true; }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                      const Parameters&) const override {

@@ -63,7 +63,7 @@ class ScatterGather {
     const FabricTree::Node& node = shape_.node(position);
     return share >= node.begin && share < node.end;
   }
-  const Group& group(int index) const { return tree_.groups[static_cast<size_t>(index)]; }
+  const Group& group(int number) const { return tree_.groups[index(number)]; }
   static int last(const Group& g) { return g.first + g.size - 1; }
 
   // Who hands `share` to `position` in the all-gather.
@@ -80,7 +80,7 @@ class ScatterGather {
   // ends.
   std::vector<int> receivers(int position) const {
     std::vector<int> all;
-    for (int g = tree_.leaf_of_position[static_cast<size_t>(position)];
+    for (int g = tree_.leaf_of_position[index(position)];
          group(g).parent >= 0 && last(group(g)) == position; g = group(g).parent) {
       const Group& parent = group(group(g).parent);
       const int next = g + 1 < parent.first_child + parent.children ? g + 1 : parent.first_child;
@@ -113,23 +113,22 @@ class ScatterGatherAlgorithm : public Algorithm {
     const FabricTree shape(tree, request.root, kFanOut);
     Estimate estimate;
     Load load(tree);
-    std::vector<uint64_t> reached_ns(static_cast<size_t>(n), 0);
+    std::vector<uint64_t> reached_ns(index(n), 0);
     for (const int p : shape.top_down()) {
       const FabricTree::Node& node = shape.node(p);
       if (node.parent < 0) continue;
       load.add(node.parent, p, scaled(total, static_cast<uint64_t>(node.end - node.begin), ranks));
-      reached_ns[static_cast<size_t>(p)] = reached_ns[static_cast<size_t>(node.parent)] +
-                                           message_latency_ns(tree, node.parent, p, cost);
+      reached_ns[index(p)] =
+          reached_ns[index(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
     }
     // All-gather: into each child of a group what the rest of the group holds and, but for the
     // first child, which gets it from outside the group, what lies outside; less what it holds
     // since the scatter.
     for (const Group& g : tree.groups)
       for (int32_t c = 0; c < g.children; c++) {
-        const Group& child =
-            tree.groups[static_cast<size_t>(g.first_child) + static_cast<size_t>(c)];
+        const Group& child = tree.groups[index(g.first_child) + index(c)];
         const int previous = g.first_child + (c + g.children - 1) % g.children;
-        const Group& before = tree.groups[static_cast<size_t>(previous)];
+        const Group& before = tree.groups[index(previous)];
         const FabricTree::Node& held = shape.node(child.first);
         const auto missing = [&](int begin, int end) {
           return end - begin - std::max(0, std::min(end, held.end) - std::max(begin, held.begin));

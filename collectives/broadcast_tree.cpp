@@ -79,7 +79,7 @@ class TreeAlgorithm : public Algorithm {
     const bool broadcast = request.collective == Collective::broadcast;
     Estimate estimate;
     Load load(tree);
-    std::vector<uint64_t> reached_ns(static_cast<size_t>(tree.ranks()), 0);
+    std::vector<uint64_t> reached_ns(index(tree.ranks()), 0);
     // the whole message, to all children one after the other
     std::vector<uint64_t> moved_ns = reached_ns;
     const GroupRates rates = planning_rates(tree, cost);
@@ -87,20 +87,18 @@ class TreeAlgorithm : public Algorithm {
       const int parent = shape.node(p).parent;
       if (parent < 0) continue;
       broadcast ? load.add(parent, p, total) : load.add(p, parent, total);
-      reached_ns[static_cast<size_t>(p)] =
-          reached_ns[static_cast<size_t>(parent)] + message_latency_ns(tree, parent, p, cost);
-      moved_ns[static_cast<size_t>(p)] =
-          moved_ns[static_cast<size_t>(parent)] +
-          shape.node(parent).children * message_ns(tree, rates, parent, p, total);
+      reached_ns[index(p)] = reached_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
+      moved_ns[index(p)] = moved_ns[index(parent)] +
+                           shape.node(parent).children * message_ns(tree, rates, parent, p, total);
     }
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.fill_ns =
+    estimate.finer.fill_ns =
         fill_ns(*std::max_element(moved_ns.begin(), moved_ns.end()), estimate.tier_ns);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
-    estimate.received = broadcast ? 0 : most;
-    estimate.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
+    estimate.finer.received = broadcast ? 0 : most;
+    estimate.finer.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
     return estimate;
   }

@@ -40,9 +40,9 @@ uint64_t block_bytes(const Request& request, int block) {
 }
 
 std::vector<uint64_t> block_offsets(const Request& request, int ranks) {
-  std::vector<uint64_t> offsets(static_cast<size_t>(ranks) + 1, 0);
+  std::vector<uint64_t> offsets(index(ranks) + 1, 0);
   for (int i = 0; i < ranks; i++)
-    offsets[static_cast<size_t>(i) + 1] = offsets[static_cast<size_t>(i)] + block_bytes(request, i);
+    offsets[index(i) + 1] = offsets[index(i)] + block_bytes(request, i);
   return offsets;
 }
 
@@ -71,14 +71,13 @@ uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost) {
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
   uint64_t narrowest = ~uint64_t{0};
   for (const auto& [inside, outside] : {std::pair(a, b), std::pair(b, a)})
-    for (int group = tree.leaf_of_position[static_cast<size_t>(inside)];;) {
-      const Group& g = tree.groups[static_cast<size_t>(group)];
+    for (int group = tree.leaf_of_position[index(inside)];;) {
+      const Group& g = tree.groups[index(group)];
       if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) break;
-      narrowest = std::min(
-          narrowest, (inside == a ? rates.egress : rates.ingress)[static_cast<size_t>(group)]);
+      narrowest = std::min(narrowest, (inside == a ? rates.egress : rates.ingress)[index(group)]);
       group = g.parent;
     }
-  return scaled(bytes, 1'000'000'000, narrowest);
+  return scaled(bytes, kNsPerSecond, narrowest);
 }
 
 uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns) {
@@ -89,12 +88,11 @@ uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns) {
 
 void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
   const auto cross = [&](int inside, int outside, std::vector<Way>& sum) {
-    int group = tree_.leaf_of_position[static_cast<size_t>(inside)];
+    int group = tree_.leaf_of_position[index(inside)];
     for (;;) {
-      const Group& g = tree_.groups[static_cast<size_t>(group)];
+      const Group& g = tree_.groups[index(group)];
       if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) return;
-      sum[static_cast<size_t>(group)].bytes += bytes;
-      sum[static_cast<size_t>(group)].messages += messages;
+      sum[index(group)] += {bytes, messages};
       group = g.parent;
     }
   };
@@ -109,11 +107,11 @@ std::vector<uint64_t> Load::tier_ns(const CostModel& cost, uint64_t* way_ns) con
   };
   std::vector<uint64_t> ns(tree_.tiers.size(), 0), way(tree_.groups.size(), 0);
   for (size_t i = 1; i < tree_.groups.size(); i++) {
-    const uint64_t here = std::max(scaled(wire(out_[i]), 1'000'000'000, rates.egress[i]),
-                                   scaled(wire(in_[i]), 1'000'000'000, rates.ingress[i]));
+    const uint64_t here = std::max(scaled(wire(out_[i]), kNsPerSecond, rates.egress[i]),
+                                   scaled(wire(in_[i]), kNsPerSecond, rates.ingress[i]));
     uint64_t& tier = ns[tree_.groups[i].tier];
     tier = std::max(tier, here);
-    const uint64_t above = way[static_cast<size_t>(tree_.groups[i].parent)];
+    const uint64_t above = way[index(tree_.groups[i].parent)];
     way[i] = here + std::min(above, ~uint64_t{0} - here);
   }
   if (way_ns) *way_ns = *std::ranges::max_element(way);

@@ -10,9 +10,10 @@
 #include <memory>
 #include <vector>
 
+#include "base/arithmetic.hpp"
+#include "base/index.hpp"
 #include "collectives/algorithm.hpp"
 #include "cost/rates.hpp"
-#include "schedule/layout.hpp"  // scaled()
 
 namespace sennit {
 
@@ -54,19 +55,27 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
 // What is left of `path_ns` beyond the sum of the tiers' times.
 uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns);
 
+// What crosses the boundaries of a tree's groups.
 class Load {
  public:
   struct Way {
     uint64_t bytes = 0, messages = 0;
+    void operator+=(const Way& other) {
+      bytes += other.bytes;
+      messages += other.messages;
+    }
   };
   explicit Load(const TierTree& tree)
       : tree_(tree), out_(tree.groups.size()), in_(tree.groups.size()) {}
-  void add(int from, int to, uint64_t bytes, uint64_t messages = 1);  // O(depth)
-  void add_boundary(size_t group, Way out, Way in) {                  // in closed form
-    out_[group].bytes += out.bytes, out_[group].messages += out.messages;
-    in_[group].bytes += in.bytes, in_[group].messages += in.messages;
+  // Messages from one position to another, over every boundary between them. O(depth).
+  void add(int from, int to, uint64_t bytes, uint64_t messages = 1);
+  // In closed form: what crosses the boundary of one group.
+  void add_boundary(size_t group, Way out, Way in) {
+    out_[group] += out;
+    in_[group] += in;
   }
-  // By tier, of the group that takes longest; way_ns: if not null, where Estimate::way_ns goes.
+  // By tier, of the group that takes longest; way_ns, if not null: where Estimate::Finer::way_ns
+  // goes.
   std::vector<uint64_t> tier_ns(const CostModel& cost, uint64_t* way_ns = nullptr) const;
   std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
 

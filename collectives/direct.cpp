@@ -73,13 +73,13 @@ class Direct {
 
   // Receives everyone's contribution to `range`; in fabric order, one's own from the input.
   std::vector<Operand> contributions(Range range) {
-    std::vector<Operand> all(static_cast<size_t>(n_));
+    std::vector<Operand> all(index(n_));
     for (int i = 1; i < n_; i++) {
-      Operand& slot = all[static_cast<size_t>(from(i))];
+      Operand& slot = all[index(from(i))];
       slot = scratch(range);
       recv(from(i), slot);
     }
-    all[static_cast<size_t>(p_)] = input(range);
+    all[index(p_)] = input(range);
     return all;
   }
 
@@ -128,16 +128,16 @@ class Direct {
   }
 
   void all_to_all() {
-    std::vector<Operand> going(static_cast<size_t>(n_));
+    std::vector<Operand> going(index(n_));
     for (int i = 1; i < n_; i++) {
-      going[static_cast<size_t>(i)] = input(block(to(i)));
+      going[index(i)] = input(block(to(i)));
       if (!request_.in_place) continue;
       const Operand copied = scratch(block(uint64_t{1} * p_ * n_ + to(i)));
-      builder_.copy(copied, going[static_cast<size_t>(i)]);
-      going[static_cast<size_t>(i)] = copied;
+      builder_.copy(copied, going[index(i)]);
+      going[index(i)] = copied;
     }
     for (int i = 1; i < n_; i++) {
-      send(to(i), going[static_cast<size_t>(i)]);
+      send(to(i), going[index(i)]);
       recv(from(i), output(block(from(i))));
     }
     copy_own(builder_, request_, block(p_));
@@ -170,7 +170,7 @@ Load load_of(const TierTree& tree, const Request& request) {
   for (size_t i = 1; i < tree.groups.size(); i++) {
     const Group& g = tree.groups[i];
     const auto inside = static_cast<uint64_t>(g.size), outside = ranks - inside;
-    const auto first = static_cast<size_t>(g.first);
+    const auto first = index(g.first);
     const uint64_t inside_bytes = offsets[first + inside] - offsets[first];
     const bool has_root = request.root >= g.first && request.root < g.first + g.size;
     const uint64_t pairs = inside * outside;
@@ -234,13 +234,13 @@ class DirectAlgorithm : public Algorithm {
     const Load load = load_of(tree, request);
     // Other algorithms for the other collectives do not say it either.
     uint64_t* const way_ns =
-        request.collective == Collective::all_to_all ? &estimate.way_ns : nullptr;
+        request.collective == Collective::all_to_all ? &estimate.finer.way_ns : nullptr;
     estimate.tier_ns = load.tier_ns(cost, way_ns);
     estimate.messages = ranks - 1;
-    if (has_root(request.collective)) estimate.all_messages = ranks - 1;
+    if (has_root(request.collective)) estimate.finer.all_messages = ranks - 1;
     if (request.collective == Collective::reduce || request.collective == Collective::gather) {
       estimate.messages = std::min<uint64_t>(ranks - 1, 1);
-      estimate.received = ranks - 1;
+      estimate.finer.received = ranks - 1;
     }
     estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
     if (request.collective == Collective::barrier) {

@@ -27,7 +27,7 @@ struct BinaryTree {
   int root = -1;
   std::vector<Node> nodes;
 
-  BinaryTree(int n, bool shifted) : nodes(static_cast<size_t>(n)) {
+  BinaryTree(int n, bool shifted) : nodes(index(n)) {
     // Shifted: the tree over one more node in front, which is a leaf and is left out.
     const int shift = shifted ? 1 : 0;
     root = build(0, (n + shift) / 2, shift);
@@ -42,11 +42,11 @@ struct BinaryTree {
     }
     const int middle = (begin + end) / 2, self = 2 * middle + 1 - shift;
     const int left = build(begin, middle, shift), right = build(middle + 1, end, shift);
-    Node& node = nodes[static_cast<size_t>(self)];
+    Node& node = nodes[index(self)];
     node.left = left;
     node.right = right;
     for (const int child : {left, right})
-      if (child >= 0) nodes[static_cast<size_t>(child)].parent = self;
+      if (child >= 0) nodes[index(child)].parent = self;
     return self;
   }
 };
@@ -85,11 +85,11 @@ class DoubleTree {
   Place place(size_t half, int p) const {
     const BinaryTree& tree = trees_[half];
     if (!rooted_) {
-      const BinaryTree::Node& node = tree.nodes[static_cast<size_t>(p)];
+      const BinaryTree::Node& node = tree.nodes[index(p)];
       return {node.parent, node.left, node.right};
     }
     if (p == request_.root) return {-1, position(tree.root), -1};
-    const BinaryTree::Node& node = tree.nodes[static_cast<size_t>(p < request_.root ? p : p - 1)];
+    const BinaryTree::Node& node = tree.nodes[index(p < request_.root ? p : p - 1)];
     return {node.parent < 0 ? request_.root : position(node.parent), position(node.left),
             position(node.right)};
   }
@@ -171,10 +171,10 @@ class DoubleTreeAlgorithm : public Algorithm {
       path_ns = (up && down ? 2 : 1) * depth *
                 message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
-      estimate.all_messages = (up && down ? 4 : 2) * (static_cast<uint64_t>(n) - 1);
+      estimate.finer.all_messages = (up && down ? 4 : 2) * (static_cast<uint64_t>(n) - 1);
     }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.fill_ns = fill_ns(path_ns, estimate.tier_ns);
+    estimate.finer.fill_ns = fill_ns(path_ns, estimate.tier_ns);
     if (up) estimate.reduce_bytes = 3 * half_bytes;
     return estimate;
   }

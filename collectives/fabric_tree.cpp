@@ -4,49 +4,48 @@
 #include <algorithm>
 #include <deque>
 
+#include "base/index.hpp"
+
 namespace sennit {
 namespace {
 
 // Work to do: `leader`, which is in child `own`, serves children [begin, end) of `group`.
-struct Run {
+struct Unserved {
   int32_t group, begin, end, own, leader;
 };
 
 }  // namespace
 
-FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
-    : nodes_(static_cast<size_t>(tree.ranks())) {
-  const auto group_at = [&](int32_t g) -> const Group& {
-    return tree.groups[static_cast<size_t>(g)];
-  };
-  std::deque<Run> work;
+FabricTree::FabricTree(const TierTree& tree, int root, int fan_out) : nodes_(index(tree.ranks())) {
+  const auto group_at = [&](int32_t g) -> const Group& { return tree.groups[index(g)]; };
+  std::deque<Unserved> work;
   const auto enter = [&](int32_t group, int32_t leader) {
     const Group& g = group_at(group);
     if (g.children == 0) return;
     const int32_t own = tree.child_at(group, leader);
     work.push_back({group, g.first_child, g.first_child + g.children, own, leader});
   };
-  const auto serve = [&](const Run& run, int32_t begin, int32_t end) {
+  const auto serve = [&](const Unserved& run, int32_t begin, int32_t end) {
     const int32_t leader = group_at(begin).first;
-    Node& node = nodes_[static_cast<size_t>(leader)];
+    Node& node = nodes_[index(leader)];
     node.parent = run.leader;
     node.begin = leader;
     node.end = group_at(end - 1).first + group_at(end - 1).size;
     order_.push_back(leader);
     work.push_back({run.group, begin, end, begin, leader});
   };
-  const auto serve_in_parts = [&](const Run& run, int32_t begin, int32_t end, int32_t parts) {
+  const auto serve_in_parts = [&](const Unserved& run, int32_t begin, int32_t end, int32_t parts) {
     for (int32_t i = 0; i < parts; i++)
       serve(run, begin + static_cast<int32_t>(int64_t{end - begin} * i / parts),
             begin + static_cast<int32_t>(int64_t{end - begin} * (i + 1) / parts));
   };
 
-  nodes_[static_cast<size_t>(root)] = {-1, 0, tree.ranks(), 0, 0};
+  nodes_[index(root)] = {-1, 0, tree.ranks(), 0, 0};
   order_.push_back(root);
   enter(0, root);
   // first in, first out: a leader's farther groups come before its nearer ones
   while (!work.empty()) {
-    const Run run = work.front();
+    const Unserved run = work.front();
     work.pop_front();
     const int32_t left = run.own - run.begin, right = run.end - run.own - 1;
     int32_t left_parts = left, right_parts = right;
@@ -60,9 +59,14 @@ FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
     enter(run.own, run.leader);
   }
 
+  list_children();
+}
+
+// From everybody's parent, in the order in which they were served.
+void FabricTree::list_children() {
   for (const int32_t p : order_)
-    if (const int32_t parent = nodes_[static_cast<size_t>(p)].parent; parent >= 0)
-      nodes_[static_cast<size_t>(parent)].children++;
+    if (const int32_t parent = nodes_[index(p)].parent; parent >= 0)
+      nodes_[index(parent)].children++;
   uint32_t next = 0;
   for (Node& node : nodes_) {
     node.first_child = next;
@@ -71,8 +75,8 @@ FabricTree::FabricTree(const TierTree& tree, int root, int fan_out)
   }
   children_.resize(next);
   for (const int32_t p : order_)
-    if (const int32_t parent = nodes_[static_cast<size_t>(p)].parent; parent >= 0) {
-      Node& node = nodes_[static_cast<size_t>(parent)];
+    if (const int32_t parent = nodes_[index(p)].parent; parent >= 0) {
+      Node& node = nodes_[index(parent)];
       children_[node.first_child + node.children++] = p;
     }
 }

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "schedule/plan.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
@@ -29,7 +30,7 @@ class FabricTree {
 
   FabricTree(const TierTree& tree, int root, int fan_out);  // fan_out >= 2
 
-  const Node& node(int position) const { return nodes_[static_cast<size_t>(position)]; }
+  const Node& node(int position) const { return nodes_[index(position)]; }
   std::span<const int32_t> children(int position) const {  // farthest first
     const Node& n = node(position);
     return {children_.data() + n.first_child, n.children};
@@ -38,6 +39,8 @@ class FabricTree {
   int most_children() const;
 
  private:
+  void list_children();
+
   std::vector<Node> nodes_;
   std::vector<int32_t> children_, order_;
 };

@@ -98,22 +98,21 @@ class GatherScatterAlgorithm : public Algorithm {
     const bool gather = request.collective == Collective::gather;
     Estimate estimate;
     Load load(tree);
-    std::vector<uint64_t> reached_ns(static_cast<size_t>(tree.ranks()), 0);
+    std::vector<uint64_t> reached_ns(index(tree.ranks()), 0);
     for (const int p : shape.top_down()) {
       const FabricTree::Node& node = shape.node(p);
       if (node.parent < 0) continue;
-      const uint64_t bytes =
-          offsets[static_cast<size_t>(node.end)] - offsets[static_cast<size_t>(node.begin)];
+      const uint64_t bytes = offsets[index(node.end)] - offsets[index(node.begin)];
       gather ? load.add(p, node.parent, bytes) : load.add(node.parent, p, bytes);
-      reached_ns[static_cast<size_t>(p)] = reached_ns[static_cast<size_t>(node.parent)] +
-                                           message_latency_ns(tree, node.parent, p, cost);
+      reached_ns[index(p)] =
+          reached_ns[index(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.messages = gather ? std::min<uint64_t>(most, 1) : most;
-    estimate.received = gather ? most : 0;
-    estimate.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
+    estimate.finer.received = gather ? most : 0;
+    estimate.finer.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     return estimate;
   }
 

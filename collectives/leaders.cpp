@@ -26,20 +26,20 @@ struct Shape {
   std::vector<uint8_t> leads;    // by position: is one of them
 
   Shape(const TierTree& tiers, const Parameters& parameters)
-      : tree(tiers, 0, fan_out(parameters)), leads(static_cast<size_t>(tiers.ranks()), 0) {
+      : tree(tiers, 0, fan_out(parameters)), leads(index(tiers.ranks()), 0) {
     const Group& root = tiers.root();
     if (parameters.whole_stages == 0 || root.children == 0) return;
     for (int32_t c = root.first_child; c < root.first_child + root.children; c++) {
-      leaders.push_back(tiers.groups[static_cast<size_t>(c)].first);
-      leads[static_cast<size_t>(leaders.back())] = 1;
+      leaders.push_back(tiers.groups[index(c)].first);
+      leads[index(leaders.back())] = 1;
     }
   }
-  bool is_leader(int p) const { return leads[static_cast<size_t>(p)] != 0; }
+  bool is_leader(int p) const { return leads[index(p)] != 0; }
   int parent(int p) const { return is_leader(p) ? -1 : tree.node(p).parent; }
   // Blocks that are below p when all within its outermost group have sent up.
   Range below(const TierTree& tiers, int p) const {
     if (is_leader(p)) {
-      const Group& g = tiers.groups[static_cast<size_t>(tiers.child_at(0, p))];
+      const Group& g = tiers.groups[index(tiers.child_at(0, p))];
       const auto first = static_cast<uint64_t>(g.first);
       return block_range(first, first + static_cast<uint64_t>(g.size));
     }
@@ -114,7 +114,7 @@ class Writer {
   std::pair<size_t, size_t> place_among_leaders() const {
     if (!shape_.is_leader(p_)) return {0, 0};
     const auto at = std::find(shape_.leaders.begin(), shape_.leaders.end(), p_);
-    return {static_cast<size_t>(at - shape_.leaders.begin()), shape_.leaders.size()};
+    return {index(at - shape_.leaders.begin()), shape_.leaders.size()};
   }
   static std::vector<Range> others(const Range& mine, uint64_t blocks) {
     const uint64_t end = mine.block + mine.end / kUnits;
@@ -195,7 +195,7 @@ class Leaders : public Algorithm {
     };
     Estimate estimate;
     Load load(tree);
-    std::vector<uint64_t> depth_ns(static_cast<size_t>(tree.ranks()), 0);
+    std::vector<uint64_t> depth_ns(index(tree.ranks()), 0);
     uint64_t deepest_ns = 0, most_sources = 1;
     for (const int p : shape.tree.top_down()) {
       const uint64_t children = shape.children(p).size(),
@@ -203,16 +203,15 @@ class Leaders : public Algorithm {
       const int parent = shape.parent(p);
       const uint64_t sends = children + siblings + (parent >= 0 ? 1 : 0);
       estimate.messages = std::max(estimate.messages, sends);
-      estimate.all_messages += sends;
+      estimate.finer.all_messages += sends;
       most_sources = std::max(most_sources, children + 1 + (siblings > 0 ? siblings + 1 : 0));
       for (const int other : shape.leaders)
         if (siblings > 0 && other != p) load.add(p, other, below(p));
       if (parent < 0) continue;
       load.add(p, parent, below(p));
       load.add(parent, p, blocks ? total - below(p) : total);
-      depth_ns[static_cast<size_t>(p)] =
-          depth_ns[static_cast<size_t>(parent)] + message_latency_ns(tree, parent, p, cost);
-      deepest_ns = std::max(deepest_ns, depth_ns[static_cast<size_t>(p)]);
+      depth_ns[index(p)] = depth_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
+      deepest_ns = std::max(deepest_ns, depth_ns[index(p)]);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.latency_ns =

@@ -83,6 +83,11 @@ class Ring {
   ProgramBuilder builder_;
 };
 
+// Reduce-scatter, all-gather, or both.
+uint64_t phases(const Request& request) {
+  return request.collective == Collective::all_reduce ? 2 : 1;
+}
+
 class RingAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "ring"; }
@@ -103,7 +108,6 @@ class RingAlgorithm : public Algorithm {
     const auto ranks = static_cast<uint64_t>(n);
     const uint64_t total = total_bytes(request, n);
     const bool all_reduce = request.collective == Collective::all_reduce;
-    const uint64_t phases = all_reduce ? 2 : 1;
     Estimate estimate;
     Load load(tree);
     for (int p = 0; p < n; p++) {
@@ -111,14 +115,21 @@ class RingAlgorithm : public Algorithm {
       // Reduce-scatter leaves out the sender's own block, all-gather the receiver's.
       const int left_out = request.collective == Collective::all_gather ? next : p;
       const uint64_t own = all_reduce ? total / ranks : block_bytes(request, left_out);
-      if (n > 1) load.add(p, next, phases * (total - own), phases * (ranks - 1));
-      if (next != 0) estimate.latency_ns += phases * message_latency_ns(tree, p, next, cost);
+      if (n > 1) load.add(p, next, phases(request) * (total - own), phases(request) * (ranks - 1));
+      if (next != 0)
+        estimate.latency_ns += phases(request) * message_latency_ns(tree, p, next, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.messages = phases * (ranks - 1);
+    estimate.messages = phases(request) * (ranks - 1);
     if (request.reduces()) estimate.reduce_bytes = 2 * scaled(total, ranks - 1, ranks);
     return estimate;
   }
+
+  // Each block begins at a fixed rank; the vector's pieces are cut from a chunk.
+  bool fixes_order(const Request& request, const Parameters&) const override {
+    return !request.reduces() || request.collective == Collective::reduce_scatter;
+  }
+  uint64_t turns_around_ring(const Request& request) const override { return phases(request); }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                      const Parameters&) const override {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "schedule/layout.hpp"
 
@@ -314,7 +315,7 @@ class Counter {
                           (one_block ? 1 : static_cast<uint64_t>(tree_.ranks()));
     const auto add = [&](int group, uint64_t bytes) {
       for (int tier = 0; tier < tree_.groups[index(group)].tier; tier++)
-        counts->tier_bytes[static_cast<size_t>(tier)] += bytes;
+        counts->tier_bytes[index(tier)] += bytes;
     };
     for (const StageNode& at : stages_.nodes())
       if (at.depth >= whole_stages_ && at.children > 1)

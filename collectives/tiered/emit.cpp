@@ -7,6 +7,29 @@
 #include "base/sort_stretches.hpp"
 
 namespace sennit::tiered {
+namespace {
+
+// Moves of the same places, and how far a walk over them has come.
+struct SamePlaces {
+  const Places* places;
+  std::vector<const Move*> moves;
+  Places::const_iterator next;
+};
+
+std::vector<SamePlaces> by_places(const Moves& moves) {
+  std::vector<SamePlaces> groups;
+  for (const Move& m : moves.all()) {
+    const auto like =
+        std::ranges::find_if(groups, [&](const SamePlaces& g) { return *g.places == m.places; });
+    if (like != groups.end())
+      like->moves.push_back(&m);
+    else
+      groups.push_back({&m.places, {&m}, m.places.begin()});
+  }
+  return groups;
+}
+
+}  // namespace
 
 Emitter::Emitter(const TierTree& tree, const Request& request, int position)
     : tree_(tree),
@@ -174,26 +197,13 @@ void Emitter::collect(const Moves& moves, uint32_t own_child, bool last) {
 // Cuts places wherever a move, the partial sums or (last) this rank's own block begin or end; what
 // then has the same moves is one sum. Peers mostly move the same places: these are looked at once.
 std::vector<Emitter::Sum> Emitter::sums_of(const Moves& moves, bool last) const {
-  struct Group {
-    const Places* places;
-    std::vector<const Move*> moves;
-    Places::const_iterator next;
-  };
-  std::vector<Group> groups;
-  for (const Move& m : moves.all()) {
-    const auto like = std::find_if(groups.begin(), groups.end(),
-                                   [&](const Group& g) { return *g.places == m.places; });
-    if (like != groups.end())
-      like->moves.push_back(&m);
-    else
-      groups.push_back({&m.places, {&m}, m.places.begin()});
-  }
+  std::vector<SamePlaces> groups = by_places(moves);
   std::vector<uint64_t> cuts;
   const auto cut_at = [&](const Interval& i) {
     cuts.push_back(i.begin);
     cuts.push_back(i.end);
   };
-  for (const Group& g : groups)
+  for (const SamePlaces& g : groups)
     for (const Interval& i : *g.places) cut_at(i);
   for (const Interval& i : accumulated_) cut_at(i);
   if (last && !one_vector_) cut_at({own_begin(), own_begin() + kUnits});

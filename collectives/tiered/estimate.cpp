@@ -5,16 +5,16 @@
 #include <map>
 #include <numeric>
 
+#include "base/arithmetic.hpp"
+#include "base/index.hpp"
 #include "collectives/common.hpp"
 #include "cost/rates.hpp"
 
 namespace sennit::tiered {
 namespace {
 
-using UWide = unsigned __int128;
-
 uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
-  return static_cast<uint64_t>(UWide{bytes} * load / kWhole * 1'000'000'000 / rate);
+  return static_cast<uint64_t>(Wide{bytes} * load / kAllData * kNsPerSecond / rate);
 }
 
 // Along the slowest way from a subtree's root to one of its ranks.
@@ -65,91 +65,109 @@ uint64_t whole_load(const StageTree& stages, const Node& node, int whole_stages,
       siblings += static_cast<uint64_t>(stages.node(at).children) - 1;
     if (stages.node(at).depth >= whole_stages) base = at;
   }
-  if (base == node.example) return siblings * kWhole * bases;
+  if (base == node.example) return siblings * kAllData * bases;
   const uint64_t ranks = stages.shape(node.shape).size;
-  return 2 * kWhole + siblings * kWhole * ranks / static_cast<uint64_t>(stages.node(base).size);
+  return 2 * kAllData + siblings * kAllData * ranks / static_cast<uint64_t>(stages.node(base).size);
 }
 
-}  // namespace
+bool goes_both_ways(const Request& request) {
+  return request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+}
 
-Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages,
-                  const Shares& shares, int whole_stages, const CostModel& cost) {
-  Estimate result;
-  result.tier_ns.assign(tree.tiers.size(), 0);
-  const uint64_t bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
-  const bool both_ways =
-      request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+// What a node's children come to, and its own exchange on top of that.
+Below below_node(const TierTree& tree, const StageTree& stages, const Shares& shares,
+                 const Node& node, const std::vector<Below>& below, int whole_stages,
+                 bool both_ways, const CostModel& cost) {
+  const StageNode& stage = stages.node(node.example);
+  const bool whole = stage.depth < whole_stages;
+  Below b;
+  b.bases = 0;
+  uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
+  std::map<uint64_t, uint64_t> sizes;
+  for (const uint32_t child : node.children) {
+    const uint64_t size = stages.shape(shares.node(child).shape).size;
+    sizes[size]++;
+    largest = std::max(largest, size);
+    smallest = std::min(smallest, size);
+    b.bases += whole ? below[child].bases : 0;
+    b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
+    b.messages = std::max(b.messages, below[child].messages);
+    b.all_messages += below[child].all_messages;
+    b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
+  }
+  const uint64_t n = node.children.size();
+  // A rank has one peer in each sibling, more in larger ones.
+  const uint64_t peers = (n - 1) * (whole ? 1 : divided_up(largest, smallest));
+  const uint64_t ways = both_ways && !whole ? 2 : 1;
+  const uint64_t relays = node.relays.empty() ? 0 : 1;
+  b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
+  b.messages += ways * peers + relays * (n - 1);
+  b.all_messages += ways * exchanged(sizes, whole);  // what a relay sends, others need not
+  // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
+  b.reduce_load += n * kAllData / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
+  if (!whole) b.bases = 1;
+  return b;
+}
+
+// By tier: of its real groups' boundaries the one that takes longest. Whole stages send a full
+// piece from each base to each sibling.
+std::vector<uint64_t> tier_times(const TierTree& tree, const Request& request,
+                                 const StageTree& stages, const Shares& shares,
+                                 const std::vector<Below>& below, int whole_stages,
+                                 const CostModel& cost) {
+  std::vector<uint64_t> tier_ns(tree.tiers.size(), 0);
+  const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
   const bool backwards =
       request.collective == Collective::reduce_scatter || request.collective == Collective::reduce;
-  std::vector<Below> below(shares.nodes().size());
-  for (size_t i = 0; i < shares.nodes().size(); i++) {
-    const Node& node = shares.nodes()[i];
-    const StageNode& stage = stages.node(node.example);
-    const bool whole = stage.depth < whole_stages;
-    if (node.children.empty()) continue;
-    Below& b = below[i];
-    b.bases = 0;
-    uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
-    std::map<uint64_t, uint64_t> sizes;
-    for (const uint32_t child : node.children) {
-      const uint64_t size = stages.shape(shares.node(child).shape).size;
-      sizes[size]++;
-      largest = std::max(largest, size);
-      smallest = std::min(smallest, size);
-      b.bases += whole ? below[child].bases : 0;
-    }
-    for (const uint32_t child : node.children) {
-      b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
-      b.messages = std::max(b.messages, below[child].messages);
-      b.all_messages += below[child].all_messages;
-      b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
-    }
-    const uint64_t n = node.children.size();
-    // A rank has one peer in each sibling, more in larger ones.
-    const uint64_t peers = (n - 1) * (whole ? 1 : (largest + smallest - 1) / smallest);
-    const uint64_t ways = both_ways && !whole ? 2 : 1;
-    const uint64_t relays = node.relays.empty() ? 0 : 1;
-    b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
-    b.messages += ways * peers + relays * (n - 1);
-    b.all_messages += ways * exchanged(sizes, whole);  // what a relay sends, others need not
-    // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
-    b.reduce_load += n * kWhole / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
-    if (!whole) b.bases = 1;
-  }
-  // Loads of real groups; whole stages send a full piece from each base to each sibling.
   for (size_t i = 0; i + 1 < shares.nodes().size(); i++) {
     const Node& node = shares.nodes()[i];
     const Shape& shape = stages.shape(node.shape);
     if (shape.tier < 0) continue;
     uint64_t out = node.out_load, in = node.in_load, headers = 0;
     if (cost.message_bytes > 0)
-      headers = crossing(stages, node, whole_stages) * (both_ways && whole_stages == 0 ? 2 : 1) *
-                cost.message_bytes;
+      headers = crossing(stages, node, whole_stages) *
+                (goes_both_ways(request) && whole_stages == 0 ? 2 : 1) * cost.message_bytes;
     if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
-    uint64_t& tier = result.tier_ns[static_cast<size_t>(shape.tier)];
+    uint64_t& tier = tier_ns[index(shape.tier)];
     const int group = stages.node(node.example).group;
-    Capacity egress = tree.groups[static_cast<size_t>(group)].egress;
-    Capacity ingress = tree.groups[static_cast<size_t>(group)].ingress;
+    Capacity egress = tree.groups[index(group)].egress;
+    Capacity ingress = tree.groups[index(group)].ingress;
     if (backwards) std::swap(egress, ingress);
     for (const auto& [load, capacity] : {std::pair(out, egress), std::pair(in, ingress)}) {
       const uint64_t rate = boundary_rate(tree, group, capacity, cost);
-      const uint64_t headers_ns = load > 0 && bytes > 0 ? scaled(headers, 1'000'000'000, rate) : 0;
+      const uint64_t headers_ns = load > 0 && bytes > 0 ? scaled(headers, kNsPerSecond, rate) : 0;
       tier = std::max(tier, time_ns(bytes, load, rate) + headers_ns);
     }
   }
+  return tier_ns;
+}
+
+}  // namespace
+
+Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages,
+                  const Shares& shares, int whole_stages, const CostModel& cost) {
+  std::vector<Below> below(shares.nodes().size());
+  for (size_t i = 0; i < shares.nodes().size(); i++)
+    if (const Node& node = shares.nodes()[i]; !node.children.empty())
+      below[i] = below_node(tree, stages, shares, node, below, whole_stages,
+                            goes_both_ways(request), cost);
+  const Below& all = below[shares.root()];
+  Estimate result;
+  result.tier_ns = tier_times(tree, request, stages, shares, below, whole_stages, cost);
+  result.latency_ns = all.latency_ns;
+  result.messages = all.messages;
+  result.finer.all_messages = all.all_messages;
   // The root's pieces first go to the ranks that hold them, from there to all: two passes, of which
   // the root's load has both where there are tiers below, and the first only where there are none.
   const bool one_tier =
       std::ranges::count_if(result.tier_ns, [](uint64_t ns) { return ns > 0; }) == 1;
   if ((request.collective == Collective::broadcast || request.collective == Collective::reduce) &&
       one_tier)
-    result.fill_ns = *std::ranges::max_element(result.tier_ns);
-  const Below& all = below[shares.root()];
-  result.latency_ns = all.latency_ns;
-  result.messages = all.messages;
-  result.all_messages = all.all_messages;
-  if (request.reduces())
-    result.reduce_bytes = static_cast<uint64_t>(UWide{bytes} * all.reduce_load / kWhole);
+    result.finer.fill_ns = *std::ranges::max_element(result.tier_ns);
+  if (request.reduces()) {
+    const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
+    result.reduce_bytes = static_cast<uint64_t>(Wide{bytes} * all.reduce_load / kAllData);
+  }
   return result;
 }
 

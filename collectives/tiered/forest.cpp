@@ -1,13 +1,14 @@
 // forest.cpp: see collectives/tiered/forest.hpp.
 #include "collectives/tiered/forest.hpp"
 
+#include "base/arithmetic.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit::tiered {
 namespace {
 
 uint64_t part_of(uint64_t length, uint64_t units) {
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(length) * units / kUnits);
+  return static_cast<uint64_t>(Wide{length} * units / kUnits);
 }
 
 uint64_t block_place(int32_t position) { return static_cast<uint64_t>(position) * kUnits; }
@@ -41,10 +42,10 @@ void Moves::arrange() {
 }
 
 Forest::Forest(const TierTree& tree, const Request& request, std::span<const uint16_t> radices,
-               Shares::Kind kind, const GroupRates& rates)
-    : kind_(kind), tree_(tree, request, radices, rates), shares_(tree_, kind) {
+               Shares::Pattern pattern, const GroupRates& rates)
+    : pattern_(pattern), tree_(tree, request, radices, rates), shares_(tree_, pattern) {
   const uint32_t n = static_cast<uint32_t>(shares_.nodes().size());
-  const bool all_reduce = kind == Shares::Kind::all_reduce;
+  const bool all_reduce = pattern == Shares::Pattern::all_reduce;
   partitions_.resize(n);
   runs_.resize(n);
   flows_.resize(n);
@@ -69,7 +70,7 @@ void Forest::make_partition(uint32_t node) {
     partitions_[node] = Partition::single();
     return;
   }
-  std::vector<Partition::Part> parts;
+  std::vector<Partition::Child> parts;
   parts.reserve(at.children.size());
   for (uint32_t c = 0; c < at.children.size(); c++)
     parts.push_back({&partitions_[at.children[c]], static_cast<uint32_t>(child_first(node, c))});
@@ -166,8 +167,8 @@ std::vector<StageMoves> Forest::moves(int position, int outermost) const {
     stage.node = steps[s].stage_node;
     stage.child = static_cast<uint32_t>(steps[s - 1].stage_node - node.first_child);
     stage.fanout = static_cast<uint32_t>(node.children);
-    const Place at{steps[s], steps[s - 1], position};
-    if (kind_ == Shares::Kind::all_reduce)
+    const Role at{steps[s], steps[s - 1], position};
+    if (pattern_ == Shares::Pattern::all_reduce)
       spread_vector(at, stage);
     else
       spread_all(steps, s, at, stage);
@@ -180,7 +181,7 @@ std::vector<StageMoves> Forest::moves(int position, int outermost) const {
 
 // All data in fabric order, so that places come in ascending order: what lies before the group, the
 // group's own data, what lies behind it.
-void Forest::spread_all(const std::vector<Step>& steps, size_t s, const Place& at,
+void Forest::spread_all(const std::vector<Step>& steps, size_t s, const Role& at,
                         StageMoves& stage) const {
   const auto outside = [&](size_t a, bool before) {
     const StageNode& ancestor = tree_.node(steps[a].stage_node);
@@ -201,7 +202,7 @@ void Forest::spread_all(const std::vector<Step>& steps, size_t s, const Place& a
   for (size_t a = s + 1; a < steps.size(); a++) outside(a, false);
 }
 
-void Forest::spread_vector(const Place& at, StageMoves& stage) const {
+void Forest::spread_vector(const Role& at, StageMoves& stage) const {
   const StageNode& group = tree_.node(at.group.stage_node);
   const StageNode& inner = tree_.node(at.inner.stage_node);
   const Partition& of_group = partitions_[at.group.node];
@@ -227,8 +228,7 @@ void Forest::spread_vector(const Place& at, StageMoves& stage) const {
 
 // Data from outside of the group, which the group's partition holds and its children's partitions
 // are to hold.
-void Forest::spread(const RunList& runs, uint64_t offset, const Place& at,
-                    StageMoves& stage) const {
+void Forest::spread(const RunList& runs, uint64_t offset, const Role& at, StageMoves& stage) const {
   const StageNode& group = tree_.node(at.group.stage_node);
   const StageNode& inner = tree_.node(at.inner.stage_node);
   const Partition& of_group = partitions_[at.group.node];
@@ -258,7 +258,7 @@ void Forest::spread(const RunList& runs, uint64_t offset, const Place& at,
 
 // Data of this rank's own child of the group: what it carries goes to the other children, or up to
 // a relay.
-void Forest::cross_own(const Flow& flow, const Place& at, StageMoves& stage) const {
+void Forest::cross_own(const Flow& flow, const Role& at, StageMoves& stage) const {
   const StageNode& group = tree_.node(at.group.stage_node);
   const StageNode& inner = tree_.node(at.inner.stage_node);
   const auto& children = shares_.node(at.group.node).children;
@@ -283,7 +283,7 @@ void Forest::cross_own(const Flow& flow, const Place& at, StageMoves& stage) con
 }
 
 // Data of another child of the group, which this rank is to hold for its own child.
-void Forest::cross_others(const Flow& flow, const Place& at, StageMoves& stage) const {
+void Forest::cross_others(const Flow& flow, const Role& at, StageMoves& stage) const {
   const StageNode& group = tree_.node(at.group.stage_node);
   const StageNode& inner = tree_.node(at.inner.stage_node);
   const Partition& of_inner = partitions_[at.inner.node];

@@ -54,7 +54,7 @@ struct StageMoves {
 class Forest {
  public:
   Forest(const TierTree& tree, const Request& request, std::span<const uint16_t> radices,
-         Shares::Kind kind, const GroupRates& rates);
+         Shares::Pattern pattern, const GroupRates& rates);
 
   const StageTree& tree() const { return tree_; }
   // By stage, from the innermost outwards; without the `outermost` stages at the top.
@@ -85,18 +85,18 @@ class Forest {
 
   // How this rank takes part at one stage: `group` exchanges, `inner` is its child that holds the
   // rank.
-  struct Place {
+  struct Role {
     Step group, inner;
     int32_t position = 0;
   };
-  void spread_all(const std::vector<Step>& steps, size_t s, const Place& at,
+  void spread_all(const std::vector<Step>& steps, size_t s, const Role& at,
                   StageMoves& stage) const;
-  void spread_vector(const Place& at, StageMoves& stage) const;
-  void spread(const RunList& runs, uint64_t offset, const Place& at, StageMoves& stage) const;
-  void cross_own(const Flow& flow, const Place& at, StageMoves& stage) const;
-  void cross_others(const Flow& flow, const Place& at, StageMoves& stage) const;
+  void spread_vector(const Role& at, StageMoves& stage) const;
+  void spread(const RunList& runs, uint64_t offset, const Role& at, StageMoves& stage) const;
+  void cross_own(const Flow& flow, const Role& at, StageMoves& stage) const;
+  void cross_others(const Flow& flow, const Role& at, StageMoves& stage) const;
 
-  const Shares::Kind kind_;
+  const Shares::Pattern pattern_;
   const StageTree tree_;
   const Shares shares_;
   std::vector<Partition> partitions_;           // by node

@@ -22,7 +22,7 @@ struct Later {
   }
 };
 
-std::vector<Job> make_jobs(std::span<const Partition::Part> children,
+std::vector<Job> make_jobs(std::span<const Partition::Child> children,
                            std::span<const uint64_t> prefix) {
   std::vector<Job> jobs;
   for (uint32_t c = 0; c < children.size(); c++) {
@@ -52,7 +52,7 @@ Partition Partition::single() {
   return p;
 }
 
-Partition Partition::combine(std::span<const Part> children, std::span<const uint64_t> prefix) {
+Partition Partition::combine(std::span<const Child> children, std::span<const uint64_t> prefix) {
   const std::vector<Job> jobs = make_jobs(children, prefix);
   Partition result;
   uint64_t last_deadline = 0;

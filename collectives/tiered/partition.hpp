@@ -14,26 +14,26 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace sennit::tiered {
 
 class Partition {
  public:
-  struct Part {
+  struct Child {
     const Partition* partition = nullptr;
     uint32_t first = 0;  // the child's first rank within the group
   };
   static Partition single();  // one rank holds everything
   // prefix: prefix sums of the children's shares, kUnits in all.
-  static Partition combine(std::span<const Part> children, std::span<const uint64_t> prefix);
+  static Partition combine(std::span<const Child> children, std::span<const uint64_t> prefix);
 
   size_t pieces() const { return rank_.size(); }
   uint64_t begin(size_t piece) const { return begin_[piece]; }
   uint64_t end(size_t piece) const { return begin_[piece + 1]; }
   uint32_t rank(size_t piece) const { return rank_[piece]; }
   size_t piece_at(uint64_t place) const {
-    return static_cast<size_t>(std::upper_bound(begin_.begin(), begin_.end() - 1, place) -
-                               begin_.begin()) -
-           1;
+    return index(std::upper_bound(begin_.begin(), begin_.end() - 1, place) - begin_.begin()) - 1;
   }
   // Pieces of one rank, ascending.
   std::span<const uint32_t> pieces_of(uint32_t rank) const {

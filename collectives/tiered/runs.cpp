@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "base/index.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit::tiered {
@@ -45,7 +46,7 @@ size_t RunList::segment_at(uint64_t line) const {
   const auto after =
       std::upper_bound(line_order_.begin(), line_order_.end(), line,
                        [&](uint64_t at, uint32_t s) { return at < segments_[s].line; });
-  return static_cast<size_t>(after - line_order_.begin()) - 1;
+  return index(after - line_order_.begin()) - 1;
 }
 
 // A set of bits puts the segments into ascending order: no sorting.
@@ -68,7 +69,7 @@ void RunList::append_places(uint64_t from, uint64_t to, uint64_t offset, Places&
   }
   for (size_t word = 0; word < bits.size(); word++)
     for (uint64_t left = bits[word]; left != 0; left &= left - 1)
-      add(segments_[base + word * 64 + static_cast<size_t>(std::countr_zero(left))]);
+      add(segments_[base + word * 64 + index(std::countr_zero(left))]);
 }
 
 uint64_t RunList::cut(uint64_t part) const {
@@ -78,7 +79,7 @@ uint64_t RunList::cut(uint64_t part) const {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(units()) * part / kUnits);
   const unsigned __int128 target = weights_.back() * part / kUnits;
   const auto after = std::upper_bound(weights_.begin(), weights_.end(), target);
-  const size_t run = static_cast<size_t>(after - weights_.begin()) - 1;
+  const size_t run = index(after - weights_.begin()) - 1;
   if (run >= runs_.size()) return units();
   return units_[run] + static_cast<uint64_t>((target - weights_[run]) / runs_[run].weight);
 }

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "collectives/tiered/partition.hpp"
 #include "collectives/tiered/places.hpp"
 
@@ -77,9 +78,7 @@ class RunList {
 
  private:
   size_t run_at(uint64_t line) const {
-    return static_cast<size_t>(std::upper_bound(units_.begin(), units_.end() - 1, line) -
-                               units_.begin()) -
-           1;
+    return index(std::upper_bound(units_.begin(), units_.end() - 1, line) - units_.begin()) - 1;
   }
 
   struct Segment {

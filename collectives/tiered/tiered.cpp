@@ -34,8 +34,8 @@ bool one_vector(const Request& request) {
   return request.collective == Collective::all_reduce || request.collective == Collective::barrier;
 }
 
-Shares::Kind kind_of(const Request& request) {
-  return one_vector(request) ? Shares::Kind::all_reduce : Shares::Kind::all_gather;
+Shares::Pattern pattern_of(const Request& request) {
+  return one_vector(request) ? Shares::Pattern::all_reduce : Shares::Pattern::all_gather;
 }
 
 // In the direction of all-gather: reduce-scatter and reduce run it backwards, all-reduce both ways.
@@ -61,7 +61,7 @@ class TieredBlueprint : public Blueprint {
       : tree_(tree),
         request_(request),
         whole_stages_(whole_stages(request, parameters)),
-        forest_(tree, request, parameters.radices, kind_of(request),
+        forest_(tree, request, parameters.radices, pattern_of(request),
                 directed_rates(tree, request, CostModel{})) {
     if (whole_stages_ > 0) bases_ = whole_bases(forest_.tree(), whole_stages_);
   }
@@ -79,11 +79,11 @@ class TieredBlueprint : public Blueprint {
     if (!counts || !request_.reduces()) return counts;  // what only gathers needs no scratch
     std::map<std::vector<uint32_t>, int> kinds;         // what lies around a rank -> the first such
     for (int position = 0; position < tree_.ranks(); position++) {
-      std::vector<uint32_t> kind;
-      for (const Forest::Step& step : forest_.path(position)) kind.push_back(step.node);
-      kinds.try_emplace(std::move(kind), position);
+      std::vector<uint32_t> shapes;
+      for (const Forest::Step& step : forest_.path(position)) shapes.push_back(step.node);
+      kinds.try_emplace(std::move(shapes), position);
     }
-    for (const auto& [kind, position] : kinds) counts->kinds.push_back(position);
+    for (const auto& [shapes, position] : kinds) counts->kinds.push_back(position);
     return counts;
   }
 
@@ -184,13 +184,19 @@ class Tiered : public Algorithm {
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
-    const Shares shares(stages, kind_of(request));
+    const Shares shares(stages, pattern_of(request));
     return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
   }
 
   std::optional<Counts> count(const TierTree& tree, const Request& request,
                               const Parameters& parameters) const override {
     return TieredBlueprint(tree, request, parameters).count();
+  }
+
+  // One direct stage per tier adds a group's children in their order, whole or split.
+  bool fixes_order(const Request& request, const Parameters& parameters) const override {
+    return !request.reduces() ||
+           (request.collective == Collective::all_reduce && parameters.radices.empty());
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 
 namespace sennit::tiered {
@@ -65,10 +66,7 @@ int32_t even_cut(int32_t k, int32_t parts, int32_t whole) {
 struct KeyHash {
   size_t operator()(const std::vector<uint64_t>& key) const {
     uint64_t hash = key.size();
-    for (const uint64_t x : key) {
-      hash = (hash ^ x) * 0x9e3779b97f4a7c15ull;
-      hash ^= hash >> 29;
-    }
+    for (const uint64_t x : key) hash = mix(hash, x);
     return hash;
   }
 };
@@ -95,14 +93,14 @@ StageTree::StageTree(const TierTree& tree, const Request& request,
 
 void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radices) {
   const auto by_tier = radices_by_tier(tree, radices);
-  struct Place {
+  struct InLayer {
     int32_t layer, at;  // within the real group; the last layer: the group itself
   };
-  std::vector<Place> places;
+  std::vector<InLayer> places;
   nodes_.reserve(tree.groups.size());
   places.reserve(tree.groups.size());
   leaf_of_position_.assign(index(tree.ranks()), 0);
-  const auto add = [&](int32_t parent, int32_t group, Place place) {
+  const auto add = [&](int32_t parent, int32_t group, InLayer place) {
     StageNode node;
     node.parent = parent;
     node.depth = parent < 0 ? 0 : nodes_[index(parent)].depth + 1;
@@ -136,7 +134,7 @@ void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radic
     nodes_[i].first_child = static_cast<int32_t>(nodes_.size());
     nodes_[i].children = end - begin;
     for (int32_t child = begin; child < end; child++) {
-      Place place{layer - 1, child};
+      InLayer place{layer - 1, child};
       while (place.layer > 0) {  // a virtual group of one is that one
         const int32_t above = counts[index(place.layer)], below = counts[index(place.layer - 1)];
         const int32_t b = even_cut(place.at, above, below);
@@ -150,6 +148,11 @@ void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radic
     }
   }
   nodes_.shrink_to_fit();
+  add_up_sizes();
+}
+
+// From the leaves, which know theirs; children come after their parents.
+void StageTree::add_up_sizes() {
   for (size_t i = nodes_.size(); i-- > 0;) {
     StageNode& node = nodes_[i];
     if (node.children == 0) continue;

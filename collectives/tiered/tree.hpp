@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "cost/rates.hpp"
 #include "schedule/request.hpp"
 #include "topology/fabric/tier_tree.hpp"
@@ -60,15 +61,16 @@ class StageTree {
             const GroupRates& rates);
 
   std::span<const StageNode> nodes() const { return nodes_; }
-  const StageNode& node(int index) const { return nodes_[static_cast<size_t>(index)]; }
+  const StageNode& node(int number) const { return nodes_[index(number)]; }
   // children before parents; the root's is last
   std::span<const Shape> shapes() const { return shapes_; }
   const Shape& shape(uint32_t index) const { return shapes_[index]; }
-  int leaf(int position) const { return leaf_of_position_[static_cast<size_t>(position)]; }
+  int leaf(int position) const { return leaf_of_position_[index(position)]; }
   bool weighted() const { return weighted_; }  // blocks differ in size
 
  private:
   void make_nodes(const TierTree& tree, std::span<const uint16_t> radices);
+  void add_up_sizes();
   void make_shapes(const TierTree& tree, const Request& request, const GroupRates& rates);
 
   std::vector<StageNode> nodes_;

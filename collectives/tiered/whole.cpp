@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/arithmetic.hpp"
+#include "base/index.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit::tiered {
@@ -11,8 +13,6 @@ namespace {
 struct Bases {  // of one stage node: a run of all bases
   int64_t first = 0, count = 0;
 };
-
-int64_t round_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
@@ -61,10 +61,10 @@ std::vector<StageMoves> whole_moves(const Forest& forest, const std::vector<int3
     for (int32_t c = 0; c < group.children; c++) {
       if (static_cast<uint32_t>(c) == stage.child) continue;
       const Bases theirs = bases_of(tree.node(group.first_child + c));
-      const auto add = [&](Moves& moves, int64_t index) {
-        const StageNode& peer_base = tree.node(bases[static_cast<size_t>(theirs.first + index)]);
-        const Partition& peers =
-            forest.partition(forest.node_of(bases[static_cast<size_t>(theirs.first + index)]));
+      const auto add = [&](Moves& moves, int64_t number) {
+        const int32_t peer = bases[index(theirs.first + number)];
+        const StageNode& peer_base = tree.node(peer);
+        const Partition& peers = forest.partition(forest.node_of(peer));
         for (const uint32_t piece : pieces)
           peers.visit(partition.begin(piece), partition.end(piece),
                       [&](uint64_t begin, uint64_t end, uint32_t rank) {
@@ -75,8 +75,8 @@ std::vector<StageMoves> whole_moves(const Forest& forest, const std::vector<int3
       };
       add(stage.in, at * theirs.count / mine.count);
       // Their base j takes from this one where j * mine / theirs, rounded down, is `at`.
-      const int64_t end = round_up((at + 1) * theirs.count, mine.count);
-      for (int64_t j = round_up(at * theirs.count, mine.count); j < end; j++) add(stage.out, j);
+      const int64_t end = divided_up((at + 1) * theirs.count, mine.count);
+      for (int64_t j = divided_up(at * theirs.count, mine.count); j < end; j++) add(stage.out, j);
     }
     stage.in.arrange();
     stage.out.arrange();

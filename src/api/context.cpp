@@ -17,6 +17,7 @@
 #include "base/options.hpp"
 #include "plan/cores.hpp"
 #include "plan/message_cost.hpp"
+#include "plan/shared_cores.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -140,7 +141,7 @@ Status Job::exchange_addresses() {
   }
   const CoreShare here = share_of_host(sights, mine.host);
   local_ranks_ = here.ranks;
-  plan_options_.cost.crowding_permille = crowding_permille(sights);
+  plan_options_.cost.shared_cores.crowding_permille = crowding_permille(sights);
   one_machine_ = one_machine(sights);
 
   auto engine = std::make_unique<Engine>(
@@ -278,14 +279,14 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
 // The others wait for rank 0's word, asleep, so nothing disturbs it.
 void Job::measure_messages() {
   CostModel& cost = plan_options_.cost;
-  if (cost.crowding_permille <= 1000 || local_ranks_ == size()) return;
+  if (!cost.shared_cores.crowded() || local_ranks_ == size()) return;
   const uint64_t measured = measure_message_cpu_ns();
-  if (measured > 0) cost.message_cpu_ns = measured;
+  if (measured > 0) cost.shared_cores.message_cpu_ns = measured;
   log(LogLevel::info, "ranks share cores; a message between hosts costs one {} ns", measured);
 }
 
 Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
-  Json verdict = {{"message_cpu_ns", plan_options_.cost.message_cpu_ns}};
+  Json verdict = {{"message_cpu_ns", plan_options_.cost.shared_cores.message_cpu_ns}};
   if (!of_rank_0)
     verdict["error"] = of_rank_0.status().text();
   else
@@ -307,9 +308,9 @@ Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
   Result<Tuning> tuning = Tuning::parse(decision.value("tuning", ""), "the job's tuning");
   if (!tuning) return tuning.status();
   tuning_ = *std::move(tuning);
-  plan_options_.cost.message_cpu_ns =
-      decision.value("message_cpu_ns", plan_options_.cost.message_cpu_ns);
-  if (one_machine_) plan_options_.cost.within_one_machine();
+  plan_options_.cost.shared_cores.message_cpu_ns =
+      decision.value("message_cpu_ns", plan_options_.cost.shared_cores.message_cpu_ns);
+  if (one_machine_) within_one_machine(&plan_options_.cost);
   return {};
 }
 
@@ -332,7 +333,7 @@ Status Job::probe_fabric(const std::shared_ptr<Job>& job) {
                       request.names.back()));
   }
   if (request.names.size() < 2) return {};
-  request.one_pair_at_a_time = job->plan_options_.cost.crowding_permille > 1000;
+  request.one_pair_at_a_time = job->plan_options_.cost.shared_cores.crowded();
   request.again = job->probe_ == "again";
   Result<Fabric> probed = run_probe(job, request, job->fabric_);
   if (!probed) return probed.status();

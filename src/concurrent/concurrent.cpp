@@ -3,6 +3,7 @@
 // closed form knows neither how bursts of groups that share an uplink meet nor how stages wait for
 // each other there: the few best plans are simulated.
 #include "concurrent/concurrent.hpp"
+#include "base/index.hpp"
 #include "plan/planner.hpp"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ constexpr uint64_t kHopeless = 2;  // times what the best is predicted to take: 
 constexpr double kNear = 1.02;     // times the bound: no more chunks are tried
 constexpr uint32_t kMostChunks = 1024;
 
-struct Kind {  // of group: what all groups of one call and shape share
+struct GroupKind {  // of group: what all groups of one call and shape share
   TierTree tree;
   Plan plan;  // candidate 0's
   size_t choice = 0;
@@ -30,7 +31,7 @@ struct Kind {  // of group: what all groups of one call and shape share
 
 struct Member {  // a process group
   size_t call = 0;
-  const Kind* kind = nullptr;
+  const GroupKind* kind = nullptr;
   std::vector<int32_t> positions;
 };
 
@@ -47,28 +48,28 @@ class PlannedSet {
   size_t most_choices() const;
 
  private:
-  static size_t choices(const Kind& kind);
+  static size_t choices(const GroupKind& kind);
 
   const TierTree& tree_;
   const std::span<const ConcurrentCall> calls_;
-  std::deque<Kind> kinds_;  // blueprints point to their trees
+  std::deque<GroupKind> kinds_;  // blueprints point to their trees
   std::vector<Member> members_;
   SimulatedSet set_;  // without times
 };
 
 Status PlannedSet::plan(const PlanOptions& options, bool shares) {
   SharedTree shared(tree_, calls_);
-  std::map<std::pair<size_t, std::string>, Kind*> known;
+  std::map<std::pair<size_t, std::string>, GroupKind*> known;
   for (size_t c = 0; c < calls_.size(); c++)
     for (const std::vector<int>& group : calls_[c].groups) {
       if (group.size() < 2) continue;
       MemberTree sub = shares ? shared.of(calls_[c].request, group) : member_tree(tree_, group);
-      Kind*& kind = known[{c, sub.kind()}];
+      GroupKind*& kind = known[{c, sub.kind()}];
       if (kind == nullptr) {
         Result<Plan> plan = make_plan(calls_[c].request, sub.tree, options);
         if (!plan) return plan.status();
-        kind =
-            &kinds_.emplace_back(Kind{std::move(sub.tree), *std::move(plan), set_.choices.size()});
+        kind = &kinds_.emplace_back(
+            GroupKind{std::move(sub.tree), *std::move(plan), set_.choices.size()});
         set_.choices.push_back({c, 0, kind->tree.ranks(), {}});
       }
       set_.choices[kind->choice].groups++;
@@ -78,16 +79,16 @@ Status PlannedSet::plan(const PlanOptions& options, bool shares) {
 }
 
 // Candidates come best first.
-size_t PlannedSet::choices(const Kind& kind) {
+size_t PlannedSet::choices(const GroupKind& kind) {
   const std::vector<Candidate>& all = kind.plan.candidates;
-  return static_cast<size_t>(std::ranges::count_if(all, [&](const Candidate& candidate) {
+  return index(std::ranges::count_if(all, [&](const Candidate& candidate) {
     return candidate.predicted_ns / kHopeless <= all.front().predicted_ns;
   }));
 }
 
 size_t PlannedSet::most_choices() const {
   size_t most = 1;
-  for (const Kind& kind : kinds_) most = std::max(most, choices(kind));
+  for (const GroupKind& kind : kinds_) most = std::max(most, choices(kind));
   return most;
 }
 
@@ -95,13 +96,13 @@ Result<SimulatedSet> PlannedSet::simulate(size_t choice, uint32_t finer,
                                           const SimulateOptions& options) const {
   SimulatedSet set = set_;
   std::vector<std::unique_ptr<Blueprint>> blueprints;  // by kind
-  for (const Kind& kind : kinds_) {
+  for (const GroupKind& kind : kinds_) {
     const Request& request = calls_[set.choices[kind.choice].call].request;
     Plan& plan = set.choices[kind.choice].plan = kind.plan;
     choose(request, kind.tree, std::min(choice, choices(kind) - 1), &plan);
     if (finer > 1 && plan.parameters.chunks > 1 && plan.parameters.chunks <= kMostChunks / finer)
       plan.parameters.chunks *= finer;
-    if (plan.algorithm == "ring" && kind.tree.ranks() > kLongRing)
+    if (has_closed_form(kind.tree, request, plan))
       return Status(
           SENNIT_UNSUPPORTED,
           fmt::format("simulate: a ring of {} ranks beside other groups: at most {} are simulated; "
@@ -139,9 +140,8 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree,
   SENNIT_RETURN_IF_ERROR(planned.plan(plan_options, planning.shares));
   SimulateOptions trial = options;
   trial.observe = nullptr;
-  const size_t tried = options.fluid ? 1
-                                     : std::min(planned.most_choices(),
-                                                static_cast<size_t>(std::max(1, planning.tries)));
+  const size_t tried =
+      options.fluid ? 1 : std::min(planned.most_choices(), index(std::max(1, planning.tries)));
   size_t fastest = 0;
   uint32_t finer = 1;
   if (tried > 1) {

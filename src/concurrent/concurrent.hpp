@@ -5,10 +5,9 @@
 // that others use as well (concurrent/share.hpp), and of the few best plans the one is kept with
 // which the set is fastest, as communicators do that time theirs in early calls. set_bound() says
 // what the whole set needs at least: what all of them must carry over a boundary, over its
-// capacity. A rank may be in
-// groups of several calls; each of them has a processor of its own then, which is too kind to it. A
-// message of a pipeline from one rank to another is a broadcast in a group of two. Pure and
-// deterministic.
+// capacity. A rank may be in groups of several calls; each of them has a processor of its own then,
+// which is too kind to it. A message of a pipeline from one rank to another is a broadcast in a
+// group of two. Pure and deterministic.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ Whole Held::take(const Request& request, std::span<const int> members) {
   for (size_t i = 0; i < members.size(); i++) {
     const Wide bytes = element * request.count_of(static_cast<int>(i));
     all.bytes += bytes;
-    const bool root = has_root(request.collective) && static_cast<size_t>(request.root) == i;
+    const bool root = has_root(request.collective) && index(request.root) == i;
     for (int g = tree_.leaf_of_position[index(members[i])]; g >= 0;
          g = tree_.groups[index(g)].parent) {
       Share& share = share_[index(g)];

@@ -15,25 +15,27 @@ struct TierCost {
   bool operator==(const TierCost&) const = default;
 };
 
+// Ranks of different hosts on the cores of one machine (plan/shared_cores.hpp).
+struct SharedCores {
+  uint64_t message_cpu_ns = 5'000;     // of a core, for one between hosts (plan/message_cost.hpp)
+  uint64_t crowding_permille = 1'000;  // ranks per core where that is most (plan/cores.hpp)
+  // Some ranks have to wait for a core.
+  bool crowded() const { return crowding_permille > 1'000; }
+  bool operator==(const SharedCores&) const = default;
+};
+
 // Posting cost, latency and reduction speed that the model assumes where nothing was measured.
 struct CostModel {
   uint64_t post_ns = 2'000;
   uint64_t latency_ns = 30'000;             // per message where a group's latency is unknown
   uint64_t shared_memory_latency_ns = 800;  // below the host
   uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
-  uint64_t message_cpu_ns = 5'000;     // of a core, for one between hosts (plan/message_cost.hpp)
-  uint64_t crowding_permille = 1'000;  // ranks per core where they share cores (plan/cores.hpp)
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
   uint64_t goodput_permille = 1'000;  // payload over a capacity between hosts: what headers leave
   uint64_t message_bytes = 0;   // on a wire beside a message's payload: its own header and packet
   std::vector<TierCost> tiers;  // by tier; empty: nothing was measured
-  // Hosts that are namespaces of one kernel: a message is on its way only as long as cores work on
-  // it, and sending it is nearly all of that, up to the receiver's socket.
-  void within_one_machine() {
-    latency_ns = 2 * message_cpu_ns;
-    post_ns = message_cpu_ns;
-  }
+  SharedCores shared_cores;
   bool operator==(const CostModel&) const = default;
 };
 

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "base/arithmetic.hpp"
+#include "base/index.hpp"
+
 namespace sennit {
 namespace {
 
@@ -16,11 +19,6 @@ int host_tier(const TierTree& tree) {
   return -1;
 }
 
-uint64_t saturated_ns(uint64_t bytes, uint64_t bytes_per_s) {
-  const auto ns = static_cast<unsigned __int128>(bytes) * 1'000'000'000 / bytes_per_s;
-  return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns);
-}
-
 }  // namespace
 
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
@@ -32,13 +30,13 @@ GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
     const Group& group = tree.groups[i];
     uint64_t out = 0, in = 0;
     for (int32_t c = group.first_child; c < group.first_child + group.children; c++) {
-      out += rates.egress[static_cast<size_t>(c)];
-      in += rates.ingress[static_cast<size_t>(c)];
+      out += rates.egress[index(c)];
+      in += rates.ingress[index(c)];
     }
     if (group.children == 0) out = in = cost.nic_bytes_per_s;
     // Once for the group itself, unless it is a rank, and once for every tier in which it is alone:
     // a rack of one host is that host, and its uplink no less scarce than the other racks'.
-    const int parent_tier = tree.groups[static_cast<size_t>(group.parent)].tier;
+    const int parent_tier = tree.groups[index(group.parent)].tier;
     for (int tier = std::max<int>(group.tier, 1); tier < parent_tier; tier++) {
       out = std::max<uint64_t>(1, out / kScarcity);
       in = std::max<uint64_t>(1, in / kScarcity);
@@ -52,8 +50,7 @@ GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
 uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity,
                        const CostModel& cost) {
   if (capacity.known()) return capacity.bytes_per_s;
-  const Group& parent =
-      tree.groups[static_cast<size_t>(tree.groups[static_cast<size_t>(group)].parent)];
+  const Group& parent = tree.groups[index(tree.groups[index(group)].parent)];
   return static_cast<int>(parent.tier) <= host_tier(tree) ? cost.reduce_bytes_per_s
                                                           : cost.nic_bytes_per_s;
 }
@@ -63,7 +60,7 @@ bool within_one_host(const TierTree& tree) {
 }
 
 bool within_host(const TierTree& tree, int group) {
-  return static_cast<int>(tree.groups[static_cast<size_t>(group)].tier) <= host_tier(tree);
+  return static_cast<int>(tree.groups[index(group)].tier) <= host_tier(tree);
 }
 
 std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
@@ -78,7 +75,7 @@ std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
     uint64_t burst_ns = ~uint64_t{0};
     for (const Capacity& side : {group.egress, group.ingress})
       burst_ns = std::min(burst_ns, side.known() && network
-                                        ? saturated_ns(side.burst_bytes, side.bytes_per_s)
+                                        ? transfer_ns(side.burst_bytes, side.bytes_per_s)
                                         : uint64_t{0});
     tier.burst_ns = seen[group.tier] ? std::min(tier.burst_ns, burst_ns) : burst_ns;
     if (network) tier.goodput_permille = cost.goodput_permille;
@@ -88,7 +85,7 @@ std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
 }
 
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
-  const Group& g = tree.groups[static_cast<size_t>(group)];
+  const Group& g = tree.groups[index(group)];
   const uint64_t ns = g.latency_ns != 0          ? g.latency_ns
                       : within_host(tree, group) ? cost.shared_memory_latency_ns
                                                  : cost.latency_ns;

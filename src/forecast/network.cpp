@@ -40,22 +40,22 @@ std::vector<Places> placements(const TierTree& tree, int gpus) {
   std::vector<Places> all = {{"packed", packed}};
   if (tree.root().children < 2) return all;
   // By turns, the next host of the outermost group that has been used least for its size.
-  struct Part {
+  struct Portion {
     int size = 0, used = 0;
     std::vector<int> hosts;
     size_t next = 0;
   };
-  std::vector<Part> parts(index(tree.root().children));
+  std::vector<Portion> parts(index(tree.root().children));
   for (const int host : hosts_of(tree)) {
-    Part& part =
+    Portion& part =
         parts[index(tree.child_at(0, tree.groups[index(host)].first) - tree.root().first_child)];
     part.hosts.push_back(host);
     part.size += tree.groups[index(host)].size;
   }
   std::vector<int> even;
   while (static_cast<int>(even.size()) < gpus) {
-    Part* least = nullptr;
-    for (Part& part : parts)
+    Portion* least = nullptr;
+    for (Portion& part : parts)
       if (part.next < part.hosts.size() &&
           (!least || int64_t{part.used} * least->size < int64_t{least->used} * part.size))
         least = &part;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "forecast/mesh.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
@@ -60,7 +61,7 @@ class Network {
   double latency_s(const Groups& groups, const std::vector<int>& positions) const;
   std::vector<Spread> spread(const Groups& groups, const std::vector<int>& positions) const;
 
-  bool within_host(int group) const { return within_host_[static_cast<size_t>(group)]; }
+  bool within_host(int group) const { return within_host_[index(group)]; }
   const TierTree& tree() const { return tree_; }
 
  private:

@@ -4,14 +4,13 @@
 // microbatch:
 //   matmul       6 * parameters * tokens / tensor ranks, at `matmul` of the peak
 //   attention    causal, 3.5/3 of what MFU counts (the backward pass computes the scores again), at
-//   `attention`
-//                of the peak
+//                `attention` of the peak
 //   elementwise  norms, rotations, gates, residuals: bytes over memory's rate times `memory`
-//   tp           8 all-gathers or reduce-scatters of tokens * width a layer, none hidden (the 2 more of the
-//                backward pass run beside matrix products: Korthikanti et al., arXiv 2205.05198)
-//   cp           keys and values gathered forward and backward, their gradients scattered; none hidden (Llama
-//   3,
-//                section 3.3.2)
+//   tp           8 all-gathers or reduce-scatters of tokens * width a layer, none hidden (the 2
+//                more of the backward pass run beside matrix products: Korthikanti et al., arXiv
+//                2205.05198)
+//   cp           keys and values gathered forward and backward, their gradients scattered; none
+//                hidden (Llama 3, section 3.3.2)
 // Pipelining: with p stages, v chunks of layers on each and m microbatches, a stage works m of the
 // (max(m,p) v + min(m,p) - 1)/v rounds; for m >= p that is Llama 3's bubble (p-1)/(v m). Sending
 // between stages is hidden by the chunk computed meanwhile, except while the pipeline fills and

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/index.hpp"
 #include "goal/goal.hpp"
 #include "topology/text/scan.hpp"
 
@@ -54,8 +55,8 @@ class Reader {
     return text_.substr(at_, std::max<size_t>(end - at_, at_ < text_.size() ? 1 : 0));
   }
   Status error(std::string_view expected) const {
-    const size_t line = 1 + static_cast<size_t>(std::count(
-                                text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n'));
+    const size_t line =
+        1 + index(std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n'));
     const size_t line_begin = at_ == 0 ? 0 : text_.rfind('\n', at_ - 1) + 1;  // npos + 1 is 0
     if (at_ < text_.size() && text_[at_] == '\n')
       return invalid(fmt::format("{}:{}:{}: expected {}, found the end of the line", file_, line,
@@ -119,7 +120,7 @@ class Reader {
     if (failed != std::errc() || *value < least || *value > most)
       return error(most == ~uint64_t{0} ? std::string("a number")
                                         : fmt::format("a number from {} to {}", least, most));
-    at_ += static_cast<size_t>(end - begin);
+    at_ += index(end - begin);
     return {};
   }
   bool skip_any() {  // "-1"

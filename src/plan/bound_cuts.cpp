@@ -4,12 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 
 namespace sennit::cuts {
 
 uint64_t time_ns(Wide bytes, Wide bytes_per_s) {
-  const Wide ns = (bytes * 1'000'000'000 + bytes_per_s - 1) / bytes_per_s;
+  const Wide ns = divided_up(bytes * kNsPerSecond, bytes_per_s);
   return ns > ~uint64_t{0} ? ~uint64_t{0} : static_cast<uint64_t>(ns);
 }
 

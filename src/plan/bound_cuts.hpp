@@ -12,11 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "base/arithmetic.hpp"
 #include "plan/bound.hpp"
 
 namespace sennit::cuts {
-
-using Wide = unsigned __int128;
 
 inline bool usable(const Capacity& c) {
   return c.known() &&

@@ -23,7 +23,8 @@ constexpr int kSeries = 50, kRounds = 8;
 // for one message: this process may be stopped, or share a core with many
 constexpr int kPatienceMs = 200;
 constexpr std::chrono::milliseconds kTime(100);  // for all series, once there is one
-constexpr uint64_t kWhole = 3, kOfLoopback = 2;  // what a message takes over what a bounce does
+// What a message takes over what a bounce over loopback does: 3 / 2.
+constexpr uint64_t kOfMessage = 3, kOfLoopback = 2;
 
 // Two ends of a connection over the loopback interface.
 struct Pair {
@@ -138,7 +139,7 @@ uint64_t measure_message_cpu_ns() {
     best = 0;  // no thread to be had
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return static_cast<uint64_t>(best) * kWhole / kOfLoopback / (2 * kRounds);
+  return static_cast<uint64_t>(best) * kOfMessage / kOfLoopback / (2 * kRounds);
 }
 
 }  // namespace sennit

@@ -10,15 +10,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/arithmetic.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit {
-
-// floor(a * b / c) without overflow.
-inline uint64_t scaled(uint64_t a, uint64_t b, uint64_t c) {
-  if (a < (1ull << 26) && b < (1ull << 38)) return a * b / c;
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b / c);
-}
 
 struct Chunk {
   uint32_t index = 0;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
+
 namespace sennit {
 namespace {
 
@@ -74,7 +76,6 @@ Result<Op> parse_op(std::string_view text) {
 }
 
 Status check_size(const Request& request, int ranks) {
-  using Wide = unsigned __int128;
   constexpr Wide kMostBytes = Wide{1} << 60;
   const auto n = static_cast<Wide>(ranks);
   const bool one =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/index.hpp"
 #include "collectives/algorithm.hpp"
 #include "simulate/ranks.hpp"
 
@@ -15,7 +16,7 @@ uint64_t scratch_bytes(const TierTree& tree, const Request& request, const Plan&
                        std::vector<int> positions) {
   if (positions.empty()) return 0;
   if (tree.ranks() <= kFew) {
-    positions.resize(static_cast<size_t>(tree.ranks()));
+    positions.resize(index(tree.ranks()));
     std::iota(positions.begin(), positions.end(), 0);
   }
   const std::unique_ptr<Blueprint> blueprint =

@@ -8,6 +8,8 @@
 // piece on every hop; or the slowest hop, if that has more to do than a piece takes for the way.
 #include <algorithm>
 
+#include "base/arithmetic.hpp"
+#include "base/index.hpp"
 #include "cost/rates.hpp"
 #include "simulate/ranks.hpp"
 
@@ -18,8 +20,8 @@ namespace {
 uint64_t rate_between(const TierTree& tree, int from, int to, const CostModel& cost) {
   uint64_t rate = ~uint64_t{0};
   const auto climb = [&](int position, int other, bool out) {
-    for (int g = tree.leaf_of_position[static_cast<size_t>(position)];;) {
-      const Group& group = tree.groups[static_cast<size_t>(g)];
+    for (int g = tree.leaf_of_position[index(position)];;) {
+      const Group& group = tree.groups[index(g)];
       if (group.parent < 0 || (other >= group.first && other < group.first + group.size)) return;
       rate = std::min(rate, boundary_rate(tree, g, out ? group.egress : group.ingress, cost));
       g = group.parent;
@@ -32,17 +34,16 @@ uint64_t rate_between(const TierTree& tree, int from, int to, const CostModel& c
 
 }  // namespace
 
-SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t chunks,
-                        const SimulateOptions& options) {
+SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t turns,
+                        uint32_t chunks, const SimulateOptions& options) {
   const auto n = static_cast<uint64_t>(tree.ranks());
-  const uint64_t turns = request.collective == Collective::all_reduce ? 2 : 1;
   const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
   const uint64_t crossing = scaled(turns * bytes, n - 1, n);  // by one hop
   uint64_t way_ns = 0, posting_ns = 0, moving_ns = 0;         // of one turn
   for (int position = 0; position < tree.ranks(); position++) {
     const int next = (position + 1) % tree.ranks();
     const int common = tree.common_group(position, next);
-    moving_ns += scaled(bytes, 1'000'000'000, rate_between(tree, position, next, options.cost)) / n;
+    moving_ns += scaled(bytes, kNsPerSecond, rate_between(tree, position, next, options.cost)) / n;
     way_ns += planning_latency_ns(tree, common, options.cost);
     posting_ns +=
         within_host(tree, common) ? options.cost.shared_memory_post_ns : options.cost.post_ns;
@@ -58,7 +59,7 @@ SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t c
     time.groups.push_back({});
     if (group.parent < 0) continue;
     const auto busy = [&](const Capacity& capacity) {
-      return scaled(crossing, 1'000'000'000,
+      return scaled(crossing, kNsPerSecond,
                     boundary_rate(tree, static_cast<int>(g), capacity, options.cost));
     };
     time.groups.back() = {crossing, crossing, busy(group.egress), busy(group.ingress)};

@@ -7,8 +7,7 @@
 // overloaded, and none has more than the tolerated part of its capacity to spare while its flows
 // want more, or gives a flow that much less than its share. Links that no traffic can ever fill (an
 // uplink at full bisection), or that the flows of the moment cannot, tie nothing together. Times in
-// ns, rounded up. Cost of a change: O(flows on the links taken in * depth
-// * rounds).
+// ns, rounded up. Cost of a change: O(flows on the links taken in * depth * rounds).
 #pragma once
 
 #include <cstdint>

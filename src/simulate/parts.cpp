@@ -2,6 +2,7 @@
 // rounds as well; and what the run says of tiers and memory.
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "simulate/ranks.hpp"
 
 namespace sennit::simulation {
@@ -13,11 +14,11 @@ uint64_t most_scratch_bytes(const TierTree& tree, std::span<const Part> parts,
   std::vector<uint64_t> of_class;
   for (const Symmetry::RankClass& kind : symmetry.classes)
     of_class.push_back(scratch_bytes(parts[kind.part], kind.prepared->program));
-  std::vector<uint64_t> of_position(static_cast<size_t>(tree.ranks()), 0);
+  std::vector<uint64_t> of_position(index(tree.ranks()), 0);
   size_t member = 0;
   for (const Part& part : parts)
     for (const int32_t position : part.positions)
-      of_position[static_cast<size_t>(position)] += of_class[symmetry.class_of_member[member++]];
+      of_position[index(position)] += of_class[symmetry.class_of_member[member++]];
   return *std::max_element(of_position.begin(), of_position.end());
 }
 

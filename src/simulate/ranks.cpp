@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "cost/rates.hpp"
 
@@ -239,7 +240,7 @@ bool World::do_local(int position) {
   const uint64_t bytes =
       step.sources * bytes_of(rank, step.target, rank.chunk[rank.local_now.lane]);
   const uint64_t ns =
-      options_.fluid ? 0 : scaled(bytes, 1'000'000'000, options_.cost.reduce_bytes_per_s);
+      options_.fluid ? 0 : scaled(bytes, kNsPerSecond, options_.cost.reduce_bytes_per_s);
   if (ns > 0) {
     at(now_ns_ + ns, What::processor_free, static_cast<uint32_t>(position));
     return true;

@@ -158,8 +158,9 @@ Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part>
 uint64_t scratch_bytes(const Part& part, const Program& program);
 std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups);
 
-// Of algorithm `ring`, without simulating it (simulate/long_ring.cpp).
-SimulatedTime ring_time(const TierTree& tree, const Request& request, uint32_t chunks,
-                        const SimulateOptions& options);
+// Of an algorithm whose pieces go so often around a ring (Algorithm::turns_around_ring), without
+// simulating it (simulate/long_ring.cpp).
+SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t turns,
+                        uint32_t chunks, const SimulateOptions& options);
 
 }  // namespace sennit::simulation

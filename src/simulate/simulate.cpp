@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/index.hpp"
 #include "simulate/ranks.hpp"
 
 namespace sennit {
@@ -15,13 +16,18 @@ Status check(const TierTree& tree, const Request& request) {
   if (request.vector_variant && request.counts.empty())
     return {SENNIT_UNSUPPORTED,
             fmt::format("simulate: {} with counts that no rank knows", name(request.collective))};
-  if (!request.counts.empty() && request.counts.size() != static_cast<size_t>(tree.ranks()))
+  if (!request.counts.empty() && request.counts.size() != index(tree.ranks()))
     return invalid(
         fmt::format("simulate: {} counts for {} ranks", request.counts.size(), tree.ranks()));
   return check_size(request, tree.ranks());
 }
 
 }  // namespace
+
+bool has_closed_form(const TierTree& tree, const Request& request, const Plan& plan) {
+  const Algorithm* algorithm = find_algorithm(plan.algorithm);
+  return algorithm && algorithm->turns_around_ring(request) > 0 && tree.ranks() > kLongRing;
+}
 
 Result<SimulatedTime> simulate(const TierTree& tree, const Request& request,
                                const Blueprint& blueprint, uint32_t chunks,
@@ -38,8 +44,9 @@ Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, con
   if (!algorithm || !algorithm->applies(tree, request))
     return Status(SENNIT_NOT_FOUND, fmt::format("simulate: no algorithm '{}' for this {}",
                                                 plan.algorithm, name(request.collective)));
-  if (plan.algorithm == "ring" && tree.ranks() > kLongRing) {
-    SimulatedTime time = simulation::ring_time(tree, request, plan.parameters.chunks, options);
+  if (has_closed_form(tree, request, plan)) {
+    SimulatedTime time = simulation::ring_time(tree, request, algorithm->turns_around_ring(request),
+                                               plan.parameters.chunks, options);
     time.tiers = simulation::by_tier(tree, time.groups);
     return time;
   }

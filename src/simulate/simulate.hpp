@@ -30,7 +30,10 @@ struct SimulatedMessage {
   uint64_t begin_ns = 0, left_ns = 0, delivered_ns = 0;  // began to move, left the sender, arrived
 };
 
-inline constexpr int kLongRing = 1024;  // ranks; of a longer ring the closed form is taken
+// Ranks: of a longer ring the closed form is taken (Algorithm::turns_around_ring).
+inline constexpr int kLongRing = 1024;
+// Whether the plan is one that is computed by that formula, not simulated.
+bool has_closed_form(const TierTree& tree, const Request& request, const Plan& plan);
 
 struct SimulateOptions {
   // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain
@@ -70,7 +73,7 @@ struct SimulatedTime {
   uint64_t scratch_bytes = 0;  // of the rank that needs most, all chunks in flight together
   uint64_t rounds = 0;         // fluid only: messages in the longest chain
   uint64_t latency_ns = 0;     // fluid only: of the chain that takes longest
-  bool closed_form = false;    // a ring of more than 1,024 ranks: a formula's time, not simulated
+  bool closed_form = false;    // has_closed_form(): a formula's time
   uint32_t rank_classes = 0;   // ranks that were simulated, each for all that do the same
 };
 

@@ -8,16 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 
 namespace sennit::simulation {
 namespace {
-
-uint64_t mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
-  hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9ull;
-  return hash ^ (hash >> 32);
-}
 
 uint64_t length_colour(const Part& part, const Program& program, const Operand& operand) {
   const Layout layout = part.layout();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/index.hpp"
 #include "simulate/symmetry.hpp"
 
 namespace sennit::simulation {
@@ -52,7 +53,7 @@ std::optional<std::vector<uint32_t>> partners(const Part& part, const Program& p
   std::vector<uint32_t> partner(program.steps.size(), kNone);
   for (size_t i = 0; i < mine.peers.size(); i++) {
     const Look theirs = look_at(part, part.blueprint->program(mine.peers[i]));
-    const auto me = static_cast<size_t>(std::ranges::find(theirs.peers, 0) - theirs.peers.begin());
+    const auto me = index(std::ranges::find(theirs.peers, 0) - theirs.peers.begin());
     if (theirs.hash != mine.hash || me == theirs.peers.size()) return std::nullopt;
     const std::vector<uint32_t>& met = theirs.shape.receives[me];
     if (met.size() != mine.shape.sends[i].size()) return std::nullopt;
@@ -62,7 +63,7 @@ std::optional<std::vector<uint32_t>> partners(const Part& part, const Program& p
 }
 
 bool is_all_of(const TierTree& tree, const Part& part) {
-  if (part.positions.size() != static_cast<size_t>(tree.ranks())) return false;
+  if (part.positions.size() != index(tree.ranks())) return false;
   for (size_t i = 0; i < part.positions.size(); i++)
     if (part.positions[i] != static_cast<int32_t>(i)) return false;
   return true;
@@ -87,7 +88,7 @@ std::optional<Symmetry> one_class(const TierTree& tree, const Part& part) {
   all.peer_position = all.prepared->peers;
   Symmetry result;
   result.classes.push_back(std::move(all));
-  result.class_of_member.assign(static_cast<size_t>(tree.ranks()), 0);
+  result.class_of_member.assign(index(tree.ranks()), 0);
   result.groups_of_class.assign(tree.tiers.size(), 0);
   for (const Group& group : tree.groups) {
     result.class_of_group.push_back(group.tier);

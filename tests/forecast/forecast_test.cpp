@@ -55,7 +55,7 @@ StepTime step_of(const Job& job) {
   return step_time(job, lay_out(job.mesh, network, places[0].positions));
 }
 
-TEST(Training, MfuOfLlama3sTable4WithOneSetOfConstants) {
+TEST(Forecast, MfuOfLlama3sTable4WithOneSetOfConstants) {
   for (const Row& row : kTable4) {
     Job job = job_of(row);
     ASSERT_TRUE(check(job).ok()) << check(job).text();
@@ -86,7 +86,7 @@ TEST(Training, MfuOfLlama3sTable4WithOneSetOfConstants) {
   }
 }
 
-TEST(Training, OperationsAndDaysOfLlama3) {
+TEST(Forecast, OperationsAndDaysOfLlama3) {
   const Model model = *find_model("llama3-405b");
   EXPECT_NEAR(model.parameters(), 405.9e9, 0.1e9);
   EXPECT_NEAR(find_model("llama3-70b")->parameters(), 70.6e9, 0.1e9);
@@ -98,7 +98,7 @@ TEST(Training, OperationsAndDaysOfLlama3) {
   EXPECT_NEAR(share, 0.67, 0.005) << "causal; the full square is twice that";
 }
 
-TEST(Training, FailuresOfLlama3) {
+TEST(Forecast, FailuresOfLlama3) {
   const Job job = job_of(kTable4[1]);
   const StepTime step = step_of(job);
   const Cost cost = cost_of(job, step, {});
@@ -118,7 +118,7 @@ TEST(Training, FailuresOfLlama3) {
   EXPECT_NEAR(cost.kwh, cost.gpu_hours * 1.275 * 1.08, 1e-6 * cost.kwh);
 }
 
-TEST(Training, MemoryOfLlama3FitsAsThePaperRanIt) {
+TEST(Forecast, MemoryOfLlama3FitsAsThePaperRanIt) {
   for (const Row& row : kTable4)
     EXPECT_TRUE(check_memory(job_of(row)).ok()) << check_memory(job_of(row)).text();
   const Memory memory = memory_of(job_of(kTable4[1]));
@@ -130,7 +130,7 @@ TEST(Training, MemoryOfLlama3FitsAsThePaperRanIt) {
   EXPECT_EQ(memory.layers_in_flight, 128) << "all 16 microbatches through 8 chunks";
 }
 
-TEST(Training, SaysWhatWouldMakeAJobFit) {
+TEST(Forecast, SaysWhatWouldMakeAJobFit) {
   Job job = job_of(kTable4[1]);
   job.recompute = Recompute::none;
   const Status status = check_memory(job);
@@ -144,7 +144,7 @@ TEST(Training, SaysWhatWouldMakeAJobFit) {
 
 // facts: max[(1 - 1/d), s1 s2 (1 - m/d)/m] M/B for d ranks of which m are in a pod, one on each
 // host.
-TEST(Training, ConcurrentGroupsMeetTheirFormula) {
+TEST(Forecast, ConcurrentGroupsMeetTheirFormula) {
   const Network network(meta24k(), 450e9);
   struct Case {
     const char* mesh;
@@ -181,7 +181,7 @@ TEST(Training, ConcurrentGroupsMeetTheirFormula) {
   }
 }
 
-TEST(Training, PlacementsAndGroupsCoverEveryGpuOnce) {
+TEST(Forecast, PlacementsAndGroupsCoverEveryGpuOnce) {
   const std::vector<Places> places = placements(meta24k(), 16384);
   ASSERT_EQ(places.size(), 2u);
   EXPECT_EQ(places[1].name, "even");
@@ -202,7 +202,7 @@ TEST(Training, PlacementsAndGroupsCoverEveryGpuOnce) {
   }
 }
 
-TEST(Training, FindsTheFastestMeshThatFits) {
+TEST(Forecast, FindsTheFastestMeshThatFits) {
   Job job = job_of(kTable4[2]);
   const Network network(meta24k(), 450e9);
   const Result<Job> found = fastest_job(job, network, 16384, {128, 0, 0, 8});
@@ -216,7 +216,7 @@ TEST(Training, FindsTheFastestMeshThatFits) {
   EXPECT_NE(none.status().text().find("does not fit"), std::string::npos) << none.status().text();
 }
 
-TEST(Training, CurveOfTheReferenceCluster) {
+TEST(Forecast, CurveOfTheReferenceCluster) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
   const std::vector<CurvePoint> points = curve(job_of(kTable4[1]), {}, meta24k(), 128);
   ASSERT_EQ(points.size(), 9u);
@@ -240,11 +240,11 @@ TEST(Training, CurveOfTheReferenceCluster) {
   EXPECT_EQ(parts.cables, 24576 + 24576 + 8 * 439);
 }
 
-TEST(Training, ReadsModelsFromFiles) {
+TEST(Forecast, ReadsModelsFromFiles) {
   const char* const json =
       R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
-    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-    "rope_scaling": null, "tie_word_embeddings": false})";
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "rope_scaling": null, "tie_word_embeddings": false})";
   const Result<Model> model = parse_model(json, "config.json");
   ASSERT_TRUE(model.ok()) << model.status().text();
   EXPECT_EQ(model->parameters(), find_model("llama3-8b")->parameters());
@@ -255,13 +255,14 @@ TEST(Training, ReadsModelsFromFiles) {
       {"{\"num_local_experts\": 8, \"hidden_size\": 4096}", "mixtures of experts"},
       {R"({"hidden_size": 64, "hidden_size": 8, "num_hidden_layers": 2})", "twice"},
       {R"({"hidden_size": 64, "num_hidden_layers": 20000})", "from 1 to 10000"},
-      {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 7,
-        "vocab_size": 10})",
+      {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8,
+        "num_attention_heads": 7, "vocab_size": 10})",
        "7 does not divide hidden_size 64"},
-      {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 7,
-        "vocab_size": 10, "head_dim": null})",
+      {R"({"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 8,
+        "num_attention_heads": 7, "vocab_size": 10, "head_dim": null})",
        "7 does not divide hidden_size 64"},
-      {R"({"hidden_size": -1, "num_hidden_layers": 2, "intermediate_size": 8, "num_attention_heads": 2})",
+      {R"({"hidden_size": -1, "num_hidden_layers": 2, "intermediate_size": 8,
+        "num_attention_heads": 2})",
        "-1"}};
   for (const auto& [text, word] : wrong) {
     const Result<Model> refused = parse_model(text, "config.json");

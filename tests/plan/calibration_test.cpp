@@ -56,8 +56,8 @@ std::vector<TimedPlan> trace_of(const TierTree& tree, const PlanOptions& options
 
 CostModel shaped() {
   CostModel truth;
-  truth.message_cpu_ns = 9'000;
-  truth.crowding_permille = 4'000;
+  truth.shared_cores.message_cpu_ns = 9'000;
+  truth.shared_cores.crowding_permille = 4'000;
   truth.tiers = {{1000, 960, 1'500'000}, {400, 940, 250'000}, {600, 1000, 0}};
   return truth;
 }
@@ -66,14 +66,14 @@ TEST(Calibration, FindsTheModelThatMadeTheTimes) {
   std::mt19937_64 random(sennit_test::seed());
   const TierTree tree = racks();
   PlanOptions options;
-  options.cost.crowding_permille = 4'000;
+  options.cost.shared_cores.crowding_permille = 4'000;
   const std::vector<TimedPlan> trace = trace_of(tree, options, shaped(), 8, 16 << 20, 0, random);
   const uint64_t before = typical_factor_permille(tree, options, trace);
   options.cost = calibrate(tree, options, trace);
   const uint64_t after = typical_factor_permille(tree, options, trace);
   EXPECT_GT(before, 1'200u);
   EXPECT_LT(after, 1'080u);
-  EXPECT_EQ(options.cost.crowding_permille, 4'000u);
+  EXPECT_EQ(options.cost.shared_cores.crowding_permille, 4'000u);
   // It also tells of sizes that were not in the trace.
   const std::vector<TimedPlan> others = trace_of(tree, options, shaped(), 24, 8 << 20, 0, random);
   EXPECT_LT(typical_factor_permille(tree, options, others), 1'100u);
@@ -83,7 +83,7 @@ TEST(Calibration, IsNotLedAstrayByNoise) {
   std::mt19937_64 random(sennit_test::seed());
   const TierTree tree = racks();
   PlanOptions options;
-  options.cost.crowding_permille = 4'000;
+  options.cost.shared_cores.crowding_permille = 4'000;
   std::vector<TimedPlan> trace = trace_of(tree, options, shaped(), 8, 16 << 20, 0.1, random);
   trace[trace.size() / 2].measured_ns *= 50;  // one that came late
   options.cost = calibrate(tree, options, trace);
@@ -134,7 +134,7 @@ TEST(Calibration, LeavesAModelThatIsRight) {
   const CostModel same =
       calibrate(tree, options, trace_of(tree, options, options.cost, 8, 16 << 20, 0, random));
   EXPECT_EQ(same.post_ns, options.cost.post_ns);
-  EXPECT_EQ(same.message_cpu_ns, options.cost.message_cpu_ns);
+  EXPECT_EQ(same.shared_cores.message_cpu_ns, options.cost.shared_cores.message_cpu_ns);
   for (const TierCost& tier : same.tiers) EXPECT_EQ(tier, TierCost());
   EXPECT_EQ(calibrate(tree, options, {}), options.cost) << "nothing to learn from";
 }

@@ -19,6 +19,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "plan/planner.hpp"
+#include "plan/shared_cores.hpp"
 #include "plan/tuning/calibration.hpp"
 #include "tests/support/trials.hpp"
 #include "topology/fabric/fabric.hpp"
@@ -45,11 +46,12 @@ TierTree racks(const std::vector<int>& hosts, uint64_t oversubscription) {
 }
 
 // As a job finds it in namespaces on two cores.
-PlanOptions two_cores(const TierTree& tree, uint64_t message_cpu_ns = CostModel().message_cpu_ns) {
+PlanOptions two_cores(const TierTree& tree,
+                      uint64_t message_cpu_ns = SharedCores().message_cpu_ns) {
   PlanOptions options;
-  options.cost.message_cpu_ns = message_cpu_ns;
-  options.cost.crowding_permille = static_cast<uint64_t>(tree.ranks()) * 500;
-  options.cost.within_one_machine();
+  options.cost.shared_cores.message_cpu_ns = message_cpu_ns;
+  options.cost.shared_cores.crowding_permille = static_cast<uint64_t>(tree.ranks()) * 500;
+  within_one_machine(&options.cost);
   options.cost.goodput_permille = tcp_payload_permille(1500, true);
   options.cost.message_bytes = tcp_message_bytes(true);
   return options;
@@ -137,7 +139,7 @@ struct Table {
 std::vector<Table> measured(const std::string& name) {
   std::ifstream file(SENNIT_SOURCE_DIR "/tests/data/" + name);
   std::vector<Table> tables;
-  uint64_t message_cpu_ns = CostModel().message_cpu_ns;
+  uint64_t message_cpu_ns = SharedCores().message_cpu_ns;
   const auto numbers = [](std::string text) {
     std::ranges::replace(text, ',', ' ');
     std::istringstream words(text);

@@ -1,6 +1,7 @@
 // planner_test.cpp: what the planner chooses, that it follows its formula and its ties, and what it
 // says.
 #include "plan/planner.hpp"
+#include "plan/shared_cores.hpp"
 
 #include <algorithm>
 
@@ -83,8 +84,8 @@ TEST(Planner, HeadersTakeTheirPartOfTheRateBetweenHosts) {
 
 TEST(Planner, WithinOneMachineFewMessagesAreFasterThanOneRoundOfMany) {
   PlanOptions wires, memory;
-  wires.cost.crowding_permille = memory.cost.crowding_permille = 4'000;
-  memory.cost.within_one_machine();
+  wires.cost.shared_cores.crowding_permille = memory.cost.shared_cores.crowding_permille = 4'000;
+  within_one_machine(&memory.cost);
   const Request request = request_of(Collective::broadcast, 8);
   EXPECT_EQ(make_plan(request, shaped_racks(), wires)->algorithm, "direct");
   EXPECT_EQ(make_plan(request, shaped_racks(), memory)->algorithm, "tree");
@@ -118,7 +119,7 @@ TEST(Planner, TieredSchedulesKnowTheMessagesOfAllRanks) {
       for (const Parameters& p : tiered->candidates(tree, request)) {
         const std::optional<Counts> counts = tiered->count(tree, request, p);
         ASSERT_TRUE(counts.has_value());
-        EXPECT_EQ(tiered->estimate(tree, request, p, {}).all_messages, counts->messages)
+        EXPECT_EQ(tiered->estimate(tree, request, p, {}).finer.all_messages, counts->messages)
             << name(c) << " " << p.to_text();
       }
     }
@@ -218,10 +219,10 @@ TEST(Planner, RanksThatShareCoresSendFewerMessages) {
     EXPECT_TRUE(plan.ok());
     const Algorithm* algorithm = find_algorithm(plan->algorithm);
     const Estimate e = algorithm->estimate(tree, request, plan->parameters, options.cost);
-    return e.all_messages ? e.all_messages : e.messages * 8;
+    return e.finer.all_messages ? e.finer.all_messages : e.messages * 8;
   };
   PlanOptions crowded;
-  crowded.cost.crowding_permille = 4000;
+  crowded.cost.shared_cores.crowding_permille = 4000;
   for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::barrier}) {
     const Request request = request_of(c, 8);
     EXPECT_GE(messages(request, {}), 24u) << name(c);
@@ -231,7 +232,7 @@ TEST(Planner, RanksThatShareCoresSendFewerMessages) {
 
 TEST(Planner, ChunksDoNotGetLargerWhereRatesAreUnknown) {
   PlanOptions crowded;
-  crowded.cost.crowding_permille = 4000;
+  crowded.cost.shared_cores.crowding_permille = 4000;
   const Request request = request_of(Collective::all_gather, 2'000'000);
   const auto known = make_plan(request, two_racks(), crowded);
   const auto unknown = make_plan(request, TierTree::uniform({2, 4}), crowded);

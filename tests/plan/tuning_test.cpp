@@ -65,7 +65,7 @@ TEST(Tuning, IsReadAsWritten) {
 TEST(Tuning, KeepsTheCostModelOfATree) {
   const TierTree tree = TierTree::uniform({4, 2}, {1'000'000'000, 500'000'000});
   CostModel fitted;
-  fitted.message_cpu_ns = 7'000;
+  fitted.shared_cores.message_cpu_ns = 7'000;
   fitted.latency_ns = 14'000;
   fitted.tiers = {{1000, 990, 0}, {300, 950, 120'000}, {1200, 1000, 0}};
   Tuning table;
@@ -75,11 +75,11 @@ TEST(Tuning, KeepsTheCostModelOfATree) {
   ASSERT_TRUE(again.ok()) << again.status().text();
   EXPECT_EQ(again->to_text(), table.to_text());
   CostModel cost;
-  cost.crowding_permille = 4'000;  // the job's own, not of the fit
+  cost.shared_cores.crowding_permille = 4'000;  // the job's own, not of the fit
   again->calibrate(TierTree::uniform({2, 4}, {1'000'000'000, 500'000'000}), &cost);
   EXPECT_TRUE(cost.tiers.empty()) << "another tree";
   again->calibrate(tree, &cost);
-  fitted.crowding_permille = 4'000;
+  fitted.shared_cores.crowding_permille = 4'000;
   EXPECT_EQ(cost, fitted);
 }
 

@@ -7,19 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "base/status.hpp"
 #include "topology/fabric/units.hpp"
 
 namespace sennit {
 namespace {
-
-uint64_t mix(uint64_t hash, uint64_t value) {  // splitmix64's finaliser over a running sum
-  hash += value + 0x9e3779b97f4a7c15ull;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
-  return hash ^ (hash >> 31);
-}
 
 Capacity smaller(const Capacity& a, const Capacity& b) {
   if (!a.known()) return b;

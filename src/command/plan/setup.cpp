@@ -132,6 +132,13 @@ std::string unknown_tiers(const TierTree& tree) {
   return text;
 }
 
+// The one that --radices and --whole-stages are about: it exchanges in stages, with a radix each.
+const Algorithm* staged_algorithm(Collective collective) {
+  for (const Algorithm* algorithm : algorithms())
+    if (algorithm->takes(collective).radices > 1) return algorithm;
+  return nullptr;
+}
+
 }  // namespace
 
 void add_arguments(const Command& command, Arguments* a) {
@@ -246,14 +253,15 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
     return invalid(fmt::format("--whole-stages {}: of all_reduce only, not of {}: leave it out",
                                arguments.whole_stages, name(problem.request.collective)));
   if (!arguments.radices.empty() || arguments.whole_stages >= 0) {
-    if (!arguments.algorithm.empty() && arguments.algorithm != "tiered")
-      return invalid(fmt::format("--radices and --whole-stages are of tiered, not of {}",
-                                 arguments.algorithm));
-    const Algorithm* tiered = find_algorithm("tiered");
-    if (!tiered || !tiered->applies(problem.tree, problem.request))
-      return invalid(fmt::format("--radices and --whole-stages are of tiered, which cannot do {}",
-                                 name(problem.request.collective)));
-    plan->algorithm = "tiered";
+    const Algorithm* staged = staged_algorithm(problem.request.collective);
+    SENNIT_CHECK(staged != nullptr);
+    if (!arguments.algorithm.empty() && arguments.algorithm != staged->name())
+      return invalid(fmt::format("--radices and --whole-stages are of {}, not of {}",
+                                 staged->name(), arguments.algorithm));
+    if (!staged->applies(problem.tree, problem.request))
+      return invalid(fmt::format("--radices and --whole-stages are of {}, which cannot do {}",
+                                 staged->name(), name(problem.request.collective)));
+    plan->algorithm = staged->name();
     plan->parameters.radices = arguments.radices;
     plan->parameters.whole_stages =
         static_cast<uint8_t>(std::clamp(arguments.whole_stages, 0, 255));
@@ -277,7 +285,7 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
 Status check_messages(const TierTree& tree, const Request& request, const Plan& plan,
                       const CostModel& cost, size_t groups) {
   constexpr double kMostMessages = 1e8;
-  if (plan.algorithm == "ring" && tree.ranks() > kLongRing && groups == 1) return {};
+  if (groups == 1 && has_closed_form(tree, request, plan)) return {};
   const Estimate estimate =
       find_algorithm(plan.algorithm)->estimate(tree, request, plan.parameters, cost);
   const double messages = static_cast<double>(estimate.messages) * tree.ranks() *
@@ -298,8 +306,7 @@ Result<Facts> count(const Problem& problem, const Plan& plan) {
   const Estimate estimate =
       algorithm->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
   Facts facts;
-  const bool computed = plan.algorithm == "ring" && problem.tree.ranks() > kLongRing;
-  if (!computed &&
+  if (!has_closed_form(problem.tree, problem.request, plan) &&
       estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages &&
       !algorithm->count(problem.tree, problem.request, plan.parameters))
     return facts;

@@ -83,7 +83,8 @@ CostModel calibrate(const TierTree& tree, const PlanOptions& options,
   if (within_one_host(tree))
     constants.push_back({&cost.shared_memory_post_ns, around});
   else
-    constants.insert(constants.end(), {{&cost.message_cpu_ns, around}, {&cost.post_ns, around}});
+    constants.insert(constants.end(),
+                     {{&cost.shared_cores.message_cpu_ns, around}, {&cost.post_ns, around}});
   constants.push_back({&cost.reduce_bytes_per_s, around});
   for (size_t tier = 0; tier < cost.tiers.size(); tier++) {
     if (tier > 0)

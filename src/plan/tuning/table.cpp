@@ -37,7 +37,7 @@ void Tuning::calibrate(const TierTree& tree, CostModel* cost) const {
   if (found == costs_.end() || found->second.tiers.size() != tree.tiers.size()) return;
   const CostModel& fitted = found->second;
   cost->post_ns = fitted.post_ns;
-  cost->message_cpu_ns = fitted.message_cpu_ns;
+  cost->shared_cores.message_cpu_ns = fitted.shared_cores.message_cpu_ns;
   cost->latency_ns = fitted.latency_ns;  // its part by tier was fitted beside it
   cost->shared_memory_post_ns = fitted.shared_memory_post_ns;
   cost->reduce_bytes_per_s = fitted.reduce_bytes_per_s;

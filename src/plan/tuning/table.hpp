@@ -7,10 +7,11 @@
 //   measured 1.4ms
 // where 1048576 is the class's least payload in bytes, and one for the cost model of a tree that
 // was calibrated (plan/tuning/calibration.hpp), its tiers' figures from the ranks outwards:
-//   cost 00c0ffee00c0ffee post_ns 2000 message_cpu_ns 5000 latency_ns 30000 shared_memory_post_ns 150
-//   reduce_bytes_per_s 8000000000 latency_permille 1000,1100 goodput_permille 1000,960 burst_ns 0,300000
-// Rank 0 reads the file and tells it to all ranks at the
-// start, so that all choose alike; the file is replaced as a whole. Value type; not thread-safe.
+//   cost 00c0ffee00c0ffee post_ns 2000 message_cpu_ns 5000 latency_ns 30000
+//   shared_memory_post_ns 150 reduce_bytes_per_s 8000000000 latency_permille 1000,1100
+//   goodput_permille 1000,960 burst_ns 0,300000
+// Rank 0 reads the file and tells it to all ranks at the start, so that all choose alike; the file
+// is replaced as a whole. Value type; not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -80,7 +80,7 @@ Status parse_list(Line& line, std::string_view expected, std::string_view file,
 Status parse_cost(Line& line, std::string_view file, const Token& first, CostModel* cost) {
   const std::pair<const char*, uint64_t*> constants[] = {
       {"post_ns", &cost->post_ns},
-      {"message_cpu_ns", &cost->message_cpu_ns},
+      {"message_cpu_ns", &cost->shared_cores.message_cpu_ns},
       {"latency_ns", &cost->latency_ns},
       {"shared_memory_post_ns", &cost->shared_memory_post_ns},
       {"reduce_bytes_per_s", &cost->reduce_bytes_per_s}};
@@ -103,8 +103,8 @@ Status parse_cost(Line& line, std::string_view file, const Token& first, CostMod
   if (cost->reduce_bytes_per_s == 0 || std::ranges::min(goodput) == 0)
     return error_at(file, first, "rates and goodputs above 0");
   if (std::max(std::ranges::max(latency), std::ranges::max(goodput)) > kMostPermille ||
-      std::max({cost->post_ns, cost->message_cpu_ns, cost->latency_ns, cost->shared_memory_post_ns,
-                std::ranges::max(burst)}) > kMostNs)
+      std::max({cost->post_ns, cost->shared_cores.message_cpu_ns, cost->latency_ns,
+                cost->shared_memory_post_ns, std::ranges::max(burst)}) > kMostNs)
     return error_at(file, first, "times below 11 days, and no factor above 1000");
   return {};
 }
@@ -125,9 +125,9 @@ std::string Tuning::to_text() const {
     text += fmt::format(
         "cost {:016x} post_ns {} message_cpu_ns {} latency_ns {} shared_memory_post_ns {} "
         "reduce_bytes_per_s {} latency_permille {} goodput_permille {} burst_ns {}\n",
-        tree, cost.post_ns, cost.message_cpu_ns, cost.latency_ns, cost.shared_memory_post_ns,
-        cost.reduce_bytes_per_s, fmt::join(latency, ","), fmt::join(goodput, ","),
-        fmt::join(burst, ","));
+        tree, cost.post_ns, cost.shared_cores.message_cpu_ns, cost.latency_ns,
+        cost.shared_memory_post_ns, cost.reduce_bytes_per_s, fmt::join(latency, ","),
+        fmt::join(goodput, ","), fmt::join(burst, ","));
   }
   for (const auto& [key, tuned] : entries_) {
     const auto& [tree, collective, bytes] = key;
