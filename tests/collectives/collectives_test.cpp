@@ -2,12 +2,18 @@
 //
 // Every algorithm x collective it applies to x in and out of place x v-variants x every candidate's
 // parameters, judged twice: symbolically by verify(), and by running the programs on small arrays
-// (tests/support/interpreter.hpp). A new algorithm is covered by being registered. The seed is
+// (tests/support/interpreter.hpp). A new algorithm is covered by being registered. What each of
+// them applies to is held in tests/data/collectives/does.txt, or one whose applies() says no by
+// mistake would never be tested: UPDATE_EXPECTED=1 in the environment writes it. The seed is
 // printed; TEST_SEED repeats a run.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <set>
+
+#include <fmt/ranges.h>
 
 #include "tests/support/interpreter.hpp"
 #include "tests/support/random_trees.hpp"
@@ -25,28 +31,17 @@ constexpr Collective kAll[] = {
     Collective::broadcast,  Collective::reduce,         Collective::gather,
     Collective::scatter,    Collective::all_to_all,     Collective::barrier};
 
-// What every algorithm must do, by the letters below; and which of these it also does as a
-// v-variant. An algorithm whose applies() says no by mistake would otherwise never be tested.
-struct Does {
-  std::string_view algorithm, collectives, vector_variants;
-};
-constexpr std::string_view kLetters = "asgbrGSAB";  // in the order of kAll
-constexpr Does kDoes[] = {
-    {"aggregated", "A", ""},
-    {"chain", "br", ""},
-    {"direct", "asgbrGSAB", "sgGSA"},
-    {"double_tree", "abr", ""},
-    {"gather_scatter", "GS", "GS"},
-    {"leaders", "agB", "g"},
-    {"ring", "asg", "sg"},
-    {"scatter_gather", "b", ""},
-    {"tiered", "asgbrB", "sg"},
-    {"tree", "br", ""},
-};
-
 bool has_vector_variant(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::all_gather ||
          c == Collective::gather || c == Collective::scatter || c == Collective::all_to_all;
+}
+
+// Makes it the v-variant.
+void vary_counts(std::mt19937_64& random, int ranks, Request* request) {
+  request->vector_variant = true;
+  request->counts.clear();
+  if (request->collective == Collective::all_to_all) return;  // no rank knows the others' counts
+  for (int i = 0; i < ranks; i++) request->counts.push_back(random() % 3 == 0 ? 0 : random() % 9);
 }
 
 Request random_request(std::mt19937_64& random, Collective collective, int ranks) {
@@ -55,9 +50,7 @@ Request random_request(std::mt19937_64& random, Collective collective, int ranks
   request.in_place = random() % 2 != 0;
   request.root = static_cast<int>(random() % static_cast<uint64_t>(ranks));
   request.count = random() % 4 == 0 ? random() % 3 : random() % 40;
-  request.vector_variant = has_vector_variant(collective) && random() % 3 == 0;
-  if (request.vector_variant && collective != Collective::all_to_all)
-    for (int i = 0; i < ranks; i++) request.counts.push_back(random() % 3 == 0 ? 0 : random() % 9);
+  if (has_vector_variant(collective) && random() % 3 == 0) vary_counts(random, ranks, &request);
   return request;
 }
 
@@ -102,157 +95,196 @@ Circumstances random_execution(std::mt19937_64& random, const Request& request, 
   return execution;
 }
 
-TEST(collectives, every_algorithm_applies_where_it_should) {
-  std::set<std::string_view> known;
-  for (const Does& does : kDoes) {
-    known.insert(does.algorithm);
-    ASSERT_NE(find_algorithm(does.algorithm), nullptr) << does.algorithm;
-  }
-  for (const Algorithm* algorithm : algorithms())
-    EXPECT_TRUE(known.count(algorithm->name())) << algorithm->name() << " is missing in kDoes";
+bool is_flat(const TierTree& tree) {
+  return std::none_of(tree.groups.begin() + 1, tree.groups.end(),
+                      [](const Group& group) { return group.size > 1; });
+}
+
+// 1, 2, ... ranks first, then any number.
+TierTree tree_of_round(std::mt19937_64& random, int round, int first_rounds, int most) {
+  return random_tree(random, round < first_rounds
+                                 ? round + 1
+                                 : 1 + static_cast<int>(random() % static_cast<uint64_t>(most)));
+}
+
+std::string what(const Request& request) {
+  return fmt::format("{}{}", name(request.collective), request.vector_variant ? "_v" : "");
+}
+
+// What an algorithm applies to, on flat trees and on others: that must not depend on anything else.
+using Does = std::map<bool, std::set<std::string>>;  // by whether the tree is flat
+Does does(const Algorithm& algorithm) {
   std::mt19937_64 random(seed() + 4);
-  for (int round = 0; round < 60; round++) {  // on every tree, whatever the count and the root
-    const int ranks = round < 12 ? round + 1 : 1 + static_cast<int>(random() % 64);
-    const TierTree tree = random_tree(random, ranks);
-    const bool flat = std::none_of(tree.groups.begin() + 1, tree.groups.end(),
-                                   [](const Group& group) { return group.size > 1; });
-    for (const Does& does : kDoes)
-      for (size_t c = 0; c < std::size(kAll); c++) {
-        const Request request = random_request(random, kAll[c], ranks);
-        std::string_view wanted = request.vector_variant ? does.vector_variants : does.collectives;
-        // there is nothing to aggregate by
-        if (flat && does.algorithm == "aggregated") wanted = "";
-        EXPECT_EQ(find_algorithm(does.algorithm)->applies(tree, request),
-                  wanted.find(kLetters[c]) != std::string_view::npos)
-            << describe(*find_algorithm(does.algorithm), request, {}, tree);
-      }
+  std::map<bool, std::map<std::string, bool>> known;
+  for (int round = 0; round < 60; round++) {
+    const TierTree tree = tree_of_round(random, round, 12, 64);
+    const auto look = [&](const Request& request) {
+      const bool applies = algorithm.applies(tree, request);
+      const auto [before, is_new] = known[is_flat(tree)].emplace(what(request), applies);
+      EXPECT_EQ(before->second, applies) << describe(algorithm, request, {}, tree);
+    };
+    for (const Collective collective : kAll) {
+      Request request = random_request(random, collective, tree.ranks());
+      request.vector_variant = false;
+      request.counts.clear();
+      look(request);
+      if (has_vector_variant(collective)) vary_counts(random, tree.ranks(), &request);
+      look(request);
+    }
+  }
+  Does result;
+  for (const auto& [flat, all] : known)
+    for (const auto& [request, applies] : all)
+      if (applies) result[flat].insert(request);
+  return result;
+}
+
+// "ring: all_gather, all_gather_v, all_reduce", and a second line where flat trees differ.
+std::string does_text(const Algorithm& algorithm) {
+  Does all = does(algorithm);
+  std::string text = fmt::format("{}: {}\n", algorithm.name(), fmt::join(all[false], ", "));
+  if (all[true] != all[false])
+    text +=
+        fmt::format("{} on flat trees: {}\n", algorithm.name(),
+                    all[true].empty() ? "nothing" : fmt::format("{}", fmt::join(all[true], ", ")));
+  return text;
+}
+
+class Conformance : public testing::TestWithParam<const Algorithm*> {
+ protected:
+  const Algorithm& algorithm_ = *GetParam();
+};
+INSTANTIATE_TEST_SUITE_P(all, Conformance, testing::ValuesIn(algorithms()),
+                         [](const auto& tested) { return std::string(tested.param->name()); });
+
+TEST(Collectives, AlgorithmsApplyToWhatTheyDidBefore) {
+  const std::string path = SENNIT_SOURCE_DIR "/tests/data/collectives/does.txt";
+  if (std::getenv("UPDATE_EXPECTED") != nullptr) {
+    std::ofstream file(path);
+    for (const Algorithm* algorithm : algorithms()) file << does_text(*algorithm);
+  }
+  std::ifstream file(path);
+  std::map<std::string, std::string> expected;  // by algorithm
+  for (std::string line; std::getline(file, line);)
+    expected[line.substr(0, line.find_first_of(": "))] += line + "\n";
+  EXPECT_FALSE(expected.empty()) << path;
+  for (const auto& [known, text] : expected) {
+    ASSERT_NE(find_algorithm(known), nullptr) << known;
+    EXPECT_EQ(does_text(*find_algorithm(known)), text);
   }
 }
 
-TEST(collectives, every_algorithm_verifies_on_random_trees) {
+TEST_P(Conformance, VerifiesOnRandomTrees) {
   std::mt19937_64 random(seed());
-  std::set<std::pair<std::string_view, Collective>> covered;
+  std::set<std::string> covered;
   for (int round = 0; round < sennit_test::trials(200); round++) {
-    const int ranks = round < 12 ? round + 1 : 1 + static_cast<int>(random() % 64);
-    const TierTree tree = random_tree(random, ranks);
+    const TierTree tree = tree_of_round(random, round, 12, 64);
     ASSERT_EQ(tree.check(), "") << tree.to_text();
-    for (const Algorithm* algorithm : algorithms())
-      for (const Collective collective : kAll) {
-        const Request request = random_request(random, collective, ranks);
-        if (!algorithm->applies(tree, request)) continue;
-        covered.insert({algorithm->name(), collective});
-        const std::vector<Parameters> all = settings(*algorithm, tree, request);
-        const Parameters& parameters = all[random() % all.size()];
-        const auto blueprint = algorithm->prepare(tree, request, parameters);
-        const Verdict verdict = verify(tree, request, *blueprint);
-        ASSERT_TRUE(verdict.correct) << verdict.error << "\n"
-                                     << describe(*algorithm, request, parameters, tree);
-      }
+    for (const Collective collective : kAll) {
+      const Request request = random_request(random, collective, tree.ranks());
+      if (!algorithm_.applies(tree, request)) continue;
+      covered.insert(what(request));
+      const std::vector<Parameters> all = settings(algorithm_, tree, request);
+      const Parameters& parameters = all[random() % all.size()];
+      const auto blueprint = algorithm_.prepare(tree, request, parameters);
+      const Verdict verdict = verify(tree, request, *blueprint);
+      ASSERT_TRUE(verdict.correct) << verdict.error << "\n"
+                                   << describe(algorithm_, request, parameters, tree);
+    }
   }
-  size_t expected = 0;
-  for (const Does& does : kDoes) expected += does.collectives.size();
-  EXPECT_EQ(covered.size(), expected);
-  for (const Does& does : kDoes)
-    for (size_t c = 0; c < std::size(kAll); c++)
-      if (does.collectives.find(kLetters[c]) != std::string_view::npos) {
-        EXPECT_TRUE(covered.count({does.algorithm, kAll[c]}))
-            << does.algorithm << " was never verified for " << name(kAll[c]);
-      }
+  EXPECT_FALSE(covered.empty());
+  EXPECT_EQ(covered, does(algorithm_)[false]) << "what it applies to and what was verified";
 }
 
-TEST(collectives, every_algorithm_computes_on_random_trees) {
+TEST_P(Conformance, ComputesOnRandomTrees) {
   std::mt19937_64 random(seed() + 1);
   for (int round = 0; round < sennit_test::trials(40); round++) {
-    const int ranks = round < 8 ? round + 1 : 1 + static_cast<int>(random() % 24);
-    const TierTree tree = random_tree(random, ranks);
-    for (const Algorithm* algorithm : algorithms())
-      for (const Collective collective : kAll) {
-        const Request request = random_request(random, collective, ranks);
-        if (!algorithm->applies(tree, request)) continue;
-        for (const Parameters& parameters : settings(*algorithm, tree, request)) {
-          const Circumstances execution = random_execution(random, request, ranks);
-          const auto blueprint = algorithm->prepare(tree, request, parameters);
-          ASSERT_EQ(Interpreter(tree, request, *blueprint, execution, random()).run(), "")
-              << describe(*algorithm, request, parameters, tree) << "delivery "
-              << static_cast<int>(execution.delivery) << ", chunks " << execution.chunks;
-        }
+    const TierTree tree = tree_of_round(random, round, 8, 24);
+    const int ranks = tree.ranks();
+    for (const Collective collective : kAll) {
+      const Request request = random_request(random, collective, ranks);
+      if (!algorithm_.applies(tree, request)) continue;
+      for (const Parameters& parameters : settings(algorithm_, tree, request)) {
+        const Circumstances execution = random_execution(random, request, ranks);
+        const auto blueprint = algorithm_.prepare(tree, request, parameters);
+        ASSERT_EQ(Interpreter(tree, request, *blueprint, execution, random()).run(), "")
+            << describe(algorithm_, request, parameters, tree) << "delivery "
+            << static_cast<int>(execution.delivery) << ", chunks " << execution.chunks;
       }
+    }
   }
 }
 
 // Figures that the planner relies on: present for every tier, monotone in the message, the same
 // every time.
-TEST(collectives, estimates_are_sane) {
+TEST_P(Conformance, EstimatesAreSane) {
   std::mt19937_64 random(seed() + 2);
   for (int round = 0; round < sennit_test::trials(50); round++) {
     const int ranks = 2 + static_cast<int>(random() % 63);
     const TierTree tree = random_tree(random, ranks);
-    for (const Algorithm* algorithm : algorithms())
-      for (const Collective collective : kAll) {
-        Request request = random_request(random, collective, ranks);
-        request.vector_variant = false;
-        request.counts.clear();
-        request.count = 1 << 20;
-        if (!algorithm->applies(tree, request)) continue;
-        Request larger = request;
-        larger.count *= 1024;
-        for (const Parameters& parameters : settings(*algorithm, tree, request)) {
-          const Estimate small = algorithm->estimate(tree, request, parameters, {});
-          const Estimate large = algorithm->estimate(tree, larger, parameters, {});
-          const std::string what = describe(*algorithm, request, parameters, tree);
-          ASSERT_EQ(small.tier_ns.size(), tree.tiers.size()) << what;
-          EXPECT_GT(small.latency_ns, 0u) << what;
-          EXPECT_GT(small.messages, 0u) << what;
-          for (size_t t = 0; t < small.tier_ns.size(); t++) {
-            if (collective == Collective::barrier) {
-              EXPECT_EQ(small.tier_ns[t], 0u) << what;
-            } else {
-              EXPECT_GE(large.tier_ns[t], small.tier_ns[t] * 1000) << what;
-              EXPECT_LE(large.tier_ns[t], (small.tier_ns[t] + 1) * 1050) << what;
-            }
+    for (const Collective collective : kAll) {
+      Request request = random_request(random, collective, ranks);
+      request.vector_variant = false;
+      request.counts.clear();
+      request.count = 1 << 20;
+      if (!algorithm_.applies(tree, request)) continue;
+      Request larger = request;
+      larger.count *= 1024;
+      for (const Parameters& parameters : settings(algorithm_, tree, request)) {
+        const Estimate small = algorithm_.estimate(tree, request, parameters, {});
+        const Estimate large = algorithm_.estimate(tree, larger, parameters, {});
+        const std::string described = describe(algorithm_, request, parameters, tree);
+        ASSERT_EQ(small.tier_ns.size(), tree.tiers.size()) << described;
+        EXPECT_GT(small.latency_ns, 0u) << described;
+        EXPECT_GT(small.messages, 0u) << described;
+        for (size_t t = 0; t < small.tier_ns.size(); t++) {
+          if (collective == Collective::barrier) {
+            EXPECT_EQ(small.tier_ns[t], 0u) << described;
+          } else {
+            EXPECT_GE(large.tier_ns[t], small.tier_ns[t] * 1000) << described;
+            EXPECT_LE(large.tier_ns[t], (small.tier_ns[t] + 1) * 1050) << described;
           }
         }
       }
+    }
   }
 }
 
 // The bytes that an algorithm says cross each tier are those that its programs send.
-TEST(collectives, estimates_match_the_programs) {
+TEST_P(Conformance, EstimatesMatchThePrograms) {
   std::mt19937_64 random(seed() + 3);
   for (int round = 0; round < sennit_test::trials(60); round++) {
     const int ranks = 2 + static_cast<int>(random() % 40);
     TierTree tree = random_tree(random, ranks);
     for (size_t i = 1; i < tree.groups.size(); i++)
       tree.groups[i].egress = tree.groups[i].ingress = {1'000'000'000, Provenance::declared};
-    for (const Algorithm* algorithm : algorithms())
-      for (const Collective collective : kAll) {
-        Request request = random_request(random, collective, ranks);
-        request.vector_variant = false;
-        request.counts.clear();
-        request.type = DataType::int8;
-        request.count = 100'000'000;
-        if (!algorithm->applies(tree, request)) continue;
-        for (const Parameters& parameters : settings(*algorithm, tree, request)) {
-          const Verdict verdict =
-              verify(tree, request, *algorithm->prepare(tree, request, parameters));
-          const Estimate estimate = algorithm->estimate(tree, request, parameters, {});
-          std::vector<double> busiest(tree.tiers.size(), 0);
-          for (size_t i = 1; i < tree.groups.size(); i++) {
-            double& most = busiest[tree.groups[i].tier];
-            most = std::max({most, static_cast<double>(verdict.egress_units[i]),
-                             static_cast<double>(verdict.ingress_units[i])});
-          }
-          for (size_t t = 0; t + 1 < busiest.size(); t++) {
-            const double counted_ns = collective == Collective::barrier
-                                          ? 0
-                                          : busiest[t] / static_cast<double>(kUnits) * 1e8;
-            EXPECT_NEAR(static_cast<double>(estimate.tier_ns[t]), counted_ns,
-                        1e-3 * counted_ns + 1e4)
-                << "tier " << t << ": " << describe(*algorithm, request, parameters, tree);
-          }
-          if (HasFailure()) return;
+    for (const Collective collective : kAll) {
+      Request request = random_request(random, collective, ranks);
+      request.vector_variant = false;
+      request.counts.clear();
+      request.type = DataType::int8;
+      request.count = 100'000'000;
+      if (!algorithm_.applies(tree, request)) continue;
+      for (const Parameters& parameters : settings(algorithm_, tree, request)) {
+        const Verdict verdict =
+            verify(tree, request, *algorithm_.prepare(tree, request, parameters));
+        const Estimate estimate = algorithm_.estimate(tree, request, parameters, {});
+        std::vector<double> busiest(tree.tiers.size(), 0);
+        for (size_t i = 1; i < tree.groups.size(); i++) {
+          double& most = busiest[tree.groups[i].tier];
+          most = std::max({most, static_cast<double>(verdict.egress_units[i]),
+                           static_cast<double>(verdict.ingress_units[i])});
         }
+        for (size_t t = 0; t + 1 < busiest.size(); t++) {
+          const double counted_ns = collective == Collective::barrier
+                                        ? 0
+                                        : busiest[t] / static_cast<double>(kUnits) * 1e8;
+          EXPECT_NEAR(static_cast<double>(estimate.tier_ns[t]), counted_ns, 1e-3 * counted_ns + 1e4)
+              << "tier " << t << ": " << describe(algorithm_, request, parameters, tree);
+        }
+        if (HasFailure()) return;
       }
+    }
   }
 }
 
