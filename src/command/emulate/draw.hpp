@@ -2,18 +2,16 @@
 // variables.
 #pragma once
 
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/page_text.hpp"
+#include "base/page.hpp"
 #include "command/emulate/compare.hpp"
 
 namespace sennit::emulate {
 
 std::string shown(const std::string& library);        // its name, for people
-const char* color_class(const std::string& library);  // "sennit", "openmpi", "gloo", "other"
+const char* color_class(const std::string& library);  // of its bar and line
 
 // Switches, hosts and links with their rates, and under each host the ranks that every order puts
 // there.

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/page_text.hpp"
+#include "base/page.hpp"
 #include "command/emulate/draw.hpp"
 
 namespace sennit::emulate {

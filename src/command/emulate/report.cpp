@@ -5,59 +5,37 @@
 
 #include <fmt/format.h>
 
-#include "base/page_text.hpp"
+#include "base/page.hpp"
 #include "command/emulate/draw.hpp"
 
 namespace sennit::emulate {
 namespace {
 
 constexpr const char* kStyle = R"css(
-:root { --ground:#fbfbfc; --card:#ffffff; --ink:#17202b; --soft:#5d6875; --line:#e3e6ea; --node:#f1f4f8;
-  --sennit:#1b62d6; --openmpi:#cf6a0a; --gloo:#7d4cc0; --other:#4d7a2f; --bound:#111827; }
-@media (prefers-color-scheme: dark) { :root { --ground:#0f141b; --card:#161d27; --ink:#e7ecf2; --soft:#9aa7b5;
-  --line:#2a3441; --node:#202a37; --sennit:#6ea8ff; --openmpi:#ffa24d; --gloo:#c39bff; --other:#9ccf77; --bound:#f3f4f6; } }
-* { box-sizing:border-box; }
-body { margin:0; background:var(--ground); color:var(--ink); font:15px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
-  "Noto Sans","DejaVu Sans",sans-serif; }
-main { max-width:1120px; margin:0 auto; padding:40px 24px 64px; }
-h1 { font-size:30px; line-height:1.2; margin:0 0 6px; letter-spacing:-0.01em; }
-h2 { font-size:19px; margin:0 0 2px; }
-p { margin:0 0 10px; } .soft { color:var(--soft); }
-section { background:var(--card); border:1px solid var(--line); border-radius:12px; padding:22px 24px; margin-top:20px; }
-section > .soft { margin-bottom:14px; }
-code { font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace; overflow-wrap:anywhere; }
 .tiles { display:grid; grid-template-columns:repeat(auto-fit,minmax(230px,1fr)); gap:16px; margin-top:20px; }
-.tile { background:var(--card); border:1px solid var(--line); border-radius:12px; padding:18px 20px; }
-.tile b { display:block; font-size:34px; line-height:1.15; color:var(--sennit); letter-spacing:-0.02em; }
+.tile { background:var(--card); border:1px solid var(--line); border-radius:10px; padding:18px 20px; }
+.tile b { display:block; font-size:34px; line-height:1.15; color:var(--blue); letter-spacing:-0.02em; }
 .tile span { color:var(--soft); }
 dl { display:grid; grid-template-columns:max-content 1fr; gap:4px 16px; margin:14px 0 0; }
 dt { color:var(--soft); } dd { margin:0; }
-svg { display:block; width:100%; height:auto; font:13px system-ui,"Noto Sans","DejaVu Sans",sans-serif; }
-.scroll { overflow-x:auto; } .scroll svg { min-width:760px; }
-svg text { fill:var(--ink); } svg .tick { fill:var(--soft); font-size:12px; } svg .strong { fill:var(--ink); font-weight:600; }
+svg { width:100%; min-width:760px; }
+svg .tick { fill:var(--soft); font-size:12px; } svg .strong { fill:var(--ink); font-weight:600; }
 svg .over { paint-order:stroke; stroke:var(--card); stroke-width:6px; stroke-linejoin:round; }
-svg .panel { font-weight:600; font-size:14px; } svg .label { font-size:13px; } svg .figure { font-weight:600; }
-svg .figure .tick { font-weight:400; } svg .name { font-weight:600; } svg .rank { font-variant-numeric:tabular-nums; }
+svg .panel { font-weight:600; font-size:14px; } svg .name { font-weight:600; }
+svg .rank { font-variant-numeric:tabular-nums; }
 .node { fill:var(--node); stroke:var(--line); } .node.switch { stroke:var(--soft); }
-.link { stroke:var(--soft); stroke-opacity:.45; } .grid { stroke:var(--line); }
-.curve { fill:none; stroke-width:2.2; stroke-linejoin:round; stroke:var(--other); } .dot { fill:var(--other); }
-.bar { fill:var(--other); }
-.curve.sennit { stroke:var(--sennit); stroke-width:3; } .bar.sennit, .dot.sennit { fill:var(--sennit); }
-.curve.sennit.probed { stroke-dasharray:5 4; } .bar.probed { fill-opacity:.55; }
-.dot.probed { fill:var(--card); stroke:var(--sennit); stroke-width:1.6; }
-.curve.openmpi { stroke:var(--openmpi); } .bar.openmpi, .dot.openmpi { fill:var(--openmpi); }
-.curve.openmpi.reordered { stroke-dasharray:5 4; } .dot.reordered { fill:var(--card); stroke:var(--openmpi); stroke-width:1.6; }
-.bar.reordered { fill-opacity:.45; }
-.curve.gloo { stroke:var(--gloo); } .bar.gloo, .dot.gloo { fill:var(--gloo); }
-.curve.bound { stroke:var(--bound); stroke-width:1.6; stroke-dasharray:2 4; } .dot.bound { fill:var(--bound); }
-.boundline { stroke:var(--bound); stroke-width:1.6; stroke-dasharray:3 4; }
+.link { stroke:var(--soft); stroke-opacity:.45; }
+.curve.blue { stroke-width:3; } .curve.probed, .curve.reordered { stroke-dasharray:5 4; }
+.bar.probed { fill-opacity:.55; } .bar.reordered { fill-opacity:.45; }
+.dot.probed { fill:var(--card); stroke:var(--blue); stroke-width:1.6; }
+.dot.reordered { fill:var(--card); stroke:var(--orange); stroke-width:1.6; }
+.curve.bound { stroke:var(--ink); stroke-width:1.6; stroke-dasharray:2 4; } .dot.bound { fill:var(--ink); }
+.mark { stroke:var(--ink); stroke-width:1.6; stroke-dasharray:3 4; }
 .legend { display:flex; flex-wrap:wrap; gap:6px 22px; margin:4px 0 12px; padding:0; list-style:none; }
-.legend svg { width:26px; height:12px; display:inline-block; vertical-align:-1px; margin-right:7px; }
-table { border-collapse:collapse; width:100%; font-size:13.5px; font-variant-numeric:tabular-nums; }
-th,td { padding:5px 8px; text-align:right; border-bottom:1px solid var(--line); white-space:nowrap; }
-th { color:var(--soft); font-weight:500; } th.text,td.text { text-align:left; }
+.legend svg { width:26px; min-width:26px; height:12px; display:inline-block; vertical-align:-1px; margin-right:7px; }
+table { width:100%; font-size:13.5px; } th, td { padding:5px 8px; text-align:right; white-space:nowrap; }
+th.text, td.text { text-align:left; }
 tr.first td { border-top:1px solid var(--soft); } tr.ours td { font-weight:600; }
-details summary { cursor:pointer; color:var(--soft); margin-top:6px; }
 )css";
 
 std::string row(const Point& point, const std::string& library, const Series& series, bool first,
@@ -247,13 +225,9 @@ Result<std::string> report_page(const Comparison& comparison) {
         "than the quickest other library in that order.</p>{}</section>",
         escape(collective), marked ? "simulated " : "", table(points, ranks));
   }
-  return fmt::format(
-      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport "
-      "content='width=device-width'>"
-      "<title>sennit on {} tree</title><style>{}</style></head><body><main><h1>Collectives on an "
-      "oversubscribed tree{}</h1><p class=soft>{}</p>{}</main></body></html>\n",
-      marked ? "a simulated" : "an emulated", kStyle, marked ? ", simulated" : "",
-      caption(comparison.about), body);
+  return html_page(marked ? "Collectives on an oversubscribed tree, simulated"
+                          : "Collectives on an oversubscribed tree",
+                   caption(comparison.about), body, kStyle);
 }
 
 }  // namespace sennit::emulate

@@ -7,27 +7,21 @@
 
 #include <fmt/format.h>
 
-#include "base/page_text.hpp"
+#include "base/page.hpp"
 #include "command/forecast/job.hpp"
 
 namespace sennit::forecast {
 namespace {
 
-constexpr const char* kStyle = R"(
-:root { color-scheme:light dark; }
-body { margin:0; background:#fbfbfc; color:#17202b; font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif; }
-main { max-width:1080px; margin:0 auto; padding:28px 24px 48px; }
-h1 { font-size:24px; margin:0 0 2px; } h2 { font-size:16px; margin:0 0 10px; } p { margin:0 0 8px; } .note { color:#5d6875; }
-section { background:#fff; border:1px solid #e3e6ea; border-radius:10px; padding:18px 20px; margin-top:18px; overflow-x:auto; }
-.figures { display:flex; flex-wrap:wrap; gap:12px 36px; } .figures b { display:block; font-size:22px; } .figures span { color:#5d6875; }
-svg { display:block; max-width:max(100%,820px); height:auto; } text { fill:#17202b; font:13px system-ui,"DejaVu Sans",sans-serif; }
-table + .note, .figures + .note, svg + .note { margin-top:10px; }
-table { border-collapse:collapse; font-size:13px; } th { text-align:right; color:#5d6875; font-weight:500; } td, th { padding:3px 12px 3px 0; text-align:right; white-space:nowrap; }
-td:first-child, th:first-child { text-align:left; } .soft { fill:#5d6875; } .axis { stroke:#c9d0d8; } .bar { fill:#9db4d3; } .bar.this { fill:#2f6fb7; }
-.part0 { fill:#2f6fb7; } .part1 { fill:#7aa6d8; } .part2 { fill:#b4cbe6; } .part3 { fill:#c8781e; } .part4 { fill:#e3a55d; } .part5 { fill:#a33f3f; } .part6 { fill:#d38787; } .part7 { fill:#6d7f52; } .part8 { fill:#8a97a8; }
-.line { fill:none; stroke-width:2; } .line0 { stroke:#2f6fb7; } .line1 { stroke:#6d7f52; stroke-dasharray:2 4; } .line2 { stroke:#c8781e; stroke-dasharray:7 4; } .line3 { stroke:#a33f3f; }
-@media (prefers-color-scheme:dark) { body { background:#0f141b; color:#e7ecf2; } .note, .figures span, th { color:#9aa7b5; }
- section { background:#161d27; border-color:#2a3441; } text { fill:#e7ecf2; } .soft { fill:#9aa7b5; } .axis { stroke:#3a4654; } .bar { fill:#51657f; } })";
+constexpr const char* kStyle = R"css(
+.figures { display:flex; flex-wrap:wrap; gap:12px 36px; } .figures b { display:block; font-size:22px; }
+.figures span { color:var(--soft); }
+table { font-size:13px; } th, td { padding:3px 12px 3px 0; text-align:right; white-space:nowrap; }
+td:first-child, th:first-child { text-align:left; }
+.part0 { fill:#2f6fb7; } .part1 { fill:#7aa6d8; } .part2 { fill:#b4cbe6; } .part3 { fill:#c8781e; }
+.part4 { fill:#e3a55d; } .part5 { fill:#a33f3f; } .part6 { fill:#d38787; } .part7 { fill:#6d7f52; }
+.part8 { fill:#8a97a8; }
+)css";
 
 struct Part {
   std::string label, value;
@@ -81,112 +75,90 @@ std::vector<Part> step_parts(const StepTime& s) {
 }
 
 std::string orders_svg(const Answer& answer) {
-  constexpr int kLabel = 300, kWidth = 480, kRow = 24;
+  constexpr double kLabels = 300, kWidth = 480, kPicture = 1000;
   constexpr size_t kMost = 16;
   const size_t all = answer.options.size();
-  const double worst = answer.options.back().step.total;
   // evenly from the fastest to the slowest, and the one asked about
   std::set<size_t> shown = {answer.given};
   for (size_t i = 0; i < std::min(kMost, all); i++)
     shown.insert(all <= kMost ? i : i * (all - 1) / (kMost - 1));
-  std::string text = fmt::format("<svg viewBox=\"0 0 1000 {0}\" width=\"1000\" role=\"img\">\n",
-                                 static_cast<int>(shown.size()) * kRow + 4);
-  int row = -1;
+  BarChart chart;
+  chart.most = answer.options.back().step.total;
+  chart.labels = kLabels;
+  chart.width = kWidth;
   for (const size_t i : shown) {
-    row++;
     const Option& o = answer.options[i];
-    const double width = o.step.total / worst * kWidth;
-    text += fmt::format(
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}, {}</text><rect class=\"bar{}\" x=\"{}\" "
-        "y=\"{}\" "
-        "width=\"{:.1f}\" height=\"{}\" rx=\"3\"/><text x=\"{:.1f}\" y=\"{}\">{} <tspan "
-        "class=\"soft\">{:.1f}% MFU"
-        "</tspan></text>\n",
-        kLabel - 10, row * kRow + 16, escape(o.mesh.to_text()), escape(o.placement),
-        i == answer.given ? " this" : "", kLabel, row * kRow + 3, width, kRow - 6,
-        kLabel + width + 8, row * kRow + 16, duration_text(o.step.total), 100 * o.step.mfu);
+    chart.bars.push_back({o.mesh.to_text() + ", " + o.placement, duration_text(o.step.total),
+                          fmt::format("{:.1f}% MFU", 100 * o.step.mfu),
+                          i == answer.given ? "blue" : "", o.step.total});
   }
-  return text + "</svg>";
+  return svg_picture(kPicture, chart.height() + 4, chart.draw());
+}
+
+// Days until done, of a fabric in the mesh's order, and reversed.
+double reversed_days(const CurvePoint::Fabric& f) {
+  return f.cost.days_effective * f.reversed.total / f.step.total;
+}
+
+// The axes of the points that are shown: GPUs by powers of two, days by powers of ten.
+void set_axes(const std::vector<const CurvePoint*>& shown, LineChart* chart) {
+  constexpr double kApart = 50;  // pixels between two labels
+  double least = 0, most = 0;
+  for (const CurvePoint* p : shown)
+    for (const CurvePoint::Fabric& f : p->fabrics) {
+      if (least == 0 || f.cost.days_effective < least) least = f.cost.days_effective;
+      most = std::max(most, reversed_days(f));
+    }
+  const double first = std::floor(std::log10(least));
+  const double last = std::max(first + 1, std::ceil(std::log10(most)));
+  chart->y = {std::pow(10, first), std::pow(10, last), true, {}};
+  for (double exponent = first; exponent <= last; exponent++)
+    chart->y.ticks.emplace_back(std::pow(10, exponent),
+                                fmt::format("{:g}", std::pow(10, exponent)));
+  const double most_gpus = shown.back()->gpus;
+  chart->x = {static_cast<double>(shown.front()->gpus), most_gpus, true, {}};
+  for (const CurvePoint* p : shown)
+    // The last has its label in any case.
+    if (p == shown.back() || chart->x_of(most_gpus) - chart->x_of(p->gpus) >= kApart)
+      chart->x.ticks.emplace_back(p->gpus, std::to_string(p->gpus));
 }
 
 // Days over GPUs, both logarithmic: three fabrics in the mesh's order, and the last of them
 // reversed.
 std::string curve_svg(std::span<const CurvePoint> points) {
-  constexpr double kLeft = 70, kTop = 30, kWidth = 720, kHeight = 300, kApart = 50;
-  double least = 0, most = 0;
+  static constexpr const char* kStyles[] = {"blue", "green dotted", "orange dashed"};
   std::vector<const CurvePoint*> shown;
-  const auto reversed_days = [](const CurvePoint::Fabric& f) {
-    return f.cost.days_effective * f.reversed.total / f.step.total;
-  };
   for (const CurvePoint& p : points)
-    if (p.fits && !p.fabrics.empty()) {
-      shown.push_back(&p);
-      for (const CurvePoint::Fabric& f : p.fabrics) {
-        if (least == 0 || f.cost.days_effective < least) least = f.cost.days_effective;
-        most = std::max(most, reversed_days(f));
-      }
-    }
+    if (p.fits && !p.fabrics.empty()) shown.push_back(&p);
   if (shown.size() < 2) return "";
-  const double log_least = std::floor(std::log10(least)), log_most = std::ceil(std::log10(most));
-  const double log_first = std::log2(shown.front()->gpus), log_last = std::log2(shown.back()->gpus);
-  const auto x = [&](int gpus) {
-    return kLeft + (std::log2(gpus) - log_first) / (log_last - log_first) * kWidth;
-  };
-  const auto y = [&](double days) {
-    return kTop + (log_most - std::log10(days)) / std::max(1.0, log_most - log_least) * kHeight;
-  };
-  std::string text = "<svg viewBox=\"0 0 1000 380\" width=\"1000\" role=\"img\">\n";
-  for (double exponent = log_least; exponent <= log_most; exponent++) {
-    const double days = std::pow(10, exponent);
-    text += fmt::format(
-        "<line class=\"axis\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/><text "
-        "class=\"soft\" x=\"{}\" "
-        "y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
-        kLeft, kLeft + kWidth, y(days), y(days), kLeft - 8, y(days) + 4, days);
-  }
-  for (const CurvePoint* p : shown) {
-    // of the last, which has its label in any case
-    const double left = x(shown.back()->gpus) - x(p->gpus);
-    if (p != shown.back() && left < kApart) continue;
-    text +=
-        fmt::format("<text class=\"soft\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                    x(p->gpus), kTop + kHeight + 20, p->gpus);
-  }
-  text += fmt::format(
+  LineChart chart;
+  chart.top = 30;
+  chart.width = 720;
+  chart.height = 300;
+  set_axes(shown, &chart);
+  const double right = chart.left + chart.width;
+  const size_t fabrics = shown.back()->fabrics.size();
+  std::string legend = fmt::format(
       "<text class=\"soft\" x=\"{}\" y=\"{}\">GPUs</text><text class=\"soft\" x=\"8\" "
       "y=\"{}\">days</text>\n",
-      kLeft + kWidth + 34, kTop + kHeight + 20, kTop - 14);
-  const size_t fabrics = shown.back()->fabrics.size();
-  for (size_t line = 0; line <= fabrics; line++) {
-    std::string path;
-    double end = 0;
+      right + 34, chart.top + chart.height + 20, chart.top - 14);
+  for (size_t i = 0; i <= fabrics; i++) {
+    Line line;
+    line.style = i == fabrics ? "red" : kStyles[std::min(i, std::size(kStyles) - 1)];
     for (const CurvePoint* p : shown) {
-      const CurvePoint::Fabric& f = p->fabrics[std::min(line, p->fabrics.size() - 1)];
-      end = line == fabrics ? reversed_days(f) : f.cost.days_effective;
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x(p->gpus), y(end));
+      const CurvePoint::Fabric& f = p->fabrics[std::min(i, p->fabrics.size() - 1)];
+      line.points.emplace_back(p->gpus, i == fabrics ? reversed_days(f) : f.cost.days_effective);
     }
-    const double over = shown.back()->fabrics[std::min(line, fabrics - 1)].oversubscription;
-    const double label = kTop + 40 + 22 * static_cast<double>(line);
-    text += fmt::format(
-        "<path class=\"line line{0}\" d=\"{1}\"/><line class=\"line line{0}\" x1=\"{2}\" "
-        "x2=\"{3}\" "
-        "y1=\"{4}\" "
-        "y2=\"{4}\"/><text x=\"{5}\" y=\"{6}\">{7:.0f}:1{8}</text>\n",
-        line == fabrics ? 3 : line, path, kLeft + kWidth + 20, kLeft + kWidth + 50, label,
-        kLeft + kWidth + 58, label + 4, over, line == fabrics ? ", reversed order" : "");
+    const double over = shown.back()->fabrics[std::min(i, fabrics - 1)].oversubscription;
+    const double y = chart.top + 40 + 22 * static_cast<double>(i);
+    legend += fmt::format(
+        "<path class=\"curve {0}\" d=\"M{1} {3} L{2} {3}\"/><text x=\"{4}\" y=\"{5}\">{6:.0f}:1"
+        "{7}</text>\n",
+        line.style, right + 20, right + 50, y, right + 58, y + 4, over,
+        i == fabrics ? ", reversed order" : "");
+    chart.lines.push_back(std::move(line));
   }
-  return text + "</svg>";
-}
-
-std::string table(const std::vector<std::string>& head,
-                  const std::vector<std::vector<std::string>>& rows) {
-  std::string text = "<table><tr>";
-  for (const std::string& cell : head) text += "<th>" + escape(cell) + "</th>";
-  for (const std::vector<std::string>& row : rows) {
-    text += "</tr>\n<tr>";
-    for (const std::string& cell : row) text += "<td>" + escape(cell) + "</td>";
-  }
-  return text + "</tr></table>\n";
+  return svg_picture(1000, chart.top + chart.height + 50, chart.draw() + legend);
 }
 
 std::string calls_table(const Problem& problem, const Answer& answer) {
@@ -198,9 +170,9 @@ std::string calls_table(const Problem& problem, const Answer& answer) {
          duration_text(call.bound.seconds), tier_name(problem, call.bound),
          call.simulated_s > 0 ? duration_text(call.simulated_s) : "-",
          duration_text(call.predicted_s), call.traffic.hidden ? "beside computing" : "waited for"});
-  return table({"call, all groups at once", "bytes", "a step", "bound", "binds", "simulated",
-                "predicted", "how"},
-               rows);
+  return html_table({"call, all groups at once", "bytes", "a step", "bound", "binds", "simulated",
+                     "predicted", "how"},
+                    rows);
 }
 
 std::string curve_table(const Answer& answer) {
@@ -218,42 +190,22 @@ std::string curve_table(const Answer& answer) {
     for (const auto& f : p.fabrics) rows.back().push_back(fmt::format("{}", f.parts.switches));
     for (const auto& f : p.fabrics) rows.back().push_back(fmt::format("{}", f.parts.cables));
   }
-  return table(head, rows);
+  return html_table(head, rows);
 }
 
 // What shares links at the same time.
 std::string phases_text(const Problem& problem, const Answer& answer) {
   std::string text;
   for (const Phase& phase : answer.phases)
-    text +=
-        fmt::format("<p class=\"note\">{} ({}) at once: {}: at least {}, which {} sets</p>\n",
-                    escape(phase.name), duration_text(phase.seconds), escape(phase.calls),
-                    duration_text(phase.bound.seconds), escape(tier_name(problem, phase.bound)));
+    text += html_note(fmt::format(
+        "{} ({}) at once: {}: at least {}, which {} sets", phase.name, duration_text(phase.seconds),
+        phase.calls, duration_text(phase.bound.seconds), tier_name(problem, phase.bound)));
   return text;
 }
 
-std::string section(const std::string& heading, const std::string& body) {
-  return fmt::format("<section><h2>{}</h2>\n{}</section>\n", heading, body);
-}
-
-}  // namespace
-
-std::string page_of(const Problem& problem, const Answer& answer) {
+std::string figures_section(const Problem& problem, const Answer& answer) {
   const Job& job = problem.job;
   const Cost& cost = answer.cost;
-  const std::string title =
-      fmt::format("{} on {} GPUs of {}", job.model.name, job.mesh.gpus(), problem.fabric);
-  std::string page = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\">\n<title>{0}</title>\n<style>{1}</style>\n<main>\n<h1>{0}</"
-      "h1>\n<p "
-      "class=\"note\">{2}, mesh {3}, "
-      "sequences of {4}, {5} tokens a step. Predicted, not measured.{6}</p>\n",
-      escape(title), kStyle, escape(job.gpu.full_name), escape(job.mesh.to_text()), job.sequence,
-      count_text(job.tokens_per_step()),
-      problem.assumed_tiers.empty()
-          ? ""
-          : " ASSUMED: the capacity of " + escape(problem.assumed_tiers) + ".");
   std::vector<std::pair<std::string, std::string>> figures = {
       {duration_text(answer.step.total), "a step"},
       {fmt::format("{:.1f}%", 100 * answer.step.mfu), "MFU, attention counted"},
@@ -270,42 +222,63 @@ std::string page_of(const Problem& problem, const Answer& answer) {
   std::string body = "<div class=\"figures\">";
   for (const auto& [value, label] : figures)
     body += fmt::format("<div><b>{}</b><span>{}</span></div>", escape(value), escape(label));
-  const double products = job.model.parameter_flops_per_token() * job.tokens;
-  const double attention = job.model.attention_flops_per_token(job.sequence) * job.tokens;
-  page += "<section>" + body + "</div>" +
-          fmt::format(
-              "<p class=\"note\">{} tokens: 6 N P {:.3g} FLOPs, causal attention {:.3g} "
-              "more</p></section>\n",
-              count_text(job.tokens), products, attention);
-  page += section("Where a step goes", stacked(step_parts(answer.step), answer.step.total,
-                                               duration_text(answer.step.total)));
+  body += "</div>";
+  body += html_note(fmt::format("{} tokens: 6 N P {:.3g} FLOPs, causal attention {:.3g} more",
+                                count_text(job.tokens),
+                                job.model.parameter_flops_per_token() * job.tokens,
+                                job.model.attention_flops_per_token(job.sequence) * job.tokens));
+  return html_section("", body);
+}
+
+std::string memory_section(const Problem& problem, const Answer& answer) {
   std::vector<Part> memory;
   for (const auto& [label, bytes] : answer.memory.parts())
     memory.push_back({label, bytes_text(bytes), bytes});
-  const double total = answer.memory.total(), there = job.gpu.memory_bytes.value;
-  page += section(fmt::format("Memory of a GPU of the busiest stage: {} of {}", bytes_text(total),
-                              bytes_text(there)),
-                  stacked(memory, there, bytes_text(there)));
-  page += section("What communicates", calls_table(problem, answer) + phases_text(problem, answer));
-  page += section("Orders of the mesh, innermost first, and placements", orders_svg(answer));
-  if (!answer.curve.empty())
-    page += section(
-        "Other sizes, and the outermost tier oversubscribed",
-        curve_svg(answer.curve) +
-            "<p class=\"note\">Days with failures. Lines that lie on each other: uplinks do not "
-            "bind there.</p>\n" +
-            curve_table(answer));
+  const double total = answer.memory.total(), there = problem.job.gpu.memory_bytes.value;
+  return html_section(fmt::format("Memory of a GPU of the busiest stage: {} of {}",
+                                  bytes_text(total), bytes_text(there)),
+                      stacked(memory, there, bytes_text(there)));
+}
+
+std::string sources_section(const Job& job) {
   std::string sources;
   for (const Constant* c : job.constants.all())
-    sources +=
-        fmt::format("<p class=\"note\">{} {:.2f}: {}</p>\n", c->name, c->value, escape(c->source));
+    sources += html_note(fmt::format("{} {:.2f}: {}", c->name, c->value, c->source));
   std::set<std::string> figures_from;
   for (const Figure& figure : {job.gpu.bf16, job.gpu.memory_bytes, job.gpu.memory_bytes_per_s,
                                job.gpu.scale_up_bytes_per_s, job.gpu.server_watts})
     if (figure.known()) figures_from.insert(figure.source);
   for (const std::string& source : figures_from)
-    sources += fmt::format("<p class=\"note\">{}: {}</p>\n", job.gpu.name, escape(source));
-  return page + section("What the times rest on", sources) + "</main></html>\n";
+    sources += html_note(fmt::format("{}: {}", job.gpu.name, source));
+  return html_section("What the times rest on", sources);
+}
+
+}  // namespace
+
+std::string page_of(const Problem& problem, const Answer& answer) {
+  const Job& job = problem.job;
+  const std::string lead = fmt::format(
+      "{}, mesh {}, sequences of {}, {} tokens a step. Predicted, not measured.{}",
+      job.gpu.full_name, job.mesh.to_text(), job.sequence, count_text(job.tokens_per_step()),
+      problem.assumed_tiers.empty() ? ""
+                                    : " ASSUMED: the capacity of " + problem.assumed_tiers + ".");
+  std::string body = figures_section(problem, answer);
+  body += html_section("Where a step goes", stacked(step_parts(answer.step), answer.step.total,
+                                                    duration_text(answer.step.total)));
+  body += memory_section(problem, answer);
+  body += html_section("What communicates",
+                       calls_table(problem, answer) + phases_text(problem, answer));
+  body += html_section("Orders of the mesh, innermost first, and placements", orders_svg(answer));
+  if (!answer.curve.empty())
+    body += html_section("Other sizes, and the outermost tier oversubscribed",
+                         curve_svg(answer.curve) +
+                             html_note("Days with failures. Lines that lie on each other: uplinks "
+                                       "do not bind there.") +
+                             curve_table(answer));
+  body += sources_section(job);
+  return html_page(
+      fmt::format("{} on {} GPUs of {}", job.model.name, job.mesh.gpus(), problem.fabric),
+      escape(lead), body, kStyle);
 }
 
 }  // namespace sennit::forecast

@@ -3,27 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "base/page_text.hpp"
+#include "base/page.hpp"
 #include "trainer/run/report/log.hpp"
 
 namespace sennit::trainer {
 namespace {
 
-constexpr const char* kStyle = R"(
-:root { color-scheme:light dark; }
-body { margin:0; background:#fbfbfc; color:#17202b; font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif; }
-main { max-width:1080px; margin:0 auto; padding:28px 24px 48px; }
-h1 { font-size:24px; margin:0 0 2px; } h2 { font-size:16px; margin:0 0 10px; }
-section { background:#fff; border:1px solid #e3e6ea; border-radius:10px; padding:18px 20px; margin-top:18px; overflow-x:auto; }
-table { border-collapse:collapse; } td { padding:2px 18px 2px 0; vertical-align:top; } td:first-child { color:#5d6875; white-space:nowrap; }
-svg { display:block; width:100%; min-width:640px; height:auto; } text { fill:#17202b; font:13px system-ui,"DejaVu Sans",sans-serif; }
-.soft { fill:#5d6875; } .axis { stroke:#c9d0d8; } .line { fill:none; stroke-width:2; } .line0 { stroke:#2f6fb7; } .line1 { stroke:#c8781e; } .line2 { stroke:#6d7f52; }
-.key0 { fill:#2f6fb7; } .key1 { fill:#c8781e; } .key2 { fill:#6d7f52; } pre { white-space:pre-wrap; margin:0; font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace; }
-@media (prefers-color-scheme:dark) { body { background:#0f141b; color:#e7ecf2; } td:first-child { color:#9aa7b5; }
- section { background:#161d27; border-color:#2a3441; } text { fill:#e7ecf2; } .soft { fill:#9aa7b5; } .axis { stroke:#3a4654; } })";
+constexpr const char* kStyle = R"css(
+td { padding:2px 18px 2px 0; border:0; } td:first-child { color:var(--soft); white-space:nowrap; }
+svg { width:100%; min-width:640px; }
+)css";
+constexpr const char* kLineStyles[] = {"blue", "orange", "green"};
 
 struct Curve {
   const char* name;
@@ -40,54 +34,44 @@ std::vector<double> ticks(double first, double last) {
   return steps;
 }
 
-// Curves over the steps, from 0 or the least value to the largest.
+// Curves over the steps, from 0 or the least value to the largest. At most as many as kLineStyles.
 std::string chart(const std::string& title, const std::vector<StepRecord>& records, bool from_zero,
                   const std::vector<Curve>& curves) {
-  constexpr double kLeft = 70, kTop = 26, kWidth = 900, kHeight = 240;
+  constexpr double kLegend = 220, kKey = 12;  // pixels from one name to the next, and of its square
+  constexpr int kLevels = 4;
   double least = from_zero ? 0 : 1e300, most = -1e300;
-  for (const StepRecord& record : records)
-    for (const Curve& curve : curves)
-      if (const std::optional<double> y = curve.value(record); y && std::isfinite(*y)) {
+  LineChart chart;
+  std::string legend;
+  for (size_t c = 0; c < curves.size(); c++) {
+    Line line{curves[c].name, kLineStyles[c], {}, {}};
+    for (const StepRecord& record : records)
+      if (const std::optional<double> y = curves[c].value(record); y && std::isfinite(*y)) {
+        line.points.emplace_back(record.step, *y);
         least = std::min(least, *y);
         most = std::max(most, *y);
       }
+    if (line.points.empty()) continue;
+    const double x = chart.left + static_cast<double>(c) * kLegend;
+    legend += fmt::format(
+        "<rect class=\"bar {0}\" x=\"{1}\" y=\"4\" width=\"{2}\" height=\"{2}\"/><text x=\"{3}\" "
+        "y=\"15\">{4}</text>\n",
+        line.style, x, kKey, x + kKey + 6, escape(line.name));
+    chart.lines.push_back(std::move(line));
+  }
   if (most < least) return {};
   if (most - least < 1e-12) most = least + 1;
+  chart.y = {least, most, false, {}};
+  for (int level = 0; level <= kLevels; level++) {
+    const double y = least + (most - least) * level / kLevels;
+    chart.y.ticks.emplace_back(y, y < 1000 ? fmt::format("{:.4g}", y) : fmt::format("{:.0f}", y));
+  }
   const auto first = static_cast<double>(records.front().step),
              last = static_cast<double>(records.back().step);
-  const auto x_of = [&](double step) {
-    return kLeft + (step - first) / std::max(1.0, last - first) * kWidth;
-  };
-  const auto y_of = [&](double y) { return kTop + (most - y) / (most - least) * kHeight; };
-  std::string text = fmt::format("<section><h2>{}</h2><svg viewBox=\"0 0 1000 {}\" role=\"img\">\n",
-                                 escape(title), kTop + kHeight + 30);
-  for (int tick = 0; tick <= 4; tick++) {
-    const double y = least + (most - least) * tick / 4;
-    text += fmt::format(
-        "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/><text "
-        "class=\"soft\" "
-        "x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
-        kLeft, kLeft + kWidth, y_of(y), kLeft - 8, y_of(y) + 4,
-        y < 1000 ? fmt::format("{:.4g}", y) : fmt::format("{:.0f}", y));
-  }
+  chart.x = {first, std::max(first + 1, last), false, {}};
   for (const double step : ticks(first, last))
-    text += fmt::format(
-        "<text class=\"soft\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.0f}</text>\n",
-        x_of(step), kTop + kHeight + 20, step);
-  for (size_t c = 0; c < curves.size(); c++) {
-    std::string points;
-    for (const StepRecord& record : records)
-      if (const std::optional<double> y = curves[c].value(record); y && std::isfinite(*y))
-        points += fmt::format("{:.1f},{:.1f} ", x_of(static_cast<double>(record.step)), y_of(*y));
-    if (points.empty()) continue;
-    const double x = kLeft + static_cast<double>(c) * 220;
-    text += fmt::format(
-        "<polyline class=\"line line{0}\" points=\"{1}\"/><rect class=\"key{0}\" x=\"{2}\" y=\"4\" "
-        "width=\"12\" "
-        "height=\"12\"/><text x=\"{3}\" y=\"15\">{4}</text>\n",
-        c, points, x, x + 18, escape(curves[c].name));
-  }
-  return text + "</svg></section>\n";
+    chart.x.ticks.emplace_back(step, fmt::format("{:.0f}", step));
+  return html_section(title,
+                      svg_picture(1000, chart.top + chart.height + 30, chart.draw() + legend));
 }
 
 }  // namespace
@@ -95,15 +79,9 @@ std::string chart(const std::string& title, const std::vector<StepRecord>& recor
 std::string train_page(const std::vector<StepRecord>& records,
                        const std::vector<std::pair<std::string, std::string>>& facts,
                        const std::string& sample) {
-  std::string page = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>sennit "
-      "train</title><style>{}</style></head><body><main>\n"
-      "<h1>A training run</h1>\n<section><table>\n",
-      kStyle);
-  for (const auto& [name, value] : facts)
-    page += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", escape(name), escape(value));
-  page += "</table></section>\n";
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, value] : facts) rows.push_back({name, value});
+  std::string page = html_section("", html_table({}, rows));
   if (!records.empty()) {
     using R = StepRecord;
     page += chart("Loss, nats a token", records, false,
@@ -123,9 +101,8 @@ std::string train_page(const std::vector<StepRecord>& records,
     page += chart("Norm of the gradient", records, true,
                   {{"before clipping", [](const R& r) { return std::optional(r.gradient_norm); }}});
   }
-  if (!sample.empty())
-    page += fmt::format("<section><h2>Sampled text</h2><pre>{}</pre></section>\n", escape(sample));
-  return page + "</main></body></html>\n";
+  if (!sample.empty()) page += html_section("Sampled text", "<pre>" + escape(sample) + "</pre>");
+  return html_page("A training run", "", page, kStyle);
 }
 
 }  // namespace sennit::trainer
