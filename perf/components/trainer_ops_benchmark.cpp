@@ -23,7 +23,7 @@ constexpr int64_t kTokens = 4096, kSequence = 512, kHeadSize = 64;
 constexpr size_t kFar = size_t{512} << 20;
 
 Device& device() {
-  static const std::unique_ptr<Device> kDevice = std::move(*open_cpu_device(0));
+  static const std::unique_ptr<Device> kDevice = std::move(*open_device("cpu", 0));
   return *kDevice;
 }
 
@@ -69,13 +69,17 @@ void run_flops(benchmark::State& state, Type type, double flops,
 
 void multiply(benchmark::State& state, Type type, int64_t out, int64_t in, int form) {
   struct Operands {
+    Operands(Type t, int64_t rows, int64_t columns)
+        : x(kTokens, columns, t),
+          weight(rows, columns, t),
+          y(kTokens, rows, t),
+          dweight(rows, columns, Type::f32) {}
     Memory x, weight, y, dweight;
   };
   std::vector<std::unique_ptr<Operands>> all;
   size_t bytes = 0, turn = 0;
   do {
-    all.emplace_back(new Operands{
-        {kTokens, in, type}, {out, in, type}, {kTokens, out, type}, {out, in, Type::f32}});
+    all.push_back(std::make_unique<Operands>(type, out, in));
     for (const Matrix m :
          {Matrix(all[0]->x), Matrix(all[0]->weight), Matrix(all[0]->y), Matrix(all[0]->dweight)})
       bytes += m.bytes();

@@ -235,7 +235,7 @@ TEST_P(Attention, TheSameBitsOnAnyNumberOfThreads) {
   EXPECT_TRUE(bits[0] == bits[2]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Attention, kCases, kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, Attention, testing::ValuesIn(all_cases()), kName);
 
 }  // namespace
 }  // namespace sennit::trainer

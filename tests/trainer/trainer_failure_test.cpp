@@ -90,7 +90,7 @@ TEST(TrainerFailure, AnUpdateEndsWhereATransferHasFailed) {
     Scripted &gradients_group = *replica, &weights_group = *weights;
     mesh.replica = std::move(replica);
     mesh.replica_weights = std::move(weights);
-    Result<std::unique_ptr<Device>> device = open_cpu_device(1);
+    Result<std::unique_ptr<Device>> device = open_device("cpu", 1);
     ASSERT_TRUE(device.ok()) << device.status().text();
     Pool pool(**device);
     const Layout layout = make_layout(model, mesh.shape, mesh.at, 0);

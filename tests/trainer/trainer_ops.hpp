@@ -55,11 +55,11 @@ struct Tensor {
   }
 };
 
-// What the device's loops are compiled for. "best" is what users get: AMX too, where the processor
-// has it.
+// A registered device as users get it, by its name; or the processor with loops that are compiled
+// for an older one: "generic", "avx2", "avx512".
 struct Case {
   Type type;
-  const char* isa;
+  std::string device;
 };
 
 class Ops : public testing::TestWithParam<Case> {
@@ -67,9 +67,9 @@ class Ops : public testing::TestWithParam<Case> {
   Ops() : random_(seed()) {}
   void SetUp() override {
 #if defined(__x86_64__)
-    if (GetParam().isa == std::string_view("avx2") && !__builtin_cpu_supports("avx2"))
+    if (GetParam().device == "avx2" && !__builtin_cpu_supports("avx2"))
       GTEST_SKIP() << "no AVX2 here";
-    if (GetParam().isa == std::string_view("avx512") &&
+    if (GetParam().device == "avx512" &&
         !(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")))
       GTEST_SKIP() << "no AVX-512 here";
@@ -78,13 +78,19 @@ class Ops : public testing::TestWithParam<Case> {
   }
   static Type type() { return GetParam().type; }
   void use_threads(int threads) {
-    const std::string_view isa = GetParam().isa;
-    const CpuKernels* kernels = isa == "best" ? &cpu_kernels() : &kCpuGeneric;
+    const std::string& device = GetParam().device;
+    const CpuKernels* kernels = device == "generic" ? &kCpuGeneric : nullptr;
 #if defined(__x86_64__)
-    if (isa == "avx2") kernels = &kCpuAvx2;
-    if (isa == "avx512") kernels = &kCpuAvx512;
+    if (device == "avx2") kernels = &kCpuAvx2;
+    if (device == "avx512") kernels = &kCpuAvx512;
 #endif
-    device_ = std::make_unique<CpuDevice>(threads, *kernels, isa == "best");
+    if (kernels) {
+      device_ = std::make_unique<CpuDevice>(threads, *kernels, false);
+      return;
+    }
+    Result<std::unique_ptr<Device>> opened = open_device(device, threads);
+    ASSERT_TRUE(opened.ok()) << opened.status().text();
+    device_ = *std::move(opened);
   }
   Tensor tensor(int64_t rows, int64_t columns, Type type, double scale = 1, int64_t gap = 3) {
     Tensor t;
@@ -162,16 +168,19 @@ class Ops : public testing::TestWithParam<Case> {
   std::unique_ptr<Device> device_;
 };
 
-inline const auto kCases = testing::Values(Case{Type::f32, "best"}, Case{Type::bf16, "best"},
-                                           Case{Type::f32, "generic"}, Case{Type::bf16, "generic"}
+inline std::vector<Case> all_cases() {
+  std::vector<std::string> names = {"generic"};
 #if defined(__x86_64__)
-                                           ,
-                                           Case{Type::f32, "avx2"}, Case{Type::bf16, "avx2"},
-                                           Case{Type::f32, "avx512"}, Case{Type::bf16, "avx512"}
+  names.insert(names.end(), {"avx2", "avx512"});
 #endif
-);
+  for (const DeviceEntry* device : devices()) names.emplace_back(device->name());
+  std::vector<Case> cases;
+  for (const std::string& name : names)
+    for (const Type type : {Type::f32, Type::bf16}) cases.push_back({type, name});
+  return cases;
+}
 inline const auto kName = [](const testing::TestParamInfo<Case>& info) {
-  return std::string(info.param.type == Type::f32 ? "f32_" : "bf16_") + info.param.isa;
+  return std::string(info.param.type == Type::f32 ? "f32_" : "bf16_") + info.param.device;
 };
 
 }  // namespace sennit::trainer

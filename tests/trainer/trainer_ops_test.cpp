@@ -342,7 +342,7 @@ TEST_P(Ops, AdamwOverThreeSteps) {
                  nullptr, Type::f32, 5, p);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Ops, kCases, kName);
+INSTANTIATE_TEST_SUITE_P(Cpu, Ops, testing::ValuesIn(all_cases()), kName);
 
 }  // namespace
 }  // namespace sennit::trainer

@@ -12,7 +12,7 @@ namespace {
 using sennit_test::kSanitized;  // there many ranks take minutes, and have no code that few have not
 
 Result<std::unique_ptr<Device>> open_late_device() {
-  Result<std::unique_ptr<Device>> prompt = open_cpu_device(1);
+  Result<std::unique_ptr<Device>> prompt = open_device("cpu", 1);
   if (!prompt) return prompt;
   return std::unique_ptr<Device>(std::make_unique<LateDevice>(*std::move(prompt)));
 }

@@ -65,7 +65,7 @@ inline std::span<const int32_t> share_of(const std::vector<int32_t>& batch, cons
 
 // What a rank's trainer stands on.
 struct Beneath {
-  std::function<Result<std::unique_ptr<Device>>()> device = [] { return open_cpu_device(1); };
+  std::function<Result<std::unique_ptr<Device>>()> device = [] { return open_device("cpu", 1); };
   std::function<Result<std::unique_ptr<Communicator>>(sennit_comm_t, Traffic*)> adopt =
       adopt_sennit;
 };

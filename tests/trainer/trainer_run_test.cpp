@@ -358,7 +358,7 @@ TEST_F(TrainerRun, AllRanksGoOnFromTheSameCheckpointOrNone) {
 // there wrote over the heap, and one in ten runs that were stopped ended in malloc's complaint
 // instead of a checkpoint.
 TEST(StopSignals, LeaveAloneWhatIsBeingMultiplied) {
-  Result<std::unique_ptr<Device>> device = open_cpu_device(1);
+  Result<std::unique_ptr<Device>> device = open_device("cpu", 1);
   ASSERT_TRUE(device.ok());
   constexpr int64_t kRows = 128, kColumns = 4096, kInner = 32;
   std::vector<float> a(kRows * kInner, 1), b(kColumns * kInner, 1), c(kRows * kColumns);

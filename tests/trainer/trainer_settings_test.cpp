@@ -48,6 +48,8 @@ TEST(TrainerSettings, SaysWhatIsOff) {
   EXPECT_EQ(error(R"({"steps": "many"})"), "c.json: steps is \"many\"; it must be a whole number");
   EXPECT_EQ(error(R"({"model": {}, "data": "d", "precision": "fp8"})"),
             "--precision fp8: expected bf16 or f32");
+  EXPECT_EQ(error(R"({"model": {}, "data": "d", "device": "abacus"})"),
+            "--device abacus: there is no such device; there are: cpu");
   EXPECT_EQ(error(R"({"model": {}, "data": "d", "zero": 4})"), "--zero 4: expected 0, 1, 2 or 3");
   EXPECT_EQ(error(R"({"model": {}})"),
             "no data: name a folder that sennit tokenize wrote with --data");

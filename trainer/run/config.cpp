@@ -49,6 +49,7 @@ const Setting kSettings[] = {
      "least gradients in one reduction; half a layer with zero 1 to 3 where SENNIT_REPRODUCIBLE is "
      "1"},
     {"backend", &TrainConfig::backend, "sennit, or mpi: Open MPI's own collectives"},
+    {"device", &TrainConfig::device, "what computes: cpu"},
     {"learning_rate", &TrainConfig::learning_rate, "at the end of the warm-up"},
     {"least_learning_rate", &TrainConfig::least_learning_rate, "at the last step"},
     {"warm_up_steps", &TrainConfig::warm_up_steps, "with a learning rate that rises from 0"},
@@ -217,22 +218,14 @@ Status read_train_config(const std::string& file, TrainConfig* config) {
   return parse_train_config(*text, file, config);
 }
 
-Status check_train_config(const TrainConfig& c) {
+namespace {
+
+// Each number by itself: not below its least, and so that no count overflows, nor a product of them.
+Status check_bounds(const TrainConfig& c) {
   const auto at_least = [](const char* option, double value, double least) -> Status {
     if (value >= least && std::isfinite(value)) return {};
     return invalid(fmt::format("{} {}: it must be {} or more", option, value, least));
   };
-  if (c.precision != "bf16" && c.precision != "f32")
-    return invalid(fmt::format("--precision {}: expected bf16 or f32", c.precision));
-  if (c.backend != "sennit" && c.backend != "mpi")
-    return invalid(fmt::format("--backend {}: expected sennit or mpi", c.backend));
-  if (c.zero < 0 || c.zero > 3)
-    return invalid(fmt::format("--zero {}: expected 0, 1, 2 or 3", c.zero));
-  if (c.model.empty())
-    return invalid(
-        "no model: the settings' file needs \"model\", a Hugging Face config or its file");
-  if (c.data.empty())
-    return invalid("no data: name a folder that sennit tokenize wrote with --data");
   constexpr int64_t TrainConfig::*kFromOne[] = {
       &TrainConfig::tp,           &TrainConfig::pp,       &TrainConfig::cp,
       &TrainConfig::stage_chunks, &TrainConfig::sequence, &TrainConfig::batch,
@@ -247,9 +240,7 @@ Status check_train_config(const TrainConfig& c) {
     if (const auto* number = std::get_if<double TrainConfig::*>(&setting.field))
       SENNIT_RETURN_IF_ERROR(at_least(setting.option().c_str(), c.**number, 0));
   }
-  // So that no count overflows, nor a product of them.
-  constexpr int64_t kMostRanks = int64_t{1} << 20, kMostTokens = int64_t{1} << 40,
-                    kMostThreads = 1024;
+  constexpr int64_t kMostRanks = int64_t{1} << 20, kMostThreads = 1024;
   for (const Setting& setting : kSettings) {
     const auto* whole = std::get_if<int64_t TrainConfig::*>(&setting.field);
     if (!whole || *whole == &TrainConfig::seed || *whole == &TrainConfig::bucket_bytes) continue;
@@ -263,6 +254,12 @@ Status check_train_config(const TrainConfig& c) {
       return invalid(
           fmt::format("{} {}: it must be {} or less", setting.option(), c.**whole, most));
   }
+  return {};
+}
+
+// Numbers together.
+Status check_products(const TrainConfig& c) {
+  constexpr int64_t kMostRanks = int64_t{1} << 20, kMostTokens = int64_t{1} << 40;
   const auto too_many = [](std::initializer_list<int64_t> factors) {
     int64_t product = 1;
     for (const int64_t factor : factors)
@@ -278,6 +275,26 @@ Status check_train_config(const TrainConfig& c) {
   if (c.batch * c.sequence > kMostTokens)
     return invalid(fmt::format("--batch {} --sequence {}: more than {} tokens a step", c.batch,
                                c.sequence, kMostTokens));
+  return {};
+}
+
+}  // namespace
+
+Status check_train_config(const TrainConfig& c) {
+  if (c.precision != "bf16" && c.precision != "f32")
+    return invalid(fmt::format("--precision {}: expected bf16 or f32", c.precision));
+  if (c.backend != "sennit" && c.backend != "mpi")
+    return invalid(fmt::format("--backend {}: expected sennit or mpi", c.backend));
+  SENNIT_RETURN_IF_ERROR(check_device(c.device));
+  if (c.zero < 0 || c.zero > 3)
+    return invalid(fmt::format("--zero {}: expected 0, 1, 2 or 3", c.zero));
+  if (c.model.empty())
+    return invalid(
+        "no model: the settings' file needs \"model\", a Hugging Face config or its file");
+  if (c.data.empty())
+    return invalid("no data: name a folder that sennit tokenize wrote with --data");
+  SENNIT_RETURN_IF_ERROR(check_bounds(c));
+  SENNIT_RETURN_IF_ERROR(check_products(c));
   if (c.save_every > 0 && c.checkpoint_dir.empty())
     return invalid(
         fmt::format("--save-every {}: there is no --checkpoint-dir to save into", c.save_every));

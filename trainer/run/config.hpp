@@ -16,7 +16,7 @@ struct TrainConfig {
   // JSON text of a Hugging Face config; in the file an object, or the name of such a file
   std::string model;
   std::string data, checkpoint_dir, report_dir;
-  std::string precision = "bf16", backend = "sennit", resume = "yes", prompt;
+  std::string precision = "bf16", backend = "sennit", device = "cpu", resume = "yes", prompt;
   // dp 0: all ranks that are left
   int64_t dp = 0, tp = 1, pp = 1, cp = 1, stage_chunks = 1, zero = 0;
   int64_t sequence = 512, batch = 8, micro_batch = 1;

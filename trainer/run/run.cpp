@@ -45,6 +45,8 @@ class Run {
   Status open_loaders();
   Status open_checkpoints(Communicator& job);
   Status step();
+  Update next_update() const;
+  Status evaluate_if_due(bool last, StepRecord* record, bool* save_now);
   Status stop_before(const Status& fault, const nlohmann::json& place);
   Status held_out_loss(double* loss);
   Status save(const nlohmann::json& place);
@@ -109,7 +111,7 @@ Status Run::prepare(std::unique_ptr<Communicator> started) {
   ranks_ = started->size();
   SENNIT_RETURN_IF_ERROR(one_answer(look_at_settings(), *started));
   Result<std::unique_ptr<Device>> device =
-      open_cpu_device(threads_of_a_rank(static_cast<int>(config_.threads)));
+      open_device(config_.device, threads_of_a_rank(static_cast<int>(config_.threads)));
   SENNIT_RETURN_IF_ERROR(one_answer(device.status(), *started));
   device_ = *std::move(device);
   Result<std::unique_ptr<Trainer>> trainer =
@@ -234,10 +236,7 @@ StepRecord Run::record_of(const StepResult& result, double data_wait_s, double s
   return record;
 }
 
-Status Run::step() {
-  const Clock::time_point began = Clock::now();
-  const nlohmann::json place = loader_->position();
-  const Batch batch = loader_->next();
+Update Run::next_update() const {
   Update update;
   update.adamw.learning_rate = config_.learning_rate_at(step_ + 1, time_share());
   update.adamw.beta1 = static_cast<float>(config_.beta1);
@@ -246,6 +245,28 @@ Status Run::step() {
   update.adamw.weight_decay = static_cast<float>(config_.weight_decay);
   update.adamw.step = step_ + 1;
   update.clip = static_cast<float>(config_.clip);
+  return update;
+}
+
+// The loss on held-out text where it is due. *save_now: it is the best, so that it is there to keep.
+Status Run::evaluate_if_due(bool last, StepRecord* record, bool* save_now) {
+  if (!held_out_ || config_.evaluate_every <= 0) return {};
+  if (step_ % config_.evaluate_every != 0 && !last) return {};
+  double loss = 0;
+  SENNIT_RETURN_IF_ERROR(held_out_loss(&loss));
+  record->held_out = held_out_loss_ = loss;
+  if (config_.save_every > 0 && loss < resumed_.best) *save_now = true;
+  resumed_.evaluations_without_better =
+      loss < resumed_.best ? 0 : resumed_.evaluations_without_better + 1;
+  resumed_.best = std::min(resumed_.best, loss);
+  return {};
+}
+
+Status Run::step() {
+  const Clock::time_point began = Clock::now();
+  const nlohmann::json place = loader_->position();
+  const Batch batch = loader_->next();
+  const Update update = next_update();
   const bool overlap = config_.overlap && !(config_.measure_overlap && step_ % 4 >= 2);
   trainer_->set_overlap(overlap);
   Result<StepResult> result = trainer_->step(batch.tokens, update);
@@ -280,16 +301,7 @@ Status Run::step() {
   if (!last) stopped_by_ = static_cast<int>(slowest[6]);
   bool save_now =
       last || stopped_by_ != 0 || (config_.save_every > 0 && step_ % config_.save_every == 0);
-  if (held_out_ && config_.evaluate_every > 0 && (step_ % config_.evaluate_every == 0 || last)) {
-    double loss = 0;
-    SENNIT_RETURN_IF_ERROR(held_out_loss(&loss));
-    record.held_out = held_out_loss_ = loss;
-    // so that the best is there to keep
-    if (config_.save_every > 0 && loss < resumed_.best) save_now = true;
-    resumed_.evaluations_without_better =
-        loss < resumed_.best ? 0 : resumed_.evaluations_without_better + 1;
-    resumed_.best = std::min(resumed_.best, loss);
-  }
+  SENNIT_RETURN_IF_ERROR(evaluate_if_due(last, &record, &save_now));
   if (log_)
     log_->add(record, step_ % config_.log_every == 0 || last || record.held_out || step_ == 1);
   if (writer_ && save_now) return save(loader_->position());

@@ -117,8 +117,8 @@ double CpuDevice::sum_of_squares(const float* x, size_t n) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-Result<std::unique_ptr<Device>> open_cpu_device(int threads) {
+SENNIT_DEVICE_ENTRY("cpu", [](int threads) -> Result<std::unique_ptr<Device>> {
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, cpu_kernels(), true));
-}
+})
 
 }  // namespace sennit::trainer

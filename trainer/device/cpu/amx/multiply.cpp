@@ -1,11 +1,13 @@
-// multiply.cpp: one block of a matrix product on AMX (see trainer/device/cpu/amx/kernels.hpp,
-// trainer/device/cpu/amx/tiles.hpp).
+// multiply.cpp: one block of a matrix product on AMX (see
+// trainer/device/cpu/amx/kernels.hpp, trainer/device/cpu/amx/tiles.hpp).
 //
-// A's rows are packed, slice by slice of a long k, into the thread's scratch, which stays in the
-// second cache, while B's columns, two tiles wide, pass through the first. Sums of 32 x 32 stay in
-// scratch, tile by tile, until all of k is in them; then their rows are rounded and written to c
-// beside the next products. So is whatever memory comes next asked for: the processor waits 100 ns
-// for what is in neither cache. The slices depend on k alone.
+// A's rows are packed, slice by slice of a long k, into the thread's scratch,
+// which stays in the second cache, while B's columns, two tiles wide, pass
+// through the first. Sums of 32 x 32 stay in scratch, tile by tile, until all
+// of k is in them; then their rows are rounded and written to c while the next
+// products are computed. The memory that comes next is asked for at the same
+// time, because the processor waits 100 ns for what is in neither cache. The
+// slices depend on k alone.
 #if defined(__x86_64__)
 #ifndef __clang__  // g++ 12 warns about its own _mm512_undefined_epi32 (GCC bug 105593)
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -23,17 +25,23 @@ namespace {
 
 constexpr int64_t kSlice = 1024, kWhole = 2048;  // k up to kWhole is one slice
 
-constexpr int64_t kSums = kPair * kPair;
-constexpr int64_t kRowsAtOnce = 2;        // written beside a step of products
-constexpr size_t kFar = size_t{4} << 20;  // c is not in a cache from this size on
-// tiles along k: what of B stays in the first cache while A's rows pass
+constexpr int64_t kSums = kPair * kPair;  // elements of a block of sums
+constexpr int64_t kLine = 64;             // bytes of a cache line
+constexpr int64_t kRowsAtOnce = 2;        // rows of c that are written beside a step of products
+constexpr size_t kFar = size_t{4} << 20;  // bytes from which on c is not in a cache
+// Tiles along k: so much of B stays in the first cache while all of A's rows
+// pass.
 constexpr int64_t kNear = 16;
+// Sums lie tile by tile: elements between rows of a tile, between tiles side by
+// side, and between those one below the other.
+constexpr int64_t kSumsRow = 16, kSumsRight = 256, kSumsBelow = 512;
 
 int64_t slice_of(int64_t k) { return k > kWhole ? kSlice : k; }
 
-// Tiles 0 ... 3 += a pair of A by a pair of B, over `depths` tiles along k. A's are asked for past
-// the first cache, which belongs to B. chore(depth) is what the other units do meanwhile: little
-// enough at a time that the processor sees the next products behind it.
+// Adds to tiles 0 ... 3 a pair of A by a pair of B, over `depths` tiles along
+// k. A's tiles are loaded past the first cache, which belongs to B.
+// chore(depth) is what the processor's other units do meanwhile. It must be
+// little at a time, so that the processor sees the next products behind it.
 template <typename Chore>
 inline void add_products(const Half* a, const Half* b, int64_t depths, Chore chore) {
   for (int64_t depth = 0; depth < depths; depth++, a += kPairElements, b += kPairElements) {
@@ -92,6 +100,7 @@ inline void write_row(const Ready& r) {
   else
     _mm512_mask_storeu_epi16(c, mask, bits);
 }
+// The next rows of them, at most so many.
 inline void write_rows(Ready& r, int64_t most) {
   for (; most > 0 && r.next < r.rows; most--, r.next++) write_row(r);
 }
@@ -101,7 +110,40 @@ struct Fetch {
   const char* next = nullptr;
   int64_t left = 0;  // lines
   void some(int64_t most) {
-    for (; most > 0 && left > 0; most--, left--, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+    for (; most > 0 && left > 0; most--) {
+      _mm_prefetch(next, _MM_HINT_T1);
+      next += kLine;
+      left--;
+    }
+  }
+};
+
+// What is done beside the products of a pair of A's rows with a piece of B,
+// some of it at each depth. Finished sums are written, and memory is asked for
+// that the next products will need.
+struct Beside {
+  Ready* ready = nullptr;      // sums that are finished
+  Fetch* b = nullptr;          // the next piece of B
+  int64_t b_lines = 0;         // of it, at each depth
+  const char* sums = nullptr;  // of the next rows so far; null: they begin at zero
+  int64_t sum_lines = 0;       // of them, at each depth
+  Matrix c;                    // where the next sums will be written; no rows: it need not be
+                               // asked for
+
+  void operator()(int64_t depth) const {
+    b->some(b_lines);
+    write_rows(*ready, kRowsAtOnce);
+    if (sums) {
+      const char* line = sums + depth * sum_lines * kLine;
+      for (int64_t n = 0; n < sum_lines; n++, line += kLine) __builtin_prefetch(line, 1);
+    }
+    const int64_t first = depth * kRowsAtOnce;
+    for (int64_t row = first; row < first + kRowsAtOnce && row < c.rows; row++) {
+      const auto* line = static_cast<const char*>(c.data) +
+                         row * c.stride * static_cast<int64_t>(bytes_of(c.type));
+      __builtin_prefetch(line, 1);
+      if (c.type == Type::f32) __builtin_prefetch(line + kLine, 1);
+    }
   }
 };
 
@@ -146,7 +188,7 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
   const Tiles tiles;
   const int64_t slice = slice_of(p.k), column_stride = depths_of(p.k) * kPairElements,
                 row_pairs = pairs_of(rows);
-  // two blocks of sums: one is written while another grows
+  // Two blocks of finished sums: one is written to c while the other is filled.
   auto* waiting = static_cast<float*>(scratch);
   float* panel = waiting + 2 * kSums;
   Half* a =
@@ -160,8 +202,8 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
     part.columns = columns - j < kPair ? columns - j : kPair;
     return part;
   };
-  // What is written alone, line by line, must not be read for that: c is far larger than the
-  // caches.
+  // Where c is far larger than the caches and whole lines of it are written,
+  // they are written without being read first.
   const bool past_caches = p.c.type == Type::bf16 && !p.accumulate && p.c.stride % kPair == 0 &&
                            reinterpret_cast<uintptr_t>(p.c.data) % 64 == 0 && p.c.bytes() >= kFar;
   Ready ready;
@@ -172,8 +214,8 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
            p.a.bf16() +
                (p.transpose_a ? begin * p.a.stride + first_row : first_row * p.a.stride + begin),
            p.a.stride, p.transpose_a, rows, k);
-    // B's pair of columns in pieces along k that stay in the first cache while all of A's rows
-    // pass.
+    // B's pairs of columns are taken in pieces along k, each of which stays in
+    // the first cache while all of A's rows pass.
     const int64_t pieces = (depths + kNear - 1) / kNear,
                   piece = depths ? (depths + pieces - 1) / pieces : 1;
     const auto b_at = [&](int64_t column, int64_t depth) {
@@ -184,7 +226,8 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
       for (int64_t done = 0; done == 0 || done < depths; done += piece) {
         const int64_t near = depths - done < piece ? depths - done : piece;
         const bool finish = done + near >= depths, last = finish && begin + slice >= p.k;
-        // The piece of B after this one comes nearer meanwhile.
+        // The piece of B after this one is brought nearer while this one is
+        // multiplied.
         const int64_t next_column = finish ? j + kPair : j, next_depth = finish ? 0 : done + near;
         Fetch fetch;
         if (next_column < columns)
@@ -194,46 +237,26 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
         for (int64_t i = 0; i < rows; i += kPair) {
           float* sums = panel + ((p.k > slice ? j / kPair * row_pairs : 0) + i / kPair) * kSums;
           if (begin > 0 || done > 0)
-            load_sums(sums, 16, 256, 512);
+            load_sums(sums, kSumsRow, kSumsRight, kSumsBelow);
           else
             zero_sums();
-          // So does where the next sums go,
           const bool below = i + kPair < rows;
+          const bool summed = begin > 0 || done > 0;
           const int64_t next_i = below ? i + kPair : 0, next_j = below ? j : j + kPair;
-          Matrix next_c;
-          if (last && next_j < columns && !past_caches) next_c = part_of_c(next_i, next_j);
-          // and the next rows' sums so far.
-          const char* next_sums = below && (begin > 0 || done > 0)
-                                      ? reinterpret_cast<const char*>(sums + kSums)
-                                      : nullptr;
-          const int64_t sum_lines = near ? (2 * kPair + near - 1) / near : 0;
+          Beside beside{.ready = &ready, .b = &fetch, .b_lines = fetch_lines, .c = {}};
+          if (below && summed) beside.sums = reinterpret_cast<const char*>(sums + kSums);
+          if (near > 0) beside.sum_lines = (2 * kPair + near - 1) / near;
+          if (last && next_j < columns && !past_caches) beside.c = part_of_c(next_i, next_j);
           add_products(a + (i / kPair * depths + done) * kPairElements, b_at(j, done), near,
-                       [&](int64_t depth) {
-                         fetch.some(fetch_lines);
-                         write_rows(ready, kRowsAtOnce);
-                         if (next_sums) {
-                           const char* line = next_sums + depth * sum_lines * 64;
-                           for (int64_t n = 0; n < sum_lines; n++, line += 64)
-                             __builtin_prefetch(line, 1);
-                         }
-                         const int64_t first = depth * kRowsAtOnce;
-                         for (int64_t row = first; row < first + kRowsAtOnce && row < next_c.rows;
-                              row++) {
-                           const auto* line =
-                               static_cast<const char*>(next_c.data) +
-                               row * next_c.stride * static_cast<int64_t>(bytes_of(next_c.type));
-                           __builtin_prefetch(line, 1);
-                           if (next_c.type == Type::f32) __builtin_prefetch(line + 64, 1);
-                         }
-                       });
+                       beside);
           write_rows(ready, kPair);
           if (!last) {
-            store_sums(sums, 16, 256, 512);
+            store_sums(sums, kSumsRow, kSumsRight, kSumsBelow);
             continue;
           }
           float* const out = waiting + turn * kSums;
           turn = 1 - turn;
-          store_sums(out, 16, 256, 512);
+          store_sums(out, kSumsRow, kSumsRight, kSumsBelow);
           ready = {out,          part_of_c(i, j), 0, rows - i < kPair ? rows - i : kPair,
                    p.accumulate, past_caches};
         }

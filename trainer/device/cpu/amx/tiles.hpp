@@ -5,8 +5,7 @@
 // x 16 f32), where B holds pairs of rows side by side: its row r is (b[2r][0], b[2r+1][0],
 // b[2r][1], ...). A and B are packed into such tiles, edges filled with zeros; C is taken two by
 // two tiles at a time, which needs four tile loads for four products. Sums run along k in steps of
-// 32 in one
-// order, whatever m and n.
+// 32 in one order, whatever m and n.
 #pragma once
 
 #include <immintrin.h>
