@@ -103,7 +103,9 @@ int run(const TokenizeOptions& options) {
   }
   if (!status.ok()) {
     fmt::print(stderr, "sennit: tokenize: {}\n", status.text());
-    return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : exit_code;
+    const bool lacks =
+        status.kind() == SENNIT_OUT_OF_RESOURCES || status.kind() == SENNIT_UNSUPPORTED;
+    return lacks ? 3 : exit_code;
   }
   print(options, *report);
   return 0;
@@ -141,9 +143,6 @@ void add_tokenize_command(CommandLine& line) {
                "shorter than 2 or "
                "longer than 15 on average; over 30% of lines that stood before; no UTF-8");
   command.option("--validation", options->clean.held_out, "share of documents that is held out")
-      .show_default();
-  command.option("--shard-tokens", options->shard_tokens, "tokens a shard")
-      .within(int64_t{1}, int64_t{1} << 40)
       .show_default();
   command.option("--threads", options->threads, "0: one a core").within(0, 1024);
   const auto checking = std::make_shared<bool>(false);

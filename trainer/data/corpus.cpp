@@ -149,7 +149,9 @@ struct DocumentReader::State {
     SENNIT_RETURN_IF_ERROR(fill(begun ? kLongestDocument + 1 : kLooksLikeAPage));
     if (!std::exchange(begun, true) && is_man_page(rest())) {
       SENNIT_RETURN_IF_ERROR(fill(SIZE_MAX));
-      add_document(man_text(rest()), documents);
+      const Result<std::string> page = man_text(rest());
+      if (!page) return page.status().with_context(file);
+      add_document(*page, documents);
       at = text.size();
       return {};
     }

@@ -1,7 +1,7 @@
 // corpus.hpp: finds texts and makes documents of them.
 //
 // A file is one document, and one of JSON lines (.jsonl) a document a line ("text"); a manual
-// page's source becomes plain text; gzip is undone. What is longer than kLongestDocument is cut at
+// page's source becomes plain text, by groff; gzip is undone. What is longer than kLongestDocument is cut at
 // the ends of lines, so that a single long text, too, has parts to hold out and work for every
 // thread.
 #pragma once
@@ -40,7 +40,7 @@ class DocumentReader {
 };
 
 // Appends all of a file's documents. Errors: it cannot be read; a line that is no JSON object with
-// a "text".
+// a "text"; a manual page, and groff is not installed.
 Status read_documents(const std::string& file, std::vector<std::string>* documents);
 
 }  // namespace sennit::trainer

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/json_bytes.hpp"
+#include "base/mutex.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -50,10 +49,10 @@ struct Loader::State {
   int64_t samples = 0;
   int64_t place = 0;  // of the next sample that next() gives, counted from the start of the run
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Batch> ready;
-  bool stop = false;
+  Mutex mutex;
+  Condition changed;
+  std::deque<Batch> ready SENNIT_GUARDED_BY(mutex);
+  bool stop SENNIT_GUARDED_BY(mutex) = false;
   std::thread thread;
 
   int64_t sample_at(int64_t at) const {
@@ -87,31 +86,34 @@ struct Loader::State {
   void read_ahead(int64_t at) {
     for (;;) {
       {
-        std::unique_lock lock(mutex);
-        changed.wait(lock,
-                     [&] { return stop || ready.size() < static_cast<size_t>(options.ahead); });
+        MutexLock lock(mutex);
+        while (!stop && ready.size() >= static_cast<size_t>(options.ahead)) changed.wait(lock);
         if (stop) return;
       }
       Batch batch = read(at);
       at = after(at);
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       ready.push_back(std::move(batch));
       changed.notify_all();
     }
   }
 
   void start() {
-    stop = false;
+    {
+      const MutexLock lock(mutex);
+      stop = false;
+    }
     thread = std::thread([this, at = place] { read_ahead(at); });
   }
 
   void finish() {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       stop = true;
       changed.notify_all();
     }
     if (thread.joinable()) thread.join();
+    const MutexLock lock(mutex);
     ready.clear();
   }
 };
@@ -146,8 +148,8 @@ Result<std::unique_ptr<Loader>> Loader::open(std::shared_ptr<const Dataset> data
 
 Batch Loader::next() {
   const auto began = std::chrono::steady_clock::now();
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return !state_->ready.empty(); });
+  MutexLock lock(state_->mutex);
+  while (state_->ready.empty()) state_->changed.wait(lock);
   Batch batch = std::move(state_->ready.front());
   state_->ready.pop_front();
   state_->changed.notify_all();
