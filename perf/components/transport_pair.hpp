@@ -114,62 +114,81 @@ inline void pin(int cpu) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
+// A process that does what this one does, from the other side, and the bytes between them by which
+// both begin each batch at once. That costs nothing in the middle of a batch.
+class Partner {
+ public:
+  Partner() {
+    SENNIT_CHECK(pipe(there_) == 0 && pipe(back_) == 0);
+    process_ = fork();
+    pin(is_partner());
+  }
+  bool is_partner() const { return process_ == 0; }
+  // Hands the other side this one's address, and gives its address.
+  std::vector<std::byte> swap(const std::vector<std::byte>& mine) const {
+    std::vector<std::byte> theirs(mine.size());
+    const int in = is_partner() ? there_[0] : back_[0], out = is_partner() ? back_[1] : there_[1];
+    SENNIT_CHECK(write(out, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size()));
+    SENNIT_CHECK(read(in, theirs.data(), theirs.size()) == static_cast<ssize_t>(theirs.size()));
+    return theirs;
+  }
+  // The partner's part: a batch each time that it is told to.
+  [[noreturn]] void follow(const std::function<void()>& batch) const {
+    char more = 1;
+    while (read(there_[0], &more, 1) == 1 && more && write(back_[1], &more, 1) == 1) batch();
+    _exit(0);
+  }
+  void start_both() const {
+    char more = 1;
+    SENNIT_CHECK(write(there_[1], &more, 1) == 1 && read(back_[0], &more, 1) == 1);
+  }
+  void end() const {
+    const char no_more = 0;
+    SENNIT_CHECK(write(there_[1], &no_more, 1) == 1);
+    waitpid(process_, nullptr, 0);
+    for (const int fd : {there_[0], there_[1], back_[0], back_[1]}) close(fd);
+  }
+
+ private:
+  int there_[2] = {}, back_[2] = {};
+  pid_t process_ = -1;
+};
+
 // `make` makes this process's end, as rank 0 or 1.
 inline void run_pair(benchmark::State& state, bool exchange,
                      const std::function<std::unique_ptr<Pair>(int rank, size_t bytes)>& make) {
+  constexpr int kExchanges = 4, kRoundTrips = 16;
   const size_t bytes = static_cast<size_t>(state.range(0));
-  int to_partner[2], from_partner[2];
-  SENNIT_CHECK(pipe(to_partner) == 0 && pipe(from_partner) == 0);
-  const pid_t partner = fork();
-  pin(partner == 0);
-  const std::unique_ptr<Pair> end = make(partner ? 1 : 0, bytes + 1);
-  const std::vector<std::byte> mine = end->address();
-  std::vector<std::byte> theirs(mine.size());
-  const int in = partner ? from_partner[0] : to_partner[0],
-            out = partner ? to_partner[1] : from_partner[1];
-  SENNIT_CHECK(write(out, mine.data(), mine.size()) == static_cast<ssize_t>(mine.size()));
-  SENNIT_CHECK(read(in, theirs.data(), theirs.size()) == static_cast<ssize_t>(theirs.size()));
-  end->meet(theirs);
-  // Both sides agree on the number of rounds through a byte before each batch: costs nothing in the
-  // middle.
-  const int batch = exchange ? 4 : 16;
+  const Partner partner;
+  const std::unique_ptr<Pair> end = make(partner.is_partner() ? 0 : 1, bytes + 1);
+  end->meet(partner.swap(end->address()));
+  const int batch = exchange ? kExchanges : kRoundTrips;
   const auto rounds = [&] {
-    for (int i = 0; i < batch; i++)
-      if (exchange)
+    for (int i = 0; i < batch; i++) {
+      if (exchange) {
         end->exchange(bytes);
-      else if (partner)
-        end->send(bytes), end->recv(bytes);
-      else
-        end->recv(bytes), end->send(bytes);
-  };
-  char more = 1;
-  if (partner == 0) {
-    while (read(to_partner[0], &more, 1) == 1 && more) {
-      if (write(from_partner[1], &more, 1) != 1) break;
-      rounds();
+        continue;
+      }
+      if (!partner.is_partner()) end->send(bytes);
+      end->recv(bytes);
+      if (partner.is_partner()) end->send(bytes);
     }
-    _exit(0);
-  }
-  const auto start_both = [&] {
-    SENNIT_CHECK(write(to_partner[1], &more, 1) == 1 && read(from_partner[0], &more, 1) == 1);
   };
-  start_both();  // the first batch connects
+  if (partner.is_partner()) partner.follow(rounds);
+  partner.start_both();  // the first batch connects
   rounds();
   uint64_t done = 0;
   double best_s = 1e9;
   for (auto _ : state) {
     state.PauseTiming();
-    start_both();
+    partner.start_both();
     state.ResumeTiming();
     const uint64_t start_ns = now_ns();
     rounds();
     best_s = std::min(best_s, static_cast<double>(now_ns() - start_ns) * 1e-9 / batch);
     done += static_cast<uint64_t>(batch);
   }
-  more = 0;
-  SENNIT_CHECK(write(to_partner[1], &more, 1) == 1);
-  waitpid(partner, nullptr, 0);
-  for (const int fd : {to_partner[0], to_partner[1], from_partner[0], from_partner[1]}) close(fd);
+  partner.end();
   // `best`: of the fastest batch, which other load on the machine disturbs least.
   if (exchange) {
     state.SetBytesProcessed(static_cast<int64_t>(done * bytes));

@@ -81,10 +81,6 @@ Argument Argument::words(int least, int most) const {
   option_->expected(least, most);
   return *this;
 }
-Argument Argument::one_word_each() const {
-  option_->allow_extra_args(false);
-  return *this;
-}
 Argument Argument::value_name(const std::string& name) const {
   option_->type_name(name);
   return *this;

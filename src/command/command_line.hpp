@@ -35,10 +35,9 @@ class Argument {
   // Bytes above 0: 4096, 64K, 1.5G. KiB is 1,024; K is that as well, or 1,000.
   enum class Kilo { is_1000, is_1024 };
   Argument size(Kilo kilo) const;
-  // Lists: 1,2,3; how many words one mention takes; or one word each, and mentioned again for more.
+  // Lists: 1,2,3; or how many words it takes.
   Argument separated_by_commas() const;
   Argument words(int least, int most) const;
-  Argument one_word_each() const;
   // In the help, in place of the value's type.
   Argument value_name(const std::string& name) const;
   Argument excludes(const Argument& other) const;

@@ -175,7 +175,7 @@ TEST(Plan, DrawsAPageWithItsLegend) {
   EXPECT_EQ(outcome.status, 0);
   for (const char* words :
        {"rack: 2 of 21.43 GB/s", "In orange the tier that binds", "In blue what was chosen",
-        "dashed line is the lower bound", "a rank's scratch memory", "</html>"})
+        "dashed line is the lower bound", "a rank&#39;s scratch memory", "</html>"})
     EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
 }
 

@@ -106,8 +106,8 @@ TEST_P(EveryDevice, SaysWhenThereIsNoMemory) {
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryDevice,
                          testing::ValuesIn(devices().begin(), devices().end()),
-                         [](const testing::TestParamInfo<const DeviceEntry*>& info) {
-                           return std::string(info.param->name());
+                         [](const testing::TestParamInfo<const DeviceEntry*>& device) {
+                           return std::string(device.param->name());
                          });
 
 TEST(Devices, AnUnknownNameIsToldWhatThereIs) {

@@ -53,6 +53,37 @@ int64_t newest_step(const std::string& folder) {
   }
 }
 
+void start_ranks(const std::string& folder, int ranks, int round, std::vector<pid_t>* children) {
+  for (int rank = 0; rank < ranks; rank++) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) run_rank(folder, rank, ranks, round);
+    children->push_back(child);
+  }
+}
+
+void kill_all(const std::vector<pid_t>& children) {
+  for (const pid_t child : children) kill(child, SIGKILL);
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "a rank ended by itself with " << WEXITSTATUS(status);
+  }
+}
+
+// Each checkpoint that has its name is whole. *hidden: a save was left half done.
+void expect_all_whole(const TestFolder& folder, bool* hidden) {
+  *hidden = false;
+  for (const std::string& name : names_in(folder.path())) {
+    *hidden = *hidden || name[0] == '.';
+    if (name[0] == '.') continue;
+    const auto checkpoint = Checkpoint::open(folder / name);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
+    ASSERT_EQ(checkpoint->state()["step"], checkpoint->step());
+    expect_whole(*checkpoint, kTensors);
+  }
+}
+
 // Ranks' runs, killed at a random moment: all at once, or one of them (the others wait for it in
 // vain).
 void kill_rounds(int ranks, int rounds, unsigned seed) {
@@ -63,12 +94,7 @@ void kill_rounds(int ranks, int rounds, unsigned seed) {
   for (int round = 0; round < rounds; round++) {
     SCOPED_TRACE(fmt::format("seed {}, round {}", seed, round));
     std::vector<pid_t> children;
-    for (int rank = 0; rank < ranks; rank++) {
-      const pid_t child = fork();
-      ASSERT_GE(child, 0);
-      if (child == 0) run_rank(folder.path(), rank, ranks, round);
-      children.push_back(child);
-    }
+    ASSERT_NO_FATAL_FAILURE(start_ranks(folder.path(), ranks, round, &children));
     if (round == 0) {
       const auto began = std::chrono::steady_clock::now();
       for (int tries = 0; tries < 60'000 && newest_step(folder.path()) < 1; tries++) usleep(1000);
@@ -82,22 +108,9 @@ void kill_rounds(int ranks, int rounds, unsigned seed) {
       ASSERT_EQ(kill(children[random() % children.size()], SIGKILL), 0);
       usleep(random() % 20'000);
     }
-    for (const pid_t child : children) kill(child, SIGKILL);
-    for (const pid_t child : children) {
-      int status = 0;
-      ASSERT_EQ(waitpid(child, &status, 0), child);
-      ASSERT_TRUE(WIFSIGNALED(status)) << "a rank ended by itself with " << WEXITSTATUS(status);
-    }
+    ASSERT_NO_FATAL_FAILURE(kill_all(children));
     bool hidden = false;
-    for (const std::string& name : names_in(folder.path())) {
-      hidden = hidden || name[0] == '.';
-      if (name[0] == '.') continue;
-      // each one that has the name is whole
-      const auto checkpoint = Checkpoint::open(folder / name);
-      ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
-      ASSERT_EQ(checkpoint->state()["step"], checkpoint->step());
-      expect_whole(*checkpoint, kTensors);
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_all_whole(folder, &hidden));
     met_hidden += hidden;
     const int64_t step = newest_step(folder.path());
     ASSERT_GE(step, before);

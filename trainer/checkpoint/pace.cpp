@@ -43,8 +43,11 @@ void Pace::wrote(uint64_t bytes) {
   const double pause =
       std::min(kPausesPerWork * (core_seconds() - core_s_), due - seconds_of(now - began_));
   if (pause > 0) {
-    std::unique_lock lock(mutex_);
-    hurried_.wait_for(lock, std::chrono::duration<double>(pause), [&] { return hurry_; });
+    const auto until =
+        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause));
+    MutexLock lock(mutex_);
+    while (!hurry_ && hurried_.wait_until(lock, until) == std::cv_status::no_timeout) {
+    }
   }
   core_s_ = core_seconds();
   paused_s_ += seconds_of(Clock::now() - now);
@@ -52,13 +55,16 @@ void Pace::wrote(uint64_t bytes) {
 
 void Pace::hurry() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     hurry_ = true;
   }
   hurried_.notify_all();
 }
 
-void Pace::reset() { hurry_ = false; }
+void Pace::reset() {
+  const MutexLock lock(mutex_);
+  hurry_ = false;
+}
 
 void yield_to_others() {
   // Linux has a priority for each thread; where it is refused the writer is as fast as before.

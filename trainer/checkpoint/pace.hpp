@@ -8,9 +8,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.hpp"
 
 namespace sennit::trainer {
 
@@ -31,9 +31,9 @@ class Pace {
   uint64_t bytes_ = 0;
   Clock::time_point began_;
   double core_s_ = 0;  // of the writer's, until the last pause
-  std::mutex mutex_;
-  std::condition_variable hurried_;
-  bool hurry_ = false;
+  Mutex mutex_;
+  Condition hurried_;
+  bool hurry_ SENNIT_GUARDED_BY(mutex_) = false;
 };
 
 // The calling thread gets a core when nobody else wants it.

@@ -60,6 +60,55 @@ void print_tiers(const std::vector<forecast::Traffic>& calls, const forecast::La
   }
 }
 
+// The dry run's ranks on the fabric asked for, or on this host's.
+struct Ground {
+  TierTree tree;
+  std::vector<Placement> places;
+  int per_host = 1;
+};
+Result<Ground> ground_of(const DryRun& asked, int ranks) {
+  const Result<topo::Reading> reading =
+      asked.fabric.empty() ? topo::read_here() : topo::read_one(asked.fabric);
+  if (!reading) return reading.status();
+  Ground ground;
+  const int hosts = std::max(1, hosts_of(ranks_on_all_hosts(reading->fabric, 1)));
+  ground.per_host = (ranks + hosts - 1) / hosts;
+  ground.places = ranks_on_all_hosts(reading->fabric, ground.per_host);
+  if (static_cast<int>(ground.places.size()) < ranks)
+    return invalid(
+        fmt::format("{} ranks: the fabric has room for {}", ranks, ground.places.size()));
+  ground.places.resize(static_cast<size_t>(ranks));
+  Result<TierTree> tree = contract(reading->fabric, ground.places);
+  if (!tree) return tree.status();
+  ground.tree = *std::move(tree);
+  return ground;
+}
+
+void print_job(const TrainConfig& config, const TrainerOptions& options, const Ground& ground) {
+  const LlamaConfig& model = options.model;
+  fmt::print("model    {:.1f}M parameters, {:.3g} operations a token\n",
+             static_cast<double>(model.parameters()) / 1e6, model.flops_per_token(config.sequence));
+  fmt::print("mesh     {} on {}, zero {}; {} of {} a step, {} of {}\n", options.mesh.text(),
+             counted(hosts_of(ground.places), "host"), options.zero,
+             counted(config.batch, "sequence"), counted(config.sequence, "token"),
+             counted(options.batch.micro_batches(options.mesh), "micro-batch"), config.micro_batch);
+}
+
+void print_step(const TrainConfig& config, const TrainerOptions& options, int per_host,
+                const forecast::Layout& layout) {
+  const int cores = cores_of_this_host();
+  const int threads =
+      config.threads > 0 ? static_cast<int>(config.threads) : std::max(1, cores / per_host);
+  const double peak = rank_peak(measure_matrix_peak(options.type, threads), per_host, cores, false);
+  const StepPlan plan = plan_step(options, layout, peak);
+  const double tokens = static_cast<double>(config.batch * config.sequence);
+  fmt::print(
+      "step     {:.1f} ms, {:.0f} tokens/s: computing {:.1f} (at {:.0f}% of this machine's {:.3g} "
+      "FLOP/s a rank), bubble {:.1f}, communication waited for {:.1f}, hidden {:.1f}\n",
+      plan.total_s() * 1e3, tokens / plan.total_s(), plan.compute_s * 1e3, 100 * kEfficiency, peak,
+      plan.bubble_s * 1e3, plan.waited_s * 1e3, plan.hidden_s * 1e3);
+}
+
 }  // namespace
 
 Status dry_run(const TrainConfig& config, const DryRun& asked) {
@@ -75,26 +124,10 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
   if ((*data)->samples(Part::training, config.sequence) == 0)
     return invalid(
         fmt::format("{} has not one sequence of {} tokens", config.data, config.sequence));
+  const Result<Ground> ground = ground_of(asked, ranks);
+  if (!ground) return ground.status();
 
-  const Result<topo::Reading> reading =
-      asked.fabric.empty() ? topo::read_here() : topo::read_one(asked.fabric);
-  if (!reading) return reading.status();
-  const int hosts = std::max(1, hosts_of(ranks_on_all_hosts(reading->fabric, 1)));
-  const int per_host = (ranks + hosts - 1) / hosts;
-  std::vector<Placement> places = ranks_on_all_hosts(reading->fabric, per_host);
-  if (static_cast<int>(places.size()) < ranks)
-    return invalid(fmt::format("{} ranks: the fabric has room for {}", ranks, places.size()));
-  places.resize(static_cast<size_t>(ranks));
-  const Result<TierTree> tree = contract(reading->fabric, places);
-  if (!tree) return tree.status();
-
-  fmt::print("model    {:.1f}M parameters, {:.3g} operations a token\n",
-             static_cast<double>(model->parameters()) / 1e6,
-             model->flops_per_token(config.sequence));
-  fmt::print("mesh     {} on {}, zero {}; {} of {} a step, {} of {}\n", options.mesh.text(),
-             counted(hosts_of(places), "host"), options.zero, counted(config.batch, "sequence"),
-             counted(config.sequence, "token"),
-             counted(options.batch.micro_batches(options.mesh), "micro-batch"), config.micro_batch);
+  print_job(config, options, *ground);
   const MemoryParts memory = memory_of(options);
   const bool memory_known = asked.memory_per_rank > 0 || asked.fabric.empty();
   fmt::print("memory   {} a rank: {}{}\n", bytes_text(memory.total()), memory.text(),
@@ -105,31 +138,18 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
     fmt::print("  {:<8}{:<15}{:<18}{} x {:.0f}{}\n", call.groups, call.collective, call.of,
                bytes_text(static_cast<uint64_t>(call.bytes)), call.times,
                call.hidden && options.overlap ? ", beside computing" : "");
-  const forecast::Network network(*tree, kWithinHost);
+  const forecast::Network network(ground->tree, kWithinHost);
   std::vector<int> positions(static_cast<size_t>(ranks));
   std::iota(positions.begin(), positions.end(), 0);
   const forecast::Layout layout = lay_out(planner_mesh(options.mesh), network, positions);
   print_tiers(calls, layout, network);
-  if (const std::string unknown = forecast::unknown_tiers(*tree); !unknown.empty())
+  if (const std::string unknown = forecast::unknown_tiers(ground->tree); !unknown.empty())
     fmt::print("  nothing says what these carry, so they are not counted: {}\n", unknown);
-
-  const int threads = config.threads > 0 ? static_cast<int>(config.threads)
-                                         : std::max(1, cores_of_this_host() / per_host);
-  const double peak =
-      rank_peak(measure_matrix_peak(options.type, threads), per_host, cores_of_this_host(), false);
-  const StepPlan plan = plan_step(options, layout, peak);
-  const double tokens = static_cast<double>(config.batch * config.sequence);
-  fmt::print(
-      "step     {:.1f} ms, {:.0f} tokens/s: computing {:.1f} (at {:.0f}% of this machine's {:.3g} "
-      "FLOP/s a "
-      "rank), "
-      "bubble {:.1f}, communication waited for {:.1f}, hidden {:.1f}\n",
-      plan.total_s() * 1e3, tokens / plan.total_s(), plan.compute_s * 1e3, 100 * kEfficiency, peak,
-      plan.bubble_s * 1e3, plan.waited_s * 1e3, plan.hidden_s * 1e3);
+  print_step(config, options, ground->per_host, layout);
   if (!memory_known) return {};
-  return check_memory(options, asked.memory_per_rank > 0
-                                   ? asked.memory_per_rank
-                                   : memory_left().bytes / static_cast<uint64_t>(per_host));
+  const auto per_host = static_cast<uint64_t>(ground->per_host);
+  return check_memory(
+      options, asked.memory_per_rank > 0 ? asked.memory_per_rank : memory_left().bytes / per_host);
 }
 
 }  // namespace sennit::trainer

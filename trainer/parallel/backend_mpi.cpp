@@ -10,6 +10,10 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "trainer/parallel/communication.hpp"
 
@@ -54,6 +58,16 @@ MPI_Datatype type_of(Element element) {
       return MPI_BYTE;
   }
   return MPI_BYTE;
+}
+
+// MPI counts in int.
+Result<int> mpi_count(size_t count) {
+  if (count > static_cast<size_t>(std::numeric_limits<int>::max()))
+    return Status(
+        SENNIT_UNSUPPORTED,
+        "--backend mpi: one transfer of " + std::to_string(count) +
+            " elements, and MPI counts to 2147483647: use more ranks, or --backend sennit");
+  return static_cast<int>(count);
 }
 
 // Nonblocking: a request. Blocking: a call that wait() makes. Afterwards `finish`.
@@ -120,7 +134,9 @@ class MpiCommunicator : public Communicator {
  protected:
   Started start_all_reduce(void* data, size_t count, Element element,
                            Reduction reduction) override {
-    const int n = static_cast<int>(count);
+    const Result<int> counted = mpi_count(count);
+    if (!counted) return counted.status();
+    const int n = *counted;
     const MPI_Op op = op_of(element, reduction);
     const MPI_Datatype type = type_of(element);
     if (!traffic().overlap())
@@ -134,7 +150,9 @@ class MpiCommunicator : public Communicator {
     // Into a block of its own: MPI forbids the result to lie in the input.
     const auto block = std::make_shared<std::vector<char>>(count * bytes_of(element));
     const auto finish = [=] { std::memcpy(receive, block->data(), block->size()); };
-    const int n = static_cast<int>(count);
+    const Result<int> counted = mpi_count(count);
+    if (!counted) return counted.status();
+    const int n = *counted;
     const MPI_Op op = op_of(element, Reduction::sum);
     const MPI_Datatype type = type_of(element);
     if (!traffic().overlap())
@@ -147,7 +165,9 @@ class MpiCommunicator : public Communicator {
   }
   Started start_all_gather(const void* send, void* receive, size_t count,
                            Element element) override {
-    const int n = static_cast<int>(count);
+    const Result<int> counted = mpi_count(count);
+    if (!counted) return counted.status();
+    const int n = *counted;
     const MPI_Datatype type = type_of(element);
     const bool in_place = send == static_cast<char*>(receive) +
                                       static_cast<size_t>(rank()) * count * bytes_of(element);
@@ -159,20 +179,24 @@ class MpiCommunicator : public Communicator {
     return started(code, request);
   }
   Started start_broadcast(void* data, size_t bytes, int root) override {
+    const Result<int> n = mpi_count(bytes);
+    if (!n) return n.status();
     MPI_Request request;
-    const int code = MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, comm_, &request);
+    const int code = MPI_Ibcast(data, *n, MPI_BYTE, root, comm_, &request);
     return started(code, request);
   }
   Started start_send(const void* data, size_t count, Element element, int peer) override {
+    const Result<int> n = mpi_count(count);
+    if (!n) return n.status();
     MPI_Request request;
-    const int code =
-        MPI_Isend(data, static_cast<int>(count), type_of(element), peer, 0, comm_, &request);
+    const int code = MPI_Isend(data, *n, type_of(element), peer, 0, comm_, &request);
     return started(code, request);
   }
   Started start_receive(void* data, size_t count, Element element, int peer) override {
+    const Result<int> n = mpi_count(count);
+    if (!n) return n.status();
     MPI_Request request;
-    const int code =
-        MPI_Irecv(data, static_cast<int>(count), type_of(element), peer, 0, comm_, &request);
+    const int code = MPI_Irecv(data, *n, type_of(element), peer, 0, comm_, &request);
     return started(code, request);
   }
 
@@ -196,8 +220,9 @@ class MpiCommunicator : public Communicator {
 
 }  // namespace
 
-extern "C" SENNIT_EXPORT Result<std::unique_ptr<Communicator>> sennit_trainer_open_mpi(
-    Traffic* traffic) {
+namespace {
+
+Result<std::unique_ptr<Communicator>> open_world(Traffic* traffic) {
   int provided = 0, rank = 0, size = 1;
   // The library must go after MPI_Finalize's own threads: it is never closed.
   const Status status =
@@ -208,6 +233,14 @@ extern "C" SENNIT_EXPORT Result<std::unique_ptr<Communicator>> sennit_trainer_op
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   return std::unique_ptr<Communicator>(
       std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, rank, size, traffic, true));
+}
+
+}  // namespace
+
+// Found by name in open_mpi.cpp; what has C linkage returns no class.
+extern "C" SENNIT_EXPORT void sennit_trainer_open_mpi(
+    Traffic* traffic, Result<std::unique_ptr<Communicator>>* opened) {
+  *opened = open_world(traffic);
 }
 
 }  // namespace sennit::trainer

@@ -176,12 +176,8 @@ int run_threads(const Options& options, const BootstrapOptions& process) {
   return *std::max_element(results.begin(), results.end());
 }
 
-}  // namespace
-}  // namespace bench
-
-void add_bench_command(CommandLine& line, char** argv) {
-  const Command command = line.command("bench", "measure a collective beside its lower bound");
-  const auto a = std::make_shared<bench::Arguments>();
+// nccl-tests' options by their names there, and four of its own.
+void add_options(const Command& command, Arguments* a) {
   command
       .option(
           "collective", a->collective,
@@ -231,6 +227,15 @@ void add_bench_command(CommandLine& line, char** argv) {
       .show_default();
   command.option("-J,--json,--output_file", a->json,
                  "one object per line into this file; -: standard output");
+}
+
+}  // namespace
+}  // namespace bench
+
+void add_bench_command(CommandLine& line, char** argv) {
+  const Command command = line.command("bench", "measure a collective beside its lower bound");
+  const auto a = std::make_shared<bench::Arguments>();
+  bench::add_options(command, a.get());
   command.action([a, argv] {
     bench::Options options;
     const Status status = bench::understand(*a, &options);

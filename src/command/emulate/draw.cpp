@@ -140,7 +140,7 @@ std::string draw_bars(const std::vector<const Point*>& orders) {
 }
 
 std::string draw_curves(const Comparison& comparison, const std::string& collective) {
-  constexpr double kWidth = 1040, kHeight = 380, kLeft = 62, kRight = 24, kBetween = 26, kTop = 30;
+  constexpr double kWidth = 1040, kHeight = 380, kLeft = 62, kRight = 24, kBetween = 56, kTop = 30;
   std::map<std::string, std::vector<const Point*>> by_order;
   std::vector<std::string> orders;
   double least = 1e300, most = 0, smallest = 1e300, largest = 0;

@@ -171,10 +171,6 @@ void add_run(const Command& emulate, Options* options) {
       "run the benchmark program of another library, openmpi or gloo; what follows -- are its "
       "arguments");
   command.flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
-  command
-      .option("--mpirun-argument", run_options->mpirun_arguments,
-              "given to mpirun; may be repeated")
-      .one_word_each();
   command.option("command", run_options->command, "after --: the command and its arguments")
       .required();
   command.action([=] {

@@ -73,11 +73,7 @@ Result<std::vector<std::string>> mpirun_command(const Instance& instance, const 
       {"pml", "ob1"},
       {"btl", options.ranks_per_host > 1 ? "tcp,vader,self" : "tcp,self"},
   };
-  const std::vector<std::string>& given = options.mpirun_arguments;
-  for (const auto& [name, value] : parameters)
-    if (std::find(given.begin(), given.end(), name) == given.end())
-      words.insert(words.end(), {"--mca", name, value});
-  words.insert(words.end(), given.begin(), given.end());
+  for (const auto& [name, value] : parameters) words.insert(words.end(), {"--mca", name, value});
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }

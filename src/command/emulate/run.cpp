@@ -62,6 +62,62 @@ Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& opti
   return hosts;
 }
 
+namespace {
+
+// Ports below the range that the kernel gives to outgoing connections.
+constexpr unsigned kFirstPort = 20000, kPorts = 12000;
+
+// What every rank finds in its environment.
+Result<std::vector<std::string>> shared_environment(const Tree& tree, const std::vector<int>& hosts,
+                                                    const RunOptions& options,
+                                                    const Scratch& scratch) {
+  std::vector<std::string> shared = {
+      fmt::format("WORLD_SIZE={}", hosts.size()),
+      fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts.front())].address),
+      fmt::format("MASTER_PORT={}", kFirstPort + random_number() % kPorts),
+      fmt::format("SENNIT_SECRET=key:{:016x}{:016x}{:016x}{:016x}", random_number(),
+                  random_number(), random_number(), random_number()),
+      "SENNIT_INTERFACE=eth0",
+  };
+  if (options.slurm) {
+    shared.push_back("SLURM_TOPOLOGY_ADDR_PATTERN=" + slurm_pattern(tree));
+  } else if (!options.no_fabric) {
+    const Result<std::string> fabric = scratch.write("fabric", fabric_text(tree));
+    if (!fabric) return fabric.status();
+    shared.push_back("SENNIT_FABRIC=" + *fabric);
+  }
+  if (!options.probe_cache.empty()) {
+    shared.emplace_back("SENNIT_PROBE=1");
+    shared.push_back("XDG_CACHE_HOME=" + options.probe_cache);
+  }
+  if (!options.peer.empty()) {
+    shared.push_back("GLOO_STORE=" + scratch.path());
+    shared.emplace_back("GLOO_INTERFACE=eth0");
+  }
+  return shared;
+}
+
+// A process for each rank, as torchrun or Slurm would start it.
+std::vector<Rank> ranks_of(const Tree& tree, const std::vector<int>& hosts,
+                           const RunOptions& options, const std::vector<std::string>& shared,
+                           const std::vector<std::string>& command) {
+  std::vector<Rank> ranks;
+  std::vector<int> ranks_of_host(tree.hosts.size());
+  for (size_t r = 0; r < hosts.size(); r++) {
+    const auto host = static_cast<size_t>(hosts[r]);
+    Rank rank{.host = hosts[r], .environment = shared, .command = command};
+    rank.environment.push_back(fmt::format("RANK={}", r));
+    rank.environment.push_back(fmt::format("LOCAL_RANK={}", ranks_of_host[host]++));
+    rank.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", options.ranks_per_host));
+    if (options.slurm)
+      rank.environment.push_back("SLURM_TOPOLOGY_ADDR=" + slurm_address(tree, tree.hosts[host]));
+    ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+}  // namespace
+
 Result<int> run_on(const Instance& instance, const RunOptions& options) {
   const Tree& tree = instance.tree;
   const Result<std::vector<int>> hosts = hosts_of_ranks(tree, options);
@@ -74,58 +130,24 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
   if (!hosts_file) return hosts_file.status();
   launch_options.hosts_file = *hosts_file;
   forget_launchers();
-
-  std::vector<std::string> shared = {
-      fmt::format("WORLD_SIZE={}", hosts->size()),
-      fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts->front())].address),
-      // Below the range that the kernel gives to outgoing connections.
-      fmt::format("MASTER_PORT={}", 20000 + random_number() % 12000),
-      fmt::format("SENNIT_SECRET=key:{:016x}{:016x}{:016x}{:016x}", random_number(),
-                  random_number(), random_number(), random_number()),
-      "SENNIT_INTERFACE=eth0",
-  };
-  if (options.slurm) {
-    shared.push_back("SLURM_TOPOLOGY_ADDR_PATTERN=" + slurm_pattern(tree));
-  } else if (!options.no_fabric) {
-    const Result<std::string> fabric = scratch->write("fabric", fabric_text(tree));
-    if (!fabric) return fabric.status();
-    shared.push_back("SENNIT_FABRIC=" + *fabric);
-  }
-  if (!options.probe_cache.empty()) {
-    shared.emplace_back("SENNIT_PROBE=1");
-    shared.push_back("XDG_CACHE_HOME=" + options.probe_cache);
-  }
+  Result<std::vector<std::string>> shared = shared_environment(tree, *hosts, options, *scratch);
+  if (!shared) return shared.status();
   std::vector<std::string> command = options.command;
   if (!options.peer.empty()) {
     const Result<std::string> program = peer_program(options.peer);
     if (!program) return program.status();
     command.insert(command.begin(), *program);
-    shared.push_back("GLOO_STORE=" + scratch->path());
-    shared.push_back("GLOO_INTERFACE=eth0");
   }
-  std::vector<Rank> ranks;
-  if (options.mpirun || options.peer == "openmpi") {
-    const Result<std::vector<std::string>> words =
-        mpirun_command(instance, *scratch, *hosts, options, command);
-    if (!words) return words.status();
-    launch_options.namespaces_folder = scratch->path();
-    std::erase_if(shared,
-                  [](const std::string& variable) { return variable.starts_with("WORLD_SIZE="); });
-    ranks.push_back({.host = hosts->front(), .environment = shared, .command = *words});
-    return launch(instance, ranks, launch_options);
-  }
-  std::vector<int> ranks_of_host(tree.hosts.size());
-  for (size_t r = 0; r < hosts->size(); r++) {
-    const auto host = static_cast<size_t>((*hosts)[r]);
-    Rank rank{.host = (*hosts)[r], .environment = shared, .command = command};
-    rank.environment.push_back(fmt::format("RANK={}", r));
-    rank.environment.push_back(fmt::format("LOCAL_RANK={}", ranks_of_host[host]++));
-    rank.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", options.ranks_per_host));
-    if (options.slurm)
-      rank.environment.push_back("SLURM_TOPOLOGY_ADDR=" + slurm_address(tree, tree.hosts[host]));
-    ranks.push_back(std::move(rank));
-  }
-  return launch(instance, ranks, launch_options);
+  if (!options.mpirun && options.peer != "openmpi")
+    return launch(instance, ranks_of(tree, *hosts, options, *shared, command), launch_options);
+  const Result<std::vector<std::string>> words =
+      mpirun_command(instance, *scratch, *hosts, options, command);
+  if (!words) return words.status();
+  launch_options.namespaces_folder = scratch->path();
+  std::erase_if(*shared,
+                [](const std::string& variable) { return variable.starts_with("WORLD_SIZE="); });
+  return launch(instance, {{.host = hosts->front(), .environment = *shared, .command = *words}},
+                launch_options);
 }
 
 Result<int> with_tree(const TreeOptions& tree_options, const Action& action) {

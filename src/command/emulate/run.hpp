@@ -22,7 +22,6 @@ struct RunOptions {
   bool slurm = false;
   std::string peer;     // openmpi or gloo: its benchmark program is run with `command` as arguments
   bool mpirun = false;  // `command` is started by mpirun, not by us
-  std::vector<std::string> mpirun_arguments;
   LaunchOptions launch;
   std::vector<std::string> command;
 };

@@ -24,7 +24,8 @@ struct Options : forecast::Arguments {
 constexpr int kMost = 1 << 20;
 constexpr double kLeastEffective = 0.01;  // part of the time that is worth calling training
 
-void add_options(const Command& command, Options* o) {
+// What is trained, and how it is laid out.
+void add_job_options(const Command& command, Options* o) {
   command.option(
       "model", o->model,
       "llama3-405b, llama3-70b, llama3-8b, or a file: JSON or YAML with the keys of a Hugging Face "
@@ -59,7 +60,7 @@ void add_options(const Command& command, Options* o) {
   command.option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
       .show_default();
   command
-      .option("--zero,--fsdp", o->zero,
+      .option("--zero", o->zero,
               "0: nothing is sharded over data-parallel ranks; 1: the optimizer; 2: and "
               "gradients; 3: and "
               "weights")
@@ -71,6 +72,10 @@ void add_options(const Command& command, Options* o) {
       .show_default();
   command.flag("--assume", o->assume,
                "go on where the fabric does not say its capacities, and mark it");
+}
+
+// What it costs to run, and what is told of it.
+void add_operation_options(const Command& command, Options* o) {
   command.option("--gpu-hour-usd", o->usd_per_gpu_hour, "what a GPU costs an hour");
   command.option("--staff", o->staff,
                  "PEOPLE:USD, how many and what each costs a year, such as 100:400000");
@@ -106,7 +111,8 @@ void add_job_command(CommandLine& line) {
   const Command command = line.command("job",
                                        "a whole training job on a fabric: groups, memory, step "
                                        "time, days, money, and what would change them");
-  add_options(command, options.get());
+  add_job_options(command, options.get());
+  add_operation_options(command, options.get());
   command.action([=] {
     const auto off = [](const Status& status) { return plan::fail("job", status); };
     if (const Status status = plan::check_given(command); !status.ok()) return off(status);

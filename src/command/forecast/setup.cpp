@@ -237,6 +237,74 @@ std::vector<Phase> phases_of(const Job& job, const Layout& layout, const StepTim
   return phases;
 }
 
+// The fabric asked for, or what this host's sources say, with a rank for each GPU.
+Status find_fabric(const Arguments& arguments, Problem* problem) {
+  Result<topo::Reading> reading =
+      arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
+  if (!reading) return reading.status();
+  const std::vector<Placement> ranks = ranks_on_all_hosts(reading->fabric, arguments.gpus_per_host);
+  if (ranks.empty()) return invalid("the fabric has no hosts: name another with --fabric");
+  Result<TierTree> tree = contract(reading->fabric, ranks);
+  if (!tree) return tree.status();
+  problem->tree = *std::move(tree);
+  problem->fabric = reading->fabric.name.empty() ? "this host" : reading->fabric.name;
+  return {};
+}
+
+// How many GPUs the job has: what --gpus says, else the mesh, else all.
+Result<int> count_gpus(const Arguments& arguments, const Problem& problem) {
+  const int mesh_gpus = arguments.mesh.empty() ? 0 : problem.job.mesh.gpus();
+  const int gpus = arguments.gpus != 0 ? arguments.gpus
+                   : mesh_gpus > 0     ? mesh_gpus
+                                       : problem.tree.ranks();
+  if (mesh_gpus > 0 && mesh_gpus != gpus) {
+    const int others = mesh_gpus / problem.job.mesh.size(Axis::data);
+    return invalid(fmt::format(
+        "--mesh {} multiplies to {} GPUs, not to the {} of --gpus{}", arguments.mesh, mesh_gpus,
+        gpus, gpus % others == 0 ? fmt::format("; with dp{} it would", gpus / others) : ""));
+  }
+  if (gpus < 1 || gpus > problem.tree.ranks())
+    return invalid(
+        fmt::format("{} GPUs: the fabric {} has {}", gpus, problem.fabric, problem.tree.ranks()));
+  return gpus;
+}
+
+// Every capacity is known, or --assume says what stands in for it.
+Status settle_capacities(const Arguments& arguments, Problem* problem) {
+  const Figure& nic = problem->job.gpu.nic_bytes_per_s;
+  problem->assumed_tiers = unknown_tiers(problem->tree);
+  if (!problem->assumed_tiers.empty()) {
+    if (!arguments.assume)
+      return invalid(fmt::format(
+          "the fabric {} does not say the capacity of: {}. Say it in the fabric's file (sennit "
+          "topo shows what is known), or go on with --assume, which takes {} for each GPU's NIC "
+          "and 4:1 above the hosts",
+          problem->fabric, problem->assumed_tiers,
+          nic.known() ? format_rate(static_cast<uint64_t>(nic.value)) : "50GB/s"));
+    assume_capacities(&problem->tree, problem->job.gpu);
+  }
+  limit_to_links(&problem->tree, problem->job.gpu);
+  return {};
+}
+
+// Where the caller gave none: the fastest mesh that fits, and a batch of kTokensPerStep.
+Status settle_mesh_and_batch(const Arguments& arguments, int gpus, Problem* problem) {
+  Job& job = problem->job;
+  if (arguments.mesh.empty()) {
+    const Network network(problem->tree, job.gpu.scale_up_bytes_per_s.value);
+    const Result<Job> fastest = fastest_job(job, network, gpus,
+                                            {kTokensPerStep / job.sequence, arguments.batch, 0,
+                                             shape_of(problem->tree).ranks_per_host});
+    if (!fastest) return fastest.status();
+    job = *fastest;
+    problem->mesh_chosen = true;
+  } else if (arguments.batch == 0) {
+    const double even = kTokensPerStep / job.sequence / job.mesh.size(Axis::data) / job.microbatch;
+    job.batch = static_cast<int>(std::max(1.0, std::round(even))) * job.microbatch;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Problem> make_problem(const Arguments& arguments) {
@@ -251,58 +319,14 @@ Result<Problem> make_problem(const Arguments& arguments) {
     problem.job.mesh = *mesh;
   }
   SENNIT_RETURN_IF_ERROR(in_range("--gpus-per-host", arguments.gpus_per_host, 0, 4096));
-  Result<topo::Reading> reading =
-      arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
-  if (!reading) return reading.status();
-  const std::vector<Placement> ranks = ranks_on_all_hosts(reading->fabric, arguments.gpus_per_host);
-  if (ranks.empty()) return invalid("the fabric has no hosts: name another with --fabric");
-  Result<TierTree> tree = contract(reading->fabric, ranks);
-  if (!tree) return tree.status();
-  problem.tree = *std::move(tree);
-  problem.fabric = reading->fabric.name.empty() ? "this host" : reading->fabric.name;
-  const int mesh_gpus = arguments.mesh.empty() ? 0 : problem.job.mesh.gpus();
-  const int gpus = arguments.gpus != 0 ? arguments.gpus
-                   : mesh_gpus > 0     ? mesh_gpus
-                                       : problem.tree.ranks();
-  if (mesh_gpus > 0 && mesh_gpus != gpus) {
-    const int others = mesh_gpus / problem.job.mesh.size(Axis::data);
-    return invalid(fmt::format(
-        "--mesh {} multiplies to {} GPUs, not to the {} of --gpus{}", arguments.mesh, mesh_gpus,
-        gpus, gpus % others == 0 ? fmt::format("; with dp{} it would", gpus / others) : ""));
-  }
-  if (gpus < 1 || gpus > problem.tree.ranks())
-    return invalid(
-        fmt::format("{} GPUs: the fabric {} has {}", gpus, problem.fabric, problem.tree.ranks()));
-  problem.assumed_tiers = unknown_tiers(problem.tree);
-  if (!problem.assumed_tiers.empty()) {
-    if (!arguments.assume)
-      return invalid(fmt::format(
-          "the fabric {} does not say the capacity of: {}. Say it in the fabric's file (sennit "
-          "topo shows what is known), or go on with --assume, which takes {} for each GPU's NIC "
-          "and 4:1 above the hosts",
-          problem.fabric, problem.assumed_tiers,
-          problem.job.gpu.nic_bytes_per_s.known()
-              ? format_rate(static_cast<uint64_t>(problem.job.gpu.nic_bytes_per_s.value))
-              : "50GB/s"));
-    assume_capacities(&problem.tree, problem.job.gpu);
-  }
-  limit_to_links(&problem.tree, problem.job.gpu);
-  if (arguments.mesh.empty()) {
-    const Network network(problem.tree, problem.job.gpu.scale_up_bytes_per_s.value);
-    const Result<Job> fastest = fastest_job(problem.job, network, gpus,
-                                            {kTokensPerStep / problem.job.sequence, arguments.batch,
-                                             0, shape_of(problem.tree).ranks_per_host});
-    if (!fastest) return fastest.status();
-    problem.job = *fastest;
-    problem.mesh_chosen = true;
-  } else if (arguments.batch == 0) {
-    const double even = kTokensPerStep / problem.job.sequence / problem.job.mesh.size(Axis::data) /
-                        problem.job.microbatch;
-    problem.job.batch = static_cast<int>(std::max(1.0, std::round(even))) * problem.job.microbatch;
-  }
+  SENNIT_RETURN_IF_ERROR(find_fabric(arguments, &problem));
+  const Result<int> gpus = count_gpus(arguments, problem);
+  if (!gpus) return gpus.status();
+  SENNIT_RETURN_IF_ERROR(settle_capacities(arguments, &problem));
+  SENNIT_RETURN_IF_ERROR(settle_mesh_and_batch(arguments, *gpus, &problem));
   SENNIT_RETURN_IF_ERROR(check(problem.job));
   SENNIT_RETURN_IF_ERROR(check_memory(problem.job));
-  const Result<Operation> operation = make_operation(arguments, gpus);
+  const Result<Operation> operation = make_operation(arguments, *gpus);
   if (!operation) return operation.status();
   problem.operation = *operation;
   return problem;
