@@ -138,12 +138,13 @@ Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_
   set_log_rank(bootstrap.rank);
   const std::string fabric = config && config->fabric ? config->fabric : "";
   const std::string algorithm = config && config->algorithm ? config->algorithm : "";
-  Result<std::shared_ptr<Job>> job = Job::start(std::move(bootstrap), fabric, algorithm);
-  if (!job) return job.status();
-  std::vector<int> everyone(static_cast<size_t>((*job)->size()));
+  Result<std::shared_ptr<Context>> context =
+      Context::start(std::move(bootstrap), fabric, algorithm);
+  if (!context) return context.status();
+  std::vector<int> everyone(static_cast<size_t>((*context)->size()));
   for (size_t r = 0; r < everyone.size(); r++) everyone[r] = static_cast<int>(r);
   Result<std::shared_ptr<Communicator>> communicator =
-      Communicator::create(*std::move(job), std::move(everyone), kWholeJob);
+      Communicator::create(*std::move(context), std::move(everyone), kWholeJob);
   if (!communicator) return communicator.status();
   return new sennit_comm{*std::move(communicator)};
 }
@@ -316,7 +317,7 @@ sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
 sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory) {
   return guarded(comm, [&]() -> Status {
     if (!comm || !memory) return invalid("comm or memory is NULL");
-    const Result<void*> got = comm->communicator->job().engine().allocate_user(bytes);
+    const Result<void*> got = comm->communicator->context().engine().allocate_user(bytes);
     if (!got) return got.status();
     *memory = *got;
     return {};
@@ -326,7 +327,7 @@ sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory
 sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory) {
   return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
-    if (memory && !comm->communicator->job().engine().free_user(memory))
+    if (memory && !comm->communicator->context().engine().free_user(memory))
       return invalid("this memory did not come from sennit_mem_alloc on this job");
     return {};
   });
@@ -337,14 +338,14 @@ sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t byt
     if (!comm) return invalid("comm is NULL");
     if (!memory)
       return bytes ? invalid(fmt::format("memory is NULL, with {} bytes", bytes)) : Status();
-    return comm->communicator->job().engine().register_user(memory, bytes);
+    return comm->communicator->context().engine().register_user(memory, bytes);
   });
 }
 
 sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory) {
   return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
-    return memory ? comm->communicator->job().engine().deregister_user(memory) : Status();
+    return memory ? comm->communicator->context().engine().deregister_user(memory) : Status();
   });
 }
 

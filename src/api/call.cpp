@@ -183,7 +183,7 @@ Result<Communicator::CacheEntry*> Communicator::find_or_prepare(const CacheKey& 
   entry.prepared = std::move(prepared);
   cache_.push_front(std::move(entry));
   if (cache_.size() > kCachedRequests) {
-    const auto guard = job_->engine().lock();
+    const auto guard = context_->engine().lock();
     cache_.pop_back();
   }
   return &cache_.front();
@@ -283,8 +283,8 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
   Result<CacheEntry*> entry = find_or_prepare(key, given);
   if (!entry) return entry.status();
   if ((*entry)->idle.empty()) {
-    work->execution_ =
-        std::make_unique<Execution>(job_->engine(), id_, world_of_position_, (*entry)->prepared);
+    work->execution_ = std::make_unique<Execution>(context_->engine(), id_, world_of_position_,
+                                                   (*entry)->prepared);
   } else {
     work->execution_ = std::move((*entry)->idle.back());
     (*entry)->idle.pop_back();
@@ -304,15 +304,16 @@ void Communicator::start(Work& work, bool nonblocking) {
   const Call& call = work.call_;
   if (call.collective == Collective::send_recv) {
     uint32_t& next = (call.receiving ? next_recv_seq_ : next_send_seq_)[call.root];
-    job_->engine().start(*work.execution_, ++next, true, nonblocking);
+    context_->engine().start(*work.execution_, ++next, true, nonblocking);
   } else {
     const uint32_t seq = next_seq_++;
     log_call(seq, work.execution_->shared_prepared());
-    job_->engine().start(*work.execution_, seq, false, nonblocking);
+    context_->engine().start(*work.execution_, seq, false, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
   // just posted.
-  if (const Status failed = status(); !failed.ok()) job_->engine().fail_communicator(id_, failed);
+  if (const Status failed = status(); !failed.ok())
+    context_->engine().fail_communicator(id_, failed);
 }
 
 void Communicator::start_self_message(Work& work) {
@@ -360,7 +361,7 @@ void Communicator::give_back(std::unique_ptr<Execution> execution) {
     return;
   }
   // evicted meanwhile: its scratch goes back to the engine
-  const auto guard = job_->engine().lock();
+  const auto guard = context_->engine().lock();
   execution.reset();
 }
 
@@ -369,7 +370,7 @@ Status Communicator::finish_call(const Execution& execution) {
   Status result;
   {
     // The engine may still be on its way out of the execution that it completed.
-    const auto guard = job_->engine().lock();
+    const auto guard = context_->engine().lock();
     result = execution.status();
   }
   if (execution.collective_call()) mark_finished(execution.seq());

@@ -25,29 +25,29 @@ std::string Communicator::describe_request(const Request& request) const {
   return text;
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Job> job,
+Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Context> context,
                                                            std::vector<int> members, uint32_t id) {
-  std::shared_ptr<Communicator> c(new Communicator(std::move(job), std::move(members), id));
-  const auto me = std::find(c->members_.begin(), c->members_.end(), c->job_->rank());
+  std::shared_ptr<Communicator> c(new Communicator(std::move(context), std::move(members), id));
+  const auto me = std::find(c->members_.begin(), c->members_.end(), c->context_->rank());
   SENNIT_CHECK(me != c->members_.end());
   c->rank_ = static_cast<int>(me - c->members_.begin());
   std::vector<Placement> placements;
-  for (const int world : c->members_) placements.push_back(c->job_->placement(world));
-  Result<TierTree> tree = contract(c->job_->fabric(), placements);
+  for (const int world : c->members_) placements.push_back(c->context_->placement(world));
+  Result<TierTree> tree = contract(c->context_->fabric(), placements);
   if (!tree) return tree.status();
   c->tree_ = *std::move(tree);
   c->tree_fingerprint_ = c->tree_.fingerprint();
-  c->tuning_ = c->job_->tuning();
+  c->tuning_ = c->context_->tuning();
   for (const int32_t rank : c->tree_.rank_of_position)
     c->world_of_position_.push_back(c->members_[static_cast<size_t>(rank)]);
-  c->job_->add(c.get());
+  c->context_->add(c.get());
   return c;
 }
 
 Communicator::~Communicator() {
-  job_->remove(this);
+  context_->remove(this);
   // Executions give their scratch back to the engine.
-  const auto guard = job_->engine().lock();
+  const auto guard = context_->engine().lock();
   cache_.clear();
   for (SmallCall& small : small_calls_) small.execution.reset();
 }
@@ -59,7 +59,7 @@ bool Communicator::has(int world_rank) const {
 Result<Plan> Communicator::plan(const Request& request) const {
   Result<Plan> plan = plan_by_model(request);
   const Tuned* tuned =
-      job_->may_tune() ? tuning_.find(tree_fingerprint_, request, size()) : nullptr;
+      context_->may_tune() ? tuning_.find(tree_fingerprint_, request, size()) : nullptr;
   if (plan && tuned) apply(*tuned, request, tree_, &*plan);
   return plan;
 }
@@ -67,7 +67,7 @@ Result<Plan> Communicator::plan(const Request& request) const {
 Result<Plan> Communicator::plan_by_model(const Request& request) const {
   Request shared = request;
   shared.in_place = false;  // a matter of each rank's own; the plan must be the same everywhere
-  PlanOptions options = job_->plan_options();
+  PlanOptions options = context_->plan_options();
   const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
   if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
   if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
@@ -89,15 +89,15 @@ void Communicator::fail(const Status& status) {
     status_ = status;
     failed_.store(true, std::memory_order_release);
   }
-  job_->engine().fail_communicator(id_, status);
+  context_->engine().fail_communicator(id_, status);
 }
 
 void Communicator::fail_and_tell(const Status& status) {
   if (!this->status().ok()) return;
   if (status.kind() == SENNIT_MISMATCH)
-    job_->control().fail(id_, status);
+    context_->control().fail(id_, status);
   else
-    job_->control().abort(id_, status.text());
+    context_->control().abort(id_, status.text());
   fail(status);
 }
 
@@ -122,7 +122,7 @@ std::vector<int> Communicator::failed_ranks() const {
 void Communicator::abort() {
   fail(Status(SENNIT_ABORTED, fmt::format("communicator {} was aborted by rank {}, this one", id_,
                                           members_[static_cast<size_t>(rank_)])));
-  job_->control().abort(id_, "");
+  context_->control().abort(id_, "");
 }
 
 void Communicator::log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {
@@ -174,12 +174,12 @@ Status Communicator::destroy_op(int op) {
 Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* result) {
   if (color < 0 && color != SENNIT_NO_COLOR)
     return invalid(fmt::format("color {}: expected 0 or more, or SENNIT_NO_COLOR", color));
-  const Job::Making making(*job_);
+  const Context::Making making(*context_);
   // One member hands out the number: not the one of another split that runs at the same time,
   // whoever makes it. Which member it is goes round, and begins beside the one that handed out this
   // communicator's own.
   const int giver = static_cast<int>((id_ - 1 + splits_++) % static_cast<uint32_t>(size()));
-  const uint32_t drawn = giver == rank_ ? job_->draw_communicator_number() : 0;
+  const uint32_t drawn = giver == rank_ ? context_->draw_communicator_number() : 0;
   const int32_t mine[3] = {color, key, static_cast<int32_t>(drawn)};
   std::vector<int32_t> all(3 * members_.size());
   Call call;
@@ -206,7 +206,7 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   std::sort(chosen.begin(), chosen.end());
   std::vector<int> members;
   for (const auto& [k, r] : chosen) members.push_back(members_[static_cast<size_t>(r)]);
-  Result<std::shared_ptr<Communicator>> made = create(job_, std::move(members), id);
+  Result<std::shared_ptr<Communicator>> made = create(context_, std::move(members), id);
   if (!made) return made.status();
   *result = *std::move(made);
   return {};

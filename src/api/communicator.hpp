@@ -80,7 +80,7 @@ class Work {
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   // `members`: world ranks, by rank in this communicator.
-  static Result<std::shared_ptr<Communicator>> create(std::shared_ptr<Job> job,
+  static Result<std::shared_ptr<Communicator>> create(std::shared_ptr<Context> context,
                                                       std::vector<int> members, uint32_t id);
   ~Communicator();
 
@@ -90,8 +90,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const std::vector<int>& members() const { return members_; }
   bool has(int world_rank) const;
   const TierTree& tree() const { return tree_; }
-  Job& job() { return *job_; }
-  const std::shared_ptr<Job>& shared_job() const { return job_; }
+  Context& context() { return *context_; }
+  const std::shared_ptr<Context>& shared_context() const { return context_; }
   int position() const { return tree_.position_of_rank[static_cast<size_t>(rank_)]; }
   Request to_request(const Call& call) const;
   Result<Plan> plan(const Request& request) const;
@@ -158,8 +158,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
     std::unique_ptr<Execution> execution;  // none: the short way is not for this call
   };
 
-  Communicator(std::shared_ptr<Job> job, std::vector<int> members, uint32_t id)
-      : job_(std::move(job)), members_(std::move(members)), id_(id) {}
+  Communicator(std::shared_ptr<Context> context, std::vector<int> members, uint32_t id)
+      : context_(std::move(context)), members_(std::move(members)), id_(id) {}
   Status check(const Call& call) const;
   Status check_counts(const Call& call) const;
   std::string describe_request(const Request& request) const;
@@ -182,7 +182,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status finish_call(const Execution& execution);
   void mark_finished(uint32_t seq);
 
-  const std::shared_ptr<Job> job_;
+  const std::shared_ptr<Context> context_;
   const std::vector<int> members_;
   const uint32_t id_;
   int rank_ = 0;

@@ -61,24 +61,26 @@ Status check_transport_names() {
 
 }  // namespace
 
-Result<std::shared_ptr<Job>> Job::start(BootstrapOptions bootstrap, const std::string& fabric_file,
-                                        const std::string& algorithm) {
+Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
+                                                const std::string& fabric_file,
+                                                const std::string& algorithm) {
   SENNIT_RETURN_IF_ERROR(check_options());
   SENNIT_RETURN_IF_ERROR(check_transport_names());
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
     return invalid(
         fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
-  std::shared_ptr<Job> job(new Job);
-  job->arrival_timeout_ms_ = bootstrap.arrival_timeout_ms;
-  Result<std::unique_ptr<Control>> control = Control::start(bootstrap, job->control_callbacks());
+  std::shared_ptr<Context> context(new Context);
+  context->arrival_timeout_ms_ = bootstrap.arrival_timeout_ms;
+  Result<std::unique_ptr<Control>> control =
+      Control::start(bootstrap, context->control_callbacks());
   if (!control) return control.status();
-  job->control_ = *std::move(control);
-  SENNIT_RETURN_IF_ERROR(job->connect(fabric_file, algorithm));
-  if (job->probe_ != "0" && job->size() > 1) SENNIT_RETURN_IF_ERROR(probe_fabric(job));
-  return job;
+  context->control_ = *std::move(control);
+  SENNIT_RETURN_IF_ERROR(context->connect(fabric_file, algorithm));
+  if (context->probe_ != "0" && context->size() > 1) SENNIT_RETURN_IF_ERROR(probe_fabric(context));
+  return context;
 }
 
-Job::~Job() {
+Context::~Context() {
   if (control_) control_->leave();
   // Until they have stopped, the engine's helper may call into the control plane, and the control
   // thread into the engine.
@@ -87,7 +89,7 @@ Job::~Job() {
   engine_.reset();
 }
 
-Status Job::connect(const std::string& fabric_file, const std::string& algorithm) {
+Status Context::connect(const std::string& fabric_file, const std::string& algorithm) {
   SENNIT_RETURN_IF_ERROR(agree_on_options(algorithm));
   SENNIT_RETURN_IF_ERROR(exchange_addresses());
   return agree_on_fabric(fabric_file);
@@ -95,7 +97,7 @@ Status Job::connect(const std::string& fabric_file, const std::string& algorithm
 
 // Rank 0's options hold for all: ranks that planned under different ones would run different
 // schedules.
-Status Job::agree_on_options(const std::string& algorithm) {
+Status Context::agree_on_options(const std::string& algorithm) {
   const std::string wanted = algorithm.empty() ? option_text("SENNIT_ALGORITHM") : algorithm;
   const Json mine = {{"algorithm", wanted},
                      {"chunk_bytes", option_integer("SENNIT_CHUNK_BYTES")},
@@ -118,7 +120,7 @@ Status Job::agree_on_options(const std::string& algorithm) {
   return {};
 }
 
-Status Job::exchange_addresses() {
+Status Context::exchange_addresses() {
   // Who shares this host, and on how many cores, matters to how ranks wait, so it is learned before
   // transports are made.
   const CoreSight mine = CoreSight::look();
@@ -236,7 +238,7 @@ Status Job::exchange_addresses() {
 
 // One rank per host looks inside the host, rank 0 reads what describes the network; rank 0 merges
 // and tells all.
-Status Job::agree_on_fabric(const std::string& fabric_file) {
+Status Context::agree_on_fabric(const std::string& fabric_file) {
   const auto first_here =
       std::find(host_keys_.begin(), host_keys_.end(), host_keys_[static_cast<size_t>(rank())]);
   const bool leader = first_here - host_keys_.begin() == rank();
@@ -277,7 +279,7 @@ Status Job::agree_on_fabric(const std::string& fabric_file) {
 }
 
 // The others wait for rank 0's word, asleep, so nothing disturbs it.
-void Job::measure_messages() {
+void Context::measure_messages() {
   CostModel& cost = plan_options_.cost;
   if (!cost.shared_cores.crowded() || local_ranks_ == size()) return;
   const uint64_t measured = measure_message_cpu_ns();
@@ -285,7 +287,7 @@ void Job::measure_messages() {
   log(LogLevel::info, "ranks share cores; a message between hosts costs one {} ns", measured);
 }
 
-Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
+Status Context::agree_on_fabric(const Result<Fabric>& of_rank_0) {
   Json verdict = {{"message_cpu_ns", plan_options_.cost.shared_cores.message_cpu_ns}};
   if (!of_rank_0)
     verdict["error"] = of_rank_0.status().text();
@@ -314,43 +316,43 @@ Status Job::agree_on_fabric(const Result<Fabric>& of_rank_0) {
   return {};
 }
 
-bool Job::may_tune() const {
+bool Context::may_tune() const {
   return plan_options_.algorithm.empty() && plan_options_.chunk_bytes == 0 &&
          !plan_options_.reproducible;
 }
 
 // Measures between the first ranks of all hosts and merges what comes of it.
-Status Job::probe_fabric(const std::shared_ptr<Job>& job) {
+Status Context::probe_fabric(const std::shared_ptr<Context>& context) {
   ProbeRequest request;
   std::set<std::string> seen, names;
-  for (size_t r = 0; r < job->host_keys_.size(); r++) {
-    if (!seen.insert(job->host_keys_[r]).second) continue;
+  for (size_t r = 0; r < context->host_keys_.size(); r++) {
+    if (!seen.insert(context->host_keys_[r]).second) continue;
     request.rank_of_host.push_back(static_cast<int>(r));
-    request.names.push_back(job->placements_[r].host);
+    request.names.push_back(context->placements_[r].host);
     if (!names.insert(request.names.back()).second)
       return invalid(
           fmt::format("SENNIT_PROBE: two hosts are called '{}'; give them names of their own",
                       request.names.back()));
   }
   if (request.names.size() < 2) return {};
-  request.one_pair_at_a_time = job->plan_options_.cost.shared_cores.crowded();
-  request.again = job->probe_ == "again";
-  Result<Fabric> probed = run_probe(job, request, job->fabric_);
+  request.one_pair_at_a_time = context->plan_options_.cost.shared_cores.crowded();
+  request.again = context->probe_ == "again";
+  Result<Fabric> probed = run_probe(context, request, context->fabric_);
   if (!probed) return probed.status();
-  if (job->rank() == 0) *probed = merge(job->fabric_, *probed, "probe");
-  return job->agree_on_fabric(probed);
+  if (context->rank() == 0) *probed = merge(context->fabric_, *probed, "probe");
+  return context->agree_on_fabric(probed);
 }
 
 // kWholeJob is 1. From 2 on the numbers go round the ranks, so that two ranks never hand out the
 // same one; from kSplitNumbersEnd on they are for others than splits.
-uint32_t Job::draw_communicator_number() {
+uint32_t Context::draw_communicator_number() {
   const uint64_t number = 2 +
                           static_cast<uint64_t>(numbers_drawn_++) * static_cast<uint64_t>(size()) +
                           static_cast<uint64_t>(rank());
   return number < kSplitNumbersEnd ? static_cast<uint32_t>(number) : 0;
 }
 
-void Job::add(Communicator* communicator) {
+void Context::add(Communicator* communicator) {
   const uint32_t comm = communicator->id();
   const std::lock_guard guard(communicators_mutex_);
   communicators_[comm] = communicator;
@@ -363,7 +365,7 @@ void Job::add(Communicator* communicator) {
   if (comm == kWholeJob) made(0);
 }
 
-void Job::remove(Communicator* communicator) {
+void Context::remove(Communicator* communicator) {
   const uint32_t comm = communicator->id();
   const std::lock_guard guard(communicators_mutex_);
   communicators_.erase(comm);
@@ -374,26 +376,26 @@ void Job::remove(Communicator* communicator) {
   });
 }
 
-Job::Making::Making(Job& job)
-    : job_(job), number_([&job] {
-        const std::lock_guard guard(job.communicators_mutex_);
-        job.makings_.insert(job.next_making_);
-        return job.next_making_++;
+Context::Making::Making(Context& context)
+    : context_(context), number_([&context] {
+        const std::lock_guard guard(context.communicators_mutex_);
+        context.makings_.insert(context.next_making_);
+        return context.next_making_++;
       }()) {}
 
-Job::Making::~Making() {
-  const std::lock_guard guard(job_.communicators_mutex_);
-  job_.made(number_);
+Context::Making::~Making() {
+  const std::lock_guard guard(context_.communicators_mutex_);
+  context_.made(number_);
 }
 
-void Job::made(uint64_t making) {
+void Context::made(uint64_t making) {
   makings_.erase(making);
   std::erase_if(early_failures_, [&](const EarlyFailure& failure) {
     return makings_.empty() || failure.last_making < *makings_.begin();
   });
 }
 
-void Job::peers_failed(const std::vector<int>& failed, const Status& status) {
+void Context::peers_failed(const std::vector<int>& failed, const Status& status) {
   Engine* engine = nullptr;
   {
     const std::lock_guard guard(communicators_mutex_);
@@ -405,7 +407,7 @@ void Job::peers_failed(const std::vector<int>& failed, const Status& status) {
     if (engine && peer != rank()) engine->fail_peer(peer, status);
 }
 
-void Job::link_failed(int a, int b, const Status& status) {
+void Context::link_failed(int a, int b, const Status& status) {
   const std::lock_guard guard(communicators_mutex_);
   broken_links_.push_back({a, b, status});
   for (auto& [id, communicator] : communicators_)
@@ -414,7 +416,7 @@ void Job::link_failed(int a, int b, const Status& status) {
 
 // A communicator that this rank does not have can come to it only out of a split that it is in:
 // nobody else has made it before this rank took part in that.
-void Job::communicator_failed(uint32_t comm, int member, const Status& status) {
+void Context::communicator_failed(uint32_t comm, int member, const Status& status) {
   const std::lock_guard guard(communicators_mutex_);
   if (const auto found = communicators_.find(comm); found != communicators_.end()) {
     if (found->second->has(member)) found->second->fail(status);
@@ -423,7 +425,7 @@ void Job::communicator_failed(uint32_t comm, int member, const Status& status) {
   }
 }
 
-Control::Callbacks Job::control_callbacks() {
+Control::Callbacks Context::control_callbacks() {
   Control::Callbacks callbacks;
   callbacks.peers_failed = [this](const std::vector<int>& failed, const Status& status) {
     peers_failed(failed, status);
@@ -445,7 +447,7 @@ Control::Callbacks Job::control_callbacks() {
   return callbacks;
 }
 
-CallDescriptor Job::describe(const Execution& execution) {
+CallDescriptor Context::describe(const Execution& execution) {
   CallDescriptor descriptor;
   descriptor.comm = execution.comm();
   descriptor.seq = execution.seq();
@@ -455,7 +457,7 @@ CallDescriptor Job::describe(const Execution& execution) {
   return descriptor;
 }
 
-Engine::Callbacks Job::engine_callbacks() {
+Engine::Callbacks Context::engine_callbacks() {
   Engine::Callbacks callbacks;
   callbacks.suspect = [this](int peer, const Status& what) {
     control_->report_suspect(peer, what.text());

@@ -25,13 +25,13 @@ class Communicator;
 
 inline constexpr uint32_t kWholeJob = 1;  // the number of the first communicator
 
-class Job {
+class Context {
  public:
   // Collective over all ranks of the job.
-  static Result<std::shared_ptr<Job>> start(BootstrapOptions bootstrap,
-                                            const std::string& fabric_file,
-                                            const std::string& algorithm);
-  ~Job();
+  static Result<std::shared_ptr<Context>> start(BootstrapOptions bootstrap,
+                                                const std::string& fabric_file,
+                                                const std::string& algorithm);
+  ~Context();
 
   int rank() const { return control_->rank(); }
   int size() const { return control_->size(); }
@@ -52,13 +52,13 @@ class Job {
   // already: what they send on it is kept, and a failure that they tell of is remembered for it.
   class Making {
    public:
-    explicit Making(Job& job);
+    explicit Making(Context& context);
     ~Making();
     Making(const Making&) = delete;
     Making& operator=(const Making&) = delete;
 
    private:
-    Job& job_;
+    Context& context_;
     const uint64_t number_;
   };
   // A communicator's number out of those that are this rank's to hand out; never the same twice. 0:
@@ -66,15 +66,14 @@ class Job {
   uint32_t draw_communicator_number();
 
  private:
-  struct Hello;  // what every rank tells the others at start
-  Job() = default;
+  Context() = default;
   Status connect(const std::string& fabric_file, const std::string& algorithm);
   Status agree_on_options(const std::string& algorithm);
   Status exchange_addresses();
   Status agree_on_fabric(const std::string& fabric_file);
   void measure_messages();                                  // rank 0's part of it
   Status agree_on_fabric(const Result<Fabric>& of_rank_0);  // tells all what rank 0 has
-  static Status probe_fabric(const std::shared_ptr<Job>& job);
+  static Status probe_fabric(const std::shared_ptr<Context>& context);
   void peers_failed(const std::vector<int>& failed, const Status& status);
   void link_failed(int a, int b, const Status& status);
   void communicator_failed(uint32_t comm, int member, const Status& status);

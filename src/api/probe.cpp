@@ -167,7 +167,7 @@ Result<std::vector<uint64_t>> run_round(Communicator& comm, const probe::Round& 
     }
     if (over) break;
     if (moved) continue;
-    comm.job().engine().wait(
+    comm.context().engine().wait(
         [&] {
           return std::any_of(streams.begin(), streams.end(),
                              [](const auto& s) { return s.second->front_done(); });
@@ -236,11 +236,11 @@ void write_cache(const std::string& path, const Fabric& fabric) {
 
 }  // namespace
 
-Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& request,
+Result<Fabric> run_probe(const std::shared_ptr<Context>& context, const ProbeRequest& request,
                          const Fabric& known) {
-  Control& control = job->control();
+  Control& control = context->control();
   const auto found =
-      std::find(request.rank_of_host.begin(), request.rank_of_host.end(), job->rank());
+      std::find(request.rank_of_host.begin(), request.rank_of_host.end(), context->rank());
   const bool takes_part = found != request.rank_of_host.end();
   const std::string own =
       takes_part ? request.names[static_cast<size_t>(found - request.rank_of_host.begin())] : "";
@@ -251,7 +251,7 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
   // Rank 0 decides whether there is anything to measure.
   std::string path;
   std::optional<Fabric> result;
-  if (job->rank() == 0) {
+  if (context->rank() == 0) {
     std::vector<std::string> descriptions;
     for (const int rank : request.rank_of_host)
       descriptions.push_back(unpack((*all)[static_cast<size_t>(rank)]).get<std::string>());
@@ -264,7 +264,7 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
   std::shared_ptr<Communicator> comm;
   if (takes_part) {
     Result<std::shared_ptr<Communicator>> made =
-        Communicator::create(job, request.rank_of_host, kProbeCommunicator);
+        Communicator::create(context, request.rank_of_host, kProbeCommunicator);
     if (!made) return made.status();
     comm = *std::move(made);
   }
@@ -274,12 +274,12 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
   for (;;) {
     std::optional<probe::Round> round;
     Json order = Json::object();  // empty: done
-    if (job->rank() == 0 && !result && (round = prober.next())) {
+    if (context->rank() == 0 && !result && (round = prober.next())) {
       std::vector<int> ends;
       for (const probe::Flow& f : round->flows) ends.insert(ends.end(), {f.from, f.to});
       order = {{"latency", round->latency}, {"long", round->long_run}, {"ends", ends}};
     }
-    const Result<Bytes> told = control.broadcast(job->rank() == 0 ? pack(order) : Bytes{});
+    const Result<Bytes> told = control.broadcast(context->rank() == 0 ? pack(order) : Bytes{});
     if (!told) return told.status();
     order = unpack(*told);
     if (!order.contains("ends")) break;
@@ -296,7 +296,7 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
     }
     const Result<std::vector<Bytes>> seen = control.all_gather(comm ? pack(mine) : Bytes{});
     if (!seen) return seen.status();
-    if (job->rank() != 0) continue;
+    if (context->rank() != 0) continue;
     std::vector<uint64_t> figures(round->flows.size(), 0);
     for (const int rank : request.rank_of_host) {
       const auto theirs = unpack((*seen)[static_cast<size_t>(rank)]).get<std::vector<uint64_t>>();
@@ -313,7 +313,7 @@ Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& re
         bytes += rate / 1000 * ((round->long_run ? kLongRoundNs : kRoundNs) / 1'000'000);
     prober.record(figures);
   }
-  if (job->rank() != 0) return Fabric{};
+  if (context->rank() != 0) return Fabric{};
   if (!result) {
     const probe::Findings findings = prober.findings();
     log(LogLevel::info, "{}", findings.to_text(request.names));

@@ -21,7 +21,7 @@ struct ProbeRequest {
 };
 
 // Rank 0: what was learned, to be merged with `known`; other ranks: an empty fabric.
-Result<Fabric> run_probe(const std::shared_ptr<Job>& job, const ProbeRequest& request,
+Result<Fabric> run_probe(const std::shared_ptr<Context>& context, const ProbeRequest& request,
                          const Fabric& known);
 
 }  // namespace sennit

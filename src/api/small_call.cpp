@@ -62,10 +62,10 @@ Status Communicator::run(const Call& call) {
 void Communicator::remember_small(const Call& call, SmallCall& small) {
   const CacheEntry& entry = cache_.front();
   auto execution =
-      std::make_unique<Execution>(job_->engine(), id_, world_of_position_, entry.prepared);
+      std::make_unique<Execution>(context_->engine(), id_, world_of_position_, entry.prepared);
   Work unused;
   fill_buffers(call, entry.key.request, unused, &execution->buffers());
-  const auto guard = job_->engine().lock();  // scratch is the engine's
+  const auto guard = context_->engine().lock();  // scratch is the engine's
   if (!execution->compile_small()) execution.reset();
   small.call = call;
   small.call.send = nullptr;
@@ -80,7 +80,7 @@ Status Communicator::run_small(const Call& call, SmallCall& small) {
   execution.buffers().output = static_cast<std::byte*>(call.recv);
   const uint32_t seq = next_seq_++;
   log_call(seq, execution.shared_prepared());
-  Engine& engine = job_->engine();
+  Engine& engine = context_->engine();
   if (engine.run_small(execution, seq, failed_) && execution.status().ok()) {
     mark_finished(seq);
     return {};

@@ -39,8 +39,9 @@ void Communicator::retime(const Call& call, uint64_t ns) {
 
 // Null: the call runs the plan as it is.
 Result<Trials*> Communicator::trials_of(const Call& call, const Request& request) {
-  if (!job_->tunes() || call.as_planned || call.vector_variant || size() == 1 || call.count == 0 ||
-      call.collective == Collective::send_recv || call.collective == Collective::barrier)
+  if (!context_->tunes() || call.as_planned || call.vector_variant || size() == 1 ||
+      call.count == 0 || call.collective == Collective::send_recv ||
+      call.collective == Collective::barrier)
     return nullptr;
   const Request shared = without_place(request);
   if (Trials* const known = find_trials(trials_, shared)) {
@@ -75,7 +76,7 @@ Status Communicator::decide(Trials& trials, const Request& request) {
   tuning_.merge(found);
   forget_plans(request.collective);
   if (rank_ != 0 || found.empty()) return {};
-  if (const std::string path = tuning_path(job_->fabric().fingerprint()); !path.empty())
+  if (const std::string path = tuning_path(context_->fabric().fingerprint()); !path.empty())
     if (const Status kept = found.add_to(path); !kept.ok())
       log(LogLevel::warn, "tuning: {}", kept.text());
   return {};
@@ -90,7 +91,7 @@ void Communicator::calibrate(const CostModel& cost) {
 
 // What was planned without this knowledge is planned anew.
 void Communicator::forget_plans(Collective collective) {
-  const auto guard = job_->engine().lock();  // scratch goes back to it
+  const auto guard = context_->engine().lock();  // scratch goes back to it
   cache_.remove_if([&](const CacheEntry& entry) {
     return entry.key.variant == 0 && entry.key.direction == 0 &&
            entry.key.request.collective == collective;

@@ -29,12 +29,12 @@ bool Work::wait(int64_t timeout_ns) {
     return true;
   }
   if (execution_ && timeout_ns < 0) execution_->awaited = true;
-  return communicator_->job().engine().wait([this] { return done(); }, timeout_ns);
+  return communicator_->context().engine().wait([this] { return done(); }, timeout_ns);
 }
 
 bool Work::test() {
   if (finished_ || done()) return true;
-  communicator_->job().engine().progress();
+  communicator_->context().engine().progress();
   return done();
 }
 

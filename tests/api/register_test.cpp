@@ -53,7 +53,7 @@ size_t shared_bytes(const void* memory, size_t bytes) {
 }
 
 std::string statistics(sennit_comm_t comm) {
-  return comm->communicator->job().engine().statistics();
+  return comm->communicator->context().engine().statistics();
 }
 
 // ---- one rank: what is registered, and what is refused ----

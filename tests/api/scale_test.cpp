@@ -78,10 +78,10 @@ std::string join_and_meet() {
   const double joined_ms = ms_since(begin);
   if (sennit_barrier(comm) != SENNIT_OK) return std::string("!") + sennit_last_error();
   const double met_ms = ms_since(begin);
-  Job& job = internal(comm).job();
+  Context& context = internal(comm).context();
   const std::string report =
       fmt::format("{} {} {} {}; {}", joined_ms, met_ms, share_of_memory_kib(),
-                  job.control().statistics(), job.engine().statistics());
+                  context.control().statistics(), context.engine().statistics());
   if (sennit_comm_finalize(comm) != SENNIT_OK) return std::string("!") + sennit_last_error();
   sennit_comm_destroy(comm);
   return report;

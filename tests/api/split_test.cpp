@@ -110,9 +110,9 @@ TEST(Split, RemembersFailuresNoLongerThanTheyMatter) {
   Ranks ranks(2);
   ASSERT_TRUE(ranks.ok());
   ranks.run([&](int rank, sennit_comm_t world) {
-    const std::shared_ptr<sennit::Job> job = sennit::internal(world).shared_job();
+    const std::shared_ptr<sennit::Context> context = sennit::internal(world).shared_context();
     const auto made = [&](uint32_t number) {
-      return *sennit::Communicator::create(job, {0, 1}, number);
+      return *sennit::Communicator::create(context, {0, 1}, number);
     };
     const auto abort_on_rank_0 = [&](uint32_t number) {
       sennit_comm_t fence = nullptr;  // what rank 0 says later of another one comes later
@@ -122,7 +122,7 @@ TEST(Split, RemembersFailuresNoLongerThanTheyMatter) {
       sennit_comm_destroy(fence);
     };
     {
-      const sennit::Job::Making making(*job);
+      const sennit::Context::Making making(*context);
       abort_on_rank_0(1000);
       if (rank == 1) {
         EXPECT_EQ(made(1000)->status().kind(), SENNIT_ABORTED);

@@ -118,8 +118,8 @@ class RankRun {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
     return fmt::format("started in {:.3f} s; bootstrap: {}; {}; peak memory {} MiB",
-                       static_cast<double>(start_ns_) * 1e-9, inside_.job().control().statistics(),
-                       inside_.job().engine().statistics(), usage.ru_maxrss / 1024);
+                       static_cast<double>(start_ns_) * 1e-9, inside_.context().control().statistics(),
+                       inside_.context().engine().statistics(), usage.ru_maxrss / 1024);
   }
 
  private:
@@ -290,7 +290,7 @@ class RankRun {
   // `mine`: nanoseconds by iteration, then the number of wrong elements.
   Status slowest(const std::vector<uint64_t>& mine, Times* times) {
     const Result<std::vector<std::vector<std::byte>>> all =
-        inside_.job().control().all_gather(std::as_bytes(std::span(mine)));
+        inside_.context().control().all_gather(std::as_bytes(std::span(mine)));
     if (!all) return all.status();
     std::vector<double> us(mine.size() - 1, 0);
     uint64_t wrong = 0;

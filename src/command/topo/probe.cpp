@@ -25,11 +25,11 @@ Result<std::optional<Reading>> read_job() {
   bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
   bootstrap.stall_ms = option_integer("SENNIT_STALL");
   const int rank = bootstrap.rank;
-  const Result<std::shared_ptr<Job>> job = Job::start(std::move(bootstrap), "", "");
-  if (!job) return job.status();
+  const Result<std::shared_ptr<Context>> context = Context::start(std::move(bootstrap), "", "");
+  if (!context) return context.status();
   if (rank != 0) return std::optional<Reading>();
   Reading reading;
-  reading.fabric = (*job)->fabric();
+  reading.fabric = (*context)->fabric();
   reading.file = option_text("SENNIT_FABRIC");
   reading.sources.push_back({"probe", 100, true, ""});
   return std::optional<Reading>(std::move(reading));

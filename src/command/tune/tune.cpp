@@ -137,7 +137,7 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
 Status check_files(const TuneArguments& a, Communicator& inside) {
   std::string trouble;
   if (inside.rank() == 0) {
-    const std::string path = tuning_path(inside.job().fabric().fingerprint());
+    const std::string path = tuning_path(inside.context().fabric().fingerprint());
     const Status status = path.empty()
                               ? invalid("there is no HOME to keep it in: name a file with --file")
                               : Tuning().add_to(path);
@@ -148,7 +148,7 @@ Status check_files(const TuneArguments& a, Communicator& inside) {
       trouble = fmt::format("--json {}: {}", a.json, std::strerror(errno));
   }
   const Result<std::vector<std::byte>> told =
-      inside.job().control().broadcast(std::as_bytes(std::span(trouble)));
+      inside.context().control().broadcast(std::as_bytes(std::span(trouble)));
   if (!told) return told.status();
   if (told->empty()) return {};
   return invalid(std::string(reinterpret_cast<const char*>(told->data()), told->size()));
@@ -161,7 +161,7 @@ struct Tried {
 
 // Rank 0 fits and tells the others: all must plan alike.
 Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, PlanOptions* fitted) {
-  PlanOptions options = inside.job().plan_options();
+  PlanOptions options = inside.context().plan_options();
   Tuning table;
   if (inside.rank() == 0) {
     const uint64_t before = typical_factor_permille(inside.tree(), options, trace);
@@ -173,17 +173,17 @@ Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, Plan
         trace.size(),
         static_cast<double>(typical_factor_permille(inside.tree(), options, trace)) / 1e3,
         static_cast<double>(before) / 1e3);
-    SENNIT_RETURN_IF_ERROR(table.add_to(tuning_path(inside.job().fabric().fingerprint())));
+    SENNIT_RETURN_IF_ERROR(table.add_to(tuning_path(inside.context().fabric().fingerprint())));
   }
   const std::string text = table.to_text();
   const Result<std::vector<std::byte>> told =
-      inside.job().control().broadcast(std::as_bytes(std::span(text)));
+      inside.context().control().broadcast(std::as_bytes(std::span(text)));
   if (!told) return told.status();
   const Result<Tuning> parsed =
       Tuning::parse(std::string_view(reinterpret_cast<const char*>(told->data()), told->size()),
                     "rank 0's calibration");
   if (!parsed) return parsed.status();
-  options = inside.job().plan_options();
+  options = inside.context().plan_options();
   parsed->calibrate(inside.tree(), &options.cost);
   inside.calibrate(options.cost);
   *fitted = options;
@@ -202,7 +202,7 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
   const bool reporting = inside.rank() == 0;
   if (inside.size() == 1)
     return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
-  if (!inside.job().tunes())
+  if (!inside.context().tunes())
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing "
         "to choose");
@@ -232,7 +232,7 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
       tried.push_back(one);
       choices.planned.push_back(*choice);
     }
-  const PlanOptions before = inside.job().plan_options();
+  const PlanOptions before = inside.context().plan_options();
   PlanOptions fitted;
   SENNIT_RETURN_IF_ERROR(calibrate(inside, trace.plans(), &fitted));
   bool heading = reporting;
@@ -269,7 +269,7 @@ int run_rank(const TuneArguments& a, const Wanted& wanted, BootstrapOptions boot
   if (comm) {
     status = tune(a, wanted, internal(*comm));
     if (status.ok() && rank == 0)
-      fmt::print("kept in {}\n", tuning_path(internal(*comm).job().fabric().fingerprint()));
+      fmt::print("kept in {}\n", tuning_path(internal(*comm).context().fabric().fingerprint()));
     if (status.ok() && sennit_comm_finalize(*comm) != SENNIT_OK)
       status = Status(SENNIT_INTERNAL, sennit_last_error());
     sennit_comm_destroy(*comm);
