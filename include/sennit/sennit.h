@@ -1,30 +1,35 @@
-/* sennit.h: the C interface. Topology-aware collective communication for jobs whose network is not flat.
+/* sennit.h: the C interface of sennit, collective communication for jobs whose network is not flat.
  *
- * A communicator connects `size` ranks. Every collective is called by all ranks of a communicator, in the
- * same order, with the same count, type, operation and root. One thread may use a communicator at a time;
- * several communicators may be used by several threads at once. Counts are in elements, sizes in bytes.
+ * A communicator connects `size` ranks. Every collective is called by all ranks of a communicator,
+ * in the same order, with the same count, type, operation and root. One thread may use a
+ * communicator at a time; several communicators may be used by several threads at once. Counts are
+ * in elements, sizes in bytes.
  *
  *   sennit_comm_t comm;
- *   if (sennit_comm_init_env(&comm, NULL) != SENNIT_OK) { fputs(sennit_last_error(), stderr); exit(1); }
+ *   if (sennit_comm_init_env(&comm, NULL) != SENNIT_OK) {
+ *     fputs(sennit_last_error(), stderr);
+ *     exit(1);
+ *   }
  *   float x[4] = {1, 2, 3, 4};
- // x is now the sum over all ranks
- *   sennit_all_reduce(x, x, 4, SENNIT_FLOAT32, SENNIT_SUM, comm);
+ *   sennit_all_reduce(x, x, 4, SENNIT_FLOAT32, SENNIT_SUM, comm);  // x: the sum over all ranks
  *   sennit_comm_finalize(comm);
  *   sennit_comm_destroy(comm);
  *
- * In place: pass the same pointer as input and output (all-reduce, broadcast, reduce, all-to-all); for
- * all-gather the input is block `rank` of the output; for reduce-scatter the output is block `rank` of the
- * input, as in NCCL.
+ * In place: pass the same pointer as input and output (all-reduce, broadcast, reduce, all-to-all);
+ * for all-gather the input is block `rank` of the output; for reduce-scatter the output is block
+ * `rank` of the input, as in NCCL.
  *
- * Every function returns a sennit_status_t; sennit_last_error() gives the text of the calling thread's last
- * error. After an error other than SENNIT_INVALID_ARGUMENT the outputs are undefined and the communicator has
- * failed: every later call on it returns the same error; destroy or abort it.
+ * Every function returns a sennit_status_t; sennit_last_error() gives the text of the calling
+ * thread's last error. After an error other than SENNIT_INVALID_ARGUMENT the outputs are undefined
+ * and the communicator has failed: every later call on it returns the same error; destroy or abort
+ * it.
  *
- * fork(): the child may free the handles that it inherited (sennit_comm_destroy, sennit_work_free), or leave
- * them, and end as it likes; neither waits for anything nor disturbs the parent's job, and what is behind the
- * handles stays until the child ends. Every other call on them returns SENNIT_INVALID_ARGUMENT. Memory from
- * sennit_mem_alloc can still be read and written; it may be the parent's too, or a copy. The child may make
- * communicators of its own, but not over UCX if its parent has used that.
+ * fork(): the child may free the handles that it inherited (sennit_comm_destroy, sennit_work_free),
+ * or leave them, and end as it likes; neither waits for anything nor disturbs the parent's job, and
+ * what is behind the handles stays until the child ends. Every other call on them returns
+ * SENNIT_INVALID_ARGUMENT. Memory from sennit_mem_alloc can still be read and written; it may be
+ * the parent's too, or a copy. The child may make communicators of its own, but not over UCX if its
+ * parent has used that.
  */
 #ifndef SENNIT_SENNIT_H
 #define SENNIT_SENNIT_H
@@ -47,25 +52,34 @@ extern "C" {
 typedef struct sennit_comm* sennit_comm_t;
 typedef struct sennit_work* sennit_work_t;
 
-/* What died, from the smallest to the largest: this call, the link, a peer, the communicator, the process. */
+/* Behind each error: what died, from the smallest to the largest: this call, the link, a peer, the
+ * communicator, the process. */
 typedef enum sennit_status_t {
   SENNIT_OK = 0,
-  SENNIT_IN_PROGRESS = 1, /* not an error: the work has not completed */
-  SENNIT_INVALID_ARGUMENT =
-      2, /* call: an argument is off; nothing was started, the communicator is intact */
-  SENNIT_MISMATCH =
-      3, /* communicator: ranks called different collectives, counts, types, ops or roots */
-  SENNIT_LINK_FAILED = 4, /* link: a connection broke while both its ranks live */
-  SENNIT_PEER_FAILED = 5, /* peer: one or more ranks died; sennit_comm_failed_ranks names them */
-  SENNIT_TIMED_OUT = 6,   /* peer: a rank did not arrive or did not answer in time */
-  SENNIT_ABORTED = 7,     /* communicator: aborted by this or another rank */
-  SENNIT_OUT_OF_RESOURCES =
-      8, /* process: memory, /dev/shm, file descriptors, ports; the text has the remedy */
-  SENNIT_NOT_FOUND =
-      9, /* call: a file, launcher, fabric or algorithm that was named is not there */
-  SENNIT_UNSUPPORTED = 10, /* call: not built in, or not possible on this machine */
-  SENNIT_REFUSED = 11,     /* process: wrong or missing secret */
-  SENNIT_INTERNAL = 12     /* process: a defect in sennit; please report it */
+  /* not an error: the work has not completed */
+  SENNIT_IN_PROGRESS = 1,
+  /* call: an argument is off; nothing was started, the communicator is intact */
+  SENNIT_INVALID_ARGUMENT = 2,
+  /* communicator: ranks called different collectives, counts, types, ops or roots */
+  SENNIT_MISMATCH = 3,
+  /* link: a connection broke while both its ranks live */
+  SENNIT_LINK_FAILED = 4,
+  /* peer: one or more ranks died; sennit_comm_failed_ranks names them */
+  SENNIT_PEER_FAILED = 5,
+  /* peer: a rank did not arrive or did not answer in time */
+  SENNIT_TIMED_OUT = 6,
+  /* communicator: aborted by this or another rank */
+  SENNIT_ABORTED = 7,
+  /* process: memory, /dev/shm, file descriptors, ports; the text has the remedy */
+  SENNIT_OUT_OF_RESOURCES = 8,
+  /* call: a file, launcher, fabric or algorithm that was named is not there */
+  SENNIT_NOT_FOUND = 9,
+  /* call: not built in, or not possible on this machine */
+  SENNIT_UNSUPPORTED = 10,
+  /* process: wrong or missing secret */
+  SENNIT_REFUSED = 11,
+  /* process: a defect in sennit; please report it */
+  SENNIT_INTERNAL = 12
 } sennit_status_t;
 
 typedef enum sennit_type_t {
@@ -84,8 +98,8 @@ typedef enum sennit_type_t {
 } sennit_type_t;
 #define SENNIT_TYPE_COUNT 12
 
-/* Reductions. Integers wrap; avg of integers truncates toward zero. 16-bit and 8-bit floats accumulate in
- * fp32 within a step. Values from sennit_op_create_premul_sum are valid beside these. */
+/* Reductions. Integers wrap; avg of integers truncates toward zero. 16-bit and 8-bit floats
+ * accumulate in fp32 within a step. What sennit_op_create_premul_sum returns is valid as well. */
 typedef enum sennit_op_t {
   SENNIT_SUM = 0,
   SENNIT_PROD = 1,
@@ -95,8 +109,8 @@ typedef enum sennit_op_t {
   SENNIT_OP_CUSTOM_BASE = 16 /* first value that sennit_op_create_premul_sum returns */
 } sennit_op_t;
 
-/* Enough for an address, a port, a nonce and the job's secret. Keep it secret: who holds it may join the job.
- */
+/* Enough for an address, a port, a nonce and the job's secret. Keep it secret: who holds it may
+ * join the job. */
 #define SENNIT_UNIQUE_ID_BYTES 256
 typedef struct sennit_unique_id_t {
   char internal[SENNIT_UNIQUE_ID_BYTES];
@@ -104,45 +118,48 @@ typedef struct sennit_unique_id_t {
 
 /* Zero-initialise, then set size and version: sennit_config_t c = SENNIT_CONFIG_INIT; */
 typedef struct sennit_config_t {
-  size_t size;        /* sizeof(sennit_config_t) */
-  uint32_t version;   /* 1 */
-  const char* fabric; /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
+  size_t size;      /* sizeof(sennit_config_t) */
+  uint32_t version; /* 1 */
+  /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
+  const char* fabric;
   const char* algorithm; /* as SENNIT_ALGORITHM, or NULL */
-  int32_t
-      arrival_timeout_ms; /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT */
+  /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT */
+  int32_t arrival_timeout_ms;
 } sennit_config_t;
 #define SENNIT_CONFIG_INIT \
   { sizeof(sennit_config_t), 1, NULL, NULL, 0 }
 
-/* ---- communicators
- * ------------------------------------------------------------------------------------------- */
+/* ---- communicators ---- */
 
-/* Makes the id that one rank creates and hands to all others by its own means. Opens the listening port. */
+/* Makes the id that one rank creates and hands to all others by its own means. Opens the listening
+ * port. */
 SENNIT_EXPORT sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id);
 /* Collective over `size` ranks with the same id; rank in [0, size). config may be NULL. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size,
                                                     const sennit_unique_id_t* id, int rank,
                                                     const sennit_config_t* config);
-/* From the launcher's environment: Open MPI or PMIx, Slurm, or torchrun's RANK, WORLD_SIZE, MASTER_ADDR, ...
- * May be called again, before or after what it made is destroyed: each time makes a job of its own. */
+/* From the launcher's environment: Open MPI or PMIx, Slurm, or torchrun's RANK, WORLD_SIZE,
+ * MASTER_ADDR, ... May be called again, before or after what it made is destroyed: each time makes
+ * a job of its own. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_env(sennit_comm_t* comm,
                                                    const sennit_config_t* config);
 /* From an MPI communicator: pass a pointer to your MPI_Comm. In libsennit_mpi. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_mpi(sennit_comm_t* comm, const void* mpi_comm,
                                                    const sennit_config_t* config);
-/* `size` ranks as threads of this process: comms[i] is rank i's, each to be used by a thread of its own. */
+/* `size` ranks as threads of this process: comms[i] is rank i's, each to be used by a thread of its
+ * own. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
                                                      const sennit_config_t* config);
 
 #define SENNIT_NO_COLOR (-1)
-/* Collective. Ranks of the same color >= 0 form a communicator, ordered by key, then by rank in `comm`.
- * A rank with SENNIT_NO_COLOR gets *result = NULL. */
+/* Collective. Ranks of the same color >= 0 form a communicator, ordered by key, then by rank in
+ * `comm`. A rank with SENNIT_NO_COLOR gets *result = NULL. */
 SENNIT_EXPORT sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key,
                                                 sennit_comm_t* result);
 SENNIT_EXPORT sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result);
-/* Completes the calls that were started and not waited for, then waits for all ranks. Destroy afterwards. The
- * handles of those calls stay to be waited for, which gives each its result, and to be freed. If one of them
- * failed, its error is returned. */
+/* Completes the calls that were started and not waited for, then waits for all ranks. Destroy
+ * afterwards. The handles of those calls stay to be waited for, which gives each its result, and to
+ * be freed. If one of them failed, its error is returned. */
 SENNIT_EXPORT sennit_status_t sennit_comm_finalize(sennit_comm_t comm);
 /* Frees the handle. Does not wait for other ranks. */
 SENNIT_EXPORT sennit_status_t sennit_comm_destroy(sennit_comm_t comm);
@@ -158,21 +175,21 @@ SENNIT_EXPORT sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size);
 /* Position of this rank in fabric order: neighbours in it are near in the network. */
 SENNIT_EXPORT sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position);
 
-/* ---- operations and memory
- * ----------------------------------------------------------------------------------- */
+/* ---- operations and memory ---- */
 
-/* op = sum of (scalar * x). `scalar` points at one element of `type`; it is copied. Local to `comm`. */
+/* op = sum of (scalar * x). `scalar` points at one element of `type`; it is copied. Local to
+ * `comm`. */
 SENNIT_EXPORT sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
                                                           sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm);
-/* Memory that peers on this host can read in place (64-byte aligned, zeroed). Any memory works; this is
- * faster. */
+/* Memory that peers on this host can read in place (64-byte aligned, zeroed). Any memory works;
+ * this is faster. */
 SENNIT_EXPORT sennit_status_t sennit_mem_alloc(sennit_comm_t comm, size_t bytes, void** memory);
 SENNIT_EXPORT sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory);
-/* Makes memory of your own as fast as that: peers on this host can read it in place. Local to the process and
- * costs two copies of the range, so do it once for buffers that are used often; it counts for all
- * communicators of the job. Addresses and contents stay. `bytes` and alignment are free; a range that holds
- * no whole page of 4 KiB gains nothing.
+/* Makes memory of your own as fast as that: peers on this host can read it in place. Local to the
+ * process and costs two copies of the range, so do it once for buffers that are used often; it
+ * counts for all communicators of the job. Addresses and contents stay. `bytes` and alignment are
+ * free; a range that holds no whole page of 4 KiB gains nothing.
  *
  *   float* x = malloc(n * sizeof *x);
  *   sennit_mem_register(comm, x, n * sizeof *x);
@@ -180,32 +197,31 @@ SENNIT_EXPORT sennit_status_t sennit_mem_free(sennit_comm_t comm, void* memory);
  *   sennit_mem_deregister(comm, x);
  *   free(x);
  *
- * How, and what follows from it: the pages are replaced by shared ones with the same bytes, and by private
- * ones again when deregistered. During both calls no other thread may use the range, and no collective
- * may use it. After fork() parent and child may write to the same pages. mlock, huge pages and placement on
- * NUMA nodes are lost; memory that a device knows (cudaHostRegister, ibv_reg_mr) must not be registered, nor
- * the stack of a thread.
+ * How, and what follows from it: the pages are replaced by shared ones with the same bytes, and by
+ * private ones again when deregistered. During both calls no other thread may use the range, and no
+ * collective may use it. After fork() parent and child may write to the same pages. mlock, huge
+ * pages and placement on NUMA nodes are lost; memory that a device knows (cudaHostRegister,
+ * ibv_reg_mr) must not be registered, nor the stack of a thread.
  *
- * The same range again counts: deregister it as often. SENNIT_INVALID_ARGUMENT: NULL (with bytes > 0), memory
- * that is not mapped, another range that overlaps. SENNIT_UNSUPPORTED: mapped, but of a kind whose pages
- * cannot be replaced: a file's or a device's, shared, of huge pages, read-only, the calling thread's stack;
- * use it unregistered. SENNIT_OUT_OF_RESOURCES: no memory. After an error nothing has changed. Memory from
- * sennit_mem_alloc, zero bytes and jobs in which nothing is to be gained are fine.
+ * The same range again counts: deregister it as often. SENNIT_INVALID_ARGUMENT: NULL (with bytes >
+ * 0), memory that is not mapped, another range that overlaps. SENNIT_UNSUPPORTED: mapped, but of a
+ * kind whose pages cannot be replaced: a file's or a device's, shared, of huge pages, read-only,
+ * the calling thread's stack; use it unregistered. SENNIT_OUT_OF_RESOURCES: no memory. After an
+ * error nothing has changed. Memory from sennit_mem_alloc, zero bytes and jobs in which nothing is
+ * to be gained are fine.
  */
 SENNIT_EXPORT sennit_status_t sennit_mem_register(sennit_comm_t comm, void* memory, size_t bytes);
-/* `memory` as it was registered; NULL is nothing. Call it before you free or unmap the memory. Where that was
- * forgotten: the shared pages stay taken until it is called, an allocator may find bytes where it expects
- * zeros, but sennit neither sends from its old pages (it looks whether they are still there) nor touches what
- * has come to that address since. What is still registered when the job's last
- * communicator is destroyed is deregistered then. SENNIT_INVALID_ARGUMENT: not registered, or still being
- * sent.
- */
+/* `memory` as it was registered; NULL is nothing. Call it before you free or unmap the memory.
+ * Where that was forgotten: the shared pages stay taken until it is called, an allocator may find
+ * bytes where it expects zeros, but sennit neither sends from its old pages (it looks whether they
+ * are still there) nor touches what has come to that address since. What is still registered when
+ * the job's last communicator is destroyed is deregistered then. SENNIT_INVALID_ARGUMENT: not
+ * registered, or still being sent. */
 SENNIT_EXPORT sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* memory);
 
-/* ---- collectives
- * --------------------------------------------------------------------------------------------- */
-/* Each has a nonblocking twin with suffix _start, which takes a sennit_work_t* last; buffers belong to the
- * work until it has completed. A blocking call is start + wait + free. */
+/* ---- collectives ----
+ * Each has a nonblocking twin with suffix _start, which takes a sennit_work_t* last; buffers belong
+ * to the work until it has completed. A blocking call is start + wait + free. */
 
 SENNIT_EXPORT sennit_status_t sennit_all_reduce(const void* send, void* recv, size_t count,
                                                 sennit_type_t type, sennit_op_t op,
@@ -228,20 +244,21 @@ SENNIT_EXPORT sennit_status_t sennit_gather(const void* send, void* recv, size_t
 /* send (root only): size * count elements; recv: count. */
 SENNIT_EXPORT sennit_status_t sennit_scatter(const void* send, void* recv, size_t count,
                                              sennit_type_t type, int root, sennit_comm_t comm);
-/* send, recv: size * count elements; block j of send goes to rank j, block i of recv comes from rank i. */
+/* send, recv: size * count elements; block j of send goes to rank j, block i of recv comes from
+ * rank i. */
 SENNIT_EXPORT sennit_status_t sennit_all_to_all(const void* send, void* recv, size_t count,
                                                 sennit_type_t type, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_barrier(sennit_comm_t comm);
-/* What comes must have the count and type that is expected, or the communicator fails (SENNIT_MISMATCH), also
- * where a rank sends to itself. */
+/* What comes must have the count and type that is expected, or the communicator fails
+ * (SENNIT_MISMATCH), also where a rank sends to itself. */
 SENNIT_EXPORT sennit_status_t sennit_send(const void* send, size_t count, sennit_type_t type,
                                           int peer, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_recv(void* recv, size_t count, sennit_type_t type, int peer,
                                           sennit_comm_t comm);
 
-/* v-variants: counts[] and displacements[] have `size` entries, in elements, and are the same on every rank
- * (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their own entry filled
- * in). displacements may be NULL: blocks lie one after the other. */
+/* v-variants: counts[] and displacements[] have `size` entries, in elements, and are the same on
+ * every rank (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their
+ * own entry filled in). displacements may be NULL: blocks lie one after the other. */
 SENNIT_EXPORT sennit_status_t sennit_all_gather_v(const void* send, void* recv,
                                                   const size_t counts[],
                                                   const size_t displacements[], sennit_type_t type,
@@ -316,28 +333,27 @@ SENNIT_EXPORT sennit_status_t sennit_all_to_all_v_start(
     const size_t recv_counts[], const size_t recv_displacements[], sennit_type_t type,
     sennit_comm_t comm, sennit_work_t* work);
 
-/* ---- work
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- work ---- */
 
 /* SENNIT_OK when complete, SENNIT_IN_PROGRESS when not, else the error. Makes progress. */
 SENNIT_EXPORT sennit_status_t sennit_work_test(sennit_work_t work);
-/* Waits up to timeout_ms (negative: for ever); SENNIT_IN_PROGRESS if it has not completed by then. */
+/* Waits up to timeout_ms (negative: for ever). SENNIT_IN_PROGRESS: not complete by then. */
 SENNIT_EXPORT sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms);
 /* Waits if it has not completed, then frees. */
 SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
 
-/* Between start and end, calls of this thread (also sends and receives, on any communicators) are collected
- * and started together by the end, which waits for all of them. Groups nest. Until the end of the outermost
- * one, a collected call's work cannot be tested or waited for (SENNIT_INVALID_ARGUMENT); to free it is to
- * give up its handle, the call is made nevertheless. */
+/* Between start and end, calls of this thread (also sends and receives, on any communicators) are
+ * collected and started together by the end, which waits for all of them. Groups nest. Until the
+ * end of the outermost one, a collected call's work cannot be tested or waited for
+ * (SENNIT_INVALID_ARGUMENT); to free it is to give up its handle, the call is made nevertheless. */
 SENNIT_EXPORT sennit_status_t sennit_group_start(void);
 SENNIT_EXPORT sennit_status_t sennit_group_end(void);
 
-/* ---- what and why
- * -------------------------------------------------------------------------------------------- */
+/* ---- what and why ---- */
 
-/* The calling thread's last error; never NULL, and cut after 4 KiB. The text lies in a buffer of the thread's
- * own: the pointer is good until the thread ends, the text until a call of the thread fails again. */
+/* The calling thread's last error; never NULL, and cut after 4 KiB. The text lies in a buffer of
+ * the thread's own: the pointer is good until the thread ends, the text until a call of the thread
+ * fails again. */
 SENNIT_EXPORT const char* sennit_last_error(void);
 SENNIT_EXPORT const char* sennit_status_name(sennit_status_t s); /* "ok", "peer failed", ... */
 SENNIT_EXPORT size_t sennit_type_bytes(sennit_type_t type);

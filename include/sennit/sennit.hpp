@@ -1,11 +1,13 @@
-// sennit.hpp: the C++ interface: RAII over sennit.h, header only, C++17 and later. Errors are
-// values.
+// sennit.hpp: the C++ interface: RAII over sennit.h, header only, C++17 and later. Errors are values.
 //
 //   auto comm = sennit::Communicator::from_environment();
-//   if (!comm) return std::fputs(comm.error().text.c_str(), stderr), 1;
+//   if (!comm) {
+//     std::fputs(comm.error().text.c_str(), stderr);
+//     return 1;
+//   }
 //   std::vector<float> x(1024, 1.0f);
 //   sennit::Error error = comm->all_reduce(x.data(), x.data(), x.size(), sennit::sum);
-//   if (error) ...
+//   if (error) std::fputs(error.text.c_str(), stderr);
 //
 // A Communicator is movable and not copyable; its destructor frees the handle and waits for nobody
 // (call finalize() first). A Work's destructor waits. Element types are deduced from the pointers:
