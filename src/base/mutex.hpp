@@ -28,6 +28,7 @@
 #define SENNIT_ACQUIRE(...) SENNIT_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define SENNIT_TRY_ACQUIRE(...) SENNIT_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
 #define SENNIT_RELEASE(...) SENNIT_ATTRIBUTE(release_capability(__VA_ARGS__))
+#define SENNIT_RETURNS_MUTEX(mutex) SENNIT_ATTRIBUTE(lock_returned(mutex))
 #define SENNIT_ASSERT_HELD(mutex) SENNIT_ATTRIBUTE(assert_capability(mutex))
 // Where the analysis cannot follow, with the reason beside it.
 #define SENNIT_NO_THREAD_SAFETY_ANALYSIS SENNIT_ATTRIBUTE(no_thread_safety_analysis)
@@ -49,6 +50,9 @@ class SENNIT_CAPABILITY("mutex") Mutex {
 class SENNIT_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) SENNIT_ACQUIRE(mutex) : lock_(mutex.mutex_) {}
+  // Takes over one that the caller holds already, such as after try_lock().
+  MutexLock(Mutex& mutex, std::adopt_lock_t) SENNIT_REQUIRES(mutex)
+      : lock_(mutex.mutex_, std::adopt_lock) {}
   ~MutexLock() SENNIT_RELEASE() {}  // NOLINT: the attribute needs a body
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
