@@ -18,10 +18,13 @@
 namespace sennit {
 namespace {
 
-// No destructor, so that it can be used until the very end of the thread.
 constexpr size_t kErrorBytes = 4096;
+// No destructor, so that it can be used until the very end of the thread.
 thread_local char t_last_error[kErrorBytes];
 
+constexpr int64_t kNsPerMs = 1'000'000;
+
+// The thread's calls between sennit_group_start and the sennit_group_end that starts them.
 struct PendingGroup {
   int depth = 0;
   std::vector<std::shared_ptr<Work>> works;
@@ -38,6 +41,7 @@ struct PendingGroup {
 };
 thread_local PendingGroup t_group;
 
+// This thread's; a forked child begins with an empty one.
 PendingGroup& group() {
   t_group.leave_inherited();
   return t_group;
@@ -300,17 +304,16 @@ sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
     if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
     if (type < 0 || type >= SENNIT_TYPE_COUNT)
       return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
-    const Result<int> made =
-        comm->communicator->create_premul_sum(scalar, static_cast<DataType>(type));
-    if (!made) return made.status();
-    *op = static_cast<sennit_op_t>(*made);
+    const int made = comm->communicator->custom_ops().create(scalar, static_cast<DataType>(type));
+    *op = static_cast<sennit_op_t>(made);
     return {};
   });
 }
 
 sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
   return guarded(comm, [&] {
-    return comm ? comm->communicator->destroy_op(static_cast<int>(op)) : invalid("comm is NULL");
+    return comm ? comm->communicator->custom_ops().destroy(static_cast<int>(op))
+                : invalid("comm is NULL");
   });
 }
 
@@ -359,7 +362,7 @@ sennit_status_t sennit_work_test(sennit_work_t work) {
 sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
   return guarded(work, [&]() -> Status {
     SENNIT_RETURN_IF_ERROR(check_started(work));
-    const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * 1'000'000);
+    const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * kNsPerMs);
     return done ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
   });
 }

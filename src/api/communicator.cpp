@@ -1,211 +1,287 @@
+// communicator.cpp: see api/communicator.hpp.
 #include "api/communicator.hpp"
-#include "plan/planner.hpp"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "base/log.hpp"
-#include "collectives/algorithm.hpp"
 
 namespace sennit {
 
-std::string Communicator::describe_request(const Request& request) const {
-  std::string text(name(request.collective));
-  if (request.collective == Collective::barrier) return text;
-  if (request.vector_variant) text += "_v";
-  if (!request.vector_variant)
-    text += fmt::format(" count {}", request.count);
-  else if (!request.counts.empty())
-    text += fmt::format(" counts {}..{}", request.counts.front(), request.counts.back());
-  text += fmt::format(" {}", name(request.type));
-  if (request.reduces()) text += fmt::format(" {}", name(request.op));
-  if (has_root(request.collective))
-    text += fmt::format(" root {}", tree_.rank_of_position[static_cast<size_t>(request.root)]);
-  return text;
-}
-
 Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Context> context,
                                                            std::vector<int> members, uint32_t id) {
-  std::shared_ptr<Communicator> c(new Communicator(std::move(context), std::move(members), id));
-  const auto me = std::find(c->members_.begin(), c->members_.end(), c->context_->rank());
-  SENNIT_CHECK(me != c->members_.end());
-  c->rank_ = static_cast<int>(me - c->members_.begin());
   std::vector<Placement> placements;
-  for (const int world : c->members_) placements.push_back(c->context_->placement(world));
-  Result<TierTree> tree = contract(c->context_->fabric(), placements);
+  for (const int world : members) placements.push_back(context->placement(world));
+  Result<TierTree> tree = contract(context->fabric(), placements);
   if (!tree) return tree.status();
-  c->tree_ = *std::move(tree);
-  c->tree_fingerprint_ = c->tree_.fingerprint();
-  c->tuning_ = c->context_->tuning();
-  for (const int32_t rank : c->tree_.rank_of_position)
-    c->world_of_position_.push_back(c->members_[static_cast<size_t>(rank)]);
-  c->context_->add(c.get());
-  return c;
+  std::shared_ptr<Communicator> made(
+      new Communicator(std::move(context), std::move(members), id, *std::move(tree)));
+  made->context_->registry().add(&made->state_);
+  return made;
 }
 
-Communicator::~Communicator() {
-  context_->remove(this);
-  // Executions give their scratch back to the engine.
-  const auto guard = context_->engine().lock();
-  cache_.clear();
-  for (SmallCall& small : small_calls_) small.execution.reset();
+Communicator::Communicator(std::shared_ptr<Context> context, std::vector<int> members, uint32_t id,
+                           TierTree tree)
+    : context_(std::move(context)),
+      state_(id, std::move(members), context_->rank(), context_->engine(), context_->control()),
+      planning_(std::move(tree), context_->plan_options(), context_->may_tune(),
+                context_->tuning()),
+      plans_(context_->engine()),
+      small_calls_(context_->engine()) {
+  for (const int32_t rank : this->tree().rank_of_position)
+    world_of_position_.push_back(state_.world_rank(rank));
 }
 
-bool Communicator::has(int world_rank) const {
-  return std::find(members_.begin(), members_.end(), world_rank) != members_.end();
+Communicator::~Communicator() { context_->registry().remove(&state_); }
+
+// ---- a call ----
+
+Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
+  SENNIT_RETURN_IF_ERROR(check_call(call, custom_ops_, rank(), size()));
+  SENNIT_RETURN_IF_ERROR(status());
+  auto work = std::make_unique<Work>(shared_from_this(), call);
+  if (call.collective == Collective::send_recv && call.root == rank()) return work;
+  PlanCache::Key key{to_request(call)};
+  if (call.collective == Collective::send_recv) {
+    key.role = call.receiving ? PlanCache::Role::receive : PlanCache::Role::send;
+    key.request.in_place = false;
+  }
+  const Result<Trials*> trials = trials_of(call, key.request);
+  if (!trials) return trials.status();
+  const Plan* given = nullptr;
+  if (*trials) {
+    const Trials::Turn turn = (*trials)->next();
+    given = &(*trials)->plans()[turn.plan];
+    key.variant = turn.plan + 1;
+    work->trials_ = *trials;
+    work->sample_ = turn.sample;
+  }
+  const Result<PlanCache::Entry*> found = find_or_prepare(std::move(key), given);
+  if (!found) return found.status();
+  PlanCache::Entry& entry = **found;
+  if (entry.idle.empty()) {
+    work->execution_ = std::make_unique<Execution>(context_->engine(), state_.id(),
+                                                   world_of_position_, entry.prepared);
+  } else {
+    work->execution_ = std::move(entry.idle.back());
+    entry.idle.pop_back();
+  }
+  work->execution_->timed = work->sample_ >= 0;
+  fill_buffers(call, entry.key.request, tree(), custom_ops_, &work->scaled_,
+               &work->execution_->buffers());
+  return work;
 }
 
-Result<Plan> Communicator::plan(const Request& request) const {
-  Result<Plan> plan = plan_by_model(request);
-  const Tuned* tuned =
-      context_->may_tune() ? tuning_.find(tree_fingerprint_, request, size()) : nullptr;
-  if (plan && tuned) apply(*tuned, request, tree_, &*plan);
-  return plan;
+Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, const Plan* given) {
+  if (PlanCache::Entry* const known = plans_.find(key)) return known;
+  if (key.role != PlanCache::Role::collective) {
+    const bool receiving = key.role == PlanCache::Role::receive;
+    std::shared_ptr<const Prepared> prepared =
+        planning_.prepare_message(key.request, receiving, position());
+    return &plans_.add(std::move(key), std::move(prepared));
+  }
+  Result<std::shared_ptr<const Prepared>> prepared =
+      planning_.prepare(key.request, given, position());
+  if (!prepared) return prepared.status();
+  return &plans_.add(std::move(key), *std::move(prepared));
 }
 
-Result<Plan> Communicator::plan_by_model(const Request& request) const {
-  Request shared = request;
-  shared.in_place = false;  // a matter of each rank's own; the plan must be the same everywhere
-  PlanOptions options = context_->plan_options();
-  const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
-  if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
-  if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
-  return make_plan(shared, tree_, options);
+void Communicator::start(Work& work, bool nonblocking) {
+  work.outstanding_at_ = outstanding_.size();
+  outstanding_.push_back(&work);
+  if (!work.execution_) {
+    start_self_message(work);
+    return;
+  }
+  const Call& call = work.call_;
+  if (call.collective == Collective::send_recv) {
+    uint32_t& so_far = (call.receiving ? receives_from_ : sends_to_)[call.root];
+    context_->engine().start(*work.execution_, ++so_far, true, nonblocking);
+  } else {
+    const uint32_t seq = next_seq_++;
+    state_.call_begins(seq, work.execution_->shared_prepared());
+    context_->engine().start(*work.execution_, seq, false, nonblocking);
+  }
+  // The communicator may have failed between the check and the start: then nobody cancels what was
+  // just posted.
+  if (const Status failed = status(); !failed.ok())
+    context_->engine().fail_communicator(state_.id(), failed);
 }
 
-// ---- state ----
-
-Status Communicator::status() const {
-  if (!failed_.load(std::memory_order_acquire)) return {};
-  const std::lock_guard guard(state_mutex_);
-  return status_;
+// Halves that differ fail the communicator, as they do between two ranks.
+void Communicator::start_self_message(Work& work) {
+  work.self_matched_ = std::make_shared<bool>(false);
+  const Status met =
+      self_messages_.start(work.call_, work.self_matched_, state_.id(), state_.world_rank(rank()));
+  if (!met.ok()) state_.fail_and_tell(met);
 }
 
-void Communicator::fail(const Status& status) {
+// After the execution is done: its result, as the communicator sees it.
+Status Communicator::result_of(const Execution& execution) {
+  Status result;
   {
-    const std::lock_guard guard(state_mutex_);
-    if (!status_.ok()) return;
-    status_ = status;
-    failed_.store(true, std::memory_order_release);
+    // The engine may still be on its way out of the execution that it completed.
+    const MutexLock lock(context_->engine().mutex());
+    result = execution.status();
   }
-  context_->engine().fail_communicator(id_, status);
+  if (execution.collective_call()) state_.call_is_over(execution.seq());
+  if (result.ok()) return result;
+  const Status verdict = status();  // what all ranks are told, where there is more to tell
+  return verdict.ok() ? result : verdict;
 }
 
-void Communicator::fail_and_tell(const Status& status) {
-  if (!this->status().ok()) return;
-  if (status.kind() == SENNIT_MISMATCH)
-    context_->control().fail(id_, status);
-  else
-    context_->control().abort(id_, status.text());
-  fail(status);
-}
-
-void Communicator::peers_failed(const std::vector<int>& world_ranks, const Status& status) {
-  std::vector<int> mine;
-  for (size_t r = 0; r < members_.size(); r++)
-    if (std::binary_search(world_ranks.begin(), world_ranks.end(), members_[r]))
-      mine.push_back(static_cast<int>(r));
-  if (mine.empty()) return;
-  {
-    const std::lock_guard guard(state_mutex_);
-    failed_ranks_ = mine;
+Status Communicator::run(const Call& call) {
+  SmallCalls::Place* const place = small_calls_.place(call);
+  const bool known = place && place->holds(call, rank());
+  if (known && place->execution && !state_.failed()) return run_small(call, *place->execution);
+  Result<std::unique_ptr<Work>> work = prepare(call);
+  if (!work) return work.status();
+  // A broadcast's root is done when its messages are under way, and who comes late finds them
+  // there: only from a common beginning does the slowest rank's time say how long the data took.
+  if ((*work)->sample_ >= 0 && (*work)->trials_->together() && has_root(call.collective)) {
+    Call barrier;
+    barrier.collective = Collective::barrier;
+    SENNIT_RETURN_IF_ERROR(run(barrier));
   }
-  fail(status);
+  (*work)->start(false);
+  (*work)->wait(-1);
+  Status status = (*work)->finish();
+  if (!place || known || !status.ok()) return status;
+  const Trials* const trials = this->trials(call);
+  if (!trials || trials->decided()) remember_small(call, *place);
+  return status;
 }
 
-std::vector<int> Communicator::failed_ranks() const {
-  const std::lock_guard guard(state_mutex_);
-  return failed_ranks_;
+// The call was just made, so that what it was prepared to is the latest.
+void Communicator::remember_small(const Call& call, SmallCalls::Place& place) {
+  const PlanCache::Entry& entry = plans_.latest();
+  auto execution = std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
+                                               entry.prepared);
+  std::vector<std::byte> scaled;  // stays empty: custom ops do not go the short way
+  fill_buffers(call, entry.key.request, tree(), custom_ops_, &scaled, &execution->buffers());
+  small_calls_.keep(place, call, entry.key.request.in_place, std::move(execution));
 }
 
-void Communicator::abort() {
-  fail(Status(SENNIT_ABORTED, fmt::format("communicator {} was aborted by rank {}, this one", id_,
-                                          members_[static_cast<size_t>(rank_)])));
-  context_->control().abort(id_, "");
-}
-
-void Communicator::log_call(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {
-  const std::lock_guard guard(state_mutex_);
-  LoggedCall& call = calls_[seq % calls_.size()];
-  call.seq = seq;
-  if (call.prepared != prepared) call.prepared = prepared;
-  call.finished.store(false, std::memory_order_relaxed);
-}
-
-// Only the user's thread writes calls_, so it may look without the lock.
-void Communicator::mark_finished(uint32_t seq) {
-  LoggedCall& call = calls_[seq % calls_.size()];
-  if (call.seq == seq) call.finished.store(true, std::memory_order_relaxed);
-}
-
-bool Communicator::describe(uint32_t seq, CallDescriptor* out) const {
-  const std::lock_guard guard(state_mutex_);
-  const LoggedCall* found = &calls_[seq % calls_.size()];
-  if (found->seq != seq) {
-    // Not reached yet, or forgotten: tell of the latest instead.
-    for (const LoggedCall& call : calls_)
-      if (call.seq > found->seq || found->seq > seq + calls_.size()) found = &call;
+Status Communicator::run_small(const Call& call, Execution& execution) {
+  execution.buffers().input = static_cast<const std::byte*>(call.send);
+  execution.buffers().output = static_cast<std::byte*>(call.recv);
+  const uint32_t seq = next_seq_++;
+  state_.call_begins(seq, execution.shared_prepared());
+  Engine& engine = context_->engine();
+  if (engine.run_small(execution, seq, state_.failed_flag()) && execution.status().ok()) {
+    state_.call_is_over(seq);
+    return {};
   }
-  if (found->seq == 0) return false;
-  *out = {id_, found->seq, found->prepared->signature, found->finished,
-          found->prepared->description};
-  return true;
+  // The communicator may have failed before the execution was started: then nobody else cancels it.
+  if (state_.failed()) engine.fail_communicator(state_.id(), status());
+  engine.wait([&] { return execution.done(); }, -1);
+  return result_of(execution);
 }
 
-// ---- operations ----
+// ---- tuning ----
 
-Result<int> Communicator::create_premul_sum(const void* scalar, DataType type) {
-  CustomOp op{type, {}};
-  const auto* bytes = static_cast<const std::byte*>(scalar);
-  std::copy(bytes, bytes + type_bytes(type), op.scalar.begin());
-  custom_ops_[next_custom_op_] = op;
-  return next_custom_op_++;
+void Communicator::retime(const Call& call, uint64_t ns) {
+  if (Trials* const trials = trials_.find(to_request(call))) trials->retime(ns);
 }
 
-Status Communicator::destroy_op(int op) {
-  if (custom_ops_.erase(op) == 0)
-    return invalid(fmt::format("op {}: not created on this communicator", op));
+// Null: the call runs the plan as it is.
+Result<Trials*> Communicator::trials_of(const Call& call, const Request& request) {
+  if (!context_->tunes() || !CallTrials::takes_part(call, size())) return nullptr;
+  Trials* const known = trials_.find(request);
+  if (!known) return trials_.begin(request, planning_);
+  if (known->to_decide()) SENNIT_RETURN_IF_ERROR(decide(*known, request));
+  return known;
+}
+
+// When the trials of a request are over, the next call of it first takes the maximum over the ranks
+// of every time: all ranks come to it at the same call, and decide alike.
+Status Communicator::decide(Trials& trials, const Request& request) {
+  std::vector<double> slowest_us(trials.times_us().size());
+  Call call;
+  call.collective = Collective::all_reduce;
+  call.op = SENNIT_MAX;
+  call.type = DataType::float64;
+  call.send = trials.times_us().data();
+  call.recv = slowest_us.data();
+  call.count = slowest_us.size();
+  call.as_planned = true;
+  SENNIT_RETURN_IF_ERROR(run(call));
+  trials.decide(slowest_us);
+  const Tuning found = planning_.learn(request, trials.plans()[trials.winner()],
+                                       trials.measured_us()[trials.winner()]);
+  forget_plans(request.collective);
+  if (rank() != 0 || found.empty()) return {};
+  if (const std::string path = tuning_path(context_->fabric().fingerprint()); !path.empty())
+    if (const Status kept = found.add_to(path); !kept.ok())
+      log(LogLevel::warn, "tuning: {}", kept.text());
   return {};
 }
 
-// ---- split and finalize ----
+void Communicator::calibrate(const CostModel& cost) {
+  planning_.calibrate(cost);
+  trials_.restart();
+  for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
+}
+
+// What was planned without this knowledge is planned anew.
+void Communicator::forget_plans(Collective collective) {
+  plans_.forget(collective);
+  small_calls_.forget(collective);
+}
+
+// ---- its life ----
+
+namespace {
+
+// What a rank of a split tells the others, as three numbers of an all-gather.
+struct Choice {
+  int32_t color, key;
+  int32_t drawn;  // the giver's: the number of the communicators to be made
+};
+constexpr size_t kChoiceNumbers = sizeof(Choice) / sizeof(int32_t);
+
+// The ranks that chose `color`, by key, then by rank.
+std::vector<int> ranks_of(int color, const std::vector<Choice>& choices) {
+  std::vector<std::pair<int, int>> chosen;  // key, rank
+  for (size_t r = 0; r < choices.size(); r++)
+    if (choices[r].color == color) chosen.emplace_back(choices[r].key, static_cast<int>(r));
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<int> ranks;
+  for (const auto& [key, rank] : chosen) ranks.push_back(rank);
+  return ranks;
+}
+
+}  // namespace
 
 Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* result) {
   if (color < 0 && color != SENNIT_NO_COLOR)
     return invalid(fmt::format("color {}: expected 0 or more, or SENNIT_NO_COLOR", color));
-  const Context::Making making(*context_);
+  const Registry::Making making(context_->registry());
   // One member hands out the number: not the one of another split that runs at the same time,
   // whoever makes it. Which member it is goes round, and begins beside the one that handed out this
   // communicator's own.
-  const int giver = static_cast<int>((id_ - 1 + splits_++) % static_cast<uint32_t>(size()));
-  const uint32_t drawn = giver == rank_ ? context_->draw_communicator_number() : 0;
-  const int32_t mine[3] = {color, key, static_cast<int32_t>(drawn)};
-  std::vector<int32_t> all(3 * members_.size());
+  const int giver = static_cast<int>((state_.id() - 1 + splits_++) % static_cast<uint32_t>(size()));
+  const uint32_t drawn = giver == rank() ? context_->draw_communicator_number() : 0;
+  const Choice mine{color, key, static_cast<int32_t>(drawn)};
+  std::vector<Choice> all(static_cast<size_t>(size()));
   Call call;
   call.collective = Collective::all_gather;
-  call.send = mine;
+  call.send = &mine;
   call.recv = all.data();
-  call.count = 3;
+  call.count = kChoiceNumbers;
   call.type = DataType::int32;
   call.as_planned = true;
   SENNIT_RETURN_IF_ERROR(run(call));
-  std::vector<std::pair<int, int>> chosen;  // key, rank
-  for (int r = 0; r < size(); r++) {
-    const int32_t* other = &all[3 * static_cast<size_t>(r)];
-    if (other[0] == color) chosen.emplace_back(other[1], r);
-  }
-  const auto id = static_cast<uint32_t>(all[3 * static_cast<size_t>(giver) + 2]);
+  const auto id = static_cast<uint32_t>(all[static_cast<size_t>(giver)].drawn);
   if (id == 0)
-    return {
-        SENNIT_OUT_OF_RESOURCES,
-        fmt::format(
-            "split of communicator {}: rank {} has handed out all its numbers for communicators",
-            id_, members_[static_cast<size_t>(giver)])};
+    return {SENNIT_OUT_OF_RESOURCES,
+            fmt::format("split of communicator {}: rank {} has handed out all its numbers for "
+                        "communicators",
+                        state_.id(), state_.world_rank(giver))};
   if (color == SENNIT_NO_COLOR) return {};
-  std::sort(chosen.begin(), chosen.end());
   std::vector<int> members;
-  for (const auto& [k, r] : chosen) members.push_back(members_[static_cast<size_t>(r)]);
+  for (const int rank : ranks_of(color, all)) members.push_back(state_.world_rank(rank));
   Result<std::shared_ptr<Communicator>> made = create(context_, std::move(members), id);
   if (!made) return made.status();
   *result = *std::move(made);

@@ -15,30 +15,32 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "api/communicator.hpp"
+#include "base/bytes.hpp"
 #include "base/cached_file.hpp"
-#include "base/json_bytes.hpp"
 #include "base/log.hpp"
 #include "topology/probe/probe.hpp"
 
 namespace sennit {
 namespace {
 
-using Json = nlohmann::json;
-using Bytes = std::vector<std::byte>;
-
 constexpr uint32_t kProbeCommunicator = 0x70726f62;  // beyond the numbers of splits
-constexpr uint64_t kRoundNs = 800'000'000, kSettleNs = 250'000'000;
-constexpr uint64_t kLongRoundNs = 1'500'000'000, kLongSettleNs = 500'000'000;
-// the latter with many flows
-constexpr size_t kChunkBytes = 64 * 1024, kManyChunkBytes = 16 * 1024;
-constexpr size_t kDepth = 8;  // chunks under way per flow
-constexpr int kWarmUps = 8, kPings = 100;
+// How long a round of rates takes, and what of its beginning is left out.
+constexpr uint64_t kRoundNs = 800'000'000;
+constexpr uint64_t kSettleNs = 250'000'000;
+// The same with many flows.
+constexpr uint64_t kLongRoundNs = 1'500'000'000;
+constexpr uint64_t kLongSettleNs = 500'000'000;
+constexpr size_t kChunkBytes = 64 * 1024;
+constexpr size_t kManyChunkBytes = 16 * 1024;  // with many flows
+constexpr size_t kDepth = 8;                   // chunks under way per flow
+constexpr int kWarmUps = 8;                    // round trips before those that count
+constexpr int kPings = 100;
 
 Call message(int peer, void* data, size_t bytes, bool receiving) {
   Call call;
@@ -234,97 +236,193 @@ void write_cache(const std::string& path, const Fabric& fabric) {
   }
 }
 
+// ---- what rank 0 and the others tell each other ----
+
+// Empty: there is no further round.
+Bytes encode(const std::optional<probe::Round>& round) {
+  ByteWriter out;
+  if (!round) return out.take();
+  out.flag(round->latency).flag(round->long_run);
+  out.u32(static_cast<uint32_t>(round->flows.size()));
+  for (const probe::Flow& flow : round->flows) out.rank(flow.from).rank(flow.to);
+  return out.take();
+}
+
+Result<std::optional<probe::Round>> decode_round(const Bytes& bytes, int hosts) {
+  if (bytes.empty()) return std::optional<probe::Round>();
+  ByteReader in(bytes);
+  probe::Round round;
+  round.latency = in.flag();
+  round.long_run = in.flag();
+  round.flows.resize(in.count(2 * sizeof(uint32_t)));
+  for (probe::Flow& flow : round.flows) {
+    flow.from = in.rank_below(hosts);
+    flow.to = in.rank_below(hosts);
+  }
+  SENNIT_RETURN_IF_ERROR(in.finish("a round of the probe"));
+  return std::optional<probe::Round>(std::move(round));
+}
+
+// By flow.
+Bytes encode(const std::vector<uint64_t>& figures) {
+  ByteWriter out;
+  for (const uint64_t figure : figures) out.u64(figure);
+  return out.take();
+}
+
+Result<std::vector<uint64_t>> decode_figures(const Bytes& bytes) {
+  ByteReader in(bytes);
+  std::vector<uint64_t> figures(bytes.size() / sizeof(uint64_t));
+  for (uint64_t& figure : figures) figure = in.u64();
+  SENNIT_RETURN_IF_ERROR(in.finish("what a host measured"));
+  return figures;
+}
+
+// ---- the probe of one rank ----
+
+class Probe {
+ public:
+  Probe(const std::shared_ptr<Context>& context, const ProbeRequest& request)
+      : context_(context),
+        request_(request),
+        prober_(static_cast<int>(request.rank_of_host.size()), request.one_pair_at_a_time) {}
+
+  Result<Fabric> run(const Fabric& known);
+
+ private:
+  bool decides() const { return context_->rank() == 0; }
+  Status look_into_cache();
+  Status join();
+  Status measure();
+  Result<std::optional<probe::Round>> next_round();
+  Result<std::vector<uint64_t>> figures_of(const probe::Round& round);
+  void record(const probe::Round& round, const std::vector<uint64_t>& figures);
+  Fabric conclude(const Fabric& known);
+
+  const std::shared_ptr<Context>& context_;
+  const ProbeRequest& request_;
+  std::shared_ptr<Communicator> hosts_;  // of one rank a host; null on the others
+  // Rank 0's.
+  std::string cache_path_;
+  std::optional<Fabric> cached_;
+  probe::Prober prober_;
+  uint64_t began_ns_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+Result<Fabric> Probe::run(const Fabric& known) {
+  SENNIT_RETURN_IF_ERROR(look_into_cache());
+  SENNIT_RETURN_IF_ERROR(join());
+  began_ns_ = now_ns();
+  SENNIT_RETURN_IF_ERROR(measure());
+  if (!decides()) return Fabric{};
+  return cached_ ? *std::move(cached_) : conclude(known);
+}
+
+// Every host tells what it is; rank 0 decides whether there is anything to measure.
+Status Probe::look_into_cache() {
+  const auto found = std::ranges::find(request_.rank_of_host, context_->rank());
+  Bytes mine;
+  if (found != request_.rank_of_host.end()) {
+    const auto host = static_cast<size_t>(found - request_.rank_of_host.begin());
+    mine = ByteWriter().text(self_description(request_.names[host])).take();
+  }
+  const Result<std::vector<Bytes>> all = context_->control().all_gather(mine);
+  if (!all) return all.status();
+  if (!decides()) return {};
+  std::vector<std::string> descriptions;
+  for (const int rank : request_.rank_of_host) {
+    ByteReader in((*all)[static_cast<size_t>(rank)]);
+    descriptions.push_back(in.text());
+    SENNIT_RETURN_IF_ERROR(in.finish("what a host says that it is"));
+  }
+  cache_path_ = cache_path(std::move(descriptions));
+  if (!request_.again) cached_ = read_cache(cache_path_);
+  if (cached_)
+    log(LogLevel::info, "the fabric was probed before: {} (SENNIT_PROBE=again measures anew)",
+        cache_path_);
+  return {};
+}
+
+Status Probe::join() {
+  if (std::ranges::find(request_.rank_of_host, context_->rank()) == request_.rank_of_host.end())
+    return {};
+  Result<std::shared_ptr<Communicator>> made =
+      Communicator::create(context_, request_.rank_of_host, kProbeCommunicator);
+  if (!made) return made.status();
+  hosts_ = *std::move(made);
+  return {};
+}
+
+// Round after round, until rank 0 has no more.
+Status Probe::measure() {
+  for (;;) {
+    const Result<std::optional<probe::Round>> round = next_round();
+    if (!round) return round.status();
+    if (!*round) return {};
+    const Result<std::vector<uint64_t>> figures = figures_of(**round);
+    if (!figures) return figures.status();
+    if (decides()) record(**round, *figures);
+  }
+}
+
+Result<std::optional<probe::Round>> Probe::next_round() {
+  Bytes order;
+  if (decides() && !cached_) order = encode(prober_.next());
+  const Result<Bytes> told = context_->control().broadcast(order);
+  if (!told) return told.status();
+  return decode_round(*told, static_cast<int>(request_.rank_of_host.size()));
+}
+
+// Runs this host's part; on rank 0 what all hosts saw, by flow.
+Result<std::vector<uint64_t>> Probe::figures_of(const probe::Round& round) {
+  Bytes mine;
+  if (hosts_) {
+    const Result<std::vector<uint64_t>> seen = run_round(*hosts_, round);
+    if (!seen) return seen.status();
+    mine = encode(*seen);
+  }
+  const Result<std::vector<Bytes>> all = context_->control().all_gather(mine);
+  if (!all) return all.status();
+  std::vector<uint64_t> figures(round.flows.size(), 0);
+  if (!decides()) return figures;
+  for (const int rank : request_.rank_of_host) {
+    const Result<std::vector<uint64_t>> theirs = decode_figures((*all)[static_cast<size_t>(rank)]);
+    if (!theirs) return theirs.status();
+    for (size_t i = 0; i < figures.size() && i < theirs->size(); i++)
+      figures[i] = std::max(figures[i], (*theirs)[i]);
+  }
+  return figures;
+}
+
+void Probe::record(const probe::Round& round, const std::vector<uint64_t>& figures) {
+  const auto name = [&](int host) { return request_.names[static_cast<size_t>(host)]; };
+  for (size_t i = 0; i < figures.size(); i++)
+    log(LogLevel::debug, "probe: {} to {}: {} {}", name(round.flows[i].from),
+        name(round.flows[i].to), figures[i], round.latency ? "ns" : "bytes/s");
+  const uint64_t round_ms = (round.long_run ? kLongRoundNs : kRoundNs) / 1'000'000;
+  if (!round.latency)
+    for (const uint64_t rate : figures) bytes_ += rate / 1000 * round_ms;
+  prober_.record(figures);
+}
+
+Fabric Probe::conclude(const Fabric& known) {
+  const probe::Findings findings = prober_.findings();
+  log(LogLevel::info, "{}", findings.to_text(request_.names));
+  const std::string source = probed_now();
+  Fabric result = probe::to_fabric(findings, request_.names, known, source);
+  result.notes.push_back(
+      fmt::format("{}: {}; it took {:.1f} s and sent {} MB", source, findings.summary(),
+                  static_cast<double>(now_ns() - began_ns_) / 1e9, (bytes_ + 999'999) / 1'000'000));
+  write_cache(cache_path_, result);
+  return result;
+}
+
 }  // namespace
 
 Result<Fabric> run_probe(const std::shared_ptr<Context>& context, const ProbeRequest& request,
                          const Fabric& known) {
-  Control& control = context->control();
-  const auto found =
-      std::find(request.rank_of_host.begin(), request.rank_of_host.end(), context->rank());
-  const bool takes_part = found != request.rank_of_host.end();
-  const std::string own =
-      takes_part ? request.names[static_cast<size_t>(found - request.rank_of_host.begin())] : "";
-  Result<std::vector<Bytes>> all =
-      control.all_gather(takes_part ? pack(self_description(own)) : Bytes{});
-  if (!all) return all.status();
-
-  // Rank 0 decides whether there is anything to measure.
-  std::string path;
-  std::optional<Fabric> result;
-  if (context->rank() == 0) {
-    std::vector<std::string> descriptions;
-    for (const int rank : request.rank_of_host)
-      descriptions.push_back(unpack((*all)[static_cast<size_t>(rank)]).get<std::string>());
-    path = cache_path(std::move(descriptions));
-    if (!request.again) result = read_cache(path);
-    if (result)
-      log(LogLevel::info, "the fabric was probed before: {} (SENNIT_PROBE=again measures anew)",
-          path);
-  }
-  std::shared_ptr<Communicator> comm;
-  if (takes_part) {
-    Result<std::shared_ptr<Communicator>> made =
-        Communicator::create(context, request.rank_of_host, kProbeCommunicator);
-    if (!made) return made.status();
-    comm = *std::move(made);
-  }
-  const uint64_t began = now_ns();
-  uint64_t bytes = 0;
-  probe::Prober prober(static_cast<int>(request.rank_of_host.size()), request.one_pair_at_a_time);
-  for (;;) {
-    std::optional<probe::Round> round;
-    Json order = Json::object();  // empty: done
-    if (context->rank() == 0 && !result && (round = prober.next())) {
-      std::vector<int> ends;
-      for (const probe::Flow& f : round->flows) ends.insert(ends.end(), {f.from, f.to});
-      order = {{"latency", round->latency}, {"long", round->long_run}, {"ends", ends}};
-    }
-    const Result<Bytes> told = control.broadcast(context->rank() == 0 ? pack(order) : Bytes{});
-    if (!told) return told.status();
-    order = unpack(*told);
-    if (!order.contains("ends")) break;
-    round.emplace();
-    round->latency = order["latency"].get<bool>();
-    round->long_run = order["long"].get<bool>();
-    const auto ends = order["ends"].get<std::vector<int>>();
-    for (size_t i = 0; i + 1 < ends.size(); i += 2) round->flows.push_back({ends[i], ends[i + 1]});
-    Json mine = Json::array();
-    if (comm) {
-      Result<std::vector<uint64_t>> figures = run_round(*comm, *round);
-      if (!figures) return figures.status();
-      mine = *figures;
-    }
-    const Result<std::vector<Bytes>> seen = control.all_gather(comm ? pack(mine) : Bytes{});
-    if (!seen) return seen.status();
-    if (context->rank() != 0) continue;
-    std::vector<uint64_t> figures(round->flows.size(), 0);
-    for (const int rank : request.rank_of_host) {
-      const auto theirs = unpack((*seen)[static_cast<size_t>(rank)]).get<std::vector<uint64_t>>();
-      for (size_t i = 0; i < figures.size() && i < theirs.size(); i++)
-        figures[i] = std::max(figures[i], theirs[i]);
-    }
-    for (size_t i = 0; i < figures.size(); i++)
-      log(LogLevel::debug, "probe: {} to {}: {} {}",
-          request.names[static_cast<size_t>(round->flows[i].from)],
-          request.names[static_cast<size_t>(round->flows[i].to)], figures[i],
-          round->latency ? "ns" : "bytes/s");
-    if (!round->latency)
-      for (const uint64_t rate : figures)
-        bytes += rate / 1000 * ((round->long_run ? kLongRoundNs : kRoundNs) / 1'000'000);
-    prober.record(figures);
-  }
-  if (context->rank() != 0) return Fabric{};
-  if (!result) {
-    const probe::Findings findings = prober.findings();
-    log(LogLevel::info, "{}", findings.to_text(request.names));
-    const std::string source = probed_now();
-    result = probe::to_fabric(findings, request.names, known, source);
-    result->notes.push_back(
-        fmt::format("{}: {}; it took {:.1f} s and sent {} MB", source, findings.summary(),
-                    static_cast<double>(now_ns() - began) / 1e9, (bytes + 999'999) / 1'000'000));
-    write_cache(path, *result);
-  }
-  return *std::move(result);
+  return Probe(context, request).run(known);
 }
 
 }  // namespace sennit

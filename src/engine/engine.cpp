@@ -1,3 +1,4 @@
+// engine.cpp: see engine/engine.hpp.
 #include "engine/engine.hpp"
 
 #include <poll.h>
@@ -7,8 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <array>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,7 +21,36 @@
 namespace sennit {
 namespace {
 
+// How often a waiter looks in vain before it yields, and yields before it sleeps. Spinning is polite
+// only where every rank of this host has a core to itself.
+constexpr uint32_t kSpinsWithOwnCore = 2000;
+constexpr uint32_t kSpinsOnSharedCore = 20;
+constexpr uint32_t kYields = 200;
+// Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
+// processes.
+constexpr uint32_t kSpinsWhereWoken = 1;
+constexpr uint32_t kYieldsWhereWoken = 10;
+// On the short way; there the first looks come back to back.
+constexpr uint32_t kSmallSpinsWithOwnCore = 1000;
+constexpr uint32_t kSpinsBackToBack = 64;
+// Every so many small calls transports do what they do from time to time.
+constexpr uint32_t kSmallCallsBetweenProgress = 64;
+
 constexpr uint64_t kStallCheckNs = 50'000'000;
+constexpr uint32_t kLooksBetweenStallChecks = 16;
+
+// Sleeps end by themselves: after this where every transport has a descriptor, else after a nap that
+// grows.
+constexpr int64_t kLongestSleepNs = 50'000'000;
+constexpr int64_t kNapNs = 20'000;
+constexpr uint32_t kNapsPerStep = 4;
+constexpr int64_t kLongestNapNs = 1'000'000;
+
+// How soon the helper looks again by itself: while there may be something to drive, while it answers
+// peers, else.
+constexpr std::chrono::milliseconds kHelperLooks{5};
+constexpr std::chrono::milliseconds kHelperAnswers{200};
+constexpr std::chrono::milliseconds kHelperIdles{1000};
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -31,89 +61,45 @@ void cpu_relax() {
 }  // namespace
 
 Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks)
-    : callbacks_(std::move(callbacks)), in_flight_bytes_(in_flight_bytes), stall_ns_(stall_ns) {
-  // Spinning is polite only where every rank of this host has a core to itself.
-  spins_ = core_each ? 2000 : 20;
-  small_spins_ = core_each ? 1000 : 0;
-  yields_ = 200;
-  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE);
-}
-
-void Engine::stop_helper() {
-  {
-    const auto guard = lock();
-    stopping_ = true;
-  }
-  helper_wake_.notify_all();
-  wake();
-  if (helper_.joinable()) helper_.join();
-}
+    : callbacks_(std::move(callbacks)),
+      in_flight_bytes_(in_flight_bytes),
+      stall_ns_(stall_ns),
+      spins_(core_each ? kSpinsWithOwnCore : kSpinsOnSharedCore),
+      yields_(kYields),
+      small_spins_(core_each ? kSmallSpinsWithOwnCore : 0),
+      memory_(routes_),
+      wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE)) {}
 
 Engine::~Engine() {
   stop_helper();
-  for (const ScratchBlock& block : scratch_pool_) free_user(block.memory);
-  transports_.clear();
-  for (void* memory : plain_user_) std::free(memory);
+  {
+    const MutexLock lock(mutex_);
+    memory_.free_scratch();
+  }
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
 void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports,
                             std::string missing) {
-  const auto guard = lock();
-  transports_ = std::move(transports);
-  missing_ = std::move(missing);
-  used_.assign(transports_.size(), false);
-  tended_.clear();
-  for (const auto& transport : transports_) {
-    tended_.push_back(!transport->withdraws_at_once() && transport->event_fd() >= 0);
-    tends_ = tends_ || tended_.back();
-  }
-  if (tends_) start_helper();
+  const MutexLock lock(mutex_);
+  routes_.set_transports(std::move(transports), std::move(missing));
+  if (routes_.tends()) start_helper();
 }
 
 void Engine::set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses) {
-  const auto guard = lock();
-  addresses_ = std::move(addresses);
-  routes_.assign(addresses_.size(), {});
+  const MutexLock lock(mutex_);
+  routes_.set_addresses(std::move(addresses));
 }
+
+// ---- requests of executions ----
 
 Transport* Engine::route(int peer) {
-  Route& route = routes_[static_cast<size_t>(peer)];
-  if (route.resolved) return route.transport;
-  route.resolved = true;
-  const auto& addresses = addresses_[static_cast<size_t>(peer)];
-  const auto trouble = [&](size_t i, const std::string& what) {
-    route.trouble += fmt::format("; {}: {}", transports_[i]->name(), what);
-  };
-  for (size_t i = 0; i < transports_.size() && !route.transport; i++) {
-    if (i >= addresses.size() || addresses[i].empty()) {
-      trouble(i, fmt::format("rank {} does not use it", peer));
-      continue;
-    }
-    if (transports_[i]->reach(peer, addresses[i]) == Reach::none) {
-      trouble(i, transports_[i]->obstacle());
-      continue;
-    }
-    if (const Status added = transports_[i]->add_peer(peer, addresses[i]); !added.ok()) {
-      trouble(i, added.text());
-      continue;
-    }
-    route.transport = transports_[i].get();
-    used_[i] = true;
-    // Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
-    // processes.
-    if (transports_[i]->event_fd() >= 0)
-      spins_ = std::min(spins_.load(), 1u), yields_ = std::min(yields_.load(), 10u);
+  Transport* const transport = routes_.to(peer);
+  if (routes_.wakes_waiters() && yields_ > kYieldsWhereWoken) {
+    spins_ = kSpinsWhereWoken;
+    yields_ = kYieldsWhereWoken;
   }
-  return route.transport;
-}
-
-// The control plane knows whether the peer is dead, has left, or only cannot be reached; it
-// decides.
-Status Engine::unreachable(int peer) const {
-  return {SENNIT_LINK_FAILED,
-          fmt::format("no transport reaches rank {} (SENNIT_TRANSPORTS says which may be used){}{}",
-                      peer, routes_[static_cast<size_t>(peer)].trouble, missing_)};
+  return transport;
 }
 
 void Engine::send(SendRequest& request) {
@@ -122,7 +108,7 @@ void Engine::send(SendRequest& request) {
     return;
   }
   unreachable_sends_.push_back(&request);
-  callbacks_.suspect(request.peer, unreachable(request.peer));
+  callbacks_.suspect(request.peer, routes_.unreachable(request.peer));
 }
 
 void Engine::recv(RecvRequest& request) {
@@ -131,13 +117,15 @@ void Engine::recv(RecvRequest& request) {
     return;
   }
   unreachable_receives_.push_back(&request);
-  callbacks_.suspect(request.peer, unreachable(request.peer));
+  callbacks_.suspect(request.peer, routes_.unreachable(request.peer));
 }
 
 void Engine::release(RecvRequest& request) { route(request.peer)->release(request); }
 
+// ---- driving ----
+
 void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking) {
-  const auto guard = lock();
+  const MutexLock lock(mutex_);
   execution.last_progress_ns = now_ns();
   execution.last_report_ns = 0;
   execution.awaited = !nonblocking;
@@ -153,49 +141,60 @@ void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool
 }
 
 bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed) {
-  std::unique_lock guard(mutex_);
-  if (!running_.empty()) {  // those need the transports' progress() too
-    guard.unlock();
-    start(execution, seq, false, false);
-    return false;
+  Failures failures;
+  bool done = false;
+  {
+    MutexLock lock(mutex_);
+    if (!running_.empty()) {  // those need the transports' progress() too
+      lock.unlock();
+      start(execution, seq, false, false);
+      return false;
+    }
+    running_.push_back(&execution);
+    execution.start_small(seq);
+    done = poll_small(execution, failed);
+    if (!done) {
+      execution.last_progress_ns = now_ns();
+      execution.last_report_ns = 0;
+      execution.leave_small();
+      done = execution.done();
+    }
+    if (done && running_.size() == 1)
+      running_.clear();
+    else
+      collect_done();
+    if (++small_calls_ % kSmallCallsBetweenProgress == 0) progress_locked();
+    failures = take_failures();
   }
-  running_.push_back(&execution);
-  execution.start_small(seq);
+  tell(failures);
+  return done;
+}
+
+// As long as its messages come soon; without the lock now and then. Whether the execution is done.
+bool Engine::poll_small(Execution& execution, const std::atomic<bool>& failed) {
   for (uint32_t idle = 0; !execution.done() && execution.poll_small(); idle++) {
     if (execution.done() || failed.load(std::memory_order_relaxed) ||
         idle >= small_spins_ + yields_)
       break;
     if (idle < small_spins_) {
-      if (idle >= 64) cpu_relax();
+      if (idle >= kSpinsBackToBack) cpu_relax();
       continue;
     }
     // others see it now, and look for stalls
     if (idle == small_spins_) execution.last_progress_ns = now_ns();
-    guard.unlock();
+    mutex_.unlock();
     sched_yield();
-    guard.lock();
+    mutex_.lock();
   }
-  if (!execution.done()) {
-    execution.last_progress_ns = now_ns();
-    execution.last_report_ns = 0;
-    execution.leave_small();
-  }
-  const bool done = execution.done();
-  if (done && running_.size() == 1)
-    running_.clear();
-  else
-    collect_done();
-  if ((++small_calls_ & 63) == 0) progress_locked();  // what transports do from time to time
-  tell_failures(guard);
-  return done;
+  return execution.done();
 }
 
-bool Engine::progress_locked(bool tending) {
-  bool moved = false;
-  for (size_t i = 0; i < transports_.size(); i++)
-    if (used_[i] || (tending && tended_[i])) moved |= transports_[i]->progress(completions_);
-  if (completions_.sends.empty() && completions_.receives.empty() && completions_.events.empty())
-    return moved;
+bool Engine::progress_locked(Routes::Driven which) {
+  const bool moved = routes_.progress(which, completions_);
+  const auto none = [](const Completions& c) {
+    return c.sends.empty() && c.receives.empty() && c.events.empty();
+  };
+  if (none(completions_)) return moved;
   const uint64_t now = now_ns();
   // Completions may start new requests, but new completions come out of the next progress() only.
   Completions completions;
@@ -212,9 +211,7 @@ bool Engine::progress_locked(bool tending) {
   }
   for (const PeerEvent& event : completions.events) callbacks_.suspect(event.peer, event.status);
   completions.clear();
-  // keep the capacity
-  if (completions_.sends.empty() && completions_.receives.empty() && completions_.events.empty())
-    std::swap(completions, completions_);
+  if (none(completions_)) std::swap(completions, completions_);  // keep the capacity
   collect_done();
   return true;
 }
@@ -228,18 +225,20 @@ void Engine::collect_done() {
       static_cast<int>(std::erase_if(nonblocking_running_, [](Execution* e) { return e->done(); }));
 }
 
-void Engine::tell_failures(std::unique_lock<std::mutex>& guard) {
-  if (failed_here_.empty()) return;
-  const auto failures = std::exchange(failed_here_, {});
-  guard.unlock();
+void Engine::tell(const Failures& failures) {
   for (const auto& [comm, status] : failures) callbacks_.failed_here(comm, status);
 }
 
 bool Engine::progress() {
-  std::unique_lock guard(mutex_, std::try_to_lock);
-  if (!guard.owns_lock()) return false;
-  const bool moved = progress_locked();
-  tell_failures(guard);
+  if (!mutex_.try_lock()) return false;
+  bool moved = false;
+  Failures failures;
+  {
+    const MutexLock lock(mutex_, std::adopt_lock);
+    moved = progress_locked();
+    failures = take_failures();
+  }
+  tell(failures);
   return moved;
 }
 
@@ -250,17 +249,18 @@ void Engine::check_stalls(uint64_t now) {
   for (Execution* execution : running_) {
     const uint64_t since = std::max(execution->last_progress_ns, execution->last_report_ns);
     if (now - since < stall_ns_) continue;
+    // A process that did not run has not waited: no more than two periods count at a time.
     const bool again = execution->last_report_ns > execution->last_progress_ns;
-    execution->stalled_ns = execution->awaited ? (again ? execution->stalled_ns : 0) +
-                                                     std::min(now - since, 2 * stall_ns_)
-                                               : 0;
+    const uint64_t before = again ? execution->stalled_ns : 0;
+    execution->stalled_ns = execution->awaited ? before + std::min(now - since, 2 * stall_ns_) : 0;
     execution->last_report_ns = now;
     callbacks_.stalled(*execution);
     stalled = true;
   }
-  for (size_t i = 0; stalled && i < transports_.size(); i++)
-    if (used_[i]) transports_[i]->stalled();
+  if (stalled) routes_.stalled();
 }
+
+// ---- waiting ----
 
 bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
   if (done()) return true;
@@ -269,13 +269,16 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
   bool completed = false;
   for (uint32_t idle = 0;;) {
     bool moved = false;
-    {
-      std::unique_lock guard(mutex_, std::try_to_lock);
-      if (guard.owns_lock()) {
+    if (mutex_.try_lock()) {
+      Failures failures;
+      {
+        const MutexLock lock(mutex_, std::adopt_lock);
         moved = progress_locked();
-        if (!moved && idle >= spins_ && idle % 16 == 0) check_stalls(now_ns());
-        tell_failures(guard);
+        if (!moved && idle >= spins_ && idle % kLooksBetweenStallChecks == 0)
+          check_stalls(now_ns());
+        failures = take_failures();
       }
+      tell(failures);
     }
     if ((completed = done())) break;
     if (timeout_ns >= 0 && now_ns() - begin > static_cast<uint64_t>(timeout_ns)) break;
@@ -289,85 +292,100 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
     else if (idle < spins_ + yields_)
       sched_yield();
     else
-      sleep(idle - spins_ - yields_);
+      sleep(idle - spins_ - yields_, Routes::Awaited::used);
   }
   if (--waiters_ == 0 && nonblocking_ > 0) helper_wake_.notify_one();
   return completed;
 }
 
 // Sleeps until a transport has something, or for a while that grows where one cannot say so.
-// `tending`: only those count that their peers need driven.
-void Engine::sleep(uint32_t naps, bool tending) {
-  pollfd fds[16];
-  nfds_t count = 0;
-  bool all_have_descriptors = true;
+void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
+  Routes::Descriptors found;
   {
-    const auto guard = lock();
-    fds[count++] = {wake_fd_, POLLIN, 0};
-    for (size_t i = 0; i < transports_.size() && count < std::size(fds); i++) {
-      if (tending ? !tended_[i] : !used_[i]) continue;
-      const int fd = transports_[i]->event_fd();
-      if (fd < 0)
-        all_have_descriptors = false;
-      else if (!transports_[i]->prepare_wait())
-        return;
-      else
-        fds[count++] = {fd, POLLIN, 0};
-    }
+    const MutexLock lock(mutex_);
+    found = routes_.prepare_wait(awaited);
+    if (found.some_moves) return;
     check_stalls(now_ns());
   }
-  const int64_t nap_ns =
-      all_have_descriptors ? 50'000'000 : std::min<int64_t>(20'000 * (1 + naps / 4), 1'000'000);
+  std::array<pollfd, 1 + std::tuple_size_v<decltype(found.fds)>> fds;
+  fds[0] = {wake_fd_, POLLIN, 0};
+  for (size_t i = 0; i < found.count; i++) fds[i + 1] = {found.fds[i], POLLIN, 0};
+  const int64_t nap_ns = found.all
+                             ? kLongestSleepNs
+                             : std::min<int64_t>(kNapNs * (1 + naps / kNapsPerStep), kLongestNapNs);
   const timespec limit{0, nap_ns};
-  if (ppoll(fds, count, &limit, nullptr) > 0 && (fds[0].revents & POLLIN)) {
+  if (ppoll(fds.data(), found.count + 1, &limit, nullptr) > 0 && (fds[0].revents & POLLIN)) {
     uint64_t value;
     [[maybe_unused]] const ssize_t n = read(wake_fd_, &value, sizeof value);
   }
 }
+
+void Engine::wake() {
+  // each takes one; what is left over wakes in vain
+  const uint64_t sleepers = static_cast<uint64_t>(waiters_) + 1;
+  [[maybe_unused]] const ssize_t n = write(wake_fd_, &sleepers, sizeof sleepers);
+}
+
+// ---- the helper ----
 
 void Engine::start_helper() {
   if (!helper_.joinable()) helper_ = std::thread([this] { helper(); });
 }
 
 void Engine::answer_while_idle() {
-  const auto guard = lock();
+  const MutexLock lock(mutex_);
   answers_while_idle_ = true;
   start_helper();
 }
 
-// Drives what nobody waits for. Where there are transports to tend it looks every 5 ms whether a
-// caller still drives them: to be told by each call would cost the call more.
+void Engine::stop_helper() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  helper_wake_.notify_all();
+  wake();
+  if (helper_.joinable()) helper_.join();
+}
+
+bool Engine::has_to_drive() const { return (nonblocking_ > 0 || routes_.tends()) && waiters_ == 0; }
+
+// Drives what nobody waits for. Where there are transports to tend it looks again and again whether
+// a caller still drives them: to be told by each call would cost the call more.
 void Engine::helper() {
   prctl(PR_SET_NAME, "sennit-helper");
-  std::unique_lock guard(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
-    if ((nonblocking_ == 0 && !tends_) || waiters_ > 0) {
-      const int idle_ms = answers_while_idle_ ? 200 : 1000;
-      helper_wake_.wait_for(guard,
-                            std::chrono::milliseconds(nonblocking_ > 0 || tends_ ? 5 : idle_ms));
+    if (!has_to_drive()) {
+      const auto idles = answers_while_idle_ ? kHelperAnswers : kHelperIdles;
+      helper_wake_.wait_for(lock, nonblocking_ > 0 || routes_.tends() ? kHelperLooks : idles);
       if (answers_while_idle_ && running_.empty()) progress_locked();
       continue;
     }
-    uint32_t idle = 0;
-    while (!stopping_ && (nonblocking_ > 0 || tends_) && waiters_ == 0) {
-      const bool moved = progress_locked(true), tending = nonblocking_ == 0;
-      tell_failures(guard);
-      if (guard.owns_lock()) guard.unlock();
+    for (uint32_t idle = 0; !stopping_ && has_to_drive();) {
+      const bool moved = progress_locked(Routes::Driven::used_or_tended);
+      const bool tending = nonblocking_ == 0;
+      const Failures failures = take_failures();
+      lock.unlock();
+      tell(failures);
       if (moved)
         idle = 0;
       else if (++idle < yields_ && !tending)
         sched_yield();
       else
-        sleep(idle > yields_ ? idle - yields_ : 0, tending);
-      guard.lock();
+        sleep(idle > yields_ ? idle - yields_ : 0,
+              tending ? Routes::Awaited::tended : Routes::Awaited::used);
+      lock.lock();
     }
   }
 }
 
+// ---- failures ----
+
 void Engine::fail_communicator(uint32_t comm, const Status& status) {
   {
-    const auto guard = lock();
-    for (const auto& transport : transports_) transport->cancel(comm, status);
+    const MutexLock lock(mutex_);
+    for (const auto& transport : routes_.transports()) transport->cancel(comm, status);
     const auto hand_back = [&](auto& waiting, auto& completed) {
       std::erase_if(waiting, [&](auto* request) {
         if (request->key.comm != comm) return false;
@@ -385,32 +403,48 @@ void Engine::fail_communicator(uint32_t comm, const Status& status) {
   wake();
 }
 
-void Engine::forget(const std::function<bool(uint32_t comm)>& over) {
-  const auto guard = lock();
-  for (const auto& transport : transports_) transport->forget(over);
-}
-
 void Engine::fail_peer(int peer, const Status& status) {
   {
-    const auto guard = lock();
+    const MutexLock lock(mutex_);
     // Also one that nothing was sent to yet: a transport that knows it removes what it has left on
     // this host.
-    if (static_cast<size_t>(peer) < routes_.size())
+    if (routes_.knows(peer))
       if (Transport* const transport = route(peer)) transport->fail_peer(peer, status);
   }
   wake();
 }
 
-void Engine::wake() {
-  // each takes one; what is left over wakes in vain
-  const uint64_t sleepers = static_cast<uint64_t>(waiters_) + 1;
-  [[maybe_unused]] const ssize_t n = write(wake_fd_, &sleepers, sizeof sleepers);
+void Engine::forget(const std::function<bool(uint32_t comm)>& over) {
+  const MutexLock lock(mutex_);
+  for (const auto& transport : routes_.transports()) transport->forget(over);
+}
+
+// ---- memory, statistics ----
+
+Result<void*> Engine::allocate_user(size_t bytes) {
+  const MutexLock lock(mutex_);
+  return memory_.allocate(bytes);
+}
+
+bool Engine::free_user(void* memory) {
+  const MutexLock lock(mutex_);
+  return memory_.free(memory);
+}
+
+Status Engine::register_user(void* memory, size_t bytes) {
+  const MutexLock lock(mutex_);
+  return memory_.register_range(memory, bytes);
+}
+
+Status Engine::deregister_user(void* memory) {
+  const MutexLock lock(mutex_);
+  return memory_.deregister_range(memory);
 }
 
 std::string Engine::statistics() {
-  const auto guard = lock();
+  const MutexLock lock(mutex_);
   std::string text;
-  for (const auto& transport : transports_)
+  for (const auto& transport : routes_.transports())
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", transport->name(),
                         transport->statistics());
   return text;

@@ -1,34 +1,34 @@
-// engine.hpp: the data engine of one rank: its transports, the executions under way, and how to
+// engine.hpp: the data engine of one rank: the executions under way, what drives them, and how to
 // wait for them.
 //
 // One lock. Whoever waits for a work drives the engine itself: progress, then spin, yield and at
 // last sleep until a transport's descriptor or the wake-up descriptor is readable. A helper thread
 // drives it only while nobody waits and either nonblocking work is outstanding or there is a
 // transport that moves nothing by itself (ucx), which peers need driven; else it is parked. The
-// control plane's thread calls
-// fail_* from outside. Peers are world ranks; the transport for each is chosen at first use: the
-// first, by falling priority, that reaches it.
+// control plane's thread calls fail_* from outside. Peers are world ranks.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "base/trace.hpp"
 #include "engine/execution.hpp"
+#include "engine/memory.hpp"
+#include "engine/routes.hpp"
 #include "transports/transport.hpp"
 
 namespace sennit {
 
 class Engine {
  public:
-  // What the engine tells the job; called under the lock, must not call back.
+  // What the engine tells; called under the lock, must not call back.
   struct Callbacks {
     std::function<void(int peer, const Status& what)> suspect;
     std::function<void(Execution& execution)> stalled;
@@ -41,111 +41,114 @@ class Engine {
   // core_each: every rank of this host has a core to itself.
   Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks);
   ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   // At start, before anything runs. addresses[rank][i] belongs to transport i; empty where that
   // rank lacks it. `missing`: what transports that could not be started said, for the error about
   // an unreachable peer.
-  void set_transports(std::vector<std::unique_ptr<Transport>> transports, std::string missing = "");
-  void set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses);
+  void set_transports(std::vector<std::unique_ptr<Transport>> transports, std::string missing = "")
+      SENNIT_EXCLUDES(mutex_);
+  void set_addresses(std::vector<std::vector<std::vector<std::byte>>> addresses)
+      SENNIT_EXCLUDES(mutex_);
+
+  // The lock; execution.hpp says what is done under it.
+  Mutex& mutex() SENNIT_RETURNS_MUTEX(mutex_) { return mutex_; }
 
   // ---- any thread, without the lock ----
-  void start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking);
+  void start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking)
+      SENNIT_EXCLUDES(mutex_);
   // The short way of a small blocking call: starts the execution and drives it as long as its
   // messages come soon. False: it goes on the general way, wait() for it. `failed` is the
   // communicator's.
-  bool run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed);
+  bool run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed)
+      SENNIT_EXCLUDES(mutex_);
   // Drives until done(), or until timeout_ns has passed (negative: no limit). False on time-out.
-  bool wait(const std::function<bool()>& done, int64_t timeout_ns);
-  bool progress();  // once
+  bool wait(const std::function<bool()>& done, int64_t timeout_ns) SENNIT_EXCLUDES(mutex_);
+  bool progress() SENNIT_EXCLUDES(mutex_);  // once
   // From now on the helper lets transports answer their peers also while no call of this process is
   // under way.
-  void answer_while_idle();
-  void fail_communicator(uint32_t comm, const Status& status);
-  void fail_peer(int peer, const Status& status);
-  void forget(const std::function<bool(uint32_t comm)>& over);  // see Transport
+  void answer_while_idle() SENNIT_EXCLUDES(mutex_);
+  void fail_communicator(uint32_t comm, const Status& status) SENNIT_EXCLUDES(mutex_);
+  void fail_peer(int peer, const Status& status) SENNIT_EXCLUDES(mutex_);
+  // See Transport.
+  void forget(const std::function<bool(uint32_t comm)>& over) SENNIT_EXCLUDES(mutex_);
   void wake();
-  void stop_helper();  // nothing is under way any more; no callback comes after it
-  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  // Nothing is under way any more; no callback comes after it.
+  void stop_helper() SENNIT_EXCLUDES(mutex_);
   // Exposable where a transport can, else plain; zeroed, 64-byte aligned; no more than there is.
-  Result<void*> allocate_user(size_t bytes);
-  bool free_user(void* memory);
+  Result<void*> allocate_user(size_t bytes) SENNIT_EXCLUDES(mutex_);
+  bool free_user(void* memory) SENNIT_EXCLUDES(mutex_);
   // What the transports can do for memory of the user's own. The same range again counts as one
   // more.
-  Status register_user(void* memory, size_t bytes);
-  Status deregister_user(void* memory);
-  std::string statistics();
+  Status register_user(void* memory, size_t bytes) SENNIT_EXCLUDES(mutex_);
+  Status deregister_user(void* memory) SENNIT_EXCLUDES(mutex_);
+  std::string statistics() SENNIT_EXCLUDES(mutex_);
 
   // ---- under the lock, for executions ----
-  void send(SendRequest& request);
-  void recv(RecvRequest& request);
-  void release(RecvRequest& request);
-  void failed_here(uint32_t comm, const Status& status) { failed_here_.emplace_back(comm, status); }
-  void mismatch(Execution& execution, int peer) { callbacks_.mismatch(execution, peer); }
+  // Tells the analysis that the caller, which it cannot follow up to the engine, holds the lock.
+  void assert_locked() const SENNIT_ASSERT_HELD(mutex_) {}
+  void send(SendRequest& request) SENNIT_REQUIRES(mutex_);
+  void recv(RecvRequest& request) SENNIT_REQUIRES(mutex_);
+  void release(RecvRequest& request) SENNIT_REQUIRES(mutex_);
+  void failed_here(uint32_t comm, const Status& status) SENNIT_REQUIRES(mutex_) {
+    failed_here_.emplace_back(comm, status);
+  }
+  void mismatch(Execution& execution, int peer) SENNIT_REQUIRES(mutex_) {
+    callbacks_.mismatch(execution, peer);
+  }
   size_t in_flight_bytes() const { return in_flight_bytes_; }
-  Trace& trace() { return trace_; }
-  Transport* transport(int peer) { return route(peer); }
-  Result<std::byte*> allocate_scratch(size_t bytes);
-  void free_scratch(std::byte* memory, size_t bytes);
+  Trace& trace() SENNIT_REQUIRES(mutex_) { return trace_; }
+  Transport* transport(int peer) SENNIT_REQUIRES(mutex_) { return route(peer); }
+  Result<std::byte*> allocate_scratch(size_t bytes) SENNIT_REQUIRES(mutex_) {
+    return memory_.take_scratch(bytes);
+  }
+  void free_scratch(std::byte* memory, size_t bytes) SENNIT_REQUIRES(mutex_) {
+    memory_.give_back_scratch(memory, bytes);
+  }
 
  private:
-  struct Route {
-    Transport* transport = nullptr;
-    bool resolved = false;
-    std::string trouble;  // what the transports that were tried said
-  };
-  struct ScratchBlock {
-    std::byte* memory;
-    size_t bytes;
-  };
-  Result<void*> allocate(size_t bytes);
-  Transport* route(int peer);
-  Status unreachable(int peer) const;
-  bool progress_locked(bool tending = false);
-  void collect_done();
-  void tell_failures(std::unique_lock<std::mutex>& guard);  // unlocks where there are any
-  void check_stalls(uint64_t now);
-  void sleep(uint32_t naps, bool tending = false);
-  void start_helper();
-  void helper();
+  using Failures = std::vector<std::pair<uint32_t, Status>>;  // by communicator
 
-  std::mutex mutex_;
+  Transport* route(int peer) SENNIT_REQUIRES(mutex_);
+  bool progress_locked(Routes::Driven which = Routes::Driven::used) SENNIT_REQUIRES(mutex_);
+  void collect_done() SENNIT_REQUIRES(mutex_);
+  Failures take_failures() SENNIT_REQUIRES(mutex_) { return std::exchange(failed_here_, {}); }
+  void tell(const Failures& failures) SENNIT_EXCLUDES(mutex_);
+  bool poll_small(Execution& execution, const std::atomic<bool>& failed) SENNIT_REQUIRES(mutex_);
+  void check_stalls(uint64_t now) SENNIT_REQUIRES(mutex_);
+  void sleep(uint32_t naps, Routes::Awaited awaited) SENNIT_EXCLUDES(mutex_);
+  void start_helper() SENNIT_REQUIRES(mutex_);
+  void helper() SENNIT_EXCLUDES(mutex_);
+  bool has_to_drive() const SENNIT_REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
   const Callbacks callbacks_;
   const size_t in_flight_bytes_;
   const uint64_t stall_ns_;
-  std::atomic<uint32_t> spins_ = 0, yields_ = 0;  // read without the lock
-  uint32_t small_spins_ = 0;
-  uint32_t small_calls_ = 0;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::string missing_;     // of transports that could not be started
-  std::vector<bool> used_;  // by transport: a peer is reached over it
-  // by transport: its peers need it driven, also while nobody waits here
-  std::vector<bool> tended_;
-  bool tends_ = false;  // one of them is
-  std::vector<std::vector<std::vector<std::byte>>> addresses_;
-  std::vector<Route> routes_;
-  std::vector<Execution*> running_;
-  // to peers that no transport reaches, until that is decided on
-  std::vector<SendRequest*> unreachable_sends_;
-  std::vector<RecvRequest*> unreachable_receives_;
-  std::vector<std::pair<uint32_t, Status>> failed_here_;  // not told yet
-  std::vector<ScratchBlock> scratch_pool_;
-  std::vector<void*> plain_user_;
-  struct Registered {
-    size_t bytes;
-    uint64_t times;
-  };
-  std::map<std::byte*, Registered> registered_;  // by address, never overlapping
-  Completions completions_;
-  Trace trace_;
-  uint64_t last_stall_check_ns_ = 0;
-  int wake_fd_ = -1;
+  std::atomic<uint32_t> spins_;   // without progress, before it yields; read without the lock
+  std::atomic<uint32_t> yields_;  // before it sleeps
+  const uint32_t small_spins_;    // the same on the short way
+  uint32_t small_calls_ SENNIT_GUARDED_BY(mutex_) = 0;
+  // Outlives the routes: transports may look at memory until they end.
+  Memory memory_ SENNIT_GUARDED_BY(mutex_);
+  Routes routes_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<Execution*> running_ SENNIT_GUARDED_BY(mutex_);
+  // To peers that no transport reaches, until that is decided on.
+  std::vector<SendRequest*> unreachable_sends_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<RecvRequest*> unreachable_receives_ SENNIT_GUARDED_BY(mutex_);
+  Failures failed_here_ SENNIT_GUARDED_BY(mutex_);  // not told yet
+  Completions completions_ SENNIT_GUARDED_BY(mutex_);
+  Trace trace_ SENNIT_GUARDED_BY(mutex_);
+  uint64_t last_stall_check_ns_ SENNIT_GUARDED_BY(mutex_) = 0;
+  const int wake_fd_;
   std::atomic<int> waiters_{0};
   std::atomic<int> nonblocking_{0};  // executions started nonblocking and not done
-  std::vector<Execution*> nonblocking_running_;
-  std::condition_variable helper_wake_;
-  bool answers_while_idle_ = false;
-  bool stopping_ = false;
-  std::thread helper_;
+  std::vector<Execution*> nonblocking_running_ SENNIT_GUARDED_BY(mutex_);
+  Condition helper_wake_;
+  bool answers_while_idle_ SENNIT_GUARDED_BY(mutex_) = false;
+  bool stopping_ SENNIT_GUARDED_BY(mutex_) = false;
+  std::thread helper_;  // made under the lock, joined by stop_helper()
 };
 
 }  // namespace sennit

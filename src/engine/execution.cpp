@@ -1,6 +1,4 @@
-// execution.cpp: the general way of a call: steps become ready, messages are posted, reductions
-// run, chunks follow one another through the lanes. Where data lies: engine/locate.cpp; small
-// calls: engine/small.cpp.
+// execution.cpp: see engine/execution.hpp.
 #include "engine/execution.hpp"
 
 #include <algorithm>
@@ -12,8 +10,22 @@
 namespace sennit {
 namespace {
 
+// However large, this many messages may be under way to a peer: the wire never falls idle between
+// them.
+constexpr uint32_t kMessagesInFlight = 2;
+
 uint32_t saturated(uint64_t value) {
-  return static_cast<uint32_t>(std::min<uint64_t>(value, 0xffffffffu));
+  return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX));
+}
+
+// Which send goes first: of the widest tier, then of the lowest chunk, then the first step. Smaller
+// goes first.
+uint64_t send_order(uint8_t tier, uint32_t chunk, uint32_t step) {
+  constexpr int kStepBits = 28;
+  constexpr int kChunkBits = 28;
+  static_assert(kMostChunks <= 1u << kChunkBits);
+  return (static_cast<uint64_t>(UINT8_MAX - tier) << (kChunkBits + kStepBits)) |
+         (static_cast<uint64_t>(chunk) << kStepBits) | (step & ((1u << kStepBits) - 1));
 }
 
 }  // namespace
@@ -25,22 +37,22 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
       world_of_position_(world_of_position),
       prepared_(std::move(prepared)),
       program_(prepared_->program),
-      element_bytes_(type_bytes(prepared_->request.type)) {
+      places_(program_, type_bytes(prepared_->request.type)) {
   const size_t steps = program_.steps.size();
   ordinal_.assign(steps, 0);
   message_.assign(steps, 0);
   uint32_t messages = 0;
   for (size_t i = 0; i < steps; i++) {
-    if (program_.steps[i].kind == StepKind::send)
-      ordinal_[i] = send_count_++, message_[i] = messages++;
-    if (program_.steps[i].kind == StepKind::recv)
-      ordinal_[i] = recv_count_++, message_[i] = messages++;
+    const StepKind kind = program_.steps[i].kind;
+    if (kind != StepKind::send && kind != StepKind::recv) continue;
+    ordinal_[i] = kind == StepKind::send ? send_count_++ : recv_count_++;
+    message_[i] = messages++;
   }
   chunks_ = std::max(1u, prepared_->plan.parameters.chunks);
   lanes_.resize(std::min(chunks_, kLanes));
   for (Lane& lane : lanes_) {
-    lane.slot_base.assign(program_.slots.size(), nullptr);
-    lane.slot_offset.assign(program_.slots.size() + 1, 0);
+    lane.slots.base.assign(program_.slots.size(), nullptr);
+    lane.slots.offset.assign(program_.slots.size(), 0);
     lane.segments.resize(messages);
   }
   sends_.resize(lanes_.size() * send_count_);
@@ -54,7 +66,8 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
 }
 
 Execution::~Execution() {
-  for (Lane& lane : lanes_) engine_.free_scratch(lane.arena, lane.arena_bytes);
+  engine_.assert_locked();
+  for (Lane& lane : lanes_) engine_.free_scratch(lane.slots.arena, lane.slots.arena_bytes);
 }
 
 void Execution::start(uint32_t seq, bool point_to_point) {
@@ -65,8 +78,13 @@ void Execution::start(uint32_t seq, bool point_to_point) {
   chunks_left_ = chunks_;
   outstanding_ = 0;
   work_list_.clear();
-  local_list_.clear(), local_next_ = 0;
-  for (Peer& peer : peers_) peer.ready.clear(), peer.bytes_in_flight = 0, peer.in_flight = 0;
+  local_list_.clear();
+  local_next_ = 0;
+  for (SendQueue& peer : peers_) {
+    peer.ready.clear();
+    peer.bytes_in_flight = 0;
+    peer.in_flight = 0;
+  }
   if (program_.steps.empty()) {
     finish();
     return;
@@ -77,7 +95,7 @@ void Execution::start(uint32_t seq, bool point_to_point) {
 
 void Execution::begin_chunk(uint32_t lane_index, uint32_t chunk) {
   Lane& lane = lanes_[lane_index];
-  lane.chunk = {chunk, chunks_};
+  lane.slots.chunk = {chunk, chunks_};
   lane.remaining = static_cast<uint32_t>(program_.steps.size());
   lane.deps = prepared_->initial_deps;
   if (!program_.slots.empty()) {
@@ -85,6 +103,26 @@ void Execution::begin_chunk(uint32_t lane_index, uint32_t chunk) {
     if (const Status status = lay_out_slots(lane); !status.ok()) return fail_here(status);
   }
   for (const uint32_t step : prepared_->ready_at_start) work_list_.push_back({lane_index, step});
+}
+
+// Places the lane's slots for its chunk, in scratch of the engine's.
+Status Execution::lay_out_slots(Lane& lane) {
+  engine_.assert_locked();
+  SlotPlaces& slots = lane.slots;
+  const size_t bytes = places_.lay_out(slots);
+  if (bytes > slots.arena_bytes) {
+    engine_.free_scratch(slots.arena, slots.arena_bytes);
+    slots.arena = nullptr;
+    slots.arena_bytes = 0;
+    const Result<std::byte*> scratch = engine_.allocate_scratch(bytes);
+    if (!scratch)
+      return {scratch.status().kind(),
+              scratch.status().text() + ", in scratch: use smaller chunks (SENNIT_CHUNK_BYTES)"};
+    slots.arena = *scratch;
+    slots.arena_bytes = bytes;
+  }
+  places_.use_arena(slots);
+  return {};
 }
 
 // Works through everything that became ready, without recursion. Messages first: the wire works
@@ -105,7 +143,10 @@ void Execution::pump() {
     const LaneStep local = local_list_[local_next_++];
     run_local(local.lane, local.step);
   }
-  if (local_next_ == local_list_.size()) local_list_.clear(), local_next_ = 0;
+  if (local_next_ == local_list_.size()) {
+    local_list_.clear();
+    local_next_ = 0;
+  }
   pumping_ = false;
 }
 
@@ -126,14 +167,13 @@ void Execution::step_ready(uint32_t lane, uint32_t step) {
 
 void Execution::step_done(uint32_t lane_index, uint32_t step) {
   Lane& lane = lanes_[lane_index];
-  const uint32_t first = prepared_->first_dependent[step],
-                 last = prepared_->first_dependent[step + 1];
-  for (uint32_t i = first; i < last; i++) {
+  const uint32_t last = prepared_->first_dependent[step + 1];
+  for (uint32_t i = prepared_->first_dependent[step]; i < last; i++) {
     const uint32_t dependent = prepared_->dependents[i];
     if (--lane.deps[dependent] == 0) work_list_.push_back({lane_index, dependent});
   }
   if (--lane.remaining > 0) return;
-  const uint32_t next = lane.chunk.index + static_cast<uint32_t>(lanes_.size());
+  const uint32_t next = lane.slots.chunk.index + static_cast<uint32_t>(lanes_.size());
   if (--chunks_left_ == 0)
     finish();
   else if (next < chunks_)
@@ -143,7 +183,8 @@ void Execution::step_done(uint32_t lane_index, uint32_t step) {
 void Execution::fill(MessageRequest& request, uint32_t lane, uint32_t step, size_t bytes) {
   const Step& s = program_.steps[step];
   request.peer = world_of_position_[static_cast<size_t>(s.peer)];
-  request.key = {comm_, seq_, point_to_point_ ? kPointToPoint : lanes_[lane].chunk.index, s.tag};
+  request.key = {comm_, seq_, point_to_point_ ? kPointToPoint : lanes_[lane].slots.chunk.index,
+                 s.tag};
   request.signature = prepared_->signature;
   request.segments = segments_of(lane, step);
   request.bytes = bytes;
@@ -156,10 +197,11 @@ void Execution::fill(MessageRequest& request, uint32_t lane, uint32_t step, size
 }
 
 void Execution::post_receive(uint32_t lane, uint32_t step) {
+  engine_.assert_locked();
   const Step& s = program_.steps[step];
   std::vector<Segment>& segments = segments_of(lane, step);
   segments.clear();
-  const size_t bytes = locate(lanes_[lane], s.target, &segments);
+  const size_t bytes = places_.locate(lanes_[lane].slots, s.target, &segments);
   if (bytes == 0 && s.target.ranges > 0 && skip_empty_) {
     step_done(lane, step);
     return;
@@ -177,27 +219,27 @@ void Execution::queue_send(uint32_t lane, uint32_t step) {
   const Step& s = program_.steps[step];
   std::vector<Segment>& segments = segments_of(lane, step);
   segments.clear();
-  const size_t bytes = locate(lanes_[lane], program_.operands[s.first_source], &segments);
+  const size_t bytes =
+      places_.locate(lanes_[lane].slots, program_.operands[s.first_source], &segments);
   if (bytes == 0 && program_.operands[s.first_source].ranges > 0 && skip_empty_) {
     slots_read(lanes_[lane], lane, s);
     step_done(lane, step);
     return;
   }
   fill(send_request(lane, step), lane, step, bytes);
-  Peer& peer = peers_[prepared_->peer_slot[step]];
-  const uint64_t order = (static_cast<uint64_t>(255 - s.tier) << 56) |
-                         (static_cast<uint64_t>(lanes_[lane].chunk.index) << 28) |
-                         (step & 0xfffffffu);
-  peer.ready.push_back({order, lane, step});
+  SendQueue& peer = peers_[prepared_->peer_slot[step]];
+  peer.ready.push_back({send_order(s.tier, lanes_[lane].slots.chunk.index, step), lane, step});
   std::push_heap(peer.ready.begin(), peer.ready.end());
 }
 
 void Execution::post_sends(uint32_t peer_slot) {
-  Peer& peer = peers_[peer_slot];
+  engine_.assert_locked();
+  SendQueue& peer = peers_[peer_slot];
   while (!peer.ready.empty()) {
     const ReadySend next = peer.ready.front();
     SendRequest& request = send_request(next.lane, next.step);
-    if (peer.in_flight >= 2 && peer.bytes_in_flight + request.bytes > engine_.in_flight_bytes())
+    if (peer.in_flight >= kMessagesInFlight &&
+        peer.bytes_in_flight + request.bytes > engine_.in_flight_bytes())
       return;
     std::pop_heap(peer.ready.begin(), peer.ready.end());
     peer.ready.pop_back();
@@ -211,8 +253,9 @@ void Execution::post_sends(uint32_t peer_slot) {
 void Execution::send_done(SendRequest& request) {
   outstanding_--;
   const auto steps = static_cast<uint32_t>(program_.steps.size());
-  const uint32_t lane = request.step / steps, step = request.step % steps;
-  Peer& peer = peers_[prepared_->peer_slot[step]];
+  const uint32_t lane = request.step / steps;
+  const uint32_t step = request.step % steps;
+  SendQueue& peer = peers_[prepared_->peer_slot[step]];
   peer.in_flight--;
   peer.bytes_in_flight -= request.bytes;
   if (!status_.ok() || !request.status.ok()) return failed(request, false);
@@ -225,13 +268,18 @@ void Execution::send_done(SendRequest& request) {
 void Execution::receive_done(RecvRequest& request) {
   outstanding_--;
   const auto steps = static_cast<uint32_t>(program_.steps.size());
-  const uint32_t lane = request.step / steps, step = request.step % steps;
+  const uint32_t lane = request.step / steps;
+  const uint32_t step = request.step % steps;
   if (!status_.ok() || !request.status.ok()) {
-    if (request.exposed) engine_.release(request), request.exposed = nullptr;
+    if (request.exposed) {
+      engine_.assert_locked();
+      engine_.release(request);
+      request.exposed = nullptr;
+    }
     return failed(request, true);
   }
   if (request.exposed)
-    lanes_[lane].slot_base[program_.steps[step].target.slot] =
+    lanes_[lane].slots.base[program_.steps[step].target.slot] =
         const_cast<std::byte*>(request.exposed);
   trace(&request, lane, step, request.posted_ns, request.bytes);
   step_done(lane, step);
@@ -243,42 +291,47 @@ void Execution::run_local(uint32_t lane_index, uint32_t step) {
   const Step& s = program_.steps[step];
   const auto sources = program_.sources_of(s);
   const uint64_t begin_ns = now_ns();
-  if (reduce_segments_.size() < sources.size() + 1) reduce_segments_.resize(sources.size() + 1);
-  for (auto& segments : reduce_segments_) segments.clear();
-  const size_t bytes = locate(lane, s.target, &reduce_segments_[0]);
-  for (size_t i = 0; i < sources.size(); i++) locate(lane, sources[i], &reduce_segments_[i + 1]);
-
-  // Walk all operands together, in runs that are contiguous in each.
-  const DataType type = prepared_->request.type;
-  const uint64_t divisor = s.finish ? buffers_.divisor : 1;
-  const bool plain_copy = sources.size() == 1 && divisor == 1;
-  std::vector<size_t>& at = reduce_at_;
-  std::vector<size_t>& used = reduce_used_;
-  at.assign(sources.size() + 1, 0);
-  used.assign(sources.size() + 1, 0);
-  reduce_inputs_.resize(sources.size());
-  for (size_t left = bytes; left > 0;) {
-    size_t run = left;
-    for (size_t i = 0; i <= sources.size(); i++) {
-      const Segment& segment = reduce_segments_[i][at[i]];
-      run = std::min(run, segment.bytes - used[i]);
-    }
-    std::byte* out = reduce_segments_[0][at[0]].data + used[0];
-    for (size_t i = 0; i < sources.size(); i++)
-      reduce_inputs_[i] = reduce_segments_[i + 1][at[i + 1]].data + used[i + 1];
-    if (!plain_copy)
-      reduce(type, prepared_->request.op, out, reduce_inputs_, run / element_bytes_, divisor);
-    else if (reduce_inputs_[0] != out)
-      std::memmove(out, reduce_inputs_[0], run);
-    for (size_t i = 0; i <= sources.size(); i++) {
-      used[i] += run;
-      if (used[i] == reduce_segments_[i][at[i]].bytes) at[i]++, used[i] = 0;
-    }
-    left -= run;
-  }
+  if (operand_segments_.size() < sources.size() + 1) operand_segments_.resize(sources.size() + 1);
+  for (auto& segments : operand_segments_) segments.clear();
+  const size_t bytes = places_.locate(lane.slots, s.target, &operand_segments_[0]);
+  for (size_t i = 0; i < sources.size(); i++)
+    places_.locate(lane.slots, sources[i], &operand_segments_[i + 1]);
+  combine(s, bytes);
   trace(nullptr, lane_index, step, begin_ns, bytes);
   slots_read(lane, lane_index, s);
   step_done(lane_index, step);
+}
+
+// Walks all operands of a local step together, the target first, in stretches that are contiguous in
+// each.
+void Execution::combine(const Step& step, size_t bytes) {
+  const Request& request = prepared_->request;
+  const size_t sources = step.sources;
+  const uint64_t divisor = step.finish ? places_.buffers.divisor : 1;
+  const bool plain_copy = sources == 1 && divisor == 1;
+  operand_at_.assign(sources + 1, {});
+  inputs_.resize(sources);
+  const auto here = [&](size_t operand) {
+    const Position& at = operand_at_[operand];
+    const Segment& segment = operand_segments_[operand][at.segment];
+    return Segment{segment.data + at.bytes, segment.bytes - at.bytes};
+  };
+  for (size_t left = bytes; left > 0;) {
+    size_t stretch = left;
+    for (size_t i = 0; i <= sources; i++) stretch = std::min(stretch, here(i).bytes);
+    std::byte* const out = here(0).data;
+    for (size_t i = 0; i < sources; i++) inputs_[i] = here(i + 1).data;
+    if (!plain_copy)
+      reduce(request.type, request.op, out, inputs_, stretch / places_.element_bytes(), divisor);
+    else if (inputs_[0] != out)
+      std::memmove(out, inputs_[0], stretch);
+    for (size_t i = 0; i <= sources; i++) {
+      Position& at = operand_at_[i];
+      at.bytes += stretch;
+      if (at.bytes == operand_segments_[i][at.segment].bytes) at = {at.segment + 1, 0};
+    }
+    left -= stretch;
+  }
 }
 
 void Execution::slots_read(Lane& lane, uint32_t lane_index, const Step& step) {
@@ -292,9 +345,11 @@ void Execution::release_exposed(uint32_t lane, uint32_t slot) {
   if (filler < 0) return;
   RecvRequest& request = recv_request(lane, static_cast<uint32_t>(filler));
   if (!request.exposed) return;
+  engine_.assert_locked();
   engine_.release(request);
   request.exposed = nullptr;
-  lanes_[lane].slot_base[slot] = lanes_[lane].arena + lanes_[lane].slot_offset[slot];
+  SlotPlaces& slots = lanes_[lane].slots;
+  slots.base[slot] = slots.arena + slots.offset[slot];
 }
 
 void Execution::trace(const MessageRequest* request, uint32_t lane, uint32_t step,
@@ -304,7 +359,7 @@ void Execution::trace(const MessageRequest* request, uint32_t lane, uint32_t ste
   TraceEvent event;
   event.comm = comm_;
   event.seq = seq_;
-  event.chunk = lanes_[lane].chunk.index;
+  event.chunk = lanes_[lane].slots.chunk.index;
   event.step = step;
   event.kind = static_cast<uint8_t>(s.kind);
   event.tier = s.tier;
@@ -317,10 +372,12 @@ void Execution::trace(const MessageRequest* request, uint32_t lane, uint32_t ste
     event.ready_ns = request->ready_ns ? since(request->ready_ns) : event.last_ns;
     event.first_ns = request->first_ns ? since(request->first_ns) : event.last_ns;
   }
+  engine_.assert_locked();
   engine_.trace().record(event);
 }
 
 void Execution::failed(const MessageRequest& request, bool receiving) {
+  engine_.assert_locked();
   if (request.status.kind() == SENNIT_MISMATCH && status_.ok()) {
     // Calls that differ are for all ranks to hear of, from the control plane, which knows who
     // differs. Where only the two ends can know (counts that ranks do not share), the one that
@@ -335,6 +392,7 @@ void Execution::failed(const MessageRequest& request, bool receiving) {
 }
 
 void Execution::fail_here(const Status& status) {
+  engine_.assert_locked();
   if (status_.ok() && !status.ok()) engine_.failed_here(comm_, status);
   fail(status);
 }
@@ -352,6 +410,47 @@ void Execution::fail(const Status& status) {
 void Execution::finish() {
   if (timed) finished_ns = now_ns();
   done_.store(true, std::memory_order_release);
+}
+
+// ---- the short way ----
+
+bool Execution::compile_small() {
+  if (chunks_ != 1 || point_to_point_ || !counts_shared_ || prepared_->request.vector_variant)
+    return false;
+  Lane& lane = lanes_[0];
+  lane.slots.chunk = {0, 1};
+  if (!program_.slots.empty() && !lay_out_slots(lane).ok()) return false;
+  short_way_ = ShortWay::compile(engine_, comm_, world_of_position_, *prepared_, places_,
+                                 lane.slots, skip_empty_);
+  return short_way_ != nullptr;
+}
+
+void Execution::start_small(uint32_t seq) {
+  seq_ = seq;
+  point_to_point_ = false;
+  status_ = {};
+  done_.store(false, std::memory_order_relaxed);
+  chunks_left_ = 1;
+  outstanding_ = 0;
+  short_way_->start(seq);
+  if (short_way_->done()) finish();
+}
+
+bool Execution::poll_small() {
+  const bool on_short_way = short_way_->poll();
+  if (short_way_->done()) finish();
+  return on_short_way;
+}
+
+void Execution::leave_small() {
+  if (done()) return;
+  Lane& lane = lanes_[0];
+  lane.remaining = short_way_->remaining();
+  lane.deps = short_way_->deps();
+  lane.readers = prepared_->slot_readers;
+  work_list_.clear();
+  for (const uint32_t step : short_way_->take_ready()) work_list_.push_back({0, step});
+  pump();
 }
 
 }  // namespace sennit

@@ -1,6 +1,6 @@
-// memory.cpp: memory that the engine hands out, to users and as scratch for executions, and memory
-// of users' own that they register. Exposable to peers where a transport offers that, else plain.
-// See engine/engine.hpp.
+// memory.cpp: see engine/memory.hpp.
+#include "engine/memory.hpp"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,15 +11,34 @@
 #include <fmt/format.h>
 
 #include "base/memory_left.hpp"
-#include "engine/engine.hpp"
 
 namespace sennit {
+namespace {
 
-Result<void*> Engine::allocate(size_t bytes) {
-  for (const auto& transport : transports_)
+constexpr size_t kAlignment = 64;
+// A block serves for scratch of down to a quarter of its size.
+constexpr size_t kMostWaste = 4;
+
+// Whether all pages of the range are mapped: msync() moves nothing here, but fails where they are
+// not.
+bool is_mapped(std::byte* begin, size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::byte* const first_page = begin - reinterpret_cast<uintptr_t>(begin) % page;
+  return msync(first_page, static_cast<size_t>(begin + bytes - first_page), MS_ASYNC) == 0;
+}
+
+}  // namespace
+
+Memory::~Memory() {
+  for (void* memory : plain_) std::free(memory);
+}
+
+Result<void*> Memory::allocate(size_t bytes) {
+  for (const auto& transport : routes_.transports())
     if (void* memory = transport->allocate(bytes)) return memory;
   void* memory = nullptr;
-  if (posix_memalign(&memory, 64, std::max<size_t>(bytes, 64)) != 0) return no_memory(bytes);
+  if (posix_memalign(&memory, kAlignment, std::max(bytes, kAlignment)) != 0)
+    return no_memory(bytes);
   const Status taken = take_memory(bytes, [memory](size_t offset, size_t n) {
     std::memset(static_cast<std::byte*>(memory) + offset, 0, n);
     return true;
@@ -28,64 +47,56 @@ Result<void*> Engine::allocate(size_t bytes) {
     std::free(memory);
     return taken;
   }
-  plain_user_.push_back(memory);
+  plain_.push_back(memory);
   return memory;
 }
 
-Result<void*> Engine::allocate_user(size_t bytes) {
-  const auto guard = lock();
-  return allocate(bytes);
-}
-
-bool Engine::free_user(void* memory) {
-  const auto guard = lock();
+bool Memory::free(void* memory) {
   const bool shared =
-      std::ranges::any_of(transports_, [&](const auto& t) { return t->free(memory); });
+      std::ranges::any_of(routes_.transports(), [&](const auto& t) { return t->free(memory); });
   if (!shared) {
-    const auto found = std::find(plain_user_.begin(), plain_user_.end(), memory);
-    if (found == plain_user_.end()) return false;
-    plain_user_.erase(found);
+    const auto found = std::find(plain_.begin(), plain_.end(), memory);
+    if (found == plain_.end()) return false;
+    plain_.erase(found);
     std::free(memory);
   }
   registered_.erase(static_cast<std::byte*>(memory));
   return true;
 }
 
-Status Engine::register_user(void* memory, size_t bytes) {
+Status Memory::register_range(void* memory, size_t bytes) {
   auto* const begin = static_cast<std::byte*>(memory);
-  const auto address = reinterpret_cast<uintptr_t>(memory);
-  if (bytes > UINTPTR_MAX - address)
+  if (bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(memory))
     return invalid(fmt::format("{} bytes at {}: beyond the address space", bytes, memory));
   bytes = std::max<size_t>(bytes, 1);
-  const auto guard = lock();
-  // the one before it is the only that may overlap
-  const auto last = registered_.lower_bound(begin + bytes);
-  if (last != registered_.begin()) {
-    auto& [other, range] = *std::prev(last);
-    if (other == begin && range.bytes == bytes) {
-      range.times++;
-      return {};
-    }
-    if (other + range.bytes > begin)
-      return invalid(fmt::format(
-          "{} bytes at {} overlap {} that are registered at {}: deregister those, and do it before "
-          "memory is freed",
-          bytes, memory, range.bytes, static_cast<void*>(other)));
+  if (const auto same = registered_.find(begin);
+      same != registered_.end() && same->second.bytes == bytes) {
+    same->second.times++;
+    return {};
   }
-  // msync() moves nothing here; it tells whether all pages are mapped.
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  std::byte* const first_page = begin - address % page;
-  if (msync(first_page, static_cast<size_t>(begin + bytes - first_page), MS_ASYNC) != 0)
+  SENNIT_RETURN_IF_ERROR(check_free_of_others(begin, bytes));
+  if (!is_mapped(begin, bytes))
     return invalid(
         fmt::format("{} bytes at {}: no memory is mapped there, or not everywhere", bytes, memory));
-  for (const auto& transport : transports_)
+  for (const auto& transport : routes_.transports())
     SENNIT_RETURN_IF_ERROR(transport->register_memory(memory, bytes));
   registered_.emplace(begin, Registered{bytes, 1});
   return {};
 }
 
-Status Engine::deregister_user(void* memory) {
-  const auto guard = lock();
+Status Memory::check_free_of_others(std::byte* begin, size_t bytes) const {
+  // the last one that begins before the range's end is the only that may overlap
+  const auto behind = registered_.lower_bound(begin + bytes);
+  if (behind == registered_.begin()) return {};
+  const auto& [other, range] = *std::prev(behind);
+  if (other + range.bytes <= begin) return {};
+  return invalid(fmt::format(
+      "{} bytes at {} overlap {} that are registered at {}: deregister those, and do it before "
+      "memory is freed",
+      bytes, static_cast<void*>(begin), range.bytes, static_cast<void*>(other)));
+}
+
+Status Memory::deregister_range(void* memory) {
   const auto found = registered_.find(static_cast<std::byte*>(memory));
   if (found == registered_.end())
     return invalid(fmt::format("no memory is registered at {}", memory));
@@ -93,22 +104,21 @@ Status Engine::deregister_user(void* memory) {
     found->second.times--;
     return {};
   }
-  for (const auto& transport : transports_)
+  for (const auto& transport : routes_.transports())
     SENNIT_RETURN_IF_ERROR(transport->deregister_memory(memory));
   registered_.erase(found);
   return {};
 }
 
-// Scratch is kept for the next call: fresh pages cost more than the reduction that fills them.
-Result<std::byte*> Engine::allocate_scratch(size_t bytes) {
-  auto best = scratch_pool_.end();
-  for (auto it = scratch_pool_.begin(); it != scratch_pool_.end(); ++it)
-    if (it->bytes >= bytes && it->bytes <= 4 * bytes &&
-        (best == scratch_pool_.end() || it->bytes < best->bytes))
+Result<std::byte*> Memory::take_scratch(size_t bytes) {
+  auto best = scratch_.end();
+  for (auto it = scratch_.begin(); it != scratch_.end(); ++it)
+    if (it->bytes >= bytes && it->bytes <= kMostWaste * bytes &&
+        (best == scratch_.end() || it->bytes < best->bytes))
       best = it;
-  if (best != scratch_pool_.end()) {
-    std::byte* memory = best->memory;
-    scratch_pool_.erase(best);
+  if (best != scratch_.end()) {
+    std::byte* const memory = best->memory;
+    scratch_.erase(best);
     return memory;
   }
   const Result<void*> fresh = allocate(bytes);
@@ -116,8 +126,13 @@ Result<std::byte*> Engine::allocate_scratch(size_t bytes) {
   return static_cast<std::byte*>(*fresh);
 }
 
-void Engine::free_scratch(std::byte* memory, size_t bytes) {
-  if (memory) scratch_pool_.push_back({memory, bytes});
+void Memory::give_back_scratch(std::byte* memory, size_t bytes) {
+  if (memory) scratch_.push_back({memory, bytes});
+}
+
+void Memory::free_scratch() {
+  for (const ScratchBlock& block : scratch_) this->free(block.memory);
+  scratch_.clear();
 }
 
 }  // namespace sennit

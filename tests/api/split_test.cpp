@@ -122,7 +122,7 @@ TEST(Split, RemembersFailuresNoLongerThanTheyMatter) {
       sennit_comm_destroy(fence);
     };
     {
-      const sennit::Context::Making making(*context);
+      const sennit::Registry::Making making(context->registry());
       abort_on_rank_0(1000);
       if (rank == 1) {
         EXPECT_EQ(made(1000)->status().kind(), SENNIT_ABORTED);

@@ -214,7 +214,7 @@ TEST(MemoryTaken, ScratchIsRefusedAlike) {
   EXPECT_EQ(in_process([&]() -> std::string {
               if (!cgroup.enter()) return "cannot enter the cgroup";
               Engine engine(false, 1 << 20, 1'000'000'000, {});
-              const auto lock = engine.lock();
+              const MutexLock lock(engine.mutex());
               const Result<std::byte*> much = engine.allocate_scratch(600 * kMiB);
               if (much.ok() || much.status().text().find("cgroup") == std::string::npos)
                 return "not refused";

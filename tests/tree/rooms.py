@@ -39,6 +39,7 @@ ROOMS = [
     ["src/control/rank"],
     ["topology/probe", "topology/sources/ibnet", "topology/sources/slurm"],
     ["topology/sources"],
+    ["src/api/call", "src/api/start"],
     ["src/api"],
     ["src/concurrent", "src/goal"],
     ["src/forecast"],

@@ -1,0 +1,80 @@
+// planning.cpp: see api/call/planning.hpp.
+#include "api/call/planning.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "collectives/algorithm.hpp"
+
+namespace sennit {
+
+Planning::Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tuning tuning)
+    : tree_(std::move(tree)),
+      fingerprint_(tree_.fingerprint()),
+      options_(options),
+      may_tune_(may_tune),
+      tuning_(std::move(tuning)) {}
+
+Result<Plan> Planning::plan(const Request& request) const {
+  Result<Plan> plan = plan_by_model(request);
+  const Tuned* const tuned = may_tune_ ? measured(request) : nullptr;
+  if (plan && tuned) apply(*tuned, request, tree_, &*plan);
+  return plan;
+}
+
+Result<Plan> Planning::plan_by_model(const Request& request) const {
+  Request shared = request;
+  shared.in_place = false;  // a matter of each rank's own; the plan must be the same everywhere
+  PlanOptions options = options_;
+  const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
+  if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
+  if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
+  return make_plan(shared, tree_, options);
+}
+
+Result<std::shared_ptr<const Prepared>> Planning::prepare(const Request& request, const Plan* given,
+                                                          int position) {
+  Result<Plan> plan = given ? *given : this->plan(request);
+  if (!plan) return plan.status();
+  const Algorithm* const algorithm = find_algorithm(plan->algorithm);
+  SENNIT_CHECK(algorithm != nullptr);
+  SENNIT_RETURN_IF_ERROR(asked_for_.check(tree_, request, *plan));
+  Program program = algorithm->prepare(tree_, request, plan->parameters)->program(position);
+  std::shared_ptr<Prepared> prepared =
+      sennit::prepare(request, *std::move(plan), std::move(program));
+  prepared->description = describe_request(request, tree_);
+  return std::shared_ptr<const Prepared>(std::move(prepared));
+}
+
+std::shared_ptr<const Prepared> Planning::prepare_message(const Request& request, bool receiving,
+                                                          int position) const {
+  ProgramBuilder builder;
+  const Range whole{0, 0, kUnits};
+  const int tier = tree_.crossing_tier(position, request.root);
+  if (receiving)
+    builder.recv(request.root, builder.output({&whole, 1}), tier, true);
+  else
+    builder.send(request.root, builder.input({&whole, 1}), tier, true);
+  Plan direct;
+  direct.algorithm = "point to point";
+  std::shared_ptr<Prepared> prepared =
+      sennit::prepare(request, std::move(direct), builder.finish());
+  // Both ends have the other as root; the signature must not tell them apart.
+  Request shared = request;
+  shared.root = 0;
+  prepared->signature = signature_of(shared, 0);
+  prepared->description = describe_message(request, receiving, tree_);
+  return prepared;
+}
+
+Tuning Planning::learn(const Request& request, const Plan& winner, double measured_us) {
+  Tuning found;
+  if (measured_us < std::numeric_limits<double>::infinity())
+    found.set(fingerprint_, request, tree_.ranks(),
+              {winner.algorithm, winner.parameters, winner.predicted_ns,
+               static_cast<uint64_t>(measured_us * 1e3)});
+  tuning_.merge(found);
+  return found;
+}
+
+}  // namespace sennit

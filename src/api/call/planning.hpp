@@ -1,0 +1,54 @@
+// planning.hpp: how a communicator's calls are planned and made ready to run: its tree, the job's
+// options, what was measured, and the verdicts on plans that somebody asked for.
+//
+// One thread, the communicator's. The same on all ranks as long as all learn the same.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "api/call/call.hpp"
+#include "plan/asked_for.hpp"
+#include "plan/planner.hpp"
+#include "plan/tuning/table.hpp"
+#include "schedule/prepared.hpp"
+#include "topology/fabric/tier_tree.hpp"
+
+namespace sennit {
+
+class Planning {
+ public:
+  // `options` outlives this. Without `may_tune` what was measured does not decide.
+  Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tuning tuning);
+
+  const TierTree& tree() const { return tree_; }
+  Result<Plan> plan(const Request& request) const;
+  Result<Plan> plan_by_model(const Request& request) const;  // without what the tuning table says
+
+  // What runs on the rank at `position` for a collective; `given`: this plan, else plan()'s.
+  Result<std::shared_ptr<const Prepared>> prepare(const Request& request, const Plan* given,
+                                                  int position);
+  // For one end of a message; request.root is the other.
+  std::shared_ptr<const Prepared> prepare_message(const Request& request, bool receiving,
+                                                  int position) const;
+
+  // Null where nothing was measured for the like of this request.
+  const Tuned* measured(const Request& request) const {
+    return tuning_.find(fingerprint_, request, tree_.ranks());
+  }
+  // The winner of trials: what it adds to the tuning table; nothing where no time was measured.
+  Tuning learn(const Request& request, const Plan& winner, double measured_us);
+  // Plans with these constants from now on.
+  void calibrate(const CostModel& cost) { tuning_.set_cost(fingerprint_, cost); }
+
+ private:
+  const TierTree tree_;
+  const uint64_t fingerprint_;
+  const PlanOptions& options_;
+  const bool may_tune_;
+  Tuning tuning_;
+  AskedFor asked_for_;
+};
+
+}  // namespace sennit

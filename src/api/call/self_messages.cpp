@@ -1,0 +1,42 @@
+// self_messages.cpp: see api/call/self_messages.hpp.
+#include "api/call/self_messages.hpp"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace sennit {
+
+Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t comm,
+                           int world_rank) {
+  std::deque<Half>& others = call.receiving ? sends_ : receives_;
+  if (others.empty()) {
+    (call.receiving ? receives_ : sends_).push_back({call, matched});
+    return {};
+  }
+  const Half other = others.front();
+  others.pop_front();
+  const Call& sent = call.receiving ? other.call : call;
+  const Call& expected = call.receiving ? call : other.call;
+  if (sent.count != expected.count || sent.type != expected.type)
+    return {SENNIT_MISMATCH,
+            fmt::format("on communicator {} rank {} called send count {} {} to itself, but recv "
+                        "count {} {} from itself",
+                        comm, world_rank, sent.count, name(sent.type), expected.count,
+                        name(expected.type))};
+  if (sent.count > 0) std::memmove(expected.recv, sent.send, sent.count * type_bytes(sent.type));
+  *other.matched = true;
+  *matched = true;
+  return {};
+}
+
+Status SelfMessages::withdraw(const Call& call, const Matched& matched) {
+  std::erase_if(call.receiving ? receives_ : sends_,
+                [&](const Half& half) { return half.matched == matched; });
+  return invalid(
+      call.receiving
+          ? "recv from oneself: nothing was sent; start the send first, with sennit_send_start"
+          : "send to oneself: no receive waits for it; start that first, with sennit_recv_start");
+}
+
+}  // namespace sennit

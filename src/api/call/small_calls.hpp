@@ -1,0 +1,71 @@
+// small_calls.hpp: blocking calls that are small and made again and again, kept ready for the short
+// way.
+//
+// A call that differs from an earlier one in its buffers only needs no checks of its arguments, no
+// Request and no Work: its Execution is kept here, compiled (engine/short_way.hpp). There are
+// sixteen places, by a hash of the call; a call whose place is taken by another takes it over.
+// Where the short way is not possible, the place remembers that. One thread, the communicator's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "api/call/call.hpp"
+#include "engine/engine.hpp"
+#include "engine/execution.hpp"
+
+namespace sennit {
+
+class SmallCalls {
+ public:
+  struct Place {
+    Call call;  // without the buffers
+    bool in_place = false;
+    std::unique_ptr<Execution> execution;  // none: the short way is not for this call
+
+    // Whether it holds what is known of the like of `call`.
+    bool holds(const Call& other, int rank) const {
+      return call.count == other.count && call.collective == other.collective &&
+             call.type == other.type && call.op == other.op && call.root == other.root &&
+             in_place == is_in_place(other, rank);
+    }
+  };
+
+  // `engine` is where executions give their scratch back to, under its lock.
+  explicit SmallCalls(Engine& engine) : engine_(engine) {}
+  ~SmallCalls();
+  SmallCalls(const SmallCalls&) = delete;
+  SmallCalls& operator=(const SmallCalls&) = delete;
+
+  // The place for the like of `call`, whoever has it now. Null: such a call never goes the short
+  // way.
+  Place* place(const Call& call) {
+    if (call.count > kMostBytes || !qualifies(call)) return nullptr;
+    const uint64_t hash = (call.count * 31 + static_cast<uint64_t>(call.collective) * 7 +
+                           static_cast<uint64_t>(call.type) * 3 + static_cast<uint64_t>(call.op)) *
+                          kGolden;
+    return &places_[hash >> (64 - kPlacesLog2)];
+  }
+  // Keeps `execution`, whose buffers have been filled for `call`, if it can be compiled.
+  void keep(Place& place, const Call& call, bool in_place, std::unique_ptr<Execution> execution);
+  // Forgets the calls of this collective: their plan is another from now on.
+  void forget(Collective collective);
+
+ private:
+  static constexpr uint64_t kMostBytes = 64 * 1024;  // transports set the limit of a message
+  static constexpr int kPlacesLog2 = 4;
+  static constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;  // 2^64 / the golden ratio
+
+  static bool qualifies(const Call& call) {
+    if (call.collective == Collective::barrier) return true;
+    if (call.vector_variant || call.collective == Collective::send_recv) return false;
+    return call.op < SENNIT_OP_CUSTOM_BASE && call.send && call.recv && call.count > 0 &&
+           call.count * type_bytes(call.type) <= kMostBytes;
+  }
+
+  Engine& engine_;
+  std::array<Place, 1 << kPlacesLog2> places_;
+};
+
+}  // namespace sennit

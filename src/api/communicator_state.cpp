@@ -1,0 +1,94 @@
+// communicator_state.cpp: see api/communicator_state.hpp.
+#include "api/communicator_state.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sennit {
+namespace {
+
+int index_of(const std::vector<int>& members, int world_rank) {
+  const auto found = std::find(members.begin(), members.end(), world_rank);
+  SENNIT_CHECK(found != members.end());
+  return static_cast<int>(found - members.begin());
+}
+
+}  // namespace
+
+CommunicatorState::CommunicatorState(uint32_t id, std::vector<int> members, int self,
+                                     Engine& engine, Control& control)
+    : id_(id),
+      members_(std::move(members)),
+      rank_(index_of(members_, self)),
+      engine_(engine),
+      control_(control) {}
+
+bool CommunicatorState::has(int world_rank) const {
+  return std::find(members_.begin(), members_.end(), world_rank) != members_.end();
+}
+
+Status CommunicatorState::status() const {
+  if (!failed()) return {};
+  const MutexLock lock(mutex_);
+  return status_;
+}
+
+void CommunicatorState::fail(const Status& status) {
+  {
+    const MutexLock lock(mutex_);
+    if (!status_.ok()) return;
+    status_ = status;
+    failed_.store(true, std::memory_order_release);
+  }
+  engine_.fail_communicator(id_, status);
+}
+
+void CommunicatorState::fail_and_tell(const Status& status) {
+  if (failed()) return;
+  if (status.kind() == SENNIT_MISMATCH)
+    control_.fail(id_, status);
+  else
+    control_.abort(id_, status.text());
+  fail(status);
+}
+
+void CommunicatorState::abort() {
+  fail(Status(SENNIT_ABORTED, fmt::format("communicator {} was aborted by rank {}, this one", id_,
+                                          world_rank(rank_))));
+  control_.abort(id_, "");
+}
+
+void CommunicatorState::peers_failed(const std::vector<int>& world_ranks, const Status& status) {
+  std::vector<int> mine;
+  for (int r = 0; r < size(); r++)
+    if (std::binary_search(world_ranks.begin(), world_ranks.end(), world_rank(r)))
+      mine.push_back(r);
+  if (mine.empty()) return;
+  {
+    const MutexLock lock(mutex_);
+    failed_ranks_ = mine;
+  }
+  fail(status);
+}
+
+std::vector<int> CommunicatorState::failed_ranks() const {
+  const MutexLock lock(mutex_);
+  return failed_ranks_;
+}
+
+bool CommunicatorState::describe(uint32_t seq, CallDescriptor* out) const {
+  const MutexLock lock(mutex_);
+  const LoggedCall* found = &calls_[seq % calls_.size()];
+  if (found->seq != seq) {
+    // Not reached yet, or forgotten: tell of the latest instead.
+    for (const LoggedCall& call : calls_)
+      if (call.seq > found->seq || found->seq > seq + calls_.size()) found = &call;
+  }
+  if (found->seq == 0) return false;
+  *out = {id_, found->seq, found->prepared->signature, found->finished,
+          found->prepared->description};
+  return true;
+}
+
+}  // namespace sennit

@@ -1,0 +1,57 @@
+// work.hpp: a call under way.
+//
+// Made by Communicator::prepare, started by start(); keeps its communicator alive. One thread, the
+// communicator's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "api/call/call.hpp"
+#include "api/call/self_messages.hpp"
+#include "base/status.hpp"
+#include "engine/execution.hpp"
+#include "plan/tuning/trials.hpp"
+
+namespace sennit {
+
+class Communicator;
+
+class Work {
+ public:
+  Work(std::shared_ptr<Communicator> communicator, const Call& call);
+  // Waits for it if it was started.
+  ~Work();
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+  // Once. `nonblocking`: somebody else than its caller has to drive it.
+  void start(bool nonblocking);
+  bool started() const { return started_; }  // not yet: its group is still open
+  bool done() const;
+  // Drives the engine; false when the time is over (negative: no limit).
+  bool wait(int64_t timeout_ns);
+  bool test();      // drives it once; whether it is done
+  Status finish();  // after done(): the result; gives the execution back
+
+ private:
+  friend class Communicator;
+  void end();
+
+  const std::shared_ptr<Communicator> communicator_;
+  const Call call_;
+  std::unique_ptr<Execution> execution_;  // none: a message to oneself
+  SelfMessages::Matched self_matched_;
+  std::vector<std::byte> scaled_;  // of a custom op: the scaled input
+  bool started_ = false;
+  bool finished_ = false;
+  size_t outstanding_at_ = 0;  // among the communicator's outstanding works
+  Trials* trials_ = nullptr;   // where its time goes
+  int sample_ = -1;            // as which of their times; -1: it is not timed
+  uint64_t started_ns_ = 0;
+  Status result_;
+};
+
+}  // namespace sennit
