@@ -1,11 +1,13 @@
 // launch.cpp: rank, size, rank 0's address and the job's secret from the launcher's environment.
 //
 // Who is asked, first come first served:
-//   torchrun itself     TORCHELASTIC_RUN_ID is set; then as torchrun-style below
-//   Open MPI            OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, ..._LOCAL_RANK, ..._LOCAL_SIZE; the id by
-//   PMIx torchrun-style      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE PMIx
-//   PMIX_RANK, PMIX_NAMESPACE (srun --mpi=pmix, prun): size and id by PMIx Slurm               SLURM_PROCID,
-//   SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_STEP_NODELIST, ...
+//   torchrun itself   TORCHELASTIC_RUN_ID is set; then as torchrun-style below
+//   Open MPI          OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, ..._LOCAL_RANK, ..._LOCAL_SIZE;
+//                     the id by PMIx
+//   torchrun-style    RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK, LOCAL_WORLD_SIZE
+//   PMIx              PMIX_RANK, PMIX_NAMESPACE (srun --mpi=pmix, prun): size and id by PMIx
+//   Slurm             SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_STEP_NODELIST, ...
+//
 // Without PMIx rank 0's address is MASTER_ADDR, under Slurm also the first host of the step. Its
 // port is SENNIT_PORT; else MASTER_PORT + 1, because torchrun's store listens on MASTER_PORT
 // itself; else, under Slurm, one worked out from the job and step numbers. The secret is
@@ -18,6 +20,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -48,6 +51,12 @@ Result<int64_t> number(const char* name, int64_t least, int64_t most) {
 }
 
 constexpr int64_t kMaxRanks = 1 << 26;
+constexpr int64_t kMaxPort = 65535;
+// Under Slurm, without a port from anybody: one of these, by the numbers of job and step.
+constexpr int64_t kFirstSlurmPort = 16384;
+constexpr int64_t kSlurmPorts = 16000;
+constexpr int64_t kSlurmPortsPerJob = 31;  // apart, so that steps of jobs in a row differ
+constexpr size_t kSecretBytes = 32;
 constexpr size_t kShortSecret = 12;  // characters; below, it is warned of
 
 // A number that may be missing, but not malformed.
@@ -83,7 +92,7 @@ Result<std::vector<std::byte>> slow_hash(const std::string& text,
   unsigned char salt[crypto_pwhash_SALTBYTES];
   crypto_generichash(salt, sizeof salt, reinterpret_cast<const unsigned char*>(root.data()),
                      root.size(), nullptr, 0);
-  std::vector<std::byte> key(32);
+  std::vector<std::byte> key(kSecretBytes);
   if (crypto_pwhash(reinterpret_cast<unsigned char*>(key.data()), key.size(), text.data(),
                     text.size(), salt, kPasses, kBytes, crypto_pwhash_ALG_ARGON2ID13) != 0)
     return Status{SENNIT_OUT_OF_RESOURCES, "SENNIT_SECRET: no memory to hash it (8 MiB)"};
@@ -92,7 +101,7 @@ Result<std::vector<std::byte>> slow_hash(const std::string& text,
 
 // "key:" and 64 hexadecimal digits: random already, as launchers make it.
 Result<std::vector<std::byte>> random_key(const std::string& digits) {
-  std::vector<std::byte> key(32);
+  std::vector<std::byte> key(kSecretBytes);
   size_t bytes = 0;
   const char* end = nullptr;
   if (sodium_hex2bin(reinterpret_cast<unsigned char*>(key.data()), key.size(), digits.data(),
@@ -106,10 +115,12 @@ Result<std::vector<std::byte>> random_key(const std::string& digits) {
 // SENNIT_SECRET: any text, file:PATH with any text in it, or key: and digits in either place. Empty
 // where it is not set. `bootstrap` says where rank 0 is.
 Result<std::vector<std::byte>> job_secret(const BootstrapOptions& bootstrap) {
+  static constexpr std::string_view kFile = "file:";
+  static constexpr std::string_view kKey = "key:";
   std::string text = option_text("SENNIT_SECRET");
   if (text.empty()) return std::vector<std::byte>{};
-  if (text.starts_with("file:")) {
-    const std::string path = text.substr(5);
+  if (text.starts_with(kFile)) {
+    const std::string path = text.substr(kFile.size());
     std::ifstream file(path, std::ios::binary);
     text.assign(std::istreambuf_iterator<char>(file), {});
     if (!file.is_open() || file.bad())
@@ -123,12 +134,11 @@ Result<std::vector<std::byte>> job_secret(const BootstrapOptions& bootstrap) {
           "{} holds the job's secret, but everybody on this host may read it: chmod 600", path);
   }
   if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
-  if (text.starts_with("key:")) return random_key(text.substr(4));
+  if (text.starts_with(kKey)) return random_key(text.substr(kKey.size()));
   if (text.size() < kShortSecret && bootstrap.rank == 0)
     log(LogLevel::warn,
         "SENNIT_SECRET has {} characters: who records the start can find it by trying; use {} or "
-        "more that "
-        "are no words, or key: and the digits of `openssl rand -hex 32`",
+        "more that are no words, or key: and the digits of `openssl rand -hex 32`",
         text.size(), kShortSecret);
   return slow_hash(text, bootstrap);
 }
@@ -172,18 +182,19 @@ Status find_root(Launch* launch) {
                         "can be read)"
                       : "")};
   if (variable("SENNIT_PORT")) {
-    const Result<int64_t> port = number("SENNIT_PORT", 1, 65535);
+    const Result<int64_t> port = number("SENNIT_PORT", 1, kMaxPort);
     if (!port) return port.status();
     bootstrap.root_port = static_cast<uint16_t>(*port);
   } else if (variable("MASTER_PORT")) {
-    const Result<int64_t> port = number("MASTER_PORT", 1, 65534);
+    const Result<int64_t> port = number("MASTER_PORT", 1, kMaxPort - 1);
     if (!port) return port.status();
     bootstrap.root_port = static_cast<uint16_t>(*port + 1);
   } else if (slurm) {
     const Result<int64_t> job = number("SLURM_JOB_ID", 0, INT64_MAX);
     if (!job) return job.status();
     const Result<int64_t> step = number("SLURM_STEP_ID", 0, INT64_MAX);
-    bootstrap.root_port = static_cast<uint16_t>(16384 + (*job * 31 + (step ? *step : 0)) % 16000);
+    const int64_t number = *job * kSlurmPortsPerJob + (step ? *step : 0);
+    bootstrap.root_port = static_cast<uint16_t>(kFirstSlurmPort + number % kSlurmPorts);
   } else {
     return {SENNIT_NOT_FOUND,
             fmt::format("started by {}, but rank 0's port is not known: set MASTER_PORT or "
@@ -264,11 +275,8 @@ Result<Launch> launch_from_environment() {
   } else {
     status = {SENNIT_NOT_FOUND,
               "no launcher is to be seen: neither OMPI_COMM_WORLD_RANK (mpirun), nor RANK with "
-              "WORLD_SIZE, "
-              "MASTER_ADDR "
-              "and MASTER_PORT (torchrun, or set by hand), nor PMIX_RANK, nor SLURM_PROCID in a "
-              "step (srun) "
-              "is set"};
+              "WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, or set by hand), nor PMIX_RANK, "
+              "nor SLURM_PROCID in a step (srun) is set"};
   }
   if (!status.ok()) return status;
   return launch;

@@ -26,13 +26,15 @@ namespace {
 using control::Address;
 
 constexpr size_t kAddresses = 8;
+constexpr size_t kAddressBytes = 16;  // IPv6, or an IPv4 address mapped to that
+// What the bytes are; the rest of them is zero.
 struct Contents {
   char magic[8];
   uint64_t job;
   uint16_t port;
   uint8_t addresses;
   uint8_t unused[5];
-  uint8_t address[kAddresses][16];
+  uint8_t address[kAddresses][kAddressBytes];
   uint8_t secret[32];
   uint8_t checksum[16];  // over all before it
 };
@@ -91,7 +93,7 @@ Result<std::vector<std::byte>> make_unique_id() {
   contents.port = control::local_address(*listener).port;
   contents.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
   for (size_t i = 0; i < contents.addresses; i++)
-    std::memcpy(contents.address[i], addresses[i].ip.data(), 16);
+    std::memcpy(contents.address[i], addresses[i].ip.data(), kAddressBytes);
   checksum(contents, contents.checksum);
   {
     auto& listeners = waiting_listeners();
@@ -121,8 +123,7 @@ Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int si
       std::memcmp(sum, contents.checksum, sizeof sum) != 0 || contents.addresses > kAddresses)
     return invalid(
         "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the "
-        "same version "
-        "of sennit");
+        "same version of sennit");
   BootstrapOptions options = bootstrap_defaults();
   options.rank = rank;
   options.size = size;
@@ -130,7 +131,7 @@ Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int si
   options.root_port = contents.port;
   for (size_t i = 0; i < contents.addresses; i++) {
     Address address;
-    std::memcpy(address.ip.data(), contents.address[i], 16);
+    std::memcpy(address.ip.data(), contents.address[i], kAddressBytes);
     options.root_host += (i == 0 ? "" : ",") + address.host();
   }
   const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
