@@ -128,163 +128,237 @@ TEST_P(Collectives, ReduceEveryTypeAndOp) {
   });
 }
 
+// One rank's collectives that move blocks of int32 and do not reduce; every element is looked at.
+class Moves {
+ public:
+  Moves(sennit_comm_t comm, int rank, int n, size_t count, bool in_place)
+      : comm_(comm),
+        rank_(rank),
+        mine_(static_cast<size_t>(rank)),
+        blocks_(static_cast<size_t>(n)),
+        count_(count),
+        block_bytes_(count * 4),
+        in_place_(in_place),
+        all_(block_bytes_ * blocks_) {}
+
+  void all_gather() {
+    Bytes one = block(mine_);
+    if (in_place_) std::copy(one.begin(), one.end(), my_part(all_));
+    ASSERT_EQ(sennit_all_gather(in_place_ ? my_part(all_) : one.data(), all_.data(), count_,
+                                SENNIT_INT32, comm_),
+              SENNIT_OK)
+        << sennit_last_error();
+    for (size_t r = 0; r < blocks_; r++) expect(all_, r, static_cast<int>(r), r, "all_gather");
+  }
+
+  void broadcast(int root) {
+    Bytes data = rank_ == root ? block(5) : Bytes(block_bytes_);
+    ASSERT_EQ(sennit_broadcast(in_place_ || rank_ == root ? data.data() : nullptr, data.data(),
+                               count_, SENNIT_INT32, root, comm_),
+              SENNIT_OK)
+        << sennit_last_error();
+    expect(data, 0, root, 5, "broadcast");
+  }
+
+  void gather(int root) {
+    Bytes one = block(mine_), gathered(block_bytes_ * blocks_);
+    const bool here = in_place_ && rank_ == root;
+    if (here) std::copy(one.begin(), one.end(), my_part(gathered));
+    ASSERT_EQ(
+        sennit_gather(here ? my_part(gathered) : one.data(),
+                      rank_ == root ? gathered.data() : nullptr, count_, SENNIT_INT32, root, comm_),
+        SENNIT_OK)
+        << sennit_last_error();
+    if (rank_ != root) return;
+    for (size_t r = 0; r < blocks_; r++) expect(gathered, r, static_cast<int>(r), r, "gather");
+  }
+
+  void scatter(int root) {
+    Bytes parts(block_bytes_ * blocks_), part(block_bytes_);
+    const bool here = in_place_ && rank_ == root;
+    if (rank_ == root)
+      for (size_t r = 0; r < blocks_; r++) fill(parts, r, r);
+    ASSERT_EQ(
+        sennit_scatter(rank_ == root ? parts.data() : nullptr, here ? my_part(parts) : part.data(),
+                       count_, SENNIT_INT32, root, comm_),
+        SENNIT_OK)
+        << sennit_last_error();
+    if (here) std::copy_n(my_part(parts), part.size(), part.data());
+    expect(part, 0, root, mine_, "scatter");
+  }
+
+  void all_to_all() {
+    Bytes out(block_bytes_ * blocks_);
+    for (size_t r = 0; r < blocks_; r++) fill(all_, r, r);
+    Bytes& target = in_place_ ? all_ : out;
+    ASSERT_EQ(sennit_all_to_all(all_.data(), target.data(), count_, SENNIT_INT32, comm_), SENNIT_OK)
+        << sennit_last_error();
+    for (size_t r = 0; r < blocks_; r++)
+      expect(target, r, static_cast<int>(r), mine_, "all_to_all");
+  }
+
+ private:
+  static constexpr DataType kType = DataType::int32;
+  static double element(int from, size_t block, size_t i) {
+    return 1000 * from + static_cast<double>(block) + static_cast<double>(i) * 7;
+  }
+  unsigned char* my_part(Bytes& buffer) const { return buffer.data() + mine_ * block_bytes_; }
+  void fill(Bytes& buffer, size_t at, size_t block) const {
+    for (size_t i = 0; i < count_; i++)
+      put(kType, buffer, at * count_ + i, element(rank_, block, i));
+  }
+  Bytes block(size_t number) const {
+    Bytes made(block_bytes_);
+    fill(made, 0, number);
+    return made;
+  }
+  void expect(const Bytes& buffer, size_t at, int from, size_t block, const char* what) const {
+    for (size_t i = 0; i < count_; i++) {
+      if (get(kType, buffer, at * count_ + i) == element(from, block, i)) continue;
+      ADD_FAILURE() << what << " count " << count_ << " in place " << in_place_ << " rank " << rank_
+                    << " block " << at << " element " << i;
+      return;
+    }
+  }
+
+  const sennit_comm_t comm_;
+  const int rank_;
+  const size_t mine_;
+  const size_t blocks_, count_, block_bytes_;
+  const bool in_place_;
+  Bytes all_;
+};
+
 TEST_P(Collectives, MoveData) {
   Ranks ranks(GetParam());
   ASSERT_TRUE(ranks.ok());
   const int n = ranks.size();
-  const auto type = DataType::int32;
   ranks.run([&](int rank, sennit_comm_t comm) {
-    const auto blocks = static_cast<size_t>(n);
-    for (const size_t count :
-         {size_t{0}, size_t{1}, size_t{2}, size_t{3}, size_t{1000}, size_t{40001}}) {
+    for (const size_t count : std::initializer_list<size_t>{0, 1, 2, 3, 1000, 40001}) {
       for (const bool in_place : {false, true}) {
-        Bytes one(count * 4), all(count * 4 * blocks), out(count * 4 * blocks);
-        const auto mine = static_cast<size_t>(rank);
-        const auto fill = [&](Bytes& b, size_t block_at, size_t block) {
-          for (size_t i = 0; i < count; i++)
-            put(type, b, block_at * count + i,
-                1000 * rank + static_cast<double>(block) + static_cast<double>(i) * 7);
-        };
-        const auto expect = [&](const Bytes& b, size_t block_at, int from, size_t block,
-                                const char* what) {
-          for (size_t i = 0; i < count; i++)
-            if (get(type, b, block_at * count + i) !=
-                1000 * from + static_cast<double>(block) + static_cast<double>(i) * 7) {
-              ADD_FAILURE() << what << " count " << count << " in place " << in_place << " rank "
-                            << rank << " block " << block_at << " element " << i;
-              return;
-            }
-        };
-        // all_gather
-        fill(one, 0, mine);
-        if (in_place) std::copy(one.begin(), one.end(), all.data() + mine * count * 4);
-        ASSERT_EQ(sennit_all_gather(in_place ? all.data() + mine * count * 4 : one.data(),
-                                    all.data(), count, SENNIT_INT32, comm),
-                  SENNIT_OK)
-            << sennit_last_error();
-        for (int r = 0; r < n; r++)
-          expect(all, static_cast<size_t>(r), r, static_cast<size_t>(r), "all_gather");
+        Moves moves(comm, rank, n, count, in_place);
+        moves.all_gather();
         for (int root = 0; root < n; root += 2) {
-          // broadcast
-          Bytes b(count * 4);
-          if (rank == root) fill(b, 0, 5);
-          ASSERT_EQ(sennit_broadcast(in_place || rank == root ? b.data() : nullptr, b.data(), count,
-                                     SENNIT_INT32, root, comm),
-                    SENNIT_OK)
-              << sennit_last_error();
-          expect(b, 0, root, 5, "broadcast");
-          // gather
-          fill(one, 0, mine);
-          Bytes gathered(count * 4 * blocks);
-          const bool here = in_place && rank == root;
-          if (here) std::copy(one.begin(), one.end(), gathered.data() + mine * count * 4);
-          ASSERT_EQ(sennit_gather(here ? gathered.data() + mine * count * 4 : one.data(),
-                                  rank == root ? gathered.data() : nullptr, count, SENNIT_INT32,
-                                  root, comm),
-                    SENNIT_OK)
-              << sennit_last_error();
-          if (rank == root)
-            for (int r = 0; r < n; r++)
-              expect(gathered, static_cast<size_t>(r), r, static_cast<size_t>(r), "gather");
-          // scatter
-          Bytes parts(count * 4 * blocks), part(count * 4);
-          if (rank == root)
-            for (size_t r = 0; r < blocks; r++) fill(parts, r, r);
-          ASSERT_EQ(sennit_scatter(rank == root ? parts.data() : nullptr,
-                                   here ? parts.data() + mine * count * 4 : part.data(), count,
-                                   SENNIT_INT32, root, comm),
-                    SENNIT_OK)
-              << sennit_last_error();
-          if (here) std::copy_n(parts.data() + mine * count * 4, part.size(), part.data());
-          expect(part, 0, root, mine, "scatter");
+          moves.broadcast(root);
+          moves.gather(root);
+          moves.scatter(root);
         }
-        // all_to_all
-        for (size_t r = 0; r < blocks; r++) fill(all, r, r);
-        Bytes* target = in_place ? &all : &out;
-        ASSERT_EQ(sennit_all_to_all(all.data(), target->data(), count, SENNIT_INT32, comm),
-                  SENNIT_OK)
-            << sennit_last_error();
-        for (int r = 0; r < n; r++) expect(*target, static_cast<size_t>(r), r, mine, "all_to_all");
+        moves.all_to_all();
         ASSERT_EQ(sennit_barrier(comm), SENNIT_OK) << sennit_last_error();
       }
     }
   });
 }
 
-TEST_P(Collectives, VectorVariants) {
-  Ranks ranks(GetParam());
-  ASSERT_TRUE(ranks.ok());
-  const int n = ranks.size();
-  const auto blocks = static_cast<size_t>(n);
-  std::vector<size_t> counts(blocks), gaps(blocks);
-  for (size_t r = 0; r < blocks; r++) counts[r] = r % 3 == 1 ? 0 : 100 * r + 3;
-  size_t end = 0;
-  for (size_t r = 0; r < blocks; r++) gaps[r] = end + 2, end = gaps[r] + counts[r];
-  const auto cell = [](int from, size_t to, size_t i) {
-    return static_cast<int64_t>(from * 1'000'000 + static_cast<int>(to) * 10'000 +
-                                static_cast<int>(i));
-  };
-  ranks.run([&](int rank, sennit_comm_t comm) {
-    const auto mine = static_cast<size_t>(rank);
-    std::vector<int64_t> one(counts[mine]), all(end, -1);
-    for (size_t i = 0; i < one.size(); i++) one[i] = cell(rank, 0, i);
+// One rank's v-variants: blocks of all sizes, also none, with gaps between them.
+class VectorMoves {
+ public:
+  VectorMoves(sennit_comm_t comm, int rank, int n)
+      : comm_(comm), rank_(rank), mine_(static_cast<size_t>(rank)), n_(n) {
+    const auto blocks = static_cast<size_t>(n);
+    size_t end = 0;
+    for (size_t r = 0; r < blocks; r++) {
+      counts_.push_back(r % 3 == 1 ? 0 : 100 * r + 3);
+      gaps_.push_back(end + 2);
+      end = gaps_[r] + counts_[r];
+    }
+    all_.assign(end, -1);
+    for (size_t i = 0; i < counts_[mine_]; i++) one_.push_back(cell(rank, 0, i));
+  }
+
+  void all_gather() {
+    ASSERT_EQ(sennit_all_gather_v(one_.data(), all_.data(), counts_.data(), gaps_.data(),
+                                  SENNIT_INT64, comm_),
+              SENNIT_OK)
+        << sennit_last_error();
+    expect_all("all_gather_v");
+    EXPECT_EQ(all_[0], -1) << "a gap was written";
+  }
+
+  void reduce_scatter() {
+    const size_t total = std::accumulate(counts_.begin(), counts_.end(), size_t{0});
+    std::vector<int64_t> input(total), part(counts_[mine_]);
+    for (size_t i = 0; i < total; i++) input[i] = static_cast<int64_t>(i) * (rank_ + 1);
+    ASSERT_EQ(sennit_reduce_scatter_v(input.data(), part.data(), counts_.data(), SENNIT_INT64,
+                                      SENNIT_SUM, comm_),
+              SENNIT_OK)
+        << sennit_last_error();
+    const size_t offset = std::accumulate(counts_.begin(), counts_.begin() + rank_, size_t{0});
+    for (size_t i = 0; i < part.size(); i++)
+      ASSERT_EQ(part[i], static_cast<int64_t>(offset + i) * n_ * (n_ + 1) / 2)
+          << "reduce_scatter_v";
+  }
+
+  // To the root and back.
+  void gather_and_scatter(int root) {
+    std::vector<size_t> known(counts_.size(), 0);  // others than the root know their own count only
+    known[mine_] = counts_[mine_];
+    const size_t* const counts = rank_ == root ? counts_.data() : known.data();
+    std::fill(all_.begin(), all_.end(), -1);
     ASSERT_EQ(
-        sennit_all_gather_v(one.data(), all.data(), counts.data(), gaps.data(), SENNIT_INT64, comm),
+        sennit_gather_v(one_.data(), all_.data(), counts, gaps_.data(), SENNIT_INT64, root, comm_),
         SENNIT_OK)
         << sennit_last_error();
-    for (size_t r = 0; r < blocks; r++)
-      for (size_t i = 0; i < counts[r]; i++)
-        ASSERT_EQ(all[gaps[r] + i], cell(static_cast<int>(r), 0, i)) << "all_gather_v block " << r;
-    EXPECT_EQ(all[0], -1) << "a gap was written";
-
-    const size_t total = std::accumulate(counts.begin(), counts.end(), size_t{0});
-    std::vector<int64_t> input(total), part(counts[mine]);
-    for (size_t i = 0; i < total; i++) input[i] = static_cast<int64_t>(i) * (rank + 1);
-    ASSERT_EQ(sennit_reduce_scatter_v(input.data(), part.data(), counts.data(), SENNIT_INT64,
-                                      SENNIT_SUM, comm),
+    if (rank_ == root) expect_all("gather_v");
+    std::vector<int64_t> got(counts_[mine_], -1);
+    ASSERT_EQ(sennit_scatter_v(rank_ == root ? all_.data() : nullptr, got.data(), counts,
+                               gaps_.data(), SENNIT_INT64, root, comm_),
               SENNIT_OK)
         << sennit_last_error();
-    const size_t offset = std::accumulate(counts.begin(), counts.begin() + rank, size_t{0});
-    for (size_t i = 0; i < part.size(); i++)
-      ASSERT_EQ(part[i], static_cast<int64_t>(offset + i) * n * (n + 1) / 2) << "reduce_scatter_v";
+    EXPECT_EQ(got, one_) << "scatter_v";
+  }
 
-    const int root = n - 1;
-    std::vector<size_t> known(blocks, 0);  // ranks other than the root know their own count only
-    known[mine] = counts[mine];
-    std::fill(all.begin(), all.end(), -1);
-    ASSERT_EQ(sennit_gather_v(one.data(), all.data(), rank == root ? counts.data() : known.data(),
-                              gaps.data(), SENNIT_INT64, root, comm),
-              SENNIT_OK)
-        << sennit_last_error();
-    for (size_t r = 0; rank == root && r < blocks; r++)
-      for (size_t i = 0; i < counts[r]; i++)
-        ASSERT_EQ(all[gaps[r] + i], cell(static_cast<int>(r), 0, i)) << "gather_v";
-    std::vector<int64_t> got(counts[mine], -1);
-    ASSERT_EQ(sennit_scatter_v(rank == root ? all.data() : nullptr, got.data(),
-                               rank == root ? counts.data() : known.data(), gaps.data(),
-                               SENNIT_INT64, root, comm),
-              SENNIT_OK)
-        << sennit_last_error();
-    EXPECT_EQ(got, one) << "scatter_v";
-
-    // all_to_all_v: rank i sends (i + 2j) % 5 elements to rank j.
+  // Rank i sends (i + 2j) % 5 elements to rank j.
+  void all_to_all() {
+    const size_t blocks = counts_.size();
     const auto amount = [](size_t i, size_t j) { return (i + 2 * j) % 5; };
     std::vector<size_t> to(blocks), from(blocks);
-    std::vector<int64_t> out, in;
+    std::vector<int64_t> out;
     for (size_t j = 0; j < blocks; j++) {
-      to[j] = amount(mine, j);
-      from[j] = amount(j, mine);
-      for (size_t k = 0; k < to[j]; k++) out.push_back(cell(rank, j, k));
+      to[j] = amount(mine_, j);
+      from[j] = amount(j, mine_);
+      for (size_t k = 0; k < to[j]; k++) out.push_back(cell(rank_, j, k));
     }
-    in.assign(std::accumulate(from.begin(), from.end(), size_t{0}), -1);
+    std::vector<int64_t> in(std::accumulate(from.begin(), from.end(), size_t{0}), -1);
     ASSERT_EQ(sennit_all_to_all_v(out.data(), to.data(), nullptr, in.data(), from.data(), nullptr,
-                                  SENNIT_INT64, comm),
+                                  SENNIT_INT64, comm_),
               SENNIT_OK)
         << sennit_last_error();
     size_t at = 0;
     for (size_t j = 0; j < blocks; j++)
       for (size_t k = 0; k < from[j]; k++)
-        ASSERT_EQ(in[at++], cell(static_cast<int>(j), mine, k)) << "all_to_all_v from " << j;
+        ASSERT_EQ(in[at++], cell(static_cast<int>(j), mine_, k)) << "all_to_all_v from " << j;
+  }
+
+ private:
+  static int64_t cell(int from, size_t to, size_t i) {
+    return static_cast<int64_t>(from * 1'000'000 + static_cast<int>(to) * 10'000 +
+                                static_cast<int>(i));
+  }
+  void expect_all(const char* what) const {
+    for (size_t r = 0; r < counts_.size(); r++)
+      for (size_t i = 0; i < counts_[r]; i++)
+        ASSERT_EQ(all_[gaps_[r] + i], cell(static_cast<int>(r), 0, i)) << what << " block " << r;
+  }
+
+  const sennit_comm_t comm_;
+  const int rank_;
+  const size_t mine_;
+  const int n_;
+  std::vector<size_t> counts_, gaps_;  // by rank
+  std::vector<int64_t> one_, all_;
+};
+
+TEST_P(Collectives, VectorVariants) {
+  Ranks ranks(GetParam());
+  ASSERT_TRUE(ranks.ok());
+  const int n = ranks.size();
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    VectorMoves moves(comm, rank, n);
+    moves.all_gather();
+    moves.reduce_scatter();
+    moves.gather_and_scatter(n - 1);
+    moves.all_to_all();
   });
 }
 

@@ -144,26 +144,31 @@ void in_job(int n, F&& f) {
 
 int value(size_t rank, size_t i) { return static_cast<int>(i * 7 + rank * 1'000'003); }
 
+constexpr size_t kRanks = 4;
+int sum(size_t i) {
+  int64_t total = 0;
+  for (size_t r = 0; r < kRanks; r++) total += value(r, i);
+  return static_cast<int>(total);
+}
+
 // Blocks of `count` ints, registered from a misaligned start; every collective; checked element by
 // element.
 std::string all_collectives(int rank, sennit_comm_t comm, size_t count, size_t shift) {
-  const size_t n = 4, me = static_cast<size_t>(rank);
-  std::vector<int> send_memory(n * count + 64), recv_memory(n * count + 64, -1);
+  constexpr size_t n = kRanks;
+  const auto me = static_cast<size_t>(rank);
+  const size_t all = n * count;
+  const size_t bytes = all * sizeof(int);
+  std::vector<int> send_memory(all + 64), recv_memory(all + 64, -1);
   int* const send = send_memory.data() + shift;
   int* const recv = recv_memory.data() + 2 * shift + 1;
-  for (size_t i = 0; i < n * count; i++) send[i] = value(me, i);
+  for (size_t i = 0; i < all; i++) send[i] = value(me, i);
   const std::vector<int> before = send_memory;
-  REQUIRE(sennit_mem_register(comm, send, n * count * sizeof(int)) == SENNIT_OK);
-  REQUIRE(sennit_mem_register(comm, recv, n * count * sizeof(int)) == SENNIT_OK);
-  if (n * count * sizeof(int) >= 3 * kPage) {
-    REQUIRE(shared_bytes(send, n * count * sizeof(int)) >= n * count * sizeof(int) - 2 * kPage);
+  REQUIRE(sennit_mem_register(comm, send, bytes) == SENNIT_OK);
+  REQUIRE(sennit_mem_register(comm, recv, bytes) == SENNIT_OK);
+  if (bytes >= 3 * kPage) {
+    REQUIRE(shared_bytes(send, bytes) >= bytes - 2 * kPage);
   }
   REQUIRE(send_memory == before);
-  const auto sum = [&](size_t i) {
-    int64_t all = 0;
-    for (size_t r = 0; r < n; r++) all += value(r, i);
-    return static_cast<int>(all);
-  };
   const auto is = [&](size_t from, size_t elements, auto&& expected) {
     for (size_t i = 0; i < elements; i++)
       if (recv[from + i] != expected(i)) return false;
@@ -172,40 +177,39 @@ std::string all_collectives(int rank, sennit_comm_t comm, size_t count, size_t s
   };
   const auto from = [&](size_t r) { return [r](size_t i) { return value(r, i); }; };
 
-  REQUIRE(sennit_all_reduce(send, recv, n * count, SENNIT_INT32, SENNIT_SUM, comm) == SENNIT_OK);
-  REQUIRE(is(0, n * count, sum));
+  REQUIRE(sennit_all_reduce(send, recv, all, SENNIT_INT32, SENNIT_SUM, comm) == SENNIT_OK);
+  REQUIRE(is(0, all, sum));
   REQUIRE(sennit_reduce_scatter(send, recv, count, SENNIT_INT32, SENNIT_SUM, comm) == SENNIT_OK);
   REQUIRE(is(0, count, [&](size_t i) { return sum(me * count + i); }));
   REQUIRE(sennit_all_gather(send, recv, count, SENNIT_INT32, comm) == SENNIT_OK);
-  REQUIRE(is(0, n * count, [&](size_t i) { return value(i / count, i % count); }));
+  REQUIRE(is(0, all, [&](size_t i) { return value(i / count, i % count); }));
   REQUIRE(sennit_all_to_all(send, recv, count, SENNIT_INT32, comm) == SENNIT_OK);
-  REQUIRE(is(0, n * count, [&](size_t i) { return value(i / count, me * count + i % count); }));
-  for (int root = 0; root < 4; root += 3) {
+  REQUIRE(is(0, all, [&](size_t i) { return value(i / count, me * count + i % count); }));
+  for (const int root : {0, 3}) {
     const bool mine = rank == root;
-    REQUIRE(sennit_broadcast(send, recv, n * count, SENNIT_INT32, root, comm) == SENNIT_OK);
-    REQUIRE(is(0, n * count, from(static_cast<size_t>(root))));
-    REQUIRE(sennit_reduce(send, recv, n * count, SENNIT_INT32, SENNIT_SUM, root, comm) ==
-            SENNIT_OK);
-    REQUIRE(!mine || is(0, n * count, sum));
+    REQUIRE(sennit_broadcast(send, recv, all, SENNIT_INT32, root, comm) == SENNIT_OK);
+    REQUIRE(is(0, all, from(static_cast<size_t>(root))));
+    REQUIRE(sennit_reduce(send, recv, all, SENNIT_INT32, SENNIT_SUM, root, comm) == SENNIT_OK);
+    REQUIRE(!mine || is(0, all, sum));
     REQUIRE(sennit_gather(send, recv, count, SENNIT_INT32, root, comm) == SENNIT_OK);
-    REQUIRE(!mine || is(0, n * count, [&](size_t i) { return value(i / count, i % count); }));
+    REQUIRE(!mine || is(0, all, [&](size_t i) { return value(i / count, i % count); }));
     REQUIRE(sennit_scatter(send, recv, count, SENNIT_INT32, root, comm) == SENNIT_OK);
     REQUIRE(
         is(0, count, [&](size_t i) { return value(static_cast<size_t>(root), me * count + i); }));
   }
   REQUIRE(sennit_group_start() == SENNIT_OK);
-  REQUIRE(sennit_send(send, n * count, SENNIT_INT32, (rank + 1) % 4, comm) == SENNIT_OK);
-  REQUIRE(sennit_recv(recv, n * count, SENNIT_INT32, (rank + 3) % 4, comm) == SENNIT_OK);
+  REQUIRE(sennit_send(send, all, SENNIT_INT32, (rank + 1) % 4, comm) == SENNIT_OK);
+  REQUIRE(sennit_recv(recv, all, SENNIT_INT32, (rank + 3) % 4, comm) == SENNIT_OK);
   REQUIRE(sennit_group_end() == SENNIT_OK);
-  REQUIRE(is(0, n * count, from((me + 3) % 4)));
+  REQUIRE(is(0, all, from((me + 3) % 4)));
   // in place
-  REQUIRE(sennit_all_reduce(send, send, n * count, SENNIT_INT32, SENNIT_SUM, comm) == SENNIT_OK);
-  for (size_t i = 0; i < n * count; i++) REQUIRE(send[i] == sum(i));
+  REQUIRE(sennit_all_reduce(send, send, all, SENNIT_INT32, SENNIT_SUM, comm) == SENNIT_OK);
+  for (size_t i = 0; i < all; i++) REQUIRE(send[i] == sum(i));
   const std::vector<int> then = send_memory;
   REQUIRE(sennit_mem_deregister(comm, send) == SENNIT_OK);
   REQUIRE(sennit_mem_deregister(comm, recv) == SENNIT_OK);
   REQUIRE(send_memory == then);
-  REQUIRE(shared_bytes(send, n * count * sizeof(int)) == 0);
+  REQUIRE(shared_bytes(send, bytes) == 0);
   REQUIRE(std::equal(before.begin(), before.begin() + static_cast<ptrdiff_t>(shift), then.begin()));
   return "ok";
 }

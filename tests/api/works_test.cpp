@@ -142,20 +142,25 @@ TEST(Works, OfAnOpenGroupCannotBeWaitedFor) {
 
 // As between two ranks: another count or type fails the communicator, on all its ranks.
 TEST(PointToPoint, ToOneselfOfAnotherSizeOrType) {
-  for (const auto& [count, type, what] :
-       {std::tuple(size_t{2}, SENNIT_INT32, "count 2 int32"),
-        std::tuple(size_t{1}, SENNIT_FLOAT32, "count 1 float32")}) {
+  struct Receive {
+    size_t count;
+    sennit_type_t type;
+    std::string what;
+  };
+  const std::vector<Receive> receives = {{2, SENNIT_INT32, "count 2 int32"},
+                                         {1, SENNIT_FLOAT32, "count 1 float32"}};
+  for (const Receive& other : receives) {
     Ranks ranks(3);
     ASSERT_TRUE(ranks.ok());
-    ranks.run([&, count = count, type = type, what = what](int rank, sennit_comm_t comm) {
+    ranks.run([&](int rank, sennit_comm_t comm) {
       int from[2] = {1, 2}, to[2] = {-1, -1};
       const std::string text =
-          std::string("on communicator 1 rank 1 called send count 1 int32 to itself, but recv ") +
-          what + " from itself";
+          "on communicator 1 rank 1 called send count 1 int32 to itself, but recv " + other.what +
+          " from itself";
       if (rank == 1) {
         sennit_work_t send, receive;
         ASSERT_EQ(sennit_send_start(from, 1, SENNIT_INT32, rank, comm, &send), SENNIT_OK);
-        ASSERT_EQ(sennit_recv_start(to, count, type, rank, comm, &receive), SENNIT_OK);
+        ASSERT_EQ(sennit_recv_start(to, other.count, other.type, rank, comm, &receive), SENNIT_OK);
         for (const sennit_work_t work : {send, receive}) {
           EXPECT_EQ(sennit_work_test(work), SENNIT_MISMATCH);
           EXPECT_EQ(sennit_work_wait(work, -1), SENNIT_MISMATCH);

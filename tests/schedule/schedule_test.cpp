@@ -126,73 +126,78 @@ TEST(Schedule, TextNamesEveryPart) {
             "2: send output 2[0,3) to 7 tag 0 tier 3 after 1\n");
 }
 
-// Random programs over 24 places: dependencies order every conflicting pair, and every dependency
-// is a conflict.
+// What a step of a random program reads and writes: (space, place); space 0 is the user's memory.
+struct Access {
+  std::set<std::pair<int, uint64_t>> reads, writes;
+
+  bool conflicts_with(const Access& other) const {
+    for (const auto& place : writes)
+      if (other.reads.count(place) || other.writes.count(place)) return true;
+    for (const auto& place : reads)
+      if (other.writes.count(place)) return true;
+    return false;
+  }
+};
+
+// 30 random steps over 24 places of the user's memory and of two slots.
+Program random_program(std::mt19937_64& random, std::vector<Access>* accesses) {
+  const auto below = [&](uint64_t n) { return random() % n; };
+  ProgramBuilder b;
+  const Ranges whole{{0, 0, 24}};
+  const std::vector<Operand> slots{b.scratch(whole), b.scratch(whole)};
+  const auto pick = [&](std::set<std::pair<int, uint64_t>>& into, uint64_t length) {
+    const uint64_t begin = below(24 - length + 1);
+    const int space = static_cast<int>(below(3));
+    for (uint64_t i = 0; i < length; i++) into.insert({space, begin + i});
+    const Ranges r{{0, begin, begin + length}};
+    if (space == 0) return below(2) == 0 ? b.input(r) : b.output(r);
+    return b.part(slots[static_cast<size_t>(space - 1)], r);
+  };
+  for (int i = 0; i < 30; i++) {
+    Access a;
+    const uint64_t length = 1 + below(8);
+    switch (below(4)) {
+      case 0:
+        b.send(1, pick(a.reads, length), 0);
+        break;
+      case 1:
+        b.recv(1, pick(a.writes, length), 0);
+        break;
+      case 2: {
+        const Operand target = pick(a.writes, length);
+        b.copy(target, pick(a.reads, length));
+        break;
+      }
+      default: {
+        const Operand target = pick(a.writes, length);
+        b.reduce(target, std::vector<Operand>{pick(a.reads, length), pick(a.reads, length)}, false);
+      }
+    }
+    accesses->push_back(a);
+  }
+  return b.finish();
+}
+
+// Dependencies order every conflicting pair, and every dependency is a conflict.
 TEST(Schedule, DependenciesMatchBruteForce) {
   std::mt19937_64 random(sennit_test::seed());
-  const auto below = [&](uint64_t n) { return random() % n; };
   for (int round = 0; round < 300; round++) {
-    ProgramBuilder b;
-    const Ranges whole{{0, 0, 24}};
-    const std::vector<Operand> slots{b.scratch(whole), b.scratch(whole)};
-    struct Access {
-      // (space, place); space 0 is the user's memory
-      std::set<std::pair<int, uint64_t>> reads, writes;
-    };
     std::vector<Access> accesses;
-    const auto pick = [&](std::set<std::pair<int, uint64_t>>& into, uint64_t length) {
-      const uint64_t begin = below(24 - length + 1);
-      const int space = static_cast<int>(below(3));
-      for (uint64_t i = 0; i < length; i++) into.insert({space, begin + i});
-      const Ranges r{{0, begin, begin + length}};
-      if (space == 0) return below(2) == 0 ? b.input(r) : b.output(r);
-      return b.part(slots[static_cast<size_t>(space - 1)], r);
-    };
-    for (int i = 0; i < 30; i++) {
-      Access a;
-      const uint64_t length = 1 + below(8);
-      switch (below(4)) {
-        case 0:
-          b.send(1, pick(a.reads, length), 0);
-          break;
-        case 1:
-          b.recv(1, pick(a.writes, length), 0);
-          break;
-        case 2: {
-          const Operand target = pick(a.writes, length);
-          b.copy(target, pick(a.reads, length));
-          break;
-        }
-        default: {
-          const Operand target = pick(a.writes, length);
-          b.reduce(target, std::vector<Operand>{pick(a.reads, length), pick(a.reads, length)},
-                   false);
-        }
-      }
-      accesses.push_back(a);
-    }
-    const Program p = b.finish();
+    const Program p = random_program(random, &accesses);
     // everything that must have run before, by step
     std::vector<std::set<uint32_t>> before(accesses.size());
-    const auto conflict = [&](const Access& x, const Access& y) {
-      for (const auto& place : x.writes)
-        if (y.reads.count(place) || y.writes.count(place)) return true;
-      for (const auto& place : x.reads)
-        if (y.writes.count(place)) return true;
-      return false;
-    };
     for (uint32_t i = 0; i < accesses.size(); i++) {
       const auto direct = deps(p, i);
       ASSERT_EQ(std::set<uint32_t>(direct.begin(), direct.end()).size(), direct.size())
           << "duplicates";
       for (const uint32_t d : direct) {
         ASSERT_LT(d, i);
-        EXPECT_TRUE(conflict(accesses[d], accesses[i])) << "round " << round;
+        EXPECT_TRUE(accesses[d].conflicts_with(accesses[i])) << "round " << round;
         before[i].insert(d);
         before[i].insert(before[d].begin(), before[d].end());
       }
       for (uint32_t j = 0; j < i; j++) {
-        if (!conflict(accesses[j], accesses[i])) continue;
+        if (!accesses[j].conflicts_with(accesses[i])) continue;
         EXPECT_TRUE(before[i].count(j)) << "round " << round << " " << j << " before " << i;
       }
     }
