@@ -13,6 +13,7 @@
 namespace sennit {
 namespace {
 
+// How a narrow float is laid out, from the highest bit: sign, exponent, mantissa.
 struct Format {
   int exponent_bits, mantissa_bits;
   bool infinity;  // else the highest code is the only NaN and there is no infinity
@@ -24,8 +25,10 @@ struct Format {
   }
 };
 
-constexpr Format kFloat16{5, 10, true}, kBfloat16{8, 7, true}, kE4m3{4, 3, false},
-    kE5m2{5, 2, true};
+constexpr Format kFloat16{5, 10, true};
+constexpr Format kBfloat16{8, 7, true};
+constexpr Format kE4m3{4, 3, false};
+constexpr Format kE5m2{5, 2, true};
 
 double decode(const Format& f, uint32_t bits) {
   const uint32_t magnitude = bits & (f.sign_bit() - 1);
@@ -51,7 +54,7 @@ uint32_t encode(const Format& f, double value) {
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return overflow;
   if (magnitude == 0) return sign;
-  // The exponent of the last place; the mantissa as an integer in that place, rounded to nearest
+  // The exponent of the last place, and the mantissa as an integer in that place, rounded to nearest
   // even.
   const int place = std::max(std::ilogb(magnitude), 1 - f.bias()) - f.mantissa_bits;
   auto code = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, -place)));

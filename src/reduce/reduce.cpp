@@ -1,5 +1,4 @@
-// reduce.cpp: picks the kernels for this machine once, and the kernel for type and op once per
-// call.
+// reduce.cpp: picks the kernels for this machine once, and the kernel for type and op in each call.
 #include "reduce/reduce.hpp"
 
 #include <array>
@@ -16,6 +15,8 @@
 
 namespace sennit {
 namespace {
+
+static_assert(kKernelTypes == SENNIT_TYPE_COUNT);
 
 constexpr std::array<std::string_view, 3> kIsas = {"avx512", "avx2", "generic"};  // best first
 

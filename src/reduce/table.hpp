@@ -1,9 +1,9 @@
 // table.hpp: the table of reduction kernels that one instruction set provides, for
 // reduce/reduce.cpp and its test.
 //
-// Each src/reduce_ISA.cpp compiles reduce/kernels.hpp with its own compiler flags and exports one
-// table. Nothing inline is shared between those files, so no code for a wider instruction set leaks
-// into others.
+// Each of generic.cpp, avx2.cpp and avx512.cpp compiles reduce/kernels.hpp with its own compiler
+// flags and exports one table. Nothing inline is shared between those files, so no code for a wider
+// instruction set leaks into others.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,16 @@ namespace sennit {
 enum class KernelOp : uint8_t { sum, prod, min, max, average };
 inline constexpr int kKernelOps = 5;
 
+inline constexpr int kKernelTypes = 12;  // of DataType, in its order
+
+// See reduce() and scale() in reduce/reduce.hpp; `n` inputs, `count` elements each.
 using ReduceKernel = void (*)(void* out, const void* const* inputs, size_t n, size_t count,
                               uint64_t divisor);
 using ScaleKernel = void (*)(void* out, const void* in, const void* scalar, size_t count);
 
 struct ReduceTable {
-  ReduceKernel reduce[12][kKernelOps];  // [DataType][KernelOp]
-  ScaleKernel scale[12];                // [DataType]
+  ReduceKernel reduce[kKernelTypes][kKernelOps];
+  ScaleKernel scale[kKernelTypes];
 };
 
 extern const ReduceTable kReduceGeneric;

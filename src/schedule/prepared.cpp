@@ -1,3 +1,4 @@
+// prepared.cpp: see schedule/prepared.hpp.
 #include "schedule/prepared.hpp"
 
 #include <unordered_map>
@@ -5,15 +6,19 @@
 namespace sennit {
 namespace {
 
+// FNV-1a over the bytes of numbers, the lowest byte first.
 class Fnv {
  public:
   void add(uint64_t value) {
-    for (int i = 0; i < 8; i++) hash_ = (hash_ ^ ((value >> (8 * i)) & 0xff)) * 0x100000001b3ull;
+    for (size_t i = 0; i < sizeof value; i++)
+      hash_ = (hash_ ^ ((value >> (8 * i)) & 0xff)) * kPrime;
   }
   uint64_t value() const { return hash_; }
 
  private:
-  uint64_t hash_ = 0xcbf29ce484222325ull;
+  static constexpr uint64_t kOffsetBasis = 0xcbf29ce484222325ull;
+  static constexpr uint64_t kPrime = 0x100000001b3ull;
+  uint64_t hash_ = kOffsetBasis;
 };
 
 }  // namespace

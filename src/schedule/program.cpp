@@ -17,10 +17,12 @@
 namespace sennit {
 namespace {
 
-// A place as one number. Relays of all-to-all use n*n blocks, which overflow 64 bits when counted
-// in units.
-using Place = unsigned __int128;
-Place place(uint64_t block, uint64_t units) { return Place{block} * kUnits + units; }
+// Where a unit lies among those of all blocks, as one number. Relays of all-to-all use n*n blocks,
+// which overflow 64 bits when counted in units.
+using GlobalUnit = unsigned __int128;
+GlobalUnit global_unit(uint64_t block, uint64_t units) {
+  return GlobalUnit{block} * kUnits + units;
+}
 
 constexpr uint32_t kNobody = 0xffffffffu;
 
@@ -30,7 +32,7 @@ constexpr uint32_t kNobody = 0xffffffffu;
 class Space {
  public:
   // First all writes are announced, then close(), then read and write in the order of the steps.
-  void will_write(Place begin, Place end) {
+  void will_write(GlobalUnit begin, GlobalUnit end) {
     cuts_.push_back(begin);
     cuts_.push_back(end);
     writes_left_++;
@@ -43,7 +45,7 @@ class Space {
 
   // Calls depend_on(step) for everything that `step` must wait for.
   template <typename F>
-  void read(Place begin, Place end, uint32_t step, F&& depend_on) {
+  void read(GlobalUnit begin, GlobalUnit end, uint32_t step, F&& depend_on) {
     for (size_t c = cell_at(begin); c < cells_.size() && cuts_[c] < end; c++) {
       Cell& cell = cells_[c];
       if (cell.writer != kNobody) depend_on(cell.writer);
@@ -55,7 +57,7 @@ class Space {
   }
 
   template <typename F>
-  void write(Place begin, Place end, uint32_t step, F&& depend_on) {
+  void write(GlobalUnit begin, GlobalUnit end, uint32_t step, F&& depend_on) {
     writes_left_--;
     for (size_t c = cell_at(begin); c < cells_.size() && cuts_[c] < end; c++) {
       Cell& cell = cells_[c];
@@ -79,8 +81,9 @@ class Space {
 
   // The cell that holds `at`, or the first one after it. Ranges mostly come in ascending order: it
   // looks first near where it was.
-  size_t cell_at(Place at) {
-    auto low = cuts_.begin(), high = cuts_.end();
+  size_t cell_at(GlobalUnit at) {
+    auto low = cuts_.begin();
+    auto high = cuts_.end();
     if (near_ < cuts_.size() && cuts_[near_] <= at) {
       low += static_cast<ptrdiff_t>(near_);
       for (ptrdiff_t stride = 1; stride < high - low; stride *= 2) {
@@ -92,10 +95,11 @@ class Space {
       }
     }
     const auto after = std::upper_bound(low, high, at);
-    return near_ = after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin()) - 1;
+    near_ = after == cuts_.begin() ? 0 : static_cast<size_t>(after - cuts_.begin()) - 1;
+    return near_;
   }
 
-  std::vector<Place> cuts_;  // cell i is [cuts_[i], cuts_[i + 1])
+  std::vector<GlobalUnit> cuts_;  // cell i is [cuts_[i], cuts_[i + 1])
   std::vector<Cell> cells_;
   std::vector<Read> reads_;
   size_t near_ = 0;
@@ -122,7 +126,7 @@ class DependencyTracker {
     for (const Step& step : program_.steps)
       if (step.kind != StepKind::send)
         visit(step.target,
-              [&](Place begin, Place end) { space(step.target).will_write(begin, end); });
+              [&](GlobalUnit begin, GlobalUnit end) { space(step.target).will_write(begin, end); });
     input_.close();
     output_.close();
     for (Space& slot : slots_) slot.close();
@@ -135,11 +139,13 @@ class DependencyTracker {
         program_.deps.push_back(earlier);
       };
       for (const Operand& source : program_.sources_of(step))
-        visit(source,
-              [&](Place begin, Place end) { space(source).read(begin, end, i, depend_on); });
+        visit(source, [&](GlobalUnit begin, GlobalUnit end) {
+          space(source).read(begin, end, i, depend_on);
+        });
       if (step.kind != StepKind::send)
-        visit(step.target,
-              [&](Place begin, Place end) { space(step.target).write(begin, end, i, depend_on); });
+        visit(step.target, [&](GlobalUnit begin, GlobalUnit end) {
+          space(step.target).write(begin, end, i, depend_on);
+        });
       std::sort(program_.deps.begin() + step.first_dep, program_.deps.end());
       step.deps = static_cast<uint32_t>(program_.deps.size()) - step.first_dep;
     }
@@ -167,15 +173,17 @@ class DependencyTracker {
     }
   }
 
-  // f(begin, end) for the places of an operand; a slot that is touched as a whole is a single
-  // place.
+  // f(begin, end) for the ranges of an operand; a slot that is touched as a whole is a single unit.
   template <typename F>
   void visit(const Operand& o, F&& f) const {
     if (o.buffer == Buffer::slot && o.ranges > 0 && atoms_[o.slot] != kParts) return f(0, 1);
-    for (const Range& r : program_.ranges_of(o)) f(place(r.block, r.begin), place(r.block, r.end));
+    for (const Range& r : program_.ranges_of(o))
+      f(global_unit(r.block, r.begin), global_unit(r.block, r.end));
   }
 
-  static constexpr uint32_t kUntouched = 0xffffffffu, kParts = 0xfffffffeu;
+  // In atoms_, for a slot that nothing has touched yet, and one that is touched in parts.
+  static constexpr uint32_t kUntouched = 0xffffffffu;
+  static constexpr uint32_t kParts = 0xfffffffeu;
 
   Program& program_;
   const bool one_space_;
@@ -280,23 +288,24 @@ std::string Program::to_text() const {
 
 Operand ProgramBuilder::add(Buffer buffer, uint32_t slot, std::span<const Range> ranges) {
   Operand o{buffer, slot, static_cast<uint32_t>(program_.ranges.size()), 0};
-  Place previous_end = 0;
+  GlobalUnit previous_end = 0;
   for (Range r : ranges) {
     SENNIT_CHECK(r.begin <= r.end);
     if (r.begin == r.end) continue;
     const uint64_t skipped = r.begin / kUnits;
     r = {r.block + skipped, r.begin - skipped * kUnits, r.end - skipped * kUnits};
-    if (o.ranges > 0 && place(r.block, r.begin) == previous_end) {
+    if (o.ranges > 0 && global_unit(r.block, r.begin) == previous_end) {
       program_.ranges.back().end += r.end - r.begin;  // neighbours become one range
     } else {
       program_.ranges.push_back(r);
       o.ranges++;
     }
-    previous_end = place(r.block, r.end);
+    previous_end = global_unit(r.block, r.end);
   }
-  // The operands of one step, and messages to several peers, often name the same places: stored
-  // once.
-  const auto begin = program_.ranges.begin() + o.first_range, end = program_.ranges.end();
+  // The operands of one step, and messages to several peers, often name the same ranges, which are
+  // stored once.
+  const auto begin = program_.ranges.begin() + o.first_range;
+  const auto end = program_.ranges.end();
   if (o.ranges == last_ranges_ &&
       std::equal(begin, end, program_.ranges.begin() + last_first_range_)) {
     program_.ranges.erase(begin, end);

@@ -1,3 +1,4 @@
+// request.cpp: names of collectives, types and operations, and sizes of requests.
 #include "schedule/request.hpp"
 
 #include <array>
