@@ -1,4 +1,5 @@
-// sennit.hpp: the C++ interface: RAII over sennit.h, header only, C++17 and later. Errors are values.
+// sennit.hpp: the C++ interface: RAII over sennit.h, header only, C++17 and later; errors are
+// values.
 //
 //   auto comm = sennit::Communicator::from_environment();
 //   if (!comm) {

@@ -28,8 +28,8 @@ inline Communicator& internal(sennit_comm_t comm) { return *comm->communicator; 
 // the work.
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle);
 
-// Collective over the ranks of `bootstrap`: a context and the communicator of all its ranks. `config`
-// may be null.
+// Collective over the ranks of `bootstrap`: a context and the communicator of all its ranks.
+// `config` may be null.
 Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config);
 
 }  // namespace sennit

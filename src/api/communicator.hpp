@@ -3,8 +3,8 @@
 // One thread at a time, except abort(), status(), failed_ranks() and what is behind state(), which
 // any thread may call. A call becomes a Request in fabric order (api/call/call.hpp); its plan and
 // program are made once (Planning) and kept with idle Executions (PlanCache), so that a repeated
-// call allocates nothing; small blocking calls have a shorter way (SmallCalls). Memory: O(ranks) for
-// the tree, plus the cached programs.
+// call allocates nothing; small blocking calls have a shorter way (SmallCalls). Memory: O(ranks)
+// for the tree, plus the cached programs.
 #pragma once
 
 #include <cstdint>

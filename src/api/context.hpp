@@ -1,6 +1,6 @@
 // context.hpp: one rank's presence in a job: control plane, data engine, and what all ranks agreed
-// on. Shared by the first communicator and everything that was split off it; leaves the job with the
-// last of them.
+// on. Shared by the first communicator and everything that was split off it; leaves the job with
+// the last of them.
 #pragma once
 
 #include <atomic>

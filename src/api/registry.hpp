@@ -1,12 +1,12 @@
 // registry.hpp: the communicators of a context, and the failures that reach them.
 //
-// Failures come from the control plane's thread and from the engine, to communicators that stand and
-// to those to come: a split may be over on other ranks, and its communicator have failed there,
+// Failures come from the control plane's thread and from the engine, to communicators that stand
+// and to those to come: a split may be over on other ranks, and its communicator have failed there,
 // before this rank has made its own. So what matters to communicators that are about to be made is
 // kept, no longer than that.
 //
-// Any thread. The lock is held while communicators are told, which then take their own locks and the
-// engine's; nothing here may be called with one of those held.
+// Any thread. The lock is held while communicators are told, which then take their own locks and
+// the engine's; nothing here may be called with one of those held.
 #pragma once
 
 #include <cstdint>

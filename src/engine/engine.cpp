@@ -21,8 +21,8 @@
 namespace sennit {
 namespace {
 
-// How often a waiter looks in vain before it yields, and yields before it sleeps. Spinning is polite
-// only where every rank of this host has a core to itself.
+// How often a waiter looks in vain before it yields, and yields before it sleeps. Spinning is
+// polite only where every rank of this host has a core to itself.
 constexpr uint32_t kSpinsWithOwnCore = 2000;
 constexpr uint32_t kSpinsOnSharedCore = 20;
 constexpr uint32_t kYields = 200;
@@ -39,15 +39,15 @@ constexpr uint32_t kSmallCallsBetweenProgress = 64;
 constexpr uint64_t kStallCheckNs = 50'000'000;
 constexpr uint32_t kLooksBetweenStallChecks = 16;
 
-// Sleeps end by themselves: after this where every transport has a descriptor, else after a nap that
-// grows.
+// Sleeps end by themselves: after this where every transport has a descriptor, else after a nap
+// that grows.
 constexpr int64_t kLongestSleepNs = 50'000'000;
 constexpr int64_t kNapNs = 20'000;
 constexpr uint32_t kNapsPerStep = 4;
 constexpr int64_t kLongestNapNs = 1'000'000;
 
-// How soon the helper looks again by itself: while there may be something to drive, while it answers
-// peers, else.
+// How soon the helper looks again by itself: while there may be something to drive, while it
+// answers peers, else.
 constexpr std::chrono::milliseconds kHelperLooks{5};
 constexpr std::chrono::milliseconds kHelperAnswers{200};
 constexpr std::chrono::milliseconds kHelperIdles{1000};

@@ -302,8 +302,8 @@ void Execution::run_local(uint32_t lane_index, uint32_t step) {
   step_done(lane_index, step);
 }
 
-// Walks all operands of a local step together, the target first, in stretches that are contiguous in
-// each.
+// Walks all operands of a local step together, the target first, in stretches that are contiguous
+// in each.
 void Execution::combine(const Step& step, size_t bytes) {
   const Request& request = prepared_->request;
   const size_t sources = step.sources;

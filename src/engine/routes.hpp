@@ -1,5 +1,5 @@
-// routes.hpp: the transports of a rank, and which of them carries what goes to each peer: the first,
-// by falling priority, that reaches it, chosen at first use.
+// routes.hpp: the transports of a rank, and which of them carries what goes to each peer: the
+// first, by falling priority, that reaches it, chosen at first use.
 //
 // Peers are world ranks. Not thread-safe: all calls are made under the engine's lock.
 #pragma once

@@ -1,5 +1,5 @@
-// short_way.hpp: the short way of small blocking calls: what an Execution does when every message is
-// in one piece and small enough for Transport::send_now and recv_now.
+// short_way.hpp: the short way of small blocking calls: what an Execution does when every message
+// is in one piece and small enough for Transport::send_now and recv_now.
 //
 // The program's steps are turned once into addresses relative to the input, the output and the
 // arena. A call then sends, polls the peers' messages straight out of the transport, and reduces:
@@ -23,9 +23,9 @@ class Engine;
 
 class ShortWay {
  public:
-  // Null: the program or the transports do not allow it. What is given outlives it; the buffers have
-  // been filled for the first time, `slots` laid out for the only chunk. `skip_empty`: messages
-  // without bytes are not sent.
+  // Null: the program or the transports do not allow it. What is given outlives it; the buffers
+  // have been filled for the first time, `slots` laid out for the only chunk. `skip_empty`:
+  // messages without bytes are not sent.
   static std::unique_ptr<ShortWay> compile(Engine& engine, uint32_t comm,
                                            const std::vector<int>& world_of_position,
                                            const Prepared& prepared, const DataPlaces& places,

@@ -54,8 +54,8 @@ uint32_t encode(const Format& f, double value) {
   const double magnitude = std::fabs(value);
   if (std::isinf(magnitude)) return overflow;
   if (magnitude == 0) return sign;
-  // The exponent of the last place, and the mantissa as an integer in that place, rounded to nearest
-  // even.
+  // The exponent of the last place, and the mantissa as an integer in that place, rounded to
+  // nearest even.
   const int place = std::max(std::ilogb(magnitude), 1 - f.bias()) - f.mantissa_bits;
   auto code = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, -place)));
   code += static_cast<uint64_t>(place + f.mantissa_bits + f.bias() - 1) << f.mantissa_bits;

@@ -1,5 +1,5 @@
-// plan_cache.hpp: what calls were prepared to, with Executions that are idle, so that a call that is
-// made again plans nothing and allocates nothing. The least recently used goes first.
+// plan_cache.hpp: what calls were prepared to, with Executions that are idle, so that a call that
+// is made again plans nothing and allocates nothing. The least recently used goes first.
 //
 // One thread, the communicator's. Executions give their scratch back to the engine when they are
 // destroyed, so that happens under its lock, which the caller must not hold. Cost of find(): one

@@ -1,5 +1,5 @@
-// steps.hpp: the steps of a job's start that all ranks take together, in this order: options, hosts,
-// transports, the fabric. Each is an exchange over the control plane of what
+// steps.hpp: the steps of a job's start that all ranks take together, in this order: options,
+// hosts, transports, the fabric. Each is an exchange over the control plane of what
 // api/start/agreement.hpp describes, and blocks until all ranks have come to it. A rank that cannot
 // go on says so before it gives up: who left without a word would keep the others waiting.
 #pragma once
@@ -38,14 +38,15 @@ struct AgreedFabric {
   Fabric fabric;
   Tuning tuning;  // the tuning table for it
 };
-// One rank per host looks inside the host; rank 0 reads what describes the network, merges, measures
-// what a message costs where ranks share cores, and tells all. `file`: the caller's, before
-// SENNIT_FABRIC; may be empty. `host`: this rank's. `cost`: all take over what rank 0 measured.
+// One rank per host looks inside the host; rank 0 reads what describes the network, merges,
+// measures what a message costs where ranks share cores, and tells all. `file`: the caller's,
+// before SENNIT_FABRIC; may be empty. `host`: this rank's. `cost`: all take over what rank 0
+// measured.
 Result<AgreedFabric> agree_on_fabric(Control& control, const HostSharing& hosts,
                                      const JobOptions& options, const std::string& host,
                                      const std::string& file, CostModel* cost);
-// The last part of that, also for a fabric that became known later: rank 0's, which counts on rank 0
-// only, goes to all, with the tuning table for it and rank 0's cost of a message.
+// The last part of that, also for a fabric that became known later: rank 0's, which counts on rank
+// 0 only, goes to all, with the tuning table for it and rank 0's cost of a message.
 Result<AgreedFabric> tell_fabric(Control& control, const Result<Fabric>& of_rank_0,
                                  const JobOptions& options, CostModel* cost);
 
