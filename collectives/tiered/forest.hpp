@@ -30,6 +30,7 @@ struct Move {
   Places places;
 };
 
+// Moves of one stage and direction, one for each peer.
 class Moves {
  public:
   Places& with(int32_t peer, uint32_t child);

@@ -19,12 +19,14 @@
 
 namespace sennit::tiered {
 
+// A stretch of one block, with the rank that carries it for the group.
 struct Run {
   uint64_t begin = 0, end = 0;  // place: block * kUnits + unit, within one block
   uint32_t carrier = 0;
   uint64_t weight = 1;  // per unit: the block's elements
 };
 
+// Runs in the line's order. Immutable.
 class RunList {
  public:
   explicit RunList(std::vector<Run> runs, bool weighted);

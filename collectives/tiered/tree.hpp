@@ -27,6 +27,7 @@ struct Cuts {
 };
 Cuts cuts(const TierTree& tree, std::span<const uint16_t> radices);
 
+// A group of the tier tree, or a virtual one that a radix cuts out of it.
 struct StageNode {
   int32_t parent = -1;
   int32_t first_child = -1;  // children are consecutive
@@ -40,6 +41,7 @@ struct StageNode {
   uint32_t shape = 0;
 };
 
+// What all subtrees that are alike have in common.
 struct Shape {
   uint32_t size = 1;
   uint32_t fanout = 0;

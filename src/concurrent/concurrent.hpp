@@ -21,6 +21,7 @@
 
 namespace sennit {
 
+// One collective of several groups of ranks, all at once.
 struct ConcurrentCall {
   // Of each group; `root` and `counts` by the members' places in fabric order.
   Request request;
@@ -47,12 +48,14 @@ struct MemberTree {
 };
 MemberTree member_tree(const TierTree& tree, std::vector<int> positions);
 
+// How the groups of a set are planned.
 struct SetPlanning {
   // each group plans with its part of what others use too; false: as if it were alone
   bool shares = true;
   int tries = 5;  // so many plans of each are simulated, the n-th best of all at a time; fluid: one
 };
 
+// How long a set took, with the plans that were kept.
 struct SimulatedSet {
   struct Choice {  // one plan, for all groups of a call that look alike
     size_t call = 0;

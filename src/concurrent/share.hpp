@@ -36,6 +36,7 @@ class Held {
   std::vector<cuts::Share> share_;  // by group
 };
 
+// The tree with every capacity divided among the groups that use it. Keeps a copy of it.
 class SharedTree {
  public:
   SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls);

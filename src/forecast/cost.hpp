@@ -13,6 +13,7 @@ namespace sennit::forecast {
 // Llama 3's section 3.3.4: 419 unexpected interruptions in 54 days on 16,384 GPUs.
 inline constexpr double kInterruptionsPerGpuHour = 419.0 / (54.0 * 24 * 16384);
 
+// Under which circumstances the job runs: failures, storage, power, prices, people.
 struct Operation {
   double interruptions_per_gpu_hour = kInterruptionsPerGpuHour;
   double restart_s = 600;             // until training goes on: assumed
@@ -24,6 +25,7 @@ struct Operation {
   double people = 0, usd_per_person_year = 0;
 };
 
+// What the whole job takes and costs; 0: not known.
 struct Cost {
   double steps = 0;
   double days = 0;    // nothing ever fails

@@ -19,6 +19,7 @@ namespace sennit::forecast {
 
 inline constexpr double kOversubscriptions[] = {1, 3, 7};
 
+// A fabric by what its groups of each tier are like.
 struct Shape {
   int ranks_per_host = 1;
   std::vector<int> children;             // from the hosts of a rack outwards: 2, 192
@@ -29,11 +30,13 @@ struct Shape {
 // Of the first group at each tier; the outermost number of groups is left open.
 Shape shape_of(const TierTree& tree);
 
+// What the network is built of.
 struct Parts {
   int64_t switches = 0, cables = 0;  // cables between hosts and switches, and between switches
 };
 Parts parts_of(const Shape& shape, int gpus, double oversubscription, int switch_ports);
 
+// The job at one number of GPUs, on fabrics that are oversubscribed more and less.
 struct CurvePoint {
   int gpus = 0;
   Mesh mesh;

@@ -14,12 +14,14 @@
 
 namespace sennit::forecast {
 
+// A number of a data sheet.
 struct Figure {
   double value = 0;         // 0: none, or unknown
   const char* source = "";  // document and year, and what was made of its figure
   bool known() const { return value > 0; }
 };
 
+// What one accelerator can do at most, and what comes with it in its usual server.
 struct Accelerator {
   const char* name = "";                     // as --gpu takes it
   const char* full_name = "";                // which variant

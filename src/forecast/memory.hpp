@@ -14,6 +14,7 @@
 
 namespace sennit::forecast {
 
+// Bytes that the GPU of the busiest pipeline stage holds.
 struct Memory {
   double weights = 0, gradients = 0, first_moment = 0, second_moment = 0, masters = 0,
          activations = 0;

@@ -16,10 +16,12 @@
 
 namespace sennit::forecast {
 
+// What a dimension of the mesh divides.
 enum class Axis : uint8_t { tensor, context, pipeline, data };
 inline constexpr int kAxes = 4;
 std::string_view short_name(Axis axis);  // "tp", "cp", "pp", "dp"
 
+// How many GPUs work side by side in each dimension, and which dimension is nearest.
 struct Mesh {
   std::array<int, kAxes> sizes = {1, 1, 1, 1};  // by Axis
   std::array<Axis, kAxes> order = {Axis::tensor, Axis::context, Axis::pipeline,

@@ -15,6 +15,7 @@
 
 namespace sennit::forecast {
 
+// A dense transformer by its sizes, as a Hugging Face config.json gives them.
 struct Model {
   std::string name;
   int layers = 0, width = 0, ffn = 0, heads = 0, kv_heads = 0, head_width = 0, vocabulary = 0;

@@ -44,6 +44,7 @@ struct Spread {
   int least = 0, most = 0;
 };
 
+// A tier tree as what groups of GPUs can move over it. Immutable; rates in bytes/s.
 class Network {
  public:
   // `scale_up_bytes_per_s` stands in for the boundary of a GPU within its host where the tree knows

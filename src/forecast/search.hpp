@@ -10,6 +10,7 @@
 
 namespace sennit::forecast {
 
+// What a mesh must be like to be compared.
 struct Search {
   // a step should have, in all data-parallel groups together; more only if none has so few
   double sequences = 0;

@@ -32,6 +32,7 @@ namespace sennit::forecast {
 
 inline constexpr double kWeightBytes = 2, kActivationBytes = 2;  // of a value: bf16
 
+// A figure that the model takes from measurements, and where it is from.
 struct Constant {
   const char* name;
   double value;
@@ -68,6 +69,7 @@ enum class Recompute : uint8_t {
 };
 std::string_view name(Recompute recompute);
 
+// A training job: what is trained, on what, and how it is laid out.
 struct Job {
   Model model;
   Accelerator gpu;
@@ -133,6 +135,7 @@ double seconds_of(const Traffic& call, const Layout& layout, const Constants& co
 // all groups at once, at full rates
 SetBound least_time(const Traffic& call, const Layout& layout);
 
+// How long a step takes, in seconds, and how good that is.
 struct StepTime {
   // The busiest stage's own work, then what is waited for; they sum up to `total`.
   double matmul = 0, attention = 0, elementwise = 0, tensor = 0, context = 0;

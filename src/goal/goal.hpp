@@ -21,6 +21,7 @@ inline constexpr uint64_t kMaxGoalOperations = 10'000'000;
 inline constexpr int32_t kAnyRank = -1;
 inline constexpr uint32_t kAnyTag = ~uint32_t{0};
 
+// A schedule of all ranks as LogGOPSim reads it: operations and what waits for what.
 struct Goal {
   enum class Kind : uint8_t { send, recv, calc };
   struct Operation {
@@ -58,6 +59,7 @@ Result<Goal> make_goal(const TierTree& tree, const Request& request, const Bluep
 // known when a dependency names them.
 Result<Goal> parse_goal(std::string_view text, std::string_view file);
 
+// What a checked schedule comes to.
 struct GoalFacts {
   uint64_t messages = 0, bytes = 0;
   uint64_t rounds = 0;  // messages in the longest chain

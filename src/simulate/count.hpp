@@ -15,6 +15,7 @@
 
 namespace sennit {
 
+// What the programs of all ranks come to.
 struct Counted {
   std::vector<uint64_t> tier_bytes;  // by tier: out of all its groups
   uint64_t messages = 0;             // for one chunk

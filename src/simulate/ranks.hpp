@@ -22,6 +22,7 @@
 
 namespace sennit::simulation {
 
+// One run of the simulator: made, run once, and asked. Not thread-safe.
 class World {
  public:
   // All must outlive it. Fluid: in one chunk.

@@ -35,6 +35,7 @@ inline constexpr int kLongRing = 1024;
 // Whether the plan is one that is computed by that formula, not simulated.
 bool has_closed_form(const TierTree& tree, const Request& request, const Plan& plan);
 
+// How exactly, and under which costs.
 struct SimulateOptions {
   // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain
   // of messages, and then the busiest link's bytes over its capacity. Good for comparing shapes,
@@ -59,12 +60,14 @@ struct GroupLoad {
   uint64_t egress_busy_ns = 0, ingress_busy_ns = 0;
 };
 
+// What crossed the boundaries of a tier's groups.
 struct TierLoad {
   uint64_t bytes = 0;    // out of all the tier's groups
   uint64_t busy_ns = 0;  // of the group and direction that was busy longest
   int busiest_group = -1;
 };
 
+// How long it took, and what moved meanwhile.
 struct SimulatedTime {
   uint64_t time_ns = 0;           // until the last rank is done, all having started at 0
   std::vector<TierLoad> tiers;    // by tier; the root's is empty

@@ -42,6 +42,7 @@ struct Part {
 Part whole(const TierTree& tree, const Request& request, uint32_t chunks,
            const Blueprint& blueprint);
 
+// Which ranks and groups do the same, and what one of each class does.
 struct Symmetry {
   struct RankClass {
     uint32_t part = 0;   // of the member that stands for all

@@ -35,12 +35,15 @@ struct Layout {
   uint64_t slot_blocks;  // blocks that slots may name
 };
 
+// An operand as the number of a range list in a space of the rank.
 struct CompactOperand {
   uint32_t space = 0;  // index into a rank's spaces: see space_of
   uint32_t list = kNone;
 };
 inline constexpr uint32_t kInputSpace = 0, kOutputSpace = 1, kFirstSlotSpace = 2;
 
+// A Step (schedule/program.hpp) with operands of that form; sources and deps are runs of the
+// program's `operands` and `deps`.
 struct CompactStep {
   StepKind kind = StepKind::copy;
   bool finish = false;
@@ -51,6 +54,7 @@ struct CompactStep {
   uint32_t partner = kNone;  // send, recv: number of the matching step in Order
 };
 
+// One rank's program, as compact_program() leaves it.
 struct CompactProgram {
   std::vector<CompactStep> steps;
   std::vector<CompactOperand> operands;
@@ -61,6 +65,8 @@ struct CompactProgram {
   bool is_whole(const CompactOperand& o) const { return whole[o.space] != kNone; }
 };
 
+// All that the stages know: compact_program() fills it in, rank after rank. Tree and request must
+// outlive it.
 struct World {
   World(const TierTree& t, const Request& r) : tree(t), request(r), layout(t, r) {}
   const TierTree& tree;
