@@ -39,7 +39,8 @@ def first_sentence(text):
     sentence = re.sub(r"; see \S+$| \(see [^)]*\)", "", sentence)
     if len(sentence) > MOST_CHARACTERS:
         start = sentence[:MOST_CHARACTERS]
-        sentence = start[:max([start.rfind(mark) for mark in (": ", "; ", " (", ", ")] + [40])].rstrip()
+        cut = max(start.rfind(mark) for mark in (": ", "; ", " (", ", "))
+        sentence = start[:cut if cut > 20 else start.rfind(" ")]
     sentence = sentence.replace("|", "\\|")
     if re.match(r"[A-Z][a-z]* (?![A-Z])", sentence):
         sentence = sentence[0].lower() + sentence[1:]
