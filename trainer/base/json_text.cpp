@@ -11,23 +11,49 @@
 namespace sennit::trainer {
 namespace {
 using Json = nlohmann::json;
+
+// Sees every key, and remembers one that stands twice in its object.
+class Keys {
+ public:
+  explicit Keys(std::string* twice) : twice_(twice) {}
+  void see(int depth, Json::parse_event_t event, const Json& value) {
+    const auto level = static_cast<size_t>(depth);
+    if (event == Json::parse_event_t::object_start) {
+      keys_.resize(level + 1);
+      keys_[level].clear();
+    }
+    if (event == Json::parse_event_t::key && twice_->empty() &&
+        !keys_[level - 1].insert(value.get<std::string>()).second)
+      *twice_ = value.get<std::string>();
+  }
+
+ private:
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open, by depth
+  std::string* twice_;
+};
+
+}  // namespace
+
+Json parse_json_with_keys(std::string_view text, size_t most_nested, std::string* twice) {
+  Keys keys(twice);
+  bool deep = false;
+  const Json::parser_callback_t look = [&](int depth, Json::parse_event_t event, Json& value) {
+    deep = deep || static_cast<size_t>(depth) >= most_nested;
+    if (!deep) keys.see(depth, event, value);
+    return !deep;
+  };
+  Json json = Json::parse(text, look, false);
+  return deep ? Json(Json::value_t::discarded) : json;
 }
 
 Result<Json> parse_json_object(std::string_view text, const std::string& file, const char* of) {
   if (!is_shallow(text))
     return invalid(
         fmt::format("{}: lists and objects are nested more than {} deep", file, kMostNested));
-  std::vector<std::set<std::string>> keys;  // of the objects that are open, by depth
   std::string twice;
-  const auto look = [&](int depth, Json::parse_event_t event, const Json& value) {
-    const auto level = static_cast<size_t>(depth);
-    if (event == Json::parse_event_t::object_start) {
-      keys.resize(level + 1);
-      keys[level].clear();
-    }
-    if (event == Json::parse_event_t::key && twice.empty() &&
-        !keys[level - 1].insert(value.get<std::string>()).second)
-      twice = value.get<std::string>();
+  Keys keys(&twice);
+  const Json::parser_callback_t look = [&](int depth, Json::parse_event_t event, Json& value) {
+    keys.see(depth, event, value);
     return true;
   };
   Json json;

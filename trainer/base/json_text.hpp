@@ -16,4 +16,8 @@ namespace sennit::trainer {
 Result<nlohmann::json> parse_json_object(std::string_view text, const std::string& file,
                                          const char* of);
 
+// Of a program's file. Discarded (is_discarded()) where the text is no JSON, or nested deeper.
+// *twice: a key that stands twice in an object, of which the last counts.
+nlohmann::json parse_json_with_keys(std::string_view text, size_t most_nested, std::string* twice);
+
 }  // namespace sennit::trainer

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/json_bytes.hpp"
+#include "trainer/base/json_text.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -18,26 +18,14 @@ using Json = nlohmann::json;
 constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 constexpr int64_t kMostElements = int64_t{1} << 62;
 
-// The header's JSON; names that stand twice and deep nesting are refused (the JSON library would
-// keep the last, and the format knows three levels).
+// The format knows three levels.
+constexpr size_t kMostLevels = 4;
+
+// The header's JSON. Names that stand twice are refused, since the JSON library would keep the last.
 Result<Json> parse_header(std::string_view text, const std::string& file) {
   std::string twice;
-  bool deep = false;
-  std::vector<std::set<std::string>> keys(4);
-  const Json json = Json::parse(
-      text,
-      [&](int depth, Json::parse_event_t event, Json& value) {
-        if (depth >= 4) return deep = true, false;
-        const auto level = static_cast<size_t>(std::max(depth, 0));
-        if (event == Json::parse_event_t::object_start && level + 1 < keys.size())
-          keys[level + 1].clear();
-        if (event == Json::parse_event_t::key &&
-            !keys[level].insert(value.get<std::string>()).second)
-          twice = value.get<std::string>();
-        return true;
-      },
-      false);
-  if (deep || !json.is_object())
+  const Json json = parse_json_with_keys(text, kMostLevels, &twice);
+  if (!json.is_object())
     return invalid(fmt::format("{}: its header is no JSON object of tensors", file));
   if (!twice.empty())
     return invalid(fmt::format("{}: its header has the name '{}' twice", file, twice));
@@ -100,19 +88,23 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 std::string safetensors_header(std::vector<StoredTensor>* tensors,
                                const std::map<std::string, std::string>& metadata,
                                size_t alignment) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!metadata.empty()) json["__metadata__"] = metadata;
+  // Written by hand, because the order of the tensors is that of their data.
+  std::string text;
+  const auto add = [&](const std::string& key, const std::string& value) {
+    text += fmt::format("{}{}:{}", text.empty() ? "{" : ",", json_to_text(Json(key)), value);
+  };
+  if (!metadata.empty()) add("__metadata__", json_to_text(Json(metadata)));
   uint64_t at = 0;
   for (StoredTensor& tensor : *tensors) {
     const int64_t elements = elements_of(tensor.shape);
     SENNIT_CHECK(elements >= 0);
     tensor.begin = at;
     tensor.end = at += static_cast<uint64_t>(elements) * bytes_of(tensor.type);
-    json[tensor.name] = {{"dtype", safetensors_name(tensor.type)},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {tensor.begin, tensor.end}}};
+    add(tensor.name, fmt::format(R"({{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})",
+                                 safetensors_name(tensor.type), json_to_text(Json(tensor.shape)),
+                                 tensor.begin, tensor.end));
   }
-  std::string text = json_to_text(json);
+  text += text.empty() ? "{}" : "}";
   text.append((alignment - (8 + text.size()) % alignment) % alignment, ' ');
   const uint64_t length = text.size();
   std::string header(8, '\0');

@@ -56,9 +56,9 @@ struct Files {
   bool done() const { return next == names.size(); }
 };
 
-class Run {
+class Tokenization {
  public:
-  explicit Run(const TokenizeOptions& options) : options_(options) {
+  explicit Tokenization(const TokenizeOptions& options) : options_(options) {
     report_.threads = options.threads > 0
                           ? options.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -266,7 +266,7 @@ Result<TokenizeReport> tokenize(const TokenizeOptions& options,
     return invalid(fmt::format("a held-out part of {}: it must be at least 0 and below 1",
                                options.clean.held_out));
   try {
-    return Run(options).go(progress);
+    return Tokenization(options).go(progress);
   } catch (const std::bad_alloc&) {
     return no_memory();
   }

@@ -29,9 +29,9 @@ double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-class Run {
+class TrainingRun {
  public:
-  Run(const TrainConfig& config, Traffic* traffic) : config_(config), traffic_(traffic) {}
+  TrainingRun(const TrainConfig& config, Traffic* traffic) : config_(config), traffic_(traffic) {}
 
   Status prepare(std::unique_ptr<Communicator> job);
   Status train();
@@ -84,12 +84,12 @@ class Run {
   double seconds_before_ = 0;  // of the run, before it went on here
 };
 
-Status Run::agree(double* values, size_t count) const {
+Status TrainingRun::agree(double* values, size_t count) const {
   trainer_->world().all_reduce(values, count, Element::f64, Reduction::max).wait();
   return traffic_->status();
 }
 
-Status Run::look_at_settings() {
+Status TrainingRun::look_at_settings() {
   Result<std::shared_ptr<const Dataset>> data = Dataset::open(config_.data);
   if (!data) return data.status();
   data_ = *std::move(data);
@@ -106,7 +106,7 @@ Status Run::look_at_settings() {
   return {};
 }
 
-Status Run::prepare(std::unique_ptr<Communicator> started) {
+Status TrainingRun::prepare(std::unique_ptr<Communicator> started) {
   rank_ = started->rank();
   ranks_ = started->size();
   SENNIT_RETURN_IF_ERROR(one_answer(look_at_settings(), *started));
@@ -147,7 +147,7 @@ Status Run::prepare(std::unique_ptr<Communicator> started) {
   return {};
 }
 
-Status Run::open_checkpoints(Communicator& job) {
+Status TrainingRun::open_checkpoints(Communicator& job) {
   CheckpointOptions options;
   options.folder = config_.checkpoint_dir;
   options.rank = rank_;
@@ -176,7 +176,7 @@ Status Run::open_checkpoints(Communicator& job) {
 }
 
 // All ranks at once, as they will compute.
-Status Run::measure_peak() {
+Status TrainingRun::measure_peak() {
   double nothing = 0;
   SENNIT_RETURN_IF_ERROR(agree(&nothing, 1));
   const int threads = threads_of_a_rank(static_cast<int>(config_.threads));
@@ -187,7 +187,7 @@ Status Run::measure_peak() {
   return traffic_->status();
 }
 
-Status Run::open_loaders() {
+Status TrainingRun::open_loaders() {
   LoaderOptions options;
   options.seed = static_cast<uint64_t>(config_.seed);
   options.length = config_.sequence;
@@ -212,7 +212,7 @@ Status Run::open_loaders() {
   return {};
 }
 
-StepRecord Run::record_of(const StepResult& result, double data_wait_s, double seconds) {
+StepRecord TrainingRun::record_of(const StepResult& result, double data_wait_s, double seconds) {
   StepRecord record;
   record.step = step_;
   record.loss = result.loss;
@@ -236,7 +236,7 @@ StepRecord Run::record_of(const StepResult& result, double data_wait_s, double s
   return record;
 }
 
-Update Run::next_update() const {
+Update TrainingRun::next_update() const {
   Update update;
   update.adamw.learning_rate = config_.learning_rate_at(step_ + 1, time_share());
   update.adamw.beta1 = static_cast<float>(config_.beta1);
@@ -249,7 +249,7 @@ Update Run::next_update() const {
 }
 
 // The loss on held-out text where it is due. *save_now: it is the best, so that it is there to keep.
-Status Run::evaluate_if_due(bool last, StepRecord* record, bool* save_now) {
+Status TrainingRun::evaluate_if_due(bool last, StepRecord* record, bool* save_now) {
   if (!held_out_ || config_.evaluate_every <= 0) return {};
   if (step_ % config_.evaluate_every != 0 && !last) return {};
   double loss = 0;
@@ -262,7 +262,7 @@ Status Run::evaluate_if_due(bool last, StepRecord* record, bool* save_now) {
   return {};
 }
 
-Status Run::step() {
+Status TrainingRun::step() {
   const Clock::time_point began = Clock::now();
   const nlohmann::json place = loader_->position();
   const Batch batch = loader_->next();
@@ -310,7 +310,7 @@ Status Run::step() {
 
 // Where a loss or gradient is not finite, weights and optimiser are those of before the step: they
 // are saved, at the place of the batch that was not learned from, if they are finite themselves.
-Status Run::stop_before(const Status& fault, const nlohmann::json& place) {
+Status TrainingRun::stop_before(const Status& fault, const nlohmann::json& place) {
   if (traffic_->failed()) return fault;
   double broken = 0;
   for (const State state : {State::master, State::first_moment, State::second_moment})
@@ -328,7 +328,7 @@ Status Run::stop_before(const Status& fault, const nlohmann::json& place) {
   return {fault.kind(), speaks() ? ended_ : ""};
 }
 
-Status Run::held_out_loss(double* loss) {
+Status TrainingRun::held_out_loss(double* loss) {
   Evaluation sum;
   const int64_t pass = held_out_->batches_of_a_pass();
   const int64_t batches =
@@ -345,7 +345,7 @@ Status Run::held_out_loss(double* loss) {
   return batches < pass ? held_out_->restore(start) : Status();
 }
 
-Status Run::save(const nlohmann::json& place) {
+Status TrainingRun::save(const nlohmann::json& place) {
   if (saved_step_ == step_) return {};
   SENNIT_RETURN_IF_ERROR(report_saves());
   const nlohmann::json state = state_of(resumed_, place);
@@ -359,7 +359,7 @@ Status Run::save(const nlohmann::json& place) {
 }
 
 // Says what became of the save before, once it is done.
-Status Run::report_saves() {
+Status TrainingRun::report_saves() {
   if (!writer_ || writer_->busy()) return {};
   const Result<std::optional<SaveReport>> report = writer_->wait();
   if (!report) return report.status();
@@ -376,7 +376,7 @@ Status Run::report_saves() {
   return {};
 }
 
-Status Run::train() {
+Status TrainingRun::train() {
   if (step_ >= config_.steps && speaks())
     fmt::print("step {} is reached already: nothing to train with --steps {}\n", step_,
                config_.steps);
@@ -397,7 +397,7 @@ Status Run::train() {
   return {};
 }
 
-Status Run::finish() {
+Status TrainingRun::finish() {
   Communicator& job = *trainer_->mesh().job;
   if (writer_) {
     const Result<std::optional<SaveReport>> report = writer_->wait();
@@ -422,7 +422,7 @@ Status Run::finish() {
 Result<int> run_training(const TrainConfig& config, std::unique_ptr<Communicator> job,
                          Traffic* traffic) {
   const StopSignals signals;
-  Run run(config, traffic);
+  TrainingRun run(config, traffic);
   SENNIT_RETURN_IF_ERROR(run.prepare(std::move(job)));
   const Status trained = run.train();
   if (!trained.ok() && !run.can_finish()) {

@@ -166,11 +166,12 @@ class RankRun {
     return {};
   }
 
-  struct Place {  // where a case's data lies, also in place: as in NCCL
+  // Where a case's data lies. In place it lies as in NCCL.
+  struct Buffers {
     std::byte* send;
     std::byte* recv;
   };
-  Place place(const Case& c, bool in_place) const {
+  Buffers buffers_of(const Case& c, bool in_place) const {
     if (!in_place) return {send_.data(), recv_.data()};
     const size_t own = static_cast<size_t>(c.rank) * c.count * type_bytes(c.type);
     std::byte* const base = recv_.data();
@@ -188,7 +189,7 @@ class RankRun {
     }
   }
 
-  Status call(const Case& c, const Place& at) {
+  Status call(const Case& c, const Buffers& at) {
     const auto type = static_cast<sennit_type_t>(c.type);
     sennit_work_t work = nullptr;
     sennit_work_t* const handle = options_.blocking ? nullptr : &work;
@@ -244,7 +245,7 @@ class RankRun {
   }
 
   Status time(const Case& c, bool in_place, Times* times) {
-    const Place at = place(c, in_place);
+    const Buffers at = buffers_of(c, in_place);
     fill_input(c, 0, at.send);
     for (int i = 0; i < options_.warm_up; i++) SENNIT_RETURN_IF_ERROR(call(c, at));
     std::vector<uint64_t> taken(static_cast<size_t>(options_.iterations));
@@ -262,7 +263,7 @@ class RankRun {
   }
 
   Status check(const Case& c, bool in_place, uint64_t seed, uint64_t* wrong) {
-    const Place at = place(c, in_place);
+    const Buffers at = buffers_of(c, in_place);
     const size_t received = c.recv_elements() * type_bytes(c.type);
     const size_t whole =
         std::max<size_t>(c.send_elements(), c.recv_elements()) * type_bytes(c.type);

@@ -23,13 +23,13 @@ td:first-child, th:first-child { text-align:left; }
 .part8 { fill:#8a97a8; }
 )css";
 
-struct Part {
+struct Slice {
   std::string label, value;
   double amount = 0;
 };
 
 // One bar of parts on a scale that ends at `whole`, and what each of them is.
-std::string stacked(const std::vector<Part>& parts, double whole, const std::string& end) {
+std::string stacked(const std::vector<Slice>& parts, double whole, const std::string& end) {
   constexpr int kWidth = 980, kBar = 34, kRow = 22, kColumns = 3;
   const int rows = (static_cast<int>(parts.size()) + kColumns - 1) / kColumns;
   std::string text = fmt::format("<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" role=\"img\">\n",
@@ -59,14 +59,14 @@ std::string stacked(const std::vector<Part>& parts, double whole, const std::str
   return text + "</svg>";
 }
 
-std::vector<Part> step_parts(const StepTime& s) {
+std::vector<Slice> step_parts(const StepTime& s) {
   const std::pair<const char*, double> all[] = {
       {"matrix products", s.matmul},      {"attention", s.attention},
       {"norms, gates", s.elementwise},    {"tensor parallel", s.tensor},
       {"context parallel", s.context},    {"pipeline bubble", s.bubble},
       {"pipeline transfers", s.pipeline}, {"data parallel, waited", s.data},
       {"optimizer", s.optimizer}};
-  std::vector<Part> parts;
+  std::vector<Slice> parts;
   for (const auto& [label, seconds] : all)
     parts.push_back({label,
                      fmt::format("{} ({:.1f}%)", duration_text(seconds), 100 * seconds / s.total),
@@ -231,7 +231,7 @@ std::string figures_section(const Problem& problem, const Answer& answer) {
 }
 
 std::string memory_section(const Problem& problem, const Answer& answer) {
-  std::vector<Part> memory;
+  std::vector<Slice> memory;
   for (const auto& [label, bytes] : answer.memory.parts())
     memory.push_back({label, bytes_text(bytes), bytes});
   const double total = answer.memory.total(), there = problem.job.gpu.memory_bytes.value;
