@@ -2,10 +2,7 @@
 #include "control/switchboard.hpp"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,16 +17,12 @@ namespace {
 // without even a greeting.
 constexpr int64_t kStrangerEvictMs = 250;
 constexpr int64_t kSilentEvictMs = 20;
-constexpr int64_t kClosingRetryMs = 5;  // until a descriptor is free for the next one to be told
 constexpr int64_t kStrangerLogMs = 10'000;  // between two lines about strangers
 constexpr uint64_t kStrangersNamed = 5;     // one by one
-constexpr int kMostAcceptedPerRound = 64;
 
 }  // namespace
 
-Switchboard::~Switchboard() {
-  for (const int fd : {listener_, former_listener_, spare_fd_}) close_socket(fd);
-}
+Switchboard::~Switchboard() { close_socket(spare_fd_); }
 
 // ---- connections ----
 
@@ -114,13 +107,6 @@ Address Switchboard::far_end(const Link& link) const {
 }
 
 void Switchboard::serve(uint64_t id) {
-  if (id == kListenerId)
-    accept_all();
-  else
-    drive(id);
-}
-
-void Switchboard::drive(uint64_t id) {
   std::vector<Message> messages;
   for (bool again = true; again;) {
     Connection* link = connection(id);
@@ -174,33 +160,6 @@ bool Switchboard::give_spare_descriptor() {
   return true;
 }
 
-// ---- the door ----
-
-Status Switchboard::open(const Address& address) {
-  const Result<int> fd = listen_on(address);
-  if (fd) take_over(*fd);
-  return fd.status();
-}
-
-void Switchboard::take_over(int listening_fd) {
-  listener_ = listening_fd;
-  listener_port_ = local_address(listening_fd).port;
-  poller_.add(listener_, kListenerId, EPOLLIN);
-}
-
-Status Switchboard::move() {
-  Address own = local_address(listener_);
-  own.port = 0;
-  former_listener_ = std::exchange(listener_, -1);
-  poller_.remove(former_listener_);
-  ::shutdown(former_listener_, SHUT_RDWR);
-  return open(own);
-}
-
-void Switchboard::close() {
-  if (listener_ >= 0) close_socket(std::exchange(listener_, -1));
-}
-
 // ---- strangers ----
 
 // Where there are too many: the oldest that has not greeted, which a rank does at once; else the
@@ -216,54 +175,13 @@ uint64_t Switchboard::stranger_to_evict() const {
   return self_.now_ms - connection(oldest)->since_ms >= kStrangerEvictMs ? oldest : 0;
 }
 
-// Makes room for one more. False: it has to wait.
-bool Switchboard::evict(const char* reason) {
-  const uint64_t one = stranger_to_evict();
-  if (one == 0) return false;
-  lost(one, End::closed, reason);
-  return true;
-}
-
-// There is no descriptor for whoever knocks. True: there is one now.
-bool Switchboard::wait_for_descriptors() {
-  if (!strangers_.empty()) return evict("no file descriptors left");
-  owner_->out_of_descriptors();
-  if (self_.phase == Phase::closing)  // the others are told one after the other
-    return give_spare_descriptor();
-  if (self_.now_ms - descriptor_log_ms_ >= kStrangerLogMs) {
-    log(LogLevel::warn, "no file descriptors left to take a connection; {}", kDescriptorRemedy);
-    descriptor_log_ms_ = self_.now_ms;
-  }
-  return false;
-}
-
-void Switchboard::accept_all() {
-  for (int taken = 0; taken < kMostAcceptedPerRound; taken++) {
-    if (strangers_.size() >= kMostStrangers) {
-      if (!evict("too many connections that have not proved themselves")) return pause(true);
-      continue;
-    }
-    Address from;
-    const int fd = accept_from(listener_, &from);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-      if (!wait_for_descriptors()) return pause(true);
-      continue;
-    }
-    if (fd < 0) return;
-    Connection& connection =
-        add(fd, Handshake::acceptor(handshake_config()), Role::stranger, -1, false);
-    connection.deadline_ms = self_.now_ms + kStrangerMs;
-    connection.other = from;
-    strangers_.insert(connection.id);
-    drive(connection.id);  // who waited in the kernel's queue has greeted meanwhile
-  }
-}
-
-void Switchboard::pause(bool paused) {
-  paused_ = paused;
-  poller_.change(listener_, kListenerId, paused ? 0 : uint32_t{EPOLLIN});
-  if (paused)
-    self_.due(self_.now_ms + (self_.phase == Phase::closing ? kClosingRetryMs : kSilentEvictMs));
+void Switchboard::take_in(int fd, const Address& from) {
+  Connection& connection =
+      add(fd, Handshake::acceptor(handshake_config()), Role::stranger, -1, false);
+  connection.deadline_ms = self_.now_ms + kStrangerMs;
+  connection.other = from;
+  strangers_.insert(connection.id);
+  serve(connection.id);  // who waited in the kernel's queue has greeted meanwhile
 }
 
 void Switchboard::tick() {
@@ -277,7 +195,6 @@ void Switchboard::tick() {
       self_.due(connection->deadline_ms);
   }
   for (const uint64_t id : late) lost(id, End::unreachable, "no answer in time");
-  if (paused_ && listener_ >= 0) pause(false);
   if (strangers_unlogged_ > 0 && now - stranger_log_ms_ >= kStrangerLogMs) {
     log(LogLevel::warn, "refused {} more connections that are not of this job",
         strangers_unlogged_);

@@ -1,6 +1,6 @@
-// switchboard.hpp: all sockets of one rank's control plane: connections by number, the one it
-// listens on, strangers who have not proved themselves yet, and a descriptor kept for when there
-// are no others. Control thread only, but for the counters.
+// switchboard.hpp: all connections of one rank's control plane, by number, strangers who have not
+// proved themselves among them, and a descriptor kept for when there are no others. Control thread
+// only, but for the counters.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,7 @@
 
 namespace sennit::control {
 
-// At once; a rank is one until it has said what it wants.
-inline constexpr size_t kMostStrangers = 256;
-
-class Switchboard final : public Network, public Door {
+class Switchboard final : public Network {
  public:
   Switchboard(Self& self, Poller& poller) : self_(self), poller_(poller) {}
   ~Switchboard() override;
@@ -39,18 +36,17 @@ class Switchboard final : public Network, public Door {
   Address far_end(const Link& link) const override;
   bool has_spare_descriptor() const override { return spare_fd_ >= 0; }
 
-  // Door
-  Status open(const Address& address) override;
-  void take_over(int listening_fd) override;
-  bool is_open() const override { return listener_ >= 0; }
-  Address address() const override { return local_address(listener_); }
-  uint16_t port() const override { return listener_port_; }
-  Status move() override;
-  void close() override;
+  // For the entrance (control/entrance.hpp).
+  Owner& owner() { return *owner_; }
+  void take_in(int fd, const Address& from);  // a stranger
+  // The oldest one that may go, so that others get a turn; 0: all have to be borne with yet.
+  uint64_t stranger_to_evict() const;
+  size_t strangers() const { return strangers_.size(); }
+  bool give_spare_descriptor();  // false: it is given, or not needed
 
   // For the loop.
   bool hold_spare_descriptor();  // false: errno says why there is none
-  void serve(uint64_t id);       // something is ready: poller's id
+  void serve(uint64_t id);       // something is ready
   void tick();                   // time-outs of strangers and of connection attempts
   void watch();                  // tells the poller what each connection waits for
   void excuse(int64_t gap_ms);   // this process did not run for so long
@@ -62,18 +58,10 @@ class Switchboard final : public Network, public Door {
   Connection* connection(uint64_t id) const;
   static Connection& connection(Link& link) { return static_cast<Connection&>(link); }
   Connection& add(int fd, Handshake handshake, Role role, int rank, bool connecting);
-  void drive(uint64_t id);
   HandshakeConfig handshake_config() const;
-  bool give_spare_descriptor();
-  uint64_t stranger_to_evict() const;
-  void accept_all();
-  bool evict(const char* reason);
-  bool wait_for_descriptors();
-  void pause(bool paused);
   void log_stranger(const Link& link, const std::string& reason);
 
-  static constexpr uint64_t kListenerId = 1;
-  static constexpr uint64_t kFirstConnectionId = 16;
+  static constexpr uint64_t kFirstConnectionId = 16;  // smaller ones: the bell and the entrance
 
   Self& self_;
   Poller& poller_;
@@ -81,12 +69,8 @@ class Switchboard final : public Network, public Door {
   uint64_t next_id_ = kFirstConnectionId;
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::set<uint64_t> strangers_;  // and visitors
-  int listener_ = -1;
-  int former_listener_ = -1;  // bound, but does not listen any more
-  bool paused_ = false;
-  uint16_t listener_port_ = 0;
   int spare_fd_ = -1;  // given up for one last connection when there are no descriptors left
-  int64_t stranger_log_ms_ = 0, descriptor_log_ms_ = INT64_MIN / 2;
+  int64_t stranger_log_ms_ = 0;
   uint64_t strangers_unlogged_ = 0;
   struct Counters {
     std::atomic<uint64_t> frames_out = 0, frames_in = 0, start_frames = 0, connections = 0,

@@ -18,6 +18,7 @@
 #include "base/descriptors.hpp"
 #include "base/mutex.hpp"
 #include "control/callers.hpp"
+#include "control/entrance.hpp"
 #include "control/poller.hpp"
 #include "control/rank/plane.hpp"
 #include "control/switchboard.hpp"
@@ -43,7 +44,8 @@ class ControlPlane final : public Control {
   ControlPlane(const BootstrapOptions& options, Callbacks callbacks)
       : self_(options, std::move(callbacks)),
         switchboard_(self_, poller_),
-        plane_(self_, switchboard_, switchboard_, callers_) {
+        entrance_(self_, poller_, switchboard_),
+        plane_(self_, switchboard_, entrance_, callers_) {
     switchboard_.set_owner(&plane_);
   }
   ~ControlPlane() override;
@@ -78,6 +80,7 @@ class ControlPlane final : public Control {
   Callers callers_;
   Poller poller_;
   Switchboard switchboard_;
+  Entrance entrance_;
   Plane plane_;
   std::thread thread_;
   Mutex collective_mutex_;  // one at a time, in the same order on all ranks
@@ -136,7 +139,7 @@ void ControlPlane::run() {
   do round();
   while (!plane_.departure().over(switchboard_.empty()));
   switchboard_.clear();
-  switchboard_.close();
+  entrance_.close();
   callers_.end();
 }
 
@@ -156,11 +159,17 @@ void ControlPlane::round() {
   self_.now_ms = now_ms();
   excuse_gap(before + wait);
 
-  for (const uint64_t id : ready) switchboard_.serve(id);
+  for (const uint64_t id : ready) {
+    if (id == Entrance::kId)
+      entrance_.serve();
+    else
+      switchboard_.serve(id);
+  }
   for (const auto& command : callers_.take_commands()) command();
 
   self_.next_due_ms = self_.now_ms + self_.heartbeat_ms;
   switchboard_.tick();
+  entrance_.tick();
   plane_.tick();
   switchboard_.watch();
   // A gap in the work of this very round (a callback that took long, a starved machine) counts as

@@ -1,0 +1,101 @@
+// entrance.cpp: see control/entrance.hpp.
+#include "control/entrance.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/descriptors.hpp"
+#include "base/log.hpp"
+
+namespace sennit::control {
+namespace {
+
+constexpr int64_t kPauseMs = 20;        // for strangers to get on or go
+constexpr int64_t kClosingRetryMs = 5;  // until a descriptor is free for the next one to be told
+constexpr int64_t kLogMs = 10'000;      // between two lines about missing descriptors
+constexpr int kMostAcceptedPerRound = 64;
+
+}  // namespace
+
+Entrance::~Entrance() {
+  for (const int fd : {listener_, former_listener_}) close_socket(fd);
+}
+
+Status Entrance::open(const Address& address) {
+  const Result<int> fd = listen_on(address);
+  if (fd) take_over(*fd);
+  return fd.status();
+}
+
+void Entrance::take_over(int listening_fd) {
+  listener_ = listening_fd;
+  port_ = local_address(listening_fd).port;
+  poller_.add(listener_, kId, EPOLLIN);
+}
+
+Status Entrance::move() {
+  Address own = local_address(listener_);
+  own.port = 0;
+  former_listener_ = std::exchange(listener_, -1);
+  poller_.remove(former_listener_);
+  ::shutdown(former_listener_, SHUT_RDWR);
+  return open(own);
+}
+
+void Entrance::close() {
+  if (listener_ >= 0) close_socket(std::exchange(listener_, -1));
+}
+
+// Makes room for one more. False: it has to wait.
+bool Entrance::evict(const char* reason) {
+  const uint64_t one = switchboard_.stranger_to_evict();
+  if (one == 0) return false;
+  switchboard_.lost(one, End::closed, reason);
+  return true;
+}
+
+// There is no descriptor for whoever knocks. True: there is one now.
+bool Entrance::wait_for_descriptors() {
+  if (switchboard_.strangers() > 0) return evict("no file descriptors left");
+  switchboard_.owner().out_of_descriptors();
+  if (self_.phase == Phase::closing)  // the others are told one after the other
+    return switchboard_.give_spare_descriptor();
+  if (self_.now_ms - log_ms_ >= kLogMs) {
+    log(LogLevel::warn, "no file descriptors left to take a connection; {}", kDescriptorRemedy);
+    log_ms_ = self_.now_ms;
+  }
+  return false;
+}
+
+void Entrance::serve() {
+  for (int taken = 0; taken < kMostAcceptedPerRound; taken++) {
+    if (switchboard_.strangers() >= kMostStrangers) {
+      if (!evict("too many connections that have not proved themselves")) return pause(true);
+      continue;
+    }
+    Address from;
+    const int fd = accept_from(listener_, &from);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+      if (!wait_for_descriptors()) return pause(true);
+      continue;
+    }
+    if (fd < 0) return;
+    switchboard_.take_in(fd, from);
+  }
+}
+
+void Entrance::pause(bool paused) {
+  paused_ = paused;
+  poller_.change(listener_, kId, paused ? 0 : uint32_t{EPOLLIN});
+  if (paused)
+    self_.due(self_.now_ms + (self_.phase == Phase::closing ? kClosingRetryMs : kPauseMs));
+}
+
+void Entrance::tick() {
+  if (paused_ && listener_ >= 0) pause(false);
+}
+
+}  // namespace sennit::control
