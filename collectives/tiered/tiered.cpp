@@ -25,7 +25,6 @@ namespace {
 
 using namespace tiered;  // NOLINT: this file is its front
 
-constexpr uint8_t kAllStages = 255;
 // all stages with whole pieces are not worth comparing beyond
 constexpr uint64_t kSmallBytes = 256 * 1024;
 constexpr uint64_t kMediumBytes = 4 << 20;  // nor the outermost few

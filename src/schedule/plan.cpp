@@ -26,7 +26,7 @@ std::string candidate_text(const Candidate& candidate) {
 std::string Parameters::to_text() const {
   std::string text = fmt::format("{} chunk{}", chunks, chunks == 1 ? "" : "s");
   if (!radices.empty()) text += fmt::format(", radix {}", fmt::join(radices, " "));
-  if (whole_stages == 255)
+  if (whole_stages == kAllStages)
     text += ", whole pieces";
   else if (whole_stages > 0)
     text += fmt::format(", whole pieces in {} outer stage{}", whole_stages,

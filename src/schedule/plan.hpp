@@ -9,20 +9,21 @@ namespace sennit {
 
 inline constexpr uint32_t kMostChunks = 1u << 20;
 
+// Parameters::whole_stages: all of them, for small messages.
+inline constexpr uint8_t kAllStages = 255;
+
 // Parameters of every algorithm; one that has no use for a field leaves it at its default.
 struct Parameters {
   uint32_t chunks = 1;  // pipeline slices per block
   // tiered: from the innermost stage outwards; empty: one direct stage per tier
   std::vector<uint16_t> radices;
-  // tiered all-reduce: this many outermost stages exchange whole pieces; 255: all stages (small
-  // messages)
+  // tiered all-reduce: this many outermost stages exchange whole pieces
   uint8_t whole_stages = 0;
   bool operator==(const Parameters&) const = default;
   std::string to_text() const;
 };
 
-// The least time any schedule can take; plan/bound.hpp. Unknown where a capacity is
-// unknown.
+// The least time any schedule can take; see plan/bound.hpp. Unknown where a capacity is unknown.
 struct Bound {
   bool known = false;
   uint64_t time_ns = 0;
@@ -31,6 +32,8 @@ struct Bound {
   std::string why;                // "rack: 2(n-1)M / sum of egress"
   std::vector<uint64_t> tier_ns;  // by tier: the bound that this tier alone sets; 0: none
 };
+
+// A plan that was thought of.
 struct Candidate {
   std::string algorithm;
   Parameters parameters;
@@ -39,6 +42,7 @@ struct Candidate {
   uint64_t measured_ns = 0;  // of the tuning table's choice; 0: not measured
 };
 
+// What runs, and why: the candidates are all that were thought of, the choice among them.
 struct Plan {
   std::string algorithm;
   Parameters parameters;

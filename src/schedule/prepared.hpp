@@ -1,6 +1,6 @@
-// prepared.hpp: a Program made ready to run: dependents instead of dependencies, peers as world
-// ranks, slot readers. Made once per (communicator, request) and cached; immutable and shared by
-// all works that run it.
+// prepared.hpp: a Program made ready to run: dependents instead of dependencies, a list of peers,
+// slot readers. Made once per (communicator, request) and cached; immutable and shared by all works
+// that run it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct Prepared {
   Plan plan;
   Program program;
   std::string description;  // "broadcast count 1024 float32 root 3", with the user's rank
-  uint64_t signature = 0;   // what every message carries: request without in_place, and the plan
+  // What every message carries: a hash of the request without in_place, and of the plan.
+  uint64_t signature = 0;
 
   std::vector<uint32_t> initial_deps;     // by step: how many steps it waits for
   std::vector<uint32_t> first_dependent;  // by step, CSR into `dependents`; steps + 1 entries

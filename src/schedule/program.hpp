@@ -41,6 +41,7 @@ namespace sennit {
 // 2^16 * 3^4 * 5^2 * 7 * 11 * 13: equal shares among most group sizes are exact.
 inline constexpr uint64_t kUnits = 65536ull * 81 * 25 * 7 * 11 * 13;
 
+// A stretch of a block, or of several that follow one another.
 struct Range {
   uint64_t block = 0;
   uint64_t begin = 0;  // units from the start of `block`; < kUnits
@@ -60,6 +61,7 @@ struct Operand {
 
 enum class StepKind : uint8_t { send, recv, reduce, copy };
 
+// What a rank does at a time; peers are positions.
 struct Step {
   StepKind kind = StepKind::copy;
   // tier the message crosses (TierTree::crossing_tier); scarcer tiers are posted first
@@ -68,18 +70,25 @@ struct Step {
   bool finish = false;
   int32_t peer = -1;  // send, recv: position
   uint32_t tag = 0;   // send, recv
-  Operand target;     // recv, reduce, copy: where to. All operands of a step have the same length
-  uint32_t first_source = 0,
-           sources = 0;  // send, copy: 1; reduce: >= 1 in the order of the sum. Program::operands
-  uint32_t first_dep = 0, deps = 0;  // Program::deps: indices of earlier steps
+  // recv, reduce, copy: where to. All operands of a step have the same length.
+  Operand target;
+  // In Program::operands. send, copy: one; reduce: at least one, in the order of the sum.
+  uint32_t first_source = 0;
+  uint32_t sources = 0;
+  // In Program::deps: indices of earlier steps.
+  uint32_t first_dep = 0;
+  uint32_t deps = 0;
 };
 
+// Scratch that holds these ranges, packed in order.
 struct Slot {
-  uint32_t first_range = 0, ranges = 0;
+  uint32_t first_range = 0;  // into Program::ranges
+  uint32_t ranges = 0;
   // filled by one whole receive and read by reduces only: may be a peer's memory instead
   bool may_expose = false;
 };
 
+// One rank's steps. Value type; immutable once built, and then free to share between threads.
 struct Program {
   std::vector<Step> steps;
   std::vector<Operand> operands;
@@ -109,11 +118,11 @@ class ProgramBuilder {
   // sends).
   explicit ProgramBuilder(bool one_space = true) : one_space_(one_space) {}
 
-  // Empty ranges are dropped. `scratch` declares a slot that holds these ranges, packed in order.
+  // Empty ranges are dropped. scratch() declares a slot that holds these ranges, packed in order;
+  // part() names a part of what such a slot holds.
   Operand input(std::span<const Range> ranges);
   Operand output(std::span<const Range> ranges);
   Operand scratch(std::span<const Range> ranges);
-  // a part of a scratch operand's slot
   Operand part(const Operand& slot, std::span<const Range> ranges);
 
   // Steps whose operand has no ranges are dropped, on both sides alike, unless keep_empty

@@ -49,11 +49,13 @@ bool has_root(Collective collective);          // broadcast, reduce, gather, sca
 std::string_view name(Collective collective);  // "all_reduce", ...
 std::string_view name(DataType type);          // "float32", ...
 std::string_view name(Op op);                  // "sum", ...
+// The names above, and those that nccl-tests takes: "float", "half", "mulsum", ... The error lists
+// what is expected.
 Result<Collective> parse_collective(std::string_view text);
-Result<DataType> parse_type(
-    std::string_view text);  // also nccl-tests' names: "float", "half", "bfloat16", ...
+Result<DataType> parse_type(std::string_view text);
 Result<Op> parse_op(std::string_view text);
 
+// Ranks and blocks are in fabric order.
 struct Request {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
