@@ -1,5 +1,5 @@
-// json_bytes.hpp: JSON as text and as the bytes that ranks hand each other (CBOR, RFC 8949), read
-// only where it is not nested deeper than anything that sennit writes or asks for.
+// json_bytes.hpp: JSON to and from text, read only where it is not nested deeper than anything that
+// sennit writes or asks for.
 //
 // Reading, copying and writing a value takes stack for each level, and whoever made the text chose
 // how many.
@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -23,14 +22,10 @@ bool is_shallow(std::string_view json);
 // Discarded (is_discarded()) where the text is no JSON, or too deep.
 nlohmann::json parse_json(std::string_view text);
 
-// indent: spaces for each level, a line for each value; -1: all in one line. Bytes that are no UTF-8
-// are replaced. Defined here and not where it is called, because each use compiles for a second.
+// indent: spaces for each level, a line for each value; -1: all in one line. Bytes that are no
+// UTF-8 are replaced. Defined here and not where it is called, because each use compiles for a
+// second.
 std::string json_to_text(const nlohmann::json& json, int indent = -1);
 std::string json_to_text(const nlohmann::ordered_json& json, int indent = -1);
-
-std::vector<std::byte> pack(const nlohmann::json& json);
-
-// Discarded where the bytes are no CBOR, or too deep.
-nlohmann::json unpack(const std::vector<std::byte>& bytes);
 
 }  // namespace sennit

@@ -1,5 +1,5 @@
-// json_bytes_test.cpp: texts and messages that are nested as deep as somebody likes are refused, by
-// every parser, and take no stack. Those of the trainer: tests/trainer/trainer_limits_test.cpp.
+// json_bytes_test.cpp: texts that are nested as deep as somebody likes are refused, by every parser,
+// and take no stack. Those of the trainer: tests/trainer/trainer_limits_test.cpp.
 #include "base/json_bytes.hpp"
 
 #include <gtest/gtest.h>
@@ -39,43 +39,6 @@ TEST(ShallowJson, BracketsInStringsAndCommentsAreNone) {
   EXPECT_FALSE(is_shallow("\"\\\\\"" + lists(kMostNested + 1)));
   for (const char* const cut : {"\"", "\"\\", "/", "//", "/*", "/**", "", "]", "}"})
     EXPECT_TRUE(is_shallow(cut));
-}
-
-TEST(ShallowJson, MessagesAreReadAsDeepAsTheLimitAndNoDeeper) {
-  for (const char head : {'\x81', '\x9f'}) {  // lists of one item, of untold length
-    const auto deep = [&](size_t depth) {
-      std::string text(depth, head);
-      text += '\x01';
-      if (head == '\x9f') text += std::string(depth, '\xff');
-      const auto* const data = reinterpret_cast<const std::byte*>(text.data());
-      return unpack({data, data + text.size()});
-    };
-    EXPECT_TRUE(deep(kMostNested).is_array());
-    EXPECT_TRUE(deep(kMostNested + 1).is_discarded());
-    EXPECT_TRUE(deep(kDeep).is_discarded());
-  }
-  std::vector<std::byte> maps;
-  for (size_t i = 0; i < kDeep; i++)
-    for (const int byte : {0xa1, 0x61, 0x61}) maps.push_back(static_cast<std::byte>(byte));
-  EXPECT_TRUE(unpack(maps).is_discarded());
-  EXPECT_TRUE(unpack({}).is_discarded());
-}
-
-// 9b 7f ff...: a list of more items than there can be, for which the JSON library throws.
-TEST(ShallowJson, AMessageThatCannotHoldWhatItSaysIsRefused) {
-  for (const int head : {0x9b, 0xbb, 0x5b, 0x7b}) {
-    std::vector<std::byte> message(9, std::byte{0xff});
-    message[0] = static_cast<std::byte>(head);
-    message[1] = std::byte{0x7f};
-    EXPECT_TRUE(unpack(message).is_discarded()) << head;
-  }
-}
-
-TEST(ShallowJson, MessagesAreReadAsWritten) {
-  const nlohmann::json json = {{"a", {1, -2, 3.5, nullptr, true}},
-                               {"b", {{"c", "d"}}},
-                               {"e", nlohmann::json::binary({1, 2, 3})}};
-  EXPECT_EQ(unpack(pack(json)), json);
 }
 
 // Whatever the form, and also what only begins like one.
