@@ -45,8 +45,11 @@ class ReservedPort {
   }
 
   void release() {
-    for (int& fd : fds_)
-      if (fd >= 0) close(fd), fd = -1;
+    for (int& fd : fds_) {
+      if (fd < 0) continue;
+      close(fd);
+      fd = -1;
+    }
   }
 
   static int bound_to(uint16_t port, in_addr_t to, bool reusable) {

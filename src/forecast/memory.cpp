@@ -123,7 +123,11 @@ std::string enough_gpus(const Job& job) {
   for (const bool frugal : {false, true}) {
     Job changed = job;
     changed.interleave = 0;
-    if (frugal) changed.zero = 3, changed.recompute = Recompute::full, changed.microbatch = 1;
+    if (frugal) {
+      changed.zero = 3;
+      changed.recompute = Recompute::full;
+      changed.microbatch = 1;
+    }
     for (int gpus = 2; gpus <= kMostGpus; gpus *= 2)
       for (int tensor = 1; tensor <= kMostTensor && gpus > job.mesh.gpus(); tensor *= 2)
         for (int stages = 1; stages <= kMostStages && gpus % (tensor * stages) == 0; stages *= 2) {

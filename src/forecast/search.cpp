@@ -38,8 +38,10 @@ Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const 
                               : std::max(1, static_cast<int>(std::round(even))) * job.microbatch;
         if (!check(candidate).ok()) continue;
         if (const double bytes = memory_of(candidate).total(); !fits(candidate)) {
-          if (closest_bytes == 0 || bytes < closest_bytes)
-            closest_bytes = bytes, closest = candidate;
+          if (closest_bytes == 0 || bytes < closest_bytes) {
+            closest_bytes = bytes;
+            closest = candidate;
+          }
           continue;
         }
         const double sequences =
@@ -55,7 +57,10 @@ Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const 
       continue;
     const double rate =
         step_time(candidate, lay_out(candidate.mesh, network, places[0].positions)).tokens_per_s;
-    if (rate > best_rate) best_rate = rate, best = &candidate;
+    if (rate > best_rate) {
+      best_rate = rate;
+      best = &candidate;
+    }
   }
   if (!best && closest_bytes > 0) return check_memory(closest);
   if (!best) return invalid(fmt::format("found no mesh of {} GPUs: give one with --mesh", gpus));

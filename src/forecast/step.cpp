@@ -104,7 +104,11 @@ Stage busiest_stage(const Job& job) {
   for (int k = 0; k <= m.layers - (stages - 1); k++) {  // layers of the last stage
     const int most = (m.layers - k + stages - 2) / (stages - 1);
     const double busy = std::max<double>(most, k + output);
-    if (k == 0 || busy <= best) best = busy, last = k, others = most;
+    if (k == 0 || busy <= best) {
+      best = busy;
+      last = k;
+      others = most;
+    }
   }
   // takes what is left over
   const int first = std::max(0, m.layers - last - (stages - 2) * others);

@@ -65,7 +65,10 @@ TierTree smaller_tree(const TierTree& tree, int ranks) {
   int most = ranks;
   while (most > 2 && !fits(most)) most--;
   std::vector<int> fanouts = cut_down(most);
-  while (fanouts.size() > 1 && !fits(most)) widest.pop_back(), fanouts = cut_down(most);
+  while (fanouts.size() > 1 && !fits(most)) {
+    widest.pop_back();
+    fanouts = cut_down(most);
+  }
   return TierTree::uniform(fanouts);
 }
 

@@ -61,8 +61,10 @@ uint32_t Network::connect(int from, int to, uint32_t ranks) {
       SENNIT_CHECK(ranks % symmetry_.groups_of_class[kind] == 0 ||
                    symmetry_.groups_of_class[kind] == 1);
       hops_.push_back({number, link, ranks / symmetry_.groups_of_class[kind], 0});
-      if (links_[link].capacity < connection.limit)
-        connection.limit = links_[link].capacity, connection.narrowest = link;
+      if (links_[link].capacity < connection.limit) {
+        connection.limit = links_[link].capacity;
+        connection.narrowest = link;
+      }
       group = g.parent;
     }
   };
@@ -185,7 +187,10 @@ void Network::cap(Connection& connection) {
     const double spare = std::max(0.0, static_cast<double>(link.capacity) - link.used);
     const double offer =
         connection.rate + (connection.bottleneck == hops_[h].link ? 0 : spare / hops_[h].weight);
-    if (offer < connection.cap) connection.cap = offer, connection.capped_by = hops_[h].link;
+    if (offer < connection.cap) {
+      connection.cap = offer;
+      connection.capped_by = hops_[h].link;
+    }
   }
 }
 

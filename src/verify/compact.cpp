@@ -291,8 +291,14 @@ std::string check_pairing(const World& world, uint32_t from, uint32_t to) {
       return fmt::format("{} would go to {}", place_text(x, x + length), place_text(y, y + length));
     a_done += length;
     b_done += length;
-    if (x + length == a[i].end) i++, a_done = 0;
-    if (y + length == b[j].end) j++, b_done = 0;
+    if (x + length == a[i].end) {
+      i++;
+      a_done = 0;
+    }
+    if (y + length == b[j].end) {
+      j++;
+      b_done = 0;
+    }
   }
   return {};
 }

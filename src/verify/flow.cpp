@@ -197,7 +197,10 @@ class Flow {
           out.push_back({at, at + length, *value + (begin - at)});
           begin += length;
           filled += length;
-          if (at + length == target[j].end) j++, filled = 0;
+          if (at + length == target[j].end) {
+            j++;
+            filled = 0;
+          }
         }
       });
     if (!world_.lists.ascending(to))

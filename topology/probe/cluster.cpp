@@ -32,7 +32,8 @@ class Sets {
     return x;
   }
   void join(int a, int b) {
-    a = find(a), b = find(b);
+    a = find(a);
+    b = find(b);
     at(std::max(a, b)) = std::min(a, b);
   }
 

@@ -89,7 +89,10 @@ class TableAndJson : public Report {
     if (json_) add_json(m);
     busbw_sum_ += rates(c, m.out_of_place.median_us).busbw;
     busbw_count_++;
-    if (m.in_place) busbw_sum_ += rates(c, m.in_place->median_us).busbw, busbw_count_++;
+    if (m.in_place) {
+      busbw_sum_ += rates(c, m.in_place->median_us).busbw;
+      busbw_count_++;
+    }
   }
 
   void end(const std::string& footprint) override {

@@ -230,7 +230,8 @@ void Launch::supervise(int host, const std::vector<int>& members) {
 Status Launch::start_hosts() {
   int sockets[2];
   SENNIT_RETURN_IF_ERROR(socket_pair(sockets));
-  reports_ = sockets[0], reports_end_ = sockets[1];
+  reports_ = sockets[0];
+  reports_end_ = sockets[1];
   std::map<int, std::vector<int>> ranks_of_host;
   output_ends_.assign(ranks_.size(), -1);
   for (size_t r = 0; r < ranks_.size(); r++) {

@@ -142,8 +142,10 @@ ssize_t receive(int socket, void* message, size_t bytes, int flags, pid_t* sende
   iovec vector{message, bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
   msghdr header{};
-  header.msg_iov = &vector, header.msg_iovlen = 1;
-  header.msg_control = control, header.msg_controllen = sizeof control;
+  header.msg_iov = &vector;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
   ssize_t n = 0;
   while ((n = recvmsg(socket, &header, flags)) < 0 && errno == EINTR) continue;
   const cmsghdr* from = n > 0 ? CMSG_FIRSTHDR(&header) : nullptr;
@@ -179,7 +181,8 @@ Status run_in(pid_t process, const std::vector<std::string>& command, const std:
   if (pipe2(in, O_CLOEXEC) != 0)
     return {SENNIT_OUT_OF_RESOURCES, fmt::format("pipe: {}", std::strerror(errno))};
   if (pipe2(err, O_CLOEXEC) != 0) {
-    close(in[0]), close(in[1]);
+    close(in[0]);
+    close(in[1]);
     return {SENNIT_OUT_OF_RESOURCES, fmt::format("pipe: {}", std::strerror(errno))};
   }
   const pid_t child = fork();

@@ -311,14 +311,20 @@ std::string duration_text(double seconds) {
 std::string bytes_text(double bytes) {
   const char* const units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
   size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1000, unit++;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) {
+    bytes /= 1000;
+    unit++;
+  }
   return fmt::format("{:.3g} {}", bytes, units[unit]);
 }
 
 std::string count_text(double count) {
   const char* const units[] = {"", " K", " M", " B", " T"};
   size_t unit = 0;
-  while (count >= 1000 && unit + 1 < std::size(units)) count /= 1000, unit++;
+  while (count >= 1000 && unit + 1 < std::size(units)) {
+    count /= 1000;
+    unit++;
+  }
   return fmt::format("{:.4g}{}", count, units[unit]);
 }
 

@@ -367,7 +367,11 @@ std::string time_text(uint64_t ns) {
 std::string bytes_text(double bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
-  while (bytes >= 1023.5 && unit + 1 < std::size(units)) bytes /= 1024, unit++;  // not "1024 KiB"
+  // From half a unit less on, so that nothing is printed as "1024 KiB".
+  while (bytes >= 1023.5 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    unit++;
+  }
   return fmt::format("{:.{}g} {}", bytes, bytes < 1 ? 3 : 4, units[unit]);
 }
 
@@ -382,7 +386,10 @@ std::string rate_text(const Capacity& capacity) {
   double rate = static_cast<double>(capacity.bytes_per_s);
   const char* const units[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s", "PB/s"};
   size_t unit = 0;
-  while (rate >= 1000 && unit + 1 < std::size(units)) rate /= 1000, unit++;
+  while (rate >= 1000 && unit + 1 < std::size(units)) {
+    rate /= 1000;
+    unit++;
+  }
   return fmt::format("{:.4g} {}{}", rate, units[unit],
                      capacity.provenance == Provenance::assumed ? " assumed" : "");
 }

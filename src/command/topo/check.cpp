@@ -28,7 +28,10 @@ Capacity usual(std::vector<Capacity> all) {
     while (end < all.size() && static_cast<double>(all[end].bytes_per_s) <=
                                    slack * static_cast<double>(all[begin].bytes_per_s))
       end++;
-    if (end - begin >= most) most = end - begin, best = all[begin + (end - begin) / 2];
+    if (end - begin >= most) {
+      most = end - begin;
+      best = all[begin + (end - begin) / 2];
+    }
     begin = end;
   }
   return 2 * most >= all.size() ? best : Capacity();
@@ -244,8 +247,10 @@ class Check {
     if (!model_.above_known) return;
     std::vector<int> part(vertices.size(), -1);
     std::vector<std::vector<int>> near(vertices.size());
-    for (const Network::Edge& e : network_.edges)
-      near[index(e.from)].push_back(e.to), near[index(e.to)].push_back(e.from);
+    for (const Network::Edge& e : network_.edges) {
+      near[index(e.from)].push_back(e.to);
+      near[index(e.to)].push_back(e.from);
+    }
     std::vector<std::vector<int>> hosts;
     for (size_t v = 0; v < vertices.size(); v++) {
       if (vertices[v].kind != VertexKind::host || part[v] >= 0) continue;

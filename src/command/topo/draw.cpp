@@ -161,8 +161,9 @@ class Picture {
   static std::string inside_words(const Item& host) {
     int nics = 0, gpus = 0, numa = 0;
     const auto count = [&](const Item& item, const auto& self) -> void {
-      nics += item.kind == Item::Kind::nic, gpus += item.kind == Item::Kind::gpu,
-          numa += item.kind == Item::Kind::numa;
+      nics += item.kind == Item::Kind::nic;
+      gpus += item.kind == Item::Kind::gpu;
+      numa += item.kind == Item::Kind::numa;
       for (const Item& child : item.children) self(child, self);
     };
     count(host, count);

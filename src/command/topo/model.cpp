@@ -150,9 +150,11 @@ std::vector<std::string> find_way_up(const Fabric& fabric) {
   for (const Link& link : fabric.links) near[index(link.from)].push_back(link.to);
   std::vector<bool> seen(near.size(), false);
   std::vector<int> queue;
-  for (size_t v = 0; v < near.size(); v++)
-    if (fabric.vertices[v].kind != VertexKind::switch_)
-      queue.push_back(static_cast<int>(v)), seen[v] = true;
+  for (size_t v = 0; v < near.size(); v++) {
+    if (fabric.vertices[v].kind == VertexKind::switch_) continue;
+    queue.push_back(static_cast<int>(v));
+    seen[v] = true;
+  }
   std::vector<std::string> way;
   for (size_t i = 0; i < queue.size(); i++) {
     const Vertex& vertex = fabric.vertices[index(queue[i])];

@@ -95,7 +95,8 @@ class Joining {
     return v;
   }
   void join(int a, int b) {
-    a = find(a), b = find(b);
+    a = find(a);
+    b = find(b);
     if (a == b) return;
     if (members_[index(a)].size() > members_[index(b)].size()) std::swap(a, b);
     parent_[index(a)] = b;

@@ -82,12 +82,18 @@ std::vector<Suspect> uneven_routes(const Fabric& fabric, const std::vector<const
   };
   int64_t up = 0, ups = 0;
   for (const Link* link : alike)
-    for (const Cable& cable : link->ports)
-      if (cable.routes >= 0) up += cable.routes, ups++;
+    for (const Cable& cable : link->ports) {
+      if (cable.routes < 0) continue;
+      up += cable.routes;
+      ups++;
+    }
   for (const Link* link : alike) {
     int64_t down = 0, downs = 0;  // from the same switch, over parallel cables
-    for (const Cable& cable : link->ports)
-      if (cable.routes_back >= 0) down += cable.routes_back, downs++;
+    for (const Cable& cable : link->ports) {
+      if (cable.routes_back < 0) continue;
+      down += cable.routes_back;
+      downs++;
+    }
     for (const Cable& cable : link->ports) {
       judge(*link, cable, cable.routes, up, ups, "up");
       judge(*link, cable, cable.routes_back, down, downs, "down");

@@ -80,8 +80,11 @@ Result<Reading> read_here() {
       (is_hint(answer.status()) ? report.note : report.error) = answer.status().text();
     } else if (answer->has_value()) {
       report.said = true;
-      for (const Vertex& v : (*answer)->vertices)
-        if (v.kind == VertexKind::host && !source.per_host) network = true, hosts.add(v.name, 0);
+      for (const Vertex& v : (*answer)->vertices) {
+        if (v.kind != VertexKind::host || source.per_host) continue;
+        network = true;
+        hosts.add(v.name, 0);
+      }
       const std::vector<Vertex>& vertices = (*answer)->vertices;
       placed |= source.per_host && std::any_of(vertices.begin(), vertices.end(), is_switch);
       said.emplace_back(&source, **std::move(answer));

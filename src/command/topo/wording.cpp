@@ -14,7 +14,10 @@ std::string readable_rate(uint64_t bytes_per_s, bool bits) {
   double value = static_cast<double>(bytes_per_s) * (bits ? 8 : 1);
   const char* const prefixes[] = {"", "k", "M", "G", "T", "P"};
   size_t prefix = 0;
-  while (value >= 999.95 && prefix < 5) value /= 1000, prefix++;
+  while (value >= 999.95 && prefix < 5) {
+    value /= 1000;
+    prefix++;
+  }
   return fmt::format("{:.4g} {}{}/s", value, prefixes[prefix], bits ? "bit" : "B");
 }
 
