@@ -1,3 +1,4 @@
+// launch_pmix.cpp: see api/launch_pmix.hpp.
 #include "api/launch_pmix.hpp"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// share.cpp: see concurrent/share.hpp.
 #include "concurrent/share.hpp"
 
 #include <algorithm>

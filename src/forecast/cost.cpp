@@ -1,3 +1,4 @@
+// cost.cpp: see forecast/cost.hpp.
 #include "forecast/cost.hpp"
 
 #include <algorithm>

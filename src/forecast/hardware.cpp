@@ -1,3 +1,5 @@
+// hardware.cpp: the table of accelerators, every figure beside the document that prints it, and the
+// search in it. See forecast/hardware.hpp.
 #include "forecast/hardware.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// memory.cpp: see forecast/memory.hpp.
 #include "forecast/memory.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// mesh.cpp: see forecast/mesh.hpp.
 #include "forecast/mesh.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// model.cpp: the presets, models out of JSON and YAML files, and what a token costs. See
+// forecast/model.hpp.
 #include "forecast/model.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// search.cpp: see forecast/search.hpp.
 #include "forecast/search.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// step.cpp: see forecast/step.hpp.
 #include "forecast/step.hpp"
 
 #include <algorithm>

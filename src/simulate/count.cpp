@@ -1,3 +1,4 @@
+// count.cpp: see simulate/count.hpp.
 #include "simulate/count.hpp"
 
 #include <algorithm>

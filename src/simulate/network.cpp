@@ -1,3 +1,4 @@
+// network.cpp: see simulate/network.hpp.
 #include "simulate/network.hpp"
 
 #include <algorithm>

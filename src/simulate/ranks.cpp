@@ -1,3 +1,5 @@
+// ranks.cpp: how a rank goes through its program: chunks, steps, its processor. The way of a
+// message is in simulate/messages.cpp. See simulate/ranks.hpp.
 #include "simulate/ranks.hpp"
 
 #include <algorithm>

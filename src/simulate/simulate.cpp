@@ -1,3 +1,5 @@
+// simulate.cpp: the way in: a request is checked and goes to the ranks (simulate/parts.cpp) or, for
+// a long ring, to its closed form (simulate/long_ring.cpp). See simulate/simulate.hpp.
 #include "simulate/simulate.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// symmetry.cpp: the refinement over all programs. Where all ranks do the same,
+// simulate/uniform_symmetry.cpp does without it. See simulate/symmetry.hpp.
 #include "simulate/symmetry.hpp"
 
 #include <algorithm>

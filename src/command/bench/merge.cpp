@@ -1,3 +1,4 @@
+// merge.cpp: see command/bench/merge.hpp.
 #include "command/bench/merge.hpp"
 
 #include <algorithm>

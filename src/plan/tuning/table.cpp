@@ -1,3 +1,5 @@
+// table.cpp: the tuning table and its file; the text form is in plan/tuning/text.cpp. See
+// plan/tuning/table.hpp.
 #include "plan/tuning/table.hpp"
 
 #include <fcntl.h>

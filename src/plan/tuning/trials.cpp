@@ -1,3 +1,4 @@
+// trials.cpp: see plan/tuning/trials.hpp.
 #include "plan/tuning/trials.hpp"
 
 #include <algorithm>
