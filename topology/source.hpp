@@ -38,8 +38,8 @@ std::span<const Source> sources();  // all registered, by falling priority
 struct SourceEntry {
   explicit SourceEntry(Source source);
 };
-// SENNIT_SOURCE_ENTRY(NAME, priority, per_host, read[, asked_for]) in namespace sennit registers the
-// source "NAME"; NAME is an identifier.
+// SENNIT_SOURCE_ENTRY(NAME, priority, per_host, read[, asked_for]) in namespace sennit registers
+// the source "NAME"; NAME is an identifier.
 #define SENNIT_SOURCE_ENTRY(NAME, ...)                               \
   namespace {                                                        \
   const SourceEntry kSourceEntry_##NAME(Source{#NAME, __VA_ARGS__}); \

@@ -1,5 +1,5 @@
-// returns.hpp: what a transport hands back out of its next progress(): requests that have ended, and
-// what was seen of peers.
+// returns.hpp: what a transport hands back out of its next progress(): requests that have ended,
+// and what was seen of peers.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
-// mutex.hpp: std::mutex and its locks, annotated so that clang proves who holds what (-Wthread-safety,
-// which the sanitizer builds make an error). Elsewhere the annotations are nothing.
+// mutex.hpp: std::mutex and its locks, annotated so that clang proves who holds what
+// (-Wthread-safety, which the sanitizer builds make an error). Elsewhere they are nothing.
 //
 //   Mutex mutex_;
 //   int waiting_ SENNIT_GUARDED_BY(mutex_) = 0;
@@ -64,8 +64,8 @@ class SENNIT_SCOPED_CAPABILITY MutexLock {
   std::unique_lock<std::mutex> lock_;
 };
 
-// Waiting gives the mutex back meanwhile, and holds it again afterwards. Conditions are loops in the caller:
-// a predicate would be a function of its own, of which the analysis does not know what it holds.
+// Waiting gives the mutex back meanwhile, and holds it again afterwards. Conditions are loops in
+// the caller: of a predicate, a function of its own, the analysis would not know what it holds.
 class Condition {
  public:
   void wait(MutexLock& lock) { condition_.wait(lock.lock_); }

@@ -33,12 +33,10 @@ constexpr auto kOptions = std::to_array<Option>({
      "messages up to this size are sent before the receiver is known to be ready"},
     {"SENNIT_FABRIC", OptionType::text, "",
      "fabric file (text form, or of another tool: topology/README.md); else /etc/sennit/fabric, "
-     "else "
-     "discovery"},
+     "else discovery"},
     {"SENNIT_FAULTS", OptionType::text, "",
      "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, "
-     "break_bytes, "
-     "seed"},
+     "break_bytes, seed"},
     {"SENNIT_HEARTBEAT_TIMEOUT", OptionType::milliseconds, "30000",
      "a peer that is silent this long is taken for dead; 0: never"},
     {"SENNIT_IN_FLIGHT_BYTES", OptionType::bytes, "512K",
@@ -60,8 +58,7 @@ constexpr auto kOptions = std::to_array<Option>({
      "1: the order of every sum depends on the tree alone, not on size, chunking or tuning"},
     {"SENNIT_SECRET", OptionType::text, "",
      "the job's secret for torchrun-style start: any text, file:PATH, or key: and 64 random "
-     "hexadecimal "
-     "digits"},
+     "hexadecimal digits"},
     {"SENNIT_STALL", OptionType::milliseconds, "500",
      "after this long without progress ranks compare their calls"},
     {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "0",
@@ -70,8 +67,7 @@ constexpr auto kOptions = std::to_array<Option>({
      "comma-separated list to allow, e.g. shm,tcp; default: all"},
     {"SENNIT_TUNE", OptionType::text, "0",
      "1: the first calls of every kind try the few best plans, and the fastest is kept in the "
-     "tuning file; "
-     "again: also where it has an answer"},
+     "tuning file; again: also where it has an answer"},
     {"SENNIT_TUNING", OptionType::text, "",
      "tuning file to read and add to; default: one per fabric in the user's cache"},
     {"SENNIT_WIRE", OptionType::text, "plain",

@@ -78,7 +78,7 @@ class Command {
 
 class CommandLine {
  public:
-  // With --help, and --version where a version is given. Where there are commands, one must be given.
+  // With --help, and --version where a version is given. Where commands are, one must be given.
   CommandLine(const std::string& about, const std::string& program,
               const std::string& version = "");
   ~CommandLine();

@@ -46,8 +46,7 @@ int run_trainer(char** argv) {
   execv(program.c_str(), argv);
   std::fprintf(stderr,
                "sennit %s: %s: %s. It is the trainer, which is built where oneDNN, sentencepiece, "
-               "zlib and xxhash "
-               "are\n",
+               "zlib and xxhash are\n",
                argv[1], program.c_str(), std::strerror(errno));
   return 3;
 }

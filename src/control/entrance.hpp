@@ -1,5 +1,5 @@
-// entrance.hpp: where one rank's control plane listens, and takes in whoever knocks: not too many at
-// once, and as long as there are descriptors. Control thread only.
+// entrance.hpp: where one rank's control plane listens, and takes in whoever knocks: not too many
+// at once, and as long as there are descriptors. Control thread only.
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,7 @@ constexpr const char kBlackwell[] =
     "NVIDIA Blackwell Architecture Technical Brief (2024), HGX B200 at 1,000 W";
 constexpr const char kBlackwellHalf[] =
     "NVIDIA Blackwell Architecture Technical Brief (2024), HGX B200 at 1,000 W; half of the figure "
-    "with "
-    "sparsity";
+    "with sparsity";
 constexpr const char kBlackwellLinks[] =
     "NVIDIA Blackwell Architecture Technical Brief (2024): NVLink 1.8 TB/s, both directions "
     "together";
@@ -62,9 +61,7 @@ constexpr const char kMi250xVector[] =
     "AMD Instinct MI200 series data sheet (2022), MI250X, vector";
 constexpr const char kMi250xLinks[] =
     "AMD Instinct MI200 series data sheet (2022), MI250X: 8 external Infinity Fabric links, up to "
-    "800 GB/s "
-    "both "
-    "directions together";
+    "800 GB/s both directions together";
 constexpr const char kFrontier[] =
     "Atchley et al., Frontier: Exploring Exascale (SC 2023): 4 Slingshot NICs of 200 Gb/s for 4 "
     "MI250X";

@@ -159,9 +159,7 @@ Status check_memory(const Job& job) {
       parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string text = fmt::format(
       "{} does not fit: a GPU of the busiest stage needs {}, which is {} more than the {} of {}; "
-      "the largest "
-      "part is "
-      "its {}: {}",
+      "the largest part is its {}: {}",
       job.model.name, gigabytes(memory.total()), gigabytes(excess),
       gigabytes(job.gpu.memory_bytes.value), job.gpu.full_name, largest->first,
       gigabytes(largest->second));

@@ -44,8 +44,7 @@ struct Constants {
       "matmul", 0.54,
       "fitted to Llama 3's table 4, with all that the model leaves out (stragglers, clocks under "
       "load, kernels' starts); the best single product reaches 0.79 of an H100's peak (780 "
-      "TFLOP/s, "
-      "H. He, H100 peak matmul FLOPS)"};
+      "TFLOP/s, H. He, H100 peak matmul FLOPS)"};
   Constant attention = {
       "attention", 0.54,
       "fitted to Llama 3's table 4; FlashAttention-2 reaches 0.35 of an H100's peak, "

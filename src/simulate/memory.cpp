@@ -53,8 +53,7 @@ Status check_memory(std::span<const Part> parts, bool symmetry) {
   return {
       SENNIT_OUT_OF_RESOURCES,
       fmt::format("simulating {} ranks, nearly each with a program of its own, needs about {:.1f} "
-                  "GB of memory, "
-                  "and {} leaves {:.1f} GB: use --ranks, or another --algorithm",
+                  "GB of memory, and {} leaves {:.1f} GB: use --ranks, or another --algorithm",
                   members, needed * 1e-9, there.limit, static_cast<double>(there.bytes) * 1e-9)};
 }
 

@@ -8,7 +8,8 @@
 //   switch NAME [tier NAME]
 //   host NAME
 //   nic NAME host HOST [id ID] | gpu NAME host HOST [id ID] | numa NAME host HOST
-//   link A B RATE [latency TIME] [burst SIZE] [cables N] [plane N] [measured|declared|assumed] [source NAME]
+//   link A B RATE [latency TIME] [burst SIZE] [cables N] [plane N]
+//       [measured|declared|assumed] [source NAME]
 //   arc A B RATE ...                   # one direction; link is both, alike
 //   conflict "TEXT"                    # what sources disagreed on
 //   note "TEXT"                        # what a source could not tell here, and what to do

@@ -1,5 +1,5 @@
-// racks.hpp: which hosts share uplinks, out of rates while everybody sends to everybody, and of what
-// lone hosts hear then. See topology/probe/probe.hpp for the whole probe. Pure.
+// racks.hpp: which hosts share uplinks, out of rates while everybody sends to everybody, and of
+// what lone hosts hear then. See topology/probe/probe.hpp for the whole probe. Pure.
 #pragma once
 
 #include <cstdint>

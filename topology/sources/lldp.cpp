@@ -101,8 +101,8 @@ class LldpReader {
   Status read_interface(const std::string& port, const JsonTree& at, const JsonTree& tree) {
     if (!usable(port)) return error(at, "the name of an interface before this");
     const JsonTree* interface = single(&tree);
-    if (interface->kind ==
-        Kind::list) {  // several neighbours at one port: a hub, or a switch that passes all on
+    // Several neighbours at one port: a hub, or a switch that passes all on.
+    if (interface->kind == Kind::list) {
       for (const JsonTree& one : interface->items)
         SENNIT_RETURN_IF_ERROR(read_interface(port, one, one));
       return {};

@@ -1,5 +1,5 @@
-// verbs.cpp: see topology/sources/verbs.hpp. Through libibverbs, opened at run time: where it is not
-// installed, or no driver is loaded, there is nothing to list and nothing to say.
+// verbs.cpp: see topology/sources/verbs.hpp. Through libibverbs, opened at run time: where it is
+// not installed, or no driver is loaded, there is nothing to list and nothing to say.
 #include "topology/sources/verbs.hpp"
 
 #include <endian.h>

@@ -1,5 +1,5 @@
-// clock.hpp: the time of one progress() call, read when it is first asked for: reading the clock for
-// every message would take a tenth of a small one's latency.
+// clock.hpp: the time of one progress() call, read when it is first asked for: reading the clock
+// for every message would take a tenth of a small one's latency.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // offers.hpp: large messages of the shm transport, the sender's side.
 //
-// The sender puts an offer into the ring, where the bytes lie, and waits. The receiver takes them by
-// itself and answers `done`, or `want`: then the sender streams them through the ring. The sender
-// may take its memory back at any time; it notes the communicator in its segment first (Peers::
-// cancel), where the receiver looks before it trusts what it read (transports/shm/transfers.hpp).
-// Threads: the engine's lock.
+// The sender puts an offer into the ring, where the bytes lie, and waits. The receiver takes them
+// by itself and answers `done`, or `want`: then the sender streams them through the ring. The
+// sender may take its memory back at any time; it notes the communicator in its segment first
+// (Peers::cancel), where the receiver looks before it trusts what it read
+// (transports/shm/transfers.hpp). Threads: the engine's lock.
 #pragma once
 
 #include <vector>

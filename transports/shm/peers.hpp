@@ -70,7 +70,7 @@ class Peers {
   // Says once that something is wrong with a peer.
   void report(Peer& p, Status status);
   void report_death(Peer& p);
-  // Looks after names and the dead, ten times a second at most; between, it costs a look at a clock.
+  // Looks after names and the dead, ten times a second at most; between, it only reads a clock.
   void tick();
 
  private:

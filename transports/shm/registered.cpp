@@ -200,9 +200,7 @@ void Registrations::locate(const Segment& segment, std::vector<RemoteSegment>* r
       if (!std::exchange(pages.told, true))
         log(LogLevel::warn,
             "shm: memory registered at {} was freed, unmapped or replaced before "
-            "sennit_mem_deregister; it "
-            "is "
-            "sent as any memory is",
+            "sennit_mem_deregister; it is sent as any memory is",
             pages.memory);
       continue;
     }

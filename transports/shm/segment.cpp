@@ -112,8 +112,8 @@ bool may_be_alive(const ProcessId& process) {
 Status populate(void* memory, size_t bytes, const std::string& what) {
   const uintptr_t start = reinterpret_cast<uintptr_t>(memory) / kPage * kPage;
   const uintptr_t end = round_up(reinterpret_cast<uintptr_t>(memory) + bytes, kPage);
-  auto* const first =
-      reinterpret_cast<void*>(start);  // NOLINT(performance-no-int-to-ptr): rounded to a page
+  // Rounded to a page. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  auto* const first = reinterpret_cast<void*>(start);
   if (madvise(first, end - start, MADV_POPULATE_WRITE) == 0) return {};
   if (errno != EINVAL) return full(bytes, what);
   // Linux before 5.14 cannot do it, so look at the free space. Another process may take it before

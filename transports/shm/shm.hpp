@@ -1,13 +1,14 @@
 // shm.hpp: the transport between processes of one host.
 //
 // Small messages are copied through a ring (transports/shm/ring.hpp, transports/shm/small.hpp). For
-// a large one the sender offers its memory (transports/shm/offers.hpp) and the receiver takes it, by
-// the first way that works (transports/shm/transfers.hpp): memory from allocate(), or registered, is
-// mapped and read in place or exposed (transports/shm/arena.hpp, transports/shm/registered.hpp); any
-// memory with process_vm_readv, in blocks; where that is forbidden, the sender streams it through
-// the ring. A communicator whose early messages fill its window at a peer sends offers only, until
-// they are drained, so it blocks no other. A peer's death is seen by transports/shm/peers.hpp. Cost:
-// progress() looks at one cache line for each peer that something is expected from.
+// a large one the sender offers its memory (transports/shm/offers.hpp) and the receiver takes it,
+// by the first way that works (transports/shm/transfers.hpp): memory from allocate(), or
+// registered, is mapped and read in place or exposed (transports/shm/arena.hpp,
+// transports/shm/registered.hpp); any memory with process_vm_readv, in blocks; where that is
+// forbidden, the sender streams it through the ring. A communicator whose early messages fill its
+// window at a peer sends offers only, until they are drained, so it blocks no other. A peer's death
+// is seen by transports/shm/peers.hpp. Cost: progress() looks at one cache line for each peer that
+// something is expected from.
 #pragma once
 
 #include "transports/shm/offers.hpp"

@@ -1,5 +1,5 @@
-// small.hpp: small messages of the shm transport, which are copied through a ring, and those of them
-// that came before their receive.
+// small.hpp: small messages of the shm transport, which are copied through a ring, and those of
+// them that came before their receive.
 //
 // What comes early is kept, up to a window per (communicator, peer); a communicator that fills it
 // sends offers only (transports/shm/offers.hpp), until half of it has been taken. Cost: one cache
@@ -30,9 +30,9 @@ class SmallMessages {
   // A receive was posted, and the message had come early.
   void take_early(Peer& p, RecvRequest& request, const Arrival& early);
 
-  // The short way: straight into the peer's ring, and straight out of ours into the caller's memory.
-  // Neither a request nor the matcher is involved, unless the message was taken out of the ring
-  // before. See Transport::send_now(). `take_other(peer, slot)` takes what lies in front of it.
+  // The short way: straight into the peer's ring, and straight out of ours into the caller's
+  // memory. Neither a request nor the matcher is involved, unless the message was taken out of the
+  // ring before. See Transport::send_now(). `take_other(peer, slot)` takes what lies before it.
   Now send_now(const SmallMessage& message);
   template <typename TakeOther>
   Now recv_now(const SmallMessage& message, TakeOther take_other);

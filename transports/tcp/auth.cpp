@@ -27,8 +27,7 @@ const unsigned char* bytes_of(const std::array<std::byte, 32>& array) {
 
 constexpr const char* kRemedy =
     "all ranks need the same SENNIT_SECRET and, unless that is key:..., the same MASTER_ADDR and "
-    "port of "
-    "rank 0";
+    "port of rank 0";
 
 const char* wire(uint8_t sealed) { return sealed ? "sealed" : "plain"; }
 

@@ -3,7 +3,7 @@
 //
 // Mutual challenge and response with keyed BLAKE2b (libsodium). Four frames of one fixed size:
 //   connector: hello {from, to, nonce c, offer}     acceptor: challenge {nonce a, offer}
-//   connector: proof {over all of the above}        acceptor: verdict {accepted or not, proof over all}
+//   connector: proof {over all of the above}        acceptor: verdict {yes or no, proof over all}
 // An offer says plain or sealed (SENNIT_WIRE) and which ciphers the process has. The key is derived
 // from the job's secret, the purpose, the job and the pair of ranks, and a proof covers every bit
 // that was said before it as its maker saw it: it is worth nothing on another connection, and

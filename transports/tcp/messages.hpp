@@ -1,4 +1,4 @@
-// messages.hpp: what messages over tcp mean: posted receives, early messages, announcements, grants.
+// messages.hpp: what messages over tcp mean: posted receives, early ones, announcements, grants.
 //
 // A small (eager) message goes at once as long as the window of its (communicator, peer) lasts; the
 // receiver keeps it until it is asked for. Any other message moves when its receiver is ready: a

@@ -1,5 +1,5 @@
-// tcp.cpp: the tcp transport: peers, their connections, and when bytes move over them. What messages
-// mean is in transports/tcp/messages.hpp.
+// tcp.cpp: the tcp transport: peers, their connections, and when bytes move over them. What
+// messages mean is in transports/tcp/messages.hpp.
 //
 // Readiness is edge-triggered epoll: no epoll_ctl after a connection is made. Memory: 64 KiB per
 // connection. Cost of a small message: one sendmsg, one epoll_wait and one recvmsg. Failure: a
@@ -116,8 +116,7 @@ Reach Tcp::reach(int, std::span<const std::byte> address) {
 std::string Tcp::obstacle() const {
   return fmt::format(
       "this rank is at {}, and that one at an {} address: SENNIT_INTERFACE can name the same "
-      "network on all "
-      "ranks",
+      "network on all ranks",
       door_->address().text(), door_->address().v6 ? "IPv4" : "IPv6");
 }
 

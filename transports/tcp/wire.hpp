@@ -1,13 +1,13 @@
 // wire.hpp: what goes over a tcp data connection once it is authenticated: headers of one fixed
 // size, some of them followed by bytes.
 //
-//   eager     a whole small message                     paid for with the window of (communicator, peer)
-//   announce  "I have a message of this name"           for one that is too large, or the window too small
-//   ready     "send it": the receive is posted          carries what the receiver expects
-//   first, more   pieces of a message that is ready     in order; one message at a time per direction
-//   refuse    "mine is another": instead of first       after it both sides have SENNIT_MISMATCH
+//   eager     a whole small message                  paid for with its (communicator, peer) window
+//   announce  "I have a message of this name"        for one too large, or a window too small
+//   ready     "send it": the receive is posted       carries what the receiver expects
+//   first, more   pieces of a message that is ready  in order; one message at a time per direction
+//   refuse    "mine is another": instead of first    after it both sides have SENNIT_MISMATCH
 //   credit    nothing but the credit
-//   ask       "so many bytes have come"                 sealed, in a silence: transports/tcp/sealed.cpp
+//   ask       "so many bytes have come"              sealed and silent: transports/tcp/sealed.cpp
 // Every header returns credit for its communicator. Between two pieces of a large message, control
 // headers and eager messages go ahead. A message whose sender gave up simply has no next piece.
 //

@@ -1,5 +1,5 @@
-// worker.hpp: UCX itself: its context, its worker, and endpoints to peers. What goes over them is in
-// transports/ucx/ucx.hpp. Threads: the engine's lock.
+// worker.hpp: UCX itself: its context, its worker, and endpoints to peers. What goes over them is
+// in transports/ucx/ucx.hpp. Threads: the engine's lock.
 #pragma once
 
 #include <functional>

@@ -182,8 +182,7 @@ void add_options(const Command& command, Arguments* a) {
       .option(
           "collective", a->collective,
           "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all, "
-          "barrier or "
-          "send_recv")
+          "barrier or send_recv")
       .required();
   command.option("-b,--minbytes", a->min, "smallest size; K, M, G are powers of two")
       .show_default();
@@ -221,9 +220,8 @@ void add_options(const Command& command, Arguments* a) {
   command.option("--algorithm", a->algorithm, "instead of the planner's choice");
   command
       .option("--memory", a->memory,
-              "sennit: memory that peers on this host read in place; registered: the same, "
-              "the user's own; "
-              "malloc: any")
+              "sennit: memory that peers on this host read in place; registered: the same, the "
+              "user's own; malloc: any")
       .show_default();
   command.option("-J,--json,--output_file", a->json,
                  "one object per line into this file; -: standard output");

@@ -118,7 +118,8 @@ class RankRun {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
     return fmt::format("started in {:.3f} s; bootstrap: {}; {}; peak memory {} MiB",
-                       static_cast<double>(start_ns_) * 1e-9, inside_.context().control().statistics(),
+                       static_cast<double>(start_ns_) * 1e-9,
+                       inside_.context().control().statistics(),
                        inside_.context().engine().statistics(), usage.ru_maxrss / 1024);
   }
 

@@ -202,9 +202,8 @@ void add_compare(const Command& emulate, Options* options) {
   command.option("--ranks-per-host", compare_options->run.ranks_per_host, "ranks on every host")
       .show_default();
   command.flag("--recommended", compare_options->recommended,
-               "where ranks are not in fabric order, also Open MPI with the hostfile in the "
-               "order that sennit "
-               "finds");
+               "where ranks are not in fabric order, also Open MPI with the hostfile in the order "
+               "that sennit finds");
   command.flag(
       "--probed", compare_options->probed,
       "where ranks are not in fabric order, also sennit with nothing declared: it measures the "

@@ -69,8 +69,7 @@ std::string table(const std::vector<const Point*>& points, double ranks) {
       "<div class=scroll><table><thead><tr><th class=text>order</th><th "
       "class=text>library</th><th>size</th>"
       "<th>time</th><th>algbw</th><th>busbw</th><th>bound</th><th>of bound</th><th>tier</th><th>vs "
-      "best "
-      "peer</th>"
+      "best peer</th>"
       "</tr></thead><tbody>\n";
   for (const Point* point : points) {
     bool first = true;
@@ -91,8 +90,7 @@ std::string legend(const std::vector<const Point*>& points) {
   const auto entry = [&](const std::string& css, const std::string& name) {
     text += fmt::format(
         "<li><svg viewBox='0 0 26 12'><path class='curve {0}' d='M0 6 L26 6'/><circle class='dot "
-        "{0}' "
-        "cx='13' cy='6' r='3.2'/></svg>{1}</li>",
+        "{0}' cx='13' cy='6' r='3.2'/></svg>{1}</li>",
         css, escape(name));
   };
   for (const std::string& name : names) entry(color_class(name), shown(name));
@@ -116,8 +114,7 @@ std::string tiles(const std::vector<const Point*>& largest) {
                            readable_time(probed->median_us()));
     text += fmt::format(
         "<div class=tile><b>{:.2g} ×</b>as fast as {} with ranks in <strong>{}</strong> "
-        "order<br><span>{} of "
-        "{}: {} against {}{}</span></div>",
+        "order<br><span>{} of {}: {} against {}{}</span></div>",
         *gain, escape(shown(best)), escape(point->order), escape(point->collective),
         readable_size(point->bytes), readable_time(ours->median_us()),
         readable_time(point->find(best)->median_us()), bound);
@@ -149,8 +146,7 @@ std::string about_section(const nlohmann::json& about) {
   }
   return fmt::format(
       "<section><h2>The {} tree</h2><p class=soft>{}. {} Below the hosts: the ranks that each "
-      "order puts "
-      "there.</p><div "
+      "order puts there.</p><div "
       "class=scroll>{}</div><dl><dt>command</dt><dd><code>{}</code></dd><dt>date</dt><dd>{}</dd>"
       "<dt>machine</dt><dd>{}</dd><dt>versions</dt><dd>{}</dd><dt>figures</dt><dd>{}</dd></dl></"
       "section>",
@@ -163,17 +159,12 @@ std::string caption(const nlohmann::json& about) {
   if (simulated(about))
     return fmt::format(
         "<strong>Simulated</strong>, not measured: {}. Sennit's own schedules on a model of the "
-        "tree, at "
-        "flow "
-        "level; no message was sent, and no other library takes part. Emulating it was not "
-        "possible where "
-        "this "
-        "was made: {}",
+        "tree, at flow level; no message was sent, and no other library takes part. Emulating it "
+        "was not possible where this was made: {}",
         escape(about.at("about")), escape(about.value("why", "")));
   return fmt::format(
       "{}: measured on one machine that emulates the tree with Linux network namespaces. Real "
-      "programs and "
-      "real TCP; not a real cluster.",
+      "programs and real TCP; not a real cluster.",
       escape(about.at("about")));
 }
 
@@ -200,8 +191,7 @@ Result<std::string> report_page(const Comparison& comparison) {
     if (collective == collectives[0]) body += tiles(largest) + about_section(comparison.about);
     body += fmt::format(
         "<section><h2>{}, {}</h2><p class=soft>{}ime; shorter is better. The dotted line is the "
-        "lower bound: "
-        "no schedule can be faster on links of these rates.</p>"
+        "lower bound: no schedule can be faster on links of these rates.</p>"
         "<div class=scroll>{}</div></section>",
         escape(collective), readable_size(points[0]->bytes), marked ? "Simulated t" : "T",
         draw_bars(largest));
@@ -213,16 +203,13 @@ Result<std::string> report_page(const Comparison& comparison) {
           escape(collective), marked ? "simulated " : "",
           marked ? ""
                  : " Below 1 MB the shapers' burst of 256 KiB lets messages pass faster than the "
-                   "bound, which "
-                   "is therefore not drawn.",
+                   "bound, which is therefore not drawn.",
           legend(points), curves);
     body += fmt::format(
         "<section><h2>{}: all {}figures</h2><p class=soft>algbw = size ÷ time and busbw = algbw × "
-        "nccl-tests' "
-        "factor, in GB/s; of bound = bound ÷ time; tier: where the bound binds; vs best peer: "
-        "above 1 is "
-        "faster "
-        "than the quickest other library in that order.</p>{}</section>",
+        "nccl-tests' factor, in GB/s; of bound = bound ÷ time; tier: where the bound binds; vs "
+        "best peer: above 1 is faster than the quickest other library in that "
+        "order.</p>{}</section>",
         escape(collective), marked ? "simulated " : "", table(points, ranks));
   }
   return html_page(marked ? "Collectives on an oversubscribed tree, simulated"

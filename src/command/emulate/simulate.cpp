@@ -47,10 +47,8 @@ SimulateOptions simulate_options() {
 std::string model_text(const CostModel& cost) {
   return fmt::format(
       "simulated at flow level: links carry their nominal rates and are shared fairly; {} µs "
-      "latency and {} "
-      "µs "
-      "of posting per message, reductions at {:g} GB/s; every rank has a core of its own; "
-      "deterministic",
+      "latency and {} µs of posting per message, reductions at {:g} GB/s; every rank has a core of "
+      "its own; deterministic",
       static_cast<double>(cost.latency_ns) / 1e3, static_cast<double>(cost.post_ns) / 1e3,
       static_cast<double>(cost.reduce_bytes_per_s) / 1e9);
 }

@@ -63,9 +63,7 @@ std::string accelerators_text() {
   }
   text +=
       "\nPeaks are dense; links and NICs are one direction; server: an accelerator's share of its "
-      "usual "
-      "server. - is "
-      "what does not exist, or is not printed.\n";
+      "usual server. - is what does not exist, or is not printed.\n";
   return text + sources.text();
 }
 

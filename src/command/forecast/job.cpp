@@ -61,9 +61,8 @@ void add_job_options(const Command& command, Options* o) {
       .show_default();
   command
       .option("--zero", o->zero,
-              "0: nothing is sharded over data-parallel ranks; 1: the optimizer; 2: and "
-              "gradients; 3: and "
-              "weights")
+              "0: nothing is sharded over data-parallel ranks; 1: the optimizer; 2: and gradients; "
+              "3: and weights")
       .show_default();
   command
       .option(
@@ -138,8 +137,7 @@ void add_job_command(CommandLine& line) {
     if (answer.cost.effective < kLeastEffective)
       return off(invalid(fmt::format(
           "an interruption every {}, {} to restart and a checkpoint that takes {} leave {:.2g}% of "
-          "the time "
-          "for training: change --mtbf, --restart, --storage or --checkpoint-interval",
+          "the time for training: change --mtbf, --restart, --storage or --checkpoint-interval",
           forecast::duration_text(answer.cost.mtbf_s),
           forecast::duration_text(problem->operation.restart_s),
           forecast::duration_text(answer.cost.checkpoint_s), 100 * answer.cost.effective)));

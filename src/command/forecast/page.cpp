@@ -45,16 +45,13 @@ std::string stacked(const std::vector<Slice>& parts, double whole, const std::st
     const int column = static_cast<int>(i) % kColumns, row = static_cast<int>(i) / kColumns;
     text += fmt::format(
         "<rect class=\"part{0}\" x=\"{1}\" y=\"{2}\" width=\"12\" height=\"12\"/><text x=\"{3}\" "
-        "y=\"{4}\">{5} <tspan "
-        "class=\"soft\">{6}</tspan></text>\n",
+        "y=\"{4}\">{5} <tspan class=\"soft\">{6}</tspan></text>\n",
         i, column * 330, kBar + 32 + row * kRow, column * 330 + 20, kBar + 43 + row * kRow,
         escape(parts[i].label), escape(parts[i].value));
   }
   text += fmt::format(
       "<line class=\"axis\" x1=\"{0}\" x2=\"{0}\" y1=\"0\" y2=\"{1}\"/><text class=\"soft\" "
-      "x=\"{0}\" "
-      "y=\"{2}\" "
-      "text-anchor=\"end\">{3}</text>\n",
+      "x=\"{0}\" y=\"{2}\" text-anchor=\"end\">{3}</text>\n",
       kWidth, kBar + 6, kBar + 18, escape(end));
   return text + "</svg>";
 }

@@ -22,8 +22,7 @@ std::string heading(const Problem& problem, const Answer& answer) {
                                  problem.fabric, job.gpu.full_name);
   text += fmt::format(
       "mesh {}{}, sequences of {}, {} in each of {} data-parallel groups, microbatches of {}: {} "
-      "tokens a "
-      "step\n",
+      "tokens a step\n",
       job.mesh.to_text(), problem.mesh_chosen ? " (the fastest that fits)" : "", job.sequence,
       job.batch, job.mesh.size(Axis::data), job.microbatch, count_text(job.tokens_per_step()));
   const Stage stage = busiest_stage(job);
@@ -36,8 +35,7 @@ std::string heading(const Problem& problem, const Answer& answer) {
   if (!problem.assumed_tiers.empty())
     text += fmt::format(
         "ASSUMED: the fabric does not say the capacity of {}; every time below compares, and "
-        "promises "
-        "nothing\n",
+        "promises nothing\n",
         problem.assumed_tiers);
   const double attention = m.attention_flops_per_token(job.sequence),
                products = m.parameter_flops_per_token();
@@ -201,8 +199,7 @@ std::string cost_text(const Problem& problem, const Answer& answer) {
       c.steps, c.days, c.days_effective, 100 * c.effective);
   text += fmt::format(
       "  an interruption every {}, {:.0f} in all; {} to restart; a checkpoint of {} every {}, "
-      "written in "
-      "{}\n",
+      "written in {}\n",
       duration_text(c.mtbf_s), c.interruptions, duration_text(o.restart_s),
       bytes_text(c.checkpoint_bytes), duration_text(c.interval_s), duration_text(c.checkpoint_s));
   text += fmt::format("  {} GPU hours\n", count_text(c.gpu_hours));

@@ -52,8 +52,7 @@ Status run(const ExportArguments& options) {
              bytes_text(static_cast<double>(facts->bytes)), facts->rounds);
   fmt::print(
       "read back: every send has its receive, nothing waits for itself, and every two ranks "
-      "exchange "
-      "what the schedule says\n");
+      "exchange what the schedule says\n");
   return {};
 }
 

@@ -57,8 +57,7 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
   if (problem.assumed())
     text += fmt::format(
         "ASSUMED: the fabric does not say the capacity of {}: the model assumes one NIC's rate "
-        "there, so "
-        "predictions compare, and promise nothing\n",
+        "there, so predictions compare, and promise nothing\n",
         problem.assumed_tiers);
   text += "\n" + tier_table(problem, plan, facts) + "\n";
   if (plan.bound.known)

@@ -145,8 +145,7 @@ void add_arguments(const Command& command, Arguments* a) {
   command
       .option("collective", a->collective,
               "all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, "
-              "scatter or "
-              "barrier")
+              "scatter or barrier")
       .required();
   command.option("-b,--bytes", a->bytes,
                  "size as sennit bench means it; K, M, G are powers of two (default 1G)");

@@ -1,7 +1,7 @@
 // `sennit simulate`: the programs that would run, of all ranks, on a fabric, at flow level.
 //
 //   sennit simulate all_reduce --bytes 1G --fabric meta24k
-//   sennit simulate all_gather -b 64M --fabric "racks=2x4;nic=50GB/s;oversubscription=7" --trace trace.json
+//   sennit simulate all_gather --fabric "racks=2x4;nic=50GB/s;oversubscription=7" --trace t.json
 //   sennit simulate all_gather -b 1G --fabric meta24k --ranks-per-host 1 --groups 128 --stride 16
 #include <chrono>
 #include <cmath>

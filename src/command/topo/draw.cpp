@@ -103,10 +103,8 @@ class Picture {
   std::string svg(double top, double bottom, const std::string& body) const {
     return fmt::format(
         "<svg xmlns='http://www.w3.org/2000/svg' width='{0:.0f}' height='{1:.0f}' viewBox='0 "
-        "{2:.0f} {0:.0f} "
-        "{1:.0f}' "
-        "font-family='system-ui, \"Segoe UI\", Roboto, \"DejaVu Sans\", sans-serif' "
-        "role='img'>{3}</svg>\n",
+        "{2:.0f} {0:.0f} {1:.0f}' font-family='system-ui, \"Segoe UI\", Roboto, \"DejaVu Sans\", "
+        "sans-serif' role='img'>{3}</svg>\n",
         width_, bottom + top, -top, body);
   }
 
@@ -271,9 +269,7 @@ class Picture {
     const double bend = x1 + 26;  // steep at once, so that rates stand on a straight line
     *body += fmt::format(
         "<path class='{}' stroke-width='{:.1f}' d='M{:.1f} {:.1f} C{:.1f} {:.1f} {:.1f} {:.1f} "
-        "{:.1f} {:.1f} "
-        "L{:.1f} "
-        "{:.1f}'/>",
+        "{:.1f} {:.1f} L{:.1f} {:.1f}'/>",
         css, width, x1, y1, bend, y1, x1 + 4, y2, bend + 8, y2, x2, y2);
   }
 

@@ -65,9 +65,7 @@ class Verdict {  // on a ring in the present order, against the best
     if (most_now <= most_best) return "no group is left more often than in the best order\n";
     return fmt::format(
         "a group is left {} times by the ring, where {} would do; what that costs depends on "
-        "capacities that "
-        "are "
-        "unknown\n",
+        "capacities that are unknown\n",
         most_now, most_best);
   }
 

@@ -1,7 +1,7 @@
 // `sennit topo`: what network is this, who says so, and what looks wrong in it.
 //
 //   sennit topo                              the tree, from all sources at hand
-//   sennit topo --fabric FILE --check        suspects of a fabric file; exit status 1 if there are any
+//   sennit topo --fabric FILE --check        suspects of a fabric file; exit status 1 if it has any
 //   sennit topo --save /etc/sennit/fabric    what every job will read
 //   mpirun -N 1 sennit topo --probe          measured between the hosts of a job
 //   sennit topo --order --hostfile hosts     the order of ranks that crosses each tier least

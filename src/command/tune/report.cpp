@@ -44,8 +44,7 @@ const TimedPlan* find(const std::vector<TimedPlan>& plans, const TimedPlan& want
 void print_heading(const char* what, size_t rounds, int ranks) {
   fmt::print(
       "{}: {} ranks; typical of {} times of the slowest rank\n{:<15} {:>12} {:<20} {:<32} {:>11} "
-      "{:>11} "
-      "{:>6}\n",
+      "{:>11} {:>6}\n",
       what, ranks, rounds, "collective", "bytes", "algorithm", "parameters", "predicted",
       "measured", "ratio");
 }
@@ -86,8 +85,7 @@ void print_choices(const char* which, const std::vector<TimedPlan>& choices,
   if (judged > 0)
     fmt::print(
         "{} the model's own choice takes {:.2f} x the fastest that was tried on average, {:.2f} x "
-        "at "
-        "worst{}\n",
+        "at worst{}\n",
         which, sum / judged, worst, where);
 }
 
