@@ -17,8 +17,8 @@ int main(void) {
   int rank, size;
   float* x;
 
-  check(sennit_comm_init_env(&comm, NULL),
-        "start"); /* from mpirun's, srun's or torchrun's environment */
+  /* From the environment that mpirun, srun or torchrun sets. */
+  check(sennit_comm_init_env(&comm, NULL), "start");
   check(sennit_comm_rank(comm, &rank), "rank");
   check(sennit_comm_size(comm, &size), "size");
 
@@ -38,7 +38,7 @@ int main(void) {
   if (rank == 0) printf("%d ranks: every element is %g\n", size, expected);
 
   check(sennit_mem_free(comm, x), "free");
-  check(sennit_comm_finalize(comm),
-        "finalize"); /* waits for all ranks; without it others see a death */
+  /* Waits for all ranks; without it the others see a death. */
+  check(sennit_comm_finalize(comm), "finalize");
   return sennit_comm_destroy(comm) != SENNIT_OK;
 }

@@ -50,7 +50,10 @@ int main(int argc, char** argv) {
   sennit_comm_t comm;
   int rank, size, dead_count, dead[kMostRanks];
   float x = 1;
-  if (argc != 2) return fprintf(stderr, "usage: survive FILE\n"), 2;
+  if (argc != 2) {
+    fprintf(stderr, "usage: survive FILE\n");
+    return 2;
+  }
 
   check(sennit_comm_init_env(&comm, NULL), "start");
   check(sennit_comm_rank(comm, &rank), "rank");
@@ -60,8 +63,10 @@ int main(int argc, char** argv) {
   if (rank == size - 1) _exit(0); /* as one ends that crashes: no goodbye */
 
   const sennit_status_t status = sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_SUM, comm);
-  if (status != SENNIT_PEER_FAILED)
-    return fprintf(stderr, "status %s\n", sennit_status_name(status)), 1;
+  if (status != SENNIT_PEER_FAILED) {
+    fprintf(stderr, "status %s\n", sennit_status_name(status));
+    return 1;
+  }
   if (rank == 0) printf("%s\n", sennit_last_error());
   check(sennit_comm_failed_ranks(comm, dead, kMostRanks, &dead_count), "failed ranks");
   check(sennit_comm_destroy(comm), "destroy");
