@@ -29,10 +29,10 @@ void write_corpus(const std::string& folder, int64_t training, int64_t held_out,
   ASSERT_TRUE(writer.ok()) << writer.status().text();
   std::vector<int32_t> tokens(static_cast<size_t>(training));
   std::iota(tokens.begin(), tokens.end(), 0);
-  ASSERT_TRUE((*writer)->add(Part::training, tokens, 3 * tokens.size()).ok());
+  ASSERT_TRUE((*writer)->add(Split::training, tokens, 3 * tokens.size()).ok());
   tokens.resize(static_cast<size_t>(held_out));
   std::iota(tokens.begin(), tokens.end(), 30'000);
-  ASSERT_TRUE((*writer)->add(Part::held_out, tokens, tokens.size()).ok());
+  ASSERT_TRUE((*writer)->add(Split::held_out, tokens, tokens.size()).ok());
   const Status status = (*writer)->finish("", {{"source", "a test"}});
   ASSERT_TRUE(status.ok()) << status.text();
 }
@@ -130,7 +130,7 @@ TEST(TrainerData, ResumesAtTheExactSampleOnAnyNumberOfRanks) {
 TEST(TrainerData, TheHeldOutPartIsReadInOrderAndWhole) {
   const TestFolder folder;
   write_corpus(folder.path(), 1'000, 2'000);
-  LoaderOptions options{.part = Part::held_out, .length = 16, .batch = 8, .ranks = 2};
+  LoaderOptions options{.split = Split::held_out, .length = 16, .batch = 8, .ranks = 2};
   std::vector<std::unique_ptr<Loader>> loaders;
   for (options.rank = 0; options.rank < 2; options.rank++)
     loaders.push_back(open_loader(folder.path(), options));
@@ -151,10 +151,10 @@ TEST(TrainerData, SmallVocabulariesTakeTwoBytesAToken) {
   const auto data = Dataset::open(folder.path());
   ASSERT_TRUE(data.ok()) << data.status().text();
   std::vector<int32_t> tokens(2500);
-  (*data)->read(Part::training, 900, tokens);  // over three shards
+  (*data)->read(Split::training, 900, tokens);  // over three shards
   for (size_t i = 0; i < tokens.size(); i++) ASSERT_EQ(tokens[i], static_cast<int32_t>(900 + i));
-  EXPECT_DOUBLE_EQ((*data)->bytes_per_token(Part::training), 3);
-  const auto none = Loader::open(*data, {.part = Part::held_out, .length = 8, .batch = 1});
+  EXPECT_DOUBLE_EQ((*data)->bytes_per_token(Split::training), 3);
+  const auto none = Loader::open(*data, {.split = Split::held_out, .length = 8, .batch = 1});
   EXPECT_NE(none.status().text().find("the held-out part has 0 tokens"), std::string::npos);
   const auto odd = Loader::open(*data, {.length = 8, .batch = 9, .rank = 0, .ranks = 2});
   EXPECT_NE(odd.status().text().find("9 sequences cannot be dealt to 2"), std::string::npos);

@@ -302,9 +302,9 @@ TEST_F(TrainerText, TokenizeIsDeterministicAndWhole) {
   const auto tokenizer = Tokenizer::load((*data)->tokenizer_file());
   ASSERT_TRUE(tokenizer.ok());
   size_t documents = 0, bytes = 0;
-  for (const Part part : {Part::training, Part::held_out}) {
-    std::vector<int32_t> tokens(static_cast<size_t>((*data)->tokens(part)));
-    (*data)->read(part, 0, tokens);
+  for (const Split split : {Split::training, Split::held_out}) {
+    std::vector<int32_t> tokens(static_cast<size_t>((*data)->tokens(split)));
+    (*data)->read(split, 0, tokens);
     EXPECT_EQ(std::count(tokens.begin(), tokens.end(), 1),
               std::count(tokens.begin(), tokens.end(), 2));
     for (auto begin = tokens.begin(); begin != tokens.end(); documents++) {
@@ -320,7 +320,7 @@ TEST_F(TrainerText, TokenizeIsDeterministicAndWhole) {
   }
   EXPECT_EQ(documents, 40u);
   EXPECT_EQ(bytes, one->text_bytes);
-  EXPECT_GT((*data)->tokens(Part::held_out), 0);
+  EXPECT_GT((*data)->tokens(Split::held_out), 0);
 }
 
 }  // namespace

@@ -127,7 +127,10 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
   for (const Checkpoint::Tensor& tensor : checkpoint.tensors()) {
     if (!is_parameter(tensor.name)) continue;
     const uint64_t bytes = static_cast<uint64_t>(elements_of(tensor.shape)) * bytes_of(type);
-    if (shards.empty() || filled + bytes > shard_bytes) shards.emplace_back(), filled = 0;
+    if (shards.empty() || filled + bytes > shard_bytes) {
+      shards.emplace_back();
+      filled = 0;
+    }
     shards.back().push_back(tensor);
     filled += bytes;
     total += bytes;

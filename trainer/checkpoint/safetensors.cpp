@@ -21,7 +21,7 @@ constexpr int64_t kMostElements = int64_t{1} << 62;
 // The format knows three levels.
 constexpr size_t kMostLevels = 4;
 
-// The header's JSON. Names that stand twice are refused, since the JSON library would keep the last.
+// The header's JSON. Names that stand twice are refused: the JSON library would keep the last.
 Result<Json> parse_header(std::string_view text, const std::string& file) {
   std::string twice;
   const Json json = parse_json_with_keys(text, kMostLevels, &twice);

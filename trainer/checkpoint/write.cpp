@@ -2,8 +2,8 @@
 //
 //   .step-00000042.ATTEMPT.7/      hidden, of save number 7 of this run
 //     rank-00000.safetensors       each rank's, made durable
-//     rank-00000.json              each rank's note, written after it; "rank-00000.failed" instead of it
-//     manifest.json                by rank 0, once all notes are there and their boxes tile every tensor
+//     rank-00000.json              each rank's note, written after it, or "rank-00000.failed"
+//     manifest.json                by rank 0, once the boxes of all notes tile every tensor
 //   step-00000042/                 by renaming that: so it is complete whenever it has this name
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 // `sennit checkpoint`: what can be done with a checkpoint without a run.
 //
-//   sennit checkpoint verify run/step-00000100            every checksum; exit status 1 where anything is off
+//   sennit checkpoint verify run/step-00000100            every checksum; 1 where one is off
 //   sennit checkpoint export run/step-00000100 model/     for Hugging Face's transformers
-//   sennit checkpoint bench --size 1G --folder /scratch   save and load, beside a raw write to the same disk
+//   sennit checkpoint bench --size 1G --folder /scratch   save and load, beside the disk alone
 #include <unistd.h>
 
 #include <algorithm>

@@ -121,7 +121,7 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
                         : config.mesh(static_cast<int>(config.tp * config.pp * config.cp)).ranks();
   const TrainerOptions options = trainer_options(config, *model, ranks);
   SENNIT_RETURN_IF_ERROR(check_mesh(options.mesh, options.batch, *model, ranks));
-  if ((*data)->samples(Part::training, config.sequence) == 0)
+  if ((*data)->samples(Split::training, config.sequence) == 0)
     return invalid(
         fmt::format("{} has not one sequence of {} tokens", config.data, config.sequence));
   const Result<Ground> ground = ground_of(asked, ranks);

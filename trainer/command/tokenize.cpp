@@ -83,7 +83,7 @@ int check(const std::string& folder) {
     return std::filesystem::exists(folder + "/" + kIndexName) ? 1 : 2;
   }
   fmt::print("{}: {} tokens for training, {} held out, of {}: every checksum is right\n", folder,
-             grouped((*data)->tokens(Part::training)), grouped((*data)->tokens(Part::held_out)),
+             grouped((*data)->tokens(Split::training)), grouped((*data)->tokens(Split::held_out)),
              grouped((*data)->vocabulary()));
   return 0;
 }

@@ -1,9 +1,9 @@
 // corpus.hpp: finds texts and makes documents of them.
 //
 // A file is one document, and one of JSON lines (.jsonl) a document a line ("text"); a manual
-// page's source becomes plain text, by groff; gzip is undone. What is longer than kLongestDocument is cut at
-// the ends of lines, so that a single long text, too, has parts to hold out and work for every
-// thread.
+// page's source becomes plain text, by groff; gzip is undone. What is longer than kLongestDocument
+// is cut at the ends of lines, so that a single long text, too, has parts to hold out and work for
+// every thread.
 #pragma once
 
 #include <cstdint>

@@ -23,10 +23,10 @@ constexpr int64_t kCheckedAtOnce = 1 << 30;  // bytes: a fraction of a second
 struct Shard {
   std::string file, checksum;
   MappedFile mapped;
-  int64_t first = 0, tokens = 0;  // of the part's stream
+  int64_t first = 0, tokens = 0;  // of the split's stream
 };
 
-struct PartShards {
+struct SplitShards {
   std::vector<Shard> shards;
   int64_t tokens = 0;
   double text_bytes = 0;
@@ -56,9 +56,9 @@ struct Dataset::State {
   std::string folder, fingerprint, tokenizer, tokenizer_checksum;
   int64_t vocabulary = 0;
   size_t token_bytes = 2;
-  PartShards parts[2];
+  SplitShards splits[2];
 
-  Status open_shard(const Json& entry, PartShards* part) {
+  Status open_shard(const Json& entry, SplitShards* split) {
     Shard shard;
     const std::string name = entry.is_object() ? text(entry, "file") : std::string();
     if (name.empty() || name.find('/') != std::string::npos)
@@ -66,7 +66,7 @@ struct Dataset::State {
     shard.file = folder + "/" + name;
     shard.checksum = text(entry, "checksum");
     shard.tokens = number(entry, "tokens");
-    shard.first = part->tokens;
+    shard.first = split->tokens;
     Result<MappedFile> mapped = MappedFile::open(shard.file);
     if (!mapped) return mapped.status();
     shard.mapped = std::move(*mapped);
@@ -88,8 +88,8 @@ struct Dataset::State {
         header.tokens != static_cast<uint64_t>(shard.tokens))
       return invalid(
           fmt::format("{}: its header is not of the corpus of {}", shard.file, kIndexName));
-    part->tokens += shard.tokens;
-    part->shards.push_back(std::move(shard));
+    split->tokens += shard.tokens;
+    split->shards.push_back(std::move(shard));
     return {};
   }
 
@@ -107,15 +107,15 @@ struct Dataset::State {
           fmt::format("{}: vocabulary {} with tokens of {} bytes", file, vocabulary, width));
     token_bytes = static_cast<size_t>(width);
     const char* const names[2] = {"training", "held_out"};
-    for (int part = 0; part < 2; part++) {
-      const Json entry = member(member(index, "parts"), names[part]);
+    for (int split = 0; split < 2; split++) {
+      const Json entry = member(member(index, "parts"), names[split]);
       if (!entry.is_object() || !entry.contains("shards") || !entry["shards"].is_array())
-        return invalid(fmt::format("{}: part {} is missing", file, names[part]));
+        return invalid(fmt::format("{}: part {} is missing", file, names[split]));
       for (const Json& shard : entry["shards"])
-        SENNIT_RETURN_IF_ERROR(open_shard(shard, &parts[part]));
-      if (parts[part].tokens != number(entry, "tokens"))
-        return invalid(fmt::format("{}: the shards of part {} do not add up", file, names[part]));
-      parts[part].text_bytes =
+        SENNIT_RETURN_IF_ERROR(open_shard(shard, &splits[split]));
+      if (splits[split].tokens != number(entry, "tokens"))
+        return invalid(fmt::format("{}: the shards of part {} do not add up", file, names[split]));
+      splits[split].text_bytes =
           static_cast<double>(std::max<int64_t>(number(entry, "text_bytes"), 0));
     }
     if (const auto model = index.find("tokenizer"); model != index.end() && model->is_object()) {
@@ -148,26 +148,28 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(const std::string& folder) 
                                          : ". sennit tokenize --output makes such a folder"));
   }
   int64_t tokens = 0;
-  for (const PartShards& part : data->state_->parts) tokens += part.tokens;
+  for (const SplitShards& split : data->state_->splits) tokens += split.tokens;
   if (tokens * static_cast<int64_t>(data->state_->token_bytes) <= kCheckedAtOnce)
     SENNIT_RETURN_IF_ERROR(data->verify());
   return std::shared_ptr<const Dataset>(std::move(data));
 }
 
 int64_t Dataset::vocabulary() const { return state_->vocabulary; }
-int64_t Dataset::tokens(Part part) const { return state_->parts[static_cast<int>(part)].tokens; }
-int64_t Dataset::samples(Part part, int64_t length) const {
-  return length > 0 ? std::max<int64_t>(tokens(part) - 1, 0) / length : 0;
+int64_t Dataset::tokens(Split split) const {
+  return state_->splits[static_cast<int>(split)].tokens;
 }
-double Dataset::bytes_per_token(Part part) const {
-  const PartShards& shards = state_->parts[static_cast<int>(part)];
+int64_t Dataset::samples(Split split, int64_t length) const {
+  return length > 0 ? std::max<int64_t>(tokens(split) - 1, 0) / length : 0;
+}
+double Dataset::bytes_per_token(Split split) const {
+  const SplitShards& shards = state_->splits[static_cast<int>(split)];
   return shards.tokens > 0 ? shards.text_bytes / static_cast<double>(shards.tokens) : 0;
 }
 std::string Dataset::tokenizer_file() const { return state_->tokenizer; }
 const std::string& Dataset::fingerprint() const { return state_->fingerprint; }
 
-void Dataset::read(Part part, int64_t first, std::span<int32_t> out) const {
-  const PartShards& shards = state_->parts[static_cast<int>(part)];
+void Dataset::read(Split split, int64_t first, std::span<int32_t> out) const {
+  const SplitShards& shards = state_->splits[static_cast<int>(split)];
   SENNIT_CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= shards.tokens);
   auto shard =
       std::upper_bound(shards.shards.begin(), shards.shards.end(), first,
@@ -192,8 +194,8 @@ void Dataset::read(Part part, int64_t first, std::span<int32_t> out) const {
 }
 
 Status Dataset::verify() const {
-  for (const PartShards& part : state_->parts)
-    for (const Shard& shard : part.shards)
+  for (const SplitShards& split : state_->splits)
+    for (const Shard& shard : split.shards)
       if (checksum_text(shard.mapped.data(), shard.mapped.bytes()) != shard.checksum)
         return invalid(fmt::format(
             "{}: is damaged: its checksum is not the index's. Run sennit tokenize again",

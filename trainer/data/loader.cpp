@@ -56,7 +56,7 @@ struct Loader::State {
   std::thread thread;
 
   int64_t sample_at(int64_t at) const {
-    if (options.part == Part::held_out) return at;
+    if (options.split == Split::held_out) return at;
     const auto n = static_cast<uint64_t>(samples), where = static_cast<uint64_t>(at);
     return static_cast<int64_t>(permuted(where % n, n, options.seed, where / n));
   }
@@ -69,8 +69,8 @@ struct Loader::State {
     batch.tokens.assign(static_cast<size_t>(batch.sequences * batch.row), -1);
     const int64_t first = at + batch.sequences * options.rank;
     for (int64_t i = 0; i < batch.sequences; i++) {
-      if (options.part == Part::held_out && first + i >= samples) break;
-      data->read(options.part, sample_at(first + i) * options.length,
+      if (options.split == Split::held_out && first + i >= samples) break;
+      data->read(options.split, sample_at(first + i) * options.length,
                  std::span(batch.tokens)
                      .subspan(static_cast<size_t>(i * batch.row), static_cast<size_t>(batch.row)));
       batch.present++;
@@ -80,7 +80,7 @@ struct Loader::State {
 
   int64_t after(int64_t at) const {
     at += options.batch;
-    return options.part == Part::held_out && at >= samples ? 0 : at;
+    return options.split == Split::held_out && at >= samples ? 0 : at;
   }
 
   void read_ahead(int64_t at) {
@@ -134,12 +134,12 @@ Result<std::unique_ptr<Loader>> Loader::open(std::shared_ptr<const Dataset> data
                     options.batch, options.ranks));
   std::unique_ptr<Loader> loader(new Loader);
   State& state = *loader->state_;
-  state.samples = data->samples(options.part, options.length);
+  state.samples = data->samples(options.split, options.length);
   if (state.samples < 1)
     return invalid(
         fmt::format("the {} part has {} tokens, too few for one sequence of {} and its last target",
-                    options.part == Part::training ? "training" : "held-out",
-                    data->tokens(options.part), options.length));
+                    options.split == Split::training ? "training" : "held-out",
+                    data->tokens(options.split), options.length));
   state.data = std::move(data);
   state.options = options;
   state.start();

@@ -1,12 +1,11 @@
 // loader.hpp: batches of tokens out of the shards that `sennit tokenize` wrote.
 //
-// The tokens of a part (training or held out) are one stream; sample i is its tokens [i * length,
+// The tokens of a split (training or held out) are one stream; sample i is its tokens [i * length,
 // (i + 1) * length], the last of which is only a target. Epoch e visits the samples in a
 // permutation that is computed from (seed, e), not stored. One step takes `batch` samples, the next
 // ones of that order; data-parallel rank r of d takes the r-th of d equal runs of them. So the
-// order of samples does not depend on d, and the place where a run stands is one number.
-// Threads: a Loader is used by one thread; it reads ahead on a thread of its own. A Dataset is
-// read-only.
+// order of samples does not depend on d, and the place where a run stands is one number. Threads: a
+// Loader is used by one thread; it reads ahead on a thread of its own. A Dataset is read-only.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@
 
 namespace sennit::trainer {
 
-enum class Part : uint8_t { training, held_out };
+enum class Split : uint8_t { training, held_out };
 
 // The shards of one corpus, mapped into memory. Opening checks sizes and headers, and the checksums
 // of up to 1 GiB; verify() all checksums.
@@ -31,14 +30,14 @@ class Dataset {
   static Result<std::shared_ptr<const Dataset>> open(const std::string& folder);
   ~Dataset();
 
-  int64_t vocabulary() const;                        // of the tokenizer: ids are below it
-  int64_t tokens(Part part) const;                   // of the whole stream
-  int64_t samples(Part part, int64_t length) const;  // (tokens - 1) / length, or 0
-  double bytes_per_token(Part part) const;           // of text: for bits per byte
-  std::string tokenizer_file() const;                // the sentencepiece model beside the shards
-  const std::string& fingerprint() const;            // of everything above and all checksums
+  int64_t vocabulary() const;                          // of the tokenizer: ids are below it
+  int64_t tokens(Split split) const;                   // of the whole stream
+  int64_t samples(Split split, int64_t length) const;  // (tokens - 1) / length, or 0
+  double bytes_per_token(Split split) const;           // of text: for bits per byte
+  std::string tokenizer_file() const;                  // the sentencepiece model beside the shards
+  const std::string& fingerprint() const;              // of everything above and all checksums
   // Tokens [first, first + out.size()) of the stream, which the caller has seen to be there.
-  void read(Part part, int64_t first, std::span<int32_t> out) const;
+  void read(Split split, int64_t first, std::span<int32_t> out) const;
   // Reads everything. Errors: the first shard whose checksum is off.
   Status verify() const;
 
@@ -49,7 +48,7 @@ class Dataset {
 };
 
 struct LoaderOptions {
-  Part part = Part::training;
+  Split split = Split::training;
   uint64_t seed = 0;
   int64_t length = 0;       // tokens a sequence, without the extra target
   int64_t batch = 0;        // sequences a step, of all data-parallel ranks together
@@ -59,7 +58,7 @@ struct LoaderOptions {
 
 // This rank's share of one step: `sequences` rows of length + 1 tokens. Rows from `present` on are
 // no data (-1 everywhere, which embeds to zeros and is no target): only at the end of a pass over
-// the held-out part.
+// the held-out split.
 struct Batch {
   std::vector<int32_t> tokens;
   int64_t sequences = 0, row = 0, present = 0;
@@ -77,7 +76,7 @@ class Loader {
   // batches_of_a_pass() of them, then from the start again.
   Batch next();
   int64_t batches_of_a_pass() const;
-  double epoch() const;  // passes over the part so far
+  double epoch() const;  // passes over the split so far
 
   // Where the next batch begins. Restoring it on any number of ranks, with any `batch`, goes on at
   // exactly the next sample. Errors: of another corpus, seed or length.

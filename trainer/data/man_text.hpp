@@ -17,8 +17,8 @@ inline constexpr std::chrono::seconds kLongestPage{20};
 
 // Whether a text begins like a manual page's source: comments, then .TH or .Dd.
 bool is_man_page(std::string_view text);
-// Empty for a page that only says where another lies (.so). Errors: groff is not installed, with the
-// package that has it; it was given `limit` and did not end.
+// Empty for a page that only says where another lies (.so). Errors: groff is not installed, with
+// the package that has it; it was given `limit` and did not end.
 Result<std::string> man_text(std::string_view roff, std::chrono::milliseconds limit = kLongestPage);
 
 }  // namespace sennit::trainer

@@ -1,4 +1,4 @@
-// shards.cpp: see trainer/data/shards.hpp. Tokens of a part are gathered to one shard's worth in
+// shards.cpp: see trainer/data/shards.hpp. Tokens of a split are gathered to one shard's worth in
 // memory, then written.
 #include "trainer/data/shards.hpp"
 
@@ -17,9 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kPartNames[2] = {"training", "held_out"};
+constexpr const char* kSplitNames[2] = {"training", "held_out"};
 
-struct PartState {
+struct SplitState {
   std::string bytes;  // of the shard that is being filled
   int64_t in_shard = 0, tokens = 0, documents = 0;
   uint64_t text_bytes = 0;
@@ -32,11 +32,11 @@ struct ShardWriter::State {
   std::string folder;
   int64_t vocabulary = 0, shard_tokens = 0;
   uint32_t token_bytes = 2;
-  PartState parts[2];
+  SplitState splits[2];
   std::vector<std::string> unfinished;  // shards that no index names yet
 
-  Status close_shard(int part) {
-    PartState& state = parts[part];
+  Status close_shard(int split) {
+    SplitState& state = splits[split];
     if (state.in_shard == 0) return {};
     ShardHeader header{};
     std::memcpy(header.magic, kShardMagic, sizeof(header.magic));
@@ -44,7 +44,8 @@ struct ShardWriter::State {
     header.vocabulary = static_cast<uint32_t>(vocabulary);
     header.tokens = static_cast<uint64_t>(state.in_shard);
     state.bytes.insert(0, reinterpret_cast<const char*>(&header), sizeof(header));
-    const std::string name = fmt::format("{}-{:05d}.tokens", kPartNames[part], state.shards.size());
+    const std::string name =
+        fmt::format("{}-{:05d}.tokens", kSplitNames[split], state.shards.size());
     SENNIT_RETURN_IF_ERROR(write_file_durably(folder + "/" + name, state.bytes));
     unfinished.push_back(folder + "/" + name);
     state.shards.push_back({{"file", name},
@@ -78,8 +79,8 @@ Result<std::unique_ptr<ShardWriter>> ShardWriter::open(const std::string& folder
   return writer;
 }
 
-Status ShardWriter::add(Part part, std::span<const int32_t> tokens, uint64_t text_bytes) {
-  PartState& state = state_->parts[static_cast<int>(part)];
+Status ShardWriter::add(Split split, std::span<const int32_t> tokens, uint64_t text_bytes) {
+  SplitState& state = state_->splits[static_cast<int>(split)];
   state.documents++;
   state.text_bytes += text_bytes;
   state.tokens += static_cast<int64_t>(tokens.size());
@@ -88,13 +89,13 @@ Status ShardWriter::add(Part part, std::span<const int32_t> tokens, uint64_t tex
     // little-endian
     state.bytes.append(reinterpret_cast<const char*>(&token), state_->token_bytes);
     if (++state.in_shard == state_->shard_tokens)
-      SENNIT_RETURN_IF_ERROR(state_->close_shard(static_cast<int>(part)));
+      SENNIT_RETURN_IF_ERROR(state_->close_shard(static_cast<int>(split)));
   }
   return {};
 }
 
-int64_t ShardWriter::tokens(Part part) const {
-  return state_->parts[static_cast<int>(part)].tokens;
+int64_t ShardWriter::tokens(Split split) const {
+  return state_->splits[static_cast<int>(split)].tokens;
 }
 
 Status ShardWriter::finish(const std::string& tokenizer, const Json& facts) {
@@ -102,13 +103,13 @@ Status ShardWriter::finish(const std::string& tokenizer, const Json& facts) {
   index["format"] = "sennit-tokens-1";
   index["vocabulary"] = state_->vocabulary;
   index["token_bytes"] = state_->token_bytes;
-  for (int part = 0; part < 2; part++) {
-    SENNIT_RETURN_IF_ERROR(state_->close_shard(part));
-    const PartState& state = state_->parts[part];
-    index["parts"][kPartNames[part]] = {{"tokens", state.tokens},
-                                        {"documents", state.documents},
-                                        {"text_bytes", state.text_bytes},
-                                        {"shards", state.shards}};
+  for (int split = 0; split < 2; split++) {
+    SENNIT_RETURN_IF_ERROR(state_->close_shard(split));
+    const SplitState& state = state_->splits[split];
+    index["parts"][kSplitNames[split]] = {{"tokens", state.tokens},
+                                          {"documents", state.documents},
+                                          {"text_bytes", state.text_bytes},
+                                          {"shards", state.shards}};
   }
   if (!tokenizer.empty()) {
     SENNIT_RETURN_IF_ERROR(write_file_durably(state_->folder + "/" + kTokenizerName, tokenizer));

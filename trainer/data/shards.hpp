@@ -1,5 +1,5 @@
 // shards.hpp: writes what trainer/data/loader.hpp reads: a folder with index.json, the shards of
-// both parts, and the tokenizer's model.
+// both splits, and the tokenizer's model.
 //
 // A shard is a header of 32 bytes (magic, bytes a token, vocabulary, tokens) and the tokens,
 // little-endian, 2 bytes each where the vocabulary allows it and 4 otherwise. index.json lists the
@@ -41,11 +41,11 @@ class ShardWriter {
                                                    int64_t tokens_a_shard);
   ~ShardWriter();  // what was written without a finish() goes
   // One document: `text_bytes` long before it was tokenized. Every token is below the vocabulary.
-  Status add(Part part, std::span<const int32_t> tokens, uint64_t text_bytes);
+  Status add(Split split, std::span<const int32_t> tokens, uint64_t text_bytes);
   // Closes the shards and writes the index. tokenizer: a sentencepiece model's bytes, or empty;
   // facts: what else the index is to say (how the text was cleaned, where it came from).
   Status finish(const std::string& tokenizer, const nlohmann::json& facts);
-  int64_t tokens(Part part) const;
+  int64_t tokens(Split split) const;
 
  private:
   ShardWriter();

@@ -85,9 +85,9 @@ class Tokenization {
       }));
       for (const FileOfBlock& file : block)
         for (const Document& document : file.documents) {
-          const Part part =
-              held_out(document.marks, options_.clean) ? Part::held_out : Part::training;
-          SENNIT_RETURN_IF_ERROR((*writer)->add(part, document.tokens, document.text.size()));
+          const Split split =
+              held_out(document.marks, options_.clean) ? Split::held_out : Split::training;
+          SENNIT_RETURN_IF_ERROR((*writer)->add(split, document.tokens, document.text.size()));
           tokenized_bytes += document.text.size();
         }
       report_.encode_seconds += since(encoding);
@@ -96,8 +96,8 @@ class Tokenization {
     }
     report_.cleaned = cleaner.counts();
     report_.documents = report_.cleaned.kept;
-    for (const Part part : {Part::training, Part::held_out})
-      report_.tokens[static_cast<int>(part)] = (*writer)->tokens(part);
+    for (const Split split : {Split::training, Split::held_out})
+      report_.tokens[static_cast<int>(split)] = (*writer)->tokens(split);
     if (report_.tokens[0] == 0) return nothing_left(report_.cleaned);
     report_.bytes_per_token = static_cast<double>(tokenized_bytes) /
                               static_cast<double>(report_.tokens[0] + report_.tokens[1]);

@@ -4,8 +4,7 @@
 // One that is learned here gives back any bytes exactly: it normalises nothing, and what has no
 // piece of its own (a line's end, rare characters, bytes that are no UTF-8) becomes one token a
 // byte. Ids: 0 unknown, 1 beginning, 2 end, 3 to 258 the bytes, then pieces in the order they were
-// merged.
-// Pieces never reach from one word into the next, so a word's tokens are looked up once and
+// merged. Pieces never reach from one word into the next, so a word's tokens are looked up once and
 // remembered. Threads: encode() and decode() may be called from several, each with a memory of its
 // own.
 #pragma once

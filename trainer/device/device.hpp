@@ -14,9 +14,10 @@
 // other, in that order, and not before it is asked; but it may be late: a call may come back long
 // before. The device is known to have done all that it was asked when synchronize(), download() or
 // sum_of_squares() comes back, and at no other time. So
-//   - the pointers that operations are given are to this device's memory, which operations asked for
-//     later may use again, and whose release() may be asked for at once; host memory goes through
-//     upload() and download() alone. Everything else (shapes, numbers) is copied by the call.
+//   - the pointers that operations are given are to this device's memory, which operations asked
+//     for later may use again, and whose release() may be asked for at once; host memory goes
+//     through upload() and download() alone. Everything else (shapes, numbers) is copied by the
+//     call.
 //   - whoever else reads or writes this device's memory calls synchronize() first, and asks for no
 //     operation on that memory until it has finished. These are a transfer, which Communicator
 //     starts in one place (trainer/parallel/communication.hpp) and whose wait() ends it, and the
@@ -82,8 +83,8 @@ class Device {
   virtual void synchronize() = 0;
 
   // ---- matrix products ----
-  // c = op(a) * op(b), or c += that; op is the transpose where asked for. c may be f32 where a and b
-  // are bf16.
+  // c = op(a) * op(b), or c += that; op is the transpose where asked for. c may be f32 where a and
+  // b are bf16.
   virtual void multiply(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b,
                         bool accumulate) = 0;
 
@@ -134,9 +135,9 @@ class Device {
                               int64_t first_token) = 0;
 
   // ---- cross entropy over a vocabulary that may be cut over ranks ----
-  // `logits` holds columns [first_token, ...). By row: the largest logit; then, given the largest of
-  // all ranks, the sum of exp(logit - largest) and the target's logit (0 where another rank holds
-  // it); then, given those of all ranks, the gradient (softmax - target) * scale, which may
+  // `logits` holds columns [first_token, ...). By row: the largest logit; then, given the largest
+  // of all ranks, the sum of exp(logit - largest) and the target's logit (0 where another rank
+  // holds it); then, given those of all ranks, the gradient (softmax - target) * scale, which may
   // overwrite the logits. A target < 0 is left out: gradient 0.
   virtual void largest_logits(float* largest, Matrix logits) = 0;
   virtual void sum_logits(float* sums, float* target_logits, Matrix logits, const float* largest,

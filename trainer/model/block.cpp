@@ -117,7 +117,7 @@ class Block {
   }
 
   // Of own rows; gives all rows.
-  Buffer norm(Matrix x, const Place& weight, Buffer* inverse_rms) {
+  Buffer norm(Matrix x, const ParameterPlace& weight, Buffer* inverse_rms) {
     *inverse_rms = e_.pool.take_f32(x.rows);
     Buffer own = e_.take(x.rows, hidden_);
     e_.device.rms_norm(own, (*inverse_rms)->f32(), x, e_.parameters.weights(weight),
@@ -141,7 +141,7 @@ class Block {
     return e_.parameters.matrix(places_.gate_up, 2 * ffn_, hidden_);
   }
   Matrix down_weights() const { return e_.parameters.matrix(places_.down, hidden_, ffn_); }
-  Matrix gradient(const Place& place, int64_t rows, int64_t columns) const {
+  Matrix gradient(const ParameterPlace& place, int64_t rows, int64_t columns) const {
     return e_.parameters.gradient_matrix(place, rows, columns);
   }
 

@@ -31,21 +31,22 @@ class Builder {
   }
 
   // Norms are aligned, so that runs of them are one sum over the tensor ranks.
-  Place norm(const std::string& name) {
+  ParameterPlace norm(const std::string& name) {
     align();
-    const Place place = add({name, {model_.hidden}, {0}, {model_.hidden}});
+    const ParameterPlace place = add({name, {model_.hidden}, {0}, {model_.hidden}});
     unit_.boxes.back().whole = true;
     unit_.boxes.back().deviation = 0;
     unit_.tensor_sums.emplace_back(place.first, model_.hidden);
     return place;
   }
   // [outputs, inputs], cut by outputs.
-  Place by_rows(const std::string& name, int64_t outputs, int64_t inputs) {
+  ParameterPlace by_rows(const std::string& name, int64_t outputs, int64_t inputs) {
     return add(
         {name, {outputs, inputs}, {outputs / parts_ * part_, 0}, {outputs / parts_, inputs}});
   }
-  Place by_columns(const std::string& name, int64_t outputs, int64_t inputs, float deviation) {
-    const Place place =
+  ParameterPlace by_columns(const std::string& name, int64_t outputs, int64_t inputs,
+                            float deviation) {
+    const ParameterPlace place =
         add({name, {outputs, inputs}, {0, inputs / parts_ * part_}, {outputs, inputs / parts_}});
     unit_.boxes.back().deviation = deviation;
     return place;
@@ -56,7 +57,7 @@ class Builder {
   Layout layout;
 
  private:
-  Place add(ParameterBox box) {
+  ParameterPlace add(ParameterBox box) {
     box.first = unit_.size;
     box.elements = 1;
     for (const int64_t n : box.extent) box.elements *= n;

@@ -44,13 +44,13 @@ struct Unit {
 };
 
 // Where a module's parameter lies.
-struct Place {
+struct ParameterPlace {
   int unit = -1;
   int64_t first = 0;
 };
 struct LayerPlaces {
   int layer = 0;  // of the model
-  Place attention_norm, qkv, output, ffn_norm, gate_up, down;
+  ParameterPlace attention_norm, qkv, output, ffn_norm, gate_up, down;
   // A half's unit: whether the half is the first in it, and the last.
   struct Half {
     int unit = -1;
@@ -62,7 +62,7 @@ struct LayerPlaces {
 struct Layout {
   std::vector<Unit> units;                                   // in the order of their use
   std::vector<std::vector<LayerPlaces>> chunks;              // by stage chunk
-  Place embedding, final_norm, output_layer;                 // unit -1: another stage's
+  ParameterPlace embedding, final_norm, output_layer;        // unit -1: another stage's
   int64_t heads = 0, kv_heads = 0, ffn = 0, vocabulary = 0;  // of this rank
   int64_t first_token = 0;                                   // of its part of the vocabulary
 

@@ -107,7 +107,7 @@ void Parameters::release(int unit) {
   m.weights = nullptr;
 }
 
-const void* Parameters::weights(const Place& place) const {
+const void* Parameters::weights(const ParameterPlace& place) const {
   const Memory& m = memory_[index(place.unit)];
   SENNIT_CHECK(m.users > 0);
   return static_cast<const char*>(m.weights) + index(place.first) * bytes_of(type_);
@@ -187,7 +187,7 @@ void Parameters::limit_open_reductions(size_t most) {
   while (reducing_.size() > most) finish_reduction(reducing_.front());
 }
 
-float* Parameters::gradient(const Place& place) const {
+float* Parameters::gradient(const ParameterPlace& place) const {
   const Memory& m = memory_[index(place.unit)];
   SENNIT_CHECK(m.gradients != nullptr);
   return m.gradients + place.first;

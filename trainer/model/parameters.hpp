@@ -4,8 +4,10 @@
 // The ranks of a replica group (data x context) hold the same units. Each of the S ranks owns the
 // S-th part of every unit's flat buffer:
 //   zero 0   all hold everything; gradients are all-reduced
-//   zero 1   masters and moments of the own part alone; gradients are reduce-scattered, weights all-gathered
-//   zero 2   gradients too: a unit's are reduce-scattered after each micro-batch and added up in the own part
+//   zero 1   masters and moments of the own part alone; gradients are reduce-scattered, weights
+//            all-gathered
+//   zero 2   gradients too: a unit's are reduce-scattered after each micro-batch and added up in
+//            the own part
 //   zero 3   weights too: a unit's are gathered before they are used, the next one's meanwhile
 // Gradients with zero 0 and 1 are summed over micro-batches first and reduced in the last one, as
 // soon as a unit's are complete, while the units before it are still computed. With zero 0 the
@@ -40,19 +42,20 @@ class Parameters {
   int zero() const { return zero_; }
   size_t bytes() const { return held_bytes_; }
 
-  // ---- for the model. Between acquire() and release() a unit's weights are there; calls nest. `next`: the ----
-  // unit that is needed after it, or -1.
+  // ---- for the model ----
+  // Between acquire() and release() a unit's weights are there; calls nest. `next`: the unit that
+  // is needed after it, or -1.
   void acquire(int unit, int next);
   void release(int unit);
-  const void* weights(const Place& place) const;
-  Matrix matrix(const Place& place, int64_t rows, int64_t columns) const {
+  const void* weights(const ParameterPlace& place) const;
+  Matrix matrix(const ParameterPlace& place, int64_t rows, int64_t columns) const {
     return matrix_at(weights(place), type_, rows, columns);
   }
   // Between these a unit's gradients can be added to. `last`: of the step's micro-batches.
   void open_gradient(int unit);
   void close_gradient(int unit, bool last);
-  float* gradient(const Place& place) const;
-  Matrix gradient_matrix(const Place& place, int64_t rows, int64_t columns) const {
+  float* gradient(const ParameterPlace& place) const;
+  Matrix gradient_matrix(const ParameterPlace& place, int64_t rows, int64_t columns) const {
     return matrix_at(gradient(place), Type::f32, rows, columns);
   }
 
@@ -67,9 +70,10 @@ class Parameters {
   // over.
   void update(const AdamW& parameters);
 
-  // ---- state, for checkpoints and tests, which look at the device's memory themselves: what pieces point to ----
-  // is at rest until the trainer's next call. Boxes of the owned parts: those of all ranks tile
-  // every tensor, but for replicas, which the pieces say.
+  // ---- state, for checkpoints and tests ----
+  // They look at the device's memory themselves: what pieces point to is at rest until the
+  // trainer's next call. Boxes of the owned parts: those of all ranks tile every tensor, but for
+  // replicas, which the pieces say.
   std::vector<TensorPiece> pieces(State state) const;
   // As above, but all that this rank keeps: to be filled, and then publish() be called.
   std::vector<TensorPiece> pieces_to_load(State state);

@@ -220,7 +220,7 @@ Status read_train_config(const std::string& file, TrainConfig* config) {
 
 namespace {
 
-// Each number by itself: not below its least, and so that no count overflows, nor a product of them.
+// Each number by itself: not below its least, and so small that no count or product overflows.
 Status check_bounds(const TrainConfig& c) {
   const auto at_least = [](const char* option, double value, double least) -> Status {
     if (value >= least && std::isfinite(value)) return {};

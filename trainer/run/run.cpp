@@ -197,15 +197,15 @@ Status TrainingRun::open_loaders() {
   Result<std::unique_ptr<Loader>> loader = Loader::open(data_, options);
   if (!loader) return loader.status();
   loader_ = *std::move(loader);
-  if (data_->samples(Part::held_out, config_.sequence) == 0) {
+  if (data_->samples(Split::held_out, config_.sequence) == 0) {
     const std::string none =
         fmt::format("{}: its held-out part of {} tokens has not one sequence of {}", config_.data,
-                    data_->tokens(Part::held_out), config_.sequence);
+                    data_->tokens(Split::held_out), config_.sequence);
     if (config_.patience > 0) return invalid(none + ": --patience has no loss to go by");
     if (config_.evaluate_every > 0 && speaks()) fmt::print("{}: no held-out losses\n", none);
     return {};
   }
-  options.part = Part::held_out;
+  options.split = Split::held_out;
   loader = Loader::open(data_, options);
   if (!loader) return loader.status();
   held_out_ = *std::move(loader);
@@ -248,7 +248,7 @@ Update TrainingRun::next_update() const {
   return update;
 }
 
-// The loss on held-out text where it is due. *save_now: it is the best, so that it is there to keep.
+// The loss on held-out text where it is due. *save_now: it is the best, so it is to be kept.
 Status TrainingRun::evaluate_if_due(bool last, StepRecord* record, bool* save_now) {
   if (!held_out_ || config_.evaluate_every <= 0) return {};
   if (step_ % config_.evaluate_every != 0 && !last) return {};

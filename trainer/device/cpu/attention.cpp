@@ -23,7 +23,12 @@ bool all_bf16(std::initializer_list<Matrix> inputs) {
 void CpuDevice::attention(Matrix out, float* log_sums, Matrix q, Matrix k, Matrix v,
                           const AttentionShape& shape) {
   AttentionCall call;
-  call.out = out, call.q = q, call.k = k, call.v = v, call.log_sums = log_sums, call.shape = shape;
+  call.out = out;
+  call.q = q;
+  call.k = k;
+  call.v = v;
+  call.log_sums = log_sums;
+  call.shape = shape;
   const auto kernel = amx_ && all_bf16({q, k, v}) ? amx_attention : kernels_.attention;
   const int64_t pieces = (shape.queries + kQueries - 1) / kQueries,
                 heads = shape.batch * shape.kv_heads;
@@ -39,8 +44,16 @@ void CpuDevice::attention_gradient(Matrix dq, Matrix dk, Matrix dv, bool accumul
                                    Matrix q, Matrix k, Matrix v, const float* log_sums,
                                    const float* dots, const AttentionShape& shape) {
   AttentionCall call;
-  call.dq = dq, call.dk = dk, call.dv = dv, call.dout = dout, call.q = q, call.k = k, call.v = v;
-  call.log_sums = const_cast<float*>(log_sums), call.dots = dots, call.shape = shape,
+  call.dq = dq;
+  call.dk = dk;
+  call.dv = dv;
+  call.dout = dout;
+  call.q = q;
+  call.k = k;
+  call.v = v;
+  call.log_sums = const_cast<float*>(log_sums);
+  call.dots = dots;
+  call.shape = shape;
   call.accumulate = accumulate;
   const auto kernel =
       amx_ && all_bf16({q, k, v, dout}) ? amx_attention_gradient : kernels_.attention_gradient;

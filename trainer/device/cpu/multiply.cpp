@@ -120,18 +120,18 @@ void CpuMultiply::on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool tr
   });
 }
 
-std::vector<CpuMultiply::Part> CpuMultiply::cut(const Matrix& c) {
+std::vector<CpuMultiply::Block> CpuMultiply::cut(const Matrix& c) {
   int64_t rows = std::min(kBlockRows, c.rows), columns = std::min(kBlockColumns, c.columns);
   const auto down = [&] { return (c.rows + rows - 1) / rows; };
   const auto across = [&] { return (c.columns + columns - 1) / columns; };
   while (down() * across() < kManyBlocks && std::max(rows, columns) > kLeastBlock)
     (rows >= columns ? rows : columns) = (std::max(rows, columns) + 1) / 2;
-  std::vector<Part> parts;
+  std::vector<Block> blocks;
   for (int64_t column = 0; column < c.columns; column += columns)
     for (int64_t row = 0; row < c.rows; row += rows)
-      parts.push_back(
+      blocks.push_back(
           {row, column, std::min(rows, c.rows - row), std::min(columns, c.columns - column)});
-  return parts;
+  return blocks;
 }
 
 void CpuMultiply::execute(const Product& product, void* a, void* b, void* c, void* scratch) {
@@ -144,16 +144,16 @@ void CpuMultiply::execute(const Product& product, void* a, void* b, void* c, voi
 
 void CpuMultiply::by_onednn(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b,
                             bool accumulate, int64_t k) {
-  const std::vector<Part> parts = cut(c);
+  const std::vector<Block> blocks = cut(c);
   std::vector<const Product*> products;
   size_t scratch_bytes = 0;
-  for (const Part& part : parts) {
-    products.push_back(&product({part.rows, part.columns, k, a.stride, b.stride, c.stride, a.type,
+  for (const Block& block : blocks) {
+    products.push_back(&product({block.rows, block.columns, k, a.stride, b.stride, c.stride, a.type,
                                  c.type, transpose_a, transpose_b, accumulate}));
     scratch_bytes = std::max(scratch_bytes, products.back()->scratch.get_size());
   }
-  threads_.run(static_cast<int64_t>(parts.size()), [&](int64_t i, int thread) {
-    const auto& [row, column, rows, columns] = parts[static_cast<size_t>(i)];
+  threads_.run(static_cast<int64_t>(blocks.size()), [&](int64_t i, int thread) {
+    const auto& [row, column, rows, columns] = blocks[static_cast<size_t>(i)];
     execute(*products[static_cast<size_t>(i)], transpose_a ? at(a, 0, row) : at(a, row),
             transpose_b ? at(b, column) : at(b, 0, column), at(c, row, column),
             scratch_[static_cast<size_t>(thread)].reserve(scratch_bytes));
@@ -164,33 +164,33 @@ void CpuMultiply::by_onednn(Matrix c, Matrix a, bool transpose_a, Matrix b, bool
 // just before.
 void CpuMultiply::in_f32(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b,
                          bool accumulate, int64_t k) {
-  const std::vector<Part> parts = cut(c);
+  const std::vector<Block> blocks = cut(c);
   const bool in_place = c.type == Type::f32;  // sums grow in c
-  // The product of one slice of a part; its operands lie row after row, without gaps.
-  const auto product_of = [&](const Part& part, int64_t depth, bool first) -> const Product& {
-    return product({part.rows, part.columns, depth, transpose_a ? part.rows : depth,
-                    transpose_b ? depth : part.columns, in_place ? c.stride : part.columns,
+  // The product of one slice of a block; its operands lie row after row, without gaps.
+  const auto product_of = [&](const Block& block, int64_t depth, bool first) -> const Product& {
+    return product({block.rows, block.columns, depth, transpose_a ? block.rows : depth,
+                    transpose_b ? depth : block.columns, in_place ? c.stride : block.columns,
                     Type::f32, Type::f32, transpose_a, transpose_b,
                     !first || (in_place && accumulate)});
   };
   const auto depth_at = [&](int64_t begin) { return std::min(kWideDepth, k - begin); };
   size_t scratch_bytes = 0;  // made here: threads only read the map of products
-  for (const Part& part : parts)
+  for (const Block& block : blocks)
     for (int64_t begin = 0; begin < k; begin += kWideDepth)
-      scratch_bytes =
-          std::max(scratch_bytes, product_of(part, depth_at(begin), begin == 0).scratch.get_size());
+      scratch_bytes = std::max(scratch_bytes,
+                               product_of(block, depth_at(begin), begin == 0).scratch.get_size());
   scratch_bytes = (scratch_bytes + 63) / 64 * 64;
   const auto widen = [&](float* to, const Matrix& from, int64_t row, int64_t column, int64_t rows,
                          int64_t columns) {
     for (int64_t r = 0; r < rows; r++)
       kernels_.convert(to + r * columns, Type::f32, at(from, row + r, column), from.type, columns);
   };
-  const int64_t most_rows = parts.front().rows, most_columns = parts.front().columns;
+  const int64_t most_rows = blocks.front().rows, most_columns = blocks.front().columns;
   const auto elements =
       static_cast<size_t>((most_rows + most_columns) * kWideDepth + most_rows * most_columns);
-  threads_.run(static_cast<int64_t>(parts.size()), [&](int64_t i, int thread) {
-    const Part& part = parts[static_cast<size_t>(i)];
-    const auto& [row, column, rows, columns] = part;
+  threads_.run(static_cast<int64_t>(blocks.size()), [&](int64_t i, int thread) {
+    const Block& block = blocks[static_cast<size_t>(i)];
+    const auto& [row, column, rows, columns] = block;
     auto* scratch = static_cast<char*>(
         scratch_[static_cast<size_t>(thread)].reserve(scratch_bytes + elements * sizeof(float)));
     auto* const wide_a = reinterpret_cast<float*>(scratch + scratch_bytes);
@@ -202,7 +202,7 @@ void CpuMultiply::in_f32(Matrix c, Matrix a, bool transpose_a, Matrix b, bool tr
                   : widen(wide_a, a, row, begin, rows, depth);
       transpose_b ? widen(wide_b, b, column, begin, columns, depth)
                   : widen(wide_b, b, begin, column, depth, columns);
-      execute(product_of(part, depth, begin == 0), wide_a, wide_b,
+      execute(product_of(block, depth, begin == 0), wide_a, wide_b,
               in_place ? at(c, row, column) : sums, scratch);
     }
     if (in_place) return;

@@ -37,10 +37,10 @@ class CpuMultiply {
   // m, n, k; strides of a, b, c; types of the inputs and of c; transposes; accumulate
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, Type, Type, bool,
                          bool, bool>;
-  struct Part {  // of c
+  struct Block {  // of c
     int64_t row, column, rows, columns;
   };
-  static std::vector<Part> cut(const Matrix& c);
+  static std::vector<Block> cut(const Matrix& c);
   const Product& product(const Key& key);
   void execute(const Product& product, void* a, void* b, void* c, void* scratch);
   void on_amx(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate,

@@ -29,8 +29,7 @@ constexpr int64_t kSums = kPair * kPair;  // elements of a block of sums
 constexpr int64_t kLine = 64;             // bytes of a cache line
 constexpr int64_t kRowsAtOnce = 2;        // rows of c that are written beside a step of products
 constexpr size_t kFar = size_t{4} << 20;  // bytes from which on c is not in a cache
-// Tiles along k: so much of B stays in the first cache while all of A's rows
-// pass.
+// Tiles along k: so much of B stays in the first cache while all of A's rows pass.
 constexpr int64_t kNear = 16;
 // Sums lie tile by tile: elements between rows of a tile, between tiles side by
 // side, and between those one below the other.
@@ -226,8 +225,7 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
       for (int64_t done = 0; done == 0 || done < depths; done += piece) {
         const int64_t near = depths - done < piece ? depths - done : piece;
         const bool finish = done + near >= depths, last = finish && begin + slice >= p.k;
-        // The piece of B after this one is brought nearer while this one is
-        // multiplied.
+        // The piece of B after this one is brought nearer while this one is multiplied.
         const int64_t next_column = finish ? j + kPair : j, next_depth = finish ? 0 : done + near;
         Fetch fetch;
         if (next_column < columns)

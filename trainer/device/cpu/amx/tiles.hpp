@@ -25,7 +25,10 @@ class Tiles {
  public:
   Tiles() {
     alignas(64) Configuration all;
-    for (int i = 0; i < 8; i++) all.bytes_a_row[i] = 64, all.rows[i] = 16;
+    for (int i = 0; i < 8; i++) {
+      all.bytes_a_row[i] = 64;
+      all.rows[i] = 16;
+    }
     asm volatile("" : : "m"(all));  // g++ 12 takes the intrinsic to read 8 bytes alone
     _tile_loadconfig(&all);
   }

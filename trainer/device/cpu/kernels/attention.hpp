@@ -9,9 +9,11 @@
 //   dS = P * (dP - dots) * scale      dK += dS * Q              dQ^T += K^T * dS
 // Keys and values are packed once for all queries and all query heads that share them. An Engine
 // packs A and B, sizes padded with zeros to multiples of kUnit, and multiplies:
-//   Element; pack_a, pack_b (the operand, or its transpose, out of a matrix); put_a, put_b (two rows by 32
-//   columns of an operand out of registers); multiply (C = or += A * B, C in rows of n, A packed with a_k >=
-//   k columns); turn (16 x 16).
+//   Element
+//   pack_a, pack_b   the operand, or its transpose, out of a matrix
+//   put_a, put_b     two rows by 32 columns of an operand out of registers
+//   multiply         C = or += A * B; C in rows of n, A packed with a_k >= k columns
+//   turn             16 x 16
 // Scratch of a thread: O((block + keys) * head_size + block^2).
 #pragma once
 
@@ -121,7 +123,7 @@ void write_rows(const HeadRows& to, const float* from, int64_t from_stride, cons
         if (d - e >= kLanes)
           typed_put(Whole{});
         else
-          typed_put(Part{d - e});
+          typed_put(FirstLanes{d - e});
       }
     }
 }

@@ -99,7 +99,7 @@ struct Whole {
   }
   SENNIT_INLINE Vec keep(Vec v, float) const { return v; }
 };
-struct Part {
+struct FirstLanes {
   int64_t count;
   template <typename T>
   SENNIT_INLINE Vec get(const T* p) const {
@@ -121,7 +121,7 @@ template <typename Body>
 SENNIT_INLINE void each_vector(int64_t n, Body body) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) body(i, Whole{});
-  if (i < n) body(i, Part{n - i});
+  if (i < n) body(i, FirstLanes{n - i});
 }
 
 // b where either is no number
