@@ -1,7 +1,8 @@
 // onehost_compare.cpp: sennit beside Open MPI on one host, in one process per rank, turn by turn.
 //
-//   mpirun --oversubscribe -np N onehost_compare [-p PAIRS] [-m sennit|registered|malloc] [CASE...]   CASE:
-//   COLLECTIVE:BYTES
+//   mpirun --oversubscribe -np N onehost_compare [-p PAIRS] [-m sennit|registered|malloc] [CASE...]
+//
+// A CASE is COLLECTIVE:BYTES.
 //
 // Both libraries work on the same memory. A turn is a barrier and then a block of calls (as many as
 // take a millisecond or two, at least one); its time is the slowest rank's, divided by the calls.
@@ -77,7 +78,8 @@ class Comparison {
     in_count_ = what.collective == "reduce_scatter" ? count_ * ranks : count_;
     out_count_ = what.collective == "all_gather" ? count_ * ranks : count_;
     if (count_ == 0) stop("too few bytes");
-    in_ = allocate(in_count_), out_ = allocate(out_count_);
+    in_ = allocate(in_count_);
+    out_ = allocate(out_count_);
     for (size_t i = 0; i < in_count_; i++)
       in_[i] = static_cast<float>((i * 7 + static_cast<size_t>(g_rank) * 3) % 11);
   }
@@ -198,11 +200,13 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
     if (word == "-p") {
-      pairs = std::max(1, std::atoi(value.c_str())), i++;
+      pairs = std::max(1, std::atoi(value.c_str()));
+      i++;
     } else if (word == "-m") {
       if (std::find(memories.begin(), memories.end(), value) == memories.end())
         stop("-m: expected sennit, registered or malloc");
-      memories = {value}, i++;
+      memories = {value};
+      i++;
     } else {
       cases.push_back(parse_case(word));
     }

@@ -48,8 +48,14 @@ class TransportPair : public Pair {
   void meet(const std::vector<std::byte>& address) override {
     SENNIT_CHECK(transport_->add_peer(1 - rank_, address).ok());
   }
-  void send(size_t bytes) override { start_send(bytes), wait(1); }
-  void recv(size_t bytes) override { start_recv(bytes), wait(1); }
+  void send(size_t bytes) override {
+    start_send(bytes);
+    wait(1);
+  }
+  void recv(size_t bytes) override {
+    start_recv(bytes);
+    wait(1);
+  }
   void exchange(size_t bytes) override {
     start_recv(bytes);
     start_send(bytes);

@@ -64,8 +64,10 @@ Status Platform::hang(const Fabric& fabric) {
       node.down_bytes_per_s = down->capacity.bytes_per_s;
       node.down_ns = down->latency_ns;
       for (const Link* up : out[index(down->to)])
-        if (up->to == above)
-          node.up_bytes_per_s = up->capacity.bytes_per_s, node.up_ns = up->latency_ns;
+        if (up->to == above) {
+          node.up_bytes_per_s = up->capacity.bytes_per_s;
+          node.up_ns = up->latency_ns;
+        }
       if (node.up_bytes_per_s == 0)
         return invalid(
             fmt::format("judge: {} has no way out", fabric.vertices[index(down->to)].name));

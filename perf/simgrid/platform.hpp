@@ -35,7 +35,7 @@ class Platform {
   bool same_machine(int from, int to) const;
 
  private:
-  struct Place {
+  struct RankVertex {
     int vertex = 0, machine = 0;
     simgrid::s4u::Host* host = nullptr;
   };
@@ -57,10 +57,10 @@ class Platform {
   void walk(int from, int to, const std::function<void(int)>& up,
             const std::function<void(int)>& down) const;
 
-  std::vector<Node> nodes_;  // by vertex
-  std::vector<int> order_;   // parents first
-  std::vector<Place> places_;
-  std::vector<int> rank_at_;  // by vertex, or -1
+  std::vector<Node> nodes_;         // by vertex
+  std::vector<int> order_;          // parents first
+  std::vector<RankVertex> places_;  // by rank
+  std::vector<int> rank_at_;        // by vertex, or -1
 };
 
 }  // namespace sennit::judge

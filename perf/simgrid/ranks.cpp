@@ -21,11 +21,11 @@ constexpr double kInstant = 1e-9;  // s
 
 }  // namespace
 
-uint32_t Ranks::peer_number(std::vector<Peer>* peers, int32_t position) {
-  for (uint32_t i = 0; i < peers->size(); i++)
-    if ((*peers)[i].position == position) return i;
-  peers->push_back({position, {}, 0, 0});
-  return static_cast<uint32_t>(peers->size() - 1);
+uint32_t Ranks::receiver_number(std::vector<Receiver>* receivers, int32_t position) {
+  for (uint32_t i = 0; i < receivers->size(); i++)
+    if ((*receivers)[i].position == position) return i;
+  receivers->push_back({position, {}, 0, 0});
+  return static_cast<uint32_t>(receivers->size() - 1);
 }
 
 Ranks::Ranks(const Platform& platform, const TierTree& tree, const Request& request,
@@ -40,13 +40,14 @@ Ranks::Ranks(const Platform& platform, const TierTree& tree, const Request& requ
     Rank& rank = ranks_[position];
     rank.program = blueprint.program(static_cast<int>(position));
     rank.followers.resize(rank.program.steps.size());
-    rank.peer_of.resize(rank.program.steps.size());
+    rank.receiver_of.resize(rank.program.steps.size());
     for (uint32_t s = 0; s < rank.program.steps.size(); s++) {
       const Step& step = rank.program.steps[s];
       for (const uint32_t earlier : rank.program.deps_of(step))
         rank.followers[earlier].push_back(s);
       if (step.kind == StepKind::recv) rank.receives[{step.peer, step.tag}] = s;
-      if (step.kind == StepKind::send) rank.peer_of[s] = peer_number(&rank.peers, step.peer);
+      if (step.kind == StepKind::send)
+        rank.receiver_of[s] = receiver_number(&rank.receivers, step.peer);
     }
     rank.chunks_left = rank.program.steps.empty() ? 0 : chunks;
   }
@@ -120,7 +121,8 @@ void Ranks::start_step(uint32_t number, Piece piece) {
     case StepKind::send:
       if (nothing(rank, rank.program.operands[step.first_source], piece.chunk))
         return step_done(number, piece);
-      rank.peers[rank.peer_of[piece.step]].queue.emplace(-step.tier, piece.chunk, piece.step);
+      rank.receivers[rank.receiver_of[piece.step]].queue.emplace(-step.tier, piece.chunk,
+                                                                 piece.step);
       return;
     case StepKind::reduce:
     case StepKind::copy:
@@ -145,19 +147,20 @@ void Ranks::post_receive(uint32_t number, Piece piece) {
 // To the first peer to which a send may go.
 bool Ranks::post_a_send(uint32_t number) {
   Rank& rank = ranks_[number];
-  for (Peer& peer : rank.peers) {
-    if (peer.queue.empty()) continue;
-    const auto [tier, chunk, s] = *peer.queue.begin();
+  for (Receiver& receiver : rank.receivers) {
+    if (receiver.queue.empty()) continue;
+    const auto [tier, chunk, s] = *receiver.queue.begin();
     const Step& step = rank.program.steps[s];
     const uint64_t bytes = bytes_of(rank, rank.program.operands[step.first_source], chunk);
-    if (peer.under_way >= 2 && peer.bytes_under_way + bytes > options_.in_flight_bytes) continue;
-    peer.queue.erase(peer.queue.begin());
-    peer.under_way++;
-    peer.bytes_under_way += bytes;
+    if (receiver.under_way >= 2 && receiver.bytes_under_way + bytes > options_.in_flight_bytes)
+      continue;
+    receiver.queue.erase(receiver.queue.begin());
+    receiver.under_way++;
+    receiver.bytes_under_way += bytes;
     sent_++;
     const auto message = std::make_shared<Message>();
     message->from = number;
-    message->to = static_cast<uint32_t>(peer.position);
+    message->to = static_cast<uint32_t>(receiver.position);
     message->send = {chunk, s};
     message->receive = {chunk,
                         ranks_[message->to].receives.at({static_cast<int32_t>(number), step.tag})};
@@ -228,9 +231,9 @@ void Ranks::last_byte_left(const MessagePtr& message) {
   stream.pop_front();
   if (!stream.empty()) move(stream.front());
   Rank& sender = ranks_[message->from];
-  Peer& peer = sender.peers[sender.peer_of[message->send.step]];
-  peer.under_way--;
-  peer.bytes_under_way -= message->bytes;
+  Receiver& receiver = sender.receivers[sender.receiver_of[message->send.step]];
+  receiver.under_way--;
+  receiver.bytes_under_way -= message->bytes;
   const double way_s = platform_.latency_s(static_cast<int>(place(message->from)),
                                            static_cast<int>(place(message->to)));
   Timer::set(sg::Engine::get_clock() + way_s, [this, message] { arrived(message); });

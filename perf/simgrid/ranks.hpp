@@ -28,7 +28,8 @@ class Ranks {
   // Of one rank, in the order in which sends go to a peer.
   using Send = std::tuple<int, uint32_t, uint32_t>;  // tier inverted, chunk, step
 
-  struct Peer {
+  // To whom a rank sends: what waits to go there, and what is on its way.
+  struct Receiver {
     int32_t position = 0;
     std::set<Send> queue;
     uint32_t under_way = 0;
@@ -54,8 +55,8 @@ class Ranks {
     Program program;
     std::vector<std::vector<uint32_t>> followers;               // by step: those that wait for it
     std::map<std::pair<int32_t, uint32_t>, uint32_t> receives;  // peer and tag -> step
-    std::vector<Peer> peers;                // in the order in which the program first sends to them
-    std::vector<uint32_t> peer_of;          // by step: index into peers (sends)
+    std::vector<Receiver> receivers;        // in the order in which the program first sends to them
+    std::vector<uint32_t> receiver_of;      // by step: index into receivers (sends)
     std::map<uint32_t, ChunkState> chunks;  // in flight
     uint32_t chunks_left = 0;
     std::deque<Piece> ready, local;
@@ -65,7 +66,7 @@ class Ranks {
   };
   using Stream = std::deque<MessagePtr>;  // from one rank to another; the first moves
 
-  static uint32_t peer_number(std::vector<Peer>* peers, int32_t position);
+  static uint32_t receiver_number(std::vector<Receiver>* receivers, int32_t position);
   void start_chunk(uint32_t rank, uint32_t chunk);
   void wake(uint32_t rank);
   void go_on(uint32_t rank);

@@ -68,7 +68,8 @@ Result<Replayed> replay(const Fabric& fabric, const TierTree& tree, const Reques
   std::fflush(nullptr);  // else the child's end writes it again
   const pid_t process = fork();
   if (process < 0) {
-    close(ends[0]), close(ends[1]);
+    close(ends[0]);
+    close(ends[1]);
     return Status(SENNIT_OUT_OF_RESOURCES, fmt::format("judge: fork: {}", std::strerror(errno)));
   }
   if (process == 0)
