@@ -33,8 +33,10 @@ class Environment {
         if (name.starts_with(prefix)) before_[name] = text.substr(name.size() + 1);
     }
     for (const auto& [name, value] : before_) unsetenv(name.c_str());
-    for (const auto& [name, value] : variables)
-      setenv(name.c_str(), value.c_str(), 1), set_.insert(name);
+    for (const auto& [name, value] : variables) {
+      setenv(name.c_str(), value.c_str(), 1);
+      set_.insert(name);
+    }
   }
   ~Environment() {
     for (const std::string& name : set_) unsetenv(name.c_str());

@@ -46,7 +46,8 @@ size_t shared_bytes(const void* memory, size_t bytes) {
     char access[5] = "";
     if (std::sscanf(line.c_str(), "%lx-%lx %4s", &from, &to, access) != 3 || access[3] != 's')
       continue;
-    from = std::max(from, begin), to = std::min(to, end);
+    from = std::max(from, begin);
+    to = std::min(to, end);
     if (from < to) shared += to - from;
   }
   return shared;

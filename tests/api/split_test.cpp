@@ -117,7 +117,10 @@ TEST(Split, RemembersFailuresNoLongerThanTheyMatter) {
     const auto abort_on_rank_0 = [&](uint32_t number) {
       sennit_comm_t fence = nullptr;  // what rank 0 says later of another one comes later
       ASSERT_EQ(sennit_comm_dup(world, &fence), SENNIT_OK);
-      if (rank == 0) made(number)->abort(), sennit_comm_abort(fence);
+      if (rank == 0) {
+        made(number)->abort();
+        sennit_comm_abort(fence);
+      }
       while (sennit_comm_get_async_error(fence) == SENNIT_OK) std::this_thread::yield();
       sennit_comm_destroy(fence);
     };
@@ -159,8 +162,7 @@ TEST_P(Lives, GiveBackAllThatTheyTook) {
             sennit_comm_t part = nullptr;
             if (sennit_comm_split(world, i % 2 ? 0 : rank % 2, rank, &part) != SENNIT_OK)
               return false;
-            // A root is done before the others, and credit comes back to what it has
-            // left.
+            // A root is done before the others, and credit comes back to what it has left.
             const bool aborts = i % 8 == 1;
             sennit_status_t status = SENNIT_OK;
             for (int k = 0; k < 2 && status == SENNIT_OK; k++)

@@ -114,8 +114,11 @@ void as_slurm(int rank) {
   const auto set = [](const char* name, int value) {
     setenv(name, std::to_string(value).c_str(), 1);
   };
-  set("SLURM_PROCID", rank), set("SLURM_NTASKS", kRanks), set("SLURM_LOCALID", rank);
-  set("SLURM_STEP_NUM_NODES", 1), set("SLURM_JOB_ID", 0);
+  set("SLURM_PROCID", rank);
+  set("SLURM_NTASKS", kRanks);
+  set("SLURM_LOCALID", rank);
+  set("SLURM_STEP_NUM_NODES", 1);
+  set("SLURM_JOB_ID", 0);
   set("SLURM_STEP_ID", (port + 16000 - 16384) % 16000);
   setenv("SLURM_STEP_NODELIST", "localhost", 1);
 }

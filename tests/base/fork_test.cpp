@@ -615,7 +615,10 @@ TEST(ForkedWhileStarting, NobodyWaitsForAStartFromTheEnvironment) {
       sennit_comm_destroy(second);
     });
     starting.join();
-    if (comm) sennit_comm_finalize(comm), sennit_comm_destroy(comm);
+    if (comm) {
+      sennit_comm_finalize(comm);
+      sennit_comm_destroy(comm);
+    }
     out.say(other.outcome(false, 10s));
   });
   EXPECT_EQ(process.outcome(false, 60s), "");

@@ -47,7 +47,8 @@ Outcome emulate(const std::string& words) {
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
-    close(ends[0]), close(ends[1]);
+    close(ends[0]);
+    close(ends[1]);
     if (!refuse_namespaces()) _exit(99);
     const std::string command = SENNIT_BINARY_DIR "/bin/sennit emulate " + words;
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);

@@ -1,10 +1,11 @@
 // parsers_fuzz.cpp: libFuzzer's target for every text form of the topology family, for GOAL, and
 // for the headers of safetensors files; SENNIT_FUZZ_FORM names the one.
 //
-// What holds for a form is in tests/fuzz/check_form.hpp. GOAL's parser gives a schedule that its own
-// text holds, or an error that begins with file:line:column; a header gives tensors that lie within
-// the file, or an error that names it. By hand: SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000
-// DIRECTORY.
+// What holds for a form is in tests/fuzz/check_form.hpp. GOAL's parser gives a schedule that its
+// own text holds, or an error that begins with file:line:column; a header gives tensors that lie
+// within the file, or an error that names it. By hand:
+//
+//   SENNIT_FUZZ_FORM=slurm_yaml build/asan/bin/parsers_fuzz -runs=1000000 DIRECTORY
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -191,7 +191,10 @@ TEST(Bound, AnyPartitionOfAllRanks) {
       int n = 0;
       for (int p = 0; p < pods; p++) {
         const Group& pod = tree.groups[size_t(1 + p)];
-        if ((split >> p & 1) == 0) sum += double(pod.egress.bytes_per_s), n++;
+        if ((split >> p & 1) == 0) {
+          sum += double(pod.egress.bytes_per_s);
+          n++;
+        }
         for (int c = 0; c < pod.children && (split >> p & 1) != 0; c++, n++)
           sum += double(tree.groups[size_t(pod.first_child + c)].egress.bytes_per_s);
       }

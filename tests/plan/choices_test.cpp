@@ -227,8 +227,9 @@ Scores judge(const std::vector<Table>& tables) {
       if (fitted) options.cost = calibrate(table.tree, options, table.plans);
       const Score score = judge(table, options);
       Score& sum = fitted ? sums.calibrated : sums.untuned;
-      sum.cells += score.cells, sum.near += score.near,
-          sum.worst = std::max(sum.worst, score.worst);
+      sum.cells += score.cells;
+      sum.near += score.near;
+      sum.worst = std::max(sum.worst, score.worst);
     }
   }
   const auto& [untuned, calibrated] = sums;

@@ -1,3 +1,4 @@
+// calls.cpp: see tests/random/calls.hpp: which function of the library an event calls.
 #include "tests/random/calls.hpp"
 
 namespace random_programs {

@@ -1,3 +1,5 @@
+// contents.cpp: see tests/random/contents.hpp: how numbers lie in each type, and what each
+// collective makes of them.
 #include "tests/random/contents.hpp"
 
 #include <algorithm>
@@ -278,7 +280,10 @@ struct Filler {
     out.want = out.send;
     std::copy(block.begin(), block.end(),
               out.want.begin() + static_cast<ptrdiff_t>(out.recv_offset));
-    if (numbers) out.from = out.recv_offset, out.to = out.recv_offset + block.size();
+    if (numbers) {
+      out.from = out.recv_offset;
+      out.to = out.recv_offset + block.size();
+    }
     out.recv.clear();
   }
 
@@ -288,7 +293,10 @@ struct Filler {
     if (is_v(event)) {
       out.counts = to.counts;
       out.recv_counts = from.counts;
-      if (event.gaps) out.displacements = to.places, out.recv_displacements = from.places;
+      if (event.gaps) {
+        out.displacements = to.places;
+        out.recv_displacements = from.places;
+      }
     }
     out.send = untouched(to.end() * size);
     out.recv = untouched(from.end() * size);

@@ -305,7 +305,8 @@ class Generator {
         const std::vector<int>& m = state(c).members;
         for (size_t k = 0; k < m.size(); k++) {
           Event event = random_message(c, true);
-          event.rank = m[k], event.peer = m[(k + 1) % m.size()];
+          event.rank = m[k];
+          event.peer = m[(k + 1) % m.size()];
           add_call(event, false);
         }
       } else if (chance(30)) {

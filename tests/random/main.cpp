@@ -90,9 +90,10 @@ Command parse_arguments(int argc, char** argv) {
       soak.minutes = std::stod(value());
     else if (name == "--seed")
       soak.seed = std::stoull(value());
-    else if (name == "--show")
-      soak.seed = std::stoull(value()), command.show = true;
-    else if (name == "--transports")
+    else if (name == "--show") {
+      soak.seed = std::stoull(value());
+      command.show = true;
+    } else if (name == "--transports")
       soak.transports = words(value());
     else if (name == "--ranks")
       parse_ranks(value(), &soak);

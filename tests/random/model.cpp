@@ -1,3 +1,5 @@
+// model.cpp: see tests/random/model.hpp: what each event of a program must return, by what
+// disturbs its communicator.
 #include "tests/random/model.hpp"
 
 #include <algorithm>

@@ -4,8 +4,9 @@
 //
 // What disturbs a communicator (an abort, a mismatch, a death) happens while other ranks may be
 // anywhere, so two statuses can be right; where only one can be, only that one is allowed:
-//   OK      a call that was over before a later one that waits for all ranks was over where the disturbance
-//   began not OK  a call that needs what the disturbing rank would have given after it
+//   OK      a call that was over before a later one that waits for all ranks was over where the
+//           disturbance began
+//   not OK  a call that needs what the disturbing rank would have given after it
 #pragma once
 
 #include <string>

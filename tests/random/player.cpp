@@ -1,3 +1,4 @@
+// player.cpp: see tests/random/player.hpp: a process's ranks and threads as they run their events.
 #include "tests/random/player.hpp"
 
 #include <linux/futex.h>

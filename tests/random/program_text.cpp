@@ -104,9 +104,15 @@ Event parse_event(const std::string& action, std::istream& rest) {
     bool known = key == "what";
     if (known) event.what = number_of(value, names_of_what(event.action));
     for (const Field& field : kFields)
-      if (key == field.name) event.*field.value = number_of(value, field.names), known = true;
+      if (key == field.name) {
+        event.*field.value = number_of(value, field.names);
+        known = true;
+      }
     for (const ListField& field : kLists)
-      if (key == field.name) event.*field.value = numbers_of(value), known = true;
+      if (key == field.name) {
+        event.*field.value = numbers_of(value);
+        known = true;
+      }
     if (!known) throw std::runtime_error("'" + key + "' is no field of an event");
   }
   return event;

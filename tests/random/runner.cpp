@@ -1,3 +1,4 @@
+// runner.cpp: see tests/random/runner.hpp: the slots that programs run in, and who is killed when.
 #include "tests/random/runner.hpp"
 
 #include <fcntl.h>
@@ -130,7 +131,10 @@ Runner::~Runner() {
   for (const auto& slot : slots_) {
     if (!slot->busy) continue;
     for (const Slot::Process& process : slot->processes)
-      if (!process.ended) kill(process.pid, SIGKILL), waitpid(process.pid, nullptr, 0);
+      if (!process.ended) {
+        kill(process.pid, SIGKILL);
+        waitpid(process.pid, nullptr, 0);
+      }
   }
 }
 
@@ -189,7 +193,10 @@ void Runner::fork_process(Slot& slot, const std::vector<int>& ranks) {
 void Runner::collect(pid_t pid, int status) {
   for (const auto& slot : slots_)
     for (Slot::Process& process : slot->processes)
-      if (slot->busy && process.pid == pid) process.ended = true, process.status = status;
+      if (slot->busy && process.pid == pid) {
+        process.ended = true;
+        process.status = status;
+      }
 }
 
 // Whether a process ended in another way than it should; says so on the board.
@@ -217,7 +224,10 @@ void Runner::give_up(Slot& slot) {
 bool Runner::finish(Slot& slot, Outcome* outcome) {
   note_ends(slot);
   const auto now = Clock::now();
-  if (slot.board->failures > 0 && !slot.wrong) slot.wrong = true, slot.wrong_since = now;
+  if (slot.board->failures > 0 && !slot.wrong) {
+    slot.wrong = true;
+    slot.wrong_since = now;
+  }
   if (!slot.over()) {
     slot.hangs |= !slot.wrong && !slot.given_up && now - slot.begun > options_.limit;
     if (!slot.given_up && (slot.hangs || (slot.wrong && now - slot.wrong_since > kGrace)))
@@ -232,8 +242,7 @@ bool Runner::finish(Slot& slot, Outcome* outcome) {
       slot.board->fail(Wrong::report, fmt::format("a report: {}", report));
   *outcome = {};
   // UCX 1.13 may fail one of its assertions where a peer dies while it connects, and another where
-  // a worker is destroyed while a peer connects to it (transports/ucx/worker.cpp makes that
-  // rare).
+  // a worker is destroyed while a peer connects to it (transports/ucx/worker.cpp makes that rare).
   const bool a_rank_dies =
       std::any_of(slot.model.dies.begin(), slot.model.dies.end(), [](int e) { return e >= 0; });
   if (slot.board->first_kind == Wrong::end && written.find("ucs_fatal_error") != written.npos &&

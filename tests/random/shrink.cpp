@@ -1,3 +1,5 @@
+// shrink.cpp: see tests/random/shrink.hpp: what can be left out of a program, and what goes with
+// it.
 #include "tests/random/shrink.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// soak.cpp: see tests/random/soak.hpp: which seed runs on which transport, and what is told of a
+// failure.
 #include "tests/random/soak.hpp"
 
 #include <chrono>
@@ -68,7 +70,10 @@ SoakResult soak(const SoakOptions& options, std::FILE* log) {
     result.programs++;
     result.kills += kills(program);
     result.ended_by_ucx += outcome.ended_by_ucx;
-    if (!outcome.ok) failures.emplace_back(program, outcome), result.failed++;
+    if (!outcome.ok) {
+      failures.emplace_back(program, outcome);
+      result.failed++;
+    }
     if (log && (seconds_since(begun) - said > 30 || !outcome.ok)) {
       said = seconds_since(begun);
       std::fprintf(log, "%d programs, %d with a rank killed, %d failed; %.0f s\n", result.programs,

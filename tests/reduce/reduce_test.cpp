@@ -217,8 +217,10 @@ TEST(reduce, all_pairs_of_fp8) {
         if (!table) continue;
         uint8_t a[256], b[256], out[256];
         for (unsigned x = 0; x < 256; x++) {
-          for (unsigned y = 0; y < 256; y++)
-            a[y] = static_cast<uint8_t>(x), b[y] = static_cast<uint8_t>(y);
+          for (unsigned y = 0; y < 256; y++) {
+            a[y] = static_cast<uint8_t>(x);
+            b[y] = static_cast<uint8_t>(y);
+          }
           const void* in[] = {a, b};
           table->reduce[static_cast<int>(type)][op](out, in, 2, 256, 3);
           for (unsigned y = 0; y < 256; y++)
@@ -319,7 +321,8 @@ TEST(reduce, overflow_of_e4m3_is_nan_and_e5m2_is_infinity) {
   uint8_t e4[2], e5[2];
   from_double(DataType::float8_e4m3, large, &e4[0]);
   from_double(DataType::float8_e5m2, 57344, &e5[0]);
-  e4[1] = e4[0], e5[1] = e5[0];
+  e4[1] = e4[0];
+  e5[1] = e5[0];
   const void* in4[] = {&e4[0], &e4[1]};
   const void* in5[] = {&e5[0], &e5[1]};
   uint8_t out = 0;

@@ -130,7 +130,8 @@ TEST(Replay, SaysWhatItCannotDo) {
 
   Ground ring = ground_of("racks=2x2;nic=1GB/s;uplink=1GB/s;latency=1us");
   Link across = ring.fabric.links[0];
-  across.from = ring.fabric.find("rack0"), across.to = ring.fabric.find("rack1");
+  across.from = ring.fabric.find("rack0");
+  across.to = ring.fabric.find("rack1");
   ring.fabric.links.push_back(across);
   EXPECT_NE(replay(ring.fabric, ring.tree, bytes_request(1000), one, 1, {})
                 .status()

@@ -255,8 +255,10 @@ TierTree racks_of(const std::vector<int>& hosts, uint64_t nic, double oversubscr
   tree.tiers = {{"host"}, {"rack"}, {"root"}};
   const auto add = [&](int parent, int tier, int children, int first_child, uint64_t rate) {
     Group group;
-    group.parent = parent, group.tier = static_cast<uint8_t>(tier);
-    group.children = children, group.first_child = children > 0 ? first_child : -1;
+    group.parent = parent;
+    group.tier = static_cast<uint8_t>(tier);
+    group.children = children;
+    group.first_child = children > 0 ? first_child : -1;
     if (parent >= 0) group.egress = group.ingress = {rate, Provenance::declared};
     tree.groups.push_back(group);
   };

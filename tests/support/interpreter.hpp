@@ -123,8 +123,10 @@ class Interpreter {
       if (range.begin >= kUnits) fail(instance, "a range does not begin in its block");
       for (uint64_t b = range.block;
            o.buffer != Buffer::slot && b * kUnits < range.block * kUnits + range.end; b++)
-        if (!data_.has_block(instance.rank, o.buffer, b))
-          return fail(instance, "a block that is not there"), all;
+        if (!data_.has_block(instance.rank, o.buffer, b)) {
+          fail(instance, "a block that is not there");
+          return all;
+        }
     }
     data_.for_each_element(instance.rank, instance.chunk, o.buffer, instance.program->ranges_of(o),
                            [&](uint64_t block, uint64_t element) {

@@ -1,5 +1,6 @@
 // ibnet_test.cpp: InfiniBand subnets from dumps: captured from ibsim and opensm
-// (tests/data/topology/forms/ibnetdiscover), and made to measure, with the truth known group by group.
+// (tests/data/topology/forms/ibnetdiscover), and made to measure, with the truth known group by
+// group.
 #include <unistd.h>
 
 #include <array>
@@ -336,7 +337,10 @@ TEST(Ibnet, DamagedDumpsAreHandled) {
         << subnet.status().text();
     std::istringstream lines(text);
     std::string at;
-    for (size_t i = 0; i < line; i++) at.clear(), std::getline(lines, at);
+    for (size_t i = 0; i < line; i++) {
+      at.clear();
+      std::getline(lines, at);
+    }
     EXPECT_GE(column, 1u) << text;
     EXPECT_LE(column, at.size() + 1) << subnet.status().text() << "\n" << text;
   }

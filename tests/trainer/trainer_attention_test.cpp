@@ -109,7 +109,9 @@ void attention_gradient(const AttentionCase& a, std::vector<double>& dq, std::ve
   const int64_t d = s.head_size, group = s.query_heads / s.kv_heads;
   std::vector<double> log_sums;
   const std::vector<double> out = attention(a, &log_sums);
-  dq.assign(a.q.values.size(), 0), dk.assign(a.k.values.size(), 0), dv.assign(a.v.values.size(), 0);
+  dq.assign(a.q.values.size(), 0);
+  dk.assign(a.k.values.size(), 0);
+  dv.assign(a.v.values.size(), 0);
   for (int64_t b = 0; b < s.batch; b++)
     for (int64_t h = 0; h < s.query_heads; h++)
       for (int64_t i = 0; i < s.queries; i++) {
@@ -180,7 +182,8 @@ TEST_P(Attention, PartsOverChunksOfKeysJoinToTheWhole) {
   bool first = true;
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{60, 80}, {31, 60}, {0, 31}}) {
     AttentionShape part = whole.shape;
-    part.first_key = begin, part.keys = end - begin;
+    part.first_key = begin;
+    part.keys = end - begin;
     Tensor k = zeros(2 * part.keys, 32, type()), v = zeros(2 * part.keys, 32, type());
     for (int64_t row = 0; row < 2 * part.keys; row++)
       for (int64_t column = 0; column < 32; column++) {

@@ -1,7 +1,7 @@
 // trainer_model_test.cpp: the model against transformers' Llama on fixtures
 // (tests/data/trainer/make_llama_fixture.py): logits, loss, every gradient, ten steps of AdamW;
-// that one batch is learnt by heart; that text from a source of known entropy is learnt as far as that and no
-// further; that a number that is not finite is traced.
+// that one batch is learnt by heart; that text from a source of known entropy is learnt as far as
+// that and no further; that a number that is not finite is traced.
 #include <cmath>
 #include <fstream>
 #include <sstream>

@@ -121,7 +121,10 @@ class Ops : public testing::TestWithParam<Case> {
       const double difference = std::abs(got.get(static_cast<int64_t>(i) / got.matrix.columns,
                                                  static_cast<int64_t>(i) % got.matrix.columns) -
                                          wanted[i]);
-      if (!(difference <= off)) off = difference, where = i;
+      if (!(difference <= off)) {
+        off = difference;
+        where = i;
+      }
     }
     EXPECT_LE(off / largest, allowed)
         << what << " at " << where << ": wanted " << wanted[where] << ", seed " << seed();

@@ -164,7 +164,8 @@ TEST_P(Ops, Swiglu) {
       return y;
     };
     Tensor y = zeros(5, columns, type()), dgate = y, dup = y;
-    dgate.matrix.data = dgate.memory.data(), dup.matrix.data = dup.memory.data();
+    dgate.matrix.data = dgate.memory.data();
+    dup.matrix.data = dup.memory.data();
     device_->swiglu(y.matrix, gate.matrix, up.matrix);
     expect_near(y, forward(), "y", tolerance(type()));
     device_->swiglu_gradient(dgate.matrix, dup.matrix, dy.matrix, gate.matrix, up.matrix);
@@ -226,8 +227,10 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
     std::vector<float> my_sums(6), my_targets(6);
     device_->sum_logits(my_sums.data(), my_targets.data(), pieces[p].matrix, largest.data(),
                         targets.data(), p * cut);
-    for (size_t row = 0; row < 6; row++)
-      sums[row] += my_sums[row], target_logits[row] += my_targets[row];
+    for (size_t row = 0; row < 6; row++) {
+      sums[row] += my_sums[row];
+      target_logits[row] += my_targets[row];
+    }
   }
   double got = 0;
   for (size_t row = 0; row < 6; row++)
@@ -305,7 +308,8 @@ TEST_P(Ops, ElementByElement) {
 
 TEST_P(Ops, ConvertKeepsNotANumberAndInfinity) {
   Tensor x = zeros(1, 3, Type::f32), y = zeros(1, 3, Type::bf16);
-  x.matrix.f32()[0] = NAN, x.matrix.f32()[1] = INFINITY,
+  x.matrix.f32()[0] = NAN;
+  x.matrix.f32()[1] = INFINITY;
   x.matrix.f32()[2] = __builtin_bit_cast(float, 0x7f800001u);
   device_->convert(y.matrix, x.matrix);
   EXPECT_TRUE(std::isnan(y.get(0, 0)));
@@ -322,7 +326,10 @@ TEST_P(Ops, AdamwOverThreeSteps) {
   for (int step = 1; step <= 3; step++) {
     const Tensor gradient = tensor(1, n, Type::f32);
     AdamW p;
-    p.learning_rate = 0.01f, p.weight_decay = 0.1f, p.step = step, p.gradient_scale = 0.5f;
+    p.learning_rate = 0.01f;
+    p.weight_decay = 0.1f;
+    p.step = step;
+    p.gradient_scale = 0.5f;
     for (size_t i = 0; i < w.size(); i++) {
       const double g = gradient.values[i] * 0.5, beta1 = static_cast<double>(p.beta1),
                    beta2 = static_cast<double>(p.beta2);

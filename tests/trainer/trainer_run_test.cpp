@@ -371,8 +371,10 @@ TEST(StopSignals, LeaveAloneWhatIsBeingMultiplied) {
   std::atomic<bool> over = false;
   std::thread sender([&] {  // the same wish, told for most of a second
     for (const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(800);
-         std::chrono::steady_clock::now() < end;)
-      pthread_kill(self, SIGTERM), std::this_thread::sleep_for(std::chrono::microseconds(100));
+         std::chrono::steady_clock::now() < end;) {
+      pthread_kill(self, SIGTERM);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
     over = true;
   });
   while (!over) {

@@ -106,8 +106,10 @@ void run_through(Handshake& connector, Handshake& acceptor, const OnFrame& on_fr
   int frames[2] = {};
   for (int i = 0; i < 10; i++) {
     connector.drive(left.fd[0]);
-    if (acceptor.drive(right.fd[1]) == Handshake::State::proven)
-      acceptor.decide(true), acceptor.drive(right.fd[1]);
+    if (acceptor.drive(right.fd[1]) == Handshake::State::proven) {
+      acceptor.decide(true);
+      acceptor.drive(right.fd[1]);
+    }
     for (const bool up : {true, false}) {
       Bytes bytes(kFrame);
       if (read(up ? left.fd[1] : right.fd[0], bytes.data(), kFrame) != ssize_t{kFrame}) continue;

@@ -287,7 +287,10 @@ TEST(Shm, ManyRanksStaySmall) {
     }
   size_t received = 0;
   ASSERT_TRUE(world.run([&] {
-    for (Completions& done : world.done) received += done.receives.size(), done.clear();
+    for (Completions& done : world.done) {
+      received += done.receives.size();
+      done.clear();
+    }
     return received == messages.size();
   }));
   for (auto& m : messages) ASSERT_TRUE(m->to->holds(static_cast<uint64_t>(m->recv.peer)));

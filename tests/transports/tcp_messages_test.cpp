@@ -1,5 +1,5 @@
-// tcp_messages_test.cpp: what messages over tcp mean (transports/tcp/messages.hpp), tried over a pair
-// of sockets: no door, no handshake, no epoll.
+// tcp_messages_test.cpp: what messages over tcp mean (transports/tcp/messages.hpp), tried over a
+// pair of sockets: no door, no handshake, no epoll.
 #include "transports/tcp/messages.hpp"
 
 #include <gtest/gtest.h>

@@ -82,8 +82,8 @@ TEST_P(TransportFailureTest, CancelInTheMiddleLeavesOthersAlone) {
   }
 }
 
-// Where a library underneath has the memory of requests, connections are made first: UCX 1.13 aborts
-// the process where one fails while it is being made, over tcp (an assertion in its
+// Where a library underneath has the memory of requests, connections are made first: UCX 1.13
+// aborts the process where one fails while it is being made, over tcp (an assertion in its
 // ucp_request_send_state_ff()).
 void connect_first(World& world) {
   if (world[0].transport->withdraws_at_once()) return;

@@ -178,8 +178,10 @@ TEST_F(Ucx, MessageOfAPeerThatIsNotAddedYetIsKept) {
   Rank sender(0, *std::move(quick)), receiver(1, *std::move(late));
   const PostedSend& sent = sender.send(1, {1, 1, 0, 0}, 100);
   const auto drive_until = [&](const std::function<bool()>& reached) {
-    for (const uint64_t end_ns = now_ns() + 10'000'000'000u; !reached() && now_ns() < end_ns;)
-      sender.progress(), receiver.progress();
+    for (const uint64_t end_ns = now_ns() + 10'000'000'000u; !reached() && now_ns() < end_ns;) {
+      sender.progress();
+      receiver.progress();
+    }
     return reached();
   };
   ASSERT_TRUE(drive_until([&] { return receiver.transport->statistics().ends_with("early 1"); }));

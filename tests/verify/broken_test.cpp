@@ -95,9 +95,10 @@ const Broken kBroken[] = {
      "race: "},
     {"two receives into one slot", Collective::all_reduce, false, whole_all_reduce,
      [](int p, Program& program) {
-       if (p == 2)
-         program.slots[0].may_expose = false,
+       if (p == 2) {
+         program.slots[0].may_expose = false;
          program.steps[nth(program, StepKind::recv, 1)].target.slot = 0;
+       }
      },
      "race: touches the same memory as step 5"},
     {"a slot is overwritten before it is read", Collective::all_reduce, false, whole_all_reduce,
