@@ -26,7 +26,7 @@ FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*")
 NAMED = re.compile(r"(?<![\w/.<~$*}-])((?:[\w*.-]+/)*[\w*-][\w*.-]*\.(?:hpp|cpp|h|py|sh|md|cmake))(?![\w/*-])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 # Files of others, or that the reader makes.
-OTHERS = {"bits.h", "emmintrin.h", "immintrin.h", "nccl.h", "mpi.h", "infiniband/verbs.h", "cmake_pch.hxx", "memory.h"}
+OTHERS = {"bits.h", "emmintrin.h", "immintrin.h", "nccl.h", "mpi.h", "infiniband/verbs.h", "memory.h"}
 
 
 def documents():

@@ -1,10 +1,6 @@
 #!/bin/sh
 # one_definition.sh OBJECT...: fails where an object defines a function or a variable as its own and another as inline:
 # two definitions of one name, of which the linker keeps any.
-for object; do
-  shift
-  case $object in *.o) set -- "$@" "$object" ;; esac # a precompiled header is none
-done
 nm -A --defined-only "$@" | awk '
   /__odr_asan_gen_/ { next }
   { kind = $(NF - 1); name = $NF; file = $1; sub(/:[0-9a-f]*$/, "", file) }
