@@ -32,7 +32,7 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",
      "messages up to this size are sent before the receiver is known to be ready"},
     {"SENNIT_FABRIC", OptionType::text, "",
-     "fabric file (text form, or of another tool: topology/README.md); else /etc/sennit/fabric, "
+     "fabric file (text form, or of another tool: topology/FORMATS.md); else /etc/sennit/fabric, "
      "else discovery"},
     {"SENNIT_FAULTS", OptionType::text, "",
      "for tests: what goes wrong, e.g. rank=3,kill=50; also transport, delay, drop, break, "

@@ -114,7 +114,7 @@ std::string way_up_words(const Model& model) {
 std::vector<std::string> ways_to_learn() {
   return {
       "a fabric file: SENNIT_FABRIC=FILE, or /etc/sennit/fabric for every job (syntax: "
-      "topology/README.md)",
+      "topology/FORMATS.md)",
       "Slurm or a readable subnet: run this inside a job, or as a user who may query the "
       "InfiniBand subnet",
       "probing: inside a job, mpirun -N 1 sennit topo --probe, or SENNIT_PROBE=1 for all its "
