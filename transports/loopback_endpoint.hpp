@@ -1,5 +1,6 @@
-// loopback_endpoint.hpp: the part of a loopback instance that other instances in the process touch:
-// its inbox, its tickets, and the process-wide table of endpoints. See transports/loopback.cpp.
+// loopback_endpoint.hpp: the part of a loopback instance that other instances in the process touch.
+// That is its inbox, its tickets, and the process-wide table of endpoints. See
+// transports/loopback.cpp.
 #pragma once
 
 #include <sys/eventfd.h>

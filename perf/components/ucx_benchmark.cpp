@@ -1,7 +1,7 @@
-// ucx_benchmark.cpp: the ucx transport between two processes beside UCX itself (tagged messages, no
-// peer failure handling, no matching of ours): one-way latency, and exchanges. Names: ucx/... and
-// raw_ucx/... With UCX_TLS=tcp both use the same wire; by default raw UCX takes shared memory here,
-// which UCX does not offer with failure handling.
+// ucx_benchmark.cpp: the ucx transport between two processes beside UCX itself: one-way latency,
+// and exchanges. UCX itself means tagged messages without peer failure handling and without
+// matching of ours. Names: ucx/... and raw_ucx/... With UCX_TLS=tcp both use the same wire; by
+// default raw UCX takes shared memory here, which UCX does not offer with failure handling.
 //   UCX_TLS=tcp build/release/bin/ucx_benchmark
 #include <ucp/api/ucp.h>
 

@@ -1,7 +1,7 @@
 // peer.hpp: times another library's collectives the way `sennit bench` times ours, so that both
-// print comparable lines: fp32, out of place, a barrier before each iteration, the time of an
-// iteration is that of its slowest rank, the result the median of the iterations. One JSON object
-// per size on rank 0's standard output.
+// print comparable lines. That is fp32, out of place, a barrier before each iteration; the time of
+// an iteration is that of its slowest rank, the result the median of the iterations. One JSON
+// object per size on rank 0's standard output.
 //
 //   PEER_perf COLLECTIVE [-b BYTES] [-e BYTES] [-f FACTOR] [-n ITERATIONS] [-w WARMUPS] [-c 0|1]
 //

@@ -1,5 +1,5 @@
-// mutex.hpp: std::mutex and its locks, annotated so that clang proves who holds what
-// (-Wthread-safety, which the sanitizer builds make an error). Elsewhere they are nothing.
+// mutex.hpp: std::mutex and its locks, annotated so that clang proves who holds what. The
+// sanitizer builds make -Wthread-safety an error; elsewhere the annotations are nothing.
 //
 //   Mutex mutex_;
 //   int waiting_ SENNIT_GUARDED_BY(mutex_) = 0;

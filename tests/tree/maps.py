@@ -4,8 +4,9 @@
 usage: maps.py [--update]
 
 A line is the first sentence of the file's opening comment; a header and its source are one entry. Fails where a
-README.md lacks a file that is there or names one that is not; --update writes all maps anew, with the words that
-the files begin with now.
+README.md lacks a file that is there or names one that is not, and where a line would say nothing to a reader: it ends
+within brackets, or only sends him to another file. --update writes all maps anew, with the words that the files begin
+with now.
 """
 
 import pathlib
@@ -58,6 +59,11 @@ def entries(folder):
     return found
 
 
+def says_nothing(what):
+    """An open bracket, or nothing but where to look. [0, n) closes what it does not open, which is fine."""
+    return not what or what.count("(") > what.count(")") or re.search(r"(^|[:;,(] ?)see ", what) is not None
+
+
 def main():
     problems = []
     folders = {p.parent for top in TOPS for p in (ROOT / top).rglob("*") if p.suffix in (".cpp", ".hpp", ".c")}
@@ -73,6 +79,8 @@ def main():
             continue
         begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
         here = entries(folder)
+        problems += [f"{name}: the first sentence of {file} does not do as a line of the map: {what}"
+                     for file, what in here.items() if says_nothing(what)]
         if "--update" in sys.argv[1:]:
             table = "".join(f"| `{file}` | {what} |\n" for file, what in here.items())
             readme.write_text(f"{text[:begin]}\n| file | what it is |\n|---|---|\n{table}{text[end:]}")
@@ -80,7 +88,8 @@ def main():
         named = set(re.findall(r"^\| `([^`]+)` \|", text[begin:end], re.MULTILINE))
         problems += [f"{name}/README.md: lacks {file}" for file in sorted(here.keys() - named)]
         problems += [f"{name}/README.md: names {file}, which is not there" for file in sorted(named - here.keys())]
-    print("\n".join(problems + ["run tests/tree/maps.py --update"] if problems else ["every map has every file"]))
+    print("\n".join(problems + ["mend the files' first sentences, and run tests/tree/maps.py --update"] if problems
+                    else ["every map has every file"]))
     return 1 if problems else 0
 
 

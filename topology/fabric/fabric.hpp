@@ -1,6 +1,6 @@
-// fabric.hpp: the network as a graph: GPU, NUMA node, NIC, host and switch vertices; directed links
-// with capacity, latency, parallel cables and provenance. Immutable once built, has a fingerprint,
-// reads and writes one text form.
+// fabric.hpp: the network as a graph of GPUs, NUMA nodes, NICs, hosts and switches, with directed
+// links. A link has capacity, latency, parallel cables and provenance. Immutable once built, has a
+// fingerprint, reads and writes one text form.
 //
 // The text form (also what the file source reads and `to_text` writes; '#' starts a comment; one
 // statement a line):

@@ -1,5 +1,5 @@
-// hwloc.hpp: the inside of a host as hwloc sees it, made testable: from a topology (of this machine
-// or loaded from XML) and a table of line rates.
+// hwloc.hpp: the inside of a host as hwloc sees it. Made testable: from a topology (of this
+// machine or loaded from XML) and a table of line rates.
 #pragma once
 
 #include <cstdint>

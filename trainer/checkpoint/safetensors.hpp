@@ -1,5 +1,5 @@
-// safetensors.hpp: the header of a safetensors file (huggingface/safetensors, format of 2022): 8
-// bytes of length, JSON, then the tensors' bytes without a hole.
+// safetensors.hpp: the header of a safetensors file (huggingface/safetensors, format of 2022). A
+// file is 8 bytes of length, JSON, then the tensors' bytes without a hole.
 //
 // Reading is strict, as the format asks: a header that is too long, a name twice, an offset outside
 // of the file, tensors that overlap or leave a hole, or a length that is not its shape's are

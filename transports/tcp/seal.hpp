@@ -1,5 +1,5 @@
 // seal.hpp: one direction of a sealed connection: units of bytes, encrypted and authenticated one
-// after the other (libsodium: AES-256-GCM, or ChaCha20-Poly1305 where the processor lacks AES).
+// after the other. By libsodium: AES-256-GCM, or ChaCha20-Poly1305 where the processor lacks AES.
 //
 // A unit is as many bytes as before and a tag of kTagBytes behind them. Its nonce is its number,
 // which is not sent: a unit that was changed, repeated, left out or moved does not open, and

@@ -1,5 +1,5 @@
-// simulate.hpp: what `sennit simulate` shares between one collective of all ranks and process
-// groups at the same time: its arguments, the messages that were watched, and how a run is told.
+// simulate.hpp: what `sennit simulate` shares between one collective and process groups at the
+// same time. That is its arguments, the messages that were watched, and how a run is told.
 #pragma once
 
 #include <string>

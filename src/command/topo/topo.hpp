@@ -1,5 +1,5 @@
-// topo.hpp: what the parts of `sennit topo` share: what was read, the model that every output is
-// made of, equal siblings folded for the eye, and the suspects.
+// topo.hpp: what the parts of `sennit topo` share: what was read, its model, folds and suspects.
+// Every output is made of the model; folding shows equal siblings once, for the eye.
 //
 //   sources ──▶ Reading (Fabric) ──▶ Model (tree of Items, suspects) ──▶ text, json, picture, order
 //

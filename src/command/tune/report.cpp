@@ -1,4 +1,4 @@
-// report.cpp: see command/tune/tune.hpp.
+// report.cpp: what `sennit tune` tells of a size: a table on the screen, and JSON lines.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>

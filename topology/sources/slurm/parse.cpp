@@ -1,5 +1,5 @@
-// parse.cpp: see topology/sources/slurm/slurm.hpp. Cost: linear in the text and the names that its
-// hostlists stand for.
+// parse.cpp: reads Slurm's topology.conf and its variables, as topology/sources/slurm/slurm.hpp
+// says. Cost: linear in the text and the names that its hostlists stand for.
 #include <algorithm>
 #include <cctype>
 #include <charconv>

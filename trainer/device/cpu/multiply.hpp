@@ -1,6 +1,6 @@
-// multiply.hpp: matrix products on the processor: bf16 on our own AMX blocks
-// (trainer/device/cpu/amx/multiply.cpp), f32, and bf16 on processors without AMX, by oneDNN's
-// matmul.
+// multiply.hpp: matrix products on the processor, on our own AMX blocks or by oneDNN. Blocks
+// (trainer/device/cpu/amx/multiply.cpp) are for bf16; f32, and bf16 on processors without AMX, go
+// by oneDNN's matmul.
 //
 // A product is cut into blocks of c by shape alone, each is worked out by one thread: so the order
 // of every sum, and with it every bit, is the same with any number of threads. oneDNN's primitives

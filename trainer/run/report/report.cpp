@@ -1,4 +1,4 @@
-// report.cpp: the end of a run, on the screen and as a page: see report_run() of
+// report.cpp: the end of a run, on the screen and as a page. It is report_run() of
 // trainer/run/run.hpp.
 #include <cmath>
 #include <functional>
