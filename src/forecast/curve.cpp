@@ -1,3 +1,5 @@
+// curve.cpp: a tree of the same shape for other numbers of GPUs, what it is built of, and the job
+// on each. See forecast/curve.hpp.
 #include "forecast/curve.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// network.cpp: which GPU stands where, what rings and gathers put on each boundary, and the time of
+// the busiest. See forecast/network.hpp.
 #include "forecast/network.hpp"
 
 #include <algorithm>

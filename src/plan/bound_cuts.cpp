@@ -1,3 +1,5 @@
+// bound_cuts.cpp: what must cross a boundary, and the largest of the times that follow. See
+// plan/bound_cuts.hpp.
 #include "plan/bound_cuts.hpp"
 
 #include <algorithm>
