@@ -5,7 +5,8 @@ usage: maps.py [--update]
 
 A line is the first sentence of the file's opening comment; a header and its source are one entry. Fails where a
 README.md lacks a file that is there or names one that is not, and where a line would say nothing to a reader: it ends
-within brackets, or only sends him to another file. --update writes all maps anew, with the words that the files begin
+within brackets, or only sends him to another file. Fails too for a source file, here or in include/ or tests/, whose
+first line is no comment. --update writes all maps anew, with the words that the files begin
 with now.
 """
 
@@ -15,6 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPS = ("src", "topology", "transports", "collectives", "trainer", "perf", "examples")
+SUFFIXES = (".cpp", ".hpp", ".c", ".h")
 BEGIN = "<!-- the map: tests/tree/maps.py --update -->"
 END = "<!-- end of the map -->"
 MOST_CHARACTERS = 120  # of an entry
@@ -64,8 +66,15 @@ def says_nothing(what):
     return not what or what.count("(") > what.count(")") or re.search(r"(^|[:;,(] ?)see ", what) is not None
 
 
+def without_words():
+    """Source files that do not begin with what they are."""
+    files = sorted(path for top in TOPS + ("include", "tests") for path in (ROOT / top).rglob("*"))
+    return [f"{path.relative_to(ROOT)}: its first line is no comment that says what the file is" for path in files
+            if path.suffix in SUFFIXES and not path.read_text().startswith(("// ", "/* "))]
+
+
 def main():
-    problems = []
+    problems = without_words()
     folders = {p.parent for top in TOPS for p in (ROOT / top).rglob("*") if p.suffix in (".cpp", ".hpp", ".c")}
     for folder in sorted(folders):
         name = folder.relative_to(ROOT).as_posix()
