@@ -79,10 +79,10 @@ class DoubleTree {
     return builder.finish();
   }
 
-  struct Place {
-    int parent = -1, left = -1, right = -1;  // positions
+  struct Neighbours {  // in one of the trees, as positions; -1: none
+    int parent = -1, left = -1, right = -1;
   };
-  Place place(size_t half, int p) const {
+  Neighbours neighbours(size_t half, int p) const {
     const BinaryTree& tree = trees_[half];
     if (!rooted_) {
       const BinaryTree::Node& node = tree.nodes[index(p)];
@@ -99,7 +99,7 @@ class DoubleTree {
 
   void reduce(ProgramBuilder& builder, size_t half, int p) const {
     const Range range = share_range(half, half + 1, 2);
-    const Place at = place(half, p);
+    const Neighbours at = neighbours(half, p);
     const Operand own = builder.input({&range, 1});
     const auto arrive = [&](int child) {
       const Operand arrived = builder.scratch({&range, 1});
@@ -121,7 +121,7 @@ class DoubleTree {
 
   void broadcast(ProgramBuilder& builder, size_t half, int p) const {
     const Range range = share_range(half, half + 1, 2);
-    const Place at = place(half, p);
+    const Neighbours at = neighbours(half, p);
     const bool from_input = rooted_ && p == request_.root;
     const Operand data = from_input ? builder.input({&range, 1}) : builder.output({&range, 1});
     if (at.parent >= 0) builder.recv(at.parent, data, tree_.crossing_tier(p, at.parent));
@@ -159,7 +159,7 @@ class DoubleTreeAlgorithm : public Algorithm {
       const DoubleTree trees(tree, request);
       for (size_t half = 0; half < 2; half++)
         for (int p = 0; p < n; p++) {
-          const int parent = trees.place(half, p).parent;
+          const int parent = trees.neighbours(half, p).parent;
           if (parent >= 0 && up) load.add(p, parent, half_bytes);
           if (parent >= 0 && down) load.add(parent, p, half_bytes);
         }

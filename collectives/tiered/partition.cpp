@@ -8,23 +8,24 @@
 namespace sennit::tiered {
 namespace {
 
-struct Job {
+// What a child's piece asks for its rank: so many units between begin and end.
+struct Claim {
   uint64_t begin, end;
   uint64_t left;  // units still to be given
   uint32_t child, rank;
 };
 
 struct Later {
-  bool operator()(const Job& a, const Job& b) const {
+  bool operator()(const Claim& a, const Claim& b) const {
     if (a.end != b.end) return a.end > b.end;
     if (a.begin != b.begin) return a.begin > b.begin;
     return a.child > b.child;
   }
 };
 
-std::vector<Job> make_jobs(std::span<const Partition::Child> children,
-                           std::span<const uint64_t> prefix) {
-  std::vector<Job> jobs;
+std::vector<Claim> make_claims(std::span<const Partition::Child> children,
+                               std::span<const uint64_t> prefix) {
+  std::vector<Claim> claims;
   for (uint32_t c = 0; c < children.size(); c++) {
     const uint64_t share = prefix[c + 1] - prefix[c];
     if (share == 0) continue;
@@ -33,13 +34,13 @@ std::vector<Job> make_jobs(std::span<const Partition::Child> children,
     };
     const Partition& p = *children[c].partition;
     for (size_t i = 0; i < p.pieces(); i++)
-      jobs.push_back({p.begin(i), p.end(i), given(p.end(i)) - given(p.begin(i)), c,
-                      children[c].first + p.rank(i)});
+      claims.push_back({p.begin(i), p.end(i), given(p.end(i)) - given(p.begin(i)), c,
+                        children[c].first + p.rank(i)});
   }
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
+  std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.child < b.child;
   });
-  return jobs;
+  return claims;
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ Partition Partition::single() {
 }
 
 Partition Partition::combine(std::span<const Child> children, std::span<const uint64_t> prefix) {
-  const std::vector<Job> jobs = make_jobs(children, prefix);
+  const std::vector<Claim> claims = make_claims(children, prefix);
   Partition result;
   uint64_t last_deadline = 0;
   const auto give = [&](uint64_t begin, uint32_t rank, uint64_t deadline) {
@@ -63,34 +64,35 @@ Partition Partition::combine(std::span<const Child> children, std::span<const ui
     result.begin_.push_back(begin);
     result.rank_.push_back(rank);
   };
-  std::priority_queue<Job, std::vector<Job>, Later> waiting;
+  std::priority_queue<Claim, std::vector<Claim>, Later> waiting;
   size_t next = 0;
   for (uint64_t at = 0; at < kUnits;) {
-    for (; next < jobs.size() && jobs[next].begin <= at; next++)
-      if (jobs[next].left > 0) waiting.push(jobs[next]);
+    for (; next < claims.size() && claims[next].begin <= at; next++)
+      if (claims[next].left > 0) waiting.push(claims[next]);
     // rounding took its last units
     while (!waiting.empty() && waiting.top().end <= at) waiting.pop();
-    const uint64_t event = next < jobs.size() ? jobs[next].begin : kUnits;
+    const uint64_t event = next < claims.size() ? claims[next].begin : kUnits;
     if (waiting.empty()) {
       // Rounding left a few units over: they go to the piece before, if its rank still holds them
       // for its child, else to whoever of the first child that takes part holds them.
       if (last_deadline < event) {
-        const auto job = std::find_if(jobs.begin(), jobs.end(),
-                                      [&](const Job& j) { return j.begin <= at && at < j.end; });
-        give(at, job->rank, job->end);
-        at = std::min(event, job->end);
+        const auto claim = std::find_if(claims.begin(), claims.end(), [&](const Claim& c) {
+          return c.begin <= at && at < c.end;
+        });
+        give(at, claim->rank, claim->end);
+        at = std::min(event, claim->end);
       } else {
         at = event;
       }
       continue;
     }
-    Job job = waiting.top();
+    Claim claim = waiting.top();
     waiting.pop();
-    give(at, job.rank, job.end);
-    const uint64_t until = std::min({at + job.left, event, job.end});
-    job.left -= until - at;
+    give(at, claim.rank, claim.end);
+    const uint64_t until = std::min({at + claim.left, event, claim.end});
+    claim.left -= until - at;
     at = until;
-    if (job.left > 0) waiting.push(job);
+    if (claim.left > 0) waiting.push(claim);
   }
   result.begin_.push_back(kUnits);
   result.begin_.shrink_to_fit();

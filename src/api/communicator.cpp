@@ -132,7 +132,7 @@ Status Communicator::result_of(const Execution& execution) {
 }
 
 Status Communicator::run(const Call& call) {
-  SmallCalls::Place* const place = small_calls_.place(call);
+  SmallCalls::KeptCall* const place = small_calls_.place(call);
   const bool known = place && place->holds(call, rank());
   if (known && place->execution && !state_.failed()) return run_small(call, *place->execution);
   Result<std::unique_ptr<Work>> work = prepare(call);
@@ -154,7 +154,7 @@ Status Communicator::run(const Call& call) {
 }
 
 // The call was just made, so that what it was prepared to is the latest.
-void Communicator::remember_small(const Call& call, SmallCalls::Place& place) {
+void Communicator::remember_small(const Call& call, SmallCalls::KeptCall& place) {
   const PlanCache::Entry& entry = plans_.latest();
   auto execution = std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
                                                entry.prepared);

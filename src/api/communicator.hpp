@@ -89,7 +89,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void start_self_message(Work& work);
   Status result_of(const Execution& execution);
   Status run_small(const Call& call, Execution& execution);
-  void remember_small(const Call& call, SmallCalls::Place& place);
+  void remember_small(const Call& call, SmallCalls::KeptCall& place);
 
   const std::shared_ptr<Context> context_;
   CommunicatorState state_;

@@ -58,7 +58,7 @@ bool ShortWay::compile_step(uint32_t index, const std::vector<int>& world_of_pos
   if (step.kind != StepKind::send && !place(step.target, &small.target, &bytes)) return false;
   small.first_source = static_cast<uint32_t>(sources_.size());
   for (const Operand& source : sources) {
-    Place at;
+    BufferOffset at;
     if (!place(source, &at, &bytes)) return false;
     sources_.push_back(at);
   }
@@ -75,7 +75,7 @@ bool ShortWay::compile_step(uint32_t index, const std::vector<int>& world_of_pos
 }
 
 // Where the operand lies; false if it is not in one piece.
-bool ShortWay::place(const Operand& operand, Place* place, size_t* bytes) const {
+bool ShortWay::place(const Operand& operand, BufferOffset* place, size_t* bytes) const {
   std::vector<Segment> segments;
   *bytes = places_.locate(slots_, operand, &segments);
   if (segments.size() > 1) return false;

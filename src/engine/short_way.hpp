@@ -43,14 +43,14 @@ class ShortWay {
   std::vector<uint32_t> take_ready();
 
  private:
-  struct Place {
+  struct BufferOffset {
     Buffer buffer = Buffer::input;
     ptrdiff_t offset = 0;  // from the input, the output, or the arena
   };
   struct SmallStep {
     SmallMessage message;  // send, recv
     Transport* transport = nullptr;
-    Place target;
+    BufferOffset target;
     uint32_t first_source = 0;  // into sources_
     uint32_t bytes = 0;
     bool nothing = false;  // a message without bytes, which is not sent
@@ -59,8 +59,8 @@ class ShortWay {
   ShortWay(Engine& engine, uint32_t comm, const Prepared& prepared, const DataPlaces& places,
            const SlotPlaces& slots);
   bool compile_step(uint32_t step, const std::vector<int>& world_of_position, bool skip_empty);
-  bool place(const Operand& operand, Place* place, size_t* bytes) const;
-  std::byte* address(const Place& place) const {
+  bool place(const Operand& operand, BufferOffset* place, size_t* bytes) const;
+  std::byte* address(const BufferOffset& place) const {
     std::byte* base = place.buffer == Buffer::input ? const_cast<std::byte*>(places_.buffers.input)
                       : place.buffer == Buffer::output ? places_.buffers.output
                                                        : slots_.arena;
@@ -79,7 +79,7 @@ class ShortWay {
   const DataPlaces& places_;
   const SlotPlaces& slots_;
   std::vector<SmallStep> steps_;
-  std::vector<Place> sources_;
+  std::vector<BufferOffset> sources_;
   std::vector<uint32_t> start_;  // ready at the start, sends first
   uint32_t seq_ = 0;
   uint32_t remaining_ = 0;

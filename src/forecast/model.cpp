@@ -39,8 +39,8 @@ Result<Scalars> scalars_of_json(std::string_view text, const std::string& file) 
   Scalars scalars;
   for (size_t i = 0; i < tree->keys.size(); i++) {
     const JsonTree& item = tree->items[i];
-    if (item.kind != JsonTree::Kind::list && item.kind != JsonTree::Kind::map)
-      scalars.emplace_back(tree->keys[i].first, item.kind == JsonTree::Kind::null ? "" : item.text);
+    if (item.kind != JsonKind::list && item.kind != JsonKind::map)
+      scalars.emplace_back(tree->keys[i].first, item.kind == JsonKind::null ? "" : item.text);
   }
   return scalars;
 }

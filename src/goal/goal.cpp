@@ -45,8 +45,8 @@ class Writer {
         const Step& step = program.steps[i];
         rank.operations.push_back(operation(program, step, chunk));
         Goal::Operation& made = rank.operations.back();
-        if (made.kind == Goal::Kind::send) made.tag = chunk * sends[step.peer] + step.tag;
-        if (made.kind == Goal::Kind::recv) made.tag = chunk * receives[step.peer] + step.tag;
+        if (made.kind == OperationKind::send) made.tag = chunk * sends[step.peer] + step.tag;
+        if (made.kind == OperationKind::recv) made.tag = chunk * receives[step.peer] + step.tag;
         for (const uint32_t dep : program.deps_of(step))
           rank.dependencies.push_back({first + i, first + dep, false});
         if (step.deps == 0 && chunk >= kLanes)
@@ -83,7 +83,7 @@ class Writer {
     if (made.amount == 0 && operand.ranges > 0 && request_.collective != Collective::barrier)
       return made;
     made.amount = std::max<uint64_t>(1, made.amount);
-    made.kind = send ? Goal::Kind::send : Goal::Kind::recv;
+    made.kind = send ? OperationKind::send : OperationKind::recv;
     made.peer = tree_.rank_of_position[index(step.peer)];
     return made;
   }
@@ -119,15 +119,15 @@ Status collect_ends(const Goal& goal, std::vector<End>* sends, std::vector<End>*
   for (size_t r = 0; r < goal.ranks.size(); r++)
     for (const Goal::Operation& operation : goal.ranks[r].operations) {
       const auto me = static_cast<int32_t>(r);
-      if (operation.kind == Goal::Kind::recv &&
+      if (operation.kind == OperationKind::recv &&
           (operation.peer == kAnyRank || operation.tag == kAnyTag))
         return invalid(
             fmt::format("rank {}: a receive from any rank or of any tag cannot be matched "
                         "beforehand",
                         r));
-      if (operation.kind == Goal::Kind::send)
+      if (operation.kind == OperationKind::send)
         sends->push_back({{me, operation.peer, operation.tag}, number});
-      if (operation.kind == Goal::Kind::recv)
+      if (operation.kind == OperationKind::recv)
         receives->push_back({{operation.peer, me, operation.tag}, number});
       number++;
     }
@@ -288,7 +288,7 @@ Status check_bytes(const Goal& goal, const TierTree& tree, const Request& reques
       }
     }
     for (const Goal::Operation& operation : goal.ranks[index(rank)].operations)
-      if (operation.kind == Goal::Kind::send) written[operation.peer] += operation.amount;
+      if (operation.kind == OperationKind::send) written[operation.peer] += operation.amount;
     std::erase_if(scheduled, [](const auto& entry) { return entry.second == 0; });
     if (scheduled != written)
       return invalid(fmt::format("rank {} does not send what its schedule does", rank));

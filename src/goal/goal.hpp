@@ -21,14 +21,15 @@ inline constexpr uint64_t kMaxGoalOperations = 10'000'000;
 inline constexpr int32_t kAnyRank = -1;
 inline constexpr uint32_t kAnyTag = ~uint32_t{0};
 
+enum class OperationKind : uint8_t { send, recv, calc };
+
 // A schedule of all ranks as LogGOPSim reads it: operations and what waits for what.
 struct Goal {
-  enum class Kind : uint8_t { send, recv, calc };
   struct Operation {
     uint64_t amount = 0;  // bytes; of calc: ns
     int32_t peer = 0;     // rank; of recv also kAnyRank
     uint32_t tag = 0;     // of recv also kAnyTag
-    Kind kind = Kind::calc;
+    OperationKind kind = OperationKind::calc;
     uint8_t cpu = 0, nic = 0;
     bool operator==(const Operation&) const = default;
   };

@@ -140,7 +140,7 @@ class Reader {
       const size_t begin = at_;
       const std::string_view first = word();
       if (first.empty()) return error("an operation, a label or \"}\"");
-      if (Goal::Kind kind; kind_of(first, &kind)) {
+      if (OperationKind kind; kind_of(first, &kind)) {
         SENNIT_RETURN_IF_ERROR(read_operation(kind));
       } else if (skip(':')) {
         const auto number = static_cast<uint32_t>(goal_.ranks.back().operations.size());
@@ -161,24 +161,24 @@ class Reader {
     }
   }
 
-  static bool kind_of(std::string_view name, Goal::Kind* kind) {
-    *kind = name == "send"   ? Goal::Kind::send
-            : name == "recv" ? Goal::Kind::recv
-                             : Goal::Kind::calc;
+  static bool kind_of(std::string_view name, OperationKind* kind) {
+    *kind = name == "send"   ? OperationKind::send
+            : name == "recv" ? OperationKind::recv
+                             : OperationKind::calc;
     return name == "send" || name == "recv" || name == "calc";
   }
 
-  Status read_operation(Goal::Kind kind) {
+  Status read_operation(OperationKind kind) {
     if (++operations_ > kMaxGoalOperations)
       return error(fmt::format("at most {} operations", kMaxGoalOperations));
     Goal::Operation operation;
     operation.kind = kind;
     SENNIT_RETURN_IF_ERROR(read_number(&operation.amount, 0, ~uint64_t{0}));
     uint64_t number = 0;
-    if (kind != Goal::Kind::calc) {
+    if (kind != OperationKind::calc) {
       SENNIT_RETURN_IF_ERROR(expect_word("b"));
-      SENNIT_RETURN_IF_ERROR(expect_word(kind == Goal::Kind::send ? "to" : "from"));
-      if (kind == Goal::Kind::recv && skip_any()) {
+      SENNIT_RETURN_IF_ERROR(expect_word(kind == OperationKind::send ? "to" : "from"));
+      if (kind == OperationKind::recv && skip_any()) {
         operation.peer = kAnyRank;
       } else {
         skip_blanks();
@@ -191,7 +191,7 @@ class Reader {
         operation.peer = static_cast<int32_t>(number);
       }
       if (skip_word("tag")) {
-        if (kind == Goal::Kind::recv && skip_any())
+        if (kind == OperationKind::recv && skip_any())
           number = kAnyTag;
         else
           SENNIT_RETURN_IF_ERROR(read_number(&number, 0, kAnyTag - 1));
@@ -202,7 +202,7 @@ class Reader {
       SENNIT_RETURN_IF_ERROR(read_number(&number, 0, 255));
       operation.cpu = static_cast<uint8_t>(number);
     }
-    if (kind != Goal::Kind::calc && skip_word("nic")) {
+    if (kind != OperationKind::calc && skip_word("nic")) {
       SENNIT_RETURN_IF_ERROR(read_number(&number, 0, 255));
       operation.nic = static_cast<uint8_t>(number);
     }
@@ -248,12 +248,12 @@ void write(std::string* text, const Goal::Rank& rank) {
     const auto or_any = [](uint64_t number, bool any) {
       return any ? std::string("-1") : fmt::format("{}", number);
     };
-    if (operation.kind == Goal::Kind::calc)
+    if (operation.kind == OperationKind::calc)
       fmt::format_to(out, "l{}: calc {}", i + 1, operation.amount);
     else
       fmt::format_to(out, "l{}: {} {}b {} {} tag {}", i + 1,
-                     operation.kind == Goal::Kind::send ? "send" : "recv", operation.amount,
-                     operation.kind == Goal::Kind::send ? "to" : "from",
+                     operation.kind == OperationKind::send ? "send" : "recv", operation.amount,
+                     operation.kind == OperationKind::send ? "to" : "from",
                      or_any(static_cast<uint64_t>(operation.peer), operation.peer == kAnyRank),
                      or_any(operation.tag, operation.tag == kAnyTag));
     if (operation.cpu != 0) fmt::format_to(out, " cpu {}", operation.cpu);

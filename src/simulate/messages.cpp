@@ -16,7 +16,7 @@ uint32_t World::new_message(const Message& message) {
   return number;
 }
 
-World::Peer& World::peer_of(const Message& message) {
+World::PeerQueue& World::peer_of(const Message& message) {
   Rank& rank = ranks_[index(message.from)];
   return rank.peers[rank.prepared->peer_slot[message.step]];
 }
@@ -37,7 +37,7 @@ void World::posted(uint32_t number) {
 
 void World::move(uint32_t number) {
   Message& message = messages_[number];
-  Peer& peer = peer_of(message);
+  PeerQueue& peer = peer_of(message);
   message.begin_ns = now_ns_;
   if (options_.fluid) network_.count(peer.connection, message.bytes);
   if (message.bytes == 0 || options_.fluid) {
@@ -51,7 +51,7 @@ void World::move(uint32_t number) {
   }
 }
 
-void World::tell(const Message& message, const Peer& peer) const {
+void World::tell(const Message& message, const PeerQueue& peer) const {
   const Symmetry::RankClass& kind = symmetry_.classes[index(message.from)];
   const int to = kind.peer_position[kind.prepared->peer_slot[message.step]];
   options_.observe({.from = kind.position,
@@ -68,7 +68,7 @@ void World::tell(const Message& message, const Peer& peer) const {
 // The last byte has left.
 void World::sent(uint32_t connection) {
   const auto [from, slot] = peer_of_connection_[connection];
-  Peer& peer = ranks_[from].peers[slot];
+  PeerQueue& peer = ranks_[from].peers[slot];
   const uint32_t number = peer.moving;
   peer.moving = kNone;
   if (const uint32_t next = peer.first_waiting; next != kNone) {
@@ -80,7 +80,7 @@ void World::sent(uint32_t connection) {
 
 void World::left_sender(uint32_t number) {
   const Message message = messages_[number];
-  Peer& peer = peer_of(message);
+  PeerQueue& peer = peer_of(message);
   peer.in_flight--;
   peer.bytes_in_flight -= message.bytes;
   if (!peer.ready.empty())

@@ -44,7 +44,7 @@ World::World(const TierTree& tree, std::span<const Part> parts, const SimulateOp
 void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
   rank.peers.resize(kind.prepared->peers.size());
   for (size_t i = 0; i < rank.peers.size(); i++) {
-    Peer& peer = rank.peers[i];
+    PeerQueue& peer = rank.peers[i];
     const int to = kind.peer_position[i];
     const int common = tree_.common_group(kind.position, to);
     if (!options_.free_messages) {
@@ -210,7 +210,7 @@ void World::queue_send(int position, LaneStep at) {
   if (rank.skip_empty && source.ranges > 0 && bytes_of(rank, source, chunk) == 0)
     return step_done(position, at.lane, at.step);
   const uint32_t slot = rank.prepared->peer_slot[at.step];
-  Peer& peer = rank.peers[slot];
+  PeerQueue& peer = rank.peers[slot];
   const uint64_t order = (static_cast<uint64_t>(255 - step.tier) << 56) |
                          (static_cast<uint64_t>(chunk) << 28) | (at.step & 0xfffffffu);
   peer.ready.push_back({order, at.lane, at.step});
@@ -253,7 +253,7 @@ bool World::do_local(int position) {
   return false;
 }
 
-bool World::may_post(const Rank& rank, const Peer& peer) const {
+bool World::may_post(const Rank& rank, const PeerQueue& peer) const {
   if (peer.ready.empty()) return false;
   if (peer.in_flight < 2) return true;
   const ReadySend& next = peer.ready.front();
@@ -266,7 +266,7 @@ bool World::may_post(const Rank& rank, const Peer& peer) const {
 bool World::post_next(int position) {
   Rank& rank = ranks_[index(position)];
   const uint32_t slot = rank.open_peers.front();
-  Peer& peer = rank.peers[slot];
+  PeerQueue& peer = rank.peers[slot];
   if (!may_post(rank, peer)) {  // looked at again when a send is done or becomes ready
     std::pop_heap(rank.open_peers.begin(), rank.open_peers.end(), std::greater<>());
     rank.open_peers.pop_back();

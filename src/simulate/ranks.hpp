@@ -53,7 +53,8 @@ class World {
     uint64_t begin_ns = 0;  // moves since
     uint32_t next = kNone;
   };
-  struct Peer {
+  // What a rank sends to one other: ready, waiting and moving.
+  struct PeerQueue {
     std::vector<ReadySend> ready;  // heap
     uint64_t bytes_in_flight = 0;
     uint32_t in_flight = 0;
@@ -78,7 +79,7 @@ class World {
     // receives, by lane, then step: chunk + 1 for which it was posted
     std::vector<uint32_t> posted;
     std::vector<uint32_t> chunk, remaining;  // by lane
-    std::vector<Peer> peers;
+    std::vector<PeerQueue> peers;
     std::vector<LaneStep> work_list;   // became ready and were not looked at yet
     std::deque<LaneStep> local;        // reductions and copies that wait for the processor
     std::vector<uint32_t> open_peers;  // min-heap: peers that may have a send to post
@@ -117,7 +118,7 @@ class World {
   void run_processor(int rank);
   bool do_local(int rank);  // these two: whether the processor is busy now
   bool post_next(int rank);
-  bool may_post(const Rank& rank, const Peer& peer) const;
+  bool may_post(const Rank& rank, const PeerQueue& peer) const;
   void open_peer(Rank& rank, uint32_t peer);
   void processor_free(int rank);
   void posted(uint32_t message);
@@ -125,9 +126,9 @@ class World {
   void sent(uint32_t connection);
   void left_sender(uint32_t message);
   void deliver(uint32_t message);
-  void tell(const Message& message, const Peer& peer) const;
+  void tell(const Message& message, const PeerQueue& peer) const;
   bool receive_posted(const Message& message) const;
-  Peer& peer_of(const Message& message);
+  PeerQueue& peer_of(const Message& message);
   uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;
   void at(uint64_t time_ns, What what, uint32_t subject) {
     events_.push({time_ns, event_++, what, subject});

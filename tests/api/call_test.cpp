@@ -198,7 +198,7 @@ TEST_F(Cached, SmallCallsHaveAPlaceByWhatTheyAre) {
   SmallCalls calls(engine_);
   std::array<int32_t, 4> data{};
   const Call call = call_of(Collective::all_reduce, data.data(), data.data(), 2);
-  SmallCalls::Place* const place = calls.place(call);
+  SmallCalls::KeptCall* const place = calls.place(call);
   ASSERT_NE(place, nullptr);
   EXPECT_FALSE(place->holds(call, 0));
   place->call = call;

@@ -89,7 +89,7 @@ Fabric random_fabric(std::mt19937* random) {
 }
 
 int hosts_shown(const Fold& fold) {
-  if (fold.first->kind == Item::Kind::host || fold.rest) return fold.count;
+  if (fold.first->kind == ItemKind::host || fold.rest) return fold.count;
   int sum = 0;
   for (const Fold& child : fold.children) sum += hosts_shown(child);
   return sum * fold.count;

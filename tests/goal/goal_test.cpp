@@ -64,11 +64,12 @@ void compare_steps(const Goal& goal, const TierTree& tree, const Request& reques
             step.kind == StepKind::send ? program.operands[step.first_source] : step.target;
         const uint64_t bytes = bytes_of(program, operand, request, {chunk, chunks});
         if (message && (bytes > 0 || request.collective == Collective::barrier)) {
-          ASSERT_EQ(made.kind, step.kind == StepKind::send ? Goal::Kind::send : Goal::Kind::recv);
+          ASSERT_EQ(made.kind,
+                    step.kind == StepKind::send ? OperationKind::send : OperationKind::recv);
           ASSERT_EQ(made.peer, tree.rank_of_position[index(step.peer)]);
           ASSERT_EQ(made.amount, std::max<uint64_t>(1, bytes));
         } else {
-          ASSERT_EQ(made.kind, Goal::Kind::calc);
+          ASSERT_EQ(made.kind, OperationKind::calc);
           ASSERT_EQ(made.amount, message ? 0 : step.sources * bytes / 8) << "at 8 GB/s";
         }
         std::vector<uint32_t> expected;
@@ -78,7 +79,7 @@ void compare_steps(const Goal& goal, const TierTree& tree, const Request& reques
         at++;
       }
       if (chunk + 8 < chunks && !program.steps.empty()) {
-        ASSERT_EQ(rank.operations[at].kind, Goal::Kind::calc);
+        ASSERT_EQ(rank.operations[at].kind, OperationKind::calc);
         ASSERT_EQ(rank.operations[at].amount, 0u);
         ASSERT_FALSE(waits[at].empty());
         ends.push_back(at++);
@@ -99,8 +100,8 @@ void compare_loads(const Goal& goal, const TierTree& tree, const Request& reques
   uint64_t messages = 0;
   for (int rank = 0; rank < tree.ranks(); rank++)
     for (const Goal::Operation& operation : goal.ranks[index(rank)].operations) {
-      if (operation.kind == Goal::Kind::calc) continue;
-      const bool send = operation.kind == Goal::Kind::send;
+      if (operation.kind == OperationKind::calc) continue;
+      const bool send = operation.kind == OperationKind::send;
       messages += send;
       const int me = tree.position_of_rank[index(rank)],
                 peer = tree.position_of_rank[index(operation.peer)];
@@ -160,7 +161,7 @@ TEST(Goal, EverySchedulesTextSaysWhatItsProgramsDo) {
 TEST(Goal, ReadsWhatOthersWrite) {
   const Result<Goal> goal = parse_goal(fixture("every_form.goal"), "every_form.goal");
   ASSERT_TRUE(goal.ok()) << goal.status().text();
-  using Kind = Goal::Kind;
+  using Kind = OperationKind;
   ASSERT_EQ(goal->ranks.size(), 3u);
   EXPECT_EQ(goal->ranks[0].operations,
             (std::vector<Goal::Operation>{{100, 0, 0, Kind::calc, 1, 0},
@@ -292,7 +293,7 @@ TEST(Goal, BytesThatAreNotTheSchedulesAreNoticed) {
   ASSERT_TRUE(goal.ok());
   EXPECT_TRUE(check_bytes(*goal, tree, request, *blueprint, 3).ok());
   for (Goal::Operation& operation : goal->ranks[2].operations)
-    if (operation.kind == Goal::Kind::send) {
+    if (operation.kind == OperationKind::send) {
       operation.amount += 4;
       break;
     }

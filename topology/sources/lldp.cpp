@@ -24,11 +24,9 @@ namespace {
 constexpr size_t kMaxNeighbours = 4096;
 constexpr size_t kMaxPortBytes = 64;  // room for a device's name behind a host's, or a port's
 
-using Kind = JsonTree::Kind;
-
 // The thing itself, or the only item of a list.
 const JsonTree* single(const JsonTree* tree) {
-  while (tree != nullptr && tree->kind == Kind::list && tree->items.size() == 1)
+  while (tree != nullptr && tree->kind == JsonKind::list && tree->items.size() == 1)
     tree = &tree->items[0];
   return tree;
 }
@@ -36,8 +34,8 @@ const JsonTree* single(const JsonTree* tree) {
 // "text", or {"type": ..., "value": "text"}.
 const JsonTree* value_of(const JsonTree* tree) {
   tree = single(tree);
-  if (tree != nullptr && tree->kind == Kind::map) tree = single(tree->find("value"));
-  return tree != nullptr && tree->kind == Kind::string ? tree : nullptr;
+  if (tree != nullptr && tree->kind == JsonKind::map) tree = single(tree->find("value"));
+  return tree != nullptr && tree->kind == JsonKind::string ? tree : nullptr;
 }
 
 bool usable(std::string_view name) {
@@ -69,7 +67,7 @@ class LldpReader {
   Status read(const JsonTree& root) {
     const JsonTree* const lldp = single(root.find("lldp"));
     if (lldp == nullptr) return error(root, "{\"lldp\": ...}, as lldpctl -f json writes it");
-    if (lldp->kind != Kind::map)
+    if (lldp->kind != JsonKind::map)
       return lldp->items.empty() ? Status() : error(*lldp, "a map of interfaces");
     const JsonTree* const interfaces = lldp->find("interface");
     return interfaces != nullptr ? read_interfaces(*interfaces) : Status();
@@ -83,14 +81,14 @@ class LldpReader {
 
   // {"eth0": {...}}, [{"eth0": {...}}, ...] or [{"name": "eth0", ...}, ...]
   Status read_interfaces(const JsonTree& tree) {
-    if (tree.kind == Kind::list) {
+    if (tree.kind == JsonKind::list) {
       for (const JsonTree& item : tree.items) {
-        if (item.kind != Kind::map) return error(item, "a map of an interface");
+        if (item.kind != JsonKind::map) return error(item, "a map of an interface");
         SENNIT_RETURN_IF_ERROR(read_interfaces(item));
       }
       return {};
     }
-    if (tree.kind != Kind::map) return error(tree, "a map or a list of interfaces");
+    if (tree.kind != JsonKind::map) return error(tree, "a map or a list of interfaces");
     if (const JsonTree* const name = value_of(tree.find("name")))
       return read_interface(name->text, *name, tree);
     for (size_t i = 0; i < tree.items.size(); i++)
@@ -102,15 +100,15 @@ class LldpReader {
     if (!usable(port)) return error(at, "the name of an interface before this");
     const JsonTree* interface = single(&tree);
     // Several neighbours at one port: a hub, or a switch that passes all on.
-    if (interface->kind == Kind::list) {
+    if (interface->kind == JsonKind::list) {
       for (const JsonTree& one : interface->items)
         SENNIT_RETURN_IF_ERROR(read_interface(port, one, one));
       return {};
     }
-    if (interface->kind != Kind::map)
+    if (interface->kind != JsonKind::map)
       return error(*interface, "a map of what is known of the neighbour");
     const JsonTree* const chassis = single(interface->find("chassis"));
-    if (chassis == nullptr || chassis->kind != Kind::map)
+    if (chassis == nullptr || chassis->kind != JsonKind::map)
       return error(chassis != nullptr ? *chassis : *interface,
                    "a \"chassis\" with what the neighbour says of itself");
     if (found_.size() >= kMaxNeighbours)
@@ -134,7 +132,7 @@ class LldpReader {
     const JsonTree* name = value_of(tree.find("name"));
     std::string text = name != nullptr ? name->text : "";
     if (name == nullptr && tree.find("id") == nullptr && tree.items.size() == 1 &&
-        tree.items[0].kind == Kind::map) {
+        tree.items[0].kind == JsonKind::map) {
       text = tree.keys[0].first;
       chassis = &tree.items[0];
     }
@@ -142,7 +140,7 @@ class LldpReader {
     for (const char* key : {"mgmt-ip", "id"}) {
       if (!text.empty()) break;
       const JsonTree* other = chassis->find(key);
-      if (other != nullptr && other->kind == Kind::list && !other->items.empty())
+      if (other != nullptr && other->kind == JsonKind::list && !other->items.empty())
         other = &other->items[0];
       if (const JsonTree* const value = value_of(other); value != nullptr) text = value->text;
     }
@@ -162,7 +160,7 @@ class LldpReader {
       return type != nullptr && on != nullptr &&
              (type->text == "Bridge" || type->text == "Router") && on->text == "true";
     };
-    if (capabilities->kind != Kind::list) return !enabled(*capabilities);
+    if (capabilities->kind != JsonKind::list) return !enabled(*capabilities);
     return std::none_of(capabilities->items.begin(), capabilities->items.end(), enabled);
   }
 

@@ -51,23 +51,21 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
   Builder(const Position* position, const std::string& file) : position_(position), file_(file) {}
 
-  bool null() override { return add(JsonTree::Kind::null, "null"); }
-  bool boolean(bool value) override {
-    return add(JsonTree::Kind::boolean, value ? "true" : "false");
-  }
+  bool null() override { return add(JsonKind::null, "null"); }
+  bool boolean(bool value) override { return add(JsonKind::boolean, value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override {
-    return add(JsonTree::Kind::number, std::to_string(value));
+    return add(JsonKind::number, std::to_string(value));
   }
   bool number_unsigned(number_unsigned_t value) override {
-    return add(JsonTree::Kind::number, std::to_string(value));
+    return add(JsonKind::number, std::to_string(value));
   }
   bool number_float(number_float_t, const string_t& text) override {
-    return add(JsonTree::Kind::number, text);
+    return add(JsonKind::number, text);
   }
-  bool string(string_t& text) override { return add(JsonTree::Kind::string, std::move(text)); }
+  bool string(string_t& text) override { return add(JsonKind::string, std::move(text)); }
   bool binary(binary_t&) override { return false; }
-  bool start_object(size_t) override { return open(JsonTree::Kind::map); }
-  bool start_array(size_t) override { return open(JsonTree::Kind::list); }
+  bool start_object(size_t) override { return open(JsonKind::map); }
+  bool start_array(size_t) override { return open(JsonKind::list); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& text) override {
@@ -94,7 +92,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return invalid(fmt::format("{}:{}:{}: expected {}", file_, position_->line,
                                std::max<size_t>(position_->column, 2) - 1, shown));
   }
-  JsonTree make(JsonTree::Kind kind) const {
+  JsonTree make(JsonKind kind) const {
     JsonTree tree;
     tree.kind = kind;
     tree.line = position_->line;
@@ -108,12 +106,12 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
       open_.back().items.push_back(std::move(tree));
     return true;
   }
-  bool add(JsonTree::Kind kind, std::string text) {
+  bool add(JsonKind kind, std::string text) {
     JsonTree tree = make(kind);
     tree.text = std::move(text);
     return put(std::move(tree));
   }
-  bool open(JsonTree::Kind kind) {
+  bool open(JsonKind kind) {
     if (open_.size() >= kMostNested) {
       error_ = at(fmt::format("lists and maps at most {} deep", kMostNested));
       return false;
@@ -143,9 +141,9 @@ const JsonTree* JsonTree::find(std::string_view key) const {
 }
 
 Token JsonTree::place() const {
-  const std::string_view shown = kind == Kind::list  ? "["
-                                 : kind == Kind::map ? "{"
-                                                     : std::string_view(text);
+  const std::string_view shown = kind == JsonKind::list  ? "["
+                                 : kind == JsonKind::map ? "{"
+                                                         : std::string_view(text);
   return {shown, line, column, true};
 }
 

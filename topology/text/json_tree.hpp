@@ -15,9 +15,10 @@
 
 namespace sennit {
 
+enum class JsonKind { null, boolean, number, string, list, map };
+
 struct JsonTree {
-  enum class Kind { null, boolean, number, string, list, map };
-  Kind kind = Kind::null;
+  JsonKind kind = JsonKind::null;
   std::string text;             // of a string, a number; "true" or "false"
   std::vector<JsonTree> items;  // of a list, a map
   // of a map, one an item; the token is the place

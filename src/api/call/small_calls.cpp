@@ -7,10 +7,10 @@ namespace sennit {
 
 SmallCalls::~SmallCalls() {
   const MutexLock lock(engine_.mutex());
-  for (Place& place : places_) place.execution.reset();
+  for (KeptCall& place : places_) place.execution.reset();
 }
 
-void SmallCalls::keep(Place& place, const Call& call, bool in_place,
+void SmallCalls::keep(KeptCall& place, const Call& call, bool in_place,
                       std::unique_ptr<Execution> execution) {
   const MutexLock lock(engine_.mutex());
   if (!execution->compile_small()) execution.reset();
@@ -23,8 +23,8 @@ void SmallCalls::keep(Place& place, const Call& call, bool in_place,
 
 void SmallCalls::forget(Collective collective) {
   const MutexLock lock(engine_.mutex());
-  for (Place& place : places_)
-    if (place.call.collective == collective) place = Place();
+  for (KeptCall& place : places_)
+    if (place.call.collective == collective) place = KeptCall();
 }
 
 }  // namespace sennit

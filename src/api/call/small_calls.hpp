@@ -19,7 +19,7 @@ namespace sennit {
 
 class SmallCalls {
  public:
-  struct Place {
+  struct KeptCall {
     Call call;  // without the buffers
     bool in_place = false;
     std::unique_ptr<Execution> execution;  // none: the short way is not for this call
@@ -40,7 +40,7 @@ class SmallCalls {
 
   // The place for the like of `call`, whoever has it now. Null: such a call never goes the short
   // way.
-  Place* place(const Call& call) {
+  KeptCall* place(const Call& call) {
     if (call.count > kMostBytes || !qualifies(call)) return nullptr;
     const uint64_t hash = (call.count * 31 + static_cast<uint64_t>(call.collective) * 7 +
                            static_cast<uint64_t>(call.type) * 3 + static_cast<uint64_t>(call.op)) *
@@ -48,7 +48,7 @@ class SmallCalls {
     return &places_[hash >> (64 - kPlacesLog2)];
   }
   // Keeps `execution`, whose buffers have been filled for `call`, if it can be compiled.
-  void keep(Place& place, const Call& call, bool in_place, std::unique_ptr<Execution> execution);
+  void keep(KeptCall& place, const Call& call, bool in_place, std::unique_ptr<Execution> execution);
   // Forgets the calls of this collective: their plan is another from now on.
   void forget(Collective collective);
 
@@ -65,7 +65,7 @@ class SmallCalls {
   }
 
   Engine& engine_;
-  std::array<Place, 1 << kPlacesLog2> places_;
+  std::array<KeptCall, 1 << kPlacesLog2> places_;
 };
 
 }  // namespace sennit

@@ -34,7 +34,7 @@ namespace {
 constexpr int kGraceMs = 3000;  // between SIGTERM and SIGKILL
 
 struct Report {
-  enum Kind : int32_t { started, ended, failed } kind = started;
+  enum Event : int32_t { started, ended, failed } kind = started;
   int32_t rank = 0;
   int32_t status = 0;
   char text[240] = {};
@@ -51,7 +51,7 @@ int exit_status(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-void report(int socket, Report::Kind kind, int rank, int status, const std::string& text = "") {
+void report(int socket, Report::Event kind, int rank, int status, const std::string& text = "") {
   Report message{.kind = kind, .rank = rank, .status = status};
   std::strncpy(message.text, text.c_str(), sizeof message.text - 1);
   while (send(socket, &message, sizeof message, MSG_NOSIGNAL) < 0 && errno == EINTR) continue;

@@ -131,14 +131,14 @@ class Picture {
 
   void add_details(const Item& item, bool several, Box* box) const {
     std::string text;
-    if (item.kind == Item::Kind::group) {
+    if (item.kind == ItemKind::group) {
       text = members_words(item);
       const bool deeper = item.hosts > static_cast<int>(item.children.size());
       if (deeper) text += ", " + plural(item.hosts, "host");
-    } else if (item.kind == Item::Kind::host && model_.root.hosts > 1) {
+    } else if (item.kind == ItemKind::host && model_.root.hosts > 1) {
       text = inside_words(item);
     }
-    if (item.planes > 1 && item.kind == Item::Kind::group)
+    if (item.planes > 1 && item.kind == ItemKind::group)
       text += fmt::format("{}{} planes", text.empty() ? "" : ", ", item.planes);
     if (several && !text.empty()) text = "each " + text;
     if (!text.empty()) box->lines.push_back(text);
@@ -159,9 +159,9 @@ class Picture {
   static std::string inside_words(const Item& host) {
     int nics = 0, gpus = 0, numa = 0;
     const auto count = [&](const Item& item, const auto& self) -> void {
-      nics += item.kind == Item::Kind::nic;
-      gpus += item.kind == Item::Kind::gpu;
-      numa += item.kind == Item::Kind::numa;
+      nics += item.kind == ItemKind::nic;
+      gpus += item.kind == ItemKind::gpu;
+      numa += item.kind == ItemKind::numa;
       for (const Item& child : item.children) self(child, self);
     };
     count(host, count);
@@ -200,7 +200,7 @@ class Picture {
         if (child.faults.empty() != bad) draw_link(box, child, body);
     const Item& item = *box.fold->first;
     const bool bad = !box.faults.empty();
-    const char* const css = bad ? "box bad" : item.kind == Item::Kind::group ? "box" : "box leaf";
+    const char* const css = bad ? "box bad" : item.kind == ItemKind::group ? "box" : "box leaf";
     *body += "<g>";
     if (const std::string tip = tooltip(box); !tip.empty())
       *body += fmt::format("<title>{}</title>", escape(tip));
@@ -232,7 +232,7 @@ class Picture {
 
   void draw_link(const Box& from, const Box& to, std::string* body) const {
     const Item& item = *to.fold->first;
-    if (item.kind == Item::Kind::numa) return draw_curve(from, to, "link plain", 1.2, body);
+    if (item.kind == ItemKind::numa) return draw_curve(from, to, "link plain", 1.2, body);
     const uint64_t rate =
         to.fold->rest ? to.fold->most.bytes_per_s : to.fold->about_egress_bytes_per_s;
     const bool known = rate != 0;

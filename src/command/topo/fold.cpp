@@ -96,7 +96,7 @@ class Folder {
     whole.names = {item.name};
     whole.about_egress_bytes_per_s = rounding_.of(item.tier, item.egress);
     whole.about_ingress_bytes_per_s = rounding_.of(item.tier, item.ingress);
-    if (item.kind == Item::Kind::host && !options_.insides) return whole;
+    if (item.kind == ItemKind::host && !options_.insides) return whole;
     std::vector<std::vector<const Item*>> classes;
     std::unordered_map<int, size_t> class_of;
     for (const Item& child : item.children) {
@@ -162,10 +162,10 @@ class Folder {
 };
 
 // "node07-ib" -> "node", "07", "-ib"; no digits: all in the first.
-struct Parts {
+struct NameParts {
   std::string before, number, after;
 };
-Parts split(const std::string& name) {
+NameParts split(const std::string& name) {
   const char* const digits = "0123456789";
   const size_t last = name.find_last_of(digits);
   if (last == name.npos) return {name, "", ""};
@@ -179,15 +179,15 @@ Parts split(const std::string& name) {
 Fold fold(const Model& model, const FoldOptions& options) { return Folder(model, options).run(); }
 
 std::string fold_names(const std::vector<std::string>& names) {
-  struct Run {
-    Parts parts;
+  struct Numbered {
+    NameParts parts;
     std::vector<std::pair<std::string, std::string>> ranges;
     uint64_t next = 0;
   };
-  std::vector<Run> runs;
+  std::vector<Numbered> runs;
   std::map<std::tuple<std::string, std::string, size_t>, size_t> run_of;
   for (const std::string& name : names) {
-    Parts parts = split(name);
+    NameParts parts = split(name);
     uint64_t number = 0;
     const char* const end = parts.number.data() + parts.number.size();
     const bool numbered = !parts.number.empty() && parts.number.size() <= 18 &&
@@ -203,7 +203,7 @@ std::string fold_names(const std::vector<std::string>& names) {
       entry = run_of.emplace(std::tuple(parts.before, parts.after, width), runs.size()).first;
       runs.push_back({parts, {}, 0});
     }
-    Run& run = runs[entry->second];
+    Numbered& run = runs[entry->second];
     if (!run.ranges.empty() && numbered && number == run.next)
       run.ranges.back().second = parts.number;
     else
@@ -211,7 +211,7 @@ std::string fold_names(const std::vector<std::string>& names) {
     run.next = number + 1;
   }
   std::string text;
-  for (const Run& run : runs) {
+  for (const Numbered& run : runs) {
     if (!text.empty()) text += ",";
     if (run.ranges.size() == 1 && run.ranges[0].first == run.ranges[0].second) {
       text += run.parts.before + run.ranges[0].first + run.parts.after;

@@ -28,7 +28,7 @@ Json devices(const Item& item) {
                     {"origin", device.origin}});
   };
   for (const Item& child : item.children) {
-    if (child.kind != Item::Kind::numa) add(child, Json());
+    if (child.kind != ItemKind::numa) add(child, Json());
     for (const Item& device : child.children) add(device, child.name);
   }
   return list;
@@ -50,9 +50,9 @@ void add_items(const Item& item, int parent, Json* groups) {
       {"oversubscription", item.oversubscription > 0 ? Json(item.oversubscription) : Json()},
       {"latency_ns", item.latency_ns > 0 ? Json(item.latency_ns) : Json()},
       {"suspects", item.suspects}};
-  if (item.kind == Item::Kind::host) group["devices"] = devices(item);
+  if (item.kind == ItemKind::host) group["devices"] = devices(item);
   groups->push_back(std::move(group));
-  if (item.kind != Item::Kind::group) return;
+  if (item.kind != ItemKind::group) return;
   for (const Item& child : item.children) add_items(child, index, groups);
 }
 

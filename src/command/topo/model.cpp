@@ -74,7 +74,7 @@ class Builder {
 
  private:
   void open_host(int host, Item* item) {
-    item->kind = Item::Kind::host;
+    item->kind = ItemKind::host;
     item->vertex = host;
     item->name = model_.fabric.vertices[index(host)].name;
     item->tier = "host";
@@ -102,9 +102,9 @@ class Builder {
   Item device(int v, int* near) const {
     const Vertex& vertex = model_.fabric.vertices[index(v)];
     Item item;
-    item.kind = vertex.kind == VertexKind::numa  ? Item::Kind::numa
-                : vertex.kind == VertexKind::nic ? Item::Kind::nic
-                                                 : Item::Kind::gpu;
+    item.kind = vertex.kind == VertexKind::numa  ? ItemKind::numa
+                : vertex.kind == VertexKind::nic ? ItemKind::nic
+                                                 : ItemKind::gpu;
     item.tier = vertex.kind == VertexKind::numa  ? "numa"
                 : vertex.kind == VertexKind::nic ? "nic"
                                                  : "gpu";

@@ -46,7 +46,7 @@ void collect(const Item& item, std::vector<std::pair<std::string, Row>>* rows) {
       sum.least_ratio = std::min(sum.least_ratio, child.oversubscription);
       sum.most_ratio = std::max(sum.most_ratio, child.oversubscription);
     }
-    if (child.kind == Item::Kind::group) collect(child, rows);
+    if (child.kind == ItemKind::group) collect(child, rows);
   }
 }
 

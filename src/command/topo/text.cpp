@@ -66,18 +66,18 @@ class Tree {
 
   // A host with nothing inside but the one NIC that it was drawn with.
   static bool is_its_nic(const Item& host) {
-    return host.kind == Item::Kind::host && host.egress.known() && host.children.size() == 1 &&
-           host.children[0].kind == Item::Kind::nic &&
+    return host.kind == ItemKind::host && host.egress.known() && host.children.size() == 1 &&
+           host.children[0].kind == ItemKind::nic &&
            host.children[0].egress.bytes_per_s == host.egress.bytes_per_s &&
            host.children[0].ingress.bytes_per_s == host.ingress.bytes_per_s;
   }
 
   // "2 racks, 8 hosts"; empty for hosts, whose insides are listed below them.
   static std::string holds(const Item& item) {
-    if (item.kind != Item::Kind::group) return "";
+    if (item.kind != ItemKind::group) return "";
     const bool hosts_only = std::all_of(
         item.children.begin(), item.children.end(),
-        [](const Item& child) { return child.kind == Item::Kind::host && child.tier == "host"; });
+        [](const Item& child) { return child.kind == ItemKind::host && child.tier == "host"; });
     return members_words(item) + (hosts_only ? "" : ", " + plural(item.hosts, "host"));
   }
 
@@ -85,7 +85,7 @@ class Tree {
     const Item& item = *fold.first;
     std::string text;
     const bool root = item.group == 0;
-    const bool inside = item.kind == Item::Kind::numa;
+    const bool inside = item.kind == ItemKind::numa;
     if (!root && !inside) {
       const bool known = item.egress.known() || item.ingress.known();
       text += !known ? "capacity unknown" : one ? rate_words(item) : rate_words(fold);
@@ -120,7 +120,7 @@ class Tree {
   }
 
   std::string rest_line(const Fold& fold) const {
-    const bool bits = fold.first->kind != Item::Kind::gpu;
+    const bool bits = fold.first->kind != ItemKind::gpu;
     const std::string least = readable_rate(fold.least.bytes_per_s, bits);
     const std::string most = readable_rate(fold.most.bytes_per_s, bits);
     return fmt::format("{} more, unlike each other: {}{} (--json has them)",

@@ -48,9 +48,10 @@ Status write_text(const std::string& file, const std::string& text);
 
 // ---- the model (command/topo/model.cpp, command/topo/origin.cpp) ----
 
+enum class ItemKind : uint8_t { group, host, numa, nic, gpu };
+
 struct Item {  // a group of hosts, a host, or what is inside of one
-  enum class Kind : uint8_t { group, host, numa, nic, gpu };
-  Kind kind = Kind::group;
+  ItemKind kind = ItemKind::group;
   // tier: "rack", ...; of the kinds below group: "host", "numa", "nic", "gpu"
   std::string name, tier;
   int group = -1;   // in Model::tree; -1 inside of hosts

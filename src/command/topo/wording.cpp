@@ -37,7 +37,7 @@ std::string plural(int count, const std::string& tier) {
 }
 
 std::string rate_words(const Item& item) {
-  const bool bits = item.kind != Item::Kind::gpu;
+  const bool bits = item.kind != ItemKind::gpu;
   const std::string out = readable_rate(item.egress.bytes_per_s, bits);
   if (item.egress.bytes_per_s == item.ingress.bytes_per_s) return out;
   return fmt::format("{} out, {} in", out, readable_rate(item.ingress.bytes_per_s, bits));
@@ -48,7 +48,7 @@ std::string rate_words(const Fold& fold) {
   if (item.egress.provenance != Provenance::measured &&
       item.ingress.provenance != Provenance::measured)
     return rate_words(item);
-  const bool bits = item.kind != Item::Kind::gpu;
+  const bool bits = item.kind != ItemKind::gpu;
   const std::string out = readable_rate(fold.about_egress_bytes_per_s, bits);
   const std::string in = readable_rate(fold.about_ingress_bytes_per_s, bits);
   return "about " + (out == in ? out : fmt::format("{} out, {} in", out, in));
