@@ -41,6 +41,8 @@ constexpr size_t kManyChunkBytes = 16 * 1024;  // with many flows
 constexpr size_t kDepth = 8;                   // chunks under way per flow
 constexpr int kWarmUps = 8;                    // round trips before those that count
 constexpr int kPings = 100;
+// How long a rank sleeps before it looks at its flows again by itself, although nothing has ended.
+constexpr uint64_t kLookNs = 50'000'000;
 
 Call message(int peer, void* data, size_t bytes, bool receiving) {
   Call call;
@@ -174,7 +176,7 @@ Result<std::vector<uint64_t>> run_round(Communicator& comm, const probe::Round& 
           return std::any_of(streams.begin(), streams.end(),
                              [](const auto& s) { return s.second->front_done(); });
         },
-        50'000'000);
+        kLookNs);
   }
   for (const auto& [flow, stream] : streams)
     if (round.flows[flow].to == self) figures[flow] = stream->bytes_per_s();

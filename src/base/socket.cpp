@@ -26,6 +26,8 @@ constexpr int kBacklog = 4096;  // all ranks of a large job may come at once
 
 // Before an IPv4 address.
 constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+// The first byte of every IPv4 address of the host itself.
+constexpr uint8_t kLoopbackNetwork = 127;
 bool is_v4(const Address& address) {
   return std::equal(kMapped.begin(), kMapped.end(), address.ip.begin());
 }
@@ -36,12 +38,12 @@ Address from_sockaddr(const sockaddr* generic) {
     sockaddr_in v4;
     std::memcpy(&v4, generic, sizeof v4);
     std::copy(kMapped.begin(), kMapped.end(), result.ip.begin());
-    std::memcpy(result.ip.data() + 12, &v4.sin_addr, 4);
+    std::memcpy(result.ip.data() + kMapped.size(), &v4.sin_addr, sizeof v4.sin_addr);
     result.port = ntohs(v4.sin_port);
   } else if (generic->sa_family == AF_INET6) {
     sockaddr_in6 v6;
     std::memcpy(&v6, generic, sizeof v6);
-    std::memcpy(result.ip.data(), &v6.sin6_addr, 16);
+    std::memcpy(result.ip.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
     result.port = ntohs(v6.sin6_port);
   }
   return result;
@@ -53,13 +55,13 @@ socklen_t to_sockaddr(const Address& address, sockaddr_storage* storage) {
     auto* v4 = reinterpret_cast<sockaddr_in*>(storage);
     v4->sin_family = AF_INET;
     v4->sin_port = htons(address.port);
-    std::memcpy(&v4->sin_addr, address.ip.data() + 12, 4);
+    std::memcpy(&v4->sin_addr, address.ip.data() + kMapped.size(), sizeof v4->sin_addr);
     return sizeof *v4;
   }
   auto* v6 = reinterpret_cast<sockaddr_in6*>(storage);
   v6->sin6_family = AF_INET6;
   v6->sin6_port = htons(address.port);
-  std::memcpy(&v6->sin6_addr, address.ip.data(), 16);
+  std::memcpy(&v6->sin6_addr, address.ip.data(), sizeof v6->sin6_addr);
   return sizeof *v6;
 }
 
@@ -78,7 +80,7 @@ Status socket_error(const std::string& what, int error) {
 }  // namespace
 
 bool Address::loopback() const {
-  if (is_v4(*this)) return ip[12] == 127;
+  if (is_v4(*this)) return ip[kMapped.size()] == kLoopbackNetwork;
   static constexpr std::array<uint8_t, 16> kOne = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   return ip == kOne;
 }

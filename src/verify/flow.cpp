@@ -68,14 +68,17 @@ class Expressions {
   uint32_t last_ = 0;
 };
 
+// Stretches of contributors that an error names.
+constexpr size_t kNamed = 6;
+
 std::string contributors_text(const std::vector<Stretch>& runs) {
   std::string text;
-  for (size_t i = 0; i < runs.size() && i < 6; i++) {
+  for (size_t i = 0; i < runs.size() && i < kNamed; i++) {
     text += text.empty() ? "" : ", ";
     text += runs[i].end == runs[i].begin + 1 ? std::to_string(runs[i].begin)
                                              : fmt::format("{}-{}", runs[i].begin, runs[i].end - 1);
   }
-  return text + (runs.size() > 6 ? ", ..." : "");
+  return text + (runs.size() > kNamed ? ", ..." : "");
 }
 
 class Flow {
@@ -403,6 +406,9 @@ class Flow {
   std::vector<uint32_t> children_;
 };
 
+// Units; where so few have too many pieces, fewer would help no more.
+constexpr uint64_t kLeastSlab = 1024;
+
 }  // namespace
 
 std::string check_flow(const World& world, const Order& order) {
@@ -415,7 +421,7 @@ std::string check_flow(const World& world, const Order& order) {
     const uint64_t end = all - begin > slab ? begin + slab : all;
     if (Flow(world, order, expressions, {begin, end}).run(error))
       begin = end;
-    else if (slab < 1024 || !world.layout.fixed_places())
+    else if (slab < kLeastSlab || !world.layout.fixed_places())
       error = "more pieces of data than the verifier has memory for";
     else
       slab /= 4;

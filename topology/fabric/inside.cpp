@@ -15,6 +15,16 @@
 namespace sennit {
 namespace {
 
+constexpr int kMostCables = 65'535;
+constexpr int kMostLanes = 64;
+constexpr uint64_t kMega = 1'000'000;
+// Million transfers a second and lane. More than the most is not believed.
+constexpr uint64_t kMostTransfers = 1'000'000;
+// Up to the second generation of PCIe 8 of 10 bits are data, then 128 of 130, and from the sixth on
+// 242 of 256 bytes.
+constexpr uint64_t kSecondGeneration = 5'000;
+constexpr uint64_t kSixthGeneration = 64'000;
+
 class HostBuilder {
  public:
   explicit HostBuilder(const HostRecord& record) : record_(record) {
@@ -51,7 +61,7 @@ class HostBuilder {
     link.from = from;
     link.to = to;
     link.capacity = {rate, rate == 0 ? Provenance::unknown : provenance};
-    link.cables = std::clamp(cables, 1, 65'535);
+    link.cables = std::clamp(cables, 1, kMostCables);
     fabric_.links.push_back(link);
   }
   void join(int a, int b, uint64_t rate, Provenance provenance = Provenance::declared,
@@ -125,10 +135,10 @@ class HostBuilder {
 Fabric fabric_of(const HostRecord& record) { return HostBuilder(record).build(); }
 
 uint64_t pcie_rate(uint64_t megatransfers_per_s, int lanes) {
-  if (lanes <= 0 || lanes > 64 || megatransfers_per_s > 1'000'000) return 0;
-  const uint64_t bits = megatransfers_per_s * 1'000'000 * static_cast<uint64_t>(lanes);
-  if (megatransfers_per_s <= 5'000) return bits / 10;  // 8 of 10
-  return megatransfers_per_s < 64'000 ? bits * 128 / 130 / 8 : bits * 242 / 256 / 8;
+  if (lanes <= 0 || lanes > kMostLanes || megatransfers_per_s > kMostTransfers) return 0;
+  const uint64_t bits = megatransfers_per_s * kMega * static_cast<uint64_t>(lanes);
+  if (megatransfers_per_s <= kSecondGeneration) return bits * 8 / 10 / 8;
+  return megatransfers_per_s < kSixthGeneration ? bits * 128 / 130 / 8 : bits * 242 / 256 / 8;
 }
 
 uint64_t nvlink_rate(int compute_capability) {

@@ -9,11 +9,16 @@
 namespace sennit {
 namespace {
 
-// At most 40 bytes, with what is not printable made visible: error texts go to terminals.
+constexpr size_t kMostShown = 40;   // bytes of a word that an error quotes
+constexpr size_t kMostDigits = 15;  // of a number; far below what 64 bits hold
+constexpr char kFirstPrintable = ' ', kLastPrintable = '~';  // of ASCII
+
+// The beginning, with what is not printable made visible: error texts go to terminals.
 std::string shown(std::string_view text) {
   std::string out;
-  for (const char c : text.substr(0, 40)) out += c >= 32 && c < 127 ? c : '?';
-  return text.size() > 40 ? out + "..." : out;
+  for (const char c : text.substr(0, kMostShown))
+    out += c >= kFirstPrintable && c <= kLastPrintable ? c : '?';
+  return text.size() > kMostShown ? out + "..." : out;
 }
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -95,9 +100,9 @@ class HostlistReader {
     *width = at_ - begin;
     const auto [stop, failed] =
         std::from_chars(token_.text.data() + begin, token_.text.data() + at_, *value);
-    if (*width == 0 || *width > 15 || failed != std::errc()) {
+    if (*width == 0 || *width > kMostDigits || failed != std::errc()) {
       at_ = begin;
-      return error("a number of at most 15 digits");
+      return error(fmt::format("a number of at most {} digits", kMostDigits));
     }
     return {};
   }

@@ -40,9 +40,14 @@ struct ProcessStat {
   uint64_t start_time = 0;
 };
 
+// Fields of /proc/PID/stat, as proc(5) counts them.
+constexpr int kStateField = 3;
+constexpr int kStartTimeField = 22;
+constexpr size_t kMostStatBytes = 1024;  // more than what stands before the start time takes
+
 ProcessStat read_stat(int pid) {
   ProcessStat result;
-  char text[1024];
+  char text[kMostStatBytes];
   const int fd = open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return result;
   const ssize_t bytes = read(fd, text, sizeof text - 1);
@@ -54,7 +59,7 @@ ProcessStat read_stat(int pid) {
   if (!field || field[1] != ' ') return result;
   field += 2;
   result.state = *field;
-  for (int i = 3; i < 22 && field; i++) field = strchr(field + 1, ' ');
+  for (int i = kStateField; i < kStartTimeField && field; i++) field = strchr(field + 1, ' ');
   if (!field) return result;
   result.start_time = std::strtoull(field, nullptr, 10);
   result.known = true;
@@ -73,10 +78,15 @@ std::string name_of(uint64_t job, const ProcessId& process, uint64_t nonce) {
 
 std::string path_of(const char* name) { return fmt::format("{}/{}", kFolder, name); }
 
+// Every rank has a ring for every other one of its host: the more ranks, the smaller the rings.
+constexpr int kFewRanks = 16, kSomeRanks = 64;
+constexpr Geometry kLargeRing = {256, 128 << 10}, kMiddleRing = {128, 64 << 10},
+                   kSmallRing = {64, 16 << 10};
+
 Geometry geometry_for(int ranks) {
-  if (ranks <= 16) return {256, 128 << 10};
-  if (ranks <= 64) return {128, 64 << 10};
-  return {64, 16 << 10};
+  if (ranks <= kFewRanks) return kLargeRing;
+  if (ranks <= kSomeRanks) return kMiddleRing;
+  return kSmallRing;
 }
 
 Status full(size_t bytes, const std::string& what) {

@@ -42,9 +42,12 @@ class SmallCalls {
   // way.
   KeptCall* place(const Call& call) {
     if (call.count > kMostBytes || !qualifies(call)) return nullptr;
-    const uint64_t hash = (call.count * 31 + static_cast<uint64_t>(call.collective) * 7 +
-                           static_cast<uint64_t>(call.type) * 3 + static_cast<uint64_t>(call.op)) *
-                          kGolden;
+    // Different odd factors keep calls apart that differ in one thing; kGolden spreads them.
+    constexpr uint64_t kOfCount = 31, kOfCollective = 7, kOfType = 3;
+    const uint64_t hash =
+        (call.count * kOfCount + static_cast<uint64_t>(call.collective) * kOfCollective +
+         static_cast<uint64_t>(call.type) * kOfType + static_cast<uint64_t>(call.op)) *
+        kGolden;
     return &places_[hash >> (64 - kPlacesLog2)];
   }
   // Keeps `execution`, whose buffers have been filled for `call`, if it can be compiled.

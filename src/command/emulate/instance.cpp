@@ -56,14 +56,18 @@ std::string state_folder() {
 
 std::string state_file(const std::string& name) { return state_folder() + "/" + name + ".json"; }
 
-// Start time of a process in clock ticks since boot, field 22 of /proc/PID/stat; 0: no such
-// process.
+// Fields of /proc/PID/stat, as proc(5) counts them.
+constexpr int kNameField = 2;
+constexpr int kStartTimeField = 22;
+
+// Start time of a process in clock ticks since boot; 0: no such process.
 uint64_t start_time(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   size_t at = text.rfind(')');  // the name may hold spaces
   if (at == std::string::npos || text.compare(at, 3, ") Z") == 0) return 0;
-  for (int field = 2; field < 22 && at != std::string::npos; field++) at = text.find(' ', at + 1);
+  for (int field = kNameField; field < kStartTimeField && at != std::string::npos; field++)
+    at = text.find(' ', at + 1);
   return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
 }
 
@@ -142,10 +146,11 @@ Status write_state(const Instance& instance) {
 
 // Closes everything but `keep` and gives the standard streams to /dev/null.
 void let_go_of_files(int keep) {
+  constexpr int kMostOpen = 1024;  // the usual limit; the command opens a few dozen
   const int null = open("/dev/null", O_RDWR);
-  for (int fd = 0; fd < 3; fd++) dup2(null, fd);
+  for (int fd = 0; fd <= STDERR_FILENO; fd++) dup2(null, fd);
   close(null);
-  for (int fd = 3; fd < 1024; fd++)
+  for (int fd = STDERR_FILENO + 1; fd < kMostOpen; fd++)
     if (fd != keep) close(fd);
 }
 

@@ -33,11 +33,14 @@ namespace {
 
 constexpr int kGraceMs = 3000;  // between SIGTERM and SIGKILL
 
+// Of an error that a host's process reports; the rest is cut.
+constexpr size_t kReportTextBytes = 240;
+
 struct Report {
   enum Event : int32_t { started, ended, failed } kind = started;
   int32_t rank = 0;
   int32_t status = 0;
-  char text[240] = {};
+  char text[kReportTextBytes] = {};
 };
 
 struct RankState {

@@ -39,9 +39,16 @@ struct Constant {
   uint64_t most = kMostNs;
 };
 
+// What a time or a rate is multiplied by: far steps find the region, near ones the value.
+constexpr double kFactors[] = {0.25, 0.5, 0.7, 0.85, 0.95, 0.98, 1.02, 1.05, 1.2, 1.4, 2.0, 4.0};
+// The same for the part of a capacity that is of use, which is known better.
+constexpr double kGoodputFactors[] = {0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.02, 1.05, 1.1};
+constexpr uint64_t kLeastGoodputPermille = 200;
+constexpr uint64_t kMostGoodputPermille = 1000;
+
 std::vector<uint64_t> around(uint64_t now) {
   std::vector<uint64_t> values;
-  for (const double factor : {0.25, 0.5, 0.7, 0.85, 0.95, 0.98, 1.02, 1.05, 1.2, 1.4, 2.0, 4.0})
+  for (const double factor : kFactors)
     values.push_back(
         std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(now) * factor)));
   return values;
@@ -49,9 +56,9 @@ std::vector<uint64_t> around(uint64_t now) {
 
 std::vector<uint64_t> goodputs(uint64_t now) {
   std::vector<uint64_t> values;
-  for (const double factor : {0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.02, 1.05, 1.1})
-    values.push_back(
-        std::clamp<uint64_t>(static_cast<uint64_t>(static_cast<double>(now) * factor), 200, 1000));
+  for (const double factor : kGoodputFactors)
+    values.push_back(std::clamp<uint64_t>(static_cast<uint64_t>(static_cast<double>(now) * factor),
+                                          kLeastGoodputPermille, kMostGoodputPermille));
   return values;
 }
 
