@@ -20,6 +20,7 @@ namespace sennit::trainer {
 // space, permission.
 Status file_error(const std::string& file, const char* what);
 
+// All of it. Errors: as file_error().
 Result<std::string> read_file(const std::string& file);
 // A file from its beginning to its end, uncompressed where it begins like gzip.
 class MaybeCompressed {
@@ -44,8 +45,8 @@ class MaybeCompressed {
 // Through FILE.part, fsync and rename, and an fsync of the folder: FILE is the old one or the new
 // one, whole, and FILE.part goes where that fails.
 Status write_file_durably(const std::string& file, std::string_view text);
-Status sync_folder(const std::string& folder);
-Status make_folders(const std::string& folder);
+Status sync_folder(const std::string& folder);    // the names in it outlive a crash
+Status make_folders(const std::string& folder);   // and those above it; one that is there is fine
 Status make_writable(const std::string& folder);  // and sees that files can be made in it
 // The names in a folder, sorted; none where it is not there.
 std::vector<std::string> names_in(const std::string& folder);

@@ -32,6 +32,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 bool is_parameter(const std::string& name) { return name.rfind("optimizer.", 0) != 0; }
 
+// A NaN stays one, by its quiet bit; all else is rounded to the nearest, ties to the even one.
 uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);

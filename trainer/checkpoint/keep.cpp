@@ -29,6 +29,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kLockName = ".lock";
+// A network file system shows another host's file some seconds later: 5 s in all.
+constexpr int kLooks = 50;
+constexpr std::chrono::milliseconds kBetweenLooks{100};
 
 // Under a hidden name first: a folder that is being removed is no checkpoint any more.
 void remove_checkpoint(const std::string& folder, const std::string& name) {
@@ -196,8 +199,8 @@ FolderLock::~FolderLock() {
 }
 
 Status see_lock(const std::string& folder, const std::string& attempt) {
-  for (int tries = 0; tries < 50; tries++) {
-    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int look = 0; look < kLooks; look++) {
+    if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
     const Result<std::string> there = read_file(folder + "/" + kLockName);
     if (there.ok() && there->starts_with(attempt + " ")) return {};
   }

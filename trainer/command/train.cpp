@@ -14,6 +14,8 @@ namespace {
 
 using namespace trainer;  // NOLINT: this file is its command line
 
+constexpr int kEndedBySignal = 128;  // and the signal's number: as shells say it
+
 struct Arguments {
   std::string config;
   std::vector<std::string> values;  // by setting
@@ -128,7 +130,9 @@ void add_train_command(CommandLine& line, char** argv) {
     std::fflush(stdout);  // what it tells of comes first
     if (!status.ok() && !status.text().empty())
       fmt::print(stderr, "sennit train: {}\n", status.text());
-    return !status.ok() ? bench::exit_status(status) : *trained == 0 ? 0 : 128 + *trained;
+    return !status.ok()    ? bench::exit_status(status)
+           : *trained == 0 ? 0
+                           : kEndedBySignal + *trained;
   });
 }
 

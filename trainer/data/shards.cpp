@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kSplitNames[2] = {"training", "held_out"};
+constexpr int64_t kIdsOfTwoBytes = 65'536;  // a larger vocabulary takes four
 
 struct SplitState {
   std::string bytes;  // of the shard that is being filled
@@ -75,7 +76,7 @@ Result<std::unique_ptr<ShardWriter>> ShardWriter::open(const std::string& folder
   writer->state_->folder = folder;
   writer->state_->vocabulary = vocabulary;
   writer->state_->shard_tokens = tokens_a_shard;
-  writer->state_->token_bytes = vocabulary <= 65536 ? 2 : 4;
+  writer->state_->token_bytes = vocabulary <= kIdsOfTwoBytes ? 2 : 4;
   return writer;
 }
 

@@ -7,7 +7,8 @@
 
 namespace sennit::trainer {
 namespace {
-constexpr size_t kGathersAhead = 2;
+constexpr size_t kGathersAhead = 2;    // units whose weights are on their way beside the one in use
+constexpr size_t kOpenReductions = 2;  // units whose gradients are on their way, with zero 2 and 3
 }  // namespace
 
 Parameters::Parameters(Layout layout, const Mesh& mesh, Device& device, Pool& pool, Type type,
@@ -48,14 +49,14 @@ Status Parameters::allocate() {
     if (f32 && zero_ < 3)
       m.master = static_cast<float*>(m.weights) + first_kept(u);
     else
-      SENNIT_RETURN_IF_ERROR(allocate(&m.master, kept(u), 4));
+      SENNIT_RETURN_IF_ERROR(allocate(&m.master, kept(u), bytes_of(Type::f32)));
     if (f32 && zero_ == 3) m.weights_part = m.master;
     if (zero_ < 2)
-      SENNIT_RETURN_IF_ERROR(allocate(&m.gradients, whole, 4));
+      SENNIT_RETURN_IF_ERROR(allocate(&m.gradients, whole, bytes_of(Type::f32)));
     else
-      SENNIT_RETURN_IF_ERROR(allocate(&m.gradients_part, part(u), 4));
-    SENNIT_RETURN_IF_ERROR(allocate(&m.first_moment, kept(u), 4));
-    SENNIT_RETURN_IF_ERROR(allocate(&m.second_moment, kept(u), 4));
+      SENNIT_RETURN_IF_ERROR(allocate(&m.gradients_part, part(u), bytes_of(Type::f32)));
+    SENNIT_RETURN_IF_ERROR(allocate(&m.first_moment, kept(u), bytes_of(Type::f32)));
+    SENNIT_RETURN_IF_ERROR(allocate(&m.second_moment, kept(u), bytes_of(Type::f32)));
   }
   return {};
 }
@@ -158,7 +159,7 @@ void Parameters::close_gradient(int unit, bool last) {
     m.reducing =
         mesh_.replica->reduce_scatter(m.gradients, m.reduced->f32(), index(part(u)), Element::f32);
     reducing_.push_back(u);
-    limit_open_reductions(2);
+    limit_open_reductions(kOpenReductions);
   }
 }
 
@@ -196,9 +197,9 @@ float* Parameters::gradient(const ParameterPlace& place) const {
 void Parameters::clear_gradients() {
   for (size_t u = 0; u < memory_.size(); u++) {
     if (zero_ < 2)
-      device_.zero(memory_[u].gradients, index(layout_.units[u].size) * 4);
+      device_.zero(memory_[u].gradients, index(layout_.units[u].size) * bytes_of(Type::f32));
     else
-      device_.zero(memory_[u].gradients_part, index(part(u)) * 4);
+      device_.zero(memory_[u].gradients_part, index(part(u)) * bytes_of(Type::f32));
   }
 }
 

@@ -44,7 +44,8 @@ void Parameters::start_from(uint64_t seed) {
       values.resize(index(mine.elements));
       if (values.empty()) continue;
       initialize(box, seed, mine.begin - box.first, values);
-      device_.upload(state_at(State::master, u, mine.begin), values.data(), values.size() * 4);
+      device_.upload(state_at(State::master, u, mine.begin), values.data(),
+                     values.size() * sizeof(float));
     }
   publish();
 }

@@ -34,6 +34,7 @@ float to_f32(uint16_t bits) {
   std::memcpy(&value, &wide, 4);
   return value;
 }
+// A NaN stays one, by its quiet bit; all else is rounded to the nearest, ties to the even one.
 uint16_t to_bf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);

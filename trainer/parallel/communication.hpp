@@ -47,24 +47,29 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual Result<bool> test() = 0;  // whether it is complete
-  virtual Status wait() = 0;
+  virtual Status wait() = 0;        // until it is, or has failed
 };
 
 class Communicator;
 
+// What is under way in all groups of a rank, the first error, and the two times. It lives longer
+// than its groups.
 class Traffic {
  public:
   Traffic() = default;
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
+  // For Communicator and Transfer: a transfer began; it is waited for, unless it is over.
   void started(const std::shared_ptr<Work>& work, uint64_t bytes);
   void wait(const std::shared_ptr<Work>& work);
-  void poll();
+  void poll();  // never blocks
   bool under_way(const std::shared_ptr<Work>& work) const;
   void finish();  // waits for all: before memory of theirs goes
+  // Keeps the first error and aborts all groups; ok and later ones change nothing.
   void fail(const Status& status);
   bool failed() const { return !status_.ok(); }
   const Status& status() const { return status_; }
+  // Without overlap what all ranks of a group call is waited for at once.
   void set_overlap(bool overlap) { overlap_ = overlap; }
   bool overlap() const { return overlap_; }
   // Muted: what is started is not sent and counts as complete, so that computing alone can be

@@ -38,6 +38,7 @@ Status check_mesh(const MeshShape& mesh, const BatchShape& batch, const LlamaCon
 struct Coordinates {
   int data = 0, context = 0, pipeline = 0, tensor = 0;
 };
+// position: below mesh.ranks(), in the mesh's order.
 Coordinates coordinates_of(const MeshShape& mesh, int position);
 
 // This rank's place and groups. A group of one communicates nothing.

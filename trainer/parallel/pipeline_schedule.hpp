@@ -13,12 +13,15 @@
 
 namespace sennit::trainer {
 
+// One chunk of layers on one micro-batch.
 struct Action {
-  bool forward = true;
+  bool forward = true;  // else backward
   int chunk = 0;
   int64_t micro_batch = 0;
   bool operator==(const Action&) const = default;
 };
+// All actions of a pipeline rank in a step, in their order. With several chunks micro_batches is a
+// multiple of the pipeline's size (check_mesh).
 std::vector<Action> pipeline_schedule(const MeshShape& mesh, int pipeline_rank,
                                       int64_t micro_batches);
 // The most chunks of micro-batches that are in flight at once in that order, without making it.

@@ -53,7 +53,9 @@ std::span<const Setting> train_settings();
 // Errors: no JSON object; a key twice, or an unknown one, with the nearest known; a value of the
 // wrong kind.
 Status read_train_config(const std::string& file, TrainConfig* config);
+// file: what errors name; a file of the model is looked for beside it.
 Status parse_train_config(const std::string& text, const std::string& file, TrainConfig* config);
+// As a command line gives it: a string without quotes, all else as JSON has it.
 Status set_from_text(const Setting& setting, const std::string& text, TrainConfig* config);
 // What no mesh or model makes right: an unknown precision, a learning rate below 0, a wish that
 // another setting makes empty, ...

@@ -17,14 +17,18 @@ namespace sennit::trainer {
 // of the matrix peak, assumed: what a model with all its parts reaches
 inline constexpr double kEfficiency = 0.5;
 
+// The trainer's mesh as the forecast's: the same sizes in the same order.
 forecast::Mesh planner_mesh(const MeshShape& mesh);
+// What a rank calls in a step, by dimension.
 std::vector<forecast::Traffic> planned_traffic(const TrainerOptions& options);
 
+// One step, in seconds: what is added up, and what is not seen.
 struct StepPlan {
   double compute_s = 0, bubble_s = 0, waited_s = 0;
   double hidden_s = 0;  // of communication, beside computing
   double total_s() const { return compute_s + bubble_s + waited_s; }
 };
+// layout: of planner_mesh() on the network. flops_per_s_of_rank: the matrix peak.
 StepPlan plan_step(const TrainerOptions& options, const forecast::Layout& layout,
                    double flops_per_s_of_rank);
 

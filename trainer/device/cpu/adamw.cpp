@@ -7,7 +7,7 @@ namespace sennit::trainer {
 void CpuDevice::adamw(float* master, float* first_moment, float* second_moment,
                       const float* gradient, void* weight, Type weight_type, size_t n,
                       const AdamW& parameters) {
-  pieces(static_cast<int64_t>(n), 16'384, [&](int64_t first, int64_t count) {
+  pieces(static_cast<int64_t>(n), kPieceElements, [&](int64_t first, int64_t count) {
     void* rounded =
         weight ? static_cast<char*>(weight) + static_cast<size_t>(first) * bytes_of(weight_type)
                : nullptr;

@@ -84,9 +84,11 @@ inline void* at(const Matrix& m, int64_t row, int64_t column = 0) {
   return static_cast<char*>(m.data) +
          static_cast<size_t>(row * m.stride + column) * bytes_of(m.type);
 }
-// Rows in a piece of about 64 KiB of f32: what one part of a row-wise operation takes.
+// What one part of an operation takes: about 64 KiB of f32.
+constexpr int64_t kPieceElements = 16'384;
+// Rows of such a piece, at least one.
 inline int64_t rows_of_piece(int64_t columns) {
-  return columns >= 16'384 ? 1 : 16'384 / (columns > 0 ? columns : 1);
+  return columns >= kPieceElements ? 1 : kPieceElements / (columns > 0 ? columns : 1);
 }
 
 }  // namespace sennit::trainer

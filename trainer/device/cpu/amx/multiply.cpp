@@ -31,8 +31,8 @@ constexpr int64_t kRowsAtOnce = 2;        // rows of c that are written beside a
 constexpr size_t kFar = size_t{4} << 20;  // bytes from which on c is not in a cache
 // Tiles along k: so much of B stays in the first cache while all of A's rows pass.
 constexpr int64_t kNear = 16;
-// Sums lie tile by tile: elements between rows of a tile, between tiles side by
-// side, and between those one below the other.
+// Sums lie tile by tile: elements between rows of a tile, between tiles side by side, and between
+// those one below the other.
 constexpr int64_t kSumsRow = 16, kSumsRight = 256, kSumsBelow = 512;
 
 int64_t slice_of(int64_t k) { return k > kWhole ? kSlice : k; }
@@ -69,8 +69,8 @@ inline void write_row(const Ready& r) {
   const int64_t i = r.next;
   const auto left_mask = static_cast<__mmask16>(low_bits(r.c.columns));
   const auto right_mask = static_cast<__mmask16>(low_bits(r.c.columns - 16));
-  const float* line = r.sums + i / 16 * 512 + i % 16 * 16;
-  __m512 left = _mm512_load_ps(line), right = _mm512_load_ps(line + 256);
+  const float* line = r.sums + i / kTileRows * kSumsBelow + i % kTileRows * kSumsRow;
+  __m512 left = _mm512_load_ps(line), right = _mm512_load_ps(line + kSumsRight);
   if (r.c.type == Type::f32) {
     float* c = r.c.f32() + i * r.c.stride;
     if (r.accumulate) {

@@ -18,6 +18,7 @@ namespace sennit::trainer {
 namespace {
 
 constexpr int64_t kTileRows = 16, kTileDepth = 32, kTileElements = kTileRows * kTileDepth;
+constexpr int kTileRegisters = 8, kTileRowBytes = 64;
 using Half = uint16_t;
 
 // Tile registers 0 ... 7, all of full size, for as long as this lives.
@@ -25,9 +26,9 @@ class Tiles {
  public:
   Tiles() {
     alignas(64) Configuration all;
-    for (int i = 0; i < 8; i++) {
-      all.bytes_a_row[i] = 64;
-      all.rows[i] = 16;
+    for (int i = 0; i < kTileRegisters; i++) {
+      all.bytes_a_row[i] = kTileRowBytes;
+      all.rows[i] = kTileRows;
     }
     asm volatile("" : : "m"(all));  // g++ 12 takes the intrinsic to read 8 bytes alone
     _tile_loadconfig(&all);
@@ -220,12 +221,12 @@ inline void pack_b(Half* to, int64_t apart, const Half* from, int64_t stride, bo
 // Tiles 0 ... 3 += a pair of A by a pair of B, over `depths` tiles along k.
 inline void add_products(const Half* a, const Half* b, int64_t depths) {
   for (; depths > 0; depths--, a += kPairElements, b += kPairElements) {
-    _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
+    _tile_loadd(4, a, kTileRowBytes);
+    _tile_loadd(6, b, kTileRowBytes);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + kTileElements, 64);
+    _tile_loadd(7, b + kTileElements, kTileRowBytes);
     _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kTileElements, 64);
+    _tile_loadd(5, a + kTileElements, kTileRowBytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
