@@ -133,13 +133,13 @@ class Hub {
     return *hub;
   }
   Address enter(const std::shared_ptr<Endpoint>& endpoint) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const Address address = {getpid(), nonce_, next_++};
     endpoints_[address.id] = endpoint;
     return address;
   }
   void leave(const Address& address) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     endpoints_.erase(address.id);
   }
   // The endpoint of this address, if it is in this process.
@@ -148,7 +148,7 @@ class Hub {
     if (bytes.size() != sizeof address) return nullptr;
     std::memcpy(&address, bytes.data(), sizeof address);
     if (address.process != getpid() || address.nonce != nonce_) return nullptr;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = endpoints_.find(address.id);
     return found == endpoints_.end() ? nullptr : found->second.lock();
   }
@@ -160,9 +160,9 @@ class Hub {
     hold_across_fork(mutex_);
   }
 
-  std::mutex mutex_;  // hold_across_fork() takes no other kind
-  std::map<uint64_t, std::weak_ptr<Endpoint>> endpoints_;
-  uint64_t next_ = 1;
+  Mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<Endpoint>> endpoints_ SENNIT_GUARDED_BY(mutex_);
+  uint64_t next_ SENNIT_GUARDED_BY(mutex_) = 1;
   std::array<std::byte, 16> nonce_{};
 };
 

@@ -190,7 +190,7 @@ sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t*
     if (!comm) return invalid("comm is NULL");
     // Starts of one process look alike to the others: threads that start jobs do so one after the
     // other.
-    const std::lock_guard one_at_a_time(start_mutex());
+    const MutexLock one_at_a_time(start_mutex());
     Result<Launch> launch = launch_from_environment();
     if (!launch) return launch.status();
     Result<sennit_comm_t> made = start_job(launch->bootstrap, config);

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include <fmt/format.h>
 
 #include "base/forked.hpp"
+#include "base/mutex.hpp"
 #include "base/options.hpp"
 #include "base/socket.hpp"
 #include "base/sodium_ready.hpp"
@@ -46,18 +46,20 @@ void checksum(const Contents& contents, uint8_t (&out)[16]) {
                      offsetof(Contents, checksum), nullptr, 0);
 }
 
-// Listening sockets whose rank 0 has not come yet, by job.
-std::mutex g_mutex;
 struct Listener {
   int fd = -1;
   Origin origin;  // a forked child has not got it
 };
-std::map<uint64_t, Listener>& waiting_listeners() {
-  static auto* const map = [] {
-    hold_across_fork(g_mutex);
-    return new std::map<uint64_t, Listener>;
-  }();
-  return *map;
+
+// Listening sockets whose rank 0 has not come yet.
+struct WaitingListeners {
+  WaitingListeners() { hold_across_fork(mutex); }
+  Mutex mutex;
+  std::map<uint64_t, Listener> by_job SENNIT_GUARDED_BY(mutex);
+};
+WaitingListeners& waiting_listeners() {
+  static auto* const all = new WaitingListeners;
+  return *all;
 }
 
 }  // namespace
@@ -96,9 +98,9 @@ Result<std::vector<std::byte>> make_unique_id() {
     std::memcpy(contents.address[i], addresses[i].ip.data(), kAddressBytes);
   checksum(contents, contents.checksum);
   {
-    auto& listeners = waiting_listeners();
-    const std::lock_guard lock(g_mutex);
-    listeners[contents.job].fd = *listener;
+    WaitingListeners& waiting = waiting_listeners();
+    const MutexLock lock(waiting.mutex);
+    waiting.by_job[contents.job].fd = *listener;
   }
   std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
   std::memcpy(id.data(), &contents, sizeof contents);
@@ -144,15 +146,15 @@ Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int si
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
   if (!options || rank != 0) return options;
-  auto& listeners = waiting_listeners();
-  const std::lock_guard lock(g_mutex);
-  const auto listener = listeners.find(options->job);
-  if (listener == listeners.end() || listener->second.origin.forked())
+  WaitingListeners& waiting = waiting_listeners();
+  const MutexLock lock(waiting.mutex);
+  const auto listener = waiting.by_job.find(options->job);
+  if (listener == waiting.by_job.end() || listener->second.origin.forked())
     return invalid(
         "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job "
         "only");
   options->root_listener_fd = listener->second.fd;
-  listeners.erase(listener);
+  waiting.by_job.erase(listener);
   return options;
 }
 
@@ -161,10 +163,10 @@ Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, i
 Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
   if (!options) return options;
-  auto& listeners = waiting_listeners();
-  const std::lock_guard lock(g_mutex);
-  if (const auto kept = listeners.find(options->job);
-      kept != listeners.end() && !kept->second.origin.forked())
+  WaitingListeners& waiting = waiting_listeners();
+  const MutexLock lock(waiting.mutex);
+  if (const auto kept = waiting.by_job.find(options->job);
+      kept != waiting.by_job.end() && !kept->second.origin.forked())
     ::shutdown(kept->second.fd, SHUT_RDWR);
   options->job = 0;
   return options;

@@ -24,8 +24,8 @@ struct State {
   std::atomic<int> inside{0};
   Mutex mutex;
   std::vector<int> guarded SENNIT_GUARDED_BY(mutex);
-  std::vector<std::mutex*> held SENNIT_GUARDED_BY(mutex);
-  std::map<uint32_t, std::mutex> starts SENNIT_GUARDED_BY(mutex);  // by g_forks
+  std::vector<Mutex*> held SENNIT_GUARDED_BY(mutex);
+  std::map<uint32_t, Mutex> starts SENNIT_GUARDED_BY(mutex);  // by g_forks
 };
 
 thread_local int t_inside = 0;  // of `inside`: a library may fork, too
@@ -39,11 +39,11 @@ void before_fork() SENNIT_NO_THREAD_SAFETY_ANALYSIS {
   s.entrance.lock();
   for (int inside; (inside = s.inside.load()) > t_inside;) s.inside.wait(inside);
   s.mutex.lock();
-  for (std::mutex* mutex : s.held) mutex->lock();
+  for (Mutex* mutex : s.held) mutex->lock();
 }
 
 void after_fork() SENNIT_NO_THREAD_SAFETY_ANALYSIS {
-  for (std::mutex* mutex : state().held) mutex->unlock();
+  for (Mutex* mutex : state().held) mutex->unlock();
   state().mutex.unlock();
   state().entrance.unlock();
 }
@@ -94,7 +94,7 @@ void close_guarded(int fd) {
   if (std::erase(s.guarded, fd) > 0) ::close(fd);
 }
 
-void hold_across_fork(std::mutex& mutex) {
+void hold_across_fork(Mutex& mutex) {
   State& s = state();
   const MutexLock lock(s.mutex);
   s.held.push_back(&mutex);
@@ -118,7 +118,7 @@ ForeignCall::~ForeignCall() {
   state().inside.notify_all();
 }
 
-std::mutex& start_mutex() {
+Mutex& start_mutex() {
   State& s = state();
   const MutexLock lock(s.mutex);
   return s.starts[g_forks.load(std::memory_order_relaxed)];

@@ -12,8 +12,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.hpp"
 
 namespace sennit {
 
@@ -41,7 +42,7 @@ void close_guarded(int fd);
 
 // A lock of the whole process, never destroyed: free in a forked child, and what it guards is whole
 // there. No other of these, and no function above, may be called under it.
-void hold_across_fork(std::mutex& mutex);
+void hold_across_fork(Mutex& mutex);
 
 // While one lives, a fork by another thread waits: for short calls into libraries with locks of
 // their own, which in the child nobody would release.
@@ -55,6 +56,6 @@ class ForeignCall {
 
 // For what may take minutes, one at a time in this process; no fork waits for it. A forked child
 // has one of its own, and finds what it guards in the middle of any change.
-std::mutex& start_mutex();
+Mutex& start_mutex();
 
 }  // namespace sennit

@@ -20,7 +20,7 @@ class Restriction {
     std::sort(positions.begin(), positions.end());
     result_.positions.assign(positions.begin(), positions.end());
     for (size_t t = 0; t < tree.tiers.size(); t++)
-      if (tree.tiers[t].name == "host") host_tier_ = static_cast<int>(t);
+      if (tree.tiers[t].is_host()) host_tier_ = static_cast<int>(t);
   }
 
   MemberTree take() {

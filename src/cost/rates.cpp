@@ -15,7 +15,7 @@ constexpr uint64_t kScarcity = 4;
 // knows).
 int host_tier(const TierTree& tree) {
   for (size_t i = 0; i < tree.tiers.size(); i++)
-    if (tree.tiers[i].name == "host") return static_cast<int>(i);
+    if (tree.tiers[i].is_host()) return static_cast<int>(i);
   return -1;
 }
 

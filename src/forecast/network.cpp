@@ -15,7 +15,7 @@ std::vector<bool> inside_hosts(const TierTree& tree) {
   std::vector<bool> inside(tree.groups.size(), false);
   for (size_t g = 1; g < tree.groups.size(); g++) {  // parents come first
     const size_t parent = index(tree.groups[g].parent);
-    inside[g] = inside[parent] || tree.tiers[tree.groups[parent].tier].name == "host";
+    inside[g] = inside[parent] || tree.tiers[tree.groups[parent].tier].is_host();
   }
   return inside;
 }

@@ -48,7 +48,7 @@ LargestTime::LargestTime(const TierTree& tree) : tree_(tree) {
   within_host_.assign(tree.groups.size(), false);
   for (size_t g = 1; g < tree.groups.size(); g++) {  // parents come first
     const size_t parent = index(tree.groups[g].parent);
-    within_host_[g] = within_host_[parent] || tree.tiers[tree.groups[parent].tier].name == "host";
+    within_host_[g] = within_host_[parent] || tree.tiers[tree.groups[parent].tier].is_host();
   }
   bound_.tier_ns.assign(tree.tiers.size(), 0);
 }

@@ -41,6 +41,8 @@ struct Group {
 
 struct Tier {
   std::string name;  // "rank", "numa", "host", "rack", "pod", "root"
+  // Its ranks can share memory.
+  bool is_host() const { return name == "host"; }
 };
 
 class TierTree {
