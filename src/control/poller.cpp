@@ -52,8 +52,9 @@ std::vector<uint64_t> Poller::wait(int64_t ms) {
   const int count = epoll_wait(epoll_fd_, events, kMostReady, static_cast<int>(ms));
   std::vector<uint64_t> ready;
   for (int i = 0; i < count; i++) {
-    if (events[i].data.u64 != kBellId) {
-      ready.push_back(events[i].data.u64);
+    const uint64_t id = events[i].data.u64;  // a copy, since an epoll_event is packed
+    if (id != kBellId) {
+      ready.push_back(id);
       continue;
     }
     uint64_t ignored;
