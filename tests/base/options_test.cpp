@@ -18,9 +18,8 @@ TEST(Options, TheDocumentHasExactlyThisTable) {
                          option.default_value.empty() ? "none" : option.default_value, option.help);
   std::stringstream document;
   document << std::ifstream(SENNIT_SOURCE_DIR "/OPTIONS.md").rdbuf();
-  EXPECT_NE(document.str().find(table), std::string::npos)
-      << "the table in OPTIONS.md should be\n"
-      << table;
+  EXPECT_NE(document.str().find(table), std::string::npos) << "the table in OPTIONS.md should be\n"
+                                                           << table;
 }
 
 TEST(Options, SizesAreReadAndWritten) {

@@ -151,7 +151,7 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
     const std::string name =
         fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, shards.size());
     SENNIT_RETURN_IF_ERROR(
-        write_tensors(checkpoint, shards[i], parts.add(folder + "/" + name), type));
+        write_tensors(checkpoint, shards[i], parts.add(fmt::format("{}/{}", folder, name)), type));
     for (const Checkpoint::Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
   }
   SENNIT_RETURN_IF_ERROR(parts.finish());

@@ -219,7 +219,8 @@ std::string fold_names(const std::vector<std::string>& names) {
     }
     std::string ranges;
     for (const auto& [first, last] : run.ranges)
-      ranges += (ranges.empty() ? "" : ",") + (first == last ? first : first + "-" + last);
+      ranges +=
+          (ranges.empty() ? "" : ",") + (first == last ? first : fmt::format("{}-{}", first, last));
     text += fmt::format("{}[{}]{}", run.parts.before, ranges, run.parts.after);
   }
   return text;
