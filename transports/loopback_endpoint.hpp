@@ -16,8 +16,8 @@
 #include <mutex>
 #include <vector>
 
-#include "base/forked.hpp"
 #include "base/mutex.hpp"
+#include "base/process/forked.hpp"
 #include "transports/transport.hpp"
 
 namespace sennit::loopback {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "control/control_plane.hpp"
+#include "api/launch.hpp"
 #include "transports/tcp/seal.hpp"
 
 namespace sennit {

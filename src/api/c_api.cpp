@@ -1,6 +1,7 @@
 // c_api.cpp: communicators, works, groups and errors of the C interface. No exception leaves a
 // function here.
 #include "api/c_api.hpp"
+#include "api/launch.hpp"
 
 #include <cstring>
 #include <exception>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "api/communicator.hpp"
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 
 struct sennit_comm {
   std::shared_ptr<sennit::Communicator> communicator;

@@ -24,11 +24,11 @@
 
 #include <fmt/format.h>
 
+#include "api/launch.hpp"
 #include "api/launch_pmix.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
-#include "base/sodium_ready.hpp"
-#include "control/control_plane.hpp"
+#include "base/process/sodium_ready.hpp"
 
 namespace sennit {
 namespace {

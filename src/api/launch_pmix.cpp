@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
-#include "base/shared_library.hpp"
-#include "control/control_plane.hpp"
+#include "api/launch.hpp"
+#include "base/process/forked.hpp"
+#include "base/process/shared_library.hpp"
 
 #if defined(SENNIT_HAVE_PMIX)
 #include <pmix.h>

@@ -22,8 +22,8 @@
 
 #include "api/communicator.hpp"
 #include "base/bytes.hpp"
-#include "base/cached_file.hpp"
 #include "base/log.hpp"
+#include "base/process/cached_file.hpp"
 #include "topology/probe/probe.hpp"
 
 namespace sennit {

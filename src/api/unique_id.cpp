@@ -13,17 +13,15 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
+#include "api/launch.hpp"
 #include "base/mutex.hpp"
+#include "base/net/socket.hpp"
 #include "base/options.hpp"
-#include "base/socket.hpp"
-#include "base/sodium_ready.hpp"
-#include "control/control_plane.hpp"
+#include "base/process/forked.hpp"
+#include "base/process/sodium_ready.hpp"
 
 namespace sennit {
 namespace {
-
-using control::Address;
 
 constexpr size_t kAddresses = 8;
 constexpr size_t kAddressBytes = 16;  // IPv6, or an IPv4 address mapped to that
@@ -77,22 +75,22 @@ BootstrapOptions bootstrap_defaults() {
 
 Result<std::vector<std::byte>> make_unique_id() {
   if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
-  std::vector<Address> addresses = control::host_addresses();
-  Address bound = control::any_address();
+  std::vector<Address> addresses = host_addresses();
+  Address bound = any_address();
   if (const std::string interface = option_text("SENNIT_INTERFACE"); !interface.empty()) {
-    const Result<Address> named = control::interface_address(interface);
+    const Result<Address> named = interface_address(interface);
     if (!named) return named.status();
     bound = *named;
     addresses = {bound};
   }
-  const Result<int> listener = control::listen_on(bound);
+  const Result<int> listener = listen_on(bound);
   if (!listener) return listener.status();
 
   Contents contents{};
   std::memcpy(contents.magic, kMagic, sizeof kMagic);
   while (contents.job == 0) randombytes_buf(&contents.job, sizeof contents.job);
   randombytes_buf(contents.secret, sizeof contents.secret);
-  contents.port = control::local_address(*listener).port;
+  contents.port = local_address(*listener).port;
   contents.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
   for (size_t i = 0; i < contents.addresses; i++)
     std::memcpy(contents.address[i], addresses[i].ip.data(), kAddressBytes);

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/descriptors.hpp"
 #include "base/log.hpp"
+#include "base/process/descriptors.hpp"
 
 namespace sennit::control {
 namespace {

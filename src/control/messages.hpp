@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/socket.hpp"
+#include "base/net/socket.hpp"
 #include "control/control_plane.hpp"
 #include "control/frame.hpp"
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "base/socket.hpp"
+#include "base/net/socket.hpp"
 #include "control/frame.hpp"
 
 namespace sennit::control {

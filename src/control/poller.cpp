@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 
 namespace sennit::control {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "base/descriptors.hpp"
 #include "base/log.hpp"
+#include "base/process/descriptors.hpp"
 
 namespace sennit::control {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "base/memory_left.hpp"
+#include "base/process/memory_left.hpp"
 
 namespace sennit {
 namespace {

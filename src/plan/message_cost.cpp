@@ -14,7 +14,7 @@
 #include <system_error>
 #include <thread>
 
-#include "base/socket.hpp"
+#include "base/net/socket.hpp"
 
 namespace sennit {
 namespace {
@@ -34,7 +34,7 @@ struct Pair {
   Pair& operator=(const Pair&) = delete;
   ~Pair() {
     for (const int end : ends)
-      if (end >= 0) control::close_socket(end);
+      if (end >= 0) close_socket(end);
   }
 };
 
@@ -44,16 +44,16 @@ bool readable(int fd) {
 }
 
 bool connect(Pair& pair) {
-  const Result<int> listener = control::listen_on(*control::parse_address("127.0.0.1", 0));
+  const Result<int> listener = listen_on(*parse_address("127.0.0.1", 0));
   if (!listener) return false;
   int error = 0;
-  control::Address from;
-  const Result<int> asking = control::connect_to(control::local_address(*listener), &error);
+  Address from;
+  const Result<int> asking = connect_to(local_address(*listener), &error);
   if (asking) pair.ends[0] = *asking;
-  if (asking && readable(*listener)) pair.ends[1] = control::accept_from(*listener, &from);
-  control::close_socket(*listener);
+  if (asking && readable(*listener)) pair.ends[1] = accept_from(*listener, &from);
+  close_socket(*listener);
   // or a stranger was faster
-  return pair.ends[1] >= 0 && from == control::local_address(pair.ends[0]);
+  return pair.ends[1] >= 0 && from == local_address(pair.ends[0]);
 }
 
 // To one of the cores that this process may run on; where it has fewer, nothing changes.

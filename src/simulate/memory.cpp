@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/memory_left.hpp"
+#include "base/process/memory_left.hpp"
 #include "schedule/prepared.hpp"
 #include "simulate/symmetry.hpp"
 

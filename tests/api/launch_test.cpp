@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/socket.hpp"
-#include "control/control_plane.hpp"
+#include "api/launch.hpp"
+#include "base/net/socket.hpp"
 #include "tests/control/fixture.hpp"
 #include "tests/support/shell.hpp"
 
@@ -282,7 +282,7 @@ TEST(UniqueId, RoundTrip) {
   EXPECT_EQ(one->root_listener_fd, -1);
   EXPECT_FALSE(options_from_unique_id(*id, 0, 3).ok());  // one id, one job
   EXPECT_FALSE(options_from_unique_id(*id, 3, 3).ok());
-  control::close_socket(zero->root_listener_fd);
+  close_socket(zero->root_listener_fd);
   EXPECT_NE(*make_unique_id(), *id);
 }
 

@@ -16,7 +16,7 @@
 
 #include <fmt/format.h>
 
-#include "base/socket.hpp"
+#include "base/net/socket.hpp"
 #include "sennit/sennit.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/trials.hpp"
@@ -534,17 +534,17 @@ class Starts {
 // At whatever moment it comes: a child that held a copy of a connection would keep it open.
 TEST(ForkedWhileStarting, ChildrenHaveNoneOfTheSockets) {
   Worker process([](const Voice& out) {
-    namespace control = sennit::control;
+    using namespace sennit;
     const std::jthread connecting([&](const std::stop_token& over) {
-      const auto listener = control::listen_on(*control::parse_address("127.0.0.1", 0));
+      const auto listener = listen_on(*parse_address("127.0.0.1", 0));
       while (listener && !over.stop_requested()) {
         int error = 0;
-        control::Address from;
-        const auto made = control::connect_to(control::local_address(*listener), &error);
-        const int accepted = control::accept_from(*listener, &from);
-        for (const int fd : {made ? *made : -1, accepted}) control::close_socket(fd);
+        Address from;
+        const auto made = connect_to(local_address(*listener), &error);
+        const int accepted = accept_from(*listener, &from);
+        for (const int fd : {made ? *made : -1, accepted}) close_socket(fd);
       }
-      control::close_socket(*listener);
+      close_socket(*listener);
     });
     int forks = 0, with_sockets = 0;
     for (const auto end = Clock::now() + 2s; Clock::now() < end; forks++) {

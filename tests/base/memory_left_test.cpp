@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/memory_left.hpp"
+#include "base/process/memory_left.hpp"
 #include "engine/engine.hpp"
 #include "sennit/sennit.h"
 #include "tests/support/process.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/reserved_port.hpp"
+#include "base/net/reserved_port.hpp"
 #include "tests/support/shell.hpp"
 
 namespace {

@@ -37,7 +37,7 @@ void expect_text(const Status& status, ErrorKind kind, const std::vector<std::st
 
 int connect_blocking(uint16_t port) {
   int error = 0;
-  const auto fd = control::connect_to(*control::parse_address("127.0.0.1", port), &error);
+  const auto fd = connect_to(*parse_address("127.0.0.1", port), &error);
   if (!fd) return -1;
   pollfd entry{*fd, POLLOUT, 0};
   poll(&entry, 1, 2000);
@@ -236,7 +236,7 @@ TEST(Strangers, GarbageAndHalfOpenConnectionsDoNotStopTheStart) {
       size, [&](int r) { EXPECT_TRUE(controls[static_cast<size_t>(r)]->all_gather({}).ok()); });
   EXPECT_EQ(controls[0]->statistics().find("refused strangers 0"), std::string::npos);
   test::in_threads(size, [&](int r) { controls[static_cast<size_t>(r)]->leave(); });
-  for (const int fd : half_open) control::close_socket(fd);
+  for (const int fd : half_open) close_socket(fd);
 }
 
 // Holds the secret, but talks nonsense: its connection ends, the job goes on.
@@ -264,7 +264,7 @@ TEST(Strangers, MalformedFramesFromWithin) {
     }
     ASSERT_EQ(send(fd, noise.data(), noise.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(noise.size()));
-    control::close_socket(fd);
+    close_socket(fd);
   }
   test::in_threads(8, [&](int r) { EXPECT_TRUE(job[r].all_gather({}).ok()); });
   for (int r = 0; r < 8; r++) EXPECT_EQ(job.recorder(r).decisions, 0);
@@ -274,11 +274,11 @@ TEST(Strangers, MalformedFramesFromWithin) {
 // ---- no room ----
 
 TEST(Resources, APortInUseIsNamed) {
-  const auto holder = control::listen_on(*control::parse_address("127.0.0.1", 0));
-  const uint16_t port = control::local_address(*holder).port;
+  const auto holder = listen_on(*parse_address("127.0.0.1", 0));
+  const uint16_t port = local_address(*holder).port;
   expect_text(Control::start(plain(0, 2, port), {}).status(), SENNIT_OUT_OF_RESOURCES,
               {fmt::format("port {}", port), "in use", "SENNIT_PORT"});
-  control::close_socket(*holder);
+  close_socket(*holder);
 }
 
 TEST(Resources, NoFileDescriptorsLeft) {
@@ -312,7 +312,7 @@ TEST(Resources, NoFileDescriptorsLeft) {
 // Rank 1 reaches rank 0 by the loopback interface, as on a host whose name is 127.0.1.1 in its own
 // /etc/hosts; rank 17 has to reach rank 1, from elsewhere.
 TEST(Addresses, OfRank0sOwnHostAreMadeReachable) {
-  const control::Address real = control::host_addresses().front();
+  const Address real = host_addresses().front();
   if (real.loopback()) GTEST_SKIP() << "this host has a loopback interface only";
   LocalJob job(18);
   for (int r = 0; r < 18; r++)

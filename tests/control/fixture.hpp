@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "api/launch.hpp"
 #include "base/mutex.hpp"
 #include "control/control_plane.hpp"
 

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <deque>
 
-#include "base/reserved_port.hpp"
-#include "base/socket.hpp"
+#include "base/net/reserved_port.hpp"
+#include "base/net/socket.hpp"
 #include "tests/control/fixture.hpp"
 #include "tests/support/process.hpp"
 

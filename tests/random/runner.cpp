@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "base/reserved_port.hpp"
+#include "base/net/reserved_port.hpp"
 #include "tests/random/leaks.hpp"
 #include "tests/random/player.hpp"
 

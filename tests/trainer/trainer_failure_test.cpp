@@ -5,7 +5,7 @@
 #include <chrono>
 #include <climits>
 
-#include "base/reserved_port.hpp"
+#include "base/net/reserved_port.hpp"
 #include "trainer/base/files.hpp"
 #include "trainer/model/parameters.hpp"
 

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 #include "control/connection.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"

@@ -15,7 +15,7 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 #include "topology/fabric/units.hpp"
 #include "topology/source.hpp"
 

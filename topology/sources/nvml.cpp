@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
-#include "base/shared_library.hpp"
+#include "base/process/forked.hpp"
+#include "base/process/shared_library.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
-#include "base/shared_library.hpp"
+#include "base/process/forked.hpp"
+#include "base/process/shared_library.hpp"
 #include "topology/fabric/inside.hpp"
 #include "topology/fabric/units.hpp"
 #include "topology/source.hpp"

@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "trainer/base/checksum.hpp"
 
 namespace sennit::trainer {

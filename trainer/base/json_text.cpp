@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 
 namespace sennit::trainer {
 namespace {

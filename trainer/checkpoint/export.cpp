@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "trainer/base/files.hpp"
 #include "trainer/base/llama_config.hpp"
 #include "trainer/checkpoint/checkpoint.hpp"

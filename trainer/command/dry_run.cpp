@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "base/memory_left.hpp"
+#include "base/process/memory_left.hpp"
 #include "command/topo/topo.hpp"
 #include "topology/fabric/units.hpp"
 #include "trainer/base/local_ranks.hpp"

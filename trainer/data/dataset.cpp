@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "trainer/base/checksum.hpp"
 #include "trainer/base/files.hpp"
 #include "trainer/data/loader.hpp"

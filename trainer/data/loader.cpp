@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
 #include "base/mutex.hpp"
+#include "base/text/json.hpp"
 
 namespace sennit::trainer {
 namespace {

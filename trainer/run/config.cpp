@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "trainer/base/json_text.hpp"
 
 namespace sennit::trainer {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/memory_left.hpp"
+#include "base/process/memory_left.hpp"
 #include "trainer/base/local_ranks.hpp"
 #include "trainer/model/embedding_and_head.hpp"
 

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
-#include "base/memory_left.hpp"
 #include "base/options.hpp"
+#include "base/process/memory_left.hpp"
 
 namespace sennit::shm {
 namespace {

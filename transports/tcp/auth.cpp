@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "base/sodium_ready.hpp"
+#include "base/process/sodium_ready.hpp"
 
 namespace sennit {
 namespace {

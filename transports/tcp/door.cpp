@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
 #include "base/log.hpp"
+#include "base/process/forked.hpp"
 #include "base/trace.hpp"
 
 namespace sennit::tcp {

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 #include "base/trace.hpp"
 
 namespace sennit::tcp {

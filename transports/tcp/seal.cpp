@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "base/sodium_ready.hpp"
+#include "base/process/sodium_ready.hpp"
 #include "base/status.hpp"
 
 namespace sennit {

@@ -19,8 +19,8 @@
 
 #include <fmt/format.h>
 
-#include "base/forked.hpp"
 #include "base/options.hpp"
+#include "base/process/forked.hpp"
 #include "base/trace.hpp"
 #include "transports/tcp/overhead.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <ucp/api/ucp.h>
 
-#include "base/shared_library.hpp"
+#include "base/process/shared_library.hpp"
 
 namespace sennit::ucx {
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "base/descriptors.hpp"
-#include "base/forked.hpp"
 #include "base/log.hpp"
+#include "base/process/descriptors.hpp"
+#include "base/process/forked.hpp"
 #include "base/trace.hpp"
 #include "transports/segments.hpp"
 

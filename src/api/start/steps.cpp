@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/descriptors.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/process/descriptors.hpp"
 #include "plan/message_cost.hpp"
 #include "topology/source.hpp"
 

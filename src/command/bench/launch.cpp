@@ -21,8 +21,9 @@
 
 #include <fmt/format.h>
 
-#include "base/reserved_port.hpp"
-#include "base/sodium_ready.hpp"
+#include "api/launch.hpp"
+#include "base/net/reserved_port.hpp"
+#include "base/process/sodium_ready.hpp"
 #include "command/bench/bench.hpp"
 #include "command/bench/merge.hpp"
 #include "transports/shm/segment.hpp"

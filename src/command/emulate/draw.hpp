@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/page.hpp"
+#include "base/text/page.hpp"
 #include "command/emulate/compare.hpp"
 
 namespace sennit::emulate {

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "base/json_bytes.hpp"
 #include "base/median.hpp"
+#include "base/text/json.hpp"
 #include "command/emulate/compare.hpp"
 
 namespace sennit::emulate {

@@ -26,7 +26,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "command/emulate/emulate.hpp"
 
 namespace sennit::emulate {

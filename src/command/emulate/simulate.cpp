@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "base/json_bytes.hpp"
 #include "base/options.hpp"
+#include "base/text/json.hpp"
 #include "collectives/algorithm.hpp"
 #include "command/emulate/compare.hpp"
 #include "plan/planner.hpp"

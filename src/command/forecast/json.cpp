@@ -1,7 +1,7 @@
 // `sennit job --json`: the keys stay. Seconds, bytes, FLOPs; unknown figures are null.
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "command/forecast/job.hpp"
 
 namespace sennit::forecast {

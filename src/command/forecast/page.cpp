@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/page.hpp"
+#include "base/text/page.hpp"
 #include "command/forecast/job.hpp"
 
 namespace sennit::forecast {

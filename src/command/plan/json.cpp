@@ -2,7 +2,7 @@
 // unknown figures are null.
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "command/plan/plan.hpp"
 
 namespace sennit::plan {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/index.hpp"
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "command/plan/simulate.hpp"
 #include "command/topo/topo.hpp"
 #include "concurrent/concurrent.hpp"

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "command/topo/topo.hpp"
 
 namespace sennit::topo {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "base/page.hpp"
+#include "base/text/page.hpp"
 #include "command/topo/topo.hpp"
 
 namespace sennit::topo {

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "api/context.hpp"
+#include "api/launch.hpp"
 #include "base/options.hpp"
 #include "command/topo/topo.hpp"
-#include "control/control_plane.hpp"
 
 namespace sennit::topo {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 #include "command/plan/plan.hpp"
 #include "command/tune/tune.hpp"
 #include "plan/planner.hpp"

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
-#include "base/descriptors.hpp"
 #include "base/log.hpp"
+#include "base/process/descriptors.hpp"
 #include "control/tree/shape.hpp"
 #include "topology/source.hpp"
 

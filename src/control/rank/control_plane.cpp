@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include "base/descriptors.hpp"
 #include "base/mutex.hpp"
+#include "base/process/descriptors.hpp"
 #include "control/callers.hpp"
 #include "control/entrance.hpp"
 #include "control/poller.hpp"

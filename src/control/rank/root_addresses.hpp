@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/socket.hpp"
+#include "base/net/socket.hpp"
 
 namespace sennit::control {
 

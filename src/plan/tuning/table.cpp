@@ -14,8 +14,8 @@
 
 #include <fmt/format.h>
 
-#include "base/cached_file.hpp"
 #include "base/options.hpp"
+#include "base/process/cached_file.hpp"
 #include "collectives/algorithm.hpp"
 #include "topology/text/read_file.hpp"
 

@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 
 #include "base/index.hpp"
-#include "base/shared_library.hpp"
+#include "base/process/shared_library.hpp"
 #include "topology/source.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 #include "topology/text/read_file.hpp"

@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_bytes.hpp"
 #include "base/log.hpp"
 #include "base/median.hpp"
+#include "base/text/json.hpp"
 #include "trainer/base/files.hpp"
 
 namespace sennit::trainer {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "base/page.hpp"
+#include "base/text/page.hpp"
 #include "trainer/run/report/log.hpp"
 
 namespace sennit::trainer {

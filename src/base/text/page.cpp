@@ -1,5 +1,5 @@
-// page.cpp: see base/page.hpp.
-#include "base/page.hpp"
+// page.cpp: see base/text/page.hpp.
+#include "base/text/page.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-// descriptors.cpp: see base/descriptors.hpp.
-#include "base/descriptors.hpp"
+// descriptors.cpp: see base/process/descriptors.hpp.
+#include "base/process/descriptors.hpp"
 
 #include <dirent.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// forked.cpp: see base/forked.hpp.
-#include "base/forked.hpp"
+// forked.cpp: see base/process/forked.hpp.
+#include "base/process/forked.hpp"
 
 #include <pthread.h>
 #include <sys/socket.h>

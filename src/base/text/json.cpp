@@ -1,5 +1,5 @@
-// json_bytes.cpp: see base/json_bytes.hpp.
-#include "base/json_bytes.hpp"
+// json.cpp: see base/text/json.hpp.
+#include "base/text/json.hpp"
 
 namespace sennit {
 

@@ -1,5 +1,5 @@
-// socket.cpp: see base/socket.hpp.
-#include "base/socket.hpp"
+// socket.cpp: see base/net/socket.hpp.
+#include "base/net/socket.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -17,9 +17,9 @@
 
 #include <fmt/format.h>
 
-#include "base/descriptors.hpp"
+#include "base/process/descriptors.hpp"
 
-namespace sennit::control {
+namespace sennit {
 namespace {
 
 constexpr int kBacklog = 4096;  // all ranks of a large job may come at once
@@ -306,4 +306,4 @@ int64_t now_ms() {
       .count();
 }
 
-}  // namespace sennit::control
+}  // namespace sennit

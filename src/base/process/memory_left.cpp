@@ -1,5 +1,5 @@
-// memory_left.cpp: see base/memory_left.hpp.
-#include "base/memory_left.hpp"
+// memory_left.cpp: see base/process/memory_left.hpp.
+#include "base/process/memory_left.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>

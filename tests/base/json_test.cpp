@@ -1,6 +1,6 @@
-// json_bytes_test.cpp: texts that are nested as deep as somebody likes are refused, by every parser,
+// json_test.cpp: texts that are nested as deep as somebody likes are refused, by every parser,
 // and take no stack. Those of the trainer: tests/trainer/trainer_limits_test.cpp.
-#include "base/json_bytes.hpp"
+#include "base/text/json.hpp"
 
 #include <gtest/gtest.h>
 

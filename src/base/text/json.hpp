@@ -1,4 +1,4 @@
-// json_bytes.hpp: JSON to and from text, read only where it is not nested deeper than anything that
+// json.hpp: JSON to and from text, read only where it is not nested deeper than anything that
 // sennit writes or asks for.
 //
 // Reading, copying and writing a value takes stack for each level, and whoever made the text chose

@@ -1,5 +1,5 @@
-// shared_library.cpp: see base/shared_library.hpp.
-#include "base/shared_library.hpp"
+// shared_library.cpp: see base/process/shared_library.hpp.
+#include "base/process/shared_library.hpp"
 
 #include <dlfcn.h>
 

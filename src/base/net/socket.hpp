@@ -1,9 +1,9 @@
-// socket.hpp: addresses and sockets of the control plane: resolving, listening, connecting without
-// blocking. IPv4 and IPv6 alike; IPv4 is kept as ::ffff:a.b.c.d.
+// socket.hpp: addresses and sockets: resolving, listening, connecting without blocking. IPv4 and
+// IPv6 alike; IPv4 is kept as ::ffff:a.b.c.d.
 //
-// Sockets opened here are closed in forked children (base/forked.hpp): a data loader's worker that
-// inherited them would keep a dead rank's connections open, and nobody would see the end of file
-// that says it died.
+// Sockets opened here are closed in forked children (base/process/forked.hpp): a data loader's
+// worker that inherited them would keep a dead rank's connections open, and nobody would see the
+// end of file that says it died.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 #include "base/status.hpp"
 
-namespace sennit::control {
+namespace sennit {
 
 struct Address {
   std::array<uint8_t, 16> ip{};
@@ -54,4 +54,4 @@ inline void close_socket(int fd) { close_guarded(fd); }
 
 int64_t now_ms();  // monotonic
 
-}  // namespace sennit::control
+}  // namespace sennit

@@ -3,7 +3,7 @@
 
 #include <sodium.h>
 
-#include "base/forked.hpp"
+#include "base/process/forked.hpp"
 
 namespace sennit {
 
