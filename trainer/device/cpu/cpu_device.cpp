@@ -2,14 +2,13 @@
 // trainer/device/cpu/cpu_device.hpp).
 #include "trainer/device/cpu/cpu_device.hpp"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
 
+#include "base/process/memory_left.hpp"
 #include "trainer/device/cpu/amx/kernels.hpp"
 
 namespace sennit::trainer {
@@ -60,16 +59,16 @@ CpuDevice::CpuDevice(int threads, const CpuKernels& kernels, bool amx)
       attention_scratch_(static_cast<size_t>(threads_.count())) {}
 
 Result<void*> CpuDevice::allocate(size_t bytes) {
-  void* memory = aligned(bytes);
-  if (!memory)
-    return Status(
-        SENNIT_OUT_OF_RESOURCES,
-        fmt::format(
-            "{} bytes were asked of this host; it has {} free. Train a smaller model, fewer tokens "
-            "a step, or on more ranks.",
-            bytes, sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE)));
-  zero(memory, bytes);
-  return memory;
+  void* memory = bytes == 0 ? aligned(0) : nullptr;
+  const Status taken = take_memory(bytes, [&](size_t offset, size_t piece) {
+    if (!memory) memory = aligned(bytes);
+    if (memory) zero(static_cast<std::byte*>(memory) + offset, piece);
+    return memory != nullptr;
+  });
+  if (taken.ok()) return memory;
+  std::free(memory);
+  return Status(taken.kind(),
+                taken.text() + "; train a smaller model, fewer tokens a step, or on more ranks");
 }
 
 void CpuDevice::release(void* memory) { std::free(memory); }
