@@ -62,7 +62,8 @@ class CommunicatorState {
     LoggedCall& call = calls_[seq % calls_.size()];
     if (call.seq == seq) call.finished.store(true, std::memory_order_relaxed);
   }
-  // The call of this number if it is still remembered, else the latest. False: there was none.
+  // The call of this number if it is still remembered; the latest where that has not come yet. Of
+  // one that is forgotten: the number of the latest, and a text that says so. False: there was none.
   bool describe(uint32_t seq, CallDescriptor* out) const SENNIT_EXCLUDES(mutex_);
 
  private:

@@ -69,8 +69,8 @@ class Control {
     // peers_failed is called instead, with the ranks dead so far (maybe none) and a status of kind
     // SENNIT_LINK_FAILED.
     std::function<void(int a, int b, const Status& status)> link_failed;
-    // The latest call on `comm`, or the one with number `seq` if it is still remembered (the last
-    // 64 are).
+    // The call with number `seq` on `comm` if it is still remembered (the last 64 are); else the
+    // latest one's number, with its text where `seq` is yet to come. False: there was none.
     std::function<bool(uint32_t comm, uint32_t seq, CallDescriptor* out)> describe;
     // Members of `comm`, as world ranks.
     std::function<std::vector<int>(uint32_t comm)> members;

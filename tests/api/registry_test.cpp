@@ -93,6 +93,24 @@ TEST_F(Registered, CallsAreRememberedForAWhile) {
   EXPECT_EQ(call.text, "call 100");
 }
 
+TEST_F(Registered, ACallThatIsForgottenIsNotTakenForAnother) {
+  const auto communicator = state(5, {1, 2});
+  const auto prepared = std::make_shared<Prepared>();
+  prepared->description = "another call";
+  prepared->signature = 7;
+  CallDescriptor call;
+  for (uint32_t seq = 1; seq <= 300; seq++) communicator->call_begins(seq, prepared);
+  for (const uint32_t forgotten : {1u, 107u, 236u}) {  // by more rounds of the log, and by one
+    ASSERT_TRUE(communicator->describe(forgotten, &call));
+    EXPECT_EQ(call.seq, 300u) << "this rank is past it, and here";
+    EXPECT_EQ(call.text, "call " + std::to_string(forgotten) + " is no longer known");
+    EXPECT_EQ(call.signature, 0u);
+  }
+  ASSERT_TRUE(communicator->describe(237, &call)) << "the oldest that is remembered";
+  EXPECT_EQ(call.seq, 237u);
+  EXPECT_EQ(call.text, "another call");
+}
+
 TEST_F(Registered, FailuresReachTheirMembersOnly) {
   const auto all = state(kWholeJob, {0, 1, 2, 3}), some = state(7, {1, 2});
   registry_.add(all.get());

@@ -109,6 +109,31 @@ TEST_F(Root, AComplaintEndsTheStartForEverybody) {
   EXPECT_FALSE(rank.plane.departure().over(true)) << "those that still come are told";
 }
 
+// Else it would come back when rank 0 is gone, and call rank 0 dead.
+TEST_F(Root, WhoWasStillProvingItselfWhenTheStartFailedIsToldWhy) {
+  enlists(2, enlist_of(2));
+  Link& slow = rank.network.add(Role::stranger, 3);
+  rank.network.lost(rank.link_of(Role::child, 2).id, End::closed, "connection closed");
+  rank.network.take<StartFailed>();
+  rank.network.say(slow, enlist_of(3));
+  const auto told = rank.network.take<StartFailed>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, 3);
+  EXPECT_EQ(told[0].second.status.text(),
+            "rank 2 (host a host, pid 102) died during the start (connection closed)");
+}
+
+TEST_F(Root, TimeInWhichItDidNotRunIsNotTakenFromThoseWhoStillCome) {
+  ASSERT_TRUE(rank.plane.bootstrap().prepare().ok());
+  enlists(2, enlist_of(2));
+  rank.network.lost(rank.link_of(Role::child, 2).id, End::closed, "connection closed");
+  const int64_t long_ms = 5000;
+  rank.self.now_ms += long_ms;
+  EXPECT_TRUE(rank.plane.departure().over(true));
+  rank.plane.excuse(long_ms);
+  EXPECT_FALSE(rank.plane.departure().over(true));
+}
+
 // ---- another rank ----
 
 struct Joining : ::testing::Test {
@@ -156,6 +181,19 @@ TEST_F(Joining, AParentThatCannotBeReachedIsComplainedOf) {
   EXPECT_EQ(enlist[1].second.complaint.text(),
             "cannot reach its parent, rank 1, at 127.0.0.1:1001 (refused): has it died, or is a "
             "firewall in between?");
+}
+
+TEST_F(Joining, WhoComesToHangBelowItAfterTheStartFailedIsToldWhy) {
+  FakeRank inner{1, 19};
+  ASSERT_TRUE(inner.plane.bootstrap().prepare().ok());
+  Link& child = inner.network.add(Role::stranger, 17);
+  inner.plane.bootstrap().fail({SENNIT_PEER_FAILED, "rank 6 died during the start"});
+  inner.network.say(child, Attach{17, 19, inner.self.options.job, false, {}, {}, {}});
+  EXPECT_TRUE(inner.network.take<Refuse>().empty());
+  const auto told = inner.network.take<StartFailed>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, 17);
+  EXPECT_EQ(told[0].second.status.text(), "rank 6 died during the start");
 }
 
 TEST_F(Joining, ARank0ThatNobodyFindsIsNamed) {

@@ -112,10 +112,11 @@ class FakeNetwork final : public Network, public Door {
     return &link;
   }
   void send(Link& link, const Buffer& frame) override {
+    if (shut_.count(link.id)) return;
     link.last_out_ms = self_.now_ms;
     said.push_back({link.rank, open_frame(frame)});
   }
-  void shut(Link&) override {}
+  void shut(Link& link) override { shut_.insert(link.id); }
   void settle(Link& link, Role role, int rank) override {
     link.role = role;
     link.rank = rank;
@@ -164,6 +165,7 @@ class FakeNetwork final : public Network, public Door {
   Self& self_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, Link> links_;
+  std::set<uint64_t> shut_;
 };
 
 // The two ways in the tree, for objects that need no more.

@@ -212,12 +212,10 @@ void Bootstrap::send_enlist(Link& link) {
 
 void Bootstrap::on_enlist(Link& link, const Enlist& enlist) {
   if (!roster_.admits(link, enlist)) return;
-  if (self_.phase == Phase::closing) {
-    link.role = Role::visitor;
-    network_.send(link, encode(StartFailed{census_.decision}));
+  if (failed_) {
     roster_.note_arrival(enlist.rank);
     if (roster_.all_arrived()) departure_.hurry();
-    return network_.shut(link);
+    return tell_failure(link);
   }
   if (enlist.complaint.ok()) return roster_.enlist(link, enlist);
   roster_.keep(link, enlist.rank);
@@ -302,8 +300,14 @@ void Bootstrap::complete() {
   callers_.start_over({});
 }
 
+void Bootstrap::tell_failure(Link& link) {
+  network_.send(link, encode(StartFailed{census_.decision}));
+  dismiss(network_, link, self_.now_ms, kClosingMs);
+}
+
 void Bootstrap::fail(const Status& status) {
   if (self_.phase == Phase::closing) return;
+  failed_ = true;
   const Buffer frame = encode(StartFailed{status});
   tree_.flood_down(frame);
   roster_.tell_waiting(frame);

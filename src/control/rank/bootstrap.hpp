@@ -46,6 +46,9 @@ class Bootstrap {
   void on_table(const Table& table);
   // The start is over for everybody that this rank can tell.
   void fail(const Status& status);
+  bool failed() const { return failed_; }
+  // To whoever comes after that: why it failed.
+  void tell_failure(Link& link);
   void lost(const Ending& ending);
   void forget(const Link& link) { roster_.forget(link); }
   void out_of_descriptors();
@@ -86,6 +89,7 @@ class Bootstrap {
   int64_t deadline_ms_ = 0, retry_ms_ = 0, refused_since_ms_ = 0;
   std::string last_trouble_;
 
+  bool failed_ = false;               // the start is over, for the reason in the census
   Status complaint_;                  // why this rank cannot take part; ok: it can
   int64_t complaining_since_ms_ = 0;  // without an answer yet
 

@@ -46,6 +46,7 @@ void Plane::excuse(int64_t gap_ms) {
   failures_.excuse(gap_ms);
   tree_.excuse(gap_ms);
   calls_.excuse(gap_ms);
+  departure_.excuse(gap_ms);
 }
 
 // ---- links ----
@@ -122,7 +123,10 @@ void Plane::first_frame(Link& link, const Message& message) {
   if (message.frame == Frame::attach)
     taken = take<Attach>(message, [&](const Attach& attach) {
       if (attach.rank != link.rank) return false;
-      tree_.on_attach(link, attach);
+      if (bootstrap_.failed())
+        bootstrap_.tell_failure(link);
+      else
+        tree_.on_attach(link, attach);
       return true;
     });
   if (message.frame == Frame::probe)

@@ -118,7 +118,10 @@ void Departure::tick() {
 void Departure::close() {
   self_.phase = Phase::closing;
   closing_since_ms_ = self_.now_ms;
-  network_.for_each([this](Link& link) { network_.shut(link); });
+  // After a start that failed, who is still proving itself has yet to be told why.
+  network_.for_each([this](Link& link) {
+    if (!stays_open_ || link.role != Role::stranger) network_.shut(link);
+  });
   if (!stays_open_) door_.close();
   self_.due(self_.now_ms);
 }
@@ -127,6 +130,10 @@ void Departure::close_late(int64_t ms) {
   stays_open_ = true;
   closing_ms_ = ms;
   close();
+}
+
+void Departure::excuse(int64_t gap_ms) {
+  if (stays_open_) closing_since_ms_ += gap_ms;
 }
 
 void Departure::hurry() { closing_ms_ = kClosingMs; }

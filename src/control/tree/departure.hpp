@@ -38,10 +38,13 @@ class Departure {
   // ---- closing ----
   // Writes what is left, and ends.
   void close();
-  // The same after a start that failed: the door stays open for `ms`, for those that still come.
+  // The same after a start that failed: the door stays open for `ms`, for those that still come,
+  // and who has come but not said yet what it wants may say it.
   void close_late(int64_t ms);
   // All who might come have been told.
   void hurry();
+  // This process did not run for so long: those that still come have not had that time.
+  void excuse(int64_t gap_ms);
   // Whether the control thread is done; `no_links`: all have ended.
   bool over(bool no_links) const;
 
