@@ -1,6 +1,8 @@
 // When things go wrong, with real processes over shared memory and over tcp: calls that differ,
 // ranks that are killed, stopped or never come. Every survivor must get the same error, in time,
 // and nothing may hang.
+//
+// ctest alone: it judges what happens within seconds of a kill
 #include <algorithm>
 #include <chrono>
 #include <memory>

@@ -1,6 +1,8 @@
 // What the machine or the user got wrong, through the public interface and with real processes: no
 // shared memory, no descriptors, a port in use, a wrong secret, a malformed fabric file, an unknown
 // option. Each error must say what, where and what to do, on every rank, and nothing may hang.
+//
+// ctest alone: it uses up what processes share
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>

@@ -1,6 +1,9 @@
 // What must not grow: one rank's plan and program on the reference cluster of 24,576 ranks, counted
 // at the allocator, and what a process costs of 256 on one host: connections, bootstrap messages,
 // memory. Times are printed, not judged.
+//
+// ctest alone: it runs 256 processes
+// ctest not-sanitized: it judges memory, and a sanitizer multiplies that
 #include <chrono>
 #include <cstdio>
 #include <fstream>

@@ -2,6 +2,8 @@
 // that make a communicator per phase: with finalize and without, by ranks that are quick and ranks
 // that still leave, with several jobs alive at once, from several threads, and after a start that
 // failed. Under torchrun's variables, Slurm's, and mpirun.
+//
+// ctest alone: it runs launchers
 #include <chrono>
 #include <filesystem>
 #include <memory>

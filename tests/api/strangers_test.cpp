@@ -2,6 +2,8 @@
 // bootstrap and data alike, before and while it runs: a thousand half-open connections, garbage,
 // the job's own greeting cut short. They are refused and logged, and the job goes on; when a rank
 // dies meanwhile, the others agree who.
+//
+// ctest alone: it judges what happens within seconds of a kill
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>

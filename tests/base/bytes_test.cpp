@@ -1,5 +1,7 @@
 // bytes_test.cpp: what a ByteWriter wrote a ByteReader gives back, and what is too short, too long
 // or out of range is refused without reading past the end or taking memory for it.
+//
+// ctest not-under-tsan: it has one thread
 #include "base/bytes.hpp"
 
 #include <gtest/gtest.h>

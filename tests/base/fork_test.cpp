@@ -3,6 +3,8 @@
 // PyTorch's data loaders: a rank forks workers again and again while it and its threads are within
 // collectives; they work on memory, send something through a pipe and end in every way that there
 // is.
+//
+// ctest alone: it forks out of many threads, and judges how soon the children end
 #include <sys/mman.h>
 #include <sys/wait.h>
 

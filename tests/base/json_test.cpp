@@ -1,5 +1,7 @@
 // json_test.cpp: texts that are nested as deep as somebody likes are refused, by every parser,
-// and take no stack. Those of the trainer: tests/trainer/trainer_limits_test.cpp.
+// and take no stack. Those of the trainer: tests/trainer/run/limits_test.cpp.
+//
+// ctest not-under-tsan: it has one thread
 #include "base/text/json.hpp"
 
 #include <gtest/gtest.h>

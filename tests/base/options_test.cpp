@@ -1,5 +1,7 @@
 // options_test.cpp: the option table: frozen here and in OPTIONS.md, so that neither changes
 // unnoticed.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <fstream>

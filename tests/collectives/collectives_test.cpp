@@ -6,6 +6,8 @@
 // them applies to is held in tests/data/collectives/does.txt, or one whose applies() says no by
 // mistake would never be tested: UPDATE_EXPECTED=1 in the environment writes it. The seed is
 // printed; TEST_SEED repeats a run.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <cstdlib>

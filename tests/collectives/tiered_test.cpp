@@ -1,5 +1,7 @@
 // tiered_test.cpp: the tiered family on uniform and random unequal trees: right results, the fewest
 // bytes, the same bits.
+//
+// ctest not-under-tsan: it has one thread
 #include <algorithm>
 #include <fstream>
 #include <random>

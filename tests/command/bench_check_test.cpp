@@ -1,5 +1,8 @@
 // `sennit bench -c` passes right results in every type and op, and notices wrong ones: it must be
 // able to fail.
+//
+// ctest not-under-tsan: it has one thread
+// ctest links: sennit_commands
 #include <cstring>
 
 #include <gtest/gtest.h>

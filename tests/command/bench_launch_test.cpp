@@ -1,5 +1,7 @@
 // bench_launch_test.cpp: `sennit bench --ranks N` where all ranks fail alike: the error is printed
 // once, with the number of ranks that it came from; the exit status stays.
+//
+// ctest runs: sennit_command
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,6 +1,9 @@
 // `sennit bench` as a user runs it: local processes and threads, nccl-tests' names, JSON, wrong
 // options, a rank that dies. Figures are not judged here, only their presence and that nothing is
 // wrong.
+//
+// ctest alone: it judges what happens within seconds of a kill
+// ctest runs: sennit_command
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,6 +1,9 @@
 // What `sennit emulate compare` does where nothing can be emulated: it simulates, and says so
 // everywhere. The command runs behind a filter with which the kernel refuses every unshare(), to
 // root as well.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,6 +1,9 @@
 // Emulated fabrics, through the command itself: who runs where and is told what, that nothing but
 // the wire connects hosts, and that nothing is left behind however a run ends. Needs root or
 // unprivileged user namespaces.
+//
+// ctest alone: it builds network namespaces
+// ctest runs: sennit_command
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,8 @@
 // job_command_test.cpp: `sennit job` as its users call it: what a badly ordered mesh costs, curves,
 // files, and calls that are off.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command
 #include <unistd.h>
 
 #include <fstream>

@@ -1,6 +1,9 @@
 // plan_command_test.cpp: `sennit plan` and `sennit simulate` as their users call them: the
 // reference cluster's bounds, the choices beside the best schedules known for it, and calls that
 // are off.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command
 #include <fstream>
 
 #include <fmt/format.h>

@@ -1,6 +1,9 @@
 // probe_emulated_test.cpp: probing over emulated fabrics that nobody described, for real. Needs
 // root or unprivileged user namespaces. How close the rates come depends on how busy this machine
 // is; the groups must be exact.
+//
+// ctest alone: it builds network namespaces
+// ctest runs: sennit_command
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,8 @@
 // simulate_groups_test.cpp: `sennit simulate --groups` as its users call it: the data-parallel
 // groups of the reference cluster, what a bad order costs, and calls that are off.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

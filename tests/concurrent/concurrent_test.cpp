@@ -1,6 +1,8 @@
 // concurrent_test.cpp: several process groups at the same time: the tree of some ranks is what
 // contract() makes of them, the bound of the set is that of the formula, and the simulated times
 // meet it.
+//
+// ctest not-under-tsan: it has one thread
 #include "concurrent/concurrent.hpp"
 #include "plan/planner.hpp"
 

@@ -1,6 +1,8 @@
 // control_failure_test.cpp: death, with ranks as processes: killed at random, several at once, rank
 // 0 and inner ranks of the tree among them; stopped and continued; leaving early. All survivors
 // must name the same ranks, within two seconds.
+//
+// ctest alone: it judges what happens within seconds of a kill
 #include <gtest/gtest.h>
 
 #include <random>

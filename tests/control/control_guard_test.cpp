@@ -1,6 +1,8 @@
 // control_guard_test.cpp: who may come in, and what is said when somebody may not, does not come,
 // or there is no room: strangers, wrong and missing secrets, half-open connections, missing ranks,
 // ports in use, forked children.
+//
+// ctest alone: it judges how soon who may not come in is refused
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

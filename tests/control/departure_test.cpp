@@ -1,5 +1,7 @@
 // departure_test.cpp: leaving, by what was said to one rank and when: who is waited for, who is
 // told, and that nobody takes it for death.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/tree/departure.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // failure_detector_test.cpp: who is taken for dead, by what was said to one rank and when.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/tree/failure_detector.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,8 @@
 // messages_test.cpp: every message of the control plane comes back as it was, is refused when it is
 // cut short, has bytes too many or names ranks that the job does not have, and goes over the wire
 // as it always did.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/messages.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // small_collectives_test.cpp: what one rank sends up and down the tree for an all_gather or a
 // broadcast, in whichever order contributions come.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/rank/small_collectives.hpp"
 
 #include <gtest/gtest.h>

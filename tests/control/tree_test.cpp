@@ -1,5 +1,7 @@
 // tree_test.cpp: where a rank hangs in the tree when its parent is gone, whom it takes below it,
 // and what is told again to those who come later.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/tree/tree.hpp"
 
 #include <gtest/gtest.h>

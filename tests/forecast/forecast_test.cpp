@@ -1,6 +1,8 @@
 // forecast_test.cpp: the training model against published runs: Llama 3's table 4, its operations
 // and days, its memory; loads of process groups against the formula for concurrent groups; what is
 // refused.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,8 @@
 // goal_test.cpp: every algorithm's schedule as GOAL text, read back and compared with the programs
 // step by step and with what the simulator carries; texts and schedules that are off; the command.
+//
+// ctest not-under-tsan: it has one thread
+// ctest runs: sennit_command
 #include "goal/goal.hpp"
 
 #include <fstream>

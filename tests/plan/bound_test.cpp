@@ -1,5 +1,7 @@
 // Lower bounds against figures worked out by hand: the reference cluster, the emulated fabric,
 // unequal racks.
+//
+// ctest not-under-tsan: it has one thread
 #include <random>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // calibration_test.cpp: constants are found again from times that a model with other constants
 // made, also where the times are noisy; what the trace does not tell of stays.
+//
+// ctest not-under-tsan: it has one thread
 #include "plan/tuning/calibration.hpp"
 #include "plan/planner.hpp"
 

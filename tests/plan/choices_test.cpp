@@ -5,6 +5,8 @@
 // whole_stages; a line "tree" says which hosts and oversubscription follow, "message" what a
 // message costs a core there, in ns, where that was measured (plan/message_cost.hpp). The planner's
 // choices are held against these times; nothing is timed here.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <algorithm>

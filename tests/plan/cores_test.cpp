@@ -1,4 +1,6 @@
 // cores_test.cpp: who shares cores with whom, from what ranks tell.
+//
+// ctest not-under-tsan: it has one thread
 #include "plan/cores.hpp"
 
 #include <sched.h>

@@ -1,5 +1,7 @@
 // planner_test.cpp: what the planner chooses, that it follows its formula and its ties, and what it
 // says.
+//
+// ctest not-under-tsan: it has one thread
 #include "plan/planner.hpp"
 #include "plan/shared_cores.hpp"
 

@@ -1,5 +1,7 @@
 // tuning_test.cpp: the tuning table's text, the trials of a request, and the command (jobs:
 // tests/api/tuned_job_test.cpp).
+//
+// ctest runs: sennit_command
 #include "plan/planner.hpp"
 #include "plan/tuning/table.hpp"
 

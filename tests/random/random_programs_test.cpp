@@ -1,6 +1,8 @@
 // Random programs against a model of what they must do (tests/random): 300 of them, over all
 // transports. What fails is made smaller and printed; `random_programs` runs more of them, and this
 // one again.
+//
+// ctest links: random_parts
 #include <gtest/gtest.h>
 
 #include <algorithm>

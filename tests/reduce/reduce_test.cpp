@@ -4,6 +4,8 @@
 // Inputs are random bit patterns mixed with the awkward values of each type: NaNs with payloads,
 // infinities, zeros of both signs, denormals, the largest numbers. The seed is printed; TEST_SEED
 // repeats a run.
+//
+// ctest not-under-tsan: it has one thread
 #include "reduce/reduce.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // schedule_test.cpp: the builder's tags, dependencies and exposable slots, on small programs with
 // known answers and against a brute-force model on random ones.
+//
+// ctest not-under-tsan: it has one thread
 #include "schedule/program.hpp"
 
 #include <random>

@@ -1,4 +1,6 @@
 // count_test.cpp: what is counted in closed form is what making the programs of all ranks comes to.
+//
+// ctest not-under-tsan: others try its threads as well
 #include "simulate/count.hpp"
 
 #include <iostream>

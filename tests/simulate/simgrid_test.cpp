@@ -1,6 +1,10 @@
 // simgrid_test.cpp: sennit's simulator judged by SimGrid: the same programs on the same fabric
 // within 5%; the replay itself against times worked out by hand; and that a wrong simulation is
 // noticed. simgrid_judge does all sizes and fabrics.
+//
+// ctest not-sanitized: the judge replays, and nothing of the library runs there
+// ctest needs: SIMGRID
+// ctest links: simgrid_replay
 #include <cmath>
 #include <iostream>
 

@@ -1,5 +1,7 @@
 // simulate_symmetry_test.cpp: simulating one rank for all that do the same changes no figure: every
 // algorithm on regular trees, and on trees with one group that is not like the others.
+//
+// ctest not-under-tsan: it has one thread
 #include "simulate/symmetry.hpp"
 
 #include <iostream>

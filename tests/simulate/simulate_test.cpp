@@ -1,5 +1,7 @@
 // simulate_test.cpp: the flow-level simulator: times worked out by hand, bounds, bytes, and every
 // algorithm on random trees.
+//
+// ctest not-under-tsan: it has one thread
 #include "simulate/simulate.hpp"
 #include "goal/goal.hpp"
 #include "plan/planner.hpp"

@@ -1,5 +1,7 @@
 // fabric_test.cpp: the fabric: its bounds, its fingerprint, damaged texts. What its text form reads
 // and writes, and the exact text of every error, is in tests/data/topology/forms/fabric.
+//
+// ctest not-under-tsan: it has one thread
 #include "topology/fabric/fabric.hpp"
 
 #include <random>

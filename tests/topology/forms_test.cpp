@@ -4,6 +4,8 @@
 // Beside each input lies what is to come of it, INPUT.expected: the fabric, or the error. Inputs
 // called bad_* are errors. INPUT.tree is of the tests of that form alone. A new form needs its
 // folder, and nothing here.
+//
+// ctest not-under-tsan: it has one thread
 #include <random>
 
 #include <gtest/gtest.h>

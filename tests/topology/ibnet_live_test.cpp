@@ -2,6 +2,9 @@
 // up, and the source walks them through libibnetdisc. What it finds is what ibnetdiscover writes,
 // and the truth. Skipped where the servers are not installed. Everything runs in a network
 // namespace and a folder of its own.
+//
+// ctest not-sanitized: it preloads ibsim's library, which must come before the sanitizer's
+// ctest needs: IBNET
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/wait.h>

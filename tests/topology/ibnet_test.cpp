@@ -1,6 +1,8 @@
 // ibnet_test.cpp: InfiniBand subnets from dumps: captured from ibsim and opensm
 // (tests/data/topology/forms/ibnetdiscover), and made to measure, with the truth known group by
 // group.
+//
+// ctest not-under-tsan: it has one thread
 #include <unistd.h>
 
 #include <array>

@@ -1,5 +1,8 @@
 // inside_test.cpp: the devices inside a host, from made-up records: verbs, NVML, and what they
 // share. On a machine that has none, their sources must say nothing.
+//
+// ctest not-under-tsan: it has one thread
+// ctest told-of: VERBS
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,7 @@
 // sources_test.cpp: the sources: what they make of what this host and its environment say. Their
 // text forms are in tests/topology/forms_test.cpp.
+//
+// ctest not-under-tsan: it has one thread
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>

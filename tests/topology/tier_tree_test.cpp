@@ -1,5 +1,7 @@
 // tier_tree_test.cpp: the tier tree's look-ups against their definitions, and check() against
 // broken trees.
+//
+// ctest not-under-tsan: it has one thread
 #include "topology/fabric/tier_tree.hpp"
 
 #include <set>

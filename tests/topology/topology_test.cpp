@@ -1,5 +1,7 @@
 // topology_test.cpp: from fabrics to tier trees, merging, and synthetic trees, as data: captured
 // inputs beside the expected texts.
+//
+// ctest not-under-tsan: it has one thread
 #include <algorithm>
 #include <map>
 #include <random>

@@ -1,7 +1,7 @@
 // algorithm.cpp: a whole algorithm in one file: an all-reduce by a star. Everybody sends to
 // position 0, which adds up and sends the sum back.
 //
-// The entry at the end is all that it takes: tests/toys/toy_algorithm_test.cpp finds it in the
+// The entry at the end is all that it takes: tests/toys/algorithm_test.cpp finds it in the
 // plan, in the conformance suite, in the simulator and in a job.
 #include "collectives/common.hpp"
 

@@ -1,6 +1,8 @@
 // The conformance suite of the transports family, of what goes wrong: calls that are cancelled,
 // peers that fail or die, messages that are not what was expected; over every registered transport,
 // as tests/transports/transport_test.cpp.
+//
+// ctest again-over-ucx-tcp: UCX takes shared memory where it may choose
 #include <algorithm>
 #include <functional>
 #include <thread>

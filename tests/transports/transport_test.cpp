@@ -1,6 +1,8 @@
 // The conformance suite of the transports family, of what goes well: every test runs over every
 // registered transport that can be made on this machine, with ranks of one process, each with its
 // own instance. What goes wrong: tests/transports/transport_failure_test.cpp.
+//
+// ctest again-over-ucx-tcp: UCX takes shared memory where it may choose
 #include <algorithm>
 #include <random>
 

@@ -1,5 +1,7 @@
 // The verifier passes right programs of every collective, counts what crosses boundaries, and finds
 // deadlocks.
+//
+// ctest not-under-tsan: it has one thread
 #include "verify/verify.hpp"
 
 #include <gtest/gtest.h>

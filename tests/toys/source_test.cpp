@@ -1,6 +1,10 @@
-// toy_source_test.cpp: a source that is one file (tests/toys/source.cpp) works wherever sources do:
+// source_test.cpp: a source that is one file (tests/toys/source.cpp) works wherever sources do:
 // among the others, behind SENNIT_FABRIC, in `sennit topo`. This program also runs
 // tests/topology/forms_test.cpp, which finds the toy's form by itself; so does tests/fuzz.
+//
+// ctest not-under-tsan: it has one thread
+// ctest links: sennit_commands
+// ctest compiles: tests/toys/source.cpp tests/topology/forms_test.cpp
 #include <cstdlib>
 #include <filesystem>
 

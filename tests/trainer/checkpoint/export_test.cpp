@@ -1,12 +1,15 @@
-// trainer_export_test.cpp: a checkpoint as a folder for `transformers`, and the commands' words and
+// export_test.cpp: a checkpoint as a folder for `transformers`, and the commands' words and
 // exit codes.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command sennit_trainer_command
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <fstream>
 
 #include "tests/support/shell.hpp"
-#include "tests/trainer/checkpoint_cases.hpp"
+#include "tests/trainer/checkpoint/cases.hpp"
 #include "trainer/base/llama_config.hpp"
 #include "trainer/data/loader.hpp"
 #include "trainer/data/tokenizer.hpp"

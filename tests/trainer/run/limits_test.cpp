@@ -1,6 +1,8 @@
-// trainer_limits_test.cpp: settings, models and texts at the edge of what can be: absurd numbers
+// limits_test.cpp: settings, models and texts at the edge of what can be: absurd numbers
 // are refused and never wrapped around, and what is refused is said with its place and what would
 // do.
+//
+// ctest not-under-tsan: others try its threads as well
 #include <gtest/gtest.h>
 #include <zlib.h>
 

@@ -1,6 +1,8 @@
-// trainer_curve_test.cpp: the terminal's picture of a loss that falls is read back: where its dots
+// curve_test.cpp: the terminal's picture of a loss that falls is read back: where its dots
 // are, what its axes say, and that numbers which are none leave no dot; and the steps along the
 // axis of the page.
+//
+// ctest not-under-tsan: it has one thread
 #include "trainer/run/report/curve.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// checkpoint_cases.hpp: what the tests of checkpoints share: meshes that cut tensors at random, and
+// cases.hpp: what the tests of checkpoints share: meshes that cut tensors at random, and
 // values that every element can be recomputed from.
 #pragma once
 

@@ -1,5 +1,7 @@
-// trainer_config_test.cpp: a model's shape from a Hugging Face config.json and back; what is off is
+// config_test.cpp: a model's shape from a Hugging Face config.json and back; what is off is
 // named.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include "trainer/base/llama_config.hpp"

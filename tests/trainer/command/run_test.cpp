@@ -1,7 +1,10 @@
-// trainer_run_test.cpp: `sennit train` stops and goes on: with the same losses as a run that did
+// run_test.cpp: `sennit train` stops and goes on: with the same losses as a run that did
 // not stop, also after kill -9; from one checkpoint on all ranks or not at all; and no checkpoint
 // is lost to another run.
-#include "tests/trainer/train_command.hpp"
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command sennit_trainer_command
+#include "tests/trainer/command/train_command.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -10,7 +13,7 @@
 #include <thread>
 
 #include "sennit/sennit.h"
-#include "tests/trainer/checkpoint_cases.hpp"
+#include "tests/trainer/checkpoint/cases.hpp"
 #include "trainer/base/stop_signal.hpp"
 #include "trainer/checkpoint/keep.hpp"
 #include "trainer/device/cpu/cpu_device.hpp"

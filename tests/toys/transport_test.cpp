@@ -1,6 +1,10 @@
-// toy_transport_test.cpp: a transport that is one file (tests/toys/transport.cpp) carries a job. This
+// transport_test.cpp: a transport that is one file (tests/toys/transport.cpp) carries a job. This
 // program also runs the conformance suites (tests/transports/transport_test.cpp and
 // tests/transports/transport_failure_test.cpp), which find the toy by themselves.
+//
+// ctest compiles: tests/toys/transport.cpp
+// ctest compiles: tests/transports/transport_test.cpp tests/transports/transport_failure_test.cpp
+// ctest variable: GTEST_FILTER=*toy*:Toy*
 #include <gtest/gtest.h>
 
 #include <cstdlib>

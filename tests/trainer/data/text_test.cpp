@@ -1,5 +1,7 @@
-// trainer_text_test.cpp: from files to tokens: manual pages as text, cleaning, the tokenizer, and
+// text_test.cpp: from files to tokens: manual pages as text, cleaning, the tokenizer, and
 // `tokenize`.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 #include <zlib.h>
 

@@ -1,12 +1,15 @@
-// trainer_command_test.cpp: `sennit train` as processes: both communication back ends take the same
+// command_test.cpp: `sennit train` as processes: both communication back ends take the same
 // steps on every kind of mesh, and a call that cannot be honoured is refused once, not by every
 // rank.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_command sennit_trainer_command
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <thread>
 
-#include "tests/trainer/train_command.hpp"
+#include "tests/trainer/command/train_command.hpp"
 #include "trainer/base/files.hpp"
 
 namespace sennit::trainer {

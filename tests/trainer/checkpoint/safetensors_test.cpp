@@ -1,5 +1,7 @@
-// trainer_safetensors_test.cpp: safetensors headers as Hugging Face writes them, and everything
+// safetensors_test.cpp: safetensors headers as Hugging Face writes them, and everything
 // that they may not be.
+//
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,8 +1,8 @@
-// trainer_mesh_test.cpp: any mesh computes what one rank computes: the loss and every gradient, in
+// mesh_test.cpp: any mesh computes what one rank computes: the loss and every gradient, in
 // f32. A tensor's largest difference must stay below kTolerance times its largest gradient (sums in
 // another order); where the order is the same the bits must be.
 #include "tests/support/trials.hpp"
-#include "tests/trainer/trainer_ranks.hpp"
+#include "tests/trainer/ranks.hpp"
 
 namespace sennit::trainer {
 namespace {

@@ -1,5 +1,7 @@
-// trainer_settings_test.cpp: what is settled before a run: settings, learning rates, the pipeline's
+// settings_test.cpp: what is settled before a run: settings, learning rates, the pipeline's
 // order, memory, traffic; and the page that it leaves.
+//
+// ctest not-under-tsan: others try its threads as well
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -8,7 +10,7 @@
 
 #include "tests/support/test_folder.hpp"
 #include "tests/support/trials.hpp"
-#include "tests/trainer/trainer_ranks.hpp"
+#include "tests/trainer/ranks.hpp"
 #include "trainer/base/energy.hpp"
 #include "trainer/device/cpu/matrix_peak.hpp"
 #include "trainer/run/config.hpp"

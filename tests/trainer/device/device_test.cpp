@@ -1,6 +1,6 @@
-// trainer_device_test.cpp: what every registered device keeps, asked through its own memory alone:
+// device_test.cpp: what every registered device keeps, asked through its own memory alone:
 // memory, products, sums, the same bits with any number of threads. Operation by operation, the
-// processor is held against definitions in trainer_ops_test.cpp.
+// processor is held against definitions in ops_test.cpp.
 #include <cstdint>
 #include <cstring>
 #include <memory>

@@ -1,8 +1,10 @@
-// trainer_ops_test.cpp: every operation of a device but attention against the same in double
+// ops_test.cpp: every operation of a device but attention against the same in double
 // precision, and every gradient against finite differences of that.
+//
+// ctest not-under-tsan: others try its threads as well
 #include <numeric>
 
-#include "tests/trainer/trainer_ops.hpp"
+#include "tests/trainer/device/ops.hpp"
 
 namespace sennit::trainer {
 namespace {

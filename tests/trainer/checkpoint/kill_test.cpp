@@ -1,6 +1,8 @@
-// trainer_kill_test.cpp: SIGKILL while checkpoints are being saved, at random moments, again and
+// kill_test.cpp: SIGKILL while checkpoints are being saved, at random moments, again and
 // again: what is left under a checkpoint's name loads, bit for bit, and the next run goes on from
 // it.
+//
+// ctest not-under-tsan: others try its threads as well
 #include <gtest/gtest.h>
 
 #include <signal.h>
@@ -11,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/trainer/checkpoint_cases.hpp"
+#include "tests/trainer/checkpoint/cases.hpp"
 
 namespace sennit::trainer {
 namespace {

@@ -1,4 +1,4 @@
-// trainer_ops.hpp: what the tests of a device's operations share: tensors that are also there in
+// ops.hpp: what the tests of a device's operations share: tensors that are also there in
 // double precision, the loops to try, and comparison. f32 and bf16, odd sizes, pieces of matrices
 // (strides). Seeds are printed; TEST_SEED repeats a run.
 //

@@ -1,5 +1,8 @@
-// toy_command_test.cpp: the command with the toys linked in (bin/sennit_with_toys) benches the toy
+// command_test.cpp: the command with the toys linked in (bin/sennit_with_toys) benches the toy
 // transport and algorithm, plans with the algorithm, and reads the toy's fabric.
+//
+// ctest not-under-tsan: it runs a command, whose threads others try
+// ctest runs: sennit_with_toys sennit_command
 #include <gtest/gtest.h>
 
 #include "tests/support/shell.hpp"

@@ -1,4 +1,4 @@
-// trainer_ranks.hpp: a training job whose ranks are threads of the test, and what tests look at:
+// ranks.hpp: a training job whose ranks are threads of the test, and what tests look at:
 // the loss and every parameter's state, put together from all ranks' boxes.
 #pragma once
 

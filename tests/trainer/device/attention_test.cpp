@@ -1,8 +1,8 @@
-// trainer_attention_test.cpp: attention against the same in double precision, its gradient against
+// attention_test.cpp: attention against the same in double precision, its gradient against
 // finite differences; whole sequences, chunks of them, parts that are joined; and the same bits on
 // 1, 2 and 3 threads.
 #include "tests/support/trials.hpp"
-#include "tests/trainer/trainer_ops.hpp"
+#include "tests/trainer/device/ops.hpp"
 
 namespace sennit::trainer {
 namespace {

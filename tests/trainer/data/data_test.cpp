@@ -1,4 +1,4 @@
-// trainer_data_test.cpp: from text to batches: shards, the loader's order, and what damaged files
+// data_test.cpp: from text to batches: shards, the loader's order, and what damaged files
 // lead to.
 #include <gtest/gtest.h>
 

@@ -1,14 +1,16 @@
-// trainer_model_test.cpp: the model against transformers' Llama on fixtures
+// model_test.cpp: the model against transformers' Llama on fixtures
 // (tests/data/trainer/make_llama_fixture.py): logits, loss, every gradient, ten steps of AdamW;
 // that one batch is learnt by heart; that text from a source of known entropy is learnt as far as
 // that and no further; that a number that is not finite is traced.
+//
+// ctest not-under-tsan: others try its threads as well
 #include <cmath>
 #include <fstream>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
 
-#include "tests/trainer/trainer_ranks.hpp"
+#include "tests/trainer/ranks.hpp"
 
 namespace sennit::trainer {
 namespace {

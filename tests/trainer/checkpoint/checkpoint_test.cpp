@@ -1,4 +1,4 @@
-// trainer_checkpoint_test.cpp: what one mesh saved, any other loads, bit for bit; which checkpoints
+// checkpoint_test.cpp: what one mesh saved, any other loads, bit for bit; which checkpoints
 // stay; and what damage of every kind leads to.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/trainer/checkpoint_cases.hpp"
+#include "tests/trainer/checkpoint/cases.hpp"
 
 namespace sennit::trainer {
 namespace {

@@ -1,6 +1,9 @@
-// toy_algorithm_test.cpp: an algorithm that is one file (tests/toys/algorithm.cpp) is planned,
+// algorithm_test.cpp: an algorithm that is one file (tests/toys/algorithm.cpp) is planned,
 // simulated and carries a job. This program also runs the conformance suite
 // (tests/collectives/collectives_test.cpp), which finds the toy by itself.
+//
+// ctest compiles: tests/toys/algorithm.cpp tests/collectives/collectives_test.cpp
+// ctest variable: GTEST_FILTER=*toy*:Toy*
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// trainer_resume_test.cpp: a run that stops and goes on has the same bits as one that did not stop;
+// resume_test.cpp: a run that stops and goes on has the same bits as one that did not stop;
 // on another mesh it goes on from the same bits.
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
 
-#include "tests/trainer/trainer_ranks.hpp"
+#include "tests/trainer/ranks.hpp"
 
 namespace sennit::trainer {
 namespace {

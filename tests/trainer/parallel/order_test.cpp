@@ -1,10 +1,10 @@
-// trainer_order_test.cpp: the trainer waits for what it needs, and for what it is about to write
+// order_test.cpp: the trainer waits for what it needs, and for what it is about to write
 // over. With a device that is as late as its contract allows, and with transfers that are, every
 // mesh and every ZeRO gives the bits that it gives with prompt ones.
 #include "tests/support/trials.hpp"
-#include "tests/trainer/late_device.hpp"
-#include "tests/trainer/late_transfers.hpp"
-#include "tests/trainer/trainer_ranks.hpp"
+#include "tests/trainer/device/late_device.hpp"
+#include "tests/trainer/parallel/late_transfers.hpp"
+#include "tests/trainer/ranks.hpp"
 
 namespace sennit::trainer {
 namespace {
