@@ -17,6 +17,8 @@
 namespace sennit {
 namespace {
 
+// Every message goes through send() and recv() here; whatever else is asked, the inner transport
+// answers.
 class Faulty final : public Transport {
  public:
   Faulty(std::unique_ptr<Transport> inner, const FaultPlan& plan)
@@ -113,8 +115,11 @@ class Faulty final : public Transport {
     inner_->forget(over);
   }
 
+  // now_bytes() and what belongs to it stay the base's: there is no short way around the faults.
+
   int event_fd() const override { return inner_->event_fd(); }
   void stalled() override { inner_->stalled(); }
+  bool withdraws_at_once() const override { return inner_->withdraws_at_once(); }
   bool prepare_wait() override {
     return delayed_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty() &&
            inner_->prepare_wait();

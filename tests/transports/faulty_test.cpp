@@ -6,6 +6,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
 
 #include "tests/transports/transport_harness.hpp"
 
@@ -94,6 +98,97 @@ TEST(Faulty, OnlyTheRankAndTransportThatWereNamed) {
   (*other)[1].send(0, {1, 1, 0, 0}, 1);
   (*other)[0].recv(1, {1, 1, 0, 0}, 1);
   EXPECT_TRUE(other->drive());
+}
+
+// Answers otherwise than Transport does by itself, and writes down what it was asked to do.
+class Contrary final : public Transport {
+ public:
+  explicit Contrary(std::vector<std::string>& asked) : asked_(asked) {}
+  std::string_view name() const override { return "contrary"; }
+  std::vector<std::byte> address() const override { return {std::byte{7}}; }
+  Reach reach(int, std::span<const std::byte>) override { return Reach::same_host; }
+  std::string obstacle() const override { return "is contrary"; }
+  Status add_peer(int, std::span<const std::byte>) override { return invalid("add_peer"); }
+  void send(SendRequest&) override { asked_.emplace_back("send"); }
+  void recv(RecvRequest&) override { asked_.emplace_back("recv"); }
+  void release(RecvRequest&) override { asked_.emplace_back("release"); }
+  bool progress(Completions&) override { return true; }
+  size_t now_bytes() const override { return 100; }
+  Now send_now(const SmallMessage&) override { return Now::done; }
+  Now recv_now(const SmallMessage&) override { return Now::later; }
+  void fail_peer(int, const Status&) override { asked_.emplace_back("fail_peer"); }
+  void cancel(uint32_t, const Status&) override { asked_.emplace_back("cancel"); }
+  void forget(const std::function<bool(uint32_t)>&) override { asked_.emplace_back("forget"); }
+  void stalled() override { asked_.emplace_back("stalled"); }
+  bool withdraws_at_once() const override { return false; }
+  std::optional<WireOverhead> wire_overhead(bool) const override { return WireOverhead{900, 9}; }
+  int event_fd() const override { return 77; }
+  bool prepare_wait() override { return false; }
+  void* allocate(size_t) override { return this; }
+  bool free(void*) override { return true; }
+  Status register_memory(void*, size_t) override { return invalid("register_memory"); }
+  Status deregister_memory(void*) override { return invalid("deregister_memory"); }
+  std::string statistics() const override { return "contrary 1"; }
+
+ private:
+  std::vector<std::string>& asked_;
+};
+
+TEST(Faulty, SaysWhatTheTransportInsideSays) {
+  std::vector<std::string> asked;
+  const auto faulty = make_faulty(std::make_unique<Contrary>(asked), FaultPlan());
+  EXPECT_EQ(faulty->name(), "contrary");
+  EXPECT_EQ(faulty->address(), std::vector<std::byte>{std::byte{7}});
+  EXPECT_EQ(faulty->reach(1, {}), Reach::same_host);
+  EXPECT_EQ(faulty->obstacle(), "is contrary");
+  EXPECT_EQ(faulty->add_peer(1, {}).text(), "add_peer");
+  EXPECT_FALSE(faulty->withdraws_at_once());
+  EXPECT_EQ(faulty->wire_overhead(false)->message_bytes, 9u);
+  EXPECT_EQ(faulty->event_fd(), 77);
+  EXPECT_FALSE(faulty->prepare_wait());
+  EXPECT_NE(faulty->allocate(1), nullptr);
+  EXPECT_TRUE(faulty->free(nullptr));
+  EXPECT_EQ(faulty->register_memory(nullptr, 1).text(), "register_memory");
+  EXPECT_EQ(faulty->deregister_memory(nullptr).text(), "deregister_memory");
+  EXPECT_EQ(faulty->statistics(), "contrary 1, with faults");
+  EXPECT_EQ(faulty->now_bytes(), 0u) << "messages that no fault would meet";
+
+  SendRequest send;
+  send.peer = 1;
+  RecvRequest receive;
+  receive.peer = 1;
+  Completions completions;
+  faulty->send(send);
+  faulty->recv(receive);
+  faulty->release(receive);
+  EXPECT_TRUE(faulty->progress(completions));
+  faulty->fail_peer(1, invalid("failed"));
+  faulty->cancel(1, invalid("cancelled"));
+  faulty->forget([](uint32_t) { return true; });
+  faulty->stalled();
+  EXPECT_EQ(asked, (std::vector<std::string>{"send", "recv", "release", "fail_peer", "cancel",
+                                             "forget", "stalled"}));
+}
+
+// So that the test above stays whole when the contract grows.
+TEST(Faulty, AnswersEverythingThatTheContractHas) {
+  const auto text_of = [](const char* path) {
+    std::ifstream file(std::string(SENNIT_SOURCE_DIR) + path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string contract = text_of("/transports/transport.hpp");
+  const std::string wrapper = text_of("/transports/faulty.cpp");
+  const std::set<std::string> short_way = {"now_bytes", "send_now", "recv_now"};
+  const std::regex declared(R"(virtual [^~(]*\b(\w+)\()");
+  int found = 0;
+  for (std::sregex_iterator at(contract.begin(), contract.end(), declared), end; at != end; ++at) {
+    const std::string name = (*at)[1];
+    found++;
+    if (short_way.contains(name)) continue;
+    EXPECT_TRUE(std::regex_search(wrapper, std::regex("\\b" + name + "\\([^;{]*override")))
+        << name << "() is not handed on";
+  }
+  EXPECT_GE(found, 25);
 }
 
 TEST(Faulty, TextIsParsed) {
