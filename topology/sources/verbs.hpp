@@ -1,4 +1,5 @@
-// verbs.hpp: this host's RDMA adapters and their ports, as records and as a Fabric.
+// verbs.hpp: RDMA adapters of a host and their ports, as records and as a Fabric. They are read in
+// topology/sources/verbs_live.cpp, which is left out where the headers of libibverbs are missing.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,5 @@ uint64_t verbs_rate(const VerbsPort& port);
 // that are down are notes. Pure.
 Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& host,
                  bool several_numa);
-
-// Empty where there is no device, or none that may be opened. Some ms a device.
-std::vector<VerbsDevice> read_verbs_devices();
 
 }  // namespace sennit
