@@ -40,14 +40,14 @@ class Loopback final : public Transport {
     for (Ticket& ticket : self_->tickets) withdraw(ticket);
     for (const std::weak_ptr<Endpoint>& weak : linked)
       if (const std::shared_ptr<Endpoint> other = weak.lock())
-        other->push({Message::Kind::closed, rank_, nullptr, nullptr});
+        other->push({NoticeKind::closed, rank_, nullptr, nullptr});
   }
 
   std::string_view name() const override { return "loopback"; }
 
   std::vector<std::byte> address() const override {
-    std::vector<std::byte> out(sizeof(Address));
-    std::memcpy(out.data(), &address_, sizeof(Address));
+    std::vector<std::byte> out(sizeof(EndpointAddress));
+    std::memcpy(out.data(), &address_, sizeof(EndpointAddress));
     return out;
   }
 
@@ -62,7 +62,7 @@ class Loopback final : public Transport {
   }
 
   void send(SendRequest& request) override {
-    Peer& peer = link(request.peer);
+    ThreadPeer& peer = link(request.peer);
     if (const Status* refused = refusal(request)) {
       returns_.add(request, *refused);
       return;
@@ -75,7 +75,7 @@ class Loopback final : public Transport {
     ticket.bytes = request.bytes;
     ticket.segments = request.segments;
     ticket.status = Status();
-    if (peer.endpoint) peer.endpoint->push({Message::Kind::sent, rank_, &ticket, self_});
+    if (peer.endpoint) peer.endpoint->push({NoticeKind::sent, rank_, &ticket, self_});
     messages_++;
   }
 
@@ -100,7 +100,7 @@ class Loopback final : public Transport {
   bool progress(Completions& completions) override {
     bool moved = false;
     if (self_->take_all(taken_)) {
-      for (Message& message : taken_) handle(message);
+      for (Notice& notice : taken_) handle(notice);
       moved = !taken_.empty();
       taken_.clear();
     }
@@ -141,7 +141,7 @@ class Loopback final : public Transport {
   }
 
  private:
-  struct Peer {
+  struct ThreadPeer {
     std::shared_ptr<Endpoint> endpoint;
     bool linked = false;
     bool reported = false;
@@ -149,8 +149,8 @@ class Loopback final : public Transport {
   };
 
   // At first use of a peer: asks to hear of its closing.
-  Peer& link(int rank) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
+  ThreadPeer& link(int rank) {
+    ThreadPeer& peer = peers_[static_cast<size_t>(rank)];
     if (peer.linked) return peer;
     peer.linked = true;
     if (!peer.endpoint || !peer.endpoint->tell_when_closed(self_)) report_closed(rank);
@@ -158,7 +158,7 @@ class Loopback final : public Transport {
   }
 
   void report_closed(int rank) {
-    Peer& peer = peers_[static_cast<size_t>(rank)];
+    ThreadPeer& peer = peers_[static_cast<size_t>(rank)];
     if (peer.reported) return;
     peer.reported = true;
     returns_.add_event(
@@ -166,7 +166,7 @@ class Loopback final : public Transport {
   }
 
   const Status* refusal(const MessageRequest& request) const {
-    const Peer& peer = peers_[static_cast<size_t>(request.peer)];
+    const ThreadPeer& peer = peers_[static_cast<size_t>(request.peer)];
     if (!peer.failed.ok()) return &peer.failed;
     return cancelled_.find(request.key.comm);
   }
@@ -180,13 +180,13 @@ class Loopback final : public Transport {
     return self_->tickets.emplace_back();
   }
 
-  void handle(Message& message) {
-    switch (message.kind) {
-      case Message::Kind::closed:
-        report_closed(message.from);
+  void handle(Notice& notice) {
+    switch (notice.kind) {
+      case NoticeKind::closed:
+        report_closed(notice.from);
         break;
-      case Message::Kind::finished: {
-        Ticket& ticket = *message.ticket;
+      case NoticeKind::finished: {
+        Ticket& ticket = *notice.ticket;
         if (SendRequest* request = std::exchange(ticket.request, nullptr)) {
           request->ready_ns = request->first_ns = ticket.taken_ns;
           returns_.add(*request, std::move(ticket.status));
@@ -194,20 +194,20 @@ class Loopback final : public Transport {
         free_tickets_.push_back(&ticket);
         break;
       }
-      case Message::Kind::sent: {
-        Ticket& ticket = *message.ticket;
-        Peer& peer = peers_[static_cast<size_t>(message.from)];
+      case NoticeKind::sent: {
+        Ticket& ticket = *notice.ticket;
+        ThreadPeer& peer = peers_[static_cast<size_t>(notice.from)];
         // it closed before add_peer()
-        if (!peer.endpoint) peer.endpoint = std::move(message.source);
-        if (RecvRequest* request = matcher_.take_receive(message.from, ticket.key)) {
+        if (!peer.endpoint) peer.endpoint = std::move(notice.source);
+        if (RecvRequest* request = matcher_.take_receive(notice.from, ticket.key)) {
           if (!deliver(*request, ticket)) recv(*request);  // withdrawn: post again
           break;
         }
         if (!peer.failed.ok() || cancelled_.find(ticket.key.comm) != nullptr) {
-          forget(ticket, message.from);
+          forget(ticket, notice.from);
           break;
         }
-        Arrival* arrival = matcher_.keep(message.from, ticket.key, ticket.signature, ticket.bytes);
+        Arrival* arrival = matcher_.keep(notice.from, ticket.key, ticket.signature, ticket.bytes);
         SENNIT_CHECK(arrival);  // the same key sent twice
         arrival->handle[0] = reinterpret_cast<uint64_t>(&ticket);
         break;
@@ -223,7 +223,7 @@ class Loopback final : public Transport {
 
   void give_back(Ticket& ticket, int peer) {
     peers_[static_cast<size_t>(peer)].endpoint->push(
-        {Message::Kind::finished, rank_, &ticket, nullptr});
+        {NoticeKind::finished, rank_, &ticket, nullptr});
   }
 
   // False if the sender has withdrawn the message.
@@ -300,11 +300,11 @@ class Loopback final : public Transport {
   }
 
   const int rank_;
-  std::vector<Peer> peers_;
+  std::vector<ThreadPeer> peers_;
   std::shared_ptr<Endpoint> self_;
-  Address address_;
+  EndpointAddress address_;
   Matcher matcher_;
-  std::vector<Message> taken_;
+  std::vector<Notice> taken_;
   std::vector<Ticket*> free_tickets_;
   Cancelled cancelled_;
   Returns returns_;
@@ -313,7 +313,7 @@ class Loopback final : public Transport {
 
 }  // namespace
 
-SENNIT_TRANSPORT_ENTRY(loopback, 100,
+SENNIT_TRANSPORT_ENTRY(loopback, 100, Reach::same_process,
                        [](const TransportContext& context) -> Result<std::unique_ptr<Transport>> {
                          return std::unique_ptr<Transport>(std::make_unique<Loopback>(context));
                        })

@@ -43,8 +43,14 @@ struct Ticket {
 };
 
 class Endpoint;
-struct Message {
-  enum class Kind : uint8_t { sent, finished, closed } kind;
+enum class NoticeKind : uint8_t {
+  sent,      // a ticket for the receiver
+  finished,  // the ticket comes back to its sender
+  closed,    // the endpoint `from` is gone
+};
+// What lies in an endpoint's inbox.
+struct Notice {
+  NoticeKind kind;
   int from = -1;
   Ticket* ticket = nullptr;
   std::shared_ptr<Endpoint> source;  // keeps the ticket's memory
@@ -59,10 +65,10 @@ class Endpoint {
   }
 
   // False if the endpoint is closed.
-  bool push(Message message) SENNIT_EXCLUDES(mutex_) {
+  bool push(Notice notice) SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (closed_) return false;
-    inbox_.push_back(std::move(message));
+    inbox_.push_back(std::move(notice));
     filled_.store(true, std::memory_order_release);
     if (sleeping_) {
       const uint64_t one = 1;
@@ -70,7 +76,7 @@ class Endpoint {
     }
     return true;
   }
-  // `other` gets a message when this closes; false if it is closed already.
+  // `other` gets a notice when this closes; false if it is closed already.
   bool tell_when_closed(const std::shared_ptr<Endpoint>& other) SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (!closed_) linked_.push_back(other);
@@ -78,7 +84,7 @@ class Endpoint {
   }
 
   // The owner's: swaps what has come into `taken`, which is empty. False: nothing has.
-  bool take_all(std::vector<Message>& taken) SENNIT_EXCLUDES(mutex_) {
+  bool take_all(std::vector<Notice>& taken) SENNIT_EXCLUDES(mutex_) {
     if (!filled_.load(std::memory_order_acquire)) return false;
     const MutexLock lock(mutex_);
     taken.swap(inbox_);
@@ -99,7 +105,7 @@ class Endpoint {
   }
   // The owner's last: who wants to hear of it.
   std::vector<std::weak_ptr<Endpoint>> close() SENNIT_EXCLUDES(mutex_) {
-    std::vector<Message> unread;  // which may hold other endpoints, so they go without the lock
+    std::vector<Notice> unread;  // which may hold other endpoints, so they go without the lock
     const MutexLock lock(mutex_);
     closed_ = true;
     unread.swap(inbox_);
@@ -107,19 +113,19 @@ class Endpoint {
   }
 
   const int event_fd;
-  std::deque<Ticket>
-      tickets;  // the owner's alone, but for what is in flight; they keep their place
+  // The owner's alone, but for what is in flight; they keep their place.
+  std::deque<Ticket> tickets;
 
  private:
   std::atomic<bool> filled_{false};  // lets an idle take_all() skip the lock
   Mutex mutex_;
   bool closed_ SENNIT_GUARDED_BY(mutex_) = false;
   bool sleeping_ SENNIT_GUARDED_BY(mutex_) = false;
-  std::vector<Message> inbox_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<Notice> inbox_ SENNIT_GUARDED_BY(mutex_);
   std::vector<std::weak_ptr<Endpoint>> linked_ SENNIT_GUARDED_BY(mutex_);
 };
 
-struct Address {  // what an instance tells its peers
+struct EndpointAddress {  // what an instance tells its peers
   int64_t process = 0;
   std::array<std::byte, 16> nonce{};
   uint64_t id = 0;
@@ -132,19 +138,19 @@ class Hub {
     static Hub* const hub = new Hub;
     return *hub;
   }
-  Address enter(const std::shared_ptr<Endpoint>& endpoint) {
+  EndpointAddress enter(const std::shared_ptr<Endpoint>& endpoint) {
     const MutexLock lock(mutex_);
-    const Address address = {getpid(), nonce_, next_++};
+    const EndpointAddress address = {getpid(), nonce_, next_++};
     endpoints_[address.id] = endpoint;
     return address;
   }
-  void leave(const Address& address) {
+  void leave(const EndpointAddress& address) {
     const MutexLock lock(mutex_);
     endpoints_.erase(address.id);
   }
   // The endpoint of this address, if it is in this process.
   std::shared_ptr<Endpoint> find(std::span<const std::byte> bytes) {
-    Address address;
+    EndpointAddress address;
     if (bytes.size() != sizeof address) return nullptr;
     std::memcpy(&address, bytes.data(), sizeof address);
     if (address.process != getpid() || address.nonce != nonce_) return nullptr;

@@ -208,19 +208,25 @@ class Transport {
   virtual std::string statistics() const { return {}; }  // "connections 3, bytes ..." for reports
 };
 
+// What an entry says of its transport, also where it cannot work: nobody asks for names.
 struct TransportFactory {
   std::string_view name;
   int priority;  // larger first among those that reach a peer: loopback 100, shm 80, ucx 40, tcp 20
+  // What reach() answers at the most. same_process: ranks are threads of one process.
+  Reach farthest;
+  // An error where it cannot work on this machine or for this job; its text says why.
   std::function<Result<std::unique_ptr<Transport>>(const TransportContext&)> make;
   // Nothing that it carries can be read on a wire under SENNIT_WIRE=sealed.
   bool keeps_secrets = true;
+  // False: make() fails in a child of a process that has made one before.
+  bool works_after_fork = true;
 };
 std::span<const TransportFactory> transports();  // all registered, by falling priority
 struct TransportEntry {
   explicit TransportEntry(TransportFactory factory);
 };
-// SENNIT_TRANSPORT_ENTRY(NAME, priority, make[, keeps_secrets]) in namespace sennit registers the
-// transport "NAME"; NAME is an identifier.
+// SENNIT_TRANSPORT_ENTRY(NAME, priority, farthest, make[, keeps_secrets[, works_after_fork]]) in
+// namespace sennit registers the transport "NAME"; NAME is an identifier.
 #define SENNIT_TRANSPORT_ENTRY(NAME, ...)                                            \
   namespace {                                                                        \
   const TransportEntry kTransportEntry_##NAME(TransportFactory{#NAME, __VA_ARGS__}); \

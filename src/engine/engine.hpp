@@ -20,7 +20,7 @@
 #include "base/mutex.hpp"
 #include "base/trace.hpp"
 #include "engine/execution.hpp"
-#include "engine/memory.hpp"
+#include "engine/memory_pool.hpp"
 #include "engine/routes.hpp"
 #include "transports/transport.hpp"
 
@@ -131,7 +131,7 @@ class Engine {
   const uint32_t small_spins_;    // the same on the short way
   uint32_t small_calls_ SENNIT_GUARDED_BY(mutex_) = 0;
   // Outlives the routes: transports may look at memory until they end.
-  Memory memory_ SENNIT_GUARDED_BY(mutex_);
+  MemoryPool memory_ SENNIT_GUARDED_BY(mutex_);
   Routes routes_ SENNIT_GUARDED_BY(mutex_);
   std::vector<Execution*> running_ SENNIT_GUARDED_BY(mutex_);
   // To peers that no transport reaches, until that is decided on.

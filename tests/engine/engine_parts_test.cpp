@@ -5,7 +5,7 @@
 #include <array>
 
 #include "engine/data_places.hpp"
-#include "engine/memory.hpp"
+#include "engine/memory_pool.hpp"
 #include "engine/routes.hpp"
 
 namespace sennit {
@@ -98,9 +98,9 @@ TEST(Routes, OnlyThoseInUseAreDrivenAndWaitedFor) {
   EXPECT_TRUE(routes.prepare_wait(Routes::Awaited::used).some_moves);
 }
 
-TEST(Memory, IsZeroAlignedAndFreedOnce) {
+TEST(MemoryPool, IsZeroAlignedAndFreedOnce) {
   Routes routes;
-  Memory memory(routes);
+  MemoryPool memory(routes);
   const Result<void*> got = memory.allocate(1000);
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(*got) % 64, 0u);
@@ -109,9 +109,9 @@ TEST(Memory, IsZeroAlignedAndFreedOnce) {
   EXPECT_FALSE(memory.free(*got));
 }
 
-TEST(Memory, ScratchServesAgainUnlessItIsFarTooLarge) {
+TEST(MemoryPool, ScratchServesAgainUnlessItIsFarTooLarge) {
   Routes routes;
-  Memory memory(routes);
+  MemoryPool memory(routes);
   const Result<std::byte*> first = memory.take_scratch(4096);
   ASSERT_TRUE(first.ok());
   memory.give_back_scratch(*first, 4096);
@@ -128,9 +128,9 @@ TEST(Memory, ScratchServesAgainUnlessItIsFarTooLarge) {
   EXPECT_FALSE(memory.free(*first));
 }
 
-TEST(Memory, RegisteredRangesDoNotOverlapAndCount) {
+TEST(MemoryPool, RegisteredRangesDoNotOverlapAndCount) {
   Routes routes;
-  Memory memory(routes);
+  MemoryPool memory(routes);
   std::array<std::byte, 100> data{};
   EXPECT_TRUE(memory.register_range(&data[10], 20).ok());
   EXPECT_TRUE(memory.register_range(&data[10], 20).ok());

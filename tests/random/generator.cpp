@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/random/contents.hpp"
+#include "tests/support/usable_transports.hpp"
 
 namespace random_programs {
 namespace {
@@ -19,7 +20,10 @@ const std::set<std::string> kFeatures = {
 
 class Generator {
  public:
-  Generator(uint64_t seed, const GeneratorOptions& options) : options_(options), random_(seed) {
+  Generator(uint64_t seed, const GeneratorOptions& options)
+      : options_(options),
+        one_process_(sennit_test::within_one_process(options.transport)),
+        random_(seed) {
     program_.seed = seed;
   }
 
@@ -30,7 +34,7 @@ class Generator {
     const int jobs = with("again") ? 1 + static_cast<int>(chance(25)) +
                                          static_cast<int>(chance(8)) * between(1, 3)
                                    : 1;
-    const bool env = with("env") && options_.transport != "loopback" && chance(jobs > 1 ? 50 : 10);
+    const bool env = with("env") && !one_process_ && chance(jobs > 1 ? 50 : 10);
     for (int job = 0; job < jobs && alive().size() > 1; job++) {
       init(env && dead_.empty());
       const bool two = with("two_jobs") && !env && chance(6);
@@ -98,7 +102,7 @@ class Generator {
       program_.options.push_back(
           "SENNIT_ALGORITHM=" +
           any(std::vector<std::string>{"ring", "tiered", "direct", "double_tree"}));
-    if (with("sealed") && options_.transport == "tcp" && chance(25))
+    if (with("sealed") && sennit_test::can_be_sealed(options_.transport) && chance(25))
       program_.options.push_back("SENNIT_WIRE=sealed");
   }
 
@@ -511,12 +515,11 @@ class Generator {
   }
 
   void step_kill() {
-    if (options_.transport != "loopback" && alive().size() > 2 && (dead_.empty() || chance(20)) &&
-        !options_.kill)
+    if (!one_process_ && alive().size() > 2 && (dead_.empty() || chance(20)) && !options_.kill)
       kill();
   }
   void kill() {
-    if (options_.transport == "loopback" || comms_.empty()) return;
+    if (one_process_ || comms_.empty()) return;
     Event event;
     event.action = Action::kill;
     event.rank = any(alive());
@@ -617,6 +620,7 @@ class Generator {
   }
 
   const GeneratorOptions& options_;
+  const bool one_process_;  // has all ranks: none is killed, or comes by the environment
   std::mt19937_64 random_;
   Program program_;
   std::map<int, State> comms_;  // those that are not destroyed

@@ -56,6 +56,11 @@ void parse_ranks(const std::string& text, SoakOptions* options) {
     throw std::invalid_argument("--ranks: expected LEAST:MOST, from 1 to 16");
 }
 
+void parse_transports(const std::string& text, SoakOptions* options) {
+  options->transports = words(text);
+  for (const std::string& name : options->transports) sennit_test::transport_named(name);
+}
+
 void parse_features(const std::string& text, SoakOptions* options) {
   for (const std::string& feature : words(text)) {
     if (feature_names().count(feature) == 0) {
@@ -73,9 +78,6 @@ Command parse_arguments(int argc, char** argv) {
   soak.programs = 1000;
   soak.seed = std::random_device{}();
   soak.run.at_once = 2 * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-#ifdef SENNIT_NO_UCX
-  std::erase(soak.transports, "ucx");
-#endif
   for (int i = 1; i < argc; i++) {
     const std::string name = argv[i];
     const auto value = [&]() -> std::string {
@@ -94,7 +96,7 @@ Command parse_arguments(int argc, char** argv) {
       soak.seed = std::stoull(value());
       command.show = true;
     } else if (name == "--transports")
-      soak.transports = words(value());
+      parse_transports(value(), &soak);
     else if (name == "--ranks")
       parse_ranks(value(), &soak);
     else if (name == "--without")

@@ -90,7 +90,7 @@ struct Event {
 
 struct Program {
   uint64_t seed = 0;
-  std::string transport;             // shm, tcp, ucx, loopback: all ranks in one process
+  std::string transport;             // its name; some have all ranks in one process
   std::vector<int> threads;          // by rank
   std::vector<std::string> options;  // NAME=VALUE
   std::vector<Event> events;

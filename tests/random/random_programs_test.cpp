@@ -19,9 +19,6 @@ TEST(RandomPrograms, DoWhatTheModelSays) {
   options.programs = 270;
   options.kills = 30;
   options.run.at_once = 2 * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-#ifdef SENNIT_NO_UCX
-  std::erase(options.transports, "ucx");
-#endif
   const random_programs::SoakResult result = random_programs::soak(options, nullptr);
   EXPECT_EQ(result.failed, 0) << result.text;
   EXPECT_EQ(result.programs, result.failed == 0 ? 300 : result.programs);

@@ -17,6 +17,7 @@
 #include "base/net/reserved_port.hpp"
 #include "tests/random/leaks.hpp"
 #include "tests/random/player.hpp"
+#include "tests/support/usable_transports.hpp"
 
 namespace random_programs {
 namespace {
@@ -155,7 +156,7 @@ bool Runner::begin(Slot& slot, Program program) {
   std::vector<int> ranks;
   for (int rank = 0; rank < slot.program.ranks(); rank++)
     if (!slot.model.steps[static_cast<size_t>(rank)].empty()) ranks.push_back(rank);
-  if (slot.program.transport == "loopback") {
+  if (sennit_test::within_one_process(slot.program.transport)) {
     fork_process(slot, ranks);
   } else {
     for (const int rank : ranks) fork_process(slot, {rank});

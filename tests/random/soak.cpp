@@ -34,8 +34,12 @@ Program program_of(const SoakOptions& options, int n) {
   generator.without = options.without;
   generator.kill = options.minutes > 0 ? n % 11 == 10 : n >= options.programs;
   std::vector<std::string> transports = options.transports;
-  if (generator.kill) std::erase(transports, "loopback");  // its ranks share a process
-  if (transports.empty()) transports = {"shm"};
+  if (generator.kill) {  // of what may share a process, nobody would be left
+    std::erase_if(transports, sennit_test::within_one_process);
+    for (const sennit::TransportFactory& factory : sennit::transports())
+      if (transports.empty() && !sennit_test::within_one_process(factory.name))
+        transports.emplace_back(factory.name);
+  }
   generator.transport = transports[static_cast<size_t>(n) % transports.size()];
   return generate(options.seed + static_cast<uint64_t>(n), generator);
 }

@@ -8,6 +8,7 @@
 
 #include "tests/random/generator.hpp"
 #include "tests/random/runner.hpp"
+#include "tests/support/usable_transports.hpp"
 
 namespace random_programs {
 
@@ -16,7 +17,7 @@ struct SoakOptions {
   int programs = 300;
   int kills = 0;       // of further programs, in each of which a rank is killed
   double minutes = 0;  // > 0: until they are over, however many programs that is
-  std::vector<std::string> transports = {"shm", "tcp", "ucx", "loopback"};
+  std::vector<std::string> transports = sennit_test::usable_transports();
   int least_ranks = 2, most_ranks = 9;
   std::set<std::string> without;
   bool shrink = true;

@@ -2,7 +2,6 @@
 // share. On a machine that has none, their sources must say nothing.
 //
 // ctest not-under-tsan: it has one thread
-// ctest told-of: VERBS
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

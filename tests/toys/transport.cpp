@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/mutex.hpp"
+#include "base/process/forked.hpp"
 #include "base/trace.hpp"
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
@@ -29,6 +30,9 @@ struct Process {  // all instances of this one
     static auto* const process = new Process;
     return *process;
   }
+
+ private:
+  Process() { hold_across_fork(mutex); }
 };
 
 struct ToyAddress {
@@ -89,7 +93,7 @@ class Toy final : public Transport {
     for (SendRequest* request : taken_) returns_.add(*request);
     taken_.clear();
     for (size_t p = 0; p < peers_.size(); p++) {
-      Peer& peer = peers_[p];
+      ToyPeer& peer = peers_[p];
       if (!peer.used || peer.told || process_.toys.contains(peer.id)) continue;
       peer.told = true;
       returns_.add_event(static_cast<int>(p), {SENNIT_PEER_FAILED, "its toy is gone"});
@@ -108,15 +112,15 @@ class Toy final : public Transport {
   void forget(const std::function<bool(uint32_t comm)>& over) override { cancelled_.forget(over); }
 
  private:
-  struct Peer {
+  struct ToyPeer {
     uint64_t id = 0;
     bool used = false;
     bool told = false;  // that it is gone
     Status failed;
   };
-  Peer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
+  ToyPeer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
   const Status* refusal(const MessageRequest& request) {
-    const Peer& peer = at(request.peer);
+    const ToyPeer& peer = at(request.peer);
     return peer.failed.ok() ? cancelled_.find(request.key.comm) : &peer.failed;
   }
 
@@ -150,7 +154,7 @@ class Toy final : public Transport {
   Process& process_ = Process::instance();
   const int rank_;
   uint64_t id_ = 0;
-  std::vector<Peer> peers_;
+  std::vector<ToyPeer> peers_;
   // Others' business as well: under the process's lock.
   KeyTable<SendRequest> waiting_;
   std::vector<SendRequest*> taken_;
@@ -162,7 +166,7 @@ class Toy final : public Transport {
 
 }  // namespace
 
-SENNIT_TRANSPORT_ENTRY(toy, 10,
+SENNIT_TRANSPORT_ENTRY(toy, 10, Reach::same_process,
                        [](const TransportContext& context) -> Result<std::unique_ptr<Transport>> {
                          return std::unique_ptr<Transport>(std::make_unique<Toy>(context));
                        })

@@ -4,17 +4,33 @@
 //
 // ctest compiles: tests/toys/transport.cpp
 // ctest compiles: tests/transports/transport_test.cpp tests/transports/transport_failure_test.cpp
+// ctest links: random_parts
 // ctest variable: GTEST_FILTER=*toy*:Toy*
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include "sennit/sennit.h"
+#include "tests/random/soak.hpp"
+#include "tests/support/seed.hpp"
 
 namespace sennit {
 namespace {
+
+// The first, while this process has no threads.
+TEST(ToyTransport, IsFoundByRandomPrograms) {
+  random_programs::SoakOptions options;
+  EXPECT_EQ(std::ranges::count(options.transports, "toy"), 1);
+  options.transports = {"toy"};
+  options.seed = sennit_test::seed() % 1'000'000'000;
+  options.programs = 5;
+  options.most_ranks = 4;
+  const random_programs::SoakResult result = random_programs::soak(options, nullptr);
+  EXPECT_EQ(result.failed, 0) << result.text;
+}
 
 TEST(ToyTransport, CarriesAJob) {
   constexpr int kRanks = 4;

@@ -53,7 +53,7 @@ struct End {
       : setting(context(rank, 2, job)), peers(setting, make_segment(setting), returns) {}
   void meet(const End& other) {
     const auto* address = reinterpret_cast<const std::byte*>(&other.peers.own().address());
-    peer = peers.open(other.setting.rank, {address, sizeof(Address)});
+    peer = peers.open(other.setting.rank, {address, sizeof(SegmentAddress)});
     ASSERT_NE(peer, nullptr) << peers.obstacle();
     ASSERT_TRUE(peers.claim_ring(*peer).ok());
   }
@@ -78,7 +78,7 @@ struct End {
   Returns returns;
   Clock clock;
   Peers peers;
-  Peer* peer = nullptr;  // the other
+  LocalPeer* peer = nullptr;  // the other
   Arenas arenas;
   Registrations registered{arenas};
   Matcher matcher;
@@ -194,7 +194,7 @@ TEST_F(Parts, EarlyMessagesAreBounded) {
   EXPECT_TRUE(SmallMessages::takes(*sender_.peer, 2, kBytes)) << "another communicator";
   for (uint32_t i = 0; i < sent; i++)
     ASSERT_EQ(receiver_.small.recv_now({0, {1, i, 0, 0}, 1, to_.segment.data, kBytes},
-                                       [](Peer&, const Slot&) {}),
+                                       [](LocalPeer&, const Slot&) {}),
               Now::done);
   EXPECT_EQ(std::memcmp(from_.segment.data, to_.segment.data, kBytes), 0);
   EXPECT_TRUE(SmallMessages::takes(*sender_.peer, 1, kBytes));

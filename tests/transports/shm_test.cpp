@@ -395,9 +395,9 @@ TEST(Shm, StrangeAddressesReachNobody) {
   std::vector<std::byte> address = world[1].address();
   EXPECT_EQ((*other)->reach(1, {}), Reach::none);
   EXPECT_EQ((*other)->reach(1, std::vector<std::byte>(address.size())), Reach::none);
-  address[offsetof(Address, nonce)] ^= std::byte{1};
+  address[offsetof(SegmentAddress, nonce)] ^= std::byte{1};
   EXPECT_EQ((*other)->reach(1, address), Reach::none);  // the name is there, the nonce is another
-  address[offsetof(Address, nonce)] ^= std::byte{1};
+  address[offsetof(SegmentAddress, nonce)] ^= std::byte{1};
   EXPECT_EQ((*other)->reach(1, address), Reach::same_host);
 }
 

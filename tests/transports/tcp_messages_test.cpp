@@ -1,5 +1,5 @@
 // tcp_messages_test.cpp: what messages over tcp mean (transports/tcp/messages.hpp), tried over a
-// pair of sockets: no door, no handshake, no epoll.
+// pair of sockets: no manager, no handshake, no epoll.
 #include "transports/tcp/messages.hpp"
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kEager = 8192, kLarge = 200'000;
 
 struct End {
-  explicit End(int peer) : link(peer, kWindowBytes, messages) {}
+  explicit End(int peer) : connection(peer, kWindowBytes, messages) {}
   Returns returns;
   Messages messages{kEager, returns};
-  Link link;
+  PeerConnection connection;
   Completions back;
 };
 
@@ -25,28 +25,28 @@ class TcpMessages : public testing::Test {
   void SetUp() override {
     int ends[2];
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    sender_.link.open(ends[0]);
-    receiver_.link.open(ends[1]);
+    sender_.connection.open(ends[0]);
+    receiver_.connection.open(ends[1]);
   }
   // Until nothing moves any more.
   void move() {
     for (int i = 0; i < 50; i++)
       for (End* end : {&sender_, &receiver_}) {
         bool more = false;
-        end->link.unblock();
-        ASSERT_TRUE(end->link.write(more).ok());
-        ASSERT_TRUE(end->link.read(false, more).ok());
+        end->connection.unblock();
+        ASSERT_TRUE(end->connection.write(more).ok());
+        ASSERT_TRUE(end->connection.read(false, more).ok());
         end->returns.hand_over(end->back);
       }
   }
   void post_send(uint32_t seq, size_t bytes, uint64_t signature = 1) {
     prepare(send_, out_, 1, seq, bytes, signature);
     test::Pattern(0, 1, send_.key).fill(out_.data(), bytes);
-    sender_.messages.send(sender_.link, send_);
+    sender_.messages.send(sender_.connection, send_);
   }
   void post_recv(uint32_t seq, size_t bytes, uint64_t signature = 1) {
     prepare(recv_, in_, 0, seq, bytes, signature);
-    receiver_.messages.recv(receiver_.link, recv_);
+    receiver_.messages.recv(receiver_.connection, recv_);
   }
   void expect_delivered() {
     EXPECT_EQ(sender_.back.sends.size(), 1u);

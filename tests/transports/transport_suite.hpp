@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/usable_transports.hpp"
 #include "tests/transports/transport_harness.hpp"
 
 namespace sennit::test {
@@ -31,13 +32,16 @@ class TransportTest : public testing::TestWithParam<std::string> {
   make(size);            \
   if (IsSkipped()) return
 
-// The registered transports, two of them behind a delay, and tcp sealed.
+// The registered transports; the first and the last of them also behind a delay, and sealed what can
+// be.
 inline std::vector<std::string> transport_names() {
-  std::vector<std::string> out;
-  for (const TransportFactory& factory : transports()) out.emplace_back(factory.name);
-  out.push_back("loopback+delay");
-  out.push_back("tcp+delay");
-  out.push_back("tcp+sealed");
+  std::vector<std::string> out, sealed;
+  for (const TransportFactory& factory : transports()) {
+    out.emplace_back(factory.name);
+    if (sennit_test::can_be_sealed(factory.name)) sealed.push_back(out.back() + "+sealed");
+  }
+  for (const std::string& name : {out.front(), out.back()}) out.push_back(name + "+delay");
+  out.insert(out.end(), sealed.begin(), sealed.end());
   return out;
 }
 

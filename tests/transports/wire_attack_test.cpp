@@ -17,7 +17,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"
 #include "tests/transports/transport_harness.hpp"
-#include "transports/tcp/link.hpp"
+#include "transports/tcp/peer_connection.hpp"
 
 namespace sennit::test {
 namespace {
@@ -123,10 +123,10 @@ struct Sent {
   size_t ends;  // in the stream, with its last unit
 };
 
-// An end of a link that takes whatever comes, and keeps what was handed over.
-class Taker final : public tcp::LinkHandler {
+// An end of a connection that takes whatever comes, and keeps what was handed over.
+class Taker final : public tcp::MessageHandler {
  public:
-  explicit Taker(const std::vector<Sent>& sent) : link(1, 1 << 30, *this) {
+  explicit Taker(const std::vector<Sent>& sent) : connection(1, 1 << 30, *this) {
     for (const Sent& message : sent) {
       PostedRecv& posted = receives_[message.key.seq];
       posted.memory.resize(message.bytes);
@@ -136,13 +136,13 @@ class Taker final : public tcp::LinkHandler {
       posted.request.key = message.key;
     }
   }
-  Status on_message(tcp::Link&, const tcp::WireHeader& header,
+  Status on_message(tcp::PeerConnection&, const tcp::WireHeader& header,
                     std::span<const std::byte> bytes) override {
     if (header.kind == tcp::HeaderKind::eager)
       check(header.key, header.bytes, bytes.data(), bytes.size());
     return {};
   }
-  RecvRequest* on_first_piece(tcp::Link&, const tcp::WireHeader& header) override {
+  RecvRequest* on_first_piece(tcp::PeerConnection&, const tcp::WireHeader& header) override {
     const auto found = receives_.find(header.key.seq);
     return found == receives_.end() ? nullptr : &found->second.request;
   }
@@ -150,12 +150,12 @@ class Taker final : public tcp::LinkHandler {
     const Bytes& memory = receives_[request.key.seq].memory;
     check(request.key, request.bytes, memory.data(), memory.size());
   }
-  void on_given_up(tcp::Link&, RecvRequest&) override {}
+  void on_given_up(tcp::PeerConnection&, RecvRequest&) override {}
   void on_sent(SendRequest&) override {}
 
   size_t handed_over = 0;
   size_t wrong = 0;
-  tcp::Link link;
+  tcp::PeerConnection connection;
 
  private:
   void check(const Key& key, size_t claimed, const std::byte* data, size_t bytes) {
@@ -174,7 +174,7 @@ struct Recording {
     Pipe pipe;
     std::vector<Sent> none;
     Taker writer(none);
-    writer.link.open(pipe.take(0), keys_of(cipher, true));
+    writer.connection.open(pipe.take(0), keys_of(cipher, true));
     std::deque<PostedSend> sends;
     Bytes stream;
     for (uint32_t seq = 0; seq < 12; seq++) {
@@ -190,22 +190,22 @@ struct Recording {
       posted.request.bytes = bytes;
       posted.request.key = message.key;
       if (eager)
-        writer.link.post_eager(posted.request);
+        writer.connection.post_eager(posted.request);
       else
-        writer.link.post_granted(posted.request);
-      if (random() % 2) flush(writer.link, pipe.fd[1], stream);
+        writer.connection.post_granted(posted.request);
+      if (random() % 2) flush(writer.connection, pipe.fd[1], stream);
     }
-    flush(writer.link, pipe.fd[1], stream);
+    flush(writer.connection, pipe.fd[1], stream);
     divide(cipher, stream);
   }
 
  private:
-  static void flush(tcp::Link& link, int from, Bytes& stream) {
+  static void flush(tcp::PeerConnection& connection, int from, Bytes& stream) {
     for (bool again = true; again;) {
       bool more = false;
-      link.unblock();
-      EXPECT_TRUE(link.write(more).ok());
-      again = more || link.has_staged();
+      connection.unblock();
+      EXPECT_TRUE(connection.write(more).ok());
+      again = more || connection.has_staged();
       std::byte buffer[65536];
       for (ssize_t got; (got = recv(from, buffer, sizeof buffer, MSG_DONTWAIT)) > 0; again = true)
         stream.insert(stream.end(), buffer, buffer + got);
@@ -236,7 +236,7 @@ struct Recording {
 // Plays a stream to a fresh end, in random portions; then the connection ends.
 Status play(Taker& taker, Cipher cipher, const Bytes& stream, Random& random) {
   Pipe pipe;
-  taker.link.open(pipe.take(1), keys_of(cipher, false));
+  taker.connection.open(pipe.take(1), keys_of(cipher, false));
   Status status;
   for (size_t at = 0; at < stream.size() && status.ok();) {
     const size_t portion =
@@ -245,14 +245,14 @@ Status play(Taker& taker, Cipher cipher, const Bytes& stream, Random& random) {
     if (sent > 0) at += static_cast<size_t>(sent);
     for (bool more = true; more && status.ok();) {
       more = false;
-      status = taker.link.read(true, more);
+      status = taker.connection.read(true, more);
     }
   }
   if (!status.ok()) return status;
   shutdown(pipe.fd[0], SHUT_WR);
   for (bool more = true; more && status.ok();) {
     more = false;
-    status = taker.link.read(true, more);
+    status = taker.connection.read(true, more);
   }
   return status;
 }
@@ -308,7 +308,7 @@ TEST_P(WireAttack, AWithdrawnReceiveLeavesTheConnectionInStep) {
     const Recording recording(GetParam(), random);
     Taker taker(recording.sent);
     Pipe pipe;
-    taker.link.open(pipe.take(1), keys_of(GetParam(), false));
+    taker.connection.open(pipe.take(1), keys_of(GetParam(), false));
     size_t withdrawn = 0;
     Status status;
     for (const Bytes& unit : recording.units)
@@ -317,14 +317,14 @@ TEST_P(WireAttack, AWithdrawnReceiveLeavesTheConnectionInStep) {
         ASSERT_EQ(send(pipe.fd[0], unit.data() + at, portion, 0), static_cast<ssize_t>(portion));
         at += portion;
         bool more = false;
-        status = taker.link.read(false, more);
+        status = taker.connection.read(false, more);
         if (random() % 4 != 0) continue;
-        taker.link.take_receive_if([](const RecvRequest&) { return true; },
-                                   [&](RecvRequest& request) {
-                                     withdrawn++;
-                                     for (const Segment& segment : request.segments)
-                                       std::memset(segment.data, 0xee, segment.bytes);
-                                   });
+        taker.connection.take_receive_if([](const RecvRequest&) { return true; },
+                                         [&](RecvRequest& request) {
+                                           withdrawn++;
+                                           for (const Segment& segment : request.segments)
+                                             std::memset(segment.data, 0xee, segment.bytes);
+                                         });
       }
     ASSERT_TRUE(status.ok()) << status.text();
     EXPECT_EQ(taker.wrong, 0u);

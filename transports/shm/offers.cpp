@@ -8,7 +8,7 @@
 namespace sennit::shm {
 
 // Announces arenas that the peer has not heard of; false: the ring is full.
-bool Offers::tell_arenas(Peer& p) {
+bool Offers::tell_arenas(LocalPeer& p) {
   for (; p.arenas_told < arenas_.all().size(); p.arenas_told++) {
     const Arena& arena = *arenas_.all()[p.arenas_told];
     const ArenaBody body{reinterpret_cast<uint64_t>(arena.data()), arena.bytes(), arena.fd(), 0};
@@ -17,7 +17,7 @@ bool Offers::tell_arenas(Peer& p) {
   return true;
 }
 
-bool Offers::send(Peer& p, SendRequest& request) {
+bool Offers::send(LocalPeer& p, SendRequest& request) {
   if (!tell_arenas(p)) return false;
   located_.clear();
   for (const Segment& segment : request.segments) registered_.locate(segment, &located_);
@@ -46,7 +46,7 @@ bool Offers::send(Peer& p, SendRequest& request) {
 
 bool Offers::reads(std::span<const std::byte> memory) const {
   bool found = false;
-  peers_.each([&](const Peer& p) {
+  peers_.each([&](const LocalPeer& p) {
     for (const SendRequest* request = p.offered.front(); request;
          request = p.offered.after(request))
       for (const Segment& segment : request->segments)
@@ -56,7 +56,7 @@ bool Offers::reads(std::span<const std::byte> memory) const {
   return found;
 }
 
-void Offers::take_done(Peer& p, const Slot& slot) {
+void Offers::take_done(LocalPeer& p, const Slot& slot) {
   DoneBody body;
   std::memcpy(&body, slot.body, sizeof body);
   SendRequest** found = ids_.find(body.id);
@@ -69,7 +69,7 @@ void Offers::take_done(Peer& p, const Slot& slot) {
   returns_.add(request, mismatch ? send_mismatch(request, slot.signature) : Status());
 }
 
-void Offers::take_want(Peer& p, const Slot& slot) {
+void Offers::take_want(LocalPeer& p, const Slot& slot) {
   WantBody body;
   std::memcpy(&body, slot.body, sizeof body);
   SendRequest** found = ids_.find(body.id);
@@ -82,7 +82,7 @@ void Offers::take_want(Peer& p, const Slot& slot) {
   p.streaming.push_back(request);
 }
 
-bool Offers::stream(Peer& p) {
+bool Offers::stream(LocalPeer& p) {
   bool moved = false;
   while (!p.streaming.empty()) {
     SendRequest& request = *p.streaming.front();

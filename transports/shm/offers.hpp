@@ -27,18 +27,18 @@ class Offers {
       : peers_(peers), returns_(returns), clock_(clock), arenas_(arenas), registered_(registered) {}
 
   // False: the ring is full.
-  bool send(Peer& p, SendRequest& request);
+  bool send(LocalPeer& p, SendRequest& request);
   // Messages from the receiver.
-  void take_done(Peer& p, const Slot& slot);
-  void take_want(Peer& p, const Slot& slot);
+  void take_done(LocalPeer& p, const Slot& slot);
+  void take_want(LocalPeer& p, const Slot& slot);
   // Sends the next fragments of what the peer wants through the ring; whether any moved.
-  bool stream(Peer& p);
+  bool stream(LocalPeer& p);
 
   // Whether a peer may be reading this memory at this moment.
   bool reads(std::span<const std::byte> memory) const;
   // Ends offers to `p` that `which` holds for.
   template <typename Which>
-  void hand_back(Peer& p, Which which, const Status& status) {
+  void hand_back(LocalPeer& p, Which which, const Status& status) {
     const auto back = [&](SendRequest& request) {
       ids_.erase(request.scratch[kId]);
       returns_.add(request, status);
@@ -50,7 +50,7 @@ class Offers {
   uint64_t streamed_bytes() const { return streamed_bytes_; }
 
  private:
-  bool tell_arenas(Peer& p);
+  bool tell_arenas(LocalPeer& p);
 
   Peers& peers_;
   Returns& returns_;

@@ -25,8 +25,8 @@ uint64_t coarse_ms() {
 
 }  // namespace
 
-bool Peer::push_control(SlotKind kind, bool flag, uint64_t signature, const void* body,
-                        size_t bytes) {
+bool LocalPeer::push_control(SlotKind kind, bool flag, uint64_t signature, const void* body,
+                             size_t bytes) {
   const Producer::Reserved place = out.reserve(0, true);
   if (!place.slot) return false;
   place.slot->kind = kind;
@@ -38,10 +38,10 @@ bool Peer::push_control(SlotKind kind, bool flag, uint64_t signature, const void
   return true;
 }
 
-bool Peer::flush_control() {
+bool LocalPeer::flush_control() {
   bool moved = false;
   while (!control.empty()) {
-    const Control& first = control.front();
+    const QueuedControl& first = control.front();
     if (!push_control(first.kind, first.flag, first.signature, first.body, sizeof first.body))
       break;
     control.pop_front();
@@ -62,7 +62,7 @@ Peers::Peers(const TransportContext& context, std::unique_ptr<OwnSegment> own, R
 
 Peers::~Peers() {
   if (is_forked()) return;
-  each([](Peer& p) {
+  each([](LocalPeer& p) {
     if (p.pid_fd >= 0) close(p.pid_fd);
     // A peer that was killed cannot remove its name; one that lives will.
     if (!may_be_alive(p.address.process)) remove_name(p.address);
@@ -73,20 +73,20 @@ bool Peers::is_forked() const { return own_->address().process.pid != getpid(); 
 
 // ---- opening ----
 
-Peer* Peers::open(int rank, std::span<const std::byte> address) {
+LocalPeer* Peers::open(int rank, std::span<const std::byte> address) {
   if (rank < 0 || rank >= size_) return nullptr;
-  std::unique_ptr<Peer>& p = peers_[static_cast<size_t>(rank)];
+  std::unique_ptr<LocalPeer>& p = peers_[static_cast<size_t>(rank)];
   if (p) return p.get();
   if (!asked_[static_cast<size_t>(rank)]) {
     asked_[static_cast<size_t>(rank)] = true;
     asked_count_++;
   }
-  Address parsed;
+  SegmentAddress parsed;
   if (address.size() != sizeof parsed) return nullptr;
   std::memcpy(&parsed, address.data(), sizeof parsed);
   Mapping segment = open_segment(parsed, &obstacle_);
   if (!segment && !has_ring_here(rank)) return nullptr;
-  p = std::make_unique<Peer>();
+  p = std::make_unique<LocalPeer>();
   p->rank = rank;
   p->address = parsed;
   p->segment = std::move(segment);
@@ -111,7 +111,7 @@ bool Peers::has_ring_here(int rank) const {
 
 // ---- rings ----
 
-Status Peers::claim_ring(Peer& p) {
+Status Peers::claim_ring(LocalPeer& p) {
   SegmentHeader& header = *p.segment.header();
   if (p.out_index == UINT32_MAX)
     p.out_index = header.claimed.fetch_add(1, std::memory_order_acq_rel);
@@ -133,7 +133,7 @@ void Peers::find_rings() {
       std::min(header.claimed.load(std::memory_order_acquire), header.capacity);
   bool all_known = true;
   for (uint32_t i = rings_examined_; i < claimed; i++) {
-    Peer* const p = find(header.senders()[i].load(std::memory_order_acquire) - 1);
+    LocalPeer* const p = find(header.senders()[i].load(std::memory_order_acquire) - 1);
     if (p && !p->in) p->in = Consumer(own_->ring(i), header.geometry);
     all_known = all_known && p;
     if (all_known) rings_examined_ = i + 1;
@@ -148,7 +148,7 @@ bool Peers::cancel(uint32_t comm, const Status& status) {
   return true;
 }
 
-bool Peers::is_dead(Peer& p) {
+bool Peers::is_dead(LocalPeer& p) {
   if (!p.same_pid_namespace) return false;
   if (!p.pid_fd_tried) {
     p.pid_fd_tried = true;
@@ -161,13 +161,13 @@ bool Peers::is_dead(Peer& p) {
   return ::poll(&entry, 1, 0) == 1;
 }
 
-void Peers::report(Peer& p, Status status) {
+void Peers::report(LocalPeer& p, Status status) {
   if (p.reported) return;
   p.reported = true;
   returns_.add_event(p.rank, std::move(status));
 }
 
-void Peers::report_death(Peer& p) {
+void Peers::report_death(LocalPeer& p) {
   report(p, {SENNIT_PEER_FAILED,
              fmt::format("rank {} (process {}) has died", p.rank, p.address.process.pid)});
 }
@@ -186,7 +186,7 @@ void Peers::tick() {
   if (now_ms < next_check_ms_) return;
   next_check_ms_ = now_ms + kCheckEveryMs;
   remove_own_name();
-  for (Peer* p : active_) {
+  for (LocalPeer* p : active_) {
     if (p->reported || (p->in && p->in.peek())) continue;  // take first what it sent before it died
     if (is_dead(*p)) {
       remove_name(p->address);

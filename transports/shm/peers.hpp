@@ -13,7 +13,7 @@
 
 #include "transports/cancelled.hpp"
 #include "transports/returns.hpp"
-#include "transports/shm/peer.hpp"
+#include "transports/shm/local_peer.hpp"
 
 namespace sennit::shm {
 
@@ -30,37 +30,37 @@ class Peers {
   bool is_forked() const;  // this is a child's copy: nothing here is its own
 
   // The peer with this address; nullptr where it is not to be reached, and obstacle() says why.
-  Peer* open(int rank, std::span<const std::byte> address);
+  LocalPeer* open(int rank, std::span<const std::byte> address);
   const std::string& obstacle() const { return obstacle_; }
-  Peer& at(int rank) {  // opened before
+  LocalPeer& at(int rank) {  // opened before
     SENNIT_CHECK(find(rank) != nullptr);
     return *peers_[static_cast<size_t>(rank)];
   }
-  Peer* find(int rank) const {
+  LocalPeer* find(int rank) const {
     return rank >= 0 && rank < size_ ? peers_[static_cast<size_t>(rank)].get() : nullptr;
   }
   template <typename Function>
   void each(Function function) const {
-    for (const std::unique_ptr<Peer>& p : peers_)
+    for (const std::unique_ptr<LocalPeer>& p : peers_)
       if (p) function(*p);
   }
 
   // Those that something is expected from: progress() looks at them, and takes out who is no longer
   // busy.
-  std::vector<Peer*>& active() { return active_; }
-  void activate(Peer& p) {
+  std::vector<LocalPeer*>& active() { return active_; }
+  void activate(LocalPeer& p) {
     if (p.active) return;
     p.active = true;
     active_.push_back(&p);
   }
 
   // A ring in the peer's segment, for what is sent to it.
-  Status claim_ring(Peer& p);
+  Status claim_ring(LocalPeer& p);
   // Gives rings that peers have claimed in our segment to those peers.
   void find_rings();
 
   // The status that requests of this peer and communicator end with at once, or nullptr.
-  const Status* refused(const Peer& p, uint32_t comm) const {
+  const Status* refused(const LocalPeer& p, uint32_t comm) const {
     return p.failed.ok() ? cancelled_.find(comm) : &p.failed;
   }
   // False: it was cancelled before. Peers that read this rank's memory see it in the segment.
@@ -68,14 +68,14 @@ class Peers {
   void forget(const std::function<bool(uint32_t comm)>& over) { cancelled_.forget(over); }
 
   // Says once that something is wrong with a peer.
-  void report(Peer& p, Status status);
-  void report_death(Peer& p);
+  void report(LocalPeer& p, Status status);
+  void report_death(LocalPeer& p);
   // Looks after names and the dead, ten times a second at most; between, it only reads a clock.
   void tick();
 
  private:
   bool has_ring_here(int rank) const;
-  bool is_dead(Peer& p);
+  bool is_dead(LocalPeer& p);
   void remove_own_name();
 
   const int rank_, size_, local_ranks_;
@@ -83,13 +83,13 @@ class Peers {
   Returns& returns_;
   std::unique_ptr<OwnSegment> own_;
   // by world rank; null: not local or not asked about yet
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<LocalPeer>> peers_;
   std::vector<bool> asked_;
   int asked_count_ = 0;
   std::string obstacle_;         // to the last peer that was not reached
   uint32_t reached_ = 0;         // peers whose segments are mapped here
   uint32_t rings_examined_ = 0;  // of our segment: all below have been given to their peer
-  std::vector<Peer*> active_;
+  std::vector<LocalPeer*> active_;
   Cancelled cancelled_;
   uint64_t next_check_ms_ = 0;
 };

@@ -145,7 +145,7 @@ Mapping::~Mapping() {
 
 Result<std::unique_ptr<OwnSegment>> OwnSegment::create(const TransportContext& context) {
   std::unique_ptr<OwnSegment> own(new OwnSegment);
-  Address& address = own->address_;
+  SegmentAddress& address = own->address_;
   address.magic = kMagic;
   address.process = this_process();
   address.rank = context.rank;
@@ -226,7 +226,7 @@ bool was_cancelled(SegmentHeader& header, uint32_t comm) {
   return false;
 }
 
-Mapping open_segment(const Address& address, std::string* obstacle) {
+Mapping open_segment(const SegmentAddress& address, std::string* obstacle) {
   *obstacle = "its segment in /dev/shm is not that of a peer";
   if (address.magic != kMagic || address.name[sizeof address.name - 1] != 0 ||
       !std::string_view(address.name).starts_with("sennit-") || strchr(address.name, '/'))
@@ -262,7 +262,7 @@ Mapping open_segment(const Address& address, std::string* obstacle) {
   return mapping;
 }
 
-void remove_name(const Address& address) { ::unlink(path_of(address.name).c_str()); }
+void remove_name(const SegmentAddress& address) { ::unlink(path_of(address.name).c_str()); }
 
 void remove_stale_segments(uint64_t job) {
   DIR* folder = opendir(kFolder);

@@ -32,7 +32,7 @@ ProcessId this_process();
 // False only if it is certain: no such process, another one of that number, or a zombie.
 bool may_be_alive(const ProcessId& process);
 
-struct Address {
+struct SegmentAddress {
   uint64_t magic;
   uint64_t nonce[2];
   // in the process's memory there lies nonce[0]: reading it proves reading works
@@ -96,7 +96,7 @@ class OwnSegment {
  public:
   static Result<std::unique_ptr<OwnSegment>> create(const TransportContext& context);
   ~OwnSegment();  // marks it closed and removes the name
-  const Address& address() const { return address_; }
+  const SegmentAddress& address() const { return address_; }
   SegmentHeader& header() { return *mapping_.header(); }
   void* ring(uint32_t index) const { return mapping_.ring(index); }
   // Removes the name from /dev/shm; nobody can map it afterwards.
@@ -107,18 +107,18 @@ class OwnSegment {
  private:
   OwnSegment() = default;
   Mapping mapping_;
-  Address address_{};
+  SegmentAddress address_{};
   std::unique_ptr<std::atomic<uint64_t>> probe_;
   bool linked_ = false;
 };
 
 // Maps the segment behind an address, if it can be found and is the right one; else an empty
 // mapping.
-Mapping open_segment(const Address& address, std::string* obstacle);
+Mapping open_segment(const SegmentAddress& address, std::string* obstacle);
 bool was_cancelled(SegmentHeader& header, uint32_t comm);
 
 // Removes what dead processes left in /dev/shm, except of `job`, which is starting.
 void remove_stale_segments(uint64_t job);
-void remove_name(const Address& address);
+void remove_name(const SegmentAddress& address);
 
 }  // namespace sennit::shm

@@ -29,14 +29,14 @@ Result<std::unique_ptr<Transport>> ShmTransport::make(const TransportContext& co
 ShmTransport::~ShmTransport() {
   if (peers_.is_forked()) return;
   registered_.clear();
-  peers_.each([](Peer& p) {
+  peers_.each([](LocalPeer& p) {
     if (p.out) p.flush_control();
   });
 }
 
 std::vector<std::byte> ShmTransport::address() const {
   const auto* bytes = reinterpret_cast<const std::byte*>(&peers_.own().address());
-  return {bytes, bytes + sizeof(Address)};
+  return {bytes, bytes + sizeof(SegmentAddress)};
 }
 
 Reach ShmTransport::reach(int rank, std::span<const std::byte> address) {
@@ -53,7 +53,7 @@ Status ShmTransport::add_peer(int rank, std::span<const std::byte> address) {
 // ---- sending ----
 
 void ShmTransport::send(SendRequest& request) {
-  Peer& p = peers_.at(request.peer);
+  LocalPeer& p = peers_.at(request.peer);
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
   if (const Status* status = peers_.refused(p, request.key.comm))
@@ -65,7 +65,7 @@ void ShmTransport::send(SendRequest& request) {
 
 // False if it has to wait: because the ring is full, or until it is known what became of a peer
 // whose segment is gone, see Peers::tick().
-bool ShmTransport::try_send(Peer& p, SendRequest& request) {
+bool ShmTransport::try_send(LocalPeer& p, SendRequest& request) {
   if (!p.out) [[unlikely]] {
     if (!p.segment) return false;
     if (Status status = peers_.claim_ring(p); !status.ok()) {
@@ -80,7 +80,7 @@ bool ShmTransport::try_send(Peer& p, SendRequest& request) {
 // ---- receiving ----
 
 void ShmTransport::recv(RecvRequest& request) {
-  Peer& p = peers_.at(request.peer);
+  LocalPeer& p = peers_.at(request.peer);
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
   request.exposed = nullptr;
@@ -101,10 +101,10 @@ void ShmTransport::recv(RecvRequest& request) {
 }
 
 Now ShmTransport::recv_now(const SmallMessage& message) {
-  return small_.recv_now(message, [this](Peer& p, const Slot& slot) { take(p, slot); });
+  return small_.recv_now(message, [this](LocalPeer& p, const Slot& slot) { take(p, slot); });
 }
 
-void ShmTransport::take(Peer& p, const Slot& slot) {
+void ShmTransport::take(LocalPeer& p, const Slot& slot) {
   switch (slot.kind) {
     case SlotKind::eager:
       return small_.take(p, slot);
@@ -128,7 +128,7 @@ void ShmTransport::take(Peer& p, const Slot& slot) {
 
 // ---- progress and failure ----
 
-bool ShmTransport::poll(Peer& p) {
+bool ShmTransport::poll(LocalPeer& p) {
   bool moved = false;
   if (!p.in) [[unlikely]]
     peers_.find_rings();
@@ -156,9 +156,9 @@ bool ShmTransport::poll(Peer& p) {
 bool ShmTransport::progress(Completions& completions) {
   clock_.forget();
   bool moved = false;
-  std::vector<Peer*>& active = peers_.active();
+  std::vector<LocalPeer*>& active = peers_.active();
   for (size_t i = active.size(); i-- > 0;) {
-    Peer& p = *active[i];
+    LocalPeer& p = *active[i];
     moved |= poll(p);
     if (p.busy()) continue;
     p.active = false;
@@ -172,14 +172,14 @@ bool ShmTransport::progress(Completions& completions) {
 
 // Ends the requests of `p` that `which` holds for, but for those in the matcher.
 template <typename Which>
-void ShmTransport::hand_back(Peer& p, Which which, const Status& status) {
+void ShmTransport::hand_back(LocalPeer& p, Which which, const Status& status) {
   p.waiting.take_if(which, [&](SendRequest& request) { returns_.add(request, status); });
   offers_.hand_back(p, which, status);
   transfers_.hand_back(p, which, status);
 }
 
 void ShmTransport::fail_peer(int rank, const Status& status) {
-  Peer* const p = peers_.find(rank);
+  LocalPeer* const p = peers_.find(rank);
   if (!p) return;
   if (p->failed.ok()) p->failed = status;
   p->reported = true;
@@ -195,7 +195,7 @@ void ShmTransport::fail_peer(int rank, const Status& status) {
 void ShmTransport::cancel(uint32_t comm, const Status& status) {
   if (!peers_.cancel(comm, status)) return;
   const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
-  peers_.each([&](Peer& p) { hand_back(p, of_comm, status); });
+  peers_.each([&](LocalPeer& p) { hand_back(p, of_comm, status); });
   matcher_.take_receives_if(of_comm, [&](RecvRequest& request) {
     peers_.at(request.peer).posted--;
     returns_.add(request, status);
@@ -217,7 +217,7 @@ Status ShmTransport::deregister_memory(void* memory) {
 
 std::string ShmTransport::statistics() const {
   size_t rings = 0;
-  peers_.each([&](const Peer& p) { rings += static_cast<bool>(p.out); });
+  peers_.each([&](const LocalPeer& p) { rings += static_cast<bool>(p.out); });
   return fmt::format(
       "rings {}, eager messages {} ({} came early), exposed {}, mapped {}, read {}, streamed {}",
       rings, small_.sent(), small_.came_early(), transfers_.exposed(),
@@ -228,5 +228,5 @@ std::string ShmTransport::statistics() const {
 }  // namespace sennit::shm
 
 namespace sennit {
-SENNIT_TRANSPORT_ENTRY(shm, 80, shm::ShmTransport::make)
+SENNIT_TRANSPORT_ENTRY(shm, 80, Reach::same_host, shm::ShmTransport::make)
 }

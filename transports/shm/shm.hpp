@@ -53,11 +53,11 @@ class ShmTransport final : public Transport {
   ShmTransport(const TransportContext& context, std::unique_ptr<OwnSegment> own)
       : eager_bytes_(context.eager_bytes), peers_(context, std::move(own), returns_) {}
 
-  bool try_send(Peer& p, SendRequest& request);
-  bool poll(Peer& p);
-  void take(Peer& p, const Slot& slot);
+  bool try_send(LocalPeer& p, SendRequest& request);
+  bool poll(LocalPeer& p);
+  void take(LocalPeer& p, const Slot& slot);
   template <typename Which>
-  void hand_back(Peer& p, Which which, const Status& status);
+  void hand_back(LocalPeer& p, Which which, const Status& status);
 
   const size_t eager_bytes_;
   Returns returns_;

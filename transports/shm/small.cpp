@@ -19,7 +19,7 @@ bool same_bit(uint32_t a, uint32_t b) { return a % kHeldBits == b % kHeldBits; }
 
 }  // namespace
 
-bool SmallMessages::send(Peer& p, SendRequest& request) {
+bool SmallMessages::send(LocalPeer& p, SendRequest& request) {
   std::byte* to = nullptr;
   Slot* const slot = begin(p, request.key, request.signature, request.bytes, &to);
   if (!slot) return false;
@@ -33,7 +33,7 @@ bool SmallMessages::send(Peer& p, SendRequest& request) {
   return true;
 }
 
-void SmallMessages::take(Peer& p, const Slot& slot) {
+void SmallMessages::take(LocalPeer& p, const Slot& slot) {
   const std::span<const std::byte> data = bytes_of(p, slot);
   RecvRequest* request = matcher_.take_receive(p.rank, slot.key);
   if (!request) return keep_early(p, slot, data);
@@ -49,7 +49,7 @@ void SmallMessages::take(Peer& p, const Slot& slot) {
   returns_.add_checked(*request);
 }
 
-void SmallMessages::keep_early(Peer& p, const Slot& slot, std::span<const std::byte> data) {
+void SmallMessages::keep_early(LocalPeer& p, const Slot& slot, std::span<const std::byte> data) {
   if (peers_.refused(p, slot.key.comm)) return;
   Arrival* early = matcher_.keep(p.rank, slot.key, slot.signature, data.size());
   if (!early)
@@ -65,7 +65,7 @@ void SmallMessages::keep_early(Peer& p, const Slot& slot, std::span<const std::b
   p.in.set_held(slot.key.comm, true);
 }
 
-void SmallMessages::take_early(Peer& p, RecvRequest& request, const Arrival& early) {
+void SmallMessages::take_early(LocalPeer& p, RecvRequest& request, const Arrival& early) {
   if (check_match(request, early.signature, early.bytes)) {
     request.first_ns = early.arrived_ns;
     SegmentCursor(request.segments).put(early.data.data(), early.bytes);
@@ -74,7 +74,7 @@ void SmallMessages::take_early(Peer& p, RecvRequest& request, const Arrival& ear
   returns_.add_checked(request);
 }
 
-void SmallMessages::early_taken(Peer& p, uint32_t comm, size_t bytes) {
+void SmallMessages::early_taken(LocalPeer& p, uint32_t comm, size_t bytes) {
   EarlyState& state = p.early_state(comm);
   state.early_bytes -= bytes + kEarlyOverheadBytes;
   if (state.held && state.early_bytes < kEarlyWindowBytes / 2) {
@@ -88,7 +88,7 @@ void SmallMessages::early_taken(Peer& p, uint32_t comm, size_t bytes) {
 }
 
 Now SmallMessages::send_now(const SmallMessage& message) {
-  Peer& p = peers_.at(message.peer);
+  LocalPeer& p = peers_.at(message.peer);
   if (!p.out || !p.waiting.empty() || !takes(p, message.key.comm, message.bytes)) [[unlikely]]
     return Now::never;
   if (peers_.refused(p, message.key.comm)) [[unlikely]]
@@ -103,7 +103,7 @@ Now SmallMessages::send_now(const SmallMessage& message) {
 }
 
 // The message came while others were looked for.
-Now SmallMessages::take_early_now(Peer& p, const SmallMessage& message, Arrival& early) {
+Now SmallMessages::take_early_now(LocalPeer& p, const SmallMessage& message, Arrival& early) {
   if (is_offer(early) || early.bytes != message.bytes || early.signature != message.signature)
     return Now::never;
   if (early.bytes) std::memcpy(message.data, early.data.data(), early.bytes);

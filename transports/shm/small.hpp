@@ -20,15 +20,15 @@ class SmallMessages {
       : peers_(peers), matcher_(matcher), returns_(returns), clock_(clock) {}
 
   // Whether a message of this size on this communicator goes this way now.
-  static bool takes(const Peer& p, uint32_t comm, size_t bytes) {
+  static bool takes(const LocalPeer& p, uint32_t comm, size_t bytes) {
     return bytes <= p.eager_bytes && !p.out.held(comm);
   }
   // False: the ring is full.
-  bool send(Peer& p, SendRequest& request);
+  bool send(LocalPeer& p, SendRequest& request);
   // A message at the front of the peer's ring, which the caller pops afterwards.
-  void take(Peer& p, const Slot& slot);
+  void take(LocalPeer& p, const Slot& slot);
   // A receive was posted, and the message had come early.
-  void take_early(Peer& p, RecvRequest& request, const Arrival& early);
+  void take_early(LocalPeer& p, RecvRequest& request, const Arrival& early);
 
   // The short way: straight into the peer's ring, and straight out of ours into the caller's
   // memory. Neither a request nor the matcher is involved, unless the message was taken out of the
@@ -52,16 +52,17 @@ class SmallMessages {
 
  private:
   // Where a small message's bytes lie.
-  static std::span<const std::byte> bytes_of(const Peer& p, const Slot& slot) {
+  static std::span<const std::byte> bytes_of(const LocalPeer& p, const Slot& slot) {
     if (slot.payload_bytes == 0) return {slot.body, slot.inline_bytes};
     return {p.in.payload(slot), slot.payload_bytes};
   }
   // Room in the ring, with the slot filled in but for the bytes; nullptr: there is none. The bytes
   // go to `to`, and then the slot is published.
-  static Slot* begin(Peer& p, const Key& key, uint64_t signature, size_t bytes, std::byte** to);
-  void keep_early(Peer& p, const Slot& slot, std::span<const std::byte> data);
-  void early_taken(Peer& p, uint32_t comm, size_t bytes);
-  Now take_early_now(Peer& p, const SmallMessage& message, Arrival& early);
+  static Slot* begin(LocalPeer& p, const Key& key, uint64_t signature, size_t bytes,
+                     std::byte** to);
+  void keep_early(LocalPeer& p, const Slot& slot, std::span<const std::byte> data);
+  void early_taken(LocalPeer& p, uint32_t comm, size_t bytes);
+  Now take_early_now(LocalPeer& p, const SmallMessage& message, Arrival& early);
 
   Peers& peers_;
   Matcher& matcher_;
@@ -71,7 +72,7 @@ class SmallMessages {
   uint64_t came_early_ = 0;
 };
 
-inline Slot* SmallMessages::begin(Peer& p, const Key& key, uint64_t signature, size_t bytes,
+inline Slot* SmallMessages::begin(LocalPeer& p, const Key& key, uint64_t signature, size_t bytes,
                                   std::byte** to) {
   const bool fits_inline = bytes <= kInlineBytes;
   const Producer::Reserved place = p.out.reserve(fits_inline ? 0 : bytes, false);
@@ -88,7 +89,7 @@ inline Slot* SmallMessages::begin(Peer& p, const Key& key, uint64_t signature, s
 
 template <typename TakeOther>
 Now SmallMessages::recv_now(const SmallMessage& message, TakeOther take_other) {
-  Peer& p = peers_.at(message.peer);
+  LocalPeer& p = peers_.at(message.peer);
   if (matcher_.waiting() > 0) [[unlikely]]
     if (Arrival* early = matcher_.find_arrival(message.peer, message.key))
       return take_early_now(p, message, *early);

@@ -23,7 +23,7 @@ constexpr uint64_t kNoTransfer = 0;  // as a token
 
 }  // namespace
 
-void Transfers::take_offer(Peer& p, const Slot& slot) {
+void Transfers::take_offer(LocalPeer& p, const Slot& slot) {
   OfferBody body;
   std::memcpy(&body, slot.body, sizeof body);
   const RemoteSegment only{body.address, body.bytes};
@@ -48,18 +48,19 @@ void Transfers::take_offer(Peer& p, const Slot& slot) {
   early->data.assign(table.begin(), table.end());
 }
 
-void Transfers::take_early(Peer& p, RecvRequest& request, const Arrival& early) {
+void Transfers::take_early(LocalPeer& p, RecvRequest& request, const Arrival& early) {
   const auto* table = reinterpret_cast<const RemoteSegment*>(early.data.data());
   begin(p, request, early.handle[0], early.signature, early.bytes,
         {table, early.data.size() / sizeof(RemoteSegment)});
 }
 
-void Transfers::acknowledge(Peer& p, const RecvRequest& request, uint64_t offer, bool mismatch) {
+void Transfers::acknowledge(LocalPeer& p, const RecvRequest& request, uint64_t offer,
+                            bool mismatch) {
   p.post_control(SlotKind::done, mismatch, request.bytes, DoneBody{offer, request.first_ns});
   if (!p.control.empty()) peers_.activate(p);
 }
 
-void Transfers::begin(Peer& p, RecvRequest& request, uint64_t offer, uint64_t signature,
+void Transfers::begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64_t signature,
                       uint64_t bytes, std::span<const RemoteSegment> source) {
   if (!p.segment) {  // it is not known yet what became of the peer; nothing is being transferred
     request.scratch[kToken] = kNoTransfer;
@@ -104,13 +105,13 @@ void Transfers::begin(Peer& p, RecvRequest& request, uint64_t offer, uint64_t si
 void Transfers::release(RecvRequest& request) {
   if (!request.exposed) return;
   request.exposed = nullptr;
-  Peer& p = peers_.at(request.peer);
+  LocalPeer& p = peers_.at(request.peer);
   if (p.failed.ok()) acknowledge(p, request, request.scratch[kId], false);
 }
 
 // Whether process_vm_readv works on this peer: reads its nonce once. That also proves that the
 // process id means the same process here.
-bool Transfers::may_read(Peer& p) {
+bool Transfers::may_read(LocalPeer& p) {
   if (p.read_mode == ReadMode::unknown) {
     uint64_t seen = 0;
     const iovec local{&seen, sizeof seen};
@@ -160,7 +161,7 @@ ssize_t Transfers::read_block(Transfer& transfer, size_t limit) {
 
 // Copies at most `limit` bytes of what is left.
 Transfers::Fetched Transfers::fetch(Transfer& transfer, size_t limit) {
-  Peer& p = *transfer.peer;
+  LocalPeer& p = *transfer.peer;
   while (transfer.left > 0 && limit > 0) {
     const RemoteSegment& segment = transfer.source[transfer.source_index];
     const uint64_t address = segment.address + transfer.source_offset;
@@ -229,7 +230,7 @@ void Transfers::ask_for_stream(const Transfer& transfer, uint64_t token) {
       WantBody{transfer.offer, token, transfer.request->bytes - transfer.left});
 }
 
-void Transfers::take_fragment(Peer& p, const Slot& slot) {
+void Transfers::take_fragment(LocalPeer& p, const Slot& slot) {
   Transfer* transfer = table_.find(slot.signature);
   if (!transfer || transfer->peer != &p) return;  // cancelled meanwhile
   transfer->left -= transfer->target.put(p.in.payload(slot), slot.payload_bytes);
@@ -237,7 +238,7 @@ void Transfers::take_fragment(Peer& p, const Slot& slot) {
 }
 
 void Transfers::complete(Transfer& transfer, uint64_t token, bool acknowledged) {
-  Peer& p = *transfer.peer;
+  LocalPeer& p = *transfer.peer;
   RecvRequest& request = *transfer.request;
   // The sender may have taken its memory back while it was read. Then the receive stays pending:
   // this communicator is being cancelled here too.

@@ -25,10 +25,10 @@ class Transfers {
       : peers_(peers), matcher_(matcher), returns_(returns), clock_(clock) {}
 
   // Messages from the sender, at the front of its ring; the caller pops them afterwards.
-  void take_offer(Peer& p, const Slot& slot);
-  void take_fragment(Peer& p, const Slot& slot);
+  void take_offer(LocalPeer& p, const Slot& slot);
+  void take_fragment(LocalPeer& p, const Slot& slot);
   // A receive was posted, and the offer had come early.
-  void take_early(Peer& p, RecvRequest& request, const Arrival& early);
+  void take_early(LocalPeer& p, RecvRequest& request, const Arrival& early);
   // What was exposed is not read any more.
   void release(RecvRequest& request);
   // Copies some of what is to be fetched, the oldest first; whether any moved.
@@ -36,7 +36,7 @@ class Transfers {
 
   // Ends receives from `p` that `which` holds for.
   template <typename Which>
-  void hand_back(Peer& p, Which which, const Status& status) {
+  void hand_back(LocalPeer& p, Which which, const Status& status) {
     p.receiving.take_if(which, [&](RecvRequest& request) {
       std::erase(fetching_, request.scratch[kToken]);
       table_.erase(request.scratch[kToken]);
@@ -54,7 +54,7 @@ class Transfers {
   // A receive whose bytes are fetched from the peer's memory, or come through the ring.
   struct Transfer {
     RecvRequest* request = nullptr;
-    Peer* peer = nullptr;
+    LocalPeer* peer = nullptr;
     uint64_t offer = 0;  // the sender's id
     uint64_t left = 0;   // bytes
     SegmentCursor target;
@@ -66,15 +66,15 @@ class Transfers {
   };
   enum class Fetched { more, all, cannot, peer_died };
 
-  void begin(Peer& p, RecvRequest& request, uint64_t offer, uint64_t signature, uint64_t bytes,
+  void begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64_t signature, uint64_t bytes,
              std::span<const RemoteSegment> source);
   bool fetch_oldest();
-  bool may_read(Peer& p);
+  bool may_read(LocalPeer& p);
   Fetched fetch(Transfer& transfer, size_t limit);
   ssize_t read_block(Transfer& transfer, size_t limit);
   void ask_for_stream(const Transfer& transfer, uint64_t token);
   void complete(Transfer& transfer, uint64_t token, bool acknowledged);
-  void acknowledge(Peer& p, const RecvRequest& request, uint64_t offer, bool mismatch);
+  void acknowledge(LocalPeer& p, const RecvRequest& request, uint64_t offer, bool mismatch);
 
   Peers& peers_;
   Matcher& matcher_;

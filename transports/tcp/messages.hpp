@@ -16,23 +16,23 @@
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
 #include "transports/returns.hpp"
-#include "transports/tcp/link.hpp"
+#include "transports/tcp/peer_connection.hpp"
 
 namespace sennit::tcp {
 
-class Messages final : public LinkHandler {
+class Messages final : public MessageHandler {
  public:
   // Messages of more than eager_bytes wait for their receiver. What ends goes to `returns`.
   Messages(size_t eager_bytes, Returns& returns) : eager_bytes_(eager_bytes), returns_(returns) {}
 
-  // To and from the peer of `link`; whether something is now to be written there.
-  void send(Link& link, SendRequest& request);
-  bool recv(Link& link, RecvRequest& request);
+  // To and from the peer of `peer_connection`; whether something is now to be written there.
+  void send(PeerConnection& connection, SendRequest& request);
+  bool recv(PeerConnection& connection, RecvRequest& request);
 
   // The status that requests of a communicator end with at once, or nullptr.
   const Status* cancelled(uint32_t comm) const { return cancelled_.find(comm); }
   void cancel(uint32_t comm, const Status& status) { cancelled_.add(comm, status); }
-  // Ends what `which` holds for, but for what the links have.
+  // Ends what `which` holds for, but for what the connections have.
   template <typename Which>
   void hand_back(Which which, const Status& status) {
     const auto back = [&](auto& request) { returns_.add(request, status); };
@@ -46,12 +46,12 @@ class Messages final : public LinkHandler {
   std::set<int> awaited() const;
   uint64_t sent() const { return sent_; }
 
-  Status on_message(Link& link, const WireHeader& header,
+  Status on_message(PeerConnection& connection, const WireHeader& header,
                     std::span<const std::byte> bytes) override;
-  RecvRequest* on_first_piece(Link& link, const WireHeader& header) override;
+  RecvRequest* on_first_piece(PeerConnection& connection, const WireHeader& header) override;
   void on_received(RecvRequest& request) override { returns_.add(request); }
   // It stays pending until its communicator is cancelled here as well.
-  void on_given_up(Link&, RecvRequest& request) override { matcher_.post(request); }
+  void on_given_up(PeerConnection&, RecvRequest& request) override { matcher_.post(request); }
   void on_sent(SendRequest& request) override { returns_.add(request); }
 
  private:
@@ -64,13 +64,14 @@ class Messages final : public LinkHandler {
   };
 
   // A send meets what its receiver expects.
-  void match_send(Link& link, SendRequest& request, uint64_t signature, size_t bytes,
-                  uint64_t ready_ns);
-  void take_arrival(Link& link, RecvRequest& request, Arrival& arrival);
-  Status on_eager(Link& link, const WireHeader& header, std::span<const std::byte> bytes);
-  void on_announce(Link& link, const WireHeader& header);
-  void on_ready(Link& link, const WireHeader& header);
-  void on_refuse(Link& link, const WireHeader& header);
+  void match_send(PeerConnection& connection, SendRequest& request, uint64_t signature,
+                  size_t bytes, uint64_t ready_ns);
+  void take_arrival(PeerConnection& connection, RecvRequest& request, Arrival& arrival);
+  Status on_eager(PeerConnection& connection, const WireHeader& header,
+                  std::span<const std::byte> bytes);
+  void on_announce(PeerConnection& connection, const WireHeader& header);
+  void on_ready(PeerConnection& connection, const WireHeader& header);
+  void on_refuse(PeerConnection& connection, const WireHeader& header);
 
   const size_t eager_bytes_;
   Returns& returns_;

@@ -1,4 +1,4 @@
-// sealed.cpp: what a Link does besides where its connection is sealed. See transports/tcp/link.hpp.
+// sealed.cpp: what a PeerConnection does besides where its connection is sealed. See transports/tcp/peer_connection.hpp.
 //
 // The stream is a row of units: a header, then, where it announces any, the bytes of an eager
 // message or of a piece. The length of each is known from a header that has opened, so nobody on
@@ -16,18 +16,18 @@
 
 #include <fmt/format.h>
 
-#include "transports/tcp/link.hpp"
+#include "transports/tcp/peer_connection.hpp"
 
 namespace sennit::tcp {
 
-Status Link::forged() const {
+Status PeerConnection::forged() const {
   return {SENNIT_LINK_FAILED, fmt::format("connection to rank {}: what came is not what was sent: "
                                           "somebody on the way changed, repeated, "
                                           "moved or left out bytes; it is closed",
                                           peer_)};
 }
 
-void Link::stage_sealed_piece() {
+void PeerConnection::stage_sealed_piece() {
   const size_t bytes = std::exchange(outgoing_piece_left_, 0);
   std::byte* const to = stage_bytes(bytes);
   iovec piece{};
@@ -43,7 +43,7 @@ void Link::stage_sealed_piece() {
 
 // Without an answer at the first stall, the second, the fourth, and so on: a peer that does
 // something else for an hour finds a dozen questions, not thousands.
-bool Link::post_ask() {
+bool PeerConnection::post_ask() {
   if (!sealed_ || blocked_ || has_staged()) return false;
   if (sealed_->silent_at != bytes_received_) sealed_->stalls = 0;
   sealed_->silent_at = bytes_received_;
@@ -57,7 +57,7 @@ bool Link::post_ask() {
 
 // As many bytes as the peer has not seen, which are enough for the unit that it may be waiting for;
 // mostly there are none, and one header says so. What is queued anyway is an answer, too.
-void Link::post_answer(uint64_t received) {
+void PeerConnection::post_answer(uint64_t received) {
   constexpr uint64_t kUnit = kPieceBytes + Seal::kTagBytes,
                      kHeader = sizeof(WireHeader) + Seal::kTagBytes;
   if (has_staged() || outgoing_ || eager_.front() || granted_.front() ||
@@ -69,7 +69,7 @@ void Link::post_answer(uint64_t received) {
 
 // Opens the tag of the piece that has come, then the next header. True: an open header lies at
 // begin_. Otherwise it is not all there yet, unless `status` says more.
-bool Link::header_opened(Status& status) {
+bool PeerConnection::header_opened(Status& status) {
   Sealed& sealed = *sealed_;
   if (sealed.header_open) return true;
   if (sealed.piece_due) {
@@ -90,7 +90,7 @@ bool Link::header_opened(Status& status) {
   return true;
 }
 
-Status Link::place_piece(size_t bytes) {
+Status PeerConnection::place_piece(size_t bytes) {
   if (bytes > kPieceBytes)
     return {SENNIT_LINK_FAILED,
             fmt::format("connection to rank {}: a piece of impossible size; it is closed", peer_)};
@@ -104,7 +104,7 @@ Status Link::place_piece(size_t bytes) {
   return {};
 }
 
-Status Link::open_piece() {
+Status PeerConnection::open_piece() {
   Sealed& sealed = *sealed_;
   sealed.piece_due = false;
   if (!sealed.in.open(sealed.place.data, sealed.place.bytes, buffer_.get() + begin_))
@@ -121,7 +121,7 @@ Status Link::open_piece() {
 
 // The memory of the message that comes in is no longer ours: the rest of its piece is received and
 // opened all the same, so that the units stay in step.
-void Link::receive_elsewhere() {
+void PeerConnection::receive_elsewhere() {
   Sealed& sealed = *sealed_;
   if (sealed.aside || (incoming_piece_left_ == 0 && !sealed.piece_due)) return;
   const size_t here = sealed.place.bytes - incoming_piece_left_;

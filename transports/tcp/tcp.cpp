@@ -52,16 +52,17 @@ Result<std::unique_ptr<Transport>> Tcp::make(const TransportContext& context) {
   if (tcp->epoll_fd_ < 0)
     return Status(SENNIT_OUT_OF_RESOURCES,
                   fmt::format("tcp: epoll_create1: {} (raise `ulimit -n`)", std::strerror(errno)));
-  Result<std::unique_ptr<Door>> door = Door::open(context, tcp->epoll_fd_, *tcp);
-  if (!door) return door.status();
-  tcp->door_ = std::move(*door);
+  Result<std::unique_ptr<ConnectionManager>> manager =
+      ConnectionManager::open(context, tcp->epoll_fd_, *tcp);
+  if (!manager) return manager.status();
+  tcp->manager_ = std::move(*manager);
   return std::unique_ptr<Transport>(std::move(tcp));
 }
 
 Tcp::~Tcp() {
   linger();
-  door_.reset();
-  for (Peer& peer : peers_) peer.link.reset();
+  manager_.reset();
+  for (RemotePeer& peer : peers_) peer.connection.reset();
   close_guarded(epoll_fd_);
 }
 
@@ -70,36 +71,37 @@ Tcp::~Tcp() {
 // all of it.
 void Tcp::linger() {
   const uint64_t end = now_ns() + kLingerNs;
-  std::vector<Link*> open;
+  std::vector<PeerConnection*> open;
   for (const int peer : in_use_)
-    if (at(peer).link->is_open()) open.push_back(at(peer).link.get());
+    if (at(peer).connection->is_open()) open.push_back(at(peer).connection.get());
   // what was not begun
-  for (Link* link : open) link->take_sends_if([](auto&) { return true; }, [](auto&) {});
+  for (PeerConnection* connection : open)
+    connection->take_sends_if([](auto&) { return true; }, [](auto&) {});
   std::vector<bool> said(open.size(), false);
   size_t left = open.size();
   std::vector<pollfd> waits(open.size());
   while (left > 0 && now_ns() < end) {
     for (size_t i = 0; i < open.size(); i++) {
-      Link* link = open[i];
+      PeerConnection* connection = open[i];
       waits[i] = {-1, POLLIN, 0};
-      if (!link) continue;
+      if (!connection) continue;
       bool more = false;
-      link->unblock();
-      const bool ok = said[i] || link->write(more).ok();
-      if (ok && !said[i] && !more && !link->has_staged())
-        said[i] = shutdown(link->fd(), SHUT_WR) == 0;
+      connection->unblock();
+      const bool ok = said[i] || connection->write(more).ok();
+      if (ok && !said[i] && !more && !connection->has_staged())
+        said[i] = shutdown(connection->fd(), SHUT_WR) == 0;
       char ignored[4096];
       ssize_t got = 1;
-      while (got > 0) got = ::recv(link->fd(), ignored, sizeof ignored, MSG_DONTWAIT);
+      while (got > 0) got = ::recv(connection->fd(), ignored, sizeof ignored, MSG_DONTWAIT);
       int unsent = 0;
-      if (ioctl(link->fd(), TIOCOUTQ, &unsent) < 0) unsent = 0;
+      if (ioctl(connection->fd(), TIOCOUTQ, &unsent) < 0) unsent = 0;
       const bool over = !ok || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
       if (over || (said[i] && unsent <= 1)) {  // the end itself counts one
-        link->shut();
+        connection->shut();
         open[i] = nullptr;
         left--;
       } else {
-        waits[i].fd = link->fd();
+        waits[i].fd = connection->fd();
       }
     }
     if (left > 0) poll(waits.data(), waits.size(), 1);
@@ -110,14 +112,14 @@ void Tcp::linger() {
 
 Reach Tcp::reach(int, std::span<const std::byte> address) {
   const std::optional<SocketAddress> decoded = SocketAddress::decode(address);
-  return decoded && decoded->v6 == door_->address().v6 ? Reach::network : Reach::none;
+  return decoded && decoded->v6 == manager_->address().v6 ? Reach::network : Reach::none;
 }
 
 std::string Tcp::obstacle() const {
   return fmt::format(
       "this rank is at {}, and that one at an {} address: SENNIT_INTERFACE can name the same "
       "network on all ranks",
-      door_->address().text(), door_->address().v6 ? "IPv4" : "IPv6");
+      manager_->address().text(), manager_->address().v6 ? "IPv4" : "IPv6");
 }
 
 Status Tcp::add_peer(int peer, std::span<const std::byte> address) {
@@ -128,19 +130,19 @@ Status Tcp::add_peer(int peer, std::span<const std::byte> address) {
   return {};
 }
 
-// The link to a peer; its connection is on its way at the latest now.
-Link& Tcp::link_to(int number) {
-  Peer& peer = at(number);
-  if (!peer.link) {
-    peer.link = std::make_unique<Link>(number, window_bytes_, messages_);
+// The connection to a peer; its connection is on its way at the latest now.
+PeerConnection& Tcp::connection_to(int number) {
+  RemotePeer& peer = at(number);
+  if (!peer.connection) {
+    peer.connection = std::make_unique<PeerConnection>(number, window_bytes_, messages_);
     in_use_.push_back(number);
   }
-  return *peer.link;
+  return *peer.connection;
 }
 
 bool Tcp::wants_connection(int number) {
-  const Peer& peer = at(number);
-  return !peer.broken && peer.failed.ok() && !(peer.link && peer.link->is_open());
+  const RemotePeer& peer = at(number);
+  return !peer.broken && peer.failed.ok() && !(peer.connection && peer.connection->is_open());
 }
 
 void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
@@ -151,21 +153,22 @@ void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
           static_cast<int>(std::min<int64_t>(option_integer("SENNIT_TCP_BUFFER_BYTES"), 1 << 30));
       buffer > 0)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-  Link& link = link_to(number);
-  link.open(fd, handshake.seal_keys());
+  PeerConnection& connection = connection_to(number);
+  connection.open(fd, handshake.seal_keys());
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.u64 = pack(Source::link, static_cast<uint32_t>(number));
+  event.data.u64 = pack(EventSource::connection, static_cast<uint32_t>(number));
   if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) < 0)
-    return break_link(number, Status(SENNIT_OUT_OF_RESOURCES,
-                                     fmt::format("tcp: watching the connection to rank {}: {}",
-                                                 number, std::strerror(errno))));
-  flush(link);
+    return break_connection(
+        number,
+        Status(SENNIT_OUT_OF_RESOURCES, fmt::format("tcp: watching the connection to rank {}: {}",
+                                                    number, std::strerror(errno))));
+  flush(connection);
 }
 
-void Tcp::break_link(int number, const Status& status) {
-  Peer& peer = at(number);
-  if (peer.link) peer.link->shut();
+void Tcp::break_connection(int number, const Status& status) {
+  RemotePeer& peer = at(number);
+  if (peer.connection) peer.connection->shut();
   if (peer.broken || !peer.failed.ok()) return;
   peer.broken = true;
   returns_.add_event(number, status);
@@ -174,58 +177,59 @@ void Tcp::break_link(int number, const Status& status) {
 // ---- messages ----
 
 const Status* Tcp::refusal(const MessageRequest& request) const {
-  const Peer& peer = peers_[static_cast<size_t>(request.peer)];
+  const RemotePeer& peer = peers_[static_cast<size_t>(request.peer)];
   return peer.failed.ok() ? messages_.cancelled(request.key.comm) : &peer.failed;
 }
 
 void Tcp::send(SendRequest& request) {
   request.ready_ns = request.first_ns = 0;
   if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
-  Link& link = link_to(request.peer);
-  messages_.send(link, request);
-  flush(link);
+  PeerConnection& connection = connection_to(request.peer);
+  messages_.send(connection, request);
+  flush(connection);
 }
 
 void Tcp::recv(RecvRequest& request) {
   request.exposed = nullptr;
   request.ready_ns = request.first_ns = 0;
   if (const Status* refused = refusal(request)) return returns_.add(request, *refused);
-  Link& link = link_to(request.peer);
-  if (messages_.recv(link, request)) flush(link);
+  PeerConnection& connection = connection_to(request.peer);
+  if (messages_.recv(connection, request)) flush(connection);
 }
 
 // Writes what is queued; calls the peer if there is no connection yet.
-void Tcp::flush(Link& link) {
-  Peer& peer = at(link.peer());
-  if (!link.is_open()) {
-    if (!peer.broken && peer.failed.ok() && peer.known) door_->call(link.peer(), peer.address);
+void Tcp::flush(PeerConnection& connection) {
+  RemotePeer& peer = at(connection.peer());
+  if (!connection.is_open()) {
+    if (!peer.broken && peer.failed.ok() && peer.known)
+      manager_->call(connection.peer(), peer.address);
     return;
   }
   bool more = false;
-  if (const Status status = link.write(more); !status.ok()) {
+  if (const Status status = connection.write(more); !status.ok()) {
     // The peer has closed, perhaps after its last words, which are still to be read.
     more = true;
     while (more) {
       more = false;
-      if (!link.read(true, more).ok()) break;
+      if (!connection.read(true, more).ok()) break;
     }
-    return break_link(link.peer(), status);
+    return break_connection(connection.peer(), status);
   }
-  if (more) mark_busy(link);
+  if (more) mark_busy(connection);
 }
 
-void Tcp::read(Link& link, bool to_the_end) {
-  if (!link.is_open()) return;
+void Tcp::read(PeerConnection& connection, bool to_the_end) {
+  if (!connection.is_open()) return;
   bool more = false;
-  const Status status = link.read(to_the_end, more);
-  if (!status.ok()) return break_link(link.peer(), status);
-  if (more) mark_busy(link);
-  flush(link);  // what the reading gave rise to
+  const Status status = connection.read(to_the_end, more);
+  if (!status.ok()) return break_connection(connection.peer(), status);
+  if (more) mark_busy(connection);
+  flush(connection);  // what the reading gave rise to
 }
 
-void Tcp::mark_busy(Link& link) {
-  bool& busy = at(link.peer()).busy;
-  if (!busy) busy_.push_back(link.peer());
+void Tcp::mark_busy(PeerConnection& connection) {
+  bool& busy = at(connection.peer()).busy;
+  if (!busy) busy_.push_back(connection.peer());
   busy = true;
 }
 
@@ -236,21 +240,21 @@ bool Tcp::progress(Completions& completions) {
   const int count = epoll_wait(epoll_fd_, events, 64, 0);
   for (int i = 0; i < count; i++) {
     const uint64_t data = events[i].data.u64;
-    if (source_of(data) != Source::link) {
-      door_->on_event(data);
+    if (source_of(data) != EventSource::connection) {
+      manager_->on_event(data);
       continue;
     }
-    Link& link = *at(static_cast<int>(index_of(data))).link;
-    if (events[i].events & EPOLLOUT) link.unblock();
+    PeerConnection& connection = *at(static_cast<int>(index_of(data))).connection;
+    if (events[i].events & EPOLLOUT) connection.unblock();
     if (events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-      read(link, (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+      read(connection, (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
     else
-      flush(link);
+      flush(connection);
   }
   bool moved = count > 0 || !busy_.empty();
   turn_.swap(busy_);
   for (const int peer : turn_) at(peer).busy = false;
-  for (const int peer : turn_) read(*at(peer).link, true);
+  for (const int peer : turn_) read(*at(peer).connection, true);
   turn_.clear();
   moved |= returns_.hand_over(completions);
   return moved;
@@ -263,16 +267,16 @@ void Tcp::hand_back(Which which, const Status& status) {
   const auto back = [&](auto& request) { returns_.add(request, status); };
   messages_.hand_back(which, status);
   for (const int peer : in_use_) {
-    at(peer).link->take_sends_if(which, back);
-    at(peer).link->take_receive_if(which, back);
+    at(peer).connection->take_sends_if(which, back);
+    at(peer).connection->take_receive_if(which, back);
   }
 }
 
 void Tcp::fail_peer(int number, const Status& status) {
-  Peer& peer = at(number);
+  RemotePeer& peer = at(number);
   peer.failed = status;
-  door_->hang_up(number);
-  if (peer.link) peer.link->shut();
+  manager_->hang_up(number);
+  if (peer.connection) peer.connection->shut();
   hand_back([number](const auto& item) { return item.peer == number; }, status);
 }
 
@@ -283,7 +287,7 @@ void Tcp::cancel(uint32_t comm, const Status& status) {
 
 void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
   messages_.forget(over);
-  for (const int peer : in_use_) at(peer).link->forget(over);
+  for (const int peer : in_use_) at(peer).connection->forget(over);
 }
 
 // Asks those that something is awaited from. See
@@ -292,9 +296,9 @@ void Tcp::stalled() {
   if (!sealed_) return;
   const std::set<int> awaited = messages_.awaited();
   for (const int number : in_use_) {
-    Link& link = *at(number).link;
-    if (!link.is_open() || (!link.receiving() && !awaited.contains(number))) continue;
-    if (link.post_ask()) flush(link);
+    PeerConnection& connection = *at(number).connection;
+    if (!connection.is_open() || (!connection.receiving() && !awaited.contains(number))) continue;
+    if (connection.post_ask()) flush(connection);
   }
 }
 
@@ -307,18 +311,18 @@ std::string Tcp::statistics() const {
   uint64_t sent = 0, received = 0;
   size_t open = 0;
   for (const int number : in_use_) {
-    const Link& link = *peers_[static_cast<size_t>(number)].link;
-    open += link.is_open();
-    sent += link.bytes_sent();
-    received += link.bytes_received();
+    const PeerConnection& connection = *peers_[static_cast<size_t>(number)].connection;
+    open += connection.is_open();
+    sent += connection.bytes_sent();
+    received += connection.bytes_received();
   }
   return fmt::format(
       "connections {}, messages sent {}, bytes sent {}, bytes received {}, strangers refused {}",
-      open, messages_.sent(), sent, received, door_->refused());
+      open, messages_.sent(), sent, received, manager_->refused());
 }
 
 }  // namespace sennit::tcp
 
 namespace sennit {
-SENNIT_TRANSPORT_ENTRY(tcp, 20, tcp::Tcp::make)
+SENNIT_TRANSPORT_ENTRY(tcp, 20, Reach::network, tcp::Tcp::make)
 }

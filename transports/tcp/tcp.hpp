@@ -1,5 +1,5 @@
 // tcp.hpp: the transport between hosts on plain Ethernet: what messages mean, over the connections
-// (transports/tcp/link.hpp) that the door (transports/tcp/door.hpp) lets in. See
+// (transports/tcp/peer_connection.hpp) that the manager (transports/tcp/connection_manager.hpp) makes. See
 // transports/tcp/tcp.cpp.
 #pragma once
 
@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "transports/returns.hpp"
-#include "transports/tcp/door.hpp"
+#include "transports/tcp/connection_manager.hpp"
 #include "transports/tcp/messages.hpp"
 
 namespace sennit::tcp {
 
-class Tcp final : public Transport, private DoorHandler {
+class Tcp final : public Transport, private ConnectionHandler {
  public:
   static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
   ~Tcp() override;
 
   std::string_view name() const override { return "tcp"; }
-  std::vector<std::byte> address() const override { return door_->address().encode(); }
+  std::vector<std::byte> address() const override { return manager_->address().encode(); }
   Reach reach(int peer, std::span<const std::byte> address) override;
   std::string obstacle() const override;
   Status add_peer(int peer, std::span<const std::byte> address) override;
@@ -36,23 +36,23 @@ class Tcp final : public Transport, private DoorHandler {
   std::string statistics() const override;
 
  private:
-  struct Peer {
+  struct RemotePeer {
     SocketAddress address;
-    std::unique_ptr<Link> link;  // made at first use
-    bool known = false;          // has an address
-    bool broken = false;         // its connection failed, which was reported
-    bool busy = false;           // in busy_
-    Status failed;               // by fail_peer()
+    std::unique_ptr<PeerConnection> connection;  // made at first use
+    bool known = false;                          // has an address
+    bool broken = false;                         // its connection failed, which was reported
+    bool busy = false;                           // in busy_
+    Status failed;                               // by fail_peer()
   };
 
   explicit Tcp(const TransportContext& context);
-  Peer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
-  Link& link_to(int peer);
+  RemotePeer& at(int peer) { return peers_[static_cast<size_t>(peer)]; }
+  PeerConnection& connection_to(int peer);
   const Status* refusal(const MessageRequest& request) const;
-  void flush(Link& link);
-  void read(Link& link, bool to_the_end);
-  void mark_busy(Link& link);
-  void break_link(int peer, const Status& status);
+  void flush(PeerConnection& connection);
+  void read(PeerConnection& connection, bool to_the_end);
+  void mark_busy(PeerConnection& connection);
+  void break_connection(int peer, const Status& status);
   void linger();
 
   template <typename Which>
@@ -60,16 +60,16 @@ class Tcp final : public Transport, private DoorHandler {
 
   bool wants_connection(int peer) override;
   void on_connection(int peer, int fd, const Handshake& handshake) override;
-  void on_call_failed(int peer, const Status& status) override { break_link(peer, status); }
+  void on_call_failed(int peer, const Status& status) override { break_connection(peer, status); }
 
   const size_t window_bytes_;
   const bool sealed_;
   const std::string interface_;  // its address, numeric
   int epoll_fd_ = -1;
-  std::unique_ptr<Door> door_;
-  std::vector<Peer> peers_;
-  std::vector<int> in_use_;  // peers with a link
-  std::vector<int> busy_;    // links with more to move than one turn allows
+  std::unique_ptr<ConnectionManager> manager_;
+  std::vector<RemotePeer> peers_;
+  std::vector<int> in_use_;  // peers with a connection
+  std::vector<int> busy_;    // connections with more to move than one turn allows
   std::vector<int> turn_;    // the same, while their turn runs
   Returns returns_;
   Messages messages_;

@@ -100,14 +100,14 @@ Reach UcxTransport::reach(int, std::span<const std::byte> address) {
 Status UcxTransport::add_peer(int rank, std::span<const std::byte> address) {
   if (address.size() <= sizeof(AddressHead))
     return {SENNIT_LINK_FAILED, fmt::format("ucx: rank {} has no address", rank)};
-  Peer& p = known(rank);
+  RemoteWorker& p = known(rank);
   if (!p.worker_address.empty()) return {};
   const auto worker_address = address.subspan(sizeof(AddressHead));
   p.worker_address.assign(worker_address.begin(), worker_address.end());
   return {};
 }
 
-Status UcxTransport::connect(Peer& p) {
+Status UcxTransport::connect(RemoteWorker& p) {
   if (p.endpoint || p.broken) return {};
   if (const size_t left = descriptors_left(); left < kDescriptorsToConnect)
     return {SENNIT_OUT_OF_RESOURCES,
@@ -133,7 +133,7 @@ Status UcxTransport::connect(Peer& p) {
   return {};
 }
 
-void UcxTransport::close(Peer& p) {
+void UcxTransport::close(RemoteWorker& p) {
   if (!p.endpoint) return;
   const ucp_ep_h endpoint = std::exchange(p.endpoint, nullptr);
   if (!worker_.close(endpoint))
@@ -142,37 +142,37 @@ void UcxTransport::close(Peer& p) {
 
 // ---- messages ----
 
-CommWindow& Peer::window(uint32_t comm) {
+CommWindow& RemoteWorker::window(uint32_t comm) {
   for (CommWindow& w : windows)
     if (w.comm == comm) return w;
   windows.push_back({comm, 0, 0});
   return windows.back();
 }
 
-Peer& UcxTransport::peer(int rank) {
+RemoteWorker& UcxTransport::peer(int rank) {
   const auto entry = peers_.find(rank);
   SENNIT_CHECK(entry != peers_.end());
   return *entry->second;
 }
 
-Peer& UcxTransport::known(int rank) {
-  std::unique_ptr<Peer>& p = peers_[rank];
+RemoteWorker& UcxTransport::known(int rank) {
+  std::unique_ptr<RemoteWorker>& p = peers_[rank];
   if (p) return *p;
-  p = std::make_unique<Peer>();
+  p = std::make_unique<RemoteWorker>();
   p->transport = this;
   p->rank = rank;
   return *p;
 }
 
 // The status that requests of this peer and communicator end with at once, or nullptr.
-const Status* UcxTransport::refused(const Peer& p, uint32_t comm) const {
+const Status* UcxTransport::refused(const RemoteWorker& p, uint32_t comm) const {
   if (!p.failed.ok()) return &p.failed;
   return cancelled_.find(comm);
 }
 
-Operation& UcxTransport::new_operation(Peer& p) {
+PendingOperation& UcxTransport::new_operation(RemoteWorker& p) {
   if (free_.empty()) free_.push_back(&operations_.emplace_back());
-  Operation& operation = *free_.back();
+  PendingOperation& operation = *free_.back();
   free_.pop_back();
   operation.peer = &p;
   operation.send = nullptr;
@@ -184,7 +184,7 @@ Operation& UcxTransport::new_operation(Peer& p) {
 }
 
 // What UCX wants to know about memory: one piece, or a list that stays in the operation.
-static void describe(std::span<const Segment> segments, Operation& operation,
+static void describe(std::span<const Segment> segments, PendingOperation& operation,
                      ucp_request_param_t& param, void** buffer, size_t* count) {
   for (const Segment& segment : segments)
     if (segment.bytes > 0) operation.iov.push_back({segment.data, segment.bytes});
@@ -201,7 +201,8 @@ static void describe(std::span<const Segment> segments, Operation& operation,
 }
 
 // Hands the operation's header and the segments to UCX.
-void UcxTransport::post(Operation& operation, std::span<const Segment> segments, uint32_t flags) {
+void UcxTransport::post(PendingOperation& operation, std::span<const Segment> segments,
+                        uint32_t flags) {
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -216,22 +217,22 @@ void UcxTransport::post(Operation& operation, std::span<const Segment> segments,
                          &operation.header, sizeof(Header), buffer, count, &param));
 }
 
-void UcxTransport::control(Peer& p, MessageKind kind, uint32_t comm, uint64_t bytes) {
+void UcxTransport::control(RemoteWorker& p, MessageKind kind, uint32_t comm, uint64_t bytes) {
   if (!p.failed.ok() || !connect(p).ok() || p.broken) return;
-  Operation& operation = new_operation(p);
+  PendingOperation& operation = new_operation(p);
   operation.header = {kind, context_.rank, {comm, 0, 0, 0}, 0, bytes};
   post(operation, {}, UCP_AM_SEND_FLAG_EAGER);
 }
 
-void UcxTransport::started(Operation& operation, ucs_status_ptr_t result) {
+void UcxTransport::started(PendingOperation& operation, ucs_status_ptr_t result) {
   if (result == nullptr)
     ended(operation, UCS_OK);
   else if (UCS_PTR_IS_ERR(result))
     ended(operation, UCS_PTR_STATUS(result));
 }
 
-void UcxTransport::ended(Operation& operation, ucs_status_t status) {
-  Peer& p = *operation.peer;
+void UcxTransport::ended(PendingOperation& operation, ucs_status_t status) {
+  RemoteWorker& p = *operation.peer;
   operation.active = false;
   free_.push_back(&operation);
   const auto conclude = [&](auto* request, auto& orphans) {
@@ -249,7 +250,7 @@ void UcxTransport::ended(Operation& operation, ucs_status_t status) {
 }
 
 void UcxTransport::on_sent(void* request, ucs_status_t status, void* operation) {
-  auto& o = *static_cast<Operation*>(operation);
+  auto& o = *static_cast<PendingOperation*>(operation);
   o.peer->transport->worker_.library().request_free(request);
   o.peer->transport->ended(o, status);
 }
@@ -258,7 +259,7 @@ void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void*
   on_sent(request, status, operation);
 }
 
-void UcxTransport::broke(Peer& p, ucs_status_t status) {
+void UcxTransport::broke(RemoteWorker& p, ucs_status_t status) {
   if (p.broken || !p.failed.ok()) return;
   p.broken = true;
   returns_.add_event(p.rank, {SENNIT_LINK_FAILED, fmt::format("ucx: connection to rank {}: {}",
@@ -266,18 +267,18 @@ void UcxTransport::broke(Peer& p, ucs_status_t status) {
 }
 
 void UcxTransport::on_error(void* peer, ucp_ep_h, ucs_status_t status) {
-  auto& p = *static_cast<Peer*>(peer);
+  auto& p = *static_cast<RemoteWorker*>(peer);
   p.transport->broke(p, status);
 }
 
 void UcxTransport::send(SendRequest& request) {
-  Peer& p = peer(request.peer);
+  RemoteWorker& p = peer(request.peer);
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
   if (const Status* status = refused(p, request.key.comm)) return returns_.add(request, *status);
   if (Status status = connect(p); !status.ok()) return returns_.add(request, std::move(status));
   if (p.broken) return p.orphan_sends.push_back(&request);
-  Operation& operation = new_operation(p);
+  PendingOperation& operation = new_operation(p);
   operation.send = &request;
   operation.header = {MessageKind::message, context_.rank, request.key, request.signature,
                       request.bytes};
@@ -291,7 +292,7 @@ void UcxTransport::send(SendRequest& request) {
 }
 
 void UcxTransport::recv(RecvRequest& request) {
-  Peer& p = peer(request.peer);
+  RemoteWorker& p = peer(request.peer);
   request.status = Status();
   request.ready_ns = request.first_ns = 0;
   request.exposed = nullptr;
@@ -330,7 +331,7 @@ void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
     worker_.release(descriptor);
     return returns_.add(request, Status());
   }
-  Operation& operation = new_operation(peer(request.peer));
+  PendingOperation& operation = new_operation(peer(request.peer));
   operation.recv = &request;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -344,7 +345,7 @@ void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
 }
 
 // Counts what the window of (communicator, peer) may have back, and returns it by the quarter.
-void UcxTransport::consumed(Peer& p, uint32_t comm, size_t bytes) {
+void UcxTransport::consumed(RemoteWorker& p, uint32_t comm, size_t bytes) {
   CommWindow& window = p.window(comm);
   window.to_return += bytes + kOverheadBytes;
   if (window.to_return < kWindowBytes / 4) return;
@@ -367,7 +368,8 @@ ucs_status_t UcxTransport::on_message(void* self, const void* header, size_t hea
 ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t bytes,
                                    bool rendezvous) {
   if (header.from < 0 || header.from >= context_.size) return UCS_OK;  // a stranger
-  Peer& p = known(header.from);  // who may be quicker than this rank, which has nothing for it yet
+  RemoteWorker& p =
+      known(header.from);  // who may be quicker than this rank, which has nothing for it yet
   const uint32_t comm = header.key.comm;
   switch (header.kind) {
     case MessageKind::hello:
@@ -437,7 +439,7 @@ bool UcxTransport::prepare_wait() {
 // Ends the requests that `which` holds for; those that UCX has in its hands end when it lets go.
 template <typename Which>
 void UcxTransport::hand_back(Which which, const Status& status) {
-  for (Operation& operation : operations_) {
+  for (PendingOperation& operation : operations_) {
     if (!operation.active || !operation.doomed.ok()) continue;
     if (operation.send && which(*operation.send)) operation.doomed = status;
     if (operation.recv && which(*operation.recv)) operation.doomed = status;
@@ -468,7 +470,7 @@ void UcxTransport::cancel(uint32_t comm, const Status& status) {
   const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
   // Peers that have been offered a message of this communicator let go of it when they hear.
   for (auto& [rank, p] : peers_) {
-    const auto offered = [&of_comm, peer = p.get()](const Operation& operation) {
+    const auto offered = [&of_comm, peer = p.get()](const PendingOperation& operation) {
       return operation.active && operation.peer == peer && operation.send &&
              of_comm(*operation.send);
     };
@@ -492,7 +494,7 @@ void UcxTransport::forget(const std::function<bool(uint32_t comm)>& over) {
 void UcxTransport::fail_peer(int rank, const Status& status) {
   const auto entry = peers_.find(rank);
   if (entry == peers_.end()) return;
-  Peer& p = *entry->second;
+  RemoteWorker& p = *entry->second;
   if (!p.failed.ok()) return;
   p.failed = status;
   const auto of_peer = [rank](const auto& message) { return message.peer == rank; };
@@ -509,5 +511,6 @@ std::string UcxTransport::statistics() const {
 }  // namespace sennit::ucx
 
 namespace sennit {
-SENNIT_TRANSPORT_ENTRY(ucx, 40, ucx::UcxTransport::make, /*keeps_secrets=*/false)
+SENNIT_TRANSPORT_ENTRY(ucx, 40, Reach::network, ucx::UcxTransport::make, /*keeps_secrets=*/false,
+                       /*works_after_fork=*/false)
 }

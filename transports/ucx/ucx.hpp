@@ -30,11 +30,11 @@ struct Header {
   uint64_t bytes;  // of a credit: how much window comes back
 };
 
-struct Peer;
+struct RemoteWorker;
 
 // An operation that UCX has, with everything that must stay in place until it calls back.
-struct Operation {
-  Peer* peer = nullptr;
+struct PendingOperation {
+  RemoteWorker* peer = nullptr;
   SendRequest* send = nullptr;  // neither: a control message
   RecvRequest* recv = nullptr;
   Header header{};
@@ -49,7 +49,7 @@ struct CommWindow {
   uint64_t to_return = 0;  // eager bytes of the peer consumed here
 };
 
-struct Peer {
+struct RemoteWorker {
   class UcxTransport* transport = nullptr;
   int rank = -1;
   std::vector<std::byte> worker_address;  // empty until add_peer()
@@ -87,22 +87,22 @@ class UcxTransport final : public Transport {
  private:
   explicit UcxTransport(const TransportContext& context) : context_(context) {}
   Status start();
-  Peer& peer(int rank);
-  Peer& known(int rank);    // also before add_peer()
-  Status connect(Peer& p);  // p.broken: there is no way to it
-  const Status* refused(const Peer& p, uint32_t comm) const;
-  Operation& new_operation(Peer& p);
-  void post(Operation& operation, std::span<const Segment> segments, uint32_t flags);
-  void control(Peer& p, MessageKind kind, uint32_t comm, uint64_t bytes);
+  RemoteWorker& peer(int rank);
+  RemoteWorker& known(int rank);    // also before add_peer()
+  Status connect(RemoteWorker& p);  // p.broken: there is no way to it
+  const Status* refused(const RemoteWorker& p, uint32_t comm) const;
+  PendingOperation& new_operation(RemoteWorker& p);
+  void post(PendingOperation& operation, std::span<const Segment> segments, uint32_t flags);
+  void control(RemoteWorker& p, MessageKind kind, uint32_t comm, uint64_t bytes);
   void fetch(RecvRequest& request, void* descriptor);
-  void started(Operation& operation, ucs_status_ptr_t result);
-  void ended(Operation& operation, ucs_status_t status);
-  void broke(Peer& p, ucs_status_t status);
-  void consumed(Peer& p, uint32_t comm, size_t bytes);
+  void started(PendingOperation& operation, ucs_status_ptr_t result);
+  void ended(PendingOperation& operation, ucs_status_t status);
+  void broke(RemoteWorker& p, ucs_status_t status);
+  void consumed(RemoteWorker& p, uint32_t comm, size_t bytes);
   void drop(Arrival& arrival);
   template <typename Which>
   void hand_back(Which which, const Status& status);
-  void close(Peer& p);
+  void close(RemoteWorker& p);
 
   ucs_status_t arrived(const Header& header, void* data, size_t bytes, bool rendezvous);
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
@@ -113,11 +113,11 @@ class UcxTransport final : public Transport {
 
   TransportContext context_;
   bool gave_up_ = false;  // on a call
-  std::unordered_map<int, std::unique_ptr<Peer>> peers_;
+  std::unordered_map<int, std::unique_ptr<RemoteWorker>> peers_;
   Cancelled cancelled_;
   Matcher matcher_;
-  std::deque<Operation> operations_;  // all that ever were; they stay in place
-  std::vector<Operation*> free_;
+  std::deque<PendingOperation> operations_;  // all that ever were; they stay in place
+  std::vector<PendingOperation*> free_;
   // matched inside UCX's callback, started after it
   std::vector<std::pair<RecvRequest*, void*>> to_fetch_;
   Returns returns_;

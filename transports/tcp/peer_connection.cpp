@@ -1,5 +1,5 @@
-// link.cpp: see transports/tcp/link.hpp.
-#include "transports/tcp/link.hpp"
+// peer_connection.cpp: see transports/tcp/peer_connection.hpp.
+#include "transports/tcp/peer_connection.hpp"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kBufferBytes = 64 * 1024;
 static_assert(kMaxEagerBytes + sizeof(WireHeader) + 2 * Seal::kTagBytes <= kBufferBytes);
 constexpr size_t kStageBytes = 16 * 1024;  // staged before a write; one message more may follow
-// moved in one call, so that one link cannot keep others waiting
+// moved in one call, so that one connection cannot keep others waiting
 constexpr size_t kTurnBytes = 512 * 1024;
 // read beyond a piece: the next header; more would be copied twice
 constexpr size_t kLittleBytes = 4096;
@@ -37,14 +37,14 @@ Status protocol_error(int peer, const char* what) {
 
 }  // namespace
 
-void Link::open(int fd, const std::optional<SealKeys>& keys) {
+void PeerConnection::open(int fd, const std::optional<SealKeys>& keys) {
   fd_ = fd;
   if (keys) sealed_ = std::make_unique<Sealed>(*keys);
   blocked_ = false;
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
 }
 
-void Link::shut() {
+void PeerConnection::shut() {
   close_guarded(fd_);
   fd_ = -1;
   buffer_.reset();
@@ -52,7 +52,7 @@ void Link::shut() {
 
 // ---- the window of eager messages ----
 
-Link::Window* Link::known_window(uint32_t comm) {
+PeerConnection::Window* PeerConnection::known_window(uint32_t comm) {
   if (last_window_ && last_comm_ == comm) return last_window_;
   const auto found = windows_.find(comm);
   if (found == windows_.end()) return nullptr;
@@ -60,27 +60,27 @@ Link::Window* Link::known_window(uint32_t comm) {
   return last_window_ = &found->second;  // does not move
 }
 
-Link::Window& Link::window(uint32_t comm) {
+PeerConnection::Window& PeerConnection::window(uint32_t comm) {
   if (Window* known = known_window(comm)) return *known;
   last_comm_ = comm;
   return *(last_window_ = &windows_.try_emplace(comm, Window{window_bytes_}).first->second);
 }
 
-bool Link::take_window(uint32_t comm, size_t bytes) {
+bool PeerConnection::take_window(uint32_t comm, size_t bytes) {
   Window& w = window(comm);
   if (w.available < eager_cost(bytes)) return false;
   w.available -= eager_cost(bytes);
   return true;
 }
 
-bool Link::hold(uint32_t comm, size_t bytes) {
+bool PeerConnection::hold(uint32_t comm, size_t bytes) {
   Window& w = window(comm);
   if (w.held + eager_cost(bytes) > window_bytes_) return false;
   w.held += eager_cost(bytes);
   return true;
 }
 
-void Link::return_window(uint32_t comm, size_t bytes) {
+void PeerConnection::return_window(uint32_t comm, size_t bytes) {
   Window& w = window(comm);
   w.owed += eager_cost(bytes);
   if (w.owed < window_bytes_ / 2 || w.credit_posted) return;
@@ -91,14 +91,14 @@ void Link::return_window(uint32_t comm, size_t bytes) {
   w.credit_posted = true;
 }
 
-void Link::forget(const std::function<bool(uint32_t comm)>& over) {
+void PeerConnection::forget(const std::function<bool(uint32_t comm)>& over) {
   std::erase_if(windows_, [&](const auto& entry) { return over(entry.first); });
   last_window_ = nullptr;
 }
 
 // ---- out ----
 
-void Link::stage_header(WireHeader header) {
+void PeerConnection::stage_header(WireHeader header) {
   Window& w = window(header.key.comm);
   header.credit = static_cast<uint32_t>(w.owed);
   w.held -= w.owed;
@@ -110,13 +110,13 @@ void Link::stage_header(WireHeader header) {
 }
 
 // Room for one unit at the end of what is staged.
-std::byte* Link::stage_bytes(size_t bytes) {
+std::byte* PeerConnection::stage_bytes(size_t bytes) {
   const size_t at = staged_.size();
   staged_.resize(at + unit_bytes(bytes));
   return staged_.data() + at;
 }
 
-void Link::stage() {
+void PeerConnection::stage() {
   if (staged_begin_ == staged_.size()) {
     staged_.clear();
     staged_begin_ = 0;
@@ -170,7 +170,7 @@ void Link::stage() {
   }
 }
 
-Status Link::write(bool& more) {
+Status PeerConnection::write(bool& more) {
   size_t moved_in_all = 0;
   while (!blocked_) {
     stage();
@@ -223,7 +223,7 @@ Status Link::write(bool& more) {
   return {};
 }
 
-SendRequest* Link::detach_outgoing() {
+SendRequest* PeerConnection::detach_outgoing() {
   if (outgoing_piece_left_ > 0) {
     private_copy_.resize(outgoing_piece_left_);
     outgoing_cursor_.get(private_copy_.data(), outgoing_piece_left_);
@@ -235,7 +235,7 @@ SendRequest* Link::detach_outgoing() {
 
 // ---- in ----
 
-Status Link::read(bool to_the_end, bool& more) {
+Status PeerConnection::read(bool to_the_end, bool& more) {
   size_t moved_in_all = 0;
   bool filled = false;  // the last call found more than it had room for
   while (is_open()) {
@@ -284,7 +284,7 @@ Status Link::read(bool to_the_end, bool& more) {
   return {};
 }
 
-void Link::piece_received() {
+void PeerConnection::piece_received() {
   if (incoming_piece_left_ > 0) return;
   if (sealed_)
     sealed_->piece_due = true;
@@ -293,11 +293,11 @@ void Link::piece_received() {
 }
 
 // Unless more of it is to come.
-void Link::message_received() {
+void PeerConnection::message_received() {
   if (incoming_ && incoming_left_ == 0) handler_.on_received(*std::exchange(incoming_, nullptr));
 }
 
-Status Link::parse() {
+Status PeerConnection::parse() {
   while (begin_ < end_) {
     if (incoming_piece_left_ > 0) {
       const size_t take = std::min(end_ - begin_, incoming_piece_left_);
@@ -351,7 +351,7 @@ Status Link::parse() {
   return {};
 }
 
-Status Link::begin_piece(const WireHeader& header) {
+Status PeerConnection::begin_piece(const WireHeader& header) {
   if (header.kind == HeaderKind::first) {
     if (expected_ > 0) expected_--;
     if (incoming_) handler_.on_given_up(*this, *std::exchange(incoming_, nullptr));

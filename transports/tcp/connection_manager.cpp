@@ -1,5 +1,5 @@
-// door.cpp: see transports/tcp/door.hpp.
-#include "transports/tcp/door.hpp"
+// connection_manager.cpp: see transports/tcp/connection_manager.hpp.
+#include "transports/tcp/connection_manager.hpp"
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -61,7 +61,8 @@ bool add_to_epoll(int epoll_fd, int fd, uint32_t events, uint64_t data) {
 
 // ---- opening ----
 
-Door::Door(const TransportContext& context, int epoll_fd, DoorHandler& handler)
+ConnectionManager::ConnectionManager(const TransportContext& context, int epoll_fd,
+                                     ConnectionHandler& handler)
     : rank_(context.rank),
       size_(context.size),
       job_(context.job),
@@ -70,56 +71,57 @@ Door::Door(const TransportContext& context, int epoll_fd, DoorHandler& handler)
       epoll_fd_(epoll_fd),
       handler_(handler) {}
 
-Result<std::unique_ptr<Door>> Door::open(const TransportContext& context, int epoll_fd,
-                                         DoorHandler& handler) {
+Result<std::unique_ptr<ConnectionManager>> ConnectionManager::open(const TransportContext& context,
+                                                                   int epoll_fd,
+                                                                   ConnectionHandler& handler) {
   const std::string where = context.host_interface.empty() ? "127.0.0.1" : context.host_interface;
   const std::optional<SocketAddress> address = SocketAddress::parse(where);
   if (!address)
     return invalid(fmt::format("tcp: '{}' is not a numeric IPv4 or IPv6 address", where));
-  std::unique_ptr<Door> door(new Door(context, epoll_fd, handler));
+  std::unique_ptr<ConnectionManager> manager(new ConnectionManager(context, epoll_fd, handler));
   sockaddr_storage storage;
   socklen_t length = address->fill(storage);
-  door->listener_ = open_guarded_stream(storage.ss_family);
-  if (door->listener_ < 0) return resource_error("making the listening socket", errno);
-  if (bind(door->listener_, reinterpret_cast<sockaddr*>(&storage), length) < 0 ||
-      listen(door->listener_, kBacklog) < 0)
+  manager->listener_ = open_guarded_stream(storage.ss_family);
+  if (manager->listener_ < 0) return resource_error("making the listening socket", errno);
+  if (bind(manager->listener_, reinterpret_cast<sockaddr*>(&storage), length) < 0 ||
+      listen(manager->listener_, kBacklog) < 0)
     return resource_error(fmt::format("listening on {}", where).c_str(), errno);
-  if (getsockname(door->listener_, reinterpret_cast<sockaddr*>(&storage), &length) < 0)
+  if (getsockname(manager->listener_, reinterpret_cast<sockaddr*>(&storage), &length) < 0)
     return resource_error("asking for the port", errno);
-  door->address_ = SocketAddress::of(storage);
-  door->timer_ =
+  manager->address_ = SocketAddress::of(storage);
+  manager->timer_ =
       open_guarded([] { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); });
-  if (door->timer_ < 0 || !door->hold_spare() ||
-      !add_to_epoll(epoll_fd, door->listener_, EPOLLIN, pack(Source::listener, 0)) ||
-      !add_to_epoll(epoll_fd, door->timer_, EPOLLIN, pack(Source::timer, 0)))
+  if (manager->timer_ < 0 || !manager->hold_spare() ||
+      !add_to_epoll(epoll_fd, manager->listener_, EPOLLIN, pack(EventSource::listener, 0)) ||
+      !add_to_epoll(epoll_fd, manager->timer_, EPOLLIN, pack(EventSource::timer, 0)))
     return resource_error("making the timer", errno);
-  return door;
+  return manager;
 }
 
-Door::~Door() {
+ConnectionManager::~ConnectionManager() {
   for (const Guest& guest : guests_) close_guarded(guest.fd);
   for (const auto& [peer, call] : calls_) close_guarded(call.fd);
   for (const int fd : {listener_, timer_, spare_}) close_guarded(fd);
 }
 
-void Door::on_event(uint64_t data) {
+void ConnectionManager::on_event(uint64_t data) {
   const uint32_t index = index_of(data);
   switch (source_of(data)) {
-    case Source::listener:
+    case EventSource::listener:
       accept_guests();
       break;
-    case Source::timer:
+    case EventSource::timer:
       on_timer();
       break;
-    case Source::guest:
+    case EventSource::guest:
       if (index < guests_.size() && guests_[index].fd >= 0 &&
-          data == pack(Source::guest, index, guests_[index].generation))
+          data == pack(EventSource::guest, index, guests_[index].generation))
         drive_guest(index);
       break;
-    case Source::call:
+    case EventSource::call:
       drive_call(static_cast<int>(index));
       break;
-    case Source::link:
+    case EventSource::connection:
       break;
   }
   set_timer();
@@ -127,7 +129,7 @@ void Door::on_event(uint64_t data) {
 
 // ---- guests ----
 
-void Door::accept_guests() {
+void ConnectionManager::accept_guests() {
   for (int i = 0; i < 64; i++) {  // the rest at the next event
     sockaddr_storage storage;
     socklen_t length = sizeof storage;
@@ -161,18 +163,18 @@ void Door::accept_guests() {
     guests_used_++;
     const auto index = static_cast<uint32_t>(place - guests_.begin());
     if (!add_to_epoll(epoll_fd_, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                      pack(Source::guest, index, place->generation)))
+                      pack(EventSource::guest, index, place->generation)))
       dismiss(*place, std::strerror(errno));
   }
 }
 
-bool Door::hold_spare() {
+bool ConnectionManager::hold_spare() {
   if (spare_ >= 0) return true;
   spare_ = open_guarded([this] { return fcntl(timer_, F_DUPFD_CLOEXEC, 0); });
   return spare_ >= 0;
 }
 
-void Door::no_descriptor(int error) {
+void ConnectionManager::no_descriptor(int error) {
   const uint64_t now = now_ns();
   if (starved_since_ns_ == 0) starved_since_ns_ = now;
   for (Guest& guest : guests_)
@@ -184,7 +186,7 @@ void Door::no_descriptor(int error) {
   pause_accepting(error);
 }
 
-void Door::pause_accepting(int error) {
+void ConnectionManager::pause_accepting(int error) {
   // The listener stays readable, so it must leave the set, or waiting for it would spin.
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, listener_, nullptr);
   paused_ = true;
@@ -195,7 +197,7 @@ void Door::pause_accepting(int error) {
       remedy(error));
 }
 
-void Door::drive_guest(uint32_t index) {
+void ConnectionManager::drive_guest(uint32_t index) {
   Guest& guest = guests_[index];
   Handshake& handshake = *guest.handshake;
   if (handshake.drive(guest.fd) == Handshake::State::proven) {
@@ -239,13 +241,13 @@ void Door::drive_guest(uint32_t index) {
   }
 }
 
-void Door::dismiss(Guest& guest, const std::string& why) {
+void ConnectionManager::dismiss(Guest& guest, const std::string& why) {
   close_guarded(std::exchange(guest.fd, -1));
   guests_used_--;
   refuse(guest.from, why);
 }
 
-void Door::refuse(const std::string& from, const std::string& why) {
+void ConnectionManager::refuse(const std::string& from, const std::string& why) {
   refused_++;
   refused_unlogged_++;
   const uint64_t now = now_ns();
@@ -258,7 +260,7 @@ void Door::refuse(const std::string& from, const std::string& why) {
 
 // ---- calls ----
 
-void Door::call(int peer, const SocketAddress& address) {
+void ConnectionManager::call(int peer, const SocketAddress& address) {
   const auto [entry, added] = calls_.try_emplace(peer);
   if (!added) return;
   entry->second.address = address;
@@ -266,7 +268,7 @@ void Door::call(int peer, const SocketAddress& address) {
   set_timer();
 }
 
-void Door::hang_up(int peer) {
+void ConnectionManager::hang_up(int peer) {
   const auto entry = calls_.find(peer);
   if (entry == calls_.end()) return;
   close_guarded(entry->second.fd);
@@ -275,13 +277,13 @@ void Door::hang_up(int peer) {
 
 // The peer will decline this call, or has: to close it now would look like a stranger's visit
 // there.
-void Door::abandon(int peer) {
+void ConnectionManager::abandon(int peer) {
   Call& call = calls_.at(peer);
   if (call.fd < 0) return hang_up(peer);
   call.abandoned = true;
 }
 
-void Door::start(int peer, Call& call) {
+void ConnectionManager::start(int peer, Call& call) {
   call.attempts++;
   call.handshake.emplace(Handshake::connector(config(), peer));
   call.connected = false;
@@ -294,7 +296,7 @@ void Door::start(int peer, Call& call) {
   const int error = connect(call.fd, reinterpret_cast<sockaddr*>(&storage), length) < 0 ? errno : 0;
   if ((error != 0 && error != EINPROGRESS && error != EINTR) ||
       !add_to_epoll(epoll_fd_, call.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-                    pack(Source::call, static_cast<uint32_t>(peer))))
+                    pack(EventSource::call, static_cast<uint32_t>(peer))))
     repeat_or_fail(
         peer, call,
         Status(SENNIT_LINK_FAILED,
@@ -302,7 +304,7 @@ void Door::start(int peer, Call& call) {
                            std::strerror(error ? error : errno), remedy(error ? error : errno))));
 }
 
-void Door::drive_call(int peer) {
+void ConnectionManager::drive_call(int peer) {
   const auto entry = calls_.find(peer);
   if (entry == calls_.end() || entry->second.fd < 0) return;
   Call& call = entry->second;
@@ -358,7 +360,7 @@ void Door::drive_call(int peer) {
   }
 }
 
-void Door::repeat_or_fail(int peer, Call& call, const Status& status) {
+void ConnectionManager::repeat_or_fail(int peer, Call& call, const Status& status) {
   close_guarded(std::exchange(call.fd, -1));
   if (call.attempts >= kAttempts) {
     calls_.erase(peer);
@@ -369,7 +371,7 @@ void Door::repeat_or_fail(int peer, Call& call, const Status& status) {
 
 // ---- time ----
 
-void Door::set_timer() {
+void ConnectionManager::set_timer() {
   bool wanted = paused_ || guests_used_ > 0;
   if (!wanted)
     for (const auto& [peer, call] : calls_) wanted |= call.fd < 0;
@@ -380,11 +382,12 @@ void Door::set_timer() {
   timerfd_settime(timer_, 0, &when, nullptr);
 }
 
-void Door::on_timer() {
+void ConnectionManager::on_timer() {
   uint64_t ticks;
   if (::read(timer_, &ticks, sizeof ticks) < 0) return;  // another event took it
   const uint64_t now = now_ns();
-  if (paused_) paused_ = !add_to_epoll(epoll_fd_, listener_, EPOLLIN, pack(Source::listener, 0));
+  if (paused_)
+    paused_ = !add_to_epoll(epoll_fd_, listener_, EPOLLIN, pack(EventSource::listener, 0));
   for (Guest& guest : guests_)
     if (guest.fd >= 0 && now - guest.since_ns > kGuestTime)
       dismiss(guest, "it proved nothing within 5 s");

@@ -1,5 +1,5 @@
-// memory.cpp: see engine/memory.hpp.
-#include "engine/memory.hpp"
+// memory_pool.cpp: see engine/memory_pool.hpp.
+#include "engine/memory_pool.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,11 +29,11 @@ bool is_mapped(std::byte* begin, size_t bytes) {
 
 }  // namespace
 
-Memory::~Memory() {
+MemoryPool::~MemoryPool() {
   for (void* memory : plain_) std::free(memory);
 }
 
-Result<void*> Memory::allocate(size_t bytes) {
+Result<void*> MemoryPool::allocate(size_t bytes) {
   for (const auto& transport : routes_.transports())
     if (void* memory = transport->allocate(bytes)) return memory;
   void* memory = nullptr;
@@ -51,7 +51,7 @@ Result<void*> Memory::allocate(size_t bytes) {
   return memory;
 }
 
-bool Memory::free(void* memory) {
+bool MemoryPool::free(void* memory) {
   const bool shared =
       std::ranges::any_of(routes_.transports(), [&](const auto& t) { return t->free(memory); });
   if (!shared) {
@@ -64,7 +64,7 @@ bool Memory::free(void* memory) {
   return true;
 }
 
-Status Memory::register_range(void* memory, size_t bytes) {
+Status MemoryPool::register_range(void* memory, size_t bytes) {
   auto* const begin = static_cast<std::byte*>(memory);
   if (bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(memory))
     return invalid(fmt::format("{} bytes at {}: beyond the address space", bytes, memory));
@@ -84,7 +84,7 @@ Status Memory::register_range(void* memory, size_t bytes) {
   return {};
 }
 
-Status Memory::check_free_of_others(std::byte* begin, size_t bytes) const {
+Status MemoryPool::check_free_of_others(std::byte* begin, size_t bytes) const {
   // the last one that begins before the range's end is the only that may overlap
   const auto behind = registered_.lower_bound(begin + bytes);
   if (behind == registered_.begin()) return {};
@@ -96,7 +96,7 @@ Status Memory::check_free_of_others(std::byte* begin, size_t bytes) const {
       bytes, static_cast<void*>(begin), range.bytes, static_cast<void*>(other)));
 }
 
-Status Memory::deregister_range(void* memory) {
+Status MemoryPool::deregister_range(void* memory) {
   const auto found = registered_.find(static_cast<std::byte*>(memory));
   if (found == registered_.end())
     return invalid(fmt::format("no memory is registered at {}", memory));
@@ -110,7 +110,7 @@ Status Memory::deregister_range(void* memory) {
   return {};
 }
 
-Result<std::byte*> Memory::take_scratch(size_t bytes) {
+Result<std::byte*> MemoryPool::take_scratch(size_t bytes) {
   auto best = scratch_.end();
   for (auto it = scratch_.begin(); it != scratch_.end(); ++it)
     if (it->bytes >= bytes && it->bytes <= kMostWaste * bytes &&
@@ -126,11 +126,11 @@ Result<std::byte*> Memory::take_scratch(size_t bytes) {
   return static_cast<std::byte*>(*fresh);
 }
 
-void Memory::give_back_scratch(std::byte* memory, size_t bytes) {
+void MemoryPool::give_back_scratch(std::byte* memory, size_t bytes) {
   if (memory) scratch_.push_back({memory, bytes});
 }
 
-void Memory::free_scratch() {
+void MemoryPool::free_scratch() {
   for (const ScratchBlock& block : scratch_) this->free(block.memory);
   scratch_.clear();
 }

@@ -1,4 +1,4 @@
-// memory.hpp: memory that the engine hands out, to users and as scratch for executions, and memory
+// memory_pool.hpp: memory that the engine hands out, to users and as scratch for executions, and memory
 // of users' own that they register. Exposable to peers where a transport offers that, else plain.
 //
 // Not thread-safe: all calls are made under the engine's lock.
@@ -14,14 +14,14 @@
 
 namespace sennit {
 
-class Memory {
+class MemoryPool {
  public:
   // `routes` has the transports. It may end before this, once free_scratch() was called.
-  explicit Memory(Routes& routes) : routes_(routes) {}
+  explicit MemoryPool(Routes& routes) : routes_(routes) {}
   // Frees the plain memory that its users have not.
-  ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
 
   // Zeroed, 64-byte aligned; no more than there is.
   Result<void*> allocate(size_t bytes);

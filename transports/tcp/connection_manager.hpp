@@ -1,4 +1,4 @@
-// door.hpp: how tcp connections come to be: one listening socket, strangers at it, calls to
+// connection_manager.hpp: how tcp connections come to be: one listening socket, strangers at it, calls to
 // peers, and the choice between two connections that were made at once.
 //
 // A connection is handed over only when both sides have proven that they hold the job's secret
@@ -26,34 +26,34 @@
 namespace sennit::tcp {
 
 // What an epoll event is about, packed into its data.
-enum class Source : uint8_t { link, call, guest, listener, timer };
-inline uint64_t pack(Source source, uint32_t index, uint32_t generation = 0) {
+enum class EventSource : uint8_t { connection, call, guest, listener, timer };
+inline uint64_t pack(EventSource source, uint32_t index, uint32_t generation = 0) {
   return static_cast<uint64_t>(source) << 56 | static_cast<uint64_t>(generation & 0xffffff) << 32 |
          index;
 }
-inline Source source_of(uint64_t data) { return static_cast<Source>(data >> 56); }
+inline EventSource source_of(uint64_t data) { return static_cast<EventSource>(data >> 56); }
 inline uint32_t index_of(uint64_t data) { return static_cast<uint32_t>(data); }
 
-class DoorHandler {
+class ConnectionHandler {
  public:
-  virtual ~DoorHandler() = default;
+  virtual ~ConnectionHandler() = default;
   virtual bool wants_connection(int peer) = 0;  // it has none, and none has failed
   virtual void on_connection(int peer, int fd, const Handshake& handshake) = 0;
   virtual void on_call_failed(int peer, const Status& status) = 0;
 };
 
-class Door {
+class ConnectionManager {
  public:
-  static Result<std::unique_ptr<Door>> open(const TransportContext& context, int epoll_fd,
-                                            DoorHandler& handler);
-  ~Door();
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  static Result<std::unique_ptr<ConnectionManager>> open(const TransportContext& context,
+                                                         int epoll_fd, ConnectionHandler& handler);
+  ~ConnectionManager();
+  ConnectionManager(const ConnectionManager&) = delete;
+  ConnectionManager& operator=(const ConnectionManager&) = delete;
 
   const SocketAddress& address() const { return address_; }
   void call(int peer, const SocketAddress& address);
   void hang_up(int peer);  // the peer failed: no call, no retry
-  // An epoll event of one of the door's sources.
+  // An epoll event of one of the manager's sources.
   void on_event(uint64_t data);
   uint64_t refused() const { return refused_; }
 
@@ -76,7 +76,7 @@ class Door {
     std::optional<Handshake> handshake;
   };
 
-  Door(const TransportContext& context, int epoll_fd, DoorHandler& handler);
+  ConnectionManager(const TransportContext& context, int epoll_fd, ConnectionHandler& handler);
   HandshakeConfig config() const { return {secret_, "tcp", job_, rank_, size_, sealed_}; }
   void accept_guests();
   bool hold_spare();
@@ -97,7 +97,7 @@ class Door {
   const std::vector<std::byte> secret_;
   const bool sealed_;
   const int epoll_fd_;
-  DoorHandler& handler_;
+  ConnectionHandler& handler_;
   SocketAddress address_;
   int listener_ = -1;
   int timer_ = -1;

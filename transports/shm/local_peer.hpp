@@ -1,4 +1,4 @@
-// peer.hpp: what the shm transport keeps about a peer.
+// local_peer.hpp: what the shm transport keeps about a peer.
 //
 // A request is in one list or table at a time: `waiting` (a send that the ring had no room for),
 // `offered` (the peer knows where it lies), `streaming` (the peer asked for it through the ring),
@@ -17,7 +17,7 @@
 namespace sennit::shm {
 
 // Where a request keeps its id and place: indices into MessageRequest::scratch.
-enum Scratch : int { kId = 0, kToken = 1, kOffset = 2 };
+enum ScratchIndex : int { kId = 0, kToken = 1, kOffset = 2 };
 
 // What came early on one communicator from one peer.
 struct EarlyState {
@@ -27,7 +27,7 @@ struct EarlyState {
 };
 
 // A message about messages.
-struct Control {
+struct QueuedControl {
   SlotKind kind;
   bool flag;
   uint64_t signature;
@@ -36,9 +36,9 @@ struct Control {
 
 enum class ReadMode : uint8_t { unknown, direct, bounce };
 
-struct Peer {
+struct LocalPeer {
   int rank = -1;
-  Address address{};
+  SegmentAddress address{};
   Mapping segment;  // none: it was gone before this rank looked for it
   Producer out;     // a ring in the peer's segment; claimed when first used
   uint32_t out_index = UINT32_MAX;
@@ -48,7 +48,7 @@ struct Peer {
   ReadMode read_mode = ReadMode::unknown;
   RemoteArenas arenas;
   size_t arenas_told = 0;
-  std::deque<Control> control;  // had no room in the ring
+  std::deque<QueuedControl> control;  // had no room in the ring
   RequestList<SendRequest> waiting, offered, streaming;
   RequestList<RecvRequest> receiving;
   size_t posted = 0;  // receives in the matcher
@@ -83,7 +83,7 @@ struct Peer {
   void post_control(SlotKind kind, bool flag, uint64_t signature, const Body& body) {
     static_assert(sizeof body <= kInlineBytes);
     if (control.empty() && push_control(kind, flag, signature, &body, sizeof body)) return;
-    Control& waits = control.emplace_back(Control{kind, flag, signature, {}});
+    QueuedControl& waits = control.emplace_back(QueuedControl{kind, flag, signature, {}});
     std::memcpy(waits.body, &body, sizeof body);
   }
   bool flush_control();  // whether any had room

@@ -1,10 +1,10 @@
-// link.hpp: one authenticated connection to a peer: queues of what is to go out, framing, and bytes
+// peer_connection.hpp: one authenticated connection to a peer: queues of what is to go out, framing, and bytes
 // moved between the socket and the messages' own memory.
 //
 // Large messages are written from, and read into, their segments (sendmsg, recvmsg), a piece at a
 // time. Headers and eager messages are copied through a staging buffer and a 64 KiB receive buffer,
 // so that many of them cost one system call. What a message means is the Handler's business.
-// Threads: the engine's lock. A link outlives its socket: queued requests wait in it, before it is
+// Threads: the engine's lock. A connection outlives its socket: queued requests wait in it, before it is
 // open and after it broke.
 //
 // Sealed (transports/tcp/sealed.cpp), every header and whatever follows one is a unit of its own
@@ -25,29 +25,30 @@
 
 namespace sennit::tcp {
 
-class Link;
+class PeerConnection;
 
-class LinkHandler {
+class MessageHandler {
  public:
-  virtual ~LinkHandler() = default;
+  virtual ~MessageHandler() = default;
   // An eager message with its bytes, or a control header. An error ends the connection.
-  virtual Status on_message(Link& link, const WireHeader& header,
+  virtual Status on_message(PeerConnection& connection, const WireHeader& header,
                             std::span<const std::byte> bytes) = 0;
-  // A large message begins: where it goes, or nullptr to drop it. The link holds the receive until
+  // A large message begins: where it goes, or nullptr to drop it. The connection holds the receive until
   // ...
-  virtual RecvRequest* on_first_piece(Link& link, const WireHeader& header) = 0;
-  virtual void on_received(RecvRequest& request) = 0;              // ... all of it is there, or
-  virtual void on_given_up(Link& link, RecvRequest& request) = 0;  // ... its sender gave up.
+  virtual RecvRequest* on_first_piece(PeerConnection& connection, const WireHeader& header) = 0;
+  virtual void on_received(RecvRequest& request) = 0;  // ... all of it is there, or
+  virtual void on_given_up(PeerConnection& connection,
+                           RecvRequest& request) = 0;  // ... its sender gave up.
   virtual void on_sent(SendRequest& request) = 0;
 };
 
-class Link {
+class PeerConnection {
  public:
-  Link(int peer, size_t window_bytes, LinkHandler& handler)
+  PeerConnection(int peer, size_t window_bytes, MessageHandler& handler)
       : peer_(peer), window_bytes_(window_bytes), handler_(handler) {}
-  ~Link() { shut(); }
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  ~PeerConnection() { shut(); }
+  PeerConnection(const PeerConnection&) = delete;
+  PeerConnection& operator=(const PeerConnection&) = delete;
 
   int peer() const { return peer_; }
   int fd() const { return fd_; }
@@ -194,7 +195,7 @@ class Link {
 
   const int peer_;
   const size_t window_bytes_;
-  LinkHandler& handler_;
+  MessageHandler& handler_;
   int fd_ = -1;
   bool blocked_ = false;
   std::unique_ptr<Sealed> sealed_;  // none: the connection is plain
