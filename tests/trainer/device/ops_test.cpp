@@ -94,7 +94,7 @@ TEST_P(Ops, RmsNorm) {
     Tensor x = tensor(rows, columns, type()), weight = tensor(1, columns, type());
     const Tensor dy = tensor(rows, columns, type());
     Tensor y = zeros(rows, columns, type());
-    std::vector<float> inverse(static_cast<size_t>(rows));
+    Numbers<float> inverse = floats(static_cast<size_t>(rows));
     device_->rms_norm(y.matrix, inverse.data(), x.matrix, weight.matrix.data, 1e-5f);
     const auto forward = [&] { return rms_norm(x.values, weight.values, 1e-5); };
     expect_near(y, forward(), "y", tolerance(type()));
@@ -123,12 +123,14 @@ TEST_P(Ops, RotateTurnsPairsAndItsGradientTurnsBack) {
     const int64_t half = head_size / 2, columns = heads * head_size;
     Tensor x = tensor(rows, columns, type());
     const Tensor angles = tensor(20, half, Type::f32, 2.0, 0);
-    std::vector<float> cosines, sines;
-    for (const double angle : angles.values) {
-      cosines.push_back(static_cast<float>(std::cos(angle)));
-      sines.push_back(static_cast<float>(std::sin(angle)));
+    Numbers<float> cosines = floats(angles.values.size()), sines = floats(angles.values.size());
+    for (size_t i = 0; i < angles.values.size(); i++) {
+      cosines.host[i] = static_cast<float>(std::cos(angles.values[i]));
+      sines.host[i] = static_cast<float>(std::sin(angles.values[i]));
     }
-    const std::vector<int32_t> positions = {3, 0, 19, 7, 7};
+    cosines.memory->upload(cosines.host.data());
+    sines.memory->upload(sines.host.data());
+    const Numbers<int32_t> positions = numbers<int32_t>({3, 0, 19, 7, 7});
     const auto forward = [&] {
       std::vector<double> y(x.values.size());
       for (int64_t row = 0; row < rows; row++)
@@ -136,9 +138,10 @@ TEST_P(Ops, RotateTurnsPairsAndItsGradientTurnsBack) {
           for (int64_t i = 0; i < half; i++) {
             const auto low = static_cast<size_t>(row * columns + head * head_size + i),
                        high = low + static_cast<size_t>(half);
-            const auto turn = static_cast<size_t>(positions[static_cast<size_t>(row)] * half + i);
-            y[low] = x.values[low] * cosines[turn] - x.values[high] * sines[turn];
-            y[high] = x.values[high] * cosines[turn] + x.values[low] * sines[turn];
+            const auto turn =
+                static_cast<size_t>(positions.host[static_cast<size_t>(row)] * half + i);
+            y[low] = x.values[low] * cosines.host[turn] - x.values[high] * sines.host[turn];
+            y[high] = x.values[high] * cosines.host[turn] + x.values[low] * sines.host[turn];
           }
       return y;
     };
@@ -153,8 +156,6 @@ TEST_P(Ops, RotateTurnsPairsAndItsGradientTurnsBack) {
 
 // ---- SwiGLU ----
 
-// ---- SwiGLU ----
-
 TEST_P(Ops, Swiglu) {
   for (const int64_t columns : {1, 16, 37}) {
     Tensor gate = tensor(5, columns, type(), 3), up = tensor(5, columns, type());
@@ -165,9 +166,8 @@ TEST_P(Ops, Swiglu) {
         y[i] = gate.values[i] / (1 + std::exp(-gate.values[i])) * up.values[i];
       return y;
     };
-    Tensor y = zeros(5, columns, type()), dgate = y, dup = y;
-    dgate.matrix.data = dgate.memory.data();
-    dup.matrix.data = dup.memory.data();
+    const Tensor y = zeros(5, columns, type()), dgate = zeros(5, columns, type()),
+                 dup = zeros(5, columns, type());
     device_->swiglu(y.matrix, gate.matrix, up.matrix);
     expect_near(y, forward(), "y", tolerance(type()));
     device_->swiglu_gradient(dgate.matrix, dup.matrix, dy.matrix, gate.matrix, up.matrix);
@@ -182,6 +182,7 @@ TEST_P(Ops, EmbeddingOfAPieceOfTheVocabulary) {
   const int64_t columns = 70, first_token = 10;
   const Tensor table = tensor(6, columns, type()), dy = tensor(5, columns, type());
   const std::vector<int32_t> tokens = {12, 15, 9, 12, 16};
+  const Numbers<int32_t> rows = numbers(tokens);
   Tensor y = tensor(5, columns, type()), dtable = tensor(6, columns, Type::f32);
   std::vector<double> wanted(y.values.size()), wanted_table = dtable.values;
   for (size_t row = 0; row < 5; row++)
@@ -191,9 +192,9 @@ TEST_P(Ops, EmbeddingOfAPieceOfTheVocabulary) {
         wanted[row * 70 + i] = table.values[at];
         wanted_table[at] += dy.values[row * 70 + i];
       }
-  device_->embed(y.matrix, table.matrix, tokens.data(), first_token);
+  device_->embed(y.matrix, table.matrix, rows.data(), first_token);
   expect_near(y, wanted, "y", 0);
-  device_->embed_gradient(dtable.matrix, tokens.data(), dy.matrix, first_token);
+  device_->embed_gradient(dtable.matrix, rows.data(), dy.matrix, first_token);
   expect_near(dtable, wanted_table, "dtable", 1e-6);
 }
 
@@ -216,27 +217,36 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
   };
   const std::vector<double> slopes = differences(values, {0.2}, loss);
   Tensor pieces[2] = {zeros(rows, cut, type()), zeros(rows, vocabulary - cut, type())};
-  std::vector<float> largest(6, -INFINITY), sums(6), target_logits(6);
+  const Numbers<int32_t> wanted_tokens = numbers(targets);
+  Numbers<float> largest = floats(6, -INFINITY), sums = floats(6);
+  std::vector<float> target_logits(6);
   for (int p = 0; p < 2; p++) {
     for (int64_t row = 0; row < rows; row++)
       for (int64_t i = 0; i < pieces[p].matrix.columns; i++)
         pieces[p].set(row, i, whole.get(row, i + p * cut));
-    std::vector<float> mine(6);
+    pieces[p].upload();
+    Numbers<float> mine = floats(6);
     device_->largest_logits(mine.data(), pieces[p].matrix);
-    for (size_t row = 0; row < 6; row++) largest[row] = std::max(largest[row], mine[row]);
+    mine.download();
+    for (size_t row = 0; row < 6; row++)
+      largest.host[row] = std::max(largest.host[row], mine.host[row]);
   }
+  largest.memory->upload(largest.host.data());
   for (int p = 0; p < 2; p++) {
-    std::vector<float> my_sums(6), my_targets(6);
+    Numbers<float> my_sums = floats(6), my_targets = floats(6);
     device_->sum_logits(my_sums.data(), my_targets.data(), pieces[p].matrix, largest.data(),
-                        targets.data(), p * cut);
+                        wanted_tokens.data(), p * cut);
+    my_sums.download();
+    my_targets.download();
     for (size_t row = 0; row < 6; row++) {
-      sums[row] += my_sums[row];
-      target_logits[row] += my_targets[row];
+      sums.host[row] += my_sums.host[row];
+      target_logits[row] += my_targets.host[row];
     }
   }
+  sums.memory->upload(sums.host.data());
   double got = 0;
   for (size_t row = 0; row < 6; row++)
-    if (targets[row] >= 0) got += std::log(sums[row]) + largest[row] - target_logits[row];
+    if (targets[row] >= 0) got += std::log(sums.host[row]) + largest.host[row] - target_logits[row];
   EXPECT_NEAR(got, loss()[0], 2e-5 * loss()[0]) << "seed " << seed();
   EXPECT_EQ(target_logits[3], 0.0f);
   for (int p = 0; p < 2; p++) {
@@ -246,10 +256,10 @@ TEST_P(Ops, CrossEntropyOverAVocabularyInPieces) {
       for (int64_t i = 0; i < pieces[p].matrix.columns; i++)
         wanted.push_back(slopes[static_cast<size_t>(row * vocabulary + i + p * cut)]);
     device_->cross_entropy_gradient(wide.matrix, pieces[p].matrix, largest.data(), sums.data(),
-                                    targets.data(), p * cut, 0.2f);
+                                    wanted_tokens.data(), p * cut, 0.2f);
     expect_near(wide, wanted, "dlogits", 2e-5);
     device_->cross_entropy_gradient(pieces[p].matrix, pieces[p].matrix, largest.data(), sums.data(),
-                                    targets.data(), p * cut, 0.2f);
+                                    wanted_tokens.data(), p * cut, 0.2f);
     expect_near(pieces[p], wanted, "dlogits in place", tolerance(type()));
   }
 }
@@ -263,12 +273,14 @@ TEST_P(Ops, ExponentialsOverTheirWholeRange) {
   for (int64_t row = 0; row < kRows; row++)
     logits.set(row, 0, -100.0 * static_cast<double>(row) / kRows);
   logits.set(kRows - 1, 0, -INFINITY);
-  const std::vector<int32_t> targets(kRows, -1);
-  std::vector<float> sums(kRows), target_logits(kRows);
+  logits.upload();
+  const Numbers<int32_t> targets = numbers(std::vector<int32_t>(kRows, -1));
+  Numbers<float> sums = floats(kRows), target_logits = floats(kRows);
   for (const float largest : {0.0f, -3.0f, 7.5f}) {
-    const std::vector<float> all(kRows, largest);
+    const Numbers<float> all = floats(kRows, largest);
     device_->sum_logits(sums.data(), target_logits.data(), logits.matrix, all.data(),
                         targets.data(), 0);
+    sums.download();
     for (int64_t row = 0; row < kRows; row++) {
       const double x = logits.get(row, 0) - static_cast<double>(largest);
       const double off = type() == Type::f32
@@ -276,7 +288,7 @@ TEST_P(Ops, ExponentialsOverTheirWholeRange) {
                              : 2e-7 * (2 + std::min(200.0, std::abs(x)) + 2 * std::abs(largest));
       // From e^-87 on, numbers that are not normal may be 0.
       const double wanted = std::exp(x), allowed = wanted * off + (x < -86 ? 1e-37 : 0);
-      EXPECT_NEAR(sums[static_cast<size_t>(row)], wanted, allowed) << x;
+      EXPECT_NEAR(sums.host[static_cast<size_t>(row)], wanted, allowed) << x;
     }
   }
 }
@@ -290,6 +302,7 @@ TEST_P(Ops, ElementByElement) {
       for (size_t i = 0; i < sum.size(); i++) sum[i] += x.values[i];
       device_->add(y.matrix, x.matrix);
       expect_near(y, sum, "sum", type() == Type::f32 ? 1e-6 : 4e-3);
+      y.download();
       y.read();
       for (const double value : y.values) scaled.push_back(value * 0.25);
       device_->multiply_by(y.matrix, 0.25f);
@@ -310,10 +323,13 @@ TEST_P(Ops, ElementByElement) {
 
 TEST_P(Ops, ConvertKeepsNotANumberAndInfinity) {
   Tensor x = zeros(1, 3, Type::f32), y = zeros(1, 3, Type::bf16);
-  x.matrix.f32()[0] = NAN;
-  x.matrix.f32()[1] = INFINITY;
-  x.matrix.f32()[2] = __builtin_bit_cast(float, 0x7f800001u);
+  const uint32_t signalling = 0x7f800001u;
+  x.set(0, 0, NAN);
+  x.set(0, 1, INFINITY);
+  std::memcpy(&x.host[2 * sizeof signalling], &signalling, sizeof signalling);
+  x.upload();
   device_->convert(y.matrix, x.matrix);
+  y.download();
   EXPECT_TRUE(std::isnan(y.get(0, 0)));
   EXPECT_TRUE(std::isinf(y.get(0, 1)));
   EXPECT_TRUE(std::isnan(y.get(0, 2)));
@@ -351,7 +367,7 @@ TEST_P(Ops, AdamwOverThreeSteps) {
                  nullptr, Type::f32, 5, p);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Ops, testing::ValuesIn(all_cases()), kName);
+INSTANTIATE_TEST_SUITE_P(Devices, Ops, testing::ValuesIn(all_cases()), kName);
 
 }  // namespace
 }  // namespace sennit::trainer
