@@ -49,7 +49,7 @@ const Setting kSettings[] = {
      "least gradients in one reduction; half a layer with zero 1 to 3 where SENNIT_REPRODUCIBLE is "
      "1"},
     {"backend", &TrainConfig::backend, "sennit, or mpi: Open MPI's own collectives"},
-    {"device", &TrainConfig::device, "what computes: cpu"},
+    {"device", &TrainConfig::device, "what computes, such as cpu"},
     {"learning_rate", &TrainConfig::learning_rate, "at the end of the warm-up"},
     {"least_learning_rate", &TrainConfig::least_learning_rate, "at the last step"},
     {"warm_up_steps", &TrainConfig::warm_up_steps, "with a learning rate that rises from 0"},
