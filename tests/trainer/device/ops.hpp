@@ -165,6 +165,14 @@ class Ops : public testing::TestWithParam<Case> {
     return t;
   }
   Tensor zeros(int64_t rows, int64_t columns, Type type) { return tensor(rows, columns, type, 0); }
+  // A matrix of its own, of columns [first, first + count) of another.
+  Tensor columns(const Tensor& of, int64_t first, int64_t count) {
+    Tensor t = zeros(of.matrix.rows, count, of.matrix.type);
+    for (int64_t row = 0; row < of.matrix.rows; row++)
+      for (int64_t i = 0; i < count; i++) t.set(row, i, of.get(row, first + i));
+    t.upload();
+    return t;
+  }
   // The same numbers for the device that is used now.
   Tensor again(Tensor t) {
     t.memory = std::make_shared<DeviceMemory>(*device_, t.host.size());
