@@ -1,7 +1,7 @@
 // device_test.cpp: a device that is one file (tests/toys/device.cpp) trains as the processor does,
 // where it is named. This program also runs the suites that try every device there is, which find
-// the toy by themselves, but for long sequences, since it cuts nothing into blocks. It takes no memory
-// but its own, so they hold the trainer and those suites to that.
+// the toy by themselves, but for long sequences, since it cuts nothing into blocks. It takes no
+// memory but its own, so they hold the trainer and those suites to that.
 //
 // ctest needs: TRAINER
 // ctest links: trainer_objects

@@ -5,7 +5,7 @@
 
 namespace sennit::trainer {
 
-void Buffer::reset() {
+void PooledMatrix::reset() {
   if (pool_) pool_->free_[bytes_].push_back(matrix_.data);
   pool_ = nullptr;
   matrix_ = {};
@@ -16,7 +16,7 @@ Pool::~Pool() {
     for (void* const block : memory) device_.release(block);
 }
 
-Buffer Pool::take(Type type, int64_t rows, int64_t columns) {
+PooledMatrix Pool::take(Type type, int64_t rows, int64_t columns) {
   const size_t wanted = static_cast<size_t>(rows * columns) * bytes_of(type);
   const size_t bytes = (std::max<size_t>(wanted, 1) + 63) / 64 * 64;
   Matrix matrix{nullptr, type, rows, columns, columns};

@@ -1,9 +1,9 @@
 // pool.hpp: the device's memory for activations: taken and given back many times a step, always in
 // the same few sizes, so that after the first step nothing is allocated.
 //
-// A Buffer gives its memory back when it goes. take() throws std::bad_alloc where the device has no
-// more; the trainer catches that at its border (failure() has the text). Memory of a Buffer is not
-// zeroed. One thread.
+// A PooledMatrix gives its memory, which is not zeroed, back when it goes. take() throws
+// std::bad_alloc where the device has no more; the trainer catches that at its border (failure() has
+// the text). One thread.
 #pragma once
 
 #include <map>
@@ -16,23 +16,24 @@ namespace sennit::trainer {
 
 class Pool;
 
-class Buffer {
+class PooledMatrix {
  public:
-  Buffer() = default;
-  Buffer(Pool* pool, size_t bytes, Matrix matrix) : pool_(pool), bytes_(bytes), matrix_(matrix) {}
-  Buffer(Buffer&& other) noexcept
+  PooledMatrix() = default;
+  PooledMatrix(Pool* pool, size_t bytes, Matrix matrix)
+      : pool_(pool), bytes_(bytes), matrix_(matrix) {}
+  PooledMatrix(PooledMatrix&& other) noexcept
       : pool_(std::exchange(other.pool_, nullptr)),
         bytes_(other.bytes_),
         matrix_(std::exchange(other.matrix_, Matrix())) {}
-  Buffer& operator=(Buffer&& other) noexcept {
+  PooledMatrix& operator=(PooledMatrix&& other) noexcept {
     std::swap(pool_, other.pool_);
     std::swap(bytes_, other.bytes_);
     std::swap(matrix_, other.matrix_);
     return *this;
   }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { reset(); }
+  PooledMatrix(const PooledMatrix&) = delete;
+  PooledMatrix& operator=(const PooledMatrix&) = delete;
+  ~PooledMatrix() { reset(); }
   void reset();
 
   explicit operator bool() const { return matrix_.data != nullptr; }
@@ -53,13 +54,14 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  Buffer take(Type type, int64_t rows, int64_t columns);
-  Buffer take_f32(int64_t n) { return take(Type::f32, 1, n); }
-  size_t bytes() const { return held_bytes_; }  // from the device
-  const Status& failure() const { return failure_; }
+  // Rows without gaps. It goes back when the matrix does, which must be before the pool.
+  PooledMatrix take(Type type, int64_t rows, int64_t columns);
+  PooledMatrix take_f32(int64_t n) { return take(Type::f32, 1, n); }
+  size_t bytes() const { return held_bytes_; }        // from the device
+  const Status& failure() const { return failure_; }  // why take() last threw
 
  private:
-  friend class Buffer;
+  friend class PooledMatrix;
   Device& device_;
   std::map<size_t, std::vector<void*>> free_;  // by size
   size_t held_bytes_ = 0;

@@ -19,9 +19,9 @@ class Block {
         key_(environment.parameters.layout().kv_heads * environment.model.head_size),
         ffn_(environment.parameters.layout().ffn) {}
 
-  Buffer forward(Kept& kept) {
-    Buffer x2 = attention_half(kept);
-    Buffer y = ffn_half(kept, x2);
+  PooledMatrix forward(Kept& kept) {
+    PooledMatrix x2 = attention_half(kept);
+    PooledMatrix y = ffn_half(kept, x2);
     kept.x2 = std::move(x2);
     return y;
   }
@@ -33,7 +33,7 @@ class Block {
   }
 
  private:
-  Buffer attention_half(Kept& kept) {
+  PooledMatrix attention_half(Kept& kept) {
     kept.n1 = norm(kept.x, places_.attention_norm, &kept.inverse_rms1);
     see("input_layernorm", kept.n1);
     kept.qkv = e_.take(e_.rows(), query_ + 2 * key_);
@@ -44,15 +44,15 @@ class Block {
     kept.log_sums = e_.pool.take_f32(e_.rows() * e_.parameters.layout().heads);
     context_attention(e_, kept.attention, kept.log_sums->f32(), kept.qkv);
     see("self_attn", kept.attention);
-    Buffer partial = e_.take(e_.rows(), hidden_);
+    PooledMatrix partial = e_.take(e_.rows(), hidden_);
     e_.device.multiply(partial, kept.attention, false, output_weights(), true, false);
-    Buffer x2 = e_.scatter_rows(std::move(partial));
+    PooledMatrix x2 = e_.scatter_rows(std::move(partial));
     e_.device.add(x2, kept.x);
     see("self_attn.o_proj", x2);
     return x2;
   }
 
-  Buffer ffn_half(Kept& kept, const Buffer& x2) {
+  PooledMatrix ffn_half(Kept& kept, const PooledMatrix& x2) {
     kept.n2 = norm(x2, places_.ffn_norm, &kept.inverse_rms2);
     see("post_attention_layernorm", kept.n2);
     kept.gate_up = e_.take(e_.rows(), 2 * ffn_);
@@ -61,9 +61,9 @@ class Block {
     kept.swiglu = e_.take(e_.rows(), ffn_);
     e_.device.swiglu(kept.swiglu, columns_of(kept.gate_up, 0, ffn_),
                      columns_of(kept.gate_up, ffn_, ffn_));
-    Buffer partial = e_.take(e_.rows(), hidden_);
+    PooledMatrix partial = e_.take(e_.rows(), hidden_);
     e_.device.multiply(partial, kept.swiglu, false, down_weights(), true, false);
-    Buffer y = e_.scatter_rows(std::move(partial));
+    PooledMatrix y = e_.scatter_rows(std::move(partial));
     e_.device.add(y, x2);
     see("mlp.down_proj", y);
     return y;
@@ -72,20 +72,20 @@ class Block {
   // dy becomes the gradient of x2.
   void ffn_backward(Matrix dy, const Kept& kept) {
     Device& device = e_.device;
-    Buffer memory;
+    PooledMatrix memory;
     const Matrix all = e_.gather_rows(dy, &memory);
-    Buffer dswiglu = e_.take(e_.rows(), ffn_);
+    PooledMatrix dswiglu = e_.take(e_.rows(), ffn_);
     device.multiply(dswiglu, all, false, down_weights(), false, false);
     device.multiply(gradient(places_.down, hidden_, ffn_), all, true, kept.swiglu, false, true);
-    Buffer dgate_up = e_.take(e_.rows(), 2 * ffn_);
+    PooledMatrix dgate_up = e_.take(e_.rows(), 2 * ffn_);
     device.swiglu_gradient(columns_of(dgate_up, 0, ffn_), columns_of(dgate_up, ffn_, ffn_), dswiglu,
                            columns_of(kept.gate_up, 0, ffn_), columns_of(kept.gate_up, ffn_, ffn_));
     dswiglu.reset();
-    Buffer partial = e_.take(e_.rows(), hidden_);
+    PooledMatrix partial = e_.take(e_.rows(), hidden_);
     device.multiply(partial, dgate_up, false, gate_up_weights(), false, false);
     device.multiply(gradient(places_.gate_up, 2 * ffn_, hidden_), dgate_up, true, kept.n2, false,
                     true);
-    const Buffer dn2 = e_.scatter_rows(std::move(partial));
+    const PooledMatrix dn2 = e_.scatter_rows(std::move(partial));
     device.rms_norm_gradient(dy, true, e_.parameters.gradient(places_.ffn_norm), dn2, kept.x2,
                              e_.parameters.weights(places_.ffn_norm), kept.inverse_rms2->f32());
     e_.mesh.world->traffic().poll();
@@ -94,22 +94,22 @@ class Block {
   // dy, the gradient of x2, becomes that of x.
   void attention_backward(Matrix dy, const Kept& kept) {
     Device& device = e_.device;
-    Buffer memory;
+    PooledMatrix memory;
     const Matrix all = e_.gather_rows(dy, &memory);
-    Buffer dattention = e_.take(e_.rows(), query_);
+    PooledMatrix dattention = e_.take(e_.rows(), query_);
     device.multiply(dattention, all, false, output_weights(), false, false);
     device.multiply(gradient(places_.output, hidden_, query_), all, true, kept.attention, false,
                     true);
-    Buffer dqkv = e_.take(e_.rows(), query_ + 2 * key_);
+    PooledMatrix dqkv = e_.take(e_.rows(), query_ + 2 * key_);
     context_attention_gradient(e_, dqkv, dattention, kept.attention, kept.qkv,
                                kept.log_sums->f32());
     dattention.reset();
     rotate(dqkv, true);
-    Buffer partial = e_.take(e_.rows(), hidden_);
+    PooledMatrix partial = e_.take(e_.rows(), hidden_);
     device.multiply(partial, dqkv, false, qkv_weights(), false, false);
     device.multiply(gradient(places_.qkv, query_ + 2 * key_, hidden_), dqkv, true, kept.n1, false,
                     true);
-    const Buffer dn1 = e_.scatter_rows(std::move(partial));
+    const PooledMatrix dn1 = e_.scatter_rows(std::move(partial));
     device.rms_norm_gradient(dy, true, e_.parameters.gradient(places_.attention_norm), dn1, kept.x,
                              e_.parameters.weights(places_.attention_norm),
                              kept.inverse_rms1->f32());
@@ -117,12 +117,12 @@ class Block {
   }
 
   // Of own rows; gives all rows.
-  Buffer norm(Matrix x, const ParameterPlace& weight, Buffer* inverse_rms) {
+  PooledMatrix norm(Matrix x, const ParameterPlace& weight, PooledMatrix* inverse_rms) {
     *inverse_rms = e_.pool.take_f32(x.rows);
-    Buffer own = e_.take(x.rows, hidden_);
+    PooledMatrix own = e_.take(x.rows, hidden_);
     e_.device.rms_norm(own, (*inverse_rms)->f32(), x, e_.parameters.weights(weight),
                        e_.model.norm_epsilon);
-    Buffer all;
+    PooledMatrix all;
     e_.gather_rows(own, &all);
     return all ? std::move(all) : std::move(own);
   }
@@ -152,11 +152,11 @@ class Block {
 
 }  // namespace
 
-Buffer block_forward(Environment& environment, const LayerPlaces& layer, Buffer x, bool recompute,
-                     Kept* kept) {
+PooledMatrix block_forward(Environment& environment, const LayerPlaces& layer, PooledMatrix x,
+                           bool recompute, Kept* kept) {
   Kept all;
   all.x = std::move(x);
-  Buffer y = Block(environment, layer).forward(all);
+  PooledMatrix y = Block(environment, layer).forward(all);
   if (recompute)
     kept->x = std::move(all.x);
   else

@@ -15,12 +15,12 @@ namespace sennit::trainer {
 
 // Of one layer and micro-batch. `n1`, `n2`: all rows; x, x2: own rows.
 struct Kept {
-  Buffer x, inverse_rms1, n1, qkv, log_sums, attention, x2, inverse_rms2, n2, gate_up, swiglu;
+  PooledMatrix x, inverse_rms1, n1, qkv, log_sums, attention, x2, inverse_rms2, n2, gate_up, swiglu;
 };
 
 // x: own rows. Gives y; fills `kept` (with recompute: x alone).
-Buffer block_forward(Environment& environment, const LayerPlaces& layer, Buffer x, bool recompute,
-                     Kept* kept);
+PooledMatrix block_forward(Environment& environment, const LayerPlaces& layer, PooledMatrix x,
+                           bool recompute, Kept* kept);
 // dy becomes dx. The gradients of both halves' units are open where they are needed: the
 // feed-forward half's are complete when `between` is called, the attention's are touched after it
 // alone.

@@ -48,7 +48,7 @@ class Ring {
     shape.scale = 1 / std::sqrt(static_cast<float>(shape.head_size));
     return shape;
   }
-  Buffer take_keys_values(Type type) {
+  PooledMatrix take_keys_values(Type type) {
     return environment_.pool.take(type, tokens_.rows(), 2 * key_columns_);
   }
 
@@ -60,7 +60,7 @@ class Ring {
       received.wait();
     }
   };
-  Exchange start(const Buffer& out, const Buffer& in) {
+  Exchange start(const PooledMatrix& out, const PooledMatrix& in) {
     Communicator& ring = *environment_.mesh.context;
     const auto count = static_cast<size_t>(out->rows * out->columns);
     Exchange exchange;
@@ -89,13 +89,13 @@ void context_attention(Environment& environment, Matrix out, float* log_sums, Ma
     return;
   }
   Pool& pool = environment.pool;
-  Buffer at_hand = ring.take_keys_values(qkv.type);
+  PooledMatrix at_hand = ring.take_keys_values(qkv.type);
   device.convert(at_hand, ring.keys_values(qkv));
-  Buffer joined = pool.take(Type::f32, out.rows, out.columns);
-  Buffer part = pool.take(Type::f32, ring.half_rows(), out.columns);
-  Buffer part_sums = pool.take_f32(ring.half_sums());
+  PooledMatrix joined = pool.take(Type::f32, out.rows, out.columns);
+  PooledMatrix part = pool.take(Type::f32, ring.half_rows(), out.columns);
+  PooledMatrix part_sums = pool.take_f32(ring.half_sums());
   for (int round = 0; round < ring.rounds(); round++) {
-    Buffer coming;
+    PooledMatrix coming;
     Ring::Exchange exchange;
     if (round + 1 < ring.rounds()) {
       coming = ring.take_keys_values(qkv.type);
@@ -127,7 +127,7 @@ void context_attention_gradient(Environment& environment, Matrix dqkv, Matrix do
                                 Matrix qkv, const float* log_sums) {
   Device& device = environment.device;
   Ring ring(environment);
-  Buffer dots = environment.pool.take_f32(ring.half_sums() * environment.tokens.halves());
+  PooledMatrix dots = environment.pool.take_f32(ring.half_sums() * environment.tokens.halves());
   if (ring.rounds() == 1) {
     const AttentionShape shape = ring.shape(0, 0, 0);
     const Matrix kv = ring.keys_values(qkv), dkv = ring.keys_values(dqkv);
@@ -137,24 +137,24 @@ void context_attention_gradient(Environment& environment, Matrix dqkv, Matrix do
                               dots->f32(), shape);
     return;
   }
-  const Buffer dq = environment.pool.take(Type::f32, dout.rows, dout.columns);
+  const PooledMatrix dq = environment.pool.take(Type::f32, dout.rows, dout.columns);
   device.zero(dq->data, dq->bytes());
   for (int q = 0; q < 2; q++)
     device.attention_dots(dots->f32() + q * ring.half_sums(), ring.half(dout, q), ring.half(out, q),
                           ring.shape(q, 0, 0));
-  Buffer at_hand = ring.take_keys_values(qkv.type);
+  PooledMatrix at_hand = ring.take_keys_values(qkv.type);
   device.convert(at_hand, ring.keys_values(qkv));
-  Buffer leaving, arriving;  // gradients of keys and values, on their way round
+  PooledMatrix leaving, arriving;  // gradients of keys and values, on their way round
   Ring::Exchange gradients;
   for (int round = 0; round < ring.rounds(); round++) {
-    Buffer coming;
+    PooledMatrix coming;
     Ring::Exchange exchange;
     if (round + 1 < ring.rounds()) {
       coming = ring.take_keys_values(qkv.type);
       exchange = ring.start(at_hand, coming);
     }
     const int owner = ring.owner(round);
-    Buffer mine = ring.take_keys_values(Type::f32);
+    PooledMatrix mine = ring.take_keys_values(Type::f32);
     device.zero(mine->data, mine->bytes());
     for (int q = 0; q < 2; q++)
       for (int k = 0; k < 2; k++) {

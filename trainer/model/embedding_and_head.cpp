@@ -9,7 +9,7 @@ namespace {
 
 // The final norm of x, all rows; own rows are kept too.
 struct Normed {
-  Buffer inverse_rms, own, all;
+  PooledMatrix inverse_rms, own, all;
   Matrix rows() const { return all ? all : own; }
 };
 Normed final_norm(Environment& e, Matrix x) {
@@ -25,19 +25,19 @@ Normed final_norm(Environment& e, Matrix x) {
 
 }  // namespace
 
-Buffer embed_forward(Environment& e, const int32_t* tokens) {
-  const Layout& layout = e.parameters.layout();
-  Buffer partial = e.take(e.rows(), e.model.hidden);
+PooledMatrix embed_forward(Environment& e, const int32_t* tokens) {
+  const ParameterLayout& layout = e.parameters.layout();
+  PooledMatrix partial = e.take(e.rows(), e.model.hidden);
   e.device.embed(partial, e.parameters.matrix(layout.embedding, layout.vocabulary, e.model.hidden),
                  tokens, layout.first_token);
-  Buffer x = e.scatter_rows(std::move(partial));
+  PooledMatrix x = e.scatter_rows(std::move(partial));
   e.see("model.embed_tokens", x);
   return x;
 }
 
 void embed_backward(Environment& e, const int32_t* tokens, Matrix dx) {
-  const Layout& layout = e.parameters.layout();
-  Buffer memory;
+  const ParameterLayout& layout = e.parameters.layout();
+  PooledMatrix memory;
   const Matrix all = e.gather_rows(dx, &memory);
   e.device.embed_gradient(
       e.parameters.gradient_matrix(layout.embedding, layout.vocabulary, e.model.hidden), tokens,
@@ -46,23 +46,24 @@ void embed_backward(Environment& e, const int32_t* tokens, Matrix dx) {
 
 Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float scale) {
   Device& device = e.device;
-  const Layout& layout = e.parameters.layout();
+  const ParameterLayout& layout = e.parameters.layout();
   const Normed normed = final_norm(e, x);
   const Matrix table = e.parameters.matrix(layout.output_layer, layout.vocabulary, e.model.hidden);
   const auto bytes = static_cast<int64_t>(bytes_of(e.type));
   const int64_t at_once =
       std::clamp<int64_t>(kLogitBytes / (bytes * layout.vocabulary), 1, e.rows());
   Head result;
-  Buffer dnormed;
+  PooledMatrix dnormed;
   if (gradient) dnormed = e.take(e.rows(), e.model.hidden);
   std::vector<float> host(static_cast<size_t>(3 * at_once));
   for (int64_t first = 0; first < e.rows(); first += at_once) {
     const int64_t rows = std::min(at_once, e.rows() - first);
     const Matrix some = rows_of(normed.rows(), first, rows);
-    const Buffer logits = e.take(rows, layout.vocabulary);
+    const PooledMatrix logits = e.take(rows, layout.vocabulary);
     device.multiply(logits, some, false, table, true, false);
     e.see("lm_head", logits);
-    Buffer sums = e.pool.take_f32(3 * rows);  // largest; sum of exponentials; the target's logit
+    PooledMatrix sums =
+        e.pool.take_f32(3 * rows);  // largest; sum of exponentials; the target's logit
     float* const largest = sums->f32();
     float* const exponentials = largest + rows;
     device.largest_logits(largest, logits);
@@ -91,7 +92,7 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
     e.mesh.world->traffic().poll();
   }
   if (!gradient) return result;
-  const Buffer own = e.scatter_rows(std::move(dnormed));
+  const PooledMatrix own = e.scatter_rows(std::move(dnormed));
   result.dx = e.take(x.rows, x.columns);
   device.rms_norm_gradient(result.dx, false, e.parameters.gradient(layout.final_norm), own, x,
                            e.parameters.weights(layout.final_norm), normed.inverse_rms->f32());
@@ -99,12 +100,12 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
 }
 
 std::vector<float> logits_of_row(Environment& e, Matrix x, int64_t row) {
-  const Layout& layout = e.parameters.layout();
+  const ParameterLayout& layout = e.parameters.layout();
   const Normed normed = final_norm(e, x);
   const Matrix table = e.parameters.matrix(layout.output_layer, layout.vocabulary, e.model.hidden);
-  Buffer part = e.pool.take(Type::f32, 1, layout.vocabulary);
+  PooledMatrix part = e.pool.take(Type::f32, 1, layout.vocabulary);
   e.device.multiply(part, rows_of(normed.rows(), row, 1), false, table, true, false);
-  Buffer whole = e.pool.take_f32(e.model.vocabulary);
+  PooledMatrix whole = e.pool.take_f32(e.model.vocabulary);
   e.mesh.tensor
       ->all_gather(part->data, whole->data, static_cast<size_t>(layout.vocabulary), Element::f32)
       .wait();

@@ -15,12 +15,12 @@ namespace sennit::trainer {
 constexpr int64_t kLogitBytes = int64_t{128} << 20;  // of logits at a time, at most
 
 // tokens: of all rows of this context rank, in the device's memory. Gives own rows.
-Buffer embed_forward(Environment& environment, const int32_t* tokens);
+PooledMatrix embed_forward(Environment& environment, const int32_t* tokens);
 void embed_backward(Environment& environment, const int32_t* tokens, Matrix dx);
 
 struct Head {
   double loss = 0;  // summed over this context rank's targets
-  Buffer dx;        // own rows; none without gradient
+  PooledMatrix dx;  // own rows; none without gradient
 };
 // Loss and, where `gradient`, its gradient times `scale`: that of x, and the parameters' at once
 // (their unit and a tied table's are open).

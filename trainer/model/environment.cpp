@@ -6,7 +6,7 @@
 
 namespace sennit::trainer {
 
-Matrix Environment::gather_rows(Matrix own, Buffer* memory) {
+Matrix Environment::gather_rows(Matrix own, PooledMatrix* memory) {
   if (mesh.shape.tensor == 1) return own;
   *memory = pool.take(own.type, rows(), own.columns);
   mesh.tensor
@@ -16,9 +16,9 @@ Matrix Environment::gather_rows(Matrix own, Buffer* memory) {
   return *memory;
 }
 
-Buffer Environment::scatter_rows(Buffer partial) {
+PooledMatrix Environment::scatter_rows(PooledMatrix partial) {
   if (mesh.shape.tensor == 1) return partial;
-  Buffer own = pool.take(partial->type, own_rows(), partial->columns);
+  PooledMatrix own = pool.take(partial->type, own_rows(), partial->columns);
   mesh.tensor
       ->reduce_scatter(partial->data, own->data, static_cast<size_t>(own->rows * own->columns),
                        element_of(own->type))

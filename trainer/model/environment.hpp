@@ -37,13 +37,13 @@ struct Environment {
   // f32, head_size / 2 a position; position of each row.
   const float* cosines = nullptr;
   const float* sines = nullptr;
-  Buffer positions;
+  PooledMatrix positions;
   // Where set, sees every tensor of the forward pass: to find the first that is not finite.
   std::function<void(const std::string& name, Matrix matrix)> watch;
 
   int64_t rows() const { return tokens.rows(); }
   int64_t own_rows() const { return rows() / mesh.shape.tensor; }
-  Buffer take(int64_t rows, int64_t columns) { return pool.take(type, rows, columns); }
+  PooledMatrix take(int64_t rows, int64_t columns) { return pool.take(type, rows, columns); }
   void see(const std::string& name, Matrix matrix) const {
     if (watch) watch(name, matrix);
   }
@@ -52,8 +52,8 @@ struct Environment {
   // All rows of what every tensor rank has its own rows of, and back: each row summed over the
   // tensor ranks. Without tensor parallelism these are the same matrix: nothing is copied. `memory`
   // holds what is new.
-  Matrix gather_rows(Matrix own, Buffer* memory);
-  Buffer scatter_rows(Buffer partial);
+  Matrix gather_rows(Matrix own, PooledMatrix* memory);
+  PooledMatrix scatter_rows(PooledMatrix partial);
 };
 
 // Sets shape and positions. The shape must divide (check_mesh).

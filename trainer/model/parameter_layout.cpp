@@ -54,7 +54,7 @@ class Builder {
   void align() { unit_.size = rounded_up(unit_.size, kAlignment); }
   Unit& unit() { return unit_; }
 
-  Layout layout;
+  ParameterLayout layout;
 
  private:
   ParameterPlace add(ParameterBox box) {
@@ -124,16 +124,16 @@ uint64_t mixed(uint64_t x) {  // splitmix64's finaliser
 
 }  // namespace
 
-int64_t Layout::elements() const {
+int64_t ParameterLayout::elements() const {
   int64_t n = 0;
   for (const Unit& unit : units) n += unit.size;
   return n;
 }
 
-Layout make_layout(const LlamaConfig& model, const MeshShape& mesh, const Coordinates& at,
-                   int64_t bucket_bytes) {
+ParameterLayout make_layout(const LlamaConfig& model, const MeshShape& mesh, const Coordinates& at,
+                            int64_t bucket_bytes) {
   Builder builder(model, mesh, at);
-  Layout& layout = builder.layout;
+  ParameterLayout& layout = builder.layout;
   layout.heads = model.heads / mesh.tensor;
   layout.kv_heads = model.kv_heads / mesh.tensor;
   layout.ffn = model.ffn / mesh.tensor;

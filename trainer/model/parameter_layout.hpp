@@ -59,7 +59,7 @@ struct LayerPlaces {
   Half attention, ffn;
 };
 
-struct Layout {
+struct ParameterLayout {
   std::vector<Unit> units;                                   // in the order of their use
   std::vector<std::vector<LayerPlaces>> chunks;              // by stage chunk
   ParameterPlace embedding, final_norm, output_layer;        // unit -1: another stage's
@@ -71,8 +71,8 @@ struct Layout {
 
 // Pure. position's coordinates say what this rank holds. bucket_bytes 0: each half of a layer is a
 // unit.
-Layout make_layout(const LlamaConfig& model, const MeshShape& mesh, const Coordinates& at,
-                   int64_t bucket_bytes);
+ParameterLayout make_layout(const LlamaConfig& model, const MeshShape& mesh, const Coordinates& at,
+                            int64_t bucket_bytes);
 
 // Element `index` of the tensor of this name as training starts: a function of (seed, name, index),
 // so any mesh starts with the same bits.

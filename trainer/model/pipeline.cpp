@@ -11,7 +11,7 @@ namespace sennit::trainer {
 
 void Pipeline::post(Inbox& inbox) {
   while (inbox.posted < inbox.expected && inbox.posted < inbox.taken + 2) {
-    Buffer buffer = e_.take(e_.own_rows(), e_.model.hidden);
+    PooledMatrix buffer = e_.take(e_.own_rows(), e_.model.hidden);
     Transfer transfer = inbox.from->receive(buffer->data, index(buffer->rows * buffer->columns),
                                             element_of(e_.type), inbox.peer);
     inbox.coming.emplace_back(std::move(buffer), std::move(transfer));
@@ -19,17 +19,17 @@ void Pipeline::post(Inbox& inbox) {
   }
 }
 
-Buffer Pipeline::take(Inbox& inbox) {
+PooledMatrix Pipeline::take(Inbox& inbox) {
   post(inbox);
   inbox.taken++;
-  Buffer buffer = std::move(inbox.coming.front().first);
+  PooledMatrix buffer = std::move(inbox.coming.front().first);
   inbox.coming.front().second.wait();
   inbox.coming.pop_front();
   post(inbox);
   return buffer;
 }
 
-void Pipeline::send(Communicator& to, int peer, Buffer buffer) {
+void Pipeline::send(Communicator& to, int peer, PooledMatrix buffer) {
   Transfer transfer =
       to.send(buffer->data, index(buffer->rows * buffer->columns), element_of(e_.type), peer);
   sent_.emplace_back(std::move(buffer), std::move(transfer));
@@ -47,13 +47,14 @@ void Pipeline::finish_sends() {
 
 // ---- forward ----
 
-Buffer Pipeline::rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_batch, int shift) {
+PooledMatrix Pipeline::rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_batch,
+                                      int shift) {
   const TokenShape& shape = e_.tokens;
   std::vector<int32_t> rows(index(shape.rows()));
   lay_out_tokens(shape, e_.mesh.at.context,
                  tokens.data() + micro_batch * shape.batch * (shape.length + 1), shift,
                  rows.data());
-  Buffer buffer = e_.pool.take_f32(shape.rows());
+  PooledMatrix buffer = e_.pool.take_f32(shape.rows());
   e_.device.upload(buffer->data, rows.data(), rows.size() * sizeof(int32_t));
   return buffer;
 }
@@ -68,7 +69,7 @@ void Pipeline::hold(std::pair<int, int> units, int next) {
   if (second >= 0) e_.parameters.release(second);
 }
 
-Buffer Pipeline::run_layers(int chunk, Buffer x, InFlight* flight, bool keep) {
+PooledMatrix Pipeline::run_layers(int chunk, PooledMatrix x, InFlight* flight, bool keep) {
   const std::vector<LayerPlaces>& layers = e_.parameters.layout().chunks[index(chunk)];
   // Units are numbered in the order of their use.
   const int last = layers.back().ffn.unit;
@@ -85,10 +86,10 @@ Buffer Pipeline::run_layers(int chunk, Buffer x, InFlight* flight, bool keep) {
   return x;
 }
 
-Buffer Pipeline::forward_chunk(int chunk, int64_t micro_batch, std::span<const int32_t> tokens,
-                               InFlight* flight, bool keep) {
-  const Layout& layout = e_.parameters.layout();
-  Buffer x;
+PooledMatrix Pipeline::forward_chunk(int chunk, int64_t micro_batch,
+                                     std::span<const int32_t> tokens, InFlight* flight, bool keep) {
+  const ParameterLayout& layout = e_.parameters.layout();
+  PooledMatrix x;
   if (e_.mesh.first_stage(chunk)) {
     flight->tokens = rows_of_tokens(tokens, micro_batch, 0);
     e_.parameters.acquire(layout.embedding.unit, layout.chunks[index(chunk)].front().qkv.unit);
@@ -107,7 +108,7 @@ Buffer Pipeline::forward_chunk(int chunk, int64_t micro_batch, std::span<const i
 }
 
 double Pipeline::run_head(Matrix x, InFlight* flight, bool gradient, float scale) {
-  const Layout& layout = e_.parameters.layout();
+  const ParameterLayout& layout = e_.parameters.layout();
   const int norm = layout.final_norm.unit, output = layout.output_layer.unit;
   e_.parameters.acquire(output, norm);
   // Behind the head's forward pass comes its chunk's backward pass.
@@ -125,9 +126,9 @@ double Pipeline::run_head(Matrix x, InFlight* flight, bool gradient, float scale
 
 // ---- backward ----
 
-void Pipeline::backward_chunk(int chunk, InFlight flight, Buffer dy, bool last) {
+void Pipeline::backward_chunk(int chunk, InFlight flight, PooledMatrix dy, bool last) {
   Parameters& parameters = e_.parameters;
-  const Layout& layout = parameters.layout();
+  const ParameterLayout& layout = parameters.layout();
   const std::vector<LayerPlaces>& layers = layout.chunks[index(chunk)];
   if (e_.mesh.last_stage(chunk)) {
     // The head's gradients are complete since the forward pass, but for a tied table's.
@@ -179,10 +180,10 @@ double Pipeline::train(std::span<const int32_t> tokens, int64_t micro_batches, f
     InFlight& flight = in_flight[{action.chunk, action.micro_batch}];
     const bool last_stage = mesh.last_stage(action.chunk);
     if (action.forward) {
-      const Buffer x = forward_chunk(action.chunk, action.micro_batch, tokens, &flight, true);
+      const PooledMatrix x = forward_chunk(action.chunk, action.micro_batch, tokens, &flight, true);
       if (last_stage) loss += run_head(x, &flight, true, scale);
     } else {
-      Buffer dy = last_stage ? std::move(flight.dx) : take(gradients_);
+      PooledMatrix dy = last_stage ? std::move(flight.dx) : take(gradients_);
       backward_chunk(action.chunk, std::move(flight), std::move(dy),
                      action.micro_batch == micro_batches - 1);
       in_flight.erase({action.chunk, action.micro_batch});
@@ -203,7 +204,7 @@ double Pipeline::evaluate(std::span<const int32_t> tokens, int64_t micro_batches
   for (int64_t m = 0; m < micro_batches; m++)
     for (int chunk = 0; chunk < mesh.shape.stage_chunks; chunk++) {
       InFlight flight;
-      const Buffer x = forward_chunk(chunk, m, tokens, &flight, false);
+      const PooledMatrix x = forward_chunk(chunk, m, tokens, &flight, false);
       if (mesh.last_stage(chunk)) loss += run_head(x, &flight, false, 0);
     }
   finish_sends();
@@ -212,7 +213,7 @@ double Pipeline::evaluate(std::span<const int32_t> tokens, int64_t micro_batches
 
 std::vector<float> Pipeline::logits(std::span<const int32_t> tokens, int64_t at) {
   const Mesh& mesh = e_.mesh;
-  const Layout& layout = e_.parameters.layout();
+  const ParameterLayout& layout = e_.parameters.layout();
   const int stages = mesh.shape.pipeline;
   activations_ = {mesh.forwards.get(), (mesh.at.pipeline + stages - 1) % stages, 0, 0, 0, {}};
   for (int chunk = 0; chunk < mesh.shape.stage_chunks; chunk++)
@@ -220,7 +221,7 @@ std::vector<float> Pipeline::logits(std::span<const int32_t> tokens, int64_t at)
   std::vector<float> logits;
   for (int chunk = 0; chunk < mesh.shape.stage_chunks; chunk++) {
     InFlight flight;
-    const Buffer x = forward_chunk(chunk, 0, tokens, &flight, false);
+    const PooledMatrix x = forward_chunk(chunk, 0, tokens, &flight, false);
     if (!mesh.last_stage(chunk)) continue;
     const int norm = layout.final_norm.unit, output = layout.output_layer.unit;
     e_.parameters.acquire(output, norm);

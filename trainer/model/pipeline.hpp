@@ -4,7 +4,8 @@
 // What a stage receives is asked for one action ahead; what it sends leaves while it computes on.
 // Each unit of parameters is acquired before its layers, with the next one named, so that ZeRO-3
 // gathers it meanwhile. Gradients are added up in the order of the micro-batches. Memory:
-// trainer/device/pool.hpp; schedule/program.hpp says how many micro-batches are in flight.
+// trainer/device/pool.hpp; how many micro-batches are in flight:
+// trainer/parallel/pipeline_schedule.hpp.
 #pragma once
 
 #include <deque>
@@ -34,8 +35,8 @@ class Pipeline {
  private:
   struct InFlight {
     std::vector<Kept> layers;
-    Buffer tokens, targets;  // int32; where the stage needs them
-    Buffer dx;               // of the chunk's output, made by the head
+    PooledMatrix tokens, targets;  // int32; where the stage needs them
+    PooledMatrix dx;               // of the chunk's output, made by the head
   };
   // A stage's inputs of one kind (activations or gradients), in the order of its actions: so many
   // in all.
@@ -43,19 +44,19 @@ class Pipeline {
     Communicator* from = nullptr;
     int peer = 0;
     size_t expected = 0, posted = 0, taken = 0;
-    std::deque<std::pair<Buffer, Transfer>> coming;
+    std::deque<std::pair<PooledMatrix, Transfer>> coming;
   };
-  Buffer forward_chunk(int chunk, int64_t micro_batch, std::span<const int32_t> tokens,
-                       InFlight* flight, bool keep);
+  PooledMatrix forward_chunk(int chunk, int64_t micro_batch, std::span<const int32_t> tokens,
+                             InFlight* flight, bool keep);
   double run_head(Matrix x, InFlight* flight, bool gradient, float scale);
-  void backward_chunk(int chunk, InFlight flight, Buffer dy, bool last);
-  Buffer run_layers(int chunk, Buffer x, InFlight* flight, bool keep);
+  void backward_chunk(int chunk, InFlight flight, PooledMatrix dy, bool last);
+  PooledMatrix run_layers(int chunk, PooledMatrix x, InFlight* flight, bool keep);
   void post(Inbox& inbox);
-  Buffer take(Inbox& inbox);
-  void send(Communicator& to, int peer, Buffer buffer);
+  PooledMatrix take(Inbox& inbox);
+  void send(Communicator& to, int peer, PooledMatrix buffer);
   void drop_sent();
   void finish_sends();
-  Buffer rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_batch, int shift);
+  PooledMatrix rows_of_tokens(std::span<const int32_t> tokens, int64_t micro_batch, int shift);
   void hold(std::pair<int, int> units, int next);
 
   static constexpr std::pair<int, int> kNone{-1, -1};
@@ -64,7 +65,7 @@ class Pipeline {
   bool recompute_;
   std::pair<int, int> held_ = kNone;  // units of the layer at work
   Inbox activations_, gradients_;
-  std::deque<std::pair<Buffer, Transfer>> sent_;
+  std::deque<std::pair<PooledMatrix, Transfer>> sent_;
 };
 
 }  // namespace sennit::trainer

@@ -27,7 +27,7 @@ int64_t layers_in_flight(const TrainerOptions& options, int pipeline_rank) {
 
 MemoryParts memory_at(const TrainerOptions& options, const Coordinates& at) {
   const MeshShape& mesh = options.mesh;
-  const Layout layout = make_layout(options.model, mesh, at, options.unit_bytes());
+  const ParameterLayout layout = make_layout(options.model, mesh, at, options.unit_bytes());
   const int64_t shards = int64_t{mesh.data} * mesh.context;
   const int zero = shards == 1 ? 0 : options.zero;
   const int64_t all = layout.elements(), own = zero == 0 ? all : all / shards;

@@ -69,7 +69,7 @@ Held most_held(const TrainerOptions& options) {
   for (int p = 0; p < options.mesh.pipeline; p++) {
     Coordinates at;
     at.pipeline = p;
-    const Layout layout = make_layout(options.model, options.mesh, at, 0);
+    const ParameterLayout layout = make_layout(options.model, options.mesh, at, 0);
     const auto all = static_cast<double>(layout.elements());
     if (all <= most.all) continue;
     most = {all, all, 0};

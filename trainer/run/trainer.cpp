@@ -220,7 +220,7 @@ Status Trainer::not_finite(std::span<const int32_t> tokens, double loss) {
   if (!first.empty()) first = "the weight " + first;
   environment_->watch = [&](const std::string& name, Matrix matrix) {
     if (!first.empty()) return;
-    Buffer f32 = pool_.take(Type::f32, matrix.rows, matrix.columns);
+    PooledMatrix f32 = pool_.take(Type::f32, matrix.rows, matrix.columns);
     device_.convert(f32, matrix);
     const auto n = static_cast<size_t>(matrix.rows * matrix.columns);
     if (!std::isfinite(device_.sum_of_squares(f32->f32(), n))) first = "the output of " + name;

@@ -96,7 +96,7 @@ class Trainer {
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Environment> environment_;
   std::unique_ptr<Pipeline> pipeline_;
-  Buffer cosines_, sines_;
+  PooledMatrix cosines_, sines_;
   int64_t steps_ = 0;  // begun
 };
 

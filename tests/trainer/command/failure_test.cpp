@@ -97,7 +97,7 @@ TEST(TrainerFailure, AnUpdateEndsWhereATransferHasFailed) {
     Result<std::unique_ptr<Device>> device = open_device("cpu", 1);
     ASSERT_TRUE(device.ok()) << device.status().text();
     Pool pool(**device);
-    const Layout layout = make_layout(model, mesh.shape, mesh.at, 0);
+    const ParameterLayout layout = make_layout(model, mesh.shape, mesh.at, 0);
     Result<std::unique_ptr<Parameters>> made =
         Parameters::create(layout, mesh, **device, pool, Type::f32, zero, 1);
     ASSERT_TRUE(made.ok()) << made.status().text();

@@ -251,7 +251,7 @@ TEST(TrainerMesh, TheLastReductionIsTheSmallOne) {
   for (const int64_t bucket :
        {int64_t{0}, half_bytes(true), half_bytes(true) + half_bytes(false) - 1, int64_t{1} << 16,
         int64_t{1} << 30}) {
-    const Layout layout = make_layout(options.model, options.mesh, {}, bucket);
+    const ParameterLayout layout = make_layout(options.model, options.mesh, {}, bucket);
     int unit = layout.embedding.unit;
     int64_t boxes = 0;
     for (const LayerPlaces& layer : layout.chunks[0])

@@ -40,7 +40,7 @@ const CpuKernels& cpu_kernels() {
   return kCpuGeneric;
 }
 
-void* Scratch::reserve(size_t bytes_needed) {
+void* CpuScratch::reserve(size_t bytes_needed) {
   if (bytes_needed <= bytes_) return memory_;
   std::free(memory_);
   memory_ = aligned(bytes_needed);
@@ -49,7 +49,7 @@ void* Scratch::reserve(size_t bytes_needed) {
   return memory_;
 }
 
-Scratch::~Scratch() { std::free(memory_); }
+CpuScratch::~CpuScratch() { std::free(memory_); }
 
 CpuDevice::CpuDevice(int threads, const CpuKernels& kernels, bool amx)
     : kernels_(kernels),

@@ -2,7 +2,7 @@
 // everything else by the loops of trainer/device/cpu/kernels/kernels.hpp, over the threads of
 // trainer/device/cpu/threads.hpp.
 //
-// Each operation has a file of its own, cpu_OPERATION.cpp. Work is cut into parts by shape alone,
+// What is more than element by element has a file of its own in this folder. Work is cut into parts by shape alone,
 // never by the number of threads; sums over parts are added up in the order of the parts: the same
 // bits with any number of threads. All calls return when the work is done.
 #pragma once
@@ -76,7 +76,7 @@ class CpuDevice final : public Device {
   const bool amx_;
   CpuThreads threads_;
   CpuMultiply multiply_;
-  std::vector<Scratch> attention_scratch_;  // one a thread
+  std::vector<CpuScratch> attention_scratch_;  // one a thread
 };
 
 // Element `column` of row `row`.

@@ -27,6 +27,7 @@ class CpuMultiply {
   // Whether bf16 is multiplied as it is beside these loops: by their processor, and by oneDNN on
   // this one.
   static bool has_bf16(const CpuKernels& kernels);
+  // c = op(a) * op(b), or c += that, as Device::multiply() has it; done when it returns.
   void run(Matrix c, Matrix a, bool transpose_a, Matrix b, bool transpose_b, bool accumulate);
 
  private:
@@ -57,8 +58,8 @@ class CpuMultiply {
   dnnl::stream stream_;
   bool has_bf16_ = false;
   std::map<Key, Product> products_;
-  std::vector<Scratch> scratch_;  // one a thread
-  Scratch packed_;
+  std::vector<CpuScratch> scratch_;  // one a thread
+  CpuScratch packed_;
 };
 
 }  // namespace sennit::trainer

@@ -74,13 +74,13 @@ struct EngineAmx {
 }  // namespace
 
 void amx_attention(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first,
-                   int64_t count, Scratch& scratch) {
+                   int64_t count, CpuScratch& scratch) {
   const Tiles tiles;
   attention_of_head<EngineAmx>(call, sequence, kv_head, first, count, scratch);
 }
 
 void amx_attention_gradient(const AttentionCall& call, int64_t sequence, int64_t kv_head,
-                            Scratch& scratch) {
+                            CpuScratch& scratch) {
   const Tiles tiles;
   attention_gradient_of_head<EngineAmx>(call, sequence, kv_head, scratch);
 }
@@ -90,7 +90,7 @@ void amx_attention_gradient(const AttentionCall& call, int64_t sequence, int64_t
 #include "trainer/device/cpu/amx/kernels.hpp"
 
 namespace sennit::trainer {  // never called: has_amx() is false
-void amx_attention(const AttentionCall&, int64_t, int64_t, int64_t, int64_t, Scratch&) {}
-void amx_attention_gradient(const AttentionCall&, int64_t, int64_t, Scratch&) {}
+void amx_attention(const AttentionCall&, int64_t, int64_t, int64_t, int64_t, CpuScratch&) {}
+void amx_attention_gradient(const AttentionCall&, int64_t, int64_t, CpuScratch&) {}
 }  // namespace sennit::trainer
 #endif

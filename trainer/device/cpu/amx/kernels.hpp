@@ -31,8 +31,8 @@ void amx_multiply(const AmxProduct& product, const void* packed, int64_t first_r
 
 // As CpuKernels has them, for bf16 q, k, v and dout.
 void amx_attention(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first,
-                   int64_t count, Scratch& scratch);
+                   int64_t count, CpuScratch& scratch);
 void amx_attention_gradient(const AttentionCall& call, int64_t sequence, int64_t kv_head,
-                            Scratch& scratch);
+                            CpuScratch& scratch);
 
 }  // namespace sennit::trainer

@@ -206,7 +206,7 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
 // Queries [first, first + count) of all heads that share a key/value head.
 template <typename Engine>
 void attention_of_head(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first,
-                       int64_t count, Scratch& scratch) {
+                       int64_t count, CpuScratch& scratch) {
   using Element = typename Engine::Element;
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, d_padded = round_up(d, Engine::kUnit),

@@ -95,7 +95,7 @@ inline void write_sums(const HeadRows& to, const float* from, int64_t from_strid
 
 template <typename Engine>
 void attention_gradient_of_head(const AttentionCall& call, int64_t sequence, int64_t kv_head,
-                                Scratch& scratch) {
+                                CpuScratch& scratch) {
   using Element = typename Engine::Element;
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, d_padded = round_up(d, Engine::kUnit),

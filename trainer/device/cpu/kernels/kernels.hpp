@@ -12,12 +12,12 @@
 namespace sennit::trainer {
 
 // Memory that a thread works in: grown when more is asked for, never shared.
-class Scratch {
+class CpuScratch {
  public:
-  Scratch() = default;
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  CpuScratch() = default;
+  ~CpuScratch();
+  CpuScratch(const CpuScratch&) = delete;
+  CpuScratch& operator=(const CpuScratch&) = delete;
   void* reserve(size_t bytes_needed);  // aligned to 64 bytes; what was there may be lost
   void* memory() const { return memory_; }
   size_t bytes() const { return bytes_; }
@@ -69,9 +69,9 @@ struct CpuKernels {
   // what shares one key/value head of a sequence: queries [first, first + count) of its heads, or
   // all of them
   void (*attention)(const AttentionCall& call, int64_t sequence, int64_t kv_head, int64_t first,
-                    int64_t count, Scratch& scratch);
+                    int64_t count, CpuScratch& scratch);
   void (*attention_gradient)(const AttentionCall& call, int64_t sequence, int64_t kv_head,
-                             Scratch& scratch);
+                             CpuScratch& scratch);
 };
 
 extern const CpuKernels kCpuGeneric, kCpuAvx2, kCpuAvx512, kCpuAvx512Bf16;
