@@ -100,7 +100,7 @@ void Communicator::start(Work& work, bool nonblocking) {
     context_->engine().start(*work.execution_, ++so_far, true, nonblocking);
   } else {
     const uint32_t seq = next_seq_++;
-    state_.call_begins(seq, work.execution_->shared_prepared());
+    state_.calls().begins(seq, work.execution_->shared_prepared());
     context_->engine().start(*work.execution_, seq, false, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
@@ -125,7 +125,7 @@ Status Communicator::result_of(const Execution& execution) {
     const MutexLock lock(context_->engine().mutex());
     result = execution.status();
   }
-  if (execution.collective_call()) state_.call_is_over(execution.seq());
+  if (execution.collective_call()) state_.calls().is_over(execution.seq());
   if (result.ok()) return result;
   const Status verdict = status();  // what all ranks are told, where there is more to tell
   return verdict.ok() ? result : verdict;
@@ -167,10 +167,10 @@ Status Communicator::run_small(const Call& call, Execution& execution) {
   execution.buffers().input = static_cast<const std::byte*>(call.send);
   execution.buffers().output = static_cast<std::byte*>(call.recv);
   const uint32_t seq = next_seq_++;
-  state_.call_begins(seq, execution.shared_prepared());
+  state_.calls().begins(seq, execution.shared_prepared());
   Engine& engine = context_->engine();
   if (engine.run_small(execution, seq, state_.failed_flag()) && execution.status().ok()) {
-    state_.call_is_over(seq);
+    state_.calls().is_over(seq);
     return {};
   }
   // The communicator may have failed before the execution was started: then nobody else cancels it.

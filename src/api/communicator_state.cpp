@@ -78,23 +78,8 @@ std::vector<int> CommunicatorState::failed_ranks() const {
 }
 
 bool CommunicatorState::describe(uint32_t seq, CallDescriptor* out) const {
-  const MutexLock lock(mutex_);
-  const LoggedCall* found = &calls_[seq % calls_.size()];
-  const auto before = [](const LoggedCall& a, const LoggedCall& b) {
-    return static_cast<int32_t>(a.seq - b.seq) < 0;  // call numbers may wrap
-  };
-  if (found->seq != seq) found = &*std::max_element(calls_.begin(), calls_.end(), before);
-  if (!found->prepared) return false;
-  const bool forgotten = static_cast<int32_t>(found->seq - seq) > 0;
-  *out = {.comm = id_, .seq = found->seq, .signature = 0, .finished = false, .text = {}};
-  if (forgotten) {
-    out->text = fmt::format("call {} is no longer known", seq);
-  } else {
-    out->signature = found->prepared->signature;
-    out->finished = found->finished;
-    out->text = found->prepared->description;
-  }
-  return true;
+  out->comm = id_;
+  return calls_.describe(seq, out);
 }
 
 }  // namespace sennit

@@ -4,17 +4,15 @@
 // fail() and what calls it take the engine's lock, and the control plane's; call them without.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "api/call/call_log.hpp"
 #include "base/mutex.hpp"
 #include "base/status.hpp"
 #include "control/control_plane.hpp"
 #include "engine/engine.hpp"
-#include "schedule/prepared.hpp"
 
 namespace sennit {
 
@@ -48,32 +46,11 @@ class CommunicatorState {
       SENNIT_EXCLUDES(mutex_);
   std::vector<int> failed_ranks() const SENNIT_EXCLUDES(mutex_);
 
-  // The user's thread, for every collective call in turn: it begins, it is over.
-  void call_begins(uint32_t seq, const std::shared_ptr<const Prepared>& prepared)
-      SENNIT_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    LoggedCall& call = calls_[seq % calls_.size()];
-    call.seq = seq;
-    if (call.prepared != prepared) call.prepared = prepared;
-    call.finished.store(false, std::memory_order_relaxed);
-  }
-  // Only the user's thread writes calls_, so it may look without the lock.
-  void call_is_over(uint32_t seq) SENNIT_NO_THREAD_SAFETY_ANALYSIS {
-    LoggedCall& call = calls_[seq % calls_.size()];
-    if (call.seq == seq) call.finished.store(true, std::memory_order_relaxed);
-  }
-  // The call of this number if it is still remembered; the latest where that has not come yet. Of
-  // one that is forgotten: the number of the latest, and a text that says so. False: there was none.
-  bool describe(uint32_t seq, CallDescriptor* out) const SENNIT_EXCLUDES(mutex_);
+  CallLog& calls() { return calls_; }
+  // Of that log, for the control plane.
+  bool describe(uint32_t seq, CallDescriptor* out) const;
 
  private:
-  struct LoggedCall {
-    uint32_t seq = 0;
-    std::shared_ptr<const Prepared> prepared;
-    std::atomic<bool> finished = false;
-  };
-  static constexpr size_t kLoggedCalls = 64;
-
   const uint32_t id_;
   const std::vector<int> members_;
   const int rank_;
@@ -83,7 +60,7 @@ class CommunicatorState {
   mutable Mutex mutex_;
   Status status_ SENNIT_GUARDED_BY(mutex_);
   std::vector<int> failed_ranks_ SENNIT_GUARDED_BY(mutex_);
-  std::array<LoggedCall, kLoggedCalls> calls_ SENNIT_GUARDED_BY(mutex_);  // ring by seq
+  CallLog calls_;
 };
 
 }  // namespace sennit

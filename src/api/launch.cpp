@@ -165,42 +165,66 @@ std::string slurm_root_host() {
   return first_host(variable("SLURM_STEP_NODELIST").value_or(""));
 }
 
-// Where rank 0 is, and what proves that one belongs to the job, without PMIx.
-Status find_root(Launch* launch) {
-  BootstrapOptions& bootstrap = launch->bootstrap;
-  const bool slurm = launch->launcher == "slurm";
-  if (const auto address = variable("MASTER_ADDR"))
-    bootstrap.root_host = *address;
-  else if (slurm)
-    bootstrap.root_host = slurm_root_host();
-  if (bootstrap.root_host.empty())
-    return {SENNIT_NOT_FOUND,
-            fmt::format(
-                "started by {}, but where rank 0 is cannot be told: set MASTER_ADDR{} on all ranks",
-                launch->launcher,
-                slurm ? " (or SLURM_STEP_NODELIST; with srun -m arbitrary a SLURM_HOSTFILE that "
-                        "can be read)"
-                      : "")};
+// One that works for steps in a row, and for steps at the same time.
+Result<uint16_t> slurm_root_port() {
+  const Result<int64_t> job = number("SLURM_JOB_ID", 0, INT64_MAX);
+  if (!job) return job.status();
+  const Result<int64_t> step = number("SLURM_STEP_ID", 0, INT64_MAX);
+  const int64_t number = *job * kSlurmPortsPerJob + (step ? *step : 0);
+  return static_cast<uint16_t>(kFirstSlurmPort + number % kSlurmPorts);
+}
+
+// How a launcher that was recognised is called, and what it tells of where rank 0 is, for when
+// nobody has set that.
+struct Launcher {
+  const char* name;
+  std::string (*root_host)() = nullptr;  // "": not known. Null: it does not tell
+  Result<uint16_t> (*root_port)() = nullptr;
+  const char* host_remedy = "";  // what to set, besides MASTER_ADDR
+};
+constexpr Launcher kTorchrun{"torchrun"};
+constexpr Launcher kOpenMpi{"open mpi"};
+constexpr Launcher kPmix{"pmix"};
+constexpr Launcher kSlurm{"slurm", slurm_root_host, slurm_root_port,
+                          " (or SLURM_STEP_NODELIST; with srun -m arbitrary a SLURM_HOSTFILE that "
+                          "can be read)"};
+
+Result<std::string> find_root_host(const Launcher& launcher) {
+  std::string host = variable("MASTER_ADDR").value_or("");
+  if (host.empty() && launcher.root_host) host = launcher.root_host();
+  if (!host.empty()) return host;
+  return Status{SENNIT_NOT_FOUND, fmt::format("started by {}, but where rank 0 is cannot be told: "
+                                              "set MASTER_ADDR{} on all ranks",
+                                              launcher.name, launcher.host_remedy)};
+}
+
+Result<uint16_t> find_root_port(const Launcher& launcher) {
   if (variable("SENNIT_PORT")) {
     const Result<int64_t> port = number("SENNIT_PORT", 1, kMaxPort);
     if (!port) return port.status();
-    bootstrap.root_port = static_cast<uint16_t>(*port);
-  } else if (variable("MASTER_PORT")) {
+    return static_cast<uint16_t>(*port);
+  }
+  if (variable("MASTER_PORT")) {
     const Result<int64_t> port = number("MASTER_PORT", 1, kMaxPort - 1);
     if (!port) return port.status();
-    bootstrap.root_port = static_cast<uint16_t>(*port + 1);
-  } else if (slurm) {
-    const Result<int64_t> job = number("SLURM_JOB_ID", 0, INT64_MAX);
-    if (!job) return job.status();
-    const Result<int64_t> step = number("SLURM_STEP_ID", 0, INT64_MAX);
-    const int64_t number = *job * kSlurmPortsPerJob + (step ? *step : 0);
-    bootstrap.root_port = static_cast<uint16_t>(kFirstSlurmPort + number % kSlurmPorts);
-  } else {
-    return {SENNIT_NOT_FOUND,
-            fmt::format("started by {}, but rank 0's port is not known: set MASTER_PORT or "
-                        "SENNIT_PORT on all ranks",
-                        launch->launcher)};
+    return static_cast<uint16_t>(*port + 1);
   }
+  if (launcher.root_port) return launcher.root_port();
+  return Status{SENNIT_NOT_FOUND,
+                fmt::format("started by {}, but rank 0's port is not known: set MASTER_PORT or "
+                            "SENNIT_PORT on all ranks",
+                            launcher.name)};
+}
+
+// Where rank 0 is, and what proves that one belongs to the job, without PMIx.
+Status find_root(const Launcher& launcher, Launch* launch) {
+  BootstrapOptions& bootstrap = launch->bootstrap;
+  Result<std::string> host = find_root_host(launcher);
+  if (!host) return host.status();
+  bootstrap.root_host = *std::move(host);
+  const Result<uint16_t> port = find_root_port(launcher);
+  if (!port) return port.status();
+  bootstrap.root_port = *port;
   Result<std::vector<std::byte>> secret = job_secret(bootstrap);
   if (!secret) return secret.status();
   bootstrap.secret = std::move(*secret);
@@ -210,11 +234,11 @@ Status find_root(Launch* launch) {
 }
 
 Status by_torchrun(Launch* launch) {
-  launch->launcher = "torchrun";
+  launch->launcher = kTorchrun.name;
   SENNIT_RETURN_IF_ERROR(rank_and_size("RANK", "WORLD_SIZE", launch));
   SENNIT_RETURN_IF_ERROR(optional_number("LOCAL_RANK", &launch->local_rank));
   SENNIT_RETURN_IF_ERROR(optional_number("LOCAL_WORLD_SIZE", &launch->local_size));
-  return find_root(launch);
+  return find_root(kTorchrun, launch);
 }
 
 // Rank, size and id from the launcher's PMIx server. SENNIT_UNSUPPORTED: there is none.
@@ -230,27 +254,27 @@ Status by_pmix(Launch* launch, int size) {
 }
 
 Status by_open_mpi(Launch* launch) {
-  launch->launcher = "open mpi";
+  launch->launcher = kOpenMpi.name;
   SENNIT_RETURN_IF_ERROR(rank_and_size("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", launch));
   SENNIT_RETURN_IF_ERROR(optional_number("OMPI_COMM_WORLD_LOCAL_RANK", &launch->local_rank));
   SENNIT_RETURN_IF_ERROR(optional_number("OMPI_COMM_WORLD_LOCAL_SIZE", &launch->local_size));
   const Status status = by_pmix(launch, launch->bootstrap.size);
   if (status.kind() != SENNIT_UNSUPPORTED) return status;
-  const Status without = find_root(launch);
+  const Status without = find_root(kOpenMpi, launch);
   if (without.kind() != SENNIT_NOT_FOUND) return without;
   return {SENNIT_NOT_FOUND,
           fmt::format("{}; PMIx would tell, but {}", without.text(), status.text())};
 }
 
 Status by_slurm(Launch* launch) {
-  launch->launcher = "slurm";
+  launch->launcher = kSlurm.name;
   SENNIT_RETURN_IF_ERROR(rank_and_size(
       "SLURM_PROCID", variable("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
       launch));
   SENNIT_RETURN_IF_ERROR(optional_number("SLURM_LOCALID", &launch->local_rank));
   const auto nodes = variable("SLURM_STEP_NUM_NODES");
   if (nodes && *nodes == "1") launch->local_size = launch->bootstrap.size;
-  return find_root(launch);
+  return find_root(kSlurm, launch);
 }
 
 }  // namespace
@@ -266,7 +290,7 @@ Result<Launch> launch_from_environment() {
   } else if (open_mpi) {
     status = by_open_mpi(&launch);
   } else if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE")) {
-    launch.launcher = "pmix";
+    launch.launcher = kPmix.name;
     status = by_pmix(&launch, -1);
     if (status.kind() == SENNIT_UNSUPPORTED && variable("SLURM_PROCID")) status = by_slurm(&launch);
   } else if (variable("SLURM_PROCID") &&

@@ -1,5 +1,5 @@
-// launch.hpp: how a process learns which rank it is and where rank 0 listens: from an id of 256 bytes
-// that the program hands to all of them, or from the launcher's environment.
+// launch.hpp: how a process learns which rank it is and where rank 0 listens: from an id of 256
+// bytes that the program hands to all of them, or from the launcher's environment.
 #pragma once
 
 #include <cstddef>

@@ -35,7 +35,7 @@ void Connection::finish(End end, std::string reason) {
   reason_ = std::move(reason);
 }
 
-void Connection::send(const Buffer& buffer, int64_t now) {
+void Connection::send(const EncodedFrame& buffer, int64_t now) {
   if (shutting_ || end_ != End::none) return;
   out_.push_back(buffer);
   last_out_ms = now;
@@ -47,7 +47,7 @@ void Connection::shut() {
   if (out_.empty() && !shut_ && !connecting_) shut_ = ::shutdown(fd_, SHUT_WR) == 0;
 }
 
-void Connection::drive(std::vector<Message>* messages, int64_t now) {
+void Connection::drive(std::vector<ReceivedFrame>* messages, int64_t now) {
   if (end_ != End::none) return;
   if (connecting_) {
     const int error = connect_error(fd_);
@@ -82,7 +82,7 @@ void Connection::drive(std::vector<Message>* messages, int64_t now) {
 }
 
 // True if anything arrived.
-bool Connection::read_frames(std::vector<Message>* messages) {
+bool Connection::read_frames(std::vector<ReceivedFrame>* messages) {
   size_t total = 0;
   bool over = false;
   while (total < kReadBytesPerWake && !over) {
@@ -100,7 +100,7 @@ bool Connection::read_frames(std::vector<Message>* messages) {
       over = true;
     }
     size_t used = 0;
-    Message message;
+    ReceivedFrame message;
     while (take_frame(&used, &message)) {
       messages->push_back(std::move(message));
       if (role != Role::stranger) continue;
@@ -118,7 +118,7 @@ bool Connection::read_frames(std::vector<Message>* messages) {
 
 // The next frame of what has arrived, from `used` on. False: it is not all there, or it is none,
 // and this is the end.
-bool Connection::take_frame(size_t* used, Message* message) {
+bool Connection::take_frame(size_t* used, ReceivedFrame* message) {
   const size_t available = in_.size() - *used;
   const size_t header_bytes = kFrameHeaderBytes + (sealed_ ? Seal::kTagBytes : 0);
   if (available < header_bytes) return false;
@@ -127,10 +127,10 @@ bool Connection::take_frame(size_t* used, Message* message) {
   const FrameHeader header =
       read_frame_header(std::span<const std::byte, kFrameHeaderBytes>(at, kFrameHeaderBytes));
   const size_t length = header.length;
-  message->frame = header.frame;
+  message->type = header.type;
   if (!header.known || length > (role == Role::stranger ? kFirstFrameBytes : kFrameBytes)) {
-    finish(End::garbage, fmt::format("a frame of type {} and {} bytes",
-                                     static_cast<int>(message->frame), length));
+    finish(End::garbage,
+           fmt::format("a frame of type {} and {} bytes", static_cast<int>(message->type), length));
     return false;
   }
   const size_t payload_bytes = sealed_ ? length + units(length) * Seal::kTagBytes : length;

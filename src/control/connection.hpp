@@ -13,12 +13,12 @@
 #include <memory>
 #include <vector>
 
-#include "control/network.hpp"
+#include "control/channels.hpp"
 #include "transports/tcp/auth.hpp"
 
 namespace sennit::control {
 
-class Connection final : public Link {
+class Connection final : public Channel {
  public:
   static constexpr size_t kUnitBytes = 128 * 1024;
 
@@ -29,8 +29,8 @@ class Connection final : public Link {
   Connection& operator=(const Connection&) = delete;
 
   // Goes as far as it can; appends the frames that arrived. May both give frames and set end().
-  void drive(std::vector<Message>* messages, int64_t now);
-  void send(const Buffer& buffer, int64_t now);  // queued until the peer has proved itself
+  void drive(std::vector<ReceivedFrame>* messages, int64_t now);
+  void send(const EncodedFrame& buffer, int64_t now);  // queued until the peer has proved itself
   void shut();  // no more will be sent; takes effect when all is written
 
   int fd() const { return fd_; }
@@ -54,8 +54,8 @@ class Connection final : public Link {
     std::vector<std::byte> leaving;  // out_.front()
   };
 
-  bool read_frames(std::vector<Message>* messages);
-  bool take_frame(size_t* used, Message* message);
+  bool read_frames(std::vector<ReceivedFrame>* messages);
+  bool take_frame(size_t* used, ReceivedFrame* message);
   void write_frames();
   void finish_forged();
   bool open_header(std::byte* at);
@@ -70,7 +70,7 @@ class Connection final : public Link {
   End end_ = End::none;
   std::string reason_;
   std::vector<std::byte> in_;
-  std::deque<Buffer> out_;
+  std::deque<EncodedFrame> out_;
   size_t out_offset_ = 0;
   std::unique_ptr<Sealed> sealed_;  // from `proven` on; none: the connection is plain
 };

@@ -62,7 +62,7 @@ bool Entrance::wait_for_descriptors() {
   if (switchboard_.strangers() > 0) return evict("no file descriptors left");
   switchboard_.owner().out_of_descriptors();
   if (self_.phase == Phase::closing)  // the others are told one after the other
-    return switchboard_.give_spare_descriptor();
+    return switchboard_.spare_descriptor().give();
   if (self_.now_ms - log_ms_ >= kLogMs) {
     log(LogLevel::warn, "no file descriptors left to take a connection; {}", kDescriptorRemedy);
     log_ms_ = self_.now_ms;

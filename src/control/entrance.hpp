@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "control/network.hpp"
+#include "control/channels.hpp"
 #include "control/poller.hpp"
 #include "control/self.hpp"
 #include "control/switchboard.hpp"

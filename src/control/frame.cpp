@@ -11,51 +11,51 @@ constexpr size_t kUsualFrameBytes = 64;
 
 }  // namespace
 
-const char* name(Frame frame) {
+const char* name(FrameType type) {
   static constexpr const char* kNames[] = {
       "none",      "enlist",      "attach",    "probe",          "probe answer", "parent",
       "refuse",    "joined",      "table",     "start failed",   "heartbeat",    "welcome",
       "gather",    "gathered",    "broadcast", "collective off", "suspect",      "decision",
       "link down", "stall",       "inquire",   "answer",         "comm failed",  "abort request",
       "goodbye",   "goodbye ack", "leaving"};
-  static_assert(std::size(kNames) == static_cast<size_t>(Frame::last_) + 1);
-  return frame <= Frame::last_ ? kNames[static_cast<size_t>(frame)] : "unknown";
+  static_assert(std::size(kNames) == static_cast<size_t>(FrameType::last_) + 1);
+  return type <= FrameType::last_ ? kNames[static_cast<size_t>(type)] : "unknown";
 }
 
 FrameHeader read_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes) {
   ByteReader in(bytes);
   FrameHeader header;
   header.length = in.u32();
-  header.frame = static_cast<Frame>(in.u16());
-  header.known = in.u16() == 0 && header.frame <= Frame::last_;
+  header.type = static_cast<FrameType>(in.u16());
+  header.known = in.u16() == 0 && header.type <= FrameType::last_;
   return header;
 }
 
-ByteWriter begin_frame(Frame frame) {
+ByteWriter begin_frame(FrameType type) {
   ByteWriter out;
   out.reserve(kUsualFrameBytes);
-  out.u32(0).u16(static_cast<uint16_t>(frame)).u16(0);
+  out.u32(0).u16(static_cast<uint16_t>(type)).u16(0);
   return out;
 }
 
-Buffer finish_frame(ByteWriter out) {
+EncodedFrame finish_frame(ByteWriter out) {
   std::vector<std::byte> bytes = out.take();
   const auto length = static_cast<uint32_t>(bytes.size() - kFrameHeaderBytes);
   for (size_t i = 0; i < kLengthBytes; i++) bytes[i] = static_cast<std::byte>(length >> (8 * i));
   return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
-Buffer make_frame(Frame frame, std::span<const std::byte> payload) {
-  ByteWriter out = begin_frame(frame);
+EncodedFrame make_frame(FrameType type, std::span<const std::byte> payload) {
+  ByteWriter out = begin_frame(type);
   out.bytes(payload);
   return finish_frame(std::move(out));
 }
 
-Message open_frame(const Buffer& frame) {
+ReceivedFrame open_frame(const EncodedFrame& frame) {
   const std::span<const std::byte> bytes = *frame;
   const FrameHeader header = read_frame_header(bytes.first<kFrameHeaderBytes>());
   const auto payload = bytes.subspan(kFrameHeaderBytes);
-  return {header.frame, {payload.begin(), payload.end()}};
+  return {header.type, {payload.begin(), payload.end()}};
 }
 
 }  // namespace sennit::control

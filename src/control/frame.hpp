@@ -14,7 +14,7 @@
 
 namespace sennit::control {
 
-enum class Frame : uint16_t {
+enum class FrameType : uint16_t {
   // Start: the first frame of a connection is one of the first three.
   enlist = 1,      // any rank -> 0: who and where I am
   attach = 2,      // child -> parent: I hang below you
@@ -44,7 +44,7 @@ enum class Frame : uint16_t {
   leaving,         // to children that stay longer than their parent: look for another
   last_ = leaving
 };
-const char* name(Frame frame);
+const char* name(FrameType type);
 
 inline constexpr size_t kFrameHeaderBytes = 8;
 // Longest payload before the peer's place in the job is known, and after.
@@ -52,33 +52,33 @@ inline constexpr size_t kFirstFrameBytes = 64 * 1024;
 inline constexpr size_t kFrameBytes = size_t{512} << 20;
 
 // A finished frame; shared when it goes to many.
-using Buffer = std::shared_ptr<const std::vector<std::byte>>;
+using EncodedFrame = std::shared_ptr<const std::vector<std::byte>>;
 
 // What a connection delivers.
-struct Message {
-  Frame frame = Frame::heartbeat;
+struct ReceivedFrame {
+  FrameType type = FrameType::heartbeat;
   std::vector<std::byte> payload;
 };
 
 struct FrameHeader {
   size_t length = 0;  // of the payload
-  Frame frame = Frame::heartbeat;
+  FrameType type = FrameType::heartbeat;
   bool known = false;  // its type is one of the above; nothing is said about the length
 };
 FrameHeader read_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
-Buffer make_frame(Frame frame, std::span<const std::byte> payload);
+EncodedFrame make_frame(FrameType type, std::span<const std::byte> payload);
 // The message that a frame of our own was made of.
-Message open_frame(const Buffer& frame);
+ReceivedFrame open_frame(const EncodedFrame& frame);
 
 // For encode(): a header with room for the length, which is filled in at the end.
-ByteWriter begin_frame(Frame frame);
-Buffer finish_frame(ByteWriter out);
+ByteWriter begin_frame(FrameType type);
+EncodedFrame finish_frame(ByteWriter out);
 
 // The frame that says `message`, one of control/messages.hpp.
 template <typename T>
-Buffer encode(const T& message) {
-  ByteWriter out = begin_frame(T::kFrame);
+EncodedFrame encode(const T& message) {
+  ByteWriter out = begin_frame(T::kType);
   message.write(out);
   return finish_frame(std::move(out));
 }
@@ -90,7 +90,7 @@ Result<T> decode(std::span<const std::byte> payload, int size) {
   ByteReader in(payload);
   T message;
   message.read(in, size);
-  SENNIT_RETURN_IF_ERROR(in.finish(name(T::kFrame)));
+  SENNIT_RETURN_IF_ERROR(in.finish(name(T::kType)));
   return message;
 }
 

@@ -152,10 +152,10 @@ void Probe::read(ByteReader& in, int) {
 void ProbeAnswer::write(ByteWriter& out) const { out.rank(rank); }
 void ProbeAnswer::read(ByteReader& in, int size) { rank = in.rank_below(size); }
 
-void Suspect::write(ByteWriter& out) const {
+void Suspicion::write(ByteWriter& out) const {
   out.rank(rank).u8(evidence).rank(reporter).text(what);
 }
-void Suspect::read(ByteReader& in, int size) {
+void Suspicion::read(ByteReader& in, int size) {
   rank = in.rank_below(size);
   evidence = in.u8();
   reporter = in.rank_below(size);
@@ -216,11 +216,11 @@ void CollectiveOff::read(ByteReader& in, int) {
 
 // ---- calls ----
 
-void Report::write(ByteWriter& out) const {
+void StallReport::write(ByteWriter& out) const {
   out.u32(call.comm).u32(call.seq).u64(call.signature).text(call.text);
   out.rank(reporter).rank(mismatching_peer).i64(waited_ms).i64(stalled_ms).ranks(members);
 }
-void Report::read(ByteReader& in, int size) {
+void StallReport::read(ByteReader& in, int size) {
   call.comm = in.u32();
   call.seq = in.u32();
   call.signature = in.u64();
@@ -244,11 +244,11 @@ void Inquiry::read(ByteReader& in, int size) {
   asker = in.rank_below(size);
 }
 
-void Answer::write(ByteWriter& out) const {
+void InquiryAnswer::write(ByteWriter& out) const {
   out.u64(inquiry).rank(rank).u8(static_cast<uint8_t>(where));
   out.u32(seq).u64(signature).text(text);
 }
-void Answer::read(ByteReader& in, int size) {
+void InquiryAnswer::read(ByteReader& in, int size) {
   inquiry = in.u64();
   rank = in.rank_below(size);
   const uint8_t value = in.u8();

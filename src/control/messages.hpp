@@ -14,9 +14,9 @@
 #include "control/frame.hpp"
 
 // What every one of them has.
-#define SENNIT_CONTROL_MESSAGE(type)           \
-  static constexpr Frame kFrame = Frame::type; \
-  void write(ByteWriter& out) const;           \
+#define SENNIT_CONTROL_MESSAGE(type)                  \
+  static constexpr FrameType kType = FrameType::type; \
+  void write(ByteWriter& out) const;                  \
   void read(ByteReader& in, int size)
 
 namespace sennit::control {
@@ -118,7 +118,7 @@ struct ProbeAnswer {
   SENNIT_CONTROL_MESSAGE(probe_answer);
 };
 
-struct Suspect {
+struct Suspicion {
   int rank = -1;
   uint8_t evidence = 0;  // bits of Evidence (control/tree/evidence.hpp)
   int reporter = -1;
@@ -167,7 +167,7 @@ struct CollectiveOff {
 
 // ---- calls ----
 
-struct Report {
+struct StallReport {
   CallDescriptor call;
   int reporter = -1;
   int mismatching_peer = -1;  // its message did not match the reporter's call; -1: none
@@ -185,7 +185,7 @@ struct Inquiry {
   SENNIT_CONTROL_MESSAGE(inquire);
 };
 
-struct Answer {
+struct InquiryAnswer {
   enum class Where : uint8_t { absent, before, at, past };
   uint64_t inquiry = 0;
   int rank = -1;

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "base/log.hpp"
 #include "base/process/descriptors.hpp"
 
 namespace sennit::control {
@@ -17,12 +16,8 @@ namespace {
 // without even a greeting.
 constexpr int64_t kStrangerEvictMs = 250;
 constexpr int64_t kSilentEvictMs = 20;
-constexpr int64_t kStrangerLogMs = 10'000;  // between two lines about strangers
-constexpr uint64_t kStrangersNamed = 5;     // one by one
 
 }  // namespace
-
-Switchboard::~Switchboard() { close_socket(spare_fd_); }
 
 // ---- connections ----
 
@@ -31,7 +26,7 @@ Connection* Switchboard::connection(uint64_t id) const {
   return it == connections_.end() ? nullptr : it->second.get();
 }
 
-void Switchboard::for_each(const std::function<void(Link&)>& visit) {
+void Switchboard::for_each(const std::function<void(Channel&)>& visit) {
   for (const auto& [id, connection] : connections_) visit(*connection);
 }
 
@@ -54,9 +49,9 @@ Connection& Switchboard::add(int fd, Handshake handshake, Role role, int rank, b
   return *(connections_[connection->id] = std::move(connection));
 }
 
-Link* Switchboard::connect(const Address& address, Role role, int rank, int* error) {
+Channel* Switchboard::connect(const Address& address, Role role, int rank, int* error) {
   Result<int> fd = connect_to(address, error);
-  if (!fd && give_spare_descriptor()) fd = connect_to(address, error);
+  if (!fd && spare_.give()) fd = connect_to(address, error);
   if (!fd) return nullptr;
   Connection& connection =
       add(*fd, Handshake::connector(handshake_config(), rank), role, rank, true);
@@ -64,19 +59,19 @@ Link* Switchboard::connect(const Address& address, Role role, int rank, int* err
   return &connection;
 }
 
-void Switchboard::send(Link& link, const Buffer& frame) {
-  connection(link).send(frame, self_.now_ms);
+void Switchboard::send(Channel& channel, const EncodedFrame& frame) {
+  connection(channel).send(frame, self_.now_ms);
   counters_.frames_out++;
   if (self_.starting()) counters_.start_frames++;
 }
 
-void Switchboard::shut(Link& link) { connection(link).shut(); }
+void Switchboard::shut(Channel& channel) { connection(channel).shut(); }
 
-void Switchboard::settle(Link& link, Role role, int rank) {
-  strangers_.erase(link.id);
-  link.role = role;
-  link.rank = rank;
-  link.deadline_ms = 0;
+void Switchboard::settle(Channel& channel, Role role, int rank) {
+  strangers_.erase(channel.id);
+  channel.role = role;
+  channel.rank = rank;
+  channel.deadline_ms = 0;
 }
 
 void Switchboard::drop(uint64_t id) {
@@ -88,45 +83,46 @@ void Switchboard::drop(uint64_t id) {
 }
 
 void Switchboard::lost(uint64_t id, End end, const std::string& reason) {
-  const Connection* const link = connection(id);
-  if (!link) return;
-  const Ending ending{link->role, link->rank, link->said_goodbye, link->joined, end, reason};
-  if (link->role == Role::stranger || end == End::unproven || end == End::disagrees ||
+  const Connection* const channel = connection(id);
+  if (!channel) return;
+  const Ending ending{channel->role,   channel->rank, channel->said_goodbye,
+                      channel->joined, end,           reason};
+  if (channel->role == Role::stranger || end == End::unproven || end == End::disagrees ||
       end == End::garbage || end == End::forged)
-    log_stranger(*link, reason);
+    refusals_.refused(*channel, reason, self_.now_ms);
   drop(id);
   owner_->ended(ending);
 }
 
-Address Switchboard::near_end(const Link& link) const {
-  return local_address(static_cast<const Connection&>(link).fd());
+Address Switchboard::near_end(const Channel& channel) const {
+  return local_address(static_cast<const Connection&>(channel).fd());
 }
 
-Address Switchboard::far_end(const Link& link) const {
-  return remote_address(static_cast<const Connection&>(link).fd());
+Address Switchboard::far_end(const Channel& channel) const {
+  return remote_address(static_cast<const Connection&>(channel).fd());
 }
 
 void Switchboard::serve(uint64_t id) {
-  std::vector<Message> messages;
+  std::vector<ReceivedFrame> messages;
   for (bool again = true; again;) {
-    Connection* link = connection(id);
-    if (!link) return;
-    const bool was_open = link->proven;
+    Connection* channel = connection(id);
+    if (!channel) return;
+    const bool was_open = channel->proven;
     messages.clear();
-    link->drive(&messages, self_.now_ms);
-    if (link->proven && !was_open) owner_->opened(*link);
+    channel->drive(&messages, self_.now_ms);
+    if (channel->proven && !was_open) owner_->opened(*channel);
     again = false;
-    for (const Message& message : messages) {
-      link = connection(id);
-      if (!link) return;
+    for (const ReceivedFrame& message : messages) {
+      channel = connection(id);
+      if (!channel) return;
       // After its first frame a stranger has a role, and what else it sent can be looked at.
-      again = link->role == Role::stranger;
+      again = channel->role == Role::stranger;
       counters_.frames_in++;
-      owner_->arrived(*link, message);
+      owner_->arrived(*channel, message);
     }
   }
-  if (const Connection* link = connection(id); link && link->end() != End::none)
-    lost(id, link->end(), std::string(link->reason()));
+  if (const Connection* channel = connection(id); channel && channel->end() != End::none)
+    lost(id, channel->end(), std::string(channel->reason()));
 }
 
 void Switchboard::watch() {
@@ -144,20 +140,6 @@ void Switchboard::excuse(int64_t gap_ms) {
     connection->since_ms += gap_ms;
     if (connection->deadline_ms) connection->deadline_ms += gap_ms;
   }
-}
-
-// ---- the spare descriptor ----
-
-// To tell that there are no others, to be told the end of a start, and to ask whether a rank lives.
-bool Switchboard::hold_spare_descriptor() {
-  if (spare_fd_ < 0) spare_fd_ = poller_.spare_descriptor();
-  return spare_fd_ >= 0;
-}
-
-bool Switchboard::give_spare_descriptor() {
-  if (spare_fd_ < 0 || descriptors_left() > 0) return false;
-  close_socket(std::exchange(spare_fd_, -1));
-  return true;
 }
 
 // ---- strangers ----
@@ -195,32 +177,15 @@ void Switchboard::tick() {
       self_.due(connection->deadline_ms);
   }
   for (const uint64_t id : late) lost(id, End::unreachable, "no answer in time");
-  if (strangers_unlogged_ > 0 && now - stranger_log_ms_ >= kStrangerLogMs) {
-    log(LogLevel::warn, "refused {} more connections that are not of this job",
-        strangers_unlogged_);
-    stranger_log_ms_ = now;
-    strangers_unlogged_ = 0;
-  }
-  if (spare_fd_ < 0 && self_.serving() && descriptors_left() > 1) hold_spare_descriptor();
-}
-
-// The first few are told one by one, then their number every ten seconds.
-void Switchboard::log_stranger(const Link& link, const std::string& reason) {
-  const uint64_t so_far = ++counters_.refused;
-  if (so_far > kStrangersNamed && self_.now_ms - stranger_log_ms_ < kStrangerLogMs) {
-    strangers_unlogged_++;
-    return;
-  }
-  stranger_log_ms_ = self_.now_ms;
-  log(LogLevel::warn, "refused a connection {} {}: {}", link.outgoing ? "to" : "from",
-      link.other.text(), reason);
+  refusals_.tick(now);
+  if (!spare_.held() && self_.serving() && descriptors_left() > 1) spare_.hold();
 }
 
 std::string Switchboard::statistics() const {
   return fmt::format(
       "start frames {}, frames sent {}, frames received {}, connections {}, refused strangers {}",
       counters_.start_frames.load(), counters_.frames_out.load(), counters_.frames_in.load(),
-      counters_.connections.load(), counters_.refused.load());
+      counters_.connections.load(), refusals_.count());
 }
 
 }  // namespace sennit::control

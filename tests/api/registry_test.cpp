@@ -71,44 +71,19 @@ TEST_F(Registered, TheFirstFailureStands) {
   EXPECT_EQ(control_.told, "abort 6 ; ");
 }
 
-TEST_F(Registered, CallsAreRememberedForAWhile) {
-  const auto communicator = state(5, {1, 2});
+TEST_F(Registered, CallsAreDescribedByTheirCommunicator) {
+  const auto communicator = state(7, {1, 2});
   CallDescriptor call;
-  EXPECT_FALSE(communicator->describe(1, &call));
-  const auto prepared = [](const std::string& text) {
-    auto made = std::make_shared<Prepared>();
-    made->description = text;
-    return made;
-  };
-  for (uint32_t seq = 1; seq <= 100; seq++)
-    communicator->call_begins(seq, prepared("call " + std::to_string(seq)));
-  communicator->call_is_over(99);
-  ASSERT_TRUE(communicator->describe(99, &call));
-  EXPECT_EQ(call.text, "call 99");
-  EXPECT_EQ(call.comm, 5u);
-  EXPECT_TRUE(call.finished);
-  ASSERT_TRUE(communicator->describe(100, &call));
-  EXPECT_FALSE(call.finished);
-  ASSERT_TRUE(communicator->describe(200, &call));  // not reached yet: the latest
-  EXPECT_EQ(call.text, "call 100");
-}
-
-TEST_F(Registered, ACallThatIsForgottenIsNotTakenForAnother) {
-  const auto communicator = state(5, {1, 2});
+  EXPECT_FALSE(registry_.describe(7, 1, &call)) << "it is not there";
+  registry_.add(communicator.get());
+  EXPECT_FALSE(registry_.describe(7, 1, &call)) << "nothing was called";
   const auto prepared = std::make_shared<Prepared>();
-  prepared->description = "another call";
-  prepared->signature = 7;
-  CallDescriptor call;
-  for (uint32_t seq = 1; seq <= 300; seq++) communicator->call_begins(seq, prepared);
-  for (const uint32_t forgotten : {1u, 107u, 236u}) {  // by more rounds of the log, and by one
-    ASSERT_TRUE(communicator->describe(forgotten, &call));
-    EXPECT_EQ(call.seq, 300u) << "this rank is past it, and here";
-    EXPECT_EQ(call.text, "call " + std::to_string(forgotten) + " is no longer known");
-    EXPECT_EQ(call.signature, 0u);
-  }
-  ASSERT_TRUE(communicator->describe(237, &call)) << "the oldest that is remembered";
-  EXPECT_EQ(call.seq, 237u);
-  EXPECT_EQ(call.text, "another call");
+  prepared->description = "barrier";
+  communicator->calls().begins(1, prepared);
+  ASSERT_TRUE(registry_.describe(7, 1, &call));
+  EXPECT_EQ(call.comm, 7u);
+  EXPECT_EQ(call.text, "barrier");
+  registry_.remove(communicator.get());
 }
 
 TEST_F(Registered, FailuresReachTheirMembersOnly) {

@@ -19,10 +19,10 @@ using test::FakeRank;
 struct Root : ::testing::Test {
   FakeRank rank{0, 19};  // ranks 17 and 18 hang below rank 1
   void SetUp() override { rank.plane.bootstrap().begin(); }
-  Link& enlists(int who, Enlist enlist) {
-    Link& link = rank.network.add(Role::stranger, who);
-    rank.network.say(link, enlist);
-    return link;
+  Channel& enlists(int who, Enlist enlist) {
+    Channel& channel = rank.network.add(Role::stranger, who);
+    rank.network.say(channel, enlist);
+    return channel;
   }
   Enlist enlist_of(int who) const {
     return {who, rank.self.size, rank.self.options.job, FakeRank::member(who), {}};
@@ -34,7 +34,7 @@ struct Root : ::testing::Test {
 };
 
 TEST_F(Root, TellsEveryRankItsParentWhenThatHasCome) {
-  const Link& early = enlists(17, enlist_of(17));
+  const Channel& early = enlists(17, enlist_of(17));
   EXPECT_EQ(early.role, Role::enlisted);
   EXPECT_TRUE(rank.network.take<Parent>().empty()) << "rank 1 is not here";
   EXPECT_EQ(enlists(1, enlist_of(1)).role, Role::child);
@@ -80,9 +80,9 @@ TEST_F(Root, TurnsAwayWhoDoesNotBelong) {
 }
 
 TEST_F(Root, ConnectionsThatClaimToBeSomebodyElseEnd) {
-  Link& link = rank.network.add(Role::stranger, 3);
-  const uint64_t id = link.id;
-  rank.network.say(link, enlist_of(4));
+  Channel& channel = rank.network.add(Role::stranger, 3);
+  const uint64_t id = channel.id;
+  rank.network.say(channel, enlist_of(4));
   EXPECT_FALSE(rank.network.find(id));
 }
 
@@ -114,8 +114,8 @@ TEST_F(Root, AComplaintEndsTheStartForEverybody) {
 // Else it would come back when rank 0 is gone, and call rank 0 dead.
 TEST_F(Root, WhoWasStillProvingItselfWhenTheStartFailedIsToldWhy) {
   enlists(2, enlist_of(2));
-  Link& slow = rank.network.add(Role::stranger, 3);
-  rank.network.lost(rank.link_of(Role::child, 2).id, End::closed, "connection closed");
+  Channel& slow = rank.network.add(Role::stranger, 3);
+  rank.network.lost(rank.channel_of(Role::child, 2).id, End::closed, "connection closed");
   rank.network.take<StartFailed>();
   rank.network.say(slow, enlist_of(3));
   const auto told = rank.network.take<StartFailed>();
@@ -128,7 +128,7 @@ TEST_F(Root, WhoWasStillProvingItselfWhenTheStartFailedIsToldWhy) {
 TEST_F(Root, TimeInWhichItDidNotRunIsNotTakenFromThoseWhoStillCome) {
   ASSERT_TRUE(rank.plane.bootstrap().prepare().ok());
   enlists(2, enlist_of(2));
-  rank.network.lost(rank.link_of(Role::child, 2).id, End::closed, "connection closed");
+  rank.network.lost(rank.channel_of(Role::child, 2).id, End::closed, "connection closed");
   const int64_t long_ms = 5000;
   rank.self.now_ms += long_ms;
   EXPECT_TRUE(rank.plane.departure().over(true));
@@ -149,7 +149,7 @@ struct Joining : ::testing::Test {
 
 TEST_F(Joining, AsksRank0AndGoesToItsParent) {
   EXPECT_EQ(rank.network.connects, std::vector<int>{0});
-  Link* const root = rank.network.open_last(0);
+  Channel* const root = rank.network.open_last(0);
   const auto enlist = rank.network.take<Enlist>();
   ASSERT_EQ(enlist.size(), 1u);
   EXPECT_EQ(enlist[0].second.rank, 17);
@@ -164,7 +164,7 @@ TEST_F(Joining, AsksRank0AndGoesToItsParent) {
 }
 
 TEST_F(Joining, AParentThatCannotBeIsRefused) {
-  Link* const root = rank.network.open_last(0);
+  Channel* const root = rank.network.open_last(0);
   const uint64_t id = root->id;
   rank.network.say(*root, Parent{5, 2, address_of(2)});
   EXPECT_FALSE(rank.network.find(id));
@@ -172,9 +172,9 @@ TEST_F(Joining, AParentThatCannotBeIsRefused) {
 }
 
 TEST_F(Joining, AParentThatCannotBeReachedIsComplainedOf) {
-  Link* root = rank.network.open_last(0);
+  Channel* root = rank.network.open_last(0);
   rank.network.say(*root, Parent{5, 1, address_of(1)});
-  rank.network.lost(rank.link_of(Role::parent, 1).id, End::refused, "refused");
+  rank.network.lost(rank.channel_of(Role::parent, 1).id, End::refused, "refused");
   rank.after(0);
   root = rank.network.open_last(0);
   ASSERT_TRUE(root) << "asks rank 0 again";
@@ -188,7 +188,7 @@ TEST_F(Joining, AParentThatCannotBeReachedIsComplainedOf) {
 TEST_F(Joining, WhoComesToHangBelowItAfterTheStartFailedIsToldWhy) {
   FakeRank inner{1, 19};
   ASSERT_TRUE(inner.plane.bootstrap().prepare().ok());
-  Link& child = inner.network.add(Role::stranger, 17);
+  Channel& child = inner.network.add(Role::stranger, 17);
   inner.plane.bootstrap().fail({SENNIT_PEER_FAILED, "rank 6 died during the start"});
   inner.network.say(child, Attach{17, 19, inner.self.options.job, false, {}, {}, {}});
   EXPECT_TRUE(inner.network.take<Refuse>().empty());
@@ -200,7 +200,7 @@ TEST_F(Joining, WhoComesToHangBelowItAfterTheStartFailedIsToldWhy) {
 
 TEST_F(Joining, ARank0ThatNobodyFindsIsNamed) {
   rank.network.nobody = {0};
-  rank.network.lost(rank.link_of(Role::enlisting, 0).id, End::refused, "Connection refused");
+  rank.network.lost(rank.channel_of(Role::enlisting, 0).id, End::refused, "Connection refused");
   rank.after(rank.self.options.arrival_timeout_ms);
   const Status status = rank.callers.wait_for_start();
   EXPECT_EQ(status.kind(), SENNIT_TIMED_OUT);

@@ -53,8 +53,8 @@ CallDescriptor call(uint32_t seq, uint64_t signature) {
   return result;
 }
 
-Report report_of(int reporter, uint32_t seq) {
-  Report report;
+StallReport report_of(int reporter, uint32_t seq) {
+  StallReport report;
   report.call = call(seq, 5);
   report.reporter = reporter;
   report.members = {0, 1, 2, 3};
@@ -66,7 +66,7 @@ TEST(Stalls, AreReportedWithHowLongTheyLast) {
   rank.watch.stalled(call(7, 5), -1);
   rank.self.now_ms += 400;
   rank.watch.stalled(call(7, 5), -1);
-  auto up = rank.sender.take_up<Report>();
+  auto up = rank.sender.take_up<StallReport>();
   ASSERT_EQ(up.size(), 2u);
   EXPECT_EQ(up[0].waited_ms, 0);
   EXPECT_EQ(up[1].waited_ms, 400);
@@ -74,7 +74,7 @@ TEST(Stalls, AreReportedWithHowLongTheyLast) {
   EXPECT_EQ(up[1].reporter, 2);
   rank.self.now_ms += 5000;  // no report meanwhile: there was progress
   rank.watch.stalled(call(7, 5), -1);
-  up = rank.sender.take_up<Report>();
+  up = rank.sender.take_up<StallReport>();
   EXPECT_EQ(up[0].waited_ms, 5400);
   EXPECT_EQ(up[0].stalled_ms, 0);
 }
@@ -83,12 +83,12 @@ TEST(Stalls, OfOthersArePassedOnNowAndThen) {
   One rank(1);
   rank.watch.on_report(report_of(2, 7));
   rank.watch.on_report(report_of(3, 7));
-  EXPECT_EQ(rank.sender.take_up<Report>().size(), 1u);
+  EXPECT_EQ(rank.sender.take_up<StallReport>().size(), 1u);
   rank.watch.on_report(report_of(3, 8));
-  EXPECT_EQ(rank.sender.take_up<Report>().size(), 1u) << "another call";
+  EXPECT_EQ(rank.sender.take_up<StallReport>().size(), 1u) << "another call";
   rank.self.now_ms += 350;
   rank.watch.on_report(report_of(3, 7));
-  EXPECT_EQ(rank.sender.take_up<Report>().size(), 1u);
+  EXPECT_EQ(rank.sender.take_up<StallReport>().size(), 1u);
 }
 
 TEST(Inquiries, AreAnsweredWithATextOnlyWhereCallsDiffer) {
@@ -96,17 +96,17 @@ TEST(Inquiries, AreAnsweredWithATextOnlyWhereCallsDiffer) {
   const auto answer_to = [&](uint64_t signature) {
     rank.watch.on_inquiry({9, 1, 7, signature, 0});
     EXPECT_EQ(rank.sender.take_down<Inquiry>().size(), 1u);
-    return rank.sender.take_up<Answer>().at(0);
+    return rank.sender.take_up<InquiryAnswer>().at(0);
   };
-  EXPECT_EQ(answer_to(5).where, Answer::Where::absent);
+  EXPECT_EQ(answer_to(5).where, InquiryAnswer::Where::absent);
   rank.calls[1] = call(7, 5);
-  EXPECT_EQ(answer_to(5).where, Answer::Where::at);
+  EXPECT_EQ(answer_to(5).where, InquiryAnswer::Where::at);
   EXPECT_EQ(answer_to(5).text, "");
   EXPECT_EQ(answer_to(6).text, "barrier");
   rank.calls[1] = call(6, 5);
-  EXPECT_EQ(answer_to(5).where, Answer::Where::before);
+  EXPECT_EQ(answer_to(5).where, InquiryAnswer::Where::before);
   rank.calls[1] = call(8, 5);
-  EXPECT_EQ(answer_to(5).where, Answer::Where::past);
+  EXPECT_EQ(answer_to(5).where, InquiryAnswer::Where::past);
 }
 
 TEST(Coordinator, AsksAllAndTellsAll) {
@@ -116,7 +116,7 @@ TEST(Coordinator, AsksAllAndTellsAll) {
   const auto asked = rank.sender.take_down<Inquiry>();
   ASSERT_EQ(asked.size(), 1u);
   for (const int other : {1, 2, 3})
-    rank.watch.on_answer({asked[0].id, other, Answer::Where::at, 7, 5, ""});
+    rank.watch.on_answer({asked[0].id, other, InquiryAnswer::Where::at, 7, 5, ""});
   rank.watch.tick();
   const auto told = rank.sender.take_down<CommFailed>();
   ASSERT_EQ(told.size(), 1u);

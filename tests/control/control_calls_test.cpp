@@ -8,9 +8,9 @@
 namespace sennit {
 namespace {
 
-using control::Answer;
 using control::CallJudge;
-using control::Report;
+using control::InquiryAnswer;
+using control::StallReport;
 using test::LocalJob;
 
 constexpr int64_t kArrivalMs = 1000;
@@ -29,8 +29,8 @@ CallDescriptor call(uint32_t comm, uint32_t seq, uint64_t signature, const std::
 struct Judging : ::testing::Test {
   CallJudge judge;
   std::set<int> dead, left;
-  Report report(int reporter, int64_t waited = 0, int64_t stalled = 0) {
-    Report r;
+  StallReport report(int reporter, int64_t waited = 0, int64_t stalled = 0) {
+    StallReport r;
     r.call = call(1, 17, 100, "all_reduce count 1000 float32 sum");
     r.reporter = reporter;
     r.members = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -38,13 +38,13 @@ struct Judging : ::testing::Test {
     r.stalled_ms = stalled;
     return r;
   }
-  void answer(uint64_t inquiry, int rank, Answer::Where where, uint64_t signature = 100,
+  void answer(uint64_t inquiry, int rank, InquiryAnswer::Where where, uint64_t signature = 100,
               const std::string& text = "") {
-    Answer a;
+    InquiryAnswer a;
     a.inquiry = inquiry;
     a.rank = rank;
     a.where = where;
-    a.seq = where == Answer::Where::before ? 16 : 17;
+    a.seq = where == InquiryAnswer::Where::before ? 16 : 17;
     a.signature = signature;
     a.text = text;
     judge.answer(a);
@@ -56,9 +56,9 @@ TEST_F(Judging, NamesBothSidesOfAMismatch) {
   const auto inquiry = judge.report(report(2), 0);
   ASSERT_TRUE(inquiry);
   for (int r = 0; r < 8; r++)
-    if (r != 3) answer(inquiry->id, r, Answer::Where::at);
+    if (r != 3) answer(inquiry->id, r, InquiryAnswer::Where::at);
   EXPECT_TRUE(at(10).verdicts.empty());  // rank 3 has not answered
-  answer(inquiry->id, 3, Answer::Where::at, 200,
+  answer(inquiry->id, 3, InquiryAnswer::Where::at, 200,
          "all_reduce count 1024 float32 sum, in call 17 of communicator 1");
   const auto outcome = at(20);
   ASSERT_EQ(outcome.verdicts.size(), 1u);
@@ -76,7 +76,7 @@ TEST_F(Judging, LateRanksAreWaitedForThenNamed) {
     if (now > 0) inquiry = judge.report(report(1, now), now);
     ASSERT_TRUE(inquiry);
     for (int r = 0; r < 8; r++)
-      answer(inquiry->id, r, r == 5 ? Answer::Where::before : Answer::Where::at);
+      answer(inquiry->id, r, r == 5 ? InquiryAnswer::Where::before : InquiryAnswer::Where::at);
     const auto outcome = at(now);
     EXPECT_TRUE(outcome.verdicts.empty());
     ASSERT_EQ(outcome.waiting.size(), now == 0 ? 1u : 0u);  // said once
@@ -85,7 +85,7 @@ TEST_F(Judging, LateRanksAreWaitedForThenNamed) {
   }
   inquiry = judge.report(report(1, 1000), 1000);
   for (int r = 0; r < 8; r++)
-    answer(inquiry->id, r, r == 5 ? Answer::Where::before : Answer::Where::at);
+    answer(inquiry->id, r, r == 5 ? InquiryAnswer::Where::before : InquiryAnswer::Where::at);
   const auto outcome = at(1000);
   ASSERT_EQ(outcome.verdicts.size(), 1u);
   EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
@@ -98,7 +98,7 @@ TEST_F(Judging, LateRanksAreWaitedForThenNamed) {
 
 TEST_F(Judging, AnAnswerThatNeverComesCountsAsLate) {
   auto inquiry = judge.report(report(0, kArrivalMs), 0);
-  for (int r = 0; r < 7; r++) answer(inquiry->id, r, Answer::Where::at);
+  for (int r = 0; r < 7; r++) answer(inquiry->id, r, InquiryAnswer::Where::at);
   EXPECT_TRUE(at(CallJudge::kRoundMs - 1).verdicts.empty());
   const auto outcome = at(CallJudge::kRoundMs);
   ASSERT_EQ(outcome.verdicts.size(), 1u);
@@ -108,10 +108,10 @@ TEST_F(Judging, AnAnswerThatNeverComesCountsAsLate) {
 TEST_F(Judging, ASlowNetworkIsNoError) {
   auto inquiry = judge.report(report(0, 5000, 600), 0);  // waits long, but things do move
   for (int r = 0; r < 8; r++)
-    answer(inquiry->id, r, r == 2 ? Answer::Where::past : Answer::Where::at);
+    answer(inquiry->id, r, r == 2 ? InquiryAnswer::Where::past : InquiryAnswer::Where::at);
   EXPECT_TRUE(at(1).verdicts.empty());
   inquiry = judge.report(report(0, 6000, kArrivalMs), 1000);
-  for (int r = 0; r < 8; r++) answer(inquiry->id, r, Answer::Where::at);
+  for (int r = 0; r < 8; r++) answer(inquiry->id, r, InquiryAnswer::Where::at);
   const auto outcome = at(1001);
   ASSERT_EQ(outcome.verdicts.size(), 1u);
   EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
@@ -119,16 +119,16 @@ TEST_F(Judging, ASlowNetworkIsNoError) {
 }
 
 TEST_F(Judging, AReportedMismatchThatNobodyCanShowIsStillOne) {
-  Report odd = report(2);
+  StallReport odd = report(2);
   odd.mismatching_peer = 6;
   int64_t now = 0;
   std::vector<control::Inquiry> inquiries;
   if (const auto first = judge.report(odd, now)) inquiries.push_back(*first);
-  std::vector<control::Verdict> verdicts;
+  std::vector<control::CallVerdict> verdicts;
   for (int round = 0; round < 5 && verdicts.empty(); round++, now += CallJudge::kRoundGapMs) {
     for (const control::Inquiry& inquiry : inquiries)
       for (int r = 0; r < 8; r++)
-        answer(inquiry.id, r, r == 6 ? Answer::Where::past : Answer::Where::at);
+        answer(inquiry.id, r, r == 6 ? InquiryAnswer::Where::past : InquiryAnswer::Where::at);
     auto outcome = at(now);
     verdicts = outcome.verdicts;
     inquiries = outcome.inquiries;
@@ -142,13 +142,13 @@ TEST_F(Judging, TheDeadAreNotItsBusinessAndLeaversAre) {
   dead = {5};
   auto inquiry = judge.report(report(0, 5000, 5000), 0);
   for (int r = 0; r < 8; r++)
-    if (r != 5) answer(inquiry->id, r, Answer::Where::at);
+    if (r != 5) answer(inquiry->id, r, InquiryAnswer::Where::at);
   EXPECT_TRUE(at(CallJudge::kRoundMs).verdicts.empty());
   dead.clear();
   left = {5};
   inquiry = judge.report(report(0, 5000, 5000), 1000);
   for (int r = 0; r < 8; r++)
-    if (r != 5) answer(inquiry->id, r, Answer::Where::at);
+    if (r != 5) answer(inquiry->id, r, InquiryAnswer::Where::at);
   const auto outcome = at(1000 + CallJudge::kRoundMs);
   ASSERT_EQ(outcome.verdicts.size(), 1u);
   EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_PEER_FAILED);

@@ -25,7 +25,7 @@ TEST(Leaving, ALeafWaitsForTheCoordinatorToKnow) {
   EXPECT_EQ(said[0].second.rank, 5);
   rank.after(10);
   EXPECT_EQ(rank.self.phase, Phase::leaving);
-  rank.network.say(rank.parent_link(), GoodbyeAck{5});
+  rank.network.say(rank.parent_channel(), GoodbyeAck{5});
   rank.after(0);
   EXPECT_EQ(rank.self.phase, Phase::closing);
   EXPECT_FALSE(rank.network.is_open());
@@ -49,7 +49,7 @@ TEST(Leaving, AnInnerRankSendsItsChildrenElsewhere) {
   FakeRank rank(1, 20);
   rank.start();
   rank.plane.departure().begin();
-  rank.network.say(rank.parent_link(), GoodbyeAck{1});
+  rank.network.say(rank.parent_channel(), GoodbyeAck{1});
   rank.after(kHandOverMs - 1);
   EXPECT_EQ(rank.self.phase, Phase::leaving) << "they may leave as well";
   rank.after(1);
@@ -62,20 +62,20 @@ TEST(Leaving, AnInnerRankSendsItsChildrenElsewhere) {
 TEST(Leaving, GoodbyesArePassedUpAndAnswersDown) {
   FakeRank rank(1, 20);
   rank.start();
-  rank.network.say(rank.link_of(Role::child, 18), Goodbye{18});
+  rank.network.say(rank.channel_of(Role::child, 18), Goodbye{18});
   EXPECT_EQ(rank.network.take<Goodbye>().at(0).first, 0);
-  rank.network.say(rank.parent_link(), GoodbyeAck{18});
+  rank.network.say(rank.parent_channel(), GoodbyeAck{18});
   EXPECT_EQ(rank.network.take<GoodbyeAck>().at(0).first, 18);
-  rank.network.lost(rank.link_of(Role::child, 18).id, End::closed, "closed");
-  EXPECT_TRUE(rank.network.take<Suspect>().empty()) << "it said goodbye";
+  rank.network.lost(rank.channel_of(Role::child, 18).id, End::closed, "closed");
+  EXPECT_TRUE(rank.network.take<Suspicion>().empty()) << "it said goodbye";
 }
 
 TEST(Leaving, TheCoordinatorAcknowledgesAndMakesItKnown) {
   FakeRank rank(0, 8);
   rank.start();
-  rank.network.say(rank.link_of(Role::child, 3), Goodbye{3});
+  rank.network.say(rank.channel_of(Role::child, 3), Goodbye{3});
   EXPECT_EQ(rank.network.take<GoodbyeAck>().at(0).second.rank, 3);
-  rank.network.lost(rank.link_of(Role::child, 3).id, End::closed, "closed");
+  rank.network.lost(rank.channel_of(Role::child, 3).id, End::closed, "closed");
   rank.after(499);
   EXPECT_TRUE(rank.network.take<Leaving>().empty());
   rank.after(1);
@@ -90,8 +90,8 @@ TEST(Leaving, TheCoordinatorAcknowledgesAndMakesItKnown) {
 TEST(Leaving, TheCoordinatorWaitsForThoseOnTheirWay) {
   FakeRank rank(0, 20);
   rank.start();
-  rank.network.say(rank.link_of(Role::child, 1), Goodbye{1});
-  rank.network.lost(rank.link_of(Role::child, 1).id, End::closed, "closed");
+  rank.network.say(rank.channel_of(Role::child, 1), Goodbye{1});
+  rank.network.lost(rank.channel_of(Role::child, 1).id, End::closed, "closed");
   rank.plane.departure().begin();
   rank.after(kHandOverMs);
   EXPECT_EQ(rank.self.phase, Phase::leaving) << "ranks 17 to 19 would not know that it has left";
@@ -103,7 +103,7 @@ TEST(Leaving, TheCoordinatorWaitsForThoseOnTheirWay) {
 TEST(Leaving, WhoseParentLeavesLooksForAnother) {
   FakeRank rank(18, 20);
   rank.start();
-  rank.network.say(rank.parent_link(), Leaving{true, {0, 1}});
+  rank.network.say(rank.parent_channel(), Leaving{true, {0, 1}});
   EXPECT_EQ(rank.network.connects, std::vector<int>{2});
   EXPECT_TRUE(rank.dead.empty());
 }
@@ -113,8 +113,8 @@ TEST(Leaving, AGoodbyeWithoutAnswerIsSaidToTheNextParent) {
   rank.start();
   rank.plane.departure().begin();
   rank.network.take<Goodbye>();
-  rank.network.say(rank.parent_link(), Leaving{true, {0, 1}});
-  Link* const next = rank.network.open_last(2);
+  rank.network.say(rank.parent_channel(), Leaving{true, {0, 1}});
+  Channel* const next = rank.network.open_last(2);
   ASSERT_TRUE(next);
   rank.network.say(*next, Welcome{});
   EXPECT_EQ(rank.network.take<Goodbye>().at(0).first, 2);

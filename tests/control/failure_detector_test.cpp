@@ -20,7 +20,7 @@ struct Coordinator : ::testing::Test {
   FakeRank rank{0, 20};  // ranks 17 to 19 hang below rank 1
   void SetUp() override { rank.start(); }
   void ends(Role role, int peer, End end) {
-    rank.network.lost(rank.link_of(role, peer).id, end, "reset");
+    rank.network.lost(rank.channel_of(role, peer).id, end, "reset");
   }
 };
 
@@ -50,18 +50,18 @@ TEST_F(Coordinator, ARankThatAnswersLives) {
   rank.after(0);
   ASSERT_TRUE(rank.network.open_last(5));
   EXPECT_EQ(rank.network.take<Probe>().size(), 1u);
-  rank.network.say(rank.link_of(Role::probing, 5), ProbeAnswer{5});
+  rank.network.say(rank.channel_of(Role::probing, 5), ProbeAnswer{5});
   rank.after(kGatherMs);
   rank.after(10'000);
   EXPECT_TRUE(rank.dead.empty());
-  EXPECT_FALSE(rank.has_link(Role::probing, 5));
+  EXPECT_FALSE(rank.has_channel(Role::probing, 5));
 }
 
 TEST_F(Coordinator, ABrokenConnectionBetweenTheLivingIsAFailedLink) {
-  rank.network.say(rank.link_of(Role::child, 1), Suspect{18, kBroken, 2, "data reset"});
+  rank.network.say(rank.channel_of(Role::child, 1), Suspicion{18, kBroken, 2, "data reset"});
   rank.after(0);
   ASSERT_TRUE(rank.network.open_last(18));
-  rank.network.say(rank.link_of(Role::probing, 18), ProbeAnswer{18});
+  rank.network.say(rank.channel_of(Role::probing, 18), ProbeAnswer{18});
   EXPECT_EQ(rank.link_failure.kind(), SENNIT_LINK_FAILED);
   EXPECT_NE(rank.link_failure.text().find("broke while both live: data reset"), std::string::npos);
   EXPECT_EQ(rank.network.take<LinkDown>().size(), 16u);
@@ -69,7 +69,7 @@ TEST_F(Coordinator, ABrokenConnectionBetweenTheLivingIsAFailedLink) {
 }
 
 TEST_F(Coordinator, SilenceIsDeathOnlyAfterTheTimeout) {
-  rank.network.say(rank.link_of(Role::child, 2), Suspect{7, kBroken, 2, "reset"});
+  rank.network.say(rank.channel_of(Role::child, 2), Suspicion{7, kBroken, 2, "reset"});
   rank.after(0);
   for (int second = 0; second < 4; second++) {
     ends(Role::probing, 7, End::unreachable);
@@ -96,7 +96,7 @@ TEST_F(Coordinator, TheChildrenOfADeadRankAreAskedAsWell) {
 }
 
 TEST_F(Coordinator, TimeInWhichNothingRanIsNotSilence) {
-  rank.network.say(rank.link_of(Role::child, 2), Suspect{7, kBroken, 2, "reset"});
+  rank.network.say(rank.channel_of(Role::child, 2), Suspicion{7, kBroken, 2, "reset"});
   rank.after(0);
   rank.self.now_ms += 5000;
   rank.plane.excuse(5000);
@@ -113,8 +113,8 @@ struct Inner : ::testing::Test {
 };
 
 TEST_F(Inner, SuspectsGoUp) {
-  rank.network.lost(rank.link_of(Role::child, 18).id, End::closed, "reset");
-  const auto told = rank.network.take<Suspect>();
+  rank.network.lost(rank.channel_of(Role::child, 18).id, End::closed, "reset");
+  const auto told = rank.network.take<Suspicion>();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].first, 0);
   EXPECT_EQ(told[0].second.rank, 18);
@@ -126,35 +126,35 @@ TEST_F(Inner, SuspectsGoUp) {
 
 TEST_F(Inner, DecisionsAreTakenOverAndPassedOn) {
   const Status why{SENNIT_PEER_FAILED, "rank 18 died"};
-  rank.network.say(rank.parent_link(), Decision{{18}, why});
+  rank.network.say(rank.parent_channel(), Decision{{18}, why});
   EXPECT_EQ(rank.dead, std::vector<int>{18});
-  EXPECT_FALSE(rank.has_link(Role::child, 18));
+  EXPECT_FALSE(rank.has_channel(Role::child, 18));
   const auto told = rank.network.take<Decision>();
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[0].first, 17);
   EXPECT_EQ(told[1].first, 19);
-  rank.network.say(rank.parent_link(), Decision{{18}, why});
+  rank.network.say(rank.parent_channel(), Decision{{18}, why});
   EXPECT_TRUE(rank.network.take<Decision>().empty()) << "known already";
 }
 
 TEST_F(Inner, WhoIsAmongTheDeadLearnsItAndCloses) {
-  rank.network.say(rank.parent_link(), Decision{{1}, {SENNIT_PEER_FAILED, "rank 1 died"}});
+  rank.network.say(rank.parent_channel(), Decision{{1}, {SENNIT_PEER_FAILED, "rank 1 died"}});
   EXPECT_EQ(rank.failure.text(), "this rank, 1, was taken for dead by the others: rank 1 died");
   EXPECT_EQ(rank.self.phase, Phase::closing);
 }
 
 TEST_F(Inner, WhatWasNotDecidedIsToldToTheNextParent) {
   FakeRank& late = rank;
-  late.network.lost(late.link_of(Role::child, 18).id, End::closed, "reset");
-  late.network.take<Suspect>();
-  late.network.lost(late.link_to_parent, End::closed, "reset");
+  late.network.lost(late.channel_of(Role::child, 18).id, End::closed, "reset");
+  late.network.take<Suspicion>();
+  late.network.lost(late.channel_to_parent, End::closed, "reset");
   // Rank 0 is suspected, but not known to be gone: this rank goes back to it.
   EXPECT_EQ(late.network.connects, std::vector<int>{0});
-  Link* const again = late.network.open_last(0);
+  Channel* const again = late.network.open_last(0);
   ASSERT_TRUE(again);
-  EXPECT_TRUE(late.network.take<Suspect>().empty()) << "it has not said welcome";
+  EXPECT_TRUE(late.network.take<Suspicion>().empty()) << "it has not said welcome";
   late.network.say(*again, Welcome{});
-  const auto told = late.network.take<Suspect>();
+  const auto told = late.network.take<Suspicion>();
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[0].second.rank, 0);
   EXPECT_EQ(told[1].second.rank, 18);

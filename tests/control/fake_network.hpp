@@ -6,12 +6,13 @@
 
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "control/channels.hpp"
 #include "control/messages.hpp"
-#include "control/network.hpp"
 #include "control/self.hpp"
 #include "control/tree/sender.hpp"
 
@@ -39,17 +40,17 @@ inline BootstrapOptions options_of(int rank, int size) {
 // What was said to whom, and by which frame.
 struct Said {
   int rank = -1;
-  Message message;
+  ReceivedFrame message;
 };
 
 template <typename T>
-T read(const Message& message, int size) {
+T read(const ReceivedFrame& message, int size) {
   const Result<T> value = decode<T>(message.payload, size);
   EXPECT_TRUE(value.ok()) << value.status().text();
   return value.ok() ? *value : T{};
 }
 
-class FakeNetwork final : public Network, public Door {
+class FakeNetwork final : public Channels, public Door {
  public:
   explicit FakeNetwork(Self& self) : self_(self) {}
 
@@ -58,16 +59,19 @@ class FakeNetwork final : public Network, public Door {
   std::vector<Said> said;
   std::vector<int> connects;  // ranks that this one tried to reach, whether or not it could
   bool door_open = false;
+  // Where connections go from and to, where that is not the loopback.
+  std::optional<Address> near;
+  std::map<int, Address> far;
 
-  // A link that stands.
-  Link& add(Role role, int rank) {
-    Link& link = make(role, rank);
-    link.proven = true;
-    link.last_in_ms = link.last_out_ms = self_.now_ms;
-    return link;
+  // A channel that stands.
+  Channel& add(Role role, int rank) {
+    Channel& channel = make(role, rank);
+    channel.proven = true;
+    channel.last_in_ms = channel.last_out_ms = self_.now_ms;
+    return channel;
   }
   // The last one that this rank has made to `rank`; it is proven from now on.
-  Link* open_last(int rank) {
+  Channel* open_last(int rank) {
     for (auto it = links_.rbegin(); it != links_.rend(); ++it)
       if (it->second.rank == rank && it->second.outgoing && !it->second.proven) {
         it->second.proven = true;
@@ -78,65 +82,69 @@ class FakeNetwork final : public Network, public Door {
     return nullptr;
   }
   template <typename T>
-  void say(Link& link, const T& message) {
-    owner->arrived(link, open_frame(encode(message)));
+  void say(Channel& channel, const T& message) {
+    owner->arrived(channel, open_frame(encode(message)));
   }
   // All that was said of this type, to whom; it is forgotten.
   template <typename T>
   std::vector<std::pair<int, T>> take() {
     std::vector<std::pair<int, T>> taken;
     for (const Said& one : said)
-      if (one.message.frame == T::kFrame)
+      if (one.message.type == T::kType)
         taken.emplace_back(one.rank, read<T>(one.message, self_.size));
-    std::erase_if(said, [](const Said& one) { return one.message.frame == T::kFrame; });
+    std::erase_if(said, [](const Said& one) { return one.message.type == T::kType; });
     return taken;
   }
 
-  // Network
-  Link* find(uint64_t id) override {
+  // Channels
+  Channel* find(uint64_t id) override {
     const auto it = links_.find(id);
     return it == links_.end() ? nullptr : &it->second;
   }
-  void for_each(const std::function<void(Link&)>& visit) override {
-    for (auto& [id, link] : links_) visit(link);
+  void for_each(const std::function<void(Channel&)>& visit) override {
+    for (auto& [id, channel] : links_) visit(channel);
   }
-  Link* connect(const Address& address, Role role, int rank, int* error) override {
+  Channel* connect(const Address& address, Role role, int rank, int* error) override {
     connects.push_back(rank);
     if (nobody.count(address.port - kFirstPort)) {
       *error = ECONNREFUSED;
       return nullptr;
     }
-    Link& link = make(role, rank);
-    link.outgoing = true;
-    link.other = address;
-    return &link;
+    Channel& channel = make(role, rank);
+    channel.outgoing = true;
+    channel.other = address;
+    return &channel;
   }
-  void send(Link& link, const Buffer& frame) override {
-    if (shut_.count(link.id)) return;
-    link.last_out_ms = self_.now_ms;
-    said.push_back({link.rank, open_frame(frame)});
+  void send(Channel& channel, const EncodedFrame& frame) override {
+    if (shut_.count(channel.id)) return;
+    channel.last_out_ms = self_.now_ms;
+    said.push_back({channel.rank, open_frame(frame)});
   }
-  void shut(Link& link) override { shut_.insert(link.id); }
-  void settle(Link& link, Role role, int rank) override {
-    link.role = role;
-    link.rank = rank;
-    link.deadline_ms = 0;
+  void shut(Channel& channel) override { shut_.insert(channel.id); }
+  void settle(Channel& channel, Role role, int rank) override {
+    channel.role = role;
+    channel.rank = rank;
+    channel.deadline_ms = 0;
   }
   void drop(uint64_t id) override {
-    Link* const link = find(id);
-    if (!link) return;
-    if (owner) owner->dropped(*link);
+    Channel* const channel = find(id);
+    if (!channel) return;
+    if (owner) owner->dropped(*channel);
     links_.erase(id);
   }
   void lost(uint64_t id, End end, const std::string& reason) override {
-    Link* const link = find(id);
-    if (!link) return;
-    const Ending ending{link->role, link->rank, link->said_goodbye, link->joined, end, reason};
+    Channel* const channel = find(id);
+    if (!channel) return;
+    const Ending ending{channel->role,   channel->rank, channel->said_goodbye,
+                        channel->joined, end,           reason};
     drop(id);
     if (owner) owner->ended(ending);
   }
-  Address near_end(const Link&) const override { return address_of(self_.rank); }
-  Address far_end(const Link& link) const override { return address_of(link.rank); }
+  Address near_end(const Channel&) const override { return near.value_or(address_of(self_.rank)); }
+  Address far_end(const Channel& channel) const override {
+    const auto elsewhere = far.find(channel.rank);
+    return elsewhere == far.end() ? address_of(channel.rank) : elsewhere->second;
+  }
   bool has_spare_descriptor() const override { return true; }
 
   // Door
@@ -152,19 +160,19 @@ class FakeNetwork final : public Network, public Door {
   void close() override { door_open = false; }
 
  private:
-  Link& make(Role role, int rank) {
+  Channel& make(Role role, int rank) {
     const uint64_t id = next_id_++;
-    Link& link = links_[id];
-    link.id = id;
-    link.role = role;
-    link.rank = rank;
-    link.since_ms = self_.now_ms;
-    return link;
+    Channel& channel = links_[id];
+    channel.id = id;
+    channel.role = role;
+    channel.rank = rank;
+    channel.since_ms = self_.now_ms;
+    return channel;
   }
 
   Self& self_;
   uint64_t next_id_ = 1;
-  std::map<uint64_t, Link> links_;
+  std::map<uint64_t, Channel> links_;
   std::set<uint64_t> shut_;
 };
 
@@ -174,13 +182,15 @@ class FakeSender final : public Sender {
   explicit FakeSender(int size) : size_(size) {}
 
   bool has_parent = true;
-  std::vector<Message> up, down;
+  std::vector<ReceivedFrame> up, down;
 
-  bool send_up(const Buffer& frame) override {
+  bool send_up(const EncodedFrame& frame) override {
     if (has_parent) up.push_back(open_frame(frame));
     return has_parent;
   }
-  void flood_down(const Buffer& frame, uint64_t) override { down.push_back(open_frame(frame)); }
+  void flood_down(const EncodedFrame& frame, uint64_t) override {
+    down.push_back(open_frame(frame));
+  }
 
   template <typename T>
   std::vector<T> take_up() {
@@ -193,11 +203,11 @@ class FakeSender final : public Sender {
 
  private:
   template <typename T>
-  std::vector<T> take(std::vector<Message>& messages) {
+  std::vector<T> take(std::vector<ReceivedFrame>& messages) {
     std::vector<T> taken;
-    for (const Message& message : messages)
-      if (message.frame == T::kFrame) taken.push_back(read<T>(message, size_));
-    std::erase_if(messages, [](const Message& message) { return message.frame == T::kFrame; });
+    for (const ReceivedFrame& message : messages)
+      if (message.type == T::kType) taken.push_back(read<T>(message, size_));
+    std::erase_if(messages, [](const ReceivedFrame& message) { return message.type == T::kType; });
     return taken;
   }
   int size_;

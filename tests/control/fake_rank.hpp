@@ -40,15 +40,15 @@ struct FakeRank {
       Table table{self.options.job, {}};
       for (int r = 0; r < self.size; r++) table.members.push_back(member(r));
       int error = 0;
-      Link* const parent = network.connect(address_of(0), Role::enlisting, 0, &error);
+      Channel* const parent = network.connect(address_of(0), Role::enlisting, 0, &error);
       parent->proven = true;
       network.say(*parent, Parent{self.options.job, static_parent(self.rank), address_of(0)});
-      if (Link* const above = network.open_last(static_parent(self.rank)))
-        link_to_parent = above->id;
+      if (Channel* const above = network.open_last(static_parent(self.rank)))
+        channel_to_parent = above->id;
       else
-        link_to_parent = parent->id;
+        channel_to_parent = parent->id;
       for_each_static_child(self.rank, self.size, [&](int child) { attach(child, false); });
-      network.say(parent_link(), table);
+      network.say(parent_channel(), table);
     }
     EXPECT_EQ(self.phase, Phase::running);
     network.said.clear();
@@ -60,43 +60,44 @@ struct FakeRank {
   void all_come() {
     std::vector<uint64_t> children;
     for (int r = 1; r < self.size; r++) {
-      Link& link = network.add(Role::stranger, r);
-      network.say(link, Enlist{r, self.size, self.options.job, member(r), {}});
-      if (link.role == Role::child) children.push_back(link.id);
+      Channel& channel = network.add(Role::stranger, r);
+      network.say(channel, Enlist{r, self.size, self.options.job, member(r), {}});
+      if (channel.role == Role::child) children.push_back(channel.id);
     }
     for (const uint64_t id : children) network.say(*network.find(id), Joined{});
   }
   // A child hangs itself below this rank.
-  Link& attach(int rank, bool running, const std::set<int>& left = {}) {
-    Link& link = network.add(Role::stranger, rank);
-    network.say(link, Attach{rank, self.size, self.options.job, running, left, {}, {}});
-    if (!running && link.role == Role::child) network.say(link, Joined{});
-    return link;
+  Channel& attach(int rank, bool running, const std::set<int>& left = {}) {
+    Channel& channel = network.add(Role::stranger, rank);
+    network.say(channel, Attach{rank, self.size, self.options.job, running, left, {}, {}});
+    if (!running && channel.role == Role::child) network.say(channel, Joined{});
+    return channel;
   }
-  Link& link_of(Role role, int rank) {
-    Link* found = nullptr;
-    network.for_each([&](Link& link) {
-      if (link.role == role && link.rank == rank) found = &link;
+  Channel& channel_of(Role role, int rank) {
+    Channel* found = nullptr;
+    network.for_each([&](Channel& channel) {
+      if (channel.role == role && channel.rank == rank) found = &channel;
     });
-    EXPECT_TRUE(found) << "no link to rank " << rank;
+    EXPECT_TRUE(found) << "no channel to rank " << rank;
     return *found;
   }
-  Link& parent_link() { return *network.find(link_to_parent); }
-  bool has_link(Role role, int rank) {
+  Channel& parent_channel() { return *network.find(channel_to_parent); }
+  bool has_channel(Role role, int rank) {
     bool found = false;
-    network.for_each(
-        [&](const Link& link) { found = found || (link.role == role && link.rank == rank); });
+    network.for_each([&](const Channel& channel) {
+      found = found || (channel.role == role && channel.rank == rank);
+    });
     return found;
   }
   // `ms` later, with everybody's heartbeats.
   void after(int64_t ms) {
     self.now_ms += ms;
-    network.for_each([&](Link& link) { link.last_in_ms = self.now_ms; });
+    network.for_each([&](Channel& channel) { channel.last_in_ms = self.now_ms; });
     self.next_due_ms = INT64_MAX;
     plane.tick();
   }
 
-  uint64_t link_to_parent = 0;
+  uint64_t channel_to_parent = 0;
 };
 
 }  // namespace sennit::control::test

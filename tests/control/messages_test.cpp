@@ -35,8 +35,8 @@ Table table() {
   return result;
 }
 
-Report report() {
-  Report result;
+StallReport report() {
+  StallReport result;
   result.call.comm = 1;
   result.call.seq = 17;
   result.call.signature = 0x123456789abcdef;
@@ -66,7 +66,7 @@ auto one_of_each() {
       Leaving{true, {0, 2, 4}},
       Probe{0, 3},
       ProbeAnswer{3},
-      Suspect{3, 9, 1, "reset"},
+      Suspicion{3, 9, 1, "reset"},
       Decision{{2, 3}, kWhy},
       LinkDown{0x100000002, 1, 2, kWhy},
       Gather{6, {{1, kBlob}, {3, {}}}},
@@ -75,7 +75,7 @@ auto one_of_each() {
       CollectiveOff{6, kWhy},
       report(),
       Inquiry{8, 1, 17, 99, 2},
-      Answer{8, 3, Answer::Where::past, 18, 98, "barrier"},
+      InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, "barrier"},
       CommFailed{0x200000001, 1, 2, kWhy},
       AbortRequest{1, 2, kWhy},
   };
@@ -92,17 +92,17 @@ Result<T> decode_from(const std::vector<std::byte>& payload, int size = kSize) {
 }
 
 TEST(Messages, ComeBackAsTheyWere) {
-  std::set<Frame> seen;
+  std::set<FrameType> seen;
   for_each_message([&]<typename T>(const T& message) {
-    const Buffer frame = encode(message);
-    const Message opened = open_frame(frame);
-    EXPECT_EQ(opened.frame, T::kFrame);
+    const EncodedFrame frame = encode(message);
+    const ReceivedFrame opened = open_frame(frame);
+    EXPECT_EQ(opened.type, T::kType);
     const Result<T> back = decode_from<T>(opened.payload);
-    ASSERT_TRUE(back.ok()) << name(T::kFrame) << ": " << back.status().text();
-    EXPECT_EQ(*encode(*back), *frame) << name(T::kFrame);
-    seen.insert(T::kFrame);
+    ASSERT_TRUE(back.ok()) << name(T::kType) << ": " << back.status().text();
+    EXPECT_EQ(*encode(*back), *frame) << name(T::kType);
+    seen.insert(T::kType);
   });
-  EXPECT_EQ(seen.size(), static_cast<size_t>(Frame::last_)) << "a type has no message here";
+  EXPECT_EQ(seen.size(), static_cast<size_t>(FrameType::last_)) << "a type has no message here";
 }
 
 TEST(Messages, KeepTheirFields) {
@@ -123,11 +123,12 @@ TEST(Messages, KeepTheirFields) {
   const Attach attach = back(Attach{3, kSize, 77, false, {1}, {}, kWhy});
   EXPECT_FALSE(attach.running);
   EXPECT_TRUE(attach.decision.ok()) << "about nobody";
-  const Report again = back(report());
+  const StallReport again = back(report());
   EXPECT_EQ(again.call.text, report().call.text);
   EXPECT_EQ(again.members, report().members);
   EXPECT_EQ(again.stalled_ms, 400);
-  EXPECT_EQ(back(Answer{8, 3, Answer::Where::past, 18, 98, ""}).where, Answer::Where::past);
+  EXPECT_EQ(back(InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, ""}).where,
+            InquiryAnswer::Where::past);
 }
 
 TEST(Messages, CutShortAnywhereAreRefused) {
@@ -137,7 +138,7 @@ TEST(Messages, CutShortAnywhereAreRefused) {
       const Status status =
           decode_from<T>({payload.begin(), payload.begin() + static_cast<ptrdiff_t>(length)})
               .status();
-      EXPECT_EQ(status.kind(), SENNIT_INTERNAL) << name(T::kFrame) << " of " << length;
+      EXPECT_EQ(status.kind(), SENNIT_INTERNAL) << name(T::kType) << " of " << length;
     }
   });
 }
@@ -148,7 +149,7 @@ TEST(Messages, WithBytesTooManyAreRefused) {
     payload.push_back(std::byte{0});
     const Status status = decode_from<T>(payload).status();
     EXPECT_NE(status.text().find("1 bytes too many"), std::string::npos)
-        << name(T::kFrame) << ": " << status.text();
+        << name(T::kType) << ": " << status.text();
   });
 }
 
@@ -160,14 +161,14 @@ TEST(Messages, AboutRanksOutsideTheJobAreRefused) {
   EXPECT_TRUE(refused(Parent{77, kSize, {}}));
   EXPECT_TRUE(refused(Goodbye{-1}));
   EXPECT_TRUE(refused(Leaving{false, {kSize}}));
-  EXPECT_TRUE(refused(Suspect{kSize, 1, 0, ""}));
-  EXPECT_TRUE(refused(Suspect{2, 1, 2, ""})) << "of itself";
+  EXPECT_TRUE(refused(Suspicion{kSize, 1, 0, ""}));
+  EXPECT_TRUE(refused(Suspicion{2, 1, 2, ""})) << "of itself";
   EXPECT_TRUE(refused(Decision{{kSize}, kWhy}));
   EXPECT_TRUE(refused(Gather{6, {{kSize, kBlob}}}));
   EXPECT_TRUE(refused(Gathered{6, {kBlob}})) << "of one rank";
   EXPECT_TRUE(refused(Inquiry{8, 1, 17, 99, kSize}));
   EXPECT_TRUE(refused(Refuse{})) << "without an error";
-  Report without_members = report();
+  StallReport without_members = report();
   without_members.members.clear();
   EXPECT_TRUE(refused(without_members));
   Enlist long_name{3, kSize, 77, {{}, 123, std::string(256, 'x')}, {}};
@@ -184,14 +185,14 @@ TEST(Messages, AtRandomDoNoHarm) {
         payload[random() % payload.size()] = static_cast<std::byte>(random());
       if (const Result<T> read = decode_from<T>(payload); read.ok()) {
         const Result<T> again = decode_from<T>(open_frame(encode(*read)).payload);
-        EXPECT_TRUE(again.ok()) << name(T::kFrame);
+        EXPECT_TRUE(again.ok()) << name(T::kType);
       }
     }
   });
 }
 
 TEST(Frames, AreAsTheyAlwaysWere) {
-  const Buffer frame = encode(Suspect{1, 8, 2, "x"});
+  const EncodedFrame frame = encode(Suspicion{1, 8, 2, "x"});
   const std::vector<uint8_t> expected = {14, 0, 0, 0, 16, 0, 0, 0,  // length, type, 0
                                          1,  0, 0, 0, 8,  2, 0, 0, 0, 1, 0, 0, 0, 'x'};
   ASSERT_EQ(frame->size(), expected.size());

@@ -109,23 +109,5 @@ TEST(Results, ArePassedOnAndHandedOver) {
   EXPECT_EQ(inner.result(4).status().kind(), SENNIT_TIMED_OUT);
 }
 
-// ---- who waits for them ----
-
-TEST(Callers, AreToldOfFailureAndOfTheEnd) {
-  Callers callers;
-  EXPECT_TRUE(callers.failure().ok());
-  callers.fail_if_well({SENNIT_LINK_FAILED, "a link"});
-  callers.fail_if_well({SENNIT_LINK_FAILED, "another"});
-  EXPECT_EQ(callers.failure().text(), "a link");
-  callers.fail({SENNIT_PEER_FAILED, "rank 1 died"});
-  EXPECT_EQ(callers.wait_for_result(0, "it", 10'000).status().text(), "rank 1 died");
-  EXPECT_TRUE(callers.post([] {}));
-  EXPECT_EQ(callers.take_commands().size(), 1u);
-  EXPECT_TRUE(callers.take_commands().empty());
-  callers.end();
-  EXPECT_FALSE(callers.post([] {}));
-  EXPECT_EQ(callers.wait_for_start().kind(), SENNIT_INTERNAL);
-}
-
 }  // namespace
 }  // namespace sennit::control

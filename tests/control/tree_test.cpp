@@ -1,5 +1,4 @@
-// tree_test.cpp: where a rank hangs in the tree when its parent is gone, whom it takes below it,
-// and what is told again to those who come later.
+// tree_test.cpp: where a rank hangs in the tree when its parent is gone, and whom it takes below it.
 //
 // ctest not-under-tsan: it has one thread
 #include "control/tree/tree.hpp"
@@ -8,7 +7,6 @@
 
 #include "control/tree/evidence.hpp"
 #include "control/tree/shape.hpp"
-#include "control/tree/told.hpp"
 #include "tests/control/fake_network.hpp"
 
 namespace sennit::control {
@@ -16,7 +14,6 @@ namespace {
 
 using test::address_of;
 using test::FakeNetwork;
-using test::FakeSender;
 using test::options_of;
 
 // A tree alone: its owner only writes down what it is told.
@@ -37,7 +34,7 @@ struct Hanging : ::testing::Test, Tree::Owner {
     self.now_ms = 1000;
     self.job = 77;
     for (int r = 0; r < kSize; r++) census.members.push_back({address_of(r), 100 + r, "h"});
-    Link& parent = network.add(Role::parent, 1);
+    Channel& parent = network.add(Role::parent, 1);
     parent.joined = true;
     tree.set_parent(parent);
   }
@@ -46,12 +43,12 @@ struct Hanging : ::testing::Test, Tree::Owner {
   }
   bool known_silent(int rank) const override { return silent.count(rank) > 0; }
   void neighbour_came() override {}
-  void child_came(Link& link, const Attach&) override { children.push_back(link.rank); }
-  void parent_came(Link&, const Welcome&) override { parents++; }
+  void child_came(Channel& channel, const Attach&) override { children.push_back(channel.rank); }
+  void parent_came(Channel&, const Welcome&) override { parents++; }
   void became_coordinator() override { coordinator++; }
 
   void lose_parent(bool attached, End end) {
-    const Link* const parent = tree.parent();
+    const Channel* const parent = tree.parent();
     const int rank = parent->rank;
     tree.forget(*parent);
     tree.parent_lost(rank, attached, end, "gone");
@@ -66,7 +63,7 @@ TEST_F(Hanging, AParentThatIsGoneIsReplacedByTheLowestRankAlive) {
   lose_parent(true, End::closed);
   EXPECT_EQ(suspected, (std::vector<std::pair<int, int>>{{1, kClosed}}));
   EXPECT_EQ(network.connects, std::vector<int>{3});
-  Link& parent = *tree.parent();
+  Channel& parent = *tree.parent();
   tree.parent_opened(parent);
   const auto said = network.take<Attach>();
   ASSERT_EQ(said.size(), 1u);
@@ -121,9 +118,9 @@ TEST_F(Hanging, ThreeSilentOnesMeanThatThisRankIsCutOff) {
 
 TEST_F(Hanging, TakesHigherRanksOfItsJobOnly) {
   const auto refused = [&](int rank, const Attach& attach) {
-    Link& link = network.add(Role::stranger, rank);
-    tree.on_attach(link, attach);
-    return link.role == Role::visitor && network.take<Refuse>().size() == 1;
+    Channel& channel = network.add(Role::stranger, rank);
+    tree.on_attach(channel, attach);
+    return channel.role == Role::visitor && network.take<Refuse>().size() == 1;
   };
   EXPECT_TRUE(refused(19, attach_of(19))) << "a lower rank";
   Attach other = attach_of(30);
@@ -137,8 +134,8 @@ TEST_F(Hanging, TakesHigherRanksOfItsJobOnly) {
   EXPECT_TRUE(refused(30, other)) << "still starting";
   EXPECT_TRUE(children.empty());
 
-  Link& link = network.add(Role::stranger, 30);
-  tree.on_attach(link, attach_of(30));
+  Channel& channel = network.add(Role::stranger, 30);
+  tree.on_attach(channel, attach_of(30));
   EXPECT_EQ(children, std::vector<int>{30});
   EXPECT_TRUE(tree.has_child(30));
   tree.flood_down(encode(Heartbeat{}));
@@ -182,40 +179,6 @@ TEST(Shape, ParentsAreLower) {
     for_each_static_child(parent, 1000, [&](int child) { found = found || child == rank; });
     EXPECT_TRUE(found) << rank;
   }
-}
-
-// ---- what is told again ----
-
-TEST(Reports, GoToTheNextParentWhileTheyMayBeLost) {
-  Self self{options_of(1, 4), {}};
-  self.now_ms = 1000;
-  FakeSender sender(4);
-  Reports reports(self, sender);
-  reports.send_up(encode(Goodbye{1}));
-  sender.has_parent = false;
-  reports.send_up(encode(Goodbye{2}));
-  EXPECT_EQ(sender.take_up<Goodbye>().size(), 1u);
-  self.now_ms += 5001;  // what went out before has been passed on
-  sender.has_parent = true;
-  reports.tell_again();
-  const auto again = sender.take_up<Goodbye>();
-  ASSERT_EQ(again.size(), 1u);
-  EXPECT_EQ(again[0].rank, 2);
-  EXPECT_EQ(reports.take_back().size(), 1u);
-  EXPECT_TRUE(reports.take_back().empty());
-}
-
-TEST(Announcements, AreToldOnceAndToLatecomers) {
-  Self self{options_of(3, 8), {}};
-  FakeNetwork network(self);
-  Announcements announcements(3);
-  const uint64_t first = announcements.new_number(), second = announcements.new_number();
-  EXPECT_NE(first, second);
-  EXPECT_TRUE(announcements.remember(first, encode(Goodbye{1})));
-  EXPECT_FALSE(announcements.remember(first, encode(Goodbye{1})));
-  EXPECT_TRUE(announcements.remember(second, encode(Goodbye{2})));
-  announcements.tell_again(network, network.add(Role::child, 5));
-  EXPECT_EQ(network.take<Goodbye>().size(), 2u);
 }
 
 }  // namespace

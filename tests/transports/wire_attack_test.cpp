@@ -336,7 +336,7 @@ TEST_P(WireAttack, AWithdrawnReceiveLeavesTheConnectionInStep) {
 
 using control::Connection;
 using control::End;
-using control::Frame;
+using control::FrameType;
 
 struct ControlEnds {
   Bytes secret = Bytes(32, std::byte{5});
@@ -345,7 +345,7 @@ struct ControlEnds {
       // other's
       down;
   Connection one, other;
-  std::vector<control::Message> ignored;
+  std::vector<control::ReceivedFrame> ignored;
 
   ControlEnds()
       : one(up.take(0), Handshake::connector({secret, "control", 0, 1, 2, true}, 0),
@@ -377,7 +377,7 @@ TEST_P(WireAttack, OnControlIsFoundAndNothingOfItIsHandedOver) {
     for (int frame = 0; frame < 6; frame++) {
       Bytes payload(random() % 4 == 0 ? 0 : below(random, random() % 8 == 0 ? 300'000 : 2000));
       Pattern(0, 1, {0, static_cast<uint32_t>(frame), 0, 0}).fill(payload.data(), payload.size());
-      ends.one.send(control::make_frame(Frame::gathered, payload), 0);
+      ends.one.send(control::make_frame(FrameType::gathered, payload), 0);
       payloads.push_back(payload);
       const auto unit = [&](size_t bytes) {
         units.emplace_back(bytes + Seal::kTagBytes);
@@ -395,7 +395,7 @@ TEST_P(WireAttack, OnControlIsFoundAndNothingOfItIsHandedOver) {
     }
     const size_t kind = i % kKinds;
     const Attacked attacked = attack(units, kind, random);
-    std::vector<control::Message> came;
+    std::vector<control::ReceivedFrame> came;
     for (size_t at = 0; at < attacked.stream.size() && ends.other.end() == End::none;) {
       const size_t portion = std::min(attacked.stream.size() - at, 1 + below(random, 100'000));
       const ssize_t sent =
@@ -421,7 +421,7 @@ TEST_P(WireAttack, OnlyFramesThatOpenedAreASignOfLife) {
   pretend_usable_ciphers(static_cast<uint8_t>(GetParam()) | 2);
   ControlEnds ends;
   ASSERT_TRUE(ends.one.proven && ends.other.proven);
-  ends.one.send(control::make_frame(Frame::gathered, Bytes(200'000)), 0);
+  ends.one.send(control::make_frame(FrameType::gathered, Bytes(200'000)), 0);
   Bytes stream;
   std::byte buffer[65536];
   for (ssize_t got = 1; got > 0 || !ends.one.drained();) {
@@ -429,7 +429,7 @@ TEST_P(WireAttack, OnlyFramesThatOpenedAreASignOfLife) {
     got = recv(ends.up.fd[1], buffer, sizeof buffer, MSG_DONTWAIT);
     if (got > 0) stream.insert(stream.end(), buffer, buffer + got);
   }
-  std::vector<control::Message> came;
+  std::vector<control::ReceivedFrame> came;
   const auto hand_over = [&](size_t from, size_t to, int64_t now) {
     ASSERT_EQ(send(ends.down.fd[0], stream.data() + from, to - from, 0),
               static_cast<ssize_t>(to - from));

@@ -146,17 +146,18 @@ void Bootstrap::tick() {
 // Asks rank 0 for it.
 void Bootstrap::find_parent() {
   bool asking = false;
-  network_.for_each([&](const Link& link) { asking = asking || link.role == Role::enlisting; });
+  channels_.for_each(
+      [&](const Channel& channel) { asking = asking || channel.role == Role::enlisting; });
   if (asking) return;
   if (self_.now_ms < retry_ms_) return self_.due(retry_ms_);
   const Address& address = roots_.next();
   root_tried_ms_ = self_.now_ms;
   retry_ms_ = self_.now_ms + roots_.pause_ms();
   int error = 0;
-  if (Link* const link = network_.connect(address, Role::enlisting, 0, &error)) {
-    link->deadline_ms = self_.now_ms + kConnectMs;
-    link->handshake_time_ms = kStrangerMs;
-    if (!network_.has_spare_descriptor() && complaint_.ok())
+  if (Channel* const channel = channels_.connect(address, Role::enlisting, 0, &error)) {
+    channel->deadline_ms = self_.now_ms + kConnectMs;
+    channel->handshake_time_ms = kStrangerMs;
+    if (!channels_.has_spare_descriptor() && complaint_.ok())
       complain(no_descriptors("no file descriptors left to take part in the job"));
   } else if (lacks_descriptors(error)) {
     return fail(no_descriptors("cannot connect to rank 0: no file descriptors left"));
@@ -166,15 +167,15 @@ void Bootstrap::find_parent() {
   self_.due(retry_ms_);
 }
 
-void Bootstrap::root_opened(Link& link) {
-  if (roots_.reached(link.other)) {
-    network_.send(link, encode(Probe{self_.rank, 0}));  // says that all is well
-    network_.drop(link.id);
+void Bootstrap::root_opened(Channel& channel) {
+  if (roots_.reached(channel.other)) {
+    channels_.send(channel, encode(Probe{self_.rank, 0}));  // says that all is well
+    channels_.drop(channel.id);
     retry_ms_ = self_.now_ms;
     return self_.due(retry_ms_);
   }
-  link.deadline_ms = 0;  // rank 0 may wait long for our parent
-  send_enlist(link);
+  channel.deadline_ms = 0;  // rank 0 may wait long for our parent
+  send_enlist(channel);
 }
 
 // `own`: the address of this rank as it is known so far; becomes that where it listens.
@@ -191,51 +192,51 @@ Status Bootstrap::listen_as_rank(Address* own) {
   return {};
 }
 
-void Bootstrap::send_enlist(Link& link) {
+void Bootstrap::send_enlist(Channel& channel) {
   root_seen_ = true;
   refused_since_ms_ = 0;
   // From now on rank 0's clock counts.
   deadline_ms_ =
       std::max(deadline_ms_, self_.now_ms + self_.options.arrival_timeout_ms + kRootLaterMs);
-  Address own = network_.near_end(link);
+  Address own = channels_.near_end(channel);
   if (!door_.is_open() && complaint_.ok()) {
     if (const Status listening = listen_as_rank(&own); !listening.ok()) return fail(listening);
   } else if (door_.is_open()) {
     if (const Address bound = door_.address(); !bound.wildcard()) own = bound;
   }
   own.port = door_.port();
-  network_.send(
-      link,
+  channels_.send(
+      channel,
       encode(Enlist{
           self_.rank, self_.size, self_.options.job, {own, self_.pid, this_host()}, complaint_}));
 }
 
-void Bootstrap::on_enlist(Link& link, const Enlist& enlist) {
-  if (!roster_.admits(link, enlist)) return;
+void Bootstrap::on_enlist(Channel& channel, const Enlist& enlist) {
+  if (!roster_.admits(channel, enlist)) return;
   if (failed_) {
     roster_.note_arrival(enlist.rank);
     if (roster_.all_arrived()) departure_.hurry();
-    return tell_failure(link);
+    return tell_failure(channel);
   }
-  if (enlist.complaint.ok()) return roster_.enlist(link, enlist);
-  roster_.keep(link, enlist.rank);
+  if (enlist.complaint.ok()) return roster_.enlist(channel, enlist);
+  roster_.keep(channel, enlist.rank);
   fail(enlist.complaint.with_context(Roster::describe(enlist)));
 }
 
-bool Bootstrap::on_parent(Link& link, const Parent& message) {
+bool Bootstrap::on_parent(Channel& channel, const Parent& message) {
   if (message.rank != static_parent(self_.rank)) return false;
   self_.job = message.job;
   parent_address_ = message.address;
   self_.phase = Phase::joining;
   joining_since_ms_ = self_.now_ms;
   if (message.rank == 0) {
-    link.role = Role::parent;
-    link.joined = true;
-    tree_.set_parent(link);
+    channel.role = Role::parent;
+    channel.joined = true;
+    tree_.set_parent(channel);
     check_joined();
     return true;
   }
-  network_.drop(link.id);
+  channels_.drop(channel.id);
   join_parent();
   return true;
 }
@@ -244,18 +245,18 @@ void Bootstrap::join_parent() {
   retry_ms_ = self_.now_ms + kRetryMs;
   int error = 0;
   const int parent = static_parent(self_.rank);
-  Link* const link = network_.connect(parent_address_, Role::parent, parent, &error);
-  if (!link || !network_.has_spare_descriptor()) {
-    if (link) network_.drop(link->id);
-    if (link || lacks_descriptors(error))
+  Channel* const channel = channels_.connect(parent_address_, Role::parent, parent, &error);
+  if (!channel || !channels_.has_spare_descriptor()) {
+    if (channel) channels_.drop(channel->id);
+    if (channel || lacks_descriptors(error))
       return complain(
           no_descriptors(fmt::format("no file descriptors left to connect to rank {}", parent)));
     last_trouble_ = std::strerror(error);
     return;
   }
-  link->deadline_ms = self_.now_ms + kConnectMs;
-  link->handshake_time_ms = kStrangerMs;
-  tree_.set_parent(*link);
+  channel->deadline_ms = self_.now_ms + kConnectMs;
+  channel->handshake_time_ms = kStrangerMs;
+  tree_.set_parent(*channel);
 }
 
 // ---- the end of the start ----
@@ -264,8 +265,8 @@ void Bootstrap::check_joined() {
   if (self_.phase != Phase::joining) return;
   bool all = true;
   for_each_static_child(self_.rank, self_.size, [&](int child) {
-    const Link* const link = tree_.child(child);
-    all = all && link && link->joined;
+    const Channel* const channel = tree_.child(child);
+    all = all && channel && channel->joined;
   });
   if (!all) return;
   if (self_.rank != 0) {
@@ -300,15 +301,15 @@ void Bootstrap::complete() {
   callers_.start_over({});
 }
 
-void Bootstrap::tell_failure(Link& link) {
-  network_.send(link, encode(StartFailed{census_.decision}));
-  dismiss(network_, link, self_.now_ms, kClosingMs);
+void Bootstrap::tell_failure(Channel& channel) {
+  channels_.send(channel, encode(StartFailed{census_.decision}));
+  dismiss(channels_, channel, self_.now_ms, kClosingMs);
 }
 
 void Bootstrap::fail(const Status& status) {
   if (self_.phase == Phase::closing) return;
   failed_ = true;
-  const Buffer frame = encode(StartFailed{status});
+  const EncodedFrame frame = encode(StartFailed{status});
   tree_.flood_down(frame);
   roster_.tell_waiting(frame);
   if (self_.rank != 0 && (self_.phase == Phase::joining || self_.phase == Phase::waiting))
@@ -347,7 +348,7 @@ void Bootstrap::out_of_descriptors() {
   const Status why = no_descriptors(
       fmt::format("{}: no file descriptors left to take the connections of other ranks",
                   census_.describe(self_.rank)));
-  const Link* const parent = tree_.parent();
+  const Channel* const parent = tree_.parent();
   if (self_.rank == 0 || (parent && parent->joined)) return fail(why);
   complain(why);
 }

@@ -20,16 +20,16 @@ namespace sennit::control {
 
 class Bootstrap {
  public:
-  Bootstrap(Self& self, Census& census, Network& network, Door& door, Tree& tree,
+  Bootstrap(Self& self, Census& census, Channels& channels, Door& door, Tree& tree,
             Departure& departure, Callers& callers)
       : self_(self),
         census_(census),
-        network_(network),
+        channels_(channels),
         door_(door),
         tree_(tree),
         departure_(departure),
         callers_(callers),
-        roster_(self, census, network, door, tree) {}
+        roster_(self, census, channels, door, tree) {}
 
   // Finds rank 0's address, or listens there. On the caller's thread, before the control thread
   // runs: names may take long to resolve.
@@ -37,10 +37,10 @@ class Bootstrap {
   void begin();
   void tick();
 
-  void root_opened(Link& link);  // rank 0 has proved itself
-  void on_enlist(Link& link, const Enlist& enlist);
+  void root_opened(Channel& channel);  // rank 0 has proved itself
+  void on_enlist(Channel& channel, const Enlist& enlist);
   // False: it names a parent that cannot be.
-  bool on_parent(Link& link, const Parent& message);
+  bool on_parent(Channel& channel, const Parent& message);
   // A neighbour in the tree has come, or its subtree is complete.
   void check_joined();
   void on_table(const Table& table);
@@ -48,9 +48,9 @@ class Bootstrap {
   void fail(const Status& status);
   bool failed() const { return failed_; }
   // To whoever comes after that: why it failed.
-  void tell_failure(Link& link);
+  void tell_failure(Channel& channel);
   void lost(const Ending& ending);
-  void forget(const Link& link) { roster_.forget(link); }
+  void forget(const Channel& channel) { roster_.forget(channel); }
   void out_of_descriptors();
 
   // This host's address as peers see it; once the start is complete.
@@ -64,7 +64,7 @@ class Bootstrap {
   Status listen_as_rank(Address* own);
 
   void find_parent();
-  void send_enlist(Link& link);
+  void send_enlist(Channel& channel);
   void join_parent();
   bool leave_start_port();
   void complete();
@@ -76,7 +76,7 @@ class Bootstrap {
 
   Self& self_;
   Census& census_;
-  Network& network_;
+  Channels& channels_;
   Door& door_;
   Tree& tree_;
   Departure& departure_;

@@ -13,7 +13,7 @@ std::string call_without_place(const std::string& text) {
   return text.substr(0, text.find(", in call "));
 }
 
-std::optional<Inquiry> CallJudge::report(const Report& report, int64_t now) {
+std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now) {
   if (report.members.empty()) return {};
   const Key key{report.call.comm, *report.members.begin(), report.call.seq};
   const auto [it, fresh] = cases_.try_emplace(key);
@@ -41,7 +41,7 @@ Inquiry CallJudge::ask(Case& c, int64_t now) {
   return {c.inquiry, c.first.call.comm, c.first.call.seq, c.first.call.signature, c.first.reporter};
 }
 
-void CallJudge::answer(Answer answer) {
+void CallJudge::answer(InquiryAnswer answer) {
   for (auto& [key, c] : cases_)
     if (c.inquiry == answer.inquiry && c.first.members.count(answer.rank))
       c.answers[answer.rank] = std::move(answer);
@@ -75,7 +75,7 @@ CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,
     it = forget ? cases_.erase(it) : std::next(it);
   }
   // The communicator is in error as a whole: its other cases are settled with it.
-  for (const Verdict& verdict : outcome.verdicts)
+  for (const CallVerdict& verdict : outcome.verdicts)
     std::erase_if(cases_, [&](const auto& entry) {
       return std::get<0>(entry.first) == verdict.comm && std::get<1>(entry.first) == verdict.anchor;
     });
@@ -90,7 +90,7 @@ Status CallJudge::mismatch(const Case& c) {
   };
   std::map<uint64_t, Side> sides;
   for (const auto& [rank, answer] : c.answers) {
-    if (answer.where != Answer::Where::at) continue;
+    if (answer.where != InquiryAnswer::Where::at) continue;
     Side& side = sides[answer.signature];
     side.ranks.insert(rank);
     if (side.text.empty())
@@ -136,7 +136,7 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
   for (const int member : c.first.members) {
     if (dead.count(member)) return {};  // the decision about the dead fails the communicator
     const auto answer = c.answers.find(member);
-    const bool here = answer != c.answers.end() && answer->second.where >= Answer::Where::at;
+    const bool here = answer != c.answers.end() && answer->second.where >= InquiryAnswer::Where::at;
     if (left.count(member))
       left_here.insert(member);
     else if (!here)
@@ -160,7 +160,7 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
     const auto answer = c.answers.find(*late.begin());
     if (answer == c.answers.end())
       doing = "; it does not answer";
-    else if (answer->second.where == Answer::Where::before)
+    else if (answer->second.where == InquiryAnswer::Where::before)
       doing = fmt::format("; its last call there is {}", answer->second.seq);
     else
       doing = "; it has called nothing there";

@@ -21,7 +21,7 @@
 namespace sennit::control {
 
 // A communicator is in error.
-struct Verdict {
+struct CallVerdict {
   uint32_t comm = 0;
   int anchor = -1;  // lowest member
   Status status;
@@ -38,10 +38,10 @@ class CallJudge {
   static constexpr int64_t kLeftMs = 10'000;    // without progress, where a member has left the job
 
   // A member says that its call stalls. The inquiry to send to all, if a round is due.
-  std::optional<Inquiry> report(const Report& report, int64_t now);
-  void answer(Answer answer);
+  std::optional<Inquiry> report(const StallReport& report, int64_t now);
+  void answer(InquiryAnswer answer);
   struct Outcome {
-    std::vector<Verdict> verdicts;
+    std::vector<CallVerdict> verdicts;
     std::vector<Inquiry> inquiries;    // further rounds of mismatches
     std::vector<std::string> waiting;  // to be logged, once per case
     int64_t next_ms = INT64_MAX;       // judge again by then
@@ -55,14 +55,14 @@ class CallJudge {
  private:
   using Key = std::tuple<uint32_t, int, uint32_t>;  // communicator, lowest member, call
   struct Case {
-    Report first;
+    StallReport first;
     int64_t since_ms = 0, reported_ms = 0, asked_ms = 0;
     int64_t stalled_ms = 0;
     uint64_t inquiry = 0;  // 0: no round under way
     int rounds = 0;        // finished ones
     bool said_waiting = false;
     int mismatch_reporter = -1, mismatching_peer = -1;
-    std::map<int, Answer> answers;
+    std::map<int, InquiryAnswer> answers;
   };
   Inquiry ask(Case& c, int64_t now);
   // Empty status: nothing to complain about yet.

@@ -39,7 +39,7 @@ const CallWatch::Clock& CallWatch::clock_of(const CallDescriptor& call) {
 
 void CallWatch::stalled(CallDescriptor mine, int mismatching_peer) {
   if (!self_.serving() || census_.excluded) return;
-  Report report;
+  StallReport report;
   report.members = members_of(mine.comm);
   if (!report.members.count(self_.rank)) return;  // destroyed meanwhile
   const Clock& clock = clock_of(mine);
@@ -64,18 +64,18 @@ void CallWatch::fail(uint32_t comm, const Status& status) {
 void CallWatch::answer(const Inquiry& inquiry) {
   // Another group's communicator, or not made yet.
   if (!members_of(inquiry.comm).count(inquiry.asker)) return;
-  Answer answer;
+  InquiryAnswer answer;
   answer.inquiry = inquiry.id;
   answer.rank = self_.rank;
   CallDescriptor call;
   if (self_.callbacks.describe && self_.callbacks.describe(inquiry.comm, inquiry.seq, &call)) {
     const auto ahead = static_cast<int32_t>(call.seq - inquiry.seq);  // call numbers may wrap
-    answer.where = ahead == 0  ? Answer::Where::at
-                   : ahead > 0 ? Answer::Where::past
-                               : Answer::Where::before;
+    answer.where = ahead == 0  ? InquiryAnswer::Where::at
+                   : ahead > 0 ? InquiryAnswer::Where::past
+                               : InquiryAnswer::Where::before;
     answer.seq = call.seq;
     answer.signature = call.signature;
-    if (answer.where == Answer::Where::at && call.signature != inquiry.signature)
+    if (answer.where == InquiryAnswer::Where::at && call.signature != inquiry.signature)
       answer.text = call.text;
   }
   on_answer(std::move(answer));
@@ -83,7 +83,7 @@ void CallWatch::answer(const Inquiry& inquiry) {
 
 // ---- of others ----
 
-void CallWatch::on_report(const Report& report) {
+void CallWatch::on_report(const StallReport& report) {
   if (census_.coordinator()) return judge(report);
   if (report.mismatching_peer >= 0) return reports_.send_up(encode(report));
   int64_t& last = passed_on_[{report.call.comm, *report.members.begin(), report.call.seq}];
@@ -97,7 +97,7 @@ void CallWatch::on_report(const Report& report) {
 
 void CallWatch::on_inquiry(const Inquiry& inquiry) { ask(inquiry); }
 
-void CallWatch::on_answer(Answer answer) {
+void CallWatch::on_answer(InquiryAnswer answer) {
   if (census_.coordinator())
     judge_.answer(std::move(answer));
   else
@@ -121,7 +121,7 @@ void CallWatch::ask(const Inquiry& inquiry) {
   answer(inquiry);
 }
 
-void CallWatch::judge(const Report& report) {
+void CallWatch::judge(const StallReport& report) {
   const std::optional<Inquiry> inquiry = judge_.report(report, self_.now_ms);
   if (!inquiry) return;
   ask(*inquiry);
@@ -134,7 +134,7 @@ void CallWatch::tick() {
       judge_.judge(self_.now_ms, census_.dead, census_.left, self_.options.arrival_timeout_ms);
   for (const std::string& text : outcome.waiting) log(LogLevel::info, "{}", text);
   for (const Inquiry& inquiry : outcome.inquiries) ask(inquiry);
-  for (const Verdict& verdict : outcome.verdicts)
+  for (const CallVerdict& verdict : outcome.verdicts)
     announce(verdict.comm, verdict.anchor, verdict.status);
   if (outcome.next_ms != INT64_MAX) self_.due(outcome.next_ms);
 }
@@ -145,7 +145,7 @@ void CallWatch::announce(uint32_t comm, int anchor, const Status& status) {
 }
 
 void CallWatch::tell(const CommFailed& message) {
-  const Buffer frame = encode(message);
+  const EncodedFrame frame = encode(message);
   if (!announcements_.remember(message.event, frame)) return;
   sender_.flood_down(frame);
   if (self_.callbacks.communicator_failed)
@@ -154,12 +154,12 @@ void CallWatch::tell(const CommFailed& message) {
 
 // What a parent was told of, and nobody may have heard.
 void CallWatch::became_coordinator() {
-  for (const Buffer& frame : reports_.take_back()) {
-    const Message message = open_frame(frame);
-    if (message.frame == AbortRequest::kFrame) {
+  for (const EncodedFrame& frame : reports_.take_back()) {
+    const ReceivedFrame message = open_frame(frame);
+    if (message.type == AbortRequest::kType) {
       if (const auto request = decode<AbortRequest>(message.payload, self_.size))
         on_abort_request(*request);
-    } else if (const auto report = decode<Report>(message.payload, self_.size)) {
+    } else if (const auto report = decode<StallReport>(message.payload, self_.size)) {
       on_report(*report);
     }
   }

@@ -36,9 +36,9 @@ class CallWatch {
   void fail(uint32_t comm, const Status& status);
 
   // ---- of others ----
-  void on_report(const Report& report);
+  void on_report(const StallReport& report);
   void on_inquiry(const Inquiry& inquiry);
-  void on_answer(Answer answer);
+  void on_answer(InquiryAnswer answer);
   void on_comm_failed(const CommFailed& message);
   void on_abort_request(const AbortRequest& request);
 
@@ -56,7 +56,7 @@ class CallWatch {
 
   const Clock& clock_of(const CallDescriptor& call);
   std::set<int> members_of(uint32_t comm) const;
-  void judge(const Report& report);
+  void judge(const StallReport& report);
   void ask(const Inquiry& inquiry);
   void answer(const Inquiry& inquiry);
   void announce(uint32_t comm, int anchor, const Status& status);

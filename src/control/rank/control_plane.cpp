@@ -101,7 +101,7 @@ ControlPlane::~ControlPlane() {
 
 Status ControlPlane::set_up() {
   if (self_.size > 1) reserve_descriptors(descriptors_wanted(self_.rank, self_.size));
-  if (poller_.open() && switchboard_.hold_spare_descriptor()) return {};
+  if (poller_.open() && switchboard_.spare_descriptor().hold()) return {};
   const int error = errno;
   if (self_.rank == 0 && self_.options.root_listener_fd >= 0)
     close_socket(self_.options.root_listener_fd);

@@ -8,16 +8,16 @@
 
 namespace sennit::control {
 
-Plane::Plane(Self& self, Network& network, Door& door, Callers& callers)
+Plane::Plane(Self& self, Channels& channels, Door& door, Callers& callers)
     : self_(self),
-      network_(network),
+      channels_(channels),
       census_(self),
-      tree_(self, census_, network, *this),
+      tree_(self, census_, channels, *this),
       announcements_(self.rank),
       links_(self, census_, tree_, announcements_, callers),
-      failures_(self, census_, network, tree_, links_, callers, *this),
-      departure_(self, census_, network, door, tree_, failures_),
-      bootstrap_(self, census_, network, door, tree_, departure_, callers),
+      failures_(self, census_, channels, tree_, links_, callers, *this),
+      departure_(self, census_, channels, door, tree_, failures_),
+      bootstrap_(self, census_, channels, door, tree_, departure_, callers),
       collectives_(self, tree_, callers),
       calls_(self, census_, tree_, announcements_) {}
 
@@ -49,18 +49,18 @@ void Plane::excuse(int64_t gap_ms) {
   departure_.excuse(gap_ms);
 }
 
-// ---- links ----
+// ---- channels ----
 
 // The secret is proved in both directions: say what this connection is for.
-void Plane::opened(Link& link) {
-  if (link.role == Role::enlisting) return bootstrap_.root_opened(link);
-  if (link.role == Role::parent) return tree_.parent_opened(link);
-  if (link.role == Role::probing) return failures_.probe_opened(link);
+void Plane::opened(Channel& channel) {
+  if (channel.role == Role::enlisting) return bootstrap_.root_opened(channel);
+  if (channel.role == Role::parent) return tree_.parent_opened(channel);
+  if (channel.role == Role::probing) return failures_.probe_opened(channel);
 }
 
-void Plane::dropped(const Link& link) {
-  tree_.forget(link);
-  bootstrap_.forget(link);
+void Plane::dropped(const Channel& channel) {
+  tree_.forget(channel);
+  bootstrap_.forget(channel);
 }
 
 void Plane::ended(const Ending& ending) {
@@ -86,7 +86,7 @@ void Plane::ended(const Ending& ending) {
 // ---- frames ----
 
 template <typename T, typename Handle>
-Plane::Taken Plane::take(const Message& message, Handle handle) {
+Plane::Taken Plane::take(const ReceivedFrame& message, Handle handle) {
   Result<T> value = decode<T>(message.payload, self_.size);
   if (!value) return Taken::malformed;
   if constexpr (std::is_void_v<std::invoke_result_t<Handle, T>>) {
@@ -97,147 +97,147 @@ Plane::Taken Plane::take(const Message& message, Handle handle) {
   }
 }
 
-void Plane::arrived(Link& link, const Message& message) {
-  if (link.role == Role::stranger) return first_frame(link, message);
+void Plane::arrived(Channel& channel, const ReceivedFrame& message) {
+  if (channel.role == Role::stranger) return first_frame(channel, message);
   if (self_.phase == Phase::closing) return;
-  const uint64_t id = link.id;
-  const Taken taken = frame_of(link, message);
-  const Link* const still = network_.find(id);
+  const uint64_t id = channel.id;
+  const Taken taken = frame_of(channel, message);
+  const Channel* const still = channels_.find(id);
   if (!still || taken == Taken::yes) return;
-  network_.lost(id, End::garbage,
-                fmt::format("{} sent {} '{}'", census_.describe(still->rank),
-                            taken == Taken::malformed ? "a malformed" : "an unexpected",
-                            name(message.frame)));
+  channels_.lost(
+      id, End::garbage,
+      fmt::format("{} sent {} '{}'", census_.describe(still->rank),
+                  taken == Taken::malformed ? "a malformed" : "an unexpected", name(message.type)));
 }
 
 // What a connection is for. Who says that it is somebody else than it has proved to be is turned
 // away.
-void Plane::first_frame(Link& link, const Message& message) {
+void Plane::first_frame(Channel& channel, const ReceivedFrame& message) {
   Taken taken = Taken::unexpected;
-  if (message.frame == Frame::enlist && self_.rank == 0)
+  if (message.type == FrameType::enlist && self_.rank == 0)
     taken = take<Enlist>(message, [&](const Enlist& enlist) {
-      if (enlist.rank != link.rank) return false;
-      bootstrap_.on_enlist(link, enlist);
+      if (enlist.rank != channel.rank) return false;
+      bootstrap_.on_enlist(channel, enlist);
       return true;
     });
-  if (message.frame == Frame::attach)
+  if (message.type == FrameType::attach)
     taken = take<Attach>(message, [&](const Attach& attach) {
-      if (attach.rank != link.rank) return false;
+      if (attach.rank != channel.rank) return false;
       if (bootstrap_.failed())
-        bootstrap_.tell_failure(link);
+        bootstrap_.tell_failure(channel);
       else
-        tree_.on_attach(link, attach);
+        tree_.on_attach(channel, attach);
       return true;
     });
-  if (message.frame == Frame::probe)
-    taken = take<Probe>(message, [&](const Probe& probe) { return on_probe(link, probe); });
+  if (message.type == FrameType::probe)
+    taken = take<Probe>(message, [&](const Probe& probe) { return on_probe(channel, probe); });
   if (taken == Taken::yes) return;
-  network_.lost(link.id, End::garbage,
-                taken == Taken::malformed
-                    ? fmt::format("a malformed '{}'", name(message.frame))
-                    : fmt::format("it opened with '{}'", name(message.frame)));
+  channels_.lost(channel.id, End::garbage,
+                 taken == Taken::malformed
+                     ? fmt::format("a malformed '{}'", name(message.type))
+                     : fmt::format("it opened with '{}'", name(message.type)));
 }
 
 // False: it is not asked of this rank, or not by the one that it says.
-bool Plane::on_probe(Link& link, const Probe& probe) {
-  if (probe.asker != link.rank || probe.asked != self_.rank) return false;
+bool Plane::on_probe(Channel& channel, const Probe& probe) {
+  if (probe.asker != channel.rank || probe.asked != self_.rank) return false;
   // A coordinator that was stopped, and has been replaced, learns it this way.
-  network_.send(link, census_.dead.count(probe.asker) ? failures_.decision_frame()
-                                                      : encode(ProbeAnswer{self_.rank}));
-  dismiss(network_, link, self_.now_ms, 2 * kProbeMs);
+  channels_.send(channel, census_.dead.count(probe.asker) ? failures_.decision_frame()
+                                                          : encode(ProbeAnswer{self_.rank}));
+  dismiss(channels_, channel, self_.now_ms, 2 * kProbeMs);
   return true;
 }
 
-Plane::Taken Plane::frame_of(Link& link, const Message& message) {
-  if (message.frame == Frame::refuse)
-    return take<Refuse>(message, [&](const Refuse& m) { on_refusal(link, m.status); });
-  if (message.frame == Frame::start_failed)
-    return take<StartFailed>(message, [&](const StartFailed& m) { on_refusal(link, m.status); });
-  const bool neighbour = link.role == Role::child || link.role == Role::parent;
-  if (message.frame == Frame::decision && (neighbour || link.role == Role::probing))
-    return take<Decision>(message,
-                          [&](const Decision& m) { failures_.adopt(m.dead, m.status, link.id); });
-  if (message.frame == Frame::heartbeat && neighbour)
+Plane::Taken Plane::frame_of(Channel& channel, const ReceivedFrame& message) {
+  if (message.type == FrameType::refuse)
+    return take<Refuse>(message, [&](const Refuse& m) { on_refusal(channel, m.status); });
+  if (message.type == FrameType::start_failed)
+    return take<StartFailed>(message, [&](const StartFailed& m) { on_refusal(channel, m.status); });
+  const bool neighbour = channel.role == Role::child || channel.role == Role::parent;
+  if (message.type == FrameType::decision && (neighbour || channel.role == Role::probing))
+    return take<Decision>(
+        message, [&](const Decision& m) { failures_.adopt(m.dead, m.status, channel.id); });
+  if (message.type == FrameType::heartbeat && neighbour)
     return take<Heartbeat>(message, [](const Heartbeat&) {});
-  if (link.role == Role::child) return from_below(link, message);
-  if (link.role == Role::parent) return from_above(link, message);
-  return from_elsewhere(link, message);
+  if (channel.role == Role::child) return from_below(channel, message);
+  if (channel.role == Role::parent) return from_above(channel, message);
+  return from_elsewhere(channel, message);
 }
 
-Plane::Taken Plane::from_below(Link& link, const Message& message) {
-  switch (message.frame) {
-    case Frame::joined:
+Plane::Taken Plane::from_below(Channel& channel, const ReceivedFrame& message) {
+  switch (message.type) {
+    case FrameType::joined:
       return take<Joined>(message, [&](const Joined&) {
-        link.joined = true;
+        channel.joined = true;
         bootstrap_.check_joined();
       });
-    case Frame::gather:
+    case FrameType::gather:
       return take<Gather>(message, [&](Gather m) { collectives_.on_gather(std::move(m)); });
-    case Frame::suspect:
-      return take<Suspect>(message, [&](const Suspect& m) { failures_.on_suspect(m); });
-    case Frame::stall:
-      return take<Report>(message, [&](const Report& m) { calls_.on_report(m); });
-    case Frame::answer:
-      return take<Answer>(message, [&](Answer m) { calls_.on_answer(std::move(m)); });
-    case Frame::abort_request:
+    case FrameType::suspect:
+      return take<Suspicion>(message, [&](const Suspicion& m) { failures_.on_suspect(m); });
+    case FrameType::stall:
+      return take<StallReport>(message, [&](const StallReport& m) { calls_.on_report(m); });
+    case FrameType::answer:
+      return take<InquiryAnswer>(message, [&](InquiryAnswer m) { calls_.on_answer(std::move(m)); });
+    case FrameType::abort_request:
       return take<AbortRequest>(message,
                                 [&](const AbortRequest& m) { calls_.on_abort_request(m); });
-    case Frame::goodbye:
-      return take<Goodbye>(message, [&](const Goodbye& m) { departure_.on_goodbye(link, m); });
+    case FrameType::goodbye:
+      return take<Goodbye>(message, [&](const Goodbye& m) { departure_.on_goodbye(channel, m); });
     default:
       return Taken::unexpected;
   }
 }
 
-Plane::Taken Plane::from_above(Link& link, const Message& message) {
-  switch (message.frame) {
-    case Frame::table:
+Plane::Taken Plane::from_above(Channel& channel, const ReceivedFrame& message) {
+  switch (message.type) {
+    case FrameType::table:
       if (!self_.starting()) return Taken::unexpected;
       return take<Table>(message, [&](const Table& m) { bootstrap_.on_table(m); });
-    case Frame::welcome:
-      return take<Welcome>(message, [&](const Welcome& m) { tree_.on_welcome(link, m); });
-    case Frame::gathered:
+    case FrameType::welcome:
+      return take<Welcome>(message, [&](const Welcome& m) { tree_.on_welcome(channel, m); });
+    case FrameType::gathered:
       return take<Gathered>(message, [&](Gathered m) { collectives_.on_gathered(std::move(m)); });
-    case Frame::broadcast:
+    case FrameType::broadcast:
       return take<Broadcast>(message,
                              [&](Broadcast m) { collectives_.on_broadcast(std::move(m)); });
-    case Frame::collective_off:
+    case FrameType::collective_off:
       return take<CollectiveOff>(message, [&](const CollectiveOff& m) { collectives_.on_off(m); });
-    case Frame::link_down:
+    case FrameType::link_down:
       return take<LinkDown>(message, [&](const LinkDown& m) { links_.on_link_down(m); });
-    case Frame::inquire:
+    case FrameType::inquire:
       return take<Inquiry>(message, [&](const Inquiry& m) { calls_.on_inquiry(m); });
-    case Frame::comm_failed:
+    case FrameType::comm_failed:
       return take<CommFailed>(message, [&](const CommFailed& m) { calls_.on_comm_failed(m); });
-    case Frame::goodbye_ack:
+    case FrameType::goodbye_ack:
       return take<GoodbyeAck>(message, [&](const GoodbyeAck& m) { departure_.on_goodbye_ack(m); });
-    case Frame::leaving:
-      return take<Leaving>(message, [&](const Leaving& m) { departure_.on_leaving(link, m); });
+    case FrameType::leaving:
+      return take<Leaving>(message, [&](const Leaving& m) { departure_.on_leaving(channel, m); });
     default:
       return Taken::unexpected;
   }
 }
 
-Plane::Taken Plane::from_elsewhere(Link& link, const Message& message) {
-  if (message.frame == Frame::parent && link.role == Role::enlisting)
-    return take<Parent>(message, [&](const Parent& m) { return bootstrap_.on_parent(link, m); });
-  if (message.frame == Frame::probe_answer && link.role == Role::probing)
+Plane::Taken Plane::from_elsewhere(Channel& channel, const ReceivedFrame& message) {
+  if (message.type == FrameType::parent && channel.role == Role::enlisting)
+    return take<Parent>(message, [&](const Parent& m) { return bootstrap_.on_parent(channel, m); });
+  if (message.type == FrameType::probe_answer && channel.role == Role::probing)
     return take<ProbeAnswer>(message, [&](const ProbeAnswer& m) {
-      if (m.rank != link.rank) return false;
-      network_.drop(link.id);
+      if (m.rank != channel.rank) return false;
+      channels_.drop(channel.id);
       failures_.probe_answered(m.rank);
       return true;
     });
   return Taken::unexpected;
 }
 
-void Plane::on_refusal(Link& link, const Status& status) {
+void Plane::on_refusal(Channel& channel, const Status& status) {
   if (self_.starting())
     bootstrap_.fail(status);
-  else if (link.role == Role::parent)
-    tree_.refused(link.rank, status.text());
-  else if (link.role == Role::probing)
-    network_.lost(link.id, End::refused, status.text());
+  else if (channel.role == Role::parent)
+    tree_.refused(channel.rank, status.text());
+  else if (channel.role == Role::probing)
+    channels_.lost(channel.id, End::refused, status.text());
 }
 
 // ---- what the objects tell each other ----
@@ -246,20 +246,20 @@ void Plane::suspect(int rank, uint8_t evidence, const std::string& what) {
   failures_.suspect(rank, evidence, self_.rank, what);
 }
 
-void Plane::child_came(Link& link, const Attach& attach) {
-  const uint64_t id = link.id;
+void Plane::child_came(Channel& channel, const Attach& attach) {
+  const uint64_t id = channel.id;
   failures_.came(attach.rank);
-  network_.send(link, encode(Welcome{census_.left, census_.dead, census_.decision}));
-  announcements_.tell_again(network_, link);
+  channels_.send(channel, encode(Welcome{census_.left, census_.dead, census_.decision}));
+  announcements_.tell_again(channels_, channel);
   departure_.note_left(attach.left);
   failures_.adopt(attach.dead, attach.decision, id);
 }
 
-void Plane::parent_came(Link& link, const Welcome& welcome) {
-  const uint64_t id = link.id;
+void Plane::parent_came(Channel& channel, const Welcome& welcome) {
+  const uint64_t id = channel.id;
   departure_.note_left(welcome.left);
   failures_.adopt(welcome.dead, welcome.decision, id);
-  if (!network_.find(id) || self_.phase == Phase::closing) return;
+  if (!channels_.find(id) || self_.phase == Phase::closing) return;
   failures_.tell_again();
   departure_.tell_again();
   calls_.tell_again();

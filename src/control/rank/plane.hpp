@@ -1,6 +1,6 @@
 // plane.hpp: one rank's control plane without threads and sockets: all its objects, and which of
-// them each frame is for. A frame that does not fit the link's role, or whose payload is not
-// exactly what it should be, ends the link. Driven by its network, and by tick(). Control thread
+// them each frame is for. A frame that does not fit the channel's role, or whose payload is not
+// exactly what it should be, ends the channel. Driven by its network, and by tick(). Control thread
 // only.
 #pragma once
 
@@ -14,9 +14,9 @@
 
 namespace sennit::control {
 
-class Plane final : public Network::Owner, private Tree::Owner, private FailureDetector::Owner {
+class Plane final : public Channels::Owner, private Tree::Owner, private FailureDetector::Owner {
  public:
-  Plane(Self& self, Network& network, Door& door, Callers& callers);
+  Plane(Self& self, Channels& channels, Door& door, Callers& callers);
 
   Bootstrap& bootstrap() { return bootstrap_; }
   const Bootstrap& bootstrap() const { return bootstrap_; }
@@ -31,10 +31,10 @@ class Plane final : public Network::Owner, private Tree::Owner, private FailureD
   void tick();
   void excuse(int64_t gap_ms);  // this process did not run for so long
 
-  // Network::Owner
-  void opened(Link& link) override;
-  void arrived(Link& link, const Message& message) override;
-  void dropped(const Link& link) override;
+  // Channels::Owner
+  void opened(Channel& channel) override;
+  void arrived(Channel& channel, const ReceivedFrame& message) override;
+  void dropped(const Channel& channel) override;
   void ended(const Ending& ending) override;
   void out_of_descriptors() override { bootstrap_.out_of_descriptors(); }
 
@@ -42,28 +42,28 @@ class Plane final : public Network::Owner, private Tree::Owner, private FailureD
   enum class Taken : uint8_t { yes, unexpected, malformed };
   // Decodes the message for handle(T), which may say false: malformed.
   template <typename T, typename Handle>
-  Taken take(const Message& message, Handle handle);
+  Taken take(const ReceivedFrame& message, Handle handle);
 
-  void first_frame(Link& link, const Message& message);
-  bool on_probe(Link& link, const Probe& probe);
-  Taken frame_of(Link& link, const Message& message);
-  Taken from_below(Link& link, const Message& message);
-  Taken from_above(Link& link, const Message& message);
-  Taken from_elsewhere(Link& link, const Message& message);
-  void on_refusal(Link& link, const Status& status);
+  void first_frame(Channel& channel, const ReceivedFrame& message);
+  bool on_probe(Channel& channel, const Probe& probe);
+  Taken frame_of(Channel& channel, const ReceivedFrame& message);
+  Taken from_below(Channel& channel, const ReceivedFrame& message);
+  Taken from_above(Channel& channel, const ReceivedFrame& message);
+  Taken from_elsewhere(Channel& channel, const ReceivedFrame& message);
+  void on_refusal(Channel& channel, const Status& status);
 
   // Tree::Owner
   void suspect(int rank, uint8_t evidence, const std::string& what) override;
   bool known_silent(int rank) const override { return failures_.known_silent(rank); }
   void neighbour_came() override { bootstrap_.check_joined(); }
-  void child_came(Link& link, const Attach& attach) override;
-  void parent_came(Link& link, const Welcome& welcome) override;
+  void child_came(Channel& channel, const Attach& attach) override;
+  void parent_came(Channel& channel, const Welcome& welcome) override;
   void became_coordinator() override;
   // FailureDetector::Owner
   void excluded() override { departure_.close(); }
 
   Self& self_;
-  Network& network_;
+  Channels& channels_;
   Census census_;
   Tree tree_;
   Announcements announcements_;

@@ -34,81 +34,81 @@ std::string Roster::describe(const Enlist& enlist) {
                      enlist.member.pid);
 }
 
-void Roster::turn_away(Link& link, const Enlist& enlist, const std::string& text) {
+void Roster::turn_away(Channel& channel, const Enlist& enlist, const std::string& text) {
   const std::string who = describe(enlist);
   log(LogLevel::warn, "refused {}: {} {}", who, who, text);
-  refuse(network_, link, self_.now_ms, {SENNIT_INVALID_ARGUMENT, who + " " + text});
+  refuse(channels_, channel, self_.now_ms, {SENNIT_INVALID_ARGUMENT, who + " " + text});
 }
 
-bool Roster::admits(Link& link, const Enlist& enlist) {
+bool Roster::admits(Channel& channel, const Enlist& enlist) {
   const int rank = enlist.rank;
   if (enlist.ranks != self_.size || rank < 0 || rank >= self_.size) {
     turn_away(
-        link, enlist,
+        channel, enlist,
         fmt::format("thinks the job has {} ranks, but rank 0 says {}", enlist.ranks, self_.size));
     return false;
   }
   if (enlist.job != 0 && enlist.job != self_.job) {
-    turn_away(link, enlist, "belongs to another job with the same secret");
+    turn_away(channel, enlist, "belongs to another job with the same secret");
     return false;
   }
   return true;
 }
 
-void Roster::keep(Link& link, int rank) {
-  network_.settle(link, Role::enlisted, rank);
-  waiting_[rank] = link.id;
+void Roster::keep(Channel& channel, int rank) {
+  channels_.settle(channel, Role::enlisted, rank);
+  waiting_[rank] = channel.id;
   arrived_.insert(rank);
 }
 
-void Roster::enlist(Link& link, const Enlist& enlist) {
+void Roster::enlist(Channel& channel, const Enlist& enlist) {
   const int rank = enlist.rank;
   if (!self_.starting()) {
     const std::string text =
         fmt::format("the job is complete already, its rank {} is {}", rank, census_.describe(rank));
     log(LogLevel::warn, "refused {}: {}", describe(enlist), text);
-    return refuse(network_, link, self_.now_ms, {SENNIT_INVALID_ARGUMENT, text});
+    return refuse(channels_, channel, self_.now_ms, {SENNIT_INVALID_ARGUMENT, text});
   }
   Member& known = census_.members[static_cast<size_t>(rank)];
   const Member& member = enlist.member;
   const bool same_process = known.pid == member.pid && known.host == member.host;
   if (rank == self_.rank || (arrived_.count(rank) && !same_process))
-    return turn_away(link, enlist,
+    return turn_away(channel, enlist,
                      fmt::format("has come twice, first as {}: is RANK different on every rank?",
                                  census_.describe(rank)));
   if (const auto before = waiting_.find(rank); before != waiting_.end())
-    network_.drop(before->second);
+    channels_.drop(before->second);
   known = member;
-  if (!public_ && !network_.far_end(link).loopback()) public_ = network_.near_end(link);
-  network_.settle(link, Role::enlisted, rank);
+  if (!public_ && !channels_.far_end(channel).loopback()) public_ = channels_.near_end(channel);
+  channels_.settle(channel, Role::enlisted, rank);
   const bool first_time = arrived_.insert(rank).second;
   if (arrived_.count(static_parent(rank)))
-    tell_parent(link);
+    tell_parent(channel);
   else
-    waiting_[rank] = link.id;
+    waiting_[rank] = channel.id;
   if (!first_time) return;
   for_each_static_child(rank, self_.size, [&](int child) {
     const auto it = waiting_.find(child);
     if (it == waiting_.end()) return;
-    if (Link* const other = network_.find(it->second)) tell_parent(*other);
+    if (Channel* const other = channels_.find(it->second)) tell_parent(*other);
     waiting_.erase(it);
   });
 }
 
-void Roster::tell_parent(Link& link) {
-  const int parent = static_parent(link.rank);
+void Roster::tell_parent(Channel& channel) {
+  const int parent = static_parent(channel.rank);
   Address address = census_.address_of(parent);
   // A parent on rank 0's own host may know only the loopback address; others reach it where they
   // reach rank 0.
-  if (address.loopback() && !network_.far_end(link).loopback())
-    address.ip = network_.near_end(link).ip;
-  network_.send(link, encode(Parent{self_.job, parent, address}));
+  if (address.loopback() && !channels_.far_end(channel).loopback())
+    address.ip = channels_.near_end(channel).ip;
+  channels_.send(channel, encode(Parent{self_.job, parent, address}));
   if (parent == 0) {
-    link.role = Role::child;
-    tree_.add_child(link);
+    channel.role = Role::child;
+    tree_.add_child(channel);
   } else {
-    link.role = Role::visitor;  // it closes, having learnt what it came for
-    link.deadline_ms = self_.now_ms + kStrangerMs;
+    channel.role = Role::visitor;  // it closes, having learnt what it came for
+    channel.deadline_ms = self_.now_ms + kStrangerMs;
   }
 }
 
@@ -117,14 +117,14 @@ void Roster::forget_arrival(int rank) {
   census_.members[static_cast<size_t>(rank)] = {};
 }
 
-void Roster::forget(const Link& link) {
-  const auto it = waiting_.find(link.rank);
-  if (it != waiting_.end() && it->second == link.id) waiting_.erase(it);
+void Roster::forget(const Channel& channel) {
+  const auto it = waiting_.find(channel.rank);
+  if (it != waiting_.end() && it->second == channel.id) waiting_.erase(it);
 }
 
-void Roster::tell_waiting(const Buffer& frame) {
+void Roster::tell_waiting(const EncodedFrame& frame) {
   for (const auto& [rank, id] : waiting_)
-    if (Link* const link = network_.find(id)) network_.send(*link, frame);
+    if (Channel* const channel = channels_.find(id)) channels_.send(*channel, frame);
 }
 
 // ---- when all are here, or not ----
@@ -148,8 +148,8 @@ Status Roster::missing() const {
                         name_ranks(missing), self_.options.arrival_timeout_ms, arrived_.size(),
                         self_.size)};
   for_each_static_child(self_.rank, self_.size, [&](int child) {
-    const Link* const link = tree_.child(child);
-    if (!link || !link->joined) unattached.insert(child);
+    const Channel* const channel = tree_.child(child);
+    if (!channel || !channel->joined) unattached.insert(child);
   });
   return {SENNIT_TIMED_OUT,
           fmt::format("all {} ranks have come, but within {} ms some below {} could not connect to "

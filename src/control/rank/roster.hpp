@@ -17,24 +17,24 @@ namespace sennit::control {
 
 class Roster {
  public:
-  Roster(const Self& self, Census& census, Network& network, const Door& door, Tree& tree)
-      : self_(self), census_(census), network_(network), door_(door), tree_(tree) {}
+  Roster(const Self& self, Census& census, Channels& channels, const Door& door, Tree& tree)
+      : self_(self), census_(census), channels_(channels), door_(door), tree_(tree) {}
 
   // Rank 0 itself has come.
   void begin();
   // Whether it is of this job; else it has been turned away.
-  bool admits(Link& link, const Enlist& enlist);
+  bool admits(Channel& channel, const Enlist& enlist);
   // It is of this job, and waits for its parent, or is told at once where that is.
-  void enlist(Link& link, const Enlist& enlist);
+  void enlist(Channel& channel, const Enlist& enlist);
   // It is of this job, but has come for nothing: it waits to be told so.
-  void keep(Link& link, int rank);
+  void keep(Channel& channel, int rank);
   void note_arrival(int rank) { arrived_.insert(rank); }
   // Its connection ended while it waited: it may come again.
   void forget_arrival(int rank);
-  void forget(const Link& link);  // it is about to be gone
+  void forget(const Channel& channel);  // it is about to be gone
 
   bool all_arrived() const { return arrived_.size() == static_cast<size_t>(self_.size); }
-  void tell_waiting(const Buffer& frame);
+  void tell_waiting(const EncodedFrame& frame);
   // Of all ranks, with addresses at which the others can reach them.
   Table table();
   // Who is missing, now that the time is up.
@@ -43,17 +43,17 @@ class Roster {
   static std::string describe(const Enlist& enlist);
 
  private:
-  void turn_away(Link& link, const Enlist& enlist, const std::string& text);
-  void tell_parent(Link& link);
+  void turn_away(Channel& channel, const Enlist& enlist, const std::string& text);
+  void tell_parent(Channel& channel);
   Address own_address() const;
 
   const Self& self_;
   Census& census_;
-  Network& network_;
+  Channels& channels_;
   const Door& door_;
   Tree& tree_;
   std::set<int> arrived_;
-  std::map<int, uint64_t> waiting_;  // rank -> link, of those whose parent has not come yet
+  std::map<int, uint64_t> waiting_;  // rank -> channel, of those whose parent has not come yet
   std::optional<Address> public_;    // rank 0 as others reach it
 };
 

@@ -27,12 +27,12 @@ void Departure::begin() {
   tree_.send_up(encode(Goodbye{self_.rank}));
 }
 
-void Departure::on_goodbye(Link& from, const Goodbye& message) {
+void Departure::on_goodbye(Channel& from, const Goodbye& message) {
   goodbye_via_[message.rank] = from.id;
   if (message.rank == from.rank) from.said_goodbye = true;
   if (census_.coordinator()) {
     note_left({message.rank});
-    network_.send(from, encode(GoodbyeAck{message.rank}));
+    channels_.send(from, encode(GoodbyeAck{message.rank}));
   } else {
     pending_.insert(message.rank);
     tree_.send_up(encode(message));
@@ -44,17 +44,17 @@ void Departure::on_goodbye_ack(const GoodbyeAck& message) {
   if (message.rank == self_.rank) {
     acknowledged_ = true;
   } else if (const auto via = goodbye_via_.find(message.rank); via != goodbye_via_.end()) {
-    if (Link* const child = network_.find(via->second)) network_.send(*child, encode(message));
+    if (Channel* const child = channels_.find(via->second)) channels_.send(*child, encode(message));
   }
 }
 
-void Departure::on_leaving(Link& from, const Leaving& message) {
+void Departure::on_leaving(Channel& from, const Leaving& message) {
   if (!message.parent_leaves) {
     tree_.flood_down(encode(message));
     return note_left(message.left);
   }
   from.said_goodbye = true;
-  network_.drop(from.id);
+  channels_.drop(from.id);
   note_left(message.left);
   tree_.seek();
 }
@@ -81,8 +81,8 @@ void Departure::became_coordinator() {
   const std::set<int> leaving = std::exchange(pending_, {});
   note_left(leaving);
   for (const int rank : leaving)
-    if (Link* const child = network_.find(goodbye_via_[rank]))
-      network_.send(*child, encode(GoodbyeAck{rank}));
+    if (Channel* const child = channels_.find(goodbye_via_[rank]))
+      channels_.send(*child, encode(GoodbyeAck{rank}));
 }
 
 // The coordinator makes known who left early.
@@ -119,8 +119,8 @@ void Departure::close() {
   self_.phase = Phase::closing;
   closing_since_ms_ = self_.now_ms;
   // After a start that failed, who is still proving itself has yet to be told why.
-  network_.for_each([this](Link& link) {
-    if (!stays_open_ || link.role != Role::stranger) network_.shut(link);
+  channels_.for_each([this](Channel& channel) {
+    if (!stays_open_ || channel.role != Role::stranger) channels_.shut(channel);
   });
   if (!stays_open_) door_.close();
   self_.due(self_.now_ms);
@@ -138,9 +138,9 @@ void Departure::excuse(int64_t gap_ms) {
 
 void Departure::hurry() { closing_ms_ = kClosingMs; }
 
-bool Departure::over(bool no_links) const {
+bool Departure::over(bool no_channels) const {
   return self_.phase == Phase::closing && closing_since_ms_ != 0 &&
-         ((no_links && !stays_open_) || self_.now_ms - closing_since_ms_ >= closing_ms_);
+         ((no_channels && !stays_open_) || self_.now_ms - closing_since_ms_ >= closing_ms_);
 }
 
 }  // namespace sennit::control

@@ -15,20 +15,20 @@ namespace sennit::control {
 
 class Departure {
  public:
-  Departure(Self& self, Census& census, Network& network, Door& door, Tree& tree,
+  Departure(Self& self, Census& census, Channels& channels, Door& door, Tree& tree,
             FailureDetector& failures)
       : self_(self),
         census_(census),
-        network_(network),
+        channels_(channels),
         door_(door),
         tree_(tree),
         failures_(failures) {}
 
   // ---- leaving ----
   void begin();
-  void on_goodbye(Link& from, const Goodbye& message);
+  void on_goodbye(Channel& from, const Goodbye& message);
   void on_goodbye_ack(const GoodbyeAck& message);
-  void on_leaving(Link& from, const Leaving& message);
+  void on_leaving(Channel& from, const Leaving& message);
   // These ranks have left the job.
   void note_left(const std::set<int>& left);
   void tell_again();  // there is a new parent
@@ -45,8 +45,8 @@ class Departure {
   void hurry();
   // This process did not run for so long: those that still come have not had that time.
   void excuse(int64_t gap_ms);
-  // Whether the control thread is done; `no_links`: all have ended.
-  bool over(bool no_links) const;
+  // Whether the control thread is done; `no_channels`: all have ended.
+  bool over(bool no_channels) const;
 
  private:
   void tell_left();
@@ -54,12 +54,12 @@ class Departure {
 
   Self& self_;
   Census& census_;
-  Network& network_;
+  Channels& channels_;
   Door& door_;
   Tree& tree_;
   FailureDetector& failures_;
 
-  std::map<int, uint64_t> goodbye_via_;  // rank -> the child's link that its goodbye came by
+  std::map<int, uint64_t> goodbye_via_;  // rank -> the child's channel that its goodbye came by
   std::set<int> pending_;                // goodbyes that are not acknowledged yet
   bool acknowledged_ = false;            // this rank's own
   int64_t leave_since_ms_ = 0, left_changed_ms_ = 0;

@@ -25,11 +25,11 @@ constexpr int64_t kForgetAfterTimeouts = 2;
 
 // ---- suspects ----
 
-Buffer FailureDetector::report_of(int rank, const Case& suspect) const {
-  return encode(Suspect{rank, suspect.evidence, suspect.reporter, suspect.what});
+EncodedFrame FailureDetector::report_of(int rank, const Case& suspect) const {
+  return encode(Suspicion{rank, suspect.evidence, suspect.reporter, suspect.what});
 }
 
-void FailureDetector::on_suspect(const Suspect& message) {
+void FailureDetector::on_suspect(const Suspicion& message) {
   suspect(message.rank, message.evidence, message.reporter, message.what);
 }
 
@@ -70,13 +70,13 @@ void FailureDetector::came(int rank) {
   orphans_.erase(rank);
   const auto it = cases_.find(rank);
   if (it == cases_.end() || it->second.dead || (it->second.evidence & kBroken)) return;
-  network_.drop(it->second.probe);
+  channels_.drop(it->second.probe);
   cases_.erase(it);
 }
 
 void FailureDetector::forget(int rank) {
   if (const auto it = cases_.find(rank); it != cases_.end()) {
-    network_.drop(it->second.probe);
+    channels_.drop(it->second.probe);
     cases_.erase(it);
   }
   orphans_.erase(rank);
@@ -101,16 +101,16 @@ void FailureDetector::became_coordinator() {
 void FailureDetector::probe(int rank, Case& suspect) {
   int error = 0;
   suspect.next_probe_ms = self_.now_ms + kProbeMs;
-  Link* const link = network_.connect(census_.address_of(rank), Role::probing, rank, &error);
-  if (!link)
+  Channel* const channel = channels_.connect(census_.address_of(rank), Role::probing, rank, &error);
+  if (!channel)
     return probe_ended(rank, error == ECONNREFUSED ? End::refused : End::unreachable,
                        std::strerror(error));
-  link->deadline_ms = self_.now_ms + kProbeMs;
-  suspect.probe = link->id;
+  channel->deadline_ms = self_.now_ms + kProbeMs;
+  suspect.probe = channel->id;
 }
 
-void FailureDetector::probe_opened(Link& link) {
-  network_.send(link, encode(Probe{self_.rank, link.rank}));
+void FailureDetector::probe_opened(Channel& channel) {
+  channels_.send(channel, encode(Probe{self_.rank, channel.rank}));
 }
 
 void FailureDetector::probe_answered(int rank) {
@@ -267,7 +267,7 @@ void FailureDetector::adopt(const std::set<int>& dead, const Status& status, uin
                             decision.text())};
     log(LogLevel::error, "{}", decision.text());
   } else {
-    const Buffer frame = decision_frame();
+    const EncodedFrame frame = decision_frame();
     tree_.flood_down(frame, from);
     if (tree_.parent_id() != from) tree_.send_up(frame);
     if (census_.coordinator())
@@ -282,7 +282,7 @@ void FailureDetector::adopt(const std::set<int>& dead, const Status& status, uin
     tree_.seek();
 }
 
-Buffer FailureDetector::decision_frame() const {
+EncodedFrame FailureDetector::decision_frame() const {
   return encode(Decision{census_.dead, census_.decision});
 }
 

@@ -32,11 +32,11 @@ class FailureDetector {
     virtual void excluded() = 0;  // the others took this rank for dead
   };
 
-  FailureDetector(Self& self, Census& census, Network& network, Tree& tree, LinkFailures& links,
+  FailureDetector(Self& self, Census& census, Channels& channels, Tree& tree, LinkFailures& links,
                   Callers& callers, Owner& owner)
       : self_(self),
         census_(census),
-        network_(network),
+        channels_(channels),
         tree_(tree),
         links_(links),
         callers_(callers),
@@ -45,7 +45,7 @@ class FailureDetector {
   // ---- suspects ----
   // `evidence`: bits of Evidence. `reporter` saw `what`.
   void suspect(int rank, uint8_t evidence, int reporter, const std::string& what);
-  void on_suspect(const Suspect& message);
+  void on_suspect(const Suspicion& message);
   bool known_silent(int rank) const;
   // It hangs below this rank: it lives, and only what was said of its connections stays to be
   // asked.
@@ -56,7 +56,7 @@ class FailureDetector {
 
   // ---- the coordinator's inquiry ----
   void became_coordinator();
-  void probe_opened(Link& link);
+  void probe_opened(Channel& channel);
   void probe_answered(int rank);
   void probe_ended(int rank, End end, const std::string& reason);
   // The children of a rank that is gone come to the coordinator by themselves, by `when`.
@@ -64,9 +64,9 @@ class FailureDetector {
   bool expects_orphans() const { return !orphans_.empty(); }
 
   // ---- decisions ----
-  // What others have decided; `from` is the link that it came by.
+  // What others have decided; `from` is the channel that it came by.
   void adopt(const std::set<int>& dead, const Status& status, uint64_t from);
-  Buffer decision_frame() const;
+  EncodedFrame decision_frame() const;
 
   void tick();
   void excuse(int64_t gap_ms);
@@ -78,13 +78,13 @@ class FailureDetector {
     std::string what;   // that it saw
     int64_t since_ms = 0;
     // The coordinator's inquiry.
-    uint64_t probe = 0;  // link; 0: none
+    uint64_t probe = 0;  // channel; 0: none
     int64_t next_probe_ms = 0;
     bool dead = false;
     std::string cause;
   };
 
-  Buffer report_of(int rank, const Case& suspect) const;
+  EncodedFrame report_of(int rank, const Case& suspect) const;
   void probe(int rank, Case& suspect);
   void judge_dead(int rank, Case& suspect, const std::string& cause);
   void look_for_orphans();
@@ -95,7 +95,7 @@ class FailureDetector {
 
   Self& self_;
   Census& census_;
-  Network& network_;
+  Channels& channels_;
   Tree& tree_;
   LinkFailures& links_;
   Callers& callers_;

@@ -21,7 +21,7 @@ void LinkFailures::announce(int a, int b, const std::string& what) {
 void LinkFailures::on_link_down(const LinkDown& message) { tell(message); }
 
 void LinkFailures::tell(const LinkDown& message) {
-  const Buffer frame = encode(message);
+  const EncodedFrame frame = encode(message);
   if (!announcements_.remember(message.event, frame)) return;
   known_.insert(std::minmax(message.a, message.b));
   sender_.flood_down(frame);

@@ -9,9 +9,9 @@ class Sender {
  public:
   virtual ~Sender() = default;
   // To the parent. False: there is none at the moment.
-  virtual bool send_up(const Buffer& frame) = 0;
-  // To all children but the one on link `except`.
-  virtual void flood_down(const Buffer& frame, uint64_t except = 0) = 0;
+  virtual bool send_up(const EncodedFrame& frame) = 0;
+  // To all children but the one on channel `except`.
+  virtual void flood_down(const EncodedFrame& frame, uint64_t except = 0) = 0;
 };
 
 }  // namespace sennit::control

@@ -11,7 +11,7 @@ constexpr int64_t kTellAgainMs = 5000;
 
 }  // namespace
 
-void Reports::send_up(const Buffer& frame) {
+void Reports::send_up(const EncodedFrame& frame) {
   if (told_.size() >= kReportsKept) told_.pop_front();
   told_.push_back({frame, sender_.send_up(frame) ? self_.now_ms : 0});
 }
@@ -25,14 +25,14 @@ void Reports::tell_again() {
     if (may_be_lost(told) && sender_.send_up(told.frame)) told.sent_ms = self_.now_ms;
 }
 
-std::vector<Buffer> Reports::take_back() {
-  std::vector<Buffer> lost;
+std::vector<EncodedFrame> Reports::take_back() {
+  std::vector<EncodedFrame> lost;
   for (const Told& told : std::exchange(told_, {}))
     if (may_be_lost(told)) lost.push_back(told.frame);
   return lost;
 }
 
-bool Announcements::remember(uint64_t number, const Buffer& frame) {
+bool Announcements::remember(uint64_t number, const EncodedFrame& frame) {
   if (!numbers_.insert(number).second) return false;
   frames_.emplace_back(number, frame);
   if (frames_.size() > kAnnouncementsKept) {
@@ -42,8 +42,8 @@ bool Announcements::remember(uint64_t number, const Buffer& frame) {
   return true;
 }
 
-void Announcements::tell_again(Network& network, Link& link) const {
-  for (const auto& [number, frame] : frames_) network.send(link, frame);
+void Announcements::tell_again(Channels& channels, Channel& channel) const {
+  for (const auto& [number, frame] : frames_) channels.send(channel, frame);
 }
 
 }  // namespace sennit::control

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "control/network.hpp"
+#include "control/channels.hpp"
 #include "control/self.hpp"
 #include "control/tree/sender.hpp"
 
@@ -21,15 +21,15 @@ class Reports {
  public:
   Reports(const Self& self, Sender& sender) : self_(self), sender_(sender) {}
 
-  void send_up(const Buffer& frame);
+  void send_up(const EncodedFrame& frame);
   // There is a new parent.
   void tell_again();
   // There is none any more: this rank decides now. What nobody may have got; forgets the rest.
-  std::vector<Buffer> take_back();
+  std::vector<EncodedFrame> take_back();
 
  private:
   struct Told {
-    Buffer frame;
+    EncodedFrame frame;
     int64_t sent_ms;  // 0: there was no parent
   };
   bool may_be_lost(const Told& told) const;
@@ -47,15 +47,15 @@ class Announcements {
   // A number that no other rank gives.
   uint64_t new_number() { return (static_cast<uint64_t>(rank_) << 32) | ++last_; }
   // False: it came before.
-  bool remember(uint64_t number, const Buffer& frame);
+  bool remember(uint64_t number, const EncodedFrame& frame);
   // All that is remembered, to a rank that has just attached.
-  void tell_again(Network& network, Link& link) const;
+  void tell_again(Channels& channels, Channel& channel) const;
 
  private:
   const int rank_;
   uint32_t last_ = 0;
-  std::deque<std::pair<uint64_t, Buffer>> frames_;  // the last ones
-  std::set<uint64_t> numbers_;                      // of frames_
+  std::deque<std::pair<uint64_t, EncodedFrame>> frames_;  // the last ones
+  std::set<uint64_t> numbers_;                            // of frames_
 };
 
 }  // namespace sennit::control

@@ -21,48 +21,51 @@ constexpr int64_t kNextPatienceShare = 4;  // of the first one's patience, for t
 
 }  // namespace
 
-bool Tree::send_up(const Buffer& frame) {
-  Link* const link = parent();
-  if (!link || !link->joined) return false;
-  network_.send(*link, frame);
+bool Tree::send_up(const EncodedFrame& frame) {
+  Channel* const channel = parent();
+  if (!channel || !channel->joined) return false;
+  channels_.send(*channel, frame);
   return true;
 }
 
-void Tree::flood_down(const Buffer& frame, uint64_t except) {
+void Tree::flood_down(const EncodedFrame& frame, uint64_t except) {
   for (const auto& [rank, id] : children_)
-    if (Link* const link = id == except ? nullptr : network_.find(id)) network_.send(*link, frame);
+    if (Channel* const channel = id == except ? nullptr : channels_.find(id))
+      channels_.send(*channel, frame);
 }
 
-Link* Tree::child(int rank) const {
+Channel* Tree::child(int rank) const {
   const auto it = children_.find(rank);
-  return it == children_.end() ? nullptr : network_.find(it->second);
+  return it == children_.end() ? nullptr : channels_.find(it->second);
 }
 
-void Tree::forget(const Link& link) {
-  if (parent_ == link.id) parent_ = 0;
-  if (const auto it = children_.find(link.rank); it != children_.end() && it->second == link.id)
+void Tree::forget(const Channel& channel) {
+  if (parent_ == channel.id) parent_ = 0;
+  if (const auto it = children_.find(channel.rank);
+      it != children_.end() && it->second == channel.id)
     children_.erase(it);
 }
 
 void Tree::drop_rank(int rank) {
-  if (const auto it = children_.find(rank); it != children_.end()) network_.drop(it->second);
-  if (const Link* const link = parent(); link && link->rank == rank) network_.drop(parent_);
+  if (const auto it = children_.find(rank); it != children_.end()) channels_.drop(it->second);
+  if (const Channel* const channel = parent(); channel && channel->rank == rank)
+    channels_.drop(parent_);
 }
 
 // ---- who hangs where ----
 
-void Tree::parent_opened(Link& link) {
-  link.deadline_ms = 0;
-  network_.send(link, encode(Attach{self_.rank, self_.size, self_.job, !self_.starting(),
-                                    census_.left, census_.dead, census_.decision}));
+void Tree::parent_opened(Channel& channel) {
+  channel.deadline_ms = 0;
+  channels_.send(channel, encode(Attach{self_.rank, self_.size, self_.job, !self_.starting(),
+                                        census_.left, census_.dead, census_.decision}));
   if (!self_.starting()) return;
-  link.joined = true;
+  channel.joined = true;
   owner_.neighbour_came();
 }
 
-void Tree::on_attach(Link& link, const Attach& attach) {
+void Tree::on_attach(Channel& channel, const Attach& attach) {
   const auto turn_away = [&](std::string text) {
-    refuse(network_, link, self_.now_ms, {SENNIT_INVALID_ARGUMENT, std::move(text)});
+    refuse(channels_, channel, self_.now_ms, {SENNIT_INVALID_ARGUMENT, std::move(text)});
   };
   const int rank = attach.rank;
   if (attach.ranks != self_.size || rank <= self_.rank || rank >= self_.size ||
@@ -72,24 +75,24 @@ void Tree::on_attach(Link& link, const Attach& attach) {
   if (attach.running == self_.starting() || (!attach.running && static_parent(rank) != self_.rank))
     return turn_away(fmt::format("rank {} comes at the wrong time", rank));
   if (census_.dead.count(rank)) {  // it will find itself among the dead
-    network_.send(link, encode(Welcome{census_.left, census_.dead, census_.decision}));
-    return dismiss(network_, link, self_.now_ms, kClosingMs);
+    channels_.send(channel, encode(Welcome{census_.left, census_.dead, census_.decision}));
+    return dismiss(channels_, channel, self_.now_ms, kClosingMs);
   }
   if (const auto before = children_.find(rank); before != children_.end())
-    network_.drop(before->second);
-  network_.settle(link, Role::child, rank);
-  add_child(link);
+    channels_.drop(before->second);
+  channels_.settle(channel, Role::child, rank);
+  add_child(channel);
   if (!attach.running) return;  // says 'joined' when its subtree is complete
-  link.joined = true;
-  owner_.child_came(link, attach);
+  channel.joined = true;
+  owner_.child_came(channel, attach);
 }
 
-void Tree::on_welcome(Link& link, const Welcome& welcome) {
-  link.joined = true;
+void Tree::on_welcome(Channel& channel, const Welcome& welcome) {
+  channel.joined = true;
   candidate_ = -1;
   candidate_since_ms_ = 0;
   silent_candidates_ = 0;
-  owner_.parent_came(link, welcome);
+  owner_.parent_came(channel, welcome);
 }
 
 // ---- a new parent ----
@@ -139,11 +142,11 @@ void Tree::seek() {
       candidate_since_ms_ = self_.now_ms;
     }
     int error = 0;
-    Link* const link =
-        network_.connect(census_.address_of(candidate), Role::parent, candidate, &error);
-    if (link) {
-      link->deadline_ms = self_.now_ms + std::max(kProbeMs, self_.now_ms - candidate_since_ms_);
-      return set_parent(*link);
+    Channel* const channel =
+        channels_.connect(census_.address_of(candidate), Role::parent, candidate, &error);
+    if (channel) {
+      channel->deadline_ms = self_.now_ms + std::max(kProbeMs, self_.now_ms - candidate_since_ms_);
+      return set_parent(*channel);
     }
     if (error != ECONNREFUSED)
       return parent_lost(candidate, false, End::unreachable, std::strerror(error));
@@ -157,19 +160,20 @@ void Tree::seek() {
 // Says to all neighbours that this rank lives, and gives up those that do not say so.
 void Tree::beat() {
   std::vector<uint64_t> silent;
-  network_.for_each([&](Link& link) {
-    if ((link.role != Role::parent && link.role != Role::child) || !link.proven) return;
-    if (self_.now_ms - link.last_out_ms >= self_.heartbeat_ms) network_.send(link, heartbeat_);
-    self_.due(link.last_out_ms + self_.heartbeat_ms);
-    const int64_t limit = link.last_in_ms + self_.options.heartbeat_timeout_ms;
+  channels_.for_each([&](Channel& channel) {
+    if ((channel.role != Role::parent && channel.role != Role::child) || !channel.proven) return;
+    if (self_.now_ms - channel.last_out_ms >= self_.heartbeat_ms)
+      channels_.send(channel, heartbeat_);
+    self_.due(channel.last_out_ms + self_.heartbeat_ms);
+    const int64_t limit = channel.last_in_ms + self_.options.heartbeat_timeout_ms;
     if (self_.now_ms >= limit)
-      silent.push_back(link.id);
+      silent.push_back(channel.id);
     else
       self_.due(limit);
   });
   for (const uint64_t id : silent)
-    network_.lost(id, End::unreachable,
-                  fmt::format("no sign of life for {} ms", self_.options.heartbeat_timeout_ms));
+    channels_.lost(id, End::unreachable,
+                   fmt::format("no sign of life for {} ms", self_.options.heartbeat_timeout_ms));
 }
 
 void Tree::tick() {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "control/network.hpp"
+#include "control/channels.hpp"
 #include "control/tree/census.hpp"
 #include "control/tree/sender.hpp"
 
@@ -26,39 +26,39 @@ class Tree final : public Sender {
     // At the start: a neighbour of this rank's place has come.
     virtual void neighbour_came() = 0;
     // Later: a rank that has lost its parent hangs below this one, or above it.
-    virtual void child_came(Link& link, const Attach& attach) = 0;
-    virtual void parent_came(Link& link, const Welcome& welcome) = 0;
+    virtual void child_came(Channel& channel, const Attach& attach) = 0;
+    virtual void parent_came(Channel& channel, const Welcome& welcome) = 0;
     virtual void became_coordinator() = 0;
   };
 
-  Tree(Self& self, Census& census, Network& network, Owner& owner)
-      : self_(self), census_(census), network_(network), owner_(owner) {}
+  Tree(Self& self, Census& census, Channels& channels, Owner& owner)
+      : self_(self), census_(census), channels_(channels), owner_(owner) {}
 
-  bool send_up(const Buffer& frame) override;
-  void flood_down(const Buffer& frame, uint64_t except = 0) override;
+  bool send_up(const EncodedFrame& frame) override;
+  void flood_down(const EncodedFrame& frame, uint64_t except = 0) override;
 
-  Link* parent() const { return network_.find(parent_); }
+  Channel* parent() const { return channels_.find(parent_); }
   uint64_t parent_id() const { return parent_; }
-  Link* child(int rank) const;  // null: not there
+  Channel* child(int rank) const;  // null: not there
   bool has_child(int rank) const { return children_.count(rank) > 0; }
   bool has_children() const { return !children_.empty(); }
 
   // ---- the start ----
   // This connection, which may be under way, leads to the parent.
-  void set_parent(const Link& link) { parent_ = link.id; }
-  void add_child(const Link& link) { children_[link.rank] = link.id; }
-  void drop_parent() { network_.drop(parent_); }
+  void set_parent(const Channel& channel) { parent_ = channel.id; }
+  void add_child(const Channel& channel) { children_[channel.rank] = channel.id; }
+  void drop_parent() { channels_.drop(parent_); }
 
-  // ---- the links ----
-  void parent_opened(Link& link);  // proven: says who hangs below it
-  void on_attach(Link& link, const Attach& attach);
-  void on_welcome(Link& link, const Welcome& welcome);
+  // ---- the channels ----
+  void parent_opened(Channel& channel);  // proven: says who hangs below it
+  void on_attach(Channel& channel, const Attach& attach);
+  void on_welcome(Channel& channel, const Welcome& welcome);
   // The parent, or a candidate, has told this rank to go elsewhere.
   void refused(int rank, const std::string& text);
-  // The link to the parent has ended; where it was not `attached`, the attempt at one.
+  // The channel to the parent has ended; where it was not `attached`, the attempt at one.
   void parent_lost(int rank, bool attached, End end, const std::string& reason);
-  void forget(const Link& link);  // it is about to be gone
-  // Ends the links to a rank that is dead.
+  void forget(const Channel& channel);  // it is about to be gone
+  // Ends the channels to a rank that is dead.
   void drop_rank(int rank);
 
   // Finds a parent, where there is none.
@@ -72,16 +72,16 @@ class Tree final : public Sender {
 
   Self& self_;
   Census& census_;
-  Network& network_;
+  Channels& channels_;
   Owner& owner_;
-  uint64_t parent_ = 0;               // link; 0: none
-  std::map<int, uint64_t> children_;  // rank -> link
+  uint64_t parent_ = 0;               // channel; 0: none
+  std::map<int, uint64_t> children_;  // rank -> channel
 
   // While this rank has no parent.
   int candidate_ = -1;
   int64_t candidate_since_ms_ = 0, retry_ms_ = 0;
   int silent_candidates_ = 0;  // one after the other
-  const Buffer heartbeat_ = encode(Heartbeat{});
+  const EncodedFrame heartbeat_ = encode(Heartbeat{});
 };
 
 }  // namespace sennit::control

@@ -1,6 +1,6 @@
-// network.hpp: what the objects of the control plane see of the network: connections as links with
-// a role, and the door at which others knock. control/switchboard.hpp is the real one; tests have
-// one that only writes down what it is told. Control thread only.
+// channels.hpp: what the objects of the control plane see of the network: connections as channels
+// with a role, and the door at which others knock. control/switchboard.hpp is the real one; tests
+// have one that only writes down what it is told. Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ enum class End : uint8_t {
   forged,       // sealed: what came is not what was sent
 };
 
-struct Link {
+struct Channel {
   uint64_t id = 0;
   Role role = Role::stranger;
   int rank = -1;          // the peer's; -1: not known yet
@@ -50,7 +50,7 @@ struct Link {
   bool joined = false;  // child: its subtree is complete (start); parent: it has welcomed us
 };
 
-// What a link was when it ended.
+// What a channel was when it ended.
 struct Ending {
   Role role = Role::stranger;
   int rank = -1;
@@ -59,39 +59,39 @@ struct Ending {
   std::string reason;
 };
 
-class Network {
+class Channels {
  public:
-  // Who is told what happens on the links.
+  // Who is told what happens on the channels.
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void opened(Link& link) = 0;  // it is proven
-    virtual void arrived(Link& link, const Message& message) = 0;
-    virtual void dropped(const Link& link) = 0;  // about to be gone, for whatever reason
+    virtual void opened(Channel& channel) = 0;  // it is proven
+    virtual void arrived(Channel& channel, const ReceivedFrame& message) = 0;
+    virtual void dropped(const Channel& channel) = 0;  // about to be gone, for whatever reason
     virtual void ended(const Ending& ending) = 0;
     virtual void out_of_descriptors() = 0;  // others cannot be taken in
   };
 
-  virtual ~Network() = default;
+  virtual ~Channels() = default;
 
-  // Null: it has ended, or there never was one (0 is no link's id).
-  virtual Link* find(uint64_t id) = 0;
+  // Null: it has ended, or there never was one (0 is no channel's id).
+  virtual Channel* find(uint64_t id) = 0;
   // In the order in which they came. `visit` must not end or make any.
-  virtual void for_each(const std::function<void(Link&)>& visit) = 0;
+  virtual void for_each(const std::function<void(Channel&)>& visit) = 0;
   // A connection that is under way. Null, and an errno: there is nobody, or no descriptor for it.
-  virtual Link* connect(const Address& address, Role role, int rank, int* error) = 0;
+  virtual Channel* connect(const Address& address, Role role, int rank, int* error) = 0;
   // Goes out when the peer has proved itself.
-  virtual void send(Link& link, const Buffer& frame) = 0;
-  // No more will be sent; the link ends when the other side has read all.
-  virtual void shut(Link& link) = 0;
+  virtual void send(Channel& channel, const EncodedFrame& frame) = 0;
+  // No more will be sent; the channel ends when the other side has read all.
+  virtual void shut(Channel& channel) = 0;
   // A stranger no more.
-  virtual void settle(Link& link, Role role, int rank) = 0;
+  virtual void settle(Channel& channel, Role role, int rank) = 0;
   // Ends it without further ado; the owner forgets it.
   virtual void drop(uint64_t id) = 0;
   // The same, and the owner is told why, as if it had ended by itself.
   virtual void lost(uint64_t id, End end, const std::string& reason) = 0;
-  virtual Address near_end(const Link& link) const = 0;
-  virtual Address far_end(const Link& link) const = 0;
+  virtual Address near_end(const Channel& channel) const = 0;
+  virtual Address far_end(const Channel& channel) const = 0;
   // One descriptor is kept for the moment when there are no others. False: it is in use.
   virtual bool has_spare_descriptor() const = 0;
 };
@@ -112,9 +112,9 @@ class Door {
 };
 
 // Tells who has no place here, and why.
-void refuse(Network& network, Link& link, int64_t now_ms, const Status& status);
+void refuse(Channels& channels, Channel& channel, int64_t now_ms, const Status& status);
 // No more to say to it: it closes when it has read all, or within `ms`.
-void dismiss(Network& network, Link& link, int64_t now_ms, int64_t ms);
+void dismiss(Channels& channels, Channel& channel, int64_t now_ms, int64_t ms);
 
 // For the last frames to be read.
 inline constexpr int64_t kClosingMs = 300;

@@ -1,0 +1,89 @@
+// call_log_test.cpp: the latest calls are remembered; what is forgotten is not taken for another.
+#include "api/call/call_log.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sennit {
+namespace {
+
+std::shared_ptr<Prepared> prepared(const std::string& text) {
+  auto made = std::make_shared<Prepared>();
+  made->description = text;
+  made->signature = 7;
+  return made;
+}
+
+void call_up_to(uint32_t last, CallLog* log) {
+  for (uint32_t seq = 1; seq <= last; seq++)
+    log->begins(seq, prepared("call " + std::to_string(seq)));
+}
+
+TEST(CallLog, OfNoCallThereIsNothingToTell) {
+  const CallLog log;
+  CallDescriptor call;
+  EXPECT_FALSE(log.describe(1, &call));
+  EXPECT_FALSE(log.describe(0, &call));
+}
+
+TEST(CallLog, RemembersTheLatestCalls) {
+  CallLog log;
+  call_up_to(100, &log);
+  log.is_over(99);
+  CallDescriptor call;
+  ASSERT_TRUE(log.describe(99, &call));
+  EXPECT_EQ(call.seq, 99u);
+  EXPECT_EQ(call.text, "call 99");
+  EXPECT_EQ(call.signature, 7u);
+  EXPECT_TRUE(call.finished);
+  ASSERT_TRUE(log.describe(100, &call));
+  EXPECT_FALSE(call.finished);
+  ASSERT_TRUE(log.describe(100 - CallLog::kRemembered + 1, &call));
+  EXPECT_EQ(call.text, "call 37") << "the oldest";
+}
+
+TEST(CallLog, OfACallToComeItTellsTheLatest) {
+  CallLog log;
+  call_up_to(100, &log);
+  CallDescriptor call;
+  ASSERT_TRUE(log.describe(200, &call));
+  EXPECT_EQ(call.seq, 100u);
+  EXPECT_EQ(call.text, "call 100");
+}
+
+TEST(CallLog, ACallThatIsForgottenIsNotTakenForAnother) {
+  CallLog log;
+  call_up_to(300, &log);
+  for (const uint32_t forgotten : {1u, 107u, 236u}) {  // by more rounds of the log, and by one
+    CallDescriptor call;
+    ASSERT_TRUE(log.describe(forgotten, &call));
+    EXPECT_EQ(call.seq, 300u) << "this rank is past it, and here";
+    EXPECT_EQ(call.text, "call " + std::to_string(forgotten) + " is no longer known");
+    EXPECT_EQ(call.signature, 0u);
+    EXPECT_FALSE(call.finished);
+  }
+}
+
+TEST(CallLog, WhatIsOverLateDoesNotEndTheCallInItsPlace) {
+  CallLog log;
+  call_up_to(3, &log);
+  log.begins(3 + CallLog::kRemembered, prepared("a later one"));
+  log.is_over(3);
+  CallDescriptor call;
+  ASSERT_TRUE(log.describe(3 + CallLog::kRemembered, &call));
+  EXPECT_FALSE(call.finished);
+}
+
+TEST(CallLog, NumbersMayWrap) {
+  CallLog log;
+  for (uint32_t i = 0; i < 100; i++) log.begins(UINT32_MAX - 49 + i, prepared("call"));
+  CallDescriptor call;
+  ASSERT_TRUE(log.describe(UINT32_MAX, &call));
+  EXPECT_EQ(call.seq, UINT32_MAX);
+  ASSERT_TRUE(log.describe(60, &call)) << "to come";
+  EXPECT_EQ(call.seq, 49u);
+  ASSERT_TRUE(log.describe(UINT32_MAX - 45, &call));
+  EXPECT_EQ(call.text, "call 4294967250 is no longer known");
+}
+
+}  // namespace
+}  // namespace sennit
