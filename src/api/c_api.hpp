@@ -8,6 +8,7 @@
 #include "api/communicator.hpp"
 #include "base/process/forked.hpp"
 
+// What the handles of the C interface point at. A forked child follows none that its parent made.
 struct sennit_comm {
   std::shared_ptr<sennit::Communicator> communicator;
   sennit::Origin origin{};

@@ -13,6 +13,7 @@
 
 namespace sennit {
 
+// What PMIx told of this process; -1 where it said nothing.
 struct PmixJob {
   int rank = -1, size = -1, local_rank = -1, local_size = -1;
   std::vector<std::byte> unique_id;

@@ -1,4 +1,6 @@
 // call_log_test.cpp: the latest calls are remembered; what is forgotten is not taken for another.
+//
+// ctest not-under-tsan: it has one thread
 #include "api/call/call_log.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // connection_test.cpp: one connection by both of its ends: frames come whole, in order and after
 // the proof; what is no frame, and every end, has its name. Sealed ones: wire_attack_test.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/connection.hpp"
 
 #include <fcntl.h>

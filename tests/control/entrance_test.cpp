@@ -1,5 +1,7 @@
 // entrance_test.cpp: where a rank listens: who knocks is taken in, not too many at once, and waits
 // where there are no descriptors.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/entrance.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // refusal_log_test.cpp: refusals are counted all, and told without filling the log.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/refusal_log.hpp"
 
 #include <gtest/gtest.h>

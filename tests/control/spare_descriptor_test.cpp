@@ -1,4 +1,6 @@
 // spare_descriptor_test.cpp: one descriptor is there when all others are gone, once.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/spare_descriptor.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,7 @@
 // switchboard_test.cpp: connections over real sockets: what is said arrives once both ends have
 // proved themselves, and every end has its reason.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/switchboard.hpp"
 
 #include <gtest/gtest.h>

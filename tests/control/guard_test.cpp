@@ -1,4 +1,4 @@
-// control_guard_test.cpp: who may come in, and what is said when somebody may not, does not come,
+// guard_test.cpp: who may come in, and what is said when somebody may not, does not come,
 // or there is no room: strangers, wrong and missing secrets, half-open connections, missing ranks,
 // ports in use, forked children.
 //

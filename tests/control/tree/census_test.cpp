@@ -1,4 +1,6 @@
 // census_test.cpp: who is gone, and therefore who decides.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/tree/census.hpp"
 
 #include <gtest/gtest.h>

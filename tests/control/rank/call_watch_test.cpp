@@ -1,5 +1,5 @@
 // call_watch_test.cpp: what one rank says when calls stall, differ or are aborted, by what was said
-// to it. What the judge concludes is in control_calls_test.
+// to it. What the judge concludes is in call_judge_test.
 //
 // ctest not-under-tsan: it has one thread
 #include "control/rank/call_watch.hpp"

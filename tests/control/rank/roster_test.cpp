@@ -1,5 +1,7 @@
 // roster_test.cpp: rank 0's list of who has come: who belongs, who waits for its parent, who may
 // come again, and who is missing. bootstrap_test has the start as a whole.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/rank/roster.hpp"
 
 #include <gtest/gtest.h>

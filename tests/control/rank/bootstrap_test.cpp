@@ -1,5 +1,5 @@
 // bootstrap_test.cpp: the start by what was said to one rank: rank 0, who takes down who comes, and
-// a rank that looks for its parent. What needs real sockets is in control_guard_test.
+// a rank that looks for its parent. What needs real sockets is in guard_test.
 //
 // ctest not-under-tsan: it has one thread
 #include "control/rank/bootstrap.hpp"

@@ -1,4 +1,4 @@
-// control_test.cpp: the start, the small collectives and leaving, with ranks as objects of this
+// job_test.cpp: the start, the small collectives and leaving, with ranks as objects of this
 // process.
 #include <gtest/gtest.h>
 

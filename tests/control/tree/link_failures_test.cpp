@@ -1,5 +1,7 @@
 // link_failures_test.cpp: a connection that broke between two living ranks is announced once, told
 // to the user of every rank, and ends what callers wait for.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/tree/link_failures.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// control_failure_test.cpp: death, with ranks as processes: killed at random, several at once, rank
+// death_test.cpp: death, with ranks as processes: killed at random, several at once, rank
 // 0 and inner ranks of the tree among them; stopped and continued; leaving early. All survivors
 // must name the same ranks, within two seconds.
 //

@@ -1,5 +1,7 @@
 // told_test.cpp: what must not be lost when neighbours change: reports on their way up, and
 // announcements on their way down.
+//
+// ctest not-under-tsan: it has one thread
 #include "control/tree/told.hpp"
 
 #include <gtest/gtest.h>
