@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "transports/shm/arena.hpp"
-#include "transports/shm/request_list.hpp"
+#include "transports/request_list.hpp"
 #include "transports/shm/ring.hpp"
 #include "transports/shm/segment.hpp"
 

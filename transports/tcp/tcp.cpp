@@ -290,8 +290,7 @@ void Tcp::forget(const std::function<bool(uint32_t comm)>& over) {
   for (const int peer : in_use_) at(peer).connection->forget(over);
 }
 
-// Asks those that something is awaited from. See
-// transports/tcp/sealed.cpp.
+// Asks those that something is awaited from. See transports/tcp/peer_connection.hpp.
 void Tcp::stalled() {
   if (!sealed_) return;
   const std::set<int> awaited = messages_.awaited();

@@ -7,7 +7,7 @@
 //   first, more   pieces of a message that is ready  in order; one message at a time per direction
 //   refuse    "mine is another": instead of first    after it both sides have SENNIT_MISMATCH
 //   credit    nothing but the credit
-//   ask       "so many bytes have come"              sealed and silent: transports/tcp/sealed.cpp
+//   ask       "so many bytes have come"              sealed and silent: peer_connection.hpp
 // Every header returns credit for its communicator. Between two pieces of a large message, control
 // headers and eager messages go ahead. A message whose sender gave up simply has no next piece.
 //
@@ -56,6 +56,6 @@ inline constexpr size_t kMaxEagerBytes = 32 * 1024;
 inline constexpr size_t kWindowBytes = 64 * 1024;
 
 // What an eager message takes of the window; empty ones cost memory too.
-inline size_t eager_cost(size_t bytes) { return bytes + 128; }
+constexpr size_t eager_cost(size_t bytes) { return bytes + 128; }
 
 }  // namespace sennit::tcp

@@ -4,7 +4,7 @@
 
 #include "transports/transport.hpp"
 
-namespace sennit::shm {
+namespace sennit {
 
 template <typename Request>
 class RequestList {
@@ -47,4 +47,4 @@ class RequestList {
   MessageRequest* last_ = nullptr;
 };
 
-}  // namespace sennit::shm
+}  // namespace sennit
