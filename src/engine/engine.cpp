@@ -1,14 +1,10 @@
 // engine.cpp: see engine/engine.hpp.
 #include "engine/engine.hpp"
 
-#include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <utility>
 
@@ -36,15 +32,7 @@ constexpr uint32_t kSpinsBackToBack = 64;
 // Every so many small calls transports do what they do from time to time.
 constexpr uint32_t kSmallCallsBetweenProgress = 64;
 
-constexpr uint64_t kStallCheckNs = 50'000'000;
 constexpr uint32_t kLooksBetweenStallChecks = 16;
-
-// Sleeps end by themselves: after this where every transport has a descriptor, else after a nap
-// that grows.
-constexpr int64_t kLongestSleepNs = 50'000'000;
-constexpr int64_t kNapNs = 20'000;
-constexpr uint32_t kNapsPerStep = 4;
-constexpr int64_t kLongestNapNs = 1'000'000;
 
 // How soon the helper looks again by itself: while there may be something to drive, while it
 // answers peers, else.
@@ -63,20 +51,16 @@ void cpu_relax() {
 Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks)
     : callbacks_(std::move(callbacks)),
       in_flight_bytes_(in_flight_bytes),
-      stall_ns_(stall_ns),
       spins_(core_each ? kSpinsWithOwnCore : kSpinsOnSharedCore),
       yields_(kYields),
       small_spins_(core_each ? kSmallSpinsWithOwnCore : 0),
       memory_(routes_),
-      wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC | EFD_SEMAPHORE)) {}
+      stall_watch_(stall_ns) {}
 
 Engine::~Engine() {
   stop_helper();
-  {
-    const MutexLock lock(mutex_);
-    memory_.free_scratch();
-  }
-  if (wake_fd_ >= 0) close(wake_fd_);
+  const MutexLock lock(mutex_);
+  memory_.free_scratch();
 }
 
 void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports,
@@ -243,21 +227,8 @@ bool Engine::progress() {
 }
 
 void Engine::check_stalls(uint64_t now) {
-  if (now - last_stall_check_ns_ < kStallCheckNs) return;
-  last_stall_check_ns_ = now;
-  bool stalled = false;
-  for (Execution* execution : running_) {
-    const uint64_t since = std::max(execution->last_progress_ns, execution->last_report_ns);
-    if (now - since < stall_ns_) continue;
-    // A process that did not run has not waited: no more than two periods count at a time.
-    const bool again = execution->last_report_ns > execution->last_progress_ns;
-    const uint64_t before = again ? execution->stalled_ns : 0;
-    execution->stalled_ns = execution->awaited ? before + std::min(now - since, 2 * stall_ns_) : 0;
-    execution->last_report_ns = now;
-    callbacks_.stalled(*execution);
-    stalled = true;
-  }
-  if (stalled) routes_.stalled();
+  const auto tell = [this](Execution& execution) { callbacks_.stalled(execution); };
+  if (stall_watch_.look(running_, now, tell)) routes_.stalled();
 }
 
 // ---- waiting ----
@@ -298,7 +269,6 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
   return completed;
 }
 
-// Sleeps until a transport has something, or for a while that grows where one cannot say so.
 void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
   Routes::Descriptors found;
   {
@@ -307,24 +277,11 @@ void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
     if (found.some_moves) return;
     check_stalls(now_ns());
   }
-  std::array<pollfd, 1 + std::tuple_size_v<decltype(found.fds)>> fds;
-  fds[0] = {wake_fd_, POLLIN, 0};
-  for (size_t i = 0; i < found.count; i++) fds[i + 1] = {found.fds[i], POLLIN, 0};
-  const int64_t nap_ns = found.all
-                             ? kLongestSleepNs
-                             : std::min<int64_t>(kNapNs * (1 + naps / kNapsPerStep), kLongestNapNs);
-  const timespec limit{0, nap_ns};
-  if (ppoll(fds.data(), found.count + 1, &limit, nullptr) > 0 && (fds[0].revents & POLLIN)) {
-    uint64_t value;
-    [[maybe_unused]] const ssize_t n = read(wake_fd_, &value, sizeof value);
-  }
+  sleeper_.sleep(found, naps);
 }
 
-void Engine::wake() {
-  // each takes one; what is left over wakes in vain
-  const uint64_t sleepers = static_cast<uint64_t>(waiters_) + 1;
-  [[maybe_unused]] const ssize_t n = write(wake_fd_, &sleepers, sizeof sleepers);
-}
+// One more than wait for it: what is left over wakes in vain.
+void Engine::wake() { sleeper_.wake(static_cast<uint64_t>(waiters_) + 1); }
 
 // ---- the helper ----
 

@@ -22,6 +22,8 @@
 #include "engine/execution.hpp"
 #include "engine/memory_pool.hpp"
 #include "engine/routes.hpp"
+#include "engine/sleeper.hpp"
+#include "engine/stall_watch.hpp"
 #include "transports/transport.hpp"
 
 namespace sennit {
@@ -125,7 +127,6 @@ class Engine {
   mutable Mutex mutex_;
   const Callbacks callbacks_;
   const size_t in_flight_bytes_;
-  const uint64_t stall_ns_;
   std::atomic<uint32_t> spins_;   // without progress, before it yields; read without the lock
   std::atomic<uint32_t> yields_;  // before it sleeps
   const uint32_t small_spins_;    // the same on the short way
@@ -140,8 +141,8 @@ class Engine {
   Failures failed_here_ SENNIT_GUARDED_BY(mutex_);  // not told yet
   Completions completions_ SENNIT_GUARDED_BY(mutex_);
   Trace trace_ SENNIT_GUARDED_BY(mutex_);
-  uint64_t last_stall_check_ns_ SENNIT_GUARDED_BY(mutex_) = 0;
-  const int wake_fd_;
+  StallWatch stall_watch_ SENNIT_GUARDED_BY(mutex_);
+  const Sleeper sleeper_;
   std::atomic<int> waiters_{0};
   std::atomic<int> nonblocking_{0};  // executions started nonblocking and not done
   std::vector<Execution*> nonblocking_running_ SENNIT_GUARDED_BY(mutex_);

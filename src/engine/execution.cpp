@@ -2,30 +2,14 @@
 #include "engine/execution.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "engine/engine.hpp"
-#include "reduce/reduce.hpp"
 
 namespace sennit {
 namespace {
 
-// However large, this many messages may be under way to a peer: the wire never falls idle between
-// them.
-constexpr uint32_t kMessagesInFlight = 2;
-
 uint32_t saturated(uint64_t value) {
   return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX));
-}
-
-// Which send goes first: of the widest tier, then of the lowest chunk, then the first step. Smaller
-// goes first.
-uint64_t send_order(uint8_t tier, uint32_t chunk, uint32_t step) {
-  constexpr int kStepBits = 28;
-  constexpr int kChunkBits = 28;
-  static_assert(kMostChunks <= 1u << kChunkBits);
-  return (static_cast<uint64_t>(UINT8_MAX - tier) << (kChunkBits + kStepBits)) |
-         (static_cast<uint64_t>(chunk) << kStepBits) | (step & ((1u << kStepBits) - 1));
 }
 
 }  // namespace
@@ -37,7 +21,8 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
       world_of_position_(world_of_position),
       prepared_(std::move(prepared)),
       program_(prepared_->program),
-      places_(program_, type_bytes(prepared_->request.type)) {
+      places_(program_, type_bytes(prepared_->request.type)),
+      local_steps_(*prepared_, places_) {
   const size_t steps = program_.steps.size();
   ordinal_.assign(steps, 0);
   message_.assign(steps, 0);
@@ -80,11 +65,7 @@ void Execution::start(uint32_t seq, bool point_to_point) {
   work_list_.clear();
   local_list_.clear();
   local_next_ = 0;
-  for (SendQueue& peer : peers_) {
-    peer.ready.clear();
-    peer.bytes_in_flight = 0;
-    peer.in_flight = 0;
-  }
+  for (SendQueue& peer : peers_) peer.clear();
   if (program_.steps.empty()) {
     finish();
     return;
@@ -137,7 +118,7 @@ void Execution::pump() {
     }
     work_list_.clear();
     for (uint32_t peer = 0; peer < peers_.size() && status_.ok(); peer++)
-      if (!peers_[peer].ready.empty()) post_sends(peer);
+      if (!peers_[peer].empty()) post_sends(peer);
     if (!work_list_.empty()) continue;  // posting may complete a step
     if (local_next_ == local_list_.size() || !status_.ok()) break;
     const LaneStep local = local_list_[local_next_++];
@@ -227,26 +208,15 @@ void Execution::queue_send(uint32_t lane, uint32_t step) {
     return;
   }
   fill(send_request(lane, step), lane, step, bytes);
-  SendQueue& peer = peers_[prepared_->peer_slot[step]];
-  peer.ready.push_back({send_order(s.tier, lanes_[lane].slots.chunk.index, step), lane, step});
-  std::push_heap(peer.ready.begin(), peer.ready.end());
+  peers_[prepared_->peer_slot[step]].push({lane, step, bytes}, s.tier,
+                                          lanes_[lane].slots.chunk.index);
 }
 
 void Execution::post_sends(uint32_t peer_slot) {
   engine_.assert_locked();
-  SendQueue& peer = peers_[peer_slot];
-  while (!peer.ready.empty()) {
-    const ReadySend next = peer.ready.front();
-    SendRequest& request = send_request(next.lane, next.step);
-    if (peer.in_flight >= kMessagesInFlight &&
-        peer.bytes_in_flight + request.bytes > engine_.in_flight_bytes())
-      return;
-    std::pop_heap(peer.ready.begin(), peer.ready.end());
-    peer.ready.pop_back();
-    peer.in_flight++;
-    peer.bytes_in_flight += request.bytes;
+  while (const auto next = peers_[peer_slot].take(engine_.in_flight_bytes())) {
     outstanding_++;
-    engine_.send(request);
+    engine_.send(send_request(next->lane, next->step));
   }
 }
 
@@ -255,9 +225,7 @@ void Execution::send_done(SendRequest& request) {
   const auto steps = static_cast<uint32_t>(program_.steps.size());
   const uint32_t lane = request.step / steps;
   const uint32_t step = request.step % steps;
-  SendQueue& peer = peers_[prepared_->peer_slot[step]];
-  peer.in_flight--;
-  peer.bytes_in_flight -= request.bytes;
+  peers_[prepared_->peer_slot[step]].done(request.bytes);
   if (!status_.ok() || !request.status.ok()) return failed(request, false);
   trace(&request, lane, step, request.posted_ns, request.bytes);
   slots_read(lanes_[lane], lane, program_.steps[step]);
@@ -288,50 +256,11 @@ void Execution::receive_done(RecvRequest& request) {
 
 void Execution::run_local(uint32_t lane_index, uint32_t step) {
   Lane& lane = lanes_[lane_index];
-  const Step& s = program_.steps[step];
-  const auto sources = program_.sources_of(s);
   const uint64_t begin_ns = now_ns();
-  if (operand_segments_.size() < sources.size() + 1) operand_segments_.resize(sources.size() + 1);
-  for (auto& segments : operand_segments_) segments.clear();
-  const size_t bytes = places_.locate(lane.slots, s.target, &operand_segments_[0]);
-  for (size_t i = 0; i < sources.size(); i++)
-    places_.locate(lane.slots, sources[i], &operand_segments_[i + 1]);
-  combine(s, bytes);
+  const size_t bytes = local_steps_.run(lane.slots, program_.steps[step]);
   trace(nullptr, lane_index, step, begin_ns, bytes);
-  slots_read(lane, lane_index, s);
+  slots_read(lane, lane_index, program_.steps[step]);
   step_done(lane_index, step);
-}
-
-// Walks all operands of a local step together, the target first, in stretches that are contiguous
-// in each.
-void Execution::combine(const Step& step, size_t bytes) {
-  const Request& request = prepared_->request;
-  const size_t sources = step.sources;
-  const uint64_t divisor = step.finish ? places_.buffers.divisor : 1;
-  const bool plain_copy = sources == 1 && divisor == 1;
-  operand_at_.assign(sources + 1, {});
-  inputs_.resize(sources);
-  const auto here = [&](size_t operand) {
-    const Position& at = operand_at_[operand];
-    const Segment& segment = operand_segments_[operand][at.segment];
-    return Segment{segment.data + at.bytes, segment.bytes - at.bytes};
-  };
-  for (size_t left = bytes; left > 0;) {
-    size_t stretch = left;
-    for (size_t i = 0; i <= sources; i++) stretch = std::min(stretch, here(i).bytes);
-    std::byte* const out = here(0).data;
-    for (size_t i = 0; i < sources; i++) inputs_[i] = here(i + 1).data;
-    if (!plain_copy)
-      reduce(request.type, request.op, out, inputs_, stretch / places_.element_bytes(), divisor);
-    else if (inputs_[0] != out)
-      std::memmove(out, inputs_[0], stretch);
-    for (size_t i = 0; i <= sources; i++) {
-      Position& at = operand_at_[i];
-      at.bytes += stretch;
-      if (at.bytes == operand_segments_[i][at.segment].bytes) at = {at.segment + 1, 0};
-    }
-    left -= stretch;
-  }
 }
 
 void Execution::slots_read(Lane& lane, uint32_t lane_index, const Step& step) {

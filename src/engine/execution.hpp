@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "engine/data_places.hpp"
+#include "engine/local_steps.hpp"
+#include "engine/send_queue.hpp"
 #include "engine/short_way.hpp"
 #include "schedule/prepared.hpp"
 #include "transports/transport.hpp"
@@ -70,24 +72,8 @@ class Execution {
     std::vector<uint32_t> readers;               // by slot: readers that have not run
     std::vector<std::vector<Segment>> segments;  // by message
   };
-  struct ReadySend {
-    uint64_t order;  // smaller first: inverted tier, chunk, step
-    uint32_t lane, step;
-    bool operator<(const ReadySend& other) const { return order > other.order; }  // for a max-heap
-  };
-  // What goes to one peer.
-  struct SendQueue {
-    std::vector<ReadySend> ready;  // heap
-    size_t bytes_in_flight = 0;
-    uint32_t in_flight = 0;
-  };
   struct LaneStep {
     uint32_t lane, step;
-  };
-  // In a list of segments.
-  struct Position {
-    size_t segment = 0;
-    size_t bytes = 0;  // of it, which lie behind
   };
   void begin_chunk(uint32_t lane, uint32_t chunk);
   Status lay_out_slots(Lane& lane);
@@ -98,7 +84,6 @@ class Execution {
   void queue_send(uint32_t lane, uint32_t step);
   void post_sends(uint32_t peer_slot);
   void run_local(uint32_t lane, uint32_t step);
-  void combine(const Step& step, size_t bytes);
   void slots_read(Lane& lane, uint32_t lane_index, const Step& step);
   void release_exposed(uint32_t lane, uint32_t slot);
   SendRequest& send_request(uint32_t lane, uint32_t step) {
@@ -123,6 +108,7 @@ class Execution {
   const std::shared_ptr<const Prepared> prepared_;
   const Program& program_;
   DataPlaces places_;
+  LocalSteps local_steps_;
   uint32_t chunks_ = 1;
   uint32_t seq_ = 0;
   bool point_to_point_ = false;
@@ -134,14 +120,10 @@ class Execution {
   uint32_t send_count_ = 0, recv_count_ = 0;
   std::vector<SendRequest> sends_;  // by lane, then ordinal
   std::vector<RecvRequest> receives_;
-  std::vector<SendQueue> peers_;      // by index in Prepared::peers
-  std::vector<LaneStep> work_list_;   // steps that became ready and were not looked at yet
-  std::vector<LaneStep> local_list_;  // of them, reductions and copies still to be done
-  size_t local_next_ = 0;             // the first of those
-  // Scratch of run_local: by operand, the target first, then the sources.
-  std::vector<std::vector<Segment>> operand_segments_;
-  std::vector<Position> operand_at_;
-  std::vector<const void*> inputs_;
+  std::vector<SendQueue> peers_;         // by index in Prepared::peers
+  std::vector<LaneStep> work_list_;      // steps that became ready and were not looked at yet
+  std::vector<LaneStep> local_list_;     // of them, reductions and copies still to be done
+  size_t local_next_ = 0;                // the first of those
   std::unique_ptr<ShortWay> short_way_;  // once compile_small() has made one
   uint64_t outstanding_ = 0;             // requests that transports hold
   uint32_t chunks_left_ = 0;
