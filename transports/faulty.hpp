@@ -30,6 +30,7 @@ struct FaultPlan {
 
 // The text of SENNIT_FAULTS; empty: no faults.
 Result<FaultPlan> parse_faults(std::string_view text);
+// Takes the transport over; `plan.rank` and `plan.transport` are for the caller to see to.
 std::unique_ptr<Transport> make_faulty(std::unique_ptr<Transport> inner, const FaultPlan& plan);
 
 }  // namespace sennit

@@ -132,7 +132,7 @@ class Matcher {
   Arrival* keep(int peer, const Key& key, uint64_t signature, size_t bytes);
   Arrival* find_arrival(int peer, const Key& key) const { return arrivals_.find(peer, key); }
   Arrival* take_arrival(int peer, const Key& key) { return arrivals_.remove(peer, key); }
-  void recycle(Arrival* arrival);
+  void recycle(Arrival* arrival);  // one that was taken; it serves again
 
   template <typename Function>
   void each_receive(Function function) const {

@@ -40,7 +40,8 @@ class Engine {
     std::function<void(uint32_t comm, const Status& status)> failed_here;
   };
 
-  // core_each: every rank of this host has a core to itself.
+  // core_each: every rank of this host has a core to itself. in_flight_bytes: as much may be under
+  // way to a peer (SENNIT_IN_FLIGHT_BYTES). stall_ns: as in StallWatch.
   Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -58,6 +59,8 @@ class Engine {
   Mutex& mutex() SENNIT_RETURNS_MUTEX(mutex_) { return mutex_; }
 
   // ---- any thread, without the lock ----
+  // Starts an execution that is not under way, which outlives it being so. `seq`: the number of the
+  // call on the communicator. nonblocking: the helper drives it while nobody waits.
   void start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking)
       SENNIT_EXCLUDES(mutex_);
   // The short way of a small blocking call: starts the execution and drives it as long as its
@@ -71,11 +74,13 @@ class Engine {
   // From now on the helper lets transports answer their peers also while no call of this process is
   // under way.
   void answer_while_idle() SENNIT_EXCLUDES(mutex_);
+  // The communicator's executions, and all requests of theirs, end with `status`.
   void fail_communicator(uint32_t comm, const Status& status) SENNIT_EXCLUDES(mutex_);
+  // All requests to and from the peer end with `status`, also later ones.
   void fail_peer(int peer, const Status& status) SENNIT_EXCLUDES(mutex_);
   // See Transport.
   void forget(const std::function<bool(uint32_t comm)>& over) SENNIT_EXCLUDES(mutex_);
-  void wake();
+  void wake();  // ends the sleep of all who wait
   // Nothing is under way any more; no callback comes after it.
   void stop_helper() SENNIT_EXCLUDES(mutex_);
   // Exposable where a transport can, else plain; zeroed, 64-byte aligned; no more than there is.
@@ -90,9 +95,12 @@ class Engine {
   // ---- under the lock, for executions ----
   // Tells the analysis that the caller, which it cannot follow up to the engine, holds the lock.
   void assert_locked() const SENNIT_ASSERT_HELD(mutex_) {}
+  // As Transport's, over the one that reaches the peer. What none reaches is told to `suspect`, and
+  // waits for fail_communicator().
   void send(SendRequest& request) SENNIT_REQUIRES(mutex_);
   void recv(RecvRequest& request) SENNIT_REQUIRES(mutex_);
   void release(RecvRequest& request) SENNIT_REQUIRES(mutex_);
+  // The communicator is to fail; told once the lock is free.
   void failed_here(uint32_t comm, const Status& status) SENNIT_REQUIRES(mutex_) {
     failed_here_.emplace_back(comm, status);
   }
@@ -101,6 +109,7 @@ class Engine {
   }
   size_t in_flight_bytes() const { return in_flight_bytes_; }
   Trace& trace() SENNIT_REQUIRES(mutex_) { return trace_; }
+  // Null: none reaches it.
   Transport* transport(int peer) SENNIT_REQUIRES(mutex_) { return route(peer); }
   Result<std::byte*> allocate_scratch(size_t bytes) SENNIT_REQUIRES(mutex_) {
     return memory_.take_scratch(bytes);

@@ -38,6 +38,7 @@ class Execution {
   Buffers& buffers() { return places_.buffers; }  // fill before start()
   // `seq`: the number of the call on the communicator, part of its messages' keys.
   void start(uint32_t seq, bool point_to_point);
+  // The engine's: a request of this execution came back, with its status.
   void send_done(SendRequest& request);
   void receive_done(RecvRequest& request);
   // Starts nothing more; done() once nothing is under way. The caller has cancelled the

@@ -65,7 +65,9 @@ TEST(LocalSteps, OperandsMayLieInPiecesThatDoNotMeet) {
   for (size_t i = 0; i < input.size(); i++) input[i] = static_cast<int32_t>(i);
   places.buffers.input = reinterpret_cast<const std::byte*>(input.data());
   places.buffers.output = reinterpret_cast<std::byte*>(output.data());
+  constexpr std::array<int32_t, 4> kInOrder = {0, 1, 2, 3};
   places.buffers.input_layout.count = places.buffers.output_layout.count = kBlock;
+  places.buffers.input_layout.places = places.buffers.output_layout.places = kInOrder.data();
   LocalSteps steps(*prepared, places);
   SlotPlaces slots;
   slots.chunk = {0, 1};

@@ -164,7 +164,7 @@ TEST_F(ShortWays, IsHandedOverWhereTheTransportDeclines) {
   start(*way, 1);
   EXPECT_FALSE(poll(*way));
   EXPECT_EQ(way->remaining(), 3u);
-  EXPECT_EQ(way->deps()[step_of(StepKind::reduce)], 1u) << "the receive";
+  EXPECT_EQ(way->deps()[step_of(StepKind::reduce)], 2u) << "the send, in place, and the receive";
   EXPECT_EQ(way->take_ready(),
             (std::vector<uint32_t>{step_of(StepKind::send), step_of(StepKind::recv)}));
 

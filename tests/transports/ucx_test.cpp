@@ -16,9 +16,29 @@
 #include "sennit/sennit.h"
 #include "tests/support/seed.hpp"
 #include "tests/transports/transport_harness.hpp"
+#include "transports/ucx/eager_credit.hpp"
 
 namespace sennit::test {
 namespace {
+
+TEST(EagerCredit, AWindowIsSpentAndComesBackByTheQuarter) {
+  constexpr size_t kEighth = ucx::EagerCredit::kWindowBytes / 8 - ucx::EagerCredit::kOverheadBytes;
+  ucx::EagerCredit sender, receiver;
+  for (int i = 0; i < 8; i++) EXPECT_TRUE(sender.spend(7, kEighth));
+  EXPECT_FALSE(sender.spend(7, 0));
+  EXPECT_TRUE(sender.spend(8, kEighth)) << "another communicator";
+  EXPECT_EQ(receiver.consumed(7, kEighth), 0u);
+  EXPECT_EQ(receiver.consumed(8, kEighth), 0u);
+  const uint64_t returned = receiver.consumed(7, kEighth);
+  EXPECT_EQ(returned, ucx::EagerCredit::kWindowBytes / 4);
+  sender.take_back(7, returned);
+  for (int i = 0; i < 2; i++) EXPECT_TRUE(sender.spend(7, kEighth));
+  EXPECT_FALSE(sender.spend(7, 0));
+  sender.take_back(9, returned);  // of a communicator that is forgotten
+  EXPECT_TRUE(sender.spend(9, ucx::EagerCredit::kWindowBytes / 2));
+  sender.forget([](uint32_t comm) { return comm == 7; });
+  EXPECT_TRUE(sender.spend(7, kEighth));
+}
 
 class Ucx : public testing::Test {
  protected:

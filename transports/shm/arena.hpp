@@ -19,6 +19,8 @@ namespace sennit::shm {
 
 class Arena {
  public:
+  // Of `bytes`, whole pages, which take memory only once they are allocated; nullptr: there can be
+  // none here.
   static std::unique_ptr<Arena> create(size_t bytes);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -44,11 +46,11 @@ class Arena {
   std::map<size_t, size_t> used_;
 };
 
-// All arenas of this rank.
+// All arenas of this rank; more are made as they are needed.
 class Arenas {
  public:
-  void* allocate(size_t bytes);
-  bool free(void* memory);
+  void* allocate(size_t bytes);              // nullptr: there is no memory, or no arena can be made
+  bool free(void* memory);                   // false: it is in none of them
   Arena* holding(const void* memory) const;  // nullptr: none does
   const std::vector<std::unique_ptr<Arena>>& all() const { return arenas_; }
 
@@ -59,7 +61,8 @@ class Arenas {
 // A peer's arenas as this process sees them.
 class RemoteArenas {
  public:
-  ~RemoteArenas();
+  ~RemoteArenas();  // unmaps them
+  // One that the peer has announced; it is mapped when it is first looked into.
   void add(const ArenaBody& arena, uint64_t inode) {
     arenas_.push_back({arena, inode, nullptr, false});
   }

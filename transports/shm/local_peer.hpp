@@ -9,8 +9,8 @@
 #include <deque>
 #include <vector>
 
-#include "transports/shm/arena.hpp"
 #include "transports/request_list.hpp"
+#include "transports/shm/arena.hpp"
 #include "transports/shm/ring.hpp"
 #include "transports/shm/segment.hpp"
 

@@ -31,9 +31,9 @@ class Registrations {
   Status remove(void* memory);
   // Removes all, as well as can be.
   void clear();
-  // Appends the addresses at which peers find a segment: itself, or its pieces in arenas.
   // What was registered at `memory` and has pages in an arena, or nothing.
   std::span<const std::byte> range(const void* memory) const;
+  // Appends the addresses at which peers find a segment: itself, or its pieces in arenas.
   void locate(const Segment& segment, std::vector<RemoteSegment>* result);
 
  private:

@@ -66,10 +66,12 @@ struct SegmentHeader {
 // SIGBUS later.
 Status populate(void* memory, size_t bytes, const std::string& what);
 
-// A mapping of a segment; movable, unmaps itself.
+// A mapping of a segment; movable, unmaps itself. The functions but `bool` want one that is not
+// empty.
 class Mapping {
  public:
   Mapping() = default;
+  // Takes over what mmap() returned.
   Mapping(void* memory, size_t bytes);
   Mapping(Mapping&& other) noexcept { *this = std::move(other); }
   Mapping& operator=(Mapping&& other) noexcept {
@@ -94,6 +96,7 @@ class Mapping {
 // The segment of this rank.
 class OwnSegment {
  public:
+  // Makes the file and its header. An error where /dev/shm is full, or not to be written.
   static Result<std::unique_ptr<OwnSegment>> create(const TransportContext& context);
   ~OwnSegment();  // marks it closed and removes the name
   const SegmentAddress& address() const { return address_; }
@@ -102,6 +105,7 @@ class OwnSegment {
   // Removes the name from /dev/shm; nobody can map it afterwards.
   void unlink();
   bool linked() const { return linked_; }
+  // Peers that read this rank's memory see it with was_cancelled().
   void note_cancelled(uint32_t comm);
 
  private:
@@ -113,12 +117,14 @@ class OwnSegment {
 };
 
 // Maps the segment behind an address, if it can be found and is the right one; else an empty
-// mapping.
+// mapping, and `obstacle` says why.
 Mapping open_segment(const SegmentAddress& address, std::string* obstacle);
+// Whether the owner has taken its memory back on this communicator; the last of them are remembered.
 bool was_cancelled(SegmentHeader& header, uint32_t comm);
 
 // Removes what dead processes left in /dev/shm, except of `job`, which is starting.
 void remove_stale_segments(uint64_t job);
+// The name of a dead process's segment; nothing where it is gone already.
 void remove_name(const SegmentAddress& address);
 
 }  // namespace sennit::shm

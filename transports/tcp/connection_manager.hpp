@@ -34,16 +34,21 @@ inline uint64_t pack(EventSource source, uint32_t index, uint32_t generation = 0
 inline EventSource source_of(uint64_t data) { return static_cast<EventSource>(data >> 56); }
 inline uint32_t index_of(uint64_t data) { return static_cast<uint32_t>(data); }
 
+// Who the connections are for. Called from within ConnectionManager::on_event() and call().
 class ConnectionHandler {
  public:
   virtual ~ConnectionHandler() = default;
   virtual bool wants_connection(int peer) = 0;  // it has none, and none has failed
+  // The socket is the handler's from now on, and in no epoll set.
   virtual void on_connection(int peer, int fd, const Handshake& handshake) = 0;
+  // There is no connection, and none is being made any more.
   virtual void on_call_failed(int peer, const Status& status) = 0;
 };
 
 class ConnectionManager {
  public:
+  // Listens on the context's interface, any port. Its descriptors go into the epoll set with
+  // pack()'s data, of which events other than EventSource::connection are for on_event().
   static Result<std::unique_ptr<ConnectionManager>> open(const TransportContext& context,
                                                          int epoll_fd, ConnectionHandler& handler);
   ~ConnectionManager();
@@ -51,11 +56,12 @@ class ConnectionManager {
   ConnectionManager& operator=(const ConnectionManager&) = delete;
 
   const SocketAddress& address() const { return address_; }
+  // Connects to the peer, unless that is under way.
   void call(int peer, const SocketAddress& address);
   void hang_up(int peer);  // the peer failed: no call, no retry
   // An epoll event of one of the manager's sources.
   void on_event(uint64_t data);
-  uint64_t refused() const { return refused_; }
+  uint64_t refused() const { return refused_; }  // strangers so far
 
  private:
   struct Guest {  // an accepted connection that has proven nothing yet

@@ -15,8 +15,6 @@
 namespace sennit::ucx {
 namespace {
 
-constexpr uint64_t kWindowBytes = 64 << 10;  // eager, per (communicator, peer)
-constexpr uint64_t kOverheadBytes = 128;     // what a message counts besides its bytes
 constexpr int kProgressRounds = 16;
 // devices, event loops, shared memory; UCX 1.13 takes 25 at least
 constexpr size_t kOwnDescriptors = 64;
@@ -63,7 +61,7 @@ Status UcxTransport::start() {
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                        UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  handler.id = static_cast<unsigned>(MessageKind::message);
+  handler.id = kActiveMessageId;
   handler.cb = on_message;
   handler.arg = this;
   return worker_.start(context_, handler);
@@ -142,13 +140,6 @@ void UcxTransport::close(RemoteWorker& p) {
 
 // ---- messages ----
 
-CommWindow& RemoteWorker::window(uint32_t comm) {
-  for (CommWindow& w : windows)
-    if (w.comm == comm) return w;
-  windows.push_back({comm, 0, 0});
-  return windows.back();
-}
-
 RemoteWorker& UcxTransport::peer(int rank) {
   const auto entry = peers_.find(rank);
   SENNIT_CHECK(entry != peers_.end());
@@ -170,71 +161,15 @@ const Status* UcxTransport::refused(const RemoteWorker& p, uint32_t comm) const 
   return cancelled_.find(comm);
 }
 
-PendingOperation& UcxTransport::new_operation(RemoteWorker& p) {
-  if (free_.empty()) free_.push_back(&operations_.emplace_back());
-  PendingOperation& operation = *free_.back();
-  free_.pop_back();
-  operation.peer = &p;
-  operation.send = nullptr;
-  operation.recv = nullptr;
-  operation.iov.clear();
-  operation.doomed = Status();
-  operation.active = true;
-  return operation;
-}
-
-// What UCX wants to know about memory: one piece, or a list that stays in the operation.
-static void describe(std::span<const Segment> segments, PendingOperation& operation,
-                     ucp_request_param_t& param, void** buffer, size_t* count) {
-  for (const Segment& segment : segments)
-    if (segment.bytes > 0) operation.iov.push_back({segment.data, segment.bytes});
-  param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-  if (operation.iov.size() <= 1) {
-    param.datatype = ucp_dt_make_contig(1);
-    *buffer = operation.iov.empty() ? nullptr : operation.iov[0].buffer;
-    *count = operation.iov.empty() ? 0 : operation.iov[0].length;
-  } else {
-    param.datatype = ucp_dt_make_iov();
-    *buffer = operation.iov.data();
-    *count = operation.iov.size();
-  }
-}
-
-// Hands the operation's header and the segments to UCX.
-void UcxTransport::post(PendingOperation& operation, std::span<const Segment> segments,
-                        uint32_t flags) {
-  ucp_request_param_t param{};
-  param.op_attr_mask =
-      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.cb.send = on_sent;
-  param.user_data = &operation;
-  param.flags = flags;
-  void* buffer = nullptr;
-  size_t count = 0;
-  describe(segments, operation, param, &buffer, &count);
-  started(operation, worker_.library().am_send_nbx(
-                         operation.peer->endpoint, static_cast<unsigned>(MessageKind::message),
-                         &operation.header, sizeof(Header), buffer, count, &param));
-}
-
 void UcxTransport::control(RemoteWorker& p, MessageKind kind, uint32_t comm, uint64_t bytes) {
   if (!p.failed.ok() || !connect(p).ok() || p.broken) return;
-  PendingOperation& operation = new_operation(p);
+  PendingOperation& operation = operations_.begin(p);
   operation.header = {kind, context_.rank, {comm, 0, 0, 0}, 0, bytes};
-  post(operation, {}, UCP_AM_SEND_FLAG_EAGER);
+  operations_.send(operation, p.endpoint, {}, /*eager=*/true);
 }
 
-void UcxTransport::started(PendingOperation& operation, ucs_status_ptr_t result) {
-  if (result == nullptr)
-    ended(operation, UCS_OK);
-  else if (UCS_PTR_IS_ERR(result))
-    ended(operation, UCS_PTR_STATUS(result));
-}
-
-void UcxTransport::ended(PendingOperation& operation, ucs_status_t status) {
+void UcxTransport::on_ended(PendingOperation& operation, ucs_status_t status) {
   RemoteWorker& p = *operation.peer;
-  operation.active = false;
-  free_.push_back(&operation);
   const auto conclude = [&](auto* request, auto& orphans) {
     if (!request) return;
     if (!operation.doomed.ok())
@@ -247,16 +182,6 @@ void UcxTransport::ended(PendingOperation& operation, ucs_status_t status) {
   conclude(operation.send, p.orphan_sends);
   conclude(operation.recv, p.orphan_receives);
   if (status != UCS_OK) broke(p, status);
-}
-
-void UcxTransport::on_sent(void* request, ucs_status_t status, void* operation) {
-  auto& o = *static_cast<PendingOperation*>(operation);
-  o.peer->transport->worker_.library().request_free(request);
-  o.peer->transport->ended(o, status);
-}
-
-void UcxTransport::on_received(void* request, ucs_status_t status, size_t, void* operation) {
-  on_sent(request, status, operation);
 }
 
 void UcxTransport::broke(RemoteWorker& p, ucs_status_t status) {
@@ -278,17 +203,14 @@ void UcxTransport::send(SendRequest& request) {
   if (const Status* status = refused(p, request.key.comm)) return returns_.add(request, *status);
   if (Status status = connect(p); !status.ok()) return returns_.add(request, std::move(status));
   if (p.broken) return p.orphan_sends.push_back(&request);
-  PendingOperation& operation = new_operation(p);
+  PendingOperation& operation = operations_.begin(p);
   operation.send = &request;
   operation.header = {MessageKind::message, context_.rank, request.key, request.signature,
                       request.bytes};
-  CommWindow& window = p.window(request.key.comm);
-  const uint64_t cost = request.bytes + kOverheadBytes;
   const bool eager =
-      request.bytes <= context_.eager_bytes && window.in_flight + cost <= kWindowBytes;
-  if (eager) window.in_flight += cost;
+      request.bytes <= context_.eager_bytes && p.credit.spend(request.key.comm, request.bytes);
   (eager ? eager_ : rendezvous_)++;
-  post(operation, request.segments, eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV);
+  operations_.send(operation, p.endpoint, request.segments, eager);
 }
 
 void UcxTransport::recv(RecvRequest& request) {
@@ -331,27 +253,15 @@ void UcxTransport::fetch(RecvRequest& request, void* descriptor) {
     worker_.release(descriptor);
     return returns_.add(request, Status());
   }
-  PendingOperation& operation = new_operation(peer(request.peer));
+  PendingOperation& operation = operations_.begin(peer(request.peer));
   operation.recv = &request;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-  param.cb.recv_am = on_received;
-  param.user_data = &operation;
-  void* buffer = nullptr;
-  size_t count = 0;
-  describe(request.segments, operation, param, &buffer, &count);
-  started(operation,
-          worker_.library().am_recv_data_nbx(worker_.get(), descriptor, buffer, count, &param));
+  operations_.receive(operation, request.segments, descriptor);
 }
 
-// Counts what the window of (communicator, peer) may have back, and returns it by the quarter.
+// The peer may have its window back, sooner or later.
 void UcxTransport::consumed(RemoteWorker& p, uint32_t comm, size_t bytes) {
-  CommWindow& window = p.window(comm);
-  window.to_return += bytes + kOverheadBytes;
-  if (window.to_return < kWindowBytes / 4) return;
-  const uint64_t returned = window.to_return;
-  window.to_return = 0;
-  control(p, MessageKind::credit, comm, returned);
+  if (const uint64_t returned = p.credit.consumed(comm, bytes); returned > 0)
+    control(p, MessageKind::credit, comm, returned);
 }
 
 ucs_status_t UcxTransport::on_message(void* self, const void* header, size_t header_bytes,
@@ -374,11 +284,9 @@ ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t byte
   switch (header.kind) {
     case MessageKind::hello:
       return UCS_OK;
-    case MessageKind::credit: {
-      CommWindow& window = p.window(comm);
-      window.in_flight -= std::min(window.in_flight, header.bytes);
+    case MessageKind::credit:
+      p.credit.take_back(comm, header.bytes);
       return UCS_OK;
-    }
     case MessageKind::withdraw:
       matcher_.take_arrivals_if(
           [&](const Arrival& a) { return a.peer == p.rank && a.key.comm == comm && a.handle[0]; },
@@ -439,11 +347,7 @@ bool UcxTransport::prepare_wait() {
 // Ends the requests that `which` holds for; those that UCX has in its hands end when it lets go.
 template <typename Which>
 void UcxTransport::hand_back(Which which, const Status& status) {
-  for (PendingOperation& operation : operations_) {
-    if (!operation.active || !operation.doomed.ok()) continue;
-    if (operation.send && which(*operation.send)) operation.doomed = status;
-    if (operation.recv && which(*operation.recv)) operation.doomed = status;
-  }
+  operations_.doom(which, status);
   matcher_.take_receives_if(which, [&](RecvRequest& request) { returns_.add(request, status); });
   std::erase_if(to_fetch_, [&](const auto& entry) {
     if (!which(*entry.first)) return false;
@@ -469,26 +373,18 @@ void UcxTransport::cancel(uint32_t comm, const Status& status) {
   gave_up_ = true;
   const auto of_comm = [comm](const auto& message) { return message.key.comm == comm; };
   // Peers that have been offered a message of this communicator let go of it when they hear.
-  for (auto& [rank, p] : peers_) {
-    const auto offered = [&of_comm, peer = p.get()](const PendingOperation& operation) {
-      return operation.active && operation.peer == peer && operation.send &&
-             of_comm(*operation.send);
-    };
-    if (std::any_of(operations_.begin(), operations_.end(), offered))
-      control(*p, MessageKind::withdraw, comm, 0);
-  }
+  for (auto& [rank, p] : peers_)
+    if (operations_.any_send(*p, of_comm)) control(*p, MessageKind::withdraw, comm, 0);
   hand_back(of_comm, status);
   matcher_.take_arrivals_if(of_comm, [&](Arrival& arrival) { drop(arrival); });
-  for (auto& [rank, p] : peers_)
-    std::erase_if(p->windows, [&](const CommWindow& w) { return w.comm == comm; });
+  for (auto& [rank, p] : peers_) p->credit.forget([comm](uint32_t other) { return other == comm; });
 }
 
 void UcxTransport::forget(const std::function<bool(uint32_t comm)>& over) {
   cancelled_.forget(over);
   matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
                             [&](Arrival& arrival) { drop(arrival); });
-  for (auto& [rank, p] : peers_)
-    std::erase_if(p->windows, [&](const CommWindow& window) { return over(window.comm); });
+  for (auto& [rank, p] : peers_) p->credit.forget(over);
 }
 
 void UcxTransport::fail_peer(int rank, const Status& status) {

@@ -10,59 +10,33 @@
 // sides have RDMA, or where SENNIT_TRANSPORTS names it.
 #pragma once
 
-#include <deque>
 #include <unordered_map>
 
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
 #include "transports/returns.hpp"
+#include "transports/ucx/eager_credit.hpp"
+#include "transports/ucx/operations.hpp"
 #include "transports/ucx/worker.hpp"
 
 namespace sennit::ucx {
 
-enum class MessageKind : uint32_t { message = 1, hello, credit, withdraw };
+class UcxTransport;
 
-struct Header {
-  MessageKind kind;
-  int32_t from;
-  Key key;  // of a credit or a withdrawal: comm only
-  uint64_t signature;
-  uint64_t bytes;  // of a credit: how much window comes back
-};
-
-struct RemoteWorker;
-
-// An operation that UCX has, with everything that must stay in place until it calls back.
-struct PendingOperation {
-  RemoteWorker* peer = nullptr;
-  SendRequest* send = nullptr;  // neither: a control message
-  RecvRequest* recv = nullptr;
-  Header header{};
-  std::vector<ucp_dt_iov_t> iov;
-  Status doomed;  // cancelled: what to hand the request back with
-  bool active = false;
-};
-
-struct CommWindow {
-  uint32_t comm = 0;
-  uint64_t in_flight = 0;  // eager bytes sent that the peer has not returned
-  uint64_t to_return = 0;  // eager bytes of the peer consumed here
-};
-
+// What is kept of a peer.
 struct RemoteWorker {
-  class UcxTransport* transport = nullptr;
+  UcxTransport* transport = nullptr;
   int rank = -1;
   std::vector<std::byte> worker_address;  // empty until add_peer()
   ucp_ep_h endpoint = nullptr;
   bool broken = false;  // UCX said so; requests wait for the control plane's verdict
   Status failed;        // the verdict
-  std::vector<CommWindow> windows;
+  EagerCredit credit;
   std::vector<SendRequest*> orphan_sends;  // UCX gave up on them, or would
   std::vector<RecvRequest*> orphan_receives;
-  CommWindow& window(uint32_t comm);
 };
 
-class UcxTransport final : public Transport {
+class UcxTransport final : public Transport, private OperationHandler {
  public:
   static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
   ~UcxTransport() override;
@@ -85,18 +59,16 @@ class UcxTransport final : public Transport {
   std::string statistics() const override;
 
  private:
-  explicit UcxTransport(const TransportContext& context) : context_(context) {}
+  explicit UcxTransport(const TransportContext& context)
+      : context_(context), operations_(worker_, *this) {}
   Status start();
   RemoteWorker& peer(int rank);
   RemoteWorker& known(int rank);    // also before add_peer()
   Status connect(RemoteWorker& p);  // p.broken: there is no way to it
   const Status* refused(const RemoteWorker& p, uint32_t comm) const;
-  PendingOperation& new_operation(RemoteWorker& p);
-  void post(PendingOperation& operation, std::span<const Segment> segments, uint32_t flags);
   void control(RemoteWorker& p, MessageKind kind, uint32_t comm, uint64_t bytes);
   void fetch(RecvRequest& request, void* descriptor);
-  void started(PendingOperation& operation, ucs_status_ptr_t result);
-  void ended(PendingOperation& operation, ucs_status_t status);
+  void on_ended(PendingOperation& operation, ucs_status_t status) override;
   void broke(RemoteWorker& p, ucs_status_t status);
   void consumed(RemoteWorker& p, uint32_t comm, size_t bytes);
   void drop(Arrival& arrival);
@@ -107,8 +79,6 @@ class UcxTransport final : public Transport {
   ucs_status_t arrived(const Header& header, void* data, size_t bytes, bool rendezvous);
   static ucs_status_t on_message(void* self, const void* header, size_t header_bytes, void* data,
                                  size_t bytes, const ucp_am_recv_param_t* param);
-  static void on_sent(void* request, ucs_status_t status, void* operation);
-  static void on_received(void* request, ucs_status_t status, size_t bytes, void* operation);
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
   TransportContext context_;
@@ -116,8 +86,7 @@ class UcxTransport final : public Transport {
   std::unordered_map<int, std::unique_ptr<RemoteWorker>> peers_;
   Cancelled cancelled_;
   Matcher matcher_;
-  std::deque<PendingOperation> operations_;  // all that ever were; they stay in place
-  std::vector<PendingOperation*> free_;
+  Operations operations_;
   // matched inside UCX's callback, started after it
   std::vector<std::pair<RecvRequest*, void*>> to_fetch_;
   Returns returns_;
