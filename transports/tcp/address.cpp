@@ -22,7 +22,7 @@ SocketAddress SocketAddress::of(const sockaddr_storage& in) {
   out.v6 = in.ss_family == AF_INET6;
   if (out.v6) {
     const auto& in6 = reinterpret_cast<const sockaddr_in6&>(in);
-    std::memcpy(out.ip.data(), &in6.sin6_addr, 16);
+    std::memcpy(out.ip.data(), &in6.sin6_addr, out.ip.size());
     out.port = ntohs(in6.sin6_port);
   } else {
     const auto& in4 = reinterpret_cast<const sockaddr_in&>(in);
@@ -38,7 +38,7 @@ socklen_t SocketAddress::fill(sockaddr_storage& out) const {
     auto& in6 = reinterpret_cast<sockaddr_in6&>(out);
     in6.sin6_family = AF_INET6;
     in6.sin6_port = htons(port);
-    std::memcpy(&in6.sin6_addr, ip.data(), 16);
+    std::memcpy(&in6.sin6_addr, ip.data(), ip.size());
     return sizeof in6;
   }
   auto& in = reinterpret_cast<sockaddr_in&>(out);
@@ -53,7 +53,7 @@ std::vector<std::byte> SocketAddress::encode() const {
   out[0] = std::byte{1};  // version
   out[1] = static_cast<std::byte>(v6);
   std::memcpy(&out[2], &port, 2);
-  std::memcpy(&out[4], ip.data(), 16);
+  std::memcpy(&out[4], ip.data(), ip.size());
   return out;
 }
 
@@ -62,7 +62,7 @@ std::optional<SocketAddress> SocketAddress::decode(std::span<const std::byte> by
   SocketAddress out;
   out.v6 = bytes[1] != std::byte{0};
   std::memcpy(&out.port, &bytes[2], 2);
-  std::memcpy(out.ip.data(), &bytes[4], 16);
+  std::memcpy(out.ip.data(), &bytes[4], out.ip.size());
   return out;
 }
 

@@ -30,6 +30,7 @@ constexpr uint64_t kTick = kSecond / 50;
 constexpr uint64_t kFirstPause = kSecond / 50;  // before a call is repeated; doubles
 constexpr int kAttempts = 8;                    // 2.5 s of pauses in all
 constexpr int kBacklog = 1024;
+constexpr int kAcceptsAtOnce = 64;
 
 const char* remedy(int error) {
   switch (error) {
@@ -130,7 +131,7 @@ void ConnectionManager::on_event(uint64_t data) {
 // ---- guests ----
 
 void ConnectionManager::accept_guests() {
-  for (int i = 0; i < 64; i++) {  // the rest at the next event
+  for (int i = 0; i < kAcceptsAtOnce; i++) {  // the rest at the next event
     sockaddr_storage storage;
     socklen_t length = sizeof storage;
     const int fd = open_guarded([&] {
@@ -278,12 +279,12 @@ void ConnectionManager::hang_up(int peer) {
 // The peer will decline this call, or has: to close it now would look like a stranger's visit
 // there.
 void ConnectionManager::abandon(int peer) {
-  Call& call = calls_.at(peer);
+  OutgoingCall& call = calls_.at(peer);
   if (call.fd < 0) return hang_up(peer);
   call.abandoned = true;
 }
 
-void ConnectionManager::start(int peer, Call& call) {
+void ConnectionManager::start(int peer, OutgoingCall& call) {
   call.attempts++;
   call.handshake.emplace(Handshake::connector(config(), peer));
   call.connected = false;
@@ -307,7 +308,7 @@ void ConnectionManager::start(int peer, Call& call) {
 void ConnectionManager::drive_call(int peer) {
   const auto entry = calls_.find(peer);
   if (entry == calls_.end() || entry->second.fd < 0) return;
-  Call& call = entry->second;
+  OutgoingCall& call = entry->second;
   if (call.abandoned) {
     if (call.handshake->drive(call.fd) != Handshake::State::running) hang_up(peer);
     return;
@@ -360,7 +361,7 @@ void ConnectionManager::drive_call(int peer) {
   }
 }
 
-void ConnectionManager::repeat_or_fail(int peer, Call& call, const Status& status) {
+void ConnectionManager::repeat_or_fail(int peer, OutgoingCall& call, const Status& status) {
   close_guarded(std::exchange(call.fd, -1));
   if (call.attempts >= kAttempts) {
     calls_.erase(peer);

@@ -72,7 +72,7 @@ class ConnectionManager {
     std::string from;
     bool on_spare = false;  // there is no descriptor for it: once it is known who it is, it goes
   };
-  struct Call {
+  struct OutgoingCall {
     SocketAddress address;
     int fd = -1;  // -1: waits for its next attempt
     bool connected = false;
@@ -91,9 +91,9 @@ class ConnectionManager {
   void drive_guest(uint32_t index);
   void dismiss(Guest& guest, const std::string& why);
   void abandon(int peer);
-  void start(int peer, Call& call);
+  void start(int peer, OutgoingCall& call);
   void drive_call(int peer);
-  void repeat_or_fail(int peer, Call& call, const Status& status);
+  void repeat_or_fail(int peer, OutgoingCall& call, const Status& status);
   void on_timer();
   void set_timer();
   void refuse(const std::string& from, const std::string& why);
@@ -114,7 +114,7 @@ class ConnectionManager {
   bool paused_ = false;
   std::vector<Guest> guests_;
   size_t guests_used_ = 0;
-  std::unordered_map<int, Call> calls_;
+  std::unordered_map<int, OutgoingCall> calls_;
   uint64_t refused_ = 0, refused_unlogged_ = 0;
   uint64_t logged_refused_ns_ = 0, logged_pause_ns_ = 0;
 };

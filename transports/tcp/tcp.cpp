@@ -31,6 +31,8 @@ namespace {
 // by now; shallower ones run dry while this process waits for a core (10 ms at 400 Mbit/s).
 constexpr int kUnsentBytes = 512 * 1024;
 constexpr uint64_t kLingerNs = 1'000'000'000;
+constexpr size_t kIgnoredBytes = 4096;  // at a time, of what a peer still sends to the end
+constexpr int kEventsAtOnce = 64;
 constexpr size_t kMessagesPerWindow = 4;  // at the least, of the largest that go at once
 
 size_t eager_of(const TransportContext& context) {
@@ -90,7 +92,7 @@ void Tcp::linger() {
       const bool ok = said[i] || connection->write(more).ok();
       if (ok && !said[i] && !more && !connection->has_staged())
         said[i] = shutdown(connection->fd(), SHUT_WR) == 0;
-      char ignored[4096];
+      char ignored[kIgnoredBytes];
       ssize_t got = 1;
       while (got > 0) got = ::recv(connection->fd(), ignored, sizeof ignored, MSG_DONTWAIT);
       int unsent = 0;
@@ -236,8 +238,8 @@ void Tcp::mark_busy(PeerConnection& connection) {
 // ---- progress and failure ----
 
 bool Tcp::progress(Completions& completions) {
-  epoll_event events[64];
-  const int count = epoll_wait(epoll_fd_, events, 64, 0);
+  epoll_event events[kEventsAtOnce];
+  const int count = epoll_wait(epoll_fd_, events, kEventsAtOnce, 0);
   for (int i = 0; i < count; i++) {
     const uint64_t data = events[i].data.u64;
     if (source_of(data) != EventSource::connection) {
