@@ -56,9 +56,11 @@ std::vector<std::string> names_in(const std::string& folder);
 std::string sealed_text(const nlohmann::json& object);
 Result<nlohmann::json> read_sealed(const std::string& file, std::string* checksum = nullptr);
 
-// A file mapped for reading, all of it.
+// A file mapped for reading, all of it, for as long as this lives. Its bytes are read when they are
+// touched: a file that is cut short meanwhile ends the program.
 class MappedFile {
  public:
+  // Errors: as file_error(). An empty file has no data.
   static Result<MappedFile> open(const std::string& file);
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {

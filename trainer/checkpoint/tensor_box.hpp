@@ -13,6 +13,7 @@
 
 namespace sennit::trainer {
 
+// As many dimensions as its tensor; one with an extent of 0 has no element.
 struct Box {
   Sizes offset, extent;
   int64_t elements() const;  // of a box within a tensor: never overflows

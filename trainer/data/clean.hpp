@@ -24,9 +24,9 @@ inline constexpr const char* kDedups[] = {"none", "exact", "paragraphs", "near"}
 
 struct CleanOptions {
   Dedup dedup = Dedup::none;
-  size_t min_bytes = 1;
-  bool quality = false;
-  double held_out = 0.05;
+  size_t min_bytes = 1;    // shorter documents go
+  bool quality = false;    // those with a quality_fault() go
+  double held_out = 0.05;  // share of the documents that is never learned from
 };
 
 // Why a text is no prose, or null. Of its characters at least 60% are letters, digits or white

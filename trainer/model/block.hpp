@@ -18,7 +18,7 @@ struct Kept {
   PooledMatrix x, inverse_rms1, n1, qkv, log_sums, attention, x2, inverse_rms2, n2, gate_up, swiglu;
 };
 
-// x: own rows. Gives y; fills `kept` (with recompute: x alone).
+// x: own rows. Gives y, own rows too; fills `kept` (with recompute: x alone).
 PooledMatrix block_forward(Environment& environment, const LayerPlaces& layer, PooledMatrix x,
                            bool recompute, Kept* kept);
 // dy becomes dx. The gradients of both halves' units are open where they are needed: the

@@ -23,6 +23,7 @@
 
 namespace sennit::trainer {
 
+// This rank's box of one parameter, as it lies in a unit: dense, row after row.
 struct ParameterBox {
   std::string name;
   Sizes shape, offset, extent;  // of the whole tensor; this rank's box
@@ -34,6 +35,7 @@ struct ParameterBox {
   bool decays() const { return deviation > 0; }
 };
 
+// What is gathered, reduced and updated as one.
 struct Unit {
   std::string name;
   std::vector<ParameterBox> boxes;
@@ -48,6 +50,7 @@ struct ParameterPlace {
   int unit = -1;
   int64_t first = 0;
 };
+// Of one decoder layer.
 struct LayerPlaces {
   int layer = 0;  // of the model
   ParameterPlace attention_norm, qkv, output, ffn_norm, gate_up, down;

@@ -18,6 +18,8 @@
 
 namespace sennit::trainer {
 
+// The environment is used for as long as this lives; set_tokens() has said the micro-batches' shape
+// before each call. All ranks of the mesh make the same calls.
 class Pipeline {
  public:
   Pipeline(Environment& environment, bool recompute) : e_(environment), recompute_(recompute) {}

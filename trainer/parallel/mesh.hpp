@@ -16,6 +16,7 @@
 
 namespace sennit::trainer {
 
+// Ranks in each dimension.
 struct MeshShape {
   int data = 1, context = 1, pipeline = 1, tensor = 1;
   int stage_chunks = 1;
@@ -35,6 +36,7 @@ struct BatchShape {
 Status check_mesh(const MeshShape& mesh, const BatchShape& batch, const LlamaConfig& model,
                   int ranks);
 
+// A rank's number in each dimension, from 0.
 struct Coordinates {
   int data = 0, context = 0, pipeline = 0, tensor = 0;
 };

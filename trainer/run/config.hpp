@@ -12,6 +12,8 @@
 
 namespace sennit::trainer {
 
+// A run as its user wants it. What each setting means, in which unit and which values have a meaning
+// of their own, its help says: train_settings().
 struct TrainConfig {
   // JSON text of a Hugging Face config; in the file an object, or the name of such a file
   std::string model;
@@ -31,7 +33,7 @@ struct TrainConfig {
   int64_t warm_up_steps = 20;
 
   Type type() const { return precision == "bf16" ? Type::bf16 : Type::f32; }
-  MeshShape mesh(int ranks) const;
+  MeshShape mesh(int ranks) const;  // with dp 0 worked out; check_mesh() says whether it fits
   BatchShape batch_shape() const {
     return {.sequences = batch, .micro = micro_batch, .length = sequence};
   }
@@ -40,6 +42,7 @@ struct TrainConfig {
   float learning_rate_at(int64_t step, double time_share) const;
 };
 
+// One row of the table: `field` has the setting's type and its default.
 struct Setting {
   const char* key;
   std::variant<int64_t TrainConfig::*, double TrainConfig::*, bool TrainConfig::*,
@@ -48,7 +51,7 @@ struct Setting {
   const char* help;
   std::string option() const;  // "--micro-batch"
 };
-std::span<const Setting> train_settings();
+std::span<const Setting> train_settings();  // in the order in which the help shows them
 
 // Errors: no JSON object; a key twice, or an unknown one, with the nearest known; a value of the
 // wrong kind.
