@@ -14,7 +14,7 @@
 
 namespace sennit {
 
-// The groups of a tree that hold members of one process group at a time.
+// The groups of a tree that hold members of one process group at a time. The tree must outlive it.
 class Held {
  public:
   explicit Held(const TierTree& tree) : tree_(tree), share_(tree.groups.size()) {}
@@ -36,9 +36,12 @@ class Held {
   std::vector<cuts::Share> share_;  // by group
 };
 
-// The tree with every capacity divided among the groups that use it. Keeps a copy of it.
+// The tree with every capacity divided among the groups that use it. Keeps a copy of it, to which
+// one of its own members refers: it stays where it was made.
 class SharedTree {
  public:
+  SharedTree(const SharedTree&) = delete;
+  SharedTree& operator=(const SharedTree&) = delete;
   SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls);
   // member_tree() with the group's part of each capacity.
   MemberTree of(const Request& request, std::vector<int> positions);

@@ -4,12 +4,14 @@
 //
 // ctest not-under-tsan: it has one thread
 #include "concurrent/concurrent.hpp"
+#include "concurrent/share.hpp"
 #include "plan/planner.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <random>
+#include <type_traits>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +25,11 @@
 
 namespace sennit {
 namespace {
+
+// A member of it refers to its own copy of the tree.
+static_assert(!std::is_copy_constructible_v<SharedTree> &&
+              !std::is_move_constructible_v<SharedTree>);
+static_assert(!std::is_copy_assignable_v<SharedTree> && !std::is_move_assignable_v<SharedTree>);
 
 // Of `ranks` ranks, process groups of `size` members that are `stride` apart.
 std::vector<std::vector<int>> strided(int ranks, int size, int stride) {
