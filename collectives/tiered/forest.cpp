@@ -14,9 +14,9 @@ uint64_t part_of(uint64_t length, uint64_t units) {
 uint64_t block_place(int32_t position) { return static_cast<uint64_t>(position) * kUnits; }
 
 // Units [begin, end) out of kUnits of every run.
-std::vector<Run> cut_every(const RunList& list, uint64_t begin, uint64_t end) {
-  std::vector<Run> result;
-  for (Run run : list.runs()) {
+std::vector<CarriedRun> cut_every(const RunList& list, uint64_t begin, uint64_t end) {
+  std::vector<CarriedRun> result;
+  for (CarriedRun run : list.runs()) {
     const uint64_t length = run.end - run.begin, from = run.begin;
     run.begin = from + part_of(length, begin);
     run.end = from + part_of(length, end);
@@ -102,7 +102,7 @@ void Forest::make_flows(uint32_t node) {
 // group exchanges with rank i of groups like it.
 void Forest::make_runs(uint32_t node) {
   const Node& at = shares_.node(node);
-  std::vector<Run> runs;
+  std::vector<CarriedRun> runs;
   size_t count = 0;
   for (const Flow& flow : flows_[node]) count += flow.runs->runs().size();
   runs.reserve(count);
@@ -114,11 +114,11 @@ void Forest::make_runs(uint32_t node) {
   }
   for (const Flow& flow : flows_[node]) {
     const int32_t from = child_first(node, flow.from), to = child_first(node, flow.to);
-    const auto add = [&](const Run& run, uint32_t carrier, uint64_t begin, uint64_t end) {
+    const auto add = [&](const CarriedRun& run, uint32_t carrier, uint64_t begin, uint64_t end) {
       runs.push_back({begin + block_place(from), end + block_place(from), carrier, run.weight});
     };
     for (size_t i = 0; i < flow.runs->runs().size(); i++) {
-      const Run& run = flow.runs->runs()[i];
+      const CarriedRun& run = flow.runs->runs()[i];
       if (flow.from == flow.to) {
         add(run, run.carrier + static_cast<uint32_t>(from), run.begin, run.end);
         continue;
@@ -137,7 +137,7 @@ void Forest::make_runs(uint32_t node) {
     const auto pieces = partition.pieces_of(rank);
     return pieces.empty() ? partition.pieces() + rank : pieces[0];
   };
-  std::sort(runs.begin(), runs.end(), [&](const Run& a, const Run& b) {
+  std::sort(runs.begin(), runs.end(), [&](const CarriedRun& a, const CarriedRun& b) {
     return a.carrier != b.carrier ? order(a.carrier) < order(b.carrier) : a.begin < b.begin;
   });
   runs_[node] = std::make_unique<RunList>(std::move(runs), tree_.weighted());
@@ -266,7 +266,7 @@ void Forest::cross_own(const Flow& flow, const Role& at, StageMoves& stage) cons
   const bool direct = flow.to == flow.from;
   Moves& moves = direct ? stage.out : stage.relay_out;
   for (size_t i = 0; i < flow.runs->runs().size(); i++) {
-    const Run& run = flow.runs->runs()[i];
+    const CarriedRun& run = flow.runs->runs()[i];
     if (run.carrier != rank_here) continue;
     const uint64_t line = flow.runs->line_begin(i);
     const uint64_t offset = block_place(inner.first) + run.begin - line;

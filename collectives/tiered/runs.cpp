@@ -9,16 +9,16 @@
 
 namespace sennit::tiered {
 
-RunList::RunList(std::vector<Run> runs, bool weighted) : runs_(std::move(runs)) {
+RunList::RunList(std::vector<CarriedRun> runs, bool weighted) : runs_(std::move(runs)) {
   runs_.shrink_to_fit();
   units_.reserve(runs_.size() + 1);
   units_.push_back(0);
-  for (const Run& r : runs_) units_.push_back(units_.back() + (r.end - r.begin));
+  for (const CarriedRun& r : runs_) units_.push_back(units_.back() + (r.end - r.begin));
   make_segments();
   if (!weighted) return;
   weights_.reserve(runs_.size() + 1);
   weights_.push_back(0);
-  for (const Run& r : runs_)
+  for (const CarriedRun& r : runs_)
     weights_.push_back(weights_.back() +
                        static_cast<unsigned __int128>(r.end - r.begin) * r.weight);
   if (weights_.back() == 0) weights_.clear();

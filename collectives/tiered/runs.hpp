@@ -20,7 +20,7 @@
 namespace sennit::tiered {
 
 // A stretch of one block, with the rank that carries it for the group.
-struct Run {
+struct CarriedRun {
   uint64_t begin = 0, end = 0;  // place: block * kUnits + unit, within one block
   uint32_t carrier = 0;
   uint64_t weight = 1;  // per unit: the block's elements
@@ -29,9 +29,9 @@ struct Run {
 // Runs in the line's order. Immutable.
 class RunList {
  public:
-  explicit RunList(std::vector<Run> runs, bool weighted);
+  explicit RunList(std::vector<CarriedRun> runs, bool weighted);
 
-  std::span<const Run> runs() const { return runs_; }
+  std::span<const CarriedRun> runs() const { return runs_; }
   uint64_t units() const { return units_.back(); }
   uint64_t line_begin(size_t run) const { return units_[run]; }
   // Where on the line the interval [0, part) of kUnits ends.
@@ -91,7 +91,7 @@ class RunList {
   void make_segments();
   size_t segment_at(uint64_t line) const;  // index into line_order_
 
-  std::vector<Run> runs_;
+  std::vector<CarriedRun> runs_;
   std::vector<Segment> segments_;           // by place
   std::vector<uint32_t> line_order_;        // indices of segments
   std::vector<uint64_t> units_;             // prefix sums of lengths, one more than runs

@@ -1,10 +1,9 @@
-// All process groups of a set in one simulation: one Part each. Groups whose trees are alike share
-// their plan and their blueprint, so a mesh of a thousand groups is planned once a shape. The
-// closed form knows neither how bursts of groups that share an uplink meet nor how stages wait for
-// each other there: the few best plans are simulated.
+// concurrent.cpp: all process groups of a set in one simulation, a simulation::GroupCall each.
+//
+// Groups whose trees are alike share their plan and their blueprint, so a mesh of a thousand groups
+// is planned once a shape. The closed form knows neither how bursts of groups that share an uplink
+// meet nor how stages wait for each other there: the few best plans are simulated.
 #include "concurrent/concurrent.hpp"
-#include "base/index.hpp"
-#include "plan/planner.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -12,8 +11,10 @@
 
 #include <fmt/format.h>
 
+#include "base/index.hpp"
 #include "collectives/algorithm.hpp"
 #include "concurrent/share.hpp"
+#include "plan/planner.hpp"
 #include "simulate/ranks.hpp"
 
 namespace sennit {
@@ -42,8 +43,8 @@ class PlannedSet {
       : tree_(tree), calls_(calls) {}
 
   Status plan(const PlanOptions& options, bool shares);
-  // With the n-th best plan of every kind, in so many times as many chunks.
-  Result<SimulatedSet> simulate(size_t choice, uint32_t finer,
+  // With the n-th best plan of every kind, in `more_chunks` times as many chunks as it says.
+  Result<SimulatedSet> simulate(size_t choice, uint32_t more_chunks,
                                 const SimulateOptions& options) const;
   size_t most_choices() const;
 
@@ -92,7 +93,7 @@ size_t PlannedSet::most_choices() const {
   return most;
 }
 
-Result<SimulatedSet> PlannedSet::simulate(size_t choice, uint32_t finer,
+Result<SimulatedSet> PlannedSet::simulate(size_t choice, uint32_t more_chunks,
                                           const SimulateOptions& options) const {
   SimulatedSet set = set_;
   std::vector<std::unique_ptr<Blueprint>> blueprints;  // by kind
@@ -100,8 +101,8 @@ Result<SimulatedSet> PlannedSet::simulate(size_t choice, uint32_t finer,
     const Request& request = calls_[set.choices[kind.choice].call].request;
     Plan& plan = set.choices[kind.choice].plan = kind.plan;
     choose(request, kind.tree, std::min(choice, choices(kind) - 1), &plan);
-    if (finer > 1 && plan.parameters.chunks > 1 && plan.parameters.chunks <= kMostChunks / finer)
-      plan.parameters.chunks *= finer;
+    if (plan.parameters.chunks > 1 && plan.parameters.chunks <= kMostChunks / more_chunks)
+      plan.parameters.chunks *= more_chunks;
     if (has_closed_form(kind.tree, request, plan))
       return Status(
           SENNIT_UNSUPPORTED,
@@ -111,19 +112,19 @@ Result<SimulatedSet> PlannedSet::simulate(size_t choice, uint32_t finer,
     blueprints.push_back(
         find_algorithm(plan.algorithm)->prepare(kind.tree, request, plan.parameters));
   }
-  std::vector<simulation::Part> parts;
+  std::vector<simulation::GroupCall> calls;
   for (const Member& member : members_)
-    parts.push_back({&calls_[member.call].request,
+    calls.push_back({&calls_[member.call].request,
                      std::max(1u, set.choices[member.kind->choice].plan.parameters.chunks),
                      blueprints[member.kind->choice].get(), member.positions});
-  std::vector<uint64_t> part_ns;
-  Result<SimulatedTime> all = simulation::simulate_parts(tree_, parts, options, &part_ns);
+  std::vector<uint64_t> calls_ns;
+  Result<SimulatedTime> all = simulation::simulate_calls(tree_, calls, options, &calls_ns);
   if (!all) return all.status();
   set.all = *std::move(all);
   set.call_ns.assign(calls_.size(), 0);
-  for (size_t i = 0; i < part_ns.size(); i++) {
+  for (size_t i = 0; i < calls_ns.size(); i++) {
     uint64_t& ns = set.call_ns[members_[i].call];
-    ns = std::max(ns, part_ns[i]);
+    ns = std::max(ns, calls_ns[i]);
   }
   return set;
 }
@@ -143,7 +144,7 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree,
   const size_t tried =
       options.fluid ? 1 : std::min(planned.most_choices(), index(std::max(1, planning.tries)));
   size_t fastest = 0;
-  uint32_t finer = 1;
+  uint32_t more_chunks = 1;
   if (tried > 1) {
     uint64_t least_ns = ~uint64_t{0};
     for (size_t choice = 0; choice < tried; choice++) {
@@ -158,10 +159,10 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree,
     if (plan_options.chunk_bytes == 0 && bound.known &&
         static_cast<double>(least_ns) > kNear * static_cast<double>(bound.time_ns)) {
       const Result<SimulatedSet> set = planned.simulate(fastest, 2, trial);
-      if (set && set->all.time_ns < least_ns) finer = 2;
+      if (set && set->all.time_ns < least_ns) more_chunks = 2;
     }
   }
-  return planned.simulate(fastest, finer, options);
+  return planned.simulate(fastest, more_chunks, options);
 }
 
 }  // namespace sennit

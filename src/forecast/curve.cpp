@@ -91,7 +91,7 @@ std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const 
   for (const int gpus : counts) {
     const Result<TierTree> widest = make_tree(shape, gpus, kOversubscriptions[0]);
     if (!widest) continue;
-    const Network network_of_it(*widest, job.gpu.scale_up_bytes_per_s.value);
+    const GpuFabric network_of_it(*widest, job.gpu.scale_up_bytes_per_s.value);
     Result<Job> scaled = job;
     for (const int tensor :
          {job.mesh.size(Axis::tensor), 0}) {  // any number of tensor ranks where this fits in none
@@ -114,7 +114,7 @@ std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const 
     for (const double over : kOversubscriptions) {
       const Result<TierTree> made = make_tree(shape, gpus, over);
       if (!made) continue;
-      const Network network(*made, job.gpu.scale_up_bytes_per_s.value);
+      const GpuFabric network(*made, job.gpu.scale_up_bytes_per_s.value);
       const std::vector<int> positions = placements(*made, gpus)[0].positions;
       CurvePoint::Fabric fabric;
       fabric.oversubscription = over;

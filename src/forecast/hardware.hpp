@@ -34,6 +34,7 @@ struct Accelerator {
   Figure server_watts;     // its share of its usual server's, at most, processors and fans included
 };
 
+// All that are known.
 std::span<const Accelerator> accelerators();
 // By name, in any case; the error lists all names.
 Result<Accelerator> find_accelerator(std::string_view name);

@@ -71,7 +71,7 @@ std::vector<Places> placements(const TierTree& tree, int gpus) {
   return all;
 }
 
-Network::Network(const TierTree& tree, double scale_up_bytes_per_s)
+GpuFabric::GpuFabric(const TierTree& tree, double scale_up_bytes_per_s)
     : tree_(tree), within_host_(inside_hosts(tree)) {
   for (size_t g = 0; g < tree.groups.size(); g++) {
     const Group& group = tree.groups[g];
@@ -85,7 +85,7 @@ Network::Network(const TierTree& tree, double scale_up_bytes_per_s)
   }
 }
 
-Load Network::gather_load(const Groups& groups, const std::vector<int>& positions) const {
+Load GpuFabric::gather_load(const Groups& groups, const std::vector<int>& positions) const {
   Load load{std::vector<double>(tree_.groups.size(), 0),
             std::vector<double>(tree_.groups.size(), 0)};
   std::vector<int> members(tree_.groups.size(), 0), touched;
@@ -107,7 +107,7 @@ Load Network::gather_load(const Groups& groups, const std::vector<int>& position
   return load;
 }
 
-Load Network::ring_load(const Groups& groups, const std::vector<int>& positions) const {
+Load GpuFabric::ring_load(const Groups& groups, const std::vector<int>& positions) const {
   Load load{std::vector<double>(tree_.groups.size(), 0),
             std::vector<double>(tree_.groups.size(), 0)};
   for (const std::vector<int>& group : groups)
@@ -125,12 +125,12 @@ Load Network::ring_load(const Groups& groups, const std::vector<int>& positions)
   return load;
 }
 
-SetBound Network::bound(const Load& load, double bytes_in, double bytes_out) const {
+SetBound GpuFabric::bound(const Load& load, double bytes_in, double bytes_out) const {
   return bound(load, bytes_in, bytes_out, 1, 1);
 }
 
-SetBound Network::bound(const Load& load, double bytes_in, double bytes_out, double within_host,
-                        double between_hosts) const {
+SetBound GpuFabric::bound(const Load& load, double bytes_in, double bytes_out, double within_host,
+                          double between_hosts) const {
   SetBound result;
   result.tier_seconds.assign(tree_.tiers.size(), 0);
   for (size_t g = 1; g < tree_.groups.size(); g++) {
@@ -149,7 +149,7 @@ SetBound Network::bound(const Load& load, double bytes_in, double bytes_out, dou
   return result;
 }
 
-double Network::latency_s(const Groups& groups, const std::vector<int>& positions) const {
+double GpuFabric::latency_s(const Groups& groups, const std::vector<int>& positions) const {
   uint64_t most = 0;
   for (const std::vector<int>& group : groups)
     for (size_t i = 1; i < group.size(); i++) {
@@ -160,7 +160,8 @@ double Network::latency_s(const Groups& groups, const std::vector<int>& position
   return static_cast<double>(most) * 1e-9;
 }
 
-std::vector<Spread> Network::spread(const Groups& groups, const std::vector<int>& positions) const {
+std::vector<Spread> GpuFabric::spread(const Groups& groups,
+                                      const std::vector<int>& positions) const {
   std::vector<Spread> spreads;
   std::vector<int> seen(tree_.groups.size(), -1);
   std::vector<int> counts(tree_.tiers.size());

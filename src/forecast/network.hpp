@@ -45,11 +45,11 @@ struct Spread {
 };
 
 // A tier tree as what groups of GPUs can move over it. Immutable; rates in bytes/s.
-class Network {
+class GpuFabric {
  public:
   // `scale_up_bytes_per_s` stands in for the boundary of a GPU within its host where the tree knows
   // more (a NIC counted in) or nothing. The tree is kept by reference.
-  Network(const TierTree& tree, double scale_up_bytes_per_s);
+  GpuFabric(const TierTree& tree, double scale_up_bytes_per_s);
 
   Load gather_load(const Groups& groups, const std::vector<int>& positions) const;
   // Every member sends to the next of its group, the last to the first.

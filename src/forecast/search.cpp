@@ -15,7 +15,7 @@ constexpr int kLeastTokens = 2048, kMostTensor = 8, kMostContext = 256, kMostSta
 
 }  // namespace
 
-Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const Search& search) {
+Result<Job> fastest_job(const Job& job, const GpuFabric& network, int gpus, const Search& search) {
   const std::vector<Places> places = placements(network.tree(), gpus);
   if (places.empty())
     return invalid(fmt::format("{} GPUs: the fabric has {}", gpus, network.tree().ranks()));

@@ -20,6 +20,6 @@ struct Search {
 };
 // `job` but for mesh, batch and interleaving. Errors: none fits, with check_memory's text of the
 // one that is closest.
-Result<Job> fastest_job(const Job& job, const Network& network, int gpus, const Search& search);
+Result<Job> fastest_job(const Job& job, const GpuFabric& network, int gpus, const Search& search);
 
 }  // namespace sennit::forecast

@@ -32,7 +32,7 @@ double elementwise_bytes(const Model& m, Recompute recompute) {
   return (3 * forward + again) * kActivationBytes;
 }
 
-LayerTime layer_time(const Job& job, const std::vector<Traffic>& calls, const Layout& layout) {
+LayerTime layer_time(const Job& job, const std::vector<Traffic>& calls, const MeshLayout& layout) {
   const Constants& c = job.constants;
   const Model& m = job.model;
   const double tokens = job.tokens_per_microbatch(), tensor = job.mesh.size(Axis::tensor);
@@ -171,11 +171,11 @@ std::vector<Traffic> traffic(const Job& job) {
   return calls;
 }
 
-Layout lay_out(const Mesh& mesh, const Network& network, const std::vector<int>& positions) {
-  Layout layout;
+MeshLayout lay_out(const Mesh& mesh, const GpuFabric& network, const std::vector<int>& positions) {
+  MeshLayout layout;
   layout.network = &network;
   for (const Axis axis : {Axis::tensor, Axis::context, Axis::pipeline, Axis::data}) {
-    Layout::Dimension& dimension = layout.of[static_cast<size_t>(axis)];
+    MeshLayout::Dimension& dimension = layout.of[static_cast<size_t>(axis)];
     dimension.groups =
         groups_of(mesh, axis == Axis::data ? std::vector<Axis>{Axis::data, Axis::context}
                                            : std::vector<Axis>{axis});
@@ -191,10 +191,10 @@ Layout lay_out(const Mesh& mesh, const Network& network, const std::vector<int>&
 
 namespace {
 
-SetBound time_at(const Traffic& call, const Layout& layout, double within_host,
+SetBound time_at(const Traffic& call, const MeshLayout& layout, double within_host,
                  double between_hosts) {
-  const Layout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
-  const Network& network = *layout.network;
+  const MeshLayout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
+  const GpuFabric& network = *layout.network;
   if (call.collective == "reduce_scatter") {  // the gather run backwards
     const Load reverse{dimension.load.out, dimension.load.in};
     return network.bound(reverse, call.bytes, call.bytes, within_host, between_hosts);
@@ -209,16 +209,16 @@ SetBound time_at(const Traffic& call, const Layout& layout, double within_host,
 
 }  // namespace
 
-double seconds_of(const Traffic& call, const Layout& layout, const Constants& constants) {
+double seconds_of(const Traffic& call, const MeshLayout& layout, const Constants& constants) {
   return time_at(call, layout, constants.scale_up.value, constants.network.value).seconds +
          layout.of[static_cast<size_t>(call.axis)].latency_s;
 }
 
-SetBound least_time(const Traffic& call, const Layout& layout) {
+SetBound least_time(const Traffic& call, const MeshLayout& layout) {
   return time_at(call, layout, 1, 1);
 }
 
-StepTime step_time(const Job& job, const Layout& layout) {
+StepTime step_time(const Job& job, const MeshLayout& layout) {
   const Stage stage = busiest_stage(job);
   const std::vector<Traffic> calls = traffic(job);
   const LayerTime layer = layer_time(job, calls, layout);

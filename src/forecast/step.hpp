@@ -119,7 +119,7 @@ struct Traffic {
 std::vector<Traffic> traffic(const Job& job);
 
 // A mesh laid on a network: the dimensions' groups with their loads.
-struct Layout {
+struct MeshLayout {
   struct Dimension {
     Groups groups;
     Load load;
@@ -127,12 +127,12 @@ struct Layout {
   };
   // by Axis; data: over data and context, which hold the same weights
   std::array<Dimension, kAxes> of;
-  const Network* network = nullptr;
+  const GpuFabric* network = nullptr;
 };
-Layout lay_out(const Mesh& mesh, const Network& network, const std::vector<int>& positions);
-double seconds_of(const Traffic& call, const Layout& layout, const Constants& constants);
+MeshLayout lay_out(const Mesh& mesh, const GpuFabric& network, const std::vector<int>& positions);
+double seconds_of(const Traffic& call, const MeshLayout& layout, const Constants& constants);
 // all groups at once, at full rates
-SetBound least_time(const Traffic& call, const Layout& layout);
+SetBound least_time(const Traffic& call, const MeshLayout& layout);
 
 // How long a step takes, in seconds, and how good that is.
 struct StepTime {
@@ -145,6 +145,6 @@ struct StepTime {
   double mfu = 0;
   double tokens_per_s = 0;
 };
-StepTime step_time(const Job& job, const Layout& layout);
+StepTime step_time(const Job& job, const MeshLayout& layout);
 
 }  // namespace sennit::forecast

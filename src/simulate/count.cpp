@@ -22,10 +22,11 @@ uint64_t scratch_bytes(const TierTree& tree, const Request& request, const Plan&
   }
   const std::unique_ptr<Blueprint> blueprint =
       find_algorithm(plan.algorithm)->prepare(tree, request, plan.parameters);
-  const simulation::Part part{&request, std::max(1u, plan.parameters.chunks), blueprint.get(), {}};
+  const simulation::GroupCall call{
+      &request, std::max(1u, plan.parameters.chunks), blueprint.get(), {}};
   uint64_t most = 0;
   for (const int position : positions)
-    most = std::max(most, simulation::scratch_bytes(part, blueprint->program(position)));
+    most = std::max(most, simulation::scratch_bytes(call, blueprint->program(position)));
   return most;
 }
 

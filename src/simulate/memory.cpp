@@ -18,30 +18,30 @@ constexpr uint64_t kSlack = 256 << 20;
 
 // Of a rank that is simulated, roughly: its program, what is derived of it, and the state of its
 // run.
-uint64_t bytes_of(const Part& part, const Program& program, size_t peers) {
+uint64_t bytes_of(const GroupCall& call, const Program& program, size_t peers) {
   constexpr uint64_t kStep = 64, kLaneStep = 8, kPeer = 400;
-  const uint64_t lanes = std::clamp<uint64_t>(part.chunks, 1, kLanes);
+  const uint64_t lanes = std::clamp<uint64_t>(call.chunks, 1, kLanes);
   return program.memory_bytes() + program.steps.size() * (kStep + lanes * kLaneStep) +
          peers * kPeer;
 }
 
 }  // namespace
 
-Status check_memory(std::span<const Part> parts, bool symmetry) {
+Status check_memory(std::span<const GroupCall> calls, bool symmetry) {
   uint64_t members = 0;
-  for (const Part& part : parts) members += part.positions.size();
+  for (const GroupCall& call : calls) members += call.positions.size();
   if (members <= kFewRanks) return {};
   std::unordered_set<uint64_t> different;
   uint64_t bytes = 0, next = 0;
   for (size_t i = 0; i < kLookedAt; i++) {
-    // anywhere in its part, the same every time
+    // anywhere in its call, the same every time
     next = next * 6364136223846793005ull + 1442695040888963407ull;
     uint64_t member = members * i / kLookedAt + (next >> 33) % (members / kLookedAt);
-    const Part* part = parts.data();
-    while (member >= part->positions.size()) member -= (part++)->positions.size();
-    const Program program = part->blueprint->program(static_cast<int>(member));
-    const Look look = look_at(*part, program);
-    bytes += bytes_of(*part, program, look.peers.size());
+    const GroupCall* call = calls.data();
+    while (member >= call->positions.size()) member -= (call++)->positions.size();
+    const Program program = call->blueprint->program(static_cast<int>(member));
+    const Look look = look_at(*call, program);
+    bytes += bytes_of(*call, program, look.peers.size());
     different.insert(look.hash);
   }
   // Where all that were looked at differ, so may all: ranks that do the same are few programs, and

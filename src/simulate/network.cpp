@@ -26,7 +26,8 @@ uint64_t duration_ns(double bytes, double rate) {
 
 }  // namespace
 
-Network::Network(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry)
+FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
+                         const Symmetry& symmetry)
     : links_(2 * symmetry.groups_of_class.size()),
       tree_(tree),
       symmetry_(symmetry),
@@ -48,7 +49,7 @@ Network::Network(const TierTree& tree, const SimulateOptions& options, const Sym
   }
 }
 
-uint32_t Network::connect(int from, int to, uint32_t ranks) {
+uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
   const auto number = static_cast<uint32_t>(connections_.size());
   Connection connection;
   connection.first_hop = static_cast<uint32_t>(hops_.size());
@@ -77,11 +78,11 @@ uint32_t Network::connect(int from, int to, uint32_t ranks) {
 }
 
 // What ties flows together before or after a change has to be looked at.
-void Network::touch(Link& link, uint32_t number, bool was_scarce) {
+void FlowNetwork::touch(Link& link, uint32_t number, bool was_scarce) {
   if (was_scarce || link.scarce()) changed_links_.push_back(number);
 }
 
-void Network::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
+void FlowNetwork::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
   Connection& connection = connections_[number];
   SENNIT_CHECK(connection.heap_place == kNotInHeap && bytes > 0);
   connection.left = static_cast<double>(bytes);
@@ -105,13 +106,13 @@ void Network::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
   changed_connections_.push_back(number);
 }
 
-void Network::count(uint32_t number, uint64_t bytes) {
+void FlowNetwork::count(uint32_t number, uint64_t bytes) {
   const Connection& connection = connections_[number];
   for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
     links_[hops_[h].link].bytes += bytes * hops_[h].weight;
 }
 
-uint64_t Network::least_time_ns() const {
+uint64_t FlowNetwork::least_time_ns() const {
   uint64_t longest = 0;
   for (const Link& link : links_)
     if (link.bytes > 0)
@@ -120,7 +121,7 @@ uint64_t Network::least_time_ns() const {
   return longest;
 }
 
-uint32_t Network::end_next(uint64_t now_ns) {
+uint32_t FlowNetwork::end_next(uint64_t now_ns) {
   const uint32_t number = heap_.front();
   Connection& connection = connections_[number];
   for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
@@ -146,7 +147,7 @@ uint32_t Network::end_next(uint64_t now_ns) {
   return number;
 }
 
-void Network::settle(uint64_t now_ns) {
+void FlowNetwork::settle(uint64_t now_ns) {
   if (changed_links_.empty() && changed_connections_.empty()) return;
   settling_++;
   area_links_.clear();
@@ -160,7 +161,7 @@ void Network::settle(uint64_t now_ns) {
   commit(now_ns);
 }
 
-void Network::take_in(uint32_t number) {
+void FlowNetwork::take_in(uint32_t number) {
   Link& link = links_[number];
   if (link.seen == settling_) return;
   link.seen = settling_;
@@ -168,7 +169,7 @@ void Network::take_in(uint32_t number) {
   for (const uint32_t h : link.hops) take_in_connection(hops_[h].connection);
 }
 
-void Network::take_in_connection(uint32_t number) {
+void FlowNetwork::take_in_connection(uint32_t number) {
   Connection& connection = connections_[number];
   if (connection.seen == settling_ || connection.heap_place == kNotInHeap) return;
   connection.seen = settling_;
@@ -177,7 +178,7 @@ void Network::take_in_connection(uint32_t number) {
 
 // The most that a flow can get from links outside the area as they are, and from its own narrowest
 // link.
-void Network::cap(Connection& connection) {
+void FlowNetwork::cap(Connection& connection) {
   connection.cap = kUnlimited;
   connection.capped_by = kNone;
   if (!links_[connection.narrowest].scarce())
@@ -196,7 +197,7 @@ void Network::cap(Connection& connection) {
 }
 
 // Fills the area's links.
-void Network::fill() {
+void FlowNetwork::fill() {
   const auto links = static_cast<uint32_t>(links_.size());
   round_++;
   stops_.clear();
@@ -239,7 +240,7 @@ void Network::fill() {
   }
 }
 
-void Network::fix(uint32_t number, double rate, uint32_t by) {
+void FlowNetwork::fix(uint32_t number, double rate, uint32_t by) {
   Connection& connection = connections_[number];
   connection.fixed = round_;
   connection.next_rate = rounded(rate);
@@ -252,7 +253,7 @@ void Network::fix(uint32_t number, double rate, uint32_t by) {
 }
 
 // Takes in the links around that cannot stay as they are.
-bool Network::widen() {
+bool FlowNetwork::widen() {
   around_.clear();
   more_.clear();
   for (const uint32_t number : area_) {
@@ -285,7 +286,7 @@ bool Network::widen() {
   return !more_.empty();
 }
 
-void Network::commit(uint64_t now_ns) {
+void FlowNetwork::commit(uint64_t now_ns) {
   for (const uint32_t number : area_) {
     Connection& connection = connections_[number];
     connection.bottleneck = connection.next_bottleneck;
@@ -302,7 +303,7 @@ void Network::commit(uint64_t now_ns) {
   }
 }
 
-void Network::set_rate(uint32_t number, double rate, uint64_t now_ns) {
+void FlowNetwork::set_rate(uint32_t number, double rate, uint64_t now_ns) {
   Connection& connection = connections_[number];
   connection.left =
       std::max(0.0, connection.left -
@@ -314,17 +315,17 @@ void Network::set_rate(uint32_t number, double rate, uint64_t now_ns) {
   heap_down(connection.heap_place);
 }
 
-bool Network::earlier(uint32_t a, uint32_t b) const {
+bool FlowNetwork::earlier(uint32_t a, uint32_t b) const {
   const uint64_t end_a = connections_[a].end_ns, end_b = connections_[b].end_ns;
   return end_a != end_b ? end_a < end_b : a < b;
 }
 
-void Network::heap_put(size_t place, uint32_t connection) {
+void FlowNetwork::heap_put(size_t place, uint32_t connection) {
   heap_[place] = connection;
   connections_[connection].heap_place = static_cast<uint32_t>(place);
 }
 
-void Network::heap_up(size_t place) {
+void FlowNetwork::heap_up(size_t place) {
   const uint32_t moving = heap_[place];
   while (place > 0 && earlier(moving, heap_[(place - 1) / 2])) {
     heap_put(place, heap_[(place - 1) / 2]);
@@ -333,7 +334,7 @@ void Network::heap_up(size_t place) {
   heap_put(place, moving);
 }
 
-void Network::heap_down(size_t place) {
+void FlowNetwork::heap_down(size_t place) {
   const uint32_t moving = heap_[place];
   for (;;) {
     size_t child = 2 * place + 1;
@@ -346,7 +347,7 @@ void Network::heap_down(size_t place) {
   heap_put(place, moving);
 }
 
-std::vector<GroupLoad> Network::loads() const {
+std::vector<GroupLoad> FlowNetwork::loads() const {
   std::vector<GroupLoad> loads;
   for (const uint32_t kind : symmetry_.class_of_group) {
     const Link &out = links_[2 * kind], &in = links_[2 * kind + 1];

@@ -22,9 +22,11 @@ namespace sennit::simulation {
 
 inline constexpr uint64_t kNever = ~uint64_t{0};
 
-class Network {
+// The links of one simulation and what moves over them. Tree and symmetry must outlive it. Calls
+// come in the order of time. One thread.
+class FlowNetwork {
  public:
-  Network(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry);
+  FlowNetwork(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry);
 
   // A pipe from one position to another, with at most one flow at a time, that stands for `ranks`
   // such pipes of as many ranks. O(depth).

@@ -12,7 +12,7 @@
 #include "cost/rates.hpp"
 
 namespace sennit::simulation {
-World::World(const TierTree& tree, std::span<const Part> parts, const SimulateOptions& options,
+World::World(const TierTree& tree, std::span<const GroupCall> calls, const SimulateOptions& options,
              const Symmetry& symmetry)
     : tree_(tree),
       options_(options),
@@ -21,14 +21,14 @@ World::World(const TierTree& tree, std::span<const Part> parts, const SimulateOp
       ranks_(symmetry.classes.size()) {
   for (size_t i = 0; i < ranks_.size(); i++) {
     const Symmetry::RankClass& kind = symmetry.classes[i];
-    const Part& part = parts[kind.part];
+    const GroupCall& call = calls[kind.call];
     Rank& rank = ranks_[i];
     rank.prepared = kind.prepared.get();
-    rank.layout = part.layout();
-    rank.chunks = options.fluid ? 1 : std::max(1u, part.chunks);
+    rank.layout = call.layout();
+    rank.chunks = options.fluid ? 1 : std::max(1u, call.chunks);
     rank.lanes = std::min(rank.chunks, kLanes);
-    rank.element_bytes = type_bytes(part.request->type);
-    rank.skip_empty = part.request->collective != Collective::barrier;
+    rank.element_bytes = type_bytes(call.request->type);
+    rank.skip_empty = call.request->collective != Collective::barrier;
     rank.partner = kind.partner.data();
     rank.steps = kind.partner.size();
     rank.alike = kind.ranks;

@@ -1,7 +1,7 @@
 // ranks.hpp: all ranks of a simulated collective, or of several at once: engine/execution.cpp's
 // rules without data.
 //
-// A rank here stands for all of its class (simulate/symmetry.hpp), for one of its parts each. It
+// A rank here stands for all of its class (simulate/symmetry.hpp), for one of its calls each. It
 // has a processor that does one thing at a time: the posting of sends, peer after peer, then
 // reductions and copies, in the order in which they became ready; of what became ready at the same
 // time, lowest chunk first, so that ranks that do the same stay alike. A posted message waits for
@@ -26,7 +26,7 @@ namespace sennit::simulation {
 class World {
  public:
   // All must outlive it. Fluid: in one chunk.
-  World(const TierTree& tree, std::span<const Part> parts, const SimulateOptions& options,
+  World(const TierTree& tree, std::span<const GroupCall> calls, const SimulateOptions& options,
         const Symmetry& symmetry);
   Status run();
   uint64_t time_ns() const { return end_ns_; }
@@ -139,7 +139,7 @@ class World {
   const TierTree& tree_;
   const SimulateOptions options_;
   const Symmetry& symmetry_;
-  Network network_;
+  FlowNetwork network_;
   std::vector<Rank> ranks_;
   std::vector<std::pair<uint32_t, uint32_t>> peer_of_connection_;  // rank, peer
   std::vector<Message> messages_;
@@ -151,13 +151,13 @@ class World {
   uint64_t messages_sent_ = 0;
 };
 
-// All parts at once, beginning at 0. `part_ns`, where given: by part, when its last rank is done;
+// All calls at once, beginning at 0. `calls_ns`, where given: by call, when its last rank is done;
 // fluid: what all take.
-Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part> parts,
+Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const GroupCall> calls,
                                      const SimulateOptions& options,
-                                     std::vector<uint64_t>* part_ns = nullptr);
+                                     std::vector<uint64_t>* calls_ns = nullptr);
 // Of a rank that runs this program: slots are allocated once a lane.
-uint64_t scratch_bytes(const Part& part, const Program& program);
+uint64_t scratch_bytes(const GroupCall& call, const Program& program);
 std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups);
 
 // Of an algorithm whose pieces go so often around a ring (Algorithm::turns_around_ring), without

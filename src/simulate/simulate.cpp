@@ -1,4 +1,4 @@
-// simulate.cpp: the way in: a request is checked and goes to the ranks (simulate/parts.cpp) or, for
+// simulate.cpp: the way in: a request is checked and goes to the ranks (simulate/calls.cpp) or, for
 // a long ring, to its closed form (simulate/long_ring.cpp). See simulate/simulate.hpp.
 #include "simulate/simulate.hpp"
 
@@ -35,8 +35,9 @@ Result<SimulatedTime> simulate(const TierTree& tree, const Request& request,
                                const Blueprint& blueprint, uint32_t chunks,
                                const SimulateOptions& options) {
   SENNIT_RETURN_IF_ERROR(check(tree, request));
-  const simulation::Part part = simulation::whole(tree, request, std::max(1u, chunks), blueprint);
-  return simulation::simulate_parts(tree, {&part, 1}, options);
+  const simulation::GroupCall call =
+      simulation::whole_tree(tree, request, std::max(1u, chunks), blueprint);
+  return simulation::simulate_calls(tree, {&call, 1}, options);
 }
 
 Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, const Plan& plan,

@@ -16,19 +16,19 @@
 namespace sennit::simulation {
 namespace {
 
-uint64_t length_colour(const Part& part, const Program& program, const Operand& operand) {
-  const Layout layout = part.layout();
+uint64_t length_colour(const GroupCall& call, const Program& program, const Operand& operand) {
+  const Layout layout = call.layout();
   uint64_t units = 0, elements = 0, hash = operand.ranges > 0;
   for (const Range& range : program.ranges_of(operand)) {
     units += range.end - range.begin;
-    elements += layout.length(range, {0, part.chunks});
+    elements += layout.length(range, {0, call.chunks});
   }
   if (elements >= kExactElements && !layout.counts)  // about 11 bits of it
     return mix(hash, units >> (std::bit_width(units) > 11 ? std::bit_width(units) - 11 : 0));
-  for (uint32_t chunk = 0; chunk < part.chunks; chunk++) {
+  for (uint32_t chunk = 0; chunk < call.chunks; chunk++) {
     elements = 0;
     for (const Range& range : program.ranges_of(operand))
-      elements += layout.length(range, {chunk, part.chunks});
+      elements += layout.length(range, {chunk, call.chunks});
     hash = mix(hash, elements);
   }
   return hash;
@@ -36,11 +36,11 @@ uint64_t length_colour(const Part& part, const Program& program, const Operand& 
 
 class Refinement {
  public:
-  Refinement(const TierTree& tree, std::span<const Part> parts) : tree_(tree), parts_(parts) {
-    for (uint32_t p = 0; p < parts.size(); p++) {
+  Refinement(const TierTree& tree, std::span<const GroupCall> calls) : tree_(tree), calls_(calls) {
+    for (uint32_t p = 0; p < calls.size(); p++) {
       first_member_.push_back(position_.size());
-      position_.insert(position_.end(), parts[p].positions.begin(), parts[p].positions.end());
-      part_.resize(position_.size(), p);
+      position_.insert(position_.end(), calls[p].positions.begin(), calls[p].positions.end());
+      call_.resize(position_.size(), p);
     }
     first_member_.push_back(position_.size());
     colour_.resize(position_.size());
@@ -63,10 +63,10 @@ class Refinement {
   void colour_groups();
 
   const TierTree& tree_;
-  const std::span<const Part> parts_;
-  std::vector<size_t> first_member_;  // by part
+  const std::span<const GroupCall> calls_;
+  std::vector<size_t> first_member_;  // by call
   std::vector<int32_t> position_;     // by member, as the next three
-  std::vector<uint32_t> part_;
+  std::vector<uint32_t> call_;
   std::vector<uint64_t> colour_;
   std::vector<uint32_t> shape_;
   std::vector<uint64_t> group_;  // by group: colour
@@ -89,7 +89,7 @@ void Refinement::add(size_t member, size_t first_member, Look look) {
   colour_[member] = look.hash;
 }
 
-// Member `other` of another part runs the same program.
+// Member `other` of another call runs the same program.
 void Refinement::add_like(size_t member, size_t first_member, size_t other, size_t first_other) {
   colour_[member] = colour_[other];
   shape_[member] = shape_[other];
@@ -100,17 +100,17 @@ void Refinement::add_like(size_t member, size_t first_member, size_t other, size
 }
 
 Status Refinement::read() {
-  std::unordered_map<const Blueprint*, size_t> known;  // the first part that has it
-  for (size_t p = 0; p < parts_.size(); p++) {
-    const Part& part = parts_[p];
+  std::unordered_map<const Blueprint*, size_t> known;  // the first call that has it
+  for (size_t p = 0; p < calls_.size(); p++) {
+    const GroupCall& call = calls_[p];
     const size_t first = first_member_[p], after = first_member_[p + 1];
-    const size_t like = first_member_[known.try_emplace(part.blueprint, p).first->second];
+    const size_t like = first_member_[known.try_emplace(call.blueprint, p).first->second];
     for (size_t member = first; member < after; member++) {
       if (like != first) {
         add_like(member, first, like + member - first, like);
         continue;
       }
-      add(member, first, look_at(part, part.blueprint->program(static_cast<int>(member - first))));
+      add(member, first, look_at(call, call.blueprint->program(static_cast<int>(member - first))));
       for (const int32_t peer : peers(member))
         if (index(peer) < first || index(peer) >= after || index(peer) == member)
           return {SENNIT_INTERNAL, fmt::format("simulate: position {} sends to {}", member - first,
@@ -223,15 +223,15 @@ Symmetry Refinement::take() const {
   for (size_t i = 0; i < result.classes.size(); i++) {
     Symmetry::RankClass& c = result.classes[i];
     const size_t member = first_of_class[i];
-    c.part = part_[member];
+    c.call = call_[member];
     c.position = position_[member];
-    const Part& part = parts_[c.part];
-    const size_t first = first_member_[c.part];
-    Request light = *part.request;  // prepare() keeps a copy for every rank
+    const GroupCall& call = calls_[c.call];
+    const size_t first = first_member_[c.call];
+    Request light = *call.request;  // prepare() keeps a copy for every rank
     light.counts.clear();
     Plan plan;
-    plan.parameters.chunks = part.chunks;
-    c.prepared = prepare(light, plan, part.blueprint->program(static_cast<int>(member - first)));
+    plan.parameters.chunks = call.chunks;
+    c.prepared = prepare(light, plan, call.blueprint->program(static_cast<int>(member - first)));
     c.partner.assign(c.prepared->program.steps.size(), kNone);
     for (const int32_t peer : c.prepared->peers) {
       c.peer_class.push_back(result.class_of_member[first + index(peer)]);
@@ -249,18 +249,18 @@ Symmetry Refinement::take() const {
 
 }  // namespace
 
-Look look_at(const Part& part, const Program& program) {
+Look look_at(const GroupCall& call, const Program& program) {
   std::unordered_map<int32_t, uint32_t> number;
   Look look;
-  uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(part.request->collective));
-  hash = mix(mix(mix(hash, type_bytes(part.request->type)), part.chunks), part.request->count);
+  uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(call.request->collective));
+  hash = mix(mix(mix(hash, type_bytes(call.request->type)), call.chunks), call.request->count);
   for (uint32_t i = 0; i < program.steps.size(); i++) {
     const Step& step = program.steps[i];
     hash = mix(hash, static_cast<uint64_t>(step.kind) << 8 | step.tier);
     hash = mix(hash, step.sources);
-    if (step.kind != StepKind::send) hash = mix(hash, length_colour(part, program, step.target));
+    if (step.kind != StepKind::send) hash = mix(hash, length_colour(call, program, step.target));
     if (step.kind == StepKind::send)
-      hash = mix(hash, length_colour(part, program, program.operands[step.first_source]));
+      hash = mix(hash, length_colour(call, program, program.operands[step.first_source]));
     for (const uint32_t dep : program.deps_of(step)) hash = mix(hash, dep);
     if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
     const auto [found, added] = number.try_emplace(step.peer, static_cast<uint32_t>(number.size()));
@@ -278,18 +278,18 @@ Look look_at(const Part& part, const Program& program) {
   return look;
 }
 
-Part whole(const TierTree& tree, const Request& request, uint32_t chunks,
-           const Blueprint& blueprint) {
-  Part part{&request, chunks, &blueprint, std::vector<int32_t>(index(tree.ranks()))};
-  std::iota(part.positions.begin(), part.positions.end(), 0);
-  return part;
+GroupCall whole_tree(const TierTree& tree, const Request& request, uint32_t chunks,
+                     const Blueprint& blueprint) {
+  GroupCall call{&request, chunks, &blueprint, std::vector<int32_t>(index(tree.ranks()))};
+  std::iota(call.positions.begin(), call.positions.end(), 0);
+  return call;
 }
 
-Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use) {
-  if (use && parts.size() == 1)
-    if (std::optional<Symmetry> one = one_class(tree, parts[0])) return *std::move(one);
-  SENNIT_RETURN_IF_ERROR(check_memory(parts, use));
-  Refinement refinement(tree, parts);
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls, bool use) {
+  if (use && calls.size() == 1)
+    if (std::optional<Symmetry> one = one_class(tree, calls[0])) return *std::move(one);
+  SENNIT_RETURN_IF_ERROR(check_memory(calls, use));
+  Refinement refinement(tree, calls);
   SENNIT_RETURN_IF_ERROR(refinement.read());
   if (use)
     refinement.refine();

@@ -25,12 +25,13 @@ namespace sennit::simulation {
 
 inline constexpr uint32_t kNone = ~uint32_t{0};
 
-// Ranks that run one request together: all of the tree, or some. A rank of several parts counts as
-// one in each; members are numbered part after part.
-struct Part {
+// One request and the ranks that run it together: all of the tree, or some. A rank that is in
+// several calls counts as one member in each; members are numbered call after call. What it points
+// to must outlive it.
+struct GroupCall {
   const Request* request;
   uint32_t chunks;
-  const Blueprint* blueprint;      // parts with the same one have the same request and chunks
+  const Blueprint* blueprint;      // calls with the same one have the same request and chunks
   std::vector<int32_t> positions;  // of the tree, by the blueprint's position
   Layout layout() const {
     Layout layout;
@@ -39,13 +40,14 @@ struct Part {
     return layout;
   }
 };
-Part whole(const TierTree& tree, const Request& request, uint32_t chunks,
-           const Blueprint& blueprint);
+// The call of all ranks.
+GroupCall whole_tree(const TierTree& tree, const Request& request, uint32_t chunks,
+                     const Blueprint& blueprint);
 
 // Which ranks and groups do the same, and what one of each class does.
 struct Symmetry {
   struct RankClass {
-    uint32_t part = 0;   // of the member that stands for all
+    uint32_t call = 0;   // that of the member that stands for all
     int position = 0;    // of the tree; likewise
     uint32_t ranks = 0;  // how many they are
     std::shared_ptr<const Prepared> prepared;
@@ -70,20 +72,20 @@ struct Look {
   Shape shape;
 };
 inline constexpr uint64_t kExactElements = 1024;  // shorter lengths are told apart to the element
-Look look_at(const Part& part, const Program& program);
+Look look_at(const GroupCall& call, const Program& program);
 
-// The one class of a part that is all of a tree of equal groups, where the blueprint says that all
+// The one class of a call that is all of a tree of equal groups, where the blueprint says that all
 // ranks do the same (simulate/uniform_symmetry.cpp). None: they do not, or lengths round
 // differently here and there.
-std::optional<Symmetry> one_class(const TierTree& tree, const Part& part);
+std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call);
 
 // Whether there is memory for the programs of all ranks that differ, judged by a few of them;
 // `symmetry` as for find_symmetry. Errors: how much they need, and how much there is
 // (simulate/memory.cpp).
-Status check_memory(std::span<const Part> parts, bool symmetry);
+Status check_memory(std::span<const GroupCall> calls, bool symmetry);
 
 // `use`: false makes every rank and group a class of its own. Errors: a message that has one end
 // only, or a peer that does not exist: the schedule's fault.
-Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const Part> parts, bool use);
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls, bool use);
 
 }  // namespace sennit::simulation

@@ -25,18 +25,18 @@ bool tiers_are_uniform(const TierTree& tree) {
 
 // Whether no length of this program can differ from another rank's by the rounding of places to
 // elements.
-bool rounds_alike(const Part& part, const Program& program) {
-  const Layout layout = part.layout();
+bool rounds_alike(const GroupCall& call, const Program& program) {
+  const Layout layout = call.layout();
   if (layout.counts) return false;
   const auto whole = [&](uint64_t units) {
     return units % kUnits == 0 ||
-           (layout.count % part.chunks == 0 &&
-            static_cast<unsigned __int128>(layout.count / part.chunks) * units % kUnits == 0);
+           (layout.count % call.chunks == 0 &&
+            static_cast<unsigned __int128>(layout.count / call.chunks) * units % kUnits == 0);
   };
   const auto alike = [&](const Operand& operand) {
     uint64_t elements = 0;
     for (const Range& range : program.ranges_of(operand))
-      elements += layout.length(range, {0, part.chunks});
+      elements += layout.length(range, {0, call.chunks});
     return elements >= kExactElements ||
            std::ranges::all_of(program.ranges_of(operand), [&](const Range& range) {
              return whole(range.begin) && whole(range.end - range.begin);
@@ -48,11 +48,11 @@ bool rounds_alike(const Part& part, const Program& program) {
 }
 
 // By step, of sends: the receive that it meets at the peer. None where a peer's program differs.
-std::optional<std::vector<uint32_t>> partners(const Part& part, const Program& program) {
-  const Look mine = look_at(part, program);
+std::optional<std::vector<uint32_t>> partners(const GroupCall& call, const Program& program) {
+  const Look mine = look_at(call, program);
   std::vector<uint32_t> partner(program.steps.size(), kNone);
   for (size_t i = 0; i < mine.peers.size(); i++) {
-    const Look theirs = look_at(part, part.blueprint->program(mine.peers[i]));
+    const Look theirs = look_at(call, call.blueprint->program(mine.peers[i]));
     const auto me = index(std::ranges::find(theirs.peers, 0) - theirs.peers.begin());
     if (theirs.hash != mine.hash || me == theirs.peers.size()) return std::nullopt;
     const std::vector<uint32_t>& met = theirs.shape.receives[me];
@@ -62,27 +62,27 @@ std::optional<std::vector<uint32_t>> partners(const Part& part, const Program& p
   return partner;
 }
 
-bool is_all_of(const TierTree& tree, const Part& part) {
-  if (part.positions.size() != index(tree.ranks())) return false;
-  for (size_t i = 0; i < part.positions.size(); i++)
-    if (part.positions[i] != static_cast<int32_t>(i)) return false;
+bool is_all_of(const TierTree& tree, const GroupCall& call) {
+  if (call.positions.size() != index(tree.ranks())) return false;
+  for (size_t i = 0; i < call.positions.size(); i++)
+    if (call.positions[i] != static_cast<int32_t>(i)) return false;
   return true;
 }
 
 }  // namespace
 
-std::optional<Symmetry> one_class(const TierTree& tree, const Part& part) {
-  if (!part.blueprint->uniform() || !is_all_of(tree, part) || !tiers_are_uniform(tree))
+std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call) {
+  if (!call.blueprint->uniform() || !is_all_of(tree, call) || !tiers_are_uniform(tree))
     return std::nullopt;
-  Program program = part.blueprint->program(0);
-  if (!rounds_alike(part, program)) return std::nullopt;
-  std::optional<std::vector<uint32_t>> partner = partners(part, program);
+  Program program = call.blueprint->program(0);
+  if (!rounds_alike(call, program)) return std::nullopt;
+  std::optional<std::vector<uint32_t>> partner = partners(call, program);
   if (!partner) return std::nullopt;
   Plan plan;
-  plan.parameters.chunks = part.chunks;
+  plan.parameters.chunks = call.chunks;
   Symmetry::RankClass all;
   all.ranks = static_cast<uint32_t>(tree.ranks());
-  all.prepared = prepare(*part.request, plan, std::move(program));
+  all.prepared = prepare(*call.request, plan, std::move(program));
   all.partner = *std::move(partner);
   all.peer_class.assign(all.prepared->peers.size(), 0);
   all.peer_position = all.prepared->peers;

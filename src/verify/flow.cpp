@@ -391,7 +391,7 @@ class Flow {
   }
 
   const World& world_;
-  const Layout& layout_;
+  const DataLayout& layout_;
   const Order& order_;
   Expressions& expressions_;
   const Stretch slab_;

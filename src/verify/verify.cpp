@@ -41,7 +41,7 @@ std::string check_request(const TierTree& tree, const Request& request) {
   if (!request.counts.empty() && request.counts.size() != n)
     return fmt::format("{} counts for {} ranks", request.counts.size(), n);
   if (const Status size = check_size(request, tree.ranks()); !size.ok()) return size.text();
-  if (Layout(tree, request).slot_blocks > ~uint64_t{0} / kUnits)
+  if (DataLayout(tree, request).slot_blocks > ~uint64_t{0} / kUnits)
     return fmt::format("all-to-all over {} ranks has more places than the verifier can number", n);
   return {};
 }

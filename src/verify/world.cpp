@@ -9,7 +9,7 @@
 
 namespace sennit::verifier {
 
-Layout::Layout(const TierTree& tree, const Request& request)
+DataLayout::DataLayout(const TierTree& tree, const Request& request)
     : ranks(tree.ranks()),
       collective(request.collective),
       reduces(request.reduces()),
@@ -23,7 +23,7 @@ Layout::Layout(const TierTree& tree, const Request& request)
   slot_blocks = collective == Collective::all_to_all ? n * n : blocks;
 }
 
-Stretch Layout::input(int position) const {
+Stretch DataLayout::input(int position) const {
   const uint64_t p = static_cast<uint64_t>(position);
   switch (collective) {
     case Collective::all_gather:
@@ -37,7 +37,7 @@ Stretch Layout::input(int position) const {
   }
 }
 
-Stretch Layout::output(int position) const {
+Stretch DataLayout::output(int position) const {
   const uint64_t p = static_cast<uint64_t>(position);
   switch (collective) {
     case Collective::reduce_scatter:
@@ -51,7 +51,7 @@ Stretch Layout::output(int position) const {
   }
 }
 
-bool Layout::slot_block_known(int position, uint64_t block) const {
+bool DataLayout::slot_block_known(int position, uint64_t block) const {
   if (!vector_variant || collective != Collective::all_to_all) return true;
   const uint64_t n = static_cast<uint64_t>(ranks), p = static_cast<uint64_t>(position);
   return block / n == p || block % n == p;

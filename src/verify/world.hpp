@@ -17,8 +17,8 @@ namespace sennit::verifier {
 inline constexpr uint32_t kNone = 0xffffffffu;
 
 // Which places exist on a rank, by collective. Places of input and output: block * kUnits + unit.
-struct Layout {
-  Layout(const TierTree& tree, const Request& request);
+struct DataLayout {
+  DataLayout(const TierTree& tree, const Request& request);
   Stretch input(int position) const;  // empty: this rank has no such buffer
   Stretch output(int position) const;
   // Whether the number of elements in a place depends on its block, so that data must stay in
@@ -71,7 +71,7 @@ struct World {
   World(const TierTree& t, const Request& r) : tree(t), request(r), layout(t, r) {}
   const TierTree& tree;
   const Request& request;
-  Layout layout;
+  DataLayout layout;
   RangeLists lists;
   std::vector<CompactProgram> programs;  // by position
   uint64_t written_runs = 0;             // of all steps: how many pieces of memory there may be
@@ -86,6 +86,7 @@ struct Order {
   int position_of(uint32_t step) const;
 };
 
+// The stages. Each takes what those above it left.
 std::string compact_program(World& world, int position, const Program& program);
 // The first step that touches memory of an earlier one, and does not wait for it.
 struct Race {

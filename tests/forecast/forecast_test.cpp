@@ -52,7 +52,7 @@ const TierTree& meta24k() {
 }
 
 StepTime step_of(const Job& job) {
-  const Network network(meta24k(), job.gpu.scale_up_bytes_per_s.value);
+  const GpuFabric network(meta24k(), job.gpu.scale_up_bytes_per_s.value);
   const std::vector<Places> places = placements(meta24k(), job.mesh.gpus());
   return step_time(job, lay_out(job.mesh, network, places[0].positions));
 }
@@ -147,7 +147,7 @@ TEST(Forecast, SaysWhatWouldMakeAJobFit) {
 // facts: max[(1 - 1/d), s1 s2 (1 - m/d)/m] M/B for d ranks of which m are in a pod, one on each
 // host.
 TEST(Forecast, ConcurrentGroupsMeetTheirFormula) {
-  const Network network(meta24k(), 450e9);
+  const GpuFabric network(meta24k(), 450e9);
   struct Case {
     const char* mesh;
     double members, per_pod;
@@ -206,7 +206,7 @@ TEST(Forecast, PlacementsAndGroupsCoverEveryGpuOnce) {
 
 TEST(Forecast, FindsTheFastestMeshThatFits) {
   Job job = job_of(kTable4[2]);
-  const Network network(meta24k(), 450e9);
+  const GpuFabric network(meta24k(), 450e9);
   const Result<Job> found = fastest_job(job, network, 16384, {128, 0, 0, 8});
   ASSERT_TRUE(found.ok()) << found.status().text();
   EXPECT_TRUE(check_memory(*found).ok());

@@ -31,10 +31,10 @@ void expect_kinds_stand_for_all(const TierTree& tree, const Request& request, co
   const Algorithm* algorithm = find_algorithm(plan.algorithm);
   const std::optional<Counts> counts = algorithm->count(tree, request, plan.parameters);
   const auto blueprint = algorithm->prepare(tree, request, plan.parameters);
-  const simulation::Part part{&request, plan.parameters.chunks, blueprint.get(), {}};
+  const simulation::GroupCall call{&request, plan.parameters.chunks, blueprint.get(), {}};
   uint64_t most = 0;
   for (const int position : counts->kinds)
-    most = std::max(most, simulation::scratch_bytes(part, blueprint->program(position)));
+    most = std::max(most, simulation::scratch_bytes(call, blueprint->program(position)));
   EXPECT_NEAR(static_cast<double>(most), static_cast<double>(expected),
               0.02 * static_cast<double>(expected));
 }

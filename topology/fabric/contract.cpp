@@ -57,7 +57,7 @@ Capacity through(const Capacity& inner, const Sum& outer) {
 
 class Contraction {
  public:
-  Contraction(const Fabric& fabric, const Network& network, std::vector<Node> nodes,
+  Contraction(const Fabric& fabric, const HostGraph& network, std::vector<Node> nodes,
               const Hosts& hosts, const HomePlanes& home)
       : fabric_(fabric),
         network_(network),
@@ -87,7 +87,7 @@ class Contraction {
   // What leaves every set that holds ranks now, by its representative.
   void make_borders() {
     borders_.clear();
-    for (const Network::Edge& edge : network_.edges) {
+    for (const HostGraph::Edge& edge : network_.edges) {
       const int from = sets_.find(edge.from);
       const int to = sets_.find(edge.to);
       if (from == to) continue;
@@ -138,7 +138,7 @@ class Contraction {
     const int height = network_.edges[i].height;
     std::set<int> touched;
     for (; i < network_.edges.size() && network_.edges[i].height == height; i++) {
-      const Network::Edge& edge = network_.edges[i];
+      const HostGraph::Edge& edge = network_.edges[i];
       if (is_switch(edge.from) && is_switch(edge.to)) rails_.join(edge.from, edge.to);
       int a = sets_.find(edge.from);
       int b = sets_.find(edge.to);
@@ -225,7 +225,7 @@ class Contraction {
   }
 
   const Fabric& fabric_;
-  const Network& network_;
+  const HostGraph& network_;
   std::vector<Node> nodes_;
   std::vector<int> strangers_;
   Sets sets_;                           // vertices joined so far
@@ -238,7 +238,7 @@ class Contraction {
 
 Result<TierTree> contract(const Fabric& fabric, const std::vector<Placement>& ranks) {
   if (ranks.empty()) return invalid("contract: no ranks");
-  Result<Network> network = make_network(fabric);
+  Result<HostGraph> network = make_host_graph(fabric);
   if (!network) return network.status();
   std::vector<Node> nodes;
   const Hosts hosts = make_hosts(fabric, ranks, &nodes);

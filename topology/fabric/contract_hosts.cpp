@@ -130,7 +130,7 @@ Hosts make_hosts(const Fabric& fabric, const std::vector<Placement>& ranks,
   return hosts;
 }
 
-HomePlanes make_home_planes(const Fabric& fabric, const Network& network,
+HomePlanes make_home_planes(const Fabric& fabric, const HostGraph& network,
                             const std::vector<Placement>& ranks, const Hosts& hosts) {
   HomePlanes home;
   home.planes.assign(fabric.vertices.size(), 1);
@@ -144,7 +144,7 @@ HomePlanes make_home_planes(const Fabric& fabric, const Network& network,
   // By host: NIC (or the host itself) and the switch that it leads to, or the plane that its link
   // names.
   std::vector<std::set<std::pair<int, int>>> rails(fabric.vertices.size());
-  for (const Network::Edge& edge : network.edges)
+  for (const HostGraph::Edge& edge : network.edges)
     if (fabric.vertices[index(edge.to)].kind == VertexKind::switch_)
       rails[index(edge.from)].emplace(edge.from_device,
                                       network.planes_given ? edge.plane : edge.to);

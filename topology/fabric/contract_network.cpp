@@ -64,9 +64,9 @@ Capacity usable(const Capacity& cable, const Capacity& line_rate) {
 
 using Neighbours = std::vector<std::vector<int>>;
 
-Neighbours neighbours_of(size_t vertices, const std::vector<Network::Edge>& edges) {
+Neighbours neighbours_of(size_t vertices, const std::vector<HostGraph::Edge>& edges) {
   Neighbours lists(vertices);
-  for (const Network::Edge& edge : edges) {
+  for (const HostGraph::Edge& edge : edges) {
     lists[index(edge.from)].push_back(edge.to);
     lists[index(edge.to)].push_back(edge.from);
   }
@@ -78,7 +78,7 @@ Neighbours neighbours_of(size_t vertices, const std::vector<Network::Edge>& edge
 }
 
 // Takes switches away that lead nowhere: with one neighbour at most.
-void drop_dead_ends(const Fabric& fabric, std::vector<Network::Edge>* edges) {
+void drop_dead_ends(const Fabric& fabric, std::vector<HostGraph::Edge>* edges) {
   const Neighbours neighbours = neighbours_of(fabric.vertices.size(), *edges);
   std::vector<size_t> degree;
   for (const std::vector<int>& list : neighbours) degree.push_back(list.size());
@@ -101,7 +101,7 @@ void drop_dead_ends(const Fabric& fabric, std::vector<Network::Edge>* edges) {
     }
   }
   std::erase_if(*edges,
-                [&](const Network::Edge& e) { return dead[index(e.from)] || dead[index(e.to)]; });
+                [&](const HostGraph::Edge& e) { return dead[index(e.from)] || dead[index(e.to)]; });
 }
 
 // Levels of one connected part.
@@ -218,7 +218,7 @@ int HostIndex::find(const std::string& name) const {
   return entry != short_.end() ? entry->second : -1;
 }
 
-Result<Network> make_network(const Fabric& fabric) {
+Result<HostGraph> make_host_graph(const Fabric& fabric) {
   const auto valid = [&](int v) { return v >= 0 && index(v) < fabric.vertices.size(); };
   std::vector<int> owner(fabric.vertices.size());  // the host of what is inside of one, else itself
   for (size_t v = 0; v < owner.size(); v++) {
@@ -231,7 +231,7 @@ Result<Network> make_network(const Fabric& fabric) {
   for (const Link& link : fabric.links)
     if (!valid(link.from) || !valid(link.to)) return invalid("fabric: a link's end is no vertex");
 
-  Network network;
+  HostGraph network;
   const LineRates rates(fabric, owner);
   std::vector<int> uplinks(fabric.vertices.size(), 0);  // of a host itself, not of its NICs
   std::vector<int> downlinks(fabric.vertices.size(), 0);
@@ -241,8 +241,8 @@ Result<Network> make_network(const Fabric& fabric) {
     downlinks[index(link.to)]++;
   }
   for (const Link& link : fabric.links) {
-    Network::Edge edge{owner[index(link.from)], owner[index(link.to)], link.from,  link.to,
-                       link.capacity,           link.latency_ns,       link.plane, 0};
+    HostGraph::Edge edge{owner[index(link.from)], owner[index(link.to)], link.from,  link.to,
+                         link.capacity,           link.latency_ns,       link.plane, 0};
     if (edge.from == edge.to) continue;
     network.planes_given = network.planes_given || link.plane != 0;
     const auto kind = [&](int v) { return fabric.vertices[index(v)].kind; };
@@ -263,7 +263,7 @@ Result<Network> make_network(const Fabric& fabric) {
   const Neighbours neighbours = neighbours_of(fabric.vertices.size(), network.edges);
   network.level = Levels(fabric, neighbours).find();
   std::set<int> heights;
-  for (Network::Edge& edge : network.edges) {
+  for (HostGraph::Edge& edge : network.edges) {
     const int a = network.level[index(edge.from)];
     const int b = network.level[index(edge.to)];
     edge.height = 2 * std::max(a, b) + (a == b ? 1 : 0);
@@ -274,7 +274,7 @@ Result<Network> make_network(const Fabric& fabric) {
                                fabric.name, heights.size(), kMaxHeights));
   std::stable_sort(
       network.edges.begin(), network.edges.end(),
-      [](const Network::Edge& a, const Network::Edge& b) { return a.height < b.height; });
+      [](const HostGraph::Edge& a, const HostGraph::Edge& b) { return a.height < b.height; });
   return network;
 }
 

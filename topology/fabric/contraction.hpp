@@ -1,6 +1,6 @@
 // contraction.hpp: the steps between a Fabric and a TierTree, private to contract*.cpp.
 //
-// 1. Network: hosts with all that is in them become single vertices; links between them get the
+// 1. HostGraph: hosts with all that is in them become single vertices; links between them get the
 // capacity that
 //    can be used, and a *height*.
 // 2. Joining links by rising height (topology/fabric/contract.cpp) gives nested groups of vertices;
@@ -35,7 +35,8 @@ class HostIndex {
   std::unordered_map<std::string, int> short_;  // -1: several
 };
 
-struct Network {
+// Hosts and switches as single vertices, and the links between them.
+struct HostGraph {
   struct Edge {  // a link between two hosts or switches, one direction
     int from = -1, to = -1;
     int from_device = -1, to_device = -1;  // the vertices themselves: a NIC of `from`, or `from`
@@ -48,7 +49,7 @@ struct Network {
   std::vector<Edge> edges;  // by rising height; dead ends are left out
   bool planes_given = false;
 };
-Result<Network> make_network(const Fabric& fabric);
+Result<HostGraph> make_host_graph(const Fabric& fabric);
 
 // A group in the making. Ranks, then NUMA nodes, then hosts, then what the network joins.
 struct Node {
@@ -85,7 +86,7 @@ struct HomePlanes {
   std::vector<int> planes;       // by vertex: of a host with ranks, at least 1
   std::vector<uint8_t> of_rank;  // by rank
 };
-HomePlanes make_home_planes(const Fabric& fabric, const Network& network,
+HomePlanes make_home_planes(const Fabric& fabric, const HostGraph& network,
                             const std::vector<Placement>& ranks, const Hosts& hosts);
 
 // `plane_of_rank` is left out of the tree where no group has several planes.

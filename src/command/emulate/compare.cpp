@@ -68,7 +68,7 @@ std::string processor() {
 
 class Measuring {
  public:
-  Measuring(const Instance& instance, const CompareOptions& options, const Scratch& scratch)
+  Measuring(const Instance& instance, const CompareOptions& options, const ScratchFolder& scratch)
       : instance_(instance),
         options_(options),
         folder_(scratch.path()),
@@ -292,7 +292,7 @@ Result<int> compare(const Instance& instance, const CompareOptions& options) {
       if (const Result<std::string> program = peer_program(library); !program)
         return program.status().with_context("--libraries");
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
-  const Result<Scratch> scratch = Scratch::make();
+  const Result<ScratchFolder> scratch = ScratchFolder::make();
   if (!scratch) return scratch.status();
   fmt::print("emulated: {}\n", describe(instance.tree));
   std::fflush(stdout);

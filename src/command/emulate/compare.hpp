@@ -29,6 +29,7 @@ inline constexpr const char* kSimulated = "sennit, simulated";
 // bytes on links.
 inline constexpr uint64_t kShapedBytes = 1'000'000;
 
+// What was asked for on the command line.
 struct CompareOptions {
   std::vector<std::string> libraries = {"sennit", "openmpi", "gloo"};
   std::vector<std::string> orders = {"fabric"};
@@ -63,6 +64,7 @@ struct Point {  // collective, order and size
   bool bounded() const { return bound_us && (simulated || bytes >= kShapedBytes); }
 };
 
+// A record as it is read, or as it grows.
 class Comparison {
  public:
   nlohmann::json about;  // the record's first line

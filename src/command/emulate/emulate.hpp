@@ -35,6 +35,7 @@ struct TreeOptions {  // as given on the command line
   std::string oversubscription;
 };
 
+// A host of the tree; `holder` is the process that owns its namespaces, 0 where the tree is not up.
 struct Host {
   std::string name;
   std::string address;
@@ -70,6 +71,7 @@ Result<std::vector<int>> place_ranks(const Tree& tree, int ranks_per_host,
 
 // ---- an instance (command/emulate/instance.cpp, command/emulate/wire.cpp) ----
 
+// A tree that is up.
 struct Instance {
   std::string name;
   pid_t keeper = 0;
@@ -91,19 +93,19 @@ Status join_owner(const Instance& instance);
 void destroy(const Instance& instance);  // kills the keeper, waits for it, removes the state file
 // A folder for the files of one command, removed with this object; those of crashed commands are
 // removed too.
-class Scratch {
+class ScratchFolder {
  public:
-  static Result<Scratch> make();
-  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Scratch(const Scratch&) = delete;
-  ~Scratch();
+  static Result<ScratchFolder> make();
+  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ScratchFolder(const ScratchFolder&) = delete;
+  ~ScratchFolder();
   // Writes a file there and returns its path.
   Result<std::string> write(const std::string& name, const std::string& text,
                             bool executable = false) const;
   const std::string& path() const { return path_; }
 
  private:
-  explicit Scratch(std::string path) : path_(std::move(path)) {}
+  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
   std::string path_;
 };
 
@@ -130,6 +132,7 @@ Status run_in(pid_t process, const std::vector<std::string>& command, const std:
 
 // ---- launching (command/emulate/launch.cpp) ----
 
+// A process to launch.
 struct Rank {
   int host = 0;
   std::vector<std::string> environment;  // NAME=VALUE, added to ours

@@ -324,7 +324,7 @@ Status join_owner(const Instance& instance) {
   return {};
 }
 
-Result<Scratch> Scratch::make() {
+Result<ScratchFolder> ScratchFolder::make() {
   FolderLock lock;
   SENNIT_RETURN_IF_ERROR(lock.take());
   std::error_code ignored;
@@ -338,16 +338,16 @@ Result<Scratch> Scratch::make() {
   std::string path = fmt::format("{}/scratch-{}-XXXXXX", state_folder(), getpid());
   if (!mkdtemp(path.data()))
     return Status(SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno)));
-  return Scratch(path);
+  return ScratchFolder(path);
 }
 
-Scratch::~Scratch() {
+ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-Result<std::string> Scratch::write(const std::string& name, const std::string& text,
-                                   bool executable) const {
+Result<std::string> ScratchFolder::write(const std::string& name, const std::string& text,
+                                         bool executable) const {
   const std::string path = path_ + "/" + name;
   std::ofstream file(path);
   file << text;

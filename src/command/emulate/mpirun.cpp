@@ -44,7 +44,8 @@ Result<std::string> peer_program(const std::string& peer) {
                                            : "Open MPI (libopenmpi-dev, openmpi-bin)"));
 }
 
-Result<std::vector<std::string>> mpirun_command(const Instance& instance, const Scratch& scratch,
+Result<std::vector<std::string>> mpirun_command(const Instance& instance,
+                                                const ScratchFolder& scratch,
                                                 const std::vector<int>& hosts,
                                                 const RunOptions& options,
                                                 const std::vector<std::string>& command) {

@@ -70,7 +70,7 @@ constexpr unsigned kFirstPort = 20000, kPorts = 12000;
 // What every rank finds in its environment.
 Result<std::vector<std::string>> shared_environment(const Tree& tree, const std::vector<int>& hosts,
                                                     const RunOptions& options,
-                                                    const Scratch& scratch) {
+                                                    const ScratchFolder& scratch) {
   std::vector<std::string> shared = {
       fmt::format("WORLD_SIZE={}", hosts.size()),
       fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts.front())].address),
@@ -123,7 +123,7 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
   const Result<std::vector<int>> hosts = hosts_of_ranks(tree, options);
   if (!hosts) return hosts.status();
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
-  const Result<Scratch> scratch = Scratch::make();
+  const Result<ScratchFolder> scratch = ScratchFolder::make();
   if (!scratch) return scratch.status();
   LaunchOptions launch_options = options.launch;
   const Result<std::string> hosts_file = scratch->write("hosts", hosts_text(tree));

@@ -11,6 +11,7 @@
 
 namespace sennit::emulate {
 
+// What is run on a tree, and by whom it is started.
 struct RunOptions {
   int ranks_per_host = 1;
   std::string order = "fabric";
@@ -33,7 +34,8 @@ Result<int> run_on(const Instance& instance, const RunOptions& options);
 
 // What to start to have Open MPI start `command` once per entry of `hosts`, in that order; and the
 // agent that its remote shell calls: HOST WORDS...
-Result<std::vector<std::string>> mpirun_command(const Instance& instance, const Scratch& scratch,
+Result<std::vector<std::string>> mpirun_command(const Instance& instance,
+                                                const ScratchFolder& scratch,
                                                 const std::vector<int>& hosts,
                                                 const RunOptions& options,
                                                 const std::vector<std::string>& command);

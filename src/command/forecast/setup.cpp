@@ -107,7 +107,7 @@ void assume_capacities(TierTree* tree, const Accelerator& gpu) {
 // A GPU's boundary within its host is its links': where the fabric says more, it counts the NIC in.
 void limit_to_links(TierTree* tree, const Accelerator& gpu) {
   const auto links = static_cast<uint64_t>(gpu.scale_up_bytes_per_s.value);
-  const Network network(*tree, gpu.scale_up_bytes_per_s.value);
+  const GpuFabric network(*tree, gpu.scale_up_bytes_per_s.value);
   for (size_t g = 1; links > 0 && g < tree->groups.size(); g++) {
     Group& group = tree->groups[g];
     if (group.children > 0 || !network.within_host(static_cast<int>(g))) continue;
@@ -202,7 +202,7 @@ void add_load(const Traffic& call, const Load& load, double times, Load* sum) {
 
 // Weights arrive beside the first microbatches' forward passes, gradients leave beside the last
 // ones' backward passes; the other groups go on meanwhile.
-std::vector<Phase> phases_of(const Job& job, const Layout& layout, const StepTime& step) {
+std::vector<Phase> phases_of(const Job& job, const MeshLayout& layout, const StepTime& step) {
   const int m = job.microbatches(), some = std::min(m, job.mesh.size(Axis::pipeline));
   const StepTime& s = step;
   const double work = (s.matmul + s.attention + s.elementwise + s.tensor + s.context) * some / m;
@@ -291,7 +291,7 @@ Status settle_capacities(const Arguments& arguments, Problem* problem) {
 Status settle_mesh_and_batch(const Arguments& arguments, int gpus, Problem* problem) {
   Job& job = problem->job;
   if (arguments.mesh.empty()) {
-    const Network network(problem->tree, job.gpu.scale_up_bytes_per_s.value);
+    const GpuFabric network(problem->tree, job.gpu.scale_up_bytes_per_s.value);
     const Result<Job> fastest = fastest_job(job, network, gpus,
                                             {kTokensPerStep / job.sequence, arguments.batch, 0,
                                              shape_of(problem->tree).ranks_per_host});
@@ -334,9 +334,9 @@ Result<Problem> make_problem(const Arguments& arguments) {
 
 Answer answer_of(const Problem& problem, bool with_curve) {
   const Job& job = problem.job;
-  const Network network(problem.tree, job.gpu.scale_up_bytes_per_s.value);
+  const GpuFabric network(problem.tree, job.gpu.scale_up_bytes_per_s.value);
   const std::vector<Places> places = placements(problem.tree, job.mesh.gpus());
-  const Layout layout = lay_out(job.mesh, network, places[0].positions);
+  const MeshLayout layout = lay_out(job.mesh, network, places[0].positions);
   Answer answer;
   answer.step = step_time(job, layout);
   answer.memory = memory_of(job);
@@ -344,7 +344,7 @@ Answer answer_of(const Problem& problem, bool with_curve) {
   Load all{std::vector<double>(problem.tree.groups.size(), 0),
            std::vector<double>(problem.tree.groups.size(), 0)};
   for (const Traffic& call : traffic(job)) {
-    const Layout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
+    const MeshLayout::Dimension& dimension = layout.of[static_cast<size_t>(call.axis)];
     answer.calls.push_back(
         {call, least_time(call, layout), seconds_of(call, layout, job.constants)});
     add_load(call, dimension.load, call.times, &all);

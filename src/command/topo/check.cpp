@@ -57,7 +57,7 @@ struct Up {  // a link towards the spine, both directions
 
 class Check {
  public:
-  Check(Model* model, const Network& network, const std::vector<int>& group_of_vertex)
+  Check(Model* model, const HostGraph& network, const std::vector<int>& group_of_vertex)
       : model_(*model), network_(network), group_of_(group_of_vertex) {}
 
   void run() {
@@ -86,9 +86,9 @@ class Check {
     std::map<std::tuple<int, int, int>, const Link*> cables;
     for (const Link& link : model_.fabric.links) cables[{link.from, link.to, link.plane}] = &link;
     std::map<std::tuple<int, int, int>, Capacity> back;
-    for (const Network::Edge& e : network_.edges)
+    for (const HostGraph::Edge& e : network_.edges)
       back[{e.from_device, e.to_device, e.plane}] = e.capacity;
-    for (const Network::Edge& e : network_.edges) {
+    for (const HostGraph::Edge& e : network_.edges) {
       if (network_.level[index(e.from)] >= network_.level[index(e.to)]) continue;
       Up up;
       up.ends = {e.from, e.to, e.from_device, e.plane};
@@ -247,7 +247,7 @@ class Check {
     if (!model_.above_known) return;
     std::vector<int> part(vertices.size(), -1);
     std::vector<std::vector<int>> near(vertices.size());
-    for (const Network::Edge& e : network_.edges) {
+    for (const HostGraph::Edge& e : network_.edges) {
       near[index(e.from)].push_back(e.to);
       near[index(e.to)].push_back(e.from);
     }
@@ -282,7 +282,7 @@ class Check {
   }
 
   Model& model_;
-  const Network& network_;
+  const HostGraph& network_;
   const std::vector<int>& group_of_;
   std::vector<Up> links_;
   std::map<int, std::vector<size_t>> links_of_;  // by lower end
@@ -293,7 +293,7 @@ class Check {
 }  // namespace
 
 Status find_suspects(Model* model, const std::vector<int>& group_of_vertex) {
-  const Result<Network> network = make_network(model->fabric);
+  const Result<HostGraph> network = make_host_graph(model->fabric);
   if (!network) return network.status();
   Check(model, *network, group_of_vertex).run();
   return {};

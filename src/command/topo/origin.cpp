@@ -50,7 +50,7 @@ struct Stage {  // what leaves a set at one height
 
 class Joining {
  public:
-  Joining(const Fabric& fabric, const TierTree& tree, const Network& network,
+  Joining(const Fabric& fabric, const TierTree& tree, const HostGraph& network,
           std::map<HostsKey, int> groups)
       : fabric_(fabric),
         tree_(tree),
@@ -123,7 +123,7 @@ class Joining {
     }
   }
 
-  void add(Stage* stage, const Network::Edge& edge) {
+  void add(Stage* stage, const HostGraph::Edge& edge) {
     const auto found = links_.find(key_of(edge.from_device, edge.to_device, edge.plane));
     stage->known = stage->known && edge.capacity.known();
     stage->bytes_per_s += edge.capacity.bytes_per_s;
@@ -143,7 +143,7 @@ class Joining {
   // them.
   void look() {
     std::unordered_map<int, int> group_of_set;
-    for (const Network::Edge& edge : network_.edges)
+    for (const HostGraph::Edge& edge : network_.edges)
       for (const int end : {edge.from, edge.to}) {
         const int set = find(end);
         if (hosts_[index(set)] == 0 || group_of_set.count(set) != 0) continue;
@@ -155,7 +155,7 @@ class Joining {
             result_.group_of_vertex[index(v)] = group->second;
       }
     std::unordered_map<int, Stage> stages;  // by group
-    for (const Network::Edge& edge : network_.edges) {
+    for (const HostGraph::Edge& edge : network_.edges) {
       const int from = find(edge.from);
       if (from == find(edge.to)) continue;
       if (const auto group = group_of_set.find(from); group != group_of_set.end())
@@ -180,7 +180,7 @@ class Joining {
 
   const Fabric& fabric_;
   const TierTree& tree_;
-  const Network& network_;
+  const HostGraph& network_;
   std::map<HostsKey, int> groups_;
   std::vector<int> parent_, least_, hosts_;
   std::vector<std::vector<int>> members_;  // by representative
@@ -194,7 +194,7 @@ class Joining {
 
 Result<Origins> find_origins(const Fabric& fabric, const TierTree& tree,
                              const std::vector<Placement>& ranks) {
-  const Result<Network> network = make_network(fabric);
+  const Result<HostGraph> network = make_host_graph(fabric);
   if (!network) return network.status();
   std::unordered_map<std::string, int> hosts;
   for (size_t v = 0; v < fabric.vertices.size(); v++)

@@ -1,4 +1,4 @@
-// One run of the simulator: all parts at once on one tree, or twice under --fluid, which counts the
+// One run of the simulator: all calls at once on one tree, or twice under --fluid, which counts the
 // rounds as well; and what the run says of tiers and memory.
 #include <algorithm>
 
@@ -8,29 +8,29 @@
 namespace sennit::simulation {
 namespace {
 
-// Of the rank that needs most in all its parts together.
-uint64_t most_scratch_bytes(const TierTree& tree, std::span<const Part> parts,
+// Of the rank that needs most in all its calls together.
+uint64_t most_scratch_bytes(const TierTree& tree, std::span<const GroupCall> calls,
                             const Symmetry& symmetry) {
   std::vector<uint64_t> of_class;
   for (const Symmetry::RankClass& kind : symmetry.classes)
-    of_class.push_back(scratch_bytes(parts[kind.part], kind.prepared->program));
+    of_class.push_back(scratch_bytes(calls[kind.call], kind.prepared->program));
   std::vector<uint64_t> of_position(index(tree.ranks()), 0);
   size_t member = 0;
-  for (const Part& part : parts)
-    for (const int32_t position : part.positions)
+  for (const GroupCall& call : calls)
+    for (const int32_t position : call.positions)
       of_position[index(position)] += of_class[symmetry.class_of_member[member++]];
   return *std::max_element(of_position.begin(), of_position.end());
 }
 
 }  // namespace
 
-uint64_t scratch_bytes(const Part& part, const Program& program) {
-  const Layout layout = part.layout();
+uint64_t scratch_bytes(const GroupCall& call, const Program& program) {
+  const Layout layout = call.layout();
   uint64_t elements = 0;
   for (const Slot& slot : program.slots)
     for (uint32_t r = slot.first_range; r < slot.first_range + slot.ranges; r++)
-      elements += layout.length(program.ranges[r], {0, part.chunks});
-  return elements * type_bytes(part.request->type) * std::min(part.chunks, kLanes);
+      elements += layout.length(program.ranges[r], {0, call.chunks});
+  return elements * type_bytes(call.request->type) * std::min(call.chunks, kLanes);
 }
 
 std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups) {
@@ -46,36 +46,36 @@ std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>
   return tiers;
 }
 
-Result<SimulatedTime> simulate_parts(const TierTree& tree, std::span<const Part> parts,
+Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const GroupCall> calls,
                                      const SimulateOptions& options,
-                                     std::vector<uint64_t>* part_ns) {
-  const Result<Symmetry> symmetry = find_symmetry(tree, parts, options.symmetry);
+                                     std::vector<uint64_t>* calls_ns) {
+  const Result<Symmetry> symmetry = find_symmetry(tree, calls, options.symmetry);
   if (!symmetry) return symmetry.status();
-  World world(tree, parts, options, *symmetry);
+  World world(tree, calls, options, *symmetry);
   SENNIT_RETURN_IF_ERROR(world.run());
   SimulatedTime simulated;
   simulated.time_ns = world.time_ns();
   simulated.groups = world.loads();
   simulated.tiers = by_tier(tree, simulated.groups);
   simulated.messages = world.messages();
-  simulated.scratch_bytes = most_scratch_bytes(tree, parts, *symmetry);
+  simulated.scratch_bytes = most_scratch_bytes(tree, calls, *symmetry);
   simulated.rank_classes = static_cast<uint32_t>(symmetry->classes.size());
   if (options.fluid) {
     simulated.latency_ns = simulated.time_ns;
     simulated.time_ns += world.least_time_ns();
     SimulateOptions counting = options;
     counting.every_latency_ns = 1;
-    World counter(tree, parts, counting, *symmetry);
+    World counter(tree, calls, counting, *symmetry);
     SENNIT_RETURN_IF_ERROR(counter.run());
     simulated.rounds = counter.time_ns();
   }
-  if (part_ns == nullptr) return simulated;
+  if (calls_ns == nullptr) return simulated;
   size_t member = 0;
-  for (const Part& part : parts) {
+  for (const GroupCall& call : calls) {
     uint64_t ns = 0;
-    for (size_t i = 0; i < part.positions.size(); i++)
+    for (size_t i = 0; i < call.positions.size(); i++)
       ns = std::max(ns, world.time_ns(symmetry->class_of_member[member++]));
-    part_ns->push_back(options.fluid ? simulated.time_ns : ns);
+    calls_ns->push_back(options.fluid ? simulated.time_ns : ns);
   }
   return simulated;
 }
