@@ -41,23 +41,23 @@ struct Estimate {
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
+};
 
-  // What tells more where ranks share cores (plan/shared_cores.hpp): an algorithm that leaves all
-  // of it at 0 is planned as well, only less exactly.
-  struct Finer {
-    // Of the ways from a group up to the root, the one on which boundaries take longest, one after
-    // the other; 0: all of tier_ns. Less where the tiers' busiest boundaries are of different
-    // groups, as of a rank alone in its rack and of another rack: what loads them are mostly
-    // different messages, which move at the same time.
-    uint64_t way_ns = 0;
-    // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only
-    // what it has received, over links that other ranks load no less.
-    uint64_t fill_ns = 0;
-    uint64_t received = 0;  // per chunk by the busiest rank, where it takes in more than it posts
-    // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks.
-    uint64_t all_messages = 0;
-  };
-  Finer finer;
+// What an algorithm says beyond its Estimate for many ranks on few cores, whose links are shapers.
+// Nobody but plan/shared_cores.cpp asks for it.
+struct SharedCoresEstimate {
+  // Of the ways from a group up to the root, the one on which boundaries take longest, one after
+  // the other; 0: all of Estimate::tier_ns. Less where the tiers' busiest boundaries are of
+  // different groups, as of a rank alone in its rack and of another rack: what loads them are
+  // mostly different messages, which move at the same time.
+  uint64_t way_ns = 0;
+  // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only
+  // what it has received, over links that other ranks load no less.
+  uint64_t fill_ns = 0;
+  uint64_t received = 0;  // per chunk by the busiest rank, where it takes in more than it posts
+  // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks. Counts where some
+  // ranks wait for a core (SharedCores::crowded), and may be left out elsewhere.
+  uint64_t all_messages = 0;
 };
 
 // What the programs of all ranks come to.
@@ -75,6 +75,8 @@ struct Takes {
   uint8_t whole_stages = 0;  // at most
 };
 
+// One family of schedules. Objects are without state, live as long as the program, and may be asked
+// by any thread.
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
@@ -90,6 +92,13 @@ class Algorithm {
                                              const Request& request) const = 0;
   virtual Estimate estimate(const TierTree& tree, const Request& request,
                             const Parameters& parameters, const CostModel& cost) const = 0;
+  // `estimate` is what the function above says of the same. Where all is left at 0, the algorithm
+  // is planned as well, only less exactly.
+  virtual SharedCoresEstimate on_shared_cores(const TierTree&, const Request&, const Parameters&,
+                                              const CostModel&,
+                                              const Estimate& /*estimate*/) const {
+    return {};
+  }
   virtual std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                              const Parameters& parameters) const = 0;
   // What all programs come to, without making them. None: they have to be made.
@@ -107,6 +116,9 @@ class Algorithm {
   // How often every piece goes once around a ring of all ranks in fabric order, where nothing else
   // happens. The simulator takes a formula for that where the ring is long. 0: no ring.
   virtual uint64_t turns_around_ring(const Request&) const { return 0; }
+  // Whether everybody sends straight to everybody: the plan of a send_recv, between whose two ranks
+  // there is nothing to choose, bears the name of the algorithm that does.
+  virtual bool sends_straight() const { return false; }
 };
 
 std::span<const Algorithm* const> algorithms();  // all registered, sorted by name
@@ -115,6 +127,7 @@ const Algorithm* find_algorithm(std::string_view name);
 Status check_parameters(const Algorithm& algorithm, Collective collective,
                         const Parameters& parameters);
 
+// Puts an algorithm on the list, before main(). Names are unique.
 struct AlgorithmEntry {
   explicit AlgorithmEntry(const Algorithm* algorithm);
 };

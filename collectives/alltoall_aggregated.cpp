@@ -224,13 +224,20 @@ class AggregatedAlgorithm : public Algorithm {
     const Traffic traffic = traffic_of(tree, request, tier, group_of);
     Estimate estimate;
     estimate.messages = traffic.most_messages;
-    estimate.tier_ns = traffic.load.tier_ns(cost, &estimate.finer.way_ns);
+    estimate.tier_ns = traffic.load.tier_ns(cost);
     const Group& first = *group_of[0];
     estimate.latency_ns = widest_latency_ns(tree, cost);
     if (first.size > 1)
       estimate.latency_ns +=
           message_latency_ns(tree, first.first, first.first + first.size - 1, cost);
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters& parameters, const CostModel& cost,
+                                      const Estimate&) const override {
+    const int tier = chosen_tier(tree, parameters);
+    return {.way_ns = traffic_of(tree, request, tier, groups_at(tree, tier)).load.way_ns(cost)};
   }
 
   std::optional<Counts> count(const TierTree& tree, const Request& request,

@@ -43,6 +43,13 @@ Program reduce_program(const TierTree& tree, const Request& request, int p) {
   return builder.finish();
 }
 
+// A broadcast leaves the root; a reduce arrives there. The edge at the other side of the root, from
+// this position to the next, is unused.
+int unused_edge(const Request& request, int ranks) {
+  return request.collective == Collective::broadcast ? (request.root + ranks - 1) % ranks
+                                                     : request.root;
+}
+
 class ChainAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "chain"; }
@@ -57,26 +64,32 @@ class ChainAlgorithm : public Algorithm {
                     const CostModel& cost) const override {
     const int n = tree.ranks();
     const uint64_t total = total_bytes(request, n);
-    // A broadcast leaves the root; a reduce arrives there. The edge at the other side of the root
-    // is unused.
-    const int unused =
-        request.collective == Collective::broadcast ? (request.root + n - 1) % n : request.root;
+    const int unused = unused_edge(request, n);
     Estimate estimate;
     Load load(tree);
-    const GroupRates rates = planning_rates(tree, cost);
-    uint64_t path_ns = 0;
     for (int p = 0; p < n; p++) {
       if (p == unused) continue;
-      path_ns += message_ns(tree, rates, p, (p + 1) % n, total);
       load.add(p, (p + 1) % n, total);
       estimate.latency_ns += message_latency_ns(tree, p, (p + 1) % n, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.finer.fill_ns = fill_ns(path_ns, estimate.tier_ns);
     estimate.messages = n > 1 ? 1 : 0;
-    estimate.finer.all_messages = static_cast<uint64_t>(n) - 1;
     if (request.collective == Collective::reduce && n > 1) estimate.reduce_bytes = 2 * total;
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters&, const CostModel& cost,
+                                      const Estimate& estimate) const override {
+    const int n = tree.ranks();
+    const uint64_t total = total_bytes(request, n);
+    const int unused = unused_edge(request, n);
+    const GroupRates rates = planning_rates(tree, cost);
+    uint64_t path_ns = 0;
+    for (int p = 0; p < n; p++)
+      if (p != unused) path_ns += message_ns(tree, rates, p, (p + 1) % n, total);
+    return {.fill_ns = fill_ns(path_ns, estimate.tier_ns),
+            .all_messages = static_cast<uint64_t>(n) - 1};
   }
 
   // A chain has one order.

@@ -80,27 +80,38 @@ class TreeAlgorithm : public Algorithm {
     Estimate estimate;
     Load load(tree);
     std::vector<uint64_t> reached_ns(index(tree.ranks()), 0);
-    // the whole message, to all children one after the other
-    std::vector<uint64_t> moved_ns = reached_ns;
-    const GroupRates rates = planning_rates(tree, cost);
     for (const int p : shape.top_down()) {
       const int parent = shape.node(p).parent;
       if (parent < 0) continue;
       broadcast ? load.add(parent, p, total) : load.add(p, parent, total);
       reached_ns[index(p)] = reached_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
-      moved_ns[index(p)] = moved_ns[index(parent)] +
-                           shape.node(parent).children * message_ns(tree, rates, parent, p, total);
     }
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.finer.fill_ns =
-        fill_ns(*std::max_element(moved_ns.begin(), moved_ns.end()), estimate.tier_ns);
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
-    estimate.finer.received = broadcast ? 0 : most;
-    estimate.finer.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters& parameters, const CostModel& cost,
+                                      const Estimate& estimate) const override {
+    const FabricTree shape(tree, request.root, fan_out(parameters));
+    const uint64_t total = total_bytes(request, tree.ranks());
+    const GroupRates rates = planning_rates(tree, cost);
+    // The whole message, to all children one after the other.
+    std::vector<uint64_t> moved_ns(index(tree.ranks()), 0);
+    for (const int p : shape.top_down()) {
+      const int parent = shape.node(p).parent;
+      if (parent < 0) continue;
+      moved_ns[index(p)] = moved_ns[index(parent)] +
+                           shape.node(parent).children * message_ns(tree, rates, parent, p, total);
+    }
+    const bool reduces = request.collective == Collective::reduce;
+    return {.fill_ns = fill_ns(*std::ranges::max_element(moved_ns), estimate.tier_ns),
+            .received = reduces ? static_cast<uint64_t>(shape.most_children()) : 0,
+            .all_messages = static_cast<uint64_t>(tree.ranks()) - 1};
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -100,22 +100,35 @@ void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
   cross(to, from, in_);
 }
 
-std::vector<uint64_t> Load::tier_ns(const CostModel& cost, uint64_t* way_ns) const {
+std::vector<uint64_t> Load::boundary_ns(const CostModel& cost) const {
   const GroupRates rates = planning_rates(tree_, cost);
   const auto wire = [&](const Way& way) {
     return way.bytes == 0 ? 0 : way.bytes + way.messages * cost.message_bytes;
   };
-  std::vector<uint64_t> ns(tree_.tiers.size(), 0), way(tree_.groups.size(), 0);
-  for (size_t i = 1; i < tree_.groups.size(); i++) {
-    const uint64_t here = std::max(scaled(wire(out_[i]), kNsPerSecond, rates.egress[i]),
-                                   scaled(wire(in_[i]), kNsPerSecond, rates.ingress[i]));
-    uint64_t& tier = ns[tree_.groups[i].tier];
-    tier = std::max(tier, here);
-    const uint64_t above = way[index(tree_.groups[i].parent)];
-    way[i] = here + std::min(above, ~uint64_t{0} - here);
-  }
-  if (way_ns) *way_ns = *std::ranges::max_element(way);
+  std::vector<uint64_t> ns(tree_.groups.size(), 0);
+  for (size_t i = 1; i < ns.size(); i++)
+    ns[i] = std::max(scaled(wire(out_[i]), kNsPerSecond, rates.egress[i]),
+                     scaled(wire(in_[i]), kNsPerSecond, rates.ingress[i]));
   return ns;
+}
+
+std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
+  const std::vector<uint64_t> boundaries = boundary_ns(cost);
+  std::vector<uint64_t> ns(tree_.tiers.size(), 0);
+  for (size_t i = 1; i < boundaries.size(); i++) {
+    uint64_t& tier = ns[tree_.groups[i].tier];
+    tier = std::max(tier, boundaries[i]);
+  }
+  return ns;
+}
+
+uint64_t Load::way_ns(const CostModel& cost) const {
+  std::vector<uint64_t> way = boundary_ns(cost);
+  for (size_t i = 1; i < way.size(); i++) {  // children come after their parents
+    const uint64_t above = way[index(tree_.groups[i].parent)];
+    way[i] += std::min(above, ~uint64_t{0} - way[i]);
+  }
+  return *std::ranges::max_element(way);
 }
 
 std::vector<uint64_t> Load::tier_bytes() const {

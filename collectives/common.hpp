@@ -32,6 +32,7 @@ void copy_own(ProgramBuilder& builder, const Request& request, Range range);
 void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources,
              bool finish);
 
+// A blueprint that is this function, which keeps what it needs. Any thread may call it.
 std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int position)> program);
 
 // Whether every rank knows the number of elements of every block (not so in all-to-all-v).
@@ -39,6 +40,7 @@ inline bool knows_counts(const Request& request) {
   return !request.vector_variant || !request.counts.empty();
 }
 
+// Of one block; where counts differ, of this one.
 uint64_t block_bytes(const Request& request, int block);
 // Bytes of blocks [0, i), i = 0 ... n.
 std::vector<uint64_t> block_offsets(const Request& request, int ranks);
@@ -74,12 +76,16 @@ class Load {
     out_[group] += out;
     in_[group] += in;
   }
-  // By tier, of the group that takes longest; way_ns, if not null: where Estimate::Finer::way_ns
-  // goes.
-  std::vector<uint64_t> tier_ns(const CostModel& cost, uint64_t* way_ns = nullptr) const;
+  // By tier, of the group that takes longest.
+  std::vector<uint64_t> tier_ns(const CostModel& cost) const;
+  // SharedCoresEstimate::way_ns.
+  uint64_t way_ns(const CostModel& cost) const;
   std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
 
  private:
+  // By group: how long what crosses its boundary takes, in the direction that takes longer.
+  std::vector<uint64_t> boundary_ns(const CostModel& cost) const;
+
   const TierTree& tree_;
   std::vector<Way> out_, in_;  // by group
 };

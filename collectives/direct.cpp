@@ -214,10 +214,15 @@ Load load_of(const TierTree& tree, const Request& request) {
   return load;
 }
 
+bool to_root(const Request& request) {
+  return request.collective == Collective::reduce || request.collective == Collective::gather;
+}
+
 class DirectAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "direct"; }
   bool pipelines() const override { return false; }
+  bool sends_straight() const override { return true; }
   bool applies(const TierTree&, const Request& request) const override {
     return request.collective != Collective::send_recv;
   }
@@ -232,16 +237,8 @@ class DirectAlgorithm : public Algorithm {
     const uint64_t total = total_bytes(request, n);
     Estimate estimate;
     const Load load = load_of(tree, request);
-    // Other algorithms for the other collectives do not say it either.
-    uint64_t* const way_ns =
-        request.collective == Collective::all_to_all ? &estimate.finer.way_ns : nullptr;
-    estimate.tier_ns = load.tier_ns(cost, way_ns);
-    estimate.messages = ranks - 1;
-    if (has_root(request.collective)) estimate.finer.all_messages = ranks - 1;
-    if (request.collective == Collective::reduce || request.collective == Collective::gather) {
-      estimate.messages = std::min<uint64_t>(ranks - 1, 1);
-      estimate.finer.received = ranks - 1;
-    }
+    estimate.tier_ns = load.tier_ns(cost);
+    estimate.messages = to_root(request) ? std::min<uint64_t>(ranks - 1, 1) : ranks - 1;
     estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
     if (request.collective == Collective::barrier) {
       uint64_t rounds = 0;
@@ -257,6 +254,19 @@ class DirectAlgorithm : public Algorithm {
       estimate.reduce_bytes = ranks * largest;
     }
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters&, const CostModel& cost,
+                                      const Estimate&) const override {
+    const auto others = static_cast<uint64_t>(tree.ranks()) - 1;
+    SharedCoresEstimate shared;
+    // Other algorithms for the other collectives do not say it either.
+    if (request.collective == Collective::all_to_all)
+      shared.way_ns = load_of(tree, request).way_ns(cost);
+    if (has_root(request.collective)) shared.all_messages = others;
+    if (to_root(request)) shared.received = others;
+    return shared;
   }
 
   std::optional<Counts> count(const TierTree& tree, const Request& request,

@@ -136,6 +136,13 @@ class DoubleTree {
   const std::array<BinaryTree, 2> trees_;
 };
 
+// Of both trees, which are balanced.
+uint64_t depth_of(int ranks) {
+  uint64_t depth = 1;
+  while ((uint64_t{1} << depth) < static_cast<uint64_t>(ranks)) depth++;
+  return depth;
+}
+
 class DoubleTreeAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "double_tree"; }
@@ -154,7 +161,6 @@ class DoubleTreeAlgorithm : public Algorithm {
     const bool up = request.reduces(), down = request.collective != Collective::reduce;
     Estimate estimate;
     Load load(tree);
-    uint64_t path_ns = 0;
     if (n > 1) {
       const DoubleTree trees(tree, request);
       for (size_t half = 0; half < 2; half++)
@@ -163,20 +169,28 @@ class DoubleTreeAlgorithm : public Algorithm {
           if (parent >= 0 && up) load.add(p, parent, half_bytes);
           if (parent >= 0 && down) load.add(parent, p, half_bytes);
         }
-      uint64_t depth = 1;  // both trees are balanced
-      while ((uint64_t{1} << depth) < static_cast<uint64_t>(n)) depth++;
+      const uint64_t depth = depth_of(n);
       // Where one rank has or wants the vector, that is a message from or to the trees' roots.
       estimate.latency_ns = (up && down ? 2 * depth : depth + 1) * widest_latency_ns(tree, cost);
-      // a half to two children
-      path_ns = (up && down ? 2 : 1) * depth *
-                message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
-      estimate.finer.all_messages = (up && down ? 4 : 2) * (static_cast<uint64_t>(n) - 1);
     }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.finer.fill_ns = fill_ns(path_ns, estimate.tier_ns);
     if (up) estimate.reduce_bytes = 3 * half_bytes;
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters&, const CostModel& cost,
+                                      const Estimate& estimate) const override {
+    const int n = tree.ranks();
+    if (n == 1) return {};
+    const uint64_t half_bytes = total_bytes(request, n) / 2;
+    const uint64_t ways = request.collective == Collective::all_reduce ? 2 : 1;
+    // A half goes to two children.
+    const uint64_t path_ns =
+        ways * depth_of(n) * message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
+    return {.fill_ns = fill_ns(path_ns, estimate.tier_ns),
+            .all_messages = 2 * ways * (static_cast<uint64_t>(n) - 1)};
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

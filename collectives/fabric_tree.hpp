@@ -20,6 +20,7 @@
 
 namespace sennit {
 
+// The tree of all ranks with this root. Immutable.
 class FabricTree {
  public:
   struct Node {

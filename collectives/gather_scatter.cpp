@@ -111,9 +111,16 @@ class GatherScatterAlgorithm : public Algorithm {
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.messages = gather ? std::min<uint64_t>(most, 1) : most;
-    estimate.finer.received = gather ? most : 0;
-    estimate.finer.all_messages = static_cast<uint64_t>(tree.ranks()) - 1;
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters& parameters, const CostModel&,
+                                      const Estimate&) const override {
+    const FabricTree shape(tree, request.root, fan_out(parameters));
+    const bool gather = request.collective == Collective::gather;
+    return {.received = gather ? static_cast<uint64_t>(shape.most_children()) : 0,
+            .all_messages = static_cast<uint64_t>(tree.ranks()) - 1};
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

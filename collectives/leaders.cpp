@@ -36,6 +36,11 @@ struct Shape {
   }
   bool is_leader(int p) const { return leads[index(p)] != 0; }
   int parent(int p) const { return is_leader(p) ? -1 : tree.node(p).parent; }
+  // Messages of position p, which sends one to each of those and to each other leader.
+  uint64_t sends(int p) const {
+    const size_t siblings = is_leader(p) ? leaders.size() - 1 : 0;
+    return children(p).size() + siblings + (parent(p) >= 0 ? 1 : 0);
+  }
   // Blocks that are below p when all within its outermost group have sent up.
   Range below(const TierTree& tiers, int p) const {
     if (is_leader(p)) {
@@ -201,9 +206,7 @@ class Leaders : public Algorithm {
       const uint64_t children = shape.children(p).size(),
                      siblings = shape.is_leader(p) ? shape.leaders.size() - 1 : 0;
       const int parent = shape.parent(p);
-      const uint64_t sends = children + siblings + (parent >= 0 ? 1 : 0);
-      estimate.messages = std::max(estimate.messages, sends);
-      estimate.finer.all_messages += sends;
+      estimate.messages = std::max(estimate.messages, shape.sends(p));
       most_sources = std::max(most_sources, children + 1 + (siblings > 0 ? siblings + 1 : 0));
       for (const int other : shape.leaders)
         if (siblings > 0 && other != p) load.add(p, other, below(p));
@@ -218,6 +221,15 @@ class Leaders : public Algorithm {
         2 * deepest_ns + (shape.leaders.size() > 1 ? widest_latency_ns(tree, cost) : 0);
     if (request.reduces()) estimate.reduce_bytes = most_sources * total;
     return estimate;
+  }
+
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request&,
+                                      const Parameters& parameters, const CostModel&,
+                                      const Estimate&) const override {
+    const Shape shape(tree, parameters);
+    SharedCoresEstimate shared;
+    for (const int p : shape.tree.top_down()) shared.all_messages += shape.sends(p);
+    return shared;
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -15,6 +15,8 @@
 
 namespace sennit::tiered {
 
+// Writes the program of one rank, once: one of the functions below, then finish(). Tree and request
+// must outlive it.
 class Emitter {
  public:
   Emitter(const TierTree& tree, const Request& request, int position);

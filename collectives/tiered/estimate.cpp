@@ -20,8 +20,7 @@ uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
 // Along the slowest way from a subtree's root to one of its ranks.
 struct Below {
   uint64_t latency_ns = 0, messages = 0, reduce_load = 0;
-  uint64_t all_messages = 0;  // of all its ranks together
-  uint64_t bases = 1;         // whole mode: how many bases the subtree holds
+  uint64_t bases = 1;  // whole mode: how many bases the subtree holds
 };
 
 // Messages one way between the children of a group, by how many there are of each size: two that
@@ -83,16 +82,13 @@ Below below_node(const TierTree& tree, const StageTree& stages, const Shares& sh
   Below b;
   b.bases = 0;
   uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
-  std::map<uint64_t, uint64_t> sizes;
   for (const uint32_t child : node.children) {
     const uint64_t size = stages.shape(shares.node(child).shape).size;
-    sizes[size]++;
     largest = std::max(largest, size);
     smallest = std::min(smallest, size);
     b.bases += whole ? below[child].bases : 0;
     b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
     b.messages = std::max(b.messages, below[child].messages);
-    b.all_messages += below[child].all_messages;
     b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
   }
   const uint64_t n = node.children.size();
@@ -102,7 +98,6 @@ Below below_node(const TierTree& tree, const StageTree& stages, const Shares& sh
   const uint64_t relays = node.relays.empty() ? 0 : 1;
   b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
   b.messages += ways * peers + relays * (n - 1);
-  b.all_messages += ways * exchanged(sizes, whole);  // what a relay sends, others need not
   // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
   b.reduce_load += n * kAllData / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
   if (!whole) b.bases = 1;
@@ -156,19 +151,36 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
   result.tier_ns = tier_times(tree, request, stages, shares, below, whole_stages, cost);
   result.latency_ns = all.latency_ns;
   result.messages = all.messages;
-  result.finer.all_messages = all.all_messages;
-  // The root's pieces first go to the ranks that hold them, from there to all: two passes, of which
-  // the root's load has both where there are tiers below, and the first only where there are none.
-  const bool one_tier =
-      std::ranges::count_if(result.tier_ns, [](uint64_t ns) { return ns > 0; }) == 1;
-  if ((request.collective == Collective::broadcast || request.collective == Collective::reduce) &&
-      one_tier)
-    result.finer.fill_ns = *std::ranges::max_element(result.tier_ns);
   if (request.reduces()) {
     const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
     result.reduce_bytes = static_cast<uint64_t>(Wide{bytes} * all.reduce_load / kAllData);
   }
   return result;
+}
+
+uint64_t fill_ns(const Request& request, const Estimate& estimate) {
+  if (request.collective != Collective::broadcast && request.collective != Collective::reduce)
+    return 0;
+  const bool one_tier =
+      std::ranges::count_if(estimate.tier_ns, [](uint64_t ns) { return ns > 0; }) == 1;
+  return one_tier ? *std::ranges::max_element(estimate.tier_ns) : 0;
+}
+
+uint64_t all_messages(const Request& request, const StageTree& stages, const Shares& shares,
+                      int whole_stages) {
+  std::vector<uint64_t> below(shares.nodes().size(), 0);
+  for (size_t i = 0; i < below.size(); i++) {
+    const Node& node = shares.nodes()[i];
+    std::map<uint64_t, uint64_t> sizes;
+    for (const uint32_t child : node.children) {
+      sizes[stages.shape(shares.node(child).shape).size]++;
+      below[i] += below[child];
+    }
+    const bool whole = stages.node(node.example).depth < whole_stages;
+    const uint64_t ways = goes_both_ways(request) && !whole ? 2 : 1;
+    below[i] += ways * exchanged(sizes, whole);  // what a relay sends, others need not
+  }
+  return below[shares.root()];
 }
 
 }  // namespace sennit::tiered

@@ -52,6 +52,8 @@ struct StageMoves {
   Moves in, out;              // then from far to near
 };
 
+// All groups of a schedule with what they own, hold and pass on. Immutable; tree and request need
+// not outlive it.
 class Forest {
  public:
   Forest(const TierTree& tree, const Request& request, std::span<const uint16_t> radices,

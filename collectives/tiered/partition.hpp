@@ -18,6 +18,7 @@
 
 namespace sennit::tiered {
 
+// Which rank of a group holds which part of a piece, in pieces that ascend. Immutable.
 class Partition {
  public:
   struct Child {

@@ -11,6 +11,7 @@
 
 namespace sennit::tiered {
 
+// Places [begin, end): block * kUnits + unit.
 struct Interval {
   uint64_t begin = 0, end = 0;
   bool operator==(const Interval&) const = default;
@@ -29,6 +30,7 @@ inline void append(Places& places, uint64_t begin, uint64_t end) {
 // Makes appended intervals ascending and disjoint. O(n log n) where they are not.
 void arrange(Places& places);
 
+// What is in either.
 Places unite(const Places& a, const Places& b);
 
 // f(begin, end, whether `inner` has it) for all of `outer`, ascending; cut where `inner` begins or

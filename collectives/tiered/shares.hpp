@@ -45,6 +45,7 @@ struct Node {
   uint64_t in_load = 0;
 };
 
+// The shares of all groups of a tree, which must outlive it. Immutable.
 class Shares {
  public:
   enum class Pattern : uint8_t { all_reduce, all_gather };

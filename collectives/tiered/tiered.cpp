@@ -187,6 +187,19 @@ class Tiered : public Algorithm {
     return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
   }
 
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters& parameters, const CostModel& cost,
+                                      const Estimate& estimate) const override {
+    SharedCoresEstimate shared;
+    shared.fill_ns = fill_ns(request, estimate);
+    if (!cost.shared_cores.crowded()) return shared;  // the rest takes as long as the estimate
+    const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
+    const Shares shares(stages, pattern_of(request));
+    shared.all_messages =
+        tiered::all_messages(request, stages, shares, whole_stages(request, parameters));
+    return shared;
+  }
+
   std::optional<Counts> count(const TierTree& tree, const Request& request,
                               const Parameters& parameters) const override {
     return TieredBlueprint(tree, request, parameters).count();

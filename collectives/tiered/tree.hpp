@@ -55,6 +55,7 @@ struct Shape {
   int tier = -1;        // of the tier tree; -1: virtual
 };
 
+// The tier tree with the groups that radices cut out of it. Immutable.
 class StageTree {
  public:
   // Weights are those of all-gather's blocks: one per rank; broadcast and reduce: the root's alone.

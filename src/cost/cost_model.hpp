@@ -17,6 +17,9 @@ struct TierCost {
 
 // Ranks of different hosts on the cores of one machine (plan/shared_cores.hpp).
 struct SharedCores {
+  // Whether the planner counts what that takes. False: its times are latency, posting and pipelined
+  // tiers, and nothing else here has a meaning.
+  bool counted = true;
   uint64_t message_cpu_ns = 5'000;     // of a core, for one between hosts (plan/message_cost.hpp)
   uint64_t crowding_permille = 1'000;  // ranks per core where that is most (plan/cores.hpp)
   // Some ranks have to wait for a core.

@@ -1,8 +1,9 @@
 // planner.cpp: compares every algorithm's settings by predicted time and keeps the best.
 //
 // A candidate's time is that of its pipeline (plan/pipeline.hpp), with what shared cores add to it
-// (plan/shared_cores.hpp). Ties go to the earlier candidate (algorithms by name, candidates as
-// listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate.
+// (plan/shared_cores.hpp) unless SharedCores::counted is off. Ties go to the earlier candidate
+// (algorithms by name, candidates as listed, fewer chunks), so all ranks choose the same. Cost: one
+// estimate per candidate.
 #include "plan/planner.hpp"
 
 #include <algorithm>
@@ -52,11 +53,10 @@ uint64_t plan_hash(const Request& request, const TierTree& tree, const Plan& pla
 // Between two ranks there is nothing to choose: the one sends straight to the other.
 void plan_point_to_point(const Request& request, const TierTree& tree, const CostModel& cost,
                          Plan& plan) {
-  constexpr const char* kStraight = "direct";
   uint64_t rate = cost.nic_bytes_per_s;
   for (size_t g = 1; g < tree.groups.size(); g++)
     if (tree.groups[g].egress.known()) rate = std::min(rate, tree.groups[g].egress.bytes_per_s);
-  plan.algorithm = kStraight;
+  plan.algorithm = straight_name();
   plan.predicted_ns = saturated(Wide{planning_latency_ns(tree, 0, cost)} + cost.post_ns +
                                 Wide{message_bytes(request, 2)} * kNsPerSecond / rate);
   plan.candidates.push_back({plan.algorithm, plan.parameters, plan.predicted_ns, "", 0});
@@ -83,7 +83,7 @@ Pipeline predict(const Algorithm& algorithm, const Parameters& parameters, const
   const Estimate estimate =
       algorithm.estimate(setting.tree, setting.request, parameters, setting.cost);
   Pipeline pipeline(setting, estimate);
-  share_cores(setting, estimate, &pipeline);
+  share_cores(setting, algorithm, parameters, estimate, &pipeline);
   return pipeline;
 }
 
@@ -115,6 +115,12 @@ void rank_candidates(std::vector<Candidate>* candidates) {
 }
 
 }  // namespace
+
+std::string_view straight_name() {
+  for (const Algorithm* a : algorithms())
+    if (a->sends_straight()) return a->name();
+  return {};
+}
 
 Status check_algorithm(const std::string& name) {
   if (name.empty() || find_algorithm(name)) return {};

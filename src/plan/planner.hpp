@@ -13,6 +13,7 @@
 
 namespace sennit {
 
+// What the planner is told beside request and tree: the same on every rank.
 struct PlanOptions {
   std::string algorithm;     // force this one; empty: choose
   uint64_t chunk_bytes = 0;  // force; 0: choose
@@ -20,6 +21,9 @@ struct PlanOptions {
   bool reproducible = false;
   CostModel cost;
 };
+
+// What the plan of a send_recv is called: by the algorithm that sends straight. Empty: there is none.
+std::string_view straight_name();
 
 // Ok where `name` is empty or a registered algorithm's; else the error lists those.
 Status check_algorithm(const std::string& name);

@@ -19,15 +19,14 @@ Wide crowded_ns(Wide messages, const SharedCores& shared) {
 
 // What a chunk's messages cost: the busiest rank's one after the other, or all together on the
 // cores that ranks share, whichever is more.
-uint64_t posting_ns(const Setting& setting, const Estimate& estimate, uint64_t posted_ns) {
+uint64_t posting_ns(const Setting& setting, const Estimate& estimate,
+                    const SharedCoresEstimate& shared, uint64_t posted_ns) {
   const CostModel& cost = setting.cost;
   const uint64_t post_ns = setting.one_host ? cost.shared_memory_post_ns : cost.post_ns;
-  const uint64_t busiest =
-      std::max(posted_ns, estimate.finer.received * post_ns / kReceivedAsPosted);
+  const uint64_t busiest = std::max(posted_ns, shared.received * post_ns / kReceivedAsPosted);
   if (setting.one_host || !cost.shared_cores.crowded()) return busiest;
   const auto ranks = static_cast<uint64_t>(setting.tree.ranks());
-  const Wide all =
-      estimate.finer.all_messages ? estimate.finer.all_messages : estimate.messages * ranks;
+  const Wide all = shared.all_messages ? shared.all_messages : estimate.messages * ranks;
   return std::max(busiest, saturated(crowded_ns(all, cost.shared_cores) / ranks));
 }
 
@@ -42,8 +41,12 @@ uint64_t meeting_ns(const Setting& setting) {
 
 }  // namespace
 
-void share_cores(const Setting& setting, const Estimate& estimate, Pipeline* pipeline) {
-  pipeline->posting_ns = posting_ns(setting, estimate, pipeline->posting_ns);
+void share_cores(const Setting& setting, const Algorithm& algorithm, const Parameters& parameters,
+                 const Estimate& estimate, Pipeline* pipeline) {
+  if (!setting.cost.shared_cores.counted) return;
+  const SharedCoresEstimate shared =
+      algorithm.on_shared_cores(setting.tree, setting.request, parameters, setting.cost, estimate);
+  pipeline->posting_ns = posting_ns(setting, estimate, shared, pipeline->posting_ns);
   // A burst passes at once, so messages do not wait for the wire hop after hop; but what has passed
   // must be earned again at the rate, so no call takes less than its busiest boundary does at its
   // rate, but for what is earned between the calls.
@@ -60,11 +63,10 @@ void share_cores(const Setting& setting, const Estimate& estimate, Pipeline* pip
     all += ns;
     waiting += waits;
   }
-  const Estimate::Finer& finer = estimate.finer;
-  if (finer.way_ns > 0 && finer.way_ns < all)
-    sum = std::max(Wide{largest}, sum * finer.way_ns / all);
+  if (shared.way_ns > 0 && shared.way_ns < all)
+    sum = std::max(Wide{largest}, sum * shared.way_ns / all);
   const bool bursts = waiting < all;
-  sum += bursts ? Wide{finer.fill_ns} * waiting / all : Wide{finer.fill_ns};
+  sum += bursts ? Wide{shared.fill_ns} * waiting / all : Wide{shared.fill_ns};
   pipeline->tiers_ns = sum;
   pipeline->largest_tier_ns = largest;
   if (!bursts) return;
@@ -75,6 +77,7 @@ void share_cores(const Setting& setting, const Estimate& estimate, Pipeline* pip
 void within_one_machine(CostModel* cost) {
   // From the sender's call to the receiver's socket, and from there to the receiver.
   constexpr uint64_t kWays = 2;
+  if (!cost->shared_cores.counted) return;
   cost->latency_ns = kWays * cost->shared_cores.message_cpu_ns;
   cost->post_ns = cost->shared_cores.message_cpu_ns;
 }

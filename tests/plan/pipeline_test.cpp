@@ -1,10 +1,7 @@
-// pipeline_test.cpp: the planner's plain model: latency, posting and pipelined tiers, and that the
-// terms of shared cores come on top of it.
+// pipeline_test.cpp: the planner's plain model: latency, posting and pipelined tiers.
 #include "plan/pipeline.hpp"
 
 #include <gtest/gtest.h>
-
-#include "plan/shared_cores.hpp"
 
 namespace sennit {
 namespace {
@@ -39,31 +36,6 @@ TEST(Pipeline, ReductionsAreOneMoreTier) {
   const Pipeline pipeline(Setting(tree, request, cost), estimate);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 340'000);
   EXPECT_EQ(pipeline.ns(2), 7'000u + 340'000 / 2 + 200'000 / 2);
-}
-
-// Nothing is known of bursts, cores or ways: nothing is added.
-TEST(SharedCores, LeaveThePlainModelWhereNothingTellsOfThem) {
-  const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
-  const Request request;
-  const CostModel cost;
-  const Setting setting(tree, request, cost);
-  const Pipeline plain(setting, two_tiers());
-  Pipeline shared = plain;
-  share_cores(setting, two_tiers(), &shared);
-  for (const uint32_t chunks : {1u, 2u, 64u}) EXPECT_EQ(shared.ns(chunks), plain.ns(chunks));
-}
-
-TEST(SharedCores, AllMessagesTakeTheirTurnOnTheCores) {
-  const TierTree tree = TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000});
-  const Request request;
-  CostModel cost;
-  cost.shared_cores = {.message_cpu_ns = 10'000, .crowding_permille = 2'000};
-  const Setting setting(tree, request, cost);
-  Estimate estimate = two_tiers();
-  estimate.finer.all_messages = 12;
-  Pipeline pipeline(setting, estimate);
-  share_cores(setting, estimate, &pipeline);
-  EXPECT_EQ(pipeline.posting_ns, 12u * 10'000 * 2 / 4);
 }
 
 }  // namespace

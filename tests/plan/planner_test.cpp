@@ -113,6 +113,8 @@ TEST(Planner, ARootThatTakesAllInIsSlowerTheMoreRanksThereAre) {
 // far more than the others, and that times the ranks would rule tiered schedules out.
 TEST(Planner, TieredSchedulesKnowTheMessagesOfAllRanks) {
   const Algorithm* const tiered = find_algorithm("tiered");
+  CostModel crowded;
+  crowded.shared_cores.crowding_permille = 4000;
   for (const TierTree& tree :
        {two_racks(), TierTree::uniform({3, 3}), TierTree::uniform({2, 2, 4})})
     for (const Collective c :
@@ -121,7 +123,8 @@ TEST(Planner, TieredSchedulesKnowTheMessagesOfAllRanks) {
       for (const Parameters& p : tiered->candidates(tree, request)) {
         const std::optional<Counts> counts = tiered->count(tree, request, p);
         ASSERT_TRUE(counts.has_value());
-        EXPECT_EQ(tiered->estimate(tree, request, p, {}).finer.all_messages, counts->messages)
+        EXPECT_EQ(tiered->on_shared_cores(tree, request, p, crowded, {}).all_messages,
+                  counts->messages)
             << name(c) << " " << p.to_text();
       }
     }
@@ -216,15 +219,17 @@ TEST(Planner, UnknownCapacitiesStayUnknownAndStillPutTheTiersInOrder) {
 // Four ranks a core: fewer messages win over fewer rounds.
 TEST(Planner, RanksThatShareCoresSendFewerMessages) {
   const TierTree tree = two_racks();
+  PlanOptions crowded;
+  crowded.cost.shared_cores.crowding_permille = 4000;
   const auto messages = [&](const Request& request, const PlanOptions& options) {
     const auto plan = make_plan(request, tree, options);
     EXPECT_TRUE(plan.ok());
     const Algorithm* algorithm = find_algorithm(plan->algorithm);
     const Estimate e = algorithm->estimate(tree, request, plan->parameters, options.cost);
-    return e.finer.all_messages ? e.finer.all_messages : e.messages * 8;
+    const uint64_t all =
+        algorithm->on_shared_cores(tree, request, plan->parameters, crowded.cost, e).all_messages;
+    return all > 0 ? all : e.messages * 8;
   };
-  PlanOptions crowded;
-  crowded.cost.shared_cores.crowding_permille = 4000;
   for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::barrier}) {
     const Request request = request_of(c, 8);
     EXPECT_GE(messages(request, {}), 24u) << name(c);

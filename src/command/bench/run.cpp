@@ -152,7 +152,7 @@ class RankRun {
         is_rooted(m.what.collective) ? tree.position_of_rank[static_cast<size_t>(m.what.root)] : 0;
     request.count = m.what.count;
     if (request.collective == Collective::send_recv) {
-      m.algorithm = "direct";
+      m.algorithm = straight_name();
       return {};
     }
     const Result<Plan> plan = inside_.plan(request);
