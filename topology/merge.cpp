@@ -269,7 +269,7 @@ Result<Fabric> read_sources(const SourceContext& context, bool per_host) {
   for (const Source& source : sources()) {
     if (source.per_host != per_host) continue;
     Result<std::optional<Fabric>> fabric = source.read(context);
-    if (!fabric && source.asked_for) return fabric.status();
+    if (!fabric && source.reads_fabric_file) return fabric.status();
     if (!fabric) {
       Fabric nothing;
       (is_hint(fabric.status()) ? nothing.notes : nothing.conflicts)

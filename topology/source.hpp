@@ -15,12 +15,16 @@
 
 namespace sennit {
 
+inline constexpr const char* kFabricFile = "/etc/sennit/fabric";
+
+// What a source is told of where it is asked.
 struct SourceContext {
   std::string host;  // this host's name as the job knows it
-  // SENNIT_FABRIC: a file, or "synthetic:SPEC"; empty: /etc/sennit/fabric if there
+  // SENNIT_FABRIC: a file, or "synthetic:SPEC"; empty: kFabricFile if there
   std::string fabric_file;
 };
 
+// Where a fabric's shape may be written down, as a source's entry says it of itself.
 struct Source {
   std::string_view name;
   int priority;  // by how much it knows for certain; topology/sources/README.md has the table
@@ -30,16 +34,20 @@ struct Source {
   // SENNIT_UNSUPPORTED where this machine or user cannot read what there is; the text says what to
   // do.
   std::function<Result<std::optional<Fabric>>(const SourceContext&)> read;
-  // Somebody named what it reads, so its error is the caller's. Else the error becomes one of
-  // Fabric::conflicts, or one of Fabric::notes where it is a hint, and the other sources go on.
-  bool asked_for = false;
+  // It reads what SourceContext::fabric_file names, and nothing where that is not for it. Somebody
+  // asked for it, so its error is the caller's. Else the error becomes one of Fabric::conflicts, or
+  // one of Fabric::notes where it is a hint, and the other sources go on.
+  bool reads_fabric_file = false;
+  // For people, where it reads that: a file's name. Asked where it had something to say. Null: its
+  // name tells all.
+  std::string (*where)(const SourceContext&) = nullptr;
 };
 std::span<const Source> sources();  // all registered, by falling priority
 struct SourceEntry {
   explicit SourceEntry(Source source);
 };
-// SENNIT_SOURCE_ENTRY(NAME, priority, per_host, read[, asked_for]) in namespace sennit registers
-// the source "NAME"; NAME is an identifier.
+// SENNIT_SOURCE_ENTRY(NAME, priority, per_host, read[, reads_fabric_file[, where]]) in namespace
+// sennit registers the source "NAME"; NAME is an identifier.
 #define SENNIT_SOURCE_ENTRY(NAME, ...)                               \
   namespace {                                                        \
   const SourceEntry kSourceEntry_##NAME(Source{#NAME, __VA_ARGS__}); \

@@ -41,6 +41,12 @@ TEST(ToyCommand, ShowsTheSourcesFabric) {
   EXPECT_NE(done.output.find("leaf[0-1] of 2 hosts"), std::string::npos) << done.output;
 }
 
+TEST(ToyCommand, TellsWhereTheSourceRead) {
+  const Outcome done = sennit("topo", "SENNIT_FABRIC=/dev/null TOY_NETWORK=" + kNetwork);
+  EXPECT_EQ(done.status, 0) << done.output;
+  EXPECT_NE(done.output.find("toy " + kNetwork), std::string::npos) << done.output;
+}
+
 // What the command cannot do without the toys, it refuses by naming what there is.
 TEST(ToyCommand, TheCommandWithoutThemHasNone) {
   const Outcome refused =

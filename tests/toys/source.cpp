@@ -51,9 +51,14 @@ Result<Fabric> parse_toy(std::string_view text, const std::string& file, const s
   return fabric;
 }
 
-Result<std::optional<Fabric>> read(const SourceContext& context) {
+std::string path_of(const SourceContext&) {
   const char* const path = std::getenv("TOY_NETWORK");
-  if (path == nullptr) return std::optional<Fabric>();
+  return path == nullptr ? std::string() : path;
+}
+
+Result<std::optional<Fabric>> read(const SourceContext& context) {
+  const std::string path = path_of(context);
+  if (path.empty()) return std::optional<Fabric>();
   const Result<std::string> text = read_file(path);
   if (!text) return text.status();
   Result<Fabric> fabric = parse_toy(*text, path, context.host);
@@ -63,7 +68,7 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
 
 }  // namespace
 
-SENNIT_SOURCE_ENTRY(toy, 55, false, read)
+SENNIT_SOURCE_ENTRY(toy, 55, false, read, false, path_of)
 SENNIT_TEXT_FORM_ENTRY(toy, is_toy, parse_toy)
 
 }  // namespace sennit

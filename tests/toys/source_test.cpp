@@ -50,6 +50,8 @@ TEST(ToySource, TopoTellsOfTheSource) {
   for (const topo::SourceReport& source : reading->sources)
     told |= source.name == "toy" && source.said && source.priority == 55;
   EXPECT_TRUE(told);
+  EXPECT_NE(topo::from_words(*reading).find("toy " + kNetwork.string()), std::string::npos)
+      << topo::from_words(*reading);
 }
 
 }  // namespace

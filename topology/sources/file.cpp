@@ -39,11 +39,13 @@ bool file_exists(const std::string& path) {
 
 namespace {
 
-constexpr const char* kDefaultFile = "/etc/sennit/fabric";
+std::string path_of(const SourceContext& context) {
+  return context.fabric_file.empty() ? kFabricFile : context.fabric_file;
+}
 
 Result<std::optional<Fabric>> read(const SourceContext& context) {
   if (context.fabric_file.rfind("synthetic:", 0) == 0) return std::optional<Fabric>();
-  const std::string path = context.fabric_file.empty() ? kDefaultFile : context.fabric_file;
+  const std::string path = path_of(context);
   if (context.fabric_file.empty() && !file_exists(path)) return std::optional<Fabric>();
   Result<std::string> text = read_file(path);
   if (!text)
@@ -61,6 +63,6 @@ SENNIT_TEXT_FORM_ENTRY(
     [](std::string_view text, const std::string& file, const std::string&) {
       return parse_fabric(text, file);
     })
-SENNIT_SOURCE_ENTRY(file, 90, false, read, true)
+SENNIT_SOURCE_ENTRY(file, 90, false, read, true, path_of)
 
 }  // namespace sennit

@@ -361,6 +361,7 @@ Result<TierTree> synthetic_tree(std::string_view spec) {
   return assemble(nodes, root, {});
 }
 
-SENNIT_SOURCE_ENTRY(synthetic, 0, false, read, true)
+SENNIT_SOURCE_ENTRY(synthetic, 0, false, read, true,
+                    [](const SourceContext& context) { return context.fabric_file; })
 
 }  // namespace sennit

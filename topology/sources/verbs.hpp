@@ -10,6 +10,7 @@
 
 namespace sennit {
 
+// A port of an RDMA adapter.
 struct VerbsPort {
   int number = 1;
   bool active = false;
@@ -20,6 +21,7 @@ struct VerbsPort {
   int speed_code = 0;  // 1, 2, 4, ... 256 are SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR, XDR
 };
 
+// An RDMA adapter of this host.
 struct VerbsDevice {
   std::string name;        // "mlx5_0"
   uint64_t node_guid = 0;  // in this machine's byte order

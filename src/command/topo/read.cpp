@@ -19,20 +19,20 @@ namespace {
 
 constexpr std::string_view kSynthetic = "synthetic:";
 
-const Source* find_source(std::string_view name) {
-  for (const Source& source : sources())
-    if (source.name == name) return &source;
-  return nullptr;
-}
-
-Result<Fabric> ask(std::string_view name, const std::string& fabric_file) {
-  const Source* const source = find_source(name);
-  if (source == nullptr)
-    return Status(SENNIT_NOT_FOUND, fmt::format("source {} is not built in", name));
-  Result<std::optional<Fabric>> said = source->read({this_host(), fabric_file});
-  if (!said) return said.status();
-  if (!said->has_value()) return invalid(fmt::format("{}: says nothing", fabric_file));
-  return merge(Fabric{}, **said, name);  // writes down who said so
+// The one source that this is for.
+Status ask(const std::string& fabric_file, Reading* reading) {
+  const SourceContext context{this_host(), fabric_file};
+  for (const Source& source : sources()) {
+    if (!source.reads_fabric_file) continue;
+    Result<std::optional<Fabric>> said = source.read(context);
+    if (!said) return said.status();
+    if (!said->has_value()) continue;
+    reading->fabric = merge(Fabric{}, **said, source.name);  // writes down who said so
+    reading->sources.push_back(
+        {std::string(source.name), source.priority, true, "", "", reading->file});
+    return {};
+  }
+  return invalid(fmt::format("{}: says nothing", fabric_file));
 }
 
 }  // namespace
@@ -40,26 +40,20 @@ Result<Fabric> ask(std::string_view name, const std::string& fabric_file) {
 Result<Reading> read_one(const std::string& file) {
   Reading reading;
   reading.file = file;
-  std::string source = "file";
-  Result<Fabric> fabric = Fabric{};
   if (file.rfind(kSynthetic, 0) == 0) {
-    source = "synthetic";
-    fabric = ask(source, file);
+    SENNIT_RETURN_IF_ERROR(ask(file, &reading));
   } else if (file_exists(file)) {
     if (const Result<std::string> text = read_file(file); !text) return text.status();
-    fabric = ask(source, file);
+    SENNIT_RETURN_IF_ERROR(ask(file, &reading));
   } else {
-    source = "synthetic";
-    fabric = ask(source, std::string(kSynthetic) + file);
+    const Status made = ask(std::string(kSynthetic) + file, &reading);
     const bool looks_like_path = file.find_first_of("=;") == file.npos;
-    if (!fabric && looks_like_path)
+    if (!made.ok() && looks_like_path)
       return invalid(
           fmt::format("{}: no such file, and no synthetic tree either (such as meta24k)", file));
+    SENNIT_RETURN_IF_ERROR(made);
   }
-  if (!fabric) return fabric.status();
-  reading.fabric = *std::move(fabric);
   if (reading.fabric.name.empty()) reading.fabric.name = file.substr(file.rfind('/') + 1);
-  reading.sources.push_back({source, find_source(source)->priority, true, ""});
   return reading;
 }
 
@@ -72,14 +66,16 @@ Result<Reading> read_here() {
   bool network = false, placed = false;
   const auto is_switch = [](const Vertex& v) { return v.kind == VertexKind::switch_; };
   std::vector<std::pair<const Source*, Fabric>> said;
+  const SourceContext context{reading.host, reading.file};
   for (const Source& source : sources()) {
     SourceReport report{std::string(source.name), source.priority, false, ""};
-    Result<std::optional<Fabric>> answer = source.read({reading.host, reading.file});
-    if (!answer && source.asked_for) return answer.status();
+    Result<std::optional<Fabric>> answer = source.read(context);
+    if (!answer && source.reads_fabric_file) return answer.status();
     if (!answer) {
       (is_hint(answer.status()) ? report.note : report.error) = answer.status().text();
     } else if (answer->has_value()) {
       report.said = true;
+      if (source.where != nullptr) report.where = source.where(context);
       for (const Vertex& v : (*answer)->vertices) {
         if (v.kind != VertexKind::host || source.per_host) continue;
         network = true;

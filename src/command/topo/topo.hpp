@@ -20,6 +20,7 @@ namespace sennit::topo {
 
 // ---- reading (command/topo/read.cpp) ----
 
+// What one source had to say.
 struct SourceReport {
   std::string name;
   int priority = 0;
@@ -27,6 +28,7 @@ struct SourceReport {
   std::string error;  // malformed and the like; the other sources went on
   // why it cannot be read here, and what to do; nothing is wrong with the network
   std::string note = {};
+  std::string where = {};  // Source::where; empty: nothing beyond the name
 };
 struct Reading {
   Fabric fabric;
@@ -48,6 +50,7 @@ Status write_text(const std::string& file, const std::string& text);
 
 // ---- the model (command/topo/model.cpp, command/topo/origin.cpp) ----
 
+// What an Item stands for.
 enum class ItemKind : uint8_t { group, host, numa, nic, gpu };
 
 struct Item {  // a group of hosts, a host, or what is inside of one
@@ -67,6 +70,7 @@ struct Item {  // a group of hosts, a host, or what is inside of one
   std::vector<Item> children;
 };
 
+// Something that may be wrong with the network.
 struct Suspect {
   // "slow port", "slow link", "missing uplink", "wrong rail", "conflict", "one way", "not
   // connected"
@@ -76,6 +80,7 @@ struct Suspect {
   int vertex = -1;    // in the fabric; -1: none
 };
 
+// What all outputs are made of.
 struct Model {
   Fabric fabric;
   TierTree tree;
@@ -159,6 +164,7 @@ std::string members_words(const Item& item);     // "2 racks + 1 host"
 std::string origin_words(const Item& item);      // "declared, file"
 std::string tier_of_children(const Item& item);  // the commonest; empty: none
 std::string heading(const Reading& reading, const Model& model);
+// What was read: "file demo.fabric, hwloc".
 std::string from_words(const Reading& reading);
 std::string way_up_words(const Model& model);  // empty where hosts are drawn below their switches
 std::vector<std::string> ways_to_learn();
@@ -186,6 +192,7 @@ std::string page_of(const Reading& reading, const Model& model);  // command/top
 
 // ---- comparing (command/topo/diff.cpp) ----
 
+// What changed from one fabric to another: a line for each, and how many.
 struct Difference {
   std::string text;
   int changes = 0;
@@ -194,6 +201,7 @@ Difference diff(const Fabric& a, const Fabric& b);
 
 // ---- the order of ranks (command/topo/order.cpp, command/topo/hosts.cpp) ----
 
+// Which host each rank is on, and who says so.
 struct HostOrder {
   std::vector<std::string> hosts;  // by rank
   std::string from;  // "Slurm's job 17", "file hosts.txt", "the fabric's hosts, as written"

@@ -95,9 +95,7 @@ std::string from_words(const Reading& reading) {
     if (!source.said) continue;
     if (!text.empty()) text += ", ";
     text += source.name;
-    const bool asked = source.name == "file" || source.name == "synthetic";
-    if (asked && !reading.file.empty()) text += " " + reading.file;
-    if (source.name == "file" && reading.file.empty()) text += " /etc/sennit/fabric";
+    if (!source.where.empty()) text += " " + source.where;
   }
   return text.empty() ? "no source" : text;
 }

@@ -21,8 +21,10 @@
 
 namespace sennit {
 
+// Of one lane; slowest first.
 enum class IbSpeed : uint8_t { unknown, sdr, ddr, qdr, fdr10, fdr, edr, hdr, ndr, xdr };
 
+// What a port runs at, and what it could.
 struct IbPortRates {
   int width = 0;  // lanes; 0: unknown
   IbSpeed speed = IbSpeed::unknown;
@@ -42,8 +44,10 @@ struct IbPort {  // one that has a cable
   int routes = -1;    // switches: how many ports of hosts this is the way to; -1: not read
 };
 
+// What a node is.
 enum class IbKind : uint8_t { switch_, adapter, router };
 
+// A switch, an adapter, or a router.
 struct IbNode {
   IbKind kind = IbKind::switch_;
   uint64_t guid = 0;
@@ -53,6 +57,7 @@ struct IbNode {
   std::vector<IbPort> ports;  // by number
 };
 
+// All that a dump or a walk tells; `conflicts` are for Fabric::conflicts.
 struct IbSubnet {
   std::vector<IbNode> nodes;
   std::vector<std::string> conflicts;

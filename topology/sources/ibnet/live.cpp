@@ -158,7 +158,7 @@ Result<std::optional<Fabric>> read(const SourceContext& context) {
   // What somebody wrote down is used instead. An empty file, such as /dev/null, is no reason not to
   // look.
   const bool given = !context.fabric_file.empty() && context.fabric_file != "/dev/null";
-  if (given || (context.fabric_file.empty() && file_exists("/etc/sennit/fabric")))
+  if (given || (context.fabric_file.empty() && file_exists(kFabricFile)))
     return std::optional<Fabric>();
   const Result<std::optional<IbSubnet>> subnet = read_live_subnet();
   if (!subnet) return subnet.status();

@@ -13,6 +13,7 @@ namespace sennit {
 // "h2" before "h10".
 bool natural_less(std::string_view a, std::string_view b);
 
+// A host, by its adapters.
 struct IbHost {
   std::string name;
   // Device and node, by device; hca0, hca1, ... by GUID where the description names none.

@@ -16,6 +16,7 @@
 
 namespace sennit {
 
+// The forwarding tables of a dump, line after line. One thread.
 class RouteTables {
  public:
   struct Wrong {

@@ -14,6 +14,7 @@ namespace sennit {
 
 void add_slurm_link(Fabric* fabric, int a, int b);  // both directions, of unknown capacity
 
+// The fabric of a description of Slurm's, put together as it is read. `file` is for messages.
 class SlurmGraph {
  public:
   explicit SlurmGraph(const std::string& file) : file_(file) {}
