@@ -55,8 +55,8 @@ struct SharedCoresEstimate {
   // what it has received, over links that other ranks load no less.
   uint64_t fill_ns = 0;
   uint64_t received = 0;  // per chunk by the busiest rank, where it takes in more than it posts
-  // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks. Counts where some
-  // ranks wait for a core (SharedCores::crowded), and may be left out elsewhere.
+  // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks. Counts where
+  // some ranks wait for a core (SharedCores::crowded), and may be left out elsewhere.
   uint64_t all_messages = 0;
 };
 

@@ -76,6 +76,7 @@ class Command {
   int* exit_code_;
 };
 
+// A program's arguments, commands and help. Made and run once, by main().
 class CommandLine {
  public:
   // With --help, and --version where a version is given. Where commands are, one must be given.

@@ -21,6 +21,7 @@ inline constexpr uint64_t kMaxGoalOperations = 10'000'000;
 inline constexpr int32_t kAnyRank = -1;
 inline constexpr uint32_t kAnyTag = ~uint32_t{0};
 
+// What an operation does; calc takes time and moves nothing.
 enum class OperationKind : uint8_t { send, recv, calc };
 
 // A schedule of all ranks as LogGOPSim reads it: operations and what waits for what.

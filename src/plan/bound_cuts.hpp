@@ -17,6 +17,7 @@
 
 namespace sennit::cuts {
 
+// Whether a bound may be built on it.
 inline bool usable(const Capacity& c) {
   return c.known() &&
          (c.provenance == Provenance::declared || c.provenance == Provenance::measured);

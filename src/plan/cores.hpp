@@ -12,6 +12,7 @@
 
 namespace sennit {
 
+// What one process sees of where it runs.
 struct CoreSight {
   // equal for processes that can share memory, as far as can be told from outside
   std::string host;

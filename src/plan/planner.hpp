@@ -22,7 +22,8 @@ struct PlanOptions {
   CostModel cost;
 };
 
-// What the plan of a send_recv is called: by the algorithm that sends straight. Empty: there is none.
+// What the plan of a send_recv is called: as the algorithm that sends straight. Empty: there is
+// none.
 std::string_view straight_name();
 
 // Ok where `name` is empty or a registered algorithm's; else the error lists those.

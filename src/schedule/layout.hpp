@@ -15,6 +15,7 @@
 
 namespace sennit {
 
+// Slice `index` of `count` of every block.
 struct Chunk {
   uint32_t index = 0;
   uint32_t count = 1;

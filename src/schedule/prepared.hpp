@@ -17,6 +17,7 @@ namespace sennit {
 // bound scratch memory.
 inline constexpr uint32_t kLanes = 8;
 
+// One rank's program of one request, as the executor takes it.
 struct Prepared {
   Request request;
   Plan plan;

@@ -49,6 +49,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+// Which memory an operand lies in.
 enum class Buffer : uint8_t { input, output, slot };
 
 // A list of ranges in a buffer, in the order in which they are sent, received or reduced.
@@ -59,6 +60,7 @@ struct Operand {
   uint32_t ranges = 0;
 };
 
+// What a step does.
 enum class StepKind : uint8_t { send, recv, reduce, copy };
 
 // What a rank does at a time; peers are positions.

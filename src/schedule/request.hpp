@@ -14,6 +14,7 @@
 
 namespace sennit {
 
+// What ranks do together; send_recv is between two.
 enum class Collective : uint8_t {
   all_reduce,
   reduce_scatter,
@@ -28,6 +29,7 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectives = 10;
 
+// Of elements.
 enum class DataType : uint8_t {
   int8,
   uint8,
@@ -44,6 +46,7 @@ enum class DataType : uint8_t {
 };
 enum class Op : uint8_t { sum, prod, min, max, avg, premul_sum };
 
+// Of one element.
 size_t type_bytes(DataType type);
 bool has_root(Collective collective);          // broadcast, reduce, gather, scatter
 std::string_view name(Collective collective);  // "all_reduce", ...

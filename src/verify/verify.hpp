@@ -18,6 +18,7 @@
 
 namespace sennit {
 
+// What was found: that all is correct, or the first thing that is not.
 struct Verdict {
   bool correct = false;
   std::string error;  // first thing that is wrong: rank, step, range

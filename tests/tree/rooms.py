@@ -68,7 +68,6 @@ KEPT = [
      ("*.cpp",), {
         "src/base/text/json.hpp": "who includes it works with the values",
         "src/command/emulate/compare.hpp": "a member is a value",
-        "src/command/plan/simulate.hpp": "who includes it works with the values",
         "trainer/checkpoint/manifest.hpp": "a member is a value",
     }),
 ]

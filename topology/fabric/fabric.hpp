@@ -32,8 +32,10 @@
 
 namespace sennit {
 
+// What a vertex stands for.
 enum class VertexKind : uint8_t { gpu, numa, nic, host, switch_ };
 
+// A switch, a host, or something in a host.
 struct Vertex {
   VertexKind kind = VertexKind::host;
   std::string name;
@@ -69,6 +71,7 @@ struct Link {  // one direction
 
 inline constexpr size_t kMaxConflicts = 100;  // that are kept, and notes
 
+// A network as a graph, as far as somebody told of it.
 struct Fabric {
   std::string name;
   std::vector<Vertex> vertices;

@@ -17,12 +17,14 @@
 
 namespace sennit {
 
+// The NVLinks of a GPU to one peer.
 struct NvlinkRecord {
   std::string peer;  // a GPU's bus id; else links to an NVSwitch
   int links = 1;
   uint64_t bytes_per_s = 0;  // of one link, one way; 0: unknown
 };
 
+// A GPU as its driver tells of it.
 struct GpuRecord {
   int index = 0;
   std::string bus_id;             // "0000:07:00.0"
@@ -33,6 +35,7 @@ struct GpuRecord {
   bool assumed_nvlink_rate = false;  // by the generation, not as the driver says
 };
 
+// A network adapter.
 struct NicRecord {
   std::string name;  // "mlx5_0"
   std::string id;    // as Vertex::id
@@ -42,6 +45,7 @@ struct NicRecord {
   std::string pci_switch;
 };
 
+// What is inside of one host.
 struct HostRecord {
   std::string host;
   bool several_numa = false;  // else all hangs on the host
@@ -49,6 +53,7 @@ struct HostRecord {
   std::vector<NicRecord> nics;
 };
 
+// The same as a graph. Pure.
 Fabric fabric_of(const HostRecord& record);
 
 // One way, of all lanes together, behind the line code (8b/10b to 5 GT/s, 128b/130b, from 64 GT/s

@@ -18,6 +18,7 @@ namespace sennit {
 enum class Provenance : uint8_t { unknown, assumed, declared, measured };
 const char* name(Provenance provenance);
 
+// A rate in bytes/s, and who stands behind it.
 struct Capacity {
   uint64_t bytes_per_s = 0;  // 0: unknown
   Provenance provenance = Provenance::unknown;
@@ -25,6 +26,7 @@ struct Capacity {
   bool known() const { return bytes_per_s != 0; }
 };
 
+// Ranks that one boundary holds; its children are consecutive.
 struct Group {
   int32_t parent = -1;       // index into TierTree::groups; -1 for the root
   int32_t first_child = -1;  // children are consecutive; -1 for a leaf (a rank)
@@ -39,12 +41,15 @@ struct Group {
   std::string name;         // "rack1", "h3"; may be empty
 };
 
+// A level of the tree.
 struct Tier {
   std::string name;  // "rank", "numa", "host", "rack", "pod", "root"
   // Its ranks can share memory.
   bool is_host() const { return name == "host"; }
 };
 
+// A fabric as planner and algorithms see it. Filled in, then finish()ed; from then on read only,
+// and free to share between threads.
 class TierTree {
  public:
   std::vector<Group> groups;              // breadth first; groups[0] is the root

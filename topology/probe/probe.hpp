@@ -27,11 +27,13 @@
 
 namespace sennit::probe {
 
+// What one host was measured to send and receive.
 struct HostRate {
   uint64_t bytes_per_s = 0;
   bool measured = false;  // else assumed: the median of the others
 };
 
+// What the measurements come to.
 struct Findings {
   std::vector<Group> groups;
   std::vector<HostRate> hosts;
@@ -41,6 +43,7 @@ struct Findings {
   std::string to_text(std::span<const std::string> names) const;
 };
 
+// Asks for rounds of measurements, and draws conclusions. One thread.
 class Prober {
  public:
   // one_pair_at_a_time: where hosts share cores, so that round trips do not disturb each other.

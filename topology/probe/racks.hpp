@@ -26,6 +26,7 @@ class Pairs {
   std::vector<uint64_t> figures_;
 };
 
+// Finds which hosts are near one another. One thread.
 class Racks {
  public:
   explicit Racks(int hosts) : hosts_(hosts), rates_(hosts) {}

@@ -6,6 +6,7 @@
 
 namespace sennit::probe {
 
+// What one host sends to another in a round.
 struct Flow {
   int from = 0, to = 0;  // hosts
   bool operator==(const Flow&) const = default;
@@ -18,6 +19,7 @@ struct Round {
   std::vector<Flow> flows;
 };
 
+// Hosts that are nearer to one another than to the rest.
 struct Group {
   int parent = -1;         // index into Findings::groups; -1: the root, which is groups[0]
   std::vector<int> hosts;  // all below, ascending

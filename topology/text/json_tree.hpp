@@ -15,8 +15,10 @@
 
 namespace sennit {
 
+// What a value is.
 enum class JsonKind { null, boolean, number, string, list, map };
 
+// A value, with where it stands.
 struct JsonTree {
   JsonKind kind = JsonKind::null;
   std::string text;             // of a string, a number; "true" or "false"
@@ -31,6 +33,7 @@ struct JsonTree {
   Token place() const;  // for error_at
 };
 
+// Errors say file:line:column; `file` is for messages only.
 Result<JsonTree> parse_json_tree(std::string_view text, const std::string& file);
 
 }  // namespace sennit

@@ -7,6 +7,7 @@
 
 namespace sennit {
 
+// How a program ended, and what it wrote.
 struct ProgramOutput {
   int exit_code = 0;  // -1: killed by a signal, or past its time
   std::string out, error;

@@ -27,6 +27,7 @@ inline constexpr size_t kMaxNameBytes = 255;
 inline constexpr size_t kMaxVertices = 262'144;
 inline constexpr size_t kMaxLinks = 524'288;  // directions
 
+// A word of a text, and where it stands. The text must outlive it.
 struct Token {
   std::string_view text;  // within quotes, without them
   size_t line = 0;        // from 1

@@ -17,6 +17,7 @@
 
 namespace sennit::bench {
 
+// Where the buffers of a bench come from.
 enum class BufferMemory : uint8_t {
   // what is measured: peers read it in place, or not
   sennit,
@@ -24,6 +25,7 @@ enum class BufferMemory : uint8_t {
   any
 };
 
+// What was asked for on the command line; sizes in bytes.
 struct Options {
   Collective collective = Collective::all_reduce;
   uint64_t min_bytes = 0, max_bytes = 0;

@@ -11,6 +11,7 @@
 
 namespace sennit::bench {
 
+// One for the standard error of all ranks. One thread.
 class ErrorMerger {
  public:
   using Clock = std::chrono::steady_clock;

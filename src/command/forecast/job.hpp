@@ -19,6 +19,7 @@
 
 namespace sennit::forecast {
 
+// What was asked for on the command line; texts as they were typed.
 struct Arguments {
   std::string model, fabric, mesh, gpu = "h100", recompute = "cheap", tokens = "15.6T", staff,
                                    constants;
@@ -30,6 +31,7 @@ struct Arguments {
   int switch_ports = 128;
 };
 
+// The same, read and checked.
 struct Problem {
   std::string fabric;  // its name
   TierTree tree;

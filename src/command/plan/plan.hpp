@@ -17,6 +17,7 @@
 
 namespace sennit::plan {
 
+// What was asked for on the command line; texts as they were typed.
 struct Arguments {
   std::string collective, bytes, fabric, type, op;  // empty: not given
   int ranks = 0, ranks_per_host = 0, root = -1;     // -1: not given
@@ -31,6 +32,7 @@ void add_arguments(const Command& command, Arguments* arguments);
 // Options that were given without a value, as by a variable that is not set, name themselves.
 Status check_given(const Command& command);
 
+// The same, read and checked.
 struct Problem {
   std::string fabric;  // its name
   TierTree tree;
@@ -61,6 +63,7 @@ struct TierRow {
 // from the innermost outwards
 std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan);
 
+// One line for people: what is planned, and where.
 std::string title(const Problem& problem);
 std::string model_text(const Problem& problem);
 std::string time_text(uint64_t ns);

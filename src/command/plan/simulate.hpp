@@ -5,13 +5,14 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "command/plan/plan.hpp"
 #include "simulate/simulate.hpp"
 
 namespace sennit::plan {
 
+// What was asked for on the command line; files by name, empty: not asked for.
 struct SimulateArguments : Arguments {
   std::string json, trace;
   bool fluid = false, every_rank = false;
@@ -44,6 +45,7 @@ class Watch {
   std::vector<SimulatedMessage> messages_;
 };
 
+// What the simulator is told of the problem.
 SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments);
 // `load` is Watch's; unused under --fluid.
 std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
@@ -51,6 +53,7 @@ std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
 nlohmann::ordered_json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
                                   const std::vector<std::vector<double>>& load, bool fluid);
 
+// A line a link, for people; and the same for programs.
 std::string links_text(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
 nlohmann::ordered_json links_json(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
 

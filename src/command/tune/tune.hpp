@@ -35,6 +35,7 @@ struct Choices {
   std::vector<TimedPlan> planned, calibrated;
 };
 
+// The line above a table of so many rounds among so many ranks.
 void print_heading(const char* what, size_t rounds, int ranks);
 void print(const Trials& trials, const bench::Case& what);
 // How far the model's choices are from the fastest that was tried, request by request.

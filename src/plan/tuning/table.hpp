@@ -25,12 +25,14 @@
 
 namespace sennit {
 
+// What was fastest for requests like one that was tried.
 struct Tuned {
   std::string algorithm;
   Parameters parameters;
   uint64_t predicted_ns = 0, measured_ns = 0;
 };
 
+// All lines of a tuning file. A value.
 class Tuning {
  public:
   // Null where nothing was measured for the like of this request.

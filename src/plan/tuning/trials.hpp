@@ -28,6 +28,7 @@ std::vector<double> typical_times(const std::vector<double>& times_us, size_t pl
 uint64_t without_barriers(uint64_t took_ns, size_t calls, size_t barriers,
                           std::vector<double> barriers_ns);
 
+// The trials of one request. All ranks make the same calls in the same order. One thread.
 class Trials {
  public:
   static constexpr uint64_t kHopeless = 3;  // times the best prediction: not tried
