@@ -111,7 +111,7 @@ typedef enum sennit_op_t {
 
 /* Enough for an address, a port, a nonce and the job's secret. Keep it secret: who holds it may
  * join the job. */
-#define SENNIT_UNIQUE_ID_BYTES 256
+#define SENNIT_UNIQUE_ID_BYTES 128
 typedef struct sennit_unique_id_t {
   char internal[SENNIT_UNIQUE_ID_BYTES];
 } sennit_unique_id_t;

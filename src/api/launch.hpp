@@ -1,4 +1,4 @@
-// launch.hpp: how a process learns which rank it is and where rank 0 listens: from an id of 256
+// launch.hpp: how a process learns which rank it is and where rank 0 listens: from an id of 128
 // bytes that the program hands to all of them, or from the launcher's environment.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace sennit {
 // left at its default.
 BootstrapOptions bootstrap_defaults();
 
-// 256-byte unique id: address, port, job number, secret, checksum. The listener stays open in this
+// 128-byte unique id: address, port, job number, secret, checksum. The listener stays open in this
 // process until rank 0 of the job, in this process, takes it over.
 Result<std::vector<std::byte>> make_unique_id();
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size);

@@ -1,4 +1,4 @@
-// unique_id.cpp: the 256 bytes that one rank makes and hands to all others: where rank 0 listens,
+// unique_id.cpp: the 128 bytes that one rank makes and hands to all others: where rank 0 listens,
 // the job's number and its secret, with a checksum against mangling on the way. Whoever holds them
 // may join the job.
 //
@@ -23,21 +23,52 @@
 namespace sennit {
 namespace {
 
-constexpr size_t kAddresses = 8;
-constexpr size_t kAddressBytes = 16;  // IPv6, or an IPv4 address mapped to that
-// What the bytes are; the rest of them is zero.
+// What the bytes are. As many as NCCL's ids have, so that they fit into those.
 struct Contents {
-  char magic[8];
-  uint64_t job;
+  char magic[4];
   uint16_t port;
-  uint8_t addresses;
-  uint8_t unused[5];
-  uint8_t address[kAddresses][kAddressBytes];
+  uint8_t unused[2];
+  uint64_t job;
   uint8_t secret[32];
+  // The addresses that rank 0 listens at, the likeliest first: each one byte, how long it is, and
+  // so many bytes, 4 of IPv4 or 16 of IPv6. A length of 0 ends them.
+  uint8_t addresses[64];
   uint8_t checksum[16];  // over all before it
 };
-constexpr char kMagic[8] = {'s', 'e', 'n', 'n', 'u', 'i', 'd', '1'};
-static_assert(sizeof(Contents) <= SENNIT_UNIQUE_ID_BYTES);
+constexpr char kMagic[4] = {'s', 'n', 'i', '2'};
+static_assert(sizeof(Contents) == SENNIT_UNIQUE_ID_BYTES);
+constexpr size_t kIpv4Bytes = 4;
+constexpr uint8_t kIpv4Prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};  // ::ffff:a.b.c.d
+
+// As many as there is room for.
+void write_addresses(const std::vector<Address>& addresses, Contents* contents) {
+  size_t used = 0;
+  for (const Address& address : addresses) {
+    const bool short_form = std::memcmp(address.ip.data(), kIpv4Prefix, sizeof kIpv4Prefix) == 0;
+    const size_t bytes = short_form ? kIpv4Bytes : address.ip.size();
+    if (used + 1 + bytes > sizeof contents->addresses) continue;
+    contents->addresses[used++] = static_cast<uint8_t>(bytes);
+    std::memcpy(contents->addresses + used, address.ip.data() + (address.ip.size() - bytes), bytes);
+    used += bytes;
+  }
+}
+
+// Nothing where the lengths make no sense.
+std::vector<Address> read_addresses(const Contents& contents) {
+  std::vector<Address> addresses;
+  for (size_t used = 0; used < sizeof contents.addresses && contents.addresses[used] != 0;) {
+    const size_t bytes = contents.addresses[used++];
+    Address address;
+    if ((bytes != kIpv4Bytes && bytes != address.ip.size()) ||
+        used + bytes > sizeof contents.addresses)
+      return {};
+    if (bytes == kIpv4Bytes) std::memcpy(address.ip.data(), kIpv4Prefix, sizeof kIpv4Prefix);
+    std::memcpy(address.ip.data() + (address.ip.size() - bytes), contents.addresses + used, bytes);
+    used += bytes;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
 
 void checksum(const Contents& contents, uint8_t (&out)[16]) {
   crypto_generichash(out, sizeof out, reinterpret_cast<const uint8_t*>(&contents),
@@ -91,9 +122,7 @@ Result<std::vector<std::byte>> make_unique_id() {
   while (contents.job == 0) randombytes_buf(&contents.job, sizeof contents.job);
   randombytes_buf(contents.secret, sizeof contents.secret);
   contents.port = local_address(*listener).port;
-  contents.addresses = static_cast<uint8_t>(std::min(addresses.size(), kAddresses));
-  for (size_t i = 0; i < contents.addresses; i++)
-    std::memcpy(contents.address[i], addresses[i].ip.data(), kAddressBytes);
+  write_addresses(addresses, &contents);
   checksum(contents, contents.checksum);
   {
     WaitingListeners& waiting = waiting_listeners();
@@ -119,21 +148,20 @@ Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int si
   std::memcpy(&contents, id.data(), sizeof contents);
   uint8_t sum[16];
   checksum(contents, sum);
+  const std::vector<Address> addresses = read_addresses(contents);
   if (std::memcmp(contents.magic, kMagic, sizeof kMagic) != 0 ||
-      std::memcmp(sum, contents.checksum, sizeof sum) != 0 || contents.addresses > kAddresses)
-    return invalid(
-        "the unique id is damaged: hand on all 256 bytes that sennit_get_unique_id gave, of the "
-        "same version of sennit");
+      std::memcmp(sum, contents.checksum, sizeof sum) != 0 || addresses.empty())
+    return invalid(fmt::format(
+        "the unique id is damaged: hand on all {} bytes that sennit_get_unique_id gave, of the "
+        "same version of sennit",
+        SENNIT_UNIQUE_ID_BYTES));
   BootstrapOptions options = bootstrap_defaults();
   options.rank = rank;
   options.size = size;
   options.job = contents.job;
   options.root_port = contents.port;
-  for (size_t i = 0; i < contents.addresses; i++) {
-    Address address;
-    std::memcpy(address.ip.data(), contents.address[i], kAddressBytes);
-    options.root_host += (i == 0 ? "" : ",") + address.host();
-  }
+  for (const Address& address : addresses)
+    options.root_host += (options.root_host.empty() ? "" : ",") + address.host();
   const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
   options.secret.assign(secret, secret + sizeof contents.secret);
   return options;
