@@ -345,7 +345,9 @@ SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
 /* Between start and end, calls of this thread (also sends and receives, on any communicators) are
  * collected and started together by the end, which waits for all of them. Groups nest. Until the
  * end of the outermost one, a collected call's work cannot be tested or waited for
- * (SENNIT_INVALID_ARGUMENT); to free it is to give up its handle, the call is made nevertheless. */
+ * (SENNIT_INVALID_ARGUMENT); to free it is to give up its handle, the call is made nevertheless.
+ * Where a call of the group was off, which it says itself, the end makes none of them and returns
+ * that error again: half a group would wait for ever. */
 SENNIT_EXPORT sennit_status_t sennit_group_start(void);
 SENNIT_EXPORT sennit_status_t sennit_group_end(void);
 

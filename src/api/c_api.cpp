@@ -3,6 +3,7 @@
 #include "api/c_api.hpp"
 #include "api/launch.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -29,14 +30,21 @@ constexpr int64_t kNsPerMs = 1'000'000;
 struct PendingGroup {
   int depth = 0;
   std::vector<std::shared_ptr<Work>> works;
+  Status error;  // of the first call that was off
   Origin origin;
 
   void leave_inherited() {
     if (!origin.forked()) return;
     for (std::shared_ptr<Work>& work : works) leave_to_parent(std::move(work));
     works.clear();
+    error = {};
     depth = 0;
     origin = {};
+  }
+  // Of a call that was off: nothing of its group may be started, since other ranks wait for it.
+  Status note(Status off) {
+    if (depth > 0 && error.ok()) error = off;
+    return off;
   }
   ~PendingGroup() { leave_inherited(); }
 };
@@ -113,14 +121,14 @@ sennit_status_t report(const Status& status) {
 
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle) {
   return guarded(comm, [&]() -> Status {
-    if (!comm) return invalid("the communicator is NULL");
     PendingGroup& open = group();
+    if (!comm) return open.note(invalid("the communicator is NULL"));
     if (!handle && open.depth == 0) return comm->communicator->run(call);
     if (handle) *handle = nullptr;
     Call grouped = call;
     grouped.as_planned = open.depth > 0;
     Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
-    if (!prepared) return prepared.status();
+    if (!prepared) return open.note(prepared.status());
     std::shared_ptr<Work> work = *std::move(prepared);
     if (open.depth > 0) {
       open.works.push_back(work);
@@ -383,7 +391,13 @@ sennit_status_t sennit_group_end(void) {
     if (open.depth == 0) return invalid("sennit_group_end without sennit_group_start");
     if (--open.depth > 0) return {};
     const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
-    for (const auto& work : works) work->start(false);
+    if (Status off = std::exchange(open.error, {}); !off.ok())
+      return off.with_context("none of the group's calls was made");
+    // Ranks of one job, all this thread's: while it waits for one of them the others have to go on.
+    const bool several = std::any_of(works.begin(), works.end(), [&](const auto& work) {
+      return &work->context() != &works.front()->context();
+    });
+    for (const auto& work : works) work->start(several);
     Status first;
     for (const auto& work : works) {
       work->wait(-1);

@@ -15,6 +15,8 @@ Work::~Work() {
   (void)finish();
 }
 
+const Context& Work::context() const { return communicator_->context(); }
+
 void Work::start(bool nonblocking) {
   started_ = true;
   if (sample_ >= 0) started_ns_ = now_ns();

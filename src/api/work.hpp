@@ -18,6 +18,7 @@
 namespace sennit {
 
 class Communicator;
+class Context;
 
 class Work {
  public:
@@ -29,6 +30,7 @@ class Work {
 
   // Once. `nonblocking`: somebody else than its caller has to drive it.
   void start(bool nonblocking);
+  const Context& context() const;
   bool started() const { return started_; }  // not yet: its group is still open
   bool done() const;
   // Drives the engine; false when the time is over (negative: no limit).

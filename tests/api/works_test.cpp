@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -137,6 +138,51 @@ TEST(Works, OfAnOpenGroupCannotBeWaitedFor) {
     EXPECT_EQ(sennit_work_test(send), SENNIT_OK);
     sennit_work_free(kept);
     sennit_work_free(send);
+  });
+}
+
+// As programs do that have one thread for all devices of a host.
+TEST(Works, OneThreadMakesTheCallsOfAllRanksInAGroup) {
+  Ranks ranks(3);
+  ASSERT_TRUE(ranks.ok());
+  for (const size_t count : {size_t{1}, size_t{100'000}}) {
+    std::vector<std::vector<int>> x(3, std::vector<int>(count, 1));
+    sennit_group_start();
+    for (int r = 0; r < 3; r++) {
+      int* const mine = x[static_cast<size_t>(r)].data();
+      EXPECT_EQ(sennit_all_reduce(mine, mine, count, SENNIT_INT32, SENNIT_SUM, ranks.comm(r)),
+                SENNIT_OK);
+    }
+    EXPECT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    for (const std::vector<int>& mine : x) EXPECT_EQ(mine, std::vector<int>(count, 3));
+  }
+}
+
+TEST(Works, AGroupWithACallThatIsOffMakesNoneOfIt) {
+  Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    int x = 1, from = rank, to = -1;
+    const int other = 1 - rank;
+    sennit_work_t kept;
+    sennit_group_start();
+    EXPECT_EQ(sennit_send(&from, 1, SENNIT_INT32, other, comm), SENNIT_OK);
+    EXPECT_EQ(sennit_all_reduce_start(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm, &kept), SENNIT_OK);
+    EXPECT_EQ(sennit_recv(&to, 1, SENNIT_INT32, 2, comm), SENNIT_INVALID_ARGUMENT);
+    EXPECT_EQ(sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, nullptr),
+              SENNIT_INVALID_ARGUMENT);
+    EXPECT_EQ(sennit_group_end(), SENNIT_INVALID_ARGUMENT);
+    EXPECT_TRUE(std::string_view(sennit_last_error()).starts_with("none of the group's calls"))
+        << sennit_last_error();
+    EXPECT_EQ(sennit_work_wait(kept, -1), SENNIT_INVALID_ARGUMENT);
+    sennit_work_free(kept);
+    EXPECT_EQ(x, 1);
+    // The communicator is as it was, and the next group knows nothing of this one.
+    sennit_group_start();
+    EXPECT_EQ(sennit_send(&from, 1, SENNIT_INT32, other, comm), SENNIT_OK);
+    EXPECT_EQ(sennit_recv(&to, 1, SENNIT_INT32, other, comm), SENNIT_OK);
+    EXPECT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(to, other);
   });
 }
 
