@@ -29,6 +29,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ARRIVAL_TIMEOUT", OptionType::milliseconds, "120000",
      "how long to wait for ranks that do not come, at start and in a call"},
     {"SENNIT_CHUNK_BYTES", OptionType::bytes, "0", "pipeline chunk; 0: the planner chooses"},
+    {"SENNIT_DISABLE", OptionType::flag, "0",
+     "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",
      "messages up to this size are sent before the receiver is known to be ready"},
     {"SENNIT_FABRIC", OptionType::text, "",
@@ -48,6 +50,9 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ISA", OptionType::text, "",
      "generic, avx2 or avx512: highest instruction set for reductions"},
     {"SENNIT_LOG", OptionType::text, "warn", "error, warn, info or debug"},
+    {"SENNIT_NCCL_LIBRARY", OptionType::text, "",
+     "NVIDIA's libnccl.so.2, for SENNIT_DISABLE; else looked for in the process, beside torch, in "
+     "LD_LIBRARY_PATH and the system's folders"},
     {"SENNIT_PORT", OptionType::integer, "0",
      "port that rank 0 listens on while a job starts; 0: MASTER_PORT + 1, under Slurm from the "
      "job's number"},

@@ -54,8 +54,8 @@ def entries(folder):
     """{name: what it is}. A header speaks for its source."""
     found = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix in (".cpp", ".hpp", ".c", ".py") and (path.suffix != ".cpp"
-                                                             or not path.with_suffix(".hpp").exists()):
+        header = {".cpp": ".hpp", ".c": ".h"}.get(path.suffix)
+        if path.suffix in SUFFIXES + (".py",) and not (header and path.with_suffix(header).exists()):
             name = path.stem if path.suffix in (".cpp", ".hpp") and folder.name != "examples" else path.name
             found[name] = first_sentence(opening(path))
     return found

@@ -44,6 +44,8 @@ ROOMS = [
     ["topology/sources"],
     ["src/api/call", "src/api/start"],
     ["src/api"],
+    ["src/nccl"],
+    ["src/nccl/forwarder"],
     ["src/concurrent", "src/goal"],
     ["src/forecast"],
     ["src/command"],
@@ -76,7 +78,7 @@ TABLE_END = "<!-- end of the table -->"
 
 
 def sources(folder):
-    return sorted(p for p in (ROOT / folder).iterdir() if p.suffix in (".cpp", ".hpp"))
+    return sorted(p for p in (ROOT / folder).iterdir() if p.suffix in (".cpp", ".hpp", ".c", ".h"))
 
 
 def room_of(path):

@@ -1,0 +1,237 @@
+// api_collectives.cpp: collectives and messages, which name the rank's own memory, and groups of them.
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "nccl/device_memory.hpp"
+#include "nccl/exported.hpp"
+#include "nccl/group.hpp"
+#include "nccl/numbers.hpp"
+#include "nccl/report.hpp"
+
+using namespace sennit::nccl;  // NOLINT: the functions below are the library's
+
+namespace {
+
+// What most calls name besides their memory. What is not of NCCL's numbers is refused by name.
+struct Arguments {
+  std::shared_ptr<CommunicatorState> state;
+  sennit_type_t type;
+  sennit_op_t op = SENNIT_SUM;
+};
+
+Outcome read_arguments(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, Arguments* arguments) {
+  Outcome why;
+  arguments->state = state_of(comm, &why);
+  if (!arguments->state) return why;
+  const std::optional<sennit_type_t> known_type = type_of(type);
+  if (!known_type)
+    return {ncclInvalidArgument,
+            "datatype " + std::to_string(static_cast<int>(type)) + ": no ncclDataType_t"};
+  const std::optional<sennit_op_t> known_op = op_of(op);
+  if (!known_op)
+    return {ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) + ": no ncclRedOp_t"};
+  arguments->type = *known_type;
+  arguments->op = *known_op;
+  return {};
+}
+
+// Makes the call at once, or as a job. `make` takes the Arguments and returns sennit's status.
+template <typename F>
+Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
+                  cudaStream_t stream, F make) {
+  Outcome off = refuse_device_memory(memory.begin(), static_cast<int>(memory.size()));
+  if (off.ok()) off = await_stream(stream);
+  if (!off.ok()) return off;
+  if (!in_group() && arguments.state->blocking()) {
+    const sennit_status_t status = make(arguments);
+    if (status == SENNIT_OK) return {};
+    return {result_of(status), sennit_last_error()};
+  }
+  Job job;
+  job.communicators.push_back(arguments.state);
+  job.calls.push_back([arguments, make] { return make(arguments); });
+  return submit(std::move(job));
+}
+
+template <typename F>
+ncclResult_t call(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op,
+                  std::initializer_list<const void*> memory, cudaStream_t stream, F make) {
+  return guarded([&] {
+    Arguments arguments;
+    Outcome outcome = read_arguments(comm, type, op, &arguments);
+    if (outcome.ok()) outcome = make_call(arguments, memory, stream, std::move(make));
+    if (!outcome.ok() && outcome.result != ncclInProgress) fail_group(outcome);
+    return outcome;
+  });
+}
+
+// A config of one call tunes what NCCL's kernels do; it has to be one, and nothing in it changes
+// what the call means.
+ncclResult_t check(const ncclCollConfig_t* config) {
+  if (!config || config->magic == NCCL_CONFIG_MAGIC) return ncclSuccess;
+  const Outcome off{ncclInvalidArgument,
+                    "the ncclCollConfig_t was not initialised: start from "
+                    "NCCL_COLLCONFIG_INITIALIZER"};
+  fail_group(off);
+  return report(off);
+}
+
+}  // namespace
+
+ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, op, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_all_reduce(send, recv, count, a.type, a.op, a.state->comm());
+  });
+}
+
+ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_broadcast(send, recv, count, a.type, root, a.state->comm());
+  });
+}
+
+ncclResult_t ncclBcast(void* memory, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                       cudaStream_t stream) {
+  return ncclBroadcast(memory, memory, count, type, root, comm, stream);
+}
+
+ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, op, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_reduce(send, recv, count, a.type, a.op, root, a.state->comm());
+  });
+}
+
+ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_all_gather(send, recv, count, a.type, a.state->comm());
+  });
+}
+
+ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, op, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_reduce_scatter(send, recv, count, a.type, a.op, a.state->comm());
+  });
+}
+
+ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
+                          ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_all_to_all(send, recv, count, a.type, a.state->comm());
+  });
+}
+
+ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_gather(send, recv, count, a.type, root, a.state->comm());
+  });
+}
+
+ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+                         ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+    return sennit_scatter(send, recv, count, a.type, root, a.state->comm());
+  });
+}
+
+ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return call(comm, type, ncclSum, {send}, stream, [=](const Arguments& a) {
+    return sennit_send(send, count, a.type, peer, a.state->comm());
+  });
+}
+
+ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return call(comm, type, ncclSum, {recv}, stream, [=](const Arguments& a) {
+    return sennit_recv(recv, count, a.type, peer, a.state->comm());
+  });
+}
+
+// Each collective once more, with a config of its own.
+#define WITH_CONFIG(name, parameters, arguments)                                \
+  ncclResult_t name##Config parameters {                                        \
+    if (const ncclResult_t off = check(config); off != ncclSuccess) return off; \
+    return name arguments;                                                      \
+  }
+WITH_CONFIG(ncclAllReduce,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, op, comm, stream))
+WITH_CONFIG(ncclBroadcast,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, root, comm, stream))
+WITH_CONFIG(ncclReduce,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+             int root, ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, op, root, comm, stream))
+WITH_CONFIG(ncclAllGather,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+             cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, comm, stream))
+WITH_CONFIG(ncclReduceScatter,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, op, comm, stream))
+WITH_CONFIG(ncclAlltoAll,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+             cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, comm, stream))
+WITH_CONFIG(ncclGather,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, root, comm, stream))
+WITH_CONFIG(ncclScatter,
+            (const void* send, void* recv, size_t count, ncclDataType_t type, int root,
+             ncclComm_t comm, cudaStream_t stream, const ncclCollConfig_t* config),
+            (send, recv, count, type, root, comm, stream))
+#undef WITH_CONFIG
+
+ncclResult_t ncclGroupStart(void) {
+  start_group();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+  return guarded([] { return end_group(); });
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t comm) {
+  return guarded([&]() -> Outcome {
+    Arguments arguments;
+    if (Outcome off = read_arguments(comm, type, ncclSum, &arguments); !off.ok()) return off;
+    if (!op || !scalar) return {ncclInvalidArgument, "op or scalar is NULL"};
+    if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
+      return {ncclInvalidArgument, "residence: no ncclScalarResidence_t"};
+    if (Outcome off = refuse_device_memory(std::initializer_list<const void*>{scalar}.begin(), 1);
+        !off.ok())
+      return off;
+    sennit_op_t made;
+    const sennit_status_t status =
+        sennit_op_create_premul_sum(&made, scalar, arguments.type, arguments.state->comm());
+    if (status != SENNIT_OK) return {result_of(status), sennit_last_error()};
+    *op = custom_op(made);
+    return {};
+  });
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
+  return guarded([&]() -> Outcome {
+    Arguments arguments;
+    if (Outcome off = read_arguments(comm, ncclInt8, op, &arguments); !off.ok()) return off;
+    if (op < ncclNumOps)
+      return {ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
+                                       " is NCCL's own, and cannot be destroyed"};
+    const sennit_status_t status = sennit_op_destroy(arguments.op, arguments.state->comm());
+    if (status == SENNIT_OK) return {};
+    return {result_of(status), sennit_last_error()};
+  });
+}

@@ -1,0 +1,241 @@
+// api_communicators.cpp: making, splitting and ending communicators, and what they are.
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "nccl/config.hpp"
+#include "nccl/exported.hpp"
+#include "nccl/group.hpp"
+#include "nccl/numbers.hpp"
+#include "nccl/report.hpp"
+
+using namespace sennit::nccl;  // NOLINT: the functions below are the library's
+
+namespace {
+
+static_assert(sizeof(ncclUniqueId) == sizeof(sennit_unique_id_t));
+
+// A late rank is no error to NCCL's programs: they wait.
+sennit_config_t patient() {
+  sennit_config_t config = SENNIT_CONFIG_INIT;
+  config.arrival_timeout_ms = INT_MAX;
+  return config;
+}
+
+Outcome outcome_of(sennit_status_t status) {
+  if (status == SENNIT_OK) return {};
+  return {result_of(status), sennit_last_error()};
+}
+
+// Has `make` fill the new communicator, at once or at the end of the group, and gives its handle
+// to the caller: at once where it does not block and `expected` says that there will be one, else
+// only where it was made.
+template <typename F>
+Outcome create(ncclComm_t* result, bool blocking, bool expected,
+               std::shared_ptr<CommunicatorState> parent, F make) {
+  auto state = std::make_shared<CommunicatorState>(blocking);
+  *result = nullptr;
+  if (!blocking && expected) *result = make_handle(state);
+  Job job;
+  job.communicators.push_back(state);
+  if (parent) job.communicators.push_back(std::move(parent));
+  job.creations.push_back([state, result, make] {
+    sennit_comm_t made = nullptr;
+    const Outcome outcome = outcome_of(make(&made));
+    if (made) state->made(made);
+    if (made && state->blocking()) *result = make_handle(state);
+    return outcome;
+  });
+  return submit(std::move(job));
+}
+
+Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
+                  const ncclConfig_t* given) {
+  if (!comm) return {ncclInvalidArgument, "comm is NULL"};
+  if (ranks < 1 || rank < 0 || rank >= ranks)
+    return {ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
+                                     " ranks: expected a rank from 0 to nranks - 1"};
+  Settings settings;
+  if (Outcome off = read_config(given, {}, &settings); !off.ok()) return off;
+  return create(comm, settings.blocking, true, nullptr, [=](sennit_comm_t* made) {
+    const sennit_config_t config = patient();
+    sennit_unique_id_t own_id;
+    std::memcpy(own_id.internal, id.internal, sizeof own_id.internal);
+    return sennit_comm_init_rank(made, ranks, &own_id, rank, &config);
+  });
+}
+
+// A function that asks or tells one communicator something, at once.
+template <typename F>
+ncclResult_t with(ncclComm_t comm, F&& f) {
+  return guarded([&]() -> Outcome {
+    Outcome why;
+    const std::shared_ptr<CommunicatorState> state = state_of(comm, &why);
+    return state ? f(state) : why;
+  });
+}
+
+}  // namespace
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return guarded([&]() -> Outcome {
+    if (!id) return {ncclInvalidArgument, "uniqueId is NULL"};
+    sennit_unique_id_t made;
+    if (Outcome off = outcome_of(sennit_get_unique_id(&made)); !off.ok()) return off;
+    std::memcpy(id->internal, made.internal, sizeof id->internal);
+    return {};
+  });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return guarded([&] { return init_rank(comm, ranks, id, rank, nullptr); });
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  return guarded([&] { return init_rank(comm, ranks, id, rank, config); });
+}
+
+// Several ids spread the work of the start over several roots. sennit's start is a tree of its own:
+// the first id counts.
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
+                                      ncclUniqueId* ids, ncclConfig_t* config) {
+  return guarded([&]() -> Outcome {
+    if (!ids || id_count < 1 || id_count > ranks)
+      return {ncclInvalidArgument, std::to_string(id_count) + " unique ids for " +
+                                       std::to_string(ranks) + " ranks: expected 1 to that many"};
+    return init_rank(comm, ranks, ids[0], rank, config);
+  });
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int*) {
+  return guarded([&]() -> Outcome {
+    if (!comms || devices < 1) return {ncclInvalidArgument, "comms is NULL or ndev < 1"};
+    std::vector<sennit_comm_t> made(static_cast<size_t>(devices));
+    const sennit_config_t config = patient();
+    if (Outcome off = outcome_of(sennit_comm_init_local(made.data(), devices, &config)); !off.ok())
+      return off;
+    for (int rank = 0; rank < devices; rank++) {
+      auto state = std::make_shared<CommunicatorState>(true);
+      state->made(made[static_cast<size_t>(rank)]);
+      comms[rank] = make_handle(std::move(state));
+    }
+    return {};
+  });
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* result,
+                           ncclConfig_t* config) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
+    if (!result) return {ncclInvalidArgument, "newcomm is NULL"};
+    if (color < 0 && color != kNcclNoColor)
+      return {ncclInvalidArgument,
+              "color " + std::to_string(color) + ": expected 0 or more, or NCCL_SPLIT_NOCOLOR"};
+    Settings settings;
+    if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
+    const bool member = color != kNcclNoColor;
+    return create(result, settings.blocking, member, parent, [=](sennit_comm_t* made) {
+      return sennit_comm_split(parent->comm(), member ? color : SENNIT_NO_COLOR, key, made);
+    });
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) {
+    Job job;
+    job.communicators.push_back(state);
+    job.calls.push_back([state] { return sennit_comm_finalize(state->comm()); });
+    return submit(std::move(job));
+  });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (!comm) return ncclSuccess;
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    state->await_jobs();
+    free_handle(comm);
+    return {};
+  });
+}
+
+// A job that is still under way keeps the state, and gives the communicator back at its end.
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  if (!comm) return ncclSuccess;
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    state->give_up();
+    free_handle(comm);
+    return {};
+  });
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    if (!error) return {ncclInvalidArgument, "asyncError is NULL"};
+    const Outcome status = state->status();
+    report(status);  // so that ncclGetLastError has its text
+    *error = status.result;
+    return {};
+  });
+}
+
+namespace {
+
+// Asks sennit for a number of the communicator.
+ncclResult_t ask(ncclComm_t comm, int* answer, sennit_status_t (*question)(sennit_comm_t, int*)) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    if (!answer) return {ncclInvalidArgument, "the place for the answer is NULL"};
+    const sennit_comm_t made = state->comm();
+    if (!made) return {ncclInvalidArgument, "the communicator is still being made"};
+    return outcome_of(question(made, answer));
+  });
+}
+
+}  // namespace
+
+ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
+  return ask(comm, count, sennit_comm_size);
+}
+
+ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  return ask(comm, rank, sennit_comm_rank);
+}
+
+// There is none: -1, as cudaGetDevice would leave it.
+ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>&) -> Outcome {
+    if (!device) return {ncclInvalidArgument, "device is NULL"};
+    *device = -1;
+    return {};
+  });
+}
+
+ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* properties) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    if (!properties || properties->magic != NCCL_CONFIG_MAGIC)
+      return {ncclInvalidArgument,
+              "the ncclCommProperties_t was not initialised: start from "
+              "NCCL_COMM_PROPERTIES_INITIALIZER"};
+    const sennit_comm_t made = state->comm();
+    if (!made) return {ncclInvalidArgument, "the communicator is still being made"};
+    ncclCommProperties_t all{};
+    all.size = properties->size;
+    all.magic = properties->magic;
+    all.version = properties->version;
+    all.cudaDev = all.nvmlDev = -1;
+    sennit_comm_rank(made, &all.rank);
+    sennit_comm_size(made, &all.nRanks);
+    all.nLsaTeams = all.nRanks;  // no rank reaches another one's memory from a kernel
+    std::memcpy(properties, &all, std::min(properties->size, sizeof all));
+    return {};
+  });
+}
+
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t, uint64_t* value) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>&) -> Outcome {
+    if (!value) return {ncclInvalidArgument, "value is NULL"};
+    *value = 0;  // no memory of a GPU
+    return {};
+  });
+}

@@ -1,0 +1,84 @@
+// device_memory.cpp: see nccl/device_memory.hpp.
+#include "nccl/device_memory.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+
+namespace sennit::nccl {
+namespace {
+
+// Of CUDA's driver API, whose numbers never change.
+constexpr int kCudaSuccess = 0;
+constexpr int kCudaNotInitialized = 3;
+constexpr int kAttributeMemoryType = 2;
+constexpr unsigned kMemoryTypeHost = 1;
+
+using GetAttribute = int (*)(void* data, int attribute, unsigned long long pointer);
+using StreamSynchronize = int (*)(cudaStream_t stream);
+
+struct Driver {
+  std::atomic<GetAttribute> get_attribute{nullptr};
+  std::atomic<StreamSynchronize> synchronize{nullptr};
+  std::atomic<unsigned long long> looked_at{0};  // how many libraries there were at the last look
+};
+Driver driver;
+
+// How many libraries this process has loaded so far, and one.
+unsigned long long libraries_loaded() {
+  unsigned long long loaded = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* argument) {
+        *static_cast<unsigned long long*>(argument) = info->dlpi_adds + 1;
+        return 1;
+      },
+      &loaded);
+  return loaded;
+}
+
+// Looks again only where a library has been loaded since: the program may open CUDA at any time.
+void look_for_driver() {
+  const unsigned long long loaded = libraries_loaded();
+  if (driver.looked_at.exchange(loaded) == loaded || driver.get_attribute.load()) return;
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (!library) return;
+  driver.synchronize = reinterpret_cast<StreamSynchronize>(dlsym(library, "cuStreamSynchronize"));
+  driver.get_attribute = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
+}
+
+}  // namespace
+
+Outcome refuse_device_memory(const void* const* pointers, int count) {
+  look_for_driver();
+  const GetAttribute get_attribute = driver.get_attribute.load();
+  if (!get_attribute) return {};
+  for (int i = 0; i < count; i++) {
+    if (!pointers[i]) continue;
+    unsigned type = kMemoryTypeHost;
+    const auto address = reinterpret_cast<uintptr_t>(pointers[i]);
+    // An error means that CUDA does not know this memory, so it is the host's.
+    if (get_attribute(&type, kAttributeMemoryType, address) != kCudaSuccess) continue;
+    if (type == kMemoryTypeHost) continue;
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "the memory at %p is a CUDA device's: sennit works on host memory only so far; "
+                  "SENNIT_DISABLE=1 runs this job on NVIDIA's NCCL",
+                  pointers[i]);
+    return {ncclInvalidUsage, text};
+  }
+  return {};
+}
+
+Outcome await_stream(cudaStream_t stream) {
+  const StreamSynchronize synchronize = driver.synchronize.load();
+  if (!synchronize) return {};
+  const int error = synchronize(stream);
+  if (error == kCudaSuccess || error == kCudaNotInitialized) return {};
+  return {ncclUnhandledCudaError,
+          "cuStreamSynchronize: CUDA error " + std::to_string(error) + " before the call"};
+}
+
+}  // namespace sennit::nccl

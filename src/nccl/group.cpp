@@ -1,0 +1,114 @@
+// group.cpp: see nccl/group.hpp.
+#include "nccl/group.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "nccl/numbers.hpp"
+
+namespace sennit::nccl {
+namespace {
+
+struct OpenGroup {
+  int depth = 0;
+  Job job;
+  Outcome error;  // of the first call that was off
+};
+thread_local OpenGroup t_group;
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>&& from) {
+  std::move(from.begin(), from.end(), std::back_inserter(to));
+}
+
+Outcome make_all(const std::vector<std::function<Outcome()>>& creations) {
+  if (creations.size() == 1) return creations.front()();
+  std::vector<Outcome> outcomes(creations.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < creations.size(); i++)
+    threads.emplace_back([&, i] { outcomes[i] = creations[i](); });
+  for (std::thread& thread : threads) thread.join();
+  for (Outcome& outcome : outcomes)
+    if (!outcome.ok()) return std::move(outcome);
+  return {};
+}
+
+Outcome make_calls(const std::vector<std::function<sennit_status_t()>>& calls) {
+  sennit_status_t status = SENNIT_OK;
+  if (calls.size() == 1) {
+    status = calls.front()();
+  } else {
+    sennit_group_start();
+    // One that is off says so once more at the end, which then makes none of them.
+    for (const auto& call : calls)
+      if (call() != SENNIT_OK) break;
+    status = sennit_group_end();
+  }
+  if (status == SENNIT_OK) return {};
+  return {result_of(status), sennit_last_error()};
+}
+
+Outcome run(const Job& job) {
+  if (!job.creations.empty())
+    if (Outcome outcome = make_all(job.creations); !outcome.ok()) return outcome;
+  return job.calls.empty() ? Outcome{} : make_calls(job.calls);
+}
+
+// Jobs take their turns at all their communicators at once, so that two never wait for each other.
+Mutex& turns_mutex() {
+  static auto* const mutex = new Mutex;
+  return *mutex;
+}
+
+void run_behind(Job job) {
+  std::vector<uint64_t> turns;
+  {
+    const MutexLock lock(turns_mutex());
+    for (const auto& communicator : job.communicators) turns.push_back(communicator->take_turn());
+  }
+  std::thread([job = std::move(job), turns = std::move(turns)] {
+    for (size_t i = 0; i < turns.size(); i++) job.communicators[i]->await_turn(turns[i]);
+    const Outcome outcome = run(job);
+    for (const auto& communicator : job.communicators) communicator->end_turn(outcome);
+  }).detach();
+}
+
+Outcome carry_out(Job job) {
+  auto& all = job.communicators;
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  if (std::all_of(all.begin(), all.end(), [](const auto& one) { return one->blocking(); }))
+    return run(job);
+  run_behind(std::move(job));
+  return {ncclInProgress, ""};
+}
+
+}  // namespace
+
+bool in_group() { return t_group.depth > 0; }
+
+Outcome submit(Job job) {
+  if (!in_group()) return carry_out(std::move(job));
+  append(t_group.job.creations, std::move(job.creations));
+  append(t_group.job.calls, std::move(job.calls));
+  append(t_group.job.communicators, std::move(job.communicators));
+  return {};
+}
+
+void start_group() { t_group.depth++; }
+
+Outcome end_group() {
+  if (t_group.depth == 0)
+    return {ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart on this thread"};
+  if (--t_group.depth > 0) return {};
+  Job job = std::exchange(t_group.job, {});
+  if (Outcome error = std::exchange(t_group.error, {}); !error.ok()) return error;
+  return carry_out(std::move(job));
+}
+
+void fail_group(const Outcome& outcome) {
+  if (in_group() && t_group.error.ok()) t_group.error = outcome;
+}
+
+}  // namespace sennit::nccl

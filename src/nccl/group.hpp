@@ -1,0 +1,37 @@
+// group.hpp: calls that are made together: ncclGroupStart to ncclGroupEnd, and the jobs that calls
+// become on communicators that do not block.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "nccl/communicator.hpp"
+
+namespace sennit::nccl {
+
+// The communicators that one call, or one group of calls, makes, and then the calls themselves.
+struct Job {
+  // Makes a communicator; they run side by side, since each waits for other ranks, which may be
+  // creations of the same group.
+  std::vector<std::function<Outcome()>> creations;
+  // Starts a call within a group of sennit's.
+  std::vector<std::function<sennit_status_t()>> calls;
+  // Whom it is about. New ones count too.
+  std::vector<std::shared_ptr<CommunicatorState>> communicators;
+};
+
+// Within an open group of this thread: the job joins it, ncclSuccess. Else runs it to its end, or
+// where one of its communicators does not block begins it and returns ncclInProgress.
+Outcome submit(Job job);
+
+// Whether this thread has a group open. Then a call that could be made at once has to be a Job.
+bool in_group();
+
+void start_group();
+// Of the outermost group: what became of all that was collected.
+Outcome end_group();
+// A call of the open group was off: the end of the group makes none of them and returns this.
+void fail_group(const Outcome& outcome);
+
+}  // namespace sennit::nccl

@@ -1,0 +1,36 @@
+// report.hpp: how a function of the interface ends: its result, and the text that ncclGetLastError
+// gives for it. No exception leaves a function of the interface.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "nccl/communicator.hpp"
+
+namespace sennit::nccl {
+
+// Keeps the text where the outcome is an error, and returns the result.
+ncclResult_t report(const Outcome& outcome);
+// The same for what sennit's own interface has just returned on this thread.
+ncclResult_t report(sennit_status_t status);
+
+// What the thread was told last, else what any thread was. Good until the thread asks again.
+const char* last_error();
+
+// Runs f, which returns an Outcome.
+template <typename F>
+ncclResult_t guarded(F&& f) {
+  try {
+    return report(std::forward<F>(f)());
+  } catch (const std::bad_alloc&) {
+    return report(Outcome{ncclSystemError, "out of memory"});
+  } catch (const std::exception& e) {
+    return report(Outcome{ncclInternalError, e.what()});
+  }
+}
+
+// For what NCCL has and sennit has not. `what` completes "ncclCommGrow: sennit ".
+ncclResult_t refuse(const char* function, const char* what);
+
+}  // namespace sennit::nccl
