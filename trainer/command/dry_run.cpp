@@ -37,8 +37,8 @@ int hosts_of(const std::vector<Placement>& places) {
 
 // Bytes that leave and enter the busiest group of each tier in a step, and the least time that
 // takes.
-void print_tiers(const std::vector<forecast::Traffic>& calls, const forecast::Layout& layout,
-                 const forecast::Network& network) {
+void print_tiers(const std::vector<forecast::Traffic>& calls, const forecast::MeshLayout& layout,
+                 const forecast::GpuFabric& network) {
   const TierTree& tree = network.tree();
   std::vector<double> load(tree.groups.size(), 0), seconds(tree.tiers.size(), 0);
   for (const forecast::Traffic& call : calls) {
@@ -95,7 +95,7 @@ void print_job(const TrainConfig& config, const TrainerOptions& options, const G
 }
 
 void print_step(const TrainConfig& config, const TrainerOptions& options, int per_host,
-                const forecast::Layout& layout) {
+                const forecast::MeshLayout& layout) {
   const int cores = cores_of_this_host();
   const int threads =
       config.threads > 0 ? static_cast<int>(config.threads) : std::max(1, cores / per_host);
@@ -138,10 +138,10 @@ Status dry_run(const TrainConfig& config, const DryRun& asked) {
     fmt::print("  {:<8}{:<15}{:<18}{} x {:.0f}{}\n", call.groups, call.collective, call.of,
                bytes_text(static_cast<uint64_t>(call.bytes)), call.times,
                call.hidden && options.overlap ? ", beside computing" : "");
-  const forecast::Network network(ground->tree, kWithinHost);
+  const forecast::GpuFabric network(ground->tree, kWithinHost);
   std::vector<int> positions(static_cast<size_t>(ranks));
   std::iota(positions.begin(), positions.end(), 0);
-  const forecast::Layout layout = lay_out(planner_mesh(options.mesh), network, positions);
+  const forecast::MeshLayout layout = lay_out(planner_mesh(options.mesh), network, positions);
   print_tiers(calls, layout, network);
   if (const std::string unknown = forecast::unknown_tiers(ground->tree); !unknown.empty())
     fmt::print("  nothing says what these carry, so they are not counted: {}\n", unknown);

@@ -130,7 +130,7 @@ std::vector<forecast::Traffic> planned_traffic(const TrainerOptions& options) {
   return calls;
 }
 
-StepPlan plan_step(const TrainerOptions& options, const forecast::Layout& layout,
+StepPlan plan_step(const TrainerOptions& options, const forecast::MeshLayout& layout,
                    double flops_per_s_of_rank) {
   StepPlan plan;
   const BatchShape& batch = options.batch;

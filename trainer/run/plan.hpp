@@ -29,7 +29,7 @@ struct StepPlan {
   double total_s() const { return compute_s + bubble_s + waited_s; }
 };
 // layout: of planner_mesh() on the network. flops_per_s_of_rank: the matrix peak.
-StepPlan plan_step(const TrainerOptions& options, const forecast::Layout& layout,
+StepPlan plan_step(const TrainerOptions& options, const forecast::MeshLayout& layout,
                    double flops_per_s_of_rank);
 
 }  // namespace sennit::trainer
