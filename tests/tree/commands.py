@@ -55,6 +55,7 @@ NOT_RUN = [
     (r"^srun ", "needs a Slurm cluster"),
     (r"torchrun", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
+    (r"python train\.py", "needs a program that was built for NCCL; tests/nccl has one"),
     (r"--before OLD", "needs another build to compare with"),
     (r"topo --probe", "needs several hosts; probe_emulated_test has them"),
     (r"24576|^simgrid_judge *$|fabrics 1,2,3", "takes minutes; its smaller neighbours are run"),
