@@ -320,7 +320,7 @@ TEST(Nccl, WhatDoesNotBlockIsPolledFor) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The other rank never comes: to give up takes no time.
+// The other rank has not come: to give up takes no time. It comes then, and what was given up ends.
 TEST(Nccl, AStartThatNobodyJoinsCanBeAborted) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
@@ -334,6 +334,12 @@ TEST(Nccl, AStartThatNobodyJoinsCanBeAborted) {
   const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 2s);
+  ncclComm_t late = nullptr;
+  if (ncclCommInitRank(&late, 2, id, 1) == ncclSuccess) {
+    int x = 0;
+    EXPECT_EQ(ncclRecv(&x, 1, ncclInt32, 0, late, nullptr), ncclRemoteError);
+    EXPECT_EQ(ncclCommDestroy(late), ncclSuccess);
+  }
 }
 
 TEST(Nccl, AbortFromAnotherThreadEndsACallThatWaits) {

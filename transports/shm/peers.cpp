@@ -167,7 +167,9 @@ void Peers::report(LocalPeer& p, Status status) {
   returns_.add_event(p.rank, std::move(status));
 }
 
+// Whoever finds it, by looking or by reading from the dead process's memory, takes its name away.
 void Peers::report_death(LocalPeer& p) {
+  remove_name(p.address);
   report(p, {SENNIT_PEER_FAILED,
              fmt::format("rank {} (process {}) has died", p.rank, p.address.process.pid)});
 }
@@ -189,7 +191,6 @@ void Peers::tick() {
   for (LocalPeer* p : active_) {
     if (p->reported || (p->in && p->in.peek())) continue;  // take first what it sent before it died
     if (is_dead(*p)) {
-      remove_name(p->address);
       report_death(*p);
     } else if (!p->segment || p->segment.header()->closed.load(std::memory_order_acquire)) {
       report(*p,
