@@ -347,7 +347,8 @@ SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
  * end of the outermost one, a collected call's work cannot be tested or waited for
  * (SENNIT_INVALID_ARGUMENT); to free it is to give up its handle, the call is made nevertheless.
  * Where a call of the group was off, which it says itself, the end makes none of them and returns
- * that error again: half a group would wait for ever. */
+ * that error again, as do their works: half a group would wait for ever. Not so where the call's
+ * communicator has failed: all its ranks know that, and the group's other calls are made. */
 SENNIT_EXPORT sennit_status_t sennit_group_start(void);
 SENNIT_EXPORT sennit_status_t sennit_group_end(void);
 

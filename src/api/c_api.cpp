@@ -41,9 +41,12 @@ struct PendingGroup {
     depth = 0;
     origin = {};
   }
-  // Of a call that was off: nothing of its group may be started, since other ranks wait for it.
-  Status note(Status off) {
-    if (depth > 0 && error.ok()) error = off;
+  // Of a call that was off. Nothing of its group may be started, since other ranks wait for that
+  // call; but where its communicator has failed they know, and wait for the group's other calls.
+  Status note(const Status& off) {
+    const sennit_status_t kind = off.kind();
+    const bool of_communicator = kind >= SENNIT_MISMATCH && kind <= SENNIT_ABORTED;
+    if (depth > 0 && error.ok() && !of_communicator) error = off;
     return off;
   }
   ~PendingGroup() { leave_inherited(); }
@@ -391,8 +394,11 @@ sennit_status_t sennit_group_end(void) {
     if (open.depth == 0) return invalid("sennit_group_end without sennit_group_start");
     if (--open.depth > 0) return {};
     const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
-    if (Status off = std::exchange(open.error, {}); !off.ok())
-      return off.with_context("none of the group's calls was made");
+    if (Status off = std::exchange(open.error, {}); !off.ok()) {
+      off = off.with_context("none of the group's calls was made");
+      for (const auto& work : works) work->give_up(off);
+      return off;
+    }
     // Ranks of one job, all this thread's: while it waits for one of them the others have to go on.
     const bool several = std::any_of(works.begin(), works.end(), [&](const auto& work) {
       return &work->context() != &works.front()->context();

@@ -23,6 +23,12 @@ void Work::start(bool nonblocking) {
   communicator_->start(*this, nonblocking);
 }
 
+void Work::give_up(const Status& why) {
+  if (execution_) communicator_->plans_.give_back(std::move(execution_));
+  started_ = finished_ = true;
+  result_ = why;
+}
+
 bool Work::done() const {
   if (execution_) return execution_->done();
   return finished_ || *self_matched_ || communicator_->state_.failed();

@@ -30,6 +30,8 @@ class Work {
 
   // Once. `nonblocking`: somebody else than its caller has to drive it.
   void start(bool nonblocking);
+  // In place of start(): it is never made, and this is its result.
+  void give_up(const Status& why);
   const Context& context() const;
   bool started() const { return started_; }  // not yet: its group is still open
   bool done() const;

@@ -40,10 +40,17 @@ Outcome make_calls(const std::vector<std::function<sennit_status_t()>>& calls) {
     status = calls.front()();
   } else {
     sennit_group_start();
-    // One that is off says so once more at the end, which then makes none of them.
-    for (const auto& call : calls)
-      if (call() != SENNIT_OK) break;
+    // One with a wrong argument says so once more at the end, which then makes none of them.
+    sennit_status_t first = SENNIT_OK;
+    std::string text;
+    for (const auto& call : calls) {
+      const sennit_status_t made = call();
+      if (made == SENNIT_OK || first != SENNIT_OK) continue;
+      first = made;
+      text = sennit_last_error();
+    }
     status = sennit_group_end();
+    if (status == SENNIT_OK && first != SENNIT_OK) return {result_of(first), text};
   }
   if (status == SENNIT_OK) return {};
   return {result_of(status), sennit_last_error()};
