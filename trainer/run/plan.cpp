@@ -15,7 +15,7 @@ struct Amounts {
       : width(static_cast<double>(bytes_of(o.type))),
         micro(static_cast<double>(o.batch.micro_batches(o.mesh))),
         rows(static_cast<double>(o.batch.micro * o.batch.length) / o.mesh.context),
-        layers(static_cast<double>(o.model.layers / o.mesh.pipeline)),
+        layers(static_cast<double>(o.model.layers) / o.mesh.pipeline),
         hidden(static_cast<double>(o.model.hidden)),
         again(o.recompute ? 1 : 0) {}
   double width;   // bytes of an activation or weight
