@@ -6,7 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "topology/fabric/contraction.hpp"

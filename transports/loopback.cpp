@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/trace.hpp"
 #include "transports/cancelled.hpp"

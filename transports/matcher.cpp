@@ -1,7 +1,7 @@
 // matcher.cpp: see transports/matcher.hpp.
 #include "transports/matcher.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit {
 

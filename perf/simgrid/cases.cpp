@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collectives/algorithm.hpp"
 #include "simulate/simulate.hpp"

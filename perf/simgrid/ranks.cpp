@@ -6,7 +6,7 @@
 
 #include <simgrid/kernel/Timer.hpp>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "schedule/layout.hpp"
 

@@ -1,5 +1,5 @@
 // c_api_collectives.cpp: the collectives of the C interface; each fills a Call and submits it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/c_api.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/probe.hpp"
 #include "api/start/steps.hpp"

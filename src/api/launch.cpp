@@ -22,7 +22,7 @@
 #include <optional>
 #include <string_view>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/launch.hpp"
 #include "api/launch_pmix.hpp"

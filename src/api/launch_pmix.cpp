@@ -6,7 +6,7 @@
 #include <optional>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/launch.hpp"
 #include "base/process/forked.hpp"

@@ -18,7 +18,7 @@
 #include <optional>
 #include <sstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/communicator.hpp"
 #include "base/bytes.hpp"

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/launch.hpp"
 #include "base/mutex.hpp"

@@ -1,7 +1,7 @@
 // rank_ranges.cpp: see base/rank_ranges.hpp.
 #include "base/rank_ranges.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit {
 

@@ -9,7 +9,7 @@
 #include <deque>
 #include <map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "collectives/algorithm.hpp"

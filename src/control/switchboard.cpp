@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/descriptors.hpp"
 

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

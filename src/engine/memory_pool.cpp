@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/memory_left.hpp"
 

@@ -1,7 +1,7 @@
 // routes.cpp: see engine/routes.hpp.
 #include "engine/routes.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit {
 

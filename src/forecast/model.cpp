@@ -7,7 +7,7 @@
 #include <charconv>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/text/json_tree.hpp"
 #include "topology/text/read_file.hpp"

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::forecast {
 namespace {

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "schedule/layout.hpp"

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "plan/bound.hpp"

@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/sort_stretches.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/memory_left.hpp"
 #include "schedule/prepared.hpp"

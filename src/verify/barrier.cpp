@@ -4,7 +4,7 @@
 // to have started (runs, interned). Cost: O(steps + dependencies), and the runs of the sets.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "verify/world.hpp"

@@ -3,7 +3,7 @@
 // Checks that everything a step names exists and lies within its buffer, that the operands of a
 // step cover the same places, that the user's input is never written, that exposable slots are used
 // as such, and that there are no races. Cost: O(ranges).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "verify/world.hpp"

@@ -8,7 +8,7 @@
 // expression. Data that stays in place is independent by place: the places are cut into slabs that
 // are run one after the other when memory would not do.
 // Cost: O(pieces touched), at most kMaxPieces pieces of 24 bytes at once per slab.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "verify/world.hpp"

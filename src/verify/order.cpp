@@ -6,7 +6,7 @@
 // every step completes under these rules in one order, it does in all: each rule only waits for
 // completions, so the graph has no cycle. Cost: O(steps + dependencies), plus a sort of the
 // messages by peer.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "verify/world.hpp"

@@ -5,7 +5,7 @@
 #include <future>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "verify/world.hpp"

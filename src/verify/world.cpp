@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 

@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sennit/sennit.h"
 #include "tests/support/failure_sets.hpp"

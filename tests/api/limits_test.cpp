@@ -12,7 +12,7 @@
 #include <chrono>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sennit/sennit.h"
 #include "tests/support/processes.hpp"

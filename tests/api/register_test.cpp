@@ -9,7 +9,7 @@
 #include <fstream>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/c_api.hpp"
 #include "sennit/sennit.h"

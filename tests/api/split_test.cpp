@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/c_api.hpp"
 #include "tests/support/processes.hpp"

@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sennit/sennit.h"
 #include "tests/support/processes.hpp"

@@ -16,7 +16,7 @@
 #include <sstream>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sennit/sennit.h"
 #include "tests/support/processes.hpp"

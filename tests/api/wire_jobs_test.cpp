@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "sennit/sennit.h"
 #include "tests/support/seed.hpp"

@@ -16,7 +16,7 @@
 #include <stop_token>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/net/socket.hpp"
 #include "sennit/sennit.hpp"

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "base/process/memory_left.hpp"

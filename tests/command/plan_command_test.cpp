@@ -6,7 +6,7 @@
 // ctest runs: sennit_command
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <random>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 

@@ -13,7 +13,7 @@
 #include <set>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/launch.hpp"
 #include "base/mutex.hpp"

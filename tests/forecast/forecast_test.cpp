@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "concurrent/concurrent.hpp"
 #include "forecast/cost.hpp"

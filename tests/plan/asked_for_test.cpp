@@ -7,7 +7,7 @@
 #include <memory>
 #include <random>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/c_api.hpp"
 #include "collectives/algorithm.hpp"

@@ -14,7 +14,7 @@
 #include <span>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/random/calls.hpp"
 #include "tests/random/memory.hpp"

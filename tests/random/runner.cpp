@@ -12,7 +12,7 @@
 #include <new>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/net/reserved_port.hpp"
 #include "tests/random/leaks.hpp"

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/random/shrink.hpp"
 

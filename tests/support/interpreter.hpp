@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collectives/algorithm.hpp"
 #include "tests/support/interpreter_data.hpp"

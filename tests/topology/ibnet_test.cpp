@@ -11,7 +11,7 @@
 #include <memory>
 #include <random>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/seed.hpp"

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "topology/fabric/contraction.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/fabric/units.hpp"
 #include "topology/text/scan.hpp"

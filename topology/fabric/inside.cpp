@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/text/scan.hpp"
 

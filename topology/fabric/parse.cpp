@@ -7,7 +7,7 @@
 
 #include <charconv>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/fabric/fabric.hpp"
 #include "topology/fabric/units.hpp"

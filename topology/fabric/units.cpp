@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit {
 namespace {

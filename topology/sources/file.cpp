@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/source.hpp"
 #include "topology/text/read_file.hpp"

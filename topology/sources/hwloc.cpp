@@ -13,7 +13,7 @@
 #include <fstream>
 #include <map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/forked.hpp"
 #include "topology/fabric/units.hpp"

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/fabric/inside.hpp"
 #include "topology/fabric/units.hpp"

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pugixml.hpp>
 
 #include "topology/fabric/inside.hpp"

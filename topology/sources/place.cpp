@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/source.hpp"
 

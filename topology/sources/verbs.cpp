@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/fabric/inside.hpp"
 #include "topology/fabric/units.hpp"

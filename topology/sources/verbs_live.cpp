@@ -4,7 +4,7 @@
 #include <endian.h>
 #include <infiniband/verbs.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/forked.hpp"
 #include "base/process/shared_library.hpp"

@@ -9,7 +9,7 @@
 #include <array>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/source.hpp"
 #include "topology/text/read_file.hpp"

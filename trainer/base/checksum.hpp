@@ -7,7 +7,7 @@
 #include <string>
 
 #define XXH_INLINE_ALL
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <xxhash.h>
 
 namespace sennit::trainer {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"

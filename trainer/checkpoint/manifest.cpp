@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/base/files.hpp"
 #include "trainer/checkpoint/safetensors.hpp"

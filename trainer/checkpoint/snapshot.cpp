@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/checkpoint/safetensors.hpp"
 

@@ -16,7 +16,7 @@
 #include <filesystem>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/checksum.hpp"

@@ -13,7 +13,7 @@
 #include <map>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "command/commands.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/memory_left.hpp"
 #include "command/topo/topo.hpp"

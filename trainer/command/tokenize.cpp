@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include "command/commands.hpp"

@@ -2,7 +2,7 @@
 // or alone.
 #include <cstdlib>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"

@@ -6,7 +6,7 @@
 #include <deque>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/mutex.hpp"

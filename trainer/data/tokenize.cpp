@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/checksum.hpp"

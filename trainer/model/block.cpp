@@ -1,7 +1,7 @@
 // block.cpp: see trainer/model/block.hpp.
 #include "trainer/model/block.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/model/context_attention.hpp"
 

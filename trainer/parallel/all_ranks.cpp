@@ -1,7 +1,7 @@
 // all_ranks.cpp: see trainer/parallel/all_ranks.hpp.
 #include "trainer/parallel/all_ranks.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/source.hpp"
 

@@ -1,7 +1,7 @@
 // mesh.cpp: see trainer/parallel/mesh.hpp.
 #include "trainer/parallel/mesh.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::trainer {
 namespace {

@@ -2,7 +2,7 @@
 // no MPI library unless --backend mpi asks for one.
 #include <dlfcn.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "trainer/parallel/communication.hpp"
 

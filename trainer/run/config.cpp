@@ -11,7 +11,7 @@
 #include <iterator>
 #include <numbers>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdlib>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/memory_left.hpp"
 #include "trainer/base/local_ranks.hpp"

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "trainer/checkpoint/keep.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/energy.hpp"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <new>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::trainer {
 namespace {

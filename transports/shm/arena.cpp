@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <iterator>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/options.hpp"

@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <sys/prctl.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/options.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::tcp {
 

@@ -1,7 +1,7 @@
 // messages.cpp: see transports/tcp/messages.hpp.
 #include "transports/tcp/messages.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/trace.hpp"
 

@@ -17,7 +17,7 @@
 #include <cstring>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/options.hpp"
 #include "base/process/forked.hpp"

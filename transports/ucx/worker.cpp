@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/trace.hpp"

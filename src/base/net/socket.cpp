@@ -15,7 +15,7 @@
 #include <chrono>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/process/descriptors.hpp"
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/options.hpp"
 #include "base/trace.hpp"

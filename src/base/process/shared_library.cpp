@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/options.hpp"
 #include "command/bench/bench.hpp"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/bench/bench.hpp"
 #include "reduce/reduce.hpp"

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <thread>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/launch.hpp"
 #include "base/net/reserved_port.hpp"

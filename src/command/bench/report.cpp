@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"

@@ -11,7 +11,7 @@
 #include <memory>
 #include <numeric>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/c_api.hpp"
 #include "base/options.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::emulate {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/commands.hpp"
 #include "command/emulate/compare.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/median.hpp"
 #include "base/text/json.hpp"

@@ -23,7 +23,7 @@
 #include <fstream>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"

@@ -24,7 +24,7 @@
 #include <cstring>
 #include <map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/emulate/emulate.hpp"
 

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/fabric/fabric.hpp"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/options.hpp"
 #include "base/text/json.hpp"

@@ -3,7 +3,7 @@
 // one `tc` process for the switches and one each per host, in batch mode.
 //
 // The bucket is kBurstKiB. Queue of 4 MiB: TCP alone keeps it short.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/emulate/emulate.hpp"
 

@@ -6,7 +6,7 @@
 //   sennit job config.json --fabric meta24k --gpus 2048 --gpu h200 --json -
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/commands.hpp"
 #include "command/forecast/job.hpp"

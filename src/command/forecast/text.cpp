@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/forecast/job.hpp"
 

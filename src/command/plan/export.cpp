@@ -6,7 +6,7 @@
 // What was written is read back and checked before anybody else gets it.
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "collectives/algorithm.hpp"
 #include "command/commands.hpp"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"

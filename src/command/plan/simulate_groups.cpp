@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/index.hpp"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/text/page.hpp"
 #include "command/topo/topo.hpp"

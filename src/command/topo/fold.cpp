@@ -7,7 +7,7 @@
 #include <map>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/topo/topo.hpp"
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/topo/topo.hpp"
 #include "topology/text/read_file.hpp"

@@ -1,7 +1,7 @@
 // `sennit topo --json`: keys in src/command/topo/KEYS.md; they stay. Unknown figures are null.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"

@@ -5,7 +5,7 @@
 // Cost: O(ranks * depth).
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "command/topo/topo.hpp"

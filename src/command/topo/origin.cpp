@@ -9,7 +9,7 @@
 #include <set>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "command/topo/topo.hpp"

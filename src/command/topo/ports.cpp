@@ -5,7 +5,7 @@
 // it is a note. Cost: O(cables log cables).
 #include <map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/topo/topo.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"

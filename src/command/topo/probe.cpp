@@ -2,7 +2,7 @@
 // command; rank 0 shows what came of it, the others take part and say nothing.
 #include <stdlib.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/context.hpp"
 #include "api/launch.hpp"

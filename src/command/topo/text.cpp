@@ -2,7 +2,7 @@
 // and who said so. Cost: that of folding.
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/topo/topo.hpp"
 #include "topology/fabric/units.hpp"

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/commands.hpp"
 #include "command/topo/topo.hpp"

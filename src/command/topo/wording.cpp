@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "command/topo/topo.hpp"
 

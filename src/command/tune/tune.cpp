@@ -21,7 +21,7 @@
 #include <memory>
 #include <span>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "api/c_api.hpp"
 #include "base/options.hpp"

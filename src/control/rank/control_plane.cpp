@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/mutex.hpp"
 #include "base/process/descriptors.hpp"

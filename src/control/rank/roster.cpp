@@ -1,7 +1,7 @@
 // roster.cpp: see control/rank/roster.hpp.
 #include "control/rank/roster.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/rank_ranges.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/rank_ranges.hpp"

@@ -1,7 +1,7 @@
 // census.cpp: see control/tree/census.hpp.
 #include "control/tree/census.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::control {
 

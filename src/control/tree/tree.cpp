@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "control/tree/evidence.hpp"

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/options.hpp"
 #include "base/process/cached_file.hpp"

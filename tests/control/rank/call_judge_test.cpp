@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::control {
 namespace {

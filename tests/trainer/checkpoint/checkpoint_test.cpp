@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/trainer/checkpoint/cases.hpp"
 

@@ -11,7 +11,7 @@
 
 #include <chrono>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/trainer/checkpoint/cases.hpp"
 

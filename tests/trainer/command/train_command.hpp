@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "tests/support/test_folder.hpp"
 #include "tests/support/trials.hpp"

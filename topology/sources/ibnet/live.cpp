@@ -13,7 +13,7 @@
 #include <infiniband/ibnetdisc.h>
 #include <infiniband/umad.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "base/process/shared_library.hpp"

@@ -14,7 +14,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"

@@ -5,7 +5,7 @@
 #include <array>
 #include <charconv>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/sources/ibnet/ibnet.hpp"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/source.hpp"
 #include "topology/sources/slurm/graph.hpp"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "topology/source.hpp"
 #include "topology/sources/slurm/slurm.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace sennit::trainer {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "base/log.hpp"

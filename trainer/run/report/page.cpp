@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/text/page.hpp"
 #include "trainer/run/report/log.hpp"

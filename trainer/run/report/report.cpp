@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/median.hpp"
 #include "trainer/run/memory.hpp"
