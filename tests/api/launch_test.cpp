@@ -1,7 +1,7 @@
 // The launcher's environment and the unique id: which variables are read, in what order, and what
 // is said about those that are off. One test starts itself under mpirun, where there is one.
 //
-// ctest alone: it runs launchers
+// ctest quiet: it runs launchers
 // ctest unwound-slowly: PMIx has no frame pointers, and only so is a leak seen to be its own
 #include <fcntl.h>
 #include <gtest/gtest.h>

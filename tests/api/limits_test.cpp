@@ -2,7 +2,7 @@
 // shared memory, no descriptors, a port in use, a wrong secret, a malformed fabric file, an unknown
 // option. Each error must say what, where and what to do, on every rank, and nothing may hang.
 //
-// ctest alone: it uses up what processes share
+// ctest quiet: it uses up what processes share
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>

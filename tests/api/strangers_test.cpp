@@ -3,7 +3,7 @@
 // the job's own greeting cut short. They are refused and logged, and the job goes on; when a rank
 // dies meanwhile, the others agree who.
 //
-// ctest alone: it judges what happens within seconds of a kill
+// ctest quiet: it judges what happens within seconds of a kill
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 // the wire connects hosts, and that nothing is left behind however a run ends. Needs root or
 // unprivileged user namespaces.
 //
-// ctest alone: it builds network namespaces
+// ctest quiet: it builds network namespaces
 // ctest runs: sennit_command
 #include <sched.h>
 #include <signal.h>

@@ -2,7 +2,7 @@
 // root or unprivileged user namespaces. How close the rates come depends on how busy this machine
 // is; the groups must be exact.
 //
-// ctest alone: it builds network namespaces
+// ctest quiet: it builds network namespaces
 // ctest runs: sennit_command
 #include <stdlib.h>
 #include <unistd.h>

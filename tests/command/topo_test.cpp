@@ -1,7 +1,7 @@
 // topo_test.cpp: `sennit topo` as a user runs it. Cases are shell lines beside the expected output
 // and exit status (tests/data/topo/*.cmd); what holds for every fabric is tested on random ones.
 //
-// ctest alone: each of its commands has a minute
+// ctest quiet: each of its commands has a minute
 // ctest not-under-tsan: it runs a command, whose threads others try
 // ctest runs: sennit_command
 // ctest links: sennit_commands

@@ -2,7 +2,7 @@
 // 0 and inner ranks of the tree among them; stopped and continued; leaving early. All survivors
 // must name the same ranks, within two seconds.
 //
-// ctest alone: it judges what happens within seconds of a kill
+// ctest quiet: it judges what happens within seconds of a kill
 #include <gtest/gtest.h>
 
 #include <random>

@@ -2,7 +2,7 @@
 // or there is no room: strangers, wrong and missing secrets, half-open connections, missing ranks,
 // ports in use, forked children.
 //
-// ctest alone: it judges how soon who may not come in is refused
+// ctest quiet: it judges how soon who may not come in is refused
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>

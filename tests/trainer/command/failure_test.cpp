@@ -1,7 +1,7 @@
 // failure_test.cpp: a rank dies or a transfer fails: all ranks learn it at once and say the
 // same, and no weight is changed by what did not come.
 //
-// ctest alone: it judges what happens within seconds of a kill
+// ctest quiet: it judges what happens within seconds of a kill
 // ctest not-under-tsan: it runs a command, whose threads others try
 // ctest runs: sennit_command sennit_trainer_command
 #include "tests/trainer/command/train_command.hpp"
