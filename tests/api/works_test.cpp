@@ -366,7 +366,7 @@ TEST(LastError, StaysWhereItIs) {
   config.algorithm = long_name.c_str();
   sennit_comm_t none = nullptr;
   EXPECT_NE(sennit_comm_init_local(&none, 1, &config), SENNIT_OK);
-  EXPECT_EQ(std::string(text).substr(4000), std::string(91, 'x') + " ...");
+  EXPECT_EQ(std::string(text).substr(4000), std::string(91, 'x').append(" ..."));
   sennit_comm_destroy(comms[0]);
 }
 
