@@ -33,7 +33,7 @@ constexpr int kRandomKills = 12;
 // sanitizers slow everything down; the promise of 2 s is for real builds
 constexpr auto kPatience = 20s;
 #else
-constexpr int kRandomKills = sennit_test::trials(100);  // per transport
+constexpr int kRandomKills = sennit_test::trials(50);  // per transport
 constexpr auto kPatience = 2s;
 #endif
 constexpr int kJobsAtOnce = 10;  // of those that are hit at random; more would only wait for cores
