@@ -1,0 +1,243 @@
+#include "core/array.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/errors.hpp"
+
+namespace sennit_python {
+namespace {
+
+struct TypeName {
+  sennit_type_t type;
+  const char* name;
+  const char* also;  // of the package ml_dtypes
+};
+constexpr TypeName kTypes[] = {
+    {SENNIT_INT8, "int8", nullptr},
+    {SENNIT_UINT8, "uint8", nullptr},
+    {SENNIT_INT32, "int32", nullptr},
+    {SENNIT_UINT32, "uint32", nullptr},
+    {SENNIT_INT64, "int64", nullptr},
+    {SENNIT_UINT64, "uint64", nullptr},
+    {SENNIT_FLOAT16, "float16", nullptr},
+    {SENNIT_BFLOAT16, "bfloat16", nullptr},
+    {SENNIT_FLOAT32, "float32", nullptr},
+    {SENNIT_FLOAT64, "float64", nullptr},
+    {SENNIT_FLOAT8_E4M3, "float8_e4m3", "float8_e4m3fn"},
+    {SENNIT_FLOAT8_E5M2, "float8_e5m2", nullptr},
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& why) {
+  throw_error(SENNIT_INVALID_ARGUMENT, what + ": " + why);
+}
+
+[[noreturn]] void refuse_type(const std::string& what, const std::string& type) {
+  std::string all;
+  for (const TypeName& row : kTypes) all += std::string(all.empty() ? "" : ", ") + row.name;
+  refuse(what, "elements of " + type + "; sennit has " + all);
+}
+
+// The format of Python's module struct, of one native element.
+bool type_of_format(const char* format, ptrdiff_t bytes, sennit_type_t* type) {
+  if (!format) format = "B";
+  if (*format == '@' || *format == '=' || *format == '<') format++;
+  if (std::strlen(format) != 1) return false;
+  const bool is_signed = std::strchr("bilqn", *format), is_unsigned = std::strchr("BILQN", *format);
+  if (is_signed || is_unsigned) {
+    if (bytes == 1) *type = is_signed ? SENNIT_INT8 : SENNIT_UINT8;
+    if (bytes == 4) *type = is_signed ? SENNIT_INT32 : SENNIT_UINT32;
+    if (bytes == 8) *type = is_signed ? SENNIT_INT64 : SENNIT_UINT64;
+    return bytes == 1 || bytes == 4 || bytes == 8;
+  }
+  if (*format == 'e') *type = SENNIT_FLOAT16;
+  if (*format == 'f') *type = SENNIT_FLOAT32;
+  if (*format == 'd') *type = SENNIT_FLOAT64;
+  return std::strchr("efd", *format);
+}
+
+// ---- DLPack, in the layout of its version 0.8, which every library exports when asked for none ----
+
+struct DlTensor {
+  void* data;
+  int32_t device_type, device_id;
+  int32_t dimensions;
+  uint8_t type_code, type_bits;
+  uint16_t type_lanes;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+struct DlManagedTensor {
+  DlTensor tensor;
+  void* context;
+  void (*deleter)(DlManagedTensor*);
+};
+static_assert(sizeof(DlTensor) == 48 && sizeof(void*) == 8);
+
+constexpr int kDlCpu = 1;
+constexpr int kDlCudaHost = 3;
+constexpr int kDlRocmHost = 11;
+
+const char* device_name(long type) {
+  switch (type) {
+    case 2:
+      return "a CUDA device's";
+    case 10:
+      return "a ROCm device's";
+    case 13:
+      return "CUDA's managed";
+    case 14:
+      return "a oneAPI device's";
+    case 8:
+      return "a Metal device's";
+    default:
+      return "a device's";
+  }
+}
+
+bool type_of_dlpack(const DlTensor& t, sennit_type_t* type) {
+  struct Row {
+    int code, bits;
+    sennit_type_t type;
+  };
+  constexpr Row rows[] = {
+      {0, 8, SENNIT_INT8},      {0, 32, SENNIT_INT32},       {0, 64, SENNIT_INT64},
+      {1, 8, SENNIT_UINT8},     {1, 32, SENNIT_UINT32},      {1, 64, SENNIT_UINT64},
+      {2, 16, SENNIT_FLOAT16},  {2, 32, SENNIT_FLOAT32},     {2, 64, SENNIT_FLOAT64},
+      {4, 16, SENNIT_BFLOAT16}, {10, 8, SENNIT_FLOAT8_E4M3}, {12, 8, SENNIT_FLOAT8_E5M2}};
+  for (const Row& row : rows)
+    if (t.type_lanes == 1 && row.code == t.type_code && row.bits == t.type_bits) {
+      *type = row.type;
+      return true;
+    }
+  return false;
+}
+
+bool is_contiguous(const DlTensor& t, size_t* count) {
+  int64_t expected = 1;
+  bool contiguous = true, empty = false;
+  for (int i = t.dimensions - 1; i >= 0; i--) {
+    if (t.strides && t.shape[i] != 1 && t.strides[i] != expected) contiguous = false;
+    expected *= t.shape[i];
+    if (t.shape[i] == 0) empty = true;
+  }
+  *count = empty ? 0 : static_cast<size_t>(expected);
+  return contiguous || empty;
+}
+
+}  // namespace
+
+// What keeps the memory: a view of a buffer, a tensor of DLPack's, or the object itself.
+struct Array::Held {
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    if (has_view) PyBuffer_Release(&view);
+    if (managed && managed->deleter) managed->deleter(managed);
+  }
+  Py_buffer view{};
+  bool has_view = false;
+  DlManagedTensor* managed = nullptr;
+  py::object object;
+};
+
+const char* type_name(sennit_type_t type) {
+  for (const TypeName& row : kTypes)
+    if (row.type == type) return row.name;
+  return "?";
+}
+
+bool type_named(const std::string& name, sennit_type_t* type) {
+  for (const TypeName& row : kTypes)
+    if (name == row.name || (row.also && name == row.also)) {
+      *type = row.type;
+      return true;
+    }
+  return false;
+}
+
+std::string Array::text() const { return std::to_string(count_) + " " + type_name(type_); }
+
+bool Array::from_buffer(py::handle object, const std::string& what, bool written, Array* array) {
+  if (!PyObject_CheckBuffer(object.ptr())) return false;
+  auto held = std::make_shared<Held>();
+  if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_FORMAT | PyBUF_STRIDES) != 0) {
+    PyErr_Clear();  // numpy cannot say bfloat16 in a buffer's format
+    return false;
+  }
+  held->has_view = true;
+  const Py_buffer& view = held->view;
+  if (!PyBuffer_IsContiguous(&view, 'C'))
+    refuse(what,
+           "its elements do not lie one after the other; copy it, as numpy.ascontiguousarray does");
+  if (written && view.readonly) refuse(what, "it is read-only");
+  if (!type_of_format(view.format, view.itemsize, &array->type_))
+    refuse_type(what, "format '" + std::string(view.format ? view.format : "") + "'");
+  array->data_ = view.buf;
+  array->count_ = static_cast<size_t>(view.len / view.itemsize);
+  array->held_ = std::move(held);
+  return true;
+}
+
+// Types that a buffer's format has no letter for: ml_dtypes' bfloat16 and 8-bit floats.
+bool Array::from_numpy(py::handle object, const std::string& what, bool written, Array* array) {
+  if (!py::hasattr(object, "__array_interface__") || !py::hasattr(object, "dtype")) return false;
+  const auto type = py::str(object.attr("dtype")).cast<std::string>();
+  if (!type_named(type, &array->type_)) refuse_type(what, type);
+  const py::dict interface = object.attr("__array_interface__");
+  const py::tuple data = interface["data"];
+  if (!interface["strides"].is_none())
+    refuse(what,
+           "its elements do not lie one after the other; copy it, as numpy.ascontiguousarray does");
+  if (written && data[1].cast<bool>()) refuse(what, "it is read-only");
+  array->data_ = reinterpret_cast<void*>(data[0].cast<uintptr_t>());
+  array->count_ = 1;
+  for (const py::handle extent : interface["shape"]) array->count_ *= extent.cast<size_t>();
+  array->held_ = std::make_shared<Held>();
+  array->held_->object = py::reinterpret_borrow<py::object>(object);
+  return true;
+}
+
+bool Array::from_dlpack(py::handle object, const std::string& what, Array* array) {
+  if (!py::hasattr(object, "__dlpack__")) return false;
+  if (py::hasattr(object, "__dlpack_device__")) {
+    const py::tuple device = object.attr("__dlpack_device__")();
+    const long type = device[0].cast<long>();
+    if (type != kDlCpu && type != kDlCudaHost && type != kDlRocmHost)
+      throw_error(SENNIT_UNSUPPORTED,
+                  what + ": it is " + device_name(type) + " memory; sennit works on host memory");
+  }
+  const py::object capsule = object.attr("__dlpack__")();
+  auto* const managed =
+      static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (!managed) throw py::error_already_set();
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");  // it is ours to delete
+  auto held = std::make_shared<Held>();
+  held->managed = managed;
+  held->object = py::reinterpret_borrow<py::object>(object);
+  const DlTensor& tensor = managed->tensor;
+  if (!is_contiguous(tensor, &array->count_))
+    refuse(what, "its elements do not lie one after the other; copy it, as .contiguous() does");
+  if (!type_of_dlpack(tensor, &array->type_)) {
+    const std::string type = py::hasattr(object, "dtype")
+                                 ? py::str(object.attr("dtype")).cast<std::string>()
+                                 : "DLPack's type " + std::to_string(tensor.type_code);
+    refuse_type(what, type);
+  }
+  array->data_ = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  array->held_ = std::move(held);
+  return true;
+}
+
+Array Array::of(py::handle object, const std::string& what, bool written) {
+  Array array;
+  if (from_buffer(object, what, written, &array) || from_numpy(object, what, written, &array) ||
+      from_dlpack(object, what, &array))
+    return array;
+  refuse(what, "a " + py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
+                   " has neither Python's buffer interface nor DLPack's");
+}
+
+}  // namespace sennit_python

@@ -1,0 +1,400 @@
+#include "core/communicator.hpp"
+
+#include <cstring>
+
+#include <fmt/core.h>
+#include <pybind11/stl.h>
+
+#include "core/errors.hpp"
+
+namespace sennit_python {
+
+// ---- operations and memory ----
+
+namespace {
+
+// One element of a type, from a Python number: numpy does the conversions that C has no types for.
+std::string element(const py::object& scalar, const std::string& type) {
+  const auto as = [&](auto value) {
+    std::string bytes(sizeof value, '\0');
+    std::memcpy(bytes.data(), &value, sizeof value);
+    return bytes;
+  };
+  if (type == "float64") return as(scalar.cast<double>());
+  if (type == "float32") return as(scalar.cast<float>());
+  if (type == "int8") return as(scalar.cast<int8_t>());
+  if (type == "uint8") return as(scalar.cast<uint8_t>());
+  if (type == "int32") return as(scalar.cast<int32_t>());
+  if (type == "uint32") return as(scalar.cast<uint32_t>());
+  if (type == "int64") return as(scalar.cast<int64_t>());
+  if (type == "uint64") return as(scalar.cast<uint64_t>());
+  if (type == "float16")  // which Python's module struct can write
+    return py::module_::import("struct").attr("pack")("e", scalar).cast<py::bytes>();
+  if (type == "bfloat16") {  // the upper half of a float, rounded to even
+    const float value = scalar.cast<float>();
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    if (value == value) bits += 0x7fff + ((bits >> 16) & 1);
+    return as(static_cast<uint16_t>(bits >> 16));
+  }
+  throw_error(SENNIT_UNSUPPORTED,
+              "premul_sum: a scalar of type " + type + "; give it as an array of one element");
+}
+
+}  // namespace
+
+Op::Op(std::shared_ptr<Handle> comm, const py::object& scalar, const std::string& type)
+    : comm_(std::move(comm)) {
+  sennit_type_t number;
+  if (!type_named(type, &number))
+    throw_error(SENNIT_INVALID_ARGUMENT, "premul_sum: there is no type '" + type + "'");
+  std::string bytes;
+  if (py::hasattr(scalar, "__array_interface__") || py::hasattr(scalar, "__dlpack__")) {
+    const Array array = Array::of(scalar, "premul_sum: scalar", false);
+    if (array.count() != 1 || array.type() != number)
+      throw_error(SENNIT_INVALID_ARGUMENT,
+                  "premul_sum: scalar has " + array.text() + "; give 1 " + type);
+    bytes.assign(static_cast<const char*>(array.data()), sennit_type_bytes(number));
+  } else {
+    bytes = element(scalar, type_name(number));
+  }
+  check(sennit_op_create_premul_sum(&value_, bytes.data(), number, comm_->comm));
+  name_ = "premul_sum of " + type;
+}
+
+Op::~Op() {
+  if (comm_) sennit_op_destroy(value_, comm_->comm);
+}
+
+Memory::Memory(std::shared_ptr<Handle> comm, size_t bytes) : comm_(std::move(comm)), bytes_(bytes) {
+  check(sennit_mem_alloc(comm_->comm, bytes, &data_));
+}
+
+Memory::~Memory() { sennit_mem_free(comm_->comm, data_); }
+
+// ---- the communicator itself ----
+
+const std::shared_ptr<Handle>& Communicator::handle() const {
+  if (!handle_) throw_error(SENNIT_INVALID_ARGUMENT, "the communicator was destroyed");
+  return handle_;
+}
+
+int Communicator::rank() const {
+  int rank = 0;
+  check(sennit_comm_rank(comm(), &rank));
+  return rank;
+}
+
+int Communicator::size() const {
+  int size = 0;
+  check(sennit_comm_size(comm(), &size));
+  return size;
+}
+
+namespace {
+
+using Made = std::shared_ptr<Communicator>;
+
+struct Config {
+  Config(const std::optional<std::string>& fabric, const std::optional<std::string>& algorithm,
+         std::optional<double> arrival_timeout) {
+    if (fabric) c.fabric = fabric->c_str();
+    if (algorithm) c.algorithm = algorithm->c_str();
+    if (!arrival_timeout) return;
+    if (!(*arrival_timeout > 0 && *arrival_timeout <= 2e6))
+      throw_error(SENNIT_INVALID_ARGUMENT, "arrival_timeout must be seconds > 0 and <= 2,000,000");
+    c.arrival_timeout_ms = std::max(1, static_cast<int>(*arrival_timeout * 1e3));
+  }
+  sennit_config_t c = SENNIT_CONFIG_INIT;
+};
+
+// Runs what may wait for other ranks.
+template <typename F>
+void unlocked(sennit_comm_t comm, F&& function) {
+  sennit_status_t status;
+  {
+    const py::gil_scoped_release release;
+    status = function();
+  }
+  check(status, comm);
+}
+
+Made init(const std::optional<std::string>& fabric, const std::optional<std::string>& algorithm,
+          std::optional<double> arrival_timeout) {
+  const Config config(fabric, algorithm, arrival_timeout);
+  sennit_comm_t comm = nullptr;
+  unlocked(nullptr, [&] { return sennit_comm_init_env(&comm, &config.c); });
+  return std::make_shared<Communicator>(comm);
+}
+
+Made init_rank(const py::bytes& unique_id, int rank, int size,
+               const std::optional<std::string>& fabric,
+               const std::optional<std::string>& algorithm, std::optional<double> arrival_timeout) {
+  const Config config(fabric, algorithm, arrival_timeout);
+  const std::string text = unique_id;
+  sennit_unique_id_t id;
+  if (text.size() != sizeof id)
+    throw_error(SENNIT_INVALID_ARGUMENT,
+                fmt::format("init_rank: the id has {} bytes, not the {} that unique_id() gives",
+                            text.size(), sizeof id));
+  std::memcpy(&id, text.data(), sizeof id);
+  sennit_comm_t comm = nullptr;
+  unlocked(nullptr, [&] { return sennit_comm_init_rank(&comm, size, &id, rank, &config.c); });
+  return std::make_shared<Communicator>(comm);
+}
+
+std::vector<Made> init_local(int size, const std::optional<std::string>& fabric,
+                             const std::optional<std::string>& algorithm) {
+  const Config config(fabric, algorithm, std::nullopt);
+  std::vector<sennit_comm_t> comms(static_cast<size_t>(std::max(size, 0)));
+  unlocked(nullptr, [&] { return sennit_comm_init_local(comms.data(), size, &config.c); });
+  std::vector<Made> all;
+  all.reserve(comms.size());
+  for (sennit_comm_t comm : comms) all.push_back(std::make_shared<Communicator>(comm));
+  return all;
+}
+
+py::bytes unique_id() {
+  sennit_unique_id_t id;
+  unlocked(nullptr, [&] { return sennit_get_unique_id(&id); });
+  return {id.internal, sizeof id.internal};
+}
+
+Made split(const Communicator& self, std::optional<int> color, int key) {
+  if (color && *color < 0)
+    throw_error(SENNIT_INVALID_ARGUMENT,
+                "split: color must be >= 0, or None to be in no communicator");
+  sennit_comm_t comm = nullptr;
+  const std::shared_ptr<Handle> held = self.handle();
+  unlocked(held->comm, [&] {
+    return sennit_comm_split(held->comm, color.value_or(SENNIT_NO_COLOR), key, &comm);
+  });
+  return comm ? std::make_shared<Communicator>(comm) : nullptr;
+}
+
+Made dup(const Communicator& self) {
+  sennit_comm_t comm = nullptr;
+  const std::shared_ptr<Handle> held = self.handle();
+  unlocked(held->comm, [&] { return sennit_comm_dup(held->comm, &comm); });
+  return std::make_shared<Communicator>(comm);
+}
+
+void finalize(const Communicator& self) {
+  const std::shared_ptr<Handle> held = self.handle();
+  unlocked(held->comm, [&] { return sennit_comm_finalize(held->comm); });
+}
+
+void abort(const Communicator& self) {
+  const std::shared_ptr<Handle> held = self.handle();
+  unlocked(nullptr, [&] { return sennit_comm_abort(held->comm); });
+}
+
+void raise_failure(const Communicator& self) {
+  check(sennit_comm_get_async_error(self.comm()), self.comm());
+}
+
+std::vector<int> failed_ranks(const Communicator& self) {
+  std::vector<int> ranks(static_cast<size_t>(self.size()));
+  int count = 0;
+  check(sennit_comm_failed_ranks(self.comm(), ranks.data(), self.size(), &count));
+  ranks.resize(static_cast<size_t>(count));
+  return ranks;
+}
+
+int fabric_position(const Communicator& self) {
+  int position = 0;
+  check(sennit_comm_fabric_position(self.comm(), &position));
+  return position;
+}
+
+void register_memory(const Communicator& self, const py::object& object) {
+  Array array = Array::of(object, "register: buffer", true);
+  check(sennit_mem_register(self.comm(), array.data(),
+                            array.count() * sennit_type_bytes(array.type())));
+  self.handle()->registered.emplace(array.data(), std::move(array));
+}
+
+void deregister_memory(const Communicator& self, const py::object& object) {
+  const Array array = Array::of(object, "deregister: buffer", false);
+  check(sennit_mem_deregister(self.comm(), array.data()));
+  auto& all = self.handle()->registered;
+  if (const auto at = all.find(array.data()); at != all.end()) all.erase(at);
+}
+
+void leave(const std::shared_ptr<Communicator>& self, const py::object& type, const py::object&,
+           const py::object&) {
+  if (self->destroyed()) return;
+  if (type.is_none()) finalize(*self);
+  self->destroy();
+}
+
+// A collective as two methods: one that waits, and its twin with the suffix _start. In a group both
+// are made when the group ends.
+template <typename... Args, typename... Extra>
+void collective(py::class_<Communicator, Made>& type, const std::string& name,
+                const std::string& doc, std::shared_ptr<Call> (Communicator::*method)(Args...),
+                const Extra&... extra) {
+  type.def(
+      name.c_str(),
+      [method](Communicator& self, Args... args) {
+        std::shared_ptr<Call> made = (self.*method)(args...);
+        if (!in_group()) return made->run();
+        made->start();
+        keep_in_group(std::move(made));
+      },
+      extra..., doc.c_str());
+  type.def((name + "_start").c_str(),
+           [method](Communicator& self, Args... args) {
+             std::shared_ptr<Call> made = (self.*method)(args...);
+             made->start();
+             if (in_group()) keep_in_group(made);
+             return made;
+           },
+           extra..., ("Starts " + name + " and returns its Work.").c_str());
+}
+
+void add_collectives(py::class_<Communicator, Made>& type, const py::object& sum) {
+  const auto counts = py::arg("counts") = py::none();
+  const auto displacements = py::arg("displacements") = py::none();
+  const auto root = py::arg("root") = 0;
+  const auto op = py::arg("op") = sum;
+  const auto nothing = py::arg("recv") = py::none();
+  collective(type, "all_reduce",
+             "Reduces the elements of all ranks' `send` one by one into every rank's `recv` (None: "
+             "into `send`).",
+             &Communicator::all_reduce, py::arg("send"), nothing, op);
+  collective(type, "reduce",
+             "all_reduce, with the result on rank `root` alone (recv None: into its `send`).",
+             &Communicator::reduce, py::arg("send"), nothing, op, root);
+  collective(type, "broadcast", "Rank `root`'s `buffer` into every other rank's.",
+             &Communicator::broadcast, py::arg("buffer"), root);
+  collective(type, "reduce_scatter",
+             "Reduces all ranks' `send`, of size * n elements; rank r gets the r-th n into `recv`. "
+             "counts: elements of each rank, where they differ; the same on every rank.",
+             &Communicator::reduce_scatter, py::arg("send"), py::arg("recv"), op, counts);
+  collective(type, "all_gather",
+             "Every rank's `send`, of n elements, one after the other into every rank's `recv`. "
+             "counts, displacements: elements of each rank and where they go, in elements; the "
+             "same on every rank.",
+             &Communicator::all_gather, py::arg("send"), py::arg("recv"), counts, displacements);
+  collective(type, "gather",
+             "all_gather, with the result on rank `root` alone; others may give None for `recv`. "
+             "counts and displacements matter on the root; others fill in their own.",
+             &Communicator::gather, py::arg("send"), nothing, root, counts, displacements);
+  collective(type, "scatter",
+             "Rank `root`'s `send`, of size * n elements; rank r gets the r-th n into `recv`. "
+             "Others may give None for `send`.",
+             &Communicator::scatter, py::arg("send"), py::arg("recv"), root, counts, displacements);
+  collective(type, "all_to_all",
+             "Block j of rank i's `send` becomes block i of rank j's `recv`. The lists give each "
+             "rank's elements, and where they lie, where blocks differ.",
+             &Communicator::all_to_all, py::arg("send"), py::arg("recv"),
+             py::arg("send_counts") = py::none(), py::arg("recv_counts") = py::none(),
+             py::arg("send_displacements") = py::none(),
+             py::arg("recv_displacements") = py::none());
+  collective(type, "barrier", "Returns when all ranks have called it.", &Communicator::barrier);
+  collective(type, "send",
+             "`buffer` to rank `peer`, which must receive as many elements of the same type.",
+             &Communicator::send, py::arg("buffer"), py::arg("peer"));
+  collective(type, "recv", "What rank `peer` sends, into `buffer`.", &Communicator::recv,
+             py::arg("buffer"), py::arg("peer"));
+}
+
+void add_making(py::module_& module) {
+  const auto fabric = py::arg("fabric") = py::none();
+  const auto algorithm = py::arg("algorithm") = py::none();
+  const auto timeout = py::arg("arrival_timeout") = py::none();
+  module.def("init", &init, py::kw_only(), fabric, algorithm, timeout,
+             "A Communicator of all ranks of the job that a launcher started: mpirun, srun, "
+             "torchrun, or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n\n"
+             "fabric: a fabric file; algorithm: as SENNIT_ALGORITHM; arrival_timeout: seconds to "
+             "wait for ranks that never come.");
+  module.def("unique_id", &unique_id,
+             "An id for init_rank, 128 bytes. Rank 0 makes it and hands it to the others. Keep it "
+             "secret: who holds it may join.");
+  module.def("init_rank", &init_rank, py::arg("unique_id"), py::arg("rank"), py::arg("size"),
+             py::kw_only(), fabric, algorithm, timeout,
+             "A Communicator of `size` ranks that were handed one id. Waits for all.");
+  module.def("init_local", &init_local, py::arg("size"), py::kw_only(), fabric, algorithm,
+             "`size` Communicators, one for each of as many threads of this process.");
+}
+
+void add_operations(py::module_& module) {
+  py::class_<Op, std::shared_ptr<Op>>(module, "Op", "What a reduction does with two elements.")
+      .def("__repr__", [](const Op& op) { return "<sennit.Op " + op.name() + ">"; });
+  const std::pair<const char*, sennit_op_t> all[] = {{"SUM", SENNIT_SUM},
+                                                     {"PROD", SENNIT_PROD},
+                                                     {"MIN", SENNIT_MIN},
+                                                     {"MAX", SENNIT_MAX},
+                                                     {"AVG", SENNIT_AVG}};
+  for (const auto& [name, value] : all) module.attr(name) = std::make_shared<Op>(value, name);
+  py::class_<Memory, std::shared_ptr<Memory>>(
+      module, "Memory", py::buffer_protocol(),
+      "Bytes that the other ranks of this host read in place; numpy.frombuffer gives them a type. "
+      "Freed when nobody refers to it.")
+      .def_buffer([](Memory& memory) {
+        return py::buffer_info(static_cast<uint8_t*>(memory.data()),
+                               static_cast<py::ssize_t>(memory.bytes()));
+      })
+      .def("__len__", &Memory::bytes);
+}
+
+}  // namespace
+
+void add_communicator(py::module_& module) {
+  add_operations(module);
+  py::class_<Communicator, Made> type(
+      module, "Communicator",
+      "A group of ranks. All collectives wait; each has a twin with the suffix _start. Buffers are "
+      "numpy arrays, whatever has Python's buffer interface, or DLPack tensors on the host; "
+      "contiguous, and of one type in a call. One thread at a time may make calls on it; abort() "
+      "is for any thread.\n\nAs a context manager it is finalized and destroyed at the end.");
+  add_collectives(type, module.attr("SUM"));
+  type.def_property_readonly("rank", &Communicator::rank, "This process's place in it, from 0.")
+      .def_property_readonly("size", &Communicator::size, "How many ranks it has.")
+      .def_property_readonly("fabric_position", &fabric_position,
+                             "This rank's place in fabric order: neighbours in it are near in the "
+                             "network.")
+      .def_property_readonly("failed_ranks", &failed_ranks, "Ranks known dead, ascending.")
+      .def("raise_failure", &raise_failure,
+           "Raises the error that the communicator failed with, if it did. Any thread.")
+      .def("split", &split, py::arg("color"), py::arg("key") = 0,
+           "Collective. Ranks of one color form a Communicator, ordered by key, then by rank. None "
+           "for a rank whose color is None.")
+      .def("dup", &dup, "Collective. A Communicator of the same ranks.")
+      .def(
+          "premul_sum",
+          [](const Communicator& self, const py::object& scalar, const py::object& dtype) {
+            const auto name = py::hasattr(dtype, "name") ? py::object(dtype.attr("name")) : dtype;
+            return std::make_shared<Op>(self.handle(), scalar, py::str(name).cast<std::string>());
+          },
+          py::arg("scalar"), py::arg("dtype"),
+          "An Op: the sum of scalar * x. dtype: the elements' type, such as 'float32'.")
+      .def(
+          "alloc",
+          [](const Communicator& self, size_t bytes) {
+            return std::make_shared<Memory>(self.handle(), bytes);
+          },
+          py::arg("bytes"), "Memory, zeroed. Any memory works; this is faster within a host.")
+      .def("register", &register_memory, py::arg("buffer"),
+           "Makes memory of yours as fast as alloc()'s. Costs two copies: do it once for buffers "
+           "that are used often.")
+      .def("deregister", &deregister_memory, py::arg("buffer"), "As it was registered.")
+      .def("finalize", &finalize, "Collective. Completes what was started and waits for all ranks.")
+      .def("abort", &abort,
+           "Any thread. Fails all work on all ranks, with Aborted, and returns within a bounded "
+           "time.")
+      .def("destroy", &Communicator::destroy,
+           "Lets go of it, without waiting for other ranks. Works, memory and operations that are "
+           "left keep what they need.")
+      .def("__enter__", [](Made self) { return self; })
+      .def("__exit__", &leave)
+      .def("__repr__", [](const Communicator& self) {
+        return self.destroyed()
+                   ? std::string("<sennit.Communicator, destroyed>")
+                   : fmt::format("<sennit.Communicator, rank {} of {}>", self.rank(), self.size());
+      });
+  add_making(module);
+}
+
+}  // namespace sennit_python

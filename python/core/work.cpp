@@ -1,0 +1,164 @@
+#include "core/work.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <pybind11/stl.h>
+
+#include "core/errors.hpp"
+
+namespace sennit_python {
+namespace {
+
+constexpr int64_t kSignalsEveryMs = 100;
+
+// The calls of each thread's open groups. Not destroyed with the thread, which has no GIL then.
+thread_local std::vector<std::shared_ptr<Call>>* kept = nullptr;
+thread_local int groups_open = 0;
+
+sennit_status_t wait_unlocked(sennit_work_t work, int64_t ms) {
+  const py::gil_scoped_release release;
+  return sennit_work_wait(work, ms);
+}
+
+// `with sennit.group():`
+class Group {
+ public:
+  void enter() {
+    check(sennit_group_start());
+    if (!kept) kept = new std::vector<std::shared_ptr<Call>>;
+    groups_open++;
+  }
+
+  // Where the body threw, nothing of the group is made: ranks that made half of it would wait for
+  // ever. sennit starts nothing of a group with a call that is off, so such a call is added.
+  void exit(const py::object& type, const py::object&, const py::object&) {
+    if (!type.is_none()) sennit_send(nullptr, 1, SENNIT_UINT8, 0, nullptr);
+    sennit_status_t status;
+    {
+      const py::gil_scoped_release release;
+      status = sennit_group_end();
+    }
+    if (--groups_open > 0) {
+      if (type.is_none()) check(status);
+      return;
+    }
+    // A blocking call's result is the group's; another's stays with its Work.
+    const std::unique_ptr<std::vector<std::shared_ptr<Call>>> calls(std::exchange(kept, nullptr));
+    if (type.is_none()) check(status);
+  }
+};
+
+}  // namespace
+
+bool in_group() { return groups_open > 0; }
+void keep_in_group(std::shared_ptr<Call> call) { kept->push_back(std::move(call)); }
+
+void Call::start() {
+  sennit_status_t status;
+  {
+    const py::gil_scoped_release release;
+    status = start_(&work_);
+  }
+  check(status, comm_->comm);
+}
+
+void Call::run() {
+  sennit_status_t started, waited = SENNIT_OK;
+  {
+    const py::gil_scoped_release release;
+    started = start_(&work_);
+    if (started == SENNIT_OK) waited = sennit_work_wait(work_, kSignalsEveryMs);
+  }
+  check(started, comm_->comm);
+  wait_on(waited, HUGE_VAL);
+}
+
+Call::~Call() {
+  if (!work_) return;
+  const py::gil_scoped_release release;
+  sennit_work_free(work_);
+}
+
+void Call::end(sennit_status_t status) {
+  sennit_comm_t const comm = comm_->comm;
+  try {
+    check(status, comm);
+  } catch (py::error_already_set& error) {
+    error_ = error.value();
+  }
+  sennit_work_free(std::exchange(work_, nullptr));
+  let_go();
+}
+
+void Call::let_go() {
+  arrays_ = {};
+  start_ = nullptr;
+}
+
+bool Call::ended() const {
+  if (!error_) return true;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error_.ptr())), error_.ptr());
+  throw py::error_already_set();
+}
+
+bool Call::test() {
+  if (!work_) return ended();
+  const sennit_status_t status = sennit_work_test(work_);
+  if (status == SENNIT_IN_PROGRESS) return false;
+  if (status == SENNIT_INVALID_ARGUMENT && in_group()) check(status);
+  end(status);
+  return ended();
+}
+
+bool Call::wait(std::optional<double> timeout) {
+  if (!work_) return ended();
+  if (timeout && !(*timeout >= 0))
+    throw_error(SENNIT_INVALID_ARGUMENT, "wait: timeout is " + std::to_string(*timeout) +
+                                             "; give seconds >= 0, or None to wait for ever");
+  const double left = timeout ? std::ceil(*timeout * 1e3) : HUGE_VAL;
+  const double slice = std::min(left, static_cast<double>(kSignalsEveryMs));
+  return wait_on(wait_unlocked(work_, static_cast<int64_t>(slice)), left - slice);
+}
+
+bool Call::wait_on(sennit_status_t status, double left_ms) {
+  while (status == SENNIT_IN_PROGRESS) {
+    if (PyErr_CheckSignals() != 0) {
+      py::error_already_set signal;
+      sennit_comm_abort(comm_->comm);
+      wait_unlocked(work_, -1);
+      sennit_work_free(std::exchange(work_, nullptr));
+      let_go();
+      throw signal;
+    }
+    if (left_ms <= 0) return false;
+    const double slice = std::min(left_ms, static_cast<double>(kSignalsEveryMs));
+    status = wait_unlocked(work_, static_cast<int64_t>(slice));
+    left_ms -= slice;
+  }
+  if (status == SENNIT_INVALID_ARGUMENT && in_group()) check(status);
+  end(status);
+  return ended();
+}
+
+void add_work(py::module_& module) {
+  py::class_<Call, std::shared_ptr<Call>>(
+      module, "Work", "A call that was started. Keeps its memory until it has completed.")
+      .def("wait", &Call::wait, py::arg("timeout") = py::none(),
+           "Waits until the call has completed: True. False where it has not after `timeout` "
+           "seconds (None: for ever). Raises the call's error.")
+      .def("test", &Call::test, "Whether the call has completed. Raises its error.")
+      .def("__repr__", [](const Call& call) {
+        return std::string("<sennit.Work, ") + (call.done() ? "completed>" : "in progress>");
+      });
+  py::class_<Group>(module, "_Group").def("__enter__", &Group::enter).def("__exit__", &Group::exit);
+  module.def(
+      "group", [] { return Group(); },
+      "with sennit.group(): the calls of this thread in the body, on any communicators, are "
+      "started "
+      "together at its end, which waits for all of them. Where the body raises, none is made.");
+}
+
+}  // namespace sennit_python

@@ -1,0 +1,131 @@
+"""What `import sennit` says when things go wrong, with real processes: nothing hangs."""
+
+import os
+import signal
+import threading
+import time
+import unittest
+
+import numpy
+import sennit
+from ranks import Processes, on_threads
+
+
+def until_error(comm):
+    try:
+        while True:
+            comm.all_reduce(numpy.ones(1000))
+    except sennit.Error as error:
+        return type(error).__name__, error.failed_ranks
+
+
+class Failures(unittest.TestCase):
+    def test_a_killed_rank_is_named(self):
+        def body(comm):
+            comm.barrier()
+            if comm.rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return until_error(comm)
+
+        got = Processes(3, body).results()
+        self.assertEqual(got, [("PeerFailed", [1]), None, ("PeerFailed", [1])])
+
+    def test_control_c_ends_a_call_that_waits(self):
+        def body(comm):
+            comm.barrier()
+            if comm.rank == 1:
+                return until_error_in(comm)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                comm.recv(numpy.ones(4), 1)
+            except KeyboardInterrupt:
+                return "interrupted"
+
+        def until_error_in(comm):
+            for _ in range(600):
+                time.sleep(0.1)
+                try:
+                    comm.raise_failure()
+                except sennit.Aborted:
+                    return "aborted"
+
+        self.assertEqual(Processes(2, body).results(), ["interrupted", "aborted"])
+
+    def test_calls_that_differ(self):
+        def body(comm):
+            try:
+                comm.all_reduce(numpy.ones(3 + comm.rank))
+            except sennit.Mismatch as error:
+                comm.destroy()  # which leaves nothing to be finalized
+                return str(error)
+
+        for text in on_threads(2, body):
+            self.assertIn("count", text)
+
+    def test_an_abort_out_of_another_thread(self):
+        def body(comm):
+            if comm.rank == 0:
+                threading.Timer(0.2, comm.abort).start()
+                with self.assertRaises(sennit.Aborted):
+                    comm.recv(numpy.ones(1), 1)
+            else:
+                with self.assertRaises(sennit.Aborted):
+                    comm.recv(numpy.ones(1), 0)
+            with self.assertRaises(sennit.Aborted):
+                comm.barrier()
+            comm.destroy()
+
+        on_threads(2, body)
+
+    def test_waits_end_on_time(self):
+        def body(comm):
+            if comm.rank == 1:
+                time.sleep(0.3)
+                comm.barrier()
+                return
+            work = comm.barrier_start()
+            self.assertFalse(work.test())
+            self.assertFalse(work.wait(0.05))
+            with self.assertRaises(sennit.InvalidArgument):
+                work.wait(-1)
+            self.assertTrue(work.wait(20))
+            self.assertTrue(work.wait() and work.test())
+
+        on_threads(2, body)
+
+    def test_what_is_off(self):
+        def body(comm):
+            comm.destroy()
+            comm.destroy()
+            for call in comm.barrier, lambda: comm.rank, comm.abort, lambda: comm.all_reduce(bytearray(1)):
+                with self.assertRaisesRegex(sennit.InvalidArgument, "destroyed"):
+                    call()
+            self.assertIn("destroyed", repr(comm))
+
+        on_threads(1, body)
+        with self.assertRaisesRegex(sennit.InvalidArgument, "3 bytes, not the 128"):
+            sennit.init_rank(b"abc", 0, 2)
+        with self.assertRaises(sennit.Error):
+            sennit.init_local(0)
+        with self.assertRaises(sennit.Error):
+            sennit.init(fabric="/nowhere")
+        with self.assertRaises(ValueError):  # as Python's own
+            sennit.init_rank(sennit.unique_id(), 5, 2)
+
+    def test_a_failed_work_says_so_each_time(self):
+        both_started = threading.Barrier(2)
+
+        def body(comm):
+            work = comm.recv_start(numpy.ones(1), 1 - comm.rank)
+            both_started.wait()
+            comm.abort()
+            for _ in range(2):
+                with self.assertRaises(sennit.Aborted):
+                    work.wait()
+            comm.destroy()
+
+        on_threads(2, body)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,137 @@
+"""What memory `import sennit` takes, which it refuses and why, and how long it holds it."""
+
+import array
+import ctypes
+import gc
+import sys
+import unittest
+
+import numpy
+import sennit
+from ranks import on_threads
+
+
+class OnlyDLPack:
+    """A tensor of a library whose objects have no buffer interface, as PyTorch's."""
+
+    def __init__(self, values, device=None):
+        self.values, self.device = values, device
+
+    def __dlpack__(self):
+        return self.values.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.device or self.values.__dlpack_device__()
+
+
+def alone(body):
+    return on_threads(1, body)[0]
+
+
+class Memory(unittest.TestCase):
+    def test_whatever_has_a_buffer(self):
+        def body(comm):
+            for x in bytearray(8), array.array("d", [1, 2]), memoryview(bytearray(4)), numpy.ones(3):
+                comm.all_reduce(x)
+            comm.all_reduce(b"1234", x := bytearray(4))
+            self.assertEqual(x, b"1234")
+            for code in "bBiIlLqQfd":
+                comm.all_reduce(array.array(code, [3]), y := array.array(code, [0]))
+                self.assertEqual(y[0], 3)
+            whole = (ctypes.c_float * 3)(1, 2, 3)
+            comm.all_reduce(whole)
+            comm.all_reduce(numpy.zeros((3, 4, 2)))
+            comm.all_reduce(numpy.zeros(0))
+
+        alone(body)
+
+    def test_tensors_through_dlpack(self):
+        def body(comm):
+            x = numpy.arange(6, dtype="float32")
+            out = numpy.zeros(6, "float32")
+            comm.all_reduce(OnlyDLPack(x), OnlyDLPack(out))
+            numpy.testing.assert_array_equal(out, x)
+            comm.all_reduce(OnlyDLPack(x[2:4]), OnlyDLPack(out[:2]))
+            self.assertEqual(list(out[:2]), [2, 3])
+
+        alone(body)
+
+    def test_what_it_refuses_it_names(self):
+        def body(comm):
+            def refused(error, text, *args):
+                with self.assertRaisesRegex(error, text):
+                    comm.all_reduce(*args)
+
+            bad = sennit.InvalidArgument
+            refused(bad, "send: it is read-only", b"1234")
+            frozen = numpy.ones(3)
+            frozen.flags.writeable = False
+            refused(bad, "recv: it is read-only", numpy.ones(3), frozen)
+            refused(bad, "do not lie one after the other", numpy.ones((4, 4))[:, 1])
+            refused(bad, "do not lie one after the other", OnlyDLPack(numpy.ones((4, 4))[:, 1]))
+            refused(bad, "elements of .*; sennit has int8, ", numpy.ones(3, "int16"))
+            refused(bad, "elements of .*; sennit has int8, ", numpy.ones(3, "complex64"))
+            refused(bad, "elements of .*; sennit has int8, ", numpy.ones(3, bool))
+            refused(bad, "elements of .*; sennit has int8, ", numpy.ones(3, ">f4"))
+            refused(bad, "elements of .*; sennit has int8, ", numpy.array([object()]))
+            refused(bad, "a list has neither", [1.0])
+            refused(bad, "one type", numpy.ones(3, "float32"), numpy.ones(3, "float64"))
+            refused(bad, "send has 3 float64 and recv 4 float64", numpy.ones(3), numpy.ones(4))
+            refused(sennit.Unsupported, "CUDA device", OnlyDLPack(numpy.ones(3), (2, 0)))
+            with self.assertRaisesRegex(bad, "must have 1 elements|of 1 ranks it must have 3"):
+                comm.all_gather(numpy.ones(3), numpy.ones(4))
+            with self.assertRaisesRegex(bad, "one for each of the 1 ranks"):
+                comm.all_gather(numpy.ones(3), numpy.ones(3), [1, 2])
+            with self.assertRaisesRegex(bad, "3 elements from 2 on"):
+                comm.all_gather(numpy.ones(3), numpy.ones(4), [3], [2])
+            comm.barrier()  # and is none the worse for it
+
+        alone(body)
+
+    def test_a_work_holds_its_memory_until_it_has_completed(self):
+        def body(comm):
+            x = numpy.ones(4)
+            before = sys.getrefcount(x)
+            work = comm.all_reduce_start(x)
+            self.assertGreater(sys.getrefcount(x), before)
+            work.wait()
+            self.assertEqual(sys.getrefcount(x), before)
+            for _ in range(100):  # nobody waits, and nobody else holds the memory
+                comm.all_reduce_start(numpy.ones(100_000))
+            x = bytearray(8)
+            work = comm.broadcast_start(x)
+            with self.assertRaises(BufferError):
+                x.append(1)
+            work.wait()
+            x.append(1)
+
+        alone(body)
+
+    def test_memory_that_peers_read(self):
+        def body(comm):
+            memory = comm.alloc(4096)
+            self.assertEqual(len(memory), 4096)
+            x = numpy.frombuffer(memory, "float32")
+            self.assertEqual(x.sum(), 0)
+            x[:] = comm.rank
+            comm.all_reduce(x)
+            self.assertEqual(set(x), {1})
+            y = numpy.full(1 << 16, comm.rank, "int32")
+            comm.register(y)
+            comm.all_reduce(y)
+            self.assertEqual(set(y), {1})
+            comm.deregister(y)
+            with self.assertRaises(sennit.InvalidArgument):
+                comm.deregister(y)
+            comm.register(y)  # left to the communicator
+            comm.barrier()
+            comm.destroy()
+            del memory
+            gc.collect()
+            self.assertEqual(x[0], 1)  # x refers to it
+
+        on_threads(2, body)
+
+
+if __name__ == "__main__":
+    unittest.main()
