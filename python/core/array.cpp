@@ -1,3 +1,4 @@
+// array.cpp: see core/array.hpp.
 #include "core/array.hpp"
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// array.hpp: the memory of a Python object, as a collective takes it: numpy's arrays, whatever
-// else has Python's buffer interface (bytes, array.array, memoryview), and through DLPack the
-// tensors of PyTorch, JAX and others.
+// array.hpp: the memory of a Python object, as a collective takes it.
+//
+// Objects are numpy's arrays, whatever else has Python's buffer interface (bytes, array.array,
+// memoryview), and through DLPack the tensors of PyTorch, JAX and others.
 #pragma once
 
 #include <cstddef>

@@ -61,13 +61,13 @@ const size_t* or_null(const Counts& list) { return list ? list->data() : nullptr
 
 }  // namespace
 
-Communicator::Made Communicator::call(Array first, Array second, Call::Start start) const {
-  return std::make_shared<Call>(handle(), Call::Arrays{std::move(first), std::move(second)},
-                                std::move(start));
+PyCommunicator::Made PyCommunicator::call(Array first, Array second, PyWork::Start start) const {
+  return std::make_shared<PyWork>(handle(), PyWork::Arrays{std::move(first), std::move(second)},
+                                  std::move(start));
 }
 
-Communicator::Made Communicator::all_reduce(const py::object& send, const py::object& recv,
-                                            const Op& op) {
+PyCommunicator::Made PyCommunicator::all_reduce(const py::object& send, const py::object& recv,
+                                                const Op& op) {
   const bool in_place = recv.is_none();
   Array in = Array::of(send, "all_reduce: send", in_place);
   Array out = in_place ? in : Array::of(recv, "all_reduce: recv", true);
@@ -79,8 +79,8 @@ Communicator::Made Communicator::all_reduce(const py::object& send, const py::ob
   });
 }
 
-Communicator::Made Communicator::reduce(const py::object& send, const py::object& recv,
-                                        const Op& op, int root) {
+PyCommunicator::Made PyCommunicator::reduce(const py::object& send, const py::object& recv,
+                                            const Op& op, int root) {
   const bool is_root = rank() == root, in_place = is_root && recv.is_none();
   Array in = Array::of(send, "reduce: send", in_place);
   Array out = in_place || recv.is_none() ? in : Array::of(recv, "reduce: recv", true);
@@ -93,7 +93,7 @@ Communicator::Made Communicator::reduce(const py::object& send, const py::object
   });
 }
 
-Communicator::Made Communicator::broadcast(const py::object& buffer, int root) {
+PyCommunicator::Made PyCommunicator::broadcast(const py::object& buffer, int root) {
   Array array = Array::of(buffer, "broadcast: buffer", rank() != root);
   return call(array, {}, [=, comm = comm()](sennit_work_t* work) {
     return sennit_broadcast_start(array.data(), array.data(), array.count(), array.type(), root,
@@ -101,8 +101,8 @@ Communicator::Made Communicator::broadcast(const py::object& buffer, int root) {
   });
 }
 
-Communicator::Made Communicator::reduce_scatter(const py::object& send, const py::object& recv,
-                                                const Op& op, const Counts& counts) {
+PyCommunicator::Made PyCommunicator::reduce_scatter(const py::object& send, const py::object& recv,
+                                                    const Op& op, const Counts& counts) {
   Array in = Array::of(send, "reduce_scatter: send", false);
   Array out = Array::of(recv, "reduce_scatter: recv", true);
   same_type("reduce_scatter", in, out);
@@ -121,8 +121,8 @@ Communicator::Made Communicator::reduce_scatter(const py::object& send, const py
   });
 }
 
-Communicator::Made Communicator::all_gather(const py::object& send, const py::object& recv,
-                                            const Counts& counts, const Counts& displacements) {
+PyCommunicator::Made PyCommunicator::all_gather(const py::object& send, const py::object& recv,
+                                                const Counts& counts, const Counts& displacements) {
   Array in = Array::of(send, "all_gather: send", false);
   Array out = Array::of(recv, "all_gather: recv", true);
   same_type("all_gather", in, out);
@@ -141,8 +141,9 @@ Communicator::Made Communicator::all_gather(const py::object& send, const py::ob
   });
 }
 
-Communicator::Made Communicator::gather(const py::object& send, const py::object& recv, int root,
-                                        const Counts& counts, const Counts& displacements) {
+PyCommunicator::Made PyCommunicator::gather(const py::object& send, const py::object& recv,
+                                            int root, const Counts& counts,
+                                            const Counts& displacements) {
   const bool is_root = rank() == root;
   Array in = Array::of(send, "gather: send", false);
   Array out;
@@ -166,8 +167,9 @@ Communicator::Made Communicator::gather(const py::object& send, const py::object
   });
 }
 
-Communicator::Made Communicator::scatter(const py::object& send, const py::object& recv, int root,
-                                         const Counts& counts, const Counts& displacements) {
+PyCommunicator::Made PyCommunicator::scatter(const py::object& send, const py::object& recv,
+                                             int root, const Counts& counts,
+                                             const Counts& displacements) {
   const bool is_root = rank() == root;
   Array out = Array::of(recv, "scatter: recv", true);
   Array in;
@@ -191,10 +193,11 @@ Communicator::Made Communicator::scatter(const py::object& send, const py::objec
   });
 }
 
-Communicator::Made Communicator::all_to_all(const py::object& send, const py::object& recv,
-                                            const Counts& send_counts, const Counts& recv_counts,
-                                            const Counts& send_displacements,
-                                            const Counts& recv_displacements) {
+PyCommunicator::Made PyCommunicator::all_to_all(const py::object& send, const py::object& recv,
+                                                const Counts& send_counts,
+                                                const Counts& recv_counts,
+                                                const Counts& send_displacements,
+                                                const Counts& recv_displacements) {
   Array in = Array::of(send, "all_to_all: send", false);
   Array out = Array::of(recv, "all_to_all: recv", true);
   same_type("all_to_all", in, out);
@@ -221,19 +224,19 @@ Communicator::Made Communicator::all_to_all(const py::object& send, const py::ob
   });
 }
 
-Communicator::Made Communicator::barrier() {
+PyCommunicator::Made PyCommunicator::barrier() {
   return call({}, {},
               [comm = comm()](sennit_work_t* work) { return sennit_barrier_start(comm, work); });
 }
 
-Communicator::Made Communicator::send(const py::object& buffer, int peer) {
+PyCommunicator::Made PyCommunicator::send(const py::object& buffer, int peer) {
   Array array = Array::of(buffer, "send: buffer", false);
   return call(array, {}, [=, comm = comm()](sennit_work_t* work) {
     return sennit_send_start(array.data(), array.count(), array.type(), peer, comm, work);
   });
 }
 
-Communicator::Made Communicator::recv(const py::object& buffer, int peer) {
+PyCommunicator::Made PyCommunicator::recv(const py::object& buffer, int peer) {
   Array array = Array::of(buffer, "recv: buffer", true);
   return call(array, {}, [=, comm = comm()](sennit_work_t* work) {
     return sennit_recv_start(array.data(), array.count(), array.type(), peer, comm, work);

@@ -1,3 +1,4 @@
+// communicator.cpp: see core/communicator.hpp.
 #include "core/communicator.hpp"
 
 #include <cstring>
@@ -74,18 +75,18 @@ Memory::~Memory() { sennit_mem_free(comm_->comm, data_); }
 
 // ---- the communicator itself ----
 
-const std::shared_ptr<Handle>& Communicator::handle() const {
+const std::shared_ptr<Handle>& PyCommunicator::handle() const {
   if (!handle_) throw_error(SENNIT_INVALID_ARGUMENT, "the communicator was destroyed");
   return handle_;
 }
 
-int Communicator::rank() const {
+int PyCommunicator::rank() const {
   int rank = 0;
   check(sennit_comm_rank(comm(), &rank));
   return rank;
 }
 
-int Communicator::size() const {
+int PyCommunicator::size() const {
   int size = 0;
   check(sennit_comm_size(comm(), &size));
   return size;
@@ -93,7 +94,7 @@ int Communicator::size() const {
 
 namespace {
 
-using Made = std::shared_ptr<Communicator>;
+using Made = std::shared_ptr<PyCommunicator>;
 
 struct Config {
   Config(const std::optional<std::string>& fabric, const std::optional<std::string>& algorithm,
@@ -124,7 +125,7 @@ Made init(const std::optional<std::string>& fabric, const std::optional<std::str
   const Config config(fabric, algorithm, arrival_timeout);
   sennit_comm_t comm = nullptr;
   unlocked(nullptr, [&] { return sennit_comm_init_env(&comm, &config.c); });
-  return std::make_shared<Communicator>(comm);
+  return std::make_shared<PyCommunicator>(comm);
 }
 
 Made init_rank(const py::bytes& unique_id, int rank, int size,
@@ -140,7 +141,7 @@ Made init_rank(const py::bytes& unique_id, int rank, int size,
   std::memcpy(&id, text.data(), sizeof id);
   sennit_comm_t comm = nullptr;
   unlocked(nullptr, [&] { return sennit_comm_init_rank(&comm, size, &id, rank, &config.c); });
-  return std::make_shared<Communicator>(comm);
+  return std::make_shared<PyCommunicator>(comm);
 }
 
 std::vector<Made> init_local(int size, const std::optional<std::string>& fabric,
@@ -150,7 +151,7 @@ std::vector<Made> init_local(int size, const std::optional<std::string>& fabric,
   unlocked(nullptr, [&] { return sennit_comm_init_local(comms.data(), size, &config.c); });
   std::vector<Made> all;
   all.reserve(comms.size());
-  for (sennit_comm_t comm : comms) all.push_back(std::make_shared<Communicator>(comm));
+  for (sennit_comm_t comm : comms) all.push_back(std::make_shared<PyCommunicator>(comm));
   return all;
 }
 
@@ -160,7 +161,7 @@ py::bytes unique_id() {
   return {id.internal, sizeof id.internal};
 }
 
-Made split(const Communicator& self, std::optional<int> color, int key) {
+Made split(const PyCommunicator& self, std::optional<int> color, int key) {
   if (color && *color < 0)
     throw_error(SENNIT_INVALID_ARGUMENT,
                 "split: color must be >= 0, or None to be in no communicator");
@@ -169,31 +170,31 @@ Made split(const Communicator& self, std::optional<int> color, int key) {
   unlocked(held->comm, [&] {
     return sennit_comm_split(held->comm, color.value_or(SENNIT_NO_COLOR), key, &comm);
   });
-  return comm ? std::make_shared<Communicator>(comm) : nullptr;
+  return comm ? std::make_shared<PyCommunicator>(comm) : nullptr;
 }
 
-Made dup(const Communicator& self) {
+Made dup(const PyCommunicator& self) {
   sennit_comm_t comm = nullptr;
   const std::shared_ptr<Handle> held = self.handle();
   unlocked(held->comm, [&] { return sennit_comm_dup(held->comm, &comm); });
-  return std::make_shared<Communicator>(comm);
+  return std::make_shared<PyCommunicator>(comm);
 }
 
-void finalize(const Communicator& self) {
+void finalize(const PyCommunicator& self) {
   const std::shared_ptr<Handle> held = self.handle();
   unlocked(held->comm, [&] { return sennit_comm_finalize(held->comm); });
 }
 
-void abort(const Communicator& self) {
+void abort(const PyCommunicator& self) {
   const std::shared_ptr<Handle> held = self.handle();
   unlocked(nullptr, [&] { return sennit_comm_abort(held->comm); });
 }
 
-void raise_failure(const Communicator& self) {
+void raise_failure(const PyCommunicator& self) {
   check(sennit_comm_get_async_error(self.comm()), self.comm());
 }
 
-std::vector<int> failed_ranks(const Communicator& self) {
+std::vector<int> failed_ranks(const PyCommunicator& self) {
   std::vector<int> ranks(static_cast<size_t>(self.size()));
   int count = 0;
   check(sennit_comm_failed_ranks(self.comm(), ranks.data(), self.size(), &count));
@@ -201,27 +202,27 @@ std::vector<int> failed_ranks(const Communicator& self) {
   return ranks;
 }
 
-int fabric_position(const Communicator& self) {
+int fabric_position(const PyCommunicator& self) {
   int position = 0;
   check(sennit_comm_fabric_position(self.comm(), &position));
   return position;
 }
 
-void register_memory(const Communicator& self, const py::object& object) {
+void register_memory(const PyCommunicator& self, const py::object& object) {
   Array array = Array::of(object, "register: buffer", true);
   check(sennit_mem_register(self.comm(), array.data(),
                             array.count() * sennit_type_bytes(array.type())));
   self.handle()->registered.emplace(array.data(), std::move(array));
 }
 
-void deregister_memory(const Communicator& self, const py::object& object) {
+void deregister_memory(const PyCommunicator& self, const py::object& object) {
   const Array array = Array::of(object, "deregister: buffer", false);
   check(sennit_mem_deregister(self.comm(), array.data()));
   auto& all = self.handle()->registered;
   if (const auto at = all.find(array.data()); at != all.end()) all.erase(at);
 }
 
-void leave(const std::shared_ptr<Communicator>& self, const py::object& type, const py::object&,
+void leave(const std::shared_ptr<PyCommunicator>& self, const py::object& type, const py::object&,
            const py::object&) {
   if (self->destroyed()) return;
   if (type.is_none()) finalize(*self);
@@ -231,21 +232,21 @@ void leave(const std::shared_ptr<Communicator>& self, const py::object& type, co
 // A collective as two methods: one that waits, and its twin with the suffix _start. In a group both
 // are made when the group ends.
 template <typename... Args, typename... Extra>
-void collective(py::class_<Communicator, Made>& type, const std::string& name,
-                const std::string& doc, std::shared_ptr<Call> (Communicator::*method)(Args...),
+void collective(py::class_<PyCommunicator, Made>& type, const std::string& name,
+                const std::string& doc, std::shared_ptr<PyWork> (PyCommunicator::*method)(Args...),
                 const Extra&... extra) {
   type.def(
       name.c_str(),
-      [method](Communicator& self, Args... args) {
-        std::shared_ptr<Call> made = (self.*method)(args...);
+      [method](PyCommunicator& self, Args... args) {
+        std::shared_ptr<PyWork> made = (self.*method)(args...);
         if (!in_group()) return made->run();
         made->start();
         keep_in_group(std::move(made));
       },
       extra..., doc.c_str());
   type.def((name + "_start").c_str(),
-           [method](Communicator& self, Args... args) {
-             std::shared_ptr<Call> made = (self.*method)(args...);
+           [method](PyCommunicator& self, Args... args) {
+             std::shared_ptr<PyWork> made = (self.*method)(args...);
              made->start();
              if (in_group()) keep_in_group(made);
              return made;
@@ -253,7 +254,7 @@ void collective(py::class_<Communicator, Made>& type, const std::string& name,
            extra..., ("Starts " + name + " and returns its Work.").c_str());
 }
 
-void add_collectives(py::class_<Communicator, Made>& type, const py::object& sum) {
+void add_collectives(py::class_<PyCommunicator, Made>& type, const py::object& sum) {
   const auto counts = py::arg("counts") = py::none();
   const auto displacements = py::arg("displacements") = py::none();
   const auto root = py::arg("root") = 0;
@@ -262,41 +263,42 @@ void add_collectives(py::class_<Communicator, Made>& type, const py::object& sum
   collective(type, "all_reduce",
              "Reduces the elements of all ranks' `send` one by one into every rank's `recv` (None: "
              "into `send`).",
-             &Communicator::all_reduce, py::arg("send"), nothing, op);
+             &PyCommunicator::all_reduce, py::arg("send"), nothing, op);
   collective(type, "reduce",
              "all_reduce, with the result on rank `root` alone (recv None: into its `send`).",
-             &Communicator::reduce, py::arg("send"), nothing, op, root);
+             &PyCommunicator::reduce, py::arg("send"), nothing, op, root);
   collective(type, "broadcast", "Rank `root`'s `buffer` into every other rank's.",
-             &Communicator::broadcast, py::arg("buffer"), root);
+             &PyCommunicator::broadcast, py::arg("buffer"), root);
   collective(type, "reduce_scatter",
              "Reduces all ranks' `send`, of size * n elements; rank r gets the r-th n into `recv`. "
              "counts: elements of each rank, where they differ; the same on every rank.",
-             &Communicator::reduce_scatter, py::arg("send"), py::arg("recv"), op, counts);
+             &PyCommunicator::reduce_scatter, py::arg("send"), py::arg("recv"), op, counts);
   collective(type, "all_gather",
              "Every rank's `send`, of n elements, one after the other into every rank's `recv`. "
              "counts, displacements: elements of each rank and where they go, in elements; the "
              "same on every rank.",
-             &Communicator::all_gather, py::arg("send"), py::arg("recv"), counts, displacements);
+             &PyCommunicator::all_gather, py::arg("send"), py::arg("recv"), counts, displacements);
   collective(type, "gather",
              "all_gather, with the result on rank `root` alone; others may give None for `recv`. "
              "counts and displacements matter on the root; others fill in their own.",
-             &Communicator::gather, py::arg("send"), nothing, root, counts, displacements);
+             &PyCommunicator::gather, py::arg("send"), nothing, root, counts, displacements);
   collective(type, "scatter",
              "Rank `root`'s `send`, of size * n elements; rank r gets the r-th n into `recv`. "
              "Others may give None for `send`.",
-             &Communicator::scatter, py::arg("send"), py::arg("recv"), root, counts, displacements);
+             &PyCommunicator::scatter, py::arg("send"), py::arg("recv"), root, counts,
+             displacements);
   collective(type, "all_to_all",
              "Block j of rank i's `send` becomes block i of rank j's `recv`. The lists give each "
              "rank's elements, and where they lie, where blocks differ.",
-             &Communicator::all_to_all, py::arg("send"), py::arg("recv"),
+             &PyCommunicator::all_to_all, py::arg("send"), py::arg("recv"),
              py::arg("send_counts") = py::none(), py::arg("recv_counts") = py::none(),
              py::arg("send_displacements") = py::none(),
              py::arg("recv_displacements") = py::none());
-  collective(type, "barrier", "Returns when all ranks have called it.", &Communicator::barrier);
+  collective(type, "barrier", "Returns when all ranks have called it.", &PyCommunicator::barrier);
   collective(type, "send",
              "`buffer` to rank `peer`, which must receive as many elements of the same type.",
-             &Communicator::send, py::arg("buffer"), py::arg("peer"));
-  collective(type, "recv", "What rank `peer` sends, into `buffer`.", &Communicator::recv,
+             &PyCommunicator::send, py::arg("buffer"), py::arg("peer"));
+  collective(type, "recv", "What rank `peer` sends, into `buffer`.", &PyCommunicator::recv,
              py::arg("buffer"), py::arg("peer"));
 }
 
@@ -343,15 +345,15 @@ void add_operations(py::module_& module) {
 
 void add_communicator(py::module_& module) {
   add_operations(module);
-  py::class_<Communicator, Made> type(
+  py::class_<PyCommunicator, Made> type(
       module, "Communicator",
       "A group of ranks. All collectives wait; each has a twin with the suffix _start. Buffers are "
       "numpy arrays, whatever has Python's buffer interface, or DLPack tensors on the host; "
       "contiguous, and of one type in a call. One thread at a time may make calls on it; abort() "
       "is for any thread.\n\nAs a context manager it is finalized and destroyed at the end.");
   add_collectives(type, module.attr("SUM"));
-  type.def_property_readonly("rank", &Communicator::rank, "This process's place in it, from 0.")
-      .def_property_readonly("size", &Communicator::size, "How many ranks it has.")
+  type.def_property_readonly("rank", &PyCommunicator::rank, "This process's place in it, from 0.")
+      .def_property_readonly("size", &PyCommunicator::size, "How many ranks it has.")
       .def_property_readonly("fabric_position", &fabric_position,
                              "This rank's place in fabric order: neighbours in it are near in the "
                              "network.")
@@ -364,7 +366,7 @@ void add_communicator(py::module_& module) {
       .def("dup", &dup, "Collective. A Communicator of the same ranks.")
       .def(
           "premul_sum",
-          [](const Communicator& self, const py::object& scalar, const py::object& dtype) {
+          [](const PyCommunicator& self, const py::object& scalar, const py::object& dtype) {
             const auto name = py::hasattr(dtype, "name") ? py::object(dtype.attr("name")) : dtype;
             return std::make_shared<Op>(self.handle(), scalar, py::str(name).cast<std::string>());
           },
@@ -372,7 +374,7 @@ void add_communicator(py::module_& module) {
           "An Op: the sum of scalar * x. dtype: the elements' type, such as 'float32'.")
       .def(
           "alloc",
-          [](const Communicator& self, size_t bytes) {
+          [](const PyCommunicator& self, size_t bytes) {
             return std::make_shared<Memory>(self.handle(), bytes);
           },
           py::arg("bytes"), "Memory, zeroed. Any memory works; this is faster within a host.")
@@ -384,12 +386,12 @@ void add_communicator(py::module_& module) {
       .def("abort", &abort,
            "Any thread. Fails all work on all ranks, with Aborted, and returns within a bounded "
            "time.")
-      .def("destroy", &Communicator::destroy,
+      .def("destroy", &PyCommunicator::destroy,
            "Lets go of it, without waiting for other ranks. Works, memory and operations that are "
            "left keep what they need.")
       .def("__enter__", [](Made self) { return self; })
       .def("__exit__", &leave)
-      .def("__repr__", [](const Communicator& self) {
+      .def("__repr__", [](const PyCommunicator& self) {
         return self.destroyed()
                    ? std::string("<sennit.Communicator, destroyed>")
                    : fmt::format("<sennit.Communicator, rank {} of {}>", self.rank(), self.size());

@@ -47,9 +47,10 @@ class Memory {
   size_t bytes_;
 };
 
-class Communicator {
+// Python sees it as Communicator.
+class PyCommunicator {
  public:
-  explicit Communicator(sennit_comm_t made) : handle_(std::make_shared<Handle>(made)) {}
+  explicit PyCommunicator(sennit_comm_t made) : handle_(std::make_shared<Handle>(made)) {}
 
   sennit_comm_t comm() const { return handle()->comm; }
   const std::shared_ptr<Handle>& handle() const;  // throws where it was destroyed
@@ -61,7 +62,7 @@ class Communicator {
 
   // Each makes a call of what Python gave, checked: how many elements there must be, and of one
   // type.
-  using Made = std::shared_ptr<Call>;
+  using Made = std::shared_ptr<PyWork>;
   Made all_reduce(const py::object& send, const py::object& recv, const Op& op);
   Made reduce(const py::object& send, const py::object& recv, const Op& op, int root);
   Made broadcast(const py::object& buffer, int root);
@@ -81,7 +82,7 @@ class Communicator {
   Made recv(const py::object& buffer, int peer);
 
  private:
-  Made call(Array first, Array second, Call::Start start) const;
+  Made call(Array first, Array second, PyWork::Start start) const;
 
   std::shared_ptr<Handle> handle_;
 };

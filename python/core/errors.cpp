@@ -1,3 +1,4 @@
+// errors.cpp: see core/errors.hpp.
 #include "core/errors.hpp"
 
 #include <vector>

@@ -1,5 +1,6 @@
-// handle.hpp: a sennit_comm_t, destroyed when nobody needs it any more: the Communicator of
-// Python's, its works, its memory and its operations each hold it.
+// handle.hpp: a sennit_comm_t, destroyed when nobody needs it any more.
+//
+// The Communicator of Python's, its works, its memory and its operations each hold it.
 #pragma once
 
 #include <map>

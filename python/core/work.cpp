@@ -1,3 +1,4 @@
+// work.cpp: see core/work.hpp.
 #include "core/work.hpp"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 constexpr int64_t kSignalsEveryMs = 100;
 
 // The calls of each thread's open groups. Not destroyed with the thread, which has no GIL then.
-thread_local std::vector<std::shared_ptr<Call>>* kept = nullptr;
+thread_local std::vector<std::shared_ptr<PyWork>>* kept = nullptr;
 thread_local int groups_open = 0;
 
 sennit_status_t wait_unlocked(sennit_work_t work, int64_t ms) {
@@ -28,7 +29,7 @@ class Group {
  public:
   void enter() {
     check(sennit_group_start());
-    if (!kept) kept = new std::vector<std::shared_ptr<Call>>;
+    if (!kept) kept = new std::vector<std::shared_ptr<PyWork>>;
     groups_open++;
   }
 
@@ -46,7 +47,7 @@ class Group {
       return;
     }
     // A blocking call's result is the group's; another's stays with its Work.
-    const std::unique_ptr<std::vector<std::shared_ptr<Call>>> calls(std::exchange(kept, nullptr));
+    const std::unique_ptr<std::vector<std::shared_ptr<PyWork>>> calls(std::exchange(kept, nullptr));
     if (type.is_none()) check(status);
   }
 };
@@ -54,9 +55,9 @@ class Group {
 }  // namespace
 
 bool in_group() { return groups_open > 0; }
-void keep_in_group(std::shared_ptr<Call> call) { kept->push_back(std::move(call)); }
+void keep_in_group(std::shared_ptr<PyWork> call) { kept->push_back(std::move(call)); }
 
-void Call::start() {
+void PyWork::start() {
   sennit_status_t status;
   {
     const py::gil_scoped_release release;
@@ -65,7 +66,7 @@ void Call::start() {
   check(status, comm_->comm);
 }
 
-void Call::run() {
+void PyWork::run() {
   sennit_status_t started, waited = SENNIT_OK;
   {
     const py::gil_scoped_release release;
@@ -76,13 +77,13 @@ void Call::run() {
   wait_on(waited, HUGE_VAL);
 }
 
-Call::~Call() {
+PyWork::~PyWork() {
   if (!work_) return;
   const py::gil_scoped_release release;
   sennit_work_free(work_);
 }
 
-void Call::end(sennit_status_t status) {
+void PyWork::end(sennit_status_t status) {
   sennit_comm_t const comm = comm_->comm;
   try {
     check(status, comm);
@@ -93,18 +94,18 @@ void Call::end(sennit_status_t status) {
   let_go();
 }
 
-void Call::let_go() {
+void PyWork::let_go() {
   arrays_ = {};
   start_ = nullptr;
 }
 
-bool Call::ended() const {
+bool PyWork::ended() const {
   if (!error_) return true;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error_.ptr())), error_.ptr());
   throw py::error_already_set();
 }
 
-bool Call::test() {
+bool PyWork::test() {
   if (!work_) return ended();
   const sennit_status_t status = sennit_work_test(work_);
   if (status == SENNIT_IN_PROGRESS) return false;
@@ -113,7 +114,7 @@ bool Call::test() {
   return ended();
 }
 
-bool Call::wait(std::optional<double> timeout) {
+bool PyWork::wait(std::optional<double> timeout) {
   if (!work_) return ended();
   if (timeout && !(*timeout >= 0))
     throw_error(SENNIT_INVALID_ARGUMENT, "wait: timeout is " + std::to_string(*timeout) +
@@ -123,7 +124,7 @@ bool Call::wait(std::optional<double> timeout) {
   return wait_on(wait_unlocked(work_, static_cast<int64_t>(slice)), left - slice);
 }
 
-bool Call::wait_on(sennit_status_t status, double left_ms) {
+bool PyWork::wait_on(sennit_status_t status, double left_ms) {
   while (status == SENNIT_IN_PROGRESS) {
     if (PyErr_CheckSignals() != 0) {
       py::error_already_set signal;
@@ -144,13 +145,13 @@ bool Call::wait_on(sennit_status_t status, double left_ms) {
 }
 
 void add_work(py::module_& module) {
-  py::class_<Call, std::shared_ptr<Call>>(
+  py::class_<PyWork, std::shared_ptr<PyWork>>(
       module, "Work", "A call that was started. Keeps its memory until it has completed.")
-      .def("wait", &Call::wait, py::arg("timeout") = py::none(),
+      .def("wait", &PyWork::wait, py::arg("timeout") = py::none(),
            "Waits until the call has completed: True. False where it has not after `timeout` "
            "seconds (None: for ever). Raises the call's error.")
-      .def("test", &Call::test, "Whether the call has completed. Raises its error.")
-      .def("__repr__", [](const Call& call) {
+      .def("test", &PyWork::test, "Whether the call has completed. Raises its error.")
+      .def("__repr__", [](const PyWork& call) {
         return std::string("<sennit.Work, ") + (call.done() ? "completed>" : "in progress>");
       });
   py::class_<Group>(module, "_Group").def("__enter__", &Group::enter).def("__exit__", &Group::exit);

@@ -11,17 +11,18 @@
 
 namespace sennit_python {
 
-// A call, with all that must stay until it has completed: its memory and its communicator.
-class Call {
+// A call that was started, with all that must stay until it has completed: its memory and its
+// communicator. Python sees it as Work.
+class PyWork {
  public:
   using Arrays = std::array<Array, 2>;
   using Start = std::function<sennit_status_t(sennit_work_t*)>;
 
-  Call(std::shared_ptr<Handle> comm, Arrays arrays, Start start)
+  PyWork(std::shared_ptr<Handle> comm, Arrays arrays, Start start)
       : comm_(std::move(comm)), arrays_(std::move(arrays)), start_(std::move(start)) {}
-  ~Call();  // waits where it has not completed
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  ~PyWork();  // waits where it has not completed
+  PyWork(const PyWork&) = delete;
+  PyWork& operator=(const PyWork&) = delete;
 
   // One of the two, once. run() waits as well, and lets go of the GIL once for both.
   void start();
@@ -48,7 +49,7 @@ class Call {
 
 // The calls of this thread's open group stay until the group has ended.
 bool in_group();
-void keep_in_group(std::shared_ptr<Call> call);
+void keep_in_group(std::shared_ptr<PyWork> call);
 
 void add_work(py::module_& module);
 

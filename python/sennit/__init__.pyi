@@ -1,3 +1,4 @@
+# __init__.pyi: the types of the package, for checkers; tests/python holds them against what is there.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType

@@ -52,6 +52,7 @@ SMALLER = [
 # Line of a document, and why it is not run here.
 NOT_RUN = [
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
+    (r"^pip install", "downloads packages, and builds the library again"),
     (r"^srun ", "needs a Slurm cluster"),
     (r"torchrun", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
@@ -71,7 +72,7 @@ OPTIONAL = {"core_benchmark": "Google Benchmark", "simgrid_judge": "SimGrid", "o
 def documents(chosen):
     if chosen:
         return [pathlib.Path(name).resolve() for name in chosen]
-    tops = ("src", "topology", "transports", "collectives", "trainer", "perf", "examples", "tests")
+    tops = ("src", "topology", "transports", "collectives", "trainer", "python", "perf", "examples", "tests")
     return [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md")] + sorted(
         path for top in tops for path in (ROOT / top).rglob("README.md"))
 

@@ -4,7 +4,7 @@
 Of every .md file: lines of at most 100 columns (rows of tables, pictures and outputs may be longer), at most 25 words
 a sentence on average, at most two figures a sentence (outside tables and code), README.md and DESIGN.md of at most
 150 lines, README.md of a folder of at most 60 (src/README.md: 90). Of these, and of the comments of sources, scripts
-and CMake files: every file that is named exists, relative to the folder, to src/, to the repository or to include/.
+and CMake files: every file that is named exists, relative to the folder, to src/, to the repository, to include/ or to python/.
 """
 
 import pathlib
@@ -12,7 +12,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOPS = ("src", "topology", "transports", "collectives", "trainer", "perf", "examples", "tests", "include", ".ci")
+TOPS = ("src", "topology", "transports", "collectives", "trainer", "python", "perf", "examples", "tests", "include",
+        ".ci")
 MOST_COLUMNS = 100
 MOST_WORDS = 25
 MOST_FIGURES = 2
@@ -95,7 +96,7 @@ def exists(named, folder):
         return True  # NAME.cpp: a pattern
     if named in OTHERS:
         return True
-    for root in (folder, ROOT / "src", ROOT, ROOT / "include", ROOT / "include/sennit"):
+    for root in (folder, ROOT / "src", ROOT, ROOT / "include", ROOT / "include/sennit", ROOT / "python"):
         if "*" in named:
             if any(root.glob(named)):
                 return True

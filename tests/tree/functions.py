@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST = 60
 # Loops over vectors, where cutting them apart costs time.
 KERNELS = ("src/reduce/", "trainer/device/cpu/kernels/", "trainer/device/cpu/amx/")
-FOLDERS = ("src", "topology", "transports", "collectives", "trainer", "perf", "tests", "examples", "include")
+FOLDERS = ("src", "topology", "transports", "collectives", "trainer", "python", "perf", "tests", "examples", "include")
 NOT_FUNCTIONS = re.compile(r"^\s*(namespace|class|struct|enum|union|extern|static_assert|using|constexpr [^(]*=|"
                            r"(static )?const [^(]*=|inline constexpr [^(]*=|if|for|while|switch|do|else|try|#|//|\})")
 

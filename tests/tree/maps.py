@@ -15,7 +15,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOPS = ("src", "topology", "transports", "collectives", "trainer", "perf", "examples")
+TOPS = ("src", "topology", "transports", "collectives", "trainer", "python", "perf", "examples")
 SUFFIXES = (".cpp", ".hpp", ".c", ".h")
 BEGIN = "<!-- the map: tests/tree/maps.py --update -->"
 END = "<!-- end of the map -->"
