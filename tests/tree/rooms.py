@@ -4,11 +4,13 @@
 usage: rooms.py [--update]
 
 ROOMS lists the folders from the ground up: a file may include files of its own folder, of folders below it, and
-the public headers. Fails with a line for each include that goes upwards or to a folder that is no room (tests/,
-perf/), and for each name of KEPT outside of the files that it is kept to, or excepted without need. Fails for each folder with sources that is in
-no line of ROOMS or has no README.md of at most 60 lines, for more than MOST_FILES files in a folder, and where the
-table in src/README.md is not what this program would write; --update writes it. Its sizes are rounded and may be off
-by a fifth before they count as wrong, so that not every change has to touch it.
+the public headers. The rooms of the tops in ONLY, which are users of the library, may include no more of the others
+than stands there. Fails with a line for each include that goes upwards, or to what ONLY does not have, or to a folder
+that is no room (tests/, perf/), and for each name of KEPT outside of the files that it is kept to. Fails for what KEPT
+or ONLY allows without need, for each folder with sources that is in no line of ROOMS or has no README.md of at most 60
+lines, for more than MOST_FILES files in a folder, and where the table in src/README.md is not what this program would
+write; --update writes it. Its sizes are rounded and may be off by a fifth before they count as wrong, so that not
+every change has to touch it.
 """
 
 import pathlib
@@ -52,14 +54,25 @@ ROOMS = [
     ["src/command/emulate", "src/command/forecast", "src/command/tune"],
     ["trainer/base"],
     ["trainer/device"],
+    ["trainer/device/cpu/kernels"],
+    ["trainer/device/cpu/amx"],
     ["trainer/device/cpu"],
     ["trainer/data"],
     ["trainer/checkpoint"],
     ["trainer/parallel"],
     ["trainer/model"],
+    ["trainer/run/report"],
     ["trainer/run"],
     ["trainer/command"],
+    ["python/core"],
 ]
+# What the rooms below a folder may include of all others: rooms, or single files.
+ONLY = {
+    "trainer": ("src/base", "src/base/process", "src/base/text", "topology/fabric/units.hpp", "topology/source.hpp",
+                "src/forecast/step.hpp", "src/command/commands.hpp", "src/command/bench/bench.hpp",
+                "src/command/topo/topo.hpp"),
+    "python": (),
+}
 # What stands in few files: (what it is, how it is written, files, exceptions with their reason, which are printed).
 KEPT = [
     ("a lock that clang's analysis does not know", r"\bstd::(mutex|condition_variable\w*)\b", ("src/base/mutex.hpp",), {}),
@@ -71,21 +84,42 @@ KEPT = [
         "trainer/checkpoint/manifest.hpp": "a member is a value",
     }),
 ]
+SUFFIXES = (".cpp", ".hpp", ".c", ".h")
 TABLE_BEGIN = "<!-- the table: tests/tree/rooms.py --update -->"
 TABLE_END = "<!-- end of the table -->"
 
 
 def sources(folder):
-    return sorted(p for p in (ROOT / folder).iterdir() if p.suffix in (".cpp", ".hpp", ".c", ".h"))
+    return sorted(p for p in (ROOT / folder).iterdir() if p.suffix in SUFFIXES)
 
 
 def room_of(path):
-    """The longest room that the file lies in, folders without a line of their own counting as their parent's."""
     folder = path.parent.relative_to(ROOT).as_posix()
-    known = {room for line in ROOMS for room in line}
-    while folder not in known and "/" in folder:
-        folder = folder.rsplit("/", 1)[0]
-    return folder if folder in known else None
+    return folder if any(folder in line for line in ROOMS) else None
+
+
+def may_include(room, other, target):
+    """Whether a file of a room may include a file of another; and what of ONLY allows it, if that does."""
+    level = {room: i for i, line in enumerate(ROOMS) for room in line}
+    if other == room:
+        return True, None
+    if level[other] >= level[room]:
+        return False, None
+    top = room.split("/")[0]
+    if top not in ONLY or other.split("/")[0] == top:
+        return True, None
+    allowing = {other, target.relative_to(ROOT).as_posix()} & set(ONLY[top])
+    return bool(allowing), (top, *allowing) if allowing else None
+
+
+def below(i, room):
+    """What a room may include besides what that includes, as the table says it."""
+    top = room.split("/")[0]
+    if i == 0:
+        return "the standard library"
+    if top in ONLY and ROOMS[i - 1][0].split("/")[0] != top:
+        return ", ".join(name.removeprefix("src/") for name in ONLY[top]) or "the public headers"
+    return ", ".join(name.removeprefix("src/") for name in ROOMS[i - 1])
 
 
 def included(path):
@@ -112,8 +146,10 @@ def kept(path):
     return problems, exceptions
 
 
-def find(name):
-    for root in (ROOT / "src", ROOT):
+def find(name, path):
+    """The file that another means by a name."""
+    own = [ROOT / "python"] if path.is_relative_to(ROOT / "python") else []
+    for root in own + [ROOT / "src", ROOT]:
         if (root / name).exists():
             return root / name
     return None
@@ -129,11 +165,10 @@ def alike(new, old):
 
 
 def main():
-    level = {room: i for i, line in enumerate(ROOMS) for room in line}
-    problems, exceptions = [], []
-    counts = {room: [0, 0] for room in level}
-    folders = {p.parent for top in ("src", "topology", "transports", "collectives", "trainer")
-               for p in (ROOT / top).rglob("*.[ch]pp")}
+    problems, exceptions, needed = [], [], set()
+    counts = {room: [0, 0] for line in ROOMS for room in line}
+    folders = {p.parent for top in ("src", "topology", "transports", "collectives", "trainer", "python")
+               for p in (ROOT / top).rglob("*") if p.suffix in SUFFIXES}
     for folder in sorted(folders):
         name = folder.relative_to(ROOT).as_posix()
         files = sources(name)
@@ -156,7 +191,7 @@ def main():
             problems += found[0]
             exceptions += found[1]
             for number, include in included(path):
-                target = find(include)
+                target = find(include, path)
                 where = f"{path.relative_to(ROOT)}:{number}"
                 if target is None:
                     problems.append(f'{where}: "{include}" is neither below src/ nor below the repository')
@@ -164,13 +199,16 @@ def main():
                 other = room_of(target)
                 if other is None:
                     problems.append(f"{where}: no room may include what lies in none ({include})")
-                elif other != room and level[other] >= level[room]:
+                    continue
+                may, allowing = may_include(room, other, target)
+                needed.add(allowing)
+                if not may:
                     problems.append(f"{where}: {room} may not include {other} ({include})")
     table = ["| room | lines | files | may include, besides what that includes |", "|---|---|---|---|"]
     for i, line in enumerate(ROOMS):
-        below = ", ".join(room.removeprefix("src/") for room in ROOMS[i - 1]) if i else "the standard library"
         for room in line:
-            table.append(f"| `{room}` | {max(100, round(counts[room][0], -2)):,} | {counts[room][1]} | {below} |")
+            lines, files = counts[room]
+            table.append(f"| `{room}` | {max(100, round(lines, -2)):,} | {files} | {below(i, room)} |")
     readme = ROOT / "src/README.md"
     text = readme.read_text() if readme.exists() else f"{TABLE_BEGIN}\n{TABLE_END}\n"
     begin, end = text.index(TABLE_BEGIN) + len(TABLE_BEGIN), text.index(TABLE_END)
@@ -182,6 +220,8 @@ def main():
     for what, _, _, excepted in KEPT:
         problems += [f"tests/tree/rooms.py: {name} is no exception any more ({what})" for name in excepted
                      if not any(line.startswith(f"{name}: {what}: ") for line in exceptions)]
+    problems += [f"tests/tree/rooms.py: {top} includes nothing of {name} any more" for top, names in ONLY.items()
+                 for name in names if (top, name) not in needed]
     print("exceptions:", *exceptions, sep="\n  ")
     print("\n".join(problems) or "every room includes only what lies below it")
     return 1 if problems else 0

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/run/config.hpp"
+#include "base/status.hpp"
 
 namespace sennit::trainer {
 
