@@ -18,6 +18,8 @@
 namespace sennit {
 namespace {
 
+constexpr auto kBetweenAsks = std::chrono::milliseconds(20);
+
 // Global, because PMIx's own plug-ins look for its symbols.
 struct Library : SharedLibrary {
   Library() : SharedLibrary("libpmix.so.2", Symbols::global) {}
@@ -86,7 +88,7 @@ Status take_id(const Library& pmix, const pmix_proc_t& self, int64_t timeout_ms,
       std::free(value);
       return {};
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(kBetweenAsks);
   } while (std::chrono::steady_clock::now() < deadline);
   return {SENNIT_TIMED_OUT,
           fmt::format("rank 0 did not come within {} ms: PMIx has no id of it ({})", timeout_ms,

@@ -2,10 +2,10 @@
 // torchrun's variables, a free port on the loopback and a fresh secret.
 //
 // What the ranks write to stderr comes through a pipe, so that an error they all tell is printed
-// once. The children die with their parent. When one fails the others get kGraceSeconds to say why
+// once. The children die with their parent. When one fails the others get kGrace to say why
 // they cannot go on, then SIGTERM, then SIGKILL. The exit status is that of the first that failed;
-// a signal counts as 1. SIGINT and SIGTERM of this process are the children's: they have two
-// seconds, or, where they stop by themselves, as long as they need.
+// a signal counts as 1. SIGINT and SIGTERM of this process are the children's: they have
+// kGraceAfterSignal, or, where they stop by themselves, as long as they need.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,6 +33,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::seconds(10);
+constexpr auto kGraceAfterSignal = std::chrono::seconds(2);
+constexpr auto kTermToKill = std::chrono::seconds(1);
+constexpr auto kBetweenLooks = std::chrono::milliseconds(5);
 
 volatile sig_atomic_t g_signal = 0, g_signals = 0;  // the last, and how many
 void remember_signal(int signal) {
@@ -145,14 +148,14 @@ class Children {
       signalled_ = true;
       if (status_ == 0) status_ = 1;
       kill_all(g_signal);
-      deadline_ = Clock::now() + std::chrono::seconds(2);
+      deadline_ = Clock::now() + kGraceAfterSignal;
     }
     if (deadline_ != Clock::time_point() && Clock::now() > deadline_) {
       kill_all(terminated_ ? SIGKILL : SIGTERM);
       terminated_ = true;
-      deadline_ = Clock::now() + std::chrono::seconds(1);
+      deadline_ = Clock::now() + kTermToKill;
     }
-    if (!reaped) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (!reaped) std::this_thread::sleep_for(kBetweenLooks);
   }
 
   void note_end(size_t rank, int status) {

@@ -39,6 +39,7 @@ int exit_status(const Status& status) {
 namespace {
 
 constexpr size_t kGuardBytes = 64;
+constexpr size_t kPageBytes = 4096;
 constexpr int kPoison = 0xa5;
 
 Status from_c(sennit_status_t kind) {
@@ -53,7 +54,7 @@ class Memory {
       comm_ = comm;
       SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_alloc(comm, bytes, &data_)));
     } else {
-      data_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+      data_ = std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
       if (!data_)
         return {SENNIT_OUT_OF_RESOURCES,
                 fmt::format("no memory for {}: use a smaller -e", format_bytes(bytes))};

@@ -37,6 +37,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kReady = "ready";
 constexpr int kFirstSubnet = 77, kLastSubnet = 250;
+// For a keeper that was killed: ten seconds in all.
+constexpr int kLooksAtKeeper = 2000;
+constexpr useconds_t kBetweenLooksUs = 5000;
 
 // The user whose instances these are: that of the outside, also where we are root of a user
 // namespace.
@@ -361,7 +364,7 @@ void destroy(const Instance& instance) {
   if (alive(instance)) {
     kill(instance.keeper, SIGKILL);
     waitpid(instance.keeper, nullptr, 0);  // where it is our child
-    for (int i = 0; i < 2000 && alive(instance); i++) usleep(5000);
+    for (int i = 0; i < kLooksAtKeeper && alive(instance); i++) usleep(kBetweenLooksUs);
   }
   std::error_code ignored;
   fs::remove(state_file(instance.name), ignored);
