@@ -51,6 +51,8 @@ SMALLER = [
 ]
 # Line of a document, and why it is not run here.
 NOT_RUN = [
+    (r"^\./run demo", "takes minutes on an emulated tree"),
+    (r"^\./run train", "takes minutes of training"),
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
     (r"^pip install", "downloads packages, and builds the library again"),
     (r"^srun ", "needs a Slurm cluster"),
