@@ -36,7 +36,7 @@ Outcome read_arguments(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, Arg
   return {};
 }
 
-// Makes the call at once, or as a job. `make` takes the Arguments and returns sennit's status.
+// Makes the call at once, or as a batch. `make` takes the Arguments and returns sennit's status.
 template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
@@ -48,10 +48,10 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
     if (status == SENNIT_OK) return {};
     return {result_of(status), sennit_last_error()};
   }
-  Job job;
-  job.communicators.push_back(arguments.state);
-  job.calls.push_back([arguments, make] { return make(arguments); });
-  return submit(std::move(job));
+  CallBatch batch;
+  batch.communicators.push_back(arguments.state);
+  batch.calls.push_back([arguments, make] { return make(arguments); });
+  return submit(std::move(batch));
 }
 
 template <typename F>

@@ -38,17 +38,17 @@ Outcome create(ncclComm_t* result, bool blocking, bool expected,
   auto state = std::make_shared<CommunicatorState>(blocking);
   *result = nullptr;
   if (!blocking && expected) *result = make_handle(state);
-  Job job;
-  job.communicators.push_back(state);
-  if (parent) job.communicators.push_back(std::move(parent));
-  job.creations.push_back([state, result, make] {
+  CallBatch batch;
+  batch.communicators.push_back(state);
+  if (parent) batch.communicators.push_back(std::move(parent));
+  batch.creations.push_back([state, result, make] {
     sennit_comm_t made = nullptr;
     const Outcome outcome = outcome_of(make(&made));
     if (made) state->made(made);
     if (made && state->blocking()) *result = make_handle(state);
     return outcome;
   });
-  return submit(std::move(job));
+  return submit(std::move(batch));
 }
 
 Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
@@ -144,10 +144,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) {
-    Job job;
-    job.communicators.push_back(state);
-    job.calls.push_back([state] { return sennit_comm_finalize(state->comm()); });
-    return submit(std::move(job));
+    CallBatch batch;
+    batch.communicators.push_back(state);
+    batch.calls.push_back([state] { return sennit_comm_finalize(state->comm()); });
+    return submit(std::move(batch));
   });
 }
 
@@ -160,7 +160,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   });
 }
 
-// A job that is still under way keeps the state, and gives the communicator back at its end.
+// A batch that is still under way keeps the state, and gives the communicator back at its end.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {

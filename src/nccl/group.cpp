@@ -12,7 +12,7 @@ namespace {
 
 struct OpenGroup {
   int depth = 0;
-  Job job;
+  CallBatch batch;
   Outcome error;  // of the first call that was off
 };
 thread_local OpenGroup t_group;
@@ -56,38 +56,39 @@ Outcome make_calls(const std::vector<std::function<sennit_status_t()>>& calls) {
   return {result_of(status), sennit_last_error()};
 }
 
-Outcome run(const Job& job) {
-  if (!job.creations.empty())
-    if (Outcome outcome = make_all(job.creations); !outcome.ok()) return outcome;
-  return job.calls.empty() ? Outcome{} : make_calls(job.calls);
+Outcome run(const CallBatch& batch) {
+  if (!batch.creations.empty())
+    if (Outcome outcome = make_all(batch.creations); !outcome.ok()) return outcome;
+  return batch.calls.empty() ? Outcome{} : make_calls(batch.calls);
 }
 
-// Jobs take their turns at all their communicators at once, so that two never wait for each other.
+// Batches take their turns at all their communicators at once, so that two never wait for each
+// other.
 Mutex& turns_mutex() {
   static auto* const mutex = new Mutex;
   return *mutex;
 }
 
-void run_behind(Job job) {
+void run_behind(CallBatch batch) {
   std::vector<uint64_t> turns;
   {
     const MutexLock lock(turns_mutex());
-    for (const auto& communicator : job.communicators) turns.push_back(communicator->take_turn());
+    for (const auto& communicator : batch.communicators) turns.push_back(communicator->take_turn());
   }
-  std::thread([job = std::move(job), turns = std::move(turns)] {
-    for (size_t i = 0; i < turns.size(); i++) job.communicators[i]->await_turn(turns[i]);
-    const Outcome outcome = run(job);
-    for (const auto& communicator : job.communicators) communicator->end_turn(outcome);
+  std::thread([batch = std::move(batch), turns = std::move(turns)] {
+    for (size_t i = 0; i < turns.size(); i++) batch.communicators[i]->await_turn(turns[i]);
+    const Outcome outcome = run(batch);
+    for (const auto& communicator : batch.communicators) communicator->end_turn(outcome);
   }).detach();
 }
 
-Outcome carry_out(Job job) {
-  auto& all = job.communicators;
+Outcome carry_out(CallBatch batch) {
+  auto& all = batch.communicators;
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   if (std::all_of(all.begin(), all.end(), [](const auto& one) { return one->blocking(); }))
-    return run(job);
-  run_behind(std::move(job));
+    return run(batch);
+  run_behind(std::move(batch));
   return {ncclInProgress, ""};
 }
 
@@ -95,11 +96,11 @@ Outcome carry_out(Job job) {
 
 bool in_group() { return t_group.depth > 0; }
 
-Outcome submit(Job job) {
-  if (!in_group()) return carry_out(std::move(job));
-  append(t_group.job.creations, std::move(job.creations));
-  append(t_group.job.calls, std::move(job.calls));
-  append(t_group.job.communicators, std::move(job.communicators));
+Outcome submit(CallBatch batch) {
+  if (!in_group()) return carry_out(std::move(batch));
+  append(t_group.batch.creations, std::move(batch.creations));
+  append(t_group.batch.calls, std::move(batch.calls));
+  append(t_group.batch.communicators, std::move(batch.communicators));
   return {};
 }
 
@@ -109,9 +110,9 @@ Outcome end_group() {
   if (t_group.depth == 0)
     return {ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart on this thread"};
   if (--t_group.depth > 0) return {};
-  Job job = std::exchange(t_group.job, {});
+  CallBatch batch = std::exchange(t_group.batch, {});
   if (Outcome error = std::exchange(t_group.error, {}); !error.ok()) return error;
-  return carry_out(std::move(job));
+  return carry_out(std::move(batch));
 }
 
 void fail_group(const Outcome& outcome) {

@@ -1,5 +1,5 @@
-// group.hpp: calls that are made together: ncclGroupStart to ncclGroupEnd, and the jobs that calls
-// become on communicators that do not block.
+// group.hpp: calls that are made together: ncclGroupStart to ncclGroupEnd, and the batches that
+// calls become on communicators that do not block.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 namespace sennit::nccl {
 
 // The communicators that one call, or one group of calls, makes, and then the calls themselves.
-struct Job {
+struct CallBatch {
   // Makes a communicator; they run side by side, since each waits for other ranks, which may be
   // creations of the same group.
   std::vector<std::function<Outcome()>> creations;
@@ -21,11 +21,11 @@ struct Job {
   std::vector<std::shared_ptr<CommunicatorState>> communicators;
 };
 
-// Within an open group of this thread: the job joins it, ncclSuccess. Else runs it to its end, or
+// Within an open group of this thread: the batch joins it, ncclSuccess. Else runs it to its end, or
 // where one of its communicators does not block begins it and returns ncclInProgress.
-Outcome submit(Job job);
+Outcome submit(CallBatch batch);
 
-// Whether this thread has a group open. Then a call that could be made at once has to be a Job.
+// Whether this thread has a group open. Then a call that could be made at once has to be a batch.
 bool in_group();
 
 void start_group();

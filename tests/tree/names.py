@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "topology", "transports", "collectives", "trainer", "python")
 MOST = 2
-WORN = ("Kind", "Part", "Run", "Place", "Peer")
+WORN = ("Kind", "Part", "Run", "Place", "Peer", "Job")
 DEFINITION = re.compile(r"^(\s*)(?:struct|class|enum class|enum|using)\s+(?:[A-Z_]+(?:\([^)]*\))?\s+)?([A-Z]\w*)\s*"
                         r"(?:final\s*)?(?:[{=]|:[^:]|:$)")
 

@@ -39,7 +39,7 @@ std::string note_name(int rank, const char* kind) {
   return fmt::format("rank-{:05d}.{}", rank, kind);
 }
 
-struct Job {  // of one save
+struct Save {
   std::string hidden, final;
   int64_t step = 0;
   std::optional<double> held_out_loss;
@@ -62,11 +62,11 @@ struct CheckpointWriter::State {
   std::optional<SaveReport> report;
 
   // This rank's file and note.
-  Status write_mine(const Job& job) {
-    if (::mkdir(job.hidden.c_str(), 0755) != 0 && errno != EEXIST)
-      return file_error(job.hidden, "made");
+  Status write_mine(const Save& save) {
+    if (::mkdir(save.hidden.c_str(), 0755) != 0 && errno != EEXIST)
+      return file_error(save.hidden, "made");
     const std::string name = rank_file_name(options.rank);
-    const std::string file = job.hidden + "/" + name;
+    const std::string file = save.hidden + "/" + name;
     Manifest note;
     if (pace.spread()) {
       SENNIT_RETURN_IF_ERROR(
@@ -74,22 +74,22 @@ struct CheckpointWriter::State {
             snapshot.sum_up_to(so_far);
             pace.wrote(so_far);
           }));
-      note = snapshot.note(job.step, name);
+      note = snapshot.note(save.step, name);
     } else {
-      std::thread checksums([&] { note = snapshot.note(job.step, name); });
+      std::thread checksums([&] { note = snapshot.note(save.step, name); });
       const Status written = write_directly(file, snapshot.buffer(), snapshot.bytes());
       checksums.join();
       if (!written.ok()) return written;
     }
-    return write_file_durably(job.hidden + "/" + note_name(options.rank, "json"), note.to_text());
+    return write_file_durably(save.hidden + "/" + note_name(options.rank, "json"), note.to_text());
   }
 
   // Rank 0, without `agree`: until every rank has left its note, or one has failed.
-  Status await_notes(const Job& job) const {
+  Status await_notes(const Save& save) const {
     const auto began = Clock::now();
     for (int rank = 1; rank < options.ranks;) {
-      const std::string failed = job.hidden + "/" + note_name(rank, "failed");
-      if (::access((job.hidden + "/" + note_name(rank, "json")).c_str(), F_OK) == 0) {
+      const std::string failed = save.hidden + "/" + note_name(rank, "failed");
+      if (::access((save.hidden + "/" + note_name(rank, "json")).c_str(), F_OK) == 0) {
         rank++;
       } else if (::access(failed.c_str(), F_OK) == 0) {
         const Result<std::string> why = read_file(failed);
@@ -107,7 +107,7 @@ struct CheckpointWriter::State {
                 fmt::format("the run ended while rank {} was still to write", rank)};
       } else if (since(began) > options.patience_s) {
         return {SENNIT_TIMED_OUT, fmt::format("rank {} wrote nothing into {} within {} s", rank,
-                                              job.hidden, options.patience_s)};
+                                              save.hidden, options.patience_s)};
       } else {
         std::this_thread::sleep_for(std::chrono::milliseconds(since(began) < 1 ? 1 : 20));
       }
@@ -115,43 +115,43 @@ struct CheckpointWriter::State {
     return {};
   }
 
-  Status commit(const Job& job) {
+  Status commit(const Save& save) {
     Manifest manifest;
-    manifest.step = job.step;
-    manifest.held_out_loss = job.held_out_loss;
-    manifest.state = job.state;
-    manifest.model = job.model;
+    manifest.step = save.step;
+    manifest.held_out_loss = save.held_out_loss;
+    manifest.state = save.state;
+    manifest.model = save.model;
     for (int rank = 0; rank < options.ranks; rank++) {
-      const std::string file = job.hidden + "/" + note_name(rank, "json");
+      const std::string file = save.hidden + "/" + note_name(rank, "json");
       const Result<Json> json = read_sealed(file);
       if (!json) return json.status();
       const Result<Manifest> note = parse_manifest(*json, file);
       if (!note) return note.status();
-      if (note->step != job.step)
+      if (note->step != save.step)
         return invalid(fmt::format("rank {} saved step {}", rank, note->step));
       SENNIT_RETURN_IF_ERROR(manifest.add(*note));
     }
     SENNIT_RETURN_IF_ERROR(manifest.check_tiling());
-    if (!job.tokenizer.empty()) {
-      const Result<std::string> model = read_file(job.tokenizer);
+    if (!save.tokenizer.empty()) {
+      const Result<std::string> model = read_file(save.tokenizer);
       if (!model) return model.status();
-      SENNIT_RETURN_IF_ERROR(write_file_durably(job.hidden + "/" + kCheckpointTokenizer, *model));
+      SENNIT_RETURN_IF_ERROR(write_file_durably(save.hidden + "/" + kCheckpointTokenizer, *model));
       manifest.tokenizer_checksum = checksum_text(model->data(), model->size());
     }
     SENNIT_RETURN_IF_ERROR(
-        write_file_durably(job.hidden + "/" + kManifestName, manifest.to_text()));
+        write_file_durably(save.hidden + "/" + kManifestName, manifest.to_text()));
     for (int rank = 0; rank < options.ranks; rank++)
-      ::unlink((job.hidden + "/" + note_name(rank, "json")).c_str());
-    SENNIT_RETURN_IF_ERROR(sync_folder(job.hidden));
-    SENNIT_RETURN_IF_ERROR(put_in_place(job.hidden, job.final));
+      ::unlink((save.hidden + "/" + note_name(rank, "json")).c_str());
+    SENNIT_RETURN_IF_ERROR(sync_folder(save.hidden));
+    SENNIT_RETURN_IF_ERROR(put_in_place(save.hidden, save.final));
     return sync_folder(options.folder);
   }
 
-  Status write(const Job& job) {
+  Status write(const Save& save) {
     const auto began = Clock::now();
-    pace.begin(job.spread_s, snapshot.bytes());
+    pace.begin(save.spread_s, snapshot.bytes());
     if (pace.spread()) yield_to_others();
-    Status mine = write_mine(job);
+    Status mine = write_mine(save);
     report->write_seconds = since(began) - pace.paused_seconds();
     report->paused_seconds = pace.paused_seconds();
     const auto written = Clock::now();
@@ -159,21 +159,21 @@ struct CheckpointWriter::State {
     if (options.agree) {
       together = options.agree(mine);
     } else if (options.rank != 0 && !mine.ok()) {
-      const std::string note = job.hidden + "/" + note_name(options.rank, "failed");
+      const std::string note = save.hidden + "/" + note_name(options.rank, "failed");
       // A full disk takes no words, but mostly still a name.
       if (!write_file_durably(note, mine.text()).ok()) ::close(::creat(note.c_str(), 0644));
     } else if (options.rank == 0 && mine.ok()) {
-      together = await_notes(job);
+      together = await_notes(save);
     }
-    if (options.rank == 0 && together.ok()) together = commit(job);
+    if (options.rank == 0 && together.ok()) together = commit(save);
     report->commit_seconds = since(written);
     if (options.rank == 0 && together.ok()) {
-      report->best = keep_chosen(options.folder, job.step, options.keep_last, options.keep_best);
+      report->best = keep_chosen(options.folder, save.step, options.keep_last, options.keep_best);
     } else if (options.rank == 0) {
       std::error_code ignored;
-      std::filesystem::remove_all(job.hidden, ignored);
+      std::filesystem::remove_all(save.hidden, ignored);
     }
-    return together.with_context(fmt::format("checkpoint of step {}", job.step));
+    return together.with_context(fmt::format("checkpoint of step {}", save.step));
   }
 };
 
@@ -213,21 +213,21 @@ Status CheckpointWriter::save(int64_t step, std::optional<double> held_out_loss,
   if (held_out_loss && !std::isfinite(*held_out_loss)) held_out_loss.reset();
   SENNIT_RETURN_IF_ERROR(own.snapshot.plan(pieces));
   own.snapshot.copy(own.options.copy_threads);
-  Job job{.hidden = fmt::format("{}/.{}.{}.{}", own.options.folder, step_folder_name(step),
-                                own.options.attempt, own.saves++),
-          .final = own.options.folder + "/" + step_folder_name(step),
-          .step = step,
-          .held_out_loss = held_out_loss,
-          .state = state,
-          .model = model,
-          .tokenizer = tokenizer,
-          .spread_s = own.spread_s};
-  own.report = SaveReport{.step = step, .folder = job.final, .bytes = own.snapshot.bytes()};
+  Save save{.hidden = fmt::format("{}/.{}.{}.{}", own.options.folder, step_folder_name(step),
+                                  own.options.attempt, own.saves++),
+            .final = own.options.folder + "/" + step_folder_name(step),
+            .step = step,
+            .held_out_loss = held_out_loss,
+            .state = state,
+            .model = model,
+            .tokenizer = tokenizer,
+            .spread_s = own.spread_s};
+  own.report = SaveReport{.step = step, .folder = save.final, .bytes = own.snapshot.bytes()};
   own.report->snapshot_seconds = since(began);
   own.pace.reset();
   own.writing = true;
-  own.thread = std::thread([&own, job = std::move(job)] {
-    own.status = own.write(job);
+  own.thread = std::thread([&own, save = std::move(save)] {
+    own.status = own.write(save);
     own.writing = false;
   });
   return {};
