@@ -1,4 +1,5 @@
-// api_collectives.cpp: collectives and messages, which name the rank's own memory, and groups of them.
+// api_collectives.cpp: collectives and messages, which name the rank's own memory, and groups of
+// them.
 #include <initializer_list>
 #include <string>
 #include <utility>
