@@ -1,4 +1,6 @@
 // Ranks that leave while others go on: quickly, in any order, and nobody takes them for dead.
+//
+// ctest quiet: it judges how soon ranks have left
 #include <algorithm>
 #include <chrono>
 #include <numeric>
