@@ -1,0 +1,34 @@
+"""sennit_torch: sennit as a backend of torch.distributed, on tensors in host memory.
+
+    import torch.distributed as dist
+    import sennit_torch
+
+    dist.init_process_group("sennit")  # under torchrun, with no other variable
+
+"cpu:sennit,cuda:nccl" is possible as well. Ranks meet through torch's own store.
+"""
+
+import torch
+import torch.distributed as dist
+
+try:
+    from . import _core
+except ImportError as error:
+    raise ImportError(
+        f"sennit_torch was built for another PyTorch than {torch.__version__}, which is installed; "
+        f"build it again: pip install --no-build-isolation ./python ({error})"
+    ) from error
+
+if _core.torch_version != torch.__version__.split("+")[0]:
+    raise ImportError(
+        f"sennit_torch was built for PyTorch {_core.torch_version}, and {torch.__version__} is "
+        "installed; build it again: pip install --no-build-isolation ./python"
+    )
+
+
+def _process_group(options, _, name="sennit"):
+    timeout = options.timeout.total_seconds()
+    return _core.process_group(options.store, options.group_rank, options.group_size, timeout, name)
+
+
+dist.Backend.register_backend("sennit", _process_group, extended_api=True, devices=["cpu"])

@@ -1,0 +1,20 @@
+// module.cpp: sennit_torch._core: makes process groups.
+#include <torch/extension.h>
+
+#include "core/process_group.hpp"
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  using sennit_torch::ProcessGroupSennit;
+  // What the interpreter calls to make a group; it comes out as c10d's Backend.
+  module.def(
+      "process_group",
+      [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout,
+         const std::string& name) {
+        return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<ProcessGroupSennit>(
+            store, rank, size, sennit_torch::Milliseconds(static_cast<int64_t>(timeout * 1e3)),
+            name));
+      },
+      py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
+      py::call_guard<py::gil_scoped_release>());
+  module.attr("torch_version") = TORCH_VERSION;
+}

@@ -1,0 +1,678 @@
+#include "core/process_group.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+namespace sennit_torch {
+namespace {
+
+// ---- tensors ----
+
+// A process group of PyTorch's has one device a rank, so its lists have one tensor.
+Tensor& only(const char* call, Tensors& tensors) {
+  TORCH_CHECK(tensors.size() == 1, "sennit: ", call, ": ", tensors.size(),
+              " tensors; a rank has one");
+  return tensors[0];
+}
+
+void on_host(const char* call, const Tensor& tensor) {
+  TORCH_CHECK(tensor.device().is_cpu(), "sennit: ", call, ": a tensor on ", tensor.device(),
+              "; sennit works on host memory");
+  TORCH_CHECK(tensor.layout() == at::kStrided, "sennit: ", call, ": a tensor of layout ",
+              tensor.layout(), "; it must be dense");
+}
+
+// The tensor itself where its elements lie one after the other, else a copy.
+Tensor dense(const char* call, const Tensor& tensor) {
+  on_host(call, tensor);
+  return tensor.contiguous();
+}
+
+size_t bytes_of(const Tensor& tensor) { return tensor.nbytes(); }
+
+// All tensors, one after the other, in one. They may have any shapes.
+Tensor joined(const char* call, const Tensors& tensors, bool with_contents) {
+  int64_t elements = 0;
+  for (const Tensor& tensor : tensors) {
+    on_host(call, tensor);
+    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "sennit: ", call, ": tensors of ",
+                tensors[0].scalar_type(), " and ", tensor.scalar_type());
+    elements += tensor.numel();
+  }
+  Tensor all = at::empty({elements}, tensors[0].options());
+  if (!with_contents) return all;
+  int64_t at = 0;
+  for (const Tensor& tensor : tensors) {
+    all.narrow(0, at, tensor.numel()).copy_(tensor.reshape({-1}));
+    at += tensor.numel();
+  }
+  return all;
+}
+
+void scattered(const Tensor& all, const Tensors& tensors) {
+  int64_t at = 0;
+  for (const Tensor& tensor : tensors) {
+    tensor.copy_(all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
+
+// What is left to do when the result came to lie in `dense_one` in place of `tensor`.
+std::function<void()> back_into(const Tensor& tensor, const Tensor& dense_one) {
+  if (tensor.is_same(dense_one) || tensor.data_ptr() == dense_one.data_ptr()) return nullptr;
+  return [tensor, dense_one] { tensor.copy_(dense_one); };
+}
+
+void equal_sizes(const char* call, const Tensors& tensors, int64_t elements, int ranks) {
+  TORCH_CHECK(tensors.size() == static_cast<size_t>(ranks), "sennit: ", call, ": ", tensors.size(),
+              " tensors for ", ranks, " ranks");
+  for (const Tensor& tensor : tensors)
+    TORCH_CHECK(tensor.numel() == elements, "sennit: ", call, ": tensors of ", tensor.numel(),
+                " and ", elements, " elements");
+}
+
+// ---- types and operations, of reductions alone: what is only moved is moved as bytes ----
+
+struct Reduction {
+  sennit_type_t type;
+  sennit_op_t op;
+  size_t count;
+};
+
+sennit_type_t type_of(const char* call, at::ScalarType type) {
+  switch (type) {
+    case at::kChar:
+      return SENNIT_INT8;
+    case at::kByte:
+    case at::kBool:
+      return SENNIT_UINT8;
+    case at::kInt:
+      return SENNIT_INT32;
+    case at::kLong:
+      return SENNIT_INT64;
+    case at::kHalf:
+      return SENNIT_FLOAT16;
+    case at::kBFloat16:
+      return SENNIT_BFLOAT16;
+    case at::kFloat:
+      return SENNIT_FLOAT32;
+    case at::kDouble:
+      return SENNIT_FLOAT64;
+    case at::kFloat8_e4m3fn:
+      return SENNIT_FLOAT8_E4M3;
+    case at::kFloat8_e5m2:
+      return SENNIT_FLOAT8_E5M2;
+    case at::kUInt32:
+      return SENNIT_UINT32;
+    case at::kUInt64:
+      return SENNIT_UINT64;
+    default:
+      break;
+  }
+  TORCH_CHECK(false, "sennit: ", call, ": elements of ", type, ", which nobody can reduce");
+}
+
+bool is_bitwise(const c10d::ReduceOp& op) {
+  return op == c10d::ReduceOp::BAND || op == c10d::ReduceOp::BOR || op == c10d::ReduceOp::BXOR;
+}
+
+// A complex number's parts add up one by one; a bool's sum is "or", its product "and".
+Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::ReduceOp& op) {
+  const bool is_bool = tensor.scalar_type() == at::kBool;
+  Reduction r{SENNIT_UINT8, SENNIT_SUM, static_cast<size_t>(tensor.numel())};
+  if (tensor.is_complex()) {
+    TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG, "sennit: ", call,
+                ": complex numbers have no order, and only sums and averages of them are made");
+    r.type = type_of(call, c10::toRealValueType(tensor.scalar_type()));
+    r.count *= 2;
+  } else {
+    r.type = type_of(call, tensor.scalar_type());
+  }
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM:
+      r.op = is_bool ? SENNIT_MAX : SENNIT_SUM;
+      return r;
+    case c10d::ReduceOp::PRODUCT:
+      r.op = is_bool ? SENNIT_MIN : SENNIT_PROD;
+      return r;
+    case c10d::ReduceOp::MIN:
+      r.op = SENNIT_MIN;
+      return r;
+    case c10d::ReduceOp::MAX:
+      r.op = SENNIT_MAX;
+      return r;
+    case c10d::ReduceOp::AVG:
+      r.op = SENNIT_AVG;
+      return r;
+    default:
+      break;
+  }
+  TORCH_CHECK(false, "sennit: ", call, ": an operation that it does not have");
+}
+
+}  // namespace
+
+// ---- the group ----
+
+ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                                       Milliseconds timeout, std::string name)
+    : Backend(rank, size), store_(std::move(store)), timeout_(timeout), name_(std::move(name)) {
+  sennit_unique_id_t id;
+  if (rank == 0) {
+    if (sennit_get_unique_id(&id) != SENNIT_OK) throw_error("start", sennit_last_error());
+    store_->set("sennit/id", std::vector<uint8_t>(id.internal, id.internal + sizeof id.internal));
+  } else {
+    const std::vector<uint8_t> bytes = store_->get("sennit/id");  // waits for rank 0
+    TORCH_CHECK(bytes.size() == sizeof id.internal,
+                "sennit: start: the store's id is of another version of sennit");
+    std::memcpy(id.internal, bytes.data(), bytes.size());
+  }
+  sennit_config_t config = SENNIT_CONFIG_INIT;
+  config.arrival_timeout_ms =
+      static_cast<int32_t>(std::clamp<int64_t>(timeout.count(), 1, 2'000'000'000));
+  if (sennit_comm_init_rank(&comm_->comm, size, &id, rank, &config) != SENNIT_OK)
+    throw_error("start", sennit_last_error());
+  init();
+}
+
+ProcessGroupSennit::~ProcessGroupSennit() = default;
+
+void ProcessGroupSennit::abort() {
+  if (comm_) sennit_comm_abort(comm_->comm);
+}
+
+// Calls that are out keep the communicator; without any, this says goodbye to the other ranks.
+void ProcessGroupSennit::shutdown() {
+  watcher_ = std::make_shared<Watcher>();  // the old one ends when its calls have
+  comm_.reset();
+}
+
+Milliseconds ProcessGroupSennit::or_default(Milliseconds timeout) const {
+  return timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
+}
+
+MadeWork ProcessGroupSennit::made(c10d::OpType type, Call::Parts parts, const Start& start) {
+  if (!comm_) throw_error(parts.name, "the process group was shut down");
+  parts.timeout = or_default(parts.timeout);
+  auto call = std::make_shared<Call>(comm_, std::move(parts),
+                                     [&](sennit_work_t* work) { return start(comm_->comm, work); });
+  return c10::make_intrusive<Work>(rank_, type, name_ + ":" + call->parts().name, call, watcher_,
+                                   ++sequence_);
+}
+
+// ---- collectives ----
+
+MadeWork ProcessGroupSennit::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  Tensor& tensor = only("broadcast", tensors);
+  const Tensor data = dense("broadcast", tensor);
+  auto after = rank_ == options.rootRank ? nullptr : back_into(tensor, data);
+  return made(c10d::OpType::BROADCAST,
+              {"broadcast", {tensor, data}, tensors, after, tensors, options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_broadcast_start(data.data_ptr(), data.data_ptr(), bytes_of(data),
+                                              SENNIT_UINT8, static_cast<int>(options.rootRank),
+                                              comm, work);
+              });
+}
+
+// sennit has no bitwise operations yet: everybody gets everything, and combines it.
+MadeWork ProcessGroupSennit::bitwise(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  Tensor& tensor = only("allreduce", tensors);
+  const Tensor data = dense("allreduce", tensor);
+  TORCH_CHECK(!data.is_floating_point() && !data.is_complex(), "sennit: allreduce: elements of ",
+              data.scalar_type(), " have no bits to combine");
+  const Tensor all = at::empty({size_, data.numel()}, data.options());
+  const c10d::ReduceOp::RedOpType op = options.reduceOp;
+  const auto after = [tensor, all, op] {
+    Tensor result = all.select(0, 0).clone();
+    for (int64_t i = 1; i < all.size(0); i++) {
+      const Tensor next = all.select(0, i);
+      result = op == c10d::ReduceOp::BAND  ? at::bitwise_and(result, next)
+               : op == c10d::ReduceOp::BOR ? at::bitwise_or(result, next)
+                                           : at::bitwise_xor(result, next);
+    }
+    tensor.copy_(result.view(tensor.sizes()));
+  };
+  return made(c10d::OpType::ALLREDUCE,
+              {"all_reduce", {tensor, data, all}, tensors, after, tensors, options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
+                                               SENNIT_UINT8, comm, work);
+              });
+}
+
+// The ranks' elements, as many as each has, one after the other; how many must be known first, so
+// this waits.
+MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
+                                              const c10d::AllreduceOptions& options) {
+  Tensor& tensor = only("all_reduce", tensors);
+  TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM,
+              "sennit: all_reduce: of sparse tensors only sums are made");
+  const Tensor mine = tensor.coalesce();
+  const Tensor indices = mine.indices().contiguous(), values = mine.values().contiguous();
+  Tensor count = at::full({1}, values.size(0), at::kLong), counts = at::empty({size_}, at::kLong);
+  _allgather_base(counts, count, {options.timeout})->wait(or_default(options.timeout));
+  const int64_t* const each = counts.const_data_ptr<int64_t>();
+  const int64_t all = std::accumulate(each, each + size_, int64_t{0});
+  // A row an element: where it stands, and what it is.
+  std::vector<int64_t> shape = values.sizes().vec();
+  shape[0] = all;
+  const Tensor places = indices.t().contiguous();
+  const Tensor all_places = at::empty({all, indices.size(0)}, indices.options());
+  const Tensor all_values = at::empty(shape, values.options());
+  const auto gather = [&](const Tensor& from, const Tensor& to) {
+    std::vector<size_t> bytes;
+    for (int r = 0; r < size_; r++)
+      bytes.push_back(
+          all == 0 ? 0 : to.nbytes() / static_cast<size_t>(all) * static_cast<size_t>(each[r]));
+    return made(c10d::OpType::_ALLREDUCE_SPARSE,
+                {"all_reduce", {from, to}, {from}, nullptr, tensors, options.timeout},
+                [&](sennit_comm_t comm, sennit_work_t* work) {
+                  return sennit_all_gather_v_start(from.data_ptr(), to.data_ptr(), bytes.data(),
+                                                   nullptr, SENNIT_UINT8, comm, work);
+                });
+  };
+  gather(places, all_places)->wait(or_default(options.timeout));
+  gather(values, all_values)->wait(or_default(options.timeout));
+  tensor.copy_(at::sparse_coo_tensor(all_places.t(), all_values, tensor.sizes()).coalesce());
+  return made(
+      c10d::OpType::_ALLREDUCE_SPARSE, {"all_reduce", {}, {}, nullptr, tensors, options.timeout},
+      [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
+}
+
+MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (tensors.size() == 1 && tensors[0].layout() == at::kSparse)
+    return allreduce_sparse(tensors, options);
+  if (is_bitwise(options.reduceOp)) return bitwise(tensors, options);
+  Tensor& tensor = only("allreduce", tensors);
+  const Tensor data = dense("allreduce", tensor);
+  const Reduction r = reduction_of("allreduce", data, options.reduceOp);
+  return made(
+      c10d::OpType::ALLREDUCE,
+      {"all_reduce", {tensor, data}, tensors, back_into(tensor, data), tensors, options.timeout},
+      [&](sennit_comm_t comm, sennit_work_t* work) {
+        return sennit_all_reduce_start(data.data_ptr(), data.data_ptr(), r.count, r.type, r.op,
+                                       comm, work);
+      });
+}
+
+MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
+                                                 const c10d::AllreduceCoalescedOptions& options) {
+  TORCH_CHECK(!tensors.empty(), "sennit: allreduce_coalesced: no tensors");
+  const Tensor all = joined("allreduce_coalesced", tensors, true);
+  const Reduction r = reduction_of("allreduce_coalesced", all, options.reduceOp);
+  return made(c10d::OpType::ALLREDUCE_COALESCED,
+              {"all_reduce_coalesced",
+               {all},
+               tensors,
+               [all, tensors] { scattered(all, tensors); },
+               tensors,
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_reduce_start(all.data_ptr(), all.data_ptr(), r.count, r.type,
+                                               r.op, comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  Tensor& tensor = only("reduce", tensors);
+  const Tensor data = dense("reduce", tensor);
+  const Reduction r = reduction_of("reduce", data, options.reduceOp);
+  const bool is_root = rank_ == options.rootRank;
+  return made(c10d::OpType::REDUCE,
+              {"reduce",
+               {tensor, data},
+               tensors,
+               is_root ? back_into(tensor, data) : nullptr,
+               tensors,
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_reduce_start(data.data_ptr(), is_root ? data.data_ptr() : nullptr,
+                                           r.count, r.type, r.op,
+                                           static_cast<int>(options.rootRank), comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                       const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(outputs.size() == 1, "sennit: allgather: ", outputs.size(),
+              " lists of outputs; a rank has one");
+  const Tensor data = dense("allgather", only("allgather", inputs));
+  equal_sizes("allgather", outputs[0], data.numel(), size_);
+  const Tensor all = joined("allgather", outputs[0], false);
+  return made(c10d::OpType::ALLGATHER,
+              {"all_gather",
+               {data, all},
+               inputs,
+               [all, to = outputs[0]] { scattered(all, to); },
+               outputs[0],
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
+                                               SENNIT_UINT8, comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::_allgather_base(Tensor& output, Tensor& input,
+                                             const c10d::AllgatherOptions& options) {
+  const Tensor data = dense("all_gather_into_tensor", input);
+  const Tensor all = dense("all_gather_into_tensor", output);
+  TORCH_CHECK(
+      output.numel() == input.numel() * size_ && output.scalar_type() == input.scalar_type(),
+      "sennit: all_gather_into_tensor: ", input.numel(), " ", input.scalar_type(), " of each of ",
+      size_, " ranks into ", output.numel(), " ", output.scalar_type());
+  return made(c10d::OpType::_ALLGATHER_BASE,
+              {"all_gather_into_tensor",
+               {data, all, output},
+               {input},
+               back_into(output, all),
+               {output},
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
+                                               SENNIT_UINT8, comm, work);
+              });
+}
+
+// outputs[r][i] is rank r's inputs[i].
+MadeWork ProcessGroupSennit::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                 const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && !inputs.empty(),
+              "sennit: allgather_coalesced: ", outputs.size(), " lists of outputs for ", size_,
+              " ranks");
+  const Tensor data = joined("allgather_coalesced", inputs, true);
+  Tensors to;
+  for (Tensors& list : outputs) {
+    TORCH_CHECK(list.size() == inputs.size(), "sennit: allgather_coalesced: ", list.size(),
+                " outputs of ", inputs.size(), " inputs");
+    to.insert(to.end(), list.begin(), list.end());
+  }
+  const Tensor all = joined("allgather_coalesced", to, false);
+  TORCH_CHECK(all.numel() == data.numel() * size_,
+              "sennit: allgather_coalesced: outputs of other sizes than the inputs");
+  return made(c10d::OpType::ALLGATHER_COALESCED,
+              {"all_gather_coalesced",
+               {data, all},
+               inputs,
+               [all, to] { scattered(all, to); },
+               to,
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
+                                               SENNIT_UINT8, comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  TORCH_CHECK(outputs.size() == inputs.size() && !inputs.empty(),
+              "sennit: allgather_into_tensor_coalesced: ", outputs.size(), " outputs of ",
+              inputs.size(), " inputs");
+  // Rank r's inputs lie together in what comes, and apart in the outputs.
+  std::vector<Tensors> parts(static_cast<size_t>(size_));
+  for (size_t i = 0; i < inputs.size(); i++) {
+    TORCH_CHECK(outputs[i].is_contiguous() && outputs[i].numel() == inputs[i].numel() * size_,
+                "sennit: allgather_into_tensor_coalesced: an output of ", outputs[i].numel(),
+                " elements for inputs of ", inputs[i].numel());
+    const Tensor flat = outputs[i].view({size_, inputs[i].numel()});
+    for (int r = 0; r < size_; r++) parts[static_cast<size_t>(r)].push_back(flat.select(0, r));
+  }
+  return allgather_coalesced(parts, inputs, options);
+}
+
+MadeWork ProcessGroupSennit::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                    const c10d::GatherOptions& options) {
+  const bool is_root = rank_ == options.rootRank;
+  const Tensor data = dense("gather", only("gather", inputs));
+  Tensor all;
+  Tensors to;
+  if (is_root) {
+    TORCH_CHECK(outputs.size() == 1, "sennit: gather: ", outputs.size(),
+                " lists of outputs; the root has one");
+    to = outputs[0];
+    equal_sizes("gather", to, data.numel(), size_);
+    all = joined("gather", to, false);
+  }
+  std::function<void()> after;
+  if (is_root) after = [all, to] { scattered(all, to); };
+  return made(c10d::OpType::GATHER, {"gather", {data, all}, inputs, after, to, options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_gather_start(data.data_ptr(), is_root ? all.data_ptr() : nullptr,
+                                           bytes_of(data), SENNIT_UINT8,
+                                           static_cast<int>(options.rootRank), comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                     const c10d::ScatterOptions& options) {
+  const bool is_root = rank_ == options.rootRank;
+  Tensor& tensor = only("scatter", outputs);
+  const Tensor data = dense("scatter", tensor);
+  Tensor all;
+  if (is_root) {
+    TORCH_CHECK(inputs.size() == 1, "sennit: scatter: ", inputs.size(),
+                " lists of inputs; the root has one");
+    equal_sizes("scatter", inputs[0], data.numel(), size_);
+    all = joined("scatter", inputs[0], true);
+  }
+  return made(c10d::OpType::SCATTER,
+              {"scatter",
+               {data, all, tensor},
+               is_root ? inputs[0] : Tensors{},
+               back_into(tensor, data),
+               outputs,
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_scatter_start(is_root ? all.data_ptr() : nullptr, data.data_ptr(),
+                                            bytes_of(data), SENNIT_UINT8,
+                                            static_cast<int>(options.rootRank), comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                            const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK(inputs.size() == 1, "sennit: reduce_scatter: ", inputs.size(),
+              " lists of inputs; a rank has one");
+  Tensor& tensor = only("reduce_scatter", outputs);
+  equal_sizes("reduce_scatter", inputs[0], tensor.numel(), size_);
+  Tensor all = joined("reduce_scatter", inputs[0], true);
+  return _reduce_scatter_base(tensor, all, options);
+}
+
+MadeWork ProcessGroupSennit::_reduce_scatter_base(Tensor& output, Tensor& input,
+                                                  const c10d::ReduceScatterOptions& options) {
+  const Tensor data = dense("reduce_scatter", input), out = dense("reduce_scatter", output);
+  TORCH_CHECK(
+      input.numel() == output.numel() * size_ && output.scalar_type() == input.scalar_type(),
+      "sennit: reduce_scatter: ", input.numel(), " ", input.scalar_type(), " of ", size_,
+      " ranks into ", output.numel(), " ", output.scalar_type());
+  const Reduction r = reduction_of("reduce_scatter", out, options.reduceOp);
+  return made(c10d::OpType::_REDUCE_SCATTER_BASE,
+              {"reduce_scatter",
+               {data, out, output},
+               {input},
+               back_into(output, out),
+               {output},
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_reduce_scatter_start(data.data_ptr(), out.data_ptr(), r.count, r.type,
+                                                   r.op, comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  TORCH_CHECK(outputs.size() == inputs.size() && !inputs.empty(),
+              "sennit: reduce_scatter_tensor_coalesced: ", outputs.size(), " outputs of ",
+              inputs.size(), " inputs");
+  // All that rank r gets lies together in what is sent.
+  Tensors by_rank;
+  for (int r = 0; r < size_; r++)
+    for (size_t i = 0; i < inputs.size(); i++) {
+      TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_,
+                  "sennit: reduce_scatter_tensor_coalesced: ", inputs[i].numel(), " elements of ",
+                  size_, " ranks into ", outputs[i].numel());
+      by_rank.push_back(inputs[i].reshape({size_, -1}).select(0, r));
+    }
+  const Tensor data = joined("reduce_scatter_tensor_coalesced", by_rank, true);
+  const Tensor out = joined("reduce_scatter_tensor_coalesced", outputs, false);
+  const Reduction r = reduction_of("reduce_scatter_tensor_coalesced", out, options.reduceOp);
+  return made(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+              {"reduce_scatter_tensor_coalesced",
+               {data, out},
+               inputs,
+               [out, outputs] { scattered(out, outputs); },
+               outputs,
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_reduce_scatter_start(data.data_ptr(), out.data_ptr(), r.count, r.type,
+                                                   r.op, comm, work);
+              });
+}
+
+namespace {
+
+// Bytes for each rank, of rows for each; none: equal parts.
+std::vector<size_t> byte_counts(const Tensor& tensor, const std::vector<int64_t>& rows, int ranks) {
+  std::vector<size_t> counts(static_cast<size_t>(ranks));
+  const int64_t all = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const size_t row = all == 0 ? 0 : tensor.nbytes() / static_cast<size_t>(all);
+  if (rows.empty()) {
+    TORCH_CHECK(all % ranks == 0, "sennit: all_to_all_single: ", all, " rows for ", ranks,
+                " ranks; give the sizes of the parts");
+    for (size_t& count : counts) count = static_cast<size_t>(all / ranks) * row;
+    return counts;
+  }
+  TORCH_CHECK(rows.size() == static_cast<size_t>(ranks) &&
+                  std::accumulate(rows.begin(), rows.end(), int64_t{0}) == all,
+              "sennit: all_to_all_single: ", rows.size(), " parts that must be ", ranks,
+              " and add up to ", all, " rows");
+  for (size_t i = 0; i < rows.size(); i++) counts[i] = static_cast<size_t>(rows[i]) * row;
+  return counts;
+}
+
+std::vector<size_t> byte_counts(const Tensors& tensors) {
+  std::vector<size_t> counts;
+  counts.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) counts.push_back(tensor.nbytes());
+  return counts;
+}
+
+}  // namespace
+
+MadeWork ProcessGroupSennit::alltoall_base(Tensor& output, Tensor& input,
+                                           std::vector<int64_t>& output_rows,
+                                           std::vector<int64_t>& input_rows,
+                                           const c10d::AllToAllOptions& options) {
+  const Tensor in = dense("all_to_all_single", input), out = dense("all_to_all_single", output);
+  const std::vector<size_t> sent = byte_counts(in, input_rows, size_);
+  const std::vector<size_t> received = byte_counts(out, output_rows, size_);
+  return made(c10d::OpType::ALLTOALL_BASE,
+              {"all_to_all_single",
+               {in, out, output},
+               {input},
+               back_into(output, out),
+               {output},
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_to_all_v_start(in.data_ptr(), sent.data(), nullptr,
+                                                 out.data_ptr(), received.data(), nullptr,
+                                                 SENNIT_UINT8, comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::alltoall(Tensors& outputs, Tensors& inputs,
+                                      const c10d::AllToAllOptions& options) {
+  TORCH_CHECK(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(),
+              "sennit: all_to_all: ", inputs.size(), " inputs and ", outputs.size(),
+              " outputs for ", size_, " ranks");
+  const Tensor in = joined("all_to_all", inputs, true), out = joined("all_to_all", outputs, false);
+  const std::vector<size_t> sent = byte_counts(inputs), received = byte_counts(outputs);
+  return made(c10d::OpType::ALLTOALL,
+              {"all_to_all",
+               {in, out},
+               inputs,
+               [out, outputs] { scattered(out, outputs); },
+               outputs,
+               options.timeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_all_to_all_v_start(in.data_ptr(), sent.data(), nullptr,
+                                                 out.data_ptr(), received.data(), nullptr,
+                                                 SENNIT_UINT8, comm, work);
+              });
+}
+
+MadeWork ProcessGroupSennit::send(Tensors& tensors, int peer, int tag) {
+  TORCH_CHECK(tag == 0, "sennit: send: tag ", tag, "; sennit has no tags yet");
+  const Tensor data = dense("send", only("send", tensors));
+  return made(c10d::OpType::SEND, {"send", {data}, tensors, nullptr, tensors, c10d::kUnsetTimeout},
+              [&](sennit_comm_t comm, sennit_work_t* work) {
+                return sennit_send_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer, comm,
+                                         work);
+              });
+}
+
+MadeWork ProcessGroupSennit::recv(Tensors& tensors, int peer, int tag) {
+  TORCH_CHECK(tag == 0, "sennit: recv: tag ", tag, "; sennit has no tags yet");
+  Tensor& tensor = only("recv", tensors);
+  const Tensor data = dense("recv", tensor);
+  return made(
+      c10d::OpType::RECV,
+      {"recv", {data, tensor}, tensors, back_into(tensor, data), tensors, c10d::kUnsetTimeout},
+      [&](sennit_comm_t comm, sennit_work_t* work) {
+        return sennit_recv_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer, comm, work);
+      });
+}
+
+MadeWork ProcessGroupSennit::barrier(const c10d::BarrierOptions& options) {
+  return made(
+      c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
+      [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
+}
+
+// Rank 0 names who has not come; the others wait for its word. All through the store, so that the
+// communicator is as whole afterwards as it was. The texts are those that PyTorch's users know.
+void ProcessGroupSennit::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
+  const std::string prefix = "sennit/monitored/" + std::to_string(monitored_++) + "/";
+  const Milliseconds timeout = or_default(options.timeout);
+  const std::string in_time = std::to_string(timeout.count()) + " ms";
+  if (rank_ != 0) {
+    store_->set(prefix + std::to_string(rank_), std::vector<uint8_t>{1});
+    try {
+      store_->wait({prefix + "all"}, timeout);
+    } catch (const std::exception& error) {
+      throw_error("monitored_barrier",
+                  "Rank " + std::to_string(rank_) +
+                      " successfully reached monitoredBarrier, but received errors while waiting "
+                      "for send/recv from rank 0: " +
+                      error.what());
+    }
+    return;
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::vector<int> late;
+  for (int rank = 1; rank < size_ && (late.empty() || wait_for_all); rank++) {
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0 && !wait_for_all)
+      throw_error("monitored_barrier", "Rank 0 timed out in monitoredBarrier after " + in_time +
+                                           ", before rank " + std::to_string(rank) + " was seen");
+    try {
+      store_->wait({prefix + std::to_string(rank)}, std::max(left, Milliseconds(1)));
+    } catch (const std::exception&) {
+      late.push_back(rank);
+    }
+  }
+  if (!late.empty()) {
+    std::string ranks = late.size() == 1 ? "Rank" : "Ranks";
+    for (size_t i = 0; i < late.size(); i++)
+      ranks += (i == 0 ? " " : ", ") + std::to_string(late[i]);
+    throw_error("monitored_barrier", ranks + " failed to pass monitoredBarrier in " + in_time);
+  }
+  store_->set(prefix + "all", std::vector<uint8_t>{1});
+}
+
+}  // namespace sennit_torch

@@ -1,0 +1,77 @@
+// process_group.hpp: torch.distributed's backend "sennit", on tensors in host memory.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "core/work.hpp"
+
+namespace sennit_torch {
+
+using Tensor = at::Tensor;
+using Tensors = std::vector<at::Tensor>;
+using MadeWork = c10::intrusive_ptr<c10d::Work>;
+
+class ProcessGroupSennit : public c10d::Backend {
+ public:
+  // Collective: the ranks meet through the store, which is the group's own. name: as PyTorch knows
+  // the backend.
+  ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                     Milliseconds timeout, std::string name);
+  ~ProcessGroupSennit() override;
+
+  const std::string getBackendName() const override { return name_; }
+  void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  void abort() override;
+  void shutdown() override;
+
+  MadeWork broadcast(Tensors&, const c10d::BroadcastOptions&) override;
+  MadeWork allreduce(Tensors&, const c10d::AllreduceOptions&) override;
+  MadeWork allreduce_sparse(Tensors&, const c10d::AllreduceOptions&) override;
+  MadeWork allreduce_coalesced(Tensors&, const c10d::AllreduceCoalescedOptions&) override;
+  MadeWork reduce(Tensors&, const c10d::ReduceOptions&) override;
+  MadeWork allgather(std::vector<Tensors>&, Tensors&, const c10d::AllgatherOptions&) override;
+  MadeWork _allgather_base(Tensor&, Tensor&, const c10d::AllgatherOptions&) override;
+  MadeWork allgather_coalesced(std::vector<Tensors>&, Tensors&,
+                               const c10d::AllgatherOptions&) override;
+  MadeWork allgather_into_tensor_coalesced(Tensors&, Tensors&,
+                                           const c10d::AllgatherOptions&) override;
+  MadeWork gather(std::vector<Tensors>&, Tensors&, const c10d::GatherOptions&) override;
+  MadeWork scatter(Tensors&, std::vector<Tensors>&, const c10d::ScatterOptions&) override;
+  MadeWork reduce_scatter(Tensors&, std::vector<Tensors>&,
+                          const c10d::ReduceScatterOptions&) override;
+  MadeWork _reduce_scatter_base(Tensor&, Tensor&, const c10d::ReduceScatterOptions&) override;
+  MadeWork reduce_scatter_tensor_coalesced(Tensors&, Tensors&,
+                                           const c10d::ReduceScatterOptions&) override;
+  MadeWork alltoall_base(Tensor&, Tensor&, std::vector<int64_t>&, std::vector<int64_t>&,
+                         const c10d::AllToAllOptions&) override;
+  MadeWork alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
+  MadeWork send(Tensors&, int peer, int tag) override;
+  MadeWork recv(Tensors&, int peer, int tag) override;
+  MadeWork barrier(const c10d::BarrierOptions&) override;
+  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_for_all) override;
+
+ private:
+  using Start = std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)>;
+
+  MadeWork made(c10d::OpType type, Call::Parts parts, const Start& start);
+  MadeWork bitwise(Tensors& tensors, const c10d::AllreduceOptions& options);
+  Milliseconds or_default(Milliseconds timeout) const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<Communicator> comm_ = std::make_shared<Communicator>();
+  std::shared_ptr<Watcher> watcher_ = std::make_shared<Watcher>();
+  Milliseconds timeout_;
+  const std::string name_;
+  std::atomic<uint64_t> sequence_{0};
+  uint64_t monitored_ = 0;
+};
+
+}  // namespace sennit_torch

@@ -1,0 +1,114 @@
+// work.hpp: a call of sennit's as PyTorch's Work: what is waited for, or has a future.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "sennit/sennit.h"
+
+namespace sennit_torch {
+
+using Milliseconds = std::chrono::milliseconds;
+
+// sennit's error as PyTorch's: torch.distributed.DistBackendError, with the library's text.
+[[noreturn]] void throw_error(const std::string& call, const std::string& text);
+
+// A communicator, destroyed when no process group and no work needs it any more.
+struct Communicator {
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator();
+
+  sennit_comm_t comm = nullptr;
+  std::mutex calls;  // several threads may use one process group: their calls have an order
+};
+
+// A call that is out: its memory, and what is left to do when it has completed.
+class Call {
+ public:
+  struct Parts {
+    std::string name;                // "allreduce"
+    std::vector<at::Tensor> memory;  // which must stay until it has completed
+    std::vector<at::Tensor> inputs;  // as the caller gave them, for the profiler
+    std::function<void()> after;     // copies the result to where it was asked for
+    std::vector<at::Tensor> result;  // of the future
+    Milliseconds timeout{0};         // where wait() is given none; 0: for ever
+  };
+  using Start = std::function<sennit_status_t(sennit_work_t*)>;
+
+  // Throws where it could not be started.
+  Call(std::shared_ptr<Communicator> comm, Parts parts, const Start& start);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  // False: not by then. Any thread; an error is in error().
+  bool wait(Milliseconds timeout);  // negative: for ever
+  bool done();
+  std::exception_ptr error();
+  const Parts& parts() const { return parts_; }
+
+ private:
+  void end(sennit_status_t status);
+
+  std::shared_ptr<Communicator> comm_;
+  Parts parts_;
+  std::mutex mutex_;
+  sennit_work_t work_ = nullptr;
+  std::exception_ptr error_;
+};
+
+// Waits for calls whose Work has a future, or is gone, in a thread of its own that begins with the
+// first of them.
+class Watcher {
+ public:
+  using Then = std::function<void(Call&)>;
+  ~Watcher();
+  void watch(std::shared_ptr<Call> call, Then then);
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable more_;
+  std::vector<std::pair<std::shared_ptr<Call>, Then>> calls_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+class Work : public c10d::Work {
+ public:
+  // title: of the profiler's event, which lasts until the call has completed.
+  Work(int rank, c10d::OpType type, const std::string& title, std::shared_ptr<Call> call,
+       std::shared_ptr<Watcher> watcher, uint64_t sequence);
+  ~Work() override;
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  bool wait(Milliseconds timeout) override;
+  void synchronize() override { wait(kNoTimeout); }
+  std::vector<at::Tensor> result() override { return call_->parts().result; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return sequence_; }
+
+ private:
+  void event_ends();
+
+  std::shared_ptr<Call> call_;
+  std::shared_ptr<Watcher> watcher_;
+  uint64_t sequence_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace sennit_torch
