@@ -35,6 +35,9 @@ enum class End : uint8_t {
   forged,       // sealed: what came is not what was sent
 };
 
+// One connection of this rank. Whoever implements Channels owns it, keeps the times and marks it
+// proven; the objects of the control plane set what it is for. A pointer to it is good until the
+// channel ends, so keep the id.
 struct Channel {
   uint64_t id = 0;
   Role role = Role::stranger;
@@ -59,6 +62,7 @@ struct Ending {
   std::string reason;
 };
 
+// All connections of one rank, by id. send() and connect() never block. Ids are not used again.
 class Channels {
  public:
   // Who is told what happens on the channels.

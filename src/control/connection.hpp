@@ -18,6 +18,8 @@
 
 namespace sennit::control {
 
+// Owns its descriptor and closes it when destroyed. The loop calls drive() when the descriptor is
+// ready and looks at end() after that.
 class Connection final : public Channel {
  public:
   static constexpr size_t kUnitBytes = 128 * 1024;
@@ -47,6 +49,7 @@ class Connection final : public Channel {
   uint32_t epoll_events = 0;
 
  private:
+  // The keys' state, and what is under way in each direction.
   struct Sealed {
     explicit Sealed(const SealKeys& keys) : out(keys.cipher, keys.out), in(keys.cipher, keys.in) {}
     Seal out, in;

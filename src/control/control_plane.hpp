@@ -26,6 +26,8 @@
 
 namespace sennit {
 
+// What a rank must know to take part in a job. Rank 0's address, the size and the secret must be
+// the same on all ranks. Times are in milliseconds.
 struct BootstrapOptions {
   int rank = 0;
   int size = 1;
@@ -55,6 +57,8 @@ struct CallDescriptor {
   int64_t stalled_ms = 0;
 };
 
+// One rank's part in the control plane. It owns a thread and its sockets; destroying it says
+// goodbye first. The public functions may be called from any thread.
 class Control {
  public:
   // Called on the control thread; must not block, must not call back into Control except report_*.

@@ -14,6 +14,8 @@
 
 namespace sennit::control {
 
+// What a frame says, in a word; control/messages.hpp says of each who sends it and what follows.
+// The numbers are part of the wire format.
 enum class FrameType : uint16_t {
   // Start: the first frame of a connection is one of the first three.
   enlist = 1,      // any rank -> 0: who and where I am
@@ -44,6 +46,7 @@ enum class FrameType : uint16_t {
   leaving,         // to children that stay longer than their parent: look for another
   last_ = leaving
 };
+// For errors and logs; a string that lives forever.
 const char* name(FrameType type);
 
 inline constexpr size_t kFrameHeaderBytes = 8;
@@ -60,19 +63,23 @@ struct ReceivedFrame {
   std::vector<std::byte> payload;
 };
 
+// What the first kFrameHeaderBytes of a frame say. Nothing is checked but the type.
 struct FrameHeader {
   size_t length = 0;  // of the payload
   FrameType type = FrameType::heartbeat;
   bool known = false;  // its type is one of the above; nothing is said about the length
 };
+// Never fails; the caller judges the type and the length.
 FrameHeader read_frame_header(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
+// A header and a copy of the payload.
 EncodedFrame make_frame(FrameType type, std::span<const std::byte> payload);
 // The message that a frame of our own was made of.
 ReceivedFrame open_frame(const EncodedFrame& frame);
 
 // For encode(): a header with room for the length, which is filled in at the end.
 ByteWriter begin_frame(FrameType type);
+// Fills in the length of what begin_frame() made and takes it over.
 EncodedFrame finish_frame(ByteWriter out);
 
 // The frame that says `message`, one of control/messages.hpp.

@@ -32,6 +32,9 @@ struct Member {
 
 // ---- the start ----
 
+// A rank sends it to rank 0 as the first frame of a connection of its own, once it has found rank
+// 0. The answer is Parent when the parent has come as well, Refuse if the rank has no place in the
+// job, or StartFailed. A complaint makes rank 0 end the start for everybody.
 struct Enlist {
   int rank = -1;
   int ranks = 0;  // how many it believes the job to have
@@ -41,6 +44,8 @@ struct Enlist {
   SENNIT_CONTROL_MESSAGE(enlist);
 };
 
+// Rank 0's answer to Enlist: where the rank's parent listens. The rank ends this connection and
+// attaches there. Where `rank` is 0 the connection stays, and is the one to the parent.
 struct Parent {
   uint64_t job = 0;
   int rank = -1;
@@ -48,21 +53,31 @@ struct Parent {
   SENNIT_CONTROL_MESSAGE(parent);
 };
 
+// To a connection that has proved the secret but has no place here: a wrong number of ranks,
+// another job, a rank that came twice. During the start the start fails for the one refused; later
+// it looks for another parent. The sender closes the connection soon after.
 struct Refuse {
   Status status;
   SENNIT_CONTROL_MESSAGE(refuse);
 };
 
+// A child tells its parent at the start, once, that all ranks below it are attached. When rank 0
+// has it of all its children, Table follows.
 struct Joined {
   SENNIT_CONTROL_MESSAGE(joined);
 };
 
+// Rank 0 floods it down the tree when all ranks are attached. Each rank keeps the addresses, passes
+// it on, and its start is complete.
 struct Table {
   uint64_t job = 0;
   std::vector<Member> members;  // of all ranks
   SENNIT_CONTROL_MESSAGE(table);
 };
 
+// The start is over for the reason given. A rank sends it to its children, to its parent where it
+// has one, and rank 0 to all that wait for theirs; who gets it fails in the same way. Whoever comes
+// after that is answered with it.
 struct StartFailed {
   Status status;
   SENNIT_CONTROL_MESSAGE(start_failed);
@@ -70,6 +85,9 @@ struct StartFailed {
 
 // ---- the tree ----
 
+// The first frame on a connection to a parent: the one that Parent named, or, later, the lowest
+// rank alive after the parent was lost or left. A parent answers Refuse where the rank has no place
+// below it. During the start there is no other answer; later it is Welcome.
 struct Attach {
   int rank = -1;
   int ranks = 0;  // of its job
@@ -80,26 +98,36 @@ struct Attach {
   SENNIT_CONTROL_MESSAGE(attach);
 };
 
+// A parent's answer to an Attach of a running rank: what was decided so far. The child adopts it
+// and reports once more what may have been lost with its old parent. A rank that is named among the
+// dead gets it too, and learns so.
 struct Welcome {
   std::set<int> left, dead;
   Status decision;  // about the dead, where there are any
   SENNIT_CONTROL_MESSAGE(welcome);
 };
 
+// Between neighbours in the tree, when nothing else was sent for Self::heartbeat_ms. No answer; a
+// neighbour that is silent for the heartbeat time-out becomes suspect.
 struct Heartbeat {
   SENNIT_CONTROL_MESSAGE(heartbeat);
 };
 
+// A rank that leaves says so, and every rank passes it up to the coordinator, who answers
+// GoodbyeAck. The end of its connection is then no failure.
 struct Goodbye {
   int rank = -1;
   SENNIT_CONTROL_MESSAGE(goodbye);
 };
 
+// The coordinator's answer to Goodbye, sent down the way that it came. The rank may leave now.
 struct GoodbyeAck {
   int rank = -1;
   SENNIT_CONTROL_MESSAGE(goodbye_ack);
 };
 
+// To all children. A parent that leaves sends it last: its children drop the connection and attach
+// elsewhere. The coordinator floods it some time after ranks left, so that all know of them.
 struct Leaving {
   bool parent_leaves = false;  // false: others did, which is only made known
   std::set<int> left;
@@ -108,16 +136,24 @@ struct Leaving {
 
 // ---- failure ----
 
+// The coordinator asks a suspect, over a connection made for this, whether it lives. The answer is
+// ProbeAnswer, or Decision if the suspect knows the asker to be dead. A rank of a start that is
+// under way also sends it to rank 0 over a spare connection, to say that all is well there.
 struct Probe {
   int asker = -1, asked = -1;
   SENNIT_CONTROL_MESSAGE(probe);
 };
 
+// The suspect lives. The coordinator drops the case; where a data connection had broken, LinkDown
+// follows.
 struct ProbeAnswer {
   int rank = -1;
   SENNIT_CONTROL_MESSAGE(probe_answer);
 };
 
+// A rank, `rank`, may be dead. Every rank passes it up to the coordinator, and once more to a new
+// parent while nothing is decided. The coordinator probes the suspect; Decision or LinkDown may
+// follow.
 struct Suspicion {
   int rank = -1;
   uint8_t evidence = 0;  // bits of Evidence (control/tree/evidence.hpp)
@@ -126,12 +162,17 @@ struct Suspicion {
   SENNIT_CONTROL_MESSAGE(suspect);
 };
 
+// All ranks dead so far, and the text for them. The coordinator floods it; whoever learns more than
+// it knew passes it to all its neighbours, up as well as down, and fails what it is doing. A rank
+// that finds itself in it ends.
 struct Decision {
   std::set<int> dead;
   Status status;
   SENNIT_CONTROL_MESSAGE(decision);
 };
 
+// The coordinator floods that the connection between `a` and `b` broke though both live. Passed on
+// once for each `event`, and told again to a child that attaches late.
 struct LinkDown {
   uint64_t event = 0;
   int a = -1, b = -1;
@@ -141,24 +182,30 @@ struct LinkDown {
 
 // ---- small collectives, by number ----
 
+// Up the tree: contributions to all_gather `number`. One frame when a subtree is complete; what has
+// come goes up in parts while somebody is late. Gathered follows, or CollectiveOff.
 struct Gather {
   uint32_t number = 0;
   std::map<int, Blob> blobs;  // by rank
   SENNIT_CONTROL_MESSAGE(gather);
 };
 
+// Rank 0 floods it when it has the contributions of all ranks to all_gather `number`.
 struct Gathered {
   uint32_t number = 0;
   std::vector<Blob> blobs;  // of all ranks
   SENNIT_CONTROL_MESSAGE(gathered);
 };
 
+// Rank 0 floods it: the one blob of broadcast `number`.
 struct Broadcast {
   uint32_t number = 0;
   Blob blob;
   SENNIT_CONTROL_MESSAGE(broadcast);
 };
 
+// Rank 0 floods it when not all contributions came within the arrival time-out: all_gather `number`
+// fails on all ranks, with this.
 struct CollectiveOff {
   uint32_t number = 0;
   Status status;
@@ -167,6 +214,9 @@ struct CollectiveOff {
 
 // ---- calls ----
 
+// A rank whose call makes no progress, or gets messages that do not match it, says so up the tree,
+// and says it again while that lasts. Ranks between pass on one report of a call in a while, but
+// every mismatch. The coordinator sends Inquiry.
 struct StallReport {
   CallDescriptor call;
   int reporter = -1;
@@ -177,6 +227,8 @@ struct StallReport {
   SENNIT_CONTROL_MESSAGE(stall);
 };
 
+// The coordinator floods it: what does each member of communicator `comm` do in call `seq`? Only
+// ranks whose communicator of that number has `asker` as a member give an InquiryAnswer.
 struct Inquiry {
   uint64_t id = 0;
   uint32_t comm = 0, seq = 0;
@@ -185,7 +237,11 @@ struct Inquiry {
   SENNIT_CONTROL_MESSAGE(inquire);
 };
 
+// A member's answer to Inquiry `inquiry`, passed up to the coordinator, who compares all of them.
+// CommFailed follows if calls differ or somebody is too late.
 struct InquiryAnswer {
+  // The member has no call there; its latest is earlier; it remembers this one; it is past it and
+  // has forgotten it.
   enum class Where : uint8_t { absent, before, at, past };
   uint64_t inquiry = 0;
   int rank = -1;
@@ -196,6 +252,9 @@ struct InquiryAnswer {
   SENNIT_CONTROL_MESSAGE(answer);
 };
 
+// The coordinator floods that a communicator is in error: the one of number `comm` that `anchor` is
+// in. Every rank is told, because one may make that communicator later. Passed on once for each
+// `event`.
 struct CommFailed {
   uint64_t event = 0;
   uint32_t comm = 0;
@@ -204,6 +263,8 @@ struct CommFailed {
   SENNIT_CONTROL_MESSAGE(comm_failed);
 };
 
+// A rank whose communicator is aborted or fails asks the coordinator, up the tree, to tell all
+// ranks. CommFailed follows, with the same status.
 struct AbortRequest {
   uint32_t comm = 0;
   int anchor = -1;

@@ -12,6 +12,8 @@
 
 namespace sennit::control {
 
+// How far a rank has come, in this order; it may go from any of them to closing, and from joining
+// and waiting back to enlisting, to complain to rank 0.
 enum class Phase : uint8_t {
   enlisting,  // asks rank 0 for its parent (rank 0: collects everybody)
   joining,    // connects to its parent, waits for its children
@@ -21,6 +23,7 @@ enum class Phase : uint8_t {
   closing,  // writes what is left and ends
 };
 
+// One for each rank. Owned by the control plane; the loop sets now_ms at the start of each round.
 struct Self {
   Self(const BootstrapOptions& given, Control::Callbacks given_callbacks)
       : options(with_limits(given)),

@@ -18,6 +18,8 @@
 
 namespace sennit::control {
 
+// Owns every connection. set_owner() comes before anything else; the owner is called from within
+// the functions for the loop.
 class Switchboard final : public Channels {
  public:
   Switchboard(Self& self, Poller& poller) : self_(self), poller_(poller), spare_(poller) {}
@@ -69,6 +71,7 @@ class Switchboard final : public Channels {
   std::set<uint64_t> strangers_;  // and visitors
   SpareDescriptor spare_;
   RefusalLog refusals_;
+  // Since the start, over all connections.
   struct Counters {
     std::atomic<uint64_t> frames_out = 0, frames_in = 0, start_frames = 0, connections = 0;
   } counters_;

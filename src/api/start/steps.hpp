@@ -18,12 +18,15 @@ namespace sennit {
 // An error where SENNIT_TRANSPORTS names one that this build has not. Local.
 Status check_transport_names();
 
+// Rank 0's options, for all ranks. `algorithm`: this rank's caller's, before SENNIT_ALGORITHM; it
+// counts on rank 0. Errors: options that make no sense, or the control plane's.
 Result<JobOptions> agree_on_options(Control& control, const std::string& algorithm);
 
 // Who shares this host, and on how many cores, matters to how ranks wait, so this comes before
 // transports are made. Also makes room for the descriptors that connections will take.
 Result<HostSharing> agree_on_hosts(Control& control);
 
+// This rank's transports, and what all ranks told of theirs. Started, but connected to nobody yet.
 struct ConnectedTransports {
   std::vector<std::unique_ptr<Transport>> transports;  // that this rank could start
   std::string missing;                                 // what the others said, for errors
@@ -34,6 +37,7 @@ struct ConnectedTransports {
 Result<ConnectedTransports> start_transports(Control& control, const HostSharing& hosts,
                                              const JobOptions& options, CostModel* cost);
 
+// What all ranks plan with, equal on all of them.
 struct AgreedFabric {
   Fabric fabric;
   Tuning tuning;  // the tuning table for it

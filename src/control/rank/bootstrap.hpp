@@ -18,6 +18,8 @@
 
 namespace sennit::control {
 
+// Made with the plane and used until the start is complete or has failed; the rest of the plane
+// tells it what arrives, and it tells the callers how the start went.
 class Bootstrap {
  public:
   Bootstrap(Self& self, Census& census, Channels& channels, Door& door, Tree& tree,
@@ -34,7 +36,11 @@ class Bootstrap {
   // Finds rank 0's address, or listens there. On the caller's thread, before the control thread
   // runs: names may take long to resolve.
   Status prepare();
+  // Called once, as the first thing on the control thread. Rank 0 takes its own place and draws the
+  // job's number; other ranks begin with the first tick().
   void begin();
+  // Called in every round of the loop while the start goes on: looks for rank 0 and the parent,
+  // tries again, and fails the start when its time is up.
   void tick();
 
   void root_opened(Channel& channel);  // rank 0 has proved itself
@@ -43,14 +49,19 @@ class Bootstrap {
   bool on_parent(Channel& channel, const Parent& message);
   // A neighbour in the tree has come, or its subtree is complete.
   void check_joined();
+  // From the parent: all are attached. Passes it on to the children; the start is complete.
   void on_table(const Table& table);
   // The start is over for everybody that this rank can tell.
   void fail(const Status& status);
   bool failed() const { return failed_; }
   // To whoever comes after that: why it failed.
   void tell_failure(Channel& channel);
+  // A connection ended while the start goes on. Depending on whose it was, this rank tries again,
+  // complains to rank 0, or the start fails.
   void lost(const Ending& ending);
   void forget(const Channel& channel) { roster_.forget(channel); }
+  // A connection could not be accepted for want of descriptors. During the start that fails it for
+  // everybody; afterwards it does nothing.
   void out_of_descriptors();
 
   // This host's address as peers see it; once the start is complete.

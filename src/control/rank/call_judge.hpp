@@ -30,6 +30,8 @@ struct CallVerdict {
 // "all_reduce count 8 sum, in call 17 of communicator 1" -> "all_reduce count 8 sum"
 std::string call_without_place(const std::string& text);
 
+// The coordinator's. Feed it reports and answers, and call judge() no later than Outcome::next_ms.
+// Times are those of Self::now_ms.
 class CallJudge {
  public:
   static constexpr int64_t kRoundMs = 300;      // for the answers of one round
@@ -40,6 +42,7 @@ class CallJudge {
   // A member says that its call stalls. The inquiry to send to all, if a round is due.
   std::optional<Inquiry> report(const StallReport& report, int64_t now);
   void answer(InquiryAnswer answer);
+  // What the coordinator has to do now: flood the verdicts and the inquiries, log the rest.
   struct Outcome {
     std::vector<CallVerdict> verdicts;
     std::vector<Inquiry> inquiries;    // further rounds of mismatches
@@ -54,6 +57,7 @@ class CallJudge {
 
  private:
   using Key = std::tuple<uint32_t, int, uint32_t>;  // communicator, lowest member, call
+  // One stalled call (see above). Times are moments, stalled_ms a duration.
   struct Case {
     StallReport first;
     int64_t since_ms = 0, reported_ms = 0, asked_ms = 0;

@@ -20,6 +20,7 @@
 
 namespace sennit::control {
 
+// Every rank has one. It passes on what others say, and judges where this rank is the coordinator.
 class CallWatch {
  public:
   CallWatch(Self& self, const Census& census, Sender& sender, Announcements& announcements)

@@ -14,6 +14,7 @@
 
 namespace sennit::control {
 
+// Owns the objects below; `self`, `channels`, `door` and `callers` must outlive it.
 class Plane final : public Channels::Owner, private Tree::Owner, private FailureDetector::Owner {
  public:
   Plane(Self& self, Channels& channels, Door& door, Callers& callers);
@@ -39,6 +40,7 @@ class Plane final : public Channels::Owner, private Tree::Owner, private Failure
   void out_of_descriptors() override { bootstrap_.out_of_descriptors(); }
 
  private:
+  // What became of a frame. All but `yes` end the channel that it came by.
   enum class Taken : uint8_t { yes, unexpected, malformed };
   // Decodes the message for handle(T), which may say false: malformed.
   template <typename T, typename Handle>

@@ -16,6 +16,7 @@
 
 namespace sennit::control {
 
+// Results and errors go to `callers`, by number. All ranks number their collectives alike.
 class SmallCollectives {
  public:
   SmallCollectives(Self& self, Sender& sender, Callers& callers)

@@ -24,8 +24,11 @@
 
 namespace sennit::control {
 
+// Every rank has one: it collects what is suspected, and decides where this rank is the
+// coordinator. What is decided goes to the callers and to Callbacks::peers_failed.
 class FailureDetector {
  public:
+  // Who is told that this rank has to end.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -72,6 +75,7 @@ class FailureDetector {
   void excuse(int64_t gap_ms);
 
  private:
+  // One suspect. `since_ms`: since when it is one, or since when this rank is the coordinator.
   struct Case {
     uint8_t evidence = 0;
     int reporter = -1;  // of a broken data connection

@@ -28,6 +28,7 @@ class Reports {
   std::vector<EncodedFrame> take_back();
 
  private:
+  // One report and when it went up, to tell what a parent may have lost.
   struct Told {
     EncodedFrame frame;
     int64_t sent_ms;  // 0: there was no parent

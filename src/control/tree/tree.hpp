@@ -13,6 +13,7 @@
 
 namespace sennit::control {
 
+// Knows the channels to the parent and the children by their ids; it owns none of them.
 class Tree final : public Sender {
  public:
   // Who is told what becomes of the tree.
