@@ -1,3 +1,4 @@
+// process_group.cpp: PyTorch's collectives as sennit's: which memory, which type, what follows.
 #include "core/process_group.hpp"
 
 #include <cstring>
@@ -194,13 +195,13 @@ Milliseconds ProcessGroupSennit::or_default(Milliseconds timeout) const {
   return timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
 }
 
-MadeWork ProcessGroupSennit::made(c10d::OpType type, Call::Parts parts, const Start& start) {
+MadeWork ProcessGroupSennit::made(c10d::OpType type, TorchCall::Parts parts, const Start& start) {
   if (!comm_) throw_error(parts.name, "the process group was shut down");
   parts.timeout = or_default(parts.timeout);
-  auto call = std::make_shared<Call>(comm_, std::move(parts),
-                                     [&](sennit_work_t* work) { return start(comm_->comm, work); });
-  return c10::make_intrusive<Work>(rank_, type, name_ + ":" + call->parts().name, call, watcher_,
-                                   ++sequence_);
+  auto call = std::make_shared<TorchCall>(
+      comm_, std::move(parts), [&](sennit_work_t* work) { return start(comm_->comm, work); });
+  return c10::make_intrusive<TorchWork>(rank_, type, name_ + ":" + call->parts().name, call,
+                                        watcher_, ++sequence_);
 }
 
 // ---- collectives ----

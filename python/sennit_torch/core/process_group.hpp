@@ -61,12 +61,12 @@ class ProcessGroupSennit : public c10d::Backend {
  private:
   using Start = std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)>;
 
-  MadeWork made(c10d::OpType type, Call::Parts parts, const Start& start);
+  MadeWork made(c10d::OpType type, TorchCall::Parts parts, const Start& start);
   MadeWork bitwise(Tensors& tensors, const c10d::AllreduceOptions& options);
   Milliseconds or_default(Milliseconds timeout) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
-  std::shared_ptr<Communicator> comm_ = std::make_shared<Communicator>();
+  std::shared_ptr<HeldCommunicator> comm_ = std::make_shared<HeldCommunicator>();
   std::shared_ptr<Watcher> watcher_ = std::make_shared<Watcher>();
   Milliseconds timeout_;
   const std::string name_;

@@ -1,3 +1,4 @@
+// work.cpp: calls that are out: waiting for them, with and without a future.
 #include "core/work.hpp"
 
 #include <utility>
@@ -10,20 +11,20 @@ void throw_error(const std::string& call, const std::string& text) {
   C10_THROW_ERROR(DistBackendError, "sennit: " + call + ": " + text);
 }
 
-Communicator::~Communicator() {
+HeldCommunicator::~HeldCommunicator() {
   if (comm) sennit_comm_destroy(comm);
 }
 
-Call::Call(std::shared_ptr<Communicator> comm, Parts parts, const Start& start)
+TorchCall::TorchCall(std::shared_ptr<HeldCommunicator> comm, Parts parts, const Start& start)
     : comm_(std::move(comm)), parts_(std::move(parts)) {
   const std::scoped_lock lock(comm_->calls);
   if (start(&work_) != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
 }
 
-Call::~Call() { wait(Milliseconds(-1)); }
+TorchCall::~TorchCall() { wait(Milliseconds(-1)); }
 
 // Called with the lock held.
-void Call::end(sennit_status_t status) {
+void TorchCall::end(sennit_status_t status) {
   try {
     if (status != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
     if (parts_.after) parts_.after();
@@ -35,7 +36,7 @@ void Call::end(sennit_status_t status) {
   parts_.after = nullptr;
 }
 
-bool Call::wait(Milliseconds timeout) {
+bool TorchCall::wait(Milliseconds timeout) {
   const std::scoped_lock lock(mutex_);
   if (!work_) return true;
   const sennit_status_t status = sennit_work_wait(work_, timeout.count());
@@ -44,7 +45,7 @@ bool Call::wait(Milliseconds timeout) {
   return true;
 }
 
-bool Call::done() {
+bool TorchCall::done() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;  // somebody waits for it
   if (!work_) return true;
@@ -54,12 +55,12 @@ bool Call::done() {
   return true;
 }
 
-std::exception_ptr Call::error() {
+std::exception_ptr TorchCall::error() {
   const std::scoped_lock lock(mutex_);
   return error_;
 }
 
-void Watcher::watch(std::shared_ptr<Call> call, Then then) {
+void Watcher::watch(std::shared_ptr<TorchCall> call, Then then) {
   const std::scoped_lock lock(mutex_);
   calls_.emplace_back(std::move(call), std::move(then));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -77,7 +78,7 @@ Watcher::~Watcher() {
 
 void Watcher::run() {
   for (;;) {
-    std::vector<std::pair<std::shared_ptr<Call>, Then>> calls;
+    std::vector<std::pair<std::shared_ptr<TorchCall>, Then>> calls;
     {
       std::unique_lock lock(mutex_);
       more_.wait(lock, [&] { return ending_ || !calls_.empty(); });
@@ -92,32 +93,33 @@ void Watcher::run() {
   }
 }
 
-Work::Work(int rank, c10d::OpType type, const std::string& title, std::shared_ptr<Call> call,
-           std::shared_ptr<Watcher> watcher, uint64_t sequence)
+TorchWork::TorchWork(int rank, c10d::OpType type, const std::string& title,
+                     std::shared_ptr<TorchCall> call, std::shared_ptr<Watcher> watcher,
+                     uint64_t sequence)
     : c10d::Work(rank, type, title.c_str(), call->parts().inputs),
       call_(std::move(call)),
       watcher_(std::move(watcher)),
       sequence_(sequence) {}
 
 // A call that nobody waits for still fills its memory.
-Work::~Work() {
+TorchWork::~TorchWork() {
   if (call_.use_count() == 1 && !call_->done()) watcher_->watch(std::move(call_), nullptr);
 }
 
-void Work::event_ends() {
+void TorchWork::event_ends() {
   const std::scoped_lock lock(mutex_);
   if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
 }
 
-bool Work::isCompleted() {
+bool TorchWork::isCompleted() {
   const bool done = call_->done();
   if (done) event_ends();
   return done;
 }
-bool Work::isSuccess() const { return call_->done() && !call_->error(); }
-std::exception_ptr Work::exception() const { return call_->error(); }
+bool TorchWork::isSuccess() const { return call_->done() && !call_->error(); }
+std::exception_ptr TorchWork::exception() const { return call_->error(); }
 
-bool Work::wait(Milliseconds timeout) {
+bool TorchWork::wait(Milliseconds timeout) {
   const Milliseconds limit = timeout == kNoTimeout ? call_->parts().timeout : timeout;
   if (!call_->wait(limit.count() > 0 ? limit : Milliseconds(-1)))
     throw_error(call_->parts().name,
@@ -128,11 +130,11 @@ bool Work::wait(Milliseconds timeout) {
   return true;
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
   const std::scoped_lock lock(future_mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  watcher_->watch(call_, [future = future_](Call& call) {
+  watcher_->watch(call_, [future = future_](TorchCall& call) {
     if (const std::exception_ptr error = call.error())
       future->setError(error);
     else

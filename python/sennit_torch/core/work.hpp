@@ -22,18 +22,18 @@ using Milliseconds = std::chrono::milliseconds;
 [[noreturn]] void throw_error(const std::string& call, const std::string& text);
 
 // A communicator, destroyed when no process group and no work needs it any more.
-struct Communicator {
-  Communicator() = default;
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  ~Communicator();
+struct HeldCommunicator {
+  HeldCommunicator() = default;
+  HeldCommunicator(const HeldCommunicator&) = delete;
+  HeldCommunicator& operator=(const HeldCommunicator&) = delete;
+  ~HeldCommunicator();
 
   sennit_comm_t comm = nullptr;
   std::mutex calls;  // several threads may use one process group: their calls have an order
 };
 
 // A call that is out: its memory, and what is left to do when it has completed.
-class Call {
+class TorchCall {
  public:
   struct Parts {
     std::string name;                // "allreduce"
@@ -46,10 +46,10 @@ class Call {
   using Start = std::function<sennit_status_t(sennit_work_t*)>;
 
   // Throws where it could not be started.
-  Call(std::shared_ptr<Communicator> comm, Parts parts, const Start& start);
-  ~Call();
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  TorchCall(std::shared_ptr<HeldCommunicator> comm, Parts parts, const Start& start);
+  ~TorchCall();
+  TorchCall(const TorchCall&) = delete;
+  TorchCall& operator=(const TorchCall&) = delete;
 
   // False: not by then. Any thread; an error is in error().
   bool wait(Milliseconds timeout);  // negative: for ever
@@ -60,7 +60,7 @@ class Call {
  private:
   void end(sennit_status_t status);
 
-  std::shared_ptr<Communicator> comm_;
+  std::shared_ptr<HeldCommunicator> comm_;
   Parts parts_;
   std::mutex mutex_;
   sennit_work_t work_ = nullptr;
@@ -71,26 +71,26 @@ class Call {
 // first of them.
 class Watcher {
  public:
-  using Then = std::function<void(Call&)>;
+  using Then = std::function<void(TorchCall&)>;
   ~Watcher();
-  void watch(std::shared_ptr<Call> call, Then then);
+  void watch(std::shared_ptr<TorchCall> call, Then then);
 
  private:
   void run();
 
   std::mutex mutex_;
   std::condition_variable more_;
-  std::vector<std::pair<std::shared_ptr<Call>, Then>> calls_;
+  std::vector<std::pair<std::shared_ptr<TorchCall>, Then>> calls_;
   bool ending_ = false;
   std::thread thread_;
 };
 
-class Work : public c10d::Work {
+class TorchWork : public c10d::Work {
  public:
   // title: of the profiler's event, which lasts until the call has completed.
-  Work(int rank, c10d::OpType type, const std::string& title, std::shared_ptr<Call> call,
-       std::shared_ptr<Watcher> watcher, uint64_t sequence);
-  ~Work() override;
+  TorchWork(int rank, c10d::OpType type, const std::string& title, std::shared_ptr<TorchCall> call,
+            std::shared_ptr<Watcher> watcher, uint64_t sequence);
+  ~TorchWork() override;
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -104,7 +104,7 @@ class Work : public c10d::Work {
  private:
   void event_ends();
 
-  std::shared_ptr<Call> call_;
+  std::shared_ptr<TorchCall> call_;
   std::shared_ptr<Watcher> watcher_;
   uint64_t sequence_;
   std::mutex future_mutex_;
