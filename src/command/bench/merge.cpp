@@ -87,7 +87,7 @@ std::string ErrorMerger::due(Clock::time_point now) {
 
 std::string ErrorMerger::end() {
   std::string out;
-  if (!partial_.empty()) take(std::move(partial_), {}, &out);
+  if (!partial_.empty()) take(partial_, {}, &out);
   partial_.clear();
   if (open_) merge(std::move(last_));
   open_ = false;
