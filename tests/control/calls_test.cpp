@@ -43,6 +43,7 @@ struct Calling : ::testing::Test {
                                       [&] { return recorder.communicators.count(comm) > 0; });
       ASSERT_EQ(told, r >= first && r < last) << "rank " << r;
       if (!told) continue;
+      const MutexLock lock(recorder.mutex);  // it may be told a second time
       EXPECT_EQ(recorder.communicators[comm].kind(), kind);
       EXPECT_EQ(recorder.communicators[comm].text(), text) << "rank " << r;
     }
@@ -104,8 +105,13 @@ TEST_F(Calling, AGroupWithTheSameNumberIsLeftAlone) {
 TEST_F(Calling, AbortReachesAll) {
   begin(20'000);
   job[19].abort(1, "loss is NaN");
-  job.recorder(0).wait(3000, [&] { return job.recorder(0).communicators.count(1) > 0; });
-  const std::string text = job.recorder(0).communicators[1].text();
+  test::Recorder& recorder = job.recorder(0);
+  recorder.wait(3000, [&] { return recorder.communicators.count(1) > 0; });
+  std::string text;
+  {
+    const MutexLock lock(recorder.mutex);
+    text = recorder.communicators[1].text();
+  }
   EXPECT_EQ(text.find("communicator 1 was aborted by rank 19 (host "), 0u) << text;
   EXPECT_NE(text.find("): loss is NaN"), std::string::npos) << text;
   expect_error(1, 0, kSize, SENNIT_ABORTED, text);

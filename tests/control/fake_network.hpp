@@ -24,6 +24,8 @@ inline Address address_of(int rank) {
   return *parse_address("127.0.0.1", static_cast<uint16_t>(kFirstPort + rank));
 }
 
+// A rank of a job on the loopback, where ranks have 10 s to come and 4 s of silence are a death.
+// All ranks have the same secret.
 inline BootstrapOptions options_of(int rank, int size) {
   BootstrapOptions options;
   options.rank = rank;
@@ -43,6 +45,8 @@ struct Said {
   ReceivedFrame message;
 };
 
+// What the frame says, in a job of `size` ranks. Where it does not hold a T the test fails, and
+// this gives T{}.
 template <typename T>
 T read(const ReceivedFrame& message, int size) {
   const Result<T> value = decode<T>(message.payload, size);
@@ -50,6 +54,9 @@ T read(const ReceivedFrame& message, int size) {
   return value.ok() ? *value : T{};
 }
 
+// One rank's channels and door. What it sends is written down in `said`, and nothing comes of it.
+// The test plays the peers: add() and open_last() make channels stand, say() lets a message arrive,
+// drop() and lost() end a channel. The time is `self.now_ms`, which the test sets.
 class FakeNetwork final : public Channels, public Door {
  public:
   explicit FakeNetwork(Self& self) : self_(self) {}

@@ -21,6 +21,7 @@
 
 namespace sennit::test {
 
+// A clock that all processes of this machine share, and that nobody sets.
 inline int64_t clock_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -83,6 +84,7 @@ struct Recorder {
   }
 };
 
+// body(0) to body(count - 1), each on a thread of its own. Returns when all are over.
 inline void in_threads(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int i = 0; i < count; i++) threads.emplace_back(body, i);

@@ -39,7 +39,7 @@ TEST_P(Start, GathersBroadcastsAndLeaves) {
   }
   const int64_t before = clock_ms();
   job.leave();
-  EXPECT_LT(clock_ms() - before, 3000);
+  EXPECT_LT(clock_ms() - before, 10'000) << "somebody was waited for in vain";
   for (int r = 0; r < size; r++)
     EXPECT_EQ(job.recorder(r).decisions, 0) << job.recorder(r).peers.text();
   if (size > 30)

@@ -1,6 +1,4 @@
-// processes.hpp: a job whose ranks are forked processes, to be killed and stopped. Each tells
-// through its pipe what its control plane tells it; times are comparable, the clock is the
-// machine's.
+// processes.hpp: a job whose ranks are forked processes, to be killed and stopped.
 #pragma once
 
 #include <netinet/in.h>
@@ -18,7 +16,8 @@
 
 namespace sennit::test {
 
-// What happened to a rank, as it goes through the pipe.
+// What a rank's control plane told it, as it goes through the rank's pipe. `ms` is clock_ms(), so
+// those of all ranks compare.
 struct Event {
   enum What : int { started, start_failed, failed, link, communicator, left } what = started;
   int rank = -1;
@@ -39,11 +38,15 @@ inline uint16_t free_port() {
   return static_cast<uint16_t>(reserved.emplace_back().number() + 1);
 }
 
+// Starts the ranks at once, each a child that tells what happens to it. Nothing is read from them
+// but in wait() and what calls it, which put it into `log`. Make it while this process has no other
+// thread. Its end kills whoever lives.
 struct ProcessJob {
   using Process = sennit_test::Process;
 
   std::vector<Process> ranks;
-  std::vector<int> commands;  // closing one has that rank leave
+  // A byte into one is a rank that this one is to suspect; closing it has this rank leave.
+  std::vector<int> commands;
   BootstrapOptions base;
   std::vector<Event> log;
 

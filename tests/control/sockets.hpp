@@ -16,6 +16,8 @@
 
 namespace sennit::control::test {
 
+// One rank's sockets, and what their owner was told. The test's thread is the control thread:
+// nothing moves but in round().
 struct Sockets final : Channels::Owner {
   Self self;
   Poller poller;

@@ -6,8 +6,8 @@
 namespace sennit::control {
 namespace {
 
-constexpr int64_t kHandOverMs = 50;  // for those below to leave as well
-constexpr int64_t kLingerMs = 1500;  // for the others to know of it
+constexpr int64_t kHandOverMs = 50;  // for the next one below to leave as well
+constexpr int64_t kLingerMs = 1500;  // for the others to know of it, without any news of them
 // The children of a rank that has left come to the coordinator when it has closed.
 constexpr int64_t kLeaversChildrenMs = kLingerMs + kClosingMs;
 constexpr int64_t kLeftSpreadMs = 500;  // early leavers are made known to all after this long
@@ -18,7 +18,7 @@ void Departure::begin() {
   if (self_.phase == Phase::leaving || self_.phase == Phase::closing) return;
   if (self_.starting()) return close();
   self_.phase = Phase::leaving;
-  leave_since_ms_ = self_.now_ms;
+  news_ms_ = goodbye_ms_ = self_.now_ms;
   if (census_.coordinator()) {
     acknowledged_ = true;
     return;
@@ -28,6 +28,7 @@ void Departure::begin() {
 }
 
 void Departure::on_goodbye(Channel& from, const Goodbye& message) {
+  news_ms_ = goodbye_ms_ = self_.now_ms;
   goodbye_via_[message.rank] = from.id;
   if (message.rank == from.rank) from.said_goodbye = true;
   if (census_.coordinator()) {
@@ -40,6 +41,7 @@ void Departure::on_goodbye(Channel& from, const Goodbye& message) {
 }
 
 void Departure::on_goodbye_ack(const GoodbyeAck& message) {
+  news_ms_ = self_.now_ms;
   pending_.erase(message.rank);
   if (message.rank == self_.rank) {
     acknowledged_ = true;
@@ -62,6 +64,7 @@ void Departure::on_leaving(Channel& from, const Leaving& message) {
 void Departure::note_left(const std::set<int>& left) {
   for (const int rank : left) {
     if (rank == self_.rank || !census_.left.insert(rank).second) continue;
+    news_ms_ = self_.now_ms;
     failures_.forget(rank);
     if (!census_.coordinator()) continue;
     left_changed_ms_ = self_.now_ms;
@@ -70,10 +73,12 @@ void Departure::note_left(const std::set<int>& left) {
 }
 
 void Departure::tell_again() {
+  news_ms_ = self_.now_ms;
   for (const int rank : pending_) tree_.send_up(encode(Goodbye{rank}));
 }
 
 void Departure::became_coordinator() {
+  news_ms_ = self_.now_ms;
   for (const int rank : census_.left)
     failures_.expect_orphans(rank, self_.now_ms + kLeaversChildrenMs);
   if (self_.phase == Phase::leaving) acknowledged_ = true;
@@ -96,10 +101,9 @@ void Departure::tell_left() {
 
 void Departure::tick_leaving() {
   const bool known = acknowledged_ && !(census_.coordinator() && failures_.expects_orphans());
-  const int64_t since_ms = self_.now_ms - leave_since_ms_;
-  const bool alone = !tree_.has_children() || since_ms >= kHandOverMs;
-  if (!(known && alone) && since_ms < kLingerMs)
-    return self_.due(leave_since_ms_ + (alone ? kLingerMs : kHandOverMs));
+  const bool alone = !tree_.has_children() || self_.now_ms - goodbye_ms_ >= kHandOverMs;
+  if (!(known && alone) && self_.now_ms - news_ms_ < kLingerMs)
+    return self_.due(alone ? news_ms_ + kLingerMs : goodbye_ms_ + kHandOverMs);
   std::set<int> left = census_.left;
   left.insert(self_.rank);
   tree_.flood_down(encode(Leaving{true, std::move(left)}));
@@ -133,6 +137,8 @@ void Departure::close_late(int64_t ms) {
 }
 
 void Departure::excuse(int64_t gap_ms) {
+  news_ms_ += gap_ms;
+  goodbye_ms_ += gap_ms;
   if (stays_open_) closing_since_ms_ += gap_ms;
 }
 

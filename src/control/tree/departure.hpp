@@ -1,8 +1,9 @@
 // departure.hpp: leaving the job, and knowing who has left. Goodbye goes up to the coordinator, who
 // acknowledges, so that nobody takes the closing for death. Who has left serves the ranks below it
 // for a moment, because often all leave at once, and then sends them elsewhere. A coordinator waits
-// for those that are on their way to it, so that its successor knows that it has left. Control
-// thread only.
+// for those that are on their way to it, so that its successor knows that it has left. On a slow
+// machine all of this takes long; who leaves gives up only when it has had no news for a while.
+// Control thread only.
 #pragma once
 
 #include <map>
@@ -43,7 +44,7 @@ class Departure {
   void close_late(int64_t ms);
   // All who might come have been told.
   void hurry();
-  // This process did not run for so long: those that still come have not had that time.
+  // This process did not run for so long: nobody was heard, and who still comes has not had it.
   void excuse(int64_t gap_ms);
   // Whether the control thread is done; `no_channels`: all have ended.
   bool over(bool no_channels) const;
@@ -62,7 +63,9 @@ class Departure {
   std::map<int, uint64_t> goodbye_via_;  // rank -> the child's channel that its goodbye came by
   std::set<int> pending_;                // goodbyes that are not acknowledged yet
   bool acknowledged_ = false;            // this rank's own
-  int64_t leave_since_ms_ = 0, left_changed_ms_ = 0;
+  int64_t news_ms_ = 0;                  // when this leave last got on, by whatever came
+  int64_t goodbye_ms_ = 0;               // when it began, or the last goodbye from below came
+  int64_t left_changed_ms_ = 0;
 
   int64_t closing_since_ms_ = 0;
   int64_t closing_ms_ = kClosingMs;

@@ -212,6 +212,9 @@ void FailureDetector::tick() {
   if (!self_.serving()) return;
   if (!census_.coordinator()) return forget_old();
   look_for_orphans();
+  // Those that stay decide. Where all leave at once, nobody is left to be told, and who has closed
+  // looks dead to a rank that was slow.
+  if (self_.phase == Phase::leaving) return;
   const bool dead = std::any_of(cases_.begin(), cases_.end(),
                                 [](const auto& entry) { return entry.second.dead; });
   const bool unresolved = probe_all_due();

@@ -8,9 +8,9 @@
 //                    time-out; else asked again until the time-out is over
 //
 // The children of a dead rank have to come to the coordinator; those that do not are asked as well,
-// so that a rank that died together with its parent is found in the same decision. Failed sets only
-// grow; whoever knows more tells its neighbours. Cost: nothing until something fails. Control
-// thread only.
+// so that a rank that died together with its parent is found in the same decision. Who is leaving
+// decides nothing: those that stay do. Failed sets only grow; whoever knows more tells its
+// neighbours. Cost: nothing until something fails. Control thread only.
 #pragma once
 
 #include <map>

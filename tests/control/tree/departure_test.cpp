@@ -59,6 +59,62 @@ TEST(Leaving, AnInnerRankSendsItsChildrenElsewhere) {
   EXPECT_EQ(said[0].second.left, std::set<int>{1});
 }
 
+TEST(Leaving, AnInnerRankKeepsItsChildrenAsLongAsTheyLeaveAsWell) {
+  FakeRank rank(1, 20);
+  rank.start();
+  rank.plane.departure().begin();
+  rank.network.say(rank.parent_channel(), GoodbyeAck{1});
+  for (const int child : {17, 18}) {
+    rank.after(kHandOverMs - 1);
+    rank.network.say(rank.channel_of(Role::child, child), Goodbye{child});
+    rank.network.say(rank.parent_channel(), GoodbyeAck{child});
+    rank.network.lost(rank.channel_of(Role::child, child).id, End::closed, "closed");
+  }
+  rank.after(kHandOverMs - 1);
+  EXPECT_EQ(rank.self.phase, Phase::leaving) << "rank 19 would have to go elsewhere";
+  rank.network.say(rank.channel_of(Role::child, 19), Goodbye{19});
+  rank.network.say(rank.parent_channel(), GoodbyeAck{19});
+  rank.network.lost(rank.channel_of(Role::child, 19).id, End::closed, "closed");
+  rank.after(0);
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+}
+
+// Many ranks leave at once on a busy machine: each waits long, but something always comes.
+TEST(Leaving, ItTakesAsLongAsItGetsOn) {
+  FakeRank rank(1, 20);
+  rank.start();
+  rank.plane.departure().begin();
+  for (const int child : {17, 18, 19}) {
+    rank.after(kLingerMs - 1);
+    EXPECT_EQ(rank.self.phase, Phase::leaving);
+    rank.network.say(rank.channel_of(Role::child, child), Goodbye{child});
+  }
+  rank.after(kLingerMs - 1);
+  EXPECT_EQ(rank.self.phase, Phase::leaving);
+  rank.after(1);
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+}
+
+TEST(Leaving, WhoLeavesJudgesNobody) {
+  FakeRank rank(1, 20);
+  rank.start();
+  rank.plane.departure().begin();
+  rank.network.lost(rank.parent_channel().id, End::closed, "closed");
+  while (rank.has_channel(Role::parent, 0))
+    rank.network.lost(rank.channel_of(Role::parent, 0).id, End::refused, "refused");
+  for (const int child : {17, 18}) {
+    rank.network.say(rank.channel_of(Role::child, child), Goodbye{child});
+    rank.network.lost(rank.channel_of(Role::child, child).id, End::closed, "closed");
+  }
+  for (int i = 0; i < 20; i++) {
+    rank.after(100);
+    if (rank.has_channel(Role::probing, 0))
+      rank.network.lost(rank.channel_of(Role::probing, 0).id, End::refused, "refused");
+  }
+  EXPECT_EQ(rank.self.phase, Phase::closing);
+  EXPECT_TRUE(rank.dead.empty()) << rank.failure.text();
+}
+
 TEST(Leaving, GoodbyesArePassedUpAndAnswersDown) {
   FakeRank rank(1, 20);
   rank.start();

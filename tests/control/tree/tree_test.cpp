@@ -1,4 +1,5 @@
-// tree_test.cpp: where a rank hangs in the tree when its parent is gone, and whom it takes below it.
+// tree_test.cpp: where a rank hangs in the tree when its parent is gone, and whom it takes
+// below it.
 //
 // ctest not-under-tsan: it has one thread
 #include "control/tree/tree.hpp"
