@@ -1,13 +1,13 @@
-// `sennit topo --diff A B`: what one fabric has and the other has not, and figures that differ, by
-// name. Lines that say the same of several vertices or links fold. Who said a figure is not
-// compared, how well founded it is (measured, declared, assumed) is. Cost: O(links log links).
+// diff.cpp: see command/topo/diff.hpp.
+#include "command/topo/diff.hpp"
+
 #include <map>
 #include <tuple>
 
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/fold.hpp"
 #include "topology/fabric/units.hpp"
 
 namespace sennit::topo {

@@ -10,7 +10,9 @@
 #include <fmt/core.h>
 
 #include "base/text/page.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/fold.hpp"
+#include "command/topo/outputs.hpp"
+#include "command/topo/wording.hpp"
 
 namespace sennit::topo {
 namespace {

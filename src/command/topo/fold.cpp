@@ -1,15 +1,13 @@
-// Folding: siblings that would read the same are shown once with their number, so 3,072 hosts fit
-// on a page and what differs stands out. Two items are equal when their figures, their suspects and
-// their children are; names do not matter. Measured figures are never quite equal: those of one
-// tier within 5% count as their median. Cost: O(items log items).
+// fold.cpp: see command/topo/fold.hpp.
+#include "command/topo/fold.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include <fmt/core.h>
-
-#include "command/topo/topo.hpp"
 
 namespace sennit::topo {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "command/topo/topo.hpp"
+#include "command/topo/order.hpp"
 #include "topology/text/read_file.hpp"
 #include "topology/text/scan.hpp"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/outputs.hpp"
 
 namespace sennit::topo {
 namespace {

@@ -1,5 +1,6 @@
-// From a Fabric to what `sennit topo` shows: the tier tree over all hosts, each host opened to its
-// NUMA nodes, NICs and GPUs, with origins and suspects attached.
+// model.cpp: see command/topo/model.hpp.
+#include "command/topo/model.hpp"
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -7,7 +8,8 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/check.hpp"
+#include "command/topo/origin.hpp"
 
 namespace sennit::topo {
 namespace {

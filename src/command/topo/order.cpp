@@ -1,14 +1,16 @@
-// `sennit topo --order`: how often messages between neighbours in rank cross each tier, now and in
-// fabric order. In fabric order a ring leaves every group exactly once, which is the fewest that is
-// possible. A ring's time is set by the link that it crosses too often for its capacity: max over
-// groups of crossings / egress. How many of all pairs cross a tier does not depend on the order.
-// Cost: O(ranks * depth).
+// order.cpp: see command/topo/order.hpp. In fabric order a ring leaves every group exactly once,
+// which is the fewest that is possible. A ring's time is set by the link that it crosses too often
+// for its capacity: max over groups of crossings / egress. How many of all pairs cross a tier does
+// not depend on the order. Cost: O(ranks * depth).
+#include "command/topo/order.hpp"
+
 #include <algorithm>
 
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/fold.hpp"
+#include "command/topo/wording.hpp"
 #include "topology/fabric/contraction.hpp"
 
 namespace sennit::topo {
@@ -111,6 +113,29 @@ class Verdict {  // on a ring in the present order, against the best
   const Ring &now_, &best_;
 };
 
+// What a ring in the order of `hosts` crosses, and what one in the best order would. `one_each`: no
+// host has two ranks.
+std::string compared(const TierTree& tree, const std::vector<std::string>& hosts,
+                     const std::vector<std::string>& best_hosts, bool one_each) {
+  const Ring now = count(tree, [&](int r) { return tree.position_of_rank[index(r)]; });
+  const Ring best = count(tree, [](int r) { return r; });
+  const std::vector<double> pairs = pairs_by_tier(tree);
+  const double all = static_cast<double>(tree.ranks()) * (tree.ranks() - 1) / 2;
+  std::string text = fmt::format("{:<12} {:>14} {:>14} {:>10}\n", "leaving a", "neighbours now",
+                                 "in best order", "all pairs");
+  for (int tier = tree.root().tier - 1; tier >= 0; tier--) {
+    if (tier == 0 && !one_each) continue;  // every message leaves its rank
+    text += fmt::format("{:<12} {:>14} {:>14} {:>9.1f}%\n",
+                        tier == 0 ? "host" : tree.tiers[index(tier)].name, now.of_tier[index(tier)],
+                        best.of_tier[index(tier)], 100 * pairs[index(tier)] / all);
+  }
+  text += "\n" + Verdict(tree, hosts, now, best).text();
+  if (best_hosts == hosts) return text + "the present order is the best\n";
+  std::vector<std::string> named = best_hosts;
+  named.erase(std::unique(named.begin(), named.end()), named.end());
+  return text + fmt::format("best order: {}\n", fold_names(named));
+}
+
 }  // namespace
 
 Result<OrderReport> compare_orders(const Fabric& fabric, const HostOrder& order) {
@@ -120,44 +145,20 @@ Result<OrderReport> compare_orders(const Fabric& fabric, const HostOrder& order)
   const Result<TierTree> tree = contract(fabric, ranks);
   if (!tree) return tree.status();
   for (const int32_t rank : tree->rank_of_position) report.best.push_back(order.hosts[index(rank)]);
-  const Ring now = count(*tree, [&](int r) { return tree->position_of_rank[index(r)]; });
-  const Ring best = count(*tree, [](int r) { return r; });
-  const std::vector<double> pairs = pairs_by_tier(*tree);
-  const double all = static_cast<double>(tree->ranks()) * (tree->ranks() - 1) / 2;
-
   std::vector<std::string> hosts = order.hosts;
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   const bool one_each = hosts.size() == order.hosts.size();  // then a rank is its host
   report.text = fmt::format("{} on {} ({})\n\n", plural(tree->ranks(), "rank"),
                             plural(static_cast<int>(hosts.size()), "host"), order.from);
-  if (tree->ranks() == 1) {
-    report.text += "one rank crosses nothing\n";
-    return report;
-  }
-  report.text += fmt::format("{:<12} {:>14} {:>14} {:>10}\n", "leaving a", "neighbours now",
-                             "in best order", "all pairs");
-  for (int tier = tree->root().tier - 1; tier >= 0; tier--) {
-    if (tier == 0 && !one_each) continue;  // every message leaves its rank
-    report.text += fmt::format(
-        "{:<12} {:>14} {:>14} {:>9.1f}%\n", tier == 0 ? "host" : tree->tiers[index(tier)].name,
-        now.of_tier[index(tier)], best.of_tier[index(tier)], 100 * pairs[index(tier)] / all);
-  }
-  report.text += "\n" + Verdict(*tree, order.hosts, now, best).text();
-  const bool same = report.best == order.hosts;
-  report.text +=
-      same ? "the present order is the best\n"
-           : fmt::format("best order: {}\n", fold_names([&] {
-                           std::vector<std::string> named = report.best;
-                           named.erase(std::unique(named.begin(), named.end()), named.end());
-                           return named;
-                         }()));
   HostIndex known;
   for (size_t v = 0; v < fabric.vertices.size(); v++)
     if (fabric.vertices[v].kind == VertexKind::host)
       known.add(fabric.vertices[v].name, static_cast<int>(v));
   for (const std::string& host : hosts)
     if (known.find(host) < 0) report.strangers.push_back(host);
+  report.text += tree->ranks() == 1 ? "one rank crosses nothing\n"
+                                    : compared(*tree, order.hosts, report.best, one_each);
   if (!report.strangers.empty())
     report.text +=
         fmt::format("not in the fabric, so put last: {}\n", fold_names(report.strangers));

@@ -1,17 +1,15 @@
-// Reading for `sennit topo`: one fabric file, or what all sources say here. A source that fails
-// does not keep the others from being heard: its error is shown beside what they said.
-#include <unistd.h>
+// read.cpp: see command/topo/read.hpp.
+#include "command/topo/read.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <memory>
+#include <string_view>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "base/options.hpp"
-#include "command/topo/topo.hpp"
 #include "topology/fabric/contraction.hpp"
+#include "topology/source.hpp"
 #include "topology/text/read_file.hpp"
 
 namespace sennit::topo {
@@ -93,32 +91,6 @@ Result<Reading> read_here() {
     if (!source->per_host || !reading.outside) merger.add(fabric, source->name);
   reading.fabric = merger.take();
   return reading;
-}
-
-Status write_text(const std::string& file, const std::string& text) {
-  if (file == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return {};
-  }
-  const auto failed = [&] {
-    return invalid(fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
-  };
-  // Beside the file and then in its place: a reader sees the old text or the new one, never a part.
-  const bool special = access(file.c_str(), F_OK) == 0 && file.rfind("/dev/", 0) == 0;
-  const std::string part = special ? file : fmt::format("{}.{}", file, getpid());
-  {
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(part.c_str(), "we"),
-                                                              &std::fclose);
-    if (!out) return failed();
-    if (std::fwrite(text.data(), 1, text.size(), out.get()) != text.size() ||
-        std::fflush(out.get()) != 0) {
-      const Status status = failed();
-      if (!special) unlink(part.c_str());
-      return status;
-    }
-  }
-  if (!special && std::rename(part.c_str(), file.c_str()) != 0) return failed();
-  return {};
 }
 
 }  // namespace sennit::topo

@@ -4,7 +4,9 @@
 
 #include <fmt/core.h>
 
-#include "command/topo/topo.hpp"
+#include "command/topo/fold.hpp"
+#include "command/topo/outputs.hpp"
+#include "command/topo/wording.hpp"
 #include "topology/fabric/units.hpp"
 
 namespace sennit::topo {

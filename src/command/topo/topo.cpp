@@ -9,11 +9,19 @@
 
 #include <cstdlib>
 #include <memory>
+#include <tuple>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "command/commands.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/check.hpp"
+#include "command/topo/diff.hpp"
+#include "command/topo/model.hpp"
+#include "command/topo/order.hpp"
+#include "command/topo/outputs.hpp"
+#include "command/topo/read.hpp"
+#include "command/topo/write.hpp"
 
 namespace sennit {
 namespace {

@@ -1,11 +1,11 @@
-// How `sennit topo` puts things into words: rates, ratios, plurals, provenance.
+// wording.cpp: see command/topo/wording.hpp.
+#include "command/topo/wording.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 #include <fmt/core.h>
-
-#include "command/topo/topo.hpp"
 
 namespace sennit::topo {
 

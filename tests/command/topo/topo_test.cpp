@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 
@@ -15,10 +16,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "command/topo/topo.hpp"
+#include "command/topo/fold.hpp"
+#include "command/topo/model.hpp"
+#include "command/topo/outputs.hpp"
+#include "command/topo/read.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/topology/cases.hpp"
+#include "topology/source.hpp"
 #include "topology/text/scan.hpp"
 
 namespace sennit::topo {

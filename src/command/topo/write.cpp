@@ -1,0 +1,44 @@
+// write.cpp: see command/topo/write.hpp.
+#include "command/topo/write.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <fmt/core.h>
+
+namespace sennit::topo {
+
+Status write_text(const std::string& file, const std::string& text) {
+  if (file == "-") {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+      return {};
+    return invalid(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
+  }
+  const auto failed = [&] {
+    return invalid(fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
+  };
+  // Beside the file and then in its place: a reader sees the old text or the new one, never a part.
+  const bool special = access(file.c_str(), F_OK) == 0 && file.rfind("/dev/", 0) == 0;
+  const std::string part = special ? file : fmt::format("{}.{}", file, getpid());
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::fopen(part.c_str(), "we"),
+                                                              &std::fclose);
+    if (!out) return failed();
+    if (std::fwrite(text.data(), 1, text.size(), out.get()) != text.size() ||
+        std::fflush(out.get()) != 0) {
+      const Status status = failed();
+      if (!special) unlink(part.c_str());
+      return status;
+    }
+  }
+  if (special || std::rename(part.c_str(), file.c_str()) == 0) return {};
+  const Status status = failed();
+  unlink(part.c_str());
+  return status;
+}
+
+}  // namespace sennit::topo
