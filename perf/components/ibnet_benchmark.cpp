@@ -9,7 +9,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "tests/topology/ibnet_subnets.hpp"
+#include "tests/topology/sources/ibnet/ibnet_subnets.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 
 namespace sennit {

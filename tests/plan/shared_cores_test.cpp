@@ -1,4 +1,4 @@
-// shared_cores_test.cpp: what shared cores add to the plain model is behind one call with one
+// shared_cores_test.cpp: what shared cores add to the plain model is behind two functions with one
 // switch: with it off the planner is latency, posting and pipelined tiers, and asks no algorithm
 // for more.
 #include "plan/shared_cores.hpp"

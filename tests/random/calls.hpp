@@ -6,6 +6,7 @@
 
 namespace random_programs {
 
+// What a call is made with beside its event, as the library takes it.
 struct Arguments {
   const void* send = nullptr;
   void* recv = nullptr;
@@ -14,6 +15,9 @@ struct Arguments {
   sennit_comm_t comm = nullptr;
   sennit_work_t* work = nullptr;  // nonblocking
 };
+
+// What the library answers. `event` is as this rank calls it (as_called_by()); of `contents` only
+// the counts of v-variants matter.
 sennit_status_t call_collective(const Event& event, const Contents& contents,
                                 const Arguments& with);
 sennit_status_t call_message(const Event& event, bool sender, const Arguments& with);

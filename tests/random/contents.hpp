@@ -15,6 +15,8 @@ namespace random_programs {
 
 using Bytes = std::vector<unsigned char>;
 
+// The buffers of one rank's call. Offsets are in bytes; counts and displacements are in elements,
+// and 0 where the rank need not know them.
 struct Contents {
   // In place: `recv` alone, and `send` lies at send_offset of it; for reduce_scatter and scatter
   // `send` alone, and recv lies at recv_offset of it.
@@ -32,6 +34,7 @@ struct Contents {
 Contents contents_of(const Event& called, const Comm& comm, int rank, unsigned salt);
 Contents contents_of_message(const Event& event, unsigned salt, bool sender);
 
+// Of one element; type: a sennit_type_t.
 size_t bytes_of_type(int type);
 // One element of `type`, at `out`: small whole numbers, halves, and what else the type holds
 // exactly.

@@ -1,4 +1,4 @@
-// generator.hpp: a random program for a seed. The same seed and options give the same program.
+// generator.hpp: a random program for a seed.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 namespace random_programs {
 
+// What kind of program is wanted.
 struct GeneratorOptions {
   int least_ranks = 2, most_ranks = 9;
   std::string transport = "shm";
@@ -16,8 +17,10 @@ struct GeneratorOptions {
   std::set<std::string> without;  // of feature_names()
 };
 
+// What a program may do beside plain calls, and can be kept from.
 const std::set<std::string>& feature_names();
 
+// The same seed and options give the same program, which make_model() finds valid.
 Program generate(uint64_t seed, const GeneratorOptions& options);
 
 }  // namespace random_programs

@@ -13,6 +13,8 @@
 
 namespace random_programs {
 
+// The names in a folder, in no order, but for those that begin with a dot; with_targets: where its
+// links lead, but for this look's own. None where the folder cannot be read.
 inline std::vector<std::string> entries_of(const std::string& folder, bool with_targets) {
   std::vector<std::string> names;
   DIR* const open = opendir(folder.c_str());
@@ -31,6 +33,8 @@ inline std::vector<std::string> entries_of(const std::string& folder, bool with_
   return names;
 }
 
+// What this process held when look() was called: where its descriptors lead (of sockets and pipes
+// the kind alone), its mappings of shared memory by name, and how many threads it had.
 struct Holdings {
   std::vector<std::string> descriptors, maps;
   size_t threads = 0;

@@ -16,6 +16,8 @@
 
 namespace random_programs {
 
+// A communicator, on all ranks together. Its members are the program's ranks, in the order of their
+// ranks in it; each uses it in its thread number `thread`, modulo how many it has.
 struct Comm {
   int job = -1;      // number of the init event
   int made_by = -1;  // event
@@ -29,6 +31,7 @@ struct Comm {
 inline constexpr uint32_t bit(int status) { return uint32_t{1} << status; }
 inline constexpr int kSkipped = 30;
 
+// All that follows from a program. Where `invalid` says something the rest means nothing.
 struct Model {
   std::string invalid;  // why this is not a program; else empty
   std::vector<Comm> comms;
@@ -47,6 +50,7 @@ struct Model {
   }
 };
 
+// Pure. What is wrong with the program stands in `invalid`.
 Model make_model(const Program& program);
 
 // A call that nobody gets out of before all have come to it.

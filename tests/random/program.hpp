@@ -14,6 +14,8 @@
 
 namespace random_programs {
 
+// What an event does. The names of this and of the next in text: tests/random/program_text.cpp, in
+// the same order.
 enum class Action {
   init,         // members come together in a new job; makes one communicator. what: How
   split,        // by colors and keys; makes one communicator for each color
@@ -34,6 +36,7 @@ enum class Action {
   destroy       //
 };
 
+// Event's `what`, by action, and its `memory` and `deviation`.
 enum class How { id, env };
 enum class Wait { forever, test, short_turns, look, inside_group };
 enum class Bad { root, peer, op, type, null_buffer, null_work, foreign_op };
@@ -88,10 +91,11 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
+// A whole program. The seed says where it comes from, and is not used when it runs.
 struct Program {
   uint64_t seed = 0;
   std::string transport;             // its name; some have all ranks in one process
-  std::vector<int> threads;          // by rank
+  std::vector<int> threads;          // by rank: how many it has
   std::vector<std::string> options;  // NAME=VALUE
   std::vector<Event> events;
   bool operator==(const Program&) const = default;
@@ -99,9 +103,11 @@ struct Program {
   int ranks() const { return static_cast<int>(threads.size()); }
 };
 
+// A line for the program and one for each event. parse() gives back what to_text() was given, and
+// leaves out what stands behind a '#'. It throws std::runtime_error.
 std::string to_text(const Program& program);
 std::string to_text(const Event& event);
-Program parse(const std::string& text);  // throws std::runtime_error
+Program parse(const std::string& text);
 
 // What a deviant calls.
 Event as_called_by(const Event& event, int rank);

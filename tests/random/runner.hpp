@@ -1,9 +1,5 @@
 // runner.hpp: runs programs, several at a time, each in processes of its own, and says what went
 // wrong in them.
-//
-// Ranks are forked from this process, which therefore must have no threads and no job of its own;
-// none is exec'ed. A program that is not over after `limit` is a hang; its processes, and those of
-// one in which something else went wrong, are killed by their ids.
 #pragma once
 
 #include <sys/types.h>
@@ -20,6 +16,7 @@
 
 namespace random_programs {
 
+// What came of one program.
 struct Outcome {
   bool ok = true;
   Wrong kind = Wrong::nothing;
@@ -28,11 +25,15 @@ struct Outcome {
   std::string what;
 };
 
+// How long a program may take, and how many run at a time.
 struct RunOptions {
   std::chrono::seconds limit{60};
   int at_once = 4;
 };
 
+// Ranks are forked from this process, which therefore must have no threads, no other children and
+// no job of its own; none is exec'ed. A program that is not over after `limit` is a hang; its
+// processes, and those of one in which something else went wrong, are killed by their ids.
 class Runner {
  public:
   explicit Runner(RunOptions options);

@@ -8,6 +8,7 @@
 
 namespace random_programs {
 
+// The smallest that was found, how it failed, and how many runs were made to find it.
 struct Shrunk {
   Program program;
   Outcome outcome;

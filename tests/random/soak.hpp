@@ -12,6 +12,7 @@
 
 namespace random_programs {
 
+// Which programs, by seeds that count up from `seed`, and how they are run.
 struct SoakOptions {
   uint64_t seed = 1;
   int programs = 300;
@@ -25,9 +26,10 @@ struct SoakOptions {
   RunOptions run;
 };
 
+// What came of all of them.
 struct SoakResult {
-  int programs = 0, kills = 0, failed = 0;
-  int ended_by_ucx = 0;  // of these
+  int programs = 0;                             // that were run
+  int kills = 0, failed = 0, ended_by_ucx = 0;  // of these
   // of what failed: program, what went wrong, the smallest one like it, how to repeat it
   std::string text;
 };

@@ -47,7 +47,8 @@ inline std::set<int> named_dead(const std::string& report) {
   return ranks;
 }
 
-struct Blow {  // who was killed, and within which time
+// Who was killed, and within which time.
+struct Blow {
   std::vector<int> victims;
   std::chrono::steady_clock::duration gap{};
 };

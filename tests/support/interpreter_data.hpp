@@ -19,8 +19,10 @@
 
 namespace sennit {
 
+// How messages move: tests/support/interpreter.hpp says it.
 enum class Delivery { eager, rendezvous, exposed };
 
+// What may differ from run to run of a program, which must work under all of it.
 struct Circumstances {
   int chunks = 1;
   Delivery delivery = Delivery::eager;

@@ -1,9 +1,5 @@
 // processes.hpp: a job of n ranks as real processes of this host, for tests that kill, stop and
 // starve them.
-//
-// Fork before the parent has threads of its own. Each child runs f(rank) with torchrun's variables
-// set and reports what f returns through a pipe; the parent collects the reports until a deadline
-// and kills what is left.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,6 +23,10 @@
 
 namespace sennit_test {
 
+// Forks ranks 0 to n - 1, but for `absent`, which must be before this process has threads of its
+// own. Each child runs f(rank) with torchrun's variables and those of `environment` set, and
+// reports what f returns through a pipe; reports() collects that until a deadline. The end of this
+// kills what is left.
 class Processes {
  public:
   using Environment = std::map<std::string, std::string>;

@@ -12,6 +12,7 @@
 
 namespace sennit_test {
 
+// What came of a command line. status: -1 where it could not be started.
 struct Outcome {
   int status = -1;
   std::string output;

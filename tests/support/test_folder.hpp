@@ -8,6 +8,7 @@
 
 namespace sennit::trainer {
 
+// A new folder among the system's temporary ones. FOLDER / NAME is a path in it.
 class TestFolder {
  public:
   TestFolder() {
@@ -22,6 +23,7 @@ class TestFolder {
   std::string path_;
 };
 
+// Adds `by`, modulo 256, to the byte at `at`, which must be there.
 inline void change_byte(const std::string& file, int64_t at, int by) {
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
   stream.seekg(at);

@@ -1,5 +1,5 @@
-// usable_transports.hpp: the registered transports by what they say of themselves, and which of them
-// can work on this machine.
+// usable_transports.hpp: the registered transports by what they say of themselves, and which of
+// them can work on this machine.
 #pragma once
 
 #include <sys/wait.h>

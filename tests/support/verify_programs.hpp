@@ -9,6 +9,7 @@
 namespace sennit {
 
 using Maker = std::function<Program(int)>;
+// The program of a position is what the maker gives for it.
 class HandMade : public Blueprint {
  public:
   explicit HandMade(Maker maker) : maker_(std::move(maker)) {}
@@ -18,6 +19,7 @@ class HandMade : public Blueprint {
   Maker maker_;
 };
 
+// Of 1000 elements (a block, where there are blocks) of float32.
 inline Request request(Collective collective, bool in_place = false, int root = 0) {
   Request r;
   r.collective = collective;
@@ -27,10 +29,12 @@ inline Request request(Collective collective, bool in_place = false, int root = 
   return r;
 }
 
+// What the verifier says to the programs that `maker` makes.
 inline Verdict run(const TierTree& tree, const Request& r, Maker maker) {
   return verify(tree, r, HandMade(std::move(maker)));
 }
 
+// The i-th of n equal shares of a vector; a whole block; whole blocks that follow each other.
 inline std::vector<Range> share(uint64_t i, uint64_t n) {
   return {{0, kUnits * i / n, kUnits * (i + 1) / n}};
 }
@@ -100,6 +104,7 @@ inline Program whole_all_reduce(const TierTree& tree, int p) {
   return b.finish();
 }
 
+// Everybody sends everybody else that rank's block and adds up its own in order of position.
 inline Program direct_reduce_scatter(const TierTree& tree, int p) {
   const int n = tree.ranks();
   ProgramBuilder b;
@@ -114,6 +119,7 @@ inline Program direct_reduce_scatter(const TierTree& tree, int p) {
   return b.finish();
 }
 
+// Everybody sends to the next position its own block first, then what came from the one before.
 inline Program ring_all_gather(const TierTree& tree, int p, bool in_place) {
   const int n = tree.ranks();
   ProgramBuilder b;
@@ -152,6 +158,8 @@ inline Program relayed_all_to_all(const TierTree& tree, int p) {
   return b.finish();
 }
 
+// Round k goes to the position 2^k further on. Too few `rounds` make it no barrier; those that it
+// does not need it leaves out.
 inline Program dissemination_barrier(const TierTree& tree, int p, int rounds) {
   const int n = tree.ranks();
   ProgramBuilder b;

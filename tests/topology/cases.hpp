@@ -16,6 +16,7 @@
 
 namespace sennit {
 
+// The whole file; empty where it cannot be read.
 inline std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

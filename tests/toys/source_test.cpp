@@ -10,7 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "command/topo/topo.hpp"
+#include "command/topo/read.hpp"
+#include "command/topo/wording.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {

@@ -116,6 +116,7 @@ inline Outcome gradients_of(const TrainerOptions& options, const std::vector<int
   return outcome;
 }
 
+// Of all data ranks, [sequences, length + 1], without a target that is left out.
 inline std::vector<int32_t> random_batch(const TrainerOptions& options, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<int32_t> batch(

@@ -5,8 +5,8 @@ usage: maps.py [--update]
 
 A line is the first sentence of the file's opening comment; a header and its source are one entry. Fails where a
 README.md lacks a file that is there or names one that is not, and where a line would say nothing to a reader: it ends
-within brackets, or only sends him to another file. Fails too for a source file, here or in include/ or tests/, whose
-first line is no comment. --update writes all maps anew, with the words that the files begin
+within brackets, or only sends him to another file. Fails too for a source file, here or in tests/, whose first line
+is no comment. --update writes all maps anew, with the words that the files begin
 with now.
 """
 
@@ -15,7 +15,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOPS = ("src", "topology", "transports", "collectives", "trainer", "python", "perf", "examples")
+TOPS = ("include", "src", "topology", "transports", "collectives", "trainer", "python", "perf", "examples")
+WITH_SUFFIX = ("examples", "include/sennit")  # where C and C++ stand side by side under one name
 SUFFIXES = (".cpp", ".hpp", ".c", ".h")
 BEGIN = "<!-- the map: tests/tree/maps.py --update -->"
 END = "<!-- end of the map -->"
@@ -56,7 +57,8 @@ def entries(folder):
     for path in sorted(folder.iterdir()):
         header = {".cpp": ".hpp", ".c": ".h"}.get(path.suffix)
         if path.suffix in SUFFIXES + (".py",) and not (header and path.with_suffix(header).exists()):
-            name = path.stem if path.suffix in (".cpp", ".hpp") and folder.name != "examples" else path.name
+            short = path.suffix in (".cpp", ".hpp") and folder.relative_to(ROOT).as_posix() not in WITH_SUFFIX
+            name = path.stem if short else path.name
             found[name] = first_sentence(opening(path))
     return found
 
@@ -68,14 +70,15 @@ def says_nothing(what):
 
 def without_words():
     """Source files that do not begin with what they are."""
-    files = sorted(path for top in TOPS + ("include", "tests") for path in (ROOT / top).rglob("*"))
+    files = sorted(path for top in TOPS + ("tests",) for path in (ROOT / top).rglob("*"))
     return [f"{path.relative_to(ROOT)}: its first line is no comment that says what the file is" for path in files
             if path.suffix in SUFFIXES and not path.read_text().startswith(("// ", "/* "))]
 
 
 def main():
     problems = without_words()
-    folders = {p.parent for top in TOPS for p in (ROOT / top).rglob("*") if p.suffix in (".cpp", ".hpp", ".c")}
+    folders = {p.parent for top in TOPS for p in (ROOT / top).rglob("*")
+               if p.suffix in (".cpp", ".hpp", ".c") or p.name == "README.md" and BEGIN in p.read_text()}
     for folder in sorted(folders):
         name = folder.relative_to(ROOT).as_posix()
         readme = folder / "README.md"

@@ -24,6 +24,7 @@
 
 namespace sennit::trainer {
 
+// A whole tensor of a run, which no rank need hold. Its name is not empty.
 struct GlobalTensor {
   std::string name;
   Type type = Type::f32;
@@ -45,6 +46,8 @@ struct OwnedPiece {
   std::shared_ptr<std::vector<char>> memory;
 };
 
+// Memory for a box, filled with 0x5a. With a `random` one piece in two has gaps in it, of up to two
+// elements in each dimension.
 inline OwnedPiece own(const GlobalTensor& tensor, const Box& box, std::mt19937* random) {
   OwnedPiece owned;
   owned.piece = {.name = tensor.name,
@@ -93,6 +96,7 @@ void each_element(const TensorPiece& piece, Visit visit) {
   }
 }
 
+// Gives every element of a piece its value at a step.
 inline void fill(const GlobalTensor& tensor, const TensorPiece& piece, int64_t step) {
   each_element(piece, [&](char* place, int64_t index) {
     const uint32_t bits = bits_of(tensor, index, step);
@@ -100,6 +104,7 @@ inline void fill(const GlobalTensor& tensor, const TensorPiece& piece, int64_t s
   });
 }
 
+// How many elements of a piece have another value than theirs at a step.
 inline int64_t wrong_elements(const GlobalTensor& tensor, const TensorPiece& piece, int64_t step) {
   int64_t wrong = 0;
   each_element(piece, [&](const char* place, int64_t index) {
@@ -109,8 +114,10 @@ inline int64_t wrong_elements(const GlobalTensor& tensor, const TensorPiece& pie
   return wrong;
 }
 
+// All of a tensor of this shape.
 inline Box whole_box(const Sizes& shape) { return {Sizes(shape.size(), 0), shape}; }
 
+// As saving and loading take them; their memory stays that of `owned`.
 inline std::vector<TensorPiece> pieces_of(const std::vector<OwnedPiece>& owned) {
   std::vector<TensorPiece> pieces;
   for (const OwnedPiece& one : owned) pieces.push_back(one.piece);

@@ -65,6 +65,9 @@ class Behind {
   int status_ = 0;
 };
 
+// A folder with a corpus (data), and a config.json of a small model that takes three steps on it.
+// train() is the command line, run() waits for its end, and records() and losses() read its report
+// folder. Skipped under sanitizers.
 class TrainCommand : public testing::Test {
  protected:
   void SetUp() override {

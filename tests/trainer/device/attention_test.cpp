@@ -48,8 +48,8 @@ std::vector<double> attention(const AttentionCase& a, std::vector<double>* log_s
   return out;
 }
 
-// What is wanted of a case. It is worked out once for all devices, since a test begins with the same
-// numbers on each.
+// What is wanted of a case. It is worked out once for all devices, since a test begins with the
+// same numbers on each.
 struct Wanted {
   std::vector<double> out, log_sums, dq, dk, dv;
 };

@@ -28,6 +28,7 @@ namespace sennit::trainer {
 
 using sennit_test::seed;
 
+// The value of an element of bf16.
 inline float widen(uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(bits) << 16);
 }
@@ -118,6 +119,8 @@ struct Case {
   std::string device;
 };
 
+// Opens the case's device, with two threads until use_threads() says another number. What is made
+// before that stays on the device that was open then; again() brings it over.
 class Ops : public testing::TestWithParam<Case> {
  protected:
   Ops() : random_(seed()) {}
@@ -255,6 +258,7 @@ class Ops : public testing::TestWithParam<Case> {
   std::vector<std::unique_ptr<Device>> opened_;  // earlier ones have memory of tensors
 };
 
+// Every device that there is, and loops for older processors, in both types.
 inline std::vector<Case> all_cases() {
   std::vector<std::string> names = {"generic"};
 #if defined(__x86_64__)

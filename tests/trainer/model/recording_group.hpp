@@ -1,6 +1,5 @@
-// recording_group.hpp: a replica group of several ranks, of which there is but this one: each
-// transfer is noted and done at once, and nothing comes of the others. And what works on it: the
-// parameters of a small model, units one layer's half each.
+// recording_group.hpp: a replica group of several ranks, of which there is but this one, and what
+// works on it: the parameters of a small model.
 #pragma once
 
 #include <memory>
@@ -13,6 +12,8 @@
 
 namespace sennit::trainer {
 
+// Rank 0 of `size`. Each transfer is noted and done at once. Nothing comes of the other ranks, so
+// memory stays as it was.
 class RecordingGroup final : public Communicator {
  public:
   RecordingGroup(int size, Traffic* traffic) : Communicator(0, size, traffic) {}
@@ -44,6 +45,8 @@ class RecordingGroup final : public Communicator {
   std::string noted_;
 };
 
+// Two data ranks, of which this is the first. Transfers of gradients and of weights are noted by a
+// group each. shards() makes parameters whose units are half a layer each.
 class RecordedParameters : public testing::Test {
  protected:
   static constexpr int kRanks = 2;

@@ -1,7 +1,5 @@
 // late_transfers.hpp: a communicator whose transfers are as late as
-// trainer/parallel/communication.hpp allows. What is received is there when wait() comes back and
-// no sooner: until then its memory is full of NaNs. What is sent must stay as it is until then.
-// test() never sees anything complete.
+// trainer/parallel/communication.hpp allows.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,6 +48,10 @@ struct LateData {
   }
 };
 
+// Another communicator, whose transfers go by way of copies. What is received is there when
+// wait() comes back and no sooner: until then its memory is full of NaNs. What is sent must stay
+// as it is until then. test() never sees anything complete. The test fails where a caller does
+// not keep to that.
 class LateCommunicator final : public Communicator {
  public:
   static Result<std::unique_ptr<Communicator>> adopt(sennit_comm_t handle, Traffic* traffic) {

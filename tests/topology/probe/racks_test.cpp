@@ -1,5 +1,5 @@
 // racks_test.cpp: racks out of rates while everybody sends to everybody (topology/probe/racks.hpp),
-// on computed rates. Whole probes are in tests/topology/probe_test.cpp.
+// on computed rates. Whole probes are in tests/topology/probe/probe_test.cpp.
 #include "topology/probe/racks.hpp"
 
 #include <functional>

@@ -18,7 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/topology/cases.hpp"
-#include "tests/topology/ibnet_subnets.hpp"
+#include "tests/topology/sources/ibnet/ibnet_subnets.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 
 namespace sennit {
@@ -64,7 +64,8 @@ class IbnetLive : public ::testing::Test {
     while (subnet.nodes[static_cast<size_t>(from)].is_switch) from++;
     std::string node = subnet.id(from);
     node = node.substr(1, node.size() - 2);
-    const std::string script = std::string(SENNIT_SOURCE_DIR) + "/tests/topology/ibnet_subnet.sh";
+    const std::string script =
+        std::string(SENNIT_SOURCE_DIR) + "/tests/topology/sources/ibnet/ibnet_subnet.sh";
     const std::string path = std::string(std::getenv("PATH")) + ":/usr/sbin:/sbin";
     const pid_t child = fork();
     if (child == 0) {

@@ -76,7 +76,7 @@ TEST(Bench, EveryTypeAndOpIsRightBetweenThreads) {
       "bench all_reduce -t 3 -b 1000 -e 1000 -n 1 -w 0 -d all -o all -z 0 --json - 2>/dev/null");
   ASSERT_EQ(o.status, 0) << o.output;
   const std::vector<nlohmann::json> all = lines(o.output);
-  EXPECT_EQ(all.size(), 12u * 6);
+  EXPECT_EQ(all.size(), 12u * 6 + 6u * 3);
   for (const nlohmann::json& line : all) EXPECT_EQ(line["wrong"], 0) << line;
 }
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/support/seed.hpp"
-#include "tests/transports/shm_world.hpp"
+#include "tests/transports/shm/shm_world.hpp"
 
 namespace sennit::shm {
 namespace {

@@ -1,5 +1,5 @@
-// connection_manager_test.cpp: how tcp connections come to be (transports/tcp/connection_manager.hpp),
-// between managers of one process that this thread drives.
+// connection_manager_test.cpp: how tcp connections come to be
+// (transports/tcp/connection_manager.hpp), between managers of one process that this thread drives.
 //
 // ctest not-under-tsan: it has one thread
 #include "transports/tcp/connection_manager.hpp"

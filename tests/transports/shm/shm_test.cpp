@@ -1,11 +1,11 @@
 // shm_test.cpp: what is particular to the shm transport: its rings, its ways of moving large
 // messages, its windows and its names in /dev/shm. Processes that die are in
-// tests/transports/shm_processes_test.cpp, the common contract in
+// tests/transports/shm/shm_processes_test.cpp, the common contract in
 // tests/transports/transport_test.cpp.
 #include <thread>
 
 #include "tests/support/seed.hpp"
-#include "tests/transports/shm_world.hpp"
+#include "tests/transports/shm/shm_world.hpp"
 
 namespace sennit::shm {
 namespace {

@@ -118,6 +118,11 @@ std::string not_refused(sennit_comm_t comm, sennit_work_t work, void* memory) {
   expect("barrier", sennit_barrier(comm));
   expect("send", sennit_send(x, 1, SENNIT_FLOAT32, 1, comm));
   expect("recv", sennit_recv(x, 1, SENNIT_FLOAT32, 1, comm));
+  expect("send_tagged", sennit_send_tagged(x, 1, SENNIT_FLOAT32, 1, 3, comm));
+  expect("recv_tagged",
+         sennit_recv_tagged(x, 1, SENNIT_FLOAT32, SENNIT_ANY_SOURCE, 3, comm, nullptr));
+  const int list[] = {0, 1};
+  expect("create_group", sennit_comm_create_group(comm, list, 2, 0, &made));
   expect("split", sennit_comm_split(comm, 0, 0, &made));
   expect("dup", sennit_comm_dup(comm, &made));
   expect("finalize", sennit_comm_finalize(comm));
@@ -135,6 +140,7 @@ std::string not_refused(sennit_comm_t comm, sennit_work_t work, void* memory) {
   expect("mem_deregister", sennit_mem_deregister(comm, x));
   expect("work_test", sennit_work_test(work));
   expect("work_wait", sennit_work_wait(work, -1));
+  expect("work_source", sennit_work_source(work, &n));
   return wrong;
 }
 

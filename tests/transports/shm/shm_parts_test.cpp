@@ -3,7 +3,7 @@
 // other by the test itself.
 #include <cstring>
 
-#include "tests/transports/shm_world.hpp"
+#include "tests/transports/shm/shm_world.hpp"
 
 namespace sennit::shm {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "tests/support/seed.hpp"
 #include "tests/topology/cases.hpp"
-#include "tests/topology/ibnet_subnets.hpp"
+#include "tests/topology/sources/ibnet/ibnet_subnets.hpp"
 #include "topology/source.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 #include "topology/sources/ibnet/names.hpp"
@@ -112,8 +112,9 @@ TEST(IbnetTruth, CapturedFromIbsim) {
 // "LEAF DOWN UP" a line, in Gbit/s, from a script that reads the dump by itself; nothing without
 // python3.
 std::map<std::string, double> oversubscription_of(const std::filesystem::path& dump) {
-  const std::string command = fmt::format("python3 {}/tests/topology/ibnet_oversubscription.py {}",
-                                          SENNIT_SOURCE_DIR, dump.string());
+  const std::string command =
+      fmt::format("python3 {}/tests/topology/sources/ibnet/ibnet_oversubscription.py {}",
+                  SENNIT_SOURCE_DIR, dump.string());
   std::map<std::string, double> ratios;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(popen(command.c_str(), "r"), &pclose);
   char name[256];

@@ -14,11 +14,13 @@
 
 namespace sennit::shm {
 
+// Of a job that nobody else on this machine has, so that its names are its own.
 inline uint64_t random_job() {
   static std::mt19937_64 random(std::random_device{}());
   return random();
 }
 
+// Of a rank whose settings are the defaults.
 inline TransportContext context(int rank, int size, uint64_t job) {
   TransportContext result;
   result.rank = rank;
@@ -27,6 +29,7 @@ inline TransportContext context(int rank, int size, uint64_t job) {
   return result;
 }
 
+// What lies in /dev/shm of this job.
 inline std::vector<std::string> names_of(uint64_t job) {
   std::vector<std::string> result;
   char prefix[32];
@@ -73,6 +76,8 @@ struct World {
   std::vector<Completions> done;
 };
 
+// A message's memory, its own or what it is lent, in one segment or several. fill() writes bytes
+// that tell one seed from another, which holds() looks for.
 struct Buffer {
   explicit Buffer(size_t bytes, std::byte* memory = nullptr) : own(memory ? 0 : bytes) {
     segment = {memory ? memory : own.data(), bytes};
@@ -103,6 +108,7 @@ struct Buffer {
   std::vector<Segment> segments;
 };
 
+// Makes a request of all of a buffer, which must outlive it.
 template <typename Request>
 void set(Request& request, int peer, Key key, const Buffer& buffer, uint64_t signature = 1) {
   request.peer = peer;
@@ -112,6 +118,7 @@ void set(Request& request, int peer, Key key, const Buffer& buffer, uint64_t sig
   request.bytes = buffer.segment.bytes;
 }
 
+// Both ends of one message and their memory.
 struct Message {
   SendRequest send;
   RecvRequest recv;

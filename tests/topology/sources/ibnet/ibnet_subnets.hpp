@@ -23,6 +23,8 @@ using Truth = std::map<std::set<std::string>, uint64_t>;
 inline constexpr uint64_t kLane = 3'125'000'000;  // bytes/s of one lane of EDR: 25 Gbit/s
 inline constexpr uint64_t kCable = 4 * kLane;
 
+// Nodes, which add() numbers from 0, their cables, and what the test knows to be true of them.
+// Ports are numbered from 1 in the order of the cables.
 struct Subnet {
   struct Cable {
     int peer, peer_port, lanes;

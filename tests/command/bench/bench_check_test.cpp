@@ -60,6 +60,7 @@ TEST(BenchCheck, SumsOfEveryTypeAndOp) {
       for (int o = 0; o <= static_cast<int>(Op::premul_sum); o++) {
         const DataType type = static_cast<DataType>(t);
         const Op op = static_cast<Op>(o);
+        if (!applies(op, type)) continue;
         SCOPED_TRACE(std::string(name(type)) + " " + std::string(name(op)) + " " +
                      std::to_string(ranks));
         const Case c = make(Collective::all_reduce, type, op, 0, ranks);
@@ -72,7 +73,7 @@ TEST(BenchCheck, SumsOfEveryTypeAndOp) {
         EXPECT_EQ(one.first.find("element 7 is "), 0u) << one.first;
         // A contribution that is missing; an average of 8-bit integers over 200 ranks is always 0.
         const bool blind =
-            op == Op::min || op == Op::max || ranks == 1 ||
+            op == Op::min || op == Op::max || op == Op::band || op == Op::bor || ranks == 1 ||
             (op == Op::avg && ranks == 200 && t <= static_cast<int>(DataType::uint8));
         if (blind) continue;
         out = reduced(type, op, ranks, ranks / 2);

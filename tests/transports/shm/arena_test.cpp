@@ -1,0 +1,119 @@
+// arena_test.cpp: memory that peers can read in place: what is allocated is whole pages that nobody
+// else has, comes back, and is seen by a peer through a mapping of its own.
+#include "transports/shm/arena.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "tests/support/seed.hpp"
+
+namespace sennit::shm {
+namespace {
+
+const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+
+TEST(Arena, GivesEachPageOnceAndTakesItBack) {
+  const std::unique_ptr<Arena> arena = Arena::create(8 * kPage);
+  ASSERT_NE(arena, nullptr);
+  std::mt19937_64 random(sennit_test::seed());
+  std::map<std::byte*, std::pair<size_t, int>> given;  // bytes, and what they were filled with
+  for (int i = 0; i < 2000; i++) {
+    if (random() % 2 == 0) {
+      const size_t bytes = (1 + random() % 3) * kPage;
+      auto* const memory = static_cast<std::byte*>(arena->allocate(bytes));
+      if (!memory) continue;
+      ASSERT_TRUE(arena->contains(memory));
+      ASSERT_TRUE(arena->contains(memory + bytes - 1));
+      std::memset(memory, i % 256, bytes);
+      ASSERT_TRUE(given.emplace(memory, std::pair(bytes, i % 256)).second);
+    } else if (!given.empty()) {
+      const auto one = std::next(given.begin(), static_cast<ptrdiff_t>(random() % given.size()));
+      for (size_t b = 0; b < one->second.first; b += 512)
+        ASSERT_EQ(static_cast<int>(one->first[b]), one->second.second)
+            << "somebody else wrote there";
+      ASSERT_TRUE(arena->free(one->first));
+      EXPECT_FALSE(arena->free(one->first)) << "freed twice";
+      given.erase(one);
+    }
+  }
+  for (const auto& [memory, what] : given) EXPECT_TRUE(arena->free(memory));
+  void* const all = arena->allocate(8 * kPage);
+  EXPECT_NE(all, nullptr) << "free neighbours have become one";
+  EXPECT_EQ(arena->allocate(kPage), nullptr) << "it is full";
+}
+
+TEST(Arena, MapsItsPagesElsewhereAsWell) {
+  const std::unique_ptr<Arena> arena = Arena::create(2 * kPage);
+  auto* const inside = static_cast<std::byte*>(arena->allocate(kPage));
+  auto* const place = static_cast<std::byte*>(std::aligned_alloc(kPage, kPage));
+  ASSERT_TRUE(arena->map_at(place, inside, kPage));
+  inside[5] = std::byte{77};
+  EXPECT_EQ(place[5], std::byte{77});
+  place[6] = std::byte{78};
+  EXPECT_EQ(inside[6], std::byte{78});
+  std::free(place);
+}
+
+TEST(Arenas, KnowWhichOneHasIt) {
+  Arenas arenas;
+  EXPECT_EQ(arenas.holding(&arenas), nullptr);
+  EXPECT_FALSE(arenas.free(&arenas));
+  void* const memory = arenas.allocate(1);
+  ASSERT_NE(memory, nullptr);
+  Arena* const arena = arenas.holding(memory);
+  ASSERT_NE(arena, nullptr);
+  EXPECT_EQ(arena, arenas.all().at(0).get());
+  EXPECT_TRUE(arenas.free(memory));
+  EXPECT_FALSE(arenas.free(memory));
+}
+
+// This process takes the part of the peer.
+class RemoteArenasTest : public testing::Test {
+ protected:
+  ArenaBody announced() const {
+    return {reinterpret_cast<uint64_t>(arena_->data()), arena_->bytes(), arena_->fd(), 0};
+  }
+  uint64_t address(size_t offset) const {
+    return reinterpret_cast<uint64_t>(arena_->data()) + offset;
+  }
+
+  const std::unique_ptr<Arena> arena_ = Arena::create(4 * kPage);
+  const ProcessId self_ = this_process();
+  RemoteArenas remote_;
+};
+
+TEST_F(RemoteArenasTest, AreReadThroughAMappingOfTheirOwn) {
+  EXPECT_EQ(remote_.find(self_, address(0), 1), nullptr) << "nothing was announced";
+  remote_.add(announced(), arena_->inode());
+  auto* const memory = static_cast<std::byte*>(arena_->allocate(kPage));
+  memory[10] = std::byte{42};
+  const std::byte* const seen = remote_.find(self_, reinterpret_cast<uint64_t>(memory) + 10, 1);
+  ASSERT_NE(seen, nullptr);
+  EXPECT_NE(seen, memory + 10);
+  EXPECT_EQ(*seen, std::byte{42});
+  memory[10] = std::byte{43};
+  EXPECT_EQ(*seen, std::byte{43});
+}
+
+TEST_F(RemoteArenasTest, EndWhereTheArenaEnds) {
+  remote_.add(announced(), arena_->inode());
+  EXPECT_NE(remote_.find(self_, address(0), 4 * kPage), nullptr);
+  EXPECT_EQ(remote_.find(self_, address(0), 4 * kPage + 1), nullptr);
+  EXPECT_EQ(remote_.find(self_, address(4 * kPage), 1), nullptr);
+  EXPECT_EQ(remote_.find(self_, address(0) - 1, 1), nullptr);
+  EXPECT_EQ(remote_.find(self_, address(1), UINT64_MAX), nullptr) << "a length that wraps";
+}
+
+// The descriptor's number may have become another file's meanwhile.
+TEST_F(RemoteArenasTest, AnotherFileIsNotMapped) {
+  remote_.add(announced(), arena_->inode() + 1);
+  EXPECT_EQ(remote_.find(self_, address(0), 1), nullptr);
+}
+
+}  // namespace
+}  // namespace sennit::shm
