@@ -121,9 +121,12 @@ class Algorithm {
   virtual bool sends_straight() const { return false; }
 };
 
-std::span<const Algorithm* const> algorithms();  // all registered, sorted by name
+// All that are registered, sorted by name. The list is complete when main() begins.
+std::span<const Algorithm* const> algorithms();
+// The one whose name() is exactly this, or null.
 const Algorithm* find_algorithm(std::string_view name);
-// "ring takes no radices for all_reduce, not 4,2"
+// Whether the algorithm takes these for this collective, and chunks are within kMostChunks. Else an
+// invalid argument, such as "ring takes no radices for all_reduce, not 4,2".
 Status check_parameters(const Algorithm& algorithm, Collective collective,
                         const Parameters& parameters);
 

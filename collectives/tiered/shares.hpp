@@ -1,18 +1,33 @@
 // shares.hpp: how much of the data every child of a group takes on, so that the busiest pipe is
 // least busy.
 //
-// Loads are in parts of the total data (kAllData is all of it) that leave a group. With n children:
-//   all-reduce    a child that owns share f sends 1 + (n-2+E) f, where E is what its parent sends
-//                 outwards; the children of a group send 2(n-1) + E together, whatever the shares
-//   all-gather    a child with data w that distributes d of its group's own data and passes on f of
-//                 the data from outside sends w + (n-2+k) d + O f, where k counts copies of own
-//                 data sent outwards, and O is what the group's children and outer groups need of
-//                 outside data; (n-1) + X together, where X is what the group sends outwards
-// So the most that a group can send within time t is min(t * rate, sum over children - a(n-1)), a =
-// 2 or 1, and a bisection on t finds the least time. Then shares follow what each child can send
-// beyond what it must. All-gather relays (d != w) only where without it some pipe would exceed the
-// least time. Integer arithmetic only; equal subtrees get equal shares exactly. Time: O(distinct
-// subtrees * depth * 48).
+// In an all-reduce each child of a group *owns* a share of the data: the others send it their
+// partial sums of that share, and it sends the result round. In an all-gather each child
+// *distributes* a share of what passes through the group: some of the group's own data, and some of
+// what comes from outside. Whoever takes on more sends more over the pipe that leads out of it. The
+// shares are ours to choose, so they follow what each pipe can carry.
+//
+// What one of n children sends, in parts of all data (kAllData):
+//   all-reduce, of which it owns a share f:  1 + (n - 2 + E) f
+//     The partial sums of what others own, 1 - f; then its own share f to the n - 1 others, and E f
+//     outwards, where E is what the group sends outwards. All children: 2 (n - 1) + E.
+//   all-gather, of which it has the data w:  w + (n - 2 + k) d + O f
+//     Its data once; what it distributes of the group's own data, d, to n - 2 more children and k
+//     times outwards; and its share f of O, all copies of outside data that the children and outer
+//     groups are sent. All children: (n - 1) + X, where X is what the group sends outwards.
+//
+// These sums do not depend on the shares. So within a time t a group can send outwards what its own
+// pipe carries, but no more than what its children can send within t, less what goes from child to
+// child: 2 (n - 1) in an all-reduce, n - 1 in an all-gather. This says from the leaves upwards
+// whether t is enough, and bisection finds the least t that is: in an all-reduce for each group by
+// itself, in an all-gather for the whole tree. The shares are then in proportion to what each child
+// can send in that time beyond what it must.
+//
+// A child of an all-gather distributes its own data itself (d = w) unless its pipe would then take
+// longer than the least time. What is too much for it goes to children that have room (Relay).
+//
+// Arithmetic is in integers alone, and equal subtrees get exactly equal shares. Time: O(distinct
+// subtrees * depth), times the 50 rounds of a bisection.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,5 @@
 // counted_memory.hpp: how much memory a piece of work takes, counted at operator new, which this
 // header replaces for the whole program. Include it from one source file only.
-//
-// MemoryCount counts from its construction on, over all threads, in bytes as malloc rounds them up.
-// One at a time.
 #pragma once
 
 #include <malloc.h>
@@ -17,6 +14,8 @@ namespace sennit_perf {
 
 inline std::atomic<size_t> g_live_bytes{0}, g_peak_bytes{0};
 
+// What the operators below are made of, for any thread. Memory counts by its usable size; where
+// there is none, bad_alloc is thrown.
 inline void* counted(void* memory) {
   if (!memory) throw std::bad_alloc();
   const size_t live = g_live_bytes += malloc_usable_size(memory);
@@ -34,6 +33,8 @@ inline void* counted_aligned(size_t bytes, std::align_val_t alignment) {
   return counted(std::aligned_alloc(a, (bytes + a - 1) / a * a));
 }
 
+// Counts from its construction on, over all threads, in bytes as malloc rounds them up. One at a
+// time, since there is one peak for the whole program.
 class MemoryCount {
  public:
   MemoryCount() : before_(g_live_bytes) { g_peak_bytes = before_; }
@@ -47,6 +48,8 @@ class MemoryCount {
 
 }  // namespace sennit_perf
 
+// In place of the standard library's, for all that is linked with the including file. The forms for
+// arrays and nothrow call these by default.
 void* operator new(size_t bytes) { return sennit_perf::counted(std::malloc(bytes ? bytes : 1)); }
 void* operator new(size_t bytes, std::align_val_t a) {
   return sennit_perf::counted_aligned(bytes, a);

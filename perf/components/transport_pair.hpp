@@ -113,6 +113,7 @@ class TransportPair : public Pair {
   Completions done_;
 };
 
+// Keeps the calling thread on this core. Where that is not allowed, nothing happens.
 inline void pin(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -4,9 +4,6 @@
 // object per size on rank 0's standard output.
 //
 //   PEER_perf COLLECTIVE [-b BYTES] [-e BYTES] [-f FACTOR] [-n ITERATIONS] [-w WARMUPS] [-c 0|1]
-//
-// Sizes are those of nccl-tests: of the vector (all_reduce, broadcast), or of all blocks together
-// (all_gather, reduce_scatter, all_to_all).
 #pragma once
 
 #include <algorithm>
@@ -16,10 +13,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace peer {
 
+// The command line. Sizes in bytes are those of nccl-tests: of the vector (all_reduce, broadcast),
+// or of all blocks together (all_gather, reduce_scatter, all_to_all).
 struct Options {
   std::string collective = "all_reduce";
   size_t first_bytes = 16'000'000, last_bytes = 16'000'000;
@@ -44,13 +44,24 @@ class Library {
   virtual void run() = 0;  // what was prepared
 };
 
+// "16000000", "64K", "1.5M", "2G": powers of two. Ends the process with status 2, after a line on
+// stderr, where it is none of these.
 inline size_t parse_bytes(const char* text) {
   char* end = nullptr;
-  const double number = std::strtod(text, &end);
-  const double scale = *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 1;
-  return static_cast<size_t>(number * scale);
+  double bytes = std::strtod(text, &end);
+  for (const auto& [suffix, scale] : {std::pair('K', 1 << 10), {'M', 1 << 20}, {'G', 1 << 30}})
+    if (end != text && *end == suffix) {
+      bytes *= scale;
+      end++;
+      break;
+    }
+  if (end != text && *end == 0 && bytes > 0) return static_cast<size_t>(bytes);
+  std::fprintf(stderr, "%s: expected bytes, such as 64M\n", text);
+  std::exit(2);
 }
 
+// Ends the process with status 2, after a line on stderr, where a word is not understood or a
+// number is out of range.
 inline Options parse(int argc, char** argv) {
   Options options;
   const auto refuse = [&](const char* word) {
@@ -90,8 +101,11 @@ inline float element(int rank, size_t i) {
   return static_cast<float>((i * 7 + static_cast<size_t>(rank) * 3) % 11);
 }
 
+// Measures one collective of a library at all sizes that were asked for. run() is for all ranks of
+// the library; it returns the exit status, which is 1 on all where a checked result was wrong.
 class Bench {
  public:
+  // Both must outlive this.
   Bench(Library& library, const Options& options) : library_(library), options_(options) {}
 
   int run() {

@@ -3,9 +3,7 @@
 //
 // Built from the Fabric alone, not from the TierTree that sennit contracts it to, so that a replay
 // judges the contraction too. One link stands for all parallel cables, which is ideal ECMP. Links
-// carry no latency in SimGrid, whose CM02 shares a link between flows by their latencies;
-// latency_s() is the way's, for a timer. The fabric must be a tree with all capacities known. Needs
-// SimGrid's Engine, of which a process has one.
+// carry no latency in SimGrid, whose CM02 shares a link between flows by their latencies.
 #pragma once
 
 #include <functional>
@@ -25,9 +23,12 @@ namespace sennit::judge {
 // The caller owns it.
 std::unique_ptr<simgrid::s4u::Engine> new_engine();
 
+// The platform of one fabric, with a SimGrid host for each rank. It belongs to the process's one
+// engine, which must be made before. latency_s() is the latency of the whole way, for a timer.
 class Platform {
  public:
-  // Ranks lie on a host's GPUs, or on the host where it has none, in the order of the text.
+  // Once. Ranks lie on a host's GPUs, or on the host where it has none, in the order of the text.
+  // An invalid argument where the fabric is no tree, has no switch or a capacity is unknown.
   Status build(const Fabric& fabric);
   int ranks() const { return static_cast<int>(places_.size()); }
   simgrid::s4u::Host* host(int rank) const { return places_[static_cast<size_t>(rank)].host; }

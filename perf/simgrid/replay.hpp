@@ -19,6 +19,7 @@
 
 namespace sennit::judge {
 
+// What a replay assumes of the executor and of the processors, and how long it may take.
 struct ReplayOptions {
   CostModel cost;  // posting and reducing
   uint64_t in_flight_bytes = 512 * 1024, eager_bytes = 8 * 1024;
@@ -26,6 +27,7 @@ struct ReplayOptions {
   int every = 1;          // one rank in so many places of the fabric; the others are idle
 };
 
+// What a replay came to; `time_s` is the collective's time in SimGrid, until its last rank is done.
 struct Replayed {
   double time_s = 0;
   uint64_t messages = 0;

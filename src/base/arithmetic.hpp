@@ -36,13 +36,20 @@ constexpr T divided_up(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// Adds a value to a running hash: splitmix64's finaliser over the sum. Fingerprints that are kept
-// in files are made of it, so it stays as it is.
+// 2^64 / the golden ratio: multiples of it lie far from each other.
+inline constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15ull;
+
+// splitmix64's finaliser: every bit of the result depends on every bit of x, no two x give the
+// same, and 0 gives 0. Fingerprints in files, first weights and the order of samples are made of
+// this and of mix(), so both stay as they are.
+constexpr uint64_t scrambled(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+// Adds a value to a running hash. mix(0, x) is splitmix64's first number from the state x.
 constexpr uint64_t mix(uint64_t hash, uint64_t value) {
-  hash += value + 0x9e3779b97f4a7c15ull;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
-  return hash ^ (hash >> 31);
+  return scrambled(hash + value + kGoldenRatio);
 }
 
 }  // namespace sennit

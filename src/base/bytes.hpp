@@ -1,9 +1,7 @@
 // bytes.hpp: messages between processes as bytes. Integers are little-endian, texts and blobs carry
 // their length (32 bits), sets of ranks go as ranges.
 //
-// A reader never reads past its end and never takes more memory than the bytes that really arrived.
-// Once something does not fit it is "not ok" for good and gives zeros, so that a message is read in
-// one go and judged at the end:
+// A message is read in one go and judged at the end:
 //
 //   struct Greeting {
 //     int rank = -1;
@@ -31,6 +29,8 @@
 
 namespace sennit {
 
+// Appends values to one message. Each call returns the writer, so that calls chain. Texts and blobs
+// are shorter than 4 GiB, for nobody checks that here.
 class ByteWriter {
  public:
   ByteWriter& u8(uint8_t value) { return put(value); }
@@ -62,7 +62,9 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Looks at the bytes that it was given, which must outlive it and what blob() and rest() return.
+// Looks at the bytes that it was given, which must outlive it and what blob() and rest() return. It
+// never reads past their end and never takes more memory than the bytes that really arrived. Once
+// something does not fit it is "not ok" for good and gives zeros.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}

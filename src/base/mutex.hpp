@@ -35,6 +35,7 @@
 
 namespace sennit {
 
+// std::mutex as the analysis sees it. Held by a MutexLock, which a Condition can wait with.
 class SENNIT_CAPABILITY("mutex") Mutex {
  public:
   void lock() SENNIT_ACQUIRE() { mutex_.lock(); }

@@ -14,12 +14,14 @@ namespace sennit {
 
 enum class OptionType : uint8_t { text, integer, bytes, flag, milliseconds };
 
+// A row of the table: one environment variable, and what OPTIONS.md says of it.
 struct Option {
   std::string_view name;  // "SENNIT_CHUNK_BYTES"
   OptionType type;
   std::string_view default_value;  // as text; "" is unset
   std::string_view help;
 };
+// The whole table, sorted by name. It lives as long as the program.
 std::span<const Option> options();
 
 // Values by name; a name that is not in the table is a programmer error. Malformed values are

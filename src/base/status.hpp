@@ -1,8 +1,8 @@
-// status.hpp: errors as values. Status is "ok" or {kind, text}; Result<T> is a T or such a Status.
+// status.hpp: errors as values.
 //
 // The function that first decides what an error is logs it, once; callers pass it on. The text says
 // what, where and what to do. Outputs are set only after success. SENNIT_CHECK is for programmer
-// errors and must never be reachable from user input. Cost: an ok Status is one null pointer.
+// errors and must never be reachable from user input.
 #pragma once
 
 #include <cstdio>
@@ -18,6 +18,7 @@ namespace sennit {
 
 using ErrorKind = sennit_status_t;
 
+// "Ok", or an error's kind and text. Copies share the text; an ok one is a null pointer.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -45,6 +46,8 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Error> error_;
 };
 
+// A T, or the Status of why there is none. That must not be ok: the Result of an ok Status alone
+// has neither. value(), * and -> are for where ok() holds; status() is then ok.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -67,6 +70,7 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
+// What the user gave is wrong; `text` says what, and what would be right.
 inline Status invalid(std::string text) { return {SENNIT_INVALID_ARGUMENT, std::move(text)}; }
 
 #define SENNIT_RETURN_IF_ERROR(expression)                                                     \

@@ -10,6 +10,8 @@
 
 namespace sennit {
 
+// A step that has ended: of which call, between whom and when. `ready_ns`, `first_ns` and `last_ns`
+// count from `posted_ns`, and saturate at about four seconds.
 struct alignas(64) TraceEvent {
   uint32_t comm = 0, seq = 0;
   uint32_t chunk = 0;
@@ -19,14 +21,15 @@ struct alignas(64) TraceEvent {
   uint8_t tier = 0;
   uint16_t reserved = 0;
   uint32_t bytes = 0;      // saturates
-  uint32_t ready_ns = 0;   // peer known ready, relative to posted_ns; saturates, as do the next two
+  uint32_t ready_ns = 0;   // peer known ready
   uint32_t first_ns = 0;   // first fragment
   uint32_t last_ns = 0;    // last fragment
   uint64_t posted_ns = 0;  // CLOCK_MONOTONIC
 };
 static_assert(sizeof(TraceEvent) == 64);
 
-uint64_t now_ns();  // CLOCK_MONOTONIC
+// CLOCK_MONOTONIC, read anew each time. Any thread.
+uint64_t now_ns();
 
 // CLOCK_MONOTONIC, carried on by the processor's counter for up to a millisecond at a time where
 // that counts evenly. One user at a time.

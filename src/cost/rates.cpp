@@ -89,7 +89,7 @@ uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& c
   const uint64_t ns = g.latency_ns != 0          ? g.latency_ns
                       : within_host(tree, group) ? cost.shared_memory_latency_ns
                                                  : cost.latency_ns;
-  return g.tier < cost.tiers.size() ? ns * cost.tiers[g.tier].latency_permille / 1000 : ns;
+  return g.tier < cost.tiers.size() ? ns * cost.tiers[g.tier].latency_permille / kPermille : ns;
 }
 
 }  // namespace sennit

@@ -39,9 +39,12 @@ struct Share {
   bool root = false;
 };
 
-struct Need {  // bytes that must cross a group's boundary
+// Bytes that must cross a group's boundary.
+struct Need {
   Wide out = 0, in = 0;
 };
+// What the request, run by `all`, needs at the boundary around `own`. Nothing for a barrier and a
+// send_recv. `all` must have ranks beyond the boundary: else what is reduced or sent counts too.
 Need need(const Whole& all, const Share& own);
 
 // The largest time that was offered, and the words for it.

@@ -11,6 +11,7 @@
 
 #include <fmt/core.h>
 
+#include "base/arithmetic.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -64,10 +65,11 @@ uint64_t crowding_permille(const std::vector<CoreSight>& all) {
   std::map<std::string, Union> machines;
   for (const CoreSight& sight : all)
     if (!sight.machine.empty() && !sight.cores.empty()) machines[sight.machine].add(sight);
-  uint64_t most = 1000;
+  uint64_t most = kPermille;
   for (const auto& [name, machine] : machines)
     if (!machine.cores.empty())
-      most = std::max(most, static_cast<uint64_t>(machine.ranks) * 1000 / machine.cores.size());
+      most =
+          std::max(most, static_cast<uint64_t>(machine.ranks) * kPermille / machine.cores.size());
   return most;
 }
 

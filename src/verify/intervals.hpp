@@ -15,7 +15,8 @@
 
 namespace sennit::verifier {
 
-struct Stretch {  // [begin, end), never empty
+// A run of places, or of other numbers: [begin, end), never empty.
+struct Stretch {
   uint64_t begin = 0, end = 0;
   bool operator==(const Stretch&) const = default;
 };

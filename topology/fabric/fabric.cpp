@@ -8,19 +8,18 @@
 
 #include <fmt/core.h>
 
+#include "base/arithmetic.hpp"
 #include "topology/fabric/units.hpp"
 #include "topology/text/scan.hpp"
 
 namespace sennit {
 namespace {
 
-// FNV-1a over bytes, then splitmix64's finaliser, so that sums of such hashes do not cancel.
+// FNV-1a over bytes, then scrambled, so that sums of such hashes do not cancel.
 uint64_t hash_of(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
-  return hash ^ (hash >> 31);
+  return scrambled(hash);
 }
 
 // What cannot be written within quotes becomes '?', a quote an apostrophe.

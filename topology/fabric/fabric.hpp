@@ -47,7 +47,8 @@ struct Vertex {
   std::string id = {};
 };
 
-struct Cable {  // one of a link's
+// One of a link's cables, in the link's direction.
+struct Cable {
   int from_port = 0, to_port = 0;
   std::string rate;  // width and speed, "4xHDR"; empty: unknown
   std::string able;  // what both ends could do, where that is known and more
@@ -57,9 +58,12 @@ struct Cable {  // one of a link's
   bool operator==(const Cable&) const = default;
 };
 
-Cable reversed(Cable cable);  // as the link's other direction has it
+// The same cable as the link's other direction has it.
+Cable reversed(Cable cable);
 
-struct Link {  // one direction
+// One direction between two vertices, over cables that run in parallel. The two directions may
+// differ, and one of them may be unknown.
+struct Link {
   int from = -1, to = -1;
   Capacity capacity;        // of all cables together
   uint64_t latency_ns = 0;  // 0: unknown

@@ -1,5 +1,5 @@
-// verbs_live.cpp: this host's RDMA adapters, through libibverbs, opened at run time: where it is not
-// installed, or no driver is loaded, there is nothing to list and nothing to say. What is read
+// verbs_live.cpp: this host's RDMA adapters, through libibverbs, opened at run time: where it is
+// not installed, or no driver is loaded, there is nothing to list and nothing to say. What is read
 // becomes a Fabric in topology/sources/verbs.hpp.
 #include <endian.h>
 #include <infiniband/verbs.h>

@@ -14,6 +14,7 @@
 
 namespace sennit {
 
+// Of ASCII, whatever the locale is.
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 // Whether a name that is written in quotes may have it: no control character, and no quote.

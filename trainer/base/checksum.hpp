@@ -12,6 +12,8 @@
 
 namespace sennit::trainer {
 
+// Of bytes that come in pieces: value() is checksum_of() of all that was added since the last
+// reset(), however it was cut, and may be asked for in between. One thread at a time.
 class Checksum {
  public:
   Checksum() : state_(XXH3_createState()) { XXH3_64bits_reset(state_); }
@@ -26,6 +28,9 @@ class Checksum {
   XXH3_state_t* state_;
 };
 
+// checksum_of() gives the number itself, checksum_text() the 16 digits as they stand in files.
+// Which documents are held out and which rank writes a replica follow from these numbers, too, so
+// they stay as they are.
 inline std::string checksum_text(uint64_t value) { return fmt::format("{:016x}", value); }
 inline uint64_t checksum_of(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
 inline std::string checksum_text(const void* data, size_t bytes) {

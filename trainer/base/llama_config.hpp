@@ -18,6 +18,9 @@ struct RopeScaling {
   int64_t original_positions = 8192;
 };
 
+// The sizes of the whole model, whatever a rank holds of it. Those that parse_llama_config() gives
+// are above 0; `hidden` is a multiple of `heads`, `heads` of `kv_heads`, head_size is even, and
+// parameters() does not overflow. Two models are the same where to_json() is.
 struct LlamaConfig {
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0;
   int64_t positions = 8192;  // max_position_embeddings

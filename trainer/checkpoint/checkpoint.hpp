@@ -6,8 +6,7 @@
 // safetensors file a rank in a hidden folder; when all ranks' files are durable, rank 0 writes the
 // manifest (global shapes, boxes, checksums, training state) and renames the folder to step-N. So a
 // folder step-N is always complete. Loading intersects the boxes that are wanted with those on
-// disk. The folder is one that all ranks see. Threads: one thread uses a writer. Memory: one copy
-// of this rank's share, kept for the next save.
+// disk. The folder is one that all ranks see.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +52,8 @@ struct TensorPiece {
 std::vector<TensorPiece> pieces_of_range(const TensorPiece& box, int64_t first, int64_t count,
                                          void* data);
 
+// How a run saves. All ranks give the same but for `rank` and what the functions do, and all or
+// none give `agree`. `attempt` is not empty and has neither '/' nor '.'.
 struct CheckpointOptions {
   std::string folder = {};  // of the run: step-N are made in it
   int rank = 0, ranks = 1;  // of the run
@@ -71,6 +72,7 @@ struct CheckpointOptions {
   std::function<Status(const Status& mine)> agree = {};
 };
 
+// What became of one save that went well, as its rank saw it.
 struct SaveReport {
   int64_t step = 0;
   std::string folder;
@@ -82,6 +84,9 @@ struct SaveReport {
   bool best = false;            // the lowest held-out loss so far (rank 0 knows)
 };
 
+// One rank's part in a run's saves; every rank has one. One save is under way at a time, and what
+// it failed with is given once: by the next wait(), or by the next save(), which then saves
+// nothing. One thread uses a writer. Memory: one copy of this rank's share, kept for the next save.
 class CheckpointWriter {
  public:
   // Makes the folder; rank 0 removes what killed runs left half written.

@@ -22,6 +22,8 @@ namespace sennit::trainer {
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kCheckpointTokenizer = "tokenizer.model";
 
+// Where a box's elements lie, dense and row-major, and the checksum of their bytes, as
+// checksum_text() gives it.
 struct StoredBox {
   Box box;
   uint32_t file = 0;  // of Manifest::files
@@ -29,17 +31,22 @@ struct StoredBox {
   std::string checksum;
 };
 
+// A global tensor and all boxes of it that are stored. In a rank's note these are its own, and may
+// be none.
 struct ManifestTensor {
   Type type = Type::f32;
   Sizes shape;
   std::vector<StoredBox> boxes;
 };
 
+// A rank's safetensors file, in the checkpoint's folder, and how long all of it is.
 struct ManifestFile {
   std::string name;
   uint64_t bytes = 0;
 };
 
+// Of a whole checkpoint; or a rank's note, which has one file and, beside step and tensors,
+// nothing else.
 struct Manifest {
   int64_t step = 0;
   std::optional<double> held_out_loss;
@@ -60,8 +67,11 @@ struct Manifest {
 // of: the file that was read, for errors.
 Result<Manifest> parse_manifest(const nlohmann::json& json, const std::string& of);
 
+// Names in a run's folder. A box is stored in its rank's file under the tensor's name where it is
+// all of the tensor, else with box_text() behind it. step_of() gives nothing for what is not
+// "step-" and 1 to 18 digits.
 std::string rank_file_name(int rank);  // "rank-00003.safetensors"
-std::string stored_name(const std::string& tensor, const Box& box, const Sizes& shape);  // in it
+std::string stored_name(const std::string& tensor, const Box& box, const Sizes& shape);
 std::string step_folder_name(int64_t step);  // "step-00000042"
 std::optional<int64_t> step_of(const std::string& folder_name);
 

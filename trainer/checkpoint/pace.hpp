@@ -14,6 +14,8 @@
 
 namespace sennit::trainer {
 
+// One writer's pace. Its thread calls begin() before the first piece and wrote() after each, and
+// alone asks how long it paused.
 class Pace {
  public:
   // The writer, on its thread. seconds: to be done in; 0: at once, without a pause.
@@ -21,7 +23,7 @@ class Pace {
   void wrote(uint64_t bytes);  // of all, so far: sleeps
   double paused_seconds() const { return paused_s_; }
   bool spread() const { return seconds_ > 0; }
-  // Any thread: no more pauses until reset().
+  // Any thread, at any time: ends the pause that is under way, and there are no more until reset().
   void hurry();
   void reset();  // while no writer runs
 

@@ -18,6 +18,7 @@
 
 namespace sennit::trainer {
 
+// A tensor of a file, whose elements lie dense and row-major.
 struct StoredTensor {
   std::string name;
   Type type = Type::f32;
@@ -25,13 +26,15 @@ struct StoredTensor {
   uint64_t begin = 0, end = 0;  // of its bytes, counted from the end of the header
 };
 
+// A header that was found to be right: its tensors fill the file's data without a hole.
 struct SafetensorsHeader {
   uint64_t data_at = 0;               // in the file
   std::vector<StoredTensor> tensors;  // in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
 
-const char* safetensors_name(Type type);  // "F32", "BF16"
+// The type in the format's words: "F32", "BF16".
+const char* safetensors_name(Type type);
 
 // The whole header with its length, padded with spaces so that the data begins at a multiple of
 // `alignment`. Sets the tensors' begin and end, in their order.

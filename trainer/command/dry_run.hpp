@@ -6,6 +6,7 @@
 
 namespace sennit::trainer {
 
+// What to reckon with where the mesh and this host do not say it; memory is in bytes.
 struct DryRun {
   int ranks = 0;                 // 0: as many as the mesh has
   std::string fabric;            // as `sennit topo` takes it; empty: what this host knows

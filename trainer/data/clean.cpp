@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/arithmetic.hpp"
 #include "trainer/base/checksum.hpp"
 #include "trainer/data/tokenizer.hpp"
 
@@ -54,7 +55,7 @@ void min_hashes(std::string_view even, std::array<uint32_t, kHashes>* out) {
     const size_t end = i + kRun < words.size() ? words[i + kRun] - 1 : even.size();
     const uint64_t run = hash_of(even.substr(words[i], end - words[i]));
     for (int k = 0; k < kHashes; k++) {  // 64 functions of one hash: multiply and shift
-      const uint64_t odd = (2 * static_cast<uint64_t>(k) + 1) * 0x9e3779b97f4a7c15 | 1;
+      const uint64_t odd = (2 * static_cast<uint64_t>(k) + 1) * kGoldenRatio | 1;
       const auto value = static_cast<uint32_t>((run ^ (run >> 29)) * odd >> 32);
       (*out)[static_cast<size_t>(k)] = std::min((*out)[static_cast<size_t>(k)], value);
     }

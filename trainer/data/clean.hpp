@@ -5,7 +5,6 @@
 // evened out: the same whole text, the same long paragraph, or nearly the same text (MinHash over
 // runs of five words; Broder 1997). The held-out part is chosen by a document's own hash, so it
 // does not change when a corpus grows, and copies of a document are never on both sides.
-// Cost: one pass; 16 bytes a document, 8 a paragraph, 512 a document for near duplicates.
 #pragma once
 
 #include <array>
@@ -22,6 +21,8 @@ namespace sennit::trainer {
 enum class Dedup : uint8_t { none, exact, paragraphs, near };
 inline constexpr const char* kDedups[] = {"none", "exact", "paragraphs", "near"};
 
+// What is left out of a corpus, and how much of the rest is held out. mark(), held_out() and the
+// Cleaner of one corpus get the same.
 struct CleanOptions {
   Dedup dedup = Dedup::none;
   size_t min_bytes = 1;    // shorter documents go
@@ -35,16 +36,22 @@ struct CleanOptions {
 const char* quality_fault(std::string_view text);
 
 inline constexpr int kHashes = 64;  // of a MinHash
-struct Marks {                      // of one document: all that the decision needs
-  uint64_t hash = 0;                // of the evened text
-  std::vector<uint64_t> paragraphs;
-  std::array<uint32_t, kHashes> near{};
-  const char* fault = nullptr;  // of length or quality
+
+// All that keep() must know of one document. What `dedup` does not ask for is not worked out, nor
+// is anything but `hash` where there is a fault.
+struct Marks {
+  uint64_t hash = 0;                     // of the evened text
+  std::vector<uint64_t> paragraphs;      // hashes, in order; 0: too short to be left out
+  std::array<uint32_t, kHashes> near{};  // the MinHash
+  const char* fault = nullptr;           // of length or quality
 };
 // Pure: for many documents at once on many threads.
 Marks mark(std::string_view text, const CleanOptions& options);
 bool held_out(const Marks& marks, const CleanOptions& options);
 
+// Decides on the documents of one corpus: of those that are alike the first stays. One thread.
+// Memory: a hash of each document and long paragraph, and for near duplicates 256 bytes and 16
+// entries of a hash table a document, as far as `dedup` asks for them.
 class Cleaner {
  public:
   explicit Cleaner(const CleanOptions& options) : options_(options) {}

@@ -9,32 +9,22 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "base/arithmetic.hpp"
 #include "base/mutex.hpp"
 #include "base/text/json.hpp"
 
 namespace sennit::trainer {
-namespace {
-
-// splitmix64: a mixing of 64 bits in which every bit depends on every other.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 uint64_t permuted(uint64_t index, uint64_t n, uint64_t seed, uint64_t epoch) {
   if (n < 2) return 0;
   int half = 1;  // bits of a half
   while (2 * half < 64 && (uint64_t{1} << (2 * half)) < n) half++;
   const uint64_t mask = (uint64_t{1} << half) - 1;
-  const uint64_t key = mix(mix(seed) ^ epoch);
+  const uint64_t key = mix(0, mix(0, seed) ^ epoch);
   do {
     uint64_t left = index >> half, right = index & mask;
     for (uint64_t round = 0; round < 6; round++) {
-      const uint64_t next = left ^ (mix(right ^ mix(key + round)) & mask);
+      const uint64_t next = left ^ (mix(0, right ^ mix(key, round)) & mask);
       left = right;
       right = next;
     }

@@ -4,8 +4,7 @@
 // (i + 1) * length], the last of which is only a target. Epoch e visits the samples in a
 // permutation that is computed from (seed, e), not stored. One step takes `batch` samples, the next
 // ones of that order; data-parallel rank r of d takes the r-th of d equal runs of them. So the
-// order of samples does not depend on d, and the place where a run stands is one number. Threads: a
-// Loader is used by one thread; it reads ahead on a thread of its own. A Dataset is read-only.
+// order of samples does not depend on d, and the place where a run stands is one number.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +21,8 @@ namespace sennit::trainer {
 
 enum class Split : uint8_t { training, held_out };
 
-// The shards of one corpus, mapped into memory. Opening checks sizes and headers, and the checksums
-// of up to 1 GiB; verify() all checksums.
+// The shards of one corpus, mapped into memory and only read, so any thread may use them. Opening
+// checks sizes and headers, and the checksums of up to 1 GiB; verify() all checksums.
 class Dataset {
  public:
   // folder: holds index.json. Errors: what is missing, cut short, or of another corpus, by file.
@@ -47,6 +46,7 @@ class Dataset {
   std::unique_ptr<State> state_;
 };
 
+// Which samples a rank gets. All data-parallel ranks give the same but for `rank`.
 struct LoaderOptions {
   Split split = Split::training;
   uint64_t seed = 0;
@@ -65,6 +65,8 @@ struct Batch {
   double wait_seconds = 0;  // that next() stood still for it: `data_wait`
 };
 
+// One rank's batches of one split. One thread uses it; a thread of its own reads ahead, so next()
+// waits only where that is slower. It keeps the Dataset.
 class Loader {
  public:
   // Errors: too few tokens for one sequence; ranks that do not divide the batch.
@@ -90,8 +92,8 @@ class Loader {
 };
 
 // Element `index` of the permutation of [0, n) that (seed, epoch) name: a Feistel network on the
-// next power of four, walked until it lands below n. Constant memory; four rounds or a few times
-// that.
+// next power of four, walked until it lands below n. Constant memory; six rounds, and on average
+// less than four times that.
 uint64_t permuted(uint64_t index, uint64_t n, uint64_t seed, uint64_t epoch);
 
 }  // namespace sennit::trainer

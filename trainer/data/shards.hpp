@@ -24,15 +24,18 @@ inline constexpr size_t kShardHeaderBytes = 32;
 inline constexpr const char* kIndexName = "index.json";
 inline constexpr const char* kTokenizerName = "tokenizer.model";
 
+// A shard's first bytes, as they lie in the file.
 struct ShardHeader {
-  char magic[8];
+  char magic[8];  // kShardMagic, without its NUL
   uint32_t token_bytes;
   uint32_t vocabulary;
-  uint64_t tokens;
+  uint64_t tokens;  // of this shard
   uint64_t zero;
 };
 static_assert(sizeof(ShardHeader) == kShardHeaderBytes);
 
+// Writes one corpus. Documents of a split follow each other in the order of add(), and may go on in
+// the next shard. One thread. Memory: the shard of each split that is being filled.
 class ShardWriter {
  public:
   // Makes the folder; an index that is there already is removed first, and its shards are written

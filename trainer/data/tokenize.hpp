@@ -17,6 +17,8 @@
 
 namespace sennit::trainer {
 
+// What to make of which texts. `inputs` are as find_texts() takes them; the folder is made where it
+// is not there, and a corpus in it is replaced.
 struct TokenizeOptions {
   std::vector<std::string> inputs;    // none: the manual pages
   std::string folder;                 // written into
@@ -28,6 +30,7 @@ struct TokenizeOptions {
   int threads = 0;  // 0: one a core
 };
 
+// What was read, kept and written, and how long that took in seconds.
 struct TokenizeReport {
   int64_t files = 0, vocabulary = 0;
   uint64_t text_bytes = 0, sample_bytes = 0;  // read as text; learned from

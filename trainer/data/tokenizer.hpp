@@ -1,12 +1,5 @@
 // tokenizer.hpp: text to tokens and back, with a byte-pair encoding (arXiv 1508.07909) of
 // sentencepiece's.
-//
-// One that is learned here gives back any bytes exactly: it normalises nothing, and what has no
-// piece of its own (a line's end, rare characters, bytes that are no UTF-8) becomes one token a
-// byte. Ids: 0 unknown, 1 beginning, 2 end, 3 to 258 the bytes, then pieces in the order they were
-// merged. Pieces never reach from one word into the next, so a word's tokens are looked up once and
-// remembered. Threads: encode() and decode() may be called from several, each with a memory of its
-// own.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +14,13 @@
 
 namespace sennit::trainer {
 
+// A vocabulary, learned or loaded, that does not change. One that is learned here gives back any
+// bytes exactly: it normalises nothing, and what has no piece of its own (a line's end, rare
+// characters, bytes that are no UTF-8) becomes one token a byte. Its ids: 0 unknown, 1 beginning, 2
+// end, 3 to 258 the bytes, then pieces in the order they were merged. Its pieces never reach from
+// one word into the next, so a word's tokens are looked up once and remembered.
+//
+// Threads: encode() and decode() may be called from several, each with a Memory of its own.
 class Tokenizer {
  public:
   using Memory = std::unordered_map<std::string, std::vector<int32_t>>;

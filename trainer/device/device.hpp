@@ -1,27 +1,9 @@
 // device.hpp: what the model asks of the hardware it runs on: memory, and the operations of a Llama
 // block with their gradients.
 //
-// The model (trainer/model) never touches a number itself: it hands matrices in this
-// device's memory to these operations, so that another device is one more implementation of this
-// class and no change of the model. Matrices are row-major; a row is a token unless said otherwise.
-// Activations and weights have the run's compute type (f32, or bf16 with f32 accumulation inside
-// each operation); gradients of weights, sums of squares, log-sum-exps and optimiser state are f32.
-// Gradients of weights are *added to* what is there, those of activations are written. Shapes are
-// the caller's business: a wrong one is a defect, not an error of the user's. Same inputs give the
-// same bits, whatever the number of threads.
-//
-// Order. All calls of one device come from one thread. What they ask for is done one after the
-// other, in that order, and not before it is asked; but it may be late: a call may come back long
-// before. The device is known to have done all that it was asked when synchronize(), download() or
-// sum_of_squares() comes back, and at no other time. So
-//   - the pointers that operations are given are to this device's memory, which operations asked
-//     for later may use again, and whose release() may be asked for at once; host memory goes
-//     through upload() and download() alone. Everything else (shapes, numbers) is copied by the
-//     call.
-//   - whoever else reads or writes this device's memory calls synchronize() first, and asks for no
-//     operation on that memory until it has finished. These are a transfer, which Communicator
-//     starts in one place (trainer/parallel/communication.hpp) and whose wait() ends it, and the
-//     host with a parameter's state, as checkpoints need it (Parameters::pieces()).
+// The model (trainer/model) never touches a number itself: it hands matrices in this device's
+// memory to these operations, so that another device is one more implementation of Device and no
+// change of the model.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +16,7 @@
 
 namespace sennit::trainer {
 
+// What elements of the model are, and how many bytes one takes.
 enum class Type : uint8_t { f32, bf16 };
 constexpr size_t bytes_of(Type type) { return type == Type::f32 ? 4 : 2; }
 
@@ -60,6 +43,7 @@ struct AttentionShape {
   float scale = 0;  // of the scores: 1 / sqrt(head_size)
 };
 
+// The optimiser's settings in one step, the same for all parameters but for weight_decay.
 struct AdamW {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0;
   int64_t step = 1;  // from 1: for the bias corrections
@@ -67,6 +51,25 @@ struct AdamW {
   float gradient_scale = 1;
 };
 
+// Matrices are row-major; a row is a token unless said otherwise. Activations and weights have the
+// run's compute type (f32, or bf16 with f32 accumulation inside each operation); gradients of
+// weights, sums of squares, log-sum-exps and optimiser state are f32. Gradients of weights are
+// *added to* what is there, those of activations are written. Shapes are the caller's business: a
+// wrong one is a defect, not an error of the user's. Same inputs give the same bits, whatever the
+// number of threads.
+//
+// Order. All calls of one device come from one thread. What they ask for is done one after the
+// other, in that order, and not before it is asked; but it may be late: a call may come back long
+// before. The device is known to have done all that it was asked when synchronize(), download() or
+// sum_of_squares() comes back, and at no other time. So
+//   - the pointers that operations are given are to this device's memory, which operations asked
+//     for later may use again, and whose release() may be asked for at once; host memory goes
+//     through upload() and download() alone. Everything else (shapes, numbers) is copied by the
+//     call.
+//   - whoever else reads or writes this device's memory calls synchronize() first, and asks for no
+//     operation on that memory until it has finished. These are a transfer, which Communicator
+//     starts in one place (trainer/parallel/communication.hpp) and whose wait() ends it, and the
+//     host with a parameter's state, as checkpoints need it (Parameters::pieces()).
 class Device {
  public:
   virtual ~Device() = default;
@@ -180,7 +183,8 @@ class DeviceEntry {
   const DeviceEntry kEntry(name, open); \
   }
 
-std::span<const DeviceEntry* const> devices();  // sorted by name
+// All kinds in this program, sorted by name.
+std::span<const DeviceEntry* const> devices();
 // Errors: no device of this name, with the names that there are; what its own open() says.
 Status check_device(const std::string& name);
 Result<std::unique_ptr<Device>> open_device(const std::string& name, int threads);

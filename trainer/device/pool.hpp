@@ -1,9 +1,5 @@
 // pool.hpp: the device's memory for activations: taken and given back many times a step, always in
 // the same few sizes, so that after the first step nothing is allocated.
-//
-// A PooledMatrix gives its memory, which is not zeroed, back when it goes. take() throws
-// std::bad_alloc where the device has no more; the trainer catches that at its border (failure() has
-// the text). One thread.
 #pragma once
 
 #include <map>
@@ -16,6 +12,8 @@ namespace sennit::trainer {
 
 class Pool;
 
+// A matrix of a pool's memory, or none. The memory is not zeroed, and goes back to the pool with
+// this: the next take() may give it to others, so transfers of it must have ended.
 class PooledMatrix {
  public:
   PooledMatrix() = default;
@@ -47,6 +45,9 @@ class PooledMatrix {
   Matrix matrix_;
 };
 
+// The device's memory in blocks, which go back to the device with the pool alone. take() throws
+// std::bad_alloc where the device has no more; the trainer catches that at its border, and
+// failure() has the text. One thread.
 class Pool {
  public:
   explicit Pool(Device& device) : device_(device) {}

@@ -18,6 +18,8 @@ constexpr int64_t kLogitBytes = int64_t{128} << 20;  // of logits at a time, at 
 PooledMatrix embed_forward(Environment& environment, const int32_t* tokens);
 void embed_backward(Environment& environment, const int32_t* tokens, Matrix dx);
 
+// What head() gives: the loss of one micro-batch in nats, not scaled, and the same on all
+// tensor ranks.
 struct Head {
   double loss = 0;  // summed over this context rank's targets
   PooledMatrix dx;  // own rows; none without gradient

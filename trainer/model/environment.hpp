@@ -26,6 +26,8 @@ struct TokenShape {
   int chunk_of(int c, int h) const { return h == 0 ? c : 2 * contexts - 1 - c; }
 };
 
+// One a rank, for its one thread; what it refers to lives as long. `model` has the whole sizes.
+// This rank's shares of heads, columns and tokens are in the parameters' layout.
 struct Environment {
   Device& device;
   Pool& pool;

@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "base/arithmetic.hpp"
+
 namespace sennit::trainer {
 namespace {
 
@@ -116,12 +118,6 @@ std::vector<bool> unit_starts(const LlamaConfig& model, const MeshShape& mesh, i
   return starts;
 }
 
-uint64_t mixed(uint64_t x) {  // splitmix64's finaliser
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 int64_t ParameterLayout::elements() const {
@@ -190,15 +186,16 @@ ParameterLayout make_layout(const LlamaConfig& model, const MeshShape& mesh, con
 }
 
 Initializer::Initializer(uint64_t seed, const ParameterBox& box)
-    : key_(mixed(seed + 0x9e3779b97f4a7c15)), deviation_(box.deviation) {
+    : key_(mix(0, seed)), deviation_(box.deviation) {
   for (const char c : box.name)
-    key_ = mixed(key_ ^ static_cast<unsigned char>(c)) + 0x9e3779b97f4a7c15;
+    key_ = scrambled(key_ ^ static_cast<unsigned char>(c)) + kGoldenRatio;
 }
 
 float Initializer::operator()(uint64_t index) const {
   if (deviation_ == 0) return 1;
   // Box and Muller's transform of two counters' hashes.
-  const uint64_t a = mixed(key_ ^ mixed(2 * index + 1)), b = mixed(key_ ^ mixed(2 * index + 2));
+  const uint64_t a = scrambled(key_ ^ scrambled(2 * index + 1)),
+                 b = scrambled(key_ ^ scrambled(2 * index + 2));
   const double u = (static_cast<double>(a >> 11) + 1) * 0x1p-53,
                v = static_cast<double>(b >> 11) * 0x1p-53;
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v) *

@@ -62,6 +62,7 @@ struct LayerPlaces {
   Half attention, ffn;
 };
 
+// All that one rank holds, and where a module finds its own in it.
 struct ParameterLayout {
   std::vector<Unit> units;                                   // in the order of their use
   std::vector<std::vector<LayerPlaces>> chunks;              // by stage chunk

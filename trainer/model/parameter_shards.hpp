@@ -1,5 +1,5 @@
-// parameter_shards.hpp: which elements of every unit this rank keeps, and their memory: weights, gradients,
-// masters and moments (arXiv 1910.02054).
+// parameter_shards.hpp: which elements of every unit this rank keeps, and their memory: weights,
+// gradients, masters and moments (arXiv 1910.02054).
 //
 // The ranks of a replica group (data x context) hold the same units. Each of the S ranks *owns* the
 // S-th part of every unit's flat buffer, and *keeps* what `zero` says:
@@ -33,16 +33,16 @@ struct UnitMemory {
   float* second_moment = nullptr;
 };
 
-// ElementRange [first, first + count) of a unit.
+// Elements [first, first + count) of a unit.
 struct ElementRange {
   int64_t first = 0, count = 0;
 };
 
-// ElementRange are counted from the unit's first. u: below units().
+// What this rank keeps of every unit. Elements are counted from the unit's first. u: below units().
 class ParameterShards {
  public:
-  // shards: ranks of the replica group, of which this is number `shard`. Where there is one, zero is
-  // 0. Errors: the device's memory.
+  // shards: ranks of the replica group, of which this is number `shard`. Where there is one, zero
+  // is 0. Errors: the device's memory.
   static Result<std::unique_ptr<ParameterShards>> create(ParameterLayout layout, int shards,
                                                          int shard, Device& device, Type type,
                                                          int zero);

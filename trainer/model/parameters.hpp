@@ -1,9 +1,10 @@
 // parameters.hpp: this rank's weights, gradients and optimiser state, and what ZeRO does with them
 // (arXiv 1910.02054).
 //
-// Three parts have a file each: what a rank keeps (parameter_shards.hpp), weights made whole where they are
-// used (weight_gathers.hpp), gradients summed (gradient_sums.hpp). Here they make a step: gradients
-// are cleared, opened and closed by the layers, finished; and the optimiser updates unit after unit.
+// Three parts have a file each: what a rank keeps (parameter_shards.hpp), weights made whole where
+// they are used (weight_gathers.hpp), gradients summed (gradient_sums.hpp). Here they make a step:
+// gradients are cleared, opened and closed by the layers, finished; and the optimiser updates unit
+// after unit.
 //
 // Bytes a parameter, bf16 (f32): zero 0: 2 + 4 + 12 (4 + 4 + 8); 1: 2 + 4 + 12/S; 2: 2 + 16/S; 3:
 // 18/S; with 2 and 3 three units' gradients, with 3 also three units' weights on top.

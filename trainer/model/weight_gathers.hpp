@@ -1,10 +1,10 @@
 // weight_gathers.hpp: whole weights where the model needs them, whatever ZeRO keeps of them.
 //
 // With zero 0 they are there. After an update the gathers of zero 1 and 2 go on behind the next
-// step, in the order in which units are needed and no more than a few at a time, because those under
-// way share the network: acquire() starts the next ones and waits for its own. With zero 3 a unit's
-// are gathered before they are used, the next one's meanwhile, into memory of the pool that goes
-// when they are released: up to three units' at a time.
+// step, in the order in which units are needed and no more than a few at a time, because those
+// under way share the network: acquire() starts the next ones and waits for its own. With zero 3 a
+// unit's are gathered before they are used, the next one's meanwhile, into memory of the pool that
+// goes when they are released: up to three units' at a time.
 #pragma once
 
 #include <vector>

@@ -1,15 +1,6 @@
 // communication.hpp: what the trainer asks of a communication library, and what its time is counted
 // as.
 //
-// A Communicator connects the ranks of one group. Every call starts a transfer; until wait() has
-// returned, nobody else writes what is sent, nor reads or writes what is received. One thread makes
-// all calls of one rank. Ranks of a group make the same calls in the same order; sends and receives
-// between two ranks pair up in order.
-//
-// With the device in order (trainer/device/device.hpp): a transfer, of whatever buffers, starts
-// after all that the device was asked before it; what the device is asked after wait() comes after
-// the transfer. Callers need do nothing.
-//
 // All groups of a rank share one Traffic: it keeps the first error, after which every call does
 // nothing, so that a step need only look once, before it changes weights. A rank that has an error
 // aborts all of its groups, for it takes no more part in them: so it goes on from group to group
@@ -32,6 +23,7 @@
 
 namespace sennit::trainer {
 
+// The elements that are sent, and how many bytes one takes.
 enum class Element : uint8_t { f32, bf16, f64, byte };
 constexpr Element element_of(Type type) { return type == Type::f32 ? Element::f32 : Element::bf16; }
 constexpr size_t bytes_of(Element element) {
@@ -118,6 +110,14 @@ class Transfer {
   Traffic* traffic_ = nullptr;
 };
 
+// Connects the ranks of one group. Every call starts a transfer; until wait() has returned, nobody
+// else writes what is sent, nor reads or writes what is received. One thread makes all calls of one
+// rank, but for those that say otherwise. Ranks of a group make the same calls in the same order;
+// sends and receives between two ranks pair up in order.
+//
+// With the device in order (trainer/device/device.hpp): a transfer, of whatever buffers, starts
+// after all that the device was asked before it; what the device is asked after wait() comes after
+// the transfer. Callers need do nothing.
 class Communicator {
  public:
   virtual ~Communicator() { std::erase(traffic_->groups_, this); }

@@ -12,8 +12,8 @@
 
 namespace sennit::trainer {
 
-// A run as its user wants it. What each setting means, in which unit and which values have a meaning
-// of their own, its help says: train_settings().
+// A run as its user wants it. What each setting means, in which unit and which values have a
+// meaning of their own, its help says: train_settings().
 struct TrainConfig {
   // JSON text of a Hugging Face config; in the file an object, or the name of such a file
   std::string model;

@@ -14,14 +14,17 @@
 
 namespace sennit::trainer {
 
+// What one rank holds, by part; those of 0 bytes are left out.
 struct MemoryParts {
   std::vector<std::pair<std::string, uint64_t>> parts;  // name, bytes
   uint64_t total() const;
-  std::string text() const;  // "weights 12.3 MB, gradients ..."
+  std::string text() const;  // "weights 1.23 MB, gradients ..."
 };
-MemoryParts memory_of(const TrainerOptions& options);  // of the rank that needs most
+// Of the rank that needs most. The options must be ones that check_mesh() takes.
+MemoryParts memory_of(const TrainerOptions& options);
 
-std::string bytes_text(uint64_t bytes);  // "12.3 MB"
+// In decimal units: "1.23 MB", from 10 MB on "123 MB", from 1 GB on "12.3 GB".
+std::string bytes_text(uint64_t bytes);
 // What this process may take of what is free, shared by the ranks on this host; less where its
 // address space has a limit.
 uint64_t available_memory();

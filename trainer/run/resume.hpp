@@ -15,11 +15,12 @@
 
 namespace sennit::trainer {
 
-struct Resumed {       // a run that begins anew, at first
-  std::string folder;  // the checkpoint's; empty: none
-  int64_t step = 0;
-  double best = INFINITY;
-  double seconds = 0;  // that the run has taken, what came before this start counted
+// How far a run has come, and from where; as it stands here, one that begins anew.
+struct Resumed {
+  std::string folder;      // the checkpoint's; empty: none
+  int64_t step = 0;        // the last that is done
+  double best = INFINITY;  // the lowest held-out loss
+  double seconds = 0;      // that the run has taken, what came before this start counted
   int64_t evaluations_without_better = 0;
 };
 

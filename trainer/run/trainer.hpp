@@ -1,8 +1,7 @@
 // trainer.hpp: one rank of a training run: a step is gradients of a batch, their global norm, an
 // update.
 //
-// All ranks of the job make the same calls. Errors are the job's: after one, every later call gives
-// it. The loss is the mean over all targets of the batch, in nats a token. Deterministic: the same
+// The loss is the mean over all targets of the batch, in nats a token. Deterministic: the same
 // mesh, options and tokens give the same bits, whatever overlaps; with SENNIT_REPRODUCIBLE=1
 // whatever the buckets' size, too.
 #pragma once
@@ -18,6 +17,7 @@
 
 namespace sennit::trainer {
 
+// What is trained and how, the same on all ranks.
 struct TrainerOptions {
   LlamaConfig model;
   MeshShape mesh;
@@ -34,11 +34,13 @@ struct TrainerOptions {
   int64_t unit_bytes() const;
 };
 
+// How the weights follow from one batch's gradients.
 struct Update {
   AdamW adamw;     // gradient_scale is set by the step
   float clip = 0;  // the gradient's largest global norm; 0: any
 };
 
+// Loss and norm are the whole batch's, the same on all ranks; times and traffic are this rank's.
 struct StepResult {
   double loss = 0;
   double gradient_norm = 0;  // before clipping
@@ -52,6 +54,10 @@ struct Evaluation {
   double loss = 0, targets = 0;  // summed over targets; how many
 };
 
+// One rank's share of the model, on one thread; all ranks of the job make the same calls. Device
+// and traffic must outlive it. An error of the device or of a transfer is the job's, and every
+// later call gives it. A loss or a gradient that is not finite is an error of its step alone, which
+// leaves the weights as they were.
 class Trainer {
  public:
   // Collective. traffic: that of `job`. Errors: what does not divide; no memory.

@@ -1,5 +1,5 @@
 // socket.hpp: addresses and sockets: resolving, listening, connecting without blocking. IPv4 and
-// IPv6 alike; IPv4 is kept as ::ffff:a.b.c.d.
+// IPv6 alike.
 //
 // Sockets opened here are closed in forked children (base/process/forked.hpp): a data loader's
 // worker that inherited them would keep a dead rank's connections open, and nobody would see the
@@ -16,6 +16,8 @@
 
 namespace sennit {
 
+// One end of a connection. `ip` is in network order, IPv4 as ::ffff:a.b.c.d; `port` is in the
+// host's. By default it is the wildcard of both families, with any port.
 struct Address {
   std::array<uint8_t, 16> ip{};
   uint16_t port = 0;
@@ -37,6 +39,7 @@ Result<Address> interface_address(const std::string& interface);
 // nothing else.
 std::vector<Address> host_addresses();
 
+// To listen at all addresses of this host, IPv4 and IPv6, on any port.
 inline Address any_address() { return {}; }
 // Port 0: any. The error says what is in the way and the remedy.
 Result<int> listen_on(const Address& address);
@@ -46,12 +49,17 @@ Result<int> connect_to(const Address& address, int* error);
 int connect_error(int fd);
 // A connection that waits, or -1 with errno set.
 int accept_from(int listener, Address* from);
+// Small messages go out at once (TCP_NODELAY). Sockets of connect_to() and accept_from() have it.
 void set_no_delay(int fd);
+// The two ends of a connection; the wildcard with port 0 where there is none.
 Address local_address(int fd);
 Address remote_address(int fd);
 
+// For sockets of listen_on(), connect_to() and accept_from(), as for all of open_guarded(). Any
+// other descriptor stays open; -1 is nothing.
 inline void close_socket(int fd) { close_guarded(fd); }
 
-int64_t now_ms();  // monotonic
+// Milliseconds of a clock that never goes back and counts from some point in the past.
+int64_t now_ms();
 
 }  // namespace sennit

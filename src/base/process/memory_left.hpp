@@ -13,9 +13,10 @@
 
 namespace sennit {
 
+// How much may still be taken, at the moment of the look.
 struct MemoryLeft {
-  uint64_t bytes = UINT64_MAX;
-  std::string limit;  // what limits it: "this machine", "the limit of cgroup /jobs/7"
+  uint64_t bytes = UINT64_MAX;  // the default: nothing is known to limit it
+  std::string limit;            // what limits it: "this machine", "the limit of cgroup /jobs/7"
 };
 
 // `root`: where /proc and the mounts are found, for tests.

@@ -33,6 +33,7 @@ std::string svg_picture(double width, double height, const std::string& elements
 // `style` is a CSS class. The common sheet knows blue, orange, green, red, violet and pale; pages
 // add their own.
 
+// A row of a BarChart: `label` stands before the bar, `value` and then `note` behind it.
 struct Bar {
   std::string label, value, note;
   std::string style;
@@ -59,6 +60,7 @@ struct Axis {
   double part(double value) const;
 };
 
+// A curve of a LineChart: its points, joined in their order.
 struct Line {
   std::string name, style;
   std::vector<std::pair<double, double>> points;  // x, y

@@ -3,8 +3,8 @@
 //
 // An entry holds for one tier tree (by fingerprint), one collective and one class of sizes:
 // payloads from a power of two to the next. The text has a line per entry:
-//   tree 00c0ffee00c0ffee all_reduce 1048576 tiered chunks 8 radices 4,2 whole 0 predicted 1.5ms
-//   measured 1.4ms
+//   tree 00c0ffee00c0ffee all_reduce 1048576 tiered chunks 8 radices 4,2 whole 0 predicted_ns 1500000
+//   measured_ns 1400000
 // where 1048576 is the class's least payload in bytes, and one for the cost model of a tree that
 // was calibrated (plan/tuning/calibration.hpp), its tiers' figures from the ranks outwards:
 //   cost 00c0ffee00c0ffee post_ns 2000 message_cpu_ns 5000 latency_ns 30000

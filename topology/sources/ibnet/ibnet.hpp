@@ -34,7 +34,8 @@ struct IbPortRates {
   uint16_t able_speeds = 0;
 };
 
-struct IbPort {  // one that has a cable
+// A port that has a cable; one without is left out of its node.
+struct IbPort {
   int number = 0;
   int peer = -1;  // index into IbSubnet::nodes
   int peer_port = 0;
@@ -63,9 +64,11 @@ struct IbSubnet {
   std::vector<std::string> conflicts;
 };
 
-std::string_view name(IbSpeed speed);  // "HDR"
+// "HDR", and "???" where it is unknown; and back, where any other word is IbSpeed::unknown.
+std::string_view name(IbSpeed speed);
 IbSpeed ib_speed_named(std::string_view name);
-std::string ib_rate_name(int width, IbSpeed speed);  // "4xHDR"; empty: unknown
+// "4xHDR"; empty where either is unknown.
+std::string ib_rate_name(int width, IbSpeed speed);
 // bytes/s of one cable; 0: unknown.
 uint64_t ib_data_rate(int width, IbSpeed speed);
 uint64_t ib_data_rate(std::string_view rate_name);

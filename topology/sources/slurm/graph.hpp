@@ -12,7 +12,9 @@
 
 namespace sennit {
 
-void add_slurm_link(Fabric* fabric, int a, int b);  // both directions, of unknown capacity
+// Links two vertices, by their indices, in both directions. Capacity and latency are unknown, which
+// Slurm's files do not tell.
+void add_slurm_link(Fabric* fabric, int a, int b);
 
 // The fabric of a description of Slurm's, put together as it is read. `file` is for messages.
 class SlurmGraph {

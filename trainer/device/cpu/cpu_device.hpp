@@ -1,10 +1,7 @@
-// cpu_device.hpp: the processor as a device (trainer/device/device.hpp): matrix products by oneDNN,
-// everything else by the loops of trainer/device/cpu/kernels/kernels.hpp, over the threads of
-// trainer/device/cpu/threads.hpp.
-//
-// What is more than element by element has a file of its own in this folder. Work is cut into parts by shape alone,
-// never by the number of threads; sums over parts are added up in the order of the parts: the same
-// bits with any number of threads. All calls return when the work is done.
+// cpu_device.hpp: the processor as a device (trainer/device/device.hpp): matrix products by
+// trainer/device/cpu/multiply.hpp, everything else by the loops of
+// trainer/device/cpu/kernels/kernels.hpp, over the threads of trainer/device/cpu/threads.hpp. What
+// is more than element by element has a file of its own in this folder.
 #pragma once
 
 #include <vector>
@@ -15,8 +12,12 @@
 
 namespace sennit::trainer {
 
+// Every call comes back when its work is done. Sums over parts of the work are cut by shape alone,
+// never by the number of threads, and added up in the order of the parts: the same bits with any
+// number of threads.
 class CpuDevice final : public Device {
  public:
+  // threads: 0: one per core that this process may run on. kernels: used for as long as this lives.
   // amx: whether to use it where the processor has it.
   CpuDevice(int threads, const CpuKernels& kernels, bool amx);
 

@@ -15,6 +15,7 @@
 
 namespace sennit::trainer {
 
+// Floating-point operations (a multiply-add is two) of all `threads` together.
 struct MatrixPeak {
   double flops_per_s = 0;            // of the fastest repetition
   double sustained_flops_per_s = 0;  // of all

@@ -2,13 +2,15 @@
 // (trainer/device/cpu/amx/multiply.cpp) are for bf16; f32, and bf16 on processors without AMX, go
 // by oneDNN's matmul.
 //
-// A product is cut into blocks of c by shape alone, each is worked out by one thread: so the order
-// of every sum, and with it every bit, is the same with any number of threads. oneDNN's primitives
-// are made once per shape, types, strides and transposes, and kept. Its own AMX products want
-// matrices in a layout of its own; on plain ones, as weights and activations here are, oneDNN 2.6
-// falls back to a product at a third of the speed. Where the processor does not multiply bf16
-// itself, blocks of a and b are turned to f32 first: exact, and three times as fast as oneDNN's
-// bf16 by other instructions.
+// A product is cut into blocks of c, and one thread works out each. oneDNN's blocks follow from the
+// shape alone. On AMX many threads have smaller ones, but there the order of a sum follows from k
+// alone. So every bit is the same with any number of threads.
+//
+// oneDNN's primitives are made once per shape, types, strides and transposes, and kept. Its own AMX
+// products want matrices in a layout of its own; on plain ones, as weights and activations here
+// are, oneDNN 2.6 falls back to a product at a third of the speed. Where the processor does not
+// multiply bf16 itself, blocks of a and b are turned to f32 first: exact, and three times as fast
+// as oneDNN's bf16 by other instructions.
 #pragma once
 
 #include <map>

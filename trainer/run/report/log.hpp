@@ -1,9 +1,5 @@
 // log.hpp: what a run says of itself: a line a step on the screen, the same as JSON lines, and at
-// the end one self-contained HTML page with the curves. Rank 0's alone.
-//
-// Of times, those of the slowest rank. MFU: the operations of flops_per_token (6 a parameter, and
-// causal attention) over what the machine could have done in that time: measured by matrix products
-// of the run's type, or on paper.
+// the end one self-contained HTML page with the curves.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +12,9 @@
 
 namespace sennit::trainer {
 
+// What one step came to. Of times, those of the slowest rank. MFU: the operations of
+// flops_per_token (6 a parameter, and causal attention) over what the machine could have done in
+// that time: measured by matrix products of the run's type, or on paper.
 struct StepRecord {
   int64_t step = 0;
   double loss = 0, gradient_norm = 0, learning_rate = 0;
@@ -54,6 +53,8 @@ struct OverlapFigures {
   static std::optional<OverlapFigures> of(const std::vector<StepRecord>& records);
 };
 
+// Rank 0's records of a run and its file of them. A line that cannot be written ends the file, not
+// the run. One thread.
 class TrainLog {
  public:
   // Opens report_dir/steps.jsonl; after a resume its lines up to the step `done` stay, and are in

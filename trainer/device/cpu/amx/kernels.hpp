@@ -10,6 +10,8 @@ namespace sennit::trainer {
 // first call).
 bool has_amx();
 
+// One whole product, c = op(a) * op(b) or c += that, of which calls work out blocks; k is the
+// length of its sums. Calls of several threads may share it.
 struct AmxProduct {
   Matrix c, a, b;  // bf16 a and b; c either type
   bool transpose_a = false, transpose_b = false, accumulate = false;

@@ -146,6 +146,24 @@ struct Beside {
   }
 };
 
+// What there is of c's 32 x 32 elements from (row, column) on, where a block has so many rows and
+// columns left.
+inline Matrix part_of(const Matrix& c, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  Matrix part = c;
+  part.data =
+      static_cast<char*>(c.data) + static_cast<size_t>(row * c.stride + column) * bytes_of(c.type);
+  part.rows = rows < kPair ? rows : kPair;
+  part.columns = columns < kPair ? columns : kPair;
+  return part;
+}
+
+// Where c is far larger than the caches and whole lines of it are written, they are written without
+// being read first.
+inline bool goes_past_caches(const AmxProduct& p) {
+  return p.c.type == Type::bf16 && !p.accumulate && p.c.stride % kPair == 0 &&
+         reinterpret_cast<uintptr_t>(p.c.data) % 64 == 0 && p.c.bytes() >= kFar;
+}
+
 }  // namespace
 
 bool has_amx() {
@@ -193,18 +211,9 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
   Half* a =
       reinterpret_cast<Half*>(panel + (p.k > slice ? pairs_of(columns) : 1) * row_pairs * kSums);
   const auto part_of_c = [&](int64_t i, int64_t j) {
-    Matrix part = p.c;
-    part.data =
-        static_cast<char*>(p.c.data) +
-        static_cast<size_t>((first_row + i) * p.c.stride + first_column + j) * bytes_of(p.c.type);
-    part.rows = rows - i < kPair ? rows - i : kPair;
-    part.columns = columns - j < kPair ? columns - j : kPair;
-    return part;
+    return part_of(p.c, first_row + i, first_column + j, rows - i, columns - j);
   };
-  // Where c is far larger than the caches and whole lines of it are written,
-  // they are written without being read first.
-  const bool past_caches = p.c.type == Type::bf16 && !p.accumulate && p.c.stride % kPair == 0 &&
-                           reinterpret_cast<uintptr_t>(p.c.data) % 64 == 0 && p.c.bytes() >= kFar;
+  const bool past_caches = goes_past_caches(p);
   Ready ready;
   int64_t turn = 0;
   for (int64_t begin = 0; begin == 0 || begin < p.k; begin += slice) {
@@ -234,12 +243,12 @@ void amx_multiply(const AmxProduct& p, const void* packed, int64_t first_row, in
         const int64_t fetch_lines = (kPair + row_pairs - 1) / row_pairs;
         for (int64_t i = 0; i < rows; i += kPair) {
           float* sums = panel + ((p.k > slice ? j / kPair * row_pairs : 0) + i / kPair) * kSums;
-          if (begin > 0 || done > 0)
+          const bool below = i + kPair < rows;
+          const bool summed = begin > 0 || done > 0;
+          if (summed)
             load_sums(sums, kSumsRow, kSumsRight, kSumsBelow);
           else
             zero_sums();
-          const bool below = i + kPair < rows;
-          const bool summed = begin > 0 || done > 0;
           const int64_t next_i = below ? i + kPair : 0, next_j = below ? j : j + kPair;
           Beside beside{.ready = &ready, .b = &fetch, .b_lines = fetch_lines, .c = {}};
           if (below && summed) beside.sums = reinterpret_cast<const char*>(sums + kSums);

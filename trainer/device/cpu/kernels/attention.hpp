@@ -26,6 +26,7 @@ namespace {
 
 constexpr int64_t kQueryBlock = 64, kKeyBlock = 128;  // their scores stay in the first cache
 
+// The least multiple of `unit` that is not below n.
 SENNIT_INLINE int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Takes pieces out of one reserved memory. The first pass only adds up.
@@ -85,6 +86,9 @@ struct PackedKeys {
   Element *keys = nullptr, *values = nullptr, *turned = nullptr;
 };
 
+// A head's keys [0, all_keys) and their values, d elements each, by blocks of kKeyBlock keys: a
+// block that begins at key b lies at b * round_up(d, kUnit). turn_values: `turned` is V^T, else
+// K^T. Values are packed where there is room for them (to.values).
 template <typename Engine>
 void pack_keys(const PackedKeys<typename Engine::Element>& to, const HeadRows& k, const HeadRows& v,
                bool turn_values, int64_t all_keys, int64_t d) {
@@ -128,6 +132,8 @@ void write_rows(const HeadRows& to, const float* from, int64_t from_stride, cons
     }
 }
 
+// A thread's memory in the forward pass: all keys of the head, and of one block the queries (Q^T),
+// weights (P), scores and sums (out^T).
 template <typename Engine>
 struct ForwardScratch {
   using Element = typename Engine::Element;

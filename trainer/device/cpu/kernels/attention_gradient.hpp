@@ -8,6 +8,8 @@
 namespace sennit::trainer {
 namespace {
 
+// A thread's memory in the backward pass: keys, values, dk and dv of all keys of the head, else of
+// one block. As operands weights_a is P, slopes_a and slopes_b are dS; `slopes` is dP.
 template <typename Engine>
 struct GradientScratch {
   using Element = typename Engine::Element;
@@ -41,6 +43,8 @@ SENNIT_INLINE void make_slopes(const GradientScratch<Engine>& s, int64_t rows, i
   }
 }
 
+// One block of queries of one head, at least one of which sees a key: its dq goes to call.dq, and
+// what it adds to dk and dv to s.dk and s.dv.
 template <typename Engine>
 void gradient_block(const AttentionCall& call, const GradientScratch<Engine>& s, int64_t sequence,
                     int64_t head, int64_t first, int64_t count) {
@@ -93,6 +97,8 @@ inline void write_sums(const HeadRows& to, const float* from, int64_t from_strid
     });
 }
 
+// dq of all heads that share a key/value head, and that head's dk and dv: written, or added to. A
+// query that sees no key has 0, and so has a key that none sees.
 template <typename Engine>
 void attention_gradient_of_head(const AttentionCall& call, int64_t sequence, int64_t kv_head,
                                 CpuScratch& scratch) {

@@ -3,8 +3,7 @@
 //
 // The same text (this folder's headers) gives each table; a vector is 16 floats everywhere, so that
 // the order of sums is the same on every instruction set (the rounding is not: only some have fused
-// multiply-add). One call works on one row, or on n elements, in the calling thread; threads and
-// the cut into parts are the business of the sources above this folder.
+// multiply-add).
 #pragma once
 
 #include "trainer/device/device.hpp"
@@ -27,6 +26,8 @@ class CpuScratch {
   size_t bytes_ = 0;
 };
 
+// One attention or attention_gradient of Device, whole, with its arguments. All threads that work
+// on it share it.
 struct AttentionCall {
   Matrix out, q, k, v, dout, dq, dk, dv;  // out: forward; dout, dq, dk, dv: gradient
   float* log_sums = nullptr;
@@ -35,6 +36,9 @@ struct AttentionCall {
   bool accumulate = false;  // into dq, dk and dv
 };
 
+// The loops of one instruction set, which compute what Device says of the operations of these
+// names. One call works on one row, or on n elements, without gaps, in the calling thread; threads
+// and the cut into parts are the business of the sources above this folder.
 struct CpuKernels {
   const char* name;
 

@@ -10,6 +10,7 @@
 namespace sennit::trainer {
 namespace {
 
+// y += x.
 void add(void* y, Type y_type, const void* x, Type x_type, int64_t n) {
   typed(y, y_type, [&](auto* to) {
     typed(x, x_type, [&](const auto* from) {
@@ -20,6 +21,7 @@ void add(void* y, Type y_type, const void* x, Type x_type, int64_t n) {
   });
 }
 
+// y = x. They may be the same memory where they are of the same type.
 void convert(void* y, Type y_type, const void* x, Type x_type, int64_t n) {
   typed(y, y_type, [&](auto* to) {
     typed(x, x_type, [&](const auto* from) {
@@ -28,12 +30,14 @@ void convert(void* y, Type y_type, const void* x, Type x_type, int64_t n) {
   });
 }
 
+// y *= factor.
 void multiply_by(void* y, Type type, float factor, int64_t n) {
   typed(y, type, [&](auto* to) {
     each_vector(n, [&](int64_t i, auto part) { part.put(to + i, part.get(to + i) * factor); });
   });
 }
 
+// In f64: each of the 16 lanes by itself, then the lanes in their order.
 double sum_of_squares(const float* x, int64_t n) {
   typedef double Doubles __attribute__((vector_size(128)));
   Doubles sum = {};
@@ -46,6 +50,7 @@ double sum_of_squares(const float* x, int64_t n) {
   return total;
 }
 
+// The square roots of 16 numbers, each as exact as std::sqrt.
 SENNIT_INLINE Vec root(Vec x) {
   float lanes[kLanes];
   store(lanes, x);
@@ -53,6 +58,7 @@ SENNIT_INLINE Vec root(Vec x) {
   return load(lanes);
 }
 
+// One step of the optimiser, as Device::adamw() says it; `weight` may be null.
 void adamw(float* master, float* first, float* second, const float* gradient, void* weight,
            Type type, int64_t n, const AdamW& p) {
   const auto step = static_cast<double>(p.step);
@@ -78,11 +84,13 @@ void adamw(float* master, float* first, float* second, const float* gradient, vo
   typed(weight, type, all);
 }
 
+// 1 / (1 + e^-x), as exact as T needs it, to which the result is rounded.
 template <typename T>
 SENNIT_INLINE Vec sigmoid(Vec x) {
   return inverse_as<T>(1.0f + exp_as<T>(x, -1.0f, Vec{}));
 }
 
+// y = silu(gate) * up, all of one type.
 void swiglu(void* y, const void* gate, const void* up, Type type, int64_t n) {
   typed(y, type, [&](auto* to) {
     using T = std::remove_pointer_t<decltype(to)>;
@@ -94,6 +102,7 @@ void swiglu(void* y, const void* gate, const void* up, Type type, int64_t n) {
   });
 }
 
+// dgate = dy * up * silu'(gate) and dup = dy * silu(gate), all of one type.
 void swiglu_gradient(void* dgate, void* dup, const void* dy, const void* gate, const void* up,
                      Type type, int64_t n) {
   typed(dgate, type, [&](auto* to) {
@@ -111,6 +120,7 @@ void swiglu_gradient(void* dgate, void* dup, const void* dy, const void* gate, c
   });
 }
 
+// y = x * s * weight, where s = 1 / sqrt(mean(x^2) + epsilon) goes to *inverse_rms.
 void rms_norm(void* y, float* inverse_rms, const void* x, const void* weight, Type type, int64_t n,
               float epsilon) {
   typed(y, type, [&](auto* to) {
@@ -152,6 +162,8 @@ void rms_norm_gradient(void* dx, Type dx_type, bool accumulate, float* dweight, 
   });
 }
 
+// Turns a row of `heads` heads in place by its position's angles, of which there are head_size / 2;
+// direction: 1, or -1 for the turn backwards.
 void rotate(void* x, Type type, int64_t heads, int64_t head_size, const float* cosines,
             const float* sines, float direction) {
   const int64_t half = head_size / 2;
@@ -166,6 +178,7 @@ void rotate(void* x, Type type, int64_t heads, int64_t head_size, const float* c
   });
 }
 
+// NaNs are passed over; -infinity where there is nothing else.
 float largest(const void* x, Type type, int64_t n) {
   return typed(x, type, [&](const auto* from) {
     Vec most = splat(-INFINITY);
@@ -176,6 +189,7 @@ float largest(const void* x, Type type, int64_t n) {
   });
 }
 
+// The sum of exp(x - most), NaN where an x is.
 float sum_exp(const void* x, Type type, int64_t n, float most) {
   return typed(x, type, [&](const auto* from) {
     using T = std::remove_cvref_t<decltype(*from)>;
@@ -202,6 +216,7 @@ void softmax_gradient(void* dx, Type dx_type, const void* x, Type type, int64_t 
   });
 }
 
+// Products and sums are in f32, in an order that n alone decides.
 float dot(const void* a, Type a_type, const void* b, Type b_type, int64_t n) {
   return typed(a, a_type, [&](const auto* left) {
     return typed(b, b_type, [&](const auto* right) {
@@ -213,6 +228,7 @@ float dot(const void* a, Type a_type, const void* b, Type b_type, int64_t n) {
   });
 }
 
+// out = out * out_factor + other * other_factor.
 void join(float* out, float out_factor, const void* other, Type other_type, float other_factor,
           int64_t n) {
   typed(other, other_type, [&](const auto* from) {

@@ -23,12 +23,14 @@ typedef int32_t IntVec __attribute__((vector_size(64)));
 typedef uint32_t WordVec __attribute__((vector_size(64)));
 typedef uint16_t HalfVec __attribute__((vector_size(32)));
 
+// An element of bf16: the upper half of an f32.
 struct Bf16 {
   uint16_t bits;
 };
 
 #define SENNIT_INLINE __attribute__((always_inline)) inline
 
+// x in all 16 lanes; and the bits of a value as another type of the same size.
 SENNIT_INLINE Vec splat(float x) { return Vec{} + x; }
 template <typename To, typename From>
 SENNIT_INLINE To bits_as(From from) {
@@ -38,6 +40,7 @@ SENNIT_INLINE To bits_as(From from) {
   return to;
 }
 
+// 16 elements from or to memory, aligned or not. What becomes bf16 is rounded to nearest even.
 SENNIT_INLINE Vec load(const float* p) {
   Vec v;
   std::memcpy(&v, p, sizeof v);
