@@ -69,6 +69,9 @@ class Faulty final : public Transport {
   }
 
   void release(RecvRequest& request) override { inner_->release(request); }
+  bool has_come(int peer, const Key& key) override {
+    return !broken_.contains(peer) && inner_->has_come(peer, key);
+  }
 
   bool progress(Completions& completions) override {
     bool moved = false;

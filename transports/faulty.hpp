@@ -1,10 +1,9 @@
 // faulty.hpp: a transport that wraps another and misbehaves as told, for tests of failure handling.
 //
 // SENNIT_FAULTS, e.g. "rank=3,kill=50" or "transport=tcp,delay=2ms,seed=7", wraps every transport
-// that is made (registry.cpp). Messages are counted from 1, as this rank sends them, over all peers
-// and communicators. Delaying keeps the contract, so the conformance suite runs over it as well. A
-// broken connection is reported once and its requests stay pending until fail_peer() or cancel();
-// with tcp the peer sees it end, too.
+// that is made (registry.cpp). Delaying keeps the contract, so the conformance suite runs over it
+// as well. A broken connection is reported once and its requests stay pending until fail_peer() or
+// cancel(); with tcp the peer sees it end, too.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,8 @@
 
 namespace sennit {
 
+// What goes wrong, and when; by default nothing does. Messages are counted from 1, as this rank
+// sends them, over all peers and communicators.
 struct FaultPlan {
   int rank = -1;          // only this rank misbehaves; -1: every rank
   std::string transport;  // only this transport; empty: any

@@ -90,6 +90,11 @@ class Loopback final : public Transport {
     }
   }
 
+  bool has_come(int peer, const Key& key) override {
+    link(peer);
+    return matcher_.find_arrival(peer, key) != nullptr;
+  }
+
   void release(RecvRequest& request) override {
     if (!request.exposed) return;
     auto* ticket = reinterpret_cast<Ticket*>(request.scratch[0]);

@@ -22,6 +22,8 @@
 
 namespace sennit::loopback {
 
+// How far a ticket is. Whoever moves it out of `pending` decides: the receiver takes or drops it,
+// or the sender cancels it.
 enum class TicketState : uint32_t {
   pending,    // in the receiver's inbox or among its arrivals
   copying,    // the receiver is reading the sender's memory
@@ -31,6 +33,8 @@ enum class TicketState : uint32_t {
   dropped,    // by the receiver, who has forgotten it
 };
 
+// A send as its receiver sees it. It lies in the sender's endpoint, which uses it again once
+// neither side needs it any more.
 struct Ticket {
   std::atomic<TicketState> state{TicketState::pending};
   SendRequest* request = nullptr;  // nullptr: free or cancelled; the sender's
@@ -43,6 +47,7 @@ struct Ticket {
 };
 
 class Endpoint;
+// What a notice tells the endpoint that it is pushed into.
 enum class NoticeKind : uint8_t {
   sent,      // a ticket for the receiver
   finished,  // the ticket comes back to its sender
@@ -125,7 +130,9 @@ class Endpoint {
   std::vector<std::weak_ptr<Endpoint>> linked_ SENNIT_GUARDED_BY(mutex_);
 };
 
-struct EndpointAddress {  // what an instance tells its peers
+// What an instance tells its peers, as these bytes: the process id, a random number of the process
+// and the endpoint's number in it.
+struct EndpointAddress {
   int64_t process = 0;
   std::array<std::byte, 16> nonce{};
   uint64_t id = 0;

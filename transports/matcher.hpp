@@ -1,12 +1,9 @@
 // matcher.hpp: finds the receive for an arriving message, and the message for a receive, by (peer,
 // Key).
 //
-// KeyTable is an open-addressed hash of pointers to anything with members `peer` and `key`. Matcher
-// is two of them: receives that wait for their message, and arrivals that wait for their receive.
-// An arrival has the bytes (eager), or only the announcement of a message that is still at the
-// peer. The caller bounds arrivals. Threads: none of its own; used under the engine's lock. Cost:
-// one hash and about one cache line per lookup; nothing is allocated once the tables and the pool
-// have grown to the largest number outstanding.
+// Threads: none of its own; used under the engine's lock. Cost: one hash and about one cache line
+// per lookup; nothing is allocated once the tables and the pool have grown to the largest
+// number outstanding.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +14,8 @@
 
 namespace sennit {
 
+// An open-addressed hash of pointers to anything with members `peer` and `key`, which must stay in
+// place and keep that name while they are in it. nullptr: there is none of that name.
 template <typename Node>
 class KeyTable {
  public:
@@ -107,7 +106,8 @@ class KeyTable {
   size_t used_ = 0;
 };
 
-// A message, or the announcement of one, that came before its receive.
+// A message that came before its receive: its bytes (eager), or only the announcement of one that
+// is still at the peer.
 struct Arrival {
   int peer = -1;
   Key key;
@@ -118,6 +118,8 @@ struct Arrival {
   uint64_t handle[4] = {};  // the transport's own: where the bytes are, how far they have come, ...
 };
 
+// Two tables: receives that wait for their message, and arrivals that wait for their receive. Owns
+// the arrivals, whose number the caller bounds, but not the receives.
 class Matcher {
  public:
   // If the message is here already: the arrival, which the caller consumes and then gives to

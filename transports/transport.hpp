@@ -1,8 +1,7 @@
 // transport.hpp: the contract of the transports family.
 //
 // A transport moves messages between this process and its peers. A message is named by a Key; the
-// receiver posts a receive for the same key. Keys are never reused within a communicator. Peers are
-// world ranks of the job.
+// receiver posts a receive for the same key. Peers are world ranks of the job.
 //
 // Ownership: a request belongs to its caller, and stays at its address; from send()/recv() until it
 // is handed back through Completions the transport may read and write it and the memory behind its
@@ -11,7 +10,7 @@
 // `exposed` points at the bytes in the peer's memory, readable until release(). Flow control: a
 // large message moves only once its receive is posted; small (eager) ones may come earlier, bounded
 // per (communicator, peer) by a window, so no communicator can block another and memory is bounded.
-// Threads: all calls are made under the engine's lock, except wake(). Failure: when a connection
+// Threads: all calls are made under the engine's lock. Failure: when a connection
 // breaks, the transport reports a PeerEvent once and leaves the peer's requests pending; the
 // control plane decides, then fail_peer() or cancel() hands them back with an error.
 #pragma once
@@ -30,6 +29,7 @@
 
 namespace sennit {
 
+// The name of a message from one rank to another. Keys are never reused within a communicator.
 struct Key {
   uint32_t comm = 0;   // communicator id, the same on all its ranks
   uint32_t seq = 0;    // number of the call on the communicator
@@ -39,13 +39,16 @@ struct Key {
 };
 inline constexpr uint32_t kPointToPoint = 0xffffffffu;
 
+// A piece of the caller's memory. A message lies in any number of them, one after the other.
 struct Segment {
   std::byte* data = nullptr;
   size_t bytes = 0;
 };
 
-struct MessageRequest {  // what sends and receives have in common
-  int peer = -1;         // world rank
+// What sends and receives have in common. The caller fills in what stands before the results. The
+// request is its to use again once it has been handed back, and released where it is exposed.
+struct MessageRequest {
+  int peer = -1;  // world rank
   Key key;
   uint64_t signature = 0;             // hash of (collective, count, type, op, root, plan)
   std::span<const Segment> segments;  // stays valid until completion
@@ -84,11 +87,15 @@ struct SmallMessage {
 };
 enum class Now : uint8_t { done, later, never };
 
+// Something is wrong between this rank and a peer. Told once; what the peer's requests end with is
+// decided by others.
 struct PeerEvent {
   int peer = -1;
   Status status;  // what was seen: "connection closed by peer", "authentication failed", ...
 };
 
+// What progress() hands back, behind what is in it already. Whoever has read it calls clear(), so
+// that it keeps its memory.
 struct Completions {
   std::vector<SendRequest*> sends;
   std::vector<RecvRequest*> receives;
@@ -123,6 +130,8 @@ struct WireOverhead {
   uint64_t message_bytes = 0;        // what a message costs beside its payload
 };
 
+// One rank's end of a transport. send() and recv() are for peers that were given to add_peer(), and
+// release() for receives that were handed back with `exposed` set.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -140,6 +149,10 @@ class Transport {
   virtual void send(SendRequest& request) = 0;
   virtual void recv(RecvRequest& request) = 0;
   virtual void release(RecvRequest& request) = 0;  // ends exposure
+  // Whether a message of this name waits here for its receive: its bytes, or its announcement. Who
+  // wants to know asks again after each progress(), which from then on also looks for what comes
+  // from that peer.
+  virtual bool has_come(int peer, const Key& key) = 0;
   // Moves what can be moved without blocking. True if anything moved.
   virtual bool progress(Completions& completions) = 0;
 

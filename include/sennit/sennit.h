@@ -106,6 +106,9 @@ typedef enum sennit_op_t {
   SENNIT_MIN = 2,
   SENNIT_MAX = 3,
   SENNIT_AVG = 4,
+  SENNIT_BAND = 5, /* bitwise and, or, exclusive or: of integer types */
+  SENNIT_BOR = 6,
+  SENNIT_BXOR = 7,
   SENNIT_OP_CUSTOM_BASE = 16 /* first value that sennit_op_create_premul_sum returns */
 } sennit_op_t;
 
@@ -156,6 +159,13 @@ SENNIT_EXPORT sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int s
  * `comm`. A rank with SENNIT_NO_COLOR gets *result = NULL. */
 SENNIT_EXPORT sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key,
                                                 sennit_comm_t* result);
+/* A communicator of some of comm's ranks, made by them alone: no other rank takes part. `ranks` has
+ * `count` ranks of comm, each once, the caller's among them, in the same order on all; what stands
+ * at i becomes rank i. Several threads may make groups out of comm at once, also while another one
+ * uses it: `tag`, 0 or more, tells their calls apart. Works on a communicator that was aborted as
+ * well, but not on one that has lost a rank: SENNIT_PEER_FAILED. SENNIT_MISMATCH: lists differ. */
+SENNIT_EXPORT sennit_status_t sennit_comm_create_group(sennit_comm_t comm, const int ranks[],
+                                                       int count, int tag, sennit_comm_t* result);
 SENNIT_EXPORT sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result);
 /* Completes the calls that were started and not waited for, then waits for all ranks. Destroy
  * afterwards. The handles of those calls stay to be waited for, which gives each its result, and to
@@ -223,6 +233,7 @@ SENNIT_EXPORT sennit_status_t sennit_mem_deregister(sennit_comm_t comm, void* me
  * Each has a nonblocking twin with suffix _start, which takes a sennit_work_t* last; buffers belong
  * to the work until it has completed. A blocking call is start + wait + free. */
 
+/* send, recv: count elements; every rank gets the result over all ranks. */
 SENNIT_EXPORT sennit_status_t sennit_all_reduce(const void* send, void* recv, size_t count,
                                                 sennit_type_t type, sennit_op_t op,
                                                 sennit_comm_t comm);
@@ -255,6 +266,16 @@ SENNIT_EXPORT sennit_status_t sennit_send(const void* send, size_t count, sennit
                                           int peer, sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_recv(void* recv, size_t count, sennit_type_t type, int peer,
                                           sennit_comm_t comm);
+/* The same with a tag, 0 or more: a receive takes the first message of its peer and tag that no
+ * receive before it took. sennit_send and sennit_recv are those of tag 0. As the peer of a receive
+ * SENNIT_ANY_SOURCE is any other rank of the communicator; `source`, which may be NULL, receives
+ * the one whose message came. Receives of the same tag that were started later wait behind it. */
+#define SENNIT_ANY_SOURCE (-1000) /* far from what a wrong sum makes of a rank */
+SENNIT_EXPORT sennit_status_t sennit_send_tagged(const void* send, size_t count, sennit_type_t type,
+                                                 int peer, int tag, sennit_comm_t comm);
+SENNIT_EXPORT sennit_status_t sennit_recv_tagged(void* recv, size_t count, sennit_type_t type,
+                                                 int peer, int tag, sennit_comm_t comm,
+                                                 int* source);
 
 /* v-variants: counts[] and displacements[] have `size` entries, in elements, and are the same on
  * every rank (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their
@@ -278,6 +299,8 @@ SENNIT_EXPORT sennit_status_t sennit_all_to_all_v(const void* send, const size_t
                                                   const size_t recv_displacements[],
                                                   sennit_type_t type, sennit_comm_t comm);
 
+/* The nonblocking twins: each starts its call and returns a handle in *work, which the caller waits
+ * for and frees. After an error nothing was started and *work is no handle. */
 SENNIT_EXPORT sennit_status_t sennit_all_reduce_start(const void* send, void* recv, size_t count,
                                                       sennit_type_t type, sennit_op_t op,
                                                       sennit_comm_t comm, sennit_work_t* work);
@@ -308,6 +331,12 @@ SENNIT_EXPORT sennit_status_t sennit_send_start(const void* send, size_t count, 
                                                 int peer, sennit_comm_t comm, sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_recv_start(void* recv, size_t count, sennit_type_t type,
                                                 int peer, sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_send_tagged_start(const void* send, size_t count,
+                                                       sennit_type_t type, int peer, int tag,
+                                                       sennit_comm_t comm, sennit_work_t* work);
+SENNIT_EXPORT sennit_status_t sennit_recv_tagged_start(void* recv, size_t count, sennit_type_t type,
+                                                       int peer, int tag, sennit_comm_t comm,
+                                                       sennit_work_t* work);
 SENNIT_EXPORT sennit_status_t sennit_all_gather_v_start(const void* send, void* recv,
                                                         const size_t counts[],
                                                         const size_t displacements[],
@@ -339,6 +368,9 @@ SENNIT_EXPORT sennit_status_t sennit_all_to_all_v_start(
 SENNIT_EXPORT sennit_status_t sennit_work_test(sennit_work_t work);
 /* Waits up to timeout_ms (negative: for ever). SENNIT_IN_PROGRESS: not complete by then. */
 SENNIT_EXPORT sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms);
+/* Of a receive that has completed: the rank whose message came. SENNIT_IN_PROGRESS: it has not
+ * completed. SENNIT_INVALID_ARGUMENT: `work` is no receive. */
+SENNIT_EXPORT sennit_status_t sennit_work_source(sennit_work_t work, int* source);
 /* Waits if it has not completed, then frees. */
 SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
 
@@ -351,6 +383,11 @@ SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
  * communicator has failed: all its ranks know that, and the group's other calls are made. */
 SENNIT_EXPORT sennit_status_t sennit_group_start(void);
 SENNIT_EXPORT sennit_status_t sennit_group_end(void);
+/* In place of sennit_group_end: makes none of the calls, and says what they would take by the
+ * planner, in nanoseconds: those of one communicator one after the other, communicators side by
+ * side. Works of the group's calls end with SENNIT_UNSUPPORTED. SENNIT_INVALID_ARGUMENT: the group
+ * is within another one. */
+SENNIT_EXPORT sennit_status_t sennit_group_predict(uint64_t* nanoseconds);
 
 /* ---- what and why ---- */
 

@@ -73,6 +73,9 @@ inline constexpr sennit_op_t prod = SENNIT_PROD;
 inline constexpr sennit_op_t min = SENNIT_MIN;
 inline constexpr sennit_op_t max = SENNIT_MAX;
 inline constexpr sennit_op_t avg = SENNIT_AVG;
+inline constexpr sennit_op_t band = SENNIT_BAND;
+inline constexpr sennit_op_t bor = SENNIT_BOR;
+inline constexpr sennit_op_t bxor = SENNIT_BXOR;
 
 // False when there is none: `if (Error e = comm.barrier()) ...`.
 struct [[nodiscard]] Error {
@@ -220,12 +223,12 @@ class Communicator {
   }
   Error barrier() { return Error::from(sennit_barrier(handle_)); }
   template <typename T>
-  Error send(const T* data, size_t count, int peer) {
-    return Error::from(sennit_send(data, count, type_of<T>(), peer, handle_));
+  Error send(const T* data, size_t count, int peer, int tag = 0) {
+    return Error::from(sennit_send_tagged(data, count, type_of<T>(), peer, tag, handle_));
   }
   template <typename T>
-  Error recv(T* data, size_t count, int peer) {
-    return Error::from(sennit_recv(data, count, type_of<T>(), peer, handle_));
+  Error recv(T* data, size_t count, int peer, int tag = 0, int* source = nullptr) {
+    return Error::from(sennit_recv_tagged(data, count, type_of<T>(), peer, tag, handle_, source));
   }
   // Nonblocking twins of what training overlaps; the rest through sennit.h with handle().
   template <typename T>
@@ -247,15 +250,15 @@ class Communicator {
     });
   }
   template <typename T>
-  Expected<Work> start_send(const T* data, size_t count, int peer) {
+  Expected<Work> start_send(const T* data, size_t count, int peer, int tag = 0) {
     return started([&](sennit_work_t* w) {
-      return sennit_send_start(data, count, type_of<T>(), peer, handle_, w);
+      return sennit_send_tagged_start(data, count, type_of<T>(), peer, tag, handle_, w);
     });
   }
   template <typename T>
-  Expected<Work> start_recv(T* data, size_t count, int peer) {
+  Expected<Work> start_recv(T* data, size_t count, int peer, int tag = 0) {
     return started([&](sennit_work_t* w) {
-      return sennit_recv_start(data, count, type_of<T>(), peer, handle_, w);
+      return sennit_recv_tagged_start(data, count, type_of<T>(), peer, tag, handle_, w);
     });
   }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <new>
 #include <string_view>
@@ -143,6 +144,8 @@ sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* hand
   });
 }
 
+bool in_group() { return group().depth > 0; }
+
 Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config) {
   SENNIT_RETURN_IF_ERROR(checked_config(config));
   if (config && config->arrival_timeout_ms > 0)
@@ -245,6 +248,18 @@ sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit
     std::shared_ptr<Communicator> part;
     SENNIT_RETURN_IF_ERROR(comm->communicator->split(color, key, &part));
     *result = part ? new sennit_comm{std::move(part)} : nullptr;
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_create_group(sennit_comm_t comm, const int ranks[], int count, int tag,
+                                         sennit_comm_t* result) {
+  return guarded(comm, [&]() -> Status {
+    if (count < 1) return invalid(fmt::format("create_group: {} ranks: expected 1 or more", count));
+    if (!comm || !result || !ranks) return invalid("comm, ranks or result is NULL");
+    std::shared_ptr<Communicator> made;
+    SENNIT_RETURN_IF_ERROR(comm->communicator->create_group({ranks, ranks + count}, tag, &made));
+    *result = new sennit_comm{std::move(made)};
     return {};
   });
 }
@@ -379,6 +394,18 @@ sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
   });
 }
 
+sennit_status_t sennit_work_source(sennit_work_t work, int* source) {
+  return guarded(work, [&]() -> Status {
+    SENNIT_RETURN_IF_ERROR(check_started(work));
+    if (!source) return invalid("source is NULL");
+    if (!work->work->receives()) return invalid("the work is no receive");
+    if (!work->work->done()) return {SENNIT_IN_PROGRESS, ""};
+    SENNIT_RETURN_IF_ERROR(work->work->finish());
+    *source = work->work->source();
+    return {};
+  });
+}
+
 sennit_status_t sennit_work_free(sennit_work_t work) {
   return guarded([&] { return give_back(work, &sennit_work::work); });
 }
@@ -411,6 +438,27 @@ sennit_status_t sennit_group_end(void) {
       if (first.ok()) first = status;
     }
     return first;
+  });
+}
+
+sennit_status_t sennit_group_predict(uint64_t* nanoseconds) {
+  return guarded([&]() -> Status {
+    PendingGroup& open = group();
+    if (open.depth == 0) return invalid("sennit_group_predict without sennit_group_start");
+    if (--open.depth > 0) return open.note(invalid("sennit_group_predict: within another group"));
+    const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
+    const Status off = std::exchange(open.error, {});
+    std::map<const Communicator*, uint64_t> by_communicator;
+    for (const auto& work : works) {
+      if (off.ok()) by_communicator[&work->communicator()] += work->predicted_ns();
+      work->give_up(off.ok() ? Status(SENNIT_UNSUPPORTED, "the group was only predicted") : off);
+    }
+    if (!off.ok()) return off;
+    if (!nanoseconds) return invalid("nanoseconds is NULL");
+    *nanoseconds = 0;
+    for (const auto& [communicator, ns] : by_communicator)
+      *nanoseconds = std::max(*nanoseconds, ns);
+    return {};
   });
 }
 

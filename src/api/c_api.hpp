@@ -28,6 +28,8 @@ inline Communicator& internal(sennit_comm_t comm) { return *comm->communicator; 
 // Starts the call, or puts it into the thread's group. With `handle`, nonblocking: *handle receives
 // the work.
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle);
+// Whether this thread is between sennit_group_start() and sennit_group_end().
+bool in_group();
 
 // Collective over the ranks of `bootstrap`: a context and the communicator of all its ranks.
 // `config` may be null.

@@ -28,6 +28,10 @@ struct Builder {
     call.root = root;
     return *this;
   }
+  Builder& tag(int tag) {
+    call.tag = tag;
+    return *this;
+  }
   Builder& receiving() {
     call.receiving = true;
     return *this;
@@ -49,6 +53,7 @@ struct Builder {
   }
   sennit_status_t start(sennit_comm_t comm, sennit_work_t* work) const {
     if (!work) return report(invalid("work is NULL: a nonblocking call returns its handle there"));
+    *work = nullptr;
     return submit(comm, work);
   }
 };
@@ -170,6 +175,52 @@ sennit_status_t sennit_recv_start(void* recv, size_t count, sennit_type_t type, 
                                   sennit_comm_t comm, sennit_work_t* work) {
   return Builder(Collective::send_recv, nullptr, recv, count, type)
       .root(peer)
+      .receiving()
+      .start(comm, work);
+}
+
+sennit_status_t sennit_send_tagged(const void* send, size_t count, sennit_type_t type, int peer,
+                                   int tag, sennit_comm_t comm) {
+  return Builder(Collective::send_recv, send, nullptr, count, type)
+      .root(peer)
+      .tag(tag)
+      .submit(comm, nullptr);
+}
+sennit_status_t sennit_send_tagged_start(const void* send, size_t count, sennit_type_t type,
+                                         int peer, int tag, sennit_comm_t comm,
+                                         sennit_work_t* work) {
+  return Builder(Collective::send_recv, send, nullptr, count, type)
+      .root(peer)
+      .tag(tag)
+      .start(comm, work);
+}
+
+sennit_status_t sennit_recv_tagged(void* recv, size_t count, sennit_type_t type, int peer, int tag,
+                                   sennit_comm_t comm, int* source) {
+  Builder builder(Collective::send_recv, nullptr, recv, count, type);
+  builder.root(peer).tag(tag).receiving();
+  if (source == nullptr || peer != SENNIT_ANY_SOURCE) {
+    const sennit_status_t status = builder.submit(comm, nullptr);
+    if (source != nullptr && status == SENNIT_OK) *source = peer;
+    return status;
+  }
+  if (sennit::in_group())
+    return report(
+        invalid("recv from any source: the source is not known within a group; call "
+                "sennit_recv_tagged_start and, after the group, sennit_work_source"));
+  sennit_work_t work = nullptr;
+  sennit_status_t status = builder.start(comm, &work);
+  if (status != SENNIT_OK) return status;
+  status = sennit_work_wait(work, -1);
+  if (status == SENNIT_OK) sennit_work_source(work, source);
+  sennit_work_free(work);
+  return status;
+}
+sennit_status_t sennit_recv_tagged_start(void* recv, size_t count, sennit_type_t type, int peer,
+                                         int tag, sennit_comm_t comm, sennit_work_t* work) {
+  return Builder(Collective::send_recv, nullptr, recv, count, type)
+      .root(peer)
+      .tag(tag)
       .receiving()
       .start(comm, work);
 }

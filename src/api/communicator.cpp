@@ -28,7 +28,8 @@ Communicator::Communicator(std::shared_ptr<Context> context, std::vector<int> me
       planning_(std::move(tree), context_->plan_options(), context_->may_tune(),
                 context_->tuning()),
       plans_(context_->engine()),
-      small_calls_(context_->engine()) {
+      small_calls_(context_->engine()),
+      mailbox_(context_->engine(), id, state_.others()) {
   for (const int32_t rank : this->tree().rank_of_position)
     world_of_position_.push_back(state_.world_rank(rank));
 }
@@ -95,13 +96,19 @@ void Communicator::start(Work& work, bool nonblocking) {
     return;
   }
   const Call& call = work.call_;
+  Engine& engine = context_->engine();
   if (call.collective == Collective::send_recv) {
-    uint32_t& so_far = (call.receiving ? receives_from_ : sends_to_)[call.root];
-    context_->engine().start(*work.execution_, ++so_far, true, nonblocking);
+    const int peer =
+        call.root == SENNIT_ANY_SOURCE ? Mailbox::kAnySource : state_.world_rank(call.root);
+    const auto tag = static_cast<uint32_t>(call.tag);
+    if (call.receiving)
+      engine.start_receive(*work.execution_, mailbox_, peer, tag, nonblocking);
+    else
+      engine.start_send(*work.execution_, mailbox_, peer, tag, nonblocking);
   } else {
     const uint32_t seq = next_seq_++;
     state_.calls().begins(seq, work.execution_->shared_prepared());
-    context_->engine().start(*work.execution_, seq, false, nonblocking);
+    engine.start(*work.execution_, seq, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
   // just posted.
@@ -283,6 +290,38 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   std::vector<int> members;
   for (const int rank : ranks_of(color, all)) members.push_back(state_.world_rank(rank));
   Result<std::shared_ptr<Communicator>> made = create(context_, std::move(members), id);
+  if (!made) return made.status();
+  *result = *std::move(made);
+  return {};
+}
+
+GroupChannel& Communicator::channel() {
+  const MutexLock lock(channel_mutex_);
+  if (!channel_) channel_ = std::make_unique<GroupChannel>(*context_, state_);
+  return *channel_;
+}
+
+Status Communicator::create_group(const std::vector<int>& ranks, int tag,
+                                  std::shared_ptr<Communicator>* result) {
+  if (tag < 0) return invalid(fmt::format("create_group: tag {}: expected 0 or more", tag));
+  std::vector<bool> listed(static_cast<size_t>(size()));
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size())
+      return invalid(
+          fmt::format("create_group: rank {} in the list: expected 0 <= it < {}", rank, size()));
+    if (listed[static_cast<size_t>(rank)])
+      return invalid(fmt::format("create_group: rank {} stands in the list twice", rank));
+    listed[static_cast<size_t>(rank)] = true;
+  }
+  if (!listed[static_cast<size_t>(rank())])
+    return invalid(fmt::format(
+        "create_group: rank {}, which calls it, is not in the list: only members call it", rank()));
+  const Registry::Making making(context_->registry());
+  const Result<uint32_t> id = channel().agree_on_number(ranks, tag);
+  if (!id) return id.status();
+  std::vector<int> members;
+  for (const int rank : ranks) members.push_back(state_.world_rank(rank));
+  Result<std::shared_ptr<Communicator>> made = create(context_, std::move(members), *id);
   if (!made) return made.status();
   *result = *std::move(made);
   return {};

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -20,7 +19,9 @@
 #include "api/call/small_calls.hpp"
 #include "api/communicator_state.hpp"
 #include "api/context.hpp"
+#include "api/group_channel.hpp"
 #include "api/work.hpp"
+#include "engine/mailbox.hpp"
 
 namespace sennit {
 
@@ -52,6 +53,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // ---- its life ----
   // Collective. `result` stays null for SENNIT_NO_COLOR.
   Status split(int color, int key, std::shared_ptr<Communicator>* result);
+  // Called by the members of the new one alone, which `ranks` lists: each once, this rank among
+  // them, the same list on all; what stands at i becomes rank i. Also where this one was aborted.
+  // Any thread; `tag` tells those that do it at once apart.
+  Status create_group(const std::vector<int>& ranks, int tag,
+                      std::shared_ptr<Communicator>* result);
   // Collective. Ends what is outstanding, whether somebody has waited for it already or not.
   Status finalize();
   void abort() { state_.abort(); }
@@ -79,6 +85,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(std::shared_ptr<Context> context, std::vector<int> members, uint32_t id,
                TierTree tree);
 
+  GroupChannel& channel() SENNIT_EXCLUDES(channel_mutex_);
   // What a call is prepared to, as the plan says or as trials do.
   Result<PlanCache::Entry*> find_or_prepare(PlanCache::Key key, const Plan* given);
   Result<Trials*> trials_of(const Call& call, const Request& request);
@@ -100,8 +107,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   CallTrials trials_;
   CustomOps custom_ops_;
   SelfMessages self_messages_;
-  uint32_t next_seq_ = 1;                             // of collective calls
-  std::map<int, uint32_t> sends_to_, receives_from_;  // how many there were, by peer
+  Mutex channel_mutex_;
+  // From the first create_group() on.
+  std::unique_ptr<GroupChannel> channel_ SENNIT_GUARDED_BY(channel_mutex_);
+  Mailbox mailbox_;        // of messages between two ranks
+  uint32_t next_seq_ = 1;  // of collective calls
   uint32_t splits_ = 0;
   std::vector<Work*> outstanding_;  // started and not finished
 };

@@ -28,6 +28,14 @@ bool CommunicatorState::has(int world_rank) const {
   return std::find(members_.begin(), members_.end(), world_rank) != members_.end();
 }
 
+std::vector<int> CommunicatorState::others() const {
+  std::vector<int> others = members_;
+  others.erase(others.begin() + rank_);
+  return others;
+}
+
+int CommunicatorState::rank_of(int world_rank) const { return index_of(members_, world_rank); }
+
 Status CommunicatorState::status() const {
   if (!failed()) return {};
   const MutexLock lock(mutex_);

@@ -31,6 +31,8 @@ class CommunicatorState {
   int size() const { return static_cast<int>(members_.size()); }
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
   bool has(int world_rank) const;
+  int rank_of(int world_rank) const;  // in the communicator, whose member it is
+  std::vector<int> others() const;    // the world ranks of all members but this rank
 
   // Ok, or what the communicator failed with: the first failure stands.
   Status status() const SENNIT_EXCLUDES(mutex_);

@@ -184,7 +184,8 @@ void Context::stalled(Execution& execution) {
       execution.comm(),
       {SENNIT_TIMED_OUT,
        fmt::format("rank {} has waited {} ms in {} on communicator {}: there is no matching call",
-                   rank(), waited_ms, execution.prepared().description, execution.comm())});
+                   rank(), waited_ms, execution.prepared().description,
+                   without_channel(execution.comm()))});
 }
 
 }  // namespace sennit

@@ -13,9 +13,11 @@
 
 namespace sennit {
 
+// Which hosts to measure between, the same on all ranks; and how, which counts on rank 0.
 struct ProbeRequest {
   std::vector<int> rank_of_host;   // one rank a host, ascending
   std::vector<std::string> names;  // of these hosts
+  // Round trips one after the other, where hosts share cores and would disturb each other.
   bool one_pair_at_a_time = false;
   bool again = false;  // do not look into the cache
 };

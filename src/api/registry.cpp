@@ -30,7 +30,7 @@ void Registry::remove(const CommunicatorState* communicator) {
   // Peers may still send, or return credit, on what this rank has left: that goes when no
   // communicator can be on its way to this rank.
   engine_->forget([&](uint32_t other) SENNIT_REQUIRES(mutex_) {
-    return makings_.empty() ? !communicators_.contains(other) : other == comm;
+    return makings_.empty() ? !communicators_.contains(without_channel(other)) : other == comm;
   });
 }
 

@@ -24,6 +24,12 @@ namespace sennit {
 
 inline constexpr uint32_t kWholeJob = 1;  // the number of the first communicator
 
+// The number of a communicator's GroupChannel, and the communicator of a number of either.
+inline constexpr uint32_t kChannelBit = 0x80000000;
+constexpr uint32_t channel_of(uint32_t comm) { return comm | kChannelBit; }
+constexpr uint32_t without_channel(uint32_t number) { return number & ~kChannelBit; }
+
+// See above. Of one context; any thread.
 class Registry {
  public:
   explicit Registry(int rank) : rank_(rank) {}

@@ -6,7 +6,7 @@
 namespace sennit {
 
 Work::Work(std::shared_ptr<Communicator> communicator, const Call& call)
-    : communicator_(std::move(communicator)), call_(call) {}
+    : communicator_(std::move(communicator)), call_(call), source_(call.root) {}
 
 Work::~Work() {
   if (!started_ && execution_) communicator_->plans_.give_back(std::move(execution_));
@@ -16,6 +16,17 @@ Work::~Work() {
 }
 
 const Context& Work::context() const { return communicator_->context(); }
+
+uint64_t Work::predicted_ns() const {
+  if (!execution_) return 0;
+  const Prepared& prepared = execution_->prepared();
+  if (call_.collective != Collective::send_recv) return prepared.plan.predicted_ns;
+  Request request = prepared.request;  // of a message only its plan is made, as it is needed
+  if (request.root == SENNIT_ANY_SOURCE)
+    request.root = (communicator_->position() + 1) % communicator_->size();
+  const Result<Plan> plan = communicator_->plan_by_model(request);
+  return plan ? plan->predicted_ns : 0;
+}
 
 void Work::start(bool nonblocking) {
   started_ = true;
@@ -67,6 +78,8 @@ Status Work::finish() {
     return result_;
   }
   result_ = communicator_->result_of(*execution_);
+  if (call_.root == SENNIT_ANY_SOURCE && result_.ok())
+    source_ = communicator_->state_.rank_of(execution_->peer());
   if (sample_ >= 0 && result_.ok() && !trials_->decided())
     trials_->took(sample_, execution_->finished_ns - started_ns_);
   communicator_->plans_.give_back(std::move(execution_));

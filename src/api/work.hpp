@@ -33,12 +33,16 @@ class Work {
   // In place of start(): it is never made, and this is its result.
   void give_up(const Status& why);
   const Context& context() const;
+  const Communicator& communicator() const { return *communicator_; }
+  uint64_t predicted_ns() const;             // before it is started; 0: a message to oneself
   bool started() const { return started_; }  // not yet: its group is still open
   bool done() const;
   // Drives the engine; false when the time is over (negative: no limit).
   bool wait(int64_t timeout_ns);
   bool test();      // drives it once; whether it is done
   Status finish();  // after done(): the result; gives the execution back
+  bool receives() const { return call_.collective == Collective::send_recv && call_.receiving; }
+  int source() const { return source_; }  // after finish(), of a receive: the rank at its other end
 
  private:
   friend class Communicator;
@@ -55,6 +59,7 @@ class Work {
   Trials* trials_ = nullptr;   // where its time goes
   int sample_ = -1;            // as which of their times; -1: it is not timed
   uint64_t started_ns_ = 0;
+  int source_ = -1;
   Status result_;
 };
 

@@ -1,8 +1,5 @@
 // data_places.hpp: where the data of a program's steps lies in memory: the user's buffers by their
 // layouts, and the slots of a chunk packed in an arena of scratch.
-//
-// Not thread-safe. Cost of locate(): O(ranges of the operand), and for a part of a slot the ranges
-// of the slot it walks over; nothing is allocated once the caller's segments have grown.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +31,9 @@ struct SlotPlaces {
   size_t arena_bytes = 0;
 };
 
+// The places of a program's operands in one execution: whoever runs a call sets `buffers` first.
+// Not thread-safe. Cost of locate(): O(ranges of the operand), and for a part of a slot the ranges
+// of the slot it walks over; nothing is allocated once the caller's segments have grown.
 class DataPlaces {
  public:
   // `program` outlives this.

@@ -106,10 +106,43 @@ void Engine::recv(RecvRequest& request) {
 
 void Engine::release(RecvRequest& request) { route(request.peer)->release(request); }
 
+bool Engine::has_come(int peer, const Key& key) {
+  Transport* const transport = route(peer);
+  return transport != nullptr && transport->has_come(peer, key);
+}
+
 // ---- driving ----
 
-void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking) {
+void Engine::start(Execution& execution, uint32_t seq, bool nonblocking) {
   const MutexLock lock(mutex_);
+  takes_up(execution, nonblocking);
+  execution.start(seq);
+  collect_done();
+  if (nonblocking) helper_wake_.notify_one();
+}
+
+void Engine::start_send(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
+                        bool nonblocking) {
+  const MutexLock lock(mutex_);
+  takes_up(execution, nonblocking);
+  mailbox.send(execution, peer, tag);
+  collect_done();
+  if (nonblocking) helper_wake_.notify_one();
+}
+
+void Engine::start_receive(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
+                           bool nonblocking) {
+  const MutexLock lock(mutex_);
+  takes_up(execution, nonblocking);
+  const bool waited = mailbox.waits();
+  mailbox.receive(execution, peer, tag);
+  if (!waited && mailbox.waits()) mailboxes_.push_back(&mailbox);
+  collect_done();
+  if (nonblocking) helper_wake_.notify_one();
+}
+
+// It is under way from now on.
+void Engine::takes_up(Execution& execution, bool nonblocking) {
   execution.last_progress_ns = now_ns();
   execution.last_report_ns = 0;
   execution.awaited = !nonblocking;
@@ -119,9 +152,14 @@ void Engine::start(Execution& execution, uint32_t seq, bool point_to_point, bool
     nonblocking_++;
     start_helper();
   }
-  execution.start(seq, point_to_point);
-  collect_done();
-  if (nonblocking) helper_wake_.notify_one();
+}
+
+// Whether a receive that waited for its source has one now.
+bool Engine::look_into_mailboxes() {
+  bool started = false;
+  for (Mailbox* mailbox : mailboxes_) started |= mailbox->look();
+  if (started) std::erase_if(mailboxes_, [](const Mailbox* mailbox) { return !mailbox->waits(); });
+  return started;
 }
 
 bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed) {
@@ -131,7 +169,7 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
     MutexLock lock(mutex_);
     if (!running_.empty()) {  // those need the transports' progress() too
       lock.unlock();
-      start(execution, seq, false, false);
+      start(execution, seq, false);
       return false;
     }
     running_.push_back(&execution);
@@ -174,7 +212,9 @@ bool Engine::poll_small(Execution& execution, const std::atomic<bool>& failed) {
 }
 
 bool Engine::progress_locked(Routes::Driven which) {
-  const bool moved = routes_.progress(which, completions_);
+  bool moved = routes_.progress(which, completions_);
+  if (!mailboxes_.empty()) [[unlikely]]
+    moved |= look_into_mailboxes();
   const auto none = [](const Completions& c) {
     return c.sends.empty() && c.receives.empty() && c.events.empty();
   };
@@ -355,6 +395,10 @@ void Engine::fail_communicator(uint32_t comm, const Status& status) {
     hand_back(unreachable_receives_, completions_.receives);
     for (Execution* execution : std::vector<Execution*>(running_))
       if (execution->comm() == comm) execution->fail(status);
+    std::erase_if(mailboxes_, [comm](Mailbox* mailbox) {
+      if (mailbox->comm() == comm) mailbox->drop();
+      return mailbox->comm() == comm;
+    });
     collect_done();
   }
   wake();

@@ -20,6 +20,7 @@
 #include "base/mutex.hpp"
 #include "base/trace.hpp"
 #include "engine/execution.hpp"
+#include "engine/mailbox.hpp"
 #include "engine/memory_pool.hpp"
 #include "engine/routes.hpp"
 #include "engine/sleeper.hpp"
@@ -61,8 +62,12 @@ class Engine {
   // ---- any thread, without the lock ----
   // Starts an execution that is not under way, which outlives it being so. `seq`: the number of the
   // call on the communicator. nonblocking: the helper drives it while nobody waits.
-  void start(Execution& execution, uint32_t seq, bool point_to_point, bool nonblocking)
+  void start(Execution& execution, uint32_t seq, bool nonblocking) SENNIT_EXCLUDES(mutex_);
+  // The same for one message, to or from a world rank. A receive may be from Mailbox::kAnySource.
+  void start_send(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag, bool nonblocking)
       SENNIT_EXCLUDES(mutex_);
+  void start_receive(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
+                     bool nonblocking) SENNIT_EXCLUDES(mutex_);
   // The short way of a small blocking call: starts the execution and drives it as long as its
   // messages come soon. False: it goes on the general way, wait() for it. `failed` is the
   // communicator's.
@@ -100,6 +105,7 @@ class Engine {
   void send(SendRequest& request) SENNIT_REQUIRES(mutex_);
   void recv(RecvRequest& request) SENNIT_REQUIRES(mutex_);
   void release(RecvRequest& request) SENNIT_REQUIRES(mutex_);
+  bool has_come(int peer, const Key& key) SENNIT_REQUIRES(mutex_);
   // The communicator is to fail; told once the lock is free.
   void failed_here(uint32_t comm, const Status& status) SENNIT_REQUIRES(mutex_) {
     failed_here_.emplace_back(comm, status);
@@ -123,6 +129,8 @@ class Engine {
 
   Transport* route(int peer) SENNIT_REQUIRES(mutex_);
   bool progress_locked(Routes::Driven which = Routes::Driven::used) SENNIT_REQUIRES(mutex_);
+  void takes_up(Execution& execution, bool nonblocking) SENNIT_REQUIRES(mutex_);
+  bool look_into_mailboxes() SENNIT_REQUIRES(mutex_);
   void collect_done() SENNIT_REQUIRES(mutex_);
   Failures take_failures() SENNIT_REQUIRES(mutex_) { return std::exchange(failed_here_, {}); }
   void tell(const Failures& failures) SENNIT_EXCLUDES(mutex_);
@@ -144,6 +152,7 @@ class Engine {
   MemoryPool memory_ SENNIT_GUARDED_BY(mutex_);
   Routes routes_ SENNIT_GUARDED_BY(mutex_);
   std::vector<Execution*> running_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<Mailbox*> mailboxes_ SENNIT_GUARDED_BY(mutex_);  // in which a receive waits
   // To peers that no transport reaches, until that is decided on.
   std::vector<SendRequest*> unreachable_sends_ SENNIT_GUARDED_BY(mutex_);
   std::vector<RecvRequest*> unreachable_receives_ SENNIT_GUARDED_BY(mutex_);

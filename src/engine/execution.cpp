@@ -55,9 +55,29 @@ Execution::~Execution() {
   for (Lane& lane : lanes_) engine_.free_scratch(lane.slots.arena, lane.slots.arena_bytes);
 }
 
-void Execution::start(uint32_t seq, bool point_to_point) {
+void Execution::start(uint32_t seq) {
+  point_to_point_ = false;
+  begin(seq);
+}
+
+void Execution::start_message(uint32_t seq, int peer, uint32_t tag) {
+  point_to_point_ = true;
+  peer_ = peer;
+  tag_ = tag;
+  begin(seq);
+}
+
+void Execution::await_source(uint32_t tag) {
+  point_to_point_ = true;
+  peer_ = -1;
+  tag_ = tag;
+  status_ = {};
+  outstanding_ = 0;
+  done_.store(false, std::memory_order_relaxed);
+}
+
+void Execution::begin(uint32_t seq) {
   seq_ = seq;
-  point_to_point_ = point_to_point;
   status_ = {};
   done_.store(false, std::memory_order_relaxed);
   chunks_left_ = chunks_;
@@ -163,9 +183,13 @@ void Execution::step_done(uint32_t lane_index, uint32_t step) {
 
 void Execution::fill(MessageRequest& request, uint32_t lane, uint32_t step, size_t bytes) {
   const Step& s = program_.steps[step];
-  request.peer = world_of_position_[static_cast<size_t>(s.peer)];
-  request.key = {comm_, seq_, point_to_point_ ? kPointToPoint : lanes_[lane].slots.chunk.index,
-                 s.tag};
+  if (point_to_point_) {
+    request.peer = peer_;
+    request.key = {comm_, seq_, kPointToPoint, tag_};
+  } else {
+    request.peer = world_of_position_[static_cast<size_t>(s.peer)];
+    request.key = {comm_, seq_, lanes_[lane].slots.chunk.index, s.tag};
+  }
   request.signature = prepared_->signature;
   request.segments = segments_of(lane, step);
   request.bytes = bytes;

@@ -36,8 +36,12 @@ class Execution {
   const Prepared& prepared() const { return *prepared_; }
   const std::shared_ptr<const Prepared>& shared_prepared() const { return prepared_; }
   Buffers& buffers() { return places_.buffers; }  // fill before start()
-  // `seq`: the number of the call on the communicator, part of its messages' keys.
-  void start(uint32_t seq, bool point_to_point);
+  // A collective call. `seq`: its number on the communicator, part of its messages' keys.
+  void start(uint32_t seq);
+  // One message. `seq`: its number between this rank and `peer`, a world rank, with this tag.
+  void start_message(uint32_t seq, int peer, uint32_t tag);
+  // A message whose source is not known yet: under way, and nothing to do before start_message().
+  void await_source(uint32_t tag);
   // The engine's: a request of this execution came back, with its status.
   void send_done(SendRequest& request);
   void receive_done(RecvRequest& request);
@@ -58,6 +62,9 @@ class Execution {
   uint32_t comm() const { return comm_; }
   uint32_t seq() const { return seq_; }
   bool collective_call() const { return !point_to_point_; }
+  // Of a message: the world rank at its other end, once that is known, and its tag.
+  int peer() const { return peer_; }
+  uint32_t tag() const { return tag_; }
   uint64_t last_progress_ns = 0;  // the engine's, for noticing stalls
   uint64_t last_report_ns = 0;
   std::atomic<bool> awaited{false};  // its caller does nothing but wait for it
@@ -76,6 +83,7 @@ class Execution {
   struct LaneStep {
     uint32_t lane, step;
   };
+  void begin(uint32_t seq);
   void begin_chunk(uint32_t lane, uint32_t chunk);
   Status lay_out_slots(Lane& lane);
   void step_ready(uint32_t lane, uint32_t step);
@@ -113,6 +121,8 @@ class Execution {
   uint32_t chunks_ = 1;
   uint32_t seq_ = 0;
   bool point_to_point_ = false;
+  int peer_ = -1;  // of a message
+  uint32_t tag_ = 0;
   bool counts_shared_ = true;  // all ranks know all counts
   bool skip_empty_ = true;     // messages without bytes are not sent
   std::vector<Lane> lanes_;

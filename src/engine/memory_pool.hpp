@@ -1,5 +1,6 @@
-// memory_pool.hpp: memory that the engine hands out, to users and as scratch for executions, and memory
-// of users' own that they register. Exposable to peers where a transport offers that, else plain.
+// memory_pool.hpp: memory that the engine hands out, to users and as scratch for executions, and
+// memory of users' own that they register. Exposable to peers where a transport offers that,
+// else plain.
 //
 // Not thread-safe: all calls are made under the engine's lock.
 #pragma once

@@ -1,7 +1,5 @@
 // send_queue.hpp: what an execution has to send to one peer: the most urgent first, and no more
 // under way than keeps the wire busy, so that a deep queue never delays the flow that matters.
-//
-// Not thread-safe. Cost: a heap operation a send; nothing is allocated once the heap has grown.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +18,9 @@ struct ReadySend {
   size_t bytes = 0;
 };
 
+// Each send goes through it once: push(), take() when there is room for it, done() when the
+// transport is through with it. Not thread-safe. Cost: a heap operation a send; nothing is
+// allocated once the heap has grown.
 class SendQueue {
  public:
   // Of the widest tier first, then of the lowest chunk, then the first step.
@@ -29,8 +30,8 @@ class SendQueue {
   }
   bool empty() const { return heap_.empty(); }
 
-  // The next to be sent, which counts as under way from now on. Nothing where there is none, or where
-  // with it more than `limit` bytes would be under way; a few messages may be, however large.
+  // The next to be sent, which counts as under way from now on. Nothing where there is none, or
+  // where with it more than `limit` bytes would be under way; a few messages may be, however large.
   std::optional<ReadySend> take(size_t limit) {
     if (heap_.empty()) return {};
     const ReadySend next = heap_.front().send;

@@ -1,5 +1,5 @@
-// sleeper.hpp: how a thread that waits sleeps: until a transport has something to do, another thread
-// wakes it, or its time is over.
+// sleeper.hpp: how a thread that waits sleeps: until a transport has something to do, another
+// thread wakes it, or its time is over.
 //
 // Any thread may call anything here, without a lock. Cost: a system call or two.
 #pragma once

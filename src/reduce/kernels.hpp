@@ -18,20 +18,27 @@
 namespace sennit {
 namespace {
 
+// Two vectors to one, lane by lane. An average adds up, and finish() divides the whole sum.
 template <typename L, KernelOp op>
 inline typename L::V combine(typename L::V a, typename L::V b) {
   if constexpr (op == KernelOp::prod) return a * b;
   if constexpr (op == KernelOp::min) return L::min(a, b);
   if constexpr (op == KernelOp::max) return L::max(a, b);
+  if constexpr (op == KernelOp::band) return a & b;
+  if constexpr (op == KernelOp::bor) return a | b;
+  if constexpr (op == KernelOp::bxor) return a ^ b;
   return a + b;
 }
 
+// What is stored of a result: divided where it is an average, with canonical NaNs.
 template <typename L, KernelOp op>
 inline typename L::V finish(typename L::V v, typename L::Divisor divisor) {
   if constexpr (op == KernelOp::average) v = L::divide(v, divisor);
   return L::canonical(v);
 }
 
+// A ReduceKernel for elements of L. n >= 1; `out` may be any of the inputs, since what is stored
+// has been read from all of them.
 template <typename L, KernelOp op>
 void reduce_kernel(void* out, const void* const* inputs, size_t n, size_t count, uint64_t divisor) {
   using V = typename L::V;
@@ -66,6 +73,7 @@ void reduce_kernel(void* out, const void* const* inputs, size_t n, size_t count,
   }
 }
 
+// A ScaleKernel for elements of L. `out` may be `in`.
 template <typename L>
 void scale_kernel(void* out, const void* in, const void* scalar, size_t count) {
   constexpr size_t kStep = L::kLanes * L::kElementBytes;
@@ -85,22 +93,26 @@ void scale_kernel(void* out, const void* in, const void* scalar, size_t count) {
   __builtin_memcpy(to + at, padded, bytes - at);
 }
 
-// One row of the table: sum, prod, min, max, average.
-#define SENNIT_REDUCE_ROW(L)                                              \
+// One row of the table, in the order of KernelOp.
+#define SENNIT_REDUCE_ROW(L, ...)                                         \
   {                                                                       \
     reduce_kernel<L, KernelOp::sum>, reduce_kernel<L, KernelOp::prod>,    \
         reduce_kernel<L, KernelOp::min>, reduce_kernel<L, KernelOp::max>, \
-        reduce_kernel<L, KernelOp::average>                               \
+        reduce_kernel<L, KernelOp::average> __VA_OPT__(, ) __VA_ARGS__    \
   }
+#define SENNIT_REDUCE_INTEGER_ROW(T)                                       \
+  SENNIT_REDUCE_ROW(Integer<T>, reduce_kernel<Integer<T>, KernelOp::band>, \
+                    reduce_kernel<Integer<T>, KernelOp::bor>,              \
+                    reduce_kernel<Integer<T>, KernelOp::bxor>)
 // In the order of DataType.
 #define SENNIT_REDUCE_TABLE                                                                       \
   {                                                                                               \
-    {SENNIT_REDUCE_ROW(Integer<int8_t>),  SENNIT_REDUCE_ROW(Integer<uint8_t>),                    \
-     SENNIT_REDUCE_ROW(Integer<int32_t>), SENNIT_REDUCE_ROW(Integer<uint32_t>),                   \
-     SENNIT_REDUCE_ROW(Integer<int64_t>), SENNIT_REDUCE_ROW(Integer<uint64_t>),                   \
-     SENNIT_REDUCE_ROW(Float16),          SENNIT_REDUCE_ROW(Bfloat16),                            \
-     SENNIT_REDUCE_ROW(Float32),          SENNIT_REDUCE_ROW(Float64),                             \
-     SENNIT_REDUCE_ROW(Float8E4m3),       SENNIT_REDUCE_ROW(Float8E5m2)},                         \
+    {SENNIT_REDUCE_INTEGER_ROW(int8_t),  SENNIT_REDUCE_INTEGER_ROW(uint8_t),                      \
+     SENNIT_REDUCE_INTEGER_ROW(int32_t), SENNIT_REDUCE_INTEGER_ROW(uint32_t),                     \
+     SENNIT_REDUCE_INTEGER_ROW(int64_t), SENNIT_REDUCE_INTEGER_ROW(uint64_t),                     \
+     SENNIT_REDUCE_ROW(Float16),         SENNIT_REDUCE_ROW(Bfloat16),                             \
+     SENNIT_REDUCE_ROW(Float32),         SENNIT_REDUCE_ROW(Float64),                              \
+     SENNIT_REDUCE_ROW(Float8E4m3),      SENNIT_REDUCE_ROW(Float8E5m2)},                          \
     {                                                                                             \
       scale_kernel<Integer<int8_t>>, scale_kernel<Integer<uint8_t>>,                              \
           scale_kernel<Integer<int32_t>>, scale_kernel<Integer<uint32_t>>,                        \

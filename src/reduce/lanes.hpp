@@ -17,6 +17,7 @@
 namespace sennit {
 namespace {
 
+// The compilers' vector of so many bytes, with arithmetic lane by lane.
 template <typename T, size_t bytes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(bytes)));
@@ -28,6 +29,7 @@ using F32 = Vector<float>;
 using I32 = Vector<int32_t>;
 using U32 = Vector<uint32_t>;
 
+// A whole vector from memory and to memory of any alignment.
 template <typename V>
 inline V load_bytes(const char* from) {
   V v;
@@ -41,6 +43,7 @@ inline void store_bytes(char* to, V v) {
 
 // ---- integers: wrap, because the lanes are unsigned ----
 
+// The type of the lanes that hold an integer type.
 template <typename T>
 struct UnsignedOf;
 template <>
@@ -68,6 +71,9 @@ struct UnsignedOf<uint64_t> {
   using type = uint64_t;
 };
 
+// Elements of an integer type. This and the floats below are what kernels are made for: each knows
+// its lanes (V), the type that an average is divided by, how a whole vector is loaded and stored at
+// any alignment, min, max and divide lane by lane, and what is canonical.
 template <typename T>
 struct Integer {
   using V = Vector<typename UnsignedOf<T>::type>;
@@ -124,6 +130,7 @@ struct FloatLanes {
 using Fp32Lanes = FloatLanes<float, uint32_t, 0x7fc00000u>;
 using Fp64Lanes = FloatLanes<double, uint64_t, 0x7ff8000000000000ull>;
 
+// Floats that are what their lanes hold: nothing is converted.
 struct Float32 : Fp32Lanes {
   static constexpr size_t kElementBytes = 4;
   static V load(const char* from) { return load_bytes<V>(from); }
@@ -181,6 +188,7 @@ struct Packed {
   }
 };
 
+// The upper half of an fp32; what is stored is rounded to nearest even.
 struct Bfloat16 : Fp32Lanes {
   static constexpr size_t kElementBytes = 2;
   static V load(const char* from) {
@@ -245,6 +253,7 @@ struct NarrowFloat : Fp32Lanes {
 using Float8E4m3 = NarrowFloat<uint8_t, 4, 3, false>;
 using Float8E5m2 = NarrowFloat<uint8_t, 5, 2, true>;
 
+// IEEE's float of 16 bits: by the processor's conversions where it has them.
 #if SENNIT_VECTOR_BYTES == 64
 struct Float16 : Fp32Lanes {
   static constexpr size_t kElementBytes = 2;

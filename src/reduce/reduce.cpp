@@ -53,6 +53,12 @@ KernelOp kernel_op(Op op, uint64_t divisor) {
       return KernelOp::max;
     case Op::avg:
       return divisor == 1 ? KernelOp::sum : KernelOp::average;
+    case Op::band:
+      return KernelOp::band;
+    case Op::bor:
+      return KernelOp::bor;
+    case Op::bxor:
+      return KernelOp::bxor;
     case Op::sum:
     case Op::premul_sum:
       break;
@@ -80,7 +86,7 @@ std::string_view reduce_isa() {
 
 void reduce(DataType type, Op op, void* out, std::span<const void* const> inputs, size_t count,
             uint64_t divisor) {
-  SENNIT_CHECK(!inputs.empty() && divisor != 0);
+  SENNIT_CHECK(!inputs.empty() && divisor != 0 && applies(op, type));
   const KernelOp kernel = kernel_op(op, divisor);
   if (count == 0) return;
   if (inputs.size() == 1 && kernel != KernelOp::average) {

@@ -21,7 +21,7 @@ namespace sennit {
 // out[i] = finish(in[0][i] op in[1][i] op ... ), in that order. `inputs` >= 1; one input without a
 // divisor is copied. out may be any of the inputs, but must not overlap one otherwise. divisor: avg
 // divides by it (a number of ranks; 1: not yet final). Op::avg sums like sum; Op::premul_sum sums
-// like sum (see scale).
+// like sum (see scale). The operation applies to the type.
 void reduce(DataType type, Op op, void* out, std::span<const void* const> inputs, size_t count,
             uint64_t divisor = 1);
 

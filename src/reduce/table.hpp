@@ -13,8 +13,9 @@
 namespace sennit {
 
 // The operations that kernels know; avg without a divisor and premul_sum are sums.
-enum class KernelOp : uint8_t { sum, prod, min, max, average };
-inline constexpr int kKernelOps = 5;
+// The bitwise ones are of integers.
+enum class KernelOp : uint8_t { sum, prod, min, max, average, band, bor, bxor };
+inline constexpr int kKernelOps = 8;
 
 inline constexpr int kKernelTypes = 12;  // of DataType, in its order
 
@@ -23,6 +24,8 @@ using ReduceKernel = void (*)(void* out, const void* const* inputs, size_t n, si
                               uint64_t divisor);
 using ScaleKernel = void (*)(void* out, const void* in, const void* scalar, size_t count);
 
+// A kernel for every type and operation, null where the operation is not of that type. Index by
+// DataType and KernelOp.
 struct ReduceTable {
   ReduceKernel reduce[kKernelTypes][kKernelOps];
   ScaleKernel scale[kKernelTypes];

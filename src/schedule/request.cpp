@@ -31,8 +31,8 @@ constexpr std::array<TypeEntry, SENNIT_TYPE_COUNT> kTypes = {{{"int8", "int8", 1
                                                               {"float64", "double", 8},
                                                               {"float8_e4m3", "f8e4m3", 1},
                                                               {"float8_e5m2", "f8e5m2", 1}}};
-constexpr std::array<std::string_view, 6> kOpNames = {"sum", "prod", "min",
-                                                      "max", "avg",  "premul_sum"};
+constexpr std::array<std::string_view, kOps> kOpNames = {"sum",  "prod", "min",  "max",       "avg",
+                                                         "band", "bor",  "bxor", "premul_sum"};
 
 std::string list(auto&& names) {
   std::string text;
@@ -43,6 +43,9 @@ std::string list(auto&& names) {
 }  // namespace
 
 size_t type_bytes(DataType type) { return kTypes[static_cast<size_t>(type)].bytes; }
+bool applies(Op op, DataType type) {
+  return (op != Op::band && op != Op::bor && op != Op::bxor) || type <= DataType::uint64;
+}
 bool has_root(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather ||
          c == Collective::scatter;

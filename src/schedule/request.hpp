@@ -44,10 +44,13 @@ enum class DataType : uint8_t {
   float8_e4m3,
   float8_e5m2
 };
-enum class Op : uint8_t { sum, prod, min, max, avg, premul_sum };
+// In the order of sennit_op_t; premul_sum is any that was created.
+enum class Op : uint8_t { sum, prod, min, max, avg, band, bor, bxor, premul_sum };
+inline constexpr int kOps = 9;
 
 // Of one element.
 size_t type_bytes(DataType type);
+bool applies(Op op, DataType type);            // bitwise operations are of integers
 bool has_root(Collective collective);          // broadcast, reduce, gather, scatter
 std::string_view name(Collective collective);  // "all_reduce", ...
 std::string_view name(DataType type);          // "float32", ...

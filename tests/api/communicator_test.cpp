@@ -41,6 +41,12 @@ double combine(Op op, double a, double b) {
       return std::min(a, b);
     case Op::max:
       return std::max(a, b);
+    case Op::band:
+      return static_cast<double>(static_cast<int64_t>(a) & static_cast<int64_t>(b));
+    case Op::bor:
+      return static_cast<double>(static_cast<int64_t>(a) | static_cast<int64_t>(b));
+    case Op::bxor:
+      return static_cast<double>(static_cast<int64_t>(a) ^ static_cast<int64_t>(b));
     default:
       return a + b;
   }
@@ -90,8 +96,10 @@ TEST_P(Collectives, ReduceEveryTypeAndOp) {
   const int n = ranks.size();
   ranks.run([&](int rank, sennit_comm_t comm) {
     for (int t = 0; t < SENNIT_TYPE_COUNT; t++) {
-      for (const Op op : {Op::sum, Op::prod, Op::min, Op::max, Op::avg}) {
+      for (const Op op :
+           {Op::sum, Op::prod, Op::min, Op::max, Op::avg, Op::band, Op::bor, Op::bxor}) {
         const auto type = static_cast<DataType>(t);
+        if (!sennit::applies(op, type)) continue;
         const size_t count = 37 + static_cast<size_t>(t);
         Bytes send(count * sennit::type_bytes(type) * static_cast<size_t>(n)), recv(send.size());
         for (size_t i = 0; i < count; i++) put(type, send, i, value(rank, 0, i));

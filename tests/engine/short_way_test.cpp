@@ -1,5 +1,5 @@
-// short_way_test.cpp: the short way of small blocking calls (engine/short_way.hpp), over a transport
-// that is a table of messages: when it can be taken, what it does, and where it is left.
+// short_way_test.cpp: the short way of small blocking calls (engine/short_way.hpp), over a
+// transport that is a table of messages: when it can be taken, what it does, and where it is left.
 //
 // ctest not-under-tsan: it has one thread
 #include "engine/short_way.hpp"
@@ -28,6 +28,7 @@ class Table final : public Transport {
   void send(SendRequest&) override {}
   void recv(RecvRequest&) override {}
   void release(RecvRequest&) override {}
+  bool has_come(int, const Key&) override { return false; }
   bool progress(Completions&) override { return false; }
   void fail_peer(int, const Status&) override {}
   void cancel(uint32_t, const Status&) override {}

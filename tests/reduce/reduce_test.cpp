@@ -77,8 +77,7 @@ F combine_floats(KernelOp op, F a, F b) {
       return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
     case KernelOp::max:
       return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
-    case KernelOp::sum:
-    case KernelOp::average:
+    default:  // sum, average
       break;
   }
   return a + b;
@@ -106,6 +105,12 @@ void reference_integers(KernelOp op, const std::vector<uint64_t>& in, uint64_t d
       sum = std::min(sum, x);
     else if (op == KernelOp::max)
       sum = std::max(sum, x);
+    else if (op == KernelOp::band)
+      sum = static_cast<T>(sum & x);
+    else if (op == KernelOp::bor)
+      sum = static_cast<T>(sum | x);
+    else if (op == KernelOp::bxor)
+      sum = static_cast<T>(sum ^ x);
     else
       sum = static_cast<T>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(x));
   }
@@ -154,6 +159,9 @@ std::string text(DataType type, const std::vector<uint64_t>& in) {
   return s;
 }
 
+// Bitwise operations are of integers: tables have nothing for the others.
+bool applies(DataType type, KernelOp op) { return op < KernelOp::band || !is_float(type); }
+
 // One call on random data at random offsets, on every instruction set, against the reference.
 void check_random(DataType type, KernelOp op, size_t inputs, size_t count,
                   std::mt19937_64& random) {
@@ -200,7 +208,8 @@ void check_random(DataType type, KernelOp op, size_t inputs, size_t count,
 TEST(reduce, every_type_op_and_isa_gives_the_reference_bits) {
   std::mt19937_64 random(seed());
   for (int type = 0; type < kTypes; type++)
-    for (int op = 0; op < kKernelOps; op++)
+    for (int op = 0; op < kKernelOps; op++) {
+      if (!applies(static_cast<DataType>(type), static_cast<KernelOp>(op))) continue;
       for (size_t inputs = 1; inputs <= 9; inputs++)
         for (const size_t count :
              {size_t{0}, size_t{1}, size_t{3}, size_t{64}, 65 + random() % 500}) {
@@ -208,12 +217,31 @@ TEST(reduce, every_type_op_and_isa_gives_the_reference_bits) {
                        random);
           if (HasFatalFailure()) return;
         }
+    }
+}
+
+TEST(reduce, bitwise_operations_are_of_integers_only) {
+  for (const std::string_view isa : kIsas) {
+    const ReduceTable* table = reduce_table(isa);
+    if (!table) continue;
+    for (int type = 0; type < kTypes; type++)
+      for (int op = 0; op < kKernelOps; op++)
+        EXPECT_EQ(table->reduce[type][op] != nullptr,
+                  applies(static_cast<DataType>(type), static_cast<KernelOp>(op)))
+            << isa << " type " << type << " op " << op;
+  }
+  for (int op = 0; op < sennit::kOps; op++)
+    for (int type = 0; type < kTypes; type++) {
+      const bool bitwise = static_cast<Op>(op) >= Op::band && static_cast<Op>(op) <= Op::bxor;
+      EXPECT_EQ(sennit::applies(static_cast<Op>(op), static_cast<DataType>(type)),
+                !bitwise || !is_float(static_cast<DataType>(type)));
+    }
 }
 
 // All pairs of 8-bit floats: every rounding, overflow and NaN of the formats.
 TEST(reduce, all_pairs_of_fp8) {
   for (const DataType type : {DataType::float8_e4m3, DataType::float8_e5m2})
-    for (int op = 0; op < kKernelOps; op++)
+    for (int op = 0; op < static_cast<int>(KernelOp::band); op++)
       for (const std::string_view isa : kIsas) {
         const ReduceTable* table = reduce_table(isa);
         if (!table) continue;

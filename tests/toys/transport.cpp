@@ -85,6 +85,12 @@ class Toy final : public Transport {
     receives_.push_back(&request);
   }
   void release(RecvRequest&) override {}
+  bool has_come(int peer, const Key& key) override {
+    at(peer).used = true;
+    const MutexLock lock(process_.mutex);
+    const auto found = process_.toys.find(at(peer).id);
+    return found != process_.toys.end() && found->second->waiting_.find(rank_, key) != nullptr;
+  }
 
   bool progress(Completions& completions) override {
     const MutexLock lock(process_.mutex);

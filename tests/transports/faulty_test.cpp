@@ -112,6 +112,7 @@ class Contrary final : public Transport {
   void send(SendRequest&) override { asked_.emplace_back("send"); }
   void recv(RecvRequest&) override { asked_.emplace_back("recv"); }
   void release(RecvRequest&) override { asked_.emplace_back("release"); }
+  bool has_come(int, const Key&) override { return true; }
   bool progress(Completions&) override { return true; }
   size_t now_bytes() const override { return 100; }
   Now send_now(const SmallMessage&) override { return Now::done; }
@@ -150,6 +151,7 @@ TEST(Faulty, SaysWhatTheTransportInsideSays) {
   EXPECT_TRUE(faulty->free(nullptr));
   EXPECT_EQ(faulty->register_memory(nullptr, 1).text(), "register_memory");
   EXPECT_EQ(faulty->deregister_memory(nullptr).text(), "deregister_memory");
+  EXPECT_TRUE(faulty->has_come(1, {}));
   EXPECT_EQ(faulty->statistics(), "contrary 1, with faults");
   EXPECT_EQ(faulty->now_bytes(), 0u) << "messages that no fault would meet";
 

@@ -1,9 +1,4 @@
 // transport_harness.hpp: ranks with a transport each, in one process, for the conformance suite.
-//
-// World makes the instances and tells each the others' addresses. Rank posts messages whose bytes
-// follow from (sender, receiver, key), so that every receive can be checked by itself, and keeps
-// account of what is outstanding. A Rank belongs to one thread at a time; run_threads() gives each
-// rank its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,6 +19,7 @@
 
 namespace sennit::test {
 
+// A number whose bits all depend on those of x.
 inline uint64_t mix(uint64_t x) {
   x ^= x >> 31;
   x *= 0x9e3779b97f4a7c15ull;
@@ -81,6 +77,7 @@ inline std::vector<Segment> cut(std::byte* memory, size_t bytes, int pieces) {
   return segments;
 }
 
+// A request and the memory that it points to. It must not move before it is done.
 template <typename Request>
 struct Posted {
   Request request;
@@ -91,6 +88,9 @@ struct Posted {
 using PostedSend = Posted<SendRequest>;
 using PostedRecv = Posted<RecvRequest>;
 
+// Posts messages whose bytes follow from (sender, receiver, key), so that every receive can be
+// checked by itself, and keeps account of what is outstanding. It owns its transport and the memory
+// of what is posted until forget(). One thread at a time.
 class Rank {
  public:
   Rank(int number, std::unique_ptr<Transport> instance)
@@ -178,12 +178,15 @@ class Rank {
   }
 };
 
+// Null where there is none of this name.
 inline const TransportFactory* find_transport(std::string_view name) {
   for (const TransportFactory& factory : transports())
     if (factory.name == name) return &factory;
   return nullptr;
 }
 
+// Ranks that know each other's addresses. One thread drives them in turn, or run_threads() gives
+// each its own.
 class World {
  public:
   // Ranks that reach each other; ok() is false where this machine cannot. "NAME+delay": each

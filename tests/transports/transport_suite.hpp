@@ -16,6 +16,7 @@ namespace sennit::test {
 
 inline constexpr size_t kEager = 8192;
 
+// Its parameter is one of transport_names().
 class TransportTest : public testing::TestWithParam<std::string> {
  protected:
   void make(int size) {
@@ -32,8 +33,8 @@ class TransportTest : public testing::TestWithParam<std::string> {
   make(size);            \
   if (IsSkipped()) return
 
-// The registered transports; the first and the last of them also behind a delay, and sealed what can
-// be.
+// The registered transports; the first and the last of them also behind a delay, and sealed what
+// can be.
 inline std::vector<std::string> transport_names() {
   std::vector<std::string> out, sealed;
   for (const TransportFactory& factory : transports()) {
@@ -45,6 +46,7 @@ inline std::vector<std::string> transport_names() {
   return out;
 }
 
+// The parameter in a test's name, where no '+' may stand.
 inline std::string test_name(const testing::TestParamInfo<std::string>& parameter) {
   std::string name = parameter.param;
   std::replace(name.begin(), name.end(), '+', '_');

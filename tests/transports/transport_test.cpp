@@ -77,6 +77,43 @@ TEST_P(TransportTest, KeysInAnyOrder) {
   ASSERT_TRUE(world().drive());
 }
 
+// Whatever its size: its bytes have come, or its announcement, also where windows are used up.
+TEST_P(TransportTest, KnowsWhatHasComeBeforeItIsReceived) {
+  MAKE_WORLD(3);
+  Rank& receiver = world()[0];
+  const auto come = [&](int peer, const Key& key) {
+    return world().drive_until([&] { return receiver.transport->has_come(peer, key); });
+  };
+  uint32_t seq = 0;
+  for (const size_t bytes : {size_t{0}, size_t{1}, kEager, kEager + 1, size_t{1} << 20}) {
+    SCOPED_TRACE(testing::Message() << bytes << " bytes");
+    const Key key{1, ++seq, kPointToPoint, 7};
+    EXPECT_FALSE(receiver.transport->has_come(1, key));
+    EXPECT_FALSE(receiver.transport->has_come(2, key));
+    world()[1].send(0, key, bytes);
+    ASSERT_TRUE(come(1, key));
+    EXPECT_FALSE(receiver.transport->has_come(2, key));
+    EXPECT_FALSE(receiver.transport->has_come(1, {1, seq, kPointToPoint, 8}));
+    receiver.recv(1, key, bytes);
+    ASSERT_TRUE(world().drive());
+    EXPECT_FALSE(receiver.transport->has_come(1, key)) << "it has been received";
+  }
+  constexpr uint32_t kMany = 300;
+  for (uint32_t i = 1; i <= kMany; i++) world()[2].send(0, {1, i, kPointToPoint, 0}, kEager);
+  EXPECT_TRUE(come(2, {1, kMany, kPointToPoint, 0}));
+  for (uint32_t i = kMany; i >= 1; i--) receiver.recv(2, {1, i, kPointToPoint, 0}, kEager);
+  ASSERT_TRUE(world().drive());
+}
+
+TEST_P(TransportTest, NothingHasComeOfACancelledCommunicator) {
+  MAKE_WORLD(2);
+  const Key key{1, 1, kPointToPoint, 0};
+  world()[1].send(0, key, 100);
+  ASSERT_TRUE(world().drive_until([&] { return world()[0].transport->has_come(1, key); }));
+  for (int rank : {0, 1}) world()[rank].transport->cancel(1, Status(SENNIT_ABORTED, "cancelled"));
+  EXPECT_FALSE(world()[0].transport->has_come(1, key));
+}
+
 // More small messages than any window holds, consumed last to first.
 TEST_P(TransportTest, WindowDoesNotOrderMessages) {
   MAKE_WORLD(2);

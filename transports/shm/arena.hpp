@@ -17,6 +17,7 @@
 
 namespace sennit::shm {
 
+// One of those files. Sizes are in whole pages, to which the caller rounds up, as Arenas does.
 class Arena {
  public:
   // Of `bytes`, whole pages, which take memory only once they are allocated; nullptr: there can be

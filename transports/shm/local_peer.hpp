@@ -1,9 +1,4 @@
 // local_peer.hpp: what the shm transport keeps about a peer.
-//
-// A request is in one list or table at a time: `waiting` (a send that the ring had no room for),
-// `offered` (the peer knows where it lies), `streaming` (the peer asked for it through the ring),
-// the Matcher (a posted receive), `receiving` (a receive whose bytes are being fetched). Threads:
-// none of its own.
 #pragma once
 
 #include <deque>
@@ -34,8 +29,14 @@ struct QueuedControl {
   std::byte body[kInlineBytes];
 };
 
+// How a peer's memory is read where it lies in no arena: by process_vm_readv (direct), or not at
+// all, so that the peer sends it through the ring (bounce). Unknown until it is first needed.
 enum class ReadMode : uint8_t { unknown, direct, bounce };
 
+// A request is in one list or table at a time: `waiting` (a send that the ring had no room for),
+// `offered` (the peer knows where it lies), `streaming` (the peer asked for it through the ring),
+// the Matcher (a posted receive), `receiving` (a receive whose bytes are being fetched). Used under
+// the engine's lock; stays at its address.
 struct LocalPeer {
   int rank = -1;
   SegmentAddress address{};

@@ -39,6 +39,8 @@ enum class SlotKind : uint8_t {
   done,      // receiver to sender: the offer was taken: DoneBody
 };
 
+// A message, or a message about messages, as it lies in the ring. All but the stamp is written
+// before that is published, and is for the consumer only from then on.
 struct alignas(kLine) Slot {
   std::atomic<uint32_t> stamp;  // position + 1 once published
   SlotKind kind;
@@ -52,6 +54,9 @@ struct alignas(kLine) Slot {
 };
 static_assert(sizeof(Slot) == kLine);
 
+// What lies in Slot::body of an offer, an arena, a want and a done, and a line of an offer's table.
+// `id` is the sender's number of the offer, `token` the receiver's of what it asks for, from
+// `offset` on; addresses are those of the sender's process.
 struct OfferBody {
   uint64_t bytes, id, address;  // address of the only segment
 };
@@ -70,6 +75,7 @@ struct RemoteSegment {
   uint64_t address, bytes;
 };
 
+// What a ring begins with, on a cache line for each side.
 struct RingHeader {
   // Written by the consumer.
   // slots in the low half, payload lines in the high half
@@ -80,6 +86,8 @@ struct RingHeader {
   alignas(kLine) std::atomic<int32_t> sender_plus_one;
 };
 
+// The sizes of a ring; all rings of a segment have the same. `largest_payload` is what one message
+// may have in the payload area.
 struct Geometry {
   uint32_t slots = 0;          // a power of two
   uint32_t payload_bytes = 0;  // a power of two
@@ -120,6 +128,7 @@ class RingView {
   uint32_t line_ = 0;      // of the next payload
 };
 
+// The sender's side of a ring, in the receiver's segment. One per ring, and one thread at a time.
 class Producer : public RingView {
  public:
   using RingView::RingView;
@@ -153,9 +162,11 @@ class Producer : public RingView {
   uint64_t consumed_ = 0;
 };
 
+// The receiver's side of a ring, in its own segment. One per ring, and one thread at a time.
 class Consumer : public RingView {
  public:
   using RingView::RingView;
+  // The next message, which stays in place until pop(); nullptr: nothing has come.
   const Slot* peek() const {
     const Slot* slot = &slots_[position_ & (geometry_.slots - 1)];
     return slot->stamp.load(std::memory_order_acquire) == position_ + 1 ? slot : nullptr;

@@ -32,6 +32,8 @@ ProcessId this_process();
 // False only if it is certain: no such process, another one of that number, or a zombie.
 bool may_be_alive(const ProcessId& process);
 
+// What a rank tells its peers, as these bytes: where its segment is, and how they know that they
+// have found the right one.
 struct SegmentAddress {
   uint64_t magic;
   uint64_t nonce[2];
@@ -42,6 +44,8 @@ struct SegmentAddress {
   char name[100];  // in /dev/shm, without the slash
 };
 
+// What a segment begins with. The owner fills it in before anybody hears of its address; from then
+// on peers map it writable, and only the atomics change.
 struct SegmentHeader {
   static constexpr uint32_t kCancelledRemembered = 62;
 
@@ -119,7 +123,8 @@ class OwnSegment {
 // Maps the segment behind an address, if it can be found and is the right one; else an empty
 // mapping, and `obstacle` says why.
 Mapping open_segment(const SegmentAddress& address, std::string* obstacle);
-// Whether the owner has taken its memory back on this communicator; the last of them are remembered.
+// Whether the owner has taken its memory back on this communicator; the last of them
+// are remembered.
 bool was_cancelled(SegmentHeader& header, uint32_t comm);
 
 // Removes what dead processes left in /dev/shm, except of `job`, which is starting.

@@ -100,6 +100,12 @@ void ShmTransport::recv(RecvRequest& request) {
   matcher_.recycle(early);
 }
 
+// A peer's ring is looked into only while something of it is awaited.
+bool ShmTransport::has_come(int peer, const Key& key) {
+  peers_.activate(peers_.at(peer));
+  return matcher_.find_arrival(peer, key) != nullptr;
+}
+
 Now ShmTransport::recv_now(const SmallMessage& message) {
   return small_.recv_now(message, [this](LocalPeer& p, const Slot& slot) { take(p, slot); });
 }

@@ -30,6 +30,7 @@ class ShmTransport final : public Transport {
   void send(SendRequest& request) override;
   void recv(RecvRequest& request) override;
   void release(RecvRequest& request) override { transfers_.release(request); }
+  bool has_come(int peer, const Key& key) override;
   bool progress(Completions& completions) override;
   size_t now_bytes() const override { return eager_bytes_; }
   Now send_now(const SmallMessage& message) override { return small_.send_now(message); }

@@ -1,9 +1,5 @@
 // small.hpp: small messages of the shm transport, which are copied through a ring, and those of
 // them that came before their receive.
-//
-// What comes early is kept, up to a window per (communicator, peer); a communicator that fills it
-// sends offers only (transports/shm/offers.hpp), until half of it has been taken. Cost: one cache
-// line each way up to kInlineBytes.
 #pragma once
 
 #include <span>
@@ -14,6 +10,10 @@
 
 namespace sennit::shm {
 
+// Puts small messages into the rings of peers and takes theirs out of this rank's. What comes early
+// is kept, up to a window per (communicator, peer); a communicator that fills it sends offers only
+// (transports/shm/offers.hpp), until half of it has been taken. Threads: the engine's lock. Cost:
+// one cache line each way up to kInlineBytes.
 class SmallMessages {
  public:
   SmallMessages(Peers& peers, Matcher& matcher, Returns& returns, Clock& clock)

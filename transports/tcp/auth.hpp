@@ -15,10 +15,6 @@
 // Sealed, both ends have one key per direction afterwards (transports/tcp/seal.hpp), from the
 // pair's key and all four frames. Plain, the proof is for the opening of the connection: what
 // follows is not signed, so whoever can inject into a TCP stream can forge.
-//
-// A state machine: drive(fd) goes as far as it can without blocking and reads no byte beyond its
-// last frame. It has no time limit; its user closes connections that take too long. Cost: two round
-// trips, about 10 microseconds of hashing. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -38,6 +34,7 @@ using PairKey = std::array<std::byte, 32>;
 PairKey derive_pair_key(std::span<const std::byte> secret, std::string_view purpose, uint64_t job,
                         int a, int b);
 
+// What one end brings to a handshake.
 struct HandshakeConfig {
   std::span<const std::byte> secret;  // 32 bytes, or empty: insecure. Must outlive the handshake
   std::string_view purpose;  // "tcp", "control"; the same on both sides. Must outlive the handshake
@@ -47,6 +44,10 @@ struct HandshakeConfig {
   bool sealed = false;       // SENNIT_WIRE
 };
 
+// One end's state machine: drive(fd) goes as far as it can without blocking and reads no byte
+// beyond its last frame. It has no time limit and does not own the descriptor: its user closes
+// connections that take too long. Cost: two round trips, about 10 microseconds of hashing.
+// Not thread-safe.
 class Handshake {
  public:
   enum class State : uint8_t {

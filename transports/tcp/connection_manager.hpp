@@ -1,5 +1,5 @@
-// connection_manager.hpp: how tcp connections come to be: one listening socket, strangers at it, calls to
-// peers, and the choice between two connections that were made at once.
+// connection_manager.hpp: how tcp connections come to be: one listening socket, strangers at it,
+// calls to peers, and the choice between two connections that were made at once.
 //
 // A connection is handed over only when both sides have proven that they hold the job's secret
 // (transports/tcp/auth.hpp). Of two simultaneous ones the lower rank's stays: it declines the
@@ -45,6 +45,8 @@ class ConnectionHandler {
   virtual void on_call_failed(int peer, const Status& status) = 0;
 };
 
+// Makes the tcp connections of one rank: by calls, and from those who call. Each is handed to the
+// handler, which outlives this, once it is proven; until then its descriptor is the manager's.
 class ConnectionManager {
  public:
   // Listens on the context's interface, any port. Its descriptors go into the epoll set with

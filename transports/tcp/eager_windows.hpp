@@ -1,5 +1,5 @@
-// eager_windows.hpp: how much may come early over one connection: a window for each communicator, so
-// that none can block another and memory is bounded.
+// eager_windows.hpp: how much may come early over one connection: a window for each communicator,
+// so that none can block another and memory is bounded.
 //
 // As a sender this end spends its window, and gets credit back with the headers that come. As a
 // receiver it counts what the peer has spent, and owes it once the message was consumed; what is

@@ -90,8 +90,8 @@ size_t Inbox::take_piece(size_t available) {
   return take;
 }
 
-// Whether a header lies at begin_, an eager one with its message. Otherwise it is not all there yet,
-// unless `status` says more.
+// Whether a header lies at begin_, an eager one with its message. Otherwise it is not all there
+// yet, unless `status` says more.
 bool Inbox::header_here(WireHeader& header, Status& status) {
   if (sealed_ && !header_opened(status)) return false;
   const size_t available = end_ - begin_;

@@ -29,6 +29,10 @@ class Messages final : public MessageHandler {
   void send(PeerConnection& connection, SendRequest& request);
   bool recv(PeerConnection& connection, RecvRequest& request);
 
+  bool has_come(int peer, const Key& key) const {
+    return matcher_.find_arrival(peer, key) != nullptr;
+  }
+
   // The status that requests of a communicator end with at once, or nullptr.
   const Status* cancelled(uint32_t comm) const { return cancelled_.find(comm); }
   void cancel(uint32_t comm, const Status& status) { cancelled_.add(comm, status); }

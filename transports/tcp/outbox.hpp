@@ -1,11 +1,11 @@
-// outbox.hpp: what is to go out over one connection: headers and messages in the order in which they
-// go, framed, sealed where the connection is, and offered as bytes for the socket.
+// outbox.hpp: what is to go out over one connection: headers and messages in the order in which
+// they go, framed, sealed where the connection is, and offered as bytes for the socket.
 //
 // Control headers go first, then eager messages, then the next piece of the oldest large message.
 // Headers and eager messages are copied into a staging buffer, so that many of them cost one system
 // call; a large message is offered out of its own segments, a piece at a time. Sealed, every header
-// and whatever follows one is a unit of its own (transports/tcp/seal.hpp), and all is encrypted into
-// the staging buffer. The outbox outlives its socket: what is queued waits in it. Not thread-safe.
+// and whatever follows one is a unit of its own (transports/tcp/seal.hpp), and all is encrypted
+// into the staging buffer.
 #pragma once
 
 #include <sys/uio.h>
@@ -26,6 +26,8 @@
 
 namespace sennit::tcp {
 
+// Touches no socket and may outlive one: what is queued waits in it. Requests and their memory are
+// the caller's, and stay until sent() or take_sends_if() names them. Not thread-safe.
 class Outbox {
  public:
   // Headers take along the credit that `windows`, which outlive this, owe.
@@ -53,8 +55,8 @@ class Outbox {
   template <typename Done>
   void sent(size_t bytes, Done done);
 
-  // Takes out the sends that `which` selects; what is half sent is completed from a private copy, so
-  // the connection stays in step.
+  // Takes out the sends that `which` selects; what is half sent is completed from a private copy,
+  // so the connection stays in step.
   template <typename Which, typename Taken>
   void take_sends_if(Which which, Taken taken) {
     eager_.take_if(which, taken);

@@ -6,8 +6,8 @@
 //
 // Sealed, bytes that somebody left out show when others come, which then do not open. In a silence
 // none come, so who waits for a peer while his call has stalled asks it, with one header that says
-// how many bytes have come, and the peer answers with as many as are missing. Both run in the stream
-// itself: where nothing was left out, they open, and say nothing.
+// how many bytes have come, and the peer answers with as many as are missing. Both run in the
+// stream itself: where nothing was left out, they open, and say nothing.
 #pragma once
 
 #include <optional>

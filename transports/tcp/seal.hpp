@@ -7,7 +7,7 @@
 // so no length goes in the clear, and none is believed before it is authenticated. After
 // kUnitsPerKey units the key is replaced by its own hash: at most 128 GiB a key, a third of what
 // TLS 1.3 allows AES-GCM. Cost: one pass (sealing) or two (opening) over the bytes;
-// perf/components/ seal_benchmark. Not thread-safe.
+// perf/components/ seal_benchmark.
 #pragma once
 
 #include <sodium.h>
@@ -27,11 +27,14 @@ void pretend_usable_ciphers(uint8_t ciphers);
 Cipher choose_cipher(uint8_t mine, uint8_t theirs);
 
 using SealKey = std::array<std::byte, 32>;
-struct SealKeys {  // of one end
+// The keys of one end, by direction; the other end has the same two, the other way round.
+struct SealKeys {
   Cipher cipher = Cipher::chacha20_poly1305;
   SealKey out{}, in{};
 };
 
+// One end of one direction: either all calls are close(), or all are open(), for both count the
+// same units. Both ends need the same cipher, key and units_per_key. Not thread-safe.
 class Seal {
  public:
   static constexpr size_t kTagBytes = 16;

@@ -1,6 +1,6 @@
 // tcp.hpp: the transport between hosts on plain Ethernet: what messages mean, over the connections
-// (transports/tcp/peer_connection.hpp) that the manager (transports/tcp/connection_manager.hpp) makes. See
-// transports/tcp/tcp.cpp.
+// (transports/tcp/peer_connection.hpp) that the manager (transports/tcp/connection_manager.hpp)
+// makes. See transports/tcp/tcp.cpp.
 #pragma once
 
 #include <memory>
@@ -25,6 +25,7 @@ class Tcp final : public Transport, private ConnectionHandler {
   void send(SendRequest& request) override;
   void recv(RecvRequest& request) override;
   void release(RecvRequest&) override {}
+  bool has_come(int peer, const Key& key) override { return messages_.has_come(peer, key); }
   bool progress(Completions& completions) override;
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;

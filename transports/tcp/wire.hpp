@@ -27,6 +27,7 @@ static_assert(std::endian::native == std::endian::little, "headers are in little
 
 enum class HeaderKind : uint8_t { eager = 1, announce, ready, first, more, refuse, credit, ask };
 
+// A header as it lies on the wire. Who receives another magic or version ends the connection.
 struct WireHeader {
   uint16_t magic = kMagic;
   uint8_t version = kVersion;

@@ -1,8 +1,5 @@
-// operations.hpp: what UCX has in its hands: sends and receives, each with everything that must stay
-// in place until UCX calls back.
-//
-// UCX cannot withdraw memory from an operation under way: a request that was given up is marked with
-// the status that it ends with, and ends when UCX lets go of it. Threads: the engine's lock.
+// operations.hpp: what UCX has in its hands: sends and receives, each with everything that must
+// stay in place until UCX calls back.
 #pragma once
 
 #include <deque>
@@ -18,6 +15,8 @@ namespace sennit::ucx {
 class Operations;
 struct RemoteWorker;
 
+// One send or receive. Belongs to Operations, and is the caller's to fill in between begin() and
+// send() or receive(); then UCX's, until on_ended() is called for it.
 struct PendingOperation {
   Operations* owner = nullptr;
   RemoteWorker* peer = nullptr;
@@ -29,6 +28,8 @@ struct PendingOperation {
   bool active = false;
 };
 
+// Who hears of the end of each operation: out of UCX's callbacks, or out of send() and receive()
+// where it ends at once.
 class OperationHandler {
  public:
   virtual ~OperationHandler() = default;
@@ -36,6 +37,9 @@ class OperationHandler {
   virtual void on_ended(PendingOperation& operation, ucs_status_t status) = 0;
 };
 
+// All operations of one worker. UCX cannot withdraw memory from one under way: a request that was
+// given up is marked with the status that it ends with, and ends when UCX lets go of it. Threads:
+// the engine's lock.
 class Operations {
  public:
   // Both outlive every operation.

@@ -4,10 +4,7 @@
 // or, when large or when the communicator's window at the peer is used up, by UCX's rendezvous,
 // which moves them only once the receive is posted. The receiver returns window by the quarter, per
 // communicator. Endpoints are made when first used, with peer error handling, and say hello, so
-// that both sides see the other die. UCX cannot withdraw memory from an operation under way: after
-// cancel() and fail_peer() such a request is handed back when UCX lets go of it
-// (withdraws_at_once() is false). UCX's handshake is not authenticated: it is used only where both
-// sides have RDMA, or where SENNIT_TRANSPORTS names it.
+// that both sides see the other die.
 #pragma once
 
 #include <unordered_map>
@@ -36,6 +33,9 @@ struct RemoteWorker {
   std::vector<RecvRequest*> orphan_receives;
 };
 
+// UCX cannot withdraw memory from an operation under way: after cancel() and fail_peer() such a
+// request is handed back when UCX lets go of it. UCX's handshake is not authenticated: this is used
+// only where both sides have RDMA, or where SENNIT_TRANSPORTS names it.
 class UcxTransport final : public Transport, private OperationHandler {
  public:
   static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
@@ -47,6 +47,9 @@ class UcxTransport final : public Transport, private OperationHandler {
   void send(SendRequest& request) override;
   void recv(RecvRequest& request) override;
   void release(RecvRequest&) override {}  // exposes nothing
+  bool has_come(int peer, const Key& key) override {
+    return matcher_.find_arrival(peer, key) != nullptr;
+  }
   bool progress(Completions& completions) override;
   void fail_peer(int peer, const Status& status) override;
   void cancel(uint32_t comm, const Status& status) override;

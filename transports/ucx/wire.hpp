@@ -7,6 +7,7 @@
 
 namespace sennit::ucx {
 
+// What a message is for. All but the first are control messages, without bytes of their own.
 enum class MessageKind : uint32_t {
   message = 1,
   hello,     // so that both sides see the other die
@@ -14,6 +15,8 @@ enum class MessageKind : uint32_t {
   withdraw,  // what was offered on a communicator will not be sent
 };
 
+// Before the bytes of every message, as it lies in memory: all ranks have one byte order. What a
+// kind has no use for is zero.
 struct Header {
   MessageKind kind;
   int32_t from;

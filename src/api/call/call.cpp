@@ -25,9 +25,12 @@ std::string name_of(const Call& call) {
 Status check_op(const Call& call, const CustomOps& ops) {
   if (!reduces(call.collective)) return {};
   if (call.op < SENNIT_OP_CUSTOM_BASE) {
-    if (call.op >= 0 && call.op <= SENNIT_AVG) return {};
-    return invalid(fmt::format("{}: op {}: expected SENNIT_SUM..SENNIT_AVG or a created one",
-                               name_of(call), call.op));
+    if (call.op < 0 || call.op > SENNIT_BXOR)
+      return invalid(fmt::format("{}: op {}: expected SENNIT_SUM..SENNIT_BXOR or a created one",
+                                 name_of(call), call.op));
+    if (applies(static_cast<Op>(call.op), call.type)) return {};
+    return invalid(fmt::format("{}: {} of {}: bitwise operations are of integer types",
+                               name_of(call), name(static_cast<Op>(call.op)), name(call.type)));
   }
   const CustomOps::CustomOp* const found = ops.find(call.op);
   if (!found)
@@ -112,9 +115,14 @@ const CustomOps::CustomOp* CustomOps::find(int op) const {
 
 Status check_call(const Call& call, const CustomOps& ops, int rank, int ranks) {
   const bool message = call.collective == Collective::send_recv;
-  if ((has_root(call.collective) || message) && (call.root < 0 || call.root >= ranks))
+  const bool from_any = message && call.receiving && call.root == SENNIT_ANY_SOURCE;
+  if ((has_root(call.collective) || message) && !from_any && (call.root < 0 || call.root >= ranks))
     return invalid(fmt::format("{}: {} {}: expected 0 <= it < {}", name_of(call),
                                message ? "peer" : "root", call.root, ranks));
+  if (from_any && ranks == 1)
+    return invalid("recv from any source: the communicator has no other rank");
+  if (call.tag < 0)
+    return invalid(fmt::format("{}: tag {}: expected 0 or more", name_of(call), call.tag));
   SENNIT_RETURN_IF_ERROR(check_op(call, ops));
   if (call.collective == Collective::barrier) return {};
   if (call.vector_variant) return check_counts(call, rank, ranks);
@@ -150,7 +158,9 @@ Request request_of(const Call& call, const TierTree& tree, int rank) {
   request.count = call.count;
   request.vector_variant = call.vector_variant;
   if (has_root(call.collective) || call.collective == Collective::send_recv)
-    request.root = tree.position_of_rank[static_cast<size_t>(call.root)];
+    request.root = call.root == SENNIT_ANY_SOURCE
+                       ? SENNIT_ANY_SOURCE
+                       : tree.position_of_rank[static_cast<size_t>(call.root)];
   if (request.reduces())
     request.op = call.op >= SENNIT_OP_CUSTOM_BASE ? Op::premul_sum : static_cast<Op>(call.op);
   // gather and scatter: only the root knows all counts, so the program must not depend on them.
@@ -180,8 +190,10 @@ std::string describe_request(const Request& request, const TierTree& tree) {
 }
 
 std::string describe_message(const Request& request, bool receiving, const TierTree& tree) {
-  return fmt::format("{} count {} {} {} rank {}", receiving ? "recv" : "send", request.count,
-                     name(request.type), receiving ? "from" : "to",
+  const std::string what =
+      fmt::format("{} count {} {}", receiving ? "recv" : "send", request.count, name(request.type));
+  if (request.root == SENNIT_ANY_SOURCE) return what + " from any rank";
+  return fmt::format("{} {} rank {}", what, receiving ? "from" : "to",
                      tree.rank_of_position[static_cast<size_t>(request.root)]);
 }
 

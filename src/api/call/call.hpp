@@ -25,7 +25,8 @@ struct Call {
   uint64_t count = 0;
   DataType type = DataType::uint8;
   int op = SENNIT_SUM;  // sennit_op_t, or a custom op
-  int root = 0;         // also the peer of send and recv
+  int root = 0;         // also the peer of send and recv, which for recv may be SENNIT_ANY_SOURCE
+  int tag = 0;          // of send and recv
   bool vector_variant = false;
   const size_t* counts = nullptr;  // v-variants
   const size_t* displacements = nullptr;

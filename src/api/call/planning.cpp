@@ -50,11 +50,14 @@ std::shared_ptr<const Prepared> Planning::prepare_message(const Request& request
                                                           int position) const {
   ProgramBuilder builder;
   const Range whole{0, 0, kUnits};
-  const int tier = tree_.crossing_tier(position, request.root);
+  // Where the source is not known yet, any will do: the execution is told later.
+  const int peer =
+      request.root == SENNIT_ANY_SOURCE ? (position + 1) % tree_.ranks() : request.root;
+  const int tier = tree_.crossing_tier(position, peer);
   if (receiving)
-    builder.recv(request.root, builder.output({&whole, 1}), tier, true);
+    builder.recv(peer, builder.output({&whole, 1}), tier, true);
   else
-    builder.send(request.root, builder.input({&whole, 1}), tier, true);
+    builder.send(peer, builder.input({&whole, 1}), tier, true);
   Plan direct;
   direct.algorithm = "point to point";
   std::shared_ptr<Prepared> prepared =

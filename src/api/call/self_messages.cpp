@@ -1,6 +1,7 @@
 // self_messages.cpp: see api/call/self_messages.hpp.
 #include "api/call/self_messages.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/core.h>
@@ -10,12 +11,14 @@ namespace sennit {
 Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t comm,
                            int world_rank) {
   std::deque<Half>& others = call.receiving ? sends_ : receives_;
-  if (others.empty()) {
+  const auto found = std::find_if(others.begin(), others.end(),
+                                  [&](const Half& half) { return half.call.tag == call.tag; });
+  if (found == others.end()) {
     (call.receiving ? receives_ : sends_).push_back({call, matched});
     return {};
   }
-  const Half other = others.front();
-  others.pop_front();
+  const Half other = *found;
+  others.erase(found);
   const Call& sent = call.receiving ? other.call : call;
   const Call& expected = call.receiving ? call : other.call;
   if (sent.count != expected.count || sent.type != expected.type)

@@ -18,8 +18,8 @@ class SelfMessages {
   // Becomes true when the other half has come and the bytes are where they belong.
   using Matched = std::shared_ptr<bool>;
 
-  // Starts a half. Halves meet in the order in which they were started; SENNIT_MISMATCH, as between
-  // two ranks, where they differ. `world_rank` and `comm` are for that error.
+  // Starts a half. Halves of one tag meet in the order in which they were started; SENNIT_MISMATCH,
+  // as between two ranks, where they differ. `world_rank` and `comm` are for that error.
   Status start(const Call& call, const Matched& matched, uint32_t comm, int world_rank);
   // Gives up one that nothing has come for. Returns the error that its caller gets.
   Status withdraw(const Call& call, const Matched& matched);

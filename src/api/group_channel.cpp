@@ -1,0 +1,122 @@
+// group_channel.cpp: see api/group_channel.hpp.
+#include "api/group_channel.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <string>
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "base/arithmetic.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr size_t kRanksShown = 16;
+
+std::string describe(const std::vector<int>& ranks, int tag, uint32_t comm) {
+  const auto shown = static_cast<ptrdiff_t>(std::min(ranks.size(), kRanksShown));
+  return fmt::format("create_group of ranks {}{} of communicator {}, tag {}",
+                     fmt::join(ranks.begin(), ranks.begin() + shown, ","),
+                     ranks.size() > kRanksShown ? ",..." : "", comm, tag);
+}
+
+uint64_t hash_of(const std::vector<int>& ranks) {
+  uint64_t hash = ranks.size();
+  for (const int rank : ranks) hash = mix(hash, static_cast<uint64_t>(rank));
+  return hash;
+}
+
+}  // namespace
+
+GroupChannel::GroupChannel(Context& context, const CommunicatorState& of)
+    : context_(context),
+      of_(of),
+      channel_(channel_of(of.id()), of.members(), context.rank(), context.engine(),
+               context.control()),
+      mailbox_(context.engine(), channel_.id(), channel_.others()),
+      world_(2, context.rank()) {
+  context_.registry().add(&channel_);
+}
+
+GroupChannel::~GroupChannel() { context_.registry().remove(&channel_); }
+
+Result<uint32_t> GroupChannel::agree_on_number(const std::vector<int>& ranks, int tag) {
+  const std::string text = describe(ranks, tag, of_.id());
+  const uint64_t signature = hash_of(ranks);
+  if (const Status failed = channel_.status(); !failed.ok()) {
+    if (channel_.failed_ranks().empty()) return failed.with_context(text);
+    return failed.with_context(
+        text + ": the communicator has lost a member, and who goes on without it is not decided");
+  }
+  const size_t n = ranks.size();
+  const auto self =
+      static_cast<size_t>(std::find(ranks.begin(), ranks.end(), of_.rank()) - ranks.begin());
+  // First all say that they have come: what others send on the new communicator is kept only where
+  // its making is under way (Registry::Making). In round `step` those before `step` hear those
+  // `step` further, and on the way back they tell them the number.
+  uint32_t number = 0;
+  const size_t last = std::bit_ceil(n) / 2;
+  const auto round = [&](size_t step, bool hears) -> Status {
+    if (self < step && self + step < n)
+      return exchange(hears, ranks[self + step], tag, signature, text, &number);
+    if (self >= step && self < 2 * step)
+      return exchange(!hears, ranks[self - step], tag, signature, text, &number);
+    return {};
+  };
+  for (size_t step = last; step > 0; step /= 2)
+    if (const Status status = round(step, true); !status.ok()) return status.with_context(text);
+  if (self == 0) number = context_.draw_communicator_number();
+  for (size_t step = 1; step <= last; step *= 2)
+    if (const Status status = round(step, false); !status.ok()) return status.with_context(text);
+  if (number == 0)
+    return Status(SENNIT_OUT_OF_RESOURCES,
+                  fmt::format("{}: rank {} has handed out all its numbers for communicators", text,
+                              of_.world_rank(ranks[0])));
+  return number;
+}
+
+Status GroupChannel::exchange(bool receiving, int rank, int tag, uint64_t signature,
+                              const std::string& text, uint32_t* number) {
+  Request request;
+  request.collective = Collective::send_recv;
+  request.type = DataType::uint32;
+  request.count = 1;
+  request.root = 1;
+  ProgramBuilder builder;
+  const Range whole{0, 0, kUnits};
+  if (receiving)
+    builder.recv(request.root, builder.output({&whole, 1}), 0, true);
+  else
+    builder.send(request.root, builder.input({&whole, 1}), 0, true);
+  const std::shared_ptr<Prepared> prepared = prepare(request, {}, builder.finish());
+  prepared->signature = signature;
+  prepared->description = text;
+
+  Engine& engine = context_.engine();
+  auto execution = std::make_unique<Execution>(engine, channel_.id(), world_, prepared);
+  Buffers& buffers = execution->buffers();
+  buffers.input = buffers.output = reinterpret_cast<std::byte*>(number);
+  buffers.input_layout.count = buffers.output_layout.count = buffers.wire_layout.count = 1;
+  const int peer = of_.world_rank(rank);
+  if (receiving)
+    engine.start_receive(*execution, mailbox_, peer, static_cast<uint32_t>(tag), false);
+  else
+    engine.start_send(*execution, mailbox_, peer, static_cast<uint32_t>(tag), false);
+  // It may have failed before the start: then nobody else cancels what was just posted.
+  if (channel_.failed()) engine.fail_communicator(channel_.id(), channel_.status());
+  engine.wait([&] { return execution->done(); }, -1);
+  Status result;
+  {
+    const MutexLock lock(engine.mutex());
+    result = execution->status();
+    execution.reset();
+  }
+  const Status verdict =
+      channel_.status();  // what all members are told, where there is more to tell
+  return result.ok() || verdict.ok() ? result : verdict;
+}
+
+}  // namespace sennit

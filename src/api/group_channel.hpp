@@ -1,0 +1,43 @@
+// group_channel.hpp: what some members of a communicator tell each other to make another one out of
+// it, alone: messages beside its calls. They go also where the communicator was aborted; not where
+// a member is dead, since it is not decided here who goes on without it.
+//
+// Several threads may ask at once. Cost: two messages a member, up a binomial tree and down again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/communicator_state.hpp"
+#include "api/context.hpp"
+#include "engine/mailbox.hpp"
+
+namespace sennit {
+
+class GroupChannel {
+ public:
+  // `of` and `context` outlive this.
+  GroupChannel(Context& context, const CommunicatorState& of);
+  ~GroupChannel();
+  GroupChannel(const GroupChannel&) = delete;
+  GroupChannel& operator=(const GroupChannel&) = delete;
+
+  // Gives the first of `ranks` a number of a communicator, and tells it to the others. `ranks`: of
+  // the communicator, the same on all of them, this rank among them. `tag` tells the calls of
+  // several threads apart.
+  Result<uint32_t> agree_on_number(const std::vector<int>& ranks, int tag);
+
+ private:
+  // One number to (from) the rank, which has to come with the same signature.
+  Status exchange(bool receiving, int rank, int tag, uint64_t signature, const std::string& text,
+                  uint32_t* number);
+
+  Context& context_;
+  const CommunicatorState& of_;
+  CommunicatorState channel_;  // the same members, and a number of its own
+  Mailbox mailbox_;
+  const std::vector<int> world_;  // of the two ends of a message; it is told its peer otherwise
+};
+
+}  // namespace sennit
