@@ -22,6 +22,8 @@ enum {
   kNcclUniqueIdBytes = 128,
   kNcclUndefinedInt = INT_MIN, /* a field of a config that the caller left alone */
   kNcclNoColor = -1,
+  kNcclShrinkDefault = 0,
+  kNcclShrinkAbort = 1,
 };
 #define NCCL_CONFIG_MAGIC 0xcafebeefu
 #define NCCL_SIMULATION_MAGIC 0x74685283u
@@ -152,7 +154,7 @@ typedef struct ncclSimInfo_t {
   size_t size;
   unsigned int magic;
   unsigned int version;
-  float estimatedTime; /* seconds of the whole group */
+  float estimatedTime; /* of the whole group, in microseconds */
 } ncclSimInfo_t;
 
 typedef struct ncclEncryptionConfig_t {

@@ -204,6 +204,19 @@ ncclResult_t ncclGroupEnd(void) {
   return guarded([] { return end_group(); });
 }
 
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  return guarded([&]() -> Outcome {
+    double microseconds = 0;
+    if (Outcome outcome = predict_group(&microseconds); !outcome.ok()) return outcome;
+    if (!info) return {};
+    if (info->magic != NCCL_SIMULATION_MAGIC || info->size < sizeof *info)
+      return {ncclInvalidArgument,
+              "the ncclSimInfo_t was not initialised: start from NCCL_SIM_INFO_INITIALIZER"};
+    info->estimatedTime = static_cast<float>(microseconds);
+    return {};
+  });
+}
+
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm) {
   return guarded([&]() -> Outcome {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -139,6 +140,49 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
     return create(result, settings.blocking, member, parent, [=](sennit_comm_t* made) {
       return sennit_comm_split(parent->comm(), member ? color : SENNIT_NO_COLOR, key, made);
     });
+  });
+}
+
+// Who is excluded does not call it. NCCL_SHRINK_ABORT ends what is under way on the parent first.
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* result,
+                            ncclConfig_t* config, int flags) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
+    if (!result) return {ncclInvalidArgument, "newcomm is NULL"};
+    if (excluded_count < 1 || !excluded)
+      return {ncclInvalidArgument, "excludeRanksList: expected one rank or more"};
+    if (flags != kNcclShrinkDefault && flags != kNcclShrinkAbort)
+      return {ncclInvalidArgument, "shrinkFlags " + std::to_string(flags) +
+                                       ": expected NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT"};
+    if (!parent->comm()) return {ncclInvalidArgument, "the communicator is still being made"};
+    int size = 0, rank = 0;
+    sennit_comm_size(parent->comm(), &size);
+    sennit_comm_rank(parent->comm(), &rank);
+    std::vector<int> ranks(static_cast<size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    for (int i = 0; i < excluded_count; i++) {
+      if (excluded[i] < 0 || excluded[i] >= size || excluded[i] == rank)
+        return {ncclInvalidArgument,
+                "excludeRanksList: rank " + std::to_string(excluded[i]) +
+                    (excluded[i] == rank ? " calls ncclCommShrink itself" : " is no rank")};
+      std::erase(ranks, excluded[i]);
+    }
+    Settings settings;
+    if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
+    return create(result, settings.blocking, true, parent, [=](sennit_comm_t* made) {
+      if (flags == kNcclShrinkAbort) sennit_comm_abort(parent->comm());
+      return sennit_comm_create_group(parent->comm(), ranks.data(), static_cast<int>(ranks.size()),
+                                      0, made);
+    });
+  });
+}
+
+// What is under way on any rank ends with an error. It can be shrunk or destroyed afterwards.
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    if (flags != 0)
+      return {ncclInvalidArgument, "revokeFlags " + std::to_string(flags) + ": expected 0"};
+    if (!state->comm()) return {ncclInvalidArgument, "the communicator is still being made"};
+    return outcome_of(sennit_comm_abort(state->comm()));
   });
 }
 

@@ -11,7 +11,6 @@ using namespace sennit::nccl;  // NOLINT: the functions below are the library's
 
 namespace {
 
-constexpr const char* kNotYet = "cannot do this yet";
 constexpr const char* kOneSided = "has no one-sided calls: use ncclSend and ncclRecv";
 constexpr const char* kDevice = "has no communication from within kernels";
 constexpr const char* kGrow = "cannot add ranks to a communicator: make a new one";
@@ -27,14 +26,6 @@ ncclTeam_t whole(ncclComm_t comm) {
 constexpr ncclTeam_t kAlone{1, 0, 1};
 
 }  // namespace
-
-ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int) {
-  return refuse("ncclCommShrink", kNotYet);
-}
-ncclResult_t ncclCommRevoke(ncclComm_t, int) { return refuse("ncclCommRevoke", kNotYet); }
-ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
-  return refuse("ncclGroupSimulateEnd", kNotYet);
-}
 
 ncclResult_t ncclCommGetUniqueId(ncclComm_t, ncclUniqueId*) {
   return refuse("ncclCommGetUniqueId", kGrow);

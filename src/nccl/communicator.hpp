@@ -1,8 +1,8 @@
 // communicator.hpp: what an ncclComm_t is: a communicator of sennit's, and how far it is.
 //
 // A blocking one is used on its user's thread. Of one with config.blocking = 0 every call becomes a
-// job (nccl/group.hpp) on a thread of its own, in the order in which the calls were made; the handle
-// may be given back before such a job is over, so its state belongs to both.
+// job (nccl/group.hpp) on a thread of its own, in the order in which the calls were made; the
+// handle may be given back before such a job is over, so its state belongs to both.
 #pragma once
 
 #include <cstdint>

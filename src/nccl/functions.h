@@ -1,8 +1,8 @@
 /* functions.h: every C function of NCCL up to version 2.32.3, once, for whoever needs all of them:
  * the forwarder, the table in README.md, the tests.
  *
- * FUNCTION(state, result, name, parameters, arguments). The state is `works` (does what NCCL's does,
- * on host memory), `answered` (from a table, or with what is true of sennit) or `refused`
+ * FUNCTION(state, result, name, parameters, arguments). The state is `works` (does what NCCL's
+ * does, on host memory), `answered` (from a table, or with what is true of sennit) or `refused`
  * (ncclInvalidUsage, and ncclGetLastError says why). Pointers to structures that sennit never looks
  * into are void pointers here. */
 #pragma once

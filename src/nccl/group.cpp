@@ -115,6 +115,25 @@ Outcome end_group() {
   return carry_out(std::move(batch));
 }
 
+Outcome predict_group(double* microseconds) {
+  if (t_group.depth == 0)
+    return {ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart on this thread"};
+  if (t_group.depth > 1) return {ncclInvalidUsage, "ncclGroupSimulateEnd within another group"};
+  t_group.depth = 0;
+  const CallBatch batch = std::exchange(t_group.batch, {});
+  if (Outcome error = std::exchange(t_group.error, {}); !error.ok()) return error;
+  if (!batch.creations.empty())
+    return {ncclInvalidUsage, "ncclGroupSimulateEnd: a communicator is made in the group"};
+  for (const auto& communicator : batch.communicators) communicator->await_jobs();
+  sennit_group_start();
+  for (const auto& call : batch.calls) call();  // what is off is said at the end
+  uint64_t ns = 0;
+  if (const sennit_status_t status = sennit_group_predict(&ns); status != SENNIT_OK)
+    return {result_of(status), sennit_last_error()};
+  *microseconds = static_cast<double>(ns) / 1e3;
+  return {};
+}
+
 void fail_group(const Outcome& outcome) {
   if (in_group() && t_group.error.ok()) t_group.error = outcome;
 }

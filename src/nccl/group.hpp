@@ -28,9 +28,13 @@ Outcome submit(CallBatch batch);
 // Whether this thread has a group open. Then a call that could be made at once has to be a batch.
 bool in_group();
 
+// Opens a group on this thread, or one within the group that is open. Each needs an end_group().
 void start_group();
-// Of the outermost group: what became of all that was collected.
+// Of the outermost group: what became of all that was collected; inner ones are ncclSuccess. On a
+// thread without an open group: ncclInvalidUsage.
 Outcome end_group();
+// In place of end_group(): nothing is made, and the planner says what it would take.
+Outcome predict_group(double* microseconds);
 // A call of the open group was off: the end of the group makes none of them and returns this.
 void fail_group(const Outcome& outcome);
 

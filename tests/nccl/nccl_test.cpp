@@ -406,6 +406,86 @@ TEST(Nccl, WhatSennitHasNotSaysSo) {
 
 // ---- memory, and the library itself ----
 
+TEST(Nccl, ShrinkingIsForThoseWhoStay) {
+  for (const bool abort : {false, true}) {
+    NcclRanks ranks(kRanks);
+    ranks.run([&](int rank, ncclComm_t comm) {
+      int excluded[] = {1};
+      if (rank == 1) {
+        EXPECT_EQ(ncclCommShrink(comm, excluded, 1, &comm, nullptr, 0), ncclInvalidArgument);
+        EXPECT_NE(text().find("rank 1 calls ncclCommShrink itself"), std::string::npos) << text();
+        return;
+      }
+      ncclComm_t smaller = nullptr;
+      ASSERT_EQ(ncclCommShrink(comm, excluded, 1, &smaller, nullptr,
+                               abort ? kNcclShrinkAbort : kNcclShrinkDefault),
+                ncclSuccess)
+          << text();
+      int size = 0, number = 0, sum = 0;
+      EXPECT_EQ(ncclCommCount(smaller, &size), ncclSuccess);
+      EXPECT_EQ(ncclCommUserRank(smaller, &number), ncclSuccess);
+      EXPECT_EQ(size, kRanks - 1);
+      EXPECT_EQ(number, rank == 0 ? 0 : rank - 1);
+      EXPECT_EQ(ncclAllReduce(&rank, &sum, 1, ncclInt32, ncclSum, smaller, nullptr), ncclSuccess);
+      EXPECT_EQ(sum, 0 + 2 + 3);
+      EXPECT_EQ(ncclCommDestroy(smaller), ncclSuccess);
+    });
+  }
+}
+
+TEST(Nccl, WhatIsRevokedEndsAndCanBeShrunk) {
+  NcclRanks ranks(kRanks);
+  ranks.run([](int rank, ncclComm_t comm) {
+    int number = rank;
+    if (rank == 0) {
+      std::this_thread::sleep_for(20ms);
+      EXPECT_EQ(ncclCommRevoke(comm, 1), ncclInvalidArgument);
+      EXPECT_EQ(ncclCommRevoke(comm, 0), ncclSuccess);
+    } else {  // waits for rank 0, which never comes
+      EXPECT_NE(ncclAllReduce(&number, &number, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess);
+    }
+    ncclComm_t smaller = nullptr;
+    int excluded[] = {3}, sum = 0;
+    if (rank == 3) return;
+    ASSERT_EQ(ncclCommShrink(comm, excluded, 1, &smaller, nullptr, 0), ncclSuccess) << text();
+    EXPECT_EQ(ncclAllReduce(&rank, &sum, 1, ncclInt32, ncclSum, smaller, nullptr), ncclSuccess);
+    EXPECT_EQ(sum, 3);
+    EXPECT_EQ(ncclCommDestroy(smaller), ncclSuccess);
+  });
+}
+
+// Nobody else need take part: nothing is sent.
+TEST(Nccl, AGroupCanBeSimulated) {
+  NcclRanks ranks(kRanks);
+  ranks.run([](int rank, ncclComm_t comm) {
+    if (rank != 2) return;
+    std::vector<float> data(1 << 20, 1.0f);
+    const auto microseconds = [&](size_t count, int times) {
+      ncclSimInfo_t info{};
+      info.size = sizeof info;
+      info.magic = NCCL_SIMULATION_MAGIC;
+      info.version = kNcclVersion;
+      ncclGroupStart();
+      for (int i = 0; i < times; i++)
+        EXPECT_EQ(
+            ncclAllReduce(data.data(), data.data(), count, ncclFloat32, ncclSum, comm, nullptr),
+            ncclSuccess);
+      EXPECT_EQ(ncclGroupSimulateEnd(&info), ncclSuccess) << text();
+      return info.estimatedTime;
+    };
+    const float small = microseconds(1, 1), large = microseconds(data.size(), 1);
+    EXPECT_GT(small, 0);
+    EXPECT_GT(large, 10 * small);
+    EXPECT_FLOAT_EQ(microseconds(data.size(), 3), 3 * large);
+    EXPECT_EQ(data, std::vector<float>(data.size(), 1.0f)) << "nothing is made";
+    ncclGroupStart();
+    ncclSend(data.data(), data.size(), ncclFloat32, 0, comm, nullptr);
+    ncclSimInfo_t other{};
+    EXPECT_EQ(ncclGroupSimulateEnd(&other), ncclInvalidArgument) << "it has no magic";
+    EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclInvalidUsage) << "no group is open";
+  });
+}
+
 TEST(Nccl, MemoryIsAllocatedRegisteredAndShownThroughWindows) {
   NcclRanks ranks(2);
   ranks.run([](int, ncclComm_t comm) {

@@ -1,4 +1,4 @@
-/* vendor.c: looking for another libnccl.so.2 than this one. Needs libc only, as all of the forwarder. */
+/* vendor.c: looks for another libnccl.so.2 than this one. Needs libc only, like all of this. */
 #define _GNU_SOURCE
 #include "nccl/forwarder/vendor.h"
 
