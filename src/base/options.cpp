@@ -33,6 +33,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",
      "messages up to this size are sent before the receiver is known to be ready"},
+    {"SENNIT_EXEC_BINDINGS", OptionType::text, "",
+     "FUNCTION:FILE, set by sennit exec -v: says of each process where FUNCTION is bound to"},
     {"SENNIT_FABRIC", OptionType::text, "",
      "fabric file (text form, or of another tool: topology/FORMATS.md); else /etc/sennit/fabric, "
      "else discovery"},

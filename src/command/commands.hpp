@@ -10,6 +10,7 @@ namespace sennit {
 // argv as main() got it: the command starts itself again for local processes.
 void add_bench_command(CommandLine& line, char** argv);
 void add_emulate_command(CommandLine& line);
+void add_exec_command(CommandLine& line);
 void add_job_command(CommandLine& line);
 void add_export_command(CommandLine& line);
 void add_plan_command(CommandLine& line);

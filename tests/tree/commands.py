@@ -48,6 +48,8 @@ SMALLER = [
     (r"-b 1G --fabric meta24k --ranks-per-host 1 --groups 8 --stride 384",
      "-b 1M --fabric 'synthetic:racks=4x2;nic=400Gbit/s;oversubscription=2;ranks=8' --groups 2 --stride 4"),
     (r"/usr/local", "$PWD/installed"),
+    (r"\./program_with_nccl", "nccl_client"),
+    (r"mpirun -np \d+ \./program_with_mpi", "mpirun --oversubscribe --allow-run-as-root -np 2 pmpi_program"),
 ]
 # Line of a document, and why it is not run here.
 NOT_RUN = [
@@ -58,7 +60,6 @@ NOT_RUN = [
     (r"^srun ", "needs a Slurm cluster"),
     (r"torchrun", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
-    (r"python train\.py", "needs a program that was built for NCCL; tests/nccl has one"),
     (r"--before OLD", "needs another build to compare with"),
     (r"topo --probe", "needs several hosts; probe_emulated_test has them"),
     (r"24576|^simgrid_judge *$|fabrics 1,2,3", "takes minutes; its smaller neighbours are run"),

@@ -58,7 +58,8 @@ constexpr DataType kAllTypes[] = {DataType::int8,    DataType::uint8,       Data
                                   DataType::uint32,  DataType::int64,       DataType::uint64,
                                   DataType::float16, DataType::bfloat16,    DataType::float32,
                                   DataType::float64, DataType::float8_e4m3, DataType::float8_e5m2};
-constexpr Op kAllOps[] = {Op::sum, Op::prod, Op::min, Op::max, Op::avg, Op::premul_sum};
+constexpr Op kAllOps[] = {Op::sum,  Op::prod, Op::min,  Op::max,       Op::avg,
+                          Op::band, Op::bor,  Op::bxor, Op::premul_sum};
 
 Result<Collective> collective_of(const std::string& text) {
   if (text == "alltoall") return Collective::all_to_all;
@@ -199,7 +200,8 @@ void add_options(const Command& command, Arguments* a) {
       .show_default();
   command
       .option("-o,--op", a->ops,
-              "sum, prod, min, max, avg, premul_sum (or mulsum), a list of them, or all")
+              "sum, prod, min, max, avg, premul_sum (or mulsum), of integers band, bor and bxor; a "
+              "list of them, or all")
       .show_default();
   command
       .option("-d,--datatype", a->types, "int8 ... float64, bfloat16, float8_e4m3, a list, or all")

@@ -88,6 +88,10 @@ class Values {
       case Op::max:
         if (!facts_.is_float) return truncated(c_.type, h);
         return h % (2 * limit_ + 1) - limit_;
+      case Op::band:
+      case Op::bor:
+      case Op::bxor:
+        return truncated(c_.type, h);
       case Op::prod: {
         if (!facts_.is_float) return truncated(c_.type, h | 1);
         const bool special = mix(index, seed_, 7) % ranks_ == rank;
@@ -139,6 +143,12 @@ class Values {
         return less ? b : a;
       case Op::prod:
         return a * b;
+      case Op::band:
+        return a & b;
+      case Op::bor:
+        return a | b;
+      case Op::bxor:
+        return a ^ b;
       default:
         return a + b;
     }

@@ -100,7 +100,8 @@ class RankRun {
       last_root = options_.root < 0 ? inside_.size() - 1 : options_.root;
     }
     for (const DataType type : options_.types)
-      for (const Op op : options_.ops)
+      for (const Op op : options_.ops) {
+        if (options_.ops.size() > 1 && !applies(op, type)) continue;
         for (int root = first_root; root <= last_root; root++)
           for (const uint64_t bytes : sizes(options_)) {
             Measurement m;
@@ -111,6 +112,7 @@ class RankRun {
                 m.out_of_place.wrong.value_or(0) + (m.in_place ? m.in_place->wrong.value_or(0) : 0);
             if (reporting) report->add(m);
           }
+      }
     if (reporting) report->end(footprint());
     return {};
   }

@@ -10,8 +10,11 @@
 
 namespace sennit::emulate {
 
-std::string shown(const std::string& library);        // its name, for people
-const char* color_class(const std::string& library);  // of its bar and line
+// A library of the record by its name for people: "Open MPI" for "openmpi". One that is not known
+// keeps its own.
+std::string shown(const std::string& library);
+// The CSS classes of a library's bars and lines; "green" for one that is not known.
+const char* color_class(const std::string& library);
 
 // Switches, hosts and links with their rates, and under each host the ranks that every order puts
 // there.

@@ -25,7 +25,10 @@ namespace sennit::emulate {
 // carry the whole tree), larger ones let more than 1% of a 16 MB message pass unshaped.
 inline constexpr int kBurstKiB = 256;
 
-struct TreeOptions {  // as given on the command line
+// As given on the command line; make_tree() checks it. racks: how many, or the hosts of each; pods:
+// how many, or the racks of each. Rates: one for all, or a list; where there is none, what the
+// level below has over its oversubscription.
+struct TreeOptions {
   std::string racks = "2";
   int hosts = 4;
   std::string pods;
@@ -54,10 +57,14 @@ struct Tree {
   std::vector<Switch> pods;  // empty: racks hang below the spine
 };
 
-std::string readable_rate(uint64_t bits_per_s);  // rounded, for people
+// Rounded to four digits, for people.
+std::string readable_rate(uint64_t bits_per_s);
+// Hosts are h0, h1, ..., as they lie in the racks. They have no address until the tree is brought
+// up. An invalid argument names its option.
 Result<Tree> make_tree(const TreeOptions& options);
-std::string describe(const Tree& tree);  // one line for people
-// the text form that topology/fabric/fabric.hpp documents
+// One line for people, in UTF-8.
+std::string describe(const Tree& tree);
+// The text form that topology/fabric/fabric.hpp documents.
 std::string fabric_text(const Tree& tree);
 // SLURM_TOPOLOGY_ADDR of a host, and its pattern.
 std::string slurm_address(const Tree& tree, const Host& host);

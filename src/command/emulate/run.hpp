@@ -44,7 +44,10 @@ std::string own_program();                                  // this one's path
 Result<std::string> peer_program(const std::string& peer);  // where it is
 
 using Action = std::function<Result<int>(const Instance&)>;
-Result<int> with_tree(const TreeOptions& tree, const Action& action);      // up, action, down
-Result<int> with_instance(const std::string& name, const Action& action);  // one that is up
+// Brings a tree up for this one action, and down again whatever became of it. Needs the privilege
+// that gain_privilege() gets.
+Result<int> with_tree(const TreeOptions& tree, const Action& action);
+// The action on an instance that is up and stays so. SENNIT_NOT_FOUND: there is none of that name.
+Result<int> with_instance(const std::string& name, const Action& action);
 
 }  // namespace sennit::emulate

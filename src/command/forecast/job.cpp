@@ -11,7 +11,7 @@
 #include "command/commands.hpp"
 #include "command/forecast/job.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/write.hpp"
 
 namespace sennit {
 namespace {

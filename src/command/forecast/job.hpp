@@ -87,10 +87,12 @@ Status simulate_calls(const Problem& problem, bool all, Answer* answer);
 // to a peer; the default of 512 KiB is no match for 50 GB/s
 inline constexpr uint64_t kInFlightBytes = 4 << 20;
 
+// The whole answer for a terminal, as JSON, whose keys are in command/forecast/json.cpp, and as a
+// page of HTML.
 std::string text_of(const Problem& problem, const Answer& answer);
-// keys in command/forecast/json.cpp
 std::string json_of(const Problem& problem, const Answer& answer);
 std::string page_of(const Problem& problem, const Answer& answer);
+// Tables of the accelerators that are known, with the source of each figure.
 std::string accelerators_text();
 
 // that binds; "-": none

@@ -11,7 +11,7 @@
 #include "collectives/algorithm.hpp"
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/write.hpp"
 #include "goal/goal.hpp"
 #include "plan/planner.hpp"
 

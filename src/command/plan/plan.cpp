@@ -10,7 +10,7 @@
 
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/write.hpp"
 #include "plan/planner.hpp"
 
 namespace sennit {

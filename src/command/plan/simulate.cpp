@@ -13,7 +13,7 @@
 #include "base/text/json.hpp"
 #include "command/commands.hpp"
 #include "command/plan/simulate.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/write.hpp"
 #include "plan/planner.hpp"
 
 namespace sennit {

@@ -12,7 +12,7 @@
 #include "base/index.hpp"
 #include "base/text/json.hpp"
 #include "command/plan/simulate.hpp"
-#include "command/topo/topo.hpp"
+#include "command/topo/write.hpp"
 #include "concurrent/concurrent.hpp"
 #include "plan/planner.hpp"
 

@@ -1,0 +1,103 @@
+// exec.cpp: `sennit exec`: a program that was built for NCCL or MPI runs on sennit in its place.
+//
+// The library is preloaded, which wins over DT_RPATH as LD_LIBRARY_PATH does not: PyTorch's own
+// libraries have one. The program and all that it starts inherit it.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "command/commands.hpp"
+#include "command/exec/bindings.h"
+
+namespace sennit {
+namespace {
+
+// As env(1) and nohup(1) answer.
+constexpr int kNotStarted = 126;
+constexpr int kNotFound = 127;
+constexpr int kMachineLacks = 3;
+
+struct Options {
+  bool verbose = false, mpi = false;
+  std::vector<std::string> command;
+};
+
+// What stands in the place of what, and where it says so.
+struct Preload {
+  const char* file;
+  const char* function;  // one that every program calls which was built for it
+  const char* built_where;
+};
+constexpr Preload kNccl = {"libnccl.so.2", "ncclAllReduce", "it is built with the library"};
+constexpr Preload kMpi = {"libsennit_pmpi.so", "MPI_Allreduce",
+                          "it is built where there is an MPI"};
+
+// The folder of what is preloaded: ../lib/sennit from the program, in whichever of the folders for
+// libraries that a system has.
+std::optional<std::filesystem::path> find_library(const char* name) {
+  std::error_code unknown;
+  const std::filesystem::path here =
+      std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path();
+  for (const char* folder : {SENNIT_LIBRARY_FOLDER, "lib", "lib64"}) {
+    const std::filesystem::path path = (here / ".." / folder / "sennit" / name).lexically_normal();
+    if (std::filesystem::exists(path, unknown)) return path;
+  }
+  return std::nullopt;
+}
+
+int lacks(const char* name, const char* built_where) {
+  std::fprintf(stderr,
+               "sennit exec: there is no %s in lib/sennit beside this program; %s. Install sennit "
+               "anew, or run the program from its build folder\n",
+               name, built_where);
+  return kMachineLacks;
+}
+
+// Before what is there already.
+void put_first(const char* variable, const std::string& path) {
+  const char* const others = std::getenv(variable);
+  setenv(variable, others && *others ? (path + ":" + others).c_str() : path.c_str(), 1);
+}
+
+int start(const Options& options) {
+  const Preload& preload = options.mpi ? kMpi : kNccl;
+  const std::optional<std::filesystem::path> library = find_library(preload.file);
+  if (!library) return lacks(preload.file, preload.built_where);
+  put_first("LD_PRELOAD", *library);
+  if (options.verbose) {
+    const std::optional<std::filesystem::path> bindings = find_library(SENNIT_BINDINGS_FILE);
+    if (!bindings) return lacks(SENNIT_BINDINGS_FILE, "it is built with the command");
+    put_first("LD_AUDIT", *bindings);
+    setenv(SENNIT_BINDINGS_VARIABLE,
+           (std::string(preload.function) + ":" + library->string()).c_str(), 1);
+  }
+  std::vector<char*> words;
+  for (const std::string& word : options.command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  std::fprintf(stderr, "sennit exec: %s: %s\n", words[0], std::strerror(errno));
+  return errno == ENOENT ? kNotFound : kNotStarted;
+}
+
+}  // namespace
+
+void add_exec_command(CommandLine& line) {
+  static Options kept;  // lives as long as the process, as the values of options must
+  Options* const options = &kept;
+  const Command command = line.command(
+      "exec", "run a program that was built for NCCL or MPI on sennit, with all that it starts");
+  command.flag("--mpi", options->mpi, "MPI's collectives, in place of NCCL's interface");
+  command.flag("-v,--verbose", options->verbose, "say of each process which file its calls go to");
+  command.option("command", options->command, "after --: the program and its arguments").required();
+  command.action([=] { return start(*options); });
+}
+
+}  // namespace sennit

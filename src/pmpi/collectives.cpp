@@ -1,0 +1,391 @@
+// collectives.cpp: MPI's collectives, each by sennit where it can, else by MPI itself.
+//
+// Every function has a twin that does not block. Both are described once, by a function that fills
+// an Operation and says whether sennit takes the call; see pmpi/types.hpp for which it takes.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "pmpi/operation.hpp"
+#include "pmpi/report.hpp"
+#include "pmpi/types.hpp"
+
+namespace sennit::pmpi {
+namespace {
+
+// Whether sennit has the communicator; then the operation is on it.
+bool on(Operation* o, const char* name, MPI_Comm comm, bool blocks) {
+  o->name = name;
+  o->mpi = comm;
+  o->held = held_of(comm, blocks);
+  return o->held != nullptr;
+}
+
+size_t bytes_of(int count, const Elements& elements) {
+  return static_cast<size_t>(count) * elements.size();
+}
+std::byte* at(void* memory, ptrdiff_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
+const std::byte* at(const void* memory, ptrdiff_t bytes) {
+  return static_cast<const std::byte*>(memory) + bytes;
+}
+
+// The caller's elements as bytes: where they are, or packed into `storage`.
+const std::byte* flat(const void* memory, int count, const Elements& elements,
+                      std::vector<std::byte>* storage) {
+  if (elements.dense()) return static_cast<const std::byte*>(memory);
+  storage->resize(bytes_of(count, elements));
+  elements.pack(memory, count, storage->data());
+  return storage->data();
+}
+
+// ---- reductions ----
+
+bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, int count,
+                MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const std::optional<Reduction> r = reduction_of(type, op);
+  if (!r || count < 0 || !on(o, "Allreduce", comm, blocks)) return false;
+  const void* const in = send == MPI_IN_PLACE ? recv : send;
+  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+    return sennit_all_reduce_start(in, recv, static_cast<size_t>(count) * r->per, r->type, r->op,
+                                   comm, work);
+  };
+  return true;
+}
+
+bool reduce(Operation* o, bool blocks, const void* send, void* recv, int count, MPI_Datatype type,
+            MPI_Op op, int root, MPI_Comm comm) {
+  const std::optional<Reduction> r = reduction_of(type, op);
+  if (!r || count < 0 || !on(o, "Reduce", comm, blocks)) return false;
+  const void* const in = send == MPI_IN_PLACE ? recv : send;
+  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+    return sennit_reduce_start(in, recv, static_cast<size_t>(count) * r->per, r->type, r->op, root,
+                               comm, work);
+  };
+  return true;
+}
+
+// MPI's result in place begins at the buffer's own begin, sennit's lies at this rank's block.
+bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* send, void* recv,
+                    const std::vector<int>& counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const std::optional<Reduction> r = reduction_of(type, op);
+  if (!r || !on(o, name, comm, blocks)) return false;
+  for (const int count : counts) o->counts.push_back(static_cast<size_t>(count) * r->per);
+  const bool in_place = send == MPI_IN_PLACE;
+  const size_t own = o->counts[static_cast<size_t>(o->held->rank)] * sennit_type_bytes(r->type);
+  if (in_place) {
+    o->output.resize(own);
+    o->after = [o, recv] { std::memcpy(recv, o->output.data(), o->output.size()); };
+  }
+  const void* const in = in_place ? recv : send;
+  void* const out = in_place ? o->output.data() : recv;
+  o->start = [=](sennit_work_t* work) {
+    return sennit_reduce_scatter_v_start(in, out, o->counts.data(), r->type, r->op, o->held->comm,
+                                         work);
+  };
+  return true;
+}
+
+// recvcounts has an entry for each rank.
+std::vector<int> listed(const int* counts, MPI_Comm comm) {
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  return {counts, counts + size};
+}
+std::vector<int> equal(int count, MPI_Comm comm) {
+  int size = 0;
+  PMPI_Comm_size(comm, &size);
+  return std::vector<int>(static_cast<size_t>(size), count);
+}
+
+// ---- what moves ----
+
+bool broadcast(Operation* o, bool blocks, void* buffer, int count, MPI_Datatype type, int root,
+               MPI_Comm comm) {
+  if (count < 0 || !on(o, "Bcast", comm, blocks)) return false;
+  const Elements elements(type);
+  const size_t bytes = bytes_of(count, elements);
+  void* memory = buffer;
+  if (!elements.dense()) {
+    o->input.resize(bytes);
+    memory = o->input.data();
+    if (o->held->rank == root)
+      elements.pack(buffer, count, o->input.data());
+    else
+      o->after = [=] { elements.unpack(o->input.data(), buffer, count); };
+  }
+  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+    return sennit_broadcast_start(memory, memory, bytes, SENNIT_UINT8, root, comm, work);
+  };
+  return true;
+}
+
+bool all_gather(Operation* o, bool blocks, const void* send, int send_count, MPI_Datatype send_type,
+                void* recv, int recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+  if (recv_count < 0 || !on(o, "Allgather", comm, blocks)) return false;
+  const Elements to(recv_type);
+  const size_t block = bytes_of(recv_count, to);
+  const ptrdiff_t stride = recv_count * to.extent();
+  const int size = o->held->size;
+  void* const own = at(recv, o->held->rank * stride);
+  const void* const in = send == MPI_IN_PLACE
+                             ? flat(own, recv_count, to, &o->input)
+                             : flat(send, send_count, Elements(send_type), &o->input);
+  void* out = recv;
+  if (!to.dense()) {
+    o->output.resize(block * static_cast<size_t>(size));
+    out = o->output.data();
+    o->after = [=] {
+      for (int r = 0; r < size; r++)
+        to.unpack(o->output.data() + static_cast<size_t>(r) * block, at(recv, r * stride),
+                  recv_count);
+    };
+  }
+  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+    return sennit_all_gather_start(in, out, block, SENNIT_UINT8, comm, work);
+  };
+  return true;
+}
+
+// Blocks of `elements` at `displacements` of a buffer, as bytes: their sizes, and where they begin.
+// Returns the buffer from which these count; they are not negative.
+template <typename Memory>
+Memory* blocks_of(Memory* memory, const int counts[], const int displacements[], int size,
+                  const Elements& elements, std::vector<size_t>* bytes,
+                  std::vector<size_t>* begins) {
+  const int least = size > 0 ? *std::min_element(displacements, displacements + size) : 0;
+  for (int r = 0; r < size; r++) {
+    bytes->push_back(bytes_of(counts[r], elements));
+    begins->push_back(static_cast<size_t>(displacements[r] - least) *
+                      static_cast<size_t>(elements.extent()));
+  }
+  return at(memory, least * elements.extent());
+}
+
+// The same blocks packed one after the other. Returns the bytes of all.
+size_t packed_blocks(const int counts[], int size, const Elements& elements,
+                     std::vector<size_t>* bytes, std::vector<size_t>* begins) {
+  size_t all = 0;
+  for (int r = 0; r < size; r++) {
+    bytes->push_back(bytes_of(counts[r], elements));
+    begins->push_back(all);
+    all += bytes->back();
+  }
+  return all;
+}
+
+// Where the operation receives blocks of `to` at `displacements` of `recv`: there, or packed in its
+// output until it has completed.
+void* receive_blocks(Operation* o, void* recv, const int counts[], const int displacements[],
+                     const Elements& to, std::vector<size_t>* bytes, std::vector<size_t>* begins) {
+  const int size = o->held->size;
+  if (to.dense())
+    return blocks_of(static_cast<std::byte*>(recv), counts, displacements, size, to, bytes, begins);
+  o->output.resize(packed_blocks(counts, size, to, bytes, begins));
+  const std::vector<int> n(counts, counts + size), d(displacements, displacements + size);
+  o->after = [=] {
+    for (size_t r = 0; r < n.size(); r++)
+      to.unpack(o->output.data() + (*begins)[r], at(recv, d[r] * to.extent()), n[r]);
+  };
+  return o->output.data();
+}
+
+bool all_gather_v(Operation* o, bool blocks, const void* send, int send_count,
+                  MPI_Datatype send_type, void* recv, const int counts[], const int displacements[],
+                  MPI_Datatype recv_type, MPI_Comm comm) {
+  if (!on(o, "Allgatherv", comm, blocks)) return false;
+  const Elements to(recv_type);
+  const int self = o->held->rank;
+  void* const own = at(recv, displacements[self] * to.extent());
+  const void* const in = send == MPI_IN_PLACE
+                             ? flat(own, counts[self], to, &o->input)
+                             : flat(send, send_count, Elements(send_type), &o->input);
+  void* const out =
+      receive_blocks(o, recv, counts, displacements, to, &o->counts, &o->displacements);
+  o->start = [=](sennit_work_t* work) {
+    return sennit_all_gather_v_start(in, out, o->counts.data(), o->displacements.data(),
+                                     SENNIT_UINT8, o->held->comm, work);
+  };
+  return true;
+}
+
+bool all_to_all(Operation* o, bool blocks, const void* send, int send_count, MPI_Datatype send_type,
+                void* recv, int recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+  if (recv_count < 0 || !on(o, "Alltoall", comm, blocks)) return false;
+  const Elements to(recv_type);
+  const size_t block = bytes_of(recv_count, to);
+  const int all = recv_count * o->held->size;
+  const void* const in =
+      send == MPI_IN_PLACE ? flat(recv, all, to, &o->input)
+                           : flat(send, send_count * o->held->size, Elements(send_type), &o->input);
+  void* out = recv;
+  if (!to.dense()) {
+    o->output.resize(block * static_cast<size_t>(o->held->size));
+    out = o->output.data();
+    o->after = [=] { to.unpack(o->output.data(), recv, all); };
+  }
+  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+    return sennit_all_to_all_start(in, out, block, SENNIT_UINT8, comm, work);
+  };
+  return true;
+}
+
+// What goes to every rank, one after the other in `storage`.
+void pack_blocks(const void* memory, const int counts[], const int displacements[], int size,
+                 const Elements& elements, std::vector<size_t>* bytes, std::vector<size_t>* begins,
+                 std::vector<std::byte>* storage) {
+  storage->resize(packed_blocks(counts, size, elements, bytes, begins));
+  for (int r = 0; r < size; r++)
+    elements.pack(at(memory, displacements[r] * elements.extent()), counts[r],
+                  storage->data() + (*begins)[static_cast<size_t>(r)]);
+}
+
+bool all_to_all_v(Operation* o, bool blocks, const void* send, const int send_counts[],
+                  const int send_displacements[], MPI_Datatype send_type, void* recv,
+                  const int recv_counts[], const int recv_displacements[], MPI_Datatype recv_type,
+                  MPI_Comm comm) {
+  if (!on(o, "Alltoallv", comm, blocks)) return false;
+  const int size = o->held->size;
+  const Elements to(recv_type);
+  const bool in_place = send == MPI_IN_PLACE;
+  const Elements from = in_place ? to : Elements(send_type);
+  const void* in = send;
+  if (in_place || !from.dense()) {
+    pack_blocks(in_place ? recv : send, in_place ? recv_counts : send_counts,
+                in_place ? recv_displacements : send_displacements, size, from, &o->counts,
+                &o->displacements, &o->input);
+    in = o->input.data();
+  } else {
+    in = blocks_of(static_cast<const std::byte*>(send), send_counts, send_displacements, size, from,
+                   &o->counts, &o->displacements);
+  }
+  void* const out = receive_blocks(o, recv, recv_counts, recv_displacements, to, &o->recv_counts,
+                                   &o->recv_displacements);
+  o->start = [=](sennit_work_t* work) {
+    return sennit_all_to_all_v_start(in, o->counts.data(), o->displacements.data(), out,
+                                     o->recv_counts.data(), o->recv_displacements.data(),
+                                     SENNIT_UINT8, o->held->comm, work);
+  };
+  return true;
+}
+
+bool barrier(Operation* o, bool blocks, MPI_Comm comm) {
+  if (!on(o, "Barrier", comm, blocks)) return false;
+  o->start = [comm = o->held->comm](sennit_work_t* work) {
+    return sennit_barrier_start(comm, work);
+  };
+  return true;
+}
+
+}  // namespace
+}  // namespace sennit::pmpi
+
+using namespace sennit::pmpi;  // NOLINT: the functions below are the library's
+
+// A function and its twin that does not block: what fills the operation, the parameters, and the
+// arguments, of the function itself and for what fills.
+#define COLLECTIVE(name, fill, parameters, arguments, ...)                          \
+  extern "C" int sennit_pmpi_##name parameters {                                    \
+    Operation operation;                                                            \
+    if (!fill(&operation, true, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
+    return by_sennit(run(operation));                                               \
+  }
+#define NONBLOCKING(name, fill, parameters, arguments, ...)                               \
+  extern "C" int sennit_pmpi_##name parameters {                                          \
+    auto operation = std::make_unique<Operation>();                                       \
+    if (!fill(operation.get(), false, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
+    return by_sennit(begin(std::move(operation), request));                               \
+  }
+
+COLLECTIVE(Allreduce, all_reduce,
+           (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+           (send, recv, count, type, op, comm), send, recv, count, type, op, comm)
+NONBLOCKING(Iallreduce, all_reduce,
+            (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+             MPI_Request* request),
+            (send, recv, count, type, op, comm, request), send, recv, count, type, op, comm)
+COLLECTIVE(Reduce, reduce,
+           (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, int root,
+            MPI_Comm comm),
+           (send, recv, count, type, op, root, comm), send, recv, count, type, op, root, comm)
+NONBLOCKING(Ireduce, reduce,
+            (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, int root,
+             MPI_Comm comm, MPI_Request* request),
+            (send, recv, count, type, op, root, comm, request), send, recv, count, type, op, root,
+            comm)
+COLLECTIVE(Reduce_scatter, reduce_scatter,
+           (const void* send, void* recv, const int counts[], MPI_Datatype type, MPI_Op op,
+            MPI_Comm comm),
+           (send, recv, counts, type, op, comm), "Reduce_scatter", send, recv, listed(counts, comm),
+           type, op, comm)
+NONBLOCKING(Ireduce_scatter, reduce_scatter,
+            (const void* send, void* recv, const int counts[], MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm, MPI_Request* request),
+            (send, recv, counts, type, op, comm, request), "Ireduce_scatter", send, recv,
+            listed(counts, comm), type, op, comm)
+COLLECTIVE(Reduce_scatter_block, reduce_scatter,
+           (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+           (send, recv, count, type, op, comm), "Reduce_scatter_block", send, recv,
+           equal(count, comm), type, op, comm)
+NONBLOCKING(Ireduce_scatter_block, reduce_scatter,
+            (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+             MPI_Request* request),
+            (send, recv, count, type, op, comm, request), "Ireduce_scatter_block", send, recv,
+            equal(count, comm), type, op, comm)
+COLLECTIVE(Bcast, broadcast, (void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
+           (buffer, count, type, root, comm), buffer, count, type, root, comm)
+NONBLOCKING(Ibcast, broadcast,
+            (void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
+             MPI_Request* request),
+            (buffer, count, type, root, comm, request), buffer, count, type, root, comm)
+COLLECTIVE(Allgather, all_gather,
+           (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
+            MPI_Datatype recv_type, MPI_Comm comm),
+           (send, send_count, send_type, recv, recv_count, recv_type, comm), send, send_count,
+           send_type, recv, recv_count, recv_type, comm)
+NONBLOCKING(Iallgather, all_gather,
+            (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
+             MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request),
+            (send, send_count, send_type, recv, recv_count, recv_type, comm, request), send,
+            send_count, send_type, recv, recv_count, recv_type, comm)
+COLLECTIVE(Allgatherv, all_gather_v,
+           (const void* send, int send_count, MPI_Datatype send_type, void* recv,
+            const int counts[], const int displacements[], MPI_Datatype recv_type, MPI_Comm comm),
+           (send, send_count, send_type, recv, counts, displacements, recv_type, comm), send,
+           send_count, send_type, recv, counts, displacements, recv_type, comm)
+NONBLOCKING(Iallgatherv, all_gather_v,
+            (const void* send, int send_count, MPI_Datatype send_type, void* recv,
+             const int counts[], const int displacements[], MPI_Datatype recv_type, MPI_Comm comm,
+             MPI_Request* request),
+            (send, send_count, send_type, recv, counts, displacements, recv_type, comm, request),
+            send, send_count, send_type, recv, counts, displacements, recv_type, comm)
+COLLECTIVE(Alltoall, all_to_all,
+           (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
+            MPI_Datatype recv_type, MPI_Comm comm),
+           (send, send_count, send_type, recv, recv_count, recv_type, comm), send, send_count,
+           send_type, recv, recv_count, recv_type, comm)
+NONBLOCKING(Ialltoall, all_to_all,
+            (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
+             MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request),
+            (send, send_count, send_type, recv, recv_count, recv_type, comm, request), send,
+            send_count, send_type, recv, recv_count, recv_type, comm)
+COLLECTIVE(Alltoallv, all_to_all_v,
+           (const void* send, const int send_counts[], const int send_displacements[],
+            MPI_Datatype send_type, void* recv, const int recv_counts[],
+            const int recv_displacements[], MPI_Datatype recv_type, MPI_Comm comm),
+           (send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
+            recv_type, comm),
+           send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
+           recv_type, comm)
+NONBLOCKING(Ialltoallv, all_to_all_v,
+            (const void* send, const int send_counts[], const int send_displacements[],
+             MPI_Datatype send_type, void* recv, const int recv_counts[],
+             const int recv_displacements[], MPI_Datatype recv_type, MPI_Comm comm,
+             MPI_Request* request),
+            (send, send_counts, send_displacements, send_type, recv, recv_counts,
+             recv_displacements, recv_type, comm, request),
+            send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
+            recv_type, comm)
+COLLECTIVE(Barrier, barrier, (MPI_Comm comm), (comm), comm)
+NONBLOCKING(Ibarrier, barrier, (MPI_Comm comm, MPI_Request* request), (comm, request), comm)

@@ -1,0 +1,142 @@
+/* forwarder.c: libsennit_pmpi.so, which a program that was built for MPI is given before its MPI.
+ * Each function is looked for at its first call: in the library of sennit's that was built for the
+ * MPI which the process has loaded, or with SENNIT_DISABLE=1, and where there is none, in that MPI
+ * itself, by the name that MPI's profiling interface gives it (PMPI_).
+ *
+ * It is preloaded into every process of a job, shells among them, so it needs nothing but libc and
+ * does nothing until it is called. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pmpi/functions.h"
+
+#define INDEX(name, count) index_##name,
+enum { MPI_FUNCTIONS(INDEX) kFunctions };
+#define NAME(name, count) #name,
+static const char* const kNames[] = {MPI_FUNCTIONS(NAME)};
+
+enum { kPath = 4096 };
+
+/* An MPI by the name of its library: programs keep to the binary interface that it stands for. */
+struct Mpi {
+  const char* begins; /* of the library that the process has loaded */
+  const char* sennits;
+};
+static const struct Mpi kMpis[] = {
+    {"libmpi.so.40", SENNIT_PMPI_OPENMPI}, /* Open MPI 4 and 5 */
+    {"libmpi.so.12", SENNIT_PMPI_MPICH},   /* MPICH's common one, also in 5 */
+    {"libmpich.so.12", SENNIT_PMPI_MPICH}, /* the same as Debian calls it */
+};
+
+static void* _Atomic addresses[kFunctions];
+static void* _Atomic mpi_library;
+static void* _Atomic sennits_library;
+static atomic_int opened;
+
+struct Search {
+  char path[kPath];
+  const struct Mpi* mpi;
+};
+
+static int visit(struct dl_phdr_info* info, size_t size, void* argument) {
+  (void)size;
+  struct Search* const search = argument;
+  const char* const slash = strrchr(info->dlpi_name, '/');
+  const char* const name = slash ? slash + 1 : info->dlpi_name;
+  for (size_t i = 0; i < sizeof kMpis / sizeof *kMpis; i++)
+    if (strncmp(name, kMpis[i].begins, strlen(kMpis[i].begins)) == 0) {
+      snprintf(search->path, sizeof search->path, "%s", info->dlpi_name);
+      search->mpi = &kMpis[i];
+      return 1;
+    }
+  return 0;
+}
+
+static int disabled(void) {
+  const char* value = getenv("SENNIT_DISABLE");
+  return value && *value && strcmp(value, "0") != 0;
+}
+
+/* Two threads may both do it: the loader counts, and both get the same. */
+static void open_libraries(void) {
+  if (atomic_load(&opened)) return;
+  struct Search search = {.path = "", .mpi = NULL};
+  dl_iterate_phdr(visit, &search);
+  if (!search.mpi) {
+    atomic_store(&opened, 1);
+    return;
+  }
+  /* Its names must be seen by sennit's library, also where Python loaded it for itself alone. */
+  atomic_store(&mpi_library, dlopen(search.path, RTLD_NOLOAD | RTLD_NOW | RTLD_GLOBAL));
+  if (!disabled()) {
+    void* const library = dlopen(search.mpi->sennits, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+      fprintf(stderr, "sennit: libsennit_pmpi.so: %s; %s does the collectives itself\n", dlerror(),
+              search.path);
+    atomic_store(&sennits_library, library);
+  }
+  atomic_store(&opened, 1);
+}
+
+static void* find(int index) {
+  open_libraries();
+  char name[64];
+  void* const sennit = atomic_load(&sennits_library);
+  void* address = NULL;
+  if (sennit) {
+    snprintf(name, sizeof name, "sennit_pmpi_%s", kNames[index]);
+    address = dlsym(sennit, name);
+    if (!address)
+      fprintf(stderr, "sennit: libsennit_pmpi.so: sennit's library behind it has no %s\n", name);
+  }
+  void* const mpi = atomic_load(&mpi_library);
+  snprintf(name, sizeof name, "PMPI_%s", kNames[index]);
+  if (!address) address = dlsym(mpi ? mpi : RTLD_DEFAULT, name);
+  if (!address) {
+    fprintf(stderr, "sennit: libsennit_pmpi.so: the process calls MPI_%s, and has no MPI\n",
+            kNames[index]);
+    abort();
+  }
+  atomic_store_explicit(&addresses[index], address, memory_order_release);
+  return address;
+}
+
+typedef uintptr_t Word;
+#define PARAMETERS_0 void
+#define PARAMETERS_1 Word a
+#define PARAMETERS_2 PARAMETERS_1, Word b
+#define PARAMETERS_3 PARAMETERS_2, Word c
+#define PARAMETERS_4 PARAMETERS_3, Word d
+#define PARAMETERS_5 PARAMETERS_4, Word e
+#define PARAMETERS_6 PARAMETERS_5, Word f
+#define PARAMETERS_7 PARAMETERS_6, Word g
+#define PARAMETERS_8 PARAMETERS_7, Word h
+#define PARAMETERS_9 PARAMETERS_8, Word i
+#define PARAMETERS_10 PARAMETERS_9, Word j
+#define ARGUMENTS_0
+#define ARGUMENTS_1 a
+#define ARGUMENTS_2 ARGUMENTS_1, b
+#define ARGUMENTS_3 ARGUMENTS_2, c
+#define ARGUMENTS_4 ARGUMENTS_3, d
+#define ARGUMENTS_5 ARGUMENTS_4, e
+#define ARGUMENTS_6 ARGUMENTS_5, f
+#define ARGUMENTS_7 ARGUMENTS_6, g
+#define ARGUMENTS_8 ARGUMENTS_7, h
+#define ARGUMENTS_9 ARGUMENTS_8, i
+#define ARGUMENTS_10 ARGUMENTS_9, j
+
+#define EXPORTED __attribute__((visibility("default")))
+#define FORWARD(name, count)                                                              \
+  EXPORTED int MPI_##name(PARAMETERS_##count);                                            \
+  EXPORTED int MPI_##name(PARAMETERS_##count) {                                           \
+    void* address = atomic_load_explicit(&addresses[index_##name], memory_order_acquire); \
+    if (!address) address = find(index_##name);                                           \
+    return ((int (*)(PARAMETERS_##count))address)(ARGUMENTS_##count);                     \
+  }
+MPI_FUNCTIONS(FORWARD)

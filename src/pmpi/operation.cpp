@@ -1,0 +1,145 @@
+// operation.cpp: see pmpi/operation.hpp.
+#include "pmpi/operation.hpp"
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdio>
+#include <utility>
+
+#include "base/mutex.hpp"
+
+namespace sennit::pmpi {
+namespace {
+
+constexpr int64_t kSliceMs = 1;  // between two looks after MPI's own messages
+
+// A request of MPI's for an operation of sennit's. What MPI asks of it when it is waited for lives
+// until MPI lets go of the request.
+struct Begun {
+  std::unique_ptr<Operation> operation;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int* result = nullptr;
+};
+
+struct AllBegun {
+  Mutex mutex;
+  std::vector<Begun> operations SENNIT_GUARDED_BY(mutex);
+  std::atomic<size_t> count{0};
+  static AllBegun& instance() {
+    static auto* const all = new AllBegun;
+    return *all;
+  }
+};
+
+int query(void* result, MPI_Status* status) {
+  PMPI_Status_set_elements(status, MPI_BYTE, 0);
+  PMPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = MPI_UNDEFINED;
+  status->MPI_TAG = MPI_UNDEFINED;
+  return *static_cast<int*>(result);
+}
+int let_go(void* result) {
+  delete static_cast<int*>(result);
+  return MPI_SUCCESS;
+}
+int cancel(void*, int) { return MPI_SUCCESS; }
+
+// What sennit says becomes MPI's error, by the communicator's own handler.
+int error_of(const Operation& operation, sennit_status_t status) {
+  if (status == SENNIT_OK) return MPI_SUCCESS;
+  std::fprintf(stderr, "sennit: MPI_%s: %s\n", operation.name, sennit_last_error());
+  PMPI_Comm_call_errhandler(operation.mpi, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
+// The operation has completed; its work is given back.
+int end(Operation& operation, sennit_status_t status) {
+  const int result = error_of(operation, status);
+  sennit_work_free(std::exchange(operation.work, nullptr));
+  if (status == SENNIT_OK && operation.after) operation.after();
+  return result;
+}
+
+// Then *result is what it ended with.
+bool is_over(Operation& operation, int* result) {
+  if (!operation.held->mutex.try_lock()) return false;  // another thread is in a call there
+  const MutexLock turn(operation.held->mutex, std::adopt_lock);
+  const sennit_status_t status = sennit_work_test(operation.work);
+  if (status == SENNIT_IN_PROGRESS) return false;
+  *result = end(operation, status);
+  return true;
+}
+
+// MPI does something only while one of its functions is called.
+void let_mpi_progress() {
+  int flag = 0;
+  PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
+
+}  // namespace
+
+int run(Operation& operation) {
+  MutexLock lock(operation.held->mutex);
+  sennit_status_t status = operation.start(&operation.work);
+  if (status != SENNIT_OK) return error_of(operation, status);
+  while ((status = sennit_work_wait(operation.work, kSliceMs)) == SENNIT_IN_PROGRESS) {
+    lock.unlock();
+    let_mpi_progress();
+    poll();
+    lock.lock();
+  }
+  return end(operation, status);
+}
+
+int begin(std::unique_ptr<Operation> operation, MPI_Request* request) {
+  {
+    const MutexLock lock(operation->held->mutex);
+    const sennit_status_t status = operation->start(&operation->work);
+    if (status != SENNIT_OK) return error_of(*operation, status);
+  }
+  auto* const result = new int(MPI_SUCCESS);
+  PMPI_Grequest_start(query, let_go, cancel, result, request);
+  AllBegun& all = AllBegun::instance();
+  const MutexLock lock(all.mutex);
+  all.operations.push_back({std::move(operation), *request, result});
+  all.count++;
+  return MPI_SUCCESS;
+}
+
+bool any_begun() { return AllBegun::instance().count.load() > 0; }
+
+void poll() {
+  AllBegun& all = AllBegun::instance();
+  if (all.count.load() == 0) return;
+  const MutexLock lock(all.mutex);
+  for (size_t i = 0; i < all.operations.size();) {
+    Begun& begun = all.operations[i];
+    if (!is_over(*begun.operation, begun.result)) {
+      i++;
+      continue;
+    }
+    PMPI_Grequest_complete(begun.request);
+    std::swap(begun, all.operations.back());
+    all.operations.pop_back();
+    all.count--;
+  }
+}
+
+// Another thread may be in a call on the communicator: then this one has nothing to do here.
+void rest() {
+  AllBegun& all = AllBegun::instance();
+  if (all.mutex.try_lock()) {
+    const MutexLock lock(all.mutex, std::adopt_lock);
+    if (!all.operations.empty()) {
+      const Operation& operation = *all.operations.front().operation;
+      if (operation.held->mutex.try_lock()) {
+        const MutexLock turn(operation.held->mutex, std::adopt_lock);
+        sennit_work_wait(operation.work, 0);  // its end is left to poll()
+      }
+    }
+  }
+  sched_yield();
+}
+
+}  // namespace sennit::pmpi

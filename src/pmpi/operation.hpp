@@ -1,0 +1,41 @@
+// operation.hpp: a collective of MPI's on its way through sennit, blocking or not.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pmpi/communicators.hpp"
+
+namespace sennit::pmpi {
+
+// What one call needs until it has completed: its buffers where the caller's are not dense, and
+// what is left to do with them then.
+struct Operation {
+  const char* name = "";
+  MPI_Comm mpi = MPI_COMM_NULL;
+  Held* held = nullptr;
+  std::function<sennit_status_t(sennit_work_t*)> start;
+  std::function<void()> after;  // may be empty
+  std::vector<std::byte> input, output;
+  std::vector<size_t> counts, displacements, recv_counts, recv_displacements;
+  sennit_work_t work = nullptr;
+};
+
+// To its end. MPI makes progress meanwhile: other ranks may wait for messages of this one.
+int run(Operation& operation);
+// Begins it; *request is one of MPI's, which any of its functions can wait for.
+int begin(std::unique_ptr<Operation> operation, MPI_Request* request);
+
+// Looks after what has begun, and completes the requests of what is done. Called by whatever waits.
+void poll();
+// Whether something has begun and is not complete. Else MPI's own functions do.
+bool any_begun();
+// Sleeps for a moment where one of these is sennit's, in sennit; else only yields.
+void rest();
+
+}  // namespace sennit::pmpi
