@@ -57,7 +57,7 @@ bool type_of_format(const char* format, ptrdiff_t bytes, sennit_type_t* type) {
   return std::strchr("efd", *format);
 }
 
-// ---- DLPack, in the layout of its version 0.8, which every library exports when asked for none ----
+// ---- DLPack, in the layout of version 0.8, which libraries export when asked for none ----
 
 struct DlTensor {
   void* data;

@@ -43,7 +43,9 @@ class Array {
   std::shared_ptr<Held> held_;
 };
 
-const char* type_name(sennit_type_t type);                      // "float32"
-bool type_named(const std::string& name, sennit_type_t* type);  // numpy's names as well
+// "float32"; "?" where it is no type of sennit's.
+const char* type_name(sennit_type_t type);
+// The type of a name, whether sennit's or numpy's. False leaves *type alone: there is none.
+bool type_named(const std::string& name, sennit_type_t* type);
 
 }  // namespace sennit_python

@@ -229,18 +229,22 @@ PyCommunicator::Made PyCommunicator::barrier() {
               [comm = comm()](sennit_work_t* work) { return sennit_barrier_start(comm, work); });
 }
 
-PyCommunicator::Made PyCommunicator::send(const py::object& buffer, int peer) {
+PyCommunicator::Made PyCommunicator::send(const py::object& buffer, int peer, int tag) {
   Array array = Array::of(buffer, "send: buffer", false);
   return call(array, {}, [=, comm = comm()](sennit_work_t* work) {
-    return sennit_send_start(array.data(), array.count(), array.type(), peer, comm, work);
+    return sennit_send_tagged_start(array.data(), array.count(), array.type(), peer, tag, comm,
+                                    work);
   });
 }
 
-PyCommunicator::Made PyCommunicator::recv(const py::object& buffer, int peer) {
+PyCommunicator::Made PyCommunicator::recv(const py::object& buffer, int peer, int tag) {
   Array array = Array::of(buffer, "recv: buffer", true);
-  return call(array, {}, [=, comm = comm()](sennit_work_t* work) {
-    return sennit_recv_start(array.data(), array.count(), array.type(), peer, comm, work);
+  Made made = call(array, {}, [=, comm = comm()](sennit_work_t* work) {
+    return sennit_recv_tagged_start(array.data(), array.count(), array.type(), peer, tag, comm,
+                                    work);
   });
+  made->keep_source();
+  return made;
 }
 
 }  // namespace sennit_python

@@ -296,10 +296,13 @@ void add_collectives(py::class_<PyCommunicator, Made>& type, const py::object& s
              py::arg("recv_displacements") = py::none());
   collective(type, "barrier", "Returns when all ranks have called it.", &PyCommunicator::barrier);
   collective(type, "send",
-             "`buffer` to rank `peer`, which must receive as many elements of the same type.",
-             &PyCommunicator::send, py::arg("buffer"), py::arg("peer"));
-  collective(type, "recv", "What rank `peer` sends, into `buffer`.", &PyCommunicator::recv,
-             py::arg("buffer"), py::arg("peer"));
+             "`buffer` to rank `peer`, which must receive as many elements of the same type with "
+             "the same tag, 0 or more.",
+             &PyCommunicator::send, py::arg("buffer"), py::arg("peer"), py::arg("tag") = 0);
+  collective(type, "recv",
+             "The first message of rank `peer` with this tag that no receive before it took, into "
+             "`buffer`. peer ANY_SOURCE: of any other rank; Work.source says which it was.",
+             &PyCommunicator::recv, py::arg("buffer"), py::arg("peer"), py::arg("tag") = 0);
 }
 
 void add_making(py::module_& module) {
@@ -324,11 +327,10 @@ void add_making(py::module_& module) {
 void add_operations(py::module_& module) {
   py::class_<Op, std::shared_ptr<Op>>(module, "Op", "What a reduction does with two elements.")
       .def("__repr__", [](const Op& op) { return "<sennit.Op " + op.name() + ">"; });
-  const std::pair<const char*, sennit_op_t> all[] = {{"SUM", SENNIT_SUM},
-                                                     {"PROD", SENNIT_PROD},
-                                                     {"MIN", SENNIT_MIN},
-                                                     {"MAX", SENNIT_MAX},
-                                                     {"AVG", SENNIT_AVG}};
+  const std::pair<const char*, sennit_op_t> all[] = {
+      {"SUM", SENNIT_SUM}, {"PROD", SENNIT_PROD}, {"MIN", SENNIT_MIN}, {"MAX", SENNIT_MAX},
+      {"AVG", SENNIT_AVG}, {"BAND", SENNIT_BAND}, {"BOR", SENNIT_BOR}, {"BXOR", SENNIT_BXOR}};
+  module.attr("ANY_SOURCE") = SENNIT_ANY_SOURCE;
   for (const auto& [name, value] : all) module.attr(name) = std::make_shared<Op>(value, name);
   py::class_<Memory, std::shared_ptr<Memory>>(
       module, "Memory", py::buffer_protocol(),

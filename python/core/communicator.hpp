@@ -78,8 +78,8 @@ class PyCommunicator {
                   const Counts& recv_counts, const Counts& send_displacements,
                   const Counts& recv_displacements);
   Made barrier();
-  Made send(const py::object& buffer, int peer);
-  Made recv(const py::object& buffer, int peer);
+  Made send(const py::object& buffer, int peer, int tag);
+  Made recv(const py::object& buffer, int peer, int tag);
 
  private:
   Made call(Array first, Array second, PyWork::Start start) const;
@@ -87,6 +87,8 @@ class PyCommunicator {
   std::shared_ptr<Handle> handle_;
 };
 
+// Gives the module the classes Communicator, Op and Memory, the operations, and the functions that
+// make communicators. After add_work(), since signatures name Work.
 void add_communicator(py::module_& module);
 
 }  // namespace sennit_python

@@ -15,6 +15,7 @@ namespace sennit_python {
 
 namespace py = pybind11;
 
+// Gives the module the exceptions. Once, before anything may throw one of them.
 void add_errors(py::module_& module);
 
 // Throws the exception of a status, with the calling thread's last error as its text. Needs the

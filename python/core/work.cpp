@@ -85,6 +85,9 @@ PyWork::~PyWork() {
 
 void PyWork::end(sennit_status_t status) {
   sennit_comm_t const comm = comm_->comm;
+  int source = 0;
+  if (receives_ && status == SENNIT_OK && sennit_work_source(work_, &source) == SENNIT_OK)
+    source_ = source;
   try {
     check(status, comm);
   } catch (py::error_already_set& error) {
@@ -151,6 +154,8 @@ void add_work(py::module_& module) {
            "Waits until the call has completed: True. False where it has not after `timeout` "
            "seconds (None: for ever). Raises the call's error.")
       .def("test", &PyWork::test, "Whether the call has completed. Raises its error.")
+      .def_property_readonly("source", &PyWork::source,
+                             "Of a receive that has completed: the rank whose message came.")
       .def("__repr__", [](const PyWork& call) {
         return std::string("<sennit.Work, ") + (call.done() ? "completed>" : "in progress>");
       });

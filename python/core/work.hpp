@@ -33,6 +33,9 @@ class PyWork {
   bool wait(std::optional<double> timeout);
   bool test();
   bool done() const { return !work_; }
+  void keep_source() { receives_ = true; }  // before its end: it is a receive
+  // Of a receive that has completed: the rank whose message came.
+  std::optional<int> source() const { return source_; }
 
  private:
   bool wait_on(sennit_status_t status, double left_ms);  // status: of a wait that has just ended
@@ -42,15 +45,18 @@ class PyWork {
 
   std::shared_ptr<Handle> comm_;
   Arrays arrays_;
-  Start start_;  // which holds lists of counts, read when the group ends
+  Start start_;  // which holds lists of counts
   sennit_work_t work_ = nullptr;
   py::object error_;  // that it ended with
+  bool receives_ = false;
+  std::optional<int> source_;
 };
 
 // The calls of this thread's open group stay until the group has ended.
 bool in_group();
 void keep_in_group(std::shared_ptr<PyWork> call);
 
+// Gives the module the class Work, and group().
 void add_work(py::module_& module);
 
 }  // namespace sennit_python

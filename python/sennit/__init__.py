@@ -12,7 +12,11 @@ memoryview), and DLPack tensors on the host. Errors are subclasses of sennit.Err
 """
 
 from ._core import (
+    ANY_SOURCE,
     AVG,
+    BAND,
+    BOR,
+    BXOR,
     MAX,
     MIN,
     PROD,

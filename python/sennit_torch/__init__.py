@@ -28,7 +28,15 @@ if _core.torch_version != torch.__version__.split("+")[0]:
 
 def _process_group(options, _, name="sennit"):
     timeout = options.timeout.total_seconds()
-    return _core.process_group(options.store, options.group_rank, options.group_size, timeout, name)
+    return _core.process_group(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        timeout,
+        name,
+        options.group_id,
+        options.global_ranks_in_group,
+    )
 
 
 dist.Backend.register_backend("sennit", _process_group, extended_api=True, devices=["cpu"])

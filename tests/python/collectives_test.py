@@ -151,6 +151,44 @@ class Collectives(unittest.TestCase):
 
         self.both(body, ["float32"])
 
+    def test_bitwise_operations(self):
+        def body(comm, call, dtype):
+            everything = numpy.stack([of(r, dtype) * 5 for r in range(SIZE)])
+            for name, formula in ("BAND", numpy.bitwise_and), ("BOR", numpy.bitwise_or), ("BXOR", numpy.bitwise_xor):
+                x = of(comm.rank, dtype) * 5
+                call("all_reduce", x, op=getattr(sennit, name))
+                self.same(x, formula.reduce(everything))
+
+        self.both(body, [dtype for dtype in TYPES if "int" in dtype])
+
+    def test_bitwise_operations_are_of_integers(self):
+        def body(comm):
+            with self.assertRaisesRegex(sennit.InvalidArgument, "band of float32: bitwise"):
+                comm.all_reduce(numpy.ones(2, "float32"), op=sennit.BAND)
+
+        on_threads(2, body)
+
+    def test_messages_with_tags_from_any_source(self):
+        def body(comm):
+            if comm.rank > 0:
+                comm.send(numpy.full(2, float(comm.rank)), 0, tag=comm.rank)
+                comm.send(numpy.full(2, 10.0 + comm.rank), 0)
+                return
+            for peer in reversed(range(1, SIZE)):
+                got = numpy.zeros(2)
+                comm.recv(got, peer, tag=peer)
+                self.same(got, numpy.full(2, float(peer)))
+            sources = set()
+            for _ in range(1, SIZE):
+                got = numpy.zeros(2)
+                work = comm.recv_start(got, sennit.ANY_SOURCE)
+                self.assertIsNone(work.source if not work.wait() else None)
+                self.same(got, numpy.full(2, 10.0 + work.source))
+                sources.add(work.source)
+            self.assertEqual(sources, set(range(1, SIZE)))
+
+        on_threads(SIZE, body)
+
     def test_a_group_exchanges_what_would_wait_for_ever_one_by_one(self):
         def body(comm):
             other = comm.rank ^ 1

@@ -1,6 +1,8 @@
 // module.cpp: sennit_torch._core: makes process groups.
 #include <torch/extension.h>
 
+#include <pybind11/stl.h>
+
 #include "core/process_group.hpp"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
@@ -9,12 +11,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def(
       "process_group",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, double timeout,
-         const std::string& name) {
+         const std::string& name, const std::string& group, const std::vector<int>& members) {
         return c10::intrusive_ptr<c10d::Backend>(c10::make_intrusive<ProcessGroupSennit>(
             store, rank, size, sennit_torch::Milliseconds(static_cast<int64_t>(timeout * 1e3)),
-            name));
+            name, group, members));
       },
       py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
-      py::call_guard<py::gil_scoped_release>());
+      py::arg("group"), py::arg("members"), py::call_guard<py::gil_scoped_release>());
   module.attr("torch_version") = TORCH_VERSION;
 }

@@ -1,7 +1,9 @@
 // process_group.cpp: PyTorch's collectives as sennit's: which memory, which type, what follows.
 #include "core/process_group.hpp"
 
+#include <climits>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -116,10 +118,6 @@ sennit_type_t type_of(const char* call, at::ScalarType type) {
   TORCH_CHECK(false, "sennit: ", call, ": elements of ", type, ", which nobody can reduce");
 }
 
-bool is_bitwise(const c10d::ReduceOp& op) {
-  return op == c10d::ReduceOp::BAND || op == c10d::ReduceOp::BOR || op == c10d::ReduceOp::BXOR;
-}
-
 // A complex number's parts add up one by one; a bool's sum is "or", its product "and".
 Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::ReduceOp& op) {
   const bool is_bool = tensor.scalar_type() == at::kBool;
@@ -148,6 +146,15 @@ Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::Reduc
     case c10d::ReduceOp::AVG:
       r.op = SENNIT_AVG;
       return r;
+    case c10d::ReduceOp::BAND:
+      r.op = SENNIT_BAND;
+      return r;
+    case c10d::ReduceOp::BOR:
+      r.op = SENNIT_BOR;
+      return r;
+    case c10d::ReduceOp::BXOR:
+      r.op = SENNIT_BXOR;
+      return r;
     default:
       break;
   }
@@ -159,8 +166,22 @@ Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::Reduc
 // ---- the group ----
 
 ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                                       Milliseconds timeout, std::string name)
+                                       Milliseconds timeout, std::string name,
+                                       const std::string& group, const std::vector<int>& members)
     : Backend(rank, size), store_(std::move(store)), timeout_(timeout), name_(std::move(name)) {
+  WholeJob& whole_job = WholeJob::instance();
+  if (const std::shared_ptr<HeldCommunicator> all = members.empty() ? nullptr : whole_job.held()) {
+    const int tag = static_cast<int>(std::hash<std::string>()(group) & INT_MAX);
+    if (sennit_comm_create_group(all->comm, members.data(), size, tag, &comm_->comm) != SENNIT_OK)
+      throw_error("new_group", sennit_last_error());
+  } else {
+    start_job(rank, size);
+    if (members.empty()) whole_job.hold(comm_);
+  }
+  init();
+}
+
+void ProcessGroupSennit::start_job(int rank, int size) {
   sennit_unique_id_t id;
   if (rank == 0) {
     if (sennit_get_unique_id(&id) != SENNIT_OK) throw_error("start", sennit_last_error());
@@ -173,10 +194,9 @@ ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, in
   }
   sennit_config_t config = SENNIT_CONFIG_INIT;
   config.arrival_timeout_ms =
-      static_cast<int32_t>(std::clamp<int64_t>(timeout.count(), 1, 2'000'000'000));
+      static_cast<int32_t>(std::clamp<int64_t>(timeout_.count(), 1, 2'000'000'000));
   if (sennit_comm_init_rank(&comm_->comm, size, &id, rank, &config) != SENNIT_OK)
     throw_error("start", sennit_last_error());
-  init();
 }
 
 ProcessGroupSennit::~ProcessGroupSennit() = default;
@@ -216,32 +236,6 @@ MadeWork ProcessGroupSennit::broadcast(Tensors& tensors, const c10d::BroadcastOp
                 return sennit_broadcast_start(data.data_ptr(), data.data_ptr(), bytes_of(data),
                                               SENNIT_UINT8, static_cast<int>(options.rootRank),
                                               comm, work);
-              });
-}
-
-// sennit has no bitwise operations yet: everybody gets everything, and combines it.
-MadeWork ProcessGroupSennit::bitwise(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Tensor& tensor = only("allreduce", tensors);
-  const Tensor data = dense("allreduce", tensor);
-  TORCH_CHECK(!data.is_floating_point() && !data.is_complex(), "sennit: allreduce: elements of ",
-              data.scalar_type(), " have no bits to combine");
-  const Tensor all = at::empty({size_, data.numel()}, data.options());
-  const c10d::ReduceOp::RedOpType op = options.reduceOp;
-  const auto after = [tensor, all, op] {
-    Tensor result = all.select(0, 0).clone();
-    for (int64_t i = 1; i < all.size(0); i++) {
-      const Tensor next = all.select(0, i);
-      result = op == c10d::ReduceOp::BAND  ? at::bitwise_and(result, next)
-               : op == c10d::ReduceOp::BOR ? at::bitwise_or(result, next)
-                                           : at::bitwise_xor(result, next);
-    }
-    tensor.copy_(result.view(tensor.sizes()));
-  };
-  return made(c10d::OpType::ALLREDUCE,
-              {"all_reduce", {tensor, data, all}, tensors, after, tensors, options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
-                                               SENNIT_UINT8, comm, work);
               });
 }
 
@@ -287,7 +281,6 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
 MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   if (tensors.size() == 1 && tensors[0].layout() == at::kSparse)
     return allreduce_sparse(tensors, options);
-  if (is_bitwise(options.reduceOp)) return bitwise(tensors, options);
   Tensor& tensor = only("allreduce", tensors);
   const Tensor data = dense("allreduce", tensor);
   const Reduction r = reduction_of("allreduce", data, options.reduceOp);
@@ -607,24 +600,32 @@ MadeWork ProcessGroupSennit::alltoall(Tensors& outputs, Tensors& inputs,
 }
 
 MadeWork ProcessGroupSennit::send(Tensors& tensors, int peer, int tag) {
-  TORCH_CHECK(tag == 0, "sennit: send: tag ", tag, "; sennit has no tags yet");
   const Tensor data = dense("send", only("send", tensors));
   return made(c10d::OpType::SEND, {"send", {data}, tensors, nullptr, tensors, c10d::kUnsetTimeout},
               [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_send_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer, comm,
-                                         work);
+                return sennit_send_tagged_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer,
+                                                tag, comm, work);
               });
 }
 
 MadeWork ProcessGroupSennit::recv(Tensors& tensors, int peer, int tag) {
-  TORCH_CHECK(tag == 0, "sennit: recv: tag ", tag, "; sennit has no tags yet");
-  Tensor& tensor = only("recv", tensors);
-  const Tensor data = dense("recv", tensor);
+  return receive(c10d::OpType::RECV, "recv", tensors, peer, tag);
+}
+
+MadeWork ProcessGroupSennit::recvAnysource(Tensors& tensors, int tag) {
+  return receive(c10d::OpType::RECVANYSOURCE, "recvAnySource", tensors, SENNIT_ANY_SOURCE, tag);
+}
+
+MadeWork ProcessGroupSennit::receive(c10d::OpType type, const char* name, Tensors& tensors,
+                                     int peer, int tag) {
+  Tensor& tensor = only(name, tensors);
+  const Tensor data = dense(name, tensor);
   return made(
-      c10d::OpType::RECV,
-      {"recv", {data, tensor}, tensors, back_into(tensor, data), tensors, c10d::kUnsetTimeout},
+      type,
+      {name, {data, tensor}, tensors, back_into(tensor, data), tensors, c10d::kUnsetTimeout, true},
       [&](sennit_comm_t comm, sennit_work_t* work) {
-        return sennit_recv_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer, comm, work);
+        return sennit_recv_tagged_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer, tag,
+                                        comm, work);
       });
 }
 

@@ -19,10 +19,13 @@ using MadeWork = c10::intrusive_ptr<c10d::Work>;
 
 class ProcessGroupSennit : public c10d::Backend {
  public:
-  // Collective: the ranks meet through the store, which is the group's own. name: as PyTorch knows
-  // the backend.
+  // Collective over the group's ranks. The first group of a process, that of all its job's ranks,
+  // is a job of sennit's, whose ranks meet through the store; later ones are made out of it by
+  // their `members`, ranks of the first; that list is empty for the first. name: as PyTorch knows
+  // the backend; group: as it knows the group.
   ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                     Milliseconds timeout, std::string name);
+                     Milliseconds timeout, std::string name, const std::string& group,
+                     const std::vector<int>& members);
   ~ProcessGroupSennit() override;
 
   const std::string getBackendName() const override { return name_; }
@@ -55,14 +58,16 @@ class ProcessGroupSennit : public c10d::Backend {
   MadeWork alltoall(Tensors&, Tensors&, const c10d::AllToAllOptions&) override;
   MadeWork send(Tensors&, int peer, int tag) override;
   MadeWork recv(Tensors&, int peer, int tag) override;
+  MadeWork recvAnysource(Tensors&, int tag) override;
   MadeWork barrier(const c10d::BarrierOptions&) override;
   void monitoredBarrier(const c10d::BarrierOptions&, bool wait_for_all) override;
 
  private:
   using Start = std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)>;
 
+  void start_job(int rank, int size);
   MadeWork made(c10d::OpType type, TorchCall::Parts parts, const Start& start);
-  MadeWork bitwise(Tensors& tensors, const c10d::AllreduceOptions& options);
+  MadeWork receive(c10d::OpType type, const char* name, Tensors& tensors, int peer, int tag);
   Milliseconds or_default(Milliseconds timeout) const;
 
   c10::intrusive_ptr<c10d::Store> store_;

@@ -1,6 +1,8 @@
 // work.cpp: calls that are out: waiting for them, with and without a future.
 #include "core/work.hpp"
 
+#include <algorithm>
+
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -15,6 +17,21 @@ HeldCommunicator::~HeldCommunicator() {
   if (comm) sennit_comm_destroy(comm);
 }
 
+WholeJob& WholeJob::instance() {
+  static auto* const whole_job = new WholeJob;
+  return *whole_job;
+}
+
+void WholeJob::hold(const std::shared_ptr<HeldCommunicator>& comm) {
+  const std::scoped_lock lock(mutex_);
+  comm_ = comm;
+}
+
+std::shared_ptr<HeldCommunicator> WholeJob::held() {
+  const std::scoped_lock lock(mutex_);
+  return comm_.lock();
+}
+
 TorchCall::TorchCall(std::shared_ptr<HeldCommunicator> comm, Parts parts, const Start& start)
     : comm_(std::move(comm)), parts_(std::move(parts)) {
   const std::scoped_lock lock(comm_->calls);
@@ -27,6 +44,7 @@ TorchCall::~TorchCall() { wait(Milliseconds(-1)); }
 void TorchCall::end(sennit_status_t status) {
   try {
     if (status != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
+    if (parts_.receives) sennit_work_source(work_, &source_);
     if (parts_.after) parts_.after();
   } catch (...) {
     error_ = std::current_exception();
@@ -34,31 +52,41 @@ void TorchCall::end(sennit_status_t status) {
   sennit_work_free(std::exchange(work_, nullptr));
   parts_.memory.clear();
   parts_.after = nullptr;
+  ended_ = true;
 }
 
+// Whoever comes while another thread waits for the call, such as the watcher, waits for the lock,
+// no longer than he wants to.
 bool TorchCall::wait(Milliseconds timeout) {
-  const std::scoped_lock lock(mutex_);
-  if (!work_) return true;
-  const sennit_status_t status = sennit_work_wait(work_, timeout.count());
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (timeout.count() < 0)
+    lock.lock();
+  else if (!lock.try_lock_until(until))
+    return ended_;
+  if (ended_) return true;
+  const auto left =
+      std::chrono::duration_cast<Milliseconds>(until - std::chrono::steady_clock::now());
+  const sennit_status_t status =
+      sennit_work_wait(work_, timeout.count() < 0 ? -1 : std::max<int64_t>(left.count(), 0));
   if (status == SENNIT_IN_PROGRESS) return false;
   end(status);
   return true;
 }
 
 bool TorchCall::done() {
+  if (ended_) return true;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;  // somebody waits for it
-  if (!work_) return true;
+  if (ended_) return true;
   const sennit_status_t status = sennit_work_test(work_);
   if (status == SENNIT_IN_PROGRESS) return false;
   end(status);
   return true;
 }
 
-std::exception_ptr TorchCall::error() {
-  const std::scoped_lock lock(mutex_);
-  return error_;
-}
+std::exception_ptr TorchCall::error() const { return ended_ ? error_ : nullptr; }
+int TorchCall::source() const { return ended_ ? source_ : -1; }
 
 void Watcher::watch(std::shared_ptr<TorchCall> call, Then then) {
   const std::scoped_lock lock(mutex_);

@@ -1,6 +1,7 @@
 // work.hpp: a call of sennit's as PyTorch's Work: what is waited for, or has a future.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -12,6 +13,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "core/held.hpp"
 #include "sennit/sennit.h"
 
 namespace sennit_torch {
@@ -20,17 +22,6 @@ using Milliseconds = std::chrono::milliseconds;
 
 // sennit's error as PyTorch's: torch.distributed.DistBackendError, with the library's text.
 [[noreturn]] void throw_error(const std::string& call, const std::string& text);
-
-// A communicator, destroyed when no process group and no work needs it any more.
-struct HeldCommunicator {
-  HeldCommunicator() = default;
-  HeldCommunicator(const HeldCommunicator&) = delete;
-  HeldCommunicator& operator=(const HeldCommunicator&) = delete;
-  ~HeldCommunicator();
-
-  sennit_comm_t comm = nullptr;
-  std::mutex calls;  // several threads may use one process group: their calls have an order
-};
 
 // A call that is out: its memory, and what is left to do when it has completed.
 class TorchCall {
@@ -42,6 +33,7 @@ class TorchCall {
     std::function<void()> after;     // copies the result to where it was asked for
     std::vector<at::Tensor> result;  // of the future
     Milliseconds timeout{0};         // where wait() is given none; 0: for ever
+    bool receives = false;           // one message: its source is kept
   };
   using Start = std::function<sennit_status_t(sennit_work_t*)>;
 
@@ -54,7 +46,8 @@ class TorchCall {
   // False: not by then. Any thread; an error is in error().
   bool wait(Milliseconds timeout);  // negative: for ever
   bool done();
-  std::exception_ptr error();
+  std::exception_ptr error() const;
+  int source() const;  // of a receive that has completed: the rank whose message came; else -1
   const Parts& parts() const { return parts_; }
 
  private:
@@ -62,9 +55,11 @@ class TorchCall {
 
   std::shared_ptr<HeldCommunicator> comm_;
   Parts parts_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;  // held while somebody waits
   sennit_work_t work_ = nullptr;
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // like source_, not written any more once it has ended
+  int source_ = -1;
+  std::atomic<bool> ended_{false};
 };
 
 // Waits for calls whose Work has a future, or is gone, in a thread of its own that begins with the
@@ -85,6 +80,8 @@ class Watcher {
   std::thread thread_;
 };
 
+// What a collective of the process group returns. To let go of it waits for nothing: the call fills
+// its memory nevertheless, and the watcher keeps it until then.
 class TorchWork : public c10d::Work {
  public:
   // title: of the profiler's event, which lasts until the call has completed.
@@ -98,6 +95,7 @@ class TorchWork : public c10d::Work {
   bool wait(Milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
   std::vector<at::Tensor> result() override { return call_->parts().result; }
+  int sourceRank() const override { return call_->source(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_; }
 

@@ -1,0 +1,35 @@
+// held.hpp: communicators of sennit's that process groups and works hold together.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "sennit/sennit.h"
+
+namespace sennit_torch {
+
+// A communicator, destroyed when no process group and no work needs it any more.
+struct HeldCommunicator {
+  HeldCommunicator() = default;
+  HeldCommunicator(const HeldCommunicator&) = delete;
+  HeldCommunicator& operator=(const HeldCommunicator&) = delete;
+  ~HeldCommunicator();
+
+  sennit_comm_t comm = nullptr;
+  std::mutex calls;  // several threads may use one process group: their calls have an order
+};
+
+// The group of all the job's ranks, which this process's other groups are made out of, as long as
+// somebody holds it.
+class WholeJob {
+ public:
+  static WholeJob& instance();
+  void hold(const std::shared_ptr<HeldCommunicator>& comm);
+  std::shared_ptr<HeldCommunicator> held();  // null: nobody holds it any more
+
+ private:
+  std::mutex mutex_;
+  std::weak_ptr<HeldCommunicator> comm_;
+};
+
+}  // namespace sennit_torch
