@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""comments.py: a comment above every type and every function that a header gives to others.
+"""comments.py: a comment above every type and every function that a header gives to others, of at most 100 columns.
 
 usage: comments.py [FOLDER...]   (without one: the whole tree)
 
 A paragraph of declarations, without an empty line in it, needs one comment at its head. A header that declares one
 thing alone is spoken for by the comment that the file begins with. Fails, and prints FILE:LINE: NAME, for any other.
-What stands within a type is left to its author, and so are its members that are defined below it.
+What stands within a type is left to its author, and so are its members that are defined below it. The formatter leaves
+comments alone, so lines of comments that are too wide are named as well; `// ctest` lines are read by the build.
 """
 
 import pathlib
@@ -50,6 +51,17 @@ def declarations(lines):
     return found
 
 
+WIDE = re.compile(r"\s*(//(?! ctest)|/?\*)")
+MOST_COLUMNS = 100
+
+
+def too_wide(path):
+    """FILE:LINE of the comments that are. A table of a file's format stays as the format has it."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if len(line) > MOST_COLUMNS and WIDE.match(line) and not line.startswith("//   "):
+            yield f"{path.relative_to(ROOT)}:{number}: {len(line)} columns"
+
+
 def main():
     folders = [ROOT / name for name in sys.argv[1:] or TOPS]
     problems = []
@@ -57,7 +69,9 @@ def main():
         here = declarations(path.read_text().splitlines())
         if len({name for _, name, _ in here}) > 1:
             problems += [f"{path.relative_to(ROOT)}:{line}: {name}" for line, name, spoken in here if not spoken]
-    print("\n".join(problems + ["write above each what its caller must know"] if problems
+    problems += [where for folder in folders for path in sorted(folder.rglob("*"))
+                 if path.suffix in (".hpp", ".h", ".cpp", ".c") for where in too_wide(path)]
+    print("\n".join(problems + ["above each stands what its caller must know, in at most 100 columns"] if problems
                     else ["every type and every function of a header has its comment"]))
     return 1 if problems else 0
 
