@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include "command/topo/read.hpp"
-#include "command/topo/wording.hpp"
+#include "command/topo/model/wording.hpp"
+#include "command/topo/read/read.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {

@@ -49,7 +49,10 @@ ROOMS = [
     ["src/concurrent", "src/goal", "src/nccl", "src/pmpi"],
     ["src/forecast", "src/nccl/forwarder", "src/pmpi/forwarder"],
     ["src/command"],
-    ["src/command/bench", "src/command/topo"],
+    ["src/command/bench", "src/command/topo/read"],
+    ["src/command/topo/model"],
+    ["src/command/topo/suspects", "src/command/topo/outputs"],
+    ["src/command/topo"],
     ["src/command/plan"],
     ["src/command/emulate", "src/command/exec", "src/command/forecast", "src/command/tune"],
     ["trainer/base"],
@@ -70,7 +73,7 @@ ROOMS = [
 ONLY = {
     "trainer": ("src/base", "src/base/process", "src/base/text", "topology/fabric/units.hpp", "topology/source.hpp",
                 "src/forecast/step.hpp", "src/command/commands.hpp", "src/command/bench/bench.hpp",
-                "src/command/topo/read.hpp"),
+                "src/command/topo/read/read.hpp"),
     "python": (),
 }
 # What stands in few files: (what it is, how it is written, files, exceptions with their reason, which are printed).

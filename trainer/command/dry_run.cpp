@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "base/process/memory_left.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/read/read.hpp"
 #include "topology/fabric/units.hpp"
 #include "trainer/base/local_ranks.hpp"
 #include "trainer/data/loader.hpp"

@@ -11,7 +11,7 @@
 #include "command/commands.hpp"
 #include "command/forecast/job.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/write.hpp"
+#include "command/write.hpp"
 
 namespace sennit {
 namespace {
@@ -147,7 +147,7 @@ void add_job_command(CommandLine& line) {
     for (const auto& [file, text] :
          {std::pair(&options->json, &forecast::json_of), {&options->html, &forecast::page_of}})
       if (!file->empty())
-        if (const Status status = topo::write_text(*file, text(*problem, answer)); !status.ok())
+        if (const Status status = write_text(*file, text(*problem, answer)); !status.ok())
           return off(status);
     if (options->json != "-" && options->html != "-")
       fmt::print("{}", forecast::text_of(*problem, answer));

@@ -8,7 +8,7 @@
 
 #include "base/index.hpp"
 #include "command/forecast/job.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/read/read.hpp"
 #include "forecast/search.hpp"
 #include "topology/fabric/units.hpp"
 

@@ -11,7 +11,7 @@
 #include "collectives/algorithm.hpp"
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/write.hpp"
+#include "command/write.hpp"
 #include "goal/goal.hpp"
 #include "plan/planner.hpp"
 
@@ -43,7 +43,7 @@ Status run(const ExportArguments& options) {
   const Result<GoalFacts> facts = check_goal(*again);
   if (!facts) return {SENNIT_INTERNAL, facts.status().text()};
   SENNIT_RETURN_IF_ERROR(check_bytes(*again, problem->tree, problem->request, *blueprint, chunks));
-  SENNIT_RETURN_IF_ERROR(topo::write_text(options.output, text));
+  SENNIT_RETURN_IF_ERROR(write_text(options.output, text));
   if (options.output == "-") return {};
   fmt::print("{}: {}\n", options.output, title(*problem));
   fmt::print("schedule: {}, {}\n", plan->algorithm, plan->parameters.to_text());

@@ -10,7 +10,7 @@
 
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/write.hpp"
+#include "command/write.hpp"
 #include "plan/planner.hpp"
 
 namespace sennit {
@@ -102,8 +102,7 @@ void add_plan_command(CommandLine& line) {
     for (const auto& [file, text] :
          {std::pair(&options->json, &json_text), {&options->html, &page_of}})
       if (!file->empty())
-        if (const Status status = topo::write_text(*file, text(*problem, *plan, *facts));
-            !status.ok())
+        if (const Status status = write_text(*file, text(*problem, *plan, *facts)); !status.ok())
           return fail("plan", status);
     if (options->json != "-" && options->html != "-")
       fmt::print("{}", text_of(*problem, *plan, *facts));

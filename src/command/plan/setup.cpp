@@ -9,7 +9,7 @@
 #include "base/options.hpp"
 #include "collectives/algorithm.hpp"
 #include "command/plan/plan.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/read/read.hpp"
 #include "cost/rates.hpp"
 #include "plan/planner.hpp"
 #include "simulate/simulate.hpp"

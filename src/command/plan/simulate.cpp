@@ -13,7 +13,7 @@
 #include "base/text/json.hpp"
 #include "command/commands.hpp"
 #include "command/plan/simulate.hpp"
-#include "command/topo/write.hpp"
+#include "command/write.hpp"
 #include "plan/planner.hpp"
 
 namespace sennit {
@@ -105,14 +105,13 @@ Status run(const SimulateArguments& options) {
   if (!simulated) return simulated.status();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   const std::vector<std::vector<double>> load = watch.load(simulated->time_ns);
-  if (!options.trace.empty())
-    SENNIT_RETURN_IF_ERROR(topo::write_text(options.trace, watch.trace()));
+  if (!options.trace.empty()) SENNIT_RETURN_IF_ERROR(write_text(options.trace, watch.trace()));
   const std::vector<Watch::LinkLoad> links =
       watch.busiest(simulated->time_ns, static_cast<size_t>(options.links));
   if (!options.json.empty()) {
     Json json = json_of(*problem, *plan, *simulated, load, options);
     if (options.links > 0) json["links"] = links_json(problem->tree, links);
-    SENNIT_RETURN_IF_ERROR(topo::write_text(options.json, json_to_text(json, 2) + "\n"));
+    SENNIT_RETURN_IF_ERROR(write_text(options.json, json_to_text(json, 2) + "\n"));
   }
   if (options.json != "-" && options.trace != "-")
     fmt::print("{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),

@@ -12,7 +12,7 @@
 #include "base/index.hpp"
 #include "base/text/json.hpp"
 #include "command/plan/simulate.hpp"
-#include "command/topo/write.hpp"
+#include "command/write.hpp"
 #include "concurrent/concurrent.hpp"
 #include "plan/planner.hpp"
 
@@ -257,10 +257,9 @@ Status simulate_groups(const SimulateArguments& arguments) {
   const Result<Answer> found = answer(*problem, arguments, &watch);
   if (!found) return found.status();
   const std::vector<std::vector<double>> load = watch.load(found->simulated.all.time_ns);
-  if (!arguments.trace.empty())
-    SENNIT_RETURN_IF_ERROR(topo::write_text(arguments.trace, watch.trace()));
+  if (!arguments.trace.empty()) SENNIT_RETURN_IF_ERROR(write_text(arguments.trace, watch.trace()));
   if (!arguments.json.empty())
-    SENNIT_RETURN_IF_ERROR(topo::write_text(
+    SENNIT_RETURN_IF_ERROR(write_text(
         arguments.json, json_to_text(json_of(*problem, arguments, *found, load), 2) + "\n"));
   if (arguments.json != "-" && arguments.trace != "-")
     fmt::print("{}", text_of(*problem, arguments, *found, load));

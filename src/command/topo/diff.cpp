@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/fold.hpp"
+#include "command/topo/model/fold.hpp"
 #include "topology/fabric/units.hpp"
 
 namespace sennit::topo {

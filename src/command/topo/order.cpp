@@ -9,8 +9,8 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/fold.hpp"
-#include "command/topo/wording.hpp"
+#include "command/topo/model/fold.hpp"
+#include "command/topo/model/wording.hpp"
 #include "topology/fabric/contraction.hpp"
 
 namespace sennit::topo {

@@ -15,13 +15,14 @@
 #include <fmt/core.h>
 
 #include "command/commands.hpp"
-#include "command/topo/check.hpp"
 #include "command/topo/diff.hpp"
-#include "command/topo/model.hpp"
+#include "command/topo/make_model.hpp"
+#include "command/topo/model/model.hpp"
 #include "command/topo/order.hpp"
-#include "command/topo/outputs.hpp"
-#include "command/topo/read.hpp"
-#include "command/topo/write.hpp"
+#include "command/topo/outputs/outputs.hpp"
+#include "command/topo/read/read.hpp"
+#include "command/topo/suspects/check.hpp"
+#include "command/write.hpp"
 
 namespace sennit {
 namespace {

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <random>
 
@@ -16,15 +15,15 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "command/topo/fold.hpp"
-#include "command/topo/model.hpp"
-#include "command/topo/outputs.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/make_model.hpp"
+#include "command/topo/model/fold.hpp"
+#include "command/topo/model/model.hpp"
+#include "command/topo/outputs/outputs.hpp"
+#include "command/topo/read/read.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/topology/cases.hpp"
 #include "topology/source.hpp"
-#include "topology/text/scan.hpp"
 
 namespace sennit::topo {
 namespace {
@@ -125,81 +124,6 @@ TEST(Topo, RandomFabricsAreSavedShownAndCompared) {
     const Reading reading{fabric, {}, "random", "", false};
     ASSERT_NE(text_of(reading, *model, false), "");
     ASSERT_FALSE(nlohmann::json::parse(json_of(reading, *model), nullptr, false).is_discarded());
-  }
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) found++;
-  return found;
-}
-
-// Whatever the size, the picture has a page's height; what is degraded is in it by name, in red.
-TEST(Topo, PicturesStayLegible) {
-  for (const char* spec :
-       {"racks=2x4;nic=400Mbit/s;oversubscription=7", "racks=8x8;nic=50GB/s;oversubscription=3",
-        "meta24k", "racks=1x100;nic=50GB/s"}) {
-    SCOPED_TRACE(spec);
-    std::string text = synthetic_fabric(spec)->to_text();
-    const size_t rate = text.find(' ', text.find("link h5 ") + 8) + 1;
-    text.replace(rate, text.find_first_of(" \n", rate) - rate, "8Mbit/s");
-    const Fabric fabric = parse_fabric(text, spec).value();
-    const Model model = make_model(fabric).value();
-    ASSERT_EQ(model.suspects.size(), 1u);
-    const Reading reading{fabric, {}, spec, "", false};
-    const std::string svg = svg_of(reading, model, false);
-    const size_t height = svg.find("height='") + 8;
-    EXPECT_LT(std::stoi(svg.substr(height)), 1400);
-    EXPECT_LT(svg.size(), 60'000u);
-    EXPECT_NE(svg.find(">h5<"), svg.npos) << "the slow host is not shown by name";
-    EXPECT_EQ(count(svg, "class='link bad'"), 1u);
-    EXPECT_EQ(count(svg, "<g"), count(svg, "</g>"));
-    EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
-    EXPECT_NE(page_of(reading, model).find("</html>"), std::string::npos);
-  }
-}
-
-TEST(Topo, NamesCannotBreakOutOfPictures) {
-  const Fabric fabric =
-      parse_fabric(
-          "switch \"<b>'&\"\nhost \"</text>\"\nhost h\nlink \"</text>\" \"<b>'&\" 8Mbit/s\n", "f")
-          .value();
-  const Model model = make_model(fabric).value();
-  const Reading reading{fabric, {}, "<script>", "", false};
-  for (const std::string& text : {svg_of(reading, model, false), page_of(reading, model)}) {
-    EXPECT_EQ(text.find("<b>"), text.npos);
-    EXPECT_EQ(text.find("<script>"), text.npos);
-    EXPECT_EQ(count(text, "<text"), count(text, "</text>"));
-  }
-}
-
-TEST(Topo, FoldedNamesExpandToTheSame) {
-  std::mt19937 random(sennit_test::seed());
-  for (int round = 0; round < 300; round++) {
-    std::vector<std::string> names;
-    const int width = static_cast<int>(random() % 4);
-    for (int i = 0; i < 200; i++)
-      if (random() % 3 != 0)
-        names.push_back(fmt::format("n{:0{}}{}", i, width, random() % 9 == 0 ? "-ib" : ""));
-    if (names.empty()) names.push_back("alone");
-    const std::string folded = fold_names(names);
-    std::vector<std::string> expanded;
-    // Commas outside of brackets separate lists.
-    size_t begin = 0;
-    int depth = 0;
-    for (size_t i = 0; i <= folded.size(); i++) {
-      if (i < folded.size() && folded[i] == '[') depth++;
-      if (i < folded.size() && folded[i] == ']') depth--;
-      if (i != folded.size() && (folded[i] != ',' || depth > 0)) continue;
-      const Token token{std::string_view(folded).substr(begin, i - begin), 1, begin + 1, false};
-      const Result<std::vector<std::string>> some = expand_hostlist("folded", token, 1000);
-      ASSERT_TRUE(some.ok()) << some.status().text();
-      expanded.insert(expanded.end(), some->begin(), some->end());
-      begin = i + 1;
-    }
-    std::sort(names.begin(), names.end());
-    std::sort(expanded.begin(), expanded.end());
-    ASSERT_EQ(expanded, names) << folded;
   }
 }
 

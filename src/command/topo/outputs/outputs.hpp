@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "command/topo/model.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/model/model.hpp"
+#include "command/topo/read/read.hpp"
 
 namespace sennit::topo {
 
-// The terminal's tree, in UTF-8. (command/topo/text.cpp)
+// The terminal's tree, in UTF-8. (command/topo/outputs/text.cpp)
 std::string text_of(const Reading& reading, const Model& model, bool color);
-// The keys are those of command/topo/KEYS.md, which stay. (command/topo/json.cpp)
+// The keys are those of command/topo/KEYS.md, which stay. (command/topo/outputs/json.cpp)
 std::string json_of(const Reading& reading, const Model& model);
 
 // The picture's style sheet, for a light ground; the page adds a dark one.
@@ -26,9 +26,9 @@ inline constexpr const char* kPictureStyle = R"(
 .link.unknown { stroke-dasharray:2 4; stroke-width:2; } .link.bad { stroke:#cf2f2f; }
 )";
 // SVG. `embedded`: for a page that has kPictureStyle and a heading of its own; else the picture has
-// its style, its ground and a title in it. (command/topo/draw.cpp)
+// its style, its ground and a title in it. (command/topo/outputs/draw.cpp)
 std::string svg_of(const Reading& reading, const Model& model, bool embedded);
-// One self-contained page of HTML. (command/topo/page.cpp)
+// One self-contained page of HTML. (command/topo/outputs/page.cpp)
 std::string page_of(const Reading& reading, const Model& model);
 
 }  // namespace sennit::topo

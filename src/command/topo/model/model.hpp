@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "base/status.hpp"
 #include "topology/fabric/fabric.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
@@ -46,7 +45,7 @@ struct Suspect {
   int vertex = -1;    // in the fabric; -1: none
 };
 
-// What all outputs are made of.
+// What all outputs are made of; make_model() makes it.
 struct Model {
   Fabric fabric;
   TierTree tree;
@@ -57,7 +56,5 @@ struct Model {
   std::vector<std::string> way_up;  // of a single host: the switches above it, nearest first
   int links_compared = 0, links_unknown = 0;
 };
-// An invalid argument where the fabric has no hosts; else the errors of contract().
-Result<Model> make_model(Fabric fabric);
 
 }  // namespace sennit::topo

@@ -1,5 +1,5 @@
-// wording.cpp: see command/topo/wording.hpp.
-#include "command/topo/wording.hpp"
+// wording.cpp: see command/topo/model/wording.hpp.
+#include "command/topo/model/wording.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "command/topo/fold.hpp"
-#include "command/topo/model.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/model/fold.hpp"
+#include "command/topo/model/model.hpp"
+#include "command/topo/read/read.hpp"
 
 namespace sennit::topo {
 

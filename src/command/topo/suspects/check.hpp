@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/status.hpp"
-#include "command/topo/model.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/model/model.hpp"
+#include "command/topo/read/read.hpp"
 
 namespace sennit::topo {
 

@@ -1,9 +1,9 @@
-// rails.cpp: see command/topo/rails.hpp. In a rail-optimised fabric NIC i of every host is on leaf
-// i of its unit, whatever the leaves are called. Each of a host's other cables votes: on which leaf
-// is NIC i of the hosts that share that cable's leaf? Where most votes name another leaf, the cable
-// is suspect. Where nobody can vote (two rails, both swapped) the host's siblings do. Cost:
-// O(hosts * NICs^2).
-#include "command/topo/rails.hpp"
+// rails.cpp: see command/topo/suspects/rails.hpp. In a rail-optimised fabric NIC i of every host
+// is on leaf i of its unit, whatever the leaves are called. Each of a host's other cables votes:
+// on which leaf is NIC i of the hosts that share that cable's leaf? Where most votes name
+// another leaf, the cable is suspect. Where nobody can vote (two rails, both swapped) the host's
+// siblings do. Cost: O(hosts * NICs^2).
+#include "command/topo/suspects/rails.hpp"
 
 #include <map>
 #include <set>

@@ -7,7 +7,7 @@
 #include "api/context.hpp"
 #include "api/launch.hpp"
 #include "base/options.hpp"
-#include "command/topo/read.hpp"
+#include "command/topo/read/read.hpp"
 
 namespace sennit::topo {
 

@@ -1,5 +1,5 @@
-// fold.cpp: see command/topo/fold.hpp.
-#include "command/topo/fold.hpp"
+// fold.cpp: see command/topo/model/fold.hpp.
+#include "command/topo/model/fold.hpp"
 
 #include <algorithm>
 #include <charconv>

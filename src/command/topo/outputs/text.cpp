@@ -4,9 +4,9 @@
 
 #include <fmt/core.h>
 
-#include "command/topo/fold.hpp"
-#include "command/topo/outputs.hpp"
-#include "command/topo/wording.hpp"
+#include "command/topo/model/fold.hpp"
+#include "command/topo/model/wording.hpp"
+#include "command/topo/outputs/outputs.hpp"
 #include "topology/fabric/units.hpp"
 
 namespace sennit::topo {

@@ -1,9 +1,9 @@
-// origin.cpp: see command/topo/origin.hpp. The contraction keeps figures and forgets links, so its
-// joining is done once more: at each height the sets of hosts that are groups of the tree are met
-// again, and the links that leave them then are theirs. A set of hosts is known by its least host
-// and their number, because the sets that hold a given host lie within each other. Cost: O(heights
-// * links).
-#include "command/topo/origin.hpp"
+// origin.cpp: see command/topo/model/origin.hpp. The contraction keeps figures and forgets
+// links, so its joining is done once more: at each height the sets of hosts that are groups of
+// the tree are met again, and the links that leave them then are theirs. A set of hosts is known
+// by its least host and their number, because the sets that hold a given host lie within each
+// other. Cost: O(heights * links).
+#include "command/topo/model/origin.hpp"
 
 #include <algorithm>
 #include <map>

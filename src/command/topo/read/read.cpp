@@ -1,5 +1,5 @@
-// read.cpp: see command/topo/read.hpp.
-#include "command/topo/read.hpp"
+// read.cpp: see command/topo/read/read.hpp.
+#include "command/topo/read/read.hpp"
 
 #include <algorithm>
 #include <string_view>

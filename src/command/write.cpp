@@ -1,5 +1,5 @@
-// write.cpp: see command/topo/write.hpp.
-#include "command/topo/write.hpp"
+// write.cpp: see command/write.hpp.
+#include "command/write.hpp"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 #include <fmt/core.h>
 
-namespace sennit::topo {
+namespace sennit {
 
 Status write_text(const std::string& file, const std::string& text) {
   if (file == "-") {
@@ -41,4 +41,4 @@ Status write_text(const std::string& file, const std::string& text) {
   return status;
 }
 
-}  // namespace sennit::topo
+}  // namespace sennit

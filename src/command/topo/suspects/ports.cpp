@@ -1,14 +1,15 @@
-// ports.cpp: see command/topo/ports.hpp. A cable is held against the cables of its kind (of
-// switches or hosts of the same level and size under the same parent), as far as a source saw them
-// one by one, and against what both its ends could do. What most of a kind are below, such as all
-// of them on older cables, makes none of them suspect: it is a note. Cost: O(cables log cables).
-#include "command/topo/ports.hpp"
+// ports.cpp: see command/topo/suspects/ports.hpp. A cable is held against the cables of its kind
+// (of switches or hosts of the same level and size under the same parent), as far as a source
+// saw them one by one, and against what both its ends could do. What most of a kind are below,
+// such as all of them on older cables, makes none of them suspect: it is a note. Cost: O(cables
+// log cables).
+#include "command/topo/suspects/ports.hpp"
 
 #include <map>
 
 #include <fmt/core.h>
 
-#include "command/topo/wording.hpp"
+#include "command/topo/model/wording.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 
 namespace sennit::topo {

@@ -1,5 +1,5 @@
-// model.cpp: see command/topo/model.hpp.
-#include "command/topo/model.hpp"
+// make_model.cpp: see command/topo/make_model.hpp.
+#include "command/topo/make_model.hpp"
 
 #include <algorithm>
 #include <set>
@@ -8,8 +8,8 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/check.hpp"
-#include "command/topo/origin.hpp"
+#include "command/topo/model/origin.hpp"
+#include "command/topo/suspects/check.hpp"
 
 namespace sennit::topo {
 namespace {

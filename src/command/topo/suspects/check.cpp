@@ -1,8 +1,8 @@
-// check.cpp: see command/topo/check.hpp. Nobody says what a link should be, so it is held against
-// its siblings: the links of switches (or hosts) of the same level and the same size under the same
-// parent. What most of them have is expected. Size is the number of ways down to hosts, so unequal
-// racks are not held against each other. Cost: O(links log links).
-#include "command/topo/check.hpp"
+// check.cpp: see command/topo/suspects/check.hpp. Nobody says what a link should be, so it is
+// held against its siblings: the links of switches (or hosts) of the same level and the same
+// size under the same parent. What most of them have is expected. Size is the number of ways
+// down to hosts, so unequal racks are not held against each other. Cost: O(links log links).
+#include "command/topo/suspects/check.hpp"
 
 #include <algorithm>
 #include <map>
@@ -12,10 +12,10 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "command/topo/fold.hpp"
-#include "command/topo/ports.hpp"
-#include "command/topo/rails.hpp"
-#include "command/topo/wording.hpp"
+#include "command/topo/model/fold.hpp"
+#include "command/topo/model/wording.hpp"
+#include "command/topo/suspects/ports.hpp"
+#include "command/topo/suspects/rails.hpp"
 #include "topology/fabric/contraction.hpp"
 
 namespace sennit::topo {

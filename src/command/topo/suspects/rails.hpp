@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "command/topo/model.hpp"
+#include "command/topo/model/model.hpp"
 #include "topology/fabric/fabric.hpp"
 
 namespace sennit::topo {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "command/topo/model.hpp"
+#include "command/topo/model/model.hpp"
 
 namespace sennit::topo {
 

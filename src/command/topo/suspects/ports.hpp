@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "command/topo/model.hpp"
+#include "command/topo/model/model.hpp"
 #include "topology/fabric/fabric.hpp"
 
 namespace sennit::topo {

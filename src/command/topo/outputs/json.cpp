@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text/json.hpp"
-#include "command/topo/outputs.hpp"
+#include "command/topo/outputs/outputs.hpp"
 
 namespace sennit::topo {
 namespace {

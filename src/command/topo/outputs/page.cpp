@@ -6,8 +6,8 @@
 #include <fmt/core.h>
 
 #include "base/text/page.hpp"
-#include "command/topo/outputs.hpp"
-#include "command/topo/wording.hpp"
+#include "command/topo/model/wording.hpp"
+#include "command/topo/outputs/outputs.hpp"
 
 namespace sennit::topo {
 namespace {

@@ -39,7 +39,7 @@ Result<Reading> read_one(const std::string& file);
 // here; those of the other sources are in their reports.
 Result<Reading> read_here();
 // What the job that this process is a rank of finds when it probes; nothing on ranks other than 0.
-// Collective over the job. (command/topo/probe.cpp)
+// Collective over the job. (command/topo/read/probe.cpp)
 Result<std::optional<Reading>> read_job();
 
 }  // namespace sennit::topo
