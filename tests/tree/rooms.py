@@ -18,7 +18,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST_FILES = 24  # a header and its source are one; about 20 is what to aim for
+MOST_FILES = 26  # headers and sources each; about 20 is what to aim for
 MOST_README_LINES = 60
 
 # From the ground up. Rooms of one line may not include each other.
@@ -178,9 +178,8 @@ def main():
     for folder in sorted(folders):
         name = folder.relative_to(ROOT).as_posix()
         files = sources(name)
-        if len({path.stem for path in files}) > MOST_FILES:
-            problems.append(f"{name}: {len(files)} files, with a header and its source as one more than {MOST_FILES}: "
-                            "make a folder of what belongs together")
+        if len(files) > MOST_FILES:
+            problems.append(f"{name}: {len(files)} files, more than {MOST_FILES}: make a folder of what belongs together")
         readme = folder / "README.md"
         if not readme.exists():
             problems.append(f"{name}: no README.md")
