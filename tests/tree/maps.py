@@ -6,8 +6,8 @@ usage: maps.py [--update]
 A line is the first sentence of the file's opening comment; a header and its source are one entry. Fails where a
 README.md lacks a file that is there or names one that is not, and where a line would say nothing to a reader: it ends
 within brackets, or only sends him to another file. Fails too for a source file, here or in tests/, whose first line
-is no comment. --update writes all maps anew, with the words that the files begin
-with now.
+is no comment. A folder of tests/ has a map where its README.md has the two marks. --update writes all maps anew, with
+the words that the files begin with now.
 """
 
 import pathlib
@@ -79,6 +79,7 @@ def main():
     problems = without_words()
     folders = {p.parent for top in TOPS for p in (ROOT / top).rglob("*")
                if p.suffix in (".cpp", ".hpp", ".c") or p.name == "README.md" and BEGIN in p.read_text()}
+    folders |= {p.parent for p in (ROOT / "tests").rglob("README.md") if BEGIN in p.read_text()}
     for folder in sorted(folders):
         name = folder.relative_to(ROOT).as_posix()
         readme = folder / "README.md"
