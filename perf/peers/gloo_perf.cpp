@@ -17,7 +17,7 @@
 
 #include <functional>
 
-#include "peer.hpp"
+#include "perf/peers/peer.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "peer.hpp"
+#include "perf/peers/peer.hpp"
 
 namespace {
 

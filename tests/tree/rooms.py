@@ -3,13 +3,14 @@
 
 usage: rooms.py [--update]
 
-ROOMS lists the folders from the ground up: a file may include files of its own folder, of folders below it, and
-the public headers. The rooms of the tops in ONLY, which are users of the library, may include no more of the others
-than stands there. Fails with a line for each include that goes upwards, or to what ONLY does not have, or to a folder
-that is no room (tests/, perf/), and for each name of KEPT outside of the files that it is kept to. Fails for what KEPT
-or ONLY allows without need, for each folder with sources that is in no line of ROOMS or has no README.md of at most 60
-lines, for more than MOST_FILES files in a folder, for a folder of WITH_WORDS without its README.md,
-and where the table in src/README.md is not what this program would write; --update writes it. Its sizes are rounded and
+ROOMS lists the folders from the ground up: a file may include files of its own folder, of folders below it, and the
+public headers. The rooms of the tops in ONLY, which are users of the library, may include no more of the others than
+stands there. Fails for an include of any folder that does not begin below src/ or at the repository, as "src/..." does
+not: there is one root. Fails with a line for each include that goes upwards, or to what ONLY does not have, or to a
+folder that is no room (tests/, perf/), and for each name of KEPT outside of the files that it is kept to. Fails for
+what KEPT or ONLY allows without need, for each folder with sources that is in no line of ROOMS or has no README.md of
+at most 60 lines, for more than MOST_FILES files in a folder, for a folder of WITH_WORDS without its README.md, and
+where the table in src/README.md is not what this program would write; --update writes it. Its sizes are rounded and
 may be off by a fifth before they count as wrong, so that not every change has to touch it.
 """
 
@@ -95,6 +96,7 @@ KEPT = [
         "trainer/checkpoint/manifest.hpp": "a member is a value",
     }),
 ]
+TOPS = ("src", "topology", "transports", "collectives", "trainer", "python", "perf", "examples", "tests", "include")
 SUFFIXES = (".cpp", ".hpp", ".c", ".h")
 TABLE_BEGIN = "<!-- the table: tests/tree/rooms.py --update -->"
 TABLE_END = "<!-- end of the table -->"
@@ -187,8 +189,19 @@ def without_words():
     return problems
 
 
+def without_root():
+    """Includes, in any folder, that do not begin at src/ or at the repository; in python/, at its own top."""
+    problems = []
+    for path in sorted(path for top in TOPS for path in (ROOT / top).rglob("*") if path.suffix in SUFFIXES):
+        for number, include in included(path):
+            if include.startswith("src/") or find(include, path) is None:
+                problems.append(f'{path.relative_to(ROOT)}:{number}: "{include}" is neither a path below src/ nor '
+                                "below the repository")
+    return problems
+
+
 def main():
-    problems, exceptions, needed = without_words(), [], set()
+    problems, exceptions, needed = without_words() + without_root(), [], set()
     counts = {room: [0, 0] for line in ROOMS for room in line}
     folders = {p.parent for top in ("src", "topology", "transports", "collectives", "trainer", "python")
                for p in (ROOT / top).rglob("*") if p.suffix in SUFFIXES}
@@ -215,8 +228,7 @@ def main():
             for number, include in included(path):
                 target = find(include, path)
                 where = f"{path.relative_to(ROOT)}:{number}"
-                if target is None:
-                    problems.append(f'{where}: "{include}" is neither below src/ nor below the repository')
+                if target is None:  # without_root() has said so
                     continue
                 other = room_of(target)
                 if other is None:
