@@ -20,6 +20,7 @@ namespace {
 const std::pair<std::string_view, std::vector<std::string_view>> kWords[] = {
     {"SENNIT_ISA", {"generic", "avx2", "avx512"}},
     {"SENNIT_LOG", {"error", "warn", "info", "debug"}},
+    {"SENNIT_PROBE", {"0", "1", "again"}},
     {"SENNIT_TUNE", {"0", "1", "again"}},
     {"SENNIT_WIRE", {"plain", "sealed"}}};
 
@@ -81,6 +82,11 @@ constexpr auto kOptions = std::to_array<Option>({
      "plain, or sealed: what goes between hosts is encrypted and authenticated; the same on all "
      "ranks"},
 });
+
+// "0, 1 or again"
+std::string listed(const std::vector<std::string_view>& words) {
+  return fmt::format("{} or {}", fmt::join(words.begin(), words.end() - 1, ", "), words.back());
+}
 
 // Edit distance, for "did you mean"; of names that are longer it is not counted.
 constexpr size_t kFar = 64;
@@ -167,7 +173,7 @@ Status check_options() {
     if (value.empty()) continue;
     for (const auto& [of, words] : kWords)
       if (name == of && std::find(words.begin(), words.end(), value) == words.end())
-        return invalid(fmt::format("{} is '{}': expected {}", name, value, fmt::join(words, ", ")));
+        return invalid(fmt::format("{} is '{}': expected {}", name, value, listed(words)));
     if (known->type == OptionType::text) continue;
     if (const Result<int64_t> parsed = to_integer(*known, value); !parsed) return parsed.status();
   }

@@ -44,4 +44,14 @@ TEST(Options, UnknownNamesGetTheNearest) {
   EXPECT_TRUE(sennit::check_options().ok()) << sennit::check_options().text();
 }
 
+TEST(Options, WordsAreOfTheirTable) {
+  for (const char* known : {"0", "1", "again", ""}) {
+    setenv("SENNIT_PROBE", known, 1);
+    EXPECT_TRUE(sennit::check_options().ok()) << known;
+  }
+  setenv("SENNIT_PROBE", "yes", 1);
+  EXPECT_EQ(sennit::check_options().text(), "SENNIT_PROBE is 'yes': expected 0, 1 or again");
+  unsetenv("SENNIT_PROBE");
+}
+
 }  // namespace

@@ -38,12 +38,7 @@ JobOptions JobOptions::from_environment(const std::string& algorithm) {
   return options;
 }
 
-Status JobOptions::check() const {
-  SENNIT_RETURN_IF_ERROR(check_algorithm(algorithm));
-  if (probe != "0" && probe != "1" && probe != "again")
-    return invalid(fmt::format("SENNIT_PROBE is '{}': expected 0, 1 or again", probe));
-  return {};
-}
+Status JobOptions::check() const { return check_algorithm(algorithm); }
 
 PlanOptions JobOptions::plan_options() const {
   PlanOptions options;

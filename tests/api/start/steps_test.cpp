@@ -60,8 +60,7 @@ struct Step : ::testing::Test {
   void SetUp() override { unset(); }
   void TearDown() override { unset(); }
   static void unset() {
-    for (const char* name : {"SENNIT_TRANSPORTS", "SENNIT_ALGORITHM", "SENNIT_PROBE"})
-      unsetenv(name);
+    for (const char* name : {"SENNIT_TRANSPORTS", "SENNIT_ALGORITHM"}) unsetenv(name);
   }
 };
 
@@ -91,7 +90,7 @@ TEST_F(Step, Rank0sOptionsHoldForAll) {
 }
 
 TEST_F(Step, OptionsThatCannotBeStopAll) {
-  setenv("SENNIT_PROBE", "perhaps", 1);
+  setenv("SENNIT_ALGORITHM", "carrier_pigeon", 1);
   Others root(0, 2);
   EXPECT_EQ(agree_on_options(root, "").status().kind(), SENNIT_INVALID_ARGUMENT);
   Others other(1, 2);
