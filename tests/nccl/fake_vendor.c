@@ -38,6 +38,10 @@ __attribute__((visibility("default"))) ncclResult_t ncclAllReduce(const void* in
                                                                   void* stream);
 ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, void* stream) {
-  (void)count, (void)type, (void)op, (void)comm, (void)stream;
+  (void)count;
+  (void)type;
+  (void)op;
+  (void)comm;
+  (void)stream;
   return input == output ? ncclSuccess : ncclInternalError;
 }

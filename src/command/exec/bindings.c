@@ -157,7 +157,8 @@ unsigned int la_objopen(struct link_map* map, Lmid_t space, uintptr_t* cookie) {
 
 uintptr_t la_symbind64(Elf64_Sym* symbol, unsigned int index, uintptr_t* caller, uintptr_t* target,
                        unsigned int* flags, const char* name) {
-  (void)index, (void)flags;
+  (void)index;
+  (void)flags;
   const char* const from = (const char*)*caller;
   const char* const to = (const char*)*target;
   if (strcmp(name, function) != 0) return symbol->st_value;
