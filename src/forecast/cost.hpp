@@ -10,8 +10,11 @@
 
 namespace sennit::forecast {
 
+inline constexpr double kSecondsPerMinute = 60, kSecondsPerHour = 3600, kSecondsPerDay = 86400;
+inline constexpr double kHoursPerDay = 24, kDaysPerYear = 365;
+
 // Llama 3's section 3.3.4: 419 unexpected interruptions in 54 days on 16,384 GPUs.
-inline constexpr double kInterruptionsPerGpuHour = 419.0 / (54.0 * 24 * 16384);
+inline constexpr double kInterruptionsPerGpuHour = 419.0 / (54.0 * kHoursPerDay * 16384);
 
 // Under which circumstances the job runs: failures, storage, power, prices, people.
 struct Operation {
@@ -44,7 +47,7 @@ Cost cost_of(const Job& job, const StepTime& step, const Operation& operation);
 
 // The days that `flops` take at so many operations/s on each GPU.
 inline double days_for(double flops, double gpus, double flops_per_s) {
-  return flops / gpus / flops_per_s / 86400;
+  return flops / gpus / flops_per_s / kSecondsPerDay;
 }
 
 }  // namespace sennit::forecast

@@ -16,6 +16,7 @@ namespace sennit {
 namespace {
 
 constexpr uint64_t kMostRanks = 1u << 20;
+constexpr uint64_t kMostStream = 255;  // a processor or a NIC: a byte of an operation
 
 class Reader {
  public:
@@ -199,11 +200,11 @@ class Reader {
       }
     }
     if (skip_word("cpu")) {
-      SENNIT_RETURN_IF_ERROR(read_number(&number, 0, 255));
+      SENNIT_RETURN_IF_ERROR(read_number(&number, 0, kMostStream));
       operation.cpu = static_cast<uint8_t>(number);
     }
     if (kind != OperationKind::calc && skip_word("nic")) {
-      SENNIT_RETURN_IF_ERROR(read_number(&number, 0, 255));
+      SENNIT_RETURN_IF_ERROR(read_number(&number, 0, kMostStream));
       operation.nic = static_cast<uint8_t>(number);
     }
     goal_.ranks.back().operations.push_back(operation);

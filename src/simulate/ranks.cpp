@@ -11,6 +11,16 @@
 #include "cost/rates.hpp"
 
 namespace sennit::simulation {
+namespace {
+
+// An order of sends from its most significant bits: how far the tier is from the widest that there
+// can be, the chunk, the step.
+constexpr uint64_t kMostTier = 255;
+constexpr int kTierShift = 56, kChunkShift = 28;
+constexpr uint32_t kStepMask = (1u << kChunkShift) - 1;
+
+}  // namespace
+
 World::World(const TierTree& tree, std::span<const GroupCall> calls, const SimulateOptions& options,
              const Symmetry& symmetry)
     : tree_(tree),
@@ -210,8 +220,8 @@ void World::queue_send(int position, LaneStep at) {
     return step_done(position, at.lane, at.step);
   const uint32_t slot = rank.prepared->peer_slot[at.step];
   PeerQueue& peer = rank.peers[slot];
-  const uint64_t order = (static_cast<uint64_t>(255 - step.tier) << 56) |
-                         (static_cast<uint64_t>(chunk) << 28) | (at.step & 0xfffffffu);
+  const uint64_t order = ((kMostTier - step.tier) << kTierShift) |
+                         (static_cast<uint64_t>(chunk) << kChunkShift) | (at.step & kStepMask);
   peer.ready.push_back({order, at.lane, at.step});
   std::push_heap(peer.ready.begin(), peer.ready.end());
   open_peer(rank, slot);

@@ -22,7 +22,7 @@ class ReservedPort {
  public:
   ReservedPort() {
     std::random_device random;
-    for (int attempt = 0; attempt < 200 && number_ == 0; attempt++) {
+    for (int attempt = 0; attempt < kAttempts && number_ == 0; attempt++) {
       const auto port = static_cast<uint16_t>(kFirst + random() % (kLast - kFirst));
       if (reserve(port, 0) && reserve(static_cast<uint16_t>(port + 1), 1)) number_ = port;
       if (number_ == 0) release();
@@ -35,6 +35,7 @@ class ReservedPort {
 
  private:
   static constexpr uint16_t kFirst = 10240, kLast = 32767;
+  static constexpr int kAttempts = 200;  // of some 22,000 ports, most of them free
 
   bool reserve(uint16_t port, size_t which) {
     const int alone = bound_to(port, INADDR_ANY, false);

@@ -36,6 +36,7 @@ constexpr auto kGrace = std::chrono::seconds(10);
 constexpr auto kGraceAfterSignal = std::chrono::seconds(2);
 constexpr auto kTermToKill = std::chrono::seconds(1);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(5);
+constexpr size_t kReadBytes = 16384;  // of the ranks' errors at a time
 
 volatile sig_atomic_t g_signal = 0, g_signals = 0;  // the last, and how many
 void remember_signal(int signal) {
@@ -122,7 +123,7 @@ class Children {
   }
 
   void pass_errors() {
-    char buffer[16384];
+    char buffer[kReadBytes];
     for (ssize_t n; errors_ >= 0 && (n = read(errors_, buffer, sizeof buffer)) > 0;)
       print(merger_.feed({buffer, static_cast<size_t>(n)}, Clock::now()));
     print(merger_.due(Clock::now()));

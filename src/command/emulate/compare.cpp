@@ -27,6 +27,10 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kMostSeconds = 600;    // of a library at one collective; then it is ended
+constexpr size_t kMostLineBytes = 256;  // of a command's first line
+constexpr size_t kDateBytes = 32;
+
 Result<SizeRange> parse_range(const std::string& text) {
   std::vector<std::string> parts;
   std::stringstream stream(text);
@@ -51,7 +55,7 @@ Result<SizeRange> parse_range(const std::string& text) {
 std::string first_line_of(const char* command) {
   std::string line;
   if (FILE* pipe = popen(command, "r")) {
-    char buffer[256];
+    char buffer[kMostLineBytes];
     if (std::fgets(buffer, sizeof buffer, pipe)) line = buffer;
     pclose(pipe);
   }
@@ -128,7 +132,7 @@ class Measuring {
     run.recommended = library == kRecommended;
     run.launch.capture = output;
     run.launch.errors_file = errors_;
-    run.launch.timeout_s = 600;
+    run.launch.timeout_s = kMostSeconds;
     std::ofstream(errors_, std::ios::trunc).close();
     run.command = {collective,
                    "-b",
@@ -249,7 +253,7 @@ json about(const Tree& tree, const CompareOptions& options) {
   double load[1] = {0};
   if (getloadavg(load, 1) != 1) load[0] = 0;
   const std::time_t now = std::time(nullptr);
-  char date[32];
+  char date[kDateBytes];
   std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
   json hosts = json::array(), racks = json::array(), pods = json::array();
   for (const Host& host : tree.hosts)

@@ -130,6 +130,8 @@ Status enter_namespace(pid_t process, const char* kind);  // "net", "uts", ...
 // it is seen from here, whatever namespace the sender is in.
 Status socket_pair(int sockets[2]);
 ssize_t receive(int socket, void* message, size_t bytes, int flags, pid_t* sender);
+// Of what a process that was started says over such a socket of why it cannot go on.
+inline constexpr size_t kMostSaidBytes = 512;
 // Own IPC and mount namespace: fresh /dev/shm, and `hosts_file` in the place of /etc/hosts if not
 // empty.
 Status isolate(const std::string& hosts_file);

@@ -214,7 +214,7 @@ Status start_holder(pid_t keeper, Host* host) {
     _exit(1);
   }
   close(sockets[1]);
-  char said[512];
+  char said[kMostSaidBytes];
   const ssize_t n = child ? receive(sockets[0], said, sizeof said, 0, &host->holder) : 0;
   close(sockets[0]);
   if (!child) return child.status();

@@ -31,7 +31,8 @@
 namespace sennit::emulate {
 namespace {
 
-constexpr int kGraceMs = 3000;  // between SIGTERM and SIGKILL
+constexpr int kGraceMs = 3000;        // between SIGTERM and SIGKILL
+constexpr size_t kReadBytes = 16384;  // of a rank's output at a time
 
 // Of an error that a host's process reports; the rest is cut.
 constexpr size_t kReportTextBytes = 240;
@@ -337,7 +338,7 @@ void Launch::end_everything() {
 
 void Launch::take_output(size_t rank, bool to_end) {
   RankState& state = states_[rank];
-  char buffer[16384];
+  char buffer[kReadBytes];
   const ssize_t n = read(state.output, buffer, sizeof buffer);
   if (n > 0 && options_.capture && rank == 0)
     options_.capture->append(buffer, static_cast<size_t>(n));

@@ -21,6 +21,8 @@
 namespace sennit::emulate {
 namespace {
 
+constexpr size_t kReadBytes = 4096;  // of a program's errors at a time
+
 Status write_file(const std::string& path, const std::string& text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   const bool written =
@@ -117,7 +119,7 @@ Result<pid_t> fork_below(pid_t keeper) {
   }
   close(sockets[1]);
   if (helper > 0) waitpid(helper, nullptr, 0);
-  char said[512];
+  char said[kMostSaidBytes];
   pid_t child = 0, same = 0;
   const ssize_t n = helper > 0 ? receive(sockets[0], said, sizeof said, 0, &child) : -1;
   const bool told = n == 1 && send(sockets[0], said, 1, MSG_NOSIGNAL) == 1 &&
@@ -213,7 +215,7 @@ Status run_in(pid_t process, const std::vector<std::string>& command, const std:
   }
   close(in[1]);
   std::string said;
-  char buffer[4096];
+  char buffer[kReadBytes];
   for (ssize_t n; (n = read(err[0], buffer, sizeof buffer)) > 0;)
     said.append(buffer, static_cast<size_t>(n));
   close(err[0]);

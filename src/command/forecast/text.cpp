@@ -174,12 +174,12 @@ std::string options_text(const Answer& answer) {
         !rows[i].given)
       continue;
     const auto wait = [](double seconds) { return seconds > 0 ? duration_text(seconds) : "-"; };
-    text +=
-        fmt::format("{:<24} {:<9} {:>9} {:>5.1f}% {:>6.2f} {:>7.1f} {:>9} {:>9} {:>9} {:>9}{}\n",
-                    rows[i].option->mesh.to_text(), rows[i].placement, duration_text(step.total),
-                    100 * step.mfu, step.total / rows.front().option->step.total,
-                    answer.cost.steps * step.total / 86400, wait(step.tensor), wait(step.context),
-                    wait(step.pipeline), wait(step.data), rows[i].given ? "  this one" : "");
+    text += fmt::format(
+        "{:<24} {:<9} {:>9} {:>5.1f}% {:>6.2f} {:>7.1f} {:>9} {:>9} {:>9} {:>9}{}\n",
+        rows[i].option->mesh.to_text(), rows[i].placement, duration_text(step.total),
+        100 * step.mfu, step.total / rows.front().option->step.total,
+        answer.cost.steps * step.total / kSecondsPerDay, wait(step.tensor), wait(step.context),
+        wait(step.pipeline), wait(step.data), rows[i].given ? "  this one" : "");
   }
   if (rows.size() > kMostRows)
     text += fmt::format("({} in all; those between are left out)\n", rows.size());
@@ -299,10 +299,10 @@ std::string duration_text(double seconds) {
   if (seconds <= 0) return "0";
   if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
-  if (seconds < 600) return fmt::format("{:.3g} s", seconds);
-  if (seconds < 7200) return fmt::format("{:.3g} min", seconds / 60);
-  if (seconds < 100 * 3600) return fmt::format("{:.3g} h", seconds / 3600);
-  return fmt::format("{:.3g} days", seconds / 86400);
+  if (seconds < 10 * kSecondsPerMinute) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 2 * kSecondsPerHour) return fmt::format("{:.3g} min", seconds / kSecondsPerMinute);
+  if (seconds < 100 * kSecondsPerHour) return fmt::format("{:.3g} h", seconds / kSecondsPerHour);
+  return fmt::format("{:.3g} days", seconds / kSecondsPerDay);
 }
 
 std::string bytes_text(double bytes) {
