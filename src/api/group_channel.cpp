@@ -114,8 +114,8 @@ Status GroupChannel::exchange(bool receiving, int rank, int tag, uint64_t signat
     result = execution->status();
     execution.reset();
   }
-  const Status verdict =
-      channel_.status();  // what all members are told, where there is more to tell
+  // What all members are told, where there is more to tell.
+  const Status verdict = channel_.status();
   return result.ok() || verdict.ok() ? result : verdict;
 }
 

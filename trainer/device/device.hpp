@@ -102,8 +102,8 @@ class Device {
 
   // ---- rotary positions (arXiv 2104.09864) ----
   // In place, as Hugging Face's Llama does it: in each head, elements i and i + head_size / 2 turn
-  // together. cosines, sines: f32, one row of head_size / 2 a
-  // position; positions: one a row of x. Its gradient is the turn backwards.
+  // together. cosines, sines: f32, one row of head_size / 2 a position; positions: one a row of x.
+  // Its gradient is the turn backwards.
   virtual void rotate(Matrix x, int64_t head_size, const float* cosines, const float* sines,
                       const int32_t* positions, bool backwards) = 0;
 

@@ -62,8 +62,8 @@ Head head(Environment& e, Matrix x, const int32_t* targets, bool gradient, float
     const PooledMatrix logits = e.take(rows, layout.vocabulary);
     device.multiply(logits, some, false, table, true, false);
     e.see("lm_head", logits);
-    PooledMatrix sums =
-        e.pool.take_f32(3 * rows);  // largest; sum of exponentials; the target's logit
+    // The largest, the sum of exponentials, the target's logit.
+    PooledMatrix sums = e.pool.take_f32(3 * rows);
     float* const largest = sums->f32();
     float* const exponentials = largest + rows;
     device.largest_logits(largest, logits);

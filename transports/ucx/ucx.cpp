@@ -278,8 +278,8 @@ ucs_status_t UcxTransport::on_message(void* self, const void* header, size_t hea
 ucs_status_t UcxTransport::arrived(const Header& header, void* data, size_t bytes,
                                    bool rendezvous) {
   if (header.from < 0 || header.from >= context_.size) return UCS_OK;  // a stranger
-  RemoteWorker& p =
-      known(header.from);  // who may be quicker than this rank, which has nothing for it yet
+  // Who may be quicker than this rank, which has nothing for it yet.
+  RemoteWorker& p = known(header.from);
   const uint32_t comm = header.key.comm;
   switch (header.kind) {
     case MessageKind::hello:

@@ -1,5 +1,4 @@
-// run.hpp: `sennit emulate run`: what each rank is told, and trees that live as long as a
-// command.
+// run.hpp: `sennit emulate run`: what each rank is told, and trees that live as long as a command.
 #pragma once
 
 #include <functional>

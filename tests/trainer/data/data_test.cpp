@@ -1,5 +1,4 @@
-// data_test.cpp: from text to batches: shards, the loader's order, and what damaged files
-// lead to.
+// data_test.cpp: from text to batches: shards, the loader's order, and what damaged files lead to.
 #include <gtest/gtest.h>
 
 #include <algorithm>

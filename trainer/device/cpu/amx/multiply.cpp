@@ -117,17 +117,15 @@ struct Fetch {
   }
 };
 
-// What is done beside the products of a pair of A's rows with a piece of B,
-// some of it at each depth. Finished sums are written, and memory is asked for
-// that the next products will need.
+// What is done beside the products of a pair of A's rows with a piece of B, some of it at each
+// depth. Finished sums are written, and memory is asked for that the next products will need.
 struct Beside {
   Ready* ready = nullptr;      // sums that are finished
   Fetch* b = nullptr;          // the next piece of B
   int64_t b_lines = 0;         // of it, at each depth
   const char* sums = nullptr;  // of the next rows so far; null: they begin at zero
   int64_t sum_lines = 0;       // of them, at each depth
-  Matrix c;                    // where the next sums will be written; no rows: it need not be
-                               // asked for
+  Matrix c;                    // of the next sums; no rows: it need not be asked for
 
   void operator()(int64_t depth) const {
     b->some(b_lines);
