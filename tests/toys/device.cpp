@@ -433,7 +433,7 @@ class ToyDevice final : public Device {
 
 }  // namespace
 
-SENNIT_DEVICE_ENTRY("toy", [](int) -> Result<std::unique_ptr<Device>> {
+SENNIT_DEVICE_ENTRY(toy, [](int) -> Result<std::unique_ptr<Device>> {
   return std::unique_ptr<Device>(std::make_unique<ToyDevice>());
 })
 

@@ -178,9 +178,10 @@ class DeviceEntry {
   const char* name_;
   Open open_;
 };
-#define SENNIT_DEVICE_ENTRY(name, open) \
-  namespace {                           \
-  const DeviceEntry kEntry(name, open); \
+// SENNIT_DEVICE_ENTRY(NAME, open) in this namespace registers the device "NAME", an identifier.
+#define SENNIT_DEVICE_ENTRY(NAME, ...)                       \
+  namespace {                                                \
+  const DeviceEntry kDeviceEntry_##NAME(#NAME, __VA_ARGS__); \
   }
 
 // All kinds in this program, sorted by name.

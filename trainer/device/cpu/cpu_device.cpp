@@ -116,7 +116,7 @@ double CpuDevice::sum_of_squares(const float* x, size_t n) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-SENNIT_DEVICE_ENTRY("cpu", [](int threads) -> Result<std::unique_ptr<Device>> {
+SENNIT_DEVICE_ENTRY(cpu, [](int threads) -> Result<std::unique_ptr<Device>> {
   return std::unique_ptr<Device>(std::make_unique<CpuDevice>(threads, cpu_kernels(), true));
 })
 
