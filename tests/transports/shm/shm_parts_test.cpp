@@ -4,6 +4,12 @@
 #include <cstring>
 
 #include "tests/transports/shm/shm_world.hpp"
+#include "transports/request_list.hpp"
+#include "transports/shm/id_table.hpp"
+#include "transports/shm/offers.hpp"
+#include "transports/shm/peers.hpp"
+#include "transports/shm/small.hpp"
+#include "transports/shm/transfers.hpp"
 
 namespace sennit::shm {
 namespace {

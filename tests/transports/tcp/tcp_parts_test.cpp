@@ -9,6 +9,9 @@
 
 #include "tests/support/seed.hpp"
 #include "tests/transports/transport_harness.hpp"
+#include "transports/tcp/eager_windows.hpp"
+#include "transports/tcp/inbox.hpp"
+#include "transports/tcp/outbox.hpp"
 #include "transports/tcp/peer_connection.hpp"
 
 namespace sennit::tcp {
