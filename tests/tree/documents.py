@@ -142,7 +142,7 @@ def main():
         check_names(path, problems)
     for top in TOPS:
         for path in sorted((ROOT / top).rglob("*")):
-            if path.suffix in (".hpp", ".cpp", ".c", ".h", ".py", ".sh") or path.name == "CMakeLists.txt":
+            if path.suffix in (".hpp", ".cpp", ".c", ".h", ".py", ".sh", ".cmake") or path.name == "CMakeLists.txt":
                 check_names(path, problems)
     for name in ("CMakeLists.txt", "run"):
         check_names(ROOT / name, problems)
