@@ -1,5 +1,5 @@
 /* functions.h: every C function of NCCL up to version 2.32.3, once, for whoever needs all of them:
- * the forwarder, the table in README.md, the tests.
+ * the forwarder, the table in SYMBOLS.md, the tests.
  *
  * FUNCTION(state, result, name, parameters, arguments). The state is `works` (does what NCCL's
  * does, on host memory), `answered` (from a table, or with what is true of sennit) or `refused`
