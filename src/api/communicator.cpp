@@ -2,10 +2,13 @@
 #include "api/communicator.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "base/log.hpp"
+#include "plan/groups/share.hpp"
 
 namespace sennit {
 
@@ -15,8 +18,14 @@ Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Conte
   for (const int world : members) placements.push_back(context->placement(world));
   Result<TierTree> tree = contract(context->fabric(), placements);
   if (!tree) return tree.status();
+  return create(std::move(context), std::move(members), id, *std::move(tree));
+}
+
+std::shared_ptr<Communicator> Communicator::create(std::shared_ptr<Context> context,
+                                                   std::vector<int> members, uint32_t id,
+                                                   TierTree tree) {
   std::shared_ptr<Communicator> made(
-      new Communicator(std::move(context), std::move(members), id, *std::move(tree)));
+      new Communicator(std::move(context), std::move(members), id, std::move(tree)));
   made->context_->registry().add(&made->state_);
   return made;
 }
@@ -248,15 +257,21 @@ struct Choice {
 };
 constexpr size_t kChoiceNumbers = sizeof(Choice) / sizeof(int32_t);
 
-// The ranks that chose `color`, by key, then by rank.
-std::vector<int> ranks_of(int color, const std::vector<Choice>& choices) {
-  std::vector<std::pair<int, int>> chosen;  // key, rank
+// The ranks that chose a color, by key, then by rank; the colors in order. `own`: which is `color`.
+std::vector<std::vector<int>> groups_of(const std::vector<Choice>& choices, int color,
+                                        size_t* own) {
+  std::map<int, std::vector<std::pair<int, int>>> chosen;  // key, rank
   for (size_t r = 0; r < choices.size(); r++)
-    if (choices[r].color == color) chosen.emplace_back(choices[r].key, static_cast<int>(r));
-  std::sort(chosen.begin(), chosen.end());
-  std::vector<int> ranks;
-  for (const auto& [key, rank] : chosen) ranks.push_back(rank);
-  return ranks;
+    if (choices[r].color != SENNIT_NO_COLOR)
+      chosen[choices[r].color].emplace_back(choices[r].key, static_cast<int>(r));
+  std::vector<std::vector<int>> groups;
+  for (auto& [of, members] : chosen) {
+    if (of == color) *own = groups.size();
+    std::sort(members.begin(), members.end());
+    std::vector<int>& ranks = groups.emplace_back();
+    for (const auto& [key, rank] : members) ranks.push_back(rank);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -287,11 +302,11 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
                         "communicators",
                         state_.id(), state_.world_rank(giver))};
   if (color == SENNIT_NO_COLOR) return {};
+  size_t own = 0;
+  const std::vector<std::vector<int>> groups = groups_of(all, color, &own);
   std::vector<int> members;
-  for (const int rank : ranks_of(color, all)) members.push_back(state_.world_rank(rank));
-  Result<std::shared_ptr<Communicator>> made = create(context_, std::move(members), id);
-  if (!made) return made.status();
-  *result = *std::move(made);
+  for (const int rank : groups[own]) members.push_back(state_.world_rank(rank));
+  *result = create(context_, std::move(members), id, tree_beside_siblings(tree(), groups, own));
   return {};
 }
 

@@ -51,7 +51,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   CustomOps& custom_ops() { return custom_ops_; }
 
   // ---- its life ----
-  // Collective. `result` stays null for SENNIT_NO_COLOR.
+  // Collective. `result` stays null for SENNIT_NO_COLOR. The parts are planned as though they call
+  // at the same time: each with its share of what they use together.
   Status split(int color, int key, std::shared_ptr<Communicator>* result);
   // Called by the members of the new one alone, which `ranks` lists: each once, this rank among
   // them, the same list on all; what stands at i becomes rank i. Also where this one was aborted.
@@ -84,6 +85,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   friend class Work;
   Communicator(std::shared_ptr<Context> context, std::vector<int> members, uint32_t id,
                TierTree tree);
+  static std::shared_ptr<Communicator> create(std::shared_ptr<Context> context,
+                                              std::vector<int> members, uint32_t id, TierTree tree);
 
   GroupChannel& channel() SENNIT_EXCLUDES(channel_mutex_);
   // What a call is prepared to, as the plan says or as trials do.

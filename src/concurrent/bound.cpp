@@ -15,7 +15,6 @@
 
 #include "base/index.hpp"
 #include "concurrent/concurrent.hpp"
-#include "concurrent/share.hpp"
 #include "plan/bound.hpp"
 #include "plan/bound_cuts.hpp"
 

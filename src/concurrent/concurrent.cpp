@@ -13,7 +13,6 @@
 
 #include "base/index.hpp"
 #include "collectives/algorithm.hpp"
-#include "concurrent/share.hpp"
 #include "plan/planner.hpp"
 #include "simulate/ranks.hpp"
 

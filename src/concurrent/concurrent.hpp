@@ -2,7 +2,7 @@
 // training job, which share the uplinks.
 //
 // Every group runs its request among its own members. It is planned with its part of every capacity
-// that others use as well (concurrent/share.hpp), and of the few best plans the one is kept with
+// that others use as well (plan/groups/share.hpp), and of the few best plans the one is kept with
 // which the set is fastest, as communicators do that time theirs in early calls. set_bound() says
 // what the whole set needs at least: what all of them must carry over a boundary, over its
 // capacity. A rank may be in groups of several calls; each of them has a processor of its own then,
@@ -15,19 +15,12 @@
 #include <string>
 #include <vector>
 
+#include "plan/groups/share.hpp"
 #include "plan/planner.hpp"
 #include "simulate/simulate.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit {
-
-// One collective of several groups of ranks, all at once.
-struct ConcurrentCall {
-  // Of each group; `root` and `counts` by the members' places in fabric order.
-  Request request;
-  // positions of the tree, in any order; a group of one does nothing
-  std::vector<std::vector<int>> groups;
-};
 
 // Ok where every group's positions exist and are distinct, root and counts fit the group, and the
 // call has a schedule of all ranks. Names the call and the group.
@@ -37,16 +30,6 @@ Status check_calls(const TierTree& tree, std::span<const ConcurrentCall> calls);
 // receiving. By tier and group as lower_bound() says it; the calls must be right (check_calls).
 // Cost: O(members * depth) and one lower_bound() for each kind of group.
 Bound set_bound(const TierTree& tree, std::span<const ConcurrentCall> calls);
-
-// What the tree is for some of its ranks: the groups that hold them, contracted as contract() does
-// it.
-struct MemberTree {
-  TierTree tree;
-  std::vector<int32_t> positions;  // by position: that in the whole tree
-  std::vector<uint8_t> tiers;      // by tier: that of the whole tree
-  std::string kind() const;        // plans and bounds are the same where this is
-};
-MemberTree member_tree(const TierTree& tree, std::vector<int> positions);
 
 // How the groups of a set are planned.
 struct SetPlanning {

@@ -1,10 +1,8 @@
-// concurrent_test.cpp: several process groups at the same time: the tree of some ranks is what
-// contract() makes of them, the bound of the set is that of the formula, and the simulated times
-// meet it.
+// concurrent_test.cpp: several process groups at the same time: the bound of the set is that of the
+// formula, and the simulated times meet it.
 //
 // ctest not-under-tsan: it has one thread
 #include "concurrent/concurrent.hpp"
-#include "concurrent/share.hpp"
 #include "plan/planner.hpp"
 
 #include <algorithm>
@@ -46,50 +44,6 @@ TierTree spec(const std::string& text) {
   Result<TierTree> tree = synthetic_tree(text);
   EXPECT_TRUE(tree.ok()) << tree.status().text();
   return *std::move(tree);
-}
-
-TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
-  std::mt19937_64 random(sennit_test::seed());
-  const std::vector<std::string> specs = {
-      "racks=3x4;nic=1GB/s;oversubscription=4;latency=5us",
-      "pods=2x3x2;ranks=4;nic=4GB/s;oversubscription=1,7;local=3GB/"
-      "s;latency=14us;local_latency=3us",
-      "racks=1,2,5;ranks=2;nic=2GB/s;uplink=3GB/s",
-      "shape=(2x3),(1x2),(4);nic=1GB/s;oversubscription=2,3;latency=3us",
-      "racks=2x3;ranks=3;nic=unknown"};
-  for (const std::string& text : specs) {
-    const Result<Fabric> fabric = synthetic_fabric(text);
-    ASSERT_TRUE(fabric.ok()) << fabric.status().text();
-    const std::vector<Placement> places =
-        ranks_on_all_hosts(*fabric, text.find("ranks=4") != text.npos   ? 4
-                                    : text.find("ranks=3") != text.npos ? 3
-                                    : text.find("ranks=2") != text.npos ? 2
-                                                                        : 1);
-    const Result<TierTree> whole = contract(*fabric, places);
-    ASSERT_TRUE(whole.ok());
-    for (int round = 0; round < sennit_test::trials(60); round++) {
-      std::vector<int> members;
-      const uint64_t dense = 1 + random() % 6;
-      for (int p = 0; p < whole->ranks(); p++)
-        if (random() % 6 < dense) members.push_back(p);
-      if (members.empty()) continue;
-      std::vector<Placement> chosen;
-      for (const int p : members)
-        chosen.push_back(places[index(whole->rank_of_position[index(p)])]);
-      const Result<TierTree> contracted = contract(*fabric, chosen);
-      ASSERT_TRUE(contracted.ok());
-      const MemberTree sub = member_tree(*whole, members);
-      SCOPED_TRACE(text + "\nmembers of\n" + whole->to_text() + "as\n" + sub.tree.to_text() +
-                   "contracted\n" + contracted->to_text());
-      ASSERT_EQ(sub.tree.check(), "");
-      ASSERT_EQ(sub.tree.fingerprint(), contracted->fingerprint());
-      ASSERT_TRUE(
-          std::equal(members.begin(), members.end(), sub.positions.begin(), sub.positions.end()));
-      ASSERT_EQ(sub.tiers.size(), sub.tree.tiers.size());
-      for (size_t t = 0; t < sub.tiers.size(); t++)
-        ASSERT_EQ(sub.tree.tiers[t].name, contracted->tiers[t].name);
-    }
-  }
 }
 
 // Or more, where a group takes in less than it lets out: what all send, all must take in.

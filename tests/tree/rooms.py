@@ -41,7 +41,7 @@ ROOMS = [
     ["collectives/tiered"],
     ["src/verify", "src/simulate"],
     ["src/plan"],
-    ["src/plan/tuning"],
+    ["src/plan/groups", "src/plan/tuning"],
     ["src/reduce", "transports"],
     ["transports/shm", "transports/tcp", "transports/ucx"],
     ["src/engine"],

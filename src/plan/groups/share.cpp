@@ -1,7 +1,9 @@
-// share.cpp: see concurrent/share.hpp.
-#include "concurrent/share.hpp"
+// share.cpp: see plan/groups/share.hpp.
+#include "plan/groups/share.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/index.hpp"
 
@@ -65,6 +67,26 @@ MemberTree SharedTree::of(const Request& request, std::vector<int> positions) {
   MemberTree result = member_tree(tree_, std::move(positions));
   for (auto& [g, group] : before) tree_.groups[index(g)] = std::move(group);
   return result;
+}
+
+TierTree tree_beside_siblings(const TierTree& tree, const std::vector<std::vector<int>>& groups,
+                              size_t own) {
+  constexpr uint64_t kElements = 1 << 20;  // any: the parts are ratios
+  ConcurrentCall call;
+  call.request.collective = Collective::all_reduce;
+  call.request.type = DataType::float32;
+  call.request.count = kElements;
+  for (const std::vector<int>& ranks : groups) {
+    std::vector<int>& positions = call.groups.emplace_back();
+    for (const int rank : ranks) positions.push_back(tree.position_of_rank[index(rank)]);
+  }
+  MemberTree part = SharedTree(tree, {&call, 1}).of(call.request, call.groups[own]);
+  std::map<int32_t, int32_t> number;  // in its group, of a rank of the tree
+  for (const int rank : groups[own]) number.emplace(rank, static_cast<int32_t>(number.size()));
+  for (size_t i = 0; i < part.positions.size(); i++)
+    part.tree.rank_of_position[i] = number.at(tree.rank_of_position[index(part.positions[i])]);
+  part.tree.finish();
+  return std::move(part.tree);
 }
 
 }  // namespace sennit

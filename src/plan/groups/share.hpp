@@ -5,14 +5,24 @@
 // the chunks and the radices that suit it. Cost: O(members * depth).
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
 #include "base/index.hpp"
-#include "concurrent/concurrent.hpp"
 #include "plan/bound_cuts.hpp"
+#include "plan/groups/member_tree.hpp"
+#include "schedule/request.hpp"
 
 namespace sennit {
+
+// One collective of several groups of ranks, all at once.
+struct ConcurrentCall {
+  // Of each group; `root` and `counts` by the members' places in fabric order.
+  Request request;
+  // positions of the tree, in any order; a group of one does nothing
+  std::vector<std::vector<int>> groups;
+};
 
 // The groups of a tree that hold members of one process group at a time. The tree must outlive it.
 class Held {
@@ -51,5 +61,12 @@ class SharedTree {
   Held held_;
   std::vector<cuts::Need> all_;  // by group: what all process groups must carry
 };
+
+// The tree of groups[own], one of several that were made together and are taken to do the same at
+// the same time, as the process groups of a training job do. Groups are of ranks of the tree; the
+// i-th of a group becomes its rank i. What they do matters little to the part that each gets: an
+// all-reduce stands for all.
+TierTree tree_beside_siblings(const TierTree& tree, const std::vector<std::vector<int>>& groups,
+                              size_t own);
 
 }  // namespace sennit

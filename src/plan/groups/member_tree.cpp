@@ -1,14 +1,12 @@
-// What a tier tree is for some of its ranks: groups that hold none of them are left out, groups
-// that hold all of theirs in one child become that child with the smaller capacity, tiers that are
-// empty then go. The same as contract() makes of the fabric for these ranks alone, which is what a
-// communicator plans with. Cost: O(members * depth).
+// member_tree.cpp: see plan/groups/member_tree.hpp.
+#include "plan/groups/member_tree.hpp"
+
 #include <algorithm>
 #include <map>
 
 #include <fmt/core.h>
 
 #include "base/index.hpp"
-#include "concurrent/concurrent.hpp"
 #include "topology/fabric/contraction.hpp"
 
 namespace sennit {

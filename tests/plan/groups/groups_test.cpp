@@ -1,0 +1,112 @@
+// groups_test.cpp: the tree of some ranks is what contract() makes of them; beside siblings each
+// group has its part of what they use together, and ranks keep the numbers that they were given.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/index.hpp"
+#include "plan/groups/member_tree.hpp"
+#include "plan/groups/share.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/trials.hpp"
+#include "topology/fabric/fabric.hpp"
+#include "topology/source.hpp"
+
+using namespace sennit;  // NOLINT: a test
+
+namespace {
+
+TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
+  std::mt19937_64 random(sennit_test::seed());
+  const std::vector<std::string> specs = {
+      "racks=3x4;nic=1GB/s;oversubscription=4;latency=5us",
+      "pods=2x3x2;ranks=4;nic=4GB/s;oversubscription=1,7;local=3GB/"
+      "s;latency=14us;local_latency=3us",
+      "racks=1,2,5;ranks=2;nic=2GB/s;uplink=3GB/s",
+      "shape=(2x3),(1x2),(4);nic=1GB/s;oversubscription=2,3;latency=3us",
+      "racks=2x3;ranks=3;nic=unknown"};
+  for (const std::string& text : specs) {
+    const Result<Fabric> fabric = synthetic_fabric(text);
+    ASSERT_TRUE(fabric.ok()) << fabric.status().text();
+    const std::vector<Placement> places =
+        ranks_on_all_hosts(*fabric, text.find("ranks=4") != text.npos   ? 4
+                                    : text.find("ranks=3") != text.npos ? 3
+                                    : text.find("ranks=2") != text.npos ? 2
+                                                                        : 1);
+    const Result<TierTree> whole = contract(*fabric, places);
+    ASSERT_TRUE(whole.ok());
+    for (int round = 0; round < sennit_test::trials(60); round++) {
+      std::vector<int> members;
+      const uint64_t dense = 1 + random() % 6;
+      for (int p = 0; p < whole->ranks(); p++)
+        if (random() % 6 < dense) members.push_back(p);
+      if (members.empty()) continue;
+      std::vector<Placement> chosen;
+      for (const int p : members)
+        chosen.push_back(places[index(whole->rank_of_position[index(p)])]);
+      const Result<TierTree> contracted = contract(*fabric, chosen);
+      ASSERT_TRUE(contracted.ok());
+      const MemberTree sub = member_tree(*whole, members);
+      SCOPED_TRACE(text + "\nmembers of\n" + whole->to_text() + "as\n" + sub.tree.to_text() +
+                   "contracted\n" + contracted->to_text());
+      ASSERT_EQ(sub.tree.check(), "");
+      ASSERT_EQ(sub.tree.fingerprint(), contracted->fingerprint());
+      ASSERT_TRUE(
+          std::equal(members.begin(), members.end(), sub.positions.begin(), sub.positions.end()));
+      ASSERT_EQ(sub.tiers.size(), sub.tree.tiers.size());
+      for (size_t t = 0; t < sub.tiers.size(); t++)
+        ASSERT_EQ(sub.tree.tiers[t].name, contracted->tiers[t].name);
+    }
+  }
+}
+
+constexpr uint64_t kNic = 1'000'000'000;  // bytes/s
+constexpr uint64_t kUplink = 500'000'000;
+
+// Two racks of four hosts.
+TierTree racks() { return TierTree::uniform({2, 4}, {kUplink, kNic}); }
+
+uint64_t least_egress(const TierTree& tree) {
+  uint64_t least = UINT64_MAX;
+  for (const Group& group : tree.groups)
+    if (group.egress.known()) least = std::min(least, group.egress.bytes_per_s);
+  return least;
+}
+
+TEST(Siblings, EachHasItsPartOfAnUplinkThatAllUse) {
+  const std::vector<std::vector<int>> pairs = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  for (size_t own = 0; own < pairs.size(); own++) {
+    const TierTree tree = tree_beside_siblings(racks(), pairs, own);
+    ASSERT_EQ(tree.check(), "");
+    EXPECT_EQ(tree.ranks(), 2);
+    EXPECT_EQ(least_egress(tree), kUplink / 4);
+  }
+  // Within the racks nobody shares anything.
+  EXPECT_EQ(least_egress(tree_beside_siblings(racks(), {{0, 1, 2, 3}, {4, 5, 6, 7}}, 1)), kNic);
+}
+
+TEST(Siblings, OneGroupAloneHasAll) {
+  std::vector<int> all(8);
+  for (int i = 0; i < 8; i++) all[index(i)] = i;
+  EXPECT_EQ(tree_beside_siblings(racks(), {all}, 0).fingerprint(), racks().fingerprint());
+  const TierTree pair = tree_beside_siblings(racks(), {{0, 4}}, 0);
+  EXPECT_EQ(pair.fingerprint(), member_tree(racks(), {0, 4}).tree.fingerprint());
+}
+
+TEST(Siblings, RanksHaveTheNumbersOfTheList) {
+  const TierTree tree = tree_beside_siblings(racks(), {{6, 1, 5}, {0, 7}}, 0);
+  EXPECT_EQ(tree.rank_of_position, (std::vector<int32_t>{1, 2, 0}));
+  EXPECT_EQ(tree.position_of_rank, (std::vector<int32_t>{2, 0, 1}));
+}
+
+// A part of a part: the siblings of both splits share.
+TEST(Siblings, OfSiblingsShareWhatTheirParentHas) {
+  const TierTree half = tree_beside_siblings(racks(), {{0, 1, 4, 5}, {2, 3, 6, 7}}, 0);
+  EXPECT_EQ(least_egress(half), kUplink / 2);
+  EXPECT_EQ(least_egress(tree_beside_siblings(half, {{0, 2}, {1, 3}}, 1)), kUplink / 4);
+}
+
+}  // namespace
