@@ -1,6 +1,8 @@
 // api_collectives.cpp: collectives and messages, which name the rank's own memory, and groups of
 // them.
+#include <cstring>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -19,7 +21,14 @@ struct Arguments {
   std::shared_ptr<CommunicatorState> state;
   sennit_type_t type;
   sennit_op_t op = SENNIT_SUM;
+  std::optional<PremultipliedSum> premultiplied;  // in place of op
 };
+
+Outcome no_op(ncclRedOp_t op) {
+  const std::string number = "op " + std::to_string(static_cast<int>(op));
+  if (op < 0) return {ncclInvalidArgument, number + ": no ncclRedOp_t"};
+  return {ncclInvalidArgument, number + " was not created on this communicator, or was destroyed"};
+}
 
 Outcome read_arguments(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, Arguments* arguments) {
   Outcome why;
@@ -29,12 +38,30 @@ Outcome read_arguments(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, Arg
   if (!known_type)
     return {ncclInvalidArgument,
             "datatype " + std::to_string(static_cast<int>(type)) + ": no ncclDataType_t"};
-  const std::optional<sennit_op_t> known_op = op_of(op);
-  if (!known_op)
-    return {ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) + ": no ncclRedOp_t"};
   arguments->type = *known_type;
-  arguments->op = *known_op;
-  return {};
+  if (const std::optional<sennit_op_t> known_op = op_of(op)) {
+    arguments->op = *known_op;
+    return {};
+  }
+  arguments->premultiplied = arguments->state->find_op(op);
+  return arguments->premultiplied ? Outcome{} : no_op(op);
+}
+
+// The operation is sennit's for as long as the call is prepared, which is when the input is
+// multiplied; and it is made where the call is, since a communicator's operations are one thread's.
+template <typename F>
+sennit_status_t make_with_op(const Arguments& arguments, const F& make) {
+  if (!arguments.premultiplied) return make(arguments);
+  Arguments with_op = arguments;
+  const PremultipliedSum& op = *arguments.premultiplied;
+  const sennit_comm_t comm = arguments.state->comm();
+  if (const sennit_status_t off =
+          sennit_op_create_premul_sum(&with_op.op, op.scalar.data(), op.type, comm);
+      off != SENNIT_OK)
+    return off;
+  const sennit_status_t status = make(with_op);
+  sennit_op_destroy(with_op.op, comm);
+  return status;
 }
 
 // Makes the call at once, or as a batch. `make` takes the Arguments and returns sennit's status.
@@ -45,13 +72,15 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   if (off.ok()) off = await_stream(stream);
   if (!off.ok()) return off;
   if (!in_group() && arguments.state->blocking()) {
-    const sennit_status_t status = make(arguments);
+    if (off = arguments.state->await_made(); !off.ok()) return off;
+    const sennit_status_t status = make_with_op(arguments, make);
     if (status == SENNIT_OK) return {};
     return {result_of(status), sennit_last_error()};
   }
   CallBatch batch;
   batch.communicators.push_back(arguments.state);
-  batch.calls.push_back([arguments, make] { return make(arguments); });
+  batch.blocking = arguments.state->blocking();
+  batch.calls.push_back([arguments, make] { return make_with_op(arguments, make); });
   return submit(std::move(batch));
 }
 
@@ -206,13 +235,13 @@ ncclResult_t ncclGroupEnd(void) {
 
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
   return guarded([&]() -> Outcome {
-    double microseconds = 0;
+    std::optional<double> microseconds;
     if (Outcome outcome = predict_group(&microseconds); !outcome.ok()) return outcome;
-    if (!info) return {};
+    if (!info || !microseconds) return {};
     if (info->magic != NCCL_SIMULATION_MAGIC || info->size < sizeof *info)
       return {ncclInvalidArgument,
               "the ncclSimInfo_t was not initialised: start from NCCL_SIM_INFO_INITIALIZER"};
-    info->estimatedTime = static_cast<float>(microseconds);
+    info->estimatedTime = static_cast<float>(*microseconds);
     return {};
   });
 }
@@ -228,24 +257,22 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTyp
     if (Outcome off = refuse_device_memory(std::initializer_list<const void*>{scalar}.begin(), 1);
         !off.ok())
       return off;
-    sennit_op_t made;
-    const sennit_status_t status =
-        sennit_op_create_premul_sum(&made, scalar, arguments.type, arguments.state->comm());
-    if (status != SENNIT_OK) return {result_of(status), sennit_last_error()};
-    *op = custom_op(made);
+    PremultipliedSum made{arguments.type, {}};
+    std::memcpy(made.scalar.data(), scalar, bytes_of(type));
+    *op = arguments.state->add_op(made);
     return {};
   });
 }
 
+// Calls that were made with it keep what they need of it, also those that have not begun.
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm) {
   return guarded([&]() -> Outcome {
-    Arguments arguments;
-    if (Outcome off = read_arguments(comm, ncclInt8, op, &arguments); !off.ok()) return off;
-    if (op < ncclNumOps)
+    Outcome why;
+    const std::shared_ptr<CommunicatorState> state = state_of(comm, &why);
+    if (!state) return why;
+    if (op >= 0 && op < ncclNumOps)
       return {ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
                                        " is NCCL's own, and cannot be destroyed"};
-    const sennit_status_t status = sennit_op_destroy(arguments.op, arguments.state->comm());
-    if (status == SENNIT_OK) return {};
-    return {result_of(status), sennit_last_error()};
+    return state->remove_op(op) ? Outcome{} : no_op(op);
   });
 }

@@ -31,22 +31,24 @@ Outcome outcome_of(sennit_status_t status) {
 }
 
 // Has `make` fill the new communicator, at once or at the end of the group, and gives its handle
-// to the caller: at once where it does not block and `expected` says that there will be one, else
-// only where it was made.
+// to the caller. Where the calls of `parent`, or without one those of the new communicator, do not
+// block, the caller has gone on by then: it gets the handle at once, if `expected` says that there
+// will be a communicator. Else only where it was made.
 template <typename F>
-Outcome create(ncclComm_t* result, bool blocking, bool expected,
-               std::shared_ptr<CommunicatorState> parent, F make) {
+Outcome create(ncclComm_t* result, bool blocking, bool expected, CallBatch batch,
+               const std::shared_ptr<CommunicatorState>& parent, F make) {
   auto state = std::make_shared<CommunicatorState>(blocking);
+  batch.blocking = parent ? parent->blocking() : blocking;
   *result = nullptr;
-  if (!blocking && expected) *result = make_handle(state);
-  CallBatch batch;
+  const bool at_once = !batch.blocking;
+  if (at_once && expected) *result = make_handle(state);
   batch.communicators.push_back(state);
-  if (parent) batch.communicators.push_back(std::move(parent));
-  batch.creations.push_back([state, result, make] {
+  if (parent) batch.communicators.push_back(parent);
+  batch.creations.push_back([state, result, at_once, make] {
     sennit_comm_t made = nullptr;
     const Outcome outcome = outcome_of(make(&made));
     if (made) state->made(made);
-    if (made && state->blocking()) *result = make_handle(state);
+    if (made && !at_once) *result = make_handle(state);
     return outcome;
   });
   return submit(std::move(batch));
@@ -60,7 +62,7 @@ Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
                                      " ranks: expected a rank from 0 to nranks - 1"};
   Settings settings;
   if (Outcome off = read_config(given, {}, &settings); !off.ok()) return off;
-  return create(comm, settings.blocking, true, nullptr, [=](sennit_comm_t* made) {
+  return create(comm, settings.blocking, true, {}, nullptr, [=](sennit_comm_t* made) {
     const sennit_config_t config = patient();
     sennit_unique_id_t own_id;
     std::memcpy(own_id.internal, id.internal, sizeof own_id.internal);
@@ -137,7 +139,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
     Settings settings;
     if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
     const bool member = color != kNcclNoColor;
-    return create(result, settings.blocking, member, parent, [=](sennit_comm_t* made) {
+    return create(result, settings.blocking, member, {}, parent, [=](sennit_comm_t* made) {
       return sennit_comm_split(parent->comm(), member ? color : SENNIT_NO_COLOR, key, made);
     });
   });
@@ -168,8 +170,9 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
     }
     Settings settings;
     if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
-    return create(result, settings.blocking, true, parent, [=](sennit_comm_t* made) {
-      if (flags == kNcclShrinkAbort) sennit_comm_abort(parent->comm());
+    CallBatch batch;
+    if (flags == kNcclShrinkAbort) batch.aborted.push_back(parent);
+    return create(result, settings.blocking, true, std::move(batch), parent, [=](auto* made) {
       return sennit_comm_create_group(parent->comm(), ranks.data(), static_cast<int>(ranks.size()),
                                       0, made);
     });
@@ -186,27 +189,32 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   });
 }
 
+// Flushes what this rank has under way, and waits for no other rank: one thread may do so for
+// several ranks in turn.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     CallBatch batch;
     batch.communicators.push_back(state);
-    batch.calls.push_back([state] { return sennit_comm_finalize(state->comm()); });
-    return submit(std::move(batch));
+    batch.blocking = state->blocking();
+    const Outcome outcome = submit(std::move(batch));
+    if (!outcome.ok() || in_group()) return outcome;
+    return state->status();
   });
 }
 
+// What a forked child has of its parent it leaves alone.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  if (!comm) return ncclSuccess;
+  if (!comm || inherited(comm)) return ncclSuccess;
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
-    state->await_jobs();
     free_handle(comm);
+    state->destroy();
     return {};
   });
 }
 
 // A batch that is still under way keeps the state, and gives the communicator back at its end.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  if (!comm) return ncclSuccess;
+  if (!comm || inherited(comm)) return ncclSuccess;
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     state->give_up();
     free_handle(comm);
@@ -226,13 +234,24 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 
 namespace {
 
+// Null, with the reason, where there is none yet; of one that blocks it is waited for, since it may
+// be the child of one that does not.
+sennit_comm_t made_of(CommunicatorState& state, Outcome* off) {
+  if (state.blocking()) {
+    *off = state.await_made();
+  } else if (!state.comm()) {
+    *off = {ncclInvalidArgument, "the communicator is still being made"};
+  }
+  return off->ok() ? state.comm() : nullptr;
+}
+
 // Asks sennit for a number of the communicator.
 ncclResult_t ask(ncclComm_t comm, int* answer, sennit_status_t (*question)(sennit_comm_t, int*)) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     if (!answer) return {ncclInvalidArgument, "the place for the answer is NULL"};
-    const sennit_comm_t made = state->comm();
-    if (!made) return {ncclInvalidArgument, "the communicator is still being made"};
-    return outcome_of(question(made, answer));
+    Outcome off;
+    const sennit_comm_t made = made_of(*state, &off);
+    return made ? outcome_of(question(made, answer)) : off;
   });
 }
 
@@ -261,8 +280,9 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* prop
       return {ncclInvalidArgument,
               "the ncclCommProperties_t was not initialised: start from "
               "NCCL_COMM_PROPERTIES_INITIALIZER"};
-    const sennit_comm_t made = state->comm();
-    if (!made) return {ncclInvalidArgument, "the communicator is still being made"};
+    Outcome off;
+    const sennit_comm_t made = made_of(*state, &off);
+    if (!made) return off;
     ncclCommProperties_t all{};
     all.size = properties->size;
     all.magic = properties->magic;

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <map>
+#include <optional>
+#include <string>
 
 #include "base/mutex.hpp"
 #include "nccl/device_memory.hpp"
@@ -10,12 +12,6 @@
 #include "nccl/report.hpp"
 
 using namespace sennit::nccl;  // NOLINT: the functions below are the library's
-
-// A window onto memory of this rank. No other rank reaches through it: one-sided calls are refused.
-struct ncclWindow_vidmem {
-  void* memory;
-  size_t bytes;
-};
 
 namespace {
 
@@ -29,14 +25,6 @@ Allocations& allocations() {
   return *all;
 }
 
-// A registration is a promise to use memory often, and programs register whole pools. Here it is
-// only remembered: to make memory readable for others of this host (sennit_mem_register) replaces
-// its pages, which a program that never asked for it must not meet.
-struct Registration {
-  void* memory;
-  size_t bytes;
-};
-
 Outcome check_range(const void* memory, size_t bytes, const void* result) {
   if (!memory || bytes == 0 || !result)
     return {ncclInvalidArgument, "the memory, its size or the place for the handle is 0"};
@@ -47,7 +35,28 @@ template <typename F>
 ncclResult_t with(ncclComm_t comm, F&& f) {
   return guarded([&]() -> Outcome {
     Outcome why;
-    return state_of(comm, &why) ? f() : why;
+    const std::shared_ptr<CommunicatorState> state = state_of(comm, &why);
+    return state ? f(*state) : why;
+  });
+}
+
+// A registration is a promise to use memory often, and programs register whole pools. Here it is
+// only remembered: to make memory readable for others of this host (sennit_mem_register) replaces
+// its pages, which a program that never asked for it must not meet. Nor does another rank reach
+// through a window: one-sided calls are refused.
+ncclResult_t add(ncclComm_t comm, const Registration& registration, void** handle) {
+  return with(comm, [&](CommunicatorState& state) -> Outcome {
+    Outcome off = check_range(registration.memory, registration.bytes, handle);
+    if (off.ok()) *handle = state.add_registration(registration);
+    return off;
+  });
+}
+
+ncclResult_t remove(ncclComm_t comm, const void* handle, bool window) {
+  return with(comm, [&](CommunicatorState& state) -> Outcome {
+    if (state.remove_registration(handle, window)) return {};
+    return {ncclInvalidArgument, std::string(window ? "the window" : "the handle") +
+                                     " is none of this communicator's, or was deregistered before"};
   });
 }
 
@@ -85,42 +94,31 @@ ncclResult_t ncclMemFree(void* memory) {
 }
 
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* memory, size_t bytes, void** handle) {
-  return with(comm, [&]() -> Outcome {
-    if (Outcome off = check_range(memory, bytes, handle); !off.ok()) return off;
-    *handle = new Registration{memory, bytes};
-    return {};
-  });
+  return add(comm, {memory, bytes, false}, handle);
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
-  return with(comm, [&]() -> Outcome {
-    if (!handle) return {ncclInvalidArgument, "the handle is NULL"};
-    delete static_cast<Registration*>(handle);
-    return {};
-  });
+  return remove(comm, handle, false);
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
                                     ncclWindow_t* window, int) {
-  return with(comm, [&]() -> Outcome {
-    if (Outcome off = check_range(memory, bytes, window); !off.ok()) return off;
-    *window = new ncclWindow_vidmem{memory, bytes};
-    return {};
-  });
+  void* handle = nullptr;
+  const ncclResult_t result = add(comm, {memory, bytes, true}, window ? &handle : nullptr);
+  if (result == ncclSuccess) *window = static_cast<ncclWindow_t>(handle);
+  return result;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window) {
-  return with(comm, [&]() -> Outcome {
-    if (!window) return {ncclInvalidArgument, "the window is NULL"};
-    delete window;
-    return {};
-  });
+  return remove(comm, window, true);
 }
 
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void** memory) {
-  return with(comm, [&]() -> Outcome {
-    if (!window || !memory) return {ncclInvalidArgument, "the window or outUserPtr is NULL"};
-    *memory = window->memory;
+  return with(comm, [&](CommunicatorState& state) -> Outcome {
+    const std::optional<Registration> known = state.find_registration(window);
+    if (!known || !known->window || !memory)
+      return {ncclInvalidArgument, "the window is none of this communicator's, or outUserPtr NULL"};
+    *memory = known->memory;
     return {};
   });
 }

@@ -14,6 +14,9 @@ namespace {
 // Of CUDA's driver API, whose numbers never change.
 constexpr int kCudaSuccess = 0;
 constexpr int kCudaNotInitialized = 3;
+constexpr int kCudaNoDevice = 100;
+constexpr int kCudaInvalidContext = 201;
+constexpr uintptr_t kPerThreadStream = 2;  // NULL and the legacy stream, 1, are below it
 constexpr int kAttributeMemoryType = 2;
 constexpr unsigned kMemoryTypeHost = 1;
 
@@ -73,10 +76,14 @@ Outcome refuse_device_memory(const void* const* pointers, int count) {
 }
 
 Outcome await_stream(cudaStream_t stream) {
+  look_for_driver();
   const StreamSynchronize synchronize = driver.synchronize.load();
   if (!synchronize) return {};
   const int error = synchronize(stream);
-  if (error == kCudaSuccess || error == kCudaNotInitialized) return {};
+  if (error == kCudaSuccess || error == kCudaNotInitialized || error == kCudaNoDevice) return {};
+  // A stream that has no name is of the context that the thread has, and there is none.
+  const bool without_name = reinterpret_cast<uintptr_t>(stream) <= kPerThreadStream;
+  if (error == kCudaInvalidContext && without_name) return {};
   return {ncclUnhandledCudaError,
           "cuStreamSynchronize: CUDA error " + std::to_string(error) + " before the call"};
 }

@@ -2,10 +2,13 @@
 #include "nccl/group.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "nccl/numbers.hpp"
+#include "nccl/report.hpp"
 
 namespace sennit::nccl {
 namespace {
@@ -13,25 +16,71 @@ namespace {
 struct OpenGroup {
   int depth = 0;
   CallBatch batch;
-  Outcome error;  // of the first call that was off
+  std::optional<bool> blocking;  // as its first batch
+  Outcome error;                 // of the first call that was off
+  uint32_t made_after = forks();
 };
 thread_local OpenGroup t_group;
+
+// This thread's. A forked child has its parent's calls in it, and leaves them alone.
+OpenGroup& group() {
+  if (t_group.made_after != forks()) {
+    static auto* const left = new std::vector<CallBatch>;
+    left->push_back(std::move(t_group.batch));
+    t_group = {};
+  }
+  return t_group;
+}
 
 template <typename T>
 void append(std::vector<T>& to, std::vector<T>&& from) {
   std::move(from.begin(), from.end(), std::back_inserter(to));
 }
 
+Outcome no_thread(const std::system_error& error) {
+  return {ncclSystemError, std::string("the system has no thread left: ") + error.what()};
+}
+
+// Those that run beside the calling thread begin together or not at all: one alone would wait for
+// the others.
+class Beginning {
+ public:
+  void decide(bool begin) {
+    const MutexLock lock(mutex_);
+    begin_ = begin;
+    changed_.notify_all();
+  }
+  bool await() {
+    MutexLock lock(mutex_);
+    while (!begin_) changed_.wait(lock);
+    return *begin_;
+  }
+
+ private:
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<bool> begin_ SENNIT_GUARDED_BY(mutex_);
+};
+
 Outcome make_all(const std::vector<std::function<Outcome()>>& creations) {
   if (creations.size() == 1) return creations.front()();
   std::vector<Outcome> outcomes(creations.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < creations.size(); i++)
-    threads.emplace_back([&, i] { outcomes[i] = creations[i](); });
+  Beginning beginning;
+  Outcome off;
+  try {
+    for (size_t i = 0; i < creations.size(); i++)
+      threads.emplace_back([&, i] {
+        if (beginning.await()) outcomes[i] = contain(creations[i]);
+      });
+  } catch (const std::system_error& error) {
+    off = no_thread(error);
+  }
+  beginning.decide(off.ok());
   for (std::thread& thread : threads) thread.join();
   for (Outcome& outcome : outcomes)
-    if (!outcome.ok()) return std::move(outcome);
-  return {};
+    if (off.ok() && !outcome.ok()) off = std::move(outcome);
+  return off;
 }
 
 Outcome make_calls(const std::vector<std::function<sennit_status_t()>>& calls) {
@@ -69,61 +118,88 @@ Mutex& turns_mutex() {
   return *mutex;
 }
 
-void run_behind(CallBatch batch) {
-  std::vector<uint64_t> turns;
-  {
-    const MutexLock lock(turns_mutex());
-    for (const auto& communicator : batch.communicators) turns.push_back(communicator->take_turn());
+// What the batch was to make is not made.
+Outcome give_up(const CallBatch& batch, Outcome error) {
+  for (const auto& communicator : batch.communicators) communicator->not_made(error);
+  return error;
+}
+
+// The thread is that of one of its communicators: whatever that has to do comes before this batch,
+// or behind it, in any case.
+Outcome run_behind(CallBatch batch) {
+  const MutexLock lock(turns_mutex());
+  Worker* worker = nullptr;
+  try {
+    worker = &batch.communicators.front()->worker();
+  } catch (const std::system_error& error) {
+    return give_up(batch, no_thread(error));
   }
-  std::thread([batch = std::move(batch), turns = std::move(turns)] {
+  std::vector<uint64_t> turns;
+  for (const auto& communicator : batch.communicators) turns.push_back(communicator->take_turn());
+  worker->add([batch = std::move(batch), turns = std::move(turns)] {
     for (size_t i = 0; i < turns.size(); i++) batch.communicators[i]->await_turn(turns[i]);
-    const Outcome outcome = run(batch);
+    const Outcome outcome = contain([&] { return run(batch); });
     for (const auto& communicator : batch.communicators) communicator->end_turn(outcome);
-  }).detach();
+  });
+  return {ncclInProgress, ""};
 }
 
 Outcome carry_out(CallBatch batch) {
   auto& all = batch.communicators;
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  if (std::all_of(all.begin(), all.end(), [](const auto& one) { return one->blocking(); }))
-    return run(batch);
-  run_behind(std::move(batch));
-  return {ncclInProgress, ""};
+  for (const auto& communicator : batch.aborted) sennit_comm_abort(communicator->comm());
+  if (!batch.blocking) return run_behind(std::move(batch));
+  for (const auto& communicator : all) communicator->await_jobs();
+  return run(batch);
 }
 
 }  // namespace
 
-bool in_group() { return t_group.depth > 0; }
+bool in_group() { return group().depth > 0; }
 
 Outcome submit(CallBatch batch) {
-  if (!in_group()) return carry_out(std::move(batch));
-  append(t_group.batch.creations, std::move(batch.creations));
-  append(t_group.batch.calls, std::move(batch.calls));
-  append(t_group.batch.communicators, std::move(batch.communicators));
+  OpenGroup& open = group();
+  if (open.depth == 0) return carry_out(std::move(batch));
+  if (open.blocking.value_or(batch.blocking) != batch.blocking) {
+    const Outcome off{ncclInvalidArgument,
+                      "communicators that block and such that do not are in one group: end it "
+                      "between them"};
+    fail_group(off);
+    return give_up(batch, off);
+  }
+  open.blocking = open.batch.blocking = batch.blocking;
+  append(open.batch.creations, std::move(batch.creations));
+  append(open.batch.calls, std::move(batch.calls));
+  append(open.batch.communicators, std::move(batch.communicators));
+  append(open.batch.aborted, std::move(batch.aborted));
   return {};
 }
 
-void start_group() { t_group.depth++; }
+void start_group() { group().depth++; }
 
 Outcome end_group() {
-  if (t_group.depth == 0)
+  OpenGroup& open = group();
+  if (open.depth == 0)
     return {ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart on this thread"};
-  if (--t_group.depth > 0) return {};
-  CallBatch batch = std::exchange(t_group.batch, {});
-  if (Outcome error = std::exchange(t_group.error, {}); !error.ok()) return error;
-  return carry_out(std::move(batch));
+  if (--open.depth > 0) return {};
+  OpenGroup ended = std::exchange(open, {});
+  if (!ended.error.ok()) return give_up(ended.batch, std::move(ended.error));
+  if (ended.batch.communicators.empty()) return {};
+  return carry_out(std::move(ended.batch));
 }
 
-Outcome predict_group(double* microseconds) {
-  if (t_group.depth == 0)
+Outcome predict_group(std::optional<double>* microseconds) {
+  OpenGroup& open = group();
+  if (open.depth == 0)
     return {ncclInvalidUsage, "ncclGroupSimulateEnd without ncclGroupStart on this thread"};
-  if (t_group.depth > 1) return {ncclInvalidUsage, "ncclGroupSimulateEnd within another group"};
-  t_group.depth = 0;
-  const CallBatch batch = std::exchange(t_group.batch, {});
-  if (Outcome error = std::exchange(t_group.error, {}); !error.ok()) return error;
+  if (--open.depth > 0) return {};
+  OpenGroup ended = std::exchange(open, {});
+  const CallBatch& batch = ended.batch;
+  if (!ended.error.ok()) return give_up(batch, std::move(ended.error));
   if (!batch.creations.empty())
-    return {ncclInvalidUsage, "ncclGroupSimulateEnd: a communicator is made in the group"};
+    return give_up(batch,
+                   {ncclInvalidUsage, "ncclGroupSimulateEnd: a communicator is made in the group"});
   for (const auto& communicator : batch.communicators) communicator->await_jobs();
   sennit_group_start();
   for (const auto& call : batch.calls) call();  // what is off is said at the end
@@ -135,7 +211,8 @@ Outcome predict_group(double* microseconds) {
 }
 
 void fail_group(const Outcome& outcome) {
-  if (in_group() && t_group.error.ok()) t_group.error = outcome;
+  OpenGroup& open = group();
+  if (open.depth > 0 && open.error.ok()) open.error = outcome;
 }
 
 }  // namespace sennit::nccl

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "nccl/communicator.hpp"
@@ -19,10 +20,16 @@ struct CallBatch {
   std::vector<std::function<sennit_status_t()>> calls;
   // Whom it is about. New ones count too.
   std::vector<std::shared_ptr<CommunicatorState>> communicators;
+  // Those that are aborted first of all: what is under way on them would keep the batch waiting.
+  std::vector<std::shared_ptr<CommunicatorState>> aborted;
+  // Of those that were there before: whether their user waits until the batch is over. Only
+  // batches that agree can be in one group.
+  bool blocking = true;
 };
 
-// Within an open group of this thread: the batch joins it, ncclSuccess. Else runs it to its end, or
-// where one of its communicators does not block begins it and returns ncclInProgress.
+// Within an open group of this thread: the batch joins it, ncclSuccess; or fails it, where one of
+// the two blocks and the other does not. Else runs it to its end, or where it does not block begins
+// it and returns ncclInProgress.
 Outcome submit(CallBatch batch);
 
 // Whether this thread has a group open. Then a call that could be made at once has to be a batch.
@@ -33,8 +40,9 @@ void start_group();
 // Of the outermost group: what became of all that was collected; inner ones are ncclSuccess. On a
 // thread without an open group: ncclInvalidUsage.
 Outcome end_group();
-// In place of end_group(): nothing is made, and the planner says what it would take.
-Outcome predict_group(double* microseconds);
+// In place of end_group(): nothing is made, and the planner says what it would take; nothing where
+// an inner group ends.
+Outcome predict_group(std::optional<double>* microseconds);
 // A call of the open group was off: the end of the group makes none of them and returns this.
 void fail_group(const Outcome& outcome);
 

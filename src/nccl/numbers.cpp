@@ -11,9 +11,9 @@ constexpr std::array<sennit_type_t, ncclNumTypes> kTypes = {
     SENNIT_INT8,    SENNIT_UINT8,    SENNIT_INT32,       SENNIT_UINT32,
     SENNIT_INT64,   SENNIT_UINT64,   SENNIT_FLOAT16,     SENNIT_FLOAT32,
     SENNIT_FLOAT64, SENNIT_BFLOAT16, SENNIT_FLOAT8_E4M3, SENNIT_FLOAT8_E5M2};
+constexpr std::array<size_t, ncclNumTypes> kBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 constexpr std::array<sennit_op_t, ncclNumOps> kOps = {SENNIT_SUM, SENNIT_PROD, SENNIT_MAX,
                                                       SENNIT_MIN, SENNIT_AVG};
-constexpr int kCustomShift = static_cast<int>(SENNIT_OP_CUSTOM_BASE) - static_cast<int>(ncclNumOps);
 
 }  // namespace
 
@@ -23,14 +23,16 @@ std::optional<sennit_type_t> type_of(ncclDataType_t type) {
   return kTypes[index];
 }
 
-std::optional<sennit_op_t> op_of(ncclRedOp_t op) {
-  const auto number = static_cast<int>(op);
-  if (number < 0 || number > ncclMaxRedOp - kCustomShift) return std::nullopt;
-  if (number < ncclNumOps) return kOps[static_cast<size_t>(number)];
-  return static_cast<sennit_op_t>(number + kCustomShift);
+size_t bytes_of(ncclDataType_t type) {
+  const auto index = static_cast<size_t>(type);
+  return index < kBytes.size() ? kBytes[index] : 0;
 }
 
-ncclRedOp_t custom_op(sennit_op_t op) { return static_cast<ncclRedOp_t>(op - kCustomShift); }
+std::optional<sennit_op_t> op_of(ncclRedOp_t op) {
+  const auto number = static_cast<int>(op);
+  if (number < 0 || number >= ncclNumOps) return std::nullopt;
+  return kOps[static_cast<size_t>(number)];
+}
 
 ncclResult_t result_of(sennit_status_t status) {
   switch (status) {

@@ -4,6 +4,7 @@
 // 2, sennit's 3.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "nccl/abi.h"
@@ -13,11 +14,11 @@ namespace sennit::nccl {
 
 // Nothing: not a type of NCCL's.
 std::optional<sennit_type_t> type_of(ncclDataType_t type);
+// Of one element; 0: not a type of NCCL's.
+size_t bytes_of(ncclDataType_t type);
 
-// Nothing: not an operation of NCCL's. One that ncclRedOpCreatePreMulSum made becomes the one that
-// sennit_op_create_premul_sum made.
+// Nothing: not an operation of NCCL's own.
 std::optional<sennit_op_t> op_of(ncclRedOp_t op);
-ncclRedOp_t custom_op(sennit_op_t op);
 
 // What a program that knows NCCL's results expects: a dead peer and a broken link are
 // ncclRemoteError, calls that differ between ranks ncclInvalidUsage.

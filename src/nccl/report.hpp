@@ -18,16 +18,20 @@ ncclResult_t report(sennit_status_t status);
 // What the thread was told last, else what any thread was. Good until the thread asks again.
 const char* last_error();
 
-// Runs f, which returns an Outcome.
+// Runs f, which returns an Outcome; what escapes it becomes one.
+template <typename F>
+Outcome contain(F&& f) {
+  try {
+    return std::forward<F>(f)();
+  } catch (const std::bad_alloc&) {
+    return {ncclSystemError, "out of memory"};
+  } catch (const std::exception& e) {
+    return {ncclInternalError, e.what()};
+  }
+}
 template <typename F>
 ncclResult_t guarded(F&& f) {
-  try {
-    return report(std::forward<F>(f)());
-  } catch (const std::bad_alloc&) {
-    return report(Outcome{ncclSystemError, "out of memory"});
-  } catch (const std::exception& e) {
-    return report(Outcome{ncclInternalError, e.what()});
-  }
+  return report(contain(std::forward<F>(f)));
 }
 
 // For what NCCL has and sennit has not. `what` completes "ncclCommGrow: sennit ".

@@ -18,56 +18,20 @@
 
 #include "nccl/exported.hpp"
 #include "nccl/numbers.hpp"
+#include "tests/nccl/nccl_ranks.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/seed.hpp"
 
 using namespace std::chrono_literals;
+using sennit_test::kConfig;
+using sennit_test::NcclRanks;
 using sennit_test::Ranks;
+using sennit_test::settle;
+using sennit_test::text;
 
 namespace {
 
 constexpr int kRanks = 4;
-
-// Communicators of one process, each used by a thread of its own.
-class NcclRanks {
- public:
-  explicit NcclRanks(int n) : comms_(static_cast<size_t>(n)) {
-    EXPECT_EQ(ncclCommInitAll(comms_.data(), n, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
-  }
-  ~NcclRanks() {
-    run([](int, ncclComm_t comm) { EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess); });
-  }
-  void run(const std::function<void(int, ncclComm_t)>& f) {
-    std::vector<std::thread> threads;
-    for (size_t r = 0; r < comms_.size(); r++)
-      threads.emplace_back([&, r] { f(static_cast<int>(r), comms_[r]); });
-    for (std::thread& thread : threads) thread.join();
-  }
-
- private:
-  std::vector<ncclComm_t> comms_;
-};
-
-std::string text() { return ncclGetLastError(nullptr); }
-
-// Polls as programs do that chose not to block.
-ncclResult_t settle(ncclComm_t comm) {
-  ncclResult_t result = ncclInProgress;
-  while (true) {
-    EXPECT_EQ(ncclCommGetAsyncError(comm, &result), ncclSuccess);
-    if (result != ncclInProgress) return result;
-    std::this_thread::sleep_for(1ms);
-  }
-}
-
-constexpr ncclConfig_t kConfig = [] {
-  ncclConfig_t config{};
-  config.size = sizeof config;
-  config.magic = NCCL_CONFIG_MAGIC;
-  config.version = kNcclVersion;
-  config.blocking = kNcclUndefinedInt;
-  return config;
-}();
 
 // ---- the same bits as sennit's own interface ----
 

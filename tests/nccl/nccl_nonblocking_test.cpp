@@ -1,0 +1,326 @@
+// nccl_nonblocking_test.cpp: what belongs to the order of calls in NCCL's interface: ending several
+// ranks from one thread, operations that are destroyed at once, aborting what is stuck, groups of
+// communicators of both kinds, and a system without threads.
+// ctest links: nccl_forwarder
+// ctest runs: sennit_nccl
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/nccl/nccl_ranks.hpp"
+
+using namespace std::chrono_literals;
+using sennit_test::Bounded;
+using sennit_test::kConfig;
+using sennit_test::kNonblocking;
+using sennit_test::NcclRanks;
+using sennit_test::settle;
+using sennit_test::text;
+
+namespace {
+
+constexpr int kNever = 1 << 30;
+std::atomic<int> g_threads_left{kNever};
+std::atomic<int> g_threads_made{0};
+
+}  // namespace
+
+// In place of the system's, for the libraries as well: there are only so many threads left.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* how,
+                                                                     void* (*run)(void*),
+                                                                     void* argument) {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (g_threads_left.load() != kNever && g_threads_left.fetch_sub(1) <= 0) return EAGAIN;
+  g_threads_made++;
+  return create(thread, how, run, argument);
+}
+
+namespace {
+
+// Two ranks as communicators that do not block, both of this thread.
+std::vector<ncclComm_t> nonblocking_pair() {
+  std::vector<ncclComm_t> comms(2);
+  ncclUniqueId id;
+  EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess) << text();
+  ncclConfig_t config = kNonblocking;
+  for (int r = 0; r < 2; r++)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[static_cast<size_t>(r)], 2, id, r, &config),
+              ncclInProgress)
+        << text();
+  for (const ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ncclSuccess) << text();
+  return comms;
+}
+
+void destroy(const std::vector<ncclComm_t>& comms) {
+  for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << text();
+}
+
+// ---- finalize ----
+
+TEST(NcclFinalize, OneThreadEndsSeveralRanksInTurn) {
+  const Bounded bounded("finalize");
+  for (const bool grouped : {false, true}) {
+    std::vector<ncclComm_t> comms(3);
+    ASSERT_EQ(ncclCommInitAll(comms.data(), 3, nullptr), ncclSuccess) << text();
+    if (grouped) {
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    }
+    for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess) << text();
+    if (grouped) {
+      EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << text();
+    }
+    destroy(comms);
+  }
+}
+
+TEST(NcclFinalize, SaysWhatBecameOfTheCommunicator) {
+  const Bounded bounded("finalize of what failed");
+  std::vector<ncclComm_t> comms(2);
+  ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess) << text();
+  EXPECT_EQ(ncclCommRevoke(comms[0], 0), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(comms[0]), ncclRemoteError);
+  destroy(comms);
+}
+
+TEST(NcclFinalize, OfWhatDoesNotBlockIsOverWhenItsCallsAre) {
+  const Bounded bounded("finalize of what does not block");
+  const std::vector<ncclComm_t> comms = nonblocking_pair();
+  int x[2] = {1, 2};
+  EXPECT_EQ(ncclAllReduce(&x[0], &x[0], 1, ncclInt32, ncclSum, comms[0], nullptr), ncclInProgress);
+  EXPECT_EQ(ncclCommFinalize(comms[0]), ncclInProgress);
+  ncclResult_t result = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comms[0], &result), ncclSuccess);
+  EXPECT_EQ(result, ncclInProgress) << "the other rank has not called yet";
+  EXPECT_EQ(ncclAllReduce(&x[1], &x[1], 1, ncclInt32, ncclSum, comms[1], nullptr), ncclInProgress);
+  EXPECT_EQ(settle(comms[0]), ncclSuccess);
+  EXPECT_EQ(settle(comms[1]), ncclSuccess);
+  EXPECT_EQ(x[0], 3);
+  destroy(comms);
+}
+
+// ---- operations ----
+
+// As PyTorch does, which knows nothing of when the call runs.
+TEST(NcclOperations, AreDestroyedBeforeTheirCallsAreMade) {
+  const Bounded bounded("operations");
+  NcclRanks ranks(2);
+  ranks.run([](int rank, ncclComm_t comm) {
+    float factor = rank == 0 ? 2 : 10, x = 1, out = 0;
+    ncclRedOp_t op;
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarHostImmediate, comm),
+              ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(&x, &out, 1, ncclFloat32, op, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclRedOpDestroy(op, comm), ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << text();
+    EXPECT_EQ(out, 12);
+    EXPECT_EQ(ncclAllReduce(&x, &out, 1, ncclFloat32, op, comm, nullptr), ncclInvalidArgument);
+    EXPECT_NE(text().find("op 5 was not created on this communicator"), std::string::npos)
+        << text();
+  });
+}
+
+TEST(NcclOperations, KeepTheOrderOfCallsThatDoNotBlock) {
+  const Bounded bounded("operations of what does not block");
+  const std::vector<ncclComm_t> comms = nonblocking_pair();
+  constexpr int kCalls = 50;
+  std::vector<float> out(2 * kCalls);
+  float one = 1;
+  for (size_t rank = 0; rank < 2; rank++)
+    for (int i = 0; i < kCalls; i++) {
+      ncclRedOp_t op;
+      float factor = static_cast<float>(i + 1);
+      ASSERT_EQ(
+          ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarHostImmediate, comms[rank]),
+          ncclSuccess)
+          << text();
+      ASSERT_EQ(ncclAllReduce(&one, &out[rank * kCalls + static_cast<size_t>(i)], 1, ncclFloat32,
+                              op, comms[rank], nullptr),
+                ncclInProgress);
+      ASSERT_EQ(ncclRedOpDestroy(op, comms[rank]), ncclSuccess);
+    }
+  for (const ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ncclSuccess) << text();
+  for (size_t i = 0; i < kCalls; i++) EXPECT_EQ(out[i], 2 * static_cast<float>(i + 1));
+  destroy(comms);
+}
+
+// ---- what is stuck ----
+
+TEST(NcclShrink, AbortsACallThatIsStuck) {
+  const Bounded bounded("shrink of what is stuck");
+  for (const bool grouped : {false, true}) {
+    const std::vector<ncclComm_t> comms = nonblocking_pair();
+    int x = 0;  // which nobody sends
+    EXPECT_EQ(ncclRecv(&x, 1, ncclInt32, 1, comms[0], nullptr), ncclInProgress);
+    int excluded[] = {1};
+    ncclComm_t alone = nullptr;
+    ncclConfig_t config = kConfig;
+    if (grouped) {
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    }
+    EXPECT_EQ(ncclCommShrink(comms[0], excluded, 1, &alone, &config, kNcclShrinkAbort),
+              grouped ? ncclSuccess : ncclInProgress)
+        << text();
+    if (grouped) {
+      EXPECT_EQ(ncclGroupEnd(), ncclInProgress) << text();
+    }
+    ASSERT_NE(alone, nullptr);
+    EXPECT_EQ(settle(comms[0]), ncclRemoteError);
+    EXPECT_EQ(settle(alone), ncclSuccess) << text();
+    int size = 0;
+    EXPECT_EQ(ncclCommCount(alone, &size), ncclSuccess);
+    EXPECT_EQ(size, 1);
+    EXPECT_EQ(ncclCommDestroy(alone), ncclSuccess);
+    destroy(comms);
+  }
+}
+
+// ---- both kinds ----
+
+TEST(NcclGroups, OfBothKindsOfCommunicatorsAreRefused) {
+  const Bounded bounded("groups of both kinds");
+  const std::vector<ncclComm_t> behind = nonblocking_pair();
+  ncclComm_t waits = nullptr;
+  ASSERT_EQ(ncclCommInitAll(&waits, 1, nullptr), ncclSuccess);
+  int x = 1, y = 1;
+  for (const bool waits_first : {false, true}) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(
+        ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, waits_first ? waits : behind[0], nullptr),
+        ncclSuccess);
+    EXPECT_EQ(
+        ncclAllReduce(&y, &y, 1, ncclInt32, ncclSum, waits_first ? behind[0] : waits, nullptr),
+        ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT_NE(text().find("are in one group"), std::string::npos) << text();
+  }
+  EXPECT_EQ(settle(behind[0]), ncclSuccess) << "it is as if the group had never been";
+  EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, waits, nullptr), ncclSuccess) << text();
+  EXPECT_EQ(ncclCommDestroy(waits), ncclSuccess);
+  destroy(behind);
+}
+
+// The call returns before there is a child: nothing may be written to `child` afterwards.
+TEST(NcclGroups, AChildThatBlocksOfAParentThatDoesNot) {
+  const Bounded bounded("a child that blocks");
+  const std::vector<ncclComm_t> parents = nonblocking_pair();
+  std::vector<ncclComm_t> children;
+  for (const ncclComm_t parent : parents) {
+    auto child = std::make_unique<ncclComm_t>(nullptr);
+    ncclConfig_t config = kConfig;
+    config.blocking = 1;
+    EXPECT_EQ(ncclCommSplit(parent, 0, 0, child.get(), &config), ncclInProgress) << text();
+    ASSERT_NE(*child, nullptr);
+    children.push_back(*child);
+  }
+  std::vector<std::thread> threads;
+  for (const ncclComm_t child : children)
+    threads.emplace_back([child] {
+      int size = 0, x = 1;
+      EXPECT_EQ(ncclCommCount(child, &size), ncclSuccess) << text();
+      EXPECT_EQ(size, 2);
+      EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, child, nullptr), ncclSuccess)
+          << text();
+      EXPECT_EQ(x, 2);
+    });
+  for (std::thread& thread : threads) thread.join();
+  destroy(children);
+  destroy(parents);
+}
+
+TEST(NcclGroups, AChildThatDoesNotBlockOfAParentThatDoes) {
+  const Bounded bounded("a child that does not block");
+  NcclRanks ranks(2);
+  ranks.run([](int, ncclComm_t parent) {
+    ncclComm_t child = nullptr;
+    ncclConfig_t config = kNonblocking;
+    EXPECT_EQ(ncclCommSplit(parent, 0, 0, &child, &config), ncclSuccess) << text();
+    int x = 1;
+    EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, child, nullptr), ncclInProgress);
+    EXPECT_EQ(settle(child), ncclSuccess) << text();
+    EXPECT_EQ(x, 2);
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+TEST(NcclGroups, WhatAFailedGroupWasToMakeSaysTheError) {
+  const Bounded bounded("a failed group");
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclComm_t comm = nullptr;
+  ncclConfig_t config = kNonblocking;
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclSuccess);
+  EXPECT_EQ(ncclSend(nullptr, 1, ncclInt32, 0, nullptr, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  ASSERT_NE(comm, nullptr);
+  EXPECT_EQ(settle(comm), ncclInvalidArgument);
+  EXPECT_NE(text().find("the communicator is NULL"), std::string::npos) << text();
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+TEST(NcclGroups, AnInnerSimulationOnlyEndsItsGroup) {
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
+  int x = 1;
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess);
+  EXPECT_EQ(ncclGroupSimulateEnd(nullptr), ncclSuccess) << text();
+  EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << text();
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+// ---- threads ----
+
+TEST(NcclThreads, OneACommunicatorAndNotOneACall) {
+  const Bounded bounded("one thread a communicator");
+  const std::vector<ncclComm_t> comms = nonblocking_pair();
+  const int before = g_threads_made.load();
+  int x[2] = {1, 1};
+  for (int i = 0; i < 20; i++)
+    for (size_t r = 0; r < 2; r++)
+      EXPECT_EQ(ncclAllReduce(&x[r], &x[r], 1, ncclInt32, ncclMax, comms[r], nullptr),
+                ncclInProgress);
+  for (const ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ncclSuccess);
+  EXPECT_EQ(g_threads_made.load(), before);
+  destroy(comms);
+}
+
+TEST(NcclThreads, WithoutThemAnErrorAndNoHang) {
+  const Bounded bounded("no threads");
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclComm_t comms[2] = {nullptr, nullptr};
+  ncclConfig_t config = kNonblocking;
+  g_threads_left = 0;
+  const ncclResult_t behind = ncclCommInitRankConfig(&comms[0], 1, id, 0, &config);
+  g_threads_left = kNever;
+  EXPECT_EQ(behind, ncclSystemError);
+  EXPECT_NE(text().find("thread"), std::string::npos) << text();
+  ASSERT_NE(comms[0], nullptr);
+  EXPECT_EQ(settle(comms[0]), ncclSystemError);
+  EXPECT_EQ(ncclCommDestroy(comms[0]), ncclSuccess);
+
+  g_threads_left = 1;  // and the second is one too many
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int r = 0; r < 2; r++) EXPECT_EQ(ncclCommInitRank(&comms[r], 2, id, r), ncclSuccess);
+  const ncclResult_t grouped = ncclGroupEnd();
+  g_threads_left = kNever;
+  EXPECT_EQ(grouped, ncclSystemError);
+  EXPECT_NE(text().find("thread"), std::string::npos) << text();
+  EXPECT_EQ(comms[1], nullptr);
+}
+
+}  // namespace
