@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nccl/config.hpp"
+#include "nccl/environment.hpp"
 #include "nccl/exported.hpp"
 #include "nccl/group.hpp"
 #include "nccl/numbers.hpp"
@@ -60,6 +61,7 @@ Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   if (ranks < 1 || rank < 0 || rank >= ranks)
     return {ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
                                      " ranks: expected a rank from 0 to nranks - 1"};
+  if (Outcome off = read_environment(); !off.ok()) return off;
   Settings settings;
   if (Outcome off = read_config(given, {}, &settings); !off.ok()) return off;
   return create(comm, settings.blocking, true, {}, nullptr, [=](sennit_comm_t* made) {
@@ -85,6 +87,7 @@ ncclResult_t with(ncclComm_t comm, F&& f) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return guarded([&]() -> Outcome {
     if (!id) return {ncclInvalidArgument, "uniqueId is NULL"};
+    if (Outcome off = read_environment(); !off.ok()) return off;
     sennit_unique_id_t made;
     if (Outcome off = outcome_of(sennit_get_unique_id(&made)); !off.ok()) return off;
     std::memcpy(id->internal, made.internal, sizeof id->internal);
@@ -116,6 +119,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int*) {
   return guarded([&]() -> Outcome {
     if (!comms || devices < 1) return {ncclInvalidArgument, "comms is NULL or ndev < 1"};
+    if (Outcome off = read_environment(); !off.ok()) return off;
     std::vector<sennit_comm_t> made(static_cast<size_t>(devices));
     const sennit_config_t config = patient();
     if (Outcome off = outcome_of(sennit_comm_init_local(made.data(), devices, &config)); !off.ok())
