@@ -1,6 +1,6 @@
 /* abi.h: the binary interface of NCCL, as programs that were built with its header see it: types,
  * numbers and layouts up to version 2.32.3. Declared here anew, because sennit is built without
- * NCCL; tests/nccl/abi_test.c compares each with the real header where there is one.
+ * NCCL; tests/nccl/nccl_abi_test.cpp compares them with the real header where there is one.
  *
  * The numbers of types and operations are NCCL's, not sennit's. */
 #pragma once

@@ -1,0 +1,223 @@
+// real_client.cpp: a program as its author would write it for NCCL, and built with NVIDIA's header
+// where there is one. It makes every call of every type and operation and writes a line of each
+// result.
+//
+//   real_client threads RANKS FOLDER          ranks as threads; FOLDER/RANK has a rank's lines
+//   real_client process RANK RANKS FOLDER     one rank; the id goes through FOLDER/id
+#ifdef NCCL_OF_NVIDIA
+#include <nccl.h>
+#else
+#include "nccl/exported.hpp"
+#define NCCL_VERSION_CODE kNcclVersion
+#define NCCL_SPLIT_NOCOLOR kNcclNoColor
+#endif
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "tests/nccl/client_sums.hpp"
+
+namespace {
+
+using client::kCount;
+using client::kRoot;
+using client::line;
+using client::name;
+using Bytes = std::vector<std::byte>;
+
+void check(ncclResult_t result, const char* what) {
+  if (result == ncclSuccess) return;
+  std::fprintf(stderr, "%s: %s: %s\n", what, ncclGetErrorString(result), ncclGetLastError(nullptr));
+  std::exit(1);
+}
+#define CHECK(call) check(call, #call)
+
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::exit(1);
+}
+#define EXPECT(condition) expect(condition, #condition)
+
+struct Rank {
+  ncclComm_t comm;
+  int rank;
+  int ranks;
+  std::string lines;
+
+  size_t all() const { return static_cast<size_t>(ranks) * kCount; }
+  Bytes result(int type, size_t count) const {
+    return Bytes(count * client::kElements[static_cast<size_t>(type)].bytes);
+  }
+};
+
+void reduce_all(Rank& r, int type, int op) {
+  const auto t = static_cast<ncclDataType_t>(type);
+  const auto o = static_cast<ncclRedOp_t>(op);
+  const Bytes in = client::input(r.rank, type, op, kCount);
+  Bytes out = r.result(type, kCount);
+  CHECK(ncclAllReduce(in.data(), out.data(), kCount, t, o, r.comm, nullptr));
+  r.lines += line(name("all_reduce", type, op), out);
+  out = r.result(type, kCount);
+  CHECK(ncclReduce(in.data(), out.data(), kCount, t, o, kRoot, r.comm, nullptr));
+  r.lines += line(name("reduce", type, op), r.rank == kRoot ? out : Bytes());
+  const Bytes whole = client::input(r.rank, type, op, r.all());
+  out = r.result(type, kCount);
+  CHECK(ncclReduceScatter(whole.data(), out.data(), kCount, t, o, r.comm, nullptr));
+  r.lines += line(name("reduce_scatter", type, op), out);
+}
+
+void move_all(Rank& r, int type) {
+  const auto t = static_cast<ncclDataType_t>(type);
+  const Bytes in = client::input(r.rank, type, 0, kCount);
+  Bytes out = r.result(type, kCount);
+  CHECK(ncclBroadcast(in.data(), out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.lines += line(name("broadcast", type, 0), out);
+  out = in;
+  CHECK(ncclBcast(out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.lines += line(name("broadcast", type, 0), out);
+  out = r.result(type, r.all());
+  CHECK(ncclAllGather(in.data(), out.data(), kCount, t, r.comm, nullptr));
+  r.lines += line(name("all_gather", type, 0), out);
+#if NCCL_VERSION_CODE >= 22803
+  const Bytes whole = client::input(r.rank, type, 0, r.all());
+  out = r.result(type, r.all());
+  CHECK(ncclAlltoAll(whole.data(), out.data(), kCount, t, r.comm, nullptr));
+  r.lines += line(name("all_to_all", type, 0), out);
+  out = r.result(type, r.all());
+  CHECK(ncclGather(in.data(), out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.lines += line(name("gather", type, 0), r.rank == kRoot ? out : Bytes());
+  out = r.result(type, kCount);
+  CHECK(ncclScatter(whole.data(), out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.lines += line(name("scatter", type, 0), out);
+#endif
+  out = r.result(type, kCount);  // around a ring
+  CHECK(ncclGroupStart());
+  CHECK(ncclSend(in.data(), kCount, t, (r.rank + 1) % r.ranks, r.comm, nullptr));
+  CHECK(ncclRecv(out.data(), kCount, t, (r.rank + r.ranks - 1) % r.ranks, r.comm, nullptr));
+  CHECK(ncclGroupEnd());
+  r.lines += line(name("ring", type, 0), out);
+}
+
+void multiply_first(Rank& r) {
+  float factor = 2;
+  ncclRedOp_t op;
+  CHECK(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarHostImmediate, r.comm));
+  const Bytes in = client::input(r.rank, ncclFloat32, 0, kCount);
+  Bytes out = r.result(ncclFloat32, kCount);
+  CHECK(ncclAllReduce(in.data(), out.data(), kCount, ncclFloat32, op, r.comm, nullptr));
+  CHECK(ncclRedOpDestroy(op, r.comm));
+  r.lines += line(name("all_reduce of what was multiplied", ncclFloat32, 0), out);
+}
+
+// Smaller ones: by color, and by leaving out the last rank.
+void divide(Rank& r) {
+  ncclComm_t part = nullptr;
+  CHECK(ncclCommSplit(r.comm, r.rank % 2, r.rank, &part, nullptr));
+  int size = 0, rank = -1, device = 0, sum = 1;
+  CHECK(ncclCommCount(part, &size));
+  CHECK(ncclCommUserRank(part, &rank));
+  CHECK(ncclCommCuDevice(part, &device));
+  EXPECT(size == (r.ranks + 1 - r.rank % 2) / 2 && rank == r.rank / 2);
+  CHECK(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, part, nullptr));
+  EXPECT(sum == size);
+  CHECK(ncclCommDestroy(part));
+  part = r.comm;
+  CHECK(ncclCommSplit(r.comm, r.rank == 0 ? NCCL_SPLIT_NOCOLOR : 0, 0, &part, nullptr));
+  EXPECT((part == nullptr) == (r.rank == 0));
+  CHECK(ncclCommDestroy(part));
+#if NCCL_VERSION_CODE >= 22700
+  int last[] = {r.ranks - 1};
+  if (r.rank == last[0]) return;
+  CHECK(ncclCommShrink(r.comm, last, 1, &part, nullptr, 0));
+  sum = 1;
+  CHECK(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, part, nullptr));
+  EXPECT(sum == r.ranks - 1);
+  CHECK(ncclCommDestroy(part));
+#endif
+}
+
+void use_memory(Rank& r) {
+  void *memory = nullptr, *handle = nullptr;
+  CHECK(ncclMemAlloc(&memory, 1 << 20));
+  CHECK(ncclCommRegister(r.comm, memory, 1 << 20, &handle));
+  auto* const x = static_cast<int*>(memory);
+  for (int i = 0; i < 1 << 18; i++) x[i] = i + r.rank;
+  CHECK(ncclAllReduce(x, x, 1 << 18, ncclInt32, ncclSum, r.comm, nullptr));
+  EXPECT(x[1000] == r.ranks * 1000 + r.ranks * (r.ranks - 1) / 2);
+  CHECK(ncclCommDeregister(r.comm, handle));
+  CHECK(ncclMemFree(memory));
+}
+
+std::string work(ncclComm_t comm, int rank, int ranks) {
+  Rank r{comm, rank, ranks, ""};
+  for (int type = 0; type < client::kTypes; type++) {
+    for (int op = 0; op < client::kOps; op++) reduce_all(r, type, op);
+    move_all(r, type);
+  }
+  multiply_first(r);
+  divide(r);
+  use_memory(r);
+  ncclResult_t error = ncclInternalError;
+  CHECK(ncclCommGetAsyncError(comm, &error));
+  EXPECT(error == ncclSuccess);
+  return r.lines;
+}
+
+void write(const std::string& folder, int rank, const std::string& lines) {
+  std::ofstream(folder + "/" + std::to_string(rank)) << lines;
+}
+
+// By a name that only a whole file has.
+ncclUniqueId exchange_id(int rank, const std::string& folder) {
+  ncclUniqueId id;
+  const std::string path = folder + "/id";
+  if (rank == 0) {
+    CHECK(ncclGetUniqueId(&id));
+    std::ofstream(path + ".part", std::ios::binary).write(id.internal, sizeof id.internal);
+    std::rename((path + ".part").c_str(), path.c_str());
+    return id;
+  }
+  for (int i = 0; i < 3000; i++) {
+    if (std::ifstream(path, std::ios::binary).read(id.internal, sizeof id.internal)) return id;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  expect(false, "rank 0 wrote its id");
+  return id;
+}
+
+void use_process(int rank, int ranks, const std::string& folder) {
+  ncclComm_t comm = nullptr;
+  CHECK(ncclCommInitRank(&comm, ranks, exchange_id(rank, folder), rank));
+  write(folder, rank, work(comm, rank, ranks));
+  CHECK(ncclCommFinalize(comm));
+  CHECK(ncclCommDestroy(comm));
+}
+
+void use_threads(int ranks, const std::string& folder) {
+  std::vector<ncclComm_t> comms(static_cast<size_t>(ranks));
+  CHECK(ncclCommInitAll(comms.data(), ranks, nullptr));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; r++)
+    threads.emplace_back(
+        [&, r] { write(folder, r, work(comms[static_cast<size_t>(r)], r, ranks)); });
+  for (std::thread& thread : threads) thread.join();
+  for (const ncclComm_t comm : comms) CHECK(ncclCommFinalize(comm));
+  for (const ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  const std::string how = count > 1 ? words[1] : "";
+  if (how == "threads" && count == 4)
+    use_threads(std::atoi(words[2]), words[3]);
+  else if (how == "process" && count == 5)
+    use_process(std::atoi(words[2]), std::atoi(words[3]), words[4]);
+  else
+    return 2;
+  return 0;
+}
