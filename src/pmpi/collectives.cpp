@@ -23,7 +23,7 @@ bool on(Operation* o, const char* name, MPI_Comm comm, bool blocks) {
   return o->held != nullptr;
 }
 
-size_t bytes_of(int count, const Elements& elements) {
+size_t bytes_of(ptrdiff_t count, const Elements& elements) {
   return static_cast<size_t>(count) * elements.size();
 }
 std::byte* at(void* memory, ptrdiff_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
@@ -32,7 +32,7 @@ const std::byte* at(const void* memory, ptrdiff_t bytes) {
 }
 
 // The caller's elements as bytes: where they are, or packed into `storage`.
-const std::byte* flat(const void* memory, int count, const Elements& elements,
+const std::byte* flat(const void* memory, ptrdiff_t count, const Elements& elements,
                       std::vector<std::byte>* storage) {
   if (elements.dense()) return static_cast<const std::byte*>(memory);
   storage->resize(bytes_of(count, elements));
@@ -47,9 +47,9 @@ bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, int cou
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Allreduce", comm, blocks)) return false;
   const void* const in = send == MPI_IN_PLACE ? recv : send;
-  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
     return sennit_all_reduce_start(in, recv, static_cast<size_t>(count) * r->per, r->type, r->op,
-                                   comm, work);
+                                   sennits, work);
   };
   return true;
 }
@@ -59,9 +59,9 @@ bool reduce(Operation* o, bool blocks, const void* send, void* recv, int count, 
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Reduce", comm, blocks)) return false;
   const void* const in = send == MPI_IN_PLACE ? recv : send;
-  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
     return sennit_reduce_start(in, recv, static_cast<size_t>(count) * r->per, r->type, r->op, root,
-                               comm, work);
+                               sennits, work);
   };
   return true;
 }
@@ -80,9 +80,8 @@ bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* sen
   }
   const void* const in = in_place ? recv : send;
   void* const out = in_place ? o->output.data() : recv;
-  o->start = [=](sennit_work_t* work) {
-    return sennit_reduce_scatter_v_start(in, out, o->counts.data(), r->type, r->op, o->held->comm,
-                                         work);
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
+    return sennit_reduce_scatter_v_start(in, out, o->counts.data(), r->type, r->op, sennits, work);
   };
   return true;
 }
@@ -115,8 +114,8 @@ bool broadcast(Operation* o, bool blocks, void* buffer, int count, MPI_Datatype 
     else
       o->after = [=] { elements.unpack(o->input.data(), buffer, count); };
   }
-  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
-    return sennit_broadcast_start(memory, memory, bytes, SENNIT_UINT8, root, comm, work);
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
+    return sennit_broadcast_start(memory, memory, bytes, SENNIT_UINT8, root, sennits, work);
   };
   return true;
 }
@@ -142,8 +141,8 @@ bool all_gather(Operation* o, bool blocks, const void* send, int send_count, MPI
                   recv_count);
     };
   }
-  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
-    return sennit_all_gather_start(in, out, block, SENNIT_UINT8, comm, work);
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
+    return sennit_all_gather_start(in, out, block, SENNIT_UINT8, sennits, work);
   };
   return true;
 }
@@ -154,7 +153,7 @@ template <typename Memory>
 Memory* blocks_of(Memory* memory, const int counts[], const int displacements[], int size,
                   const Elements& elements, std::vector<size_t>* bytes,
                   std::vector<size_t>* begins) {
-  const int least = size > 0 ? *std::min_element(displacements, displacements + size) : 0;
+  const ptrdiff_t least = size > 0 ? *std::min_element(displacements, displacements + size) : 0;
   for (int r = 0; r < size; r++) {
     bytes->push_back(bytes_of(counts[r], elements));
     begins->push_back(static_cast<size_t>(displacements[r] - least) *
@@ -203,9 +202,9 @@ bool all_gather_v(Operation* o, bool blocks, const void* send, int send_count,
                              : flat(send, send_count, Elements(send_type), &o->input);
   void* const out =
       receive_blocks(o, recv, counts, displacements, to, &o->counts, &o->displacements);
-  o->start = [=](sennit_work_t* work) {
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
     return sennit_all_gather_v_start(in, out, o->counts.data(), o->displacements.data(),
-                                     SENNIT_UINT8, o->held->comm, work);
+                                     SENNIT_UINT8, sennits, work);
   };
   return true;
 }
@@ -215,18 +214,19 @@ bool all_to_all(Operation* o, bool blocks, const void* send, int send_count, MPI
   if (recv_count < 0 || !on(o, "Alltoall", comm, blocks)) return false;
   const Elements to(recv_type);
   const size_t block = bytes_of(recv_count, to);
-  const int all = recv_count * o->held->size;
-  const void* const in =
-      send == MPI_IN_PLACE ? flat(recv, all, to, &o->input)
-                           : flat(send, send_count * o->held->size, Elements(send_type), &o->input);
+  const ptrdiff_t size = o->held->size;
+  const ptrdiff_t all = recv_count * size;
+  const void* const in = send == MPI_IN_PLACE
+                             ? flat(recv, all, to, &o->input)
+                             : flat(send, send_count * size, Elements(send_type), &o->input);
   void* out = recv;
   if (!to.dense()) {
-    o->output.resize(block * static_cast<size_t>(o->held->size));
+    o->output.resize(block * static_cast<size_t>(size));
     out = o->output.data();
     o->after = [=] { to.unpack(o->output.data(), recv, all); };
   }
-  o->start = [=, comm = o->held->comm](sennit_work_t* work) {
-    return sennit_all_to_all_start(in, out, block, SENNIT_UINT8, comm, work);
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
+    return sennit_all_to_all_start(in, out, block, SENNIT_UINT8, sennits, work);
   };
   return true;
 }
@@ -262,18 +262,18 @@ bool all_to_all_v(Operation* o, bool blocks, const void* send, const int send_co
   }
   void* const out = receive_blocks(o, recv, recv_counts, recv_displacements, to, &o->recv_counts,
                                    &o->recv_displacements);
-  o->start = [=](sennit_work_t* work) {
+  o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
     return sennit_all_to_all_v_start(in, o->counts.data(), o->displacements.data(), out,
                                      o->recv_counts.data(), o->recv_displacements.data(),
-                                     SENNIT_UINT8, o->held->comm, work);
+                                     SENNIT_UINT8, sennits, work);
   };
   return true;
 }
 
 bool barrier(Operation* o, bool blocks, MPI_Comm comm) {
   if (!on(o, "Barrier", comm, blocks)) return false;
-  o->start = [comm = o->held->comm](sennit_work_t* work) {
-    return sennit_barrier_start(comm, work);
+  o->start = [](sennit_comm_t sennits, sennit_work_t* work) {
+    return sennit_barrier_start(sennits, work);
   };
   return true;
 }

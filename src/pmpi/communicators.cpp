@@ -1,10 +1,11 @@
 // communicators.cpp: see pmpi/communicators.hpp.
 #include "pmpi/communicators.hpp"
 
+#include <climits>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <numeric>
-#include <set>
 #include <vector>
 
 namespace sennit::pmpi {
@@ -14,8 +15,8 @@ namespace {
 struct All {
   Mutex mutex;
   int keyval SENNIT_GUARDED_BY(mutex) = MPI_KEYVAL_INVALID;
-  std::set<Held*> held SENNIT_GUARDED_BY(mutex);
-  int groups_made SENNIT_GUARDED_BY(mutex) = 0;
+  std::map<void*, std::shared_ptr<Held>> held SENNIT_GUARDED_BY(mutex);  // by the attribute
+  unsigned groups_made SENNIT_GUARDED_BY(mutex) = 0;
   static All& instance() {
     static auto* const all = new All;
     return *all;
@@ -24,14 +25,14 @@ struct All {
 
 // The MPI communicator goes.
 int forget(MPI_Comm, int, void* attribute, void*) {
-  auto* const held = static_cast<Held*>(attribute);
   All& all = All::instance();
-  {
-    const MutexLock lock(all.mutex);
-    all.held.erase(held);
-  }
-  sennit_comm_destroy(held->comm);
-  delete held;
+  std::shared_ptr<Held> held;  // ends after the lock
+  const MutexLock lock(all.mutex);
+  const auto found = all.held.find(attribute);
+  if (found == all.held.end()) return MPI_SUCCESS;
+  held = std::move(found->second);
+  all.held.erase(found);
+  held->freed = true;
   return MPI_SUCCESS;
 }
 
@@ -43,11 +44,24 @@ int keyval() {
   return all.keyval;
 }
 
-Held* find(MPI_Comm comm) {
+std::shared_ptr<Held> find(MPI_Comm comm) {
   void* attribute = nullptr;
-  int found = 0;
-  PMPI_Comm_get_attr(comm, keyval(), &attribute, &found);
-  return found ? static_cast<Held*>(attribute) : nullptr;
+  int is_set = 0;
+  PMPI_Comm_get_attr(comm, keyval(), &attribute, &is_set);
+  if (!is_set) return nullptr;
+  All& all = All::instance();
+  const MutexLock lock(all.mutex);
+  const auto found = all.held.find(attribute);
+  return found == all.held.end() ? nullptr : found->second;
+}
+
+// Among the groups that a process makes at a time, each by a thread, no two have the same: what
+// tells them apart is the rank that draws it, and then its own count.
+int draw_tag(const Held& world) {
+  All& all = All::instance();
+  const MutexLock lock(all.mutex);
+  const unsigned own = all.groups_made++ % static_cast<unsigned>(INT_MAX / world.size);
+  return static_cast<int>(own) * world.size + world.rank;
 }
 
 // By its members alone, out of that of all processes: no new connections, and no new threads.
@@ -60,12 +74,7 @@ sennit_status_t make_of_world(MPI_Comm comm, Held& world, Held* held) {
   PMPI_Group_translate_ranks(members, held->size, own.data(), everyone, ranks.data());
   PMPI_Group_free(&members);
   PMPI_Group_free(&everyone);
-  int tag = 0;
-  if (held->rank == 0) {
-    All& all = All::instance();
-    const MutexLock lock(all.mutex);
-    tag = all.groups_made++;
-  }
+  int tag = held->rank == 0 ? draw_tag(world) : 0;
   PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
   return sennit_comm_create_group(world.comm, ranks.data(), held->size, tag, &held->comm);
 }
@@ -86,10 +95,15 @@ sennit_status_t make_anew(MPI_Comm comm, Held* held) {
 
 // Collective. All ranks end with a communicator of sennit's, or none does.
 void make(MPI_Comm comm, Held* held) {
-  Held* const world = find(MPI_COMM_WORLD);
-  int has_world = world && world->comm && comm != MPI_COMM_WORLD;
-  PMPI_Allreduce(MPI_IN_PLACE, &has_world, 1, MPI_INT, MPI_MIN, comm);
-  int status = has_world ? make_of_world(comm, *world, held) : make_anew(comm, held);
+  struct {
+    int has_begun = 0, has_world = 0;
+  } all;
+  PMPI_Initialized(&all.has_begun);  // else MPI has sessions only
+  const std::shared_ptr<Held> world = all.has_begun ? find(MPI_COMM_WORLD) : nullptr;
+  all.has_world = world && world->comm && comm != MPI_COMM_WORLD;
+  PMPI_Allreduce(MPI_IN_PLACE, &all, 2, MPI_INT, MPI_MIN, comm);
+  if (!all.has_begun) return;
+  int status = all.has_world ? make_of_world(comm, *world, held) : make_anew(comm, held);
   if (status != SENNIT_OK)
     std::fprintf(stderr, "sennit: %s; MPI itself does the collectives of this communicator\n",
                  sennit_last_error());
@@ -101,21 +115,23 @@ void make(MPI_Comm comm, Held* held) {
 
 }  // namespace
 
-Held* held_of(MPI_Comm comm, bool may_make) {
+std::shared_ptr<Held> held_of(MPI_Comm comm, bool may_make) {
   if (comm == MPI_COMM_NULL) return nullptr;
-  Held* held = find(comm);
+  std::shared_ptr<Held> held = find(comm);
   if (!held) {
     int inter = 0;
     PMPI_Comm_test_inter(comm, &inter);
     if (inter || !may_make) return nullptr;
-    held = new Held;
+    held = std::make_shared<Held>();
     PMPI_Comm_rank(comm, &held->rank);
     PMPI_Comm_size(comm, &held->size);
-    if (held->size > 1) make(comm, held);
-    PMPI_Comm_set_attr(comm, keyval(), held);
-    All& all = All::instance();
-    const MutexLock lock(all.mutex);
-    all.held.insert(held);
+    if (held->size > 1) make(comm, held.get());
+    {
+      All& all = All::instance();
+      const MutexLock lock(all.mutex);
+      all.held[held.get()] = held;
+    }
+    PMPI_Comm_set_attr(comm, keyval(), held.get());
   }
   return held->comm ? held : nullptr;
 }
@@ -123,7 +139,8 @@ Held* held_of(MPI_Comm comm, bool may_make) {
 void destroy_all() {
   All& all = All::instance();
   const MutexLock lock(all.mutex);
-  for (Held* const held : all.held) {
+  for (const auto& [attribute, held] : all.held) {
+    const MutexLock turn(held->mutex);
     sennit_comm_destroy(held->comm);
     held->comm = nullptr;
   }

@@ -45,16 +45,22 @@ int let_go(void* result) {
 }
 int cancel(void*, int) { return MPI_SUCCESS; }
 
-// What sennit says becomes MPI's error, by the communicator's own handler.
+// What sennit says becomes MPI's error.
 int error_of(const Operation& operation, sennit_status_t status) {
   if (status == SENNIT_OK) return MPI_SUCCESS;
   std::fprintf(stderr, "sennit: MPI_%s: %s\n", operation.name, sennit_last_error());
-  PMPI_Comm_call_errhandler(operation.mpi, MPI_ERR_OTHER);
   return MPI_ERR_OTHER;
 }
 
+// Tells the communicator's own handler, which may call any function of MPI's: no lock is held.
+int handled(const Operation& operation, int result) {
+  if (result != MPI_SUCCESS && !operation.held->freed)
+    PMPI_Comm_call_errhandler(operation.mpi, result);
+  return result;
+}
+
 // The operation has completed; its work is given back.
-int end(Operation& operation, sennit_status_t status) {
+int end(Operation& operation, sennit_status_t status) SENNIT_REQUIRES(operation.held->mutex) {
   const int result = error_of(operation, status);
   sennit_work_free(std::exchange(operation.work, nullptr));
   if (status == SENNIT_OK && operation.after) operation.after();
@@ -71,6 +77,23 @@ bool is_over(Operation& operation, int* result) {
   return true;
 }
 
+// Those that are over, which are no longer looked after.
+std::vector<Begun> take_over(AllBegun& all) {
+  std::vector<Begun> over;
+  const MutexLock lock(all.mutex);
+  for (size_t i = 0; i < all.operations.size();) {
+    Begun& begun = all.operations[i];
+    if (!is_over(*begun.operation, begun.result)) {
+      i++;
+      continue;
+    }
+    over.push_back(std::move(begun));
+    if (i + 1 < all.operations.size()) begun = std::move(all.operations.back());
+    all.operations.pop_back();
+  }
+  return over;
+}
+
 // MPI does something only while one of its functions is called.
 void let_mpi_progress() {
   int flag = 0;
@@ -81,23 +104,27 @@ void let_mpi_progress() {
 
 int run(Operation& operation) {
   MutexLock lock(operation.held->mutex);
-  sennit_status_t status = operation.start(&operation.work);
-  if (status != SENNIT_OK) return error_of(operation, status);
-  while ((status = sennit_work_wait(operation.work, kSliceMs)) == SENNIT_IN_PROGRESS) {
-    lock.unlock();
-    let_mpi_progress();
-    poll();
-    lock.lock();
-  }
-  return end(operation, status);
+  sennit_status_t status = operation.start(operation.held->comm, &operation.work);
+  if (status == SENNIT_OK)
+    while ((status = sennit_work_wait(operation.work, kSliceMs)) == SENNIT_IN_PROGRESS) {
+      lock.unlock();
+      let_mpi_progress();
+      poll();
+      lock.lock();
+    }
+  const int result = end(operation, status);
+  lock.unlock();
+  return handled(operation, result);
 }
 
 int begin(std::unique_ptr<Operation> operation, MPI_Request* request) {
+  *request = MPI_REQUEST_NULL;
+  int error = MPI_SUCCESS;
   {
     const MutexLock lock(operation->held->mutex);
-    const sennit_status_t status = operation->start(&operation->work);
-    if (status != SENNIT_OK) return error_of(*operation, status);
+    error = error_of(*operation, operation->start(operation->held->comm, &operation->work));
   }
+  if (error != MPI_SUCCESS) return handled(*operation, error);
   auto* const result = new int(MPI_SUCCESS);
   PMPI_Grequest_start(query, let_go, cancel, result, request);
   AllBegun& all = AllBegun::instance();
@@ -112,17 +139,10 @@ bool any_begun() { return AllBegun::instance().count.load() > 0; }
 void poll() {
   AllBegun& all = AllBegun::instance();
   if (all.count.load() == 0) return;
-  const MutexLock lock(all.mutex);
-  for (size_t i = 0; i < all.operations.size();) {
-    Begun& begun = all.operations[i];
-    if (!is_over(*begun.operation, begun.result)) {
-      i++;
-      continue;
-    }
+  for (const Begun& begun : take_over(all)) {
+    handled(*begun.operation, *begun.result);
     PMPI_Grequest_complete(begun.request);
-    std::swap(begun, all.operations.back());
-    all.operations.pop_back();
-    all.count--;
+    all.count--;  // from now on MPI's own functions may wait for it
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.hpp"
 #include "pmpi/communicators.hpp"
 
 namespace sennit::pmpi {
@@ -18,12 +19,12 @@ namespace sennit::pmpi {
 struct Operation {
   const char* name = "";
   MPI_Comm mpi = MPI_COMM_NULL;
-  Held* held = nullptr;
-  std::function<sennit_status_t(sennit_work_t*)> start;
-  std::function<void()> after;  // may be empty
+  std::shared_ptr<Held> held;
+  std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)> start;  // while held->mutex is
+  std::function<void()> after;                                          // may be empty
   std::vector<std::byte> input, output;
   std::vector<size_t> counts, displacements, recv_counts, recv_displacements;
-  sennit_work_t work = nullptr;
+  sennit_work_t work SENNIT_GUARDED_BY(held->mutex) = nullptr;
 };
 
 // To its end. MPI makes progress meanwhile: other ranks may wait for messages of this one.

@@ -9,60 +9,73 @@
 namespace sennit::pmpi {
 namespace {
 
-// What a predefined type is. Integers of other sizes than sennit's have bits only.
+enum class Class { integer, natural, bits, real, complex };
+
+// What a predefined type is; how long it is, MPI says. Those of Fortran's names are used from C as
+// well, and an MPI that was built without Fortran has them with no bytes.
 struct Known {
   MPI_Datatype type;
-  enum class Class { integer, real, complex } what;
-  sennit_type_t number;
-  size_t per;
+  Class what;
 };
 
-template <typename T>
-Known integer(MPI_Datatype type) {
-  constexpr bool is_signed = static_cast<T>(-1) < static_cast<T>(0);
-  switch (sizeof(T)) {
-    case 1:
-      return {type, Known::Class::integer, is_signed ? SENNIT_INT8 : SENNIT_UINT8, 1};
-    case 4:
-      return {type, Known::Class::integer, is_signed ? SENNIT_INT32 : SENNIT_UINT32, 1};
-    case 8:
-      return {type, Known::Class::integer, is_signed ? SENNIT_INT64 : SENNIT_UINT64, 1};
-    default:
-      return {type, Known::Class::integer, SENNIT_UINT8, sizeof(T)};
-  }
-}
-
 const std::vector<Known>& known_types() {
-  using Class = Known::Class;
   static const auto* const all = new std::vector<Known>{
-      integer<signed char>(MPI_SIGNED_CHAR),
-      integer<unsigned char>(MPI_UNSIGNED_CHAR),
-      integer<short>(MPI_SHORT),
-      integer<unsigned short>(MPI_UNSIGNED_SHORT),
-      integer<int>(MPI_INT),
-      integer<unsigned>(MPI_UNSIGNED),
-      integer<long>(MPI_LONG),
-      integer<unsigned long>(MPI_UNSIGNED_LONG),
-      integer<long long>(MPI_LONG_LONG),
-      integer<unsigned long long>(MPI_UNSIGNED_LONG_LONG),
-      integer<int8_t>(MPI_INT8_T),
-      integer<uint8_t>(MPI_UINT8_T),
-      integer<int16_t>(MPI_INT16_T),
-      integer<uint16_t>(MPI_UINT16_T),
-      integer<int32_t>(MPI_INT32_T),
-      integer<uint32_t>(MPI_UINT32_T),
-      integer<int64_t>(MPI_INT64_T),
-      integer<uint64_t>(MPI_UINT64_T),
-      integer<unsigned char>(MPI_BYTE),
-      integer<MPI_Aint>(MPI_AINT),
-      integer<MPI_Offset>(MPI_OFFSET),
-      integer<MPI_Count>(MPI_COUNT),
-      {MPI_FLOAT, Class::real, SENNIT_FLOAT32, 1},
-      {MPI_DOUBLE, Class::real, SENNIT_FLOAT64, 1},
-      {MPI_C_FLOAT_COMPLEX, Class::complex, SENNIT_FLOAT32, 2},
-      {MPI_C_DOUBLE_COMPLEX, Class::complex, SENNIT_FLOAT64, 2},
+      {MPI_INT, Class::integer},
+      {MPI_DOUBLE, Class::real},
+      {MPI_FLOAT, Class::real},
+      {MPI_LONG, Class::integer},
+      {MPI_LONG_LONG, Class::integer},
+      {MPI_SHORT, Class::integer},
+      {MPI_SIGNED_CHAR, Class::integer},
+      {MPI_UNSIGNED, Class::natural},
+      {MPI_UNSIGNED_LONG, Class::natural},
+      {MPI_UNSIGNED_LONG_LONG, Class::natural},
+      {MPI_UNSIGNED_SHORT, Class::natural},
+      {MPI_UNSIGNED_CHAR, Class::natural},
+      {MPI_INT8_T, Class::integer},
+      {MPI_INT16_T, Class::integer},
+      {MPI_INT32_T, Class::integer},
+      {MPI_INT64_T, Class::integer},
+      {MPI_UINT8_T, Class::natural},
+      {MPI_UINT16_T, Class::natural},
+      {MPI_UINT32_T, Class::natural},
+      {MPI_UINT64_T, Class::natural},
+      {MPI_BYTE, Class::bits},
+      {MPI_AINT, Class::integer},
+      {MPI_OFFSET, Class::integer},
+      {MPI_COUNT, Class::integer},
+      {MPI_C_COMPLEX, Class::complex},
+      {MPI_C_FLOAT_COMPLEX, Class::complex},
+      {MPI_C_DOUBLE_COMPLEX, Class::complex},
+      {MPI_CXX_FLOAT_COMPLEX, Class::complex},
+      {MPI_CXX_DOUBLE_COMPLEX, Class::complex},
+      {MPI_INTEGER, Class::integer},
+      {MPI_INTEGER1, Class::integer},
+      {MPI_INTEGER2, Class::integer},
+      {MPI_INTEGER4, Class::integer},
+      {MPI_INTEGER8, Class::integer},
+      {MPI_REAL, Class::real},
+      {MPI_REAL4, Class::real},
+      {MPI_REAL8, Class::real},
+      {MPI_DOUBLE_PRECISION, Class::real},
+      {MPI_COMPLEX, Class::complex},
+      {MPI_COMPLEX8, Class::complex},
+      {MPI_COMPLEX16, Class::complex},
+      {MPI_DOUBLE_COMPLEX, Class::complex},
   };
   return *all;
+}
+
+// Sennit's numbers that are as long; nothing where it has none, such as long double.
+std::optional<sennit_type_t> number_of(Class what, int bytes) {
+  if (what == Class::real && bytes == 4) return SENNIT_FLOAT32;
+  if (what == Class::real && bytes == 8) return SENNIT_FLOAT64;
+  if (what != Class::integer && what != Class::natural) return std::nullopt;
+  const bool is_signed = what == Class::integer;
+  if (bytes == 1) return is_signed ? SENNIT_INT8 : SENNIT_UINT8;
+  if (bytes == 4) return is_signed ? SENNIT_INT32 : SENNIT_UINT32;
+  if (bytes == 8) return is_signed ? SENNIT_INT64 : SENNIT_UINT64;
+  return std::nullopt;
 }
 
 std::optional<sennit_op_t> op_of(MPI_Op op) {
@@ -103,54 +116,66 @@ bool is_dense(MPI_Datatype type) {
 
 std::optional<Reduction> reduction_of(MPI_Datatype type, MPI_Op op) {
   const std::optional<sennit_op_t> number = op_of(op);
-  if (!number) return std::nullopt;
-  const bool bitwise = *number == SENNIT_BAND || *number == SENNIT_BOR || *number == SENNIT_BXOR;
-  for (const Known& known : known_types()) {
-    if (known.type != type) continue;
-    const bool whole = known.per == 1;
-    const bool can = known.what == Known::Class::integer   ? whole || bitwise
-                     : known.what == Known::Class::complex ? *number == SENNIT_SUM
-                                                           : !bitwise;
-    if (type == MPI_BYTE && !bitwise) return std::nullopt;
-    if (!can) return std::nullopt;
-    return Reduction{known.number, *number, known.per};
+  if (!number || type == MPI_DATATYPE_NULL) return std::nullopt;
+  const std::vector<Known>& all = known_types();
+  const auto known =
+      std::find_if(all.begin(), all.end(), [&](const Known& k) { return k.type == type; });
+  if (known == all.end()) return std::nullopt;
+  int bytes = 0;
+  PMPI_Type_size(type, &bytes);
+  if (bytes <= 0) return std::nullopt;
+  if (*number == SENNIT_BAND || *number == SENNIT_BOR || *number == SENNIT_BXOR) {
+    if (known->what == Class::real || known->what == Class::complex) return std::nullopt;
+    return Reduction{SENNIT_UINT8, *number, static_cast<size_t>(bytes)};
   }
-  return std::nullopt;
+  const bool halves = known->what == Class::complex && *number == SENNIT_SUM;
+  const std::optional<sennit_type_t> part =
+      halves ? number_of(Class::real, bytes / 2) : number_of(known->what, bytes);
+  if (!part) return std::nullopt;
+  return Reduction{*part, *number, halves ? size_t{2} : size_t{1}};
 }
 
-Elements::Elements(MPI_Datatype type) : type_(type), dense_(is_dense(type)) {
-  int size = 0;
+Elements::Elements(MPI_Datatype type)
+    : type_(std::make_shared<MPI_Datatype>(type)), dense_(is_dense(type)) {
+  MPI_Count size = 0;
   MPI_Aint least = 0, extent = 0;
-  PMPI_Type_size(type, &size);
+  PMPI_Type_size_x(type, &size);
   PMPI_Type_get_extent(type, &least, &extent);
   size_ = static_cast<size_t>(size);
   extent_ = static_cast<ptrdiff_t>(extent);
+  if (dense_) return;
+  MPI_Datatype copy = MPI_DATATYPE_NULL;
+  PMPI_Type_dup(type, &copy);
+  type_ = {new MPI_Datatype(copy), [](MPI_Datatype* own) {
+             PMPI_Type_free(own);
+             delete own;
+           }};
 }
 
 // MPI counts bytes in an int: calls part(first element, elements, bytes) for what fits at a time.
 template <typename Part>
-void Elements::in_parts(int count, Part part) const {
+void Elements::in_parts(ptrdiff_t count, Part part) const {
   if (size_ == 0) return;
-  const int at_once = static_cast<int>(std::max<size_t>(1, INT_MAX / size_));
-  for (int done = 0; done < count; done += at_once) {
-    const int now = std::min(at_once, count - done);
-    part(done, now, static_cast<int>(static_cast<size_t>(now) * size_));
+  const auto at_once = static_cast<ptrdiff_t>(std::max<size_t>(1, INT_MAX / size_));
+  for (ptrdiff_t done = 0; done < count; done += at_once) {
+    const ptrdiff_t now = std::min(at_once, count - done);
+    part(done, static_cast<int>(now), static_cast<int>(static_cast<size_t>(now) * size_));
   }
 }
 
-void Elements::pack(const void* elements, int count, std::byte* bytes) const {
-  in_parts(count, [&](int first, int now, int room) {
+void Elements::pack(const void* elements, ptrdiff_t count, std::byte* bytes) const {
+  in_parts(count, [&](ptrdiff_t first, int now, int room) {
     int at = 0;
-    PMPI_Pack(static_cast<const std::byte*>(elements) + first * extent_, now, type_,
+    PMPI_Pack(static_cast<const std::byte*>(elements) + first * extent_, now, *type_,
               bytes + static_cast<size_t>(first) * size_, room, &at, MPI_COMM_SELF);
   });
 }
 
-void Elements::unpack(const std::byte* bytes, void* elements, int count) const {
-  in_parts(count, [&](int first, int now, int room) {
+void Elements::unpack(const std::byte* bytes, void* elements, ptrdiff_t count) const {
+  in_parts(count, [&](ptrdiff_t first, int now, int room) {
     int at = 0;
     PMPI_Unpack(bytes + static_cast<size_t>(first) * size_, room, &at,
-                static_cast<std::byte*>(elements) + first * extent_, now, type_, MPI_COMM_SELF);
+                static_cast<std::byte*>(elements) + first * extent_, now, *type_, MPI_COMM_SELF);
   });
 }
 

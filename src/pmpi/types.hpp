@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "sennit/sennit.h"
@@ -36,14 +37,15 @@ class Elements {
   ptrdiff_t extent() const { return extent_; }  // from one element to the next
 
   // `count` elements to and from count * size() bytes.
-  void pack(const void* elements, int count, std::byte* bytes) const;
-  void unpack(const std::byte* bytes, void* elements, int count) const;
+  void pack(const void* elements, ptrdiff_t count, std::byte* bytes) const;
+  void unpack(const std::byte* bytes, void* elements, ptrdiff_t count) const;
 
  private:
   template <typename Part>
-  void in_parts(int count, Part part) const;
+  void in_parts(ptrdiff_t count, Part part) const;
 
-  MPI_Datatype type_;
+  // Where it is not dense a duplicate, since the program may free its own while a call is out.
+  std::shared_ptr<MPI_Datatype> type_;
   size_t size_ = 0;
   ptrdiff_t extent_ = 0;
   bool dense_ = false;

@@ -1,7 +1,8 @@
 // pmpi_test.cpp: a program of Open MPI's goes through sennit under `sennit exec --mpi`: the same
 // results, on every rank, and nearly all of its collectives; without sennit where that is asked
-// for. What the program checks is in program.cpp; tests/pmpi/on_mpis.sh runs it on other MPIs.
-// ctest runs: sennit_command pmpi_forwarder sennit_pmpi_openmpi sennit_bindings pmpi_program
+// for. What the programs check is in program.cpp and corners.cpp, which tests/pmpi/on_mpis.sh runs
+// on other MPIs.
+// ctest runs: sennit_command pmpi_forwarder sennit_pmpi_openmpi sennit_bindings pmpi_program pmpi_corners
 // ctest needs: MPI_CXX
 // ctest not-sanitized: the program is not built with the sanitizer, and a sanitized library needs its runtime first
 // ctest variable: OMPI_ALLOW_RUN_AS_ROOT=1
@@ -20,8 +21,9 @@ using sennit_test::sh;
 
 const std::string kBin = SENNIT_BINARY_DIR "/bin/";
 constexpr int kRanks = 3;
-const std::string kJob = "mpirun --oversubscribe --mca mpi_yield_when_idle 1 -np " +
-                         std::to_string(kRanks) + " " + kBin + "pmpi_program";
+const std::string kRun =
+    "mpirun --oversubscribe --mca mpi_yield_when_idle 1 -np " + std::to_string(kRanks) + " " + kBin;
+const std::string kJob = kRun + "pmpi_program";
 
 // By sennit, by MPI itself, of each process that says so.
 struct Counts {
@@ -68,6 +70,21 @@ TEST(Pmpi, WhatHasNoMpiIsLeftAlone) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.output, "2\n");
 }
+
+// What few programs do, each by sennit alone.
+class Corner : public testing::TestWithParam<const char*> {};
+TEST_P(Corner, GoesThroughSennit) {
+  const Outcome outcome =
+      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_corners " + GetParam());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
+  const Counts counts = counts_in(outcome.output);
+  EXPECT_EQ(counts.processes, kRanks) << outcome.output;
+  EXPECT_EQ(counts.by_mpi, 0) << outcome.output;
+  EXPECT_GT(counts.least_by_sennit, 0) << outcome.output;
+}
+INSTANTIATE_TEST_SUITE_P(Pmpi, Corner, testing::Values("freed", "blocked", "threads", "fortran"),
+                         [](const auto& test) { return std::string(test.param); });
 
 // mpirun ends a job of which a rank has died; nothing of sennit's keeps the others.
 TEST(Pmpi, ARankThatDiesEndsTheJob) {

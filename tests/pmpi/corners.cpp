@@ -1,0 +1,184 @@
+// corners.cpp: a program of MPI's, which knows nothing of sennit: what MPI allows and few programs
+// do. Its argument says what: "freed" (communicators and types that end while a call is out),
+// "blocked" (a rank that sits in a function which is MPI's alone while others wait for its
+// collective), "threads" (communicators of different roots, each by a thread of its own), "fortran"
+// (types by Fortran's names), "large" (more bytes than an int counts; takes 5 GB). Exits with 1
+// where a result is wrong; rank 0 prints "ok".
+#include <mpi.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+int rank = 0, size = 1;
+
+void expect(bool right, const char* what) {
+  if (right) return;
+  std::fprintf(stderr, "rank %d: %s is wrong\n", rank, what);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+// Every second int of two.
+MPI_Datatype spread() {
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  return type;
+}
+
+// MPI completes what is out on a communicator, or with a type, which has been freed.
+void freed() {
+  for (int i = 0; i < 20; i++) {
+    MPI_Comm copy = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    MPI_Barrier(copy);
+    std::vector<double> in(100000, rank), out(in.size());
+    MPI_Datatype type = spread();
+    int numbers[] = {-1, -1, -1, -1};
+    if (rank == 0) numbers[0] = numbers[2] = i;
+    MPI_Request requests[2];
+    MPI_Iallreduce(in.data(), out.data(), static_cast<int>(in.size()), MPI_DOUBLE, MPI_SUM, copy,
+                   &requests[0]);
+    MPI_Ibcast(numbers, 1, type, 0, copy, &requests[1]);
+    MPI_Comm_free(&copy);
+    MPI_Type_free(&type);
+    // What comes next may get the handles and the memory of what went.
+    std::vector<std::vector<char>> dust;
+    for (size_t bytes = 16; bytes < 256; bytes += 8)
+      for (int n = 0; n < 4; n++) dust.emplace_back(bytes, '\x7f');
+    MPI_Datatype other = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(3, MPI_BYTE, &other);
+    MPI_Type_commit(&other);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Type_free(&other);
+    expect(out[99999] == size * (size - 1) / 2.0, "MPI_Iallreduce on a freed communicator");
+    expect(numbers[0] == i && numbers[1] == -1 && numbers[2] == i,
+           "MPI_Ibcast of a type that was freed");
+  }
+}
+
+// Rank 1 sends only after the collective, in which rank 0 takes part from within MPI_Recv.
+void blocked() {
+  MPI_Barrier(MPI_COMM_WORLD);
+  const int count = 1 << 18;
+  std::vector<int> in(count, 1), out(count);
+  for (int i = 0; i < 10; i++) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallreduce(in.data(), out.data(), count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    int word = i;
+    if (rank == 0) MPI_Recv(&word, 1, MPI_INT, 1, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (rank == 1) MPI_Send(&word, 1, MPI_INT, 0, i, MPI_COMM_WORLD);
+    expect(out[count - 1] == size, "MPI_Iallreduce");
+  }
+}
+
+// Each rank is the first of one communicator, and each communicator is a thread's.
+void threads() {
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int round = 0; round < 15; round++) {
+    std::vector<MPI_Comm> rings(static_cast<size_t>(size));
+    for (int first = 0; first < size; first++)
+      MPI_Comm_split(MPI_COMM_WORLD, 0, (rank - first + size) % size,
+                     &rings[static_cast<size_t>(first)]);
+    std::vector<std::thread> all;
+    for (int first = 0; first < size; first++)
+      all.emplace_back([&, first] {
+        MPI_Comm ring = rings[static_cast<size_t>(first)];
+        int word = first == rank ? 10 * round + first : -1, sum = 0;
+        MPI_Bcast(&word, 1, MPI_INT, 0, ring);
+        expect(word == 10 * round + first, "MPI_Bcast in a thread");
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, ring);
+        expect(sum == size * (size - 1) / 2, "MPI_Allreduce in a thread");
+      });
+    for (std::thread& thread : all) thread.join();
+    for (MPI_Comm& ring : rings) MPI_Comm_free(&ring);
+  }
+}
+
+template <typename T>
+void sum_of(MPI_Datatype type, const char* name) {
+  const T mine = static_cast<T>(rank + 1);
+  std::vector<T> in(7, mine), out(7);
+  MPI_Allreduce(in.data(), out.data(), 7, type, MPI_SUM, MPI_COMM_WORLD);
+  expect(out[6] == static_cast<T>(size * (size + 1) / 2), name);
+}
+
+// The names that BLACS and others use from C. All of these have sennit's types behind them.
+void fortran() {
+  sum_of<int>(MPI_INTEGER, "MPI_INTEGER");
+  sum_of<float>(MPI_REAL, "MPI_REAL");
+  sum_of<double>(MPI_DOUBLE_PRECISION, "MPI_DOUBLE_PRECISION");
+  sum_of<std::complex<float>>(MPI_COMPLEX, "MPI_COMPLEX");
+  sum_of<std::complex<double>>(MPI_DOUBLE_COMPLEX, "MPI_DOUBLE_COMPLEX");
+  sum_of<int32_t>(MPI_INTEGER4, "MPI_INTEGER4");
+  sum_of<int64_t>(MPI_INTEGER8, "MPI_INTEGER8");
+  sum_of<double>(MPI_REAL8, "MPI_REAL8");
+  sum_of<std::complex<double>>(MPI_COMPLEX16, "MPI_COMPLEX16");
+  sum_of<std::complex<float>>(MPI_C_COMPLEX, "MPI_C_COMPLEX");
+}
+
+// So many bytes of addresses on a memory of one page's worth.
+std::byte* aliased(size_t bytes) {
+  const size_t piece = size_t{1} << 20;
+  const int file = memfd_create("aliased", 0);
+  expect(file >= 0 && ftruncate(file, static_cast<off_t>(piece)) == 0, "memfd_create");
+  auto* const memory = static_cast<std::byte*>(
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  for (size_t at = 0; at < bytes; at += piece)
+    expect(mmap(memory + at, piece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) !=
+               MAP_FAILED,
+           "mmap");
+  close(file);
+  return memory;
+}
+
+// MPI_Alltoall sends more bytes than an int counts, of a type that is packed.
+void large() {
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  MPI_Type_create_resized(MPI_BYTE, 0, 0, &type);  // all elements lie at one place
+  MPI_Type_commit(&type);
+  const int count = INT32_MAX / size + 4096;
+  std::byte mine{static_cast<unsigned char>(rank + 1)};
+  const size_t piece = size_t{1} << 20;
+  std::byte* const arrived =
+      aliased((static_cast<size_t>(count) * static_cast<size_t>(size) / piece + 1) * piece);
+  MPI_Alltoall(&mine, count, type, arrived, count, MPI_BYTE, MPI_COMM_WORLD);
+  // What comes to a page's place last stays: which rank's that is, nobody says.
+  const int last = std::to_integer<int>(arrived[0]);
+  expect(last >= 1 && last <= size, "MPI_Alltoall of many bytes");
+  MPI_Type_free(&type);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::map<std::string, std::function<void()>> all = {{"freed", freed},
+                                                            {"blocked", blocked},
+                                                            {"threads", threads},
+                                                            {"fortran", fortran},
+                                                            {"large", large}};
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (!all.count(what)) return 2;
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (what != "threads" || provided == MPI_THREAD_MULTIPLE) all.at(what)();
+  if (rank == 0) std::puts("ok");
+  MPI_Finalize();
+  return 0;
+}
