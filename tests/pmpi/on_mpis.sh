@@ -1,19 +1,48 @@
 #!/bin/sh
-# on_mpis.sh BUILD FOLDER...: runs tests/pmpi/program.cpp on other MPIs, each a folder with include/, lib/ and
-# bin/mpiexec such as its wheel makes, alone and under `sennit exec --mpi`. Fails where one of them does, or where no
-# collective went through sennit. ./run mpi installs MPICH and Open MPI from the Python index and calls this.
+# on_mpis.sh BUILD FOLDER...: runs tests/pmpi/program.cpp and corners.cpp on other MPIs, each a folder with include/,
+# lib/ and bin/mpiexec such as its wheel makes, alone and under `sennit exec --mpi`; where the MPI has the standard's own
+# binary interface, built for that as well. Fails where one of them does, or where no collective went through
+# sennit. ./run mpi installs MPICH and Open MPI from the Python index and calls this.
 set -eu
 build=$1
 shift
 here=$(dirname "$0")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-for mpi in "$@"; do
-  program=$build/pmpi_program_$(basename "$mpi")
-  g++ -std=c++20 -O1 -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -I"$mpi/include" "$here/program.cpp" -o "$program" \
-    -L"$mpi/lib" -lmpi -Wl,-rpath,"$mpi/lib"
-  [ "$("$mpi/bin/mpiexec" -n 3 "$program")" = ok ] || { echo "$mpi: the program fails without sennit"; exit 1; }
-  said=$("$build/bin/sennit" exec --mpi -v -- "$mpi/bin/mpiexec" -n 3 "$program" 2>&1) || { echo "$said"; exit 1; }
+
+# A program under sennit, on so many ranks: prints what the ranks counted.
+on_sennit() { # RANKS PROGRAM [ARGUMENT]
+  ranks=$1
+  shift
+  said=$(timeout 120 "$build/bin/sennit" exec --mpi -v -- "$mpi/bin/mpiexec" -n "$ranks" "$@" 2>&1) || {
+    echo "$said"
+    echo "$*: fails on sennit"
+    exit 1
+  }
   count=$(echo "$said" | grep -c 'collectives by sennit: [1-9]' || true)
-  [ "$count" = 3 ] || { echo "$said"; echo "$mpi: $count of 3 ranks went through sennit"; exit 1; }
-  echo "$("$mpi/bin/mpiexec" --version | head -1): $(echo "$said" | grep -m 1 -o 'collectives by sennit.*')"
+  [ "$count" = "$ranks" ] || { echo "$said"; echo "$*: $count of $ranks ranks went through sennit"; exit 1; }
+  echo "$said" | grep -m 1 -o 'collectives by sennit.*'
+}
+
+on_one() { # NAME LIBRARY OPTION...: of the folder $mpi
+  name=$1 library=$2
+  shift 2
+  for program in program corners; do
+    g++ -std=c++20 -O1 -pthread -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX "$@" -I"$mpi/include" "$here/$program.cpp" \
+      -o "$build/pmpi_${program}_$name" -L"$mpi/lib" -l"$library" -Wl,-rpath,"$mpi/lib"
+  done
+  [ "$("$mpi/bin/mpiexec" -n 3 "$build/pmpi_program_$name")" = ok ] || {
+    echo "$name: the program fails without sennit"
+    exit 1
+  }
+  echo "$name: $(on_sennit 3 "$build/pmpi_program_$name")"
+  for corner in freed blocked threads fortran; do
+    echo "$name: $corner: $(on_sennit 3 "$build/pmpi_corners_$name" $corner)"
+  done
+}
+
+for mpi in "$@"; do
+  echo "$(basename "$mpi") $("$mpi/bin/mpiexec" --version | grep -m 1 -o -E '[0-9]+\.[0-9.]+')"
+  on_one "$(basename "$mpi")" mpi
+  if [ -f "$mpi/include/mpi_abi.h" ]; then on_one "$(basename "$mpi")_abi" mpi_abi -DMPI_ABI; fi
 done
+echo "more bytes than an int counts: $(on_sennit 2 "$build/pmpi_corners_$(basename "$mpi")" large)"

@@ -32,6 +32,7 @@ static const struct Mpi kMpis[] = {
     {"libmpi.so.40", SENNIT_PMPI_OPENMPI}, /* Open MPI 4 and 5 */
     {"libmpi.so.12", SENNIT_PMPI_MPICH},   /* MPICH's common one, also in 5 */
     {"libmpich.so.12", SENNIT_PMPI_MPICH}, /* the same as Debian calls it */
+    {"libmpi_abi.so.", SENNIT_PMPI_ABI},   /* the standard's own, from MPI 5 on, by whomever */
 };
 
 static void* _Atomic addresses[kFunctions];
