@@ -76,7 +76,6 @@ Outcome refuse_device_memory(const void* const* pointers, int count) {
 }
 
 Outcome await_stream(cudaStream_t stream) {
-  look_for_driver();
   const StreamSynchronize synchronize = driver.synchronize.load();
   if (!synchronize) return {};
   const int error = synchronize(stream);

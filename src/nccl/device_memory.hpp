@@ -11,7 +11,8 @@ namespace sennit::nccl {
 Outcome refuse_device_memory(const void* const* pointers, int count);
 
 // Waits until the stream has come to this point, so that a call on host memory that begins now has
-// the stream's order, and is over when it returns.
+// the stream's order, and is over when it returns. Called behind refuse_device_memory, which looks
+// whether there is a driver.
 Outcome await_stream(cudaStream_t stream);
 
 }  // namespace sennit::nccl
