@@ -57,7 +57,7 @@ bool type_of_format(const char* format, ptrdiff_t bytes, sennit_type_t* type) {
   return std::strchr("efd", *format);
 }
 
-// ---- DLPack, in the layout of version 0.8, which libraries export when asked for none ----
+// ---- DLPack: version 1, which says what is read-only, and what was before it ----
 
 struct DlTensor {
   void* data;
@@ -74,7 +74,16 @@ struct DlManagedTensor {
   void* context;
   void (*deleter)(DlManagedTensor*);
 };
+struct DlManagedTensorVersioned {
+  uint32_t major, minor;
+  void* context;
+  void (*deleter)(DlManagedTensorVersioned*);
+  uint64_t flags;
+  DlTensor tensor;
+};
 static_assert(sizeof(DlTensor) == 48 && sizeof(void*) == 8);
+
+constexpr uint64_t kDlReadOnly = 1;
 
 constexpr int kDlCpu = 1;
 constexpr int kDlCudaHost = 3;
@@ -137,12 +146,30 @@ struct Array::Held {
   ~Held() {
     if (has_view) PyBuffer_Release(&view);
     if (managed && managed->deleter) managed->deleter(managed);
+    if (versioned && versioned->deleter) versioned->deleter(versioned);
   }
+  // Takes over what a capsule has. Null: it has none of DLPack's tensors, or of a later version.
+  const DlTensor* take(const py::object& capsule);
   Py_buffer view{};
   bool has_view = false;
   DlManagedTensor* managed = nullptr;
+  DlManagedTensorVersioned* versioned = nullptr;
   py::object object;
 };
+
+const DlTensor* Array::Held::take(const py::object& capsule) {
+  PyObject* const from = capsule.ptr();
+  if (PyCapsule_IsValid(from, "dltensor")) {
+    managed = static_cast<DlManagedTensor*>(PyCapsule_GetPointer(from, "dltensor"));
+    PyCapsule_SetName(from, "used_dltensor");  // it is ours to delete
+    return &managed->tensor;
+  }
+  if (!PyCapsule_IsValid(from, "dltensor_versioned")) return nullptr;
+  versioned =
+      static_cast<DlManagedTensorVersioned*>(PyCapsule_GetPointer(from, "dltensor_versioned"));
+  PyCapsule_SetName(from, "used_dltensor_versioned");
+  return versioned->major == 1 ? &versioned->tensor : nullptr;
+}
 
 const char* type_name(sennit_type_t type) {
   for (const TypeName& row : kTypes)
@@ -201,7 +228,21 @@ bool Array::from_numpy(py::handle object, const std::string& what, bool written,
   return true;
 }
 
-bool Array::from_dlpack(py::handle object, const std::string& what, Array* array) {
+namespace {
+
+// Those who know of no versions know no such argument.
+py::object dlpack_of(py::handle object) {
+  try {
+    return object.attr("__dlpack__")(py::arg("max_version") = py::make_tuple(1, 0));
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
+  }
+  return object.attr("__dlpack__")();
+}
+
+}  // namespace
+
+bool Array::from_dlpack(py::handle object, const std::string& what, bool written, Array* array) {
   if (!py::hasattr(object, "__dlpack__")) return false;
   if (py::hasattr(object, "__dlpack_device__")) {
     const py::tuple device = object.attr("__dlpack_device__")();
@@ -210,15 +251,13 @@ bool Array::from_dlpack(py::handle object, const std::string& what, Array* array
       throw_error(SENNIT_UNSUPPORTED,
                   what + ": it is " + device_name(type) + " memory; sennit works on host memory");
   }
-  const py::object capsule = object.attr("__dlpack__")();
-  auto* const managed =
-      static_cast<DlManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (!managed) throw py::error_already_set();
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor");  // it is ours to delete
   auto held = std::make_shared<Held>();
-  held->managed = managed;
   held->object = py::reinterpret_borrow<py::object>(object);
-  const DlTensor& tensor = managed->tensor;
+  const DlTensor* const taken = held->take(dlpack_of(object));
+  if (!taken) refuse(what, "its __dlpack__ gives a tensor of a version that sennit does not know");
+  if (written && held->versioned && held->versioned->flags & kDlReadOnly)
+    refuse(what, "it is read-only");
+  const DlTensor& tensor = *taken;
   if (!is_contiguous(tensor, &array->count_))
     refuse(what, "its elements do not lie one after the other; copy it, as .contiguous() does");
   if (!type_of_dlpack(tensor, &array->type_)) {
@@ -235,7 +274,7 @@ bool Array::from_dlpack(py::handle object, const std::string& what, Array* array
 Array Array::of(py::handle object, const std::string& what, bool written) {
   Array array;
   if (from_buffer(object, what, written, &array) || from_numpy(object, what, written, &array) ||
-      from_dlpack(object, what, &array))
+      from_dlpack(object, what, written, &array))
     return array;
   refuse(what, "a " + py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
                    " has neither Python's buffer interface nor DLPack's");

@@ -34,7 +34,7 @@ class Array {
  private:
   struct Held;
   static bool from_buffer(py::handle object, const std::string& what, bool written, Array* array);
-  static bool from_dlpack(py::handle object, const std::string& what, Array* array);
+  static bool from_dlpack(py::handle object, const std::string& what, bool written, Array* array);
   static bool from_numpy(py::handle object, const std::string& what, bool written, Array* array);
 
   void* data_ = nullptr;

@@ -180,6 +180,16 @@ Made dup(const PyCommunicator& self) {
   return std::make_shared<PyCommunicator>(comm);
 }
 
+Made create_group(const PyCommunicator& self, const std::vector<int>& ranks, int tag) {
+  sennit_comm_t comm = nullptr;
+  const std::shared_ptr<Handle> held = self.handle();
+  unlocked(held->comm, [&] {
+    return sennit_comm_create_group(held->comm, ranks.data(), static_cast<int>(ranks.size()), tag,
+                                    &comm);
+  });
+  return std::make_shared<PyCommunicator>(comm);
+}
+
 void finalize(const PyCommunicator& self) {
   const std::shared_ptr<Handle> held = self.handle();
   unlocked(held->comm, [&] { return sennit_comm_finalize(held->comm); });
@@ -366,6 +376,11 @@ void add_communicator(py::module_& module) {
            "Collective. Ranks of one color form a Communicator, ordered by key, then by rank. None "
            "for a rank whose color is None.")
       .def("dup", &dup, "Collective. A Communicator of the same ranks.")
+      .def("create_group", &create_group, py::arg("ranks"), py::arg("tag") = 0,
+           "A Communicator of these ranks, made by them alone: ranks[i] becomes rank i; the same "
+           "list on all. Any thread: tag, 0 or more, tells groups apart that are made at once. "
+           "Raises InvalidArgument where this rank is not among them or one is there twice, "
+           "Mismatch where lists differ, PeerFailed where this communicator has lost a rank.")
       .def(
           "premul_sum",
           [](const PyCommunicator& self, const py::object& scalar, const py::object& dtype) {

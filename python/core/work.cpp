@@ -2,6 +2,8 @@
 #include "core/work.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -14,15 +16,13 @@ namespace sennit_python {
 namespace {
 
 constexpr int64_t kSignalsEveryMs = 100;
+constexpr int64_t kPatienceMs = 1000;  // of an interpreter that ends
+
+std::atomic<bool> interpreter_ends{false};
 
 // The calls of each thread's open groups. Not destroyed with the thread, which has no GIL then.
 thread_local std::vector<std::shared_ptr<PyWork>>* kept = nullptr;
 thread_local int groups_open = 0;
-
-sennit_status_t wait_unlocked(sennit_work_t work, int64_t ms) {
-  const py::gil_scoped_release release;
-  return sennit_work_wait(work, ms);
-}
 
 // `with sennit.group():`
 class Group {
@@ -74,12 +74,14 @@ void PyWork::run() {
     if (started == SENNIT_OK) waited = sennit_work_wait(work_, kSignalsEveryMs);
   }
   check(started, comm_->comm);
-  wait_on(waited, HUGE_VAL);
+  if (!completed(waited)) wait(std::nullopt);
 }
 
 PyWork::~PyWork() {
   if (!work_) return;
   const py::gil_scoped_release release;
+  if (interpreter_ends && sennit_work_wait(work_, kPatienceMs) == SENNIT_IN_PROGRESS)
+    sennit_comm_abort(comm_->comm);
   sennit_work_free(work_);
 }
 
@@ -94,12 +96,15 @@ void PyWork::end(sennit_status_t status) {
     error_ = error.value();
   }
   sennit_work_free(std::exchange(work_, nullptr));
-  let_go();
-}
-
-void PyWork::let_go() {
   arrays_ = {};
   start_ = nullptr;
+}
+
+bool PyWork::completed(sennit_status_t status) {
+  if (status == SENNIT_IN_PROGRESS) return false;
+  if (status == SENNIT_INVALID_ARGUMENT && in_group()) check(status);
+  end(status);
+  return ended();
 }
 
 bool PyWork::ended() const {
@@ -110,50 +115,58 @@ bool PyWork::ended() const {
 
 bool PyWork::test() {
   if (!work_) return ended();
-  const sennit_status_t status = sennit_work_test(work_);
-  if (status == SENNIT_IN_PROGRESS) return false;
-  if (status == SENNIT_INVALID_ARGUMENT && in_group()) check(status);
-  end(status);
-  return ended();
+  const Lock lock(mutex_, std::try_to_lock);
+  return lock && completed(sennit_work_test(work_));  // another thread waits for it: not yet
+}
+
+sennit_status_t PyWork::wait_unlocked(Lock* lock, double ms) {
+  const py::gil_scoped_release release;
+  const std::chrono::milliseconds slice(static_cast<int64_t>(ms));
+  if (!lock->try_lock_for(slice) || !work_) return SENNIT_IN_PROGRESS;
+  return sennit_work_wait(work_, slice.count());
 }
 
 bool PyWork::wait(std::optional<double> timeout) {
-  if (!work_) return ended();
   if (timeout && !(*timeout >= 0))
     throw_error(SENNIT_INVALID_ARGUMENT, "wait: timeout is " + std::to_string(*timeout) +
                                              "; give seconds >= 0, or None to wait for ever");
-  const double left = timeout ? std::ceil(*timeout * 1e3) : HUGE_VAL;
-  const double slice = std::min(left, static_cast<double>(kSignalsEveryMs));
-  return wait_on(wait_unlocked(work_, static_cast<int64_t>(slice)), left - slice);
-}
-
-bool PyWork::wait_on(sennit_status_t status, double left_ms) {
-  while (status == SENNIT_IN_PROGRESS) {
-    if (PyErr_CheckSignals() != 0) {
-      py::error_already_set signal;
-      sennit_comm_abort(comm_->comm);
-      wait_unlocked(work_, -1);
-      sennit_work_free(std::exchange(work_, nullptr));
-      let_go();
-      throw signal;
+  double left = timeout ? std::ceil(*timeout * 1e3) : HUGE_VAL;
+  while (work_) {
+    const double slice = std::min(left, static_cast<double>(kSignalsEveryMs));
+    {
+      Lock lock(mutex_, std::defer_lock);
+      const sennit_status_t status = wait_unlocked(&lock, slice);
+      if (!work_) break;  // another thread has ended it
+      if (completed(status)) return true;
     }
-    if (left_ms <= 0) return false;
-    const double slice = std::min(left_ms, static_cast<double>(kSignalsEveryMs));
-    status = wait_unlocked(work_, static_cast<int64_t>(slice));
-    left_ms -= slice;
+    if (PyErr_CheckSignals() != 0) interrupted();
+    left -= slice;
+    if (left <= 0) return false;
   }
-  if (status == SENNIT_INVALID_ARGUMENT && in_group()) check(status);
-  end(status);
   return ended();
 }
 
+void PyWork::interrupted() {
+  const py::error_already_set signal;
+  sennit_comm_abort(comm_->comm);
+  Lock lock(mutex_, std::defer_lock);
+  sennit_status_t status = SENNIT_IN_PROGRESS;
+  while (work_ && status == SENNIT_IN_PROGRESS) {
+    if (lock) lock.unlock();
+    status = wait_unlocked(&lock, kSignalsEveryMs);
+  }
+  if (work_) end(status);
+  throw signal;
+}
+
 void add_work(py::module_& module) {
+  py::module_::import("atexit").attr("register")(py::cpp_function([] { interpreter_ends = true; }));
   py::class_<PyWork, std::shared_ptr<PyWork>>(
       module, "Work", "A call that was started. Keeps its memory until it has completed.")
       .def("wait", &PyWork::wait, py::arg("timeout") = py::none(),
            "Waits until the call has completed: True. False where it has not after `timeout` "
-           "seconds (None: for ever). Raises the call's error.")
-      .def("test", &PyWork::test, "Whether the call has completed. Raises its error.")
+           "seconds (None: for ever). Raises the call's error. Any thread.")
+      .def("test", &PyWork::test, "Whether the call has completed. Raises its error. Any thread.")
       .def_property_readonly("source", &PyWork::source,
                              "Of a receive that has completed: the rank whose message came.")
       .def("__repr__", [](const PyWork& call) {

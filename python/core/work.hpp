@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "core/array.hpp"
@@ -20,16 +21,19 @@ class PyWork {
 
   PyWork(std::shared_ptr<Handle> comm, Arrays arrays, Start start)
       : comm_(std::move(comm)), arrays_(std::move(arrays)), start_(std::move(start)) {}
-  ~PyWork();  // waits where it has not completed
+  // Waits where it has not completed; when the interpreter ends for a second at most, and then it
+  // aborts the communicator.
+  ~PyWork();
   PyWork(const PyWork&) = delete;
   PyWork& operator=(const PyWork&) = delete;
 
   // One of the two, once. run() waits as well, and lets go of the GIL once for both.
   void start();
   void run();
-  // Whether it has completed by then; an error is thrown, and so is what a signal's handler
-  // throws: then the communicator is aborted first, because the call holds the caller's memory
-  // and cannot be taken back. timeout in seconds; none: for ever.
+
+  // Any thread, with the GIL as everything. Whether it has completed by then; an error is thrown,
+  // and so is what a signal's handler throws: then the communicator is aborted first, because the
+  // call holds the caller's memory and cannot be taken back. timeout in seconds; none: for ever.
   bool wait(std::optional<double> timeout);
   bool test();
   bool done() const { return !work_; }
@@ -38,16 +42,23 @@ class PyWork {
   std::optional<int> source() const { return source_; }
 
  private:
-  bool wait_on(sennit_status_t status, double left_ms);  // status: of a wait that has just ended
-  void end(sennit_status_t status);                      // frees and lets go
-  void let_go();                                         // of the caller's memory
+  using Lock = std::unique_lock<std::timed_mutex>;
+  // Without the GIL. Has the lock afterwards, but where another thread had it all the time.
+  sennit_status_t wait_unlocked(Lock* lock, double ms);
+  [[noreturn]] void interrupted();  // by a signal, whose handler has thrown
+  // With its lock, or before anybody else knows it. end: frees, and lets go of the memory.
+  bool completed(sennit_status_t status);
+  void end(sennit_status_t status);
   bool ended() const;  // true; throws the error that it ended with
 
   std::shared_ptr<Handle> comm_;
   Arrays arrays_;
   Start start_;  // which holds lists of counts
-  sennit_work_t work_ = nullptr;
-  py::object error_;  // that it ended with
+  // Held by the thread that is in the library with this work. Whoever has the GIL may look whether
+  // it is free, but waits for it without the GIL alone.
+  std::timed_mutex mutex_;
+  sennit_work_t work_ = nullptr;  // written with both
+  py::object error_;              // that it ended with
   bool receives_ = false;
   std::optional<int> source_;
 };

@@ -1,6 +1,7 @@
 """Every collective of `import sennit`, of all types, blocking and nonblocking, against numpy."""
 
 import random
+import threading
 import unittest
 
 import numpy
@@ -224,6 +225,39 @@ class Collectives(unittest.TestCase):
             self.assertIsNone(comm.split(None))
             twin = comm.dup()
             self.assertEqual((twin.rank, twin.size), (comm.rank, comm.size))
+
+        on_threads(SIZE, body)
+
+    def test_groups_made_by_their_members(self):
+        def body(comm):
+            if comm.rank != 1:  # which takes no part
+                group = comm.create_group([3, 0, 2])
+                self.assertEqual((group.size, group.rank), (3, [1, None, 2, 0][comm.rank]))
+                x = numpy.array([comm.rank])
+                group.all_reduce(x)
+                self.assertEqual(x[0], 5)
+                group.barrier()
+            comm.barrier()
+            alone = comm.create_group((comm.rank,), tag=7)
+            self.assertEqual((alone.size, alone.rank), (1, 0))
+            made = [None, None]
+
+            def make(tag):
+                made[tag] = comm.create_group(range(SIZE), tag)
+
+            threads = [threading.Thread(target=make, args=(tag,)) for tag in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for group in made:
+                self.assertEqual((group.size, group.rank), (SIZE, comm.rank))
+                group.barrier()
+            other = (comm.rank + 1) % SIZE
+            for ranks, tag in ([other], 0), ([comm.rank, SIZE], 0), ([comm.rank] * 2, 0), ([comm.rank], -1), ([], 0):
+                with self.assertRaises(sennit.InvalidArgument):
+                    comm.create_group(ranks, tag)
+            comm.barrier()  # and is none the worse for it
 
         on_threads(SIZE, body)
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -92,6 +94,67 @@ class Failures(unittest.TestCase):
             self.assertTrue(work.wait() and work.test())
 
         on_threads(2, body)
+
+    def test_two_threads_wait_for_one_work(self):
+        def body(comm):
+            for round in range(50):
+                x = numpy.ones(1)
+                results = []
+                work = comm.recv_start(x, 1, round) if comm.rank == 0 else None
+                if work:
+                    calls = [work.wait, work.wait, lambda: work.wait(30), work.test]
+                    threads = [threading.Thread(target=lambda call=call: results.append(call())) for call in calls]
+                    for thread in threads:
+                        thread.start()
+                comm.barrier()
+                if work is None:
+                    comm.send(x, 0, round)
+                    continue
+                for thread in threads:
+                    thread.join()
+                self.assertGreaterEqual(results.count(True), 3)
+                self.assertTrue(work.test())
+                self.assertEqual(work.source, 1)
+
+        on_threads(2, body)
+
+    def test_two_threads_wait_for_a_work_that_fails(self):
+        def body(comm):
+            work = comm.recv_start(numpy.ones(1), 1 - comm.rank)
+            errors = []
+
+            def wait():
+                try:
+                    work.wait()
+                except sennit.Error as error:
+                    errors.append(type(error))
+
+            threads = [threading.Thread(target=wait) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            comm.abort()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(errors, [sennit.Aborted] * 3)
+            comm.destroy()
+
+        on_threads(2, body)
+
+    def test_an_exit_with_a_work_out(self):
+        code = (
+            "import numpy, sennit, sys\n"
+            "comms = sennit.init_local(2)\n"
+            "work = comms[0].recv_start(numpy.ones(1), 1)\n"
+            "print('ends', flush=True)\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as ends:
+            self.assertEqual(ends.stdout.readline(), "ends\n")
+            began = time.monotonic()
+            try:
+                self.assertEqual(ends.wait(30), 0)
+            finally:
+                ends.kill()
+            self.assertLess(time.monotonic() - began, 2)
 
     def test_what_is_off(self):
         def body(comm):

@@ -11,6 +11,19 @@ import sennit
 from ranks import on_threads
 
 
+class OnlyVersionedDLPack:
+    """A tensor of a library that knows DLPack's version 1, and so what is read-only."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, max_version=None):
+        return self.values.__dlpack__(max_version=max_version)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
 class OnlyDLPack:
     """A tensor of a library whose objects have no buffer interface, as PyTorch's."""
 
@@ -53,6 +66,29 @@ class Memory(unittest.TestCase):
             numpy.testing.assert_array_equal(out, x)
             comm.all_reduce(OnlyDLPack(x[2:4]), OnlyDLPack(out[:2]))
             self.assertEqual(list(out[:2]), [2, 3])
+
+        alone(body)
+
+    @unittest.skipIf(numpy.lib.NumpyVersion(numpy.__version__) < "2.1.0", "this numpy has no versions of DLPack")
+    def test_read_only_tensors_through_dlpack(self):
+        def body(comm):
+            x = numpy.arange(6, dtype="float32")
+            out = numpy.zeros(6, "float32")
+            frozen = x.copy()
+            frozen.flags.writeable = False
+            comm.all_reduce(OnlyVersionedDLPack(frozen), OnlyVersionedDLPack(out))
+            numpy.testing.assert_array_equal(out, x)
+            for call in (
+                lambda: comm.all_reduce(OnlyVersionedDLPack(frozen)),
+                lambda: comm.all_reduce(x, OnlyVersionedDLPack(frozen)),
+                lambda: comm.recv(OnlyVersionedDLPack(frozen), 0),
+            ):
+                with self.assertRaisesRegex(sennit.InvalidArgument, "it is read-only"):
+                    call()
+            numpy.testing.assert_array_equal(frozen, x)
+            before = sys.getrefcount(x)
+            comm.all_reduce(OnlyVersionedDLPack(x))
+            self.assertEqual(sys.getrefcount(x), before)
 
         alone(body)
 
