@@ -133,6 +133,28 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int*) {
   });
 }
 
+namespace {
+
+// One that was revoked works for groups alone: its ranks make another one in its place, and split
+// that.
+sennit_status_t split(const CommunicatorState& parent, int color, int key, sennit_comm_t* made) {
+  const sennit_comm_t comm = parent.comm();
+  if (!parent.revoked()) return sennit_comm_split(comm, color, key, made);
+  int size = 0;
+  sennit_comm_size(comm, &size);
+  std::vector<int> everyone(static_cast<size_t>(size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  sennit_comm_t twin = nullptr;
+  if (const sennit_status_t off = sennit_comm_create_group(comm, everyone.data(), size, 0, &twin);
+      off != SENNIT_OK)
+    return off;
+  const sennit_status_t status = sennit_comm_split(twin, color, key, made);
+  sennit_comm_destroy(twin);
+  return status;
+}
+
+}  // namespace
+
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* result,
                            ncclConfig_t* config) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
@@ -144,7 +166,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
     if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
     const bool member = color != kNcclNoColor;
     return create(result, settings.blocking, member, {}, parent, [=](sennit_comm_t* made) {
-      return sennit_comm_split(parent->comm(), member ? color : SENNIT_NO_COLOR, key, made);
+      return split(*parent, member ? color : SENNIT_NO_COLOR, key, made);
     });
   });
 }
@@ -183,13 +205,14 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
   });
 }
 
-// What is under way on any rank ends with an error. It can be shrunk or destroyed afterwards.
+// What is under way on any rank ends with an error, and its status is ncclSuccess again when that is
+// over. It can be split, shrunk or destroyed afterwards.
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     if (flags != 0)
       return {ncclInvalidArgument, "revokeFlags " + std::to_string(flags) + ": expected 0"};
     if (!state->comm()) return {ncclInvalidArgument, "the communicator is still being made"};
-    return outcome_of(sennit_comm_abort(state->comm()));
+    return outcome_of(state->revoke());
   });
 }
 
@@ -197,6 +220,8 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
 // several ranks in turn.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+    if (state->revoked())
+      return {ncclInvalidUsage, "the communicator was revoked: destroy, split or shrink it"};
     CallBatch batch;
     batch.communicators.push_back(state);
     batch.blocking = state->blocking();

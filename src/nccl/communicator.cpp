@@ -63,6 +63,18 @@ void CommunicatorState::give_up() {
   if (comm_) sennit_comm_abort(comm_);
 }
 
+sennit_status_t CommunicatorState::revoke() {
+  const MutexLock lock(mutex_);
+  revoked_ = true;
+  first_error_ = {};
+  return sennit_comm_abort(comm_);
+}
+
+bool CommunicatorState::revoked() const {
+  const MutexLock lock(mutex_);
+  return revoked_;
+}
+
 void CommunicatorState::destroy() {
   await_jobs();
   sennit_comm_t comm = nullptr;
@@ -99,7 +111,7 @@ void CommunicatorState::await_turn(uint64_t turn) {
 
 void CommunicatorState::end_turn(const Outcome& outcome) {
   const MutexLock lock(mutex_);
-  if (first_error_.ok()) first_error_ = outcome;
+  if (first_error_.ok() && !revoked_) first_error_ = outcome;
   turns_ended_++;
   changed_.notify_all();
 }
@@ -115,7 +127,7 @@ Outcome CommunicatorState::status() const {
   if (turns_ended_ != turns_taken_) return {ncclInProgress, "the communicator is still busy"};
   if (!comm_) return {};
   const sennit_status_t status = sennit_comm_get_async_error(comm_);
-  if (status == SENNIT_OK) return {};
+  if (status == SENNIT_OK || (status == SENNIT_ABORTED && revoked_)) return {};
   return {result_of(status), sennit_last_error()};
 }
 

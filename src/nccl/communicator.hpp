@@ -61,6 +61,9 @@ class CommunicatorState {
   void not_made(const Outcome& why) SENNIT_EXCLUDES(mutex_);
   // Aborts it, now or as soon as it is made.
   void give_up() SENNIT_EXCLUDES(mutex_);
+  // Aborts what is under way on it. What that ends with is no error of the communicator's.
+  sennit_status_t revoke() SENNIT_EXCLUDES(mutex_);
+  bool revoked() const SENNIT_EXCLUDES(mutex_);
   // Waits for its jobs and gives it back. Nobody may use it afterwards.
   void destroy() SENNIT_EXCLUDES(mutex_);
   // Waits for its jobs; an error where it was not made by them.
@@ -94,6 +97,7 @@ class CommunicatorState {
   Condition changed_;
   sennit_comm_t comm_ SENNIT_GUARDED_BY(mutex_) = nullptr;
   bool given_up_ SENNIT_GUARDED_BY(mutex_) = false;
+  bool revoked_ SENNIT_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Worker> worker_ SENNIT_GUARDED_BY(mutex_);
   uint64_t turns_taken_ SENNIT_GUARDED_BY(mutex_) = 0;
   uint64_t turns_ended_ SENNIT_GUARDED_BY(mutex_) = 0;

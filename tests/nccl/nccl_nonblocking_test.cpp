@@ -87,9 +87,11 @@ TEST(NcclFinalize, SaysWhatBecameOfTheCommunicator) {
   const Bounded bounded("finalize of what failed");
   std::vector<ncclComm_t> comms(2);
   ASSERT_EQ(ncclCommInitAll(comms.data(), 2, nullptr), ncclSuccess) << text();
-  EXPECT_EQ(ncclCommRevoke(comms[0], 0), ncclSuccess);
-  EXPECT_EQ(ncclCommFinalize(comms[0]), ncclRemoteError);
-  destroy(comms);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  ncclResult_t error = ncclSuccess;
+  while (error == ncclSuccess) EXPECT_EQ(ncclCommGetAsyncError(comms[1], &error), ncclSuccess);
+  EXPECT_EQ(ncclCommFinalize(comms[1]), ncclRemoteError);
+  EXPECT_EQ(ncclCommDestroy(comms[1]), ncclSuccess);
 }
 
 TEST(NcclFinalize, OfWhatDoesNotBlockIsOverWhenItsCallsAre) {
@@ -183,6 +185,60 @@ TEST(NcclShrink, AbortsACallThatIsStuck) {
     EXPECT_EQ(ncclCommDestroy(alone), ncclSuccess);
     destroy(comms);
   }
+}
+
+// ---- what was revoked ----
+
+TEST(NcclRevoke, EndsWhatIsOutAndThenSplits) {
+  const Bounded bounded("revoke and split");
+  NcclRanks ranks(4);
+  ranks.run([](int rank, ncclComm_t comm) {
+    int x = 1, size = 0, place = -1;
+    if (rank > 0) {  // rank 0 never comes
+      EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    }
+    EXPECT_EQ(ncclCommRevoke(comm, 0), ncclSuccess) << text();
+    EXPECT_EQ(settle(comm), ncclSuccess) << text();
+    EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+    EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    for (int times = 0; times < 2; times++) {
+      ncclComm_t part = nullptr;
+      ASSERT_EQ(ncclCommSplit(comm, rank == 1 ? kNcclNoColor : rank % 2, -rank, &part, nullptr),
+                ncclSuccess)
+          << text();
+      ASSERT_EQ(part == nullptr, rank == 1);
+      if (rank == 1) continue;
+      EXPECT_EQ(ncclCommCount(part, &size), ncclSuccess);
+      EXPECT_EQ(ncclCommUserRank(part, &place), ncclSuccess);
+      EXPECT_EQ(size, rank == 3 ? 1 : 2);
+      EXPECT_EQ(place, rank == 0 ? 1 : 0) << "by key, the highest rank first";
+      x = 1;
+      EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, part, nullptr), ncclSuccess);
+      EXPECT_EQ(x, size);
+      EXPECT_EQ(ncclCommDestroy(part), ncclSuccess);
+    }
+  });
+}
+
+TEST(NcclRevoke, OfWhatDoesNotBlock) {
+  const Bounded bounded("revoke and split of what does not block");
+  const std::vector<ncclComm_t> comms = nonblocking_pair();
+  int x[2] = {1, 1};  // which only one of them sums
+  EXPECT_EQ(ncclAllReduce(&x[0], &x[0], 1, ncclInt32, ncclSum, comms[0], nullptr), ncclInProgress);
+  std::vector<ncclComm_t> parts(2);
+  for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommRevoke(comm, 0), ncclSuccess);
+  for (const ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ncclSuccess) << text();
+  for (size_t r = 0; r < 2; r++)
+    EXPECT_EQ(ncclCommSplit(comms[r], 0, 0, &parts[r], nullptr), ncclInProgress);
+  for (size_t r = 0; r < 2; r++) {
+    EXPECT_EQ(settle(parts[r]), ncclSuccess) << text();
+    EXPECT_EQ(ncclAllReduce(&x[r], &x[r], 1, ncclInt32, ncclSum, parts[r], nullptr),
+              ncclInProgress);
+  }
+  for (size_t r = 0; r < 2; r++) EXPECT_EQ(settle(parts[r]), ncclSuccess) << text();
+  EXPECT_EQ(x[0] + x[1], 4);
+  destroy(parts);
+  destroy(comms);
 }
 
 // ---- both kinds ----

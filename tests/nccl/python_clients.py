@@ -208,7 +208,10 @@ def divide_by_nccl4py(b, comm, rank):
         b.comm_destroy(smaller)
     twin = b.comm_split(comm, 0, rank, 0)
     b.comm_revoke(twin, 0)
-    assert b.comm_get_async_error(twin) == 6
+    assert b.comm_get_async_error(twin) == 0
+    again = b.comm_split(twin, 0, rank, 0)
+    assert b.comm_count(again) == RANKS
+    b.comm_abort(again)
     b.comm_abort(twin)
 
 
