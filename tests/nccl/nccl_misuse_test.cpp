@@ -1,6 +1,7 @@
 // nccl_misuse_test.cpp: what programs get wrong with NCCL's interface, and what happens to them,
 // with ranks as processes: each is an error that names it, or a clean end, and nobody hangs.
 // ctest links: nccl_forwarder
+// ctest not-sanitized: its ranks fork while threads work, and end while communicators are out
 // ctest runs: sennit_nccl
 #include <gtest/gtest.h>
 
