@@ -205,8 +205,8 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
   });
 }
 
-// What is under way on any rank ends with an error, and its status is ncclSuccess again when that is
-// over. It can be split, shrunk or destroyed afterwards.
+// What is under way on any rank ends with an error. When that is over its status is ncclSuccess
+// again, and it can be split, shrunk or destroyed.
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     if (flags != 0)
