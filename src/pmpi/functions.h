@@ -39,5 +39,7 @@
   FUNCTION(Waitsome, 5)                        \
   FUNCTION(Testsome, 5)                        \
   FUNCTION(Request_get_status, 3)              \
-  /* the end */                                \
+  /* the begin and the end */                  \
+  FUNCTION(Init, 2)                            \
+  FUNCTION(Init_thread, 4)                     \
   FUNCTION(Finalize, 0)

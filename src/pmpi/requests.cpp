@@ -1,13 +1,11 @@
-// requests.cpp: MPI's functions that wait for requests, some of which may be sennit's, and the end.
+// requests.cpp: MPI's functions that wait for requests, some of which may be sennit's.
 //
 // A request of sennit's is a generalized request of MPI's (MPI_Grequest_start), so MPI's own
 // functions answer for it once it is complete. Until then each look at MPI's requests goes with one
 // at sennit's, and no function of MPI's sleeps.
 #include <mpi.h>
 
-#include "pmpi/communicators.hpp"
 #include "pmpi/operation.hpp"
-#include "pmpi/report.hpp"
 
 using namespace sennit::pmpi;  // NOLINT: the functions below are the library's
 
@@ -83,16 +81,6 @@ int sennit_pmpi_Testsome(int count, MPI_Request requests[], int* done, int which
 int sennit_pmpi_Request_get_status(MPI_Request request, int* flag, MPI_Status* status) {
   poll();
   return PMPI_Request_get_status(request, flag, status);
-}
-
-int sennit_pmpi_Finalize(void) {
-  while (any_begun()) {  // a program should have waited for them
-    poll();
-    rest();
-  }
-  destroy_all();
-  tell_counts();
-  return PMPI_Finalize();
 }
 
 }  // extern "C"

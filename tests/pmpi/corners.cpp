@@ -1,9 +1,15 @@
 // corners.cpp: a program of MPI's, which knows nothing of sennit: what MPI allows and few programs
-// do. Its argument says what: "freed" (communicators and types that end while a call is out),
-// "blocked" (a rank that sits in a function which is MPI's alone while others wait for its
-// collective), "threads" (communicators of different roots, each by a thread of its own), "fortran"
-// (types by Fortran's names), "large" (more bytes than an int counts; takes 5 GB). Exits with 1
-// where a result is wrong; rank 0 prints "ok".
+// do. Its argument says what:
+//
+//   freed        communicators and types end while a call is out
+//   blocked      a rank sits in a function which is MPI's alone while others wait for its collective
+//   threads      communicators of different roots, each by a thread of its own
+//   fortran      types by Fortran's names
+//   nonblocking  the first call of all does not block
+//   grids        communicators without a collective of all processes
+//   large        more bytes than an int counts; takes 5 GB
+//
+// Exits with 1 where a result is wrong; rank 0 prints "ok".
 #include <mpi.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,7 +20,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -130,6 +138,30 @@ void fortran() {
   sum_of<std::complex<float>>(MPI_C_COMPLEX, "MPI_C_COMPLEX");
 }
 
+void nonblocking() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int sum = 0;
+  MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect(sum == size * (size - 1) / 2, "MPI_Iallreduce");
+}
+
+// Communicators are cheap: they share the connections of all processes.
+void grids() {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = descriptors();
+  std::vector<MPI_Comm> grids(30);
+  for (MPI_Comm& grid : grids) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &grid);
+    MPI_Barrier(grid);
+  }
+  expect(descriptors() - before < 30, "the number of descriptors");
+  for (MPI_Comm& grid : grids) MPI_Comm_free(&grid);
+}
+
 // So many bytes of addresses on a memory of one page's worth.
 std::byte* aliased(size_t bytes) {
   const size_t piece = size_t{1} << 20;
@@ -166,11 +198,10 @@ void large() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> all = {{"freed", freed},
-                                                            {"blocked", blocked},
-                                                            {"threads", threads},
-                                                            {"fortran", fortran},
-                                                            {"large", large}};
+  const std::map<std::string, std::function<void()>> all = {
+      {"freed", freed},     {"blocked", blocked},         {"threads", threads},
+      {"fortran", fortran}, {"nonblocking", nonblocking}, {"grids", grids},
+      {"large", large}};
   const std::string what = argc > 1 ? argv[1] : "";
   if (!all.count(what)) return 2;
   int provided = 0;

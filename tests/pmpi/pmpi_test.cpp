@@ -83,7 +83,9 @@ TEST_P(Corner, GoesThroughSennit) {
   EXPECT_EQ(counts.by_mpi, 0) << outcome.output;
   EXPECT_GT(counts.least_by_sennit, 0) << outcome.output;
 }
-INSTANTIATE_TEST_SUITE_P(Pmpi, Corner, testing::Values("freed", "blocked", "threads", "fortran"),
+INSTANTIATE_TEST_SUITE_P(Pmpi, Corner,
+                         testing::Values("freed", "blocked", "threads", "fortran", "nonblocking",
+                                         "grids"),
                          [](const auto& test) { return std::string(test.param); });
 
 // mpirun ends a job of which a rank has died; nothing of sennit's keeps the others.

@@ -1,0 +1,40 @@
+// process.cpp: the begin and the end of MPI in a process.
+#include <mpi.h>
+
+#include "pmpi/communicators.hpp"
+#include "pmpi/operation.hpp"
+#include "pmpi/report.hpp"
+
+using namespace sennit::pmpi;  // NOLINT: the functions below are the library's
+
+namespace {
+
+// All processes come here, so here theirs is made: every other communicator can then be made out of
+// it by its members, in a tenth of the time and without connections of its own. Some programs never
+// make a collective of all processes, and thousands of communicators (BLACS).
+int begun(int result) {
+  if (result == MPI_SUCCESS) held_of(MPI_COMM_WORLD, true);
+  return result;
+}
+
+}  // namespace
+
+extern "C" {
+
+int sennit_pmpi_Init(int* argc, char*** argv) { return begun(PMPI_Init(argc, argv)); }
+
+int sennit_pmpi_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  return begun(PMPI_Init_thread(argc, argv, required, provided));
+}
+
+int sennit_pmpi_Finalize(void) {
+  while (any_begun()) {  // a program should have waited for them
+    poll();
+    rest();
+  }
+  destroy_all();
+  tell_counts();
+  return PMPI_Finalize();
+}
+
+}  // extern "C"
