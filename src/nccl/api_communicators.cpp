@@ -72,6 +72,17 @@ Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   });
 }
 
+// Null, with the reason, where there is none yet; of one that blocks it is waited for, since it may
+// be the child of one that does not.
+sennit_comm_t made_of(CommunicatorState& state, Outcome* off) {
+  if (state.blocking()) {
+    *off = state.await_made();
+  } else if (!state.comm()) {
+    *off = {ncclInvalidArgument, "the communicator is still being made"};
+  }
+  return off->ok() ? state.comm() : nullptr;
+}
+
 // A function that asks or tells one communicator something, at once.
 template <typename F>
 ncclResult_t with(ncclComm_t comm, F&& f) {
@@ -181,10 +192,12 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
     if (flags != kNcclShrinkDefault && flags != kNcclShrinkAbort)
       return {ncclInvalidArgument, "shrinkFlags " + std::to_string(flags) +
                                        ": expected NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT"};
-    if (!parent->comm()) return {ncclInvalidArgument, "the communicator is still being made"};
+    Outcome off;
+    const sennit_comm_t made = made_of(*parent, &off);
+    if (!made) return off;
     int size = 0, rank = 0;
-    sennit_comm_size(parent->comm(), &size);
-    sennit_comm_rank(parent->comm(), &rank);
+    sennit_comm_size(made, &size);
+    sennit_comm_rank(made, &rank);
     std::vector<int> ranks(static_cast<size_t>(size));
     std::iota(ranks.begin(), ranks.end(), 0);
     for (int i = 0; i < excluded_count; i++) {
@@ -195,12 +208,12 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
       std::erase(ranks, excluded[i]);
     }
     Settings settings;
-    if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
+    if (off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
     CallBatch batch;
     if (flags == kNcclShrinkAbort) batch.aborted.push_back(parent);
-    return create(result, settings.blocking, true, std::move(batch), parent, [=](auto* made) {
+    return create(result, settings.blocking, true, std::move(batch), parent, [=](auto* smaller) {
       return sennit_comm_create_group(parent->comm(), ranks.data(), static_cast<int>(ranks.size()),
-                                      0, made);
+                                      0, smaller);
     });
   });
 }
@@ -211,8 +224,8 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     if (flags != 0)
       return {ncclInvalidArgument, "revokeFlags " + std::to_string(flags) + ": expected 0"};
-    if (!state->comm()) return {ncclInvalidArgument, "the communicator is still being made"};
-    return outcome_of(state->revoke());
+    Outcome off;
+    return made_of(*state, &off) ? outcome_of(state->revoke()) : off;
   });
 }
 
@@ -262,17 +275,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 }
 
 namespace {
-
-// Null, with the reason, where there is none yet; of one that blocks it is waited for, since it may
-// be the child of one that does not.
-sennit_comm_t made_of(CommunicatorState& state, Outcome* off) {
-  if (state.blocking()) {
-    *off = state.await_made();
-  } else if (!state.comm()) {
-    *off = {ncclInvalidArgument, "the communicator is still being made"};
-  }
-  return off->ok() ? state.comm() : nullptr;
-}
 
 // Asks sennit for a number of the communicator.
 ncclResult_t ask(ncclComm_t comm, int* answer, sennit_status_t (*question)(sennit_comm_t, int*)) {

@@ -280,9 +280,12 @@ TEST(NcclGroups, AChildThatBlocksOfAParentThatDoesNot) {
     children.push_back(*child);
   }
   std::vector<std::thread> threads;
-  for (const ncclComm_t child : children)
-    threads.emplace_back([child] {
-      int size = 0, x = 1;
+  for (size_t r = 0; r < children.size(); r++)
+    threads.emplace_back([child = children[r], r] {
+      int size = 0, x = 1, excluded[] = {1 - static_cast<int>(r)};
+      ncclComm_t alone = nullptr;  // out of what may still be under way
+      EXPECT_EQ(ncclCommShrink(child, excluded, 1, &alone, nullptr, 0), ncclSuccess) << text();
+      EXPECT_EQ(ncclCommDestroy(alone), ncclSuccess);
       EXPECT_EQ(ncclCommCount(child, &size), ncclSuccess) << text();
       EXPECT_EQ(size, 2);
       EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, child, nullptr), ncclSuccess)
