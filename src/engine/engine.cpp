@@ -158,8 +158,10 @@ void Engine::takes_up(Execution& execution, bool nonblocking) {
 bool Engine::look_into_mailboxes() {
   bool started = false;
   for (Mailbox* mailbox : mailboxes_) started |= mailbox->look();
-  if (started) std::erase_if(mailboxes_, [](const Mailbox* mailbox) { return !mailbox->waits(); });
-  return started;
+  if (!started) return false;
+  std::erase_if(mailboxes_, [](const Mailbox* mailbox) { return !mailbox->waits(); });
+  collect_done();  // what was started may be done
+  return true;
 }
 
 bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed) {

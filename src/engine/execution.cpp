@@ -43,11 +43,13 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
   sends_.resize(lanes_.size() * send_count_);
   receives_.resize(lanes_.size() * recv_count_);
   peers_.resize(prepared_->peers.size());
-  // A barrier's messages are empty by nature. And where ranks do not know each other's counts
-  // (all_to_all_v, gather_v, scatter_v), a difference shows as a message of the wrong size.
+  // A barrier's messages are empty by nature. Where ranks do not know each other's counts
+  // (all_to_all_v, gather_v, scatter_v), a difference shows as a message of the wrong size. And of
+  // a single message only its receiver learns that it has come, from whom, and whether it fits.
   const Request& request = prepared_->request;
   counts_shared_ = !request.vector_variant || !request.counts.empty();
-  skip_empty_ = counts_shared_ && request.collective != Collective::barrier;
+  skip_empty_ = counts_shared_ && request.collective != Collective::barrier &&
+                request.collective != Collective::send_recv;
 }
 
 Execution::~Execution() {

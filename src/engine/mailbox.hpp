@@ -37,6 +37,13 @@ class Mailbox {
   void send(Execution& execution, int peer, uint32_t tag);
   void receive(Execution& execution, int peer, uint32_t tag);
 
+  // The messages of this peer and tag begin at their first number again, at both ends or at none:
+  // for a tag that nothing is under way of, so that its numbers need not be kept.
+  void forget(int peer, uint32_t tag) {
+    sent_.erase(lane(peer, tag));
+    received_.erase(lane(peer, tag));
+  }
+
   bool waits() const { return !waiting_.empty(); }
   // Starts the receives that wait and need not any more; whether there was one.
   bool look();

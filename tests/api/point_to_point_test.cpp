@@ -242,6 +242,45 @@ TEST_P(Messages, RandomTagsSizesAndSources) {
   });
 }
 
+// It has no bytes, but its receiver learns that it has come, and from whom.
+TEST_P(Messages, WithoutElementsComeAsWell) {
+  Ranks ranks(3);
+  ranks.run([](int rank, sennit_comm_t comm) {
+    if (rank > 0) {
+      EXPECT_EQ(sennit_send_tagged(nullptr, 0, SENNIT_INT32, 0, 4, comm), SENNIT_OK);
+      return;
+    }
+    std::set<int> sources;
+    for (int i = 0; i < 2; i++) {
+      sennit_work_t work = nullptr;
+      int source = -1;
+      ASSERT_EQ(
+          sennit_recv_tagged_start(nullptr, 0, SENNIT_INT32, SENNIT_ANY_SOURCE, 4, comm, &work),
+          SENNIT_OK);
+      ASSERT_EQ(sennit_work_wait(work, 20'000), SENNIT_OK) << sennit_last_error();
+      EXPECT_EQ(sennit_work_source(work, &source), SENNIT_OK);
+      sources.insert(source);
+      sennit_work_free(work);
+    }
+    EXPECT_EQ(sources, (std::set<int>{1, 2}));
+  });
+}
+
+TEST_P(Messages, WithoutElementsDoNotFitOneThatHasSome) {
+  Ranks ranks(2);
+  ranks.run([](int rank, sennit_comm_t comm) {
+    std::vector<int32_t> data(5);
+    sennit_work_t work = nullptr;
+    if (rank == 1) {
+      EXPECT_EQ(sennit_send(data.data(), 0, SENNIT_INT32, 0, comm), SENNIT_OK);
+    } else {
+      ASSERT_EQ(sennit_recv_start(data.data(), 5, SENNIT_INT32, 1, comm, &work), SENNIT_OK);
+      EXPECT_EQ(sennit_work_wait(work, 20'000), SENNIT_MISMATCH) << sennit_last_error();
+      sennit_work_free(work);
+    }
+  });
+}
+
 TEST(MessagesToOneself, MeetByTheirTag) {
   Ranks ranks(1);
   ranks.run([](int, sennit_comm_t comm) {

@@ -159,6 +159,47 @@ TEST_F(MailboxTest, NobodyIsAlwaysAheadOfTheOthers) {
       (Posted{{1, 1, kTag}, {2, 1, kTag}, {3, 1, kTag}, {1, 2, kTag}, {2, 2, kTag}, {3, 2, kTag}}));
 }
 
+TEST_F(MailboxTest, WhatIsForgottenBeginsAnew) {
+  receive(1);
+  receive(2);
+  receive(1, 9);
+  mailbox_.forget(1, kTag);
+  receive(1);
+  receive(2);
+  EXPECT_EQ(posted(), (Posted{{1, 1, kTag}, {2, 1, kTag}, {1, 1, 9}, {1, 1, kTag}, {2, 2, kTag}}));
+}
+
+// Nothing of it is left with the engine, which would look at it when it is destroyed.
+TEST_F(MailboxTest, WhatIsDoneWhenItStartsIsNotUnderWay) {
+  int stalls = 0;
+  Engine::Callbacks callbacks;
+  callbacks.stalled = [&](Execution& execution) {
+    EXPECT_FALSE(execution.done());
+    stalls++;
+  };
+  Engine engine(true, 1 << 20, 1, callbacks);  // whatever is under way stalls
+  auto transport = std::make_unique<Told>();
+  Told& told = *transport;
+  std::vector<std::unique_ptr<Transport>> all;
+  all.push_back(std::move(transport));
+  engine.set_transports(std::move(all));
+  engine.set_addresses({4, {{std::byte{1}}}});
+  Mailbox mailbox(engine, kComm, {1, 2, 3});
+  Request request;
+  request.collective = Collective::send_recv;
+  const std::shared_ptr<const Prepared> nothing = prepare(request, {}, ProgramBuilder().finish());
+  auto execution = std::make_unique<Execution>(engine, kComm, world_, nothing);
+  engine.start_receive(*execution, mailbox, Mailbox::kAnySource, kTag, false);
+  EXPECT_FALSE(execution->done());
+  told.come = {{2, 1, kTag}};
+  EXPECT_TRUE(engine.progress());
+  EXPECT_TRUE(execution->done());
+  EXPECT_FALSE(engine.wait([] { return false; }, 200'000'000)) << "it looks for stalls";
+  EXPECT_EQ(stalls, 0);
+  const MutexLock lock(engine.mutex());
+  execution.reset();
+}
+
 TEST_F(MailboxTest, WhatWaitsEndsWithItsCommunicator) {
   Execution& waiting = receive(Mailbox::kAnySource);
   Execution& behind = receive(2);
