@@ -146,12 +146,11 @@ sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* hand
 
 bool in_group() { return group().depth > 0; }
 
+sennit_status_t refuse(const Status& off) { return report(group().note(off)); }
+
 Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config) {
   SENNIT_RETURN_IF_ERROR(checked_config(config));
-  if (config && config->arrival_timeout_ms > 0)
-    bootstrap.arrival_timeout_ms = config->arrival_timeout_ms;
-  else
-    bootstrap.arrival_timeout_ms = option_integer("SENNIT_ARRIVAL_TIMEOUT");
+  bootstrap.arrival_timeout_ms = arrival_timeout_ms(config);
   bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
   bootstrap.stall_ms = option_integer("SENNIT_STALL");
   set_log_rank(bootstrap.rank);

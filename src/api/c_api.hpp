@@ -30,6 +30,9 @@ inline Communicator& internal(sennit_comm_t comm) { return *comm->communicator; 
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle);
 // Whether this thread is between sennit_group_start() and sennit_group_end().
 bool in_group();
+// report() for a call that is off before it comes to submit(): where a group is open, none of its
+// calls is made.
+sennit_status_t refuse(const Status& off);
 
 // Collective over the ranks of `bootstrap`: a context and the communicator of all its ranks.
 // `config` may be null.

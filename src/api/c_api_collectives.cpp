@@ -48,11 +48,11 @@ struct Builder {
     return *this;
   }
   sennit_status_t submit(sennit_comm_t comm, sennit_work_t* work) const {
-    if (bad_type) return report(invalid(fmt::format("type {}: not a sennit_type_t", type)));
+    if (bad_type) return refuse(invalid(fmt::format("type {}: not a sennit_type_t", type)));
     return sennit::submit(comm, call, work);
   }
   sennit_status_t start(sennit_comm_t comm, sennit_work_t* work) const {
-    if (!work) return report(invalid("work is NULL: a nonblocking call returns its handle there"));
+    if (!work) return refuse(invalid("work is NULL: a nonblocking call returns its handle there"));
     *work = nullptr;
     return submit(comm, work);
   }
@@ -205,7 +205,7 @@ sennit_status_t sennit_recv_tagged(void* recv, size_t count, sennit_type_t type,
     return status;
   }
   if (sennit::in_group())
-    return report(
+    return refuse(
         invalid("recv from any source: the source is not known within a group; call "
                 "sennit_recv_tagged_start and, after the group, sennit_work_source"));
   sennit_work_t work = nullptr;

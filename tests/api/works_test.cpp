@@ -186,6 +186,27 @@ TEST(Works, AGroupWithACallThatIsOffMakesNoneOfIt) {
   });
 }
 
+// A call that is off before it comes to a communicator is one of the group's as well.
+TEST(Groups, WithATypeThatIsNoneOrNoPlaceForTheWorkMakeNoCall) {
+  Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    int x = 1;
+    for (const bool type : {true, false}) {
+      sennit_group_start();
+      EXPECT_EQ(sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm), SENNIT_OK);
+      EXPECT_EQ(
+          type ? sennit_barrier_start(comm, nullptr)
+               : sennit_all_reduce(&x, &x, 1, static_cast<sennit_type_t>(99), SENNIT_SUM, comm),
+          SENNIT_INVALID_ARGUMENT);
+      EXPECT_EQ(sennit_group_end(), SENNIT_INVALID_ARGUMENT);
+      EXPECT_TRUE(std::string_view(sennit_last_error()).starts_with("none of the group's calls"))
+          << sennit_last_error();
+      EXPECT_EQ(x, 1);
+    }
+  });
+}
+
 // As between two ranks: another count or type fails the communicator, on all its ranks.
 TEST(PointToPoint, ToOneselfOfAnotherSizeOrType) {
   struct Receive {
