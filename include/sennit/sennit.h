@@ -1,9 +1,15 @@
 /* sennit.h: the C interface of sennit, collective communication for jobs whose network is not flat.
  *
  * A communicator connects `size` ranks. Every collective is called by all ranks of a communicator,
- * in the same order, with the same count, type, operation and root. One thread may use a
- * communicator at a time; several communicators may be used by several threads at once. Counts are
- * in elements, sizes in bytes.
+ * in the same order, with the same count, type, operation and root. Counts are in elements, sizes
+ * in bytes.
+ *
+ * Threads: any number may use communicators at once, also the same one, to start calls and to test,
+ * wait for and free works; only one at a time uses the same work. Threads that make collective
+ * calls on the same communicator, or messages of the same peer and tag, must see to their order:
+ * one begins its call after another's has returned, where a _start function returns at once. While
+ * sennit_comm_finalize runs no other thread uses the communicator or its works, and none uses the
+ * handle once sennit_comm_destroy was called.
  *
  *   sennit_comm_t comm;
  *   if (sennit_comm_init_env(&comm, NULL) != SENNIT_OK) {

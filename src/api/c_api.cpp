@@ -330,7 +330,7 @@ sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
     if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
     if (type < 0 || type >= SENNIT_TYPE_COUNT)
       return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
-    const int made = comm->communicator->custom_ops().create(scalar, static_cast<DataType>(type));
+    const int made = comm->communicator->create_op(scalar, static_cast<DataType>(type));
     *op = static_cast<sennit_op_t>(made);
     return {};
   });
@@ -338,8 +338,7 @@ sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
 
 sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm) {
   return guarded(comm, [&] {
-    return comm ? comm->communicator->custom_ops().destroy(static_cast<int>(op))
-                : invalid("comm is NULL");
+    return comm ? comm->communicator->destroy_op(static_cast<int>(op)) : invalid("comm is NULL");
   });
 }
 

@@ -34,10 +34,10 @@ Communicator::Communicator(std::shared_ptr<Context> context, std::vector<int> me
                            TierTree tree)
     : context_(std::move(context)),
       state_(id, std::move(members), context_->rank(), context_->engine(), context_->control()),
+      small_calls_(context_->engine()),
       planning_(std::move(tree), context_->plan_options(), context_->may_tune(),
                 context_->tuning()),
       plans_(context_->engine()),
-      small_calls_(context_->engine()),
       mailbox_(context_->engine(), id, state_.others()) {
   for (const int32_t rank : this->tree().rank_of_position)
     world_of_position_.push_back(state_.world_rank(rank));
@@ -48,9 +48,12 @@ Communicator::~Communicator() { context_->registry().remove(&state_); }
 // ---- a call ----
 
 Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
+  SENNIT_RETURN_IF_ERROR(decide_trials(call));
+  std::unique_ptr<Work> work;  // before the lock, which it takes when it ends
+  const MutexLock lock(mutex_);
   SENNIT_RETURN_IF_ERROR(check_call(call, custom_ops_, rank(), size()));
   SENNIT_RETURN_IF_ERROR(status());
-  auto work = std::make_unique<Work>(shared_from_this(), call);
+  work = std::make_unique<Work>(shared_from_this(), call);
   if (call.collective == Collective::send_recv && call.root == rank()) return work;
   PlanCache::Key key{to_request(call)};
   if (call.collective == Collective::send_recv) {
@@ -77,6 +80,7 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
     work->execution_ = std::move(entry.idle.back());
     entry.idle.pop_back();
   }
+  work->generation_ = generation_;
   work->execution_->timed = work->sample_ >= 0;
   fill_buffers(call, entry.key.request, tree(), custom_ops_, &work->scaled_,
                &work->execution_->buffers());
@@ -98,12 +102,18 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
 }
 
 void Communicator::start(Work& work, bool nonblocking) {
-  work.outstanding_at_ = outstanding_.size();
-  outstanding_.push_back(&work);
-  if (!work.execution_) {
-    start_self_message(work);
-    return;
+  {
+    const MutexLock lock(mutex_);
+    work.outstanding_at_ = outstanding_.size();
+    outstanding_.push_back(&work);
   }
+  if (work.execution_)
+    start_execution(work, nonblocking);
+  else
+    start_self_message(work);
+}
+
+void Communicator::start_execution(Work& work, bool nonblocking) {
   const Call& call = work.call_;
   Engine& engine = context_->engine();
   if (call.collective == Collective::send_recv) {
@@ -115,22 +125,53 @@ void Communicator::start(Work& work, bool nonblocking) {
     else
       engine.start_send(*work.execution_, mailbox_, peer, tag, nonblocking);
   } else {
-    const uint32_t seq = next_seq_++;
-    state_.calls().begins(seq, work.execution_->shared_prepared());
+    const uint32_t seq = state_.calls().begins(work.execution_->shared_prepared());
     engine.start(*work.execution_, seq, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
   // just posted.
-  if (const Status failed = status(); !failed.ok())
-    context_->engine().fail_communicator(state_.id(), failed);
+  if (const Status failed = status(); !failed.ok()) engine.fail_communicator(state_.id(), failed);
 }
 
 // Halves that differ fail the communicator, as they do between two ranks.
 void Communicator::start_self_message(Work& work) {
-  work.self_matched_ = std::make_shared<bool>(false);
-  const Status met =
-      self_messages_.start(work.call_, work.self_matched_, state_.id(), state_.world_rank(rank()));
+  work.self_matched_ = std::make_shared<std::atomic<bool>>(false);
+  Status met;
+  {
+    const MutexLock lock(mutex_);
+    met = self_messages_.start(work.call_, work.self_matched_, state_.id(),
+                               state_.world_rank(rank()));
+  }
   if (!met.ok()) state_.fail_and_tell(met);
+  if (*work.self_matched_) context_->engine().wake_waiters();  // for the other half
+}
+
+void Communicator::give_back(std::unique_ptr<Execution> execution) {
+  const MutexLock lock(mutex_);
+  plans_.give_back(std::move(execution));
+}
+
+Status Communicator::end(Work& work) {
+  Status result;
+  if (work.execution_) result = result_of(*work.execution_);
+  const MutexLock lock(mutex_);
+  outstanding_[work.outstanding_at_] = outstanding_.back();
+  outstanding_[work.outstanding_at_]->outstanding_at_ = work.outstanding_at_;
+  outstanding_.pop_back();
+  if (!work.execution_) {
+    if (*work.self_matched_) return {};
+    const Status withdrawn = self_messages_.withdraw(work.call_, work.self_matched_);
+    return state_.failed() ? status() : withdrawn;
+  }
+  if (work.sample_ >= 0 && result.ok() && !work.trials_->decided())
+    work.trials_->took(work.sample_, work.execution_->finished_ns - work.started_ns_);
+  plans_.give_back(std::move(work.execution_));
+  return result;
+}
+
+Work* Communicator::outstanding() {
+  const MutexLock lock(mutex_);
+  return outstanding_.empty() ? nullptr : outstanding_.back();
 }
 
 // After the execution is done: its result, as the communicator sees it.
@@ -141,16 +182,17 @@ Status Communicator::result_of(const Execution& execution) {
     const MutexLock lock(context_->engine().mutex());
     result = execution.status();
   }
-  if (execution.collective_call()) state_.calls().is_over(execution.seq());
   if (result.ok()) return result;
   const Status verdict = status();  // what all ranks are told, where there is more to tell
   return verdict.ok() ? result : verdict;
 }
 
 Status Communicator::run(const Call& call) {
-  SmallCalls::KeptCall* const place = small_calls_.place(call);
-  const bool known = place && place->holds(call, rank());
-  if (known && place->execution && !state_.failed()) return run_small(call, *place->execution);
+  bool keep = false;  // for the short way
+  if (const SmallCalls::Claim kept = small_calls_.claim(call)) {
+    keep = !kept->holds(call, rank());
+    if (!keep && kept->execution && !state_.failed()) return run_small(call, *kept->execution);
+  }
   Result<std::unique_ptr<Work>> work = prepare(call);
   if (!work) return work.status();
   // A broadcast's root is done when its messages are under way, and who comes late finds them
@@ -160,35 +202,35 @@ Status Communicator::run(const Call& call) {
     barrier.collective = Collective::barrier;
     SENNIT_RETURN_IF_ERROR(run(barrier));
   }
+  std::shared_ptr<const Prepared> prepared;
+  if (keep) prepared = (*work)->execution_->shared_prepared();
   (*work)->start(false);
   (*work)->wait(-1);
   Status status = (*work)->finish();
-  if (!place || known || !status.ok()) return status;
-  const Trials* const trials = this->trials(call);
-  if (!trials || trials->decided()) remember_small(call, *place);
+  if (keep && status.ok()) remember_small(call, prepared, (*work)->generation_);
   return status;
 }
 
-// The call was just made, so that what it was prepared to is the latest.
-void Communicator::remember_small(const Call& call, SmallCalls::KeptCall& place) {
-  const PlanCache::Entry& entry = plans_.latest();
-  auto execution = std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
-                                               entry.prepared);
+// What a call that was just made was prepared to, in that generation of plans.
+void Communicator::remember_small(const Call& call, const std::shared_ptr<const Prepared>& prepared,
+                                  uint64_t generation) {
+  const MutexLock lock(mutex_);
+  const Request& request = prepared->request;
+  const Trials* const trials = trials_.find(request);
+  if (generation != generation_ || (trials && !trials->decided())) return;
+  auto execution =
+      std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_, prepared);
   std::vector<std::byte> scaled;  // stays empty: custom ops do not go the short way
-  fill_buffers(call, entry.key.request, tree(), custom_ops_, &scaled, &execution->buffers());
-  small_calls_.keep(place, call, entry.key.request.in_place, std::move(execution));
+  fill_buffers(call, request, tree(), custom_ops_, &scaled, &execution->buffers());
+  small_calls_.keep(call, request.in_place, std::move(execution));
 }
 
 Status Communicator::run_small(const Call& call, Execution& execution) {
   execution.buffers().input = static_cast<const std::byte*>(call.send);
   execution.buffers().output = static_cast<std::byte*>(call.recv);
-  const uint32_t seq = next_seq_++;
-  state_.calls().begins(seq, execution.shared_prepared());
+  const uint32_t seq = state_.calls().begins(execution.shared_prepared());
   Engine& engine = context_->engine();
-  if (engine.run_small(execution, seq, state_.failed_flag()) && execution.status().ok()) {
-    state_.calls().is_over(seq);
-    return {};
-  }
+  if (engine.run_small(execution, seq, state_.failed_flag()) && execution.status().ok()) return {};
   // The communicator may have failed before the execution was started: then nobody else cancels it.
   if (state_.failed()) engine.fail_communicator(state_.id(), status());
   engine.wait([&] { return execution.done(); }, -1);
@@ -197,7 +239,28 @@ Status Communicator::run_small(const Call& call, Execution& execution) {
 
 // ---- tuning ----
 
+Result<Plan> Communicator::plan(const Request& request) const {
+  const MutexLock lock(mutex_);
+  return planning_.plan(request);
+}
+
+Result<Plan> Communicator::plan_by_model(const Request& request) const {
+  const MutexLock lock(mutex_);
+  return planning_.plan_by_model(request);
+}
+
+const Trials* Communicator::trials(const Call& call) const {
+  const MutexLock lock(mutex_);
+  return trials_.find(to_request(call));
+}
+
+void Communicator::set_effort(Trials::Effort effort) {
+  const MutexLock lock(mutex_);
+  trials_.set_effort(effort);
+}
+
 void Communicator::retime(const Call& call, uint64_t ns) {
+  const MutexLock lock(mutex_);
   if (Trials* const trials = trials_.find(to_request(call))) trials->retime(ns);
 }
 
@@ -205,27 +268,38 @@ void Communicator::retime(const Call& call, uint64_t ns) {
 Result<Trials*> Communicator::trials_of(const Call& call, const Request& request) {
   if (!context_->tunes() || !CallTrials::takes_part(call, size())) return nullptr;
   Trials* const known = trials_.find(request);
-  if (!known) return trials_.begin(request, planning_);
-  if (known->to_decide()) SENNIT_RETURN_IF_ERROR(decide(*known, request));
-  return known;
+  return known ? known : trials_.begin(request, planning_);
 }
 
 // When the trials of a request are over, the next call of it first takes the maximum over the ranks
 // of every time: all ranks come to it at the same call, and decide alike.
-Status Communicator::decide(Trials& trials, const Request& request) {
-  std::vector<double> slowest_us(trials.times_us().size());
-  Call call;
-  call.collective = Collective::all_reduce;
-  call.op = SENNIT_MAX;
-  call.type = DataType::float64;
-  call.send = trials.times_us().data();
-  call.recv = slowest_us.data();
-  call.count = slowest_us.size();
-  call.as_planned = true;
-  SENNIT_RETURN_IF_ERROR(run(call));
-  trials.decide(slowest_us);
-  const Tuning found = planning_.learn(request, trials.plans()[trials.winner()],
-                                       trials.measured_us()[trials.winner()]);
+Status Communicator::decide_trials(const Call& call) {
+  if (!context_->tunes() || !CallTrials::takes_part(call, size())) return {};
+  Request request;
+  Trials* trials = nullptr;
+  std::vector<double> mine_us;  // a copy, since works may end meanwhile
+  {
+    const MutexLock lock(mutex_);
+    if (!check_call(call, custom_ops_, rank(), size()).ok()) return {};  // prepare() says so
+    request = to_request(call);
+    trials = trials_.find(request);
+    if (!trials || !trials->to_decide()) return {};
+    mine_us = trials->times_us();
+  }
+  std::vector<double> slowest_us(mine_us.size());
+  Call maximum;
+  maximum.collective = Collective::all_reduce;
+  maximum.op = SENNIT_MAX;
+  maximum.type = DataType::float64;
+  maximum.send = mine_us.data();
+  maximum.recv = slowest_us.data();
+  maximum.count = slowest_us.size();
+  maximum.as_planned = true;
+  SENNIT_RETURN_IF_ERROR(run(maximum));
+  const MutexLock lock(mutex_);
+  trials->decide(slowest_us);
+  const Tuning found = planning_.learn(request, trials->plans()[trials->winner()],
+                                       trials->measured_us()[trials->winner()]);
   forget_plans(request.collective);
   if (rank() != 0 || found.empty()) return {};
   if (const std::string path = tuning_path(context_->fabric().fingerprint()); !path.empty())
@@ -235,6 +309,7 @@ Status Communicator::decide(Trials& trials, const Request& request) {
 }
 
 void Communicator::calibrate(const CostModel& cost) {
+  const MutexLock lock(mutex_);
   planning_.calibrate(cost);
   trials_.restart();
   for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
@@ -242,8 +317,21 @@ void Communicator::calibrate(const CostModel& cost) {
 
 // What was planned without this knowledge is planned anew.
 void Communicator::forget_plans(Collective collective) {
+  generation_++;
   plans_.forget(collective);
   small_calls_.forget(collective);
+}
+
+// ---- custom ops ----
+
+int Communicator::create_op(const void* scalar, DataType type) {
+  const MutexLock lock(mutex_);
+  return custom_ops_.create(scalar, type);
+}
+
+Status Communicator::destroy_op(int op) {
+  const MutexLock lock(mutex_);
+  return custom_ops_.destroy(op);
 }
 
 // ---- its life ----
@@ -283,7 +371,12 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   // One member hands out the number: not the one of another split that runs at the same time,
   // whoever makes it. Which member it is goes round, and begins beside the one that handed out this
   // communicator's own.
-  const int giver = static_cast<int>((state_.id() - 1 + splits_++) % static_cast<uint32_t>(size()));
+  uint32_t turn = state_.id() - 1;
+  {
+    const MutexLock lock(mutex_);
+    turn += splits_++;
+  }
+  const int giver = static_cast<int>(turn % static_cast<uint32_t>(size()));
   const uint32_t drawn = giver == rank() ? context_->draw_communicator_number() : 0;
   const Choice mine{color, key, static_cast<int32_t>(drawn)};
   std::vector<Choice> all(static_cast<size_t>(size()));
@@ -346,10 +439,9 @@ Status Communicator::finalize() {
   SENNIT_RETURN_IF_ERROR(status());
   // Whether somebody has waited for them already or not: their results stay with their handles.
   Status first;
-  while (!outstanding_.empty()) {
-    Work& work = *outstanding_.back();
-    work.wait(-1);
-    const Status ended = work.finish();
+  while (Work* const work = outstanding()) {
+    work->wait(-1);
+    const Status ended = work->finish();
     if (first.ok()) first = ended;
   }
   Call barrier;

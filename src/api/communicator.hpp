@@ -1,10 +1,11 @@
 // communicator.hpp: a set of ranks that call collectives together.
 //
-// One thread at a time, except abort(), status(), failed_ranks() and what is behind state(), which
-// any thread may call. A call becomes a Request in fabric order (api/call/call.hpp); its plan and
-// program are made once (Planning) and kept with idle Executions (PlanCache), so that a repeated
-// call allocates nothing; small blocking calls have a shorter way (SmallCalls). Memory: O(ranks)
-// for the tree, plus the cached programs.
+// Any thread, but for finalize() and calibrate(); whoever makes calls from several threads sees to
+// it that all ranks make them in the same order. The lock is never held while this rank waits for
+// others, and is taken before the engine's. A call becomes a Request in fabric order
+// (api/call/call.hpp); its plan and program are made once (Planning) and kept with idle Executions
+// (PlanCache), so that a repeated call allocates nothing; small blocking calls have a shorter way,
+// without the lock (SmallCalls). Memory: O(ranks) for the tree, plus the cached programs.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int size() const { return state_.size(); }
   uint32_t id() const { return state_.id(); }  // see create()
   const std::vector<int>& members() const { return state_.members(); }
-  const TierTree& tree() const { return planning_.tree(); }
+  // Without the lock: it does not change.
+  const TierTree& tree() const SENNIT_NO_THREAD_SAFETY_ANALYSIS { return planning_.tree(); }
   int position() const { return tree().position_of_rank[static_cast<size_t>(rank())]; }
   Context& context() { return *context_; }
   const std::shared_ptr<Context>& shared_context() const { return context_; }
@@ -45,10 +47,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // ---- calls ----
   // Checks the call and makes it ready; an error leaves the communicator as it was. Its work is not
   // started yet.
-  Result<std::unique_ptr<Work>> prepare(const Call& call);
-  Status run(const Call& call);  // prepare, start, wait, finish
+  Result<std::unique_ptr<Work>> prepare(const Call& call) SENNIT_EXCLUDES(mutex_);
+  Status run(const Call& call) SENNIT_EXCLUDES(mutex_);  // prepare, start, wait, finish
   // Ops that are sums of what was multiplied first; see CustomOps.
-  CustomOps& custom_ops() { return custom_ops_; }
+  int create_op(const void* scalar, DataType type) SENNIT_EXCLUDES(mutex_);
+  Status destroy_op(int op) SENNIT_EXCLUDES(mutex_);
 
   // ---- its life ----
   // Collective. `result` stays null for SENNIT_NO_COLOR. The parts are planned as though they call
@@ -56,10 +59,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status split(int color, int key, std::shared_ptr<Communicator>* result);
   // Called by the members of the new one alone, which `ranks` lists: each once, this rank among
   // them, the same list on all; what stands at i becomes rank i. Also where this one was aborted.
-  // Any thread; `tag` tells those that do it at once apart.
+  // `tag` tells the threads that do it at once apart.
   Status create_group(const std::vector<int>& ranks, int tag,
                       std::shared_ptr<Communicator>* result);
-  // Collective. Ends what is outstanding, whether somebody has waited for it already or not.
+  // Collective. Ends what is outstanding, whether somebody has waited for it already or not. No
+  // other thread uses this or its works meanwhile.
   Status finalize();
   void abort() { state_.abort(); }
   Status status() const { return state_.status(); }  // ok, or what the communicator failed with
@@ -67,19 +71,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // ---- planning and tuning ----
   Request to_request(const Call& call) const { return request_of(call, tree(), rank()); }
-  Result<Plan> plan(const Request& request) const { return planning_.plan(request); }
-  Result<Plan> plan_by_model(const Request& request) const {
-    return planning_.plan_by_model(request);
-  }
+  Result<Plan> plan(const Request& request) const SENNIT_EXCLUDES(mutex_);
+  Result<Plan> plan_by_model(const Request& request) const SENNIT_EXCLUDES(mutex_);
   // How the tuning of the like of this call stands; null where it is not tuned.
-  const Trials* trials(const Call& call) const { return trials_.find(to_request(call)); }
+  const Trials* trials(const Call& call) const SENNIT_EXCLUDES(mutex_);
   // Of the call that ended last: its time until all ranks had ended it, which only the caller can
   // know.
-  void retime(const Call& call, uint64_t ns);
+  void retime(const Call& call, uint64_t ns) SENNIT_EXCLUDES(mutex_);
   // For trials that begin from now on.
-  void set_effort(Trials::Effort effort) { trials_.set_effort(effort); }
+  void set_effort(Trials::Effort effort) SENNIT_EXCLUDES(mutex_);
   // Plans with these constants from now on, and tries anew. Collective; no call may be under way.
-  void calibrate(const CostModel& cost);
+  void calibrate(const CostModel& cost) SENNIT_EXCLUDES(mutex_);
 
  private:
   friend class Work;
@@ -90,33 +92,41 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   GroupChannel& channel() SENNIT_EXCLUDES(channel_mutex_);
   // What a call is prepared to, as the plan says or as trials do.
-  Result<PlanCache::Entry*> find_or_prepare(PlanCache::Key key, const Plan* given);
-  Result<Trials*> trials_of(const Call& call, const Request& request);
-  Status decide(Trials& trials, const Request& request);
-  void forget_plans(Collective collective);
+  Result<PlanCache::Entry*> find_or_prepare(PlanCache::Key key, const Plan* given)
+      SENNIT_REQUIRES(mutex_);
+  Result<Trials*> trials_of(const Call& call, const Request& request) SENNIT_REQUIRES(mutex_);
+  Status decide_trials(const Call& call) SENNIT_EXCLUDES(mutex_);  // where they are over
+  void forget_plans(Collective collective) SENNIT_REQUIRES(mutex_);
 
-  void start(Work& work, bool nonblocking);
-  void start_self_message(Work& work);
+  void start(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
+  void start_execution(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
+  void start_self_message(Work& work) SENNIT_EXCLUDES(mutex_);
+  void give_back(std::unique_ptr<Execution> execution) SENNIT_EXCLUDES(mutex_);
+  // The work has ended; returns its result.
+  Status end(Work& work) SENNIT_EXCLUDES(mutex_);
+  Work* outstanding() SENNIT_EXCLUDES(mutex_);  // one of them, or null
   Status result_of(const Execution& execution);
   Status run_small(const Call& call, Execution& execution);
-  void remember_small(const Call& call, SmallCalls::KeptCall& place);
+  void remember_small(const Call& call, const std::shared_ptr<const Prepared>& prepared,
+                      uint64_t generation) SENNIT_EXCLUDES(mutex_);
 
   const std::shared_ptr<Context> context_;
   CommunicatorState state_;
-  Planning planning_;
   std::vector<int> world_of_position_;
-  PlanCache plans_;
-  SmallCalls small_calls_;
-  CallTrials trials_;
-  CustomOps custom_ops_;
-  SelfMessages self_messages_;
+  SmallCalls small_calls_;  // its changes behind the lock
+  mutable Mutex mutex_;
+  Planning planning_ SENNIT_GUARDED_BY(mutex_);
+  PlanCache plans_ SENNIT_GUARDED_BY(mutex_);
+  uint64_t generation_ SENNIT_GUARDED_BY(mutex_) = 0;  // of plans: how often some were forgotten
+  CallTrials trials_ SENNIT_GUARDED_BY(mutex_);
+  CustomOps custom_ops_ SENNIT_GUARDED_BY(mutex_);
+  SelfMessages self_messages_ SENNIT_GUARDED_BY(mutex_);
+  uint32_t splits_ SENNIT_GUARDED_BY(mutex_) = 0;
+  std::vector<Work*> outstanding_ SENNIT_GUARDED_BY(mutex_);  // started and not finished
   Mutex channel_mutex_;
   // From the first create_group() on.
   std::unique_ptr<GroupChannel> channel_ SENNIT_GUARDED_BY(channel_mutex_);
-  Mailbox mailbox_;        // of messages between two ranks
-  uint32_t next_seq_ = 1;  // of collective calls
-  uint32_t splits_ = 0;
-  std::vector<Work*> outstanding_;  // started and not finished
+  Mailbox mailbox_;  // of messages between two ranks; behind the engine's lock
 };
 
 }  // namespace sennit

@@ -9,7 +9,7 @@ Work::Work(std::shared_ptr<Communicator> communicator, const Call& call)
     : communicator_(std::move(communicator)), call_(call), source_(call.root) {}
 
 Work::~Work() {
-  if (!started_ && execution_) communicator_->plans_.give_back(std::move(execution_));
+  if (!started_ && execution_) communicator_->give_back(std::move(execution_));
   if (!started_ || finished_) return;
   wait(-1);
   (void)finish();
@@ -35,7 +35,7 @@ void Work::start(bool nonblocking) {
 }
 
 void Work::give_up(const Status& why) {
-  if (execution_) communicator_->plans_.give_back(std::move(execution_));
+  if (execution_) communicator_->give_back(std::move(execution_));
   started_ = finished_ = true;
   result_ = why;
 }
@@ -47,11 +47,8 @@ bool Work::done() const {
 
 bool Work::wait(int64_t timeout_ns) {
   if (finished_ || done()) return true;
-  if (!execution_ && timeout_ns < 0 && !communicator_->state_.failed()) {
-    result_ = communicator_->self_messages_.withdraw(call_, self_matched_);
-    end();
-    return true;
-  }
+  // Half of a message to oneself that was not met: finish() withdraws it.
+  if (!execution_ && timeout_ns < 0) return true;
   if (execution_ && timeout_ns < 0) execution_->awaited = true;
   return communicator_->context().engine().wait([this] { return done(); }, timeout_ns);
 }
@@ -62,27 +59,13 @@ bool Work::test() {
   return done();
 }
 
-void Work::end() {
-  finished_ = true;
-  std::vector<Work*>& all = communicator_->outstanding_;
-  all[outstanding_at_] = all.back();
-  all[outstanding_at_]->outstanding_at_ = outstanding_at_;
-  all.pop_back();
-}
-
 Status Work::finish() {
   if (finished_) return result_;
-  end();
-  if (!execution_) {
-    if (!*self_matched_) result_ = communicator_->status();
-    return result_;
-  }
-  result_ = communicator_->result_of(*execution_);
+  const int peer = execution_ ? execution_->peer() : -1;
+  result_ = communicator_->end(*this);
+  finished_ = true;
   if (call_.root == SENNIT_ANY_SOURCE && result_.ok())
-    source_ = communicator_->state_.rank_of(execution_->peer());
-  if (sample_ >= 0 && result_.ok() && !trials_->decided())
-    trials_->took(sample_, execution_->finished_ns - started_ns_);
-  communicator_->plans_.give_back(std::move(execution_));
+    source_ = communicator_->state_.rank_of(peer);
   return result_;
 }
 

@@ -1,7 +1,7 @@
 // work.hpp: a call under way.
 //
-// Made by Communicator::prepare, started by start(); keeps its communicator alive. One thread, the
-// communicator's.
+// Made by Communicator::prepare, started by start(); keeps its communicator alive. One thread at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -39,14 +39,13 @@ class Work {
   bool done() const;
   // Drives the engine; false when the time is over (negative: no limit).
   bool wait(int64_t timeout_ns);
-  bool test();      // drives it once; whether it is done
-  Status finish();  // after done(): the result; gives the execution back
+  bool test();  // drives it once; whether it is done
+  Status finish();  // after wait() or test() was true: the result; gives the execution back
   bool receives() const { return call_.collective == Collective::send_recv && call_.receiving; }
   int source() const { return source_; }  // after finish(), of a receive: the rank at its other end
 
  private:
   friend class Communicator;
-  void end();
 
   const std::shared_ptr<Communicator> communicator_;
   const Call call_;
@@ -58,6 +57,7 @@ class Work {
   size_t outstanding_at_ = 0;  // among the communicator's outstanding works
   Trials* trials_ = nullptr;   // where its time goes
   int sample_ = -1;            // as which of their times; -1: it is not timed
+  uint64_t generation_ = 0;    // of the communicator's plans
   uint64_t started_ns_ = 0;
   int source_ = -1;
   Status result_;

@@ -50,8 +50,7 @@ struct CallDescriptor {
   uint32_t comm = 0;
   uint32_t seq = 0;
   uint64_t signature = 0;
-  bool finished = false;  // this rank is done with it
-  std::string text;       // "all_reduce count 1024 float32 sum, in call 17 of communicator 1"
+  std::string text;  // "all_reduce count 1024 float32 sum, in call 17 of communicator 1"
   // For report_stall: how long this rank has seen no progress in it. 0: unknown, counted from its
   // reports.
   int64_t stalled_ms = 0;

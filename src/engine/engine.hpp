@@ -86,6 +86,9 @@ class Engine {
   // See Transport.
   void forget(const std::function<bool(uint32_t comm)>& over) SENNIT_EXCLUDES(mutex_);
   void wake();  // ends the sleep of all who wait
+  void wake_waiters() {
+    if (waiters_ > 0) wake();
+  }
   // Nothing is under way any more; no callback comes after it.
   void stop_helper() SENNIT_EXCLUDES(mutex_);
   // Exposable where a transport can, else plain; zeroed, 64-byte aligned; no more than there is.

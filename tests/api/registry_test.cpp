@@ -79,7 +79,7 @@ TEST_F(Registered, CallsAreDescribedByTheirCommunicator) {
   EXPECT_FALSE(registry_.describe(7, 1, &call)) << "nothing was called";
   const auto prepared = std::make_shared<Prepared>();
   prepared->description = "barrier";
-  communicator->calls().begins(1, prepared);
+  EXPECT_EQ(communicator->calls().begins(prepared), 1u);
   ASSERT_TRUE(registry_.describe(7, 1, &call));
   EXPECT_EQ(call.comm, 7u);
   EXPECT_EQ(call.text, "barrier");

@@ -36,7 +36,8 @@ struct Call {
   bool as_planned = false;  // no part in tuning: of a group, or the library's own
 };
 
-// Of ops that users made: sums of what was multiplied with a scalar first. One thread.
+// Of ops that users made: sums of what was multiplied with a scalar first. All of it is behind the
+// communicator's lock.
 class CustomOps {
  public:
   using Scalar = std::array<std::byte, 8>;  // one element of the type, and room

@@ -18,7 +18,6 @@ bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {
   out->seq = found->seq;
   const bool forgotten = static_cast<int32_t>(found->seq - seq) > 0;
   out->signature = forgotten ? 0 : found->prepared->signature;
-  out->finished = !forgotten && found->finished;
   out->text =
       forgotten ? fmt::format("call {} is no longer known", seq) : found->prepared->description;
   return true;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -17,19 +16,17 @@ class CallLog {
  public:
   static constexpr size_t kRemembered = 64;
 
-  // The user's thread, for every call in turn, numbered from 1 on: it begins, it is over.
-  void begins(uint32_t seq, const std::shared_ptr<const Prepared>& prepared)
-      SENNIT_EXCLUDES(mutex_) {
+  // `first`: the number of the first call.
+  explicit CallLog(uint32_t first = 1) : next_seq_(first) {}
+
+  // Any thread. A call begins; returns its number.
+  uint32_t begins(const std::shared_ptr<const Prepared>& prepared) SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
+    const uint32_t seq = next_seq_++;
     LoggedCall& call = calls_[seq % calls_.size()];
     call.seq = seq;
     if (call.prepared != prepared) call.prepared = prepared;
-    call.finished.store(false, std::memory_order_relaxed);
-  }
-  // Only the user's thread writes calls_, so it may look without the lock.
-  void is_over(uint32_t seq) SENNIT_NO_THREAD_SAFETY_ANALYSIS {
-    LoggedCall& call = calls_[seq % calls_.size()];
-    if (call.seq == seq) call.finished.store(true, std::memory_order_relaxed);
+    return seq;
   }
 
   // Any thread. The call of this number if it is still remembered; the latest where that has not
@@ -41,10 +38,10 @@ class CallLog {
   struct LoggedCall {
     uint32_t seq = 0;
     std::shared_ptr<const Prepared> prepared;  // null: there was none
-    std::atomic<bool> finished = false;
   };
 
   mutable Mutex mutex_;
+  uint32_t next_seq_ SENNIT_GUARDED_BY(mutex_);
   std::array<LoggedCall, kRemembered> calls_ SENNIT_GUARDED_BY(mutex_);  // ring by seq
 };
 

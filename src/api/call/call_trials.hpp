@@ -1,8 +1,8 @@
 // call_trials.hpp: which calls take part in autotuning, and how the trials of each kind stand.
 //
 // A call takes part where SENNIT_TUNE asks for it, nothing like it is in the tuning table yet, and
-// it is not of a group, whose calls may be prepared in another order than they are started. One
-// thread, the communicator's; the same on all ranks.
+// it is not of a group, whose calls may be prepared in another order than they are started. Behind
+// the communicator's lock; the same on all ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // plan_cache.hpp: what calls were prepared to, with Executions that are idle, so that a call that
 // is made again plans nothing and allocates nothing. The least recently used goes first.
 //
-// One thread, the communicator's. Executions give their scratch back to the engine when they are
+// Behind the communicator's lock. Executions give their scratch back to the engine when they are
 // destroyed, so that happens under its lock, which the caller must not hold. Cost of find(): one
 // comparison for the request that came last, else linear in the requests kept.
 #pragma once
@@ -44,8 +44,6 @@ class PlanCache {
   // Null: not there. What is returned lives until the next add(), forget() or clear().
   Entry* find(const Key& key);
   Entry& add(Key key, std::shared_ptr<const Prepared> prepared);
-  // The entry that was found or added last; there must be one.
-  const Entry& latest() const { return entries_.front(); }
   // For the next call like this one; destroyed where its entry is gone.
   void give_back(std::unique_ptr<Execution> execution);
   // Plans of this collective, other than those on trial.

@@ -1,7 +1,8 @@
 // planning.hpp: how a communicator's calls are planned and made ready to run: its tree, the job's
 // options, what was measured, and the verdicts on plans that somebody asked for.
 //
-// One thread, the communicator's. The same on all ranks as long as all learn the same.
+// All but tree() is behind the communicator's lock. Plans are the same on all ranks as long as all
+// learn the same.
 #pragma once
 
 #include <cstdint>

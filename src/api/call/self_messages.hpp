@@ -1,10 +1,11 @@
 // self_messages.hpp: sends and receives of a rank to itself, which wait for each other here and are
 // copied when both are there. No transport sees them.
 //
-// One thread, the communicator's: so a half that is waited for while its other half was not started
-// would wait for ever, and is withdrawn instead.
+// A half that is waited for while its other half was not started is withdrawn: where the rank has
+// one thread it would wait for ever. Behind the communicator's lock, but for Matched.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 
@@ -16,7 +17,7 @@ namespace sennit {
 class SelfMessages {
  public:
   // Becomes true when the other half has come and the bytes are where they belong.
-  using Matched = std::shared_ptr<bool>;
+  using Matched = std::shared_ptr<std::atomic<bool>>;
 
   // Starts a half. Halves of one tag meet in the order in which they were started; SENNIT_MISMATCH,
   // as between two ranks, where they differ. `world_rank` and `comm` are for that error.

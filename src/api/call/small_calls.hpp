@@ -4,10 +4,14 @@
 // A call that differs from an earlier one in its buffers only needs no checks of its arguments, no
 // Request and no Work: its Execution is kept here, compiled (engine/short_way.hpp). There are
 // sixteen places, by a hash of the call; a call whose place is taken by another takes it over.
-// Where the short way is not possible, the place remembers that. One thread, the communicator's.
+// Where the short way is not possible, the place remembers that.
+//
+// claim() is for any thread and takes no lock; the rest is behind the communicator's lock. A place
+// is one thread's as long as that has claimed it: meanwhile others take the general way.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -20,7 +24,9 @@ namespace sennit {
 class SmallCalls {
  public:
   struct KeptCall {
-    Call call;  // without the buffers
+    std::atomic<bool> claimed = false;
+    std::atomic<bool> forgotten = false;  // its plan is another by now
+    Call call;                            // without the buffers
     bool in_place = false;
     std::unique_ptr<Execution> execution;  // none: the short way is not for this call
 
@@ -28,8 +34,26 @@ class SmallCalls {
     bool holds(const Call& other, int rank) const {
       return call.count == other.count && call.collective == other.collective &&
              call.type == other.type && call.op == other.op && call.root == other.root &&
-             in_place == is_in_place(other, rank);
+             in_place == is_in_place(other, rank) && !forgotten.load(std::memory_order_relaxed);
     }
+  };
+  // A place that is its holder's alone; or none, where such a call never goes the short way or
+  // another thread has the place.
+  class Claim {
+   public:
+    explicit Claim(KeptCall* place) : place_(place) {
+      if (place_ && place_->claimed.exchange(true, std::memory_order_acquire)) place_ = nullptr;
+    }
+    ~Claim() {
+      if (place_) place_->claimed.store(false, std::memory_order_release);
+    }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+    explicit operator bool() const { return place_ != nullptr; }
+    KeptCall* operator->() const { return place_; }
+
+   private:
+    KeptCall* place_;
   };
 
   // `engine` is where executions give their scratch back to, under its lock.
@@ -38,7 +62,7 @@ class SmallCalls {
   SmallCalls(const SmallCalls&) = delete;
   SmallCalls& operator=(const SmallCalls&) = delete;
 
-  // The place for the like of `call`, whoever has it now. Null: such a call never goes the short
+  // The place for the like of `call`, whatever it holds now. Null: such a call never goes the short
   // way.
   KeptCall* place(const Call& call) {
     if (call.count > kMostBytes || !qualifies(call)) return nullptr;
@@ -50,8 +74,10 @@ class SmallCalls {
         kGolden;
     return &places_[hash >> (64 - kPlacesLog2)];
   }
-  // Keeps `execution`, whose buffers have been filled for `call`, if it can be compiled.
-  void keep(KeptCall& place, const Call& call, bool in_place, std::unique_ptr<Execution> execution);
+  Claim claim(const Call& call) { return Claim(place(call)); }
+  // Keeps `execution`, whose buffers have been filled for `call`, if it can be compiled, and if the
+  // place is free.
+  void keep(const Call& call, bool in_place, std::unique_ptr<Execution> execution);
   // Forgets the calls of this collective: their plan is another from now on.
   void forget(Collective collective);
 

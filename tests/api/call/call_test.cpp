@@ -111,7 +111,7 @@ TEST(SelfMessages, MeetInTheirOrder) {
   SelfMessages messages;
   std::array<int32_t, 2> sent = {7, 8};
   std::array<int32_t, 2> received{};
-  const auto matched = [] { return std::make_shared<bool>(false); };
+  const auto matched = [] { return std::make_shared<std::atomic<bool>>(false); };
   const SelfMessages::Matched first = matched(), second = matched(), third = matched();
   EXPECT_TRUE(messages.start(message(&sent[0], 1, false), first, 1, 0).ok());
   EXPECT_TRUE(messages.start(message(&sent[1], 1, false), second, 1, 0).ok());
@@ -129,10 +129,10 @@ TEST(SelfMessages, AreWithdrawn) {
   SelfMessages messages;
   int32_t data = 0;
   const Call call = message(&data, 1, true);
-  const auto withdrawn = std::make_shared<bool>(false);
+  const auto withdrawn = std::make_shared<std::atomic<bool>>(false);
   EXPECT_TRUE(messages.start(call, withdrawn, 1, 0).ok());
   EXPECT_EQ(messages.withdraw(call, withdrawn).kind(), SENNIT_INVALID_ARGUMENT);
-  const auto sent = std::make_shared<bool>(false);
+  const auto sent = std::make_shared<std::atomic<bool>>(false);
   EXPECT_TRUE(messages.start(message(&data, 1, false), sent, 1, 0).ok());
   EXPECT_FALSE(*sent);  // nobody is there any more
 }
