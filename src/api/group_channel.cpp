@@ -56,21 +56,37 @@ Result<uint32_t> GroupChannel::agree_on_number(const std::vector<int>& ranks, in
       static_cast<size_t>(std::find(ranks.begin(), ranks.end(), of_.rank()) - ranks.begin());
   // First all say that they have come: what others send on the new communicator is kept only where
   // its making is under way (Registry::Making). In round `step` those before `step` hear those
-  // `step` further, and on the way back they tell them the number.
+  // `step` further, and on the way back they tell them the number. Then all say that they have it:
+  // nothing is under way any more, and the tag may begin anew.
   uint32_t number = 0;
   const size_t last = std::bit_ceil(n) / 2;
-  const auto round = [&](size_t step, bool hears) -> Status {
-    if (self < step && self + step < n)
-      return exchange(hears, ranks[self + step], tag, signature, text, &number);
-    if (self >= step && self < 2 * step)
-      return exchange(!hears, ranks[self - step], tag, signature, text, &number);
+  const auto partner = [&](size_t step) -> int {
+    if (self < step && self + step < n) return ranks[self + step];
+    return self >= step && self < 2 * step ? ranks[self - step] : -1;
+  };
+  const auto round = [&](size_t step, bool up) -> Status {
+    const int rank = partner(step);
+    return rank < 0 ? Status() : exchange(up == (self < step), rank, tag, signature, text, &number);
+  };
+  const auto up = [&]() -> Status {
+    for (size_t step = last; step > 0; step /= 2) SENNIT_RETURN_IF_ERROR(round(step, true));
     return {};
   };
-  for (size_t step = last; step > 0; step /= 2)
-    if (const Status status = round(step, true); !status.ok()) return status.with_context(text);
+  const auto down = [&]() -> Status {
+    for (size_t step = 1; step <= last; step *= 2) SENNIT_RETURN_IF_ERROR(round(step, false));
+    return {};
+  };
+  Status status = up();
   if (self == 0) number = context_.draw_communicator_number();
-  for (size_t step = 1; step <= last; step *= 2)
-    if (const Status status = round(step, false); !status.ok()) return status.with_context(text);
+  if (status.ok()) status = down();
+  if (status.ok()) status = up();
+  if (!status.ok()) return status.with_context(text);
+  {
+    const MutexLock lock(context_.engine().mutex());
+    for (size_t step = 1; step <= last; step *= 2)
+      if (const int rank = partner(step); rank >= 0)
+        mailbox_.forget(of_.world_rank(rank), static_cast<uint32_t>(tag));
+  }
   if (number == 0)
     return Status(SENNIT_OUT_OF_RESOURCES,
                   fmt::format("{}: rank {} has handed out all its numbers for communicators", text,

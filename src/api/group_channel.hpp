@@ -2,7 +2,8 @@
 // it, alone: messages beside its calls. They go also where the communicator was aborted; not where
 // a member is dead, since it is not decided here who goes on without it.
 //
-// Several threads may ask at once. Cost: two messages a member, up a binomial tree and down again.
+// Several threads may ask at once. Cost: three messages a member, up and down a binomial
+// tree and up again.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,9 @@
 // create_group_test.cpp: communicators that their members make alone out of another one: whoever is
 // not in the list takes no part, also after an abort, in any order, and never after a death.
 #include <gtest/gtest.h>
+#include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -61,6 +63,42 @@ TEST(CreateGroupOfProcesses, IsRefusedWhereTheOtherHasLostAMember) {
                              "who goes on without it is not decided"})
       EXPECT_NE(reports[rank]->find(part), std::string::npos) << *reports[rank];
   }
+}
+
+// Whoever is first in the list hears the others; the same tag serves again at once, with another.
+TEST(CreateGroup, ATagServesAgainWhoeverIsFirst) {
+  Ranks ranks(4);
+  ranks.run([](int rank, sennit_comm_t comm) {
+    const std::vector<std::vector<int>> lists = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0},
+                                                 {0, 1},       {2, 3, 0, 1}, {1, 3, 2, 0}};
+    for (size_t i = 0; i < 120; i++) {
+      const std::vector<int>& list = lists[i % lists.size()];
+      if (std::find(list.begin(), list.end(), rank) == list.end()) continue;
+      sennit_comm_t made = group_of(comm, list, 5);
+      ASSERT_NE(made, nullptr);
+      int new_rank = -1;
+      sennit_comm_rank(made, &new_rank);
+      EXPECT_EQ(list[static_cast<size_t>(new_rank)], rank);
+      if (i % 7 == 0) EXPECT_EQ(sum_over(made, rank), list.size() == 2 ? 1 : 6);
+      sennit_comm_destroy(made);
+    }
+  });
+}
+
+// As a program does that makes groups again and again, each with a tag of its own.
+TEST(CreateGroup, KeepsNothingOfATagThatIsOver) {
+  constexpr int kGroups = 1000;
+  Ranks ranks(2);
+  const auto make = [&](int first_tag) {
+    ranks.run([&](int, sennit_comm_t comm) {
+      for (int i = 0; i < kGroups; i++) sennit_comm_destroy(group_of(comm, {0, 1}, first_tag + i));
+    });
+    return static_cast<int64_t>(mallinfo2().uordblks);  // 0 where a sanitizer allocates
+  };
+  make(0);
+  const int64_t before = make(kGroups);
+  const int64_t after = make(2 * kGroups);
+  EXPECT_LT((after - before) / kGroups, 40) << "bytes a group";
 }
 
 TEST(CreateGroup, OnlyItsMembersTakePart) {
