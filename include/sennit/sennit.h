@@ -374,6 +374,13 @@ SENNIT_EXPORT sennit_status_t sennit_all_to_all_v_start(
 SENNIT_EXPORT sennit_status_t sennit_work_test(sennit_work_t work);
 /* Waits up to timeout_ms (negative: for ever). SENNIT_IN_PROGRESS: not complete by then. */
 SENNIT_EXPORT sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms);
+/* The caller's own time for this call is over, after `waited_ms` (0 or more). If the work has not
+ * completed, its communicator fails on all its ranks with SENNIT_TIMED_OUT: the text, the same on
+ * all, names the ranks that have not made the call; of a send or receive the peer and the tag.
+ * Returns SENNIT_OK at once, and the work then ends with that error; one that has completed keeps
+ * its result. Where something worse is found out (calls that differ, ranks that died), that is the
+ * error. */
+SENNIT_EXPORT sennit_status_t sennit_work_expire(sennit_work_t work, int64_t waited_ms);
 /* Of a receive that has completed: the rank whose message came. SENNIT_IN_PROGRESS: it has not
  * completed. SENNIT_INVALID_ARGUMENT: `work` is no receive. */
 SENNIT_EXPORT sennit_status_t sennit_work_source(sennit_work_t work, int* source);

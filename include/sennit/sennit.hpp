@@ -121,6 +121,8 @@ class Work {
   Error wait_for_ms(int64_t timeout_ms) {
     return Error::from(sennit_work_wait(handle_, timeout_ms));
   }
+  // The caller's own time for it is over; wait() then tells who is late. See sennit_work_expire.
+  Error expire(int64_t waited_ms) { return Error::from(sennit_work_expire(handle_, waited_ms)); }
   Error test() { return Error::from(sennit_work_test(handle_)); }
 
  private:

@@ -392,6 +392,16 @@ sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
   });
 }
 
+sennit_status_t sennit_work_expire(sennit_work_t work, int64_t waited_ms) {
+  return guarded(work, [&]() -> Status {
+    SENNIT_RETURN_IF_ERROR(check_started(work));
+    if (waited_ms < 0)
+      return invalid(fmt::format("work_expire: waited {} ms: expected 0 or more", waited_ms));
+    work->work->expire(waited_ms);
+    return {};
+  });
+}
+
 sennit_status_t sennit_work_source(sennit_work_t work, int* source) {
   return guarded(work, [&]() -> Status {
     SENNIT_RETURN_IF_ERROR(check_started(work));

@@ -54,7 +54,7 @@ void CommunicatorState::fail(const Status& status) {
 
 void CommunicatorState::fail_and_tell(const Status& status) {
   if (failed()) return;
-  if (status.kind() == SENNIT_MISMATCH)
+  if (status.kind() == SENNIT_MISMATCH || status.kind() == SENNIT_TIMED_OUT)
     control_.fail(id_, status);
   else
     control_.abort(id_, status.text());

@@ -180,12 +180,26 @@ void Context::stalled(Execution& execution) {
   const auto waited_ms = static_cast<int64_t>(execution.stalled_ns / kNsPerMs);
   if (waited_ms < arrival_timeout_ms_) return;
   engine_->assert_locked();
-  engine_->failed_here(
-      execution.comm(),
-      {SENNIT_TIMED_OUT,
-       fmt::format("rank {} has waited {} ms in {} on communicator {}: there is no matching call",
-                   rank(), waited_ms, execution.prepared().description,
-                   without_channel(execution.comm()))});
+  engine_->failed_here(execution.comm(), unanswered(execution, waited_ms));
+}
+
+Status Context::unanswered(const Execution& execution, int64_t waited_ms) const {
+  const uint32_t comm = without_channel(execution.comm());
+  // Of a group that is made the description has the tag already.
+  const std::string tag = comm == execution.comm() ? fmt::format(", tag {},", execution.tag()) : "";
+  return {SENNIT_TIMED_OUT,
+          fmt::format("rank {} has waited {} ms in {}{} on communicator {}: no matching call has "
+                      "completed it",
+                      rank(), waited_ms, execution.prepared().description, tag, comm)};
+}
+
+void Context::expire(const Execution& execution, int64_t waited_ms) {
+  const MutexLock lock(engine_->mutex());
+  if (execution.done()) return;
+  if (execution.collective_call())
+    control_->expire(describe(execution), waited_ms);
+  else
+    control_->fail(execution.comm(), unanswered(execution, waited_ms));
 }
 
 }  // namespace sennit

@@ -46,6 +46,10 @@ class Context {
   bool may_tune() const { return options_.may_tune(); }
   bool tunes() const { return options_.tune != "0" && may_tune(); }  // in the calls that come
 
+  // This rank's time for the execution is over, after waited_ms: unless it is done, its
+  // communicator fails on all ranks.
+  void expire(const Execution& execution, int64_t waited_ms);
+
   // A communicator's number out of those that are this rank's to hand out; never the same twice. 0:
   // none left.
   uint32_t draw_communicator_number();
@@ -59,6 +63,8 @@ class Context {
   Control::Callbacks control_callbacks();
   Engine::Callbacks engine_callbacks();
   void stalled(Execution& execution);
+  // Of a message, whose time is over.
+  Status unanswered(const Execution& execution, int64_t waited_ms) const;
 
   const int64_t arrival_timeout_ms_;
   Registry registry_;

@@ -1,6 +1,8 @@
 // work.cpp: see api/work.hpp.
 #include "api/work.hpp"
 
+#include <fmt/core.h>
+
 #include "api/communicator.hpp"
 
 namespace sennit {
@@ -57,6 +59,18 @@ bool Work::test() {
   if (finished_ || done()) return true;
   communicator_->context().engine().progress();
   return done();
+}
+
+void Work::expire(int64_t waited_ms) {
+  if (finished_ || done()) return;
+  Context& context = communicator_->context();
+  if (execution_) return context.expire(*execution_, waited_ms);
+  communicator_->state_.fail_and_tell(
+      {SENNIT_TIMED_OUT,
+       fmt::format(
+           "rank {} has waited {} ms in a message to itself, tag {}, on communicator {}: no "
+           "matching call has completed it",
+           context.rank(), waited_ms, call_.tag, communicator_->id())});
 }
 
 Status Work::finish() {

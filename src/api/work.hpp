@@ -40,6 +40,9 @@ class Work {
   // Drives the engine; false when the time is over (negative: no limit).
   bool wait(int64_t timeout_ns);
   bool test();  // drives it once; whether it is done
+  // The caller's time for it is over, after waited_ms: unless it is done, its communicator fails on
+  // all ranks, and the error names who has not made the call.
+  void expire(int64_t waited_ms);
   Status finish();  // after wait() or test() was true: the result; gives the execution back
   bool receives() const { return call_.collective == Collective::send_recv && call_.receiving; }
   int source() const { return source_; }  // after finish(), of a receive: the rank at its other end

@@ -104,6 +104,9 @@ class Control {
   // No progress for stall_ms in this call: the coordinator compares the members' calls. Repeat
   // while stalled.
   virtual void report_stall(const CallDescriptor& mine) = 0;
+  // This rank's time for the call is over, after waited_ms: the communicator fails with
+  // SENNIT_TIMED_OUT, and the text names who has not come to it.
+  virtual void expire(const CallDescriptor& mine, int64_t waited_ms) = 0;
   // A message of `peer` carried another signature than this rank's call.
   virtual void report_mismatch(const CallDescriptor& mine, int peer) = 0;
   // This communicator is aborted: flood it.

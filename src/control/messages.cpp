@@ -218,7 +218,8 @@ void CollectiveOff::read(ByteReader& in, int) {
 
 void StallReport::write(ByteWriter& out) const {
   out.u32(call.comm).u32(call.seq).u64(call.signature).text(call.text);
-  out.rank(reporter).rank(mismatching_peer).i64(waited_ms).i64(stalled_ms).ranks(members);
+  out.rank(reporter).rank(mismatching_peer).i64(waited_ms).i64(stalled_ms).i64(expired_ms);
+  out.ranks(members);
 }
 void StallReport::read(ByteReader& in, int size) {
   call.comm = in.u32();
@@ -229,6 +230,7 @@ void StallReport::read(ByteReader& in, int size) {
   mismatching_peer = in.rank();
   waited_ms = in.i64();
   stalled_ms = in.i64();
+  expired_ms = in.i64();
   members = in.ranks(size);
   if (mismatching_peer < kNoRank || mismatching_peer >= size || members.empty()) in.fail();
 }

@@ -216,14 +216,17 @@ struct CollectiveOff {
 
 // A rank whose call makes no progress, or gets messages that do not match it, says so up the tree,
 // and says it again while that lasts. Ranks between pass on one report of a call in a while, but
-// every mismatch. The coordinator sends Inquiry.
+// every mismatch, and every report of a rank whose own time is over. The coordinator sends Inquiry.
 struct StallReport {
   CallDescriptor call;
   int reporter = -1;
   int mismatching_peer = -1;  // its message did not match the reporter's call; -1: none
   int64_t waited_ms = 0;      // since the reporter's first report about this call
   int64_t stalled_ms = 0;     // how long it has seen no progress at all
+  int64_t expired_ms = -1;    // its time for the call is over, after so long; -1: it is not
   std::set<int> members;      // of the communicator
+  // It is not said again, and must not be lost.
+  bool urgent() const { return mismatching_peer >= 0 || expired_ms >= 0; }
   SENNIT_CONTROL_MESSAGE(stall);
 };
 

@@ -27,6 +27,7 @@ class NotingControl : public Control {
   }
   void report_suspect(int, const std::string&) override {}
   void report_stall(const CallDescriptor&) override {}
+  void expire(const CallDescriptor&, int64_t) override {}
   void report_mismatch(const CallDescriptor&, int) override {}
   void abort(uint32_t comm, const std::string& why) override {
     told += "abort " + std::to_string(comm) + " " + why + "; ";

@@ -45,6 +45,7 @@ StallReport report() {
   result.mismatching_peer = 4;
   result.waited_ms = 500;
   result.stalled_ms = 400;
+  result.expired_ms = 300;
   result.members = {1, 2, 4};
   return result;
 }
@@ -127,6 +128,7 @@ TEST(Messages, KeepTheirFields) {
   EXPECT_EQ(again.call.text, report().call.text);
   EXPECT_EQ(again.members, report().members);
   EXPECT_EQ(again.stalled_ms, 400);
+  EXPECT_EQ(again.expired_ms, 300);
   EXPECT_EQ(back(InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, ""}).where,
             InquiryAnswer::Where::past);
 }

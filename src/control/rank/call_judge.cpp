@@ -25,7 +25,12 @@ std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now)
   c.since_ms = std::min(c.since_ms, now - report.waited_ms);
   c.stalled_ms = std::max(c.stalled_ms, report.stalled_ms);
   c.reported_ms = now;
-  const bool urgent = report.mismatching_peer >= 0 && c.mismatching_peer < 0;
+  const bool urgent = (report.mismatching_peer >= 0 && c.mismatching_peer < 0) ||
+                      (report.expired_ms >= 0 && c.expirer < 0);
+  if (report.expired_ms >= 0 && c.expirer < 0) {
+    c.expirer = report.reporter;
+    c.expired_ms = report.expired_ms;
+  }
   if (report.mismatching_peer >= 0) {
     c.mismatch_reporter = report.reporter;
     c.mismatching_peer = report.mismatching_peer;
@@ -126,6 +131,29 @@ Status CallJudge::mismatch(const Case& c) {
   return {SENNIT_MISMATCH, place + text};
 }
 
+std::string CallJudge::what_it_does(const Case& c, const std::set<int>& late) {
+  if (late.size() != 1) return "";
+  const auto answer = c.answers.find(*late.begin());
+  if (answer == c.answers.end()) return "; it does not answer";
+  return answer->second.where == InquiryAnswer::Where::before
+             ? fmt::format("; its last call there is {}", answer->second.seq)
+             : "; it has called nothing there";
+}
+
+Status CallJudge::expired(const Case& c, const std::string& what, const std::set<int>& late,
+                          const std::set<int>& left) {
+  if (!late.empty())
+    return {SENNIT_TIMED_OUT,
+            fmt::format("{} did not arrive in {} within {} ms{}", name_ranks(late), what,
+                        c.expired_ms, what_it_does(c, late))};
+  std::string why = "though all ranks are in it";
+  if (!left.empty())
+    why =
+        fmt::format("but {} {} left the job", name_ranks(left), left.size() == 1 ? "has" : "have");
+  return {SENNIT_TIMED_OUT, fmt::format("{} did not complete within {} ms on {}, {}", what,
+                                        c.expired_ms, name_ranks({c.expirer}), why)};
+}
+
 Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const std::set<int>& left,
                          int64_t arrival_ms, std::vector<std::string>* waiting) const {
   if (Status status = mismatch(c); !status.ok()) return status;
@@ -142,6 +170,7 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
     else if (!here)
       late.insert(member);
   }
+  if (c.expirer >= 0) return expired(c, what, late, left_here);
   // A rank may leave when it has finished a call that others are still in, so only a lasting stall
   // tells.
   if (!left_here.empty() && late.empty() && c.stalled_ms < std::min(arrival_ms, kLeftMs)) return {};
@@ -155,16 +184,7 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
             fmt::format("no progress in {} for {} ms, though all ranks are in it; {} reported it",
                         what, c.stalled_ms, name_ranks({c.first.reporter}))};
   }
-  std::string doing;
-  if (late.size() == 1) {
-    const auto answer = c.answers.find(*late.begin());
-    if (answer == c.answers.end())
-      doing = "; it does not answer";
-    else if (answer->second.where == InquiryAnswer::Where::before)
-      doing = fmt::format("; its last call there is {}", answer->second.seq);
-    else
-      doing = "; it has called nothing there";
-  }
+  const std::string doing = what_it_does(c, late);
   if (now - c.since_ms >= arrival_ms)
     return {SENNIT_TIMED_OUT, fmt::format("{} did not arrive in {} within {} ms{}",
                                           name_ranks(late), what, arrival_ms, doing)};

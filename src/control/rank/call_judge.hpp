@@ -66,6 +66,8 @@ class CallJudge {
     int rounds = 0;        // finished ones
     bool said_waiting = false;
     int mismatch_reporter = -1, mismatching_peer = -1;
+    int expirer = -1;  // whose time for the call is over, after expired_ms; -1: nobody's
+    int64_t expired_ms = 0;
     std::map<int, InquiryAnswer> answers;
   };
   Inquiry ask(Case& c, int64_t now);
@@ -73,6 +75,11 @@ class CallJudge {
   Status assess(Case& c, int64_t now, const std::set<int>& dead, const std::set<int>& left,
                 int64_t arrival_ms, std::vector<std::string>* waiting) const;
   static Status mismatch(const Case& c);
+  // Of the one who is late; nothing of several.
+  static std::string what_it_does(const Case& c, const std::set<int>& late);
+  // Somebody's time is over, whoever is late.
+  static Status expired(const Case& c, const std::string& what, const std::set<int>& late,
+                        const std::set<int>& left);
 
   std::map<Key, Case> cases_;
   uint64_t next_inquiry_ = 1;

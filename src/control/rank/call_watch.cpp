@@ -38,19 +38,30 @@ const CallWatch::Clock& CallWatch::clock_of(const CallDescriptor& call) {
 }
 
 void CallWatch::stalled(CallDescriptor mine, int mismatching_peer) {
-  if (!self_.serving() || census_.excluded) return;
-  StallReport report;
-  report.members = members_of(mine.comm);
-  if (!report.members.count(self_.rank)) return;  // destroyed meanwhile
   const Clock& clock = clock_of(mine);
-  report.call = std::move(mine);
-  report.reporter = self_.rank;
+  StallReport report;
   report.mismatching_peer = mismatching_peer;
   report.waited_ms = self_.now_ms - clock.first_ms;
   report.stalled_ms =
-      report.call.stalled_ms > 0 ? report.call.stalled_ms : self_.now_ms - clock.unbroken_since_ms;
+      mine.stalled_ms > 0 ? mine.stalled_ms : self_.now_ms - clock.unbroken_since_ms;
+  report.call = std::move(mine);
+  say(std::move(report));
+}
+
+void CallWatch::expire(CallDescriptor mine, int64_t waited_ms) {
+  StallReport report;
+  report.waited_ms = report.stalled_ms = report.expired_ms = waited_ms;
+  report.call = std::move(mine);
+  say(std::move(report));
+}
+
+void CallWatch::say(StallReport report) {
+  if (!self_.serving() || census_.excluded) return;
+  report.reporter = self_.rank;
+  report.members = members_of(report.call.comm);
+  if (!report.members.count(self_.rank)) return;  // destroyed meanwhile
   if (census_.coordinator()) return judge(report);
-  if (mismatching_peer >= 0)
+  if (report.urgent())
     reports_.send_up(encode(report));
   else  // stalls are reported again anyway
     sender_.send_up(encode(report));
@@ -85,7 +96,7 @@ void CallWatch::answer(const Inquiry& inquiry) {
 
 void CallWatch::on_report(const StallReport& report) {
   if (census_.coordinator()) return judge(report);
-  if (report.mismatching_peer >= 0) return reports_.send_up(encode(report));
+  if (report.urgent()) return reports_.send_up(encode(report));
   int64_t& last = passed_on_[{report.call.comm, *report.members.begin(), report.call.seq}];
   if (last != 0 && self_.now_ms - last < kPassOnGapMs) return;
   if (passed_on_.size() > kMostPassedOn)

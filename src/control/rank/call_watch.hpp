@@ -33,6 +33,8 @@ class CallWatch {
   // ---- of this rank ----
   // This rank's call makes no progress; `mismatching_peer` sent what does not match it, -1: nobody.
   void stalled(CallDescriptor mine, int mismatching_peer);
+  // This rank's time for its call is over, after waited_ms.
+  void expire(CallDescriptor mine, int64_t waited_ms);
   // The communicator is in error on all its ranks from now on.
   void fail(uint32_t comm, const Status& status);
 
@@ -58,6 +60,7 @@ class CallWatch {
   const Clock& clock_of(const CallDescriptor& call);
   std::set<int> members_of(uint32_t comm) const;
   void judge(const StallReport& report);
+  void say(StallReport report);  // this rank's
   void ask(const Inquiry& inquiry);
   void answer(const Inquiry& inquiry);
   void announce(uint32_t comm, int anchor, const Status& status);

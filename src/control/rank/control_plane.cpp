@@ -62,6 +62,7 @@ class ControlPlane final : public Control {
   Result<Blob> broadcast(std::span<const std::byte> from_rank0) override;
   void report_suspect(int peer, const std::string& what) override;
   void report_stall(const CallDescriptor& mine) override;
+  void expire(const CallDescriptor& mine, int64_t waited_ms) override;
   void report_mismatch(const CallDescriptor& mine, int peer) override;
   void abort(uint32_t comm, const std::string& why) override;
   void fail(uint32_t comm, const Status& status) override;
@@ -221,6 +222,10 @@ void ControlPlane::report_suspect(int peer, const std::string& what) {
 
 void ControlPlane::report_stall(const CallDescriptor& mine) {
   post([this, mine] { plane_.calls().stalled(mine, -1); });
+}
+
+void ControlPlane::expire(const CallDescriptor& mine, int64_t waited_ms) {
+  post([this, mine, waited_ms] { plane_.calls().expire(mine, waited_ms); });
 }
 
 void ControlPlane::report_mismatch(const CallDescriptor& mine, int peer) {

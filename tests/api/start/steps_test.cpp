@@ -43,6 +43,7 @@ class Others final : public Control {
   }
   void report_suspect(int, const std::string&) override {}
   void report_stall(const CallDescriptor&) override {}
+  void expire(const CallDescriptor&, int64_t) override {}
   void report_mismatch(const CallDescriptor&, int) override {}
   void abort(uint32_t, const std::string&) override {}
   void fail(uint32_t, const Status&) override {}

@@ -92,6 +92,44 @@ TEST_F(Judging, LateRanksAreWaitedForThenNamed) {
             "last call there is 16");
 }
 
+// Also where a round has just been, and whatever the arrival time-out says.
+TEST_F(Judging, WhoseOwnTimeIsOverIsToldAtOnceWhoIsLate) {
+  auto inquiry = judge.report(report(0), 0);
+  for (int r = 0; r < 8; r++) answer(inquiry->id, r, InquiryAnswer::Where::before);
+  EXPECT_TRUE(at(0).verdicts.empty());
+  StallReport over = report(4, 70, 70);
+  over.expired_ms = 70;
+  inquiry = judge.report(over, 10);
+  ASSERT_TRUE(inquiry);
+  for (int r = 0; r < 8; r++)
+    answer(inquiry->id, r, r < 2 ? InquiryAnswer::Where::before : InquiryAnswer::Where::at);
+  const auto outcome = at(20);
+  ASSERT_EQ(outcome.verdicts.size(), 1u);
+  EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
+  EXPECT_EQ(outcome.verdicts[0].status.text(),
+            "ranks 0-1 did not arrive in call 17 on communicator 1 (all_reduce count 1000 float32 "
+            "sum) within 70 ms");
+}
+
+TEST_F(Judging, WhoseOwnTimeIsOverWhileAllAreInItIsTimedOutToo) {
+  for (const bool gone : {false, true}) {
+    judge = CallJudge();
+    if (gone) left = {6};
+    StallReport over = report(4, 70, 70);
+    over.expired_ms = 70;
+    const auto inquiry = judge.report(over, 0);
+    for (int r = 0; r < 8; r++)
+      if (!gone || r != 6) answer(inquiry->id, r, InquiryAnswer::Where::at);
+    const auto outcome = at(CallJudge::kRoundMs);
+    ASSERT_EQ(outcome.verdicts.size(), 1u);
+    EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
+    EXPECT_EQ(outcome.verdicts[0].status.text(),
+              std::string("call 17 on communicator 1 (all_reduce count 1000 float32 sum) did not "
+                          "complete within 70 ms on rank 4, ") +
+                  (gone ? "but rank 6 has left the job" : "though all ranks are in it"));
+  }
+}
+
 TEST_F(Judging, AnAnswerThatNeverComesCountsAsLate) {
   auto inquiry = judge.report(report(0, kArrivalMs), 0);
   for (int r = 0; r < 7; r++) answer(inquiry->id, r, InquiryAnswer::Where::at);

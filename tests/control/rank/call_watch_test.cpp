@@ -91,6 +91,23 @@ TEST(Stalls, OfOthersArePassedOnNowAndThen) {
   EXPECT_EQ(rank.sender.take_up<StallReport>().size(), 1u);
 }
 
+TEST(Stalls, OfWhomTheTimeIsOverAreAllPassedOn) {
+  One inner(1);
+  StallReport over = report_of(2, 7);
+  over.expired_ms = 0;
+  inner.watch.on_report(report_of(3, 7));
+  inner.watch.on_report(over);
+  EXPECT_EQ(inner.sender.take_up<StallReport>().size(), 2u);
+  inner.watch.expire(call(7, 5), 250);
+  const auto up = inner.sender.take_up<StallReport>();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_EQ(up[0].expired_ms, 250);
+  EXPECT_EQ(up[0].reporter, 1);
+  inner.census.dead = {0};
+  inner.watch.became_coordinator();
+  EXPECT_EQ(inner.sender.take_down<Inquiry>().size(), 1u) << "nobody may have heard of it";
+}
+
 TEST(Inquiries, AreAnsweredWithATextOnlyWhereCallsDiffer) {
   One rank(2);
   const auto answer_to = [&](uint64_t signature) {
