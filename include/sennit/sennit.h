@@ -132,7 +132,8 @@ typedef struct sennit_config_t {
   /* fabric file, or NULL: SENNIT_FABRIC, /etc/sennit/fabric, then discovery */
   const char* fabric;
   const char* algorithm; /* as SENNIT_ALGORITHM, or NULL */
-  /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT */
+  /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT; INT32_MAX: for
+   * ever (24 days), but as SENNIT_ARRIVAL_TIMEOUT says where that is set in the environment */
   int32_t arrival_timeout_ms;
 } sennit_config_t;
 #define SENNIT_CONFIG_INIT \

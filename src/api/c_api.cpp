@@ -4,6 +4,7 @@
 #include "api/launch.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -68,6 +69,12 @@ Status checked_config(const sennit_config_t* config) {
     return invalid(fmt::format("sennit_config_t: arrival_timeout_ms {}: expected 0 or more",
                                config->arrival_timeout_ms));
   return {};
+}
+
+int64_t arrival_timeout_ms(const sennit_config_t* config) {
+  const int32_t given = config ? config->arrival_timeout_ms : 0;
+  const bool gives_way = given == INT32_MAX && option_is_set("SENNIT_ARRIVAL_TIMEOUT");
+  return given > 0 && !gives_way ? given : option_integer("SENNIT_ARRIVAL_TIMEOUT");
 }
 
 Status check_started(sennit_work_t work) {

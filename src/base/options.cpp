@@ -149,6 +149,11 @@ int64_t option_integer(std::string_view name) {
   return *to_integer(option, option.default_value);
 }
 
+bool option_is_set(std::string_view name) {
+  const char* const value = std::getenv(std::string(find(name).name).c_str());
+  return value && *value;
+}
+
 bool option_flag(std::string_view name) { return option_integer(name) != 0; }
 
 Status check_options() {

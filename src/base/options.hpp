@@ -30,6 +30,7 @@ std::string option_text(std::string_view name);
 // also bytes ("64K", powers of two) and milliseconds
 int64_t option_integer(std::string_view name);
 bool option_flag(std::string_view name);
+bool option_is_set(std::string_view name);  // in the environment, not empty
 // Every set SENNIT_* variable is known and well-formed; else what is wrong, with the nearest known
 // name.
 Status check_options();

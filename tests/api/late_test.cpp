@@ -121,4 +121,30 @@ TEST(Late, IsNobodyInAWorkThatHasCompleted) {
   });
 }
 
+// A library that stands in for another may wait for ever; who runs it may not want that.
+TEST(Late, IsWhoeverTheEnvironmentSaysToAConfigThatWaitsForEver) {
+  sennit_config_t config = SENNIT_CONFIG_INIT;
+  config.arrival_timeout_ms = INT32_MAX;
+  setenv("SENNIT_ARRIVAL_TIMEOUT", "1000", 1);
+  Ranks patient(2, &config);
+  setenv("SENNIT_ARRIVAL_TIMEOUT", "1000000", 1);
+  config.arrival_timeout_ms = 1000;
+  Ranks own(2, &config);
+  unsetenv("SENNIT_ARRIVAL_TIMEOUT");
+  for (Ranks* const ranks : {&patient, &own})
+    ranks->run([](int rank, sennit_comm_t comm) {
+      sennit_work_t work = nullptr;
+      if (rank == 1) {
+        failure_of(comm);
+        return;
+      }
+      ASSERT_EQ(sennit_barrier_start(comm, &work), SENNIT_OK);
+      EXPECT_EQ(sennit_work_wait(work, 30'000), SENNIT_TIMED_OUT) << sennit_last_error();
+      EXPECT_NE(std::string(sennit_last_error()).find("within 1000 ms"), std::string::npos)
+          << sennit_last_error();
+      sennit_comm_abort(comm);
+      sennit_work_free(work);
+    });
+}
+
 }  // namespace
