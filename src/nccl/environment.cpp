@@ -235,7 +235,7 @@ Translation translate(const Variables& all, const Host& host) {
   for (const auto& [name, value] : all) {
     if (!name.starts_with(kPrefix) || value.empty()) continue;
     const auto known = std::find_if(kKnown.begin(), kKnown.end(),
-                                    [&](const Known& one) { return name == one.name; });
+                                    [&key = name](const Known& one) { return key == one.name; });
     if (known == kKnown.end())
       unknown.push_back(name);
     else
