@@ -2,26 +2,27 @@
 // the job's number and its secret, with a checksum against mangling on the way. Whoever holds them
 // may join the job.
 //
-// The listening socket is opened at once, so the port in the id is truly ours, and waits in this
-// process until rank 0 takes it over. All of the host's addresses go into the id; joining ranks try
-// them in turn.
+// The listening socket is opened at once, so the port in the id is truly ours. Rank 0 takes it over
+// where it is in this process; else the relay (control/relay.hpp) sends the ranks on to it. All of
+// the host's addresses go into the id; joining ranks try them in turn.
+#include "api/unique_id.hpp"
+
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cstring>
-#include <map>
+#include <exception>
 
 #include <fmt/core.h>
 
-#include "api/launch.hpp"
-#include "base/mutex.hpp"
 #include "base/net/socket.hpp"
 #include "base/options.hpp"
-#include "base/process/forked.hpp"
 #include "base/process/sodium_ready.hpp"
+#include "control/relay.hpp"
 
 namespace sennit {
 namespace {
+
+using control::Relay;
 
 // What the bytes are. As many as NCCL's ids have, so that they fit into those.
 struct Contents {
@@ -75,21 +76,9 @@ void checksum(const Contents& contents, uint8_t (&out)[16]) {
                      offsetof(Contents, checksum), nullptr, 0);
 }
 
-struct Listener {
-  int fd = -1;
-  Origin origin;  // a forked child has not got it
-};
-
-// Listening sockets whose rank 0 has not come yet.
-struct WaitingListeners {
-  WaitingListeners() { hold_across_fork(mutex); }
-  Mutex mutex;
-  std::map<uint64_t, Listener> by_job SENNIT_GUARDED_BY(mutex);
-};
-WaitingListeners& waiting_listeners() {
-  static auto* const all = new WaitingListeners;
-  return *all;
-}
+// So much longer than for a rank that does not come a process waits for the first one of an id that
+// it made. The port of an id that nobody used is closed then.
+constexpr int64_t kPatience = 10;
 
 }  // namespace
 
@@ -104,17 +93,33 @@ BootstrapOptions bootstrap_defaults() {
   return options;
 }
 
-Result<std::vector<std::byte>> make_unique_id() {
-  if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
-  std::vector<Address> addresses = host_addresses();
+namespace {
+
+// Where others find a socket that listens on all of this host's addresses, or on the one that
+// SENNIT_INTERFACE names.
+struct Place {
+  std::vector<Address> addresses = host_addresses();  // the likeliest first
   Address bound = any_address();
+};
+
+Result<Place> own_place() {
+  Place place;
   if (const std::string interface = option_text("SENNIT_INTERFACE"); !interface.empty()) {
     const Result<Address> named = interface_address(interface);
     if (!named) return named.status();
-    bound = *named;
-    addresses = {bound};
+    place.bound = *named;
+    place.addresses = {place.bound};
   }
-  const Result<int> listener = listen_on(bound);
+  return place;
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> make_unique_id() {
+  if (!sodium_ready()) return Status{SENNIT_INTERNAL, "libsodium does not start"};
+  const Result<Place> place = own_place();
+  if (!place) return place.status();
+  const Result<int> listener = listen_on(place->bound);
   if (!listener) return listener.status();
 
   Contents contents{};
@@ -122,13 +127,13 @@ Result<std::vector<std::byte>> make_unique_id() {
   while (contents.job == 0) randombytes_buf(&contents.job, sizeof contents.job);
   randombytes_buf(contents.secret, sizeof contents.secret);
   contents.port = local_address(*listener).port;
-  write_addresses(addresses, &contents);
+  write_addresses(place->addresses, &contents);
   checksum(contents, contents.checksum);
-  {
-    WaitingListeners& waiting = waiting_listeners();
-    const MutexLock lock(waiting.mutex);
-    waiting.by_job[contents.job].fd = *listener;
-  }
+  const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
+  Relay::of_process().keep({contents.job,
+                            {secret, secret + sizeof contents.secret},
+                            option_text("SENNIT_WIRE") == "sealed"},
+                           *listener, kPatience * option_integer("SENNIT_ARRIVAL_TIMEOUT"));
   std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
   std::memcpy(id.data(), &contents, sizeof contents);
   return id;
@@ -169,19 +174,44 @@ Result<BootstrapOptions> read_id(std::span<const std::byte> id, int rank, int si
 
 }  // namespace
 
+namespace {
+
+// This process is rank 0, and another one made the id: it listens here, and tells the maker.
+Result<int> listen_elsewhere(const BootstrapOptions& options) {
+  Result<std::vector<Address>> maker = resolve(options.root_host, options.root_port);
+  if (!maker) return maker.status();
+  Result<Place> place = own_place();
+  if (!place) return place.status();
+  const Result<int> listener = listen_on(place->bound);
+  if (!listener) return listener.status();
+  for (Address& address : place->addresses) address.port = local_address(*listener).port;
+  const Status told =
+      control::tell_maker(*maker, {options.job, options.secret, options.sealed}, options.size,
+                          place->addresses, options.arrival_timeout_ms);
+  if (told.ok()) return *listener;
+  close_socket(*listener);
+  return told;
+}
+
+}  // namespace
+
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
   if (!options || rank != 0) return options;
-  WaitingListeners& waiting = waiting_listeners();
-  const MutexLock lock(waiting.mutex);
-  const auto listener = waiting.by_job.find(options->job);
-  if (listener == waiting.by_job.end() || listener->second.origin.forked())
-    return invalid(
-        "rank 0 has to be the process that called sennit_get_unique_id, and each id starts one job "
-        "only");
-  options->root_listener_fd = listener->second.fd;
-  waiting.by_job.erase(listener);
+  options->root_listener_fd = Relay::of_process().take(options->job);
+  if (options->root_listener_fd >= 0) return options;
+  if (Relay::of_process().was_used(options->job))
+    return invalid("each id starts one job only, and this one's has begun already");
+  const Result<int> listener = listen_elsewhere(*options);
+  if (!listener) return listener.status();
+  options->root_listener_fd = *listener;
   return options;
+}
+
+Status forget_unique_id(std::span<const std::byte> id) {
+  const Result<BootstrapOptions> options = read_id(id, 0, 1);
+  if (options) Relay::of_process().forget(options->job);
+  return options.status();
 }
 
 // Every start listens anew on the id's port. The socket that make_unique_id opened only keeps the
@@ -189,11 +219,8 @@ Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, i
 Result<BootstrapOptions> options_from_launch_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
   if (!options) return options;
-  WaitingListeners& waiting = waiting_listeners();
-  const MutexLock lock(waiting.mutex);
-  if (const auto kept = waiting.by_job.find(options->job);
-      kept != waiting.by_job.end() && !kept->second.origin.forked())
-    ::shutdown(kept->second.fd, SHUT_RDWR);
+  if (const int kept = Relay::of_process().take(options->job); kept >= 0)
+    ::shutdown(kept, SHUT_RDWR);
   options->job = 0;
   return options;
 }

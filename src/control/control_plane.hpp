@@ -26,6 +26,22 @@
 
 namespace sennit {
 
+// A job that a rank is in already. One that all ranks of a new job are in can carry the new job's
+// communicator, so that nothing has to be connected for it.
+struct Membership {
+  uint64_t job = 0;
+  int rank = 0, size = 1;         // in that job
+  std::vector<std::byte> secret;  // of that job; 32 bytes
+  uint32_t number = 0;  // for the new communicator there, should this rank be rank 0 of it
+};
+
+// The job that was found to carry a new one's communicator.
+struct SharedJob {
+  uint64_t job = 0;
+  uint32_t number = 0;       // the communicator's
+  std::vector<int> members;  // by rank in the new job: the rank in that one
+};
+
 // What a rank must know to take part in a job. Rank 0's address, the size and the secret must be
 // the same on all ranks. Times are in milliseconds.
 struct BootstrapOptions {
@@ -43,6 +59,8 @@ struct BootstrapOptions {
   int64_t heartbeat_timeout_ms = 30'000;
   int64_t stall_ms = 500;
   std::string interface;  // SENNIT_INTERFACE: listen on this interface or address only
+  // Jobs that may carry this one's communicator, for a job whose number all ranks know.
+  std::vector<Membership> memberships;
 };
 
 // What a rank is doing on a communicator, for comparing calls.
@@ -79,11 +97,14 @@ class Control {
     std::function<std::vector<int>(uint32_t comm)> members;
   };
 
-  // Collective over all ranks; returns when the tree stands. On time-out the error lists who is
-  // missing.
+  // Collective over all ranks; returns when the tree stands, or when a job was found that carries
+  // this one's communicator: shared() tells. On time-out the error lists who is missing.
   static Result<std::unique_ptr<Control>> start(const BootstrapOptions& options,
                                                 Callbacks callbacks);
   virtual ~Control() = default;
+
+  // Not null: all ranks are in that job, so there is no tree, and this is to be destroyed.
+  virtual const SharedJob* shared() const { return nullptr; }
 
   virtual int rank() const = 0;
   virtual int size() const = 0;

@@ -17,7 +17,8 @@ namespace sennit::control {
 // What a frame says, in a word; control/messages.hpp says of each who sends it and what follows.
 // The numbers are part of the wire format.
 enum class FrameType : uint16_t {
-  // Start: the first frame of a connection is one of the first three.
+  // Start: the first frame of a connection is one of the first three; to the maker of a unique id
+  // it is enlist or root_at.
   enlist = 1,      // any rank -> 0: who and where I am
   attach = 2,      // child -> parent: I hang below you
   probe = 3,       // coordinator -> suspect: are you alive?
@@ -44,7 +45,9 @@ enum class FrameType : uint16_t {
   goodbye,         // up: rank r leaves
   goodbye_ack,     // down to r: the coordinator knows
   leaving,         // to children that stay longer than their parent: look for another
-  last_ = leaving
+  root_at,         // rank 0 <-> the maker of the unique id -> any rank: where rank 0 is
+  shared,          // 0 -> all ranks: the start is over, an older job carries the communicator
+  last_ = shared
 };
 // For errors and logs; a string that lives forever.
 const char* name(FrameType type);

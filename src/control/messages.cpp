@@ -8,6 +8,7 @@ constexpr size_t kAddressBytes = 18;
 constexpr size_t kLengthBytes = 4;  // before a text or a blob
 constexpr size_t kRankBytes = 4;
 constexpr size_t kPidBytes = 4;
+constexpr size_t kClaimBytes = sizeof(uint64_t) + kRankBytes + sizeof(Claim::proof);
 constexpr size_t kMostHostName = 255;
 constexpr int kNoRank = -1;
 
@@ -47,6 +48,8 @@ void Enlist::write(ByteWriter& out) const {
   write_address(out, member.address);
   out.u32(static_cast<uint32_t>(member.pid)).text(member.host).flag(!complaint.ok());
   if (!complaint.ok()) out.status(complaint);
+  out.u32(static_cast<uint32_t>(claims.size()));
+  for (const Claim& claim : claims) out.u64(claim.job).rank(claim.rank).bytes(claim.proof);
 }
 void Enlist::read(ByteReader& in, int) {
   rank = in.rank();  // it may take the job for a larger one, and is told so
@@ -57,6 +60,41 @@ void Enlist::read(ByteReader& in, int) {
   member.host = in.text();
   if (member.host.size() > kMostHostName) in.fail();
   if (in.flag()) complaint = in.status();
+  const uint32_t count = in.count(kClaimBytes);
+  if (count > kMostClaims) return in.fail();
+  claims.resize(count);
+  for (Claim& claim : claims) {
+    claim.job = in.u64();
+    claim.rank = in.rank();
+    for (std::byte& octet : claim.proof) octet = static_cast<std::byte>(in.u8());
+  }
+}
+
+void RootAt::write(ByteWriter& out) const {
+  out.u8(static_cast<uint8_t>(where)).rank(ranks).u32(static_cast<uint32_t>(addresses.size()));
+  for (const Address& address : addresses) write_address(out, address);
+}
+void RootAt::read(ByteReader& in, int) {
+  const uint8_t place = in.u8();
+  if (place > static_cast<uint8_t>(Where::elsewhere)) return in.fail();
+  where = static_cast<Where>(place);
+  ranks = in.rank();
+  const uint32_t count = in.count(kAddressBytes);
+  if (count > kMostRootAddresses || (count == 0) == (where == Where::elsewhere)) return in.fail();
+  addresses.resize(count);
+  for (Address& address : addresses) address = read_address(in);
+}
+
+void Shared::write(ByteWriter& out) const {
+  out.u64(with.job).u32(with.number);
+  for (const int member : with.members) out.rank(member);
+}
+void Shared::read(ByteReader& in, int size) {
+  with.job = in.u64();
+  with.number = in.u32();
+  if (in.left() < static_cast<size_t>(size) * kRankBytes) return in.fail();
+  with.members.resize(static_cast<size_t>(size));
+  for (int& member : with.members) member = in.rank();  // of a job whose size only its members know
 }
 
 void Parent::write(ByteWriter& out) const {

@@ -4,6 +4,7 @@
 // have arrived; decode() refuses what is too short or too long.
 #pragma once
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -32,6 +33,16 @@ struct Member {
 
 // ---- the start ----
 
+// That a rank of the new job is this rank of an older one, proved to whoever holds the older one's
+// secret.
+struct Claim {
+  uint64_t job = 0;
+  int rank = -1;
+  std::array<std::byte, 16> proof{};
+};
+// In one Enlist.
+inline constexpr size_t kMostClaims = 64;
+
 // A rank sends it to rank 0 as the first frame of a connection of its own, once it has found rank
 // 0. The answer is Parent when the parent has come as well, Refuse if the rank has no place in the
 // job, or StartFailed. A complaint makes rank 0 end the start for everybody.
@@ -41,7 +52,32 @@ struct Enlist {
   uint64_t job = 0;
   Member member;
   Status complaint;  // why it cannot take part; ok: it can
+  std::vector<Claim> claims{};
   SENNIT_CONTROL_MESSAGE(enlist);
+};
+
+// Where rank 0 of a job is whose unique id another process made. Rank 0 says `elsewhere` to the
+// maker, which says it back; to whoever enlists there the maker says the same, or what it knows
+// yet. Who is told `here` or `elsewhere` drops the connection and enlists there.
+struct RootAt {
+  enum class Where : uint8_t {
+    unknown,    // rank 0 has not come yet: wait
+    here,       // at the address that this connection goes to: it has come in the maker's process
+    elsewhere,  // at one of `addresses`
+  };
+  Where where = Where::unknown;
+  int ranks = 0;  // of the job; 0 where rank 0 has not said it
+  std::vector<Address> addresses;
+  SENNIT_CONTROL_MESSAGE(root_at);
+};
+// In one RootAt.
+inline constexpr size_t kMostRootAddresses = 16;
+
+// Rank 0's answer to Enlist, to all ranks at once, instead of Parent: an older job carries this
+// one's communicator. The start is over.
+struct Shared {
+  SharedJob with;
+  SENNIT_CONTROL_MESSAGE(shared);
 };
 
 // Rank 0's answer to Enlist: where the rank's parent listens. The rank ends this connection and

@@ -53,7 +53,9 @@ StallReport report() {
 // One of each, with something in every field.
 auto one_of_each() {
   return std::tuple{
-      Enlist{3, kSize, 77, {address(4242), 123, "a host"}, kWhy},
+      Enlist{3, kSize, 77, {address(4242), 123, "a host"}, kWhy, {{78, 9, {std::byte{5}}}}},
+      RootAt{RootAt::Where::elsewhere, kSize, {address(4242), address(4243)}},
+      Shared{{78, 12, {9, 8, 7, 6, 0}}},
       Parent{77, 1, address(9)},
       Refuse{kWhy},
       Joined{},

@@ -23,6 +23,7 @@ constexpr int64_t kRetryMs = 50;
 constexpr int64_t kResolveRetryMs = 500;
 constexpr int64_t kConnectMs = 3000;    // per address and attempt
 constexpr int64_t kForeignMs = 2000;    // a rank 0 with another secret: fail after this long
+constexpr int64_t kNobodyMs = 2000;     // nobody at a unique id's addresses: likewise
 constexpr int64_t kComplainMs = 2000;   // for rank 0 to hear why this rank cannot come
 constexpr int64_t kJoinMs = 20'000;     // for the connection to the parent; then rank 0 hears of it
 constexpr int64_t kRootLaterMs = 2000;  // rank 0's clock may have started later than ours
@@ -41,6 +42,7 @@ bool lacks_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 }  // namespace
 
 std::string Bootstrap::root_text() const {
+  if (!root_text_.empty()) return root_text_;
   return fmt::format("{}:{}", self_.options.root_host, self_.options.root_port);
 }
 
@@ -128,6 +130,11 @@ void Bootstrap::tick() {
                      "let the port through?",
                      root_text(), self_.options.arrival_timeout_ms,
                      last_trouble_.empty() ? "no answer" : last_trouble_)});
+  if (with_maker_ && now >= deadline_ms_)
+    return fail({SENNIT_TIMED_OUT,
+                 fmt::format("rank 0 has not come within {} ms: the process that made the unique "
+                             "id, at {}, waits for it as well",
+                             self_.options.arrival_timeout_ms, root_text())});
   if (root_seen_ && now >= deadline_ms_)
     return fail(
         {SENNIT_TIMED_OUT, fmt::format("rank 0 at {} does not answer any more{}", root_text(),
@@ -163,6 +170,7 @@ void Bootstrap::find_parent() {
     return fail(no_descriptors("cannot connect to rank 0: no file descriptors left"));
   } else {
     last_trouble_ = std::strerror(error);
+    if (error == ECONNREFUSED) return lost_root(End::refused, last_trouble_);
   }
   self_.due(retry_ms_);
 }
@@ -194,7 +202,8 @@ Status Bootstrap::listen_as_rank(Address* own) {
 
 void Bootstrap::send_enlist(Channel& channel) {
   root_seen_ = true;
-  refused_since_ms_ = 0;
+  with_maker_ = false;
+  refused_since_ms_ = nobody_since_ms_ = 0;
   // From now on rank 0's clock counts.
   deadline_ms_ =
       std::max(deadline_ms_, self_.now_ms + self_.options.arrival_timeout_ms + kRootLaterMs);
@@ -205,10 +214,27 @@ void Bootstrap::send_enlist(Channel& channel) {
     if (const Address bound = door_.address(); !bound.wildcard()) own = bound;
   }
   own.port = door_.port();
-  channels_.send(
-      channel,
-      encode(Enlist{
-          self_.rank, self_.size, self_.options.job, {own, self_.pid, this_host()}, complaint_}));
+  channels_.send(channel, encode(Enlist{self_.rank,
+                                        self_.size,
+                                        self_.options.job,
+                                        {own, self_.pid, this_host()},
+                                        complaint_,
+                                        claims_of(self_)}));
+}
+
+void Bootstrap::on_root_at(Channel& channel, const RootAt& message) {
+  with_maker_ = message.where == RootAt::Where::unknown;
+  if (with_maker_) return;
+  std::vector<Address> found = message.addresses;
+  if (message.where == RootAt::Where::here) found = {channel.other};
+  root_text_ = found.front().text();
+  channels_.drop(channel.id);
+  roots_ = {};
+  roots_.set(std::move(found));
+  root_seen_ = false;
+  sent_on_ = true;
+  retry_ms_ = 0;
+  self_.due(self_.now_ms);
 }
 
 void Bootstrap::on_enlist(Channel& channel, const Enlist& enlist) {
@@ -218,7 +244,14 @@ void Bootstrap::on_enlist(Channel& channel, const Enlist& enlist) {
     if (roster_.all_arrived()) departure_.hurry();
     return tell_failure(channel);
   }
-  if (enlist.complaint.ok()) return roster_.enlist(channel, enlist);
+  if (enlist.complaint.ok()) {
+    roster_.enlist(channel, enlist);
+    if (const std::optional<SharedJob> with = roster_.share()) {
+      roster_.tell_waiting(encode(Shared{*with}));
+      share(*with);
+    }
+    return;
+  }
   roster_.keep(channel, enlist.rank);
   fail(enlist.complaint.with_context(Roster::describe(enlist)));
 }
@@ -298,6 +331,25 @@ void Bootstrap::on_table(const Table& table) {
 void Bootstrap::complete() {
   own_address_ = census_.address_of(self_.rank).host();
   self_.phase = Phase::running;
+  callers_.start_over({});
+}
+
+bool Bootstrap::on_shared(Channel& channel, const Shared& message) {
+  const int own = message.with.members[static_cast<size_t>(self_.rank)];
+  const std::vector<Membership>& mine = self_.options.memberships;
+  const bool known = std::any_of(mine.begin(), mine.end(), [&](const Membership& one) {
+    return one.job == message.with.job && one.rank == own;
+  });
+  if (!known) return false;
+  channels_.drop(channel.id);
+  share(message.with);
+  return true;
+}
+
+// There is nothing to connect, and nothing left to do here but to write what was said.
+void Bootstrap::share(const SharedJob& with) {
+  shared_ = with;
+  departure_.close();
   callers_.start_over({});
 }
 
@@ -394,10 +446,26 @@ void Bootstrap::lost_root(End end, const std::string& reason) {
     if (self_.now_ms - refused_since_ms_ >= std::min(kForeignMs, self_.options.arrival_timeout_ms))
       return fail({SENNIT_REFUSED, fmt::format("rank 0 at {}: {}", root_text(), reason)});
   }
-  if (root_seen_ && end == End::refused)
-    return fail(
-        {SENNIT_PEER_FAILED, fmt::format("rank 0 at {} died during the start", root_text())});
+  if (root_seen_ && end == End::refused) return fail(nobody_there());
+  // The port of a unique id is listened on since before there was the id.
+  if (end != End::refused) {
+    nobody_since_ms_ = 0;
+  } else if (self_.options.job != 0) {
+    if (nobody_since_ms_ == 0) nobody_since_ms_ = self_.now_ms;
+    if (self_.now_ms - nobody_since_ms_ >= std::min(kNobodyMs, self_.options.arrival_timeout_ms))
+      return fail(nobody_there());
+  }
   self_.due(retry_ms_);
+}
+
+Status Bootstrap::nobody_there() const {
+  const bool maker = with_maker_ || (!root_seen_ && !sent_on_);
+  return {SENNIT_PEER_FAILED,
+          maker
+              ? fmt::format("the process that made the unique id, at {}, died before rank 0 came, "
+                            "or its job is over",
+                            root_text())
+              : fmt::format("rank 0 at {} died during the start", root_text())};
 }
 
 }  // namespace sennit::control

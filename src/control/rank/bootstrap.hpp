@@ -9,6 +9,7 @@
 // of the tree. Control thread only, but for prepare().
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "control/callers.hpp"
@@ -56,6 +57,12 @@ class Bootstrap {
   bool failed() const { return failed_; }
   // To whoever comes after that: why it failed.
   void tell_failure(Channel& channel);
+  // Of a unique id's maker: where rank 0 is, or that it has not come.
+  void on_root_at(Channel& channel, const RootAt& message);
+  // From rank 0: an older job carries this one. False: this rank is not in it as is said.
+  bool on_shared(Channel& channel, const Shared& message);
+  // Once the start is over: that job; null where there is a tree of this one's own.
+  const SharedJob* shared() const { return shared_ ? &*shared_ : nullptr; }
   // A connection ended while the start goes on. Depending on whose it was, this rank tries again,
   // complains to rank 0, or the start fails.
   void lost(const Ending& ending);
@@ -79,11 +86,13 @@ class Bootstrap {
   void join_parent();
   bool leave_start_port();
   void complete();
+  void share(const SharedJob& with);
 
   void complain(const Status& what);
   void complain_of_parent(const std::string& text);
   void lost_parent(End end, const std::string& reason);
   void lost_root(End end, const std::string& reason);
+  Status nobody_there() const;
 
   Self& self_;
   Census& census_;
@@ -96,8 +105,13 @@ class Bootstrap {
 
   RootAddresses roots_;
   int64_t root_tried_ms_ = 0;
-  bool root_seen_ = false;  // rank 0 has answered once
+  bool root_seen_ = false;   // rank 0 has answered once
+  bool with_maker_ = false;  // who has answered is the maker of the id, and waits for rank 0
+  bool sent_on_ = false;     // the maker has told where rank 0 is, which is `root_text_`
+  std::string root_text_;
+  std::optional<SharedJob> shared_;
   int64_t deadline_ms_ = 0, retry_ms_ = 0, refused_since_ms_ = 0;
+  int64_t nobody_since_ms_ = 0;  // nobody listens there; 0: somebody may
   std::string last_trouble_;
 
   bool failed_ = false;               // the start is over, for the reason in the census

@@ -52,6 +52,7 @@ class ControlPlane final : public Control {
   // Returns when the start is over.
   Status open();
 
+  const SharedJob* shared() const override { return plane_.bootstrap().shared(); }
   int rank() const override { return self_.rank; }
   int size() const override { return self_.size; }
   uint64_t job() const override { return self_.job; }

@@ -221,6 +221,10 @@ Plane::Taken Plane::from_above(Channel& channel, const ReceivedFrame& message) {
 Plane::Taken Plane::from_elsewhere(Channel& channel, const ReceivedFrame& message) {
   if (message.type == FrameType::parent && channel.role == Role::enlisting)
     return take<Parent>(message, [&](const Parent& m) { return bootstrap_.on_parent(channel, m); });
+  if (message.type == FrameType::root_at && channel.role == Role::enlisting)
+    return take<RootAt>(message, [&](const RootAt& m) { bootstrap_.on_root_at(channel, m); });
+  if (message.type == FrameType::shared && channel.role == Role::enlisting)
+    return take<Shared>(message, [&](const Shared& m) { return bootstrap_.on_shared(channel, m); });
   if (message.type == FrameType::probe_answer && channel.role == Role::probing)
     return take<ProbeAnswer>(message, [&](const ProbeAnswer& m) {
       if (m.rank != channel.rank) return false;

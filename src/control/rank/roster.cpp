@@ -25,6 +25,7 @@ void Roster::begin() {
   census_.members.resize(static_cast<size_t>(self_.size));
   census_.members[0] = {own_address(), self_.pid, this_host()};
   arrived_.insert(0);
+  sharing_.begin();
 }
 
 // ---- who comes ----
@@ -82,6 +83,13 @@ void Roster::enlist(Channel& channel, const Enlist& enlist) {
   if (!public_ && !channels_.far_end(channel).loopback()) public_ = channels_.near_end(channel);
   channels_.settle(channel, Role::enlisted, rank);
   const bool first_time = arrived_.insert(rank).second;
+  const bool was_possible = sharing_.possible();
+  sharing_.hear(rank, enlist.claims);
+  if (was_possible) {
+    waiting_[rank] = channel.id;
+    if (!sharing_.possible()) tell_parents();
+    return;
+  }
   if (arrived_.count(static_parent(rank)))
     tell_parent(channel);
   else
@@ -93,6 +101,22 @@ void Roster::enlist(Channel& channel, const Enlist& enlist) {
     if (Channel* const other = channels_.find(it->second)) tell_parent(*other);
     waiting_.erase(it);
   });
+}
+
+// Of all that wait, those whose parent has come.
+void Roster::tell_parents() {
+  std::erase_if(waiting_, [this](const auto& waiting) {
+    if (!arrived_.count(static_parent(waiting.first))) return false;
+    if (Channel* const channel = channels_.find(waiting.second)) tell_parent(*channel);
+    return true;
+  });
+}
+
+std::optional<SharedJob> Roster::share() {
+  if (!sharing_.possible() || !all_arrived()) return std::nullopt;
+  std::optional<SharedJob> shared = sharing_.choose();
+  if (!shared) tell_parents();
+  return shared;
 }
 
 void Roster::tell_parent(Channel& channel) {

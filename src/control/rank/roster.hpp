@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "control/rank/sharing.hpp"
 #include "control/tree/tree.hpp"
 
 namespace sennit::control {
@@ -18,13 +19,19 @@ namespace sennit::control {
 class Roster {
  public:
   Roster(const Self& self, Census& census, Channels& channels, const Door& door, Tree& tree)
-      : self_(self), census_(census), channels_(channels), door_(door), tree_(tree) {}
+      : self_(self),
+        census_(census),
+        channels_(channels),
+        door_(door),
+        tree_(tree),
+        sharing_(self) {}
 
   // Rank 0 itself has come.
   void begin();
   // Whether it is of this job; else it has been turned away.
   bool admits(Channel& channel, const Enlist& enlist);
-  // It is of this job, and waits for its parent, or is told at once where that is.
+  // It is of this job, and waits for its parent, or is told at once where that is. While all that
+  // have come are in an older job as well nobody is told: it may be that nobody needs a parent.
   void enlist(Channel& channel, const Enlist& enlist);
   // It is of this job, but has come for nothing: it waits to be told so.
   void keep(Channel& channel, int rank);
@@ -35,6 +42,9 @@ class Roster {
 
   bool all_arrived() const { return arrived_.size() == static_cast<size_t>(self_.size); }
   void tell_waiting(const EncodedFrame& frame);
+  // Once all are here: the job that carries this one, which all wait to be told. Nothing where
+  // there is none; then those that wait are told their parents.
+  std::optional<SharedJob> share();
   // Of all ranks, with addresses at which the others can reach them.
   Table table();
   // Who is missing, now that the time is up.
@@ -45,6 +55,7 @@ class Roster {
  private:
   void turn_away(Channel& channel, const Enlist& enlist, const std::string& text);
   void tell_parent(Channel& channel);
+  void tell_parents();
   Address own_address() const;
 
   const Self& self_;
@@ -55,6 +66,7 @@ class Roster {
   std::set<int> arrived_;
   std::map<int, uint64_t> waiting_;  // rank -> channel, of those whose parent has not come yet
   std::optional<Address> public_;    // rank 0 as others reach it
+  Sharing sharing_;
 };
 
 }  // namespace sennit::control

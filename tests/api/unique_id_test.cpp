@@ -1,0 +1,217 @@
+// unique_id_test.cpp: unique ids whose maker is not rank 0: another rank, none of the job, one that
+// dies; and ids that nobody uses.
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "api/unique_id.hpp"
+#include "base/net/socket.hpp"
+#include "sennit/sennit.h"
+#include "tests/support/processes.hpp"
+
+namespace sennit {
+namespace {
+
+using sennit_test::Process;
+using sennit_test::Processes;
+
+constexpr auto kLimit = std::chrono::seconds(60);
+
+// The id goes from the maker to the ranks through memory that they share.
+class Handed {
+ public:
+  void give(const sennit_unique_id_t& id) const {
+    std::memcpy(&page_->id, &id, sizeof id);
+    page_->there.store(true);
+  }
+  sennit_unique_id_t wait() const {
+    while (!page_->there.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return page_->id;
+  }
+  Handed() {
+    void* const memory =
+        mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    page_ = new (memory) Page;
+  }
+  ~Handed() { munmap(page_, sizeof(Page)); }
+  Handed(const Handed&) = delete;
+  Handed& operator=(const Handed&) = delete;
+
+ private:
+  struct Page {
+    sennit_unique_id_t id{};
+    std::atomic<bool> there{false};
+  };
+  Page* page_;
+};
+
+sennit_unique_id_t make_id() {
+  sennit_unique_id_t id{};
+  EXPECT_EQ(sennit_get_unique_id(&id), SENNIT_OK) << sennit_last_error();
+  return id;
+}
+
+// Joins, sums the ranks, leaves: "ok", or what went wrong.
+std::string join_and_sum(const sennit_unique_id_t& id, int rank, int size) {
+  sennit_comm_t comm = nullptr;
+  if (sennit_comm_init_rank(&comm, size, &id, rank, nullptr) != SENNIT_OK)
+    return sennit_last_error();
+  int32_t mine = rank + 1, sum = 0;
+  if (sennit_all_reduce(&mine, &sum, 1, SENNIT_INT32, SENNIT_SUM, comm) != SENNIT_OK)
+    return sennit_last_error();
+  if (sennit_comm_finalize(comm) != SENNIT_OK) return sennit_last_error();
+  sennit_comm_destroy(comm);
+  return sum == size * (size + 1) / 2 ? "ok" : "a sum of " + std::to_string(sum);
+}
+
+size_t entries(const char* folder) {
+  size_t count = 0;
+  DIR* const directory = opendir(folder);
+  while (directory && readdir(directory)) count++;
+  if (directory) closedir(directory);
+  return count;
+}
+size_t descriptors() { return entries("/proc/self/fd"); }
+size_t threads() { return entries("/proc/self/task"); }
+
+// Whether `holds` within 20 s.
+template <typename F>
+bool await(F&& holds) {
+  for (int i = 0; i < 2000 && !holds(); i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return holds();
+}
+
+void expect_all_ok(Processes& ranks) {
+  const auto reports = ranks.reports(kLimit);
+  for (size_t r = 0; r < reports.size(); r++) EXPECT_EQ(reports[r].value_or("nothing"), "ok") << r;
+}
+
+TEST(Maker, IsAnotherRank) {
+  for (const bool late : {false, true}) {
+    Handed id;
+    Processes ranks(4, [&](int rank) -> std::string {
+      if (rank == 2) id.give(make_id());
+      const sennit_unique_id_t got = id.wait();
+      // Then the others are there, and wait, when it comes; else it mostly comes first.
+      if (rank == 0 && late) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      const size_t before = descriptors();
+      if (std::string said = join_and_sum(got, rank, 4); said != "ok") return said;
+      // Of the maker's port and its thread nothing stays.
+      const size_t own = rank == 2 ? before - 3 : before;
+      if (!await([&] { return descriptors() <= own && threads() == 3; }))
+        return "descriptors: " + std::to_string(descriptors()) + " instead of " +
+               std::to_string(own) + ", threads " + std::to_string(threads() - 2);
+      return "ok";
+    });
+    expect_all_ok(ranks);
+  }
+}
+
+TEST(Maker, IsInNoJob) {
+  const Handed id;
+  Process maker([&](const Process::Voice& voice) {
+    id.give(make_id());
+    voice.say("made");
+    pause();
+  });
+  ASSERT_EQ(maker.read_some(), "made");
+  Processes ranks(3, [&](int rank) { return join_and_sum(id.wait(), rank, 3); });
+  expect_all_ok(ranks);
+}
+
+TEST(Maker, IsRankZeroAndSlow) {
+  const Handed id;
+  Processes ranks(3, [&](int rank) {
+    if (rank == 0) {
+      id.give(make_id());
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    return join_and_sum(id.wait(), rank, 3);
+  });
+  expect_all_ok(ranks);
+}
+
+TEST(Maker, DiesBeforeRankZeroComes) {
+  const Handed id;
+  Process maker([&](const Process::Voice& voice) {
+    id.give(make_id());
+    voice.say("made");
+    pause();
+  });
+  ASSERT_EQ(maker.read_some(), "made");
+  sennit_test::Arrivals about_to_join;
+  Processes ranks(3, [&](int rank) {
+    if (rank == 0 && !about_to_join.await(3, kLimit)) return std::string("nobody comes");
+    about_to_join.add();
+    return join_and_sum(id.wait(), rank, 3);
+  });
+  ASSERT_TRUE(about_to_join.await(2, kLimit));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // mostly they wait there by then
+  maker.stop();
+  about_to_join.add();  // rank 0 may come
+  const auto begun = std::chrono::steady_clock::now();
+  const auto reports = ranks.reports(kLimit);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20));
+  for (const auto& report : reports)
+    EXPECT_NE(report.value_or("nothing").find("the process that made the unique id"),
+              std::string::npos)
+        << report.value_or("nothing");
+}
+
+TEST(Maker, OfAnIdInUseIsToldSo) {
+  const Handed id;
+  Process maker([&](const Process::Voice& voice) {
+    id.give(make_id());
+    voice.say("made");
+    pause();
+  });
+  ASSERT_EQ(maker.read_some(), "made");
+  const sennit_unique_id_t got = id.wait();
+  const std::span bytes(reinterpret_cast<const std::byte*>(got.internal), sizeof got.internal);
+  const auto first = options_from_unique_id(bytes, 0, 2);
+  ASSERT_TRUE(first.ok()) << first.status().text();
+  EXPECT_GE(first->root_listener_fd, 0);
+  const auto second = options_from_unique_id(bytes, 0, 2);
+  EXPECT_EQ(second.status().kind(), SENNIT_INVALID_ARGUMENT);
+  EXPECT_NE(second.status().text().find("each id starts one job only"), std::string::npos)
+      << second.status().text();
+  close_socket(first->root_listener_fd);
+}
+
+TEST(UnusedIds, LeaveNothing) {
+  Process one([]() -> std::string {
+    setenv("SENNIT_ARRIVAL_TIMEOUT", "20", 1);
+    const size_t descriptors_before = descriptors(), threads_before = threads();
+    for (int i = 0; i < 4; i++) {
+      for (int k = 0; k < 250; k++) make_id();
+      if (!await([&] { return descriptors() <= descriptors_before; }))
+        return std::to_string(descriptors()) + " descriptors";
+    }
+    if (!await([&] { return threads() == threads_before; })) return "a thread";
+    return "ok";
+  });
+  EXPECT_EQ(one.outcome(kLimit), "ok");
+}
+
+TEST(UnusedIds, CanBeForgotten) {
+  Process one([]() -> std::string {
+    const size_t before = descriptors();
+    for (int i = 0; i < 1000; i++) {
+      const sennit_unique_id_t id = make_id();
+      const Status forgotten =
+          forget_unique_id({reinterpret_cast<const std::byte*>(id.internal), sizeof id.internal});
+      if (!forgotten.ok()) return forgotten.text();
+    }
+    return await([&] { return descriptors() <= before; }) ? "ok" : "descriptors";
+  });
+  EXPECT_EQ(one.outcome(kLimit), "ok");
+}
+
+}  // namespace
+}  // namespace sennit
