@@ -2,6 +2,7 @@
 // function here.
 #include "api/c_api.hpp"
 #include "api/launch.hpp"
+#include "api/presence.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -161,15 +162,13 @@ Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_
   bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
   bootstrap.stall_ms = option_integer("SENNIT_STALL");
   set_log_rank(bootstrap.rank);
-  const std::string fabric = config && config->fabric ? config->fabric : "";
-  const std::string algorithm = config && config->algorithm ? config->algorithm : "";
-  Result<std::shared_ptr<Context>> context =
-      Context::start(std::move(bootstrap), fabric, algorithm);
-  if (!context) return context.status();
-  std::vector<int> everyone(static_cast<size_t>((*context)->size()));
-  for (size_t r = 0; r < everyone.size(); r++) everyone[r] = static_cast<int>(r);
+  const JobSettings settings{config && config->fabric ? config->fabric : "",
+                             config && config->algorithm ? config->algorithm : "",
+                             bootstrap.arrival_timeout_ms};
+  Result<Presence> presence = join_job(std::move(bootstrap), settings);
+  if (!presence) return presence.status();
   Result<std::shared_ptr<Communicator>> communicator =
-      Communicator::create(*std::move(context), std::move(everyone), kWholeJob);
+      Communicator::create(presence->context, std::move(presence->members), presence->number);
   if (!communicator) return communicator.status();
   return new sennit_comm{*std::move(communicator)};
 }

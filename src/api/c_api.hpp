@@ -34,8 +34,8 @@ bool in_group();
 // calls is made.
 sennit_status_t refuse(const Status& off);
 
-// Collective over the ranks of `bootstrap`: a context and the communicator of all its ranks.
-// `config` may be null.
+// Collective over the ranks of `bootstrap`: the communicator of all of them, in a context of its
+// own or in one that they share already. `config` may be null.
 Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config);
 
 }  // namespace sennit

@@ -38,7 +38,7 @@ Context::Context(const BootstrapOptions& bootstrap)
 
 Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
                                                 const std::string& fabric_file,
-                                                const std::string& algorithm) {
+                                                const std::string& algorithm, SharedJob* shared) {
   SENNIT_RETURN_IF_ERROR(check_options());
   SENNIT_RETURN_IF_ERROR(check_transport_names());
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
@@ -49,6 +49,10 @@ Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
       Control::start(bootstrap, context->control_callbacks());
   if (!control) return control.status();
   context->control_ = *std::move(control);
+  if (const SharedJob* const with = context->control_->shared()) {
+    *shared = *with;
+    return std::shared_ptr<Context>();
+  }
   SENNIT_RETURN_IF_ERROR(context->connect(fabric_file, algorithm));
   if (context->options_.probe != "0" && context->size() > 1)
     SENNIT_RETURN_IF_ERROR(probe_fabric(context));

@@ -25,10 +25,12 @@ struct AgreedFabric;
 class Context {
  public:
   // Collective over all ranks of the job. `fabric_file` and `algorithm` may be empty: then
-  // SENNIT_FABRIC and SENNIT_ALGORITHM count.
+  // SENNIT_FABRIC and SENNIT_ALGORITHM count. Null, and `shared` filled, where all ranks found
+  // another job to carry the communicator; without memberships in `bootstrap` there is none.
   static Result<std::shared_ptr<Context>> start(BootstrapOptions bootstrap,
                                                 const std::string& fabric_file,
-                                                const std::string& algorithm);
+                                                const std::string& algorithm,
+                                                SharedJob* shared = nullptr);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -45,6 +47,12 @@ class Context {
   const Tuning& tuning() const { return tuning_; }  // what all ranks know from the start
   bool may_tune() const { return options_.may_tune(); }
   bool tunes() const { return options_.tune != "0" && may_tune(); }  // in the calls that come
+  // Whether another job of the same ranks would come to the same: nothing has failed here, and
+  // nothing is measured at every start.
+  bool may_be_shared() const {
+    return size() > 1 && !control_->secret().empty() && options_.tune == "0" &&
+           options_.probe == "0" && registry_.well();
+  }
 
   // This rank's time for the execution is over, after waited_ms: unless it is done, its
   // communicator fails on all ranks.

@@ -27,11 +27,19 @@ void Registry::remove(const CommunicatorState* communicator) {
   const uint32_t comm = communicator->id();
   const MutexLock lock(mutex_);
   communicators_.erase(comm);
+  one_failed_ = one_failed_ || communicator->failed();
   // Peers may still send, or return credit, on what this rank has left: that goes when no
   // communicator can be on its way to this rank.
   engine_->forget([&](uint32_t other) SENNIT_REQUIRES(mutex_) {
     return makings_.empty() ? !communicators_.contains(without_channel(other)) : other == comm;
   });
+}
+
+bool Registry::well() const {
+  const MutexLock lock(mutex_);
+  return dead_.empty() && broken_links_.empty() && !one_failed_ &&
+         std::none_of(communicators_.begin(), communicators_.end(),
+                      [](const auto& one) { return one.second->failed(); });
 }
 
 Registry::Making::Making(Registry& registry)

@@ -41,6 +41,8 @@ class Registry {
   // A communicator between its making and its end. add() tells it what has failed already.
   void add(CommunicatorState* communicator) SENNIT_EXCLUDES(mutex_);
   void remove(const CommunicatorState* communicator) SENNIT_EXCLUDES(mutex_);
+  // Whether no rank, link or communicator here has failed so far.
+  bool well() const SENNIT_EXCLUDES(mutex_);
 
   // While one of these lives, this rank is about to make a communicator. Others may have made it
   // already: what they send on it is kept, and a failure that they tell of is remembered for it.
@@ -94,6 +96,7 @@ class Registry {
   std::vector<int> dead_ SENNIT_GUARDED_BY(mutex_);
   Status death_ SENNIT_GUARDED_BY(mutex_);
   std::vector<BrokenLink> broken_links_ SENNIT_GUARDED_BY(mutex_);
+  bool one_failed_ SENNIT_GUARDED_BY(mutex_) = false;  // of the communicators that are gone
   std::vector<EarlyFailure> early_failures_ SENNIT_GUARDED_BY(mutex_);
   uint64_t next_making_ SENNIT_GUARDED_BY(mutex_) = kFirstMaking + 1;
   std::set<uint64_t> makings_ SENNIT_GUARDED_BY(mutex_) = {kFirstMaking};  // under way
