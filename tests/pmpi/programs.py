@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""programs.py BUILD FOLDER [hpcc | scalapack | mpi4py]...: programs of others on Open MPI, alone and on sennit.
+
+HPC Challenge and ScaLAPACK's and PBLAS's tests from Debian's packages (hpcc, scalapack-mpi-test), and mpi4py's tests of
+collectives from the Python index, each on 4 processes, at small sizes, first by themselves and then under
+`sennit exec --mpi` of BUILD. Whatever passes without sennit has to pass on it, with as many checks, and some of its
+collectives have to go through sennit (BLACS's testers end by an abort, before they could count them). Works in FOLDER. Prints a table; fails where sennit does worse.
+
+A test of ScaLAPACK counts as passed where its program ends well, says of no check that it failed, and of some that they
+passed. ./run mpi installs the packages and calls this.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+
+RANKS = 4
+LIMIT = 300  # seconds for one program
+JOB = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", str(RANKS)]
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+COUNTED = re.compile(r"collectives by sennit: (\d+), by MPI itself: (\d+)")
+
+
+class Outcome:
+    """How one program went: its status, what it said, and what its ranks counted of their collectives."""
+
+    def __init__(self, sennit, command, folder, judge):
+        before = [sennit, "exec", "--mpi", "-v", "--"] if sennit else []
+        began = time.monotonic()
+        process = subprocess.Popen(before + JOB + command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+        try:
+            self.output, _ = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # mpirun ends its ranks
+            self.output, _ = process.communicate()
+            self.output += f"\nprograms.py: not over after {LIMIT} s\n"
+        self.seconds = time.monotonic() - began
+        counts = COUNTED.findall(self.output)
+        self.by_sennit = sum(int(count[0]) for count in counts) // RANKS
+        self.by_mpi = sum(int(count[1]) for count in counts) // RANKS
+        self.checks = judge(self.output, process.returncode)  # that passed; 0: the program failed
+
+
+def hpcc(work):
+    """HPC Challenge with its example's input, made small."""
+    examples = pathlib.Path("/usr/share/doc/hpcc/examples")
+    text = (examples / "_hpccinf.txt").read_text()
+    text = re.sub(r"(?m)^1000 ", "200 ", text)
+    (work / "hpccinf.txt").write_text(re.sub(r"(?m)^80 ", "20 ", text))
+    results = work / "hpccoutf.txt"
+
+    def judge(_, status):
+        said = results.read_text()
+        results.unlink()
+        if status or "Success=1" not in said or "FAILED" in said:
+            return 0
+        return said.count("PASSED") + said.count("(passed)")
+
+    yield "HPC Challenge", ["hpcc"], work, judge
+
+
+def scalapack(work):
+    """All programs of the package but for those that only take times."""
+    source = next(pathlib.Path("/usr/lib").glob("*/scalapack/openmpi-tests"))
+    shutil.copytree(source, work, dirs_exist_ok=True)
+
+    def judge(said, status):
+        failed = re.search(r"FAILED(?! +SKIPPED)|[1-9]\d* tests? completed and failed", said)
+        return 0 if failed or status else len(re.findall(r"PASSED|passed", said))
+
+    def judge_blacs(said, _):  # ends by a test of BLACS_ABORT
+        counts = re.findall(r"(\d+) PASSED, +\d+ SKIPPED, +(\d+) FAILED", said)
+        if "final auxiliary test" not in said or any(int(failed) for _, failed in counts):
+            return 0
+        return sum(int(passed) for passed, _ in counts)
+
+    for name in sorted(path.name for path in (work / "BLACS").glob("x*")):
+        yield f"BLACS {name}", [f"./{name}"], work / "BLACS", judge_blacs
+    for name in sorted(path.name for path in (work / "PBLAS").glob("*tst")):
+        yield f"PBLAS {name}", [f"./{name}"], work / "PBLAS", judge
+    for name in sorted(path.name for path in work.glob("x*") if "btest" not in path.name):
+        yield f"ScaLAPACK {name}", [f"./{name}"], work, judge
+
+
+def mpi4py(work):
+    """Built against this machine's Open MPI; its tests are in its source."""
+    python = work / "venv/bin/python3"
+    if not python.exists():
+        subprocess.run(["/usr/bin/python3", "-m", "venv", work / "venv"], check=True)
+    pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
+    if not list(work.glob("mpi4py-*.tar.gz")):
+        subprocess.run(pip + ["download", "--no-deps", "--no-binary", "mpi4py", "-d", work, "mpi4py"], check=True)
+    source = max(work.glob("mpi4py-*.tar.gz"))
+    if not list(work.glob("venv/lib/*/site-packages/mpi4py")):
+        subprocess.run(pip + ["install", source, "numpy"], check=True, env=dict(os.environ, MPICC=shutil.which("mpicc")))
+    with tarfile.open(source) as archive:
+        archive.extractall(work)
+    tests = work / source.name.removesuffix(".tar.gz") / "test"
+
+    def judge(said, status):
+        ran = re.findall(r"(?m)^Ran (\d+) tests", said)
+        well = re.findall(r"(?m)^OK(?: \(skipped=(\d+)\))?", said)
+        if status or len(ran) != RANKS or len(well) != RANKS:
+            return 0
+        return min(int(count) - int(skipped or 0) for count, skipped in zip(ran, well))
+
+    yield "mpi4py test_cco_*", [str(python), "main.py", "-f", "-i", "test_cco_"], tests, judge
+
+
+def main():
+    build, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+    sennit = str(build / "bin/sennit")
+    worse = []
+    print("| program | checks that pass | on sennit | collectives of a rank by sennit | by MPI itself | s | on sennit |")
+    print("|---|---|---|---|---|---|---|")
+    for name in sys.argv[3:] or ["hpcc", "scalapack", "mpi4py"]:
+        work = folder / name
+        work.mkdir(parents=True, exist_ok=True)
+        for title, command, place, judge in globals()[name](work):
+            alone = Outcome(None, command, place, judge)
+            ours = Outcome(sennit, command, place, judge)
+            print(f"| {title} | {alone.checks or 'fails'} | {ours.checks or 'fails'} | {ours.by_sennit} | {ours.by_mpi} "
+                  f"| {alone.seconds:.1f} | {ours.seconds:.1f} |", flush=True)
+            if ours.checks < alone.checks or (ours.by_sennit == 0 and not title.startswith("BLACS")):
+                worse.append(title)
+                (folder / f"{title.replace(' ', '_').replace('*', '')}.log").write_text(ours.output)
+    print(f"programs: {', '.join(worse) + ': worse on sennit; its output is in ' + str(folder) if worse else 'all pass'}")
+    sys.exit(bool(worse))
+
+
+main()
