@@ -58,7 +58,7 @@ NOT_RUN = [
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
     (r"^pip install", "downloads packages, and builds the library again"),
     (r"^srun ", "needs a Slurm cluster"),
-    (r"torchrun", "needs PyTorch"),
+    (r"torchrun|dropin/", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
     (r"--before OLD", "needs another build to compare with"),
     (r"topo --probe", "needs several hosts; probe_emulated_test has them"),
