@@ -79,7 +79,9 @@ TEST(CreateGroup, ATagServesAgainWhoeverIsFirst) {
       int new_rank = -1;
       sennit_comm_rank(made, &new_rank);
       EXPECT_EQ(list[static_cast<size_t>(new_rank)], rank);
-      if (i % 7 == 0) EXPECT_EQ(sum_over(made, rank), list.size() == 2 ? 1 : 6);
+      if (i % 7 == 0) {
+        EXPECT_EQ(sum_over(made, rank), list.size() == 2 ? 1 : 6);
+      }
       sennit_comm_destroy(made);
     }
   });
