@@ -226,7 +226,7 @@ TEST(PointToPoint, NobodyAnswers) {
             return text;
           },
           {{"SENNIT_ARRIVAL_TIMEOUT", "1500"}});
-      expect_all(ranks, fmt::format(" ms in {} count 500000 float32 {} rank {} ",
+      expect_all(ranks, fmt::format(" ms in {} count 500000 float32 {} rank {}, tag 0, ",
                                     sends ? "send" : "recv", sends ? "to" : "from", peer));
     }
 }

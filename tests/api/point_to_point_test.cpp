@@ -272,7 +272,9 @@ TEST_P(Messages, WithoutElementsDoNotFitOneThatHasSome) {
     std::vector<int32_t> data(5);
     sennit_work_t work = nullptr;
     if (rank == 1) {
-      EXPECT_EQ(sennit_send(data.data(), 0, SENNIT_INT32, 0, comm), SENNIT_OK);
+      // It is done when the message is under way, or told what the receiver has found.
+      const sennit_status_t sent = sennit_send(data.data(), 0, SENNIT_INT32, 0, comm);
+      EXPECT_TRUE(sent == SENNIT_OK || sent == SENNIT_MISMATCH) << sennit_status_name(sent);
     } else {
       ASSERT_EQ(sennit_recv_start(data.data(), 5, SENNIT_INT32, 1, comm, &work), SENNIT_OK);
       EXPECT_EQ(sennit_work_wait(work, 20'000), SENNIT_MISMATCH) << sennit_last_error();

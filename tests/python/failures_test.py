@@ -119,8 +119,11 @@ class Failures(unittest.TestCase):
         on_threads(2, body)
 
     def test_two_threads_wait_for_a_work_that_fails(self):
+        started = threading.Barrier(2)
+
         def body(comm):
             work = comm.recv_start(numpy.ones(1), 1 - comm.rank)
+            started.wait()  # before either aborts
             errors = []
 
             def wait():

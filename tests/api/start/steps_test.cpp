@@ -93,10 +93,10 @@ TEST_F(Step, Rank0sOptionsHoldForAll) {
 TEST_F(Step, OptionsThatCannotBeStopAll) {
   setenv("SENNIT_ALGORITHM", "carrier_pigeon", 1);
   Others root(0, 2);
-  EXPECT_EQ(agree_on_options(root, "").status().kind(), SENNIT_INVALID_ARGUMENT);
+  EXPECT_EQ(agree_on_options(root, "").status().kind(), SENNIT_NOT_FOUND);
   Others other(1, 2);
   other.word = root.mine;
-  EXPECT_EQ(agree_on_options(other, "").status().kind(), SENNIT_INVALID_ARGUMENT)
+  EXPECT_EQ(agree_on_options(other, "").status().kind(), SENNIT_NOT_FOUND)
       << "rank 0 told what it has, and all find out";
 }
 
