@@ -8,6 +8,8 @@
 "cpu:sennit,cuda:nccl" is possible as well. Ranks meet through torch's own store.
 """
 
+import atexit
+
 import torch
 import torch.distributed as dist
 
@@ -39,4 +41,10 @@ def _process_group(options, _, name="sennit"):
     )
 
 
-dist.Backend.register_backend("sennit", _process_group, extended_api=True, devices=["cpu"])
+def register():
+    """Makes the backend known. To import this is enough; PyTorch 2.15 and later call it themselves."""
+    dist.Backend.register_backend("sennit", _process_group, extended_api=True, devices=["cpu"])
+
+
+atexit.register(_core.settle)  # calls that are out hold up no exit
+register()

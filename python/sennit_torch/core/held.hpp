@@ -10,12 +10,12 @@ namespace sennit_torch {
 
 // A communicator, destroyed when no process group and no work needs it any more.
 struct HeldCommunicator {
-  HeldCommunicator() = default;
+  explicit HeldCommunicator(sennit_comm_t made) : comm(made) {}
   HeldCommunicator(const HeldCommunicator&) = delete;
   HeldCommunicator& operator=(const HeldCommunicator&) = delete;
   ~HeldCommunicator();
 
-  sennit_comm_t comm = nullptr;
+  const sennit_comm_t comm;
   std::mutex calls;  // several threads may use one process group: their calls have an order
 };
 

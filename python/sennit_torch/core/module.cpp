@@ -18,5 +18,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       },
       py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
       py::arg("group"), py::arg("members"), py::call_guard<py::gil_scoped_release>());
+  // At the interpreter's exit, as long as callbacks in Python still can run.
+  module.def(
+      "settle",
+      [] {
+        const auto until = std::chrono::steady_clock::now() + sennit_torch::kPatience;
+        sennit_torch::TorchCall::settle(nullptr, until);
+        sennit_torch::Watcher::instance().settle(until + sennit_torch::kPatience / 2);
+      },
+      py::call_guard<py::gil_scoped_release>());
   module.attr("torch_version") = TORCH_VERSION;
 }

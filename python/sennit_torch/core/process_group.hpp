@@ -26,12 +26,24 @@ class ProcessGroupSennit : public c10d::Backend {
   ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                      Milliseconds timeout, std::string name, const std::string& group,
                      const std::vector<int>& members);
+  // Of a communicator that is there already.
+  ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                     Milliseconds timeout, std::string name,
+                     std::shared_ptr<HeldCommunicator> comm);
   ~ProcessGroupSennit() override;
 
   const std::string getBackendName() const override { return name_; }
+  c10::intrusive_ptr<Options> getBackendOptions() override;
   void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
+  c10d::ErrorType getError() override;
+  void enableCollectivesTiming() override {}  // every Work has its duration
+  bool supportsSplitting() const override { return true; }
+  // Called by the members alone: `ranks` of this group, in the new one's order.
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
   void setSequenceNumberForGroup() override {}
-  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }  // of collectives
   void abort() override;
   void shutdown() override;
 
@@ -65,15 +77,17 @@ class ProcessGroupSennit : public c10d::Backend {
  private:
   using Start = std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)>;
 
-  void start_job(int rank, int size);
+  std::shared_ptr<HeldCommunicator> held(const std::string& call) const;
+  sennit_comm_t start_job(int rank, int size) const;
+  std::shared_ptr<TorchCall> started(TorchCall::Parts parts, const Start& start) const;
   MadeWork made(c10d::OpType type, TorchCall::Parts parts, const Start& start);
   MadeWork receive(c10d::OpType type, const char* name, Tensors& tensors, int peer, int tag);
+  std::string late_ranks(const std::string& prefix, Milliseconds timeout, bool wait_for_all) const;
   Milliseconds or_default(Milliseconds timeout) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
-  std::shared_ptr<HeldCommunicator> comm_ = std::make_shared<HeldCommunicator>();
-  std::shared_ptr<Watcher> watcher_ = std::make_shared<Watcher>();
-  Milliseconds timeout_;
+  std::atomic<std::shared_ptr<HeldCommunicator>> comm_;  // null: shut down, also by another thread
+  std::atomic<Milliseconds> timeout_;
   const std::string name_;
   std::atomic<uint64_t> sequence_{0};
   uint64_t monitored_ = 0;

@@ -2,20 +2,33 @@
 #include "core/work.hpp"
 
 #include <algorithm>
-
+#include <set>
 #include <utility>
 
 #include <c10/util/Exception.h>
 
 namespace sennit_torch {
+namespace {
+
+constexpr Milliseconds kMoment{100};  // longer than the watcher waits for one call
+
+// The process's calls that are out. Never destroyed: threads may end calls until the very end.
+struct CallsOut {
+  std::mutex mutex;
+  std::set<TorchCall*> calls;
+};
+CallsOut& calls_out() {
+  static auto* const out = new CallsOut;
+  return *out;
+}
+
+}  // namespace
 
 void throw_error(const std::string& call, const std::string& text) {
   C10_THROW_ERROR(DistBackendError, "sennit: " + call + ": " + text);
 }
 
-HeldCommunicator::~HeldCommunicator() {
-  if (comm) sennit_comm_destroy(comm);
-}
+HeldCommunicator::~HeldCommunicator() { sennit_comm_destroy(comm); }
 
 WholeJob& WholeJob::instance() {
   static auto* const whole_job = new WholeJob;
@@ -34,15 +47,31 @@ std::shared_ptr<HeldCommunicator> WholeJob::held() {
 
 TorchCall::TorchCall(std::shared_ptr<HeldCommunicator> comm, Parts parts, const Start& start)
     : comm_(std::move(comm)), parts_(std::move(parts)) {
-  const std::scoped_lock lock(comm_->calls);
-  if (start(&work_) != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
+  {
+    const std::scoped_lock lock(comm_->calls);
+    if (start(&work_) != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
+  }
+  const std::scoped_lock lock(calls_out().mutex);
+  calls_out().calls.insert(this);
 }
 
-TorchCall::~TorchCall() { wait(Milliseconds(-1)); }
+// The watcher keeps calls until they are over: hardly one comes here that is not.
+TorchCall::~TorchCall() {
+  if (!wait(kPatience)) {
+    abort();
+    wait(Milliseconds(-1));
+  }
+}
 
 // Called with the lock held.
-void TorchCall::end(sennit_status_t status) {
+void TorchCall::end(sennit_status_t status, bool expired) {
   try {
+    if (status == SENNIT_TIMED_OUT || expired) {  // in the words that PyTorch's users look for
+      const auto time =
+          std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - started_);
+      throw_error(parts_.name, "Timed out after " + std::to_string(time.count()) +
+                                   " ms: " + sennit_last_error());
+    }
     if (status != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
     if (parts_.receives) sennit_work_source(work_, &source_);
     if (parts_.after) parts_.after();
@@ -52,7 +81,10 @@ void TorchCall::end(sennit_status_t status) {
   sennit_work_free(std::exchange(work_, nullptr));
   parts_.memory.clear();
   parts_.after = nullptr;
+  ended_at_ = std::chrono::steady_clock::now();
   ended_ = true;
+  const std::scoped_lock lock(calls_out().mutex);
+  calls_out().calls.erase(this);
 }
 
 // Whoever comes while another thread waits for the call, such as the watcher, waits for the lock,
@@ -74,6 +106,28 @@ bool TorchCall::wait(Milliseconds timeout) {
   return true;
 }
 
+void TorchCall::complete(Milliseconds timeout) {
+  const Milliseconds limit = timeout.count() > 0 ? timeout : parts_.timeout;
+  if (wait(limit.count() > 0 ? limit : Milliseconds(-1))) return;
+  std::unique_lock lock(mutex_, kMoment);
+  if (!lock) {  // another thread waits, and for longer
+    abort();
+    lock.lock();
+  }
+  if (!ended_) expire();
+}
+
+// Called with the lock held. The call has the caller's memory and cannot be taken back, so its
+// communicator fails. The library names who is late where its own time for ranks to arrive is over.
+void TorchCall::expire() {
+  sennit_status_t status = sennit_work_wait(work_, kPatience.count());
+  if (status == SENNIT_IN_PROGRESS) {
+    abort();
+    status = sennit_work_wait(work_, -1);
+  }
+  end(status, status != SENNIT_OK);
+}
+
 bool TorchCall::done() {
   if (ended_) return true;
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -85,53 +139,45 @@ bool TorchCall::done() {
   return true;
 }
 
+bool TorchCall::is_over() {
+  if (done()) return true;
+  const Milliseconds limit = parts_.timeout;
+  if (limit.count() <= 0 || std::chrono::steady_clock::now() < started_ + limit) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;  // who waits for it lets it expire
+  if (!ended_) expire();
+  return true;
+}
+
 std::exception_ptr TorchCall::error() const { return ended_ ? error_ : nullptr; }
 int TorchCall::source() const { return ended_ ? source_ : -1; }
 
-void Watcher::watch(std::shared_ptr<TorchCall> call, Then then) {
-  const std::scoped_lock lock(mutex_);
-  calls_.emplace_back(std::move(call), std::move(then));
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
-  more_.notify_one();
-}
-
-Watcher::~Watcher() {
+void TorchCall::settle(const HeldCommunicator* of, Time until) {
+  std::vector<std::shared_ptr<TorchCall>> calls;
   {
-    const std::scoped_lock lock(mutex_);
-    ending_ = true;
-    more_.notify_one();
+    const std::scoped_lock lock(calls_out().mutex);
+    for (TorchCall* const out : calls_out().calls)
+      if (std::shared_ptr<TorchCall> call = out->weak_from_this().lock();
+          call && (!of || call->comm_.get() == of))
+        calls.push_back(std::move(call));
   }
-  if (thread_.joinable()) thread_.join();
-}
-
-void Watcher::run() {
-  for (;;) {
-    std::vector<std::pair<std::shared_ptr<TorchCall>, Then>> calls;
-    {
-      std::unique_lock lock(mutex_);
-      more_.wait(lock, [&] { return ending_ || !calls_.empty(); });
-      if (calls_.empty()) return;
-      calls.swap(calls_);
-    }
-    for (auto& [call, then] : calls) {  // mostly completed in the order in which they were started
-      call->wait(Milliseconds(-1));
-      if (then) then(*call);
-      call.reset();
-    }
-  }
+  const auto left = [&] {
+    return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(
+                                         until - std::chrono::steady_clock::now()));
+  };
+  for (const auto& call : calls)
+    if (!call->wait(left())) call->abort();
 }
 
 TorchWork::TorchWork(int rank, c10d::OpType type, const std::string& title,
-                     std::shared_ptr<TorchCall> call, std::shared_ptr<Watcher> watcher,
-                     uint64_t sequence)
+                     std::shared_ptr<TorchCall> call, uint64_t sequence)
     : c10d::Work(rank, type, title.c_str(), call->parts().inputs),
       call_(std::move(call)),
-      watcher_(std::move(watcher)),
       sequence_(sequence) {}
 
 // A call that nobody waits for still fills its memory.
 TorchWork::~TorchWork() {
-  if (call_.use_count() == 1 && !call_->done()) watcher_->watch(std::move(call_), nullptr);
+  if (!future_ && !call_->done()) Watcher::instance().watch(std::move(call_), nullptr);
 }
 
 void TorchWork::event_ends() {
@@ -148,11 +194,7 @@ bool TorchWork::isSuccess() const { return call_->done() && !call_->error(); }
 std::exception_ptr TorchWork::exception() const { return call_->error(); }
 
 bool TorchWork::wait(Milliseconds timeout) {
-  const Milliseconds limit = timeout == kNoTimeout ? call_->parts().timeout : timeout;
-  if (!call_->wait(limit.count() > 0 ? limit : Milliseconds(-1)))
-    throw_error(call_->parts().name,
-                "Timed out after " + std::to_string(limit.count()) +
-                    " ms: a rank that has not called it, or sits in another call, holds it up");
+  call_->complete(timeout);
   event_ends();
   if (const std::exception_ptr error = call_->error()) std::rethrow_exception(error);
   return true;
@@ -162,13 +204,18 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
   const std::scoped_lock lock(future_mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  watcher_->watch(call_, [future = future_](TorchCall& call) {
+  Watcher::instance().watch(call_, [future = future_](TorchCall& call) {
     if (const std::exception_ptr error = call.error())
       future->setError(error);
     else
       future->markCompleted(c10::IValue(call.parts().result));
   });
   return future_;
+}
+
+float TorchWork::getDuration() const {
+  TORCH_CHECK(call_->done(), "sennit: ", call_->parts().name, " has not completed yet");
+  return call_->duration().count();
 }
 
 }  // namespace sennit_torch

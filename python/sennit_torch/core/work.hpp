@@ -2,29 +2,28 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "core/held.hpp"
+#include "core/watcher.hpp"
 #include "sennit/sennit.h"
 
 namespace sennit_torch {
 
-using Milliseconds = std::chrono::milliseconds;
+// How long an exit, and the end of a process group, wait for calls that are out.
+constexpr Milliseconds kPatience{1000};
 
 // sennit's error as PyTorch's: torch.distributed.DistBackendError, with the library's text.
 [[noreturn]] void throw_error(const std::string& call, const std::string& text);
 
-// A call that is out: its memory, and what is left to do when it has completed.
-class TorchCall {
+// A call that is out: its memory, and what is left to do when it has completed. Any thread.
+class TorchCall : public std::enable_shared_from_this<TorchCall> {
  public:
   struct Parts {
     std::string name;                // "allreduce"
@@ -32,7 +31,7 @@ class TorchCall {
     std::vector<at::Tensor> inputs;  // as the caller gave them, for the profiler
     std::function<void()> after;     // copies the result to where it was asked for
     std::vector<at::Tensor> result;  // of the future
-    Milliseconds timeout{0};         // where wait() is given none; 0: for ever
+    Milliseconds timeout{0};         // 0: for ever
     bool receives = false;           // one message: its source is kept
   };
   using Start = std::function<sennit_status_t(sennit_work_t*)>;
@@ -43,41 +42,38 @@ class TorchCall {
   TorchCall(const TorchCall&) = delete;
   TorchCall& operator=(const TorchCall&) = delete;
 
-  // False: not by then. Any thread; an error is in error().
-  bool wait(Milliseconds timeout);  // negative: for ever
+  // False: it has not completed by then. Negative: for ever.
+  bool wait(Milliseconds timeout);
+  // Until it is done: where the time is over (0: the call's own), it expires.
+  void complete(Milliseconds timeout);
   bool done();
-  std::exception_ptr error() const;
+  // Whether it is done; it expires where its own time is over.
+  bool is_over();
+  void abort() { sennit_comm_abort(comm_->comm); }
+  std::exception_ptr error() const;  // of one that is done
   int source() const;  // of a receive that has completed: the rank whose message came; else -1
+  // Of one that is done, as far as somebody looked.
+  std::chrono::duration<float, std::milli> duration() const { return ended_at_ - started_; }
   const Parts& parts() const { return parts_; }
 
- private:
-  void end(sennit_status_t status);
+  // Waits until then for all calls of a communicator, or of this process (null). Those that are
+  // still out fail with their communicators, which are aborted.
+  static void settle(const HeldCommunicator* of, Time until);
 
-  std::shared_ptr<HeldCommunicator> comm_;
+ private:
+  void expire();
+  void end(sennit_status_t status, bool expired = false);
+
+  const std::shared_ptr<HeldCommunicator> comm_;
   Parts parts_;
+  const Time started_ = std::chrono::steady_clock::now();
   std::timed_mutex mutex_;  // held while somebody waits
   sennit_work_t work_ = nullptr;
-  std::exception_ptr error_;  // like source_, not written any more once it has ended
+  // Not written any more once it has ended.
+  std::exception_ptr error_;
   int source_ = -1;
+  Time ended_at_;
   std::atomic<bool> ended_{false};
-};
-
-// Waits for calls whose Work has a future, or is gone, in a thread of its own that begins with the
-// first of them.
-class Watcher {
- public:
-  using Then = std::function<void(TorchCall&)>;
-  ~Watcher();
-  void watch(std::shared_ptr<TorchCall> call, Then then);
-
- private:
-  void run();
-
-  std::mutex mutex_;
-  std::condition_variable more_;
-  std::vector<std::pair<std::shared_ptr<TorchCall>, Then>> calls_;
-  bool ending_ = false;
-  std::thread thread_;
 };
 
 // What a collective of the process group returns. To let go of it waits for nothing: the call fills
@@ -86,7 +82,7 @@ class TorchWork : public c10d::Work {
  public:
   // title: of the profiler's event, which lasts until the call has completed.
   TorchWork(int rank, c10d::OpType type, const std::string& title, std::shared_ptr<TorchCall> call,
-            std::shared_ptr<Watcher> watcher, uint64_t sequence);
+            uint64_t sequence);
   ~TorchWork() override;
 
   bool isCompleted() override;
@@ -94,16 +90,18 @@ class TorchWork : public c10d::Work {
   std::exception_ptr exception() const override;
   bool wait(Milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
+  void abort() override { call_->abort(); }  // the whole communicator: a call cannot be taken back
   std::vector<at::Tensor> result() override { return call_->parts().result; }
   int sourceRank() const override { return call_->source(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  float getDuration() const override;
   uint64_t getSequencenumber() const override { return sequence_; }
+  Milliseconds getTimeout() const override { return call_->parts().timeout; }
 
  private:
   void event_ends();
 
   std::shared_ptr<TorchCall> call_;
-  std::shared_ptr<Watcher> watcher_;
   uint64_t sequence_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
