@@ -64,9 +64,9 @@ TorchCall::~TorchCall() {
 }
 
 // Called with the lock held.
-void TorchCall::end(sennit_status_t status, bool expired) {
+void TorchCall::end(sennit_status_t status) {
   try {
-    if (status == SENNIT_TIMED_OUT || expired) {  // in the words that PyTorch's users look for
+    if (status == SENNIT_TIMED_OUT) {  // in the words that PyTorch's users look for
       const auto time =
           std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - started_);
       throw_error(parts_.name, "Timed out after " + std::to_string(time.count()) +
@@ -118,14 +118,17 @@ void TorchCall::complete(Milliseconds timeout) {
 }
 
 // Called with the lock held. The call has the caller's memory and cannot be taken back, so its
-// communicator fails. The library names who is late where its own time for ranks to arrive is over.
+// communicator fails, with the names of the ranks that are late.
 void TorchCall::expire() {
+  const auto waited =
+      std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - started_);
+  sennit_work_expire(work_, waited.count());
   sennit_status_t status = sennit_work_wait(work_, kPatience.count());
-  if (status == SENNIT_IN_PROGRESS) {
+  if (status == SENNIT_IN_PROGRESS) {  // nobody answers any more
     abort();
     status = sennit_work_wait(work_, -1);
   }
-  end(status, status != SENNIT_OK);
+  end(status);
 }
 
 bool TorchCall::done() {

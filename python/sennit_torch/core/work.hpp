@@ -62,7 +62,7 @@ class TorchCall : public std::enable_shared_from_this<TorchCall> {
 
  private:
   void expire();
-  void end(sennit_status_t status, bool expired = false);
+  void end(sennit_status_t status);
 
   const std::shared_ptr<HeldCommunicator> comm_;
   Parts parts_;
