@@ -11,6 +11,7 @@
 #include <climits>
 #include <csignal>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -30,6 +31,8 @@ constexpr int64_t kSentOnMs = 2000;  // for the last word to be read
 constexpr int64_t kNoDescriptorMs = 20;
 constexpr size_t kMostStrangers = 256;
 constexpr size_t kUsedRemembered = 1024;
+
+constexpr char kMakerAlone[] = "a unique id's maker has to be rank 0: {} to wait for others with";
 
 // Rank 0 as it tells the maker: the handshake knows two different ranks only.
 constexpr int kRootTells = INT_MAX - 1;
@@ -338,26 +341,28 @@ void Relay::keep(IdSecrets id, int listener, int64_t patience_ms) {
   wake();
 }
 
-// Has the thread look at the ports, and starts it where there is none.
+// Has the thread look at the ports, and starts it where there is none. Where that cannot be, they
+// are left to a rank 0 of this process.
 void Relay::wake() {
   auto poller = std::make_shared<Poller>();
   {
     const MutexLock lock(mutex_);
     if (has_thread()) return poller_->ring();
   }
-  if (!poller->open()) {
-    log(LogLevel::warn,
-        "a unique id's maker has to be rank 0: no file descriptors left to wait "
-        "for others");
-    return;
-  }
+  if (!poller->open()) return log(LogLevel::warn, kMakerAlone, "no file descriptors left");
   sigset_t all, before;  // signals are for the threads of the user
   sigfillset(&all);
   const MutexLock lock(mutex_);
   if (has_thread()) return poller_->ring();
+  bool begun = true;
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this, poller] { Thread(*this, poller).run(); }).detach();
+  try {
+    std::thread([this, poller] { Thread(*this, poller).run(); }).detach();
+  } catch (const std::system_error&) {
+    begun = false;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!begun) return log(LogLevel::warn, kMakerAlone, "no thread left");
   poller_.swap(poller);  // a parent's ends with this function, without the lock
   origin_ = {};
 }

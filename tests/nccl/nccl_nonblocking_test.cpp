@@ -33,13 +33,19 @@ std::atomic<int> g_threads_made{0};
 
 }  // namespace
 
+// A sanitizer's, which has to know of every thread; null without one.
+extern "C" __attribute__((weak)) int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*,
+                                                                  void* (*)(void*), void*);
+
 // In place of the system's, for the libraries as well: there are only so many threads left.
 extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
                                                                      const pthread_attr_t* how,
                                                                      void* (*run)(void*),
                                                                      void* argument) {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  static const auto create = __interceptor_pthread_create
+                                 ? &__interceptor_pthread_create
+                                 : reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
   if (g_threads_left.load() != kNever && g_threads_left.fetch_sub(1) <= 0) return EAGAIN;
   g_threads_made++;
   return create(thread, how, run, argument);
