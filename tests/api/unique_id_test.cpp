@@ -1,5 +1,6 @@
 // unique_id_test.cpp: unique ids whose maker is not rank 0: another rank, none of the job, one that
 // dies; and ids that nobody uses.
+// ctest not-under-tsan: its ranks are processes whose threads are counted, and the sanitizer has its own
 #include <dirent.h>
 #include <gtest/gtest.h>
 

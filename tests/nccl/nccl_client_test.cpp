@@ -26,7 +26,13 @@ using client::name;
 using Bytes = std::vector<std::byte>;
 
 constexpr int kRanks = 8;
+// A sanitizer opens libraries in the program's name, which knows nothing of the forwarder's path.
+#ifdef SENNIT_SANITIZED
+const std::string kClient =
+    "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/lib " SENNIT_BINARY_DIR "/bin/nccl_real_client";
+#else
 const std::string kClient = SENNIT_BINARY_DIR "/bin/nccl_real_client";
+#endif
 const std::string kEmulate =
     SENNIT_BINARY_DIR "/bin/sennit emulate run --racks 2,2 --ranks-per-host 2 ";
 
