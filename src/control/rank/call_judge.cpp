@@ -48,8 +48,10 @@ Inquiry CallJudge::ask(Case& c, int64_t now) {
 
 void CallJudge::answer(InquiryAnswer answer) {
   for (auto& [key, c] : cases_)
-    if (c.inquiry == answer.inquiry && c.first.members.count(answer.rank))
+    if (c.inquiry == answer.inquiry && c.first.members.count(answer.rank)) {
       c.answers[answer.rank] = std::move(answer);
+      return;  // no two cases have one inquiry
+    }
 }
 
 CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,
