@@ -61,8 +61,8 @@ void add_errors(py::module_& module) {
   module.attr("Error") = py::handle(base);
   for (PyObject*& each : classes) each = base;
   for (const Row& row : rows()) {
-    py::tuple bases = row.also ? py::make_tuple(py::handle(base), py::handle(row.also))
-                               : py::make_tuple(py::handle(base));
+    py::tuple bases = py::make_tuple(py::handle(base));
+    if (row.also) bases = py::make_tuple(py::handle(base), py::handle(row.also));
     PyObject* const made = PyErr_NewExceptionWithDoc((std::string("sennit.") + row.name).c_str(),
                                                      row.doc, bases.ptr(), nullptr);
     if (!made) throw py::error_already_set();
