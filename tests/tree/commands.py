@@ -56,7 +56,7 @@ NOT_RUN = [
     (r"^\./run demo", "takes minutes on an emulated tree"),
     (r"^\./run train", "takes minutes of training"),
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
-    (r"^pip install", "downloads packages, and builds the library again"),
+    (r"^pip (install|wheel)", "downloads packages, and builds the library again"),
     (r"^srun ", "needs a Slurm cluster"),
     (r"torchrun|dropin/", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
