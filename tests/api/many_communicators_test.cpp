@@ -2,7 +2,6 @@
 // older job: no descriptors, no threads, no memory that stays; and when they share nothing.
 //
 // ctest not-under-tsan: its ranks are processes, and there are a thousand communicators
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,11 +13,14 @@
 #include <vector>
 
 #include "sennit/sennit.h"
+#include "tests/api/process_counts.hpp"
 #include "tests/support/processes.hpp"
 
 namespace {
 
+using sennit_test::descriptors;
 using sennit_test::Processes;
+using sennit_test::threads;
 
 constexpr int kRanks = 4;
 constexpr int kAlive = 64;
@@ -98,16 +100,6 @@ void leave(sennit_comm_t comm) {
   check(sennit_comm_finalize(comm), "finalize");
   check(sennit_comm_destroy(comm), "destroy");
 }
-
-int entries(const char* folder) {
-  int count = 0;
-  DIR* const directory = opendir(folder);
-  while (directory && readdir(directory)) count++;
-  if (directory) closedir(directory);
-  return count;
-}
-int descriptors() { return entries("/proc/self/fd"); }
-int threads() { return entries("/proc/self/task"); }
 
 // Under a sanitizer nothing is counted: it keeps for a while what was freed, and looks for leaks
 // itself.

@@ -1,7 +1,6 @@
 // unique_id_test.cpp: unique ids whose maker is not rank 0: another rank, none of the job, one that
 // dies; and ids that nobody uses.
 // ctest not-under-tsan: its ranks are processes whose threads are counted, and the sanitizer has its own
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,13 +12,16 @@
 #include "api/unique_id.hpp"
 #include "base/net/socket.hpp"
 #include "sennit/sennit.h"
+#include "tests/api/process_counts.hpp"
 #include "tests/support/processes.hpp"
 
 namespace sennit {
 namespace {
 
+using sennit_test::descriptors;
 using sennit_test::Process;
 using sennit_test::Processes;
+using sennit_test::threads;
 
 constexpr auto kLimit = std::chrono::seconds(60);
 
@@ -70,16 +72,6 @@ std::string join_and_sum(const sennit_unique_id_t& id, int rank, int size) {
   return sum == size * (size + 1) / 2 ? "ok" : "a sum of " + std::to_string(sum);
 }
 
-size_t entries(const char* folder) {
-  size_t count = 0;
-  DIR* const directory = opendir(folder);
-  while (directory && readdir(directory)) count++;
-  if (directory) closedir(directory);
-  return count;
-}
-size_t descriptors() { return entries("/proc/self/fd"); }
-size_t threads() { return entries("/proc/self/task"); }
-
 // Whether `holds` within 20 s.
 template <typename F>
 bool await(F&& holds) {
@@ -101,13 +93,13 @@ TEST(Maker, IsAnotherRank) {
       const sennit_unique_id_t got = id.wait();
       // Then the others are there, and wait, when it comes; else it mostly comes first.
       if (rank == 0 && late) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      const size_t before = descriptors();
+      const int before = descriptors();
       if (std::string said = join_and_sum(got, rank, 4); said != "ok") return said;
       // Of the maker's port and its thread nothing stays.
-      const size_t own = rank == 2 ? before - 3 : before;
-      if (!await([&] { return descriptors() <= own && threads() == 3; }))
+      const int own = rank == 2 ? before - 3 : before;
+      if (!await([&] { return descriptors() <= own && threads() == 1; }))
         return "descriptors: " + std::to_string(descriptors()) + " instead of " +
-               std::to_string(own) + ", threads " + std::to_string(threads() - 2);
+               std::to_string(own) + ", threads " + std::to_string(threads());
       return "ok";
     });
     expect_all_ok(ranks);
@@ -188,7 +180,7 @@ TEST(Maker, OfAnIdInUseIsToldSo) {
 TEST(UnusedIds, LeaveNothing) {
   Process one([]() -> std::string {
     setenv("SENNIT_ARRIVAL_TIMEOUT", "20", 1);
-    const size_t descriptors_before = descriptors(), threads_before = threads();
+    const int descriptors_before = descriptors(), threads_before = threads();
     for (int i = 0; i < 4; i++) {
       for (int k = 0; k < 250; k++) make_id();
       if (!await([&] { return descriptors() <= descriptors_before; }))
@@ -202,7 +194,7 @@ TEST(UnusedIds, LeaveNothing) {
 
 TEST(UnusedIds, CanBeForgotten) {
   Process one([]() -> std::string {
-    const size_t before = descriptors();
+    const int before = descriptors();
     for (int i = 0; i < 1000; i++) {
       const sennit_unique_id_t id = make_id();
       const Status forgotten =
