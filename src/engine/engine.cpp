@@ -20,7 +20,7 @@ namespace {
 // How often a waiter looks in vain before it yields, and yields before it sleeps. Spinning is
 // polite only where every rank of this host has a core to itself.
 constexpr uint32_t kSpinsWithOwnCore = 2000;
-constexpr uint32_t kSpinsOnSharedCore = 20;
+constexpr uint32_t kSpinsOnSharedCore = 1;
 constexpr uint32_t kYields = 200;
 // Where the kernel wakes the waiter, looking in vain costs a system call and the cores of other
 // processes.
@@ -36,9 +36,14 @@ constexpr uint32_t kLooksBetweenStallChecks = 16;
 
 // How soon the helper looks again by itself: while there may be something to drive, while it
 // answers peers, else.
-constexpr std::chrono::milliseconds kHelperLooks{5};
+constexpr std::chrono::milliseconds kHelperLooks{1};
 constexpr std::chrono::milliseconds kHelperAnswers{200};
 constexpr std::chrono::milliseconds kHelperIdles{1000};
+// To wake the helper costs its caller, and the core it takes, more than a small call does. So it is
+// woken for long calls alone, which somebody else can drive from the beginning; others are mostly
+// waited for before it looks by itself, as it does until no call has come for so many looks.
+constexpr uint64_t kLongCallNs = 1'000'000;
+constexpr int kLooksInVain = 50;
 
 void cpu_relax() {
 #if defined(__x86_64__)
@@ -118,7 +123,7 @@ void Engine::start(Execution& execution, uint32_t seq, bool nonblocking) {
   takes_up(execution, nonblocking);
   execution.start(seq);
   collect_done();
-  if (nonblocking) helper_wake_.notify_one();
+  if (nonblocking) tell_helper(execution);
 }
 
 void Engine::start_send(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
@@ -127,7 +132,7 @@ void Engine::start_send(Execution& execution, Mailbox& mailbox, int peer, uint32
   takes_up(execution, nonblocking);
   mailbox.send(execution, peer, tag);
   collect_done();
-  if (nonblocking) helper_wake_.notify_one();
+  if (nonblocking) tell_helper(execution);
 }
 
 void Engine::start_receive(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
@@ -138,7 +143,7 @@ void Engine::start_receive(Execution& execution, Mailbox& mailbox, int peer, uin
   mailbox.receive(execution, peer, tag);
   if (!waited && mailbox.waits()) mailboxes_.push_back(&mailbox);
   collect_done();
-  if (nonblocking) helper_wake_.notify_one();
+  if (nonblocking) tell_helper(execution);
 }
 
 // It is under way from now on.
@@ -152,6 +157,14 @@ void Engine::takes_up(Execution& execution, bool nonblocking) {
     nonblocking_++;
     start_helper();
   }
+}
+
+// That there is something to drive, which was just started.
+void Engine::tell_helper(const Execution& execution) {
+  if (execution.done()) return;
+  const bool is_long = execution.prepared().plan.predicted_ns >= kLongCallNs;
+  if (is_long || helper_looks_ == 0) helper_wake_.notify_one();
+  helper_looks_ = kLooksInVain;
 }
 
 // Whether a receive that waited for its source has one now.
@@ -307,7 +320,7 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
     else
       sleep(idle - spins_ - yields_, Routes::Awaited::used);
   }
-  if (--waiters_ == 0 && nonblocking_ > 0) helper_wake_.notify_one();
+  waiters_--;
   return completed;
 }
 
@@ -356,8 +369,11 @@ void Engine::helper() {
   MutexLock lock(mutex_);
   while (!stopping_) {
     if (!has_to_drive()) {
+      if (nonblocking_ > 0) helper_looks_ = kLooksInVain;
+      const bool looks = helper_looks_ > 0 || routes_.tends();
       const auto idles = answers_while_idle_ ? kHelperAnswers : kHelperIdles;
-      helper_wake_.wait_for(lock, nonblocking_ > 0 || routes_.tends() ? kHelperLooks : idles);
+      helper_wake_.wait_for(lock, looks ? kHelperLooks : idles);
+      if (helper_looks_ > 0) helper_looks_--;
       if (answers_while_idle_ && running_.empty()) progress_locked();
       continue;
     }

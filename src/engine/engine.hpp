@@ -4,8 +4,9 @@
 // One lock. Whoever waits for a work drives the engine itself: progress, then spin, yield and at
 // last sleep until a transport's descriptor or the wake-up descriptor is readable. A helper thread
 // drives it only while nobody waits and either nonblocking work is outstanding or there is a
-// transport that moves nothing by itself (ucx), which peers need driven; else it is parked. The
-// control plane's thread calls fail_* from outside. Peers are world ranks.
+// transport that moves nothing by itself (ucx), which peers need driven; else it is parked. To wake
+// it costs more than a small call, so only long ones do that: for others it looks every millisecond
+// while there are any. The control plane's thread calls fail_* from outside. Peers are world ranks.
 #pragma once
 
 #include <atomic>
@@ -133,6 +134,7 @@ class Engine {
   Transport* route(int peer) SENNIT_REQUIRES(mutex_);
   bool progress_locked(Routes::Driven which = Routes::Driven::used) SENNIT_REQUIRES(mutex_);
   void takes_up(Execution& execution, bool nonblocking) SENNIT_REQUIRES(mutex_);
+  void tell_helper(const Execution& execution) SENNIT_REQUIRES(mutex_);
   bool look_into_mailboxes() SENNIT_REQUIRES(mutex_);
   void collect_done() SENNIT_REQUIRES(mutex_);
   Failures take_failures() SENNIT_REQUIRES(mutex_) { return std::exchange(failed_here_, {}); }
@@ -168,6 +170,8 @@ class Engine {
   std::atomic<int> nonblocking_{0};  // executions started nonblocking and not done
   std::vector<Execution*> nonblocking_running_ SENNIT_GUARDED_BY(mutex_);
   Condition helper_wake_;
+  // How often the helper looks for something to drive before it waits to be told.
+  int helper_looks_ SENNIT_GUARDED_BY(mutex_) = 0;
   bool answers_while_idle_ SENNIT_GUARDED_BY(mutex_) = false;
   bool stopping_ SENNIT_GUARDED_BY(mutex_) = false;
   std::thread helper_;  // made under the lock, joined by stop_helper()

@@ -3,6 +3,8 @@
 // arguments.
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -59,6 +61,46 @@ TEST(Works, ProgressWithoutBeingWaitedFor) {
     EXPECT_EQ(x.front(), 2.0f);
     sennit_work_free(work);
   });
+}
+
+// How often the helper threads of this process went to sleep.
+long sleeps_of_helpers() {
+  long sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    std::string line;
+    bool helper = false;
+    while (std::getline(status, line)) {
+      if (line == "Name:\tsennit-helper") helper = true;
+      if (helper && line.starts_with("voluntary_ctxt_switches:"))
+        sleeps += std::stol(line.substr(line.find(':') + 1));
+    }
+  }
+  return sleeps;
+}
+
+// To wake the helper takes longer than a small call: it looks by itself once in a while.
+TEST(Works, SmallOnesThatAreWaitedForDoNotWakeTheHelper) {
+  constexpr int kRanks = 2, kCalls = 2000;
+  Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  const auto calls = [](int n, sennit_comm_t comm) {
+    for (int i = 0; i < n; i++) {
+      int x = 1;
+      sennit_work_t work;
+      ASSERT_EQ(sennit_all_reduce_start(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm, &work),
+                SENNIT_OK);
+      ASSERT_EQ(sennit_work_wait(work, -1), SENNIT_OK) << sennit_last_error();
+      sennit_work_free(work);
+    }
+  };
+  ranks.run([&](int, sennit_comm_t comm) { calls(10, comm); });  // from then on there are helpers
+  const long before = sleeps_of_helpers();
+  const auto began = std::chrono::steady_clock::now();
+  ranks.run([&](int, sennit_comm_t comm) { calls(kCalls, comm); });
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - began;
+  const double looks = took.count() + 2;  // one a millisecond
+  EXPECT_LT(static_cast<double>(sleeps_of_helpers() - before), kRanks * (looks + kCalls / 10.0));
 }
 
 // Started, maybe completed, never waited for: finalize completes them, and their handles tell the
