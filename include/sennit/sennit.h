@@ -144,6 +144,14 @@ typedef struct sennit_config_t {
 /* Makes the id that one rank creates and hands to all others by its own means. Opens the listening
  * port. */
 SENNIT_EXPORT sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id);
+/* The id of a job whose ranks all know where rank 0 is to listen: "host:port", or "[ipv6]:port".
+ * Each makes it for itself, with the same text of `address` and of SENNIT_SECRET, which must be
+ * set. It serves one job after the other. */
+SENNIT_EXPORT sennit_status_t sennit_get_unique_id_at(const char* address, sennit_unique_id_t* id);
+/* No rank will come with this id of sennit_get_unique_id: closes its port, where this process made
+ * it and its job has not begun. Without this the port closes by itself after ten times
+ * SENNIT_ARRIVAL_TIMEOUT. */
+SENNIT_EXPORT sennit_status_t sennit_forget_unique_id(const sennit_unique_id_t* id);
 /* Collective over `size` ranks with the same id; rank in [0, size). config may be NULL. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size,
                                                     const sennit_unique_id_t* id, int rank,

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "api/launch.hpp"
+#include "api/start/launch.hpp"
 #include "transports/tcp/seal.hpp"
 
 namespace sennit {

@@ -155,9 +155,11 @@ std::vector<Made> init_local(int size, const std::optional<std::string>& fabric,
   return all;
 }
 
-py::bytes unique_id() {
+py::bytes unique_id(const std::optional<std::string>& address) {
   sennit_unique_id_t id;
-  unlocked(nullptr, [&] { return sennit_get_unique_id(&id); });
+  unlocked(nullptr, [&] {
+    return address ? sennit_get_unique_id_at(address->c_str(), &id) : sennit_get_unique_id(&id);
+  });
   return {id.internal, sizeof id.internal};
 }
 
@@ -324,9 +326,11 @@ void add_making(py::module_& module) {
              "torchrun, or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n\n"
              "fabric: a fabric file; algorithm: as SENNIT_ALGORITHM; arrival_timeout: seconds to "
              "wait for ranks that never come.");
-  module.def("unique_id", &unique_id,
-             "An id for init_rank, 128 bytes. Rank 0 makes it and hands it to the others. Keep it "
-             "secret: who holds it may join.");
+  module.def("unique_id", &unique_id, py::arg("address") = py::none(),
+             "An id for init_rank, 128 bytes. One process makes it and hands it to all ranks. Keep "
+             "it secret: who holds it may join.\n\n"
+             "address: \"host:port\", where rank 0 is to listen. Then every rank makes the id for "
+             "itself, with the same SENNIT_SECRET.");
   module.def("init_rank", &init_rank, py::arg("unique_id"), py::arg("rank"), py::arg("size"),
              py::kw_only(), fabric, algorithm, timeout,
              "A Communicator of `size` ranks that were handed one id. Waits for all.");

@@ -1,8 +1,8 @@
 // c_api.cpp: communicators, works, groups and errors of the C interface. No exception leaves a
 // function here.
 #include "api/c_api.hpp"
-#include "api/launch.hpp"
 #include "api/presence.hpp"
+#include "api/start/launch.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -109,6 +109,13 @@ sennit_status_t guarded(Handle* handle, F&& f) {
   });
 }
 
+Status give(const Result<std::vector<std::byte>>& made, sennit_unique_id_t* id) {
+  if (!made) return made.status();
+  SENNIT_CHECK(made->size() == sizeof id->internal);
+  std::memcpy(id->internal, made->data(), sizeof id->internal);
+  return {};
+}
+
 // The handle itself is freed in any case.
 template <typename Handle, typename Behind>
 Status give_back(Handle* handle, Behind Handle::*behind) {
@@ -182,11 +189,22 @@ extern "C" {
 sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id) {
   return guarded([&]() -> Status {
     if (!id) return invalid("id is NULL");
-    const Result<std::vector<std::byte>> made = make_unique_id();
-    if (!made) return made.status();
-    std::memset(id->internal, 0, sizeof id->internal);
-    std::memcpy(id->internal, made->data(), std::min(made->size(), sizeof id->internal));
-    return {};
+    return give(make_unique_id(), id);
+  });
+}
+
+sennit_status_t sennit_get_unique_id_at(const char* address, sennit_unique_id_t* id) {
+  return guarded([&]() -> Status {
+    if (!address || !id) return invalid("address or id is NULL");
+    return give(make_unique_id_at(address), id);
+  });
+}
+
+sennit_status_t sennit_forget_unique_id(const sennit_unique_id_t* id) {
+  return guarded([&]() -> Status {
+    if (!id) return invalid("id is NULL");
+    return forget_unique_id(
+        {reinterpret_cast<const std::byte*>(id->internal), sizeof id->internal});
   });
 }
 

@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,7 +101,11 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
     if (!id) return {ncclInvalidArgument, "uniqueId is NULL"};
     if (Outcome off = read_environment(); !off.ok()) return off;
     sennit_unique_id_t made;
-    if (Outcome off = outcome_of(sennit_get_unique_id(&made)); !off.ok()) return off;
+    const std::string& address = asked_job_address();
+    if (Outcome off = outcome_of(address.empty() ? sennit_get_unique_id(&made)
+                                                 : sennit_get_unique_id_at(address.c_str(), &made));
+        !off.ok())
+      return off;
     std::memcpy(id->internal, made.internal, sizeof id->internal);
     return {};
   });
@@ -116,13 +121,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 }
 
 // Several ids spread the work of the start over several roots. sennit's start is a tree of its own:
-// the first id counts.
+// the first id counts, and who made another one need not wait for its ranks.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
                                       ncclUniqueId* ids, ncclConfig_t* config) {
   return guarded([&]() -> Outcome {
     if (!ids || id_count < 1 || id_count > ranks)
       return {ncclInvalidArgument, std::to_string(id_count) + " unique ids for " +
                                        std::to_string(ranks) + " ranks: expected 1 to that many"};
+    for (const ncclUniqueId& spare : std::span(ids, static_cast<size_t>(id_count)).subspan(1)) {
+      sennit_unique_id_t own_id;
+      std::memcpy(own_id.internal, spare.internal, sizeof own_id.internal);
+      sennit_forget_unique_id(&own_id);
+    }
     return init_rank(comm, ranks, ids[0], rank, config);
   });
 }

@@ -152,13 +152,15 @@ void read_algorithm(const std::string& value, Reading* reading) {
                                   ": ignored, sennit has the like of Ring and Tree alone");
 }
 
-// Its ids name an address and nothing that proves who belongs to the job.
+// NCCL's ids of an address prove nothing of who belongs to the job: SENNIT_SECRET does.
 void read_job_address(const std::string& value, Reading* reading) {
-  reading->made.off = {
-      ncclInvalidUsage,
-      "NCCL_COMM_ID=" + value +
-          ": an address alone lets anybody join: unset it, and give all ranks the id that one of "
-          "them has from ncclGetUniqueId"};
+  if (find(reading->all, "SENNIT_SECRET"))
+    reading->made.job_address = value;
+  else
+    reading->made.off = {ncclInvalidUsage,
+                         "NCCL_COMM_ID=" + value +
+                             ": an address alone lets anybody join: set SENNIT_SECRET to the same "
+                             "text on all ranks, or unset NCCL_COMM_ID"};
 }
 
 struct Known {
@@ -246,9 +248,24 @@ Translation translate(const Variables& all, const Host& host) {
   return std::move(reading.made);
 }
 
-Outcome read_environment() {
-  static const Outcome outcome = apply(translate(own_variables(), {interfaces(), device_ports()}));
-  return outcome;
+namespace {
+
+struct Applied {
+  std::string job_address;
+  Outcome outcome;
+};
+const Applied& applied() {
+  static const Applied once = [] {
+    const Translation translation = translate(own_variables(), {interfaces(), device_ports()});
+    return Applied{translation.job_address, apply(translation)};
+  }();
+  return once;
 }
+
+}  // namespace
+
+Outcome read_environment() { return applied().outcome; }
+
+const std::string& asked_job_address() { return applied().job_address; }
 
 }  // namespace sennit::nccl

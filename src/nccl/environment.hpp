@@ -23,6 +23,7 @@ struct Host {
 struct Translation {
   Variables settings;                // of SENNIT_* and UCX_* ones
   std::vector<std::string> remarks;  // whole lines on what was not, or not wholly, followed
+  std::string job_address;           // of NCCL_COMM_ID: where rank 0 listens; empty: not asked for
   bool remarks_asked_for = false;    // by NCCL_DEBUG: at level info, else debug
   bool version_asked_for = false;    // by NCCL_DEBUG, any of its levels
   Outcome off;                       // what cannot be followed and must not be ignored
@@ -34,5 +35,7 @@ Translation translate(const Variables& all, const Host& host);
 // Once a process, before its first start: sets what translate() says, and says its remarks. Later
 // calls return the same.
 Outcome read_environment();
+// What translate() says of it, once read_environment() went well.
+const std::string& asked_job_address();
 
 }  // namespace sennit::nccl

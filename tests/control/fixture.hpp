@@ -15,7 +15,7 @@
 
 #include <fmt/core.h>
 
-#include "api/launch.hpp"
+#include "api/start/launch.hpp"
 #include "base/mutex.hpp"
 #include "control/control_plane.hpp"
 

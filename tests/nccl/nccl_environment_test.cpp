@@ -8,17 +8,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "base/net/reserved_port.hpp"
 #include "nccl/environment.hpp"
 #include "nccl/exported.hpp"
+#include "tests/support/process.hpp"
 
 using sennit::nccl::Host;
 using sennit::nccl::translate;
 using sennit::nccl::Translation;
 using sennit::nccl::Variables;
+using sennit_test::Process;
 
 namespace {
 
@@ -128,6 +132,27 @@ TEST(NcclEnvironment, IsReadBeforeTheFirstStart) {
 TEST(NcclEnvironment, AnAddressAloneIsNoId) {
   const std::string said = said_by_child("NCCL_COMM_ID", "127.0.0.1:5000", ncclInvalidUsage);
   EXPECT_NE(said.find("lets anybody join"), std::string::npos) << said;
+}
+
+// As NCCL's programs use it: every rank asks for the id by itself.
+TEST(NcclEnvironment, AnAddressAndASecretAreAnId) {
+  const sennit::ReservedPort port;
+  std::vector<Process> ranks(2);
+  for (int rank = 0; rank < 2; rank++)
+    ranks[static_cast<size_t>(rank)] = Process([&]() -> std::string {
+      setenv("NCCL_COMM_ID", ("127.0.0.1:" + std::to_string(port.number() + 1)).c_str(), 1);
+      setenv("SENNIT_SECRET", "words of a test", 1);
+      ncclUniqueId id;
+      ncclComm_t comm = nullptr;
+      int32_t mine = rank + 1, sum = 0;
+      if (ncclGetUniqueId(&id) != ncclSuccess ||
+          ncclCommInitRank(&comm, 2, id, rank) != ncclSuccess ||
+          ncclAllReduce(&mine, &sum, 1, ncclInt32, ncclSum, comm, nullptr) != ncclSuccess)
+        return ncclGetLastError(nullptr);
+      ncclCommDestroy(comm);
+      return sum == 3 ? "ok" : "a sum of " + std::to_string(sum);
+    });
+  for (Process& rank : ranks) EXPECT_EQ(rank.outcome(std::chrono::seconds(60)), "ok");
 }
 
 }  // namespace

@@ -178,6 +178,15 @@ class Failures(unittest.TestCase):
         with self.assertRaises(ValueError):  # as Python's own
             sennit.init_rank(sennit.unique_id(), 5, 2)
 
+    def test_an_id_of_an_address(self):
+        os.environ["SENNIT_SECRET"] = "words of a test"
+        try:
+            self.assertEqual(len(sennit.unique_id("127.0.0.1:5000")), 128)
+            with self.assertRaisesRegex(ValueError, "expected HOST:PORT"):
+                sennit.unique_id("nowhere")
+        finally:
+            del os.environ["SENNIT_SECRET"]
+
     def test_a_failed_work_says_so_each_time(self):
         both_started = threading.Barrier(2)
 

@@ -8,7 +8,7 @@
 namespace sennit::trainer {
 
 int ranks_on_this_host() {
-  // Whoever is asked first for the rank as well (api/launch.cpp) is asked first.
+  // Whoever is asked first for the rank as well (api/start/launch.cpp) is asked first.
   for (const char* variable : {"OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE",
                                "SLURM_NTASKS_PER_NODE", "PMI_LOCAL_SIZE"})
     if (const char* text = std::getenv(variable)) return std::max(1, std::atoi(text));

@@ -21,7 +21,7 @@
 
 #include <fmt/core.h>
 
-#include "api/launch.hpp"
+#include "api/start/launch.hpp"
 #include "base/net/reserved_port.hpp"
 #include "base/process/sodium_ready.hpp"
 #include "command/bench/bench.hpp"

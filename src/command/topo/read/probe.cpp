@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "api/context.hpp"
-#include "api/launch.hpp"
+#include "api/start/launch.hpp"
 #include "base/options.hpp"
 #include "command/topo/read/read.hpp"
 

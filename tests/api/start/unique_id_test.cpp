@@ -1,5 +1,5 @@
 // unique_id_test.cpp: unique ids whose maker is not rank 0: another rank, none of the job, one that
-// dies; and ids that nobody uses.
+// dies; ids that nobody uses; and ids of an address, which every rank makes for itself.
 // ctest not-under-tsan: its ranks are processes whose threads are counted, and the sanitizer has its own
 #include <gtest/gtest.h>
 
@@ -9,7 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "api/unique_id.hpp"
+#include "api/start/unique_id.hpp"
+#include "base/net/reserved_port.hpp"
 #include "base/net/socket.hpp"
 #include "sennit/sennit.h"
 #include "tests/api/process_counts.hpp"
@@ -197,11 +198,64 @@ TEST(UnusedIds, CanBeForgotten) {
     const int before = descriptors();
     for (int i = 0; i < 1000; i++) {
       const sennit_unique_id_t id = make_id();
-      const Status forgotten =
-          forget_unique_id({reinterpret_cast<const std::byte*>(id.internal), sizeof id.internal});
-      if (!forgotten.ok()) return forgotten.text();
+      if (sennit_forget_unique_id(&id) != SENNIT_OK) return sennit_last_error();
     }
     return await([&] { return descriptors() <= before; }) ? "ok" : "descriptors";
+  });
+  EXPECT_EQ(one.outcome(kLimit), "ok");
+}
+
+// Where rank 0 of a job of processes of this host may listen.
+std::string address_above(const ReservedPort& port) {
+  return "127.0.0.1:" + std::to_string(port.number() + 1);
+}
+
+TEST(IdsOfAnAddress, AreMadeByEveryRankForItself) {
+  const ReservedPort port;
+  const std::string address = address_above(port);
+  Processes ranks(3,
+                  [&](int rank) -> std::string {
+                    for (int job = 0; job < 2; job++) {  // one after the other
+                      sennit_unique_id_t id;
+                      if (sennit_get_unique_id_at(address.c_str(), &id) != SENNIT_OK)
+                        return sennit_last_error();
+                      if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                      if (std::string said = join_and_sum(id, rank, 3); said != "ok") return said;
+                    }
+                    return "ok";
+                  },
+                  {{"SENNIT_SECRET", "words of a test"}});
+  expect_all_ok(ranks);
+}
+
+TEST(IdsOfAnAddress, AreOfOneSecret) {
+  const ReservedPort port;
+  const std::string address = address_above(port);
+  Processes ranks(2, [&](int rank) -> std::string {
+    setenv("SENNIT_SECRET", rank == 0 ? "words of a test" : "words of another", 1);
+    setenv("SENNIT_ARRIVAL_TIMEOUT", "2000", 1);
+    sennit_unique_id_t id;
+    if (sennit_get_unique_id_at(address.c_str(), &id) != SENNIT_OK) return sennit_last_error();
+    return join_and_sum(id, rank, 2) == "ok" ? "joined" : "ok";
+  });
+  expect_all_ok(ranks);
+}
+
+TEST(IdsOfAnAddress, SayWhatIsMissing) {
+  Process one([]() -> std::string {
+    sennit_unique_id_t id;
+    unsetenv("SENNIT_SECRET");
+    if (sennit_get_unique_id_at("127.0.0.1:5000", &id) != SENNIT_REFUSED ||
+        !strstr(sennit_last_error(), "set SENNIT_SECRET"))
+      return sennit_last_error();
+    setenv("SENNIT_SECRET", "words of a test", 1);
+    for (const char* const wrong : {"", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:0", "::1:80",
+                                    "127.0.0.1:70000", "127.0.0.1:80x"})
+      if (sennit_get_unique_id_at(wrong, &id) != SENNIT_INVALID_ARGUMENT ||
+          !strstr(sennit_last_error(), "expected HOST:PORT"))
+        return std::string(wrong) + ": " + sennit_last_error();
+    if (sennit_get_unique_id_at("[::1]:80", &id) != SENNIT_OK) return sennit_last_error();
+    return "ok";
   });
   EXPECT_EQ(one.outcome(kLimit), "ok");
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "api/unique_id.hpp"
+#include "api/start/unique_id.hpp"
 #include "base/status.hpp"
 #include "control/control_plane.hpp"
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.hpp"
@@ -20,6 +21,9 @@ BootstrapOptions bootstrap_defaults();
 // takes it over, or all ranks were sent on to one elsewhere, or nobody came for ten times
 // SENNIT_ARRIVAL_TIMEOUT.
 Result<std::vector<std::byte>> make_unique_id();
+// Where all ranks know an address of rank 0's: each may make the same id by itself, which serves
+// one job after the other. "host:port"; needs SENNIT_SECRET. Errors: no such address, none is set.
+Result<std::vector<std::byte>> make_unique_id_at(const std::string& address);
 // Rank 0's blocks where another process made the id, until that has answered. Errors: an id that is
 // damaged or in use already, a maker that has ended.
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size);

@@ -1,5 +1,5 @@
-// launch_pmix.cpp: see api/launch_pmix.hpp.
-#include "api/launch_pmix.hpp"
+// launch_pmix.cpp: see api/start/launch_pmix.hpp.
+#include "api/start/launch_pmix.hpp"
 
 #include <chrono>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include <fmt/core.h>
 
-#include "api/launch.hpp"
+#include "api/start/launch.hpp"
 #include "base/process/forked.hpp"
 #include "base/process/shared_library.hpp"
 

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "api/launch.hpp"
+#include "api/start/launch.hpp"
 #include "base/net/socket.hpp"
 #include "tests/control/fixture.hpp"
 #include "tests/support/shell.hpp"

@@ -4,16 +4,19 @@
 //
 // The listening socket is opened at once, so the port in the id is truly ours. Rank 0 takes it over
 // where it is in this process; else the relay (control/relay.hpp) sends the ranks on to it. All of
-// the host's addresses go into the id; joining ranks try them in turn.
-#include "api/unique_id.hpp"
+// the host's addresses go into the id; joining ranks try them in turn. An id of an address has no
+// such socket: rank 0 itself listens there.
+#include "api/start/unique_id.hpp"
 
 #include <sys/socket.h>
 
+#include <charconv>
 #include <cstring>
 #include <exception>
 
 #include <fmt/core.h>
 
+#include "api/start/secret.hpp"
 #include "base/net/socket.hpp"
 #include "base/options.hpp"
 #include "base/process/sodium_ready.hpp"
@@ -29,7 +32,7 @@ struct Contents {
   char magic[4];
   uint16_t port;
   uint8_t unused[2];
-  uint64_t job;
+  uint64_t job;  // 0: the id is of an address, where rank 0 listens itself
   uint8_t secret[32];
   // The addresses that rank 0 listens at, the likeliest first: each one byte, how long it is, and
   // so many bytes, 4 of IPv4 or 16 of IPv6. A length of 0 ends them.
@@ -113,6 +116,30 @@ Result<Place> own_place() {
   return place;
 }
 
+// The id's bytes, once all else is filled in.
+std::vector<std::byte> written(Contents* contents, const std::vector<Address>& addresses) {
+  std::memcpy(contents->magic, kMagic, sizeof kMagic);
+  write_addresses(addresses, contents);
+  checksum(*contents, contents->checksum);
+  std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
+  std::memcpy(id.data(), contents, sizeof *contents);
+  return id;
+}
+
+// "host:80" or "[::1]:80"; false: it is neither.
+bool split_address(const std::string& address, std::string* host, uint16_t* port) {
+  const size_t colon = address.rfind(':');
+  if (colon == address.npos || colon == 0) return false;
+  *host = address.substr(0, colon);
+  if (host->size() > 2 && host->front() == '[' && host->back() == ']')
+    *host = host->substr(1, host->size() - 2);
+  else if (host->find(':') != host->npos)
+    return false;
+  const char* const end = address.data() + address.size();
+  const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, *port);
+  return error == std::errc() && stop == end && *port > 0;
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> make_unique_id() {
@@ -123,20 +150,35 @@ Result<std::vector<std::byte>> make_unique_id() {
   if (!listener) return listener.status();
 
   Contents contents{};
-  std::memcpy(contents.magic, kMagic, sizeof kMagic);
   while (contents.job == 0) randombytes_buf(&contents.job, sizeof contents.job);
   randombytes_buf(contents.secret, sizeof contents.secret);
   contents.port = local_address(*listener).port;
-  write_addresses(place->addresses, &contents);
-  checksum(contents, contents.checksum);
   const auto* secret = reinterpret_cast<const std::byte*>(contents.secret);
   Relay::of_process().keep({contents.job,
                             {secret, secret + sizeof contents.secret},
                             option_text("SENNIT_WIRE") == "sealed"},
                            *listener, kPatience * option_integer("SENNIT_ARRIVAL_TIMEOUT"));
-  std::vector<std::byte> id(SENNIT_UNIQUE_ID_BYTES);
-  std::memcpy(id.data(), &contents, sizeof contents);
-  return id;
+  return written(&contents, place->addresses);
+}
+
+Result<std::vector<std::byte>> make_unique_id_at(const std::string& address) {
+  std::string host;
+  uint16_t port = 0;
+  if (!split_address(address, &host, &port))
+    return invalid(fmt::format("the address \"{}\": expected HOST:PORT, or [IPV6]:PORT", address));
+  const Result<std::vector<Address>> addresses = resolve(host, port);
+  if (!addresses) return addresses.status();
+  const Result<std::vector<std::byte>> secret = job_secret(host, port, false);
+  if (!secret) return secret.status();
+  Contents contents{};
+  if (secret->size() != sizeof contents.secret)
+    return Status{SENNIT_REFUSED,
+                  fmt::format("an id of the address {} would let anybody join the job: set "
+                              "SENNIT_SECRET to the same text on all ranks",
+                              address)};
+  contents.port = port;
+  std::memcpy(contents.secret, secret->data(), sizeof contents.secret);
+  return written(&contents, *addresses);
 }
 
 namespace {
@@ -197,7 +239,7 @@ Result<int> listen_elsewhere(const BootstrapOptions& options) {
 
 Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
-  if (!options || rank != 0) return options;
+  if (!options || rank != 0 || options->job == 0) return options;
   options->root_listener_fd = Relay::of_process().take(options->job);
   if (options->root_listener_fd >= 0) return options;
   if (Relay::of_process().was_used(options->job))
