@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 
 import sennit
-import sennit_torch  # noqa: F401
+import sennit_torch
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -114,7 +114,9 @@ def main():
     parser.add_argument("--models", default="1M,10M,100M")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--block-ms", type=float, default=50, help="about how long a block takes")
+    parser.add_argument("--register", action="store_true", help="with sennit_torch.register_memory()")
     options = parser.parse_args()
+    sennit_torch.register_memory(options.register)
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     group = dist.new_group(backend="sennit")

@@ -13,7 +13,8 @@ import time
 import traceback
 import unittest
 
-import sennit_torch  # noqa: F401
+import numpy
+import sennit_torch
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
@@ -103,13 +104,15 @@ class Futures(unittest.TestCase):
         self.assertEqual(on_ranks(2, body), [16.0, 16.0])
 
     def test_callbacks_that_wait_for_each_other(self):
-        def body(_):
+        def body(rank):
             second = torch.futures.Future()
 
             def first(_):
                 return second.wait()
 
-            waits = summed().get_future().then(first)
+            # Of what has completed already PyTorch runs the callback here, so that is not the case yet.
+            waits = dist.irecv(torch.zeros(1), 1 - rank).get_future().then(first)
+            dist.send(torch.ones(1), 1 - rank)
             summed(3).get_future().add_done_callback(lambda future: second.set_result(future.value()[0][0].item()))
             return waits.wait()
 
@@ -527,6 +530,51 @@ class Collectives(unittest.TestCase):
         first, second = on_ranks(2, body)
         self.assertGreater(first, 150)
         self.assertLess(second, 150)
+
+    def test_memory_that_is_used_again_is_registered_where_asked_for(self):
+        def shared(address):
+            """Whether the page at the address is of a file that other processes map too."""
+            with open("/proc/self/maps") as maps:
+                for line in maps:
+                    area, access = line.split()[:2]
+                    begin, end = (int(part, 16) for part in area.split("-"))
+                    if begin <= address < end:
+                        return access[3] == "s"
+            return False
+
+        def body(rank):
+            sennit_torch.register_memory()
+            count = 1 << 20
+            middle = 2 * count  # in bytes
+            seen = []
+            for x in torch.full((count,), 1.0), torch.from_numpy(numpy.full(count, 1.0, "float32")):
+                for expected in 2.0, 4.0, 8.0:
+                    dist.all_reduce(x)
+                    assert bool((x == expected).all())
+                    seen.append(shared(x.data_ptr() + middle))
+                child = os.fork()
+                if child == 0:
+                    x = None  # noqa: F841: it frees what is registered in its parent
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+                dist.all_reduce(x)
+                assert bool((x == 16.0).all())
+            part = torch.zeros(2, count)[0]
+            for _ in range(3):
+                dist.all_reduce(part)  # half of a storage
+            seen.append(shared(part.data_ptr() + middle))
+            address = part.data_ptr() + middle
+            part = None
+            seen.append(shared(address))
+            left = torch.zeros(count)
+            for _ in range(3):
+                dist.all_reduce(left)
+            dist.destroy_process_group()
+            left.fill_(1)  # after the group
+            return seen
+
+        expected = [False, True, True] * 2 + [True, False]
+        self.assertEqual(on_ranks(2, body), [expected] * 2)
 
 
 if __name__ == "__main__":

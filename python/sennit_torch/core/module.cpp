@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "core/process_group.hpp"
+#include "core/registered.hpp"
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using sennit_torch::ProcessGroupSennit;
@@ -27,5 +28,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
         sennit_torch::Watcher::instance().settle(until + sennit_torch::kPatience / 2);
       },
       py::call_guard<py::gil_scoped_release>());
+  module.def("register_memory", &sennit_torch::register_memory, py::arg("wanted"));
   module.attr("torch_version") = TORCH_VERSION;
 }

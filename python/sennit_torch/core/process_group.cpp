@@ -10,6 +10,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/registered.hpp"
+
 namespace sennit_torch {
 namespace {
 
@@ -291,6 +293,7 @@ std::shared_ptr<TorchCall> ProcessGroupSennit::started(TorchCall::Parts parts,
                                                        const Start& start) const {
   std::shared_ptr<HeldCommunicator> comm = held(parts.name);
   parts.timeout = or_default(parts.timeout);
+  used(comm, parts.memory);
   return std::make_shared<TorchCall>(comm, std::move(parts),
                                      [&](sennit_work_t* work) { return start(comm->comm, work); });
 }
