@@ -56,6 +56,12 @@ Outcome create(ncclComm_t* result, bool blocking, bool expected, CallBatch batch
   return submit(std::move(batch));
 }
 
+sennit_unique_id_t own(const ncclUniqueId& id) {
+  sennit_unique_id_t made;
+  std::memcpy(made.internal, id.internal, sizeof made.internal);
+  return made;
+}
+
 Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
                   const ncclConfig_t* given) {
   if (!comm) return {ncclInvalidArgument, "comm is NULL"};
@@ -67,8 +73,7 @@ Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   if (Outcome off = read_config(given, {}, &settings); !off.ok()) return off;
   return create(comm, settings.blocking, true, {}, nullptr, [=](sennit_comm_t* made) {
     const sennit_config_t config = patient();
-    sennit_unique_id_t own_id;
-    std::memcpy(own_id.internal, id.internal, sizeof own_id.internal);
+    const sennit_unique_id_t own_id = own(id);
     return sennit_comm_init_rank(made, ranks, &own_id, rank, &config);
   });
 }
@@ -129,8 +134,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
       return {ncclInvalidArgument, std::to_string(id_count) + " unique ids for " +
                                        std::to_string(ranks) + " ranks: expected 1 to that many"};
     for (const ncclUniqueId& spare : std::span(ids, static_cast<size_t>(id_count)).subspan(1)) {
-      sennit_unique_id_t own_id;
-      std::memcpy(own_id.internal, spare.internal, sizeof own_id.internal);
+      const sennit_unique_id_t own_id = own(spare);
       sennit_forget_unique_id(&own_id);
     }
     return init_rank(comm, ranks, ids[0], rank, config);

@@ -60,6 +60,15 @@ sennit_unique_id_t make_id() {
   return id;
 }
 
+// A process that makes the id, says "made", and waits for its end.
+Process maker_in_no_job(const Handed& id) {
+  return Process([&](const Process::Voice& voice) {
+    id.give(make_id());
+    voice.say("made");
+    pause();
+  });
+}
+
 // Joins, sums the ranks, leaves: "ok", or what went wrong.
 std::string join_and_sum(const sennit_unique_id_t& id, int rank, int size) {
   sennit_comm_t comm = nullptr;
@@ -109,11 +118,7 @@ TEST(Maker, IsAnotherRank) {
 
 TEST(Maker, IsInNoJob) {
   const Handed id;
-  Process maker([&](const Process::Voice& voice) {
-    id.give(make_id());
-    voice.say("made");
-    pause();
-  });
+  Process maker = maker_in_no_job(id);
   ASSERT_EQ(maker.read_some(), "made");
   Processes ranks(3, [&](int rank) { return join_and_sum(id.wait(), rank, 3); });
   expect_all_ok(ranks);
@@ -133,11 +138,7 @@ TEST(Maker, IsRankZeroAndSlow) {
 
 TEST(Maker, DiesBeforeRankZeroComes) {
   const Handed id;
-  Process maker([&](const Process::Voice& voice) {
-    id.give(make_id());
-    voice.say("made");
-    pause();
-  });
+  Process maker = maker_in_no_job(id);
   ASSERT_EQ(maker.read_some(), "made");
   sennit_test::Arrivals about_to_join;
   Processes ranks(3, [&](int rank) {
@@ -160,11 +161,7 @@ TEST(Maker, DiesBeforeRankZeroComes) {
 
 TEST(Maker, OfAnIdInUseIsToldSo) {
   const Handed id;
-  Process maker([&](const Process::Voice& voice) {
-    id.give(make_id());
-    voice.say("made");
-    pause();
-  });
+  Process maker = maker_in_no_job(id);
   ASSERT_EQ(maker.read_some(), "made");
   const sennit_unique_id_t got = id.wait();
   const std::span bytes(reinterpret_cast<const std::byte*>(got.internal), sizeof got.internal);
