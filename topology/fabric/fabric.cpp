@@ -23,7 +23,7 @@ uint64_t hash_of(std::string_view text) {
 }
 
 // What cannot be written within quotes becomes '?', a quote an apostrophe.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text)
     out += c == '"' ? '\'' : static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
@@ -37,7 +37,7 @@ std::string word(std::string_view text) {
            std::string_view("_-.:/+@").find(c) != std::string_view::npos;
   };
   return !text.empty() && std::all_of(text.begin(), text.end(), plain) ? std::string(text)
-                                                                       : quoted(text);
+                                                                       : in_quotes(text);
 }
 
 const char* kind_word(VertexKind kind) {
@@ -111,7 +111,7 @@ uint64_t Fabric::fingerprint() const {
 std::string Fabric::to_text() const {
   const auto vertex = [&](int i) { return word(vertices[static_cast<size_t>(i)].name); };
   std::string text;
-  if (!name.empty()) text += fmt::format("fabric {}\n", quoted(name));
+  if (!name.empty()) text += fmt::format("fabric {}\n", in_quotes(name));
   for (const Vertex& v : vertices) {
     text += fmt::format("{} {}", kind_word(v.kind), word(v.name));
     if (v.host >= 0) text += fmt::format(" host {}", vertex(v.host));
@@ -141,8 +141,8 @@ std::string Fabric::to_text() const {
     text += '\n';
   }
   for (const std::string& conflict : conflicts)
-    text += fmt::format("conflict {}\n", quoted(conflict));
-  for (const std::string& note : notes) text += fmt::format("note {}\n", quoted(note));
+    text += fmt::format("conflict {}\n", in_quotes(conflict));
+  for (const std::string& note : notes) text += fmt::format("note {}\n", in_quotes(note));
   return text;
 }
 
