@@ -16,6 +16,7 @@ namespace {
 struct EngineAmx {
   using Element = Half;
   static constexpr int64_t kUnit = 32;
+  static constexpr int64_t kProductUnit = kUnit;
 
   static void pack_a(Half* to, const void* from, Type, int64_t stride, bool turned, int64_t m,
                      int64_t k) {

@@ -8,7 +8,8 @@
 //   dP = V * dO^T                     dV += P * dO
 //   dS = P * (dP - dots) * scale      dK += dS * Q              dQ^T += K^T * dS
 // Keys and values are packed once for all queries and all query heads that share them. An Engine
-// packs A and B, sizes padded with zeros to multiples of kUnit, and multiplies:
+// packs A and B, sizes padded with zeros to multiples of kUnit, and multiplies; of a head's elements only
+// as many as make a multiple of kProductUnit, where they are rows of A or summed over:
 //   Element
 //   pack_a, pack_b   the operand, or its transpose, out of a matrix
 //   put_a, put_b     two rows by 32 columns of an operand out of registers
@@ -148,6 +149,7 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
                      int64_t head, int64_t first, int64_t count) {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, d_padded = round_up(d, Engine::kUnit),
+                multiplied = round_up(d, Engine::kProductUnit),
                 columns = round_up(count, Engine::kUnit);
   const HeadRows q(call.q, sequence * shape.queries + first, head, d);
   alignas(64) float most[kQueryBlock], sums[kQueryBlock], inverse[kQueryBlock];
@@ -164,8 +166,8 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
     // As many as were packed together: the turned values' rows are that long.
     const int64_t together =
         round_up(shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock, Engine::kUnit);
-    Engine::multiply(s.scores, s.packed.keys + begin * d_padded, s.queries, rows, columns, d_padded,
-                     d_padded, false);
+    Engine::multiply(s.scores, s.packed.keys + begin * d_padded, s.queries, rows, columns,
+                     multiplied, d_padded, false);
     mask_scores(s.scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first);
     for (int64_t i = 0; i < columns; i += 2 * kLanes) {
       Vec top[2] = {splat(-INFINITY), splat(-INFINITY)}, base[2], sum[2] = {};
@@ -197,8 +199,8 @@ void attention_block(const AttentionCall& call, const ForwardScratch<Engine>& s,
       for (int64_t half = 0; half < 2; half++)
         store(sums + i + half * kLanes, load(sums + i + half * kLanes) + sum[half]);
     }
-    Engine::multiply(s.out, s.packed.turned + begin * d_padded, s.weights, d_padded, columns, rows,
-                     together, true);
+    Engine::multiply(s.out, s.packed.turned + begin * d_padded, s.weights, multiplied, columns,
+                     rows, together, true);
   }
   float* log_sums = call.log_sums + (sequence * shape.query_heads + head) * shape.queries + first;
   for (int64_t i = 0; i < count; i++) {

@@ -50,6 +50,7 @@ void gradient_block(const AttentionCall& call, const GradientScratch<Engine>& s,
                     int64_t head, int64_t first, int64_t count) {
   const AttentionShape& shape = call.shape;
   const int64_t d = shape.head_size, d_padded = round_up(d, Engine::kUnit),
+                multiplied = round_up(d, Engine::kProductUnit),
                 columns = round_up(count, Engine::kUnit);
   const int64_t end = seen_keys(shape, first + count - 1);
   const HeadRows q(call.q, sequence * shape.queries + first, head, d);
@@ -70,15 +71,15 @@ void gradient_block(const AttentionCall& call, const GradientScratch<Engine>& s,
     const int64_t rows = round_up(keys, Engine::kUnit);
     const int64_t together =
         round_up(shape.keys - begin < kKeyBlock ? shape.keys - begin : kKeyBlock, Engine::kUnit);
-    Engine::multiply(s.scores, s.packed.keys + at, s.queries_turned, rows, columns, d_padded,
+    Engine::multiply(s.scores, s.packed.keys + at, s.queries_turned, rows, columns, multiplied,
                      d_padded, false);
-    Engine::multiply(s.slopes, s.packed.values + at, s.douts_turned, rows, columns, d_padded,
+    Engine::multiply(s.slopes, s.packed.values + at, s.douts_turned, rows, columns, multiplied,
                      d_padded, false);
     mask_scores(s.scores, columns, shape.first_key + begin, keys, rows, shape.first_query + first);
     make_slopes<Engine>(s, rows, columns, log_sums, dots, shape.scale);
     Engine::multiply(s.dv + at, s.weights_a, s.douts, rows, d_padded, columns, columns, true);
     Engine::multiply(s.dk + at, s.slopes_a, s.queries, rows, d_padded, columns, columns, true);
-    Engine::multiply(s.dq, s.packed.turned + at, s.slopes_b, d_padded, columns, rows, together,
+    Engine::multiply(s.dq, s.packed.turned + at, s.slopes_b, multiplied, columns, rows, together,
                      begin > 0);
   }
   write_rows<Engine>(HeadRows(call.dq, sequence * shape.queries + first, head, d), s.dq, columns,

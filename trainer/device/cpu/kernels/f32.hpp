@@ -1,5 +1,5 @@
 // f32.hpp: the small products of attention in f32, for inputs of either type, on any instruction
-// set: C in registers, 6 rows by one or two vectors, B streamed from the first cache.
+// set: C in registers, 6 rows by two vectors, B streamed from the first cache.
 #pragma once
 
 #include "trainer/device/cpu/kernels/vector.hpp"
@@ -10,6 +10,7 @@ namespace {
 struct EngineF32 {
   using Element = float;
   static constexpr int64_t kUnit = 32;
+  static constexpr int64_t kProductUnit = 1;
 
   static float at(const void* data, Type type, int64_t i) {
     if (type == Type::f32) return static_cast<const float*>(data)[i];
@@ -48,38 +49,47 @@ struct EngineF32 {
       for (int64_t c = 0; c < kLanes; c++) to[r * kLanes + c] = from[c * stride + r];
   }
 
-  template <int kRowsHere, int kVectors>
+  // A vector of this instruction set. What the compiler makes of a longer one goes through memory.
+#if defined(__AVX512F__)
+  static constexpr int64_t kRegisterLanes = 16;
+#elif defined(__AVX__)
+  static constexpr int64_t kRegisterLanes = 8;
+#else
+  static constexpr int64_t kRegisterLanes = 4;
+#endif
+  typedef float Register __attribute__((vector_size(kRegisterLanes * sizeof(float))));
+  static constexpr int kRegisters = 2;  // side by side, of B and of each row of C
+  SENNIT_INLINE static Register get(const float* p) {
+    Register x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+  }
+
+  template <int kRowsHere>
   SENNIT_INLINE static void tile(float* c, const float* a, const float* b, int64_t n, int64_t k,
                                  int64_t a_k, bool accumulate) {
-    Vec sum[kRowsHere][kVectors] = {};
+    Register sum[kRowsHere][kRegisters] = {};
     for (int64_t depth = 0; depth < k; depth++) {
-      Vec line[kVectors];
-      for (int v = 0; v < kVectors; v++) line[v] = load(b + depth * n + v * kLanes);
+      Register line[kRegisters];
+      for (int v = 0; v < kRegisters; v++) line[v] = get(b + depth * n + v * kRegisterLanes);
       for (int r = 0; r < kRowsHere; r++)
-        for (int v = 0; v < kVectors; v++) sum[r][v] += line[v] * a[r * a_k + depth];
+        for (int v = 0; v < kRegisters; v++) sum[r][v] += line[v] * a[r * a_k + depth];
     }
     for (int r = 0; r < kRowsHere; r++)
-      for (int v = 0; v < kVectors; v++) {
-        float* to = c + r * n + v * kLanes;
-        store(to, accumulate ? load(to) + sum[r][v] : sum[r][v]);
+      for (int v = 0; v < kRegisters; v++) {
+        float* to = c + r * n + v * kRegisterLanes;
+        if (accumulate) sum[r][v] += get(to);
+        std::memcpy(to, &sum[r][v], sizeof(Register));
       }
-  }
-  template <int kVectors>
-  static void columns(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
-                      int64_t a_k, bool accumulate) {
-    int64_t r = 0;
-    for (; r + 6 <= m; r += 6) tile<6, kVectors>(c + r * n, a + r * a_k, b, n, k, a_k, accumulate);
-    for (; r < m; r++) tile<1, kVectors>(c + r * n, a + r * a_k, b, n, k, a_k, accumulate);
   }
   // c[m][n] (+)= a[m][k] * b[k][n], a in rows of a_k
   static void multiply(float* c, const float* a, const float* b, int64_t m, int64_t n, int64_t k,
                        int64_t a_k, bool accumulate) {
-    int64_t j = 0;
-#ifdef __AVX512F__
-    for (; j + 2 * kLanes <= n; j += 2 * kLanes)
-      columns<2>(c + j, a, b + j, m, n, k, a_k, accumulate);
-#endif
-    for (; j < n; j += kLanes) columns<1>(c + j, a, b + j, m, n, k, a_k, accumulate);
+    for (int64_t j = 0; j < n; j += kRegisters * kRegisterLanes) {
+      int64_t r = 0;
+      for (; r + 6 <= m; r += 6) tile<6>(c + r * n + j, a + r * a_k, b + j, n, k, a_k, accumulate);
+      for (; r < m; r++) tile<1>(c + r * n + j, a + r * a_k, b + j, n, k, a_k, accumulate);
+    }
   }
 };
 
