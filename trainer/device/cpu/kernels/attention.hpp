@@ -8,8 +8,9 @@
 //   dP = V * dO^T                     dV += P * dO
 //   dS = P * (dP - dots) * scale      dK += dS * Q              dQ^T += K^T * dS
 // Keys and values are packed once for all queries and all query heads that share them. An Engine
-// packs A and B, sizes padded with zeros to multiples of kUnit, and multiplies; of a head's elements only
-// as many as make a multiple of kProductUnit, where they are rows of A or summed over:
+// packs A and B, sizes padded with zeros to multiples of kUnit, and multiplies; of a head's
+// elements only as many as make a multiple of kProductUnit, where they are rows of A or summed
+// over:
 //   Element
 //   pack_a, pack_b   the operand, or its transpose, out of a matrix
 //   put_a, put_b     two rows by 32 columns of an operand out of registers
