@@ -135,9 +135,11 @@ typedef struct sennit_config_t {
   /* how long to wait for ranks that never come; 0: SENNIT_ARRIVAL_TIMEOUT; INT32_MAX: for
    * ever (24 days), but as SENNIT_ARRIVAL_TIMEOUT says where that is set in the environment */
   int32_t arrival_timeout_ms;
+  /* of communicators of some of the job's ranks: as SENNIT_CONCURRENCY, or NULL */
+  const char* concurrency;
 } sennit_config_t;
 #define SENNIT_CONFIG_INIT \
-  { sizeof(sennit_config_t), 1, NULL, NULL, 0 }
+  { sizeof(sennit_config_t), 1, NULL, NULL, 0, NULL }
 
 /* ---- communicators ---- */
 

@@ -96,11 +96,14 @@ namespace {
 
 using Made = std::shared_ptr<PyCommunicator>;
 
+using Text = std::optional<std::string>;
+
 struct Config {
-  Config(const std::optional<std::string>& fabric, const std::optional<std::string>& algorithm,
+  Config(const Text& fabric, const Text& algorithm, const Text& concurrency,
          std::optional<double> arrival_timeout) {
     if (fabric) c.fabric = fabric->c_str();
     if (algorithm) c.algorithm = algorithm->c_str();
+    if (concurrency) c.concurrency = concurrency->c_str();
     if (!arrival_timeout) return;
     if (!(*arrival_timeout > 0 && *arrival_timeout <= 2e6))
       throw_error(SENNIT_INVALID_ARGUMENT, "arrival_timeout must be seconds > 0 and <= 2,000,000");
@@ -120,18 +123,18 @@ void unlocked(sennit_comm_t comm, F&& function) {
   check(status, comm);
 }
 
-Made init(const std::optional<std::string>& fabric, const std::optional<std::string>& algorithm,
+Made init(const Text& fabric, const Text& algorithm, const Text& concurrency,
           std::optional<double> arrival_timeout) {
-  const Config config(fabric, algorithm, arrival_timeout);
+  const Config config(fabric, algorithm, concurrency, arrival_timeout);
   sennit_comm_t comm = nullptr;
   unlocked(nullptr, [&] { return sennit_comm_init_env(&comm, &config.c); });
   return std::make_shared<PyCommunicator>(comm);
 }
 
-Made init_rank(const py::bytes& unique_id, int rank, int size,
-               const std::optional<std::string>& fabric,
-               const std::optional<std::string>& algorithm, std::optional<double> arrival_timeout) {
-  const Config config(fabric, algorithm, arrival_timeout);
+Made init_rank(const py::bytes& unique_id, int rank, int size, const Text& fabric,
+               const Text& algorithm, const Text& concurrency,
+               std::optional<double> arrival_timeout) {
+  const Config config(fabric, algorithm, concurrency, arrival_timeout);
   const std::string text = unique_id;
   sennit_unique_id_t id;
   if (text.size() != sizeof id)
@@ -144,9 +147,9 @@ Made init_rank(const py::bytes& unique_id, int rank, int size,
   return std::make_shared<PyCommunicator>(comm);
 }
 
-std::vector<Made> init_local(int size, const std::optional<std::string>& fabric,
-                             const std::optional<std::string>& algorithm) {
-  const Config config(fabric, algorithm, std::nullopt);
+std::vector<Made> init_local(int size, const Text& fabric, const Text& algorithm,
+                             const Text& concurrency) {
+  const Config config(fabric, algorithm, concurrency, std::nullopt);
   std::vector<sennit_comm_t> comms(static_cast<size_t>(std::max(size, 0)));
   unlocked(nullptr, [&] { return sennit_comm_init_local(comms.data(), size, &config.c); });
   std::vector<Made> all;
@@ -155,7 +158,7 @@ std::vector<Made> init_local(int size, const std::optional<std::string>& fabric,
   return all;
 }
 
-py::bytes unique_id(const std::optional<std::string>& address) {
+py::bytes unique_id(const Text& address) {
   sennit_unique_id_t id;
   unlocked(nullptr, [&] {
     return address ? sennit_get_unique_id_at(address->c_str(), &id) : sennit_get_unique_id(&id);
@@ -320,22 +323,23 @@ void add_collectives(py::class_<PyCommunicator, Made>& type, const py::object& s
 void add_making(py::module_& module) {
   const auto fabric = py::arg("fabric") = py::none();
   const auto algorithm = py::arg("algorithm") = py::none();
+  const auto concurrency = py::arg("concurrency") = py::none();
   const auto timeout = py::arg("arrival_timeout") = py::none();
-  module.def("init", &init, py::kw_only(), fabric, algorithm, timeout,
+  module.def("init", &init, py::kw_only(), fabric, algorithm, concurrency, timeout,
              "A Communicator of all ranks of the job that a launcher started: mpirun, srun, "
              "torchrun, or whoever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.\n\n"
-             "fabric: a fabric file; algorithm: as SENNIT_ALGORITHM; arrival_timeout: seconds to "
-             "wait for ranks that never come.");
+             "fabric: a fabric file; algorithm, concurrency: as SENNIT_ALGORITHM and "
+             "SENNIT_CONCURRENCY; arrival_timeout: seconds to wait for ranks that never come.");
   module.def("unique_id", &unique_id, py::arg("address") = py::none(),
              "An id for init_rank, 128 bytes. One process makes it and hands it to all ranks. Keep "
              "it secret: who holds it may join.\n\n"
              "address: \"host:port\", where rank 0 is to listen. Then every rank makes the id for "
              "itself, with the same SENNIT_SECRET.");
   module.def("init_rank", &init_rank, py::arg("unique_id"), py::arg("rank"), py::arg("size"),
-             py::kw_only(), fabric, algorithm, timeout,
+             py::kw_only(), fabric, algorithm, concurrency, timeout,
              "A Communicator of `size` ranks that were handed one id. Waits for all.");
   module.def("init_local", &init_local, py::arg("size"), py::kw_only(), fabric, algorithm,
-             "`size` Communicators, one for each of as many threads of this process.");
+             concurrency, "`size` Communicators, one for each of as many threads of this process.");
 }
 
 void add_operations(py::module_& module) {

@@ -183,7 +183,11 @@ class Communicator:
 def group() -> AbstractContextManager[None]: ...
 def unique_id(address: str | None = None) -> bytes: ...
 def init(
-    *, fabric: str | None = None, algorithm: str | None = None, arrival_timeout: float | None = None
+    *,
+    fabric: str | None = None,
+    algorithm: str | None = None,
+    concurrency: str | None = None,
+    arrival_timeout: float | None = None,
 ) -> Communicator: ...
 def init_rank(
     unique_id: bytes,
@@ -192,8 +196,13 @@ def init_rank(
     *,
     fabric: str | None = None,
     algorithm: str | None = None,
+    concurrency: str | None = None,
     arrival_timeout: float | None = None,
 ) -> Communicator: ...
 def init_local(
-    size: int, *, fabric: str | None = None, algorithm: str | None = None
+    size: int,
+    *,
+    fabric: str | None = None,
+    algorithm: str | None = None,
+    concurrency: str | None = None,
 ) -> list[Communicator]: ...

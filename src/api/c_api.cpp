@@ -5,6 +5,7 @@
 #include "api/start/launch.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -62,8 +63,18 @@ PendingGroup& group() {
   return t_group;
 }
 
+// Of a program that was compiled before the later fields were there.
+constexpr size_t kLeastConfigBytes = offsetof(sennit_config_t, concurrency);
+
+// With what the caller's has not, as SENNIT_CONFIG_INIT has it.
+sennit_config_t whole_config(const sennit_config_t* config) {
+  sennit_config_t whole = SENNIT_CONFIG_INIT;
+  if (config) std::memcpy(&whole, config, std::min(config->size, sizeof whole));
+  return whole;
+}
+
 Status checked_config(const sennit_config_t* config) {
-  if (config && (config->size < sizeof(sennit_config_t) || config->version != 1))
+  if (config && (config->size < kLeastConfigBytes || config->version != 1))
     return invalid(
         "sennit_config_t: start from SENNIT_CONFIG_INIT, which sets its size and version");
   if (config && config->arrival_timeout_ms < 0)
@@ -169,8 +180,9 @@ Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_
   bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
   bootstrap.stall_ms = option_integer("SENNIT_STALL");
   set_log_rank(bootstrap.rank);
-  const JobSettings settings{config && config->fabric ? config->fabric : "",
-                             config && config->algorithm ? config->algorithm : "",
+  const sennit_config_t chosen = whole_config(config);
+  const auto text = [](const char* given) { return std::string(given ? given : ""); };
+  const JobSettings settings{text(chosen.fabric), text(chosen.algorithm), text(chosen.concurrency),
                              bootstrap.arrival_timeout_ms};
   Result<Presence> presence = join_job(std::move(bootstrap), settings);
   if (!presence) return presence.status();

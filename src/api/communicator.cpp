@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include <fmt/core.h>
@@ -12,11 +13,19 @@
 
 namespace sennit {
 
+namespace {
+
+Result<TierTree> tree_of(const Context& context, const std::vector<int>& members) {
+  std::vector<Placement> placements;
+  for (const int world : members) placements.push_back(context.placement(world));
+  return contract(context.fabric(), placements);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Context> context,
                                                            std::vector<int> members, uint32_t id) {
-  std::vector<Placement> placements;
-  for (const int world : members) placements.push_back(context->placement(world));
-  Result<TierTree> tree = contract(context->fabric(), placements);
+  Result<TierTree> tree = tree_of(*context, members);
   if (!tree) return tree.status();
   return create(std::move(context), std::move(members), id, *std::move(tree));
 }
@@ -399,7 +408,8 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   const std::vector<std::vector<int>> groups = groups_of(all, color, &own);
   std::vector<int> members;
   for (const int rank : groups[own]) members.push_back(state_.world_rank(rank));
-  *result = create(context_, std::move(members), id, tree_beside_siblings(tree(), groups, own));
+  *result = create(context_, std::move(members), id,
+                   tree_of_group(tree(), groups, own, context_->concurrency()));
   return {};
 }
 
@@ -429,9 +439,14 @@ Status Communicator::create_group(const std::vector<int>& ranks, int tag,
   if (!id) return id.status();
   std::vector<int> members;
   for (const int rank : ranks) members.push_back(state_.world_rank(rank));
-  Result<std::shared_ptr<Communicator>> made = create(context_, std::move(members), *id);
-  if (!made) return made.status();
-  *result = *std::move(made);
+  Result<TierTree> tree = tree_of(*context_, members);
+  if (!tree) return tree.status();
+  std::vector<int> everyone(members.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  // Of siblings nobody has told its members, but it may be told of groups like itself.
+  const int groups = context_->concurrency().siblings ? 1 : context_->concurrency().groups;
+  *result = create(context_, std::move(members), *id,
+                   tree_of_group(*tree, {everyone}, 0, {.siblings = false, .groups = groups}));
   return {};
 }
 

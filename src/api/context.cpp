@@ -37,8 +37,7 @@ Context::Context(const BootstrapOptions& bootstrap)
     : arrival_timeout_ms_(bootstrap.arrival_timeout_ms), registry_(bootstrap.rank) {}
 
 Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
-                                                const std::string& fabric_file,
-                                                const std::string& algorithm, SharedJob* shared) {
+                                                const JobSettings& settings, SharedJob* shared) {
   SENNIT_RETURN_IF_ERROR(check_options());
   SENNIT_RETURN_IF_ERROR(check_transport_names());
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
@@ -53,7 +52,7 @@ Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
     *shared = *with;
     return std::shared_ptr<Context>();
   }
-  SENNIT_RETURN_IF_ERROR(context->connect(fabric_file, algorithm));
+  SENNIT_RETURN_IF_ERROR(context->connect(settings));
   if (context->options_.probe != "0" && context->size() > 1)
     SENNIT_RETURN_IF_ERROR(probe_fabric(context));
   return context;
@@ -68,8 +67,8 @@ Context::~Context() {
   engine_.reset();
 }
 
-Status Context::connect(const std::string& fabric_file, const std::string& algorithm) {
-  Result<JobOptions> options = agree_on_options(*control_, algorithm);
+Status Context::connect(const JobSettings& settings) {
+  Result<JobOptions> options = agree_on_options(*control_, settings);
   if (!options) return options.status();
   options_ = *std::move(options);
   plan_options_ = options_.plan_options();
@@ -89,7 +88,7 @@ Status Context::connect(const std::string& fabric_file, const std::string& algor
   if (control_->sealed()) engine_->answer_while_idle();
 
   Result<AgreedFabric> agreed =
-      agree_on_fabric(*control_, hosts_, options_, placement(rank()).host, fabric_file, cost);
+      agree_on_fabric(*control_, hosts_, options_, placement(rank()).host, settings.fabric, cost);
   if (!agreed) return agreed.status();
   use(*std::move(agreed));
   return {};

@@ -28,8 +28,7 @@ class Context {
   // SENNIT_FABRIC and SENNIT_ALGORITHM count. Null, and `shared` filled, where all ranks found
   // another job to carry the communicator; without memberships in `bootstrap` there is none.
   static Result<std::shared_ptr<Context>> start(BootstrapOptions bootstrap,
-                                                const std::string& fabric_file,
-                                                const std::string& algorithm,
+                                                const JobSettings& settings,
                                                 SharedJob* shared = nullptr);
   ~Context();
   Context(const Context&) = delete;
@@ -43,6 +42,7 @@ class Context {
   const Fabric& fabric() const { return fabric_; }
   const Placement& placement(int rank) const { return placements_[static_cast<size_t>(rank)]; }
   const PlanOptions& plan_options() const { return plan_options_; }
+  Concurrency concurrency() const { return options_.concurrency; }
   int local_ranks() const { return hosts_.here.ranks; }
   const Tuning& tuning() const { return tuning_; }  // what all ranks know from the start
   bool may_tune() const { return options_.may_tune(); }
@@ -64,7 +64,7 @@ class Context {
 
  private:
   explicit Context(const BootstrapOptions& bootstrap);
-  Status connect(const std::string& fabric_file, const std::string& algorithm);
+  Status connect(const JobSettings& settings);
   void make_engine();
   void use(AgreedFabric agreed);
   static Status probe_fabric(const std::shared_ptr<Context>& context);

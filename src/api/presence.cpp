@@ -81,7 +81,7 @@ Result<Presence> join_job(BootstrapOptions bootstrap, const JobSettings& setting
   const auto rank = static_cast<size_t>(bootstrap.rank);
   SharedJob shared;
   Result<std::shared_ptr<Context>> context =
-      Context::start(std::move(bootstrap), settings.fabric, settings.algorithm, &shared);
+      Context::start(std::move(bootstrap), settings, &shared);
   if (!context) return context.status();
   if (*context) {
     std::vector<int> everyone(static_cast<size_t>(size));

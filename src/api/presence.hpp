@@ -17,13 +17,6 @@
 
 namespace sennit {
 
-// What the caller may choose for a job; the environment is the same for all of a process.
-struct JobSettings {
-  std::string fabric, algorithm;
-  int64_t arrival_timeout_ms = 0;
-  bool operator==(const JobSettings&) const = default;
-};
-
 // Where the new communicator is to be made.
 struct Presence {
   std::shared_ptr<Context> context;

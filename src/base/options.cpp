@@ -30,6 +30,9 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_ARRIVAL_TIMEOUT", OptionType::milliseconds, "120000",
      "how long to wait for ranks that do not come, at start and in a call"},
     {"SENNIT_CHUNK_BYTES", OptionType::bytes, "0", "pipeline chunk; 0: the planner chooses"},
+    {"SENNIT_CONCURRENCY", OptionType::text, "siblings",
+     "what shares the links with a communicator of some of a job's ranks: siblings, all groups of "
+     "its split at once; alone, none; a number of groups like it"},
     {"SENNIT_DISABLE", OptionType::flag, "0",
      "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",

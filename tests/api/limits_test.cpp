@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <fstream>
 
 #include <fmt/core.h>
@@ -469,6 +470,22 @@ TEST(Options, UnknownAlgorithmIsFoundAtTheStart) {
   expect_all(another, "made");
   Processes variable(8, live, {{"SENNIT_ALGORITHM", "magic"}});
   expect_all(variable, "there is no algorithm 'magic'");
+}
+
+// Who was compiled before a field was there is taken as though it had chosen nothing for that.
+TEST(Options, ConfigsOfOlderProgramsAreShorter) {
+  sennit_config_t config = SENNIT_CONFIG_INIT;
+  sennit_comm_t comm = nullptr;
+  config.concurrency = "many";
+  EXPECT_EQ(sennit_comm_init_local(&comm, 1, &config), SENNIT_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(sennit_last_error()).find("concurrency 'many': expected siblings, alone"),
+            std::string::npos)
+      << sennit_last_error();
+  config.size = offsetof(sennit_config_t, concurrency);
+  ASSERT_EQ(sennit_comm_init_local(&comm, 1, &config), SENNIT_OK) << sennit_last_error();
+  sennit_comm_destroy(comm);
+  config.size--;
+  EXPECT_EQ(sennit_comm_init_local(&comm, 1, &config), SENNIT_INVALID_ARGUMENT);
 }
 
 }  // namespace

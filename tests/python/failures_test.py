@@ -173,6 +173,8 @@ class Failures(unittest.TestCase):
             sennit.init_rank(b"abc", 0, 2)
         with self.assertRaises(sennit.Error):
             sennit.init_local(0)
+        with self.assertRaisesRegex(sennit.InvalidArgument, "concurrency 'all': expected siblings, alone"):
+            sennit.init_local(2, concurrency="all")
         with self.assertRaises(sennit.Error):
             sennit.init(fabric="/nowhere")
         with self.assertRaises(ValueError):  # as Python's own

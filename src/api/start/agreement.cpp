@@ -27,9 +27,12 @@ Result<Message> decoded(std::span<const std::byte> bytes, std::string_view what,
 
 // ---- options ----
 
-JobOptions JobOptions::from_environment(const std::string& algorithm) {
+JobOptions JobOptions::from_environment(const JobSettings& settings) {
   JobOptions options;
-  options.algorithm = algorithm.empty() ? option_text("SENNIT_ALGORITHM") : algorithm;
+  options.algorithm =
+      settings.algorithm.empty() ? option_text("SENNIT_ALGORITHM") : settings.algorithm;
+  options.concurrency_text =
+      settings.concurrency.empty() ? option_text("SENNIT_CONCURRENCY") : settings.concurrency;
   options.chunk_bytes = static_cast<uint64_t>(option_integer("SENNIT_CHUNK_BYTES"));
   options.eager_bytes = static_cast<uint64_t>(option_integer("SENNIT_EAGER_BYTES"));
   options.reproducible = option_flag("SENNIT_REPRODUCIBLE");
@@ -38,7 +41,13 @@ JobOptions JobOptions::from_environment(const std::string& algorithm) {
   return options;
 }
 
-Status JobOptions::check() const { return check_algorithm(algorithm); }
+Status JobOptions::check() {
+  SENNIT_RETURN_IF_ERROR(check_algorithm(algorithm));
+  const Result<Concurrency> understood = parse_concurrency(concurrency_text);
+  if (!understood) return understood.status().with_context("SENNIT_CONCURRENCY");
+  concurrency = *understood;
+  return {};
+}
 
 PlanOptions JobOptions::plan_options() const {
   PlanOptions options;
@@ -51,6 +60,7 @@ PlanOptions JobOptions::plan_options() const {
 Bytes JobOptions::encode() const {
   ByteWriter out;
   out.text(algorithm).u64(chunk_bytes).u64(eager_bytes).flag(reproducible).text(probe).text(tune);
+  out.text(concurrency_text);
   return out.take();
 }
 
@@ -62,6 +72,7 @@ Result<JobOptions> JobOptions::decode(std::span<const std::byte> bytes) {
     options.reproducible = in.flag();
     options.probe = in.text();
     options.tune = in.text();
+    options.concurrency_text = in.text();
   });
 }
 

@@ -16,12 +16,20 @@
 #include "base/status.hpp"
 #include "cost/cost_model.hpp"
 #include "plan/cores.hpp"
+#include "plan/groups/share.hpp"
 #include "plan/planner.hpp"
 #include "topology/fabric/fabric.hpp"
 
 namespace sennit {
 
 using Bytes = std::vector<std::byte>;
+
+// What the caller may choose for a job; the environment is the same for all of a process.
+struct JobSettings {
+  std::string fabric, algorithm, concurrency;
+  int64_t arrival_timeout_ms = 0;
+  bool operator==(const JobSettings&) const = default;
+};
 
 // Rank 0's options, which hold for all: ranks that planned under different ones would run different
 // schedules.
@@ -32,10 +40,12 @@ struct JobOptions {
   bool reproducible = false;
   std::string probe;  // SENNIT_PROBE
   std::string tune;   // SENNIT_TUNE
+  std::string concurrency_text = "siblings";
+  Concurrency concurrency;  // what check() understood of it
 
-  // `algorithm`: of the caller, before SENNIT_ALGORITHM; may be empty.
-  static JobOptions from_environment(const std::string& algorithm);
-  Status check() const;
+  // What the caller chose, where that is not empty, before the environment.
+  static JobOptions from_environment(const JobSettings& settings);
+  Status check();
   PlanOptions plan_options() const;
   // Whether what was measured may decide: nobody forced a plan or the order of sums.
   bool may_tune() const { return algorithm.empty() && chunk_bytes == 0 && !reproducible; }

@@ -122,9 +122,9 @@ Status check_transport_names() {
   return {};
 }
 
-Result<JobOptions> agree_on_options(Control& control, const std::string& algorithm) {
+Result<JobOptions> agree_on_options(Control& control, const JobSettings& settings) {
   Bytes mine;
-  if (control.rank() == 0) mine = JobOptions::from_environment(algorithm).encode();
+  if (control.rank() == 0) mine = JobOptions::from_environment(settings).encode();
   const Result<Bytes> agreed = control.broadcast(mine);
   if (!agreed) return agreed.status();
   Result<JobOptions> options = JobOptions::decode(*agreed);

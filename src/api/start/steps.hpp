@@ -18,9 +18,9 @@ namespace sennit {
 // An error where SENNIT_TRANSPORTS names one that this build has not. Local.
 Status check_transport_names();
 
-// Rank 0's options, for all ranks. `algorithm`: this rank's caller's, before SENNIT_ALGORITHM; it
-// counts on rank 0. Errors: options that make no sense, or the control plane's.
-Result<JobOptions> agree_on_options(Control& control, const std::string& algorithm);
+// Rank 0's options, for all ranks. `settings`: this rank's caller's, before the environment; they
+// count on rank 0. Errors: options that make no sense, or the control plane's.
+Result<JobOptions> agree_on_options(Control& control, const JobSettings& settings);
 
 // Who shares this host, and on how many cores, matters to how ranks wait, so this comes before
 // transports are made. Also makes room for the descriptors that connections will take.

@@ -2,8 +2,11 @@
 #include "plan/groups/share.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "base/index.hpp"
 
@@ -69,18 +72,34 @@ MemberTree SharedTree::of(const Request& request, std::vector<int> positions) {
   return result;
 }
 
-TierTree tree_beside_siblings(const TierTree& tree, const std::vector<std::vector<int>>& groups,
-                              size_t own) {
+Result<Concurrency> parse_concurrency(std::string_view text) {
+  if (text == "siblings") return Concurrency{};
+  if (text == "alone") return Concurrency{false, 1};
+  int groups = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), groups);
+  if (error != std::errc() || end != text.data() + text.size() || groups < 1)
+    return invalid(fmt::format(
+        "concurrency '{}': expected siblings, alone, or a number of groups of 1 or more", text));
+  return Concurrency{false, groups};
+}
+
+TierTree tree_of_group(const TierTree& tree, const std::vector<std::vector<int>>& groups,
+                       size_t own, Concurrency concurrency) {
   constexpr uint64_t kElements = 1 << 20;  // any: the parts are ratios
   ConcurrentCall call;
   call.request.collective = Collective::all_reduce;
   call.request.type = DataType::float32;
   call.request.count = kElements;
-  for (const std::vector<int>& ranks : groups) {
+  const auto add = [&](const std::vector<int>& ranks) {
     std::vector<int>& positions = call.groups.emplace_back();
     for (const int rank : ranks) positions.push_back(tree.position_of_rank[index(rank)]);
-  }
-  MemberTree part = SharedTree(tree, {&call, 1}).of(call.request, call.groups[own]);
+  };
+  if (concurrency.siblings)
+    for (const std::vector<int>& ranks : groups) add(ranks);
+  else
+    for (int i = 0; i < concurrency.groups; i++) add(groups[own]);
+  const size_t mine = concurrency.siblings ? own : 0;
+  MemberTree part = SharedTree(tree, {&call, 1}).of(call.request, call.groups[mine]);
   std::map<int32_t, int32_t> number;  // in its group, of a rank of the tree
   for (const int rank : groups[own]) number.emplace(rank, static_cast<int32_t>(number.size()));
   for (size_t i = 0; i < part.positions.size(); i++)

@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/index.hpp"
+#include "base/status.hpp"
 #include "plan/bound_cuts.hpp"
 #include "plan/groups/member_tree.hpp"
 #include "schedule/request.hpp"
@@ -62,11 +64,21 @@ class SharedTree {
   std::vector<cuts::Need> all_;  // by group: what all process groups must carry
 };
 
-// The tree of groups[own], one of several that were made together and are taken to do the same at
-// the same time, as the process groups of a training job do. Groups are of ranks of the tree; the
-// i-th of a group becomes its rank i. What they do matters little to the part that each gets: an
-// all-reduce stands for all.
-TierTree tree_beside_siblings(const TierTree& tree, const std::vector<std::vector<int>>& groups,
-                              size_t own);
+// What a process group is taken to share its boundaries with, at the same time.
+struct Concurrency {
+  // with all groups that were made together with it; else with so many groups like itself,
+  // itself among them
+  bool siblings = true;
+  int groups = 1;
+  bool operator==(const Concurrency&) const = default;
+};
+// "siblings", "alone" or a number of groups.
+Result<Concurrency> parse_concurrency(std::string_view text);
+
+// The tree of groups[own], one of several that were made together, which do the same at the same
+// time as `concurrency` says. Groups are of ranks of the tree; the i-th of a group becomes its rank
+// i. What they do matters little to the part that each gets: an all-reduce stands for all.
+TierTree tree_of_group(const TierTree& tree, const std::vector<std::vector<int>>& groups,
+                       size_t own, Concurrency concurrency = {});
 
 }  // namespace sennit

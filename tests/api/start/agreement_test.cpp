@@ -32,7 +32,8 @@ TEST(Agreement, OptionsSurviveTheWay) {
   options.reproducible = true;
   options.probe = "again";
   options.tune = "1";
-  const JobOptions other = there_and_back(options);
+  options.concurrency_text = "3";
+  JobOptions other = there_and_back(options);
   EXPECT_EQ(other.algorithm, "tiered");
   EXPECT_EQ(other.chunk_bytes, uint64_t{1} << 40);
   EXPECT_EQ(other.eager_bytes, 4096u);
@@ -40,6 +41,7 @@ TEST(Agreement, OptionsSurviveTheWay) {
   EXPECT_EQ(other.probe, "again");
   EXPECT_EQ(other.tune, "1");
   EXPECT_TRUE(other.check().ok());
+  EXPECT_EQ(other.concurrency, (Concurrency{false, 3}));
 }
 
 TEST(Agreement, OptionsThatForceAnythingRuleOutTuning) {
@@ -55,6 +57,9 @@ TEST(Agreement, OptionsThatForceAnythingRuleOutTuning) {
   EXPECT_FALSE(forced.may_tune());
   EXPECT_TRUE(forced.check().ok());
   forced.algorithm = "carrier_pigeon";
+  EXPECT_FALSE(forced.check().ok());
+  forced = {};
+  forced.concurrency_text = "";
   EXPECT_FALSE(forced.check().ok());
 }
 

@@ -61,7 +61,8 @@ struct Step : ::testing::Test {
   void SetUp() override { unset(); }
   void TearDown() override { unset(); }
   static void unset() {
-    for (const char* name : {"SENNIT_TRANSPORTS", "SENNIT_ALGORITHM"}) unsetenv(name);
+    for (const char* name : {"SENNIT_TRANSPORTS", "SENNIT_ALGORITHM", "SENNIT_CONCURRENCY"})
+      unsetenv(name);
   }
 };
 
@@ -78,37 +79,51 @@ TEST_F(Step, TransportsAreOfThisBuild) {
 
 TEST_F(Step, Rank0sOptionsHoldForAll) {
   Others root(0, 2);
-  const Result<JobOptions> own = agree_on_options(root, "tiered");
+  const Result<JobOptions> own = agree_on_options(root, {"", "tiered", "", 0});
   ASSERT_TRUE(own.ok());
   EXPECT_EQ(own->algorithm, "tiered");
   Others other(1, 2);
   other.word = root.mine;
   setenv("SENNIT_ALGORITHM", "ring", 1);
-  const Result<JobOptions> agreed = agree_on_options(other, "ring");
+  const Result<JobOptions> agreed = agree_on_options(other, {"", "ring", "", 0});
   ASSERT_TRUE(agreed.ok());
   EXPECT_EQ(agreed->algorithm, "tiered");
   EXPECT_TRUE(other.mine.empty()) << "nobody asks for its own";
 }
 
+TEST_F(Step, ConcurrencyIsRank0sToo) {
+  setenv("SENNIT_CONCURRENCY", "alone", 1);
+  Others root(0, 2);
+  EXPECT_EQ(agree_on_options(root, {})->concurrency, (Concurrency{false, 1}));
+  EXPECT_EQ(agree_on_options(root, {"", "", "3", 0})->concurrency, (Concurrency{false, 3}));
+  Others other(1, 2);
+  other.word = root.mine;
+  EXPECT_EQ(agree_on_options(other, {})->concurrency, (Concurrency{false, 3}));
+  const Status off = agree_on_options(root, {"", "", "many", 0}).status();
+  EXPECT_EQ(off.text().find("SENNIT_CONCURRENCY: concurrency 'many': expected"), 0u) << off.text();
+  unsetenv("SENNIT_CONCURRENCY");
+  EXPECT_TRUE(agree_on_options(root, {})->concurrency.siblings);
+}
+
 TEST_F(Step, OptionsThatCannotBeStopAll) {
   setenv("SENNIT_ALGORITHM", "carrier_pigeon", 1);
   Others root(0, 2);
-  EXPECT_EQ(agree_on_options(root, "").status().kind(), SENNIT_NOT_FOUND);
+  EXPECT_EQ(agree_on_options(root, {}).status().kind(), SENNIT_NOT_FOUND);
   Others other(1, 2);
   other.word = root.mine;
-  EXPECT_EQ(agree_on_options(other, "").status().kind(), SENNIT_NOT_FOUND)
+  EXPECT_EQ(agree_on_options(other, {}).status().kind(), SENNIT_NOT_FOUND)
       << "rank 0 told what it has, and all find out";
 }
 
 TEST_F(Step, WordsThatAreNoneAndAFailedControlPlaneAreErrors) {
   Others other(1, 2);
   other.word = Bytes(3);
-  EXPECT_EQ(agree_on_options(other, "").status().kind(), SENNIT_INTERNAL);
+  EXPECT_EQ(agree_on_options(other, {}).status().kind(), SENNIT_INTERNAL);
   other.others = {Bytes(3)};
   EXPECT_EQ(agree_on_hosts(other).status().kind(), SENNIT_INTERNAL);
   other.trouble = kDeath;
   CostModel cost;
-  EXPECT_EQ(agree_on_options(other, "").status().text(), "rank 1 died");
+  EXPECT_EQ(agree_on_options(other, {}).status().text(), "rank 1 died");
   EXPECT_EQ(agree_on_hosts(other).status().text(), "rank 1 died");
   EXPECT_EQ(start_transports(other, {}, {}, &cost).status().text(), "rank 1 died");
   EXPECT_EQ(tell_fabric(other, Fabric{}, {}, &cost).status().text(), "rank 1 died");

@@ -79,34 +79,52 @@ uint64_t least_egress(const TierTree& tree) {
 TEST(Siblings, EachHasItsPartOfAnUplinkThatAllUse) {
   const std::vector<std::vector<int>> pairs = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
   for (size_t own = 0; own < pairs.size(); own++) {
-    const TierTree tree = tree_beside_siblings(racks(), pairs, own);
+    const TierTree tree = tree_of_group(racks(), pairs, own);
     ASSERT_EQ(tree.check(), "");
     EXPECT_EQ(tree.ranks(), 2);
     EXPECT_EQ(least_egress(tree), kUplink / 4);
   }
   // Within the racks nobody shares anything.
-  EXPECT_EQ(least_egress(tree_beside_siblings(racks(), {{0, 1, 2, 3}, {4, 5, 6, 7}}, 1)), kNic);
+  EXPECT_EQ(least_egress(tree_of_group(racks(), {{0, 1, 2, 3}, {4, 5, 6, 7}}, 1)), kNic);
 }
 
 TEST(Siblings, OneGroupAloneHasAll) {
   std::vector<int> all(8);
   for (int i = 0; i < 8; i++) all[index(i)] = i;
-  EXPECT_EQ(tree_beside_siblings(racks(), {all}, 0).fingerprint(), racks().fingerprint());
-  const TierTree pair = tree_beside_siblings(racks(), {{0, 4}}, 0);
+  EXPECT_EQ(tree_of_group(racks(), {all}, 0).fingerprint(), racks().fingerprint());
+  const TierTree pair = tree_of_group(racks(), {{0, 4}}, 0);
   EXPECT_EQ(pair.fingerprint(), member_tree(racks(), {0, 4}).tree.fingerprint());
 }
 
 TEST(Siblings, RanksHaveTheNumbersOfTheList) {
-  const TierTree tree = tree_beside_siblings(racks(), {{6, 1, 5}, {0, 7}}, 0);
+  const TierTree tree = tree_of_group(racks(), {{6, 1, 5}, {0, 7}}, 0);
   EXPECT_EQ(tree.rank_of_position, (std::vector<int32_t>{1, 2, 0}));
   EXPECT_EQ(tree.position_of_rank, (std::vector<int32_t>{2, 0, 1}));
 }
 
+TEST(Concurrency, SaysWithWhomTheUplinkIsShared) {
+  const std::vector<std::vector<int>> pairs = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  const auto egress = [&](const char* text) {
+    return least_egress(tree_of_group(racks(), pairs, 2, *parse_concurrency(text)));
+  };
+  EXPECT_EQ(egress("siblings"), kUplink / 4);
+  EXPECT_EQ(egress("alone"), kUplink);
+  EXPECT_EQ(egress("1"), kUplink);
+  EXPECT_EQ(egress("3"), kUplink / 3);
+  for (const char* off : {"", "0", "-1", "2x", "sibling", "99999999999"}) {
+    const Status status = parse_concurrency(off).status();
+    EXPECT_EQ(status.kind(), SENNIT_INVALID_ARGUMENT) << off;
+    EXPECT_NE(status.text().find("expected siblings, alone, or a number of groups"),
+              std::string::npos)
+        << status.text();
+  }
+}
+
 // A part of a part: the siblings of both splits share.
 TEST(Siblings, OfSiblingsShareWhatTheirParentHas) {
-  const TierTree half = tree_beside_siblings(racks(), {{0, 1, 4, 5}, {2, 3, 6, 7}}, 0);
+  const TierTree half = tree_of_group(racks(), {{0, 1, 4, 5}, {2, 3, 6, 7}}, 0);
   EXPECT_EQ(least_egress(half), kUplink / 2);
-  EXPECT_EQ(least_egress(tree_beside_siblings(half, {{0, 2}, {1, 3}}, 1)), kUplink / 4);
+  EXPECT_EQ(least_egress(tree_of_group(half, {{0, 2}, {1, 3}}, 1)), kUplink / 4);
 }
 
 }  // namespace

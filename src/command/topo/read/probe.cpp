@@ -25,7 +25,7 @@ Result<std::optional<Reading>> read_job() {
   bootstrap.heartbeat_timeout_ms = option_integer("SENNIT_HEARTBEAT_TIMEOUT");
   bootstrap.stall_ms = option_integer("SENNIT_STALL");
   const int rank = bootstrap.rank;
-  const Result<std::shared_ptr<Context>> context = Context::start(std::move(bootstrap), "", "");
+  const Result<std::shared_ptr<Context>> context = Context::start(std::move(bootstrap), {});
   if (!context) return context.status();
   if (rank != 0) return std::optional<Reading>();
   Reading reading;
