@@ -41,7 +41,7 @@ struct Arguments {
   std::string memory = "sennit";
   int gpus = 1, threads = 1, iterations = 20, warm_up = 5, check = 1, blocking = 1;
   std::optional<int> ranks;
-  std::string fabric, algorithm, json;
+  std::string split, mesh, dimension, fabric, algorithm, json;
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -143,6 +143,9 @@ Status understand(const Arguments& a, Options* o) {
   o->blocking = a.blocking != 0;
   o->threads = a.threads * a.gpus;
   o->ranks = a.ranks.value_or(0);
+  o->split = a.split;
+  o->mesh = a.mesh;
+  o->dimension = a.dimension;
   o->fabric = a.fabric;
   o->algorithm = a.algorithm;
   o->json = a.json;
@@ -177,7 +180,7 @@ int run_threads(const Options& options, const BootstrapOptions& process) {
   return *std::max_element(results.begin(), results.end());
 }
 
-// nccl-tests' options by their names there, and four of its own.
+// nccl-tests' options by their names there, and some of its own.
 void add_options(const Command& command, Arguments* a) {
   command
       .option(
@@ -218,6 +221,12 @@ void add_options(const Command& command, Arguments* a) {
       .show_default();
   command.option("--ranks", a->ranks, "without a launcher: start this many local processes")
       .within(1, 65536);
+  command.option(
+      "--split", a->split,
+      "groups of ranks at once: MOD, DIV, AND or OR and a number, or each rank's colour");
+  command.option("--mesh", a->mesh,
+                 "the same by a mesh such as tp2,dp4, from the fastest network outwards");
+  command.option("--dimension", a->dimension, "the dimension of --mesh whose groups are measured");
   command.option("--fabric", a->fabric, "fabric file");
   command.option("--algorithm", a->algorithm, "instead of the planner's choice");
   command

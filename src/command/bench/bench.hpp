@@ -39,6 +39,7 @@ struct Options {
   int threads = 1;  // ranks per process
   int ranks = 0;    // local processes to start; 0: as launched
   BufferMemory memory = BufferMemory::sennit;
+  std::string split, mesh, dimension;  // command/bench/groups.hpp
   std::string fabric, algorithm, json;
 };
 
@@ -85,6 +86,7 @@ struct Times {  // of the slowest rank, over the iterations
 struct Measurement {
   Case what;
   std::string algorithm;
+  int groups = 1;  // that did it at once; `what`, algorithm and prediction are those of rank 0's
   std::optional<double> predicted_us, bound_us;
   std::string binding_tier;  // empty: unknown
   Times out_of_place;
@@ -96,7 +98,8 @@ int exit_status(const Status& status);
 class Report {
  public:
   virtual ~Report() = default;
-  virtual void begin(int ranks, const TierTree& tree) = 0;
+  // ranks: "8 ranks", "8 ranks in 2 groups of 4"
+  virtual void begin(const std::string& ranks, const TierTree& tree) = 0;
   virtual void add(const Measurement& measurement) = 0;
   // `footprint`: what rank 0 cost: start-up, messages, connections, memory.
   virtual void end(const std::string& footprint) = 0;

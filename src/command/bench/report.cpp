@@ -46,10 +46,9 @@ class TableAndJson : public Report {
     if (json_ && json_ != stdout) std::fclose(json_);
   }
 
-  void begin(int ranks, const TierTree& tree) override {
+  void begin(const std::string& ranks, const TierTree& tree) override {
     fmt::print(
-        table_,
-        "# sennit {} {}: {} ranks, sizes {} to {} bytes, {} iterations after {} to warm up, {}\n",
+        table_, "# sennit {} {}: {}, sizes {} to {} bytes, {} iterations after {} to warm up, {}\n",
         sennit_version(), name(options_.collective), ranks, options_.min_bytes, options_.max_bytes,
         options_.iterations, options_.warm_up, options_.check > 0 ? "checked" : "not checked");
     std::string tiers;
@@ -137,6 +136,7 @@ class TableAndJson : public Report {
     line["op"] = is_reduction(c.collective) ? nlohmann::json(name(c.op)) : nlohmann::json();
     line["root"] = is_rooted(c.collective) ? nlohmann::json(c.root) : nlohmann::json();
     line["ranks"] = c.ranks;
+    line["groups"] = m.groups;
     line["algorithm"] = m.algorithm;
     line["bound_us"] = or_null(m.bound_us);
     line["binding_tier"] =

@@ -1,9 +1,10 @@
 // run.cpp: one rank's part of `sennit bench`: joins the job, runs every case, measures, checks.
 //
-// A time is that of the slowest rank in an iteration, with a barrier before each; median, least,
-// mean and most over the iterations. Checks run afterwards on fresh data, with the output poisoned
-// and a guard behind it. Times and error counts are exchanged over the control plane, not by the
-// collectives under test.
+// A time is that of the slowest rank in an iteration, with a barrier of all before each; median,
+// least, mean and most over the iterations. Where the ranks are divided (command/bench/groups.hpp)
+// each group's communicator does it, all of them at once, and the bound is that of the set. Checks
+// run afterwards on fresh data, with the output poisoned and a guard behind it. Times and error
+// counts are exchanged over the control plane, not by the collectives under test.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "base/options.hpp"
 #include "base/trace.hpp"
 #include "command/bench/bench.hpp"
+#include "command/bench/groups.hpp"
 #include "plan/bound.hpp"
 
 namespace sennit::bench {
@@ -82,22 +84,31 @@ class Memory {
 
 class RankRun {
  public:
-  RankRun(const Options& options, sennit_comm_t comm, uint64_t start_ns)
-      : options_(options), comm_(comm), inside_(internal(comm)), start_ns_(start_ns) {}
+  // `world`: of all ranks; `comm`: of this one's group of `groups`, the same where there is one.
+  RankRun(const Options& options, const RankGroups& groups, sennit_comm_t world, sennit_comm_t comm,
+          uint64_t start_ns)
+      : options_(options),
+        groups_(groups),
+        world_(world),
+        comm_(comm),
+        everyone_(internal(world)),
+        inside_(internal(comm)),
+        start_ns_(start_ns) {}
 
   Status run(Report* report) {
     const Collective collective = options_.collective;
-    if (options_.root >= inside_.size())
-      return invalid(fmt::format("-r {}: there are {} ranks", options_.root, inside_.size()));
     const uint64_t largest = std::max<uint64_t>(options_.max_bytes, 8) + kGuardBytes;
     SENNIT_RETURN_IF_ERROR(send_.allocate(comm_, largest, options_.memory));
     SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.memory));
-    const bool reporting = inside_.rank() == 0;
-    if (reporting) report->begin(inside_.size(), inside_.tree());
+    const bool reporting = everyone_.rank() == 0;
+    const std::string ranks = fmt::format("{} ranks", everyone_.size());
+    if (reporting)
+      report->begin(divided() ? fmt::format("{} in {}", ranks, groups_text(groups_)) : ranks,
+                    everyone_.tree());
     int first_root = 0, last_root = 0;
     if (is_rooted(collective)) {
       first_root = std::max(options_.root, 0);
-      last_root = options_.root < 0 ? inside_.size() - 1 : options_.root;
+      last_root = options_.root < 0 ? smallest_group() - 1 : options_.root;
     }
     for (const DataType type : options_.types)
       for (const Op op : options_.ops) {
@@ -106,7 +117,8 @@ class RankRun {
           for (const uint64_t bytes : sizes(options_)) {
             Measurement m;
             m.what = make_case(options_, type, op, root, inside_.rank(), inside_.size(), bytes);
-            SENNIT_RETURN_IF_ERROR(measure(m).with_context(
+            m.groups = static_cast<int>(groups_.size());
+            SENNIT_RETURN_IF_ERROR(measure(m, bytes).with_context(
                 fmt::format("{} of {} bytes, {}", name(collective), m.what.bytes(), name(type))));
             wrong_ +=
                 m.out_of_place.wrong.value_or(0) + (m.in_place ? m.in_place->wrong.value_or(0) : 0);
@@ -127,7 +139,14 @@ class RankRun {
   }
 
  private:
-  Status measure(Measurement& m) {
+  bool divided() const { return groups_.size() > 1; }
+  int smallest_group() const {
+    size_t least = groups_[0].size();
+    for (const std::vector<int>& members : groups_) least = std::min(least, members.size());
+    return static_cast<int>(least);
+  }
+
+  Status measure(Measurement& m, uint64_t bytes) {
     op_ = static_cast<sennit_op_t>(m.what.op);
     if (m.what.op == Op::premul_sum) {
       alignas(8) std::byte scalar[8] = {};
@@ -135,7 +154,7 @@ class RankRun {
       SENNIT_RETURN_IF_ERROR(from_c(sennit_op_create_premul_sum(
           &op_, scalar, static_cast<sennit_type_t>(m.what.type), comm_)));
     }
-    SENNIT_RETURN_IF_ERROR(explain(m));
+    SENNIT_RETURN_IF_ERROR(explain(m, bytes));
     SENNIT_RETURN_IF_ERROR(time(m.what, false, &m.out_of_place));
     const bool in_place =
         m.what.collective != Collective::send_recv && m.what.collective != Collective::barrier;
@@ -145,7 +164,7 @@ class RankRun {
   }
 
   // What the planner chose, and the bound: from the same functions that the library itself uses.
-  Status explain(Measurement& m) {
+  Status explain(Measurement& m, uint64_t bytes) {
     const TierTree& tree = inside_.tree();
     Request request;
     request.collective = m.what.collective;
@@ -162,11 +181,14 @@ class RankRun {
     if (!plan) return plan.status();
     m.algorithm = plan->algorithm;
     if (plan->predicted_ns != 0) m.predicted_us = static_cast<double>(plan->predicted_ns) / 1e3;
-    const Bound bound = lower_bound(request, tree);
+    const TierTree& whole = everyone_.tree();
+    const Bound bound =
+        divided() ? bound_of(options_, groups_, whole, m.what.type, m.what.op, m.what.root, bytes)
+                  : lower_bound(request, whole);
     if (!bound.known) return {};
     m.bound_us = static_cast<double>(bound.time_ns) / 1e3;
     if (bound.binding_tier >= 0)
-      m.binding_tier = tree.tiers[static_cast<size_t>(bound.binding_tier)].name;
+      m.binding_tier = whole.tiers[static_cast<size_t>(bound.binding_tier)].name;
     return {};
   }
 
@@ -254,7 +276,7 @@ class RankRun {
     for (int i = 0; i < options_.warm_up; i++) SENNIT_RETURN_IF_ERROR(call(c, at));
     std::vector<uint64_t> taken(static_cast<size_t>(options_.iterations));
     for (uint64_t& ns : taken) {
-      SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(comm_)));
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(world_)));
       const uint64_t before = now_ns();
       SENNIT_RETURN_IF_ERROR(call(c, at));
       ns = now_ns() - before;
@@ -273,7 +295,7 @@ class RankRun {
         std::max<size_t>(c.send_elements(), c.recv_elements()) * type_bytes(c.type);
     std::memset(recv_.data(), kPoison, std::max<size_t>(whole, c.bytes()) + kGuardBytes);
     fill_input(c, seed, at.send);
-    SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(comm_)));
+    SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(world_)));
     SENNIT_RETURN_IF_ERROR(call(c, at));
     Checked output = check_output(c, seed, at.recv);
     if (!in_place) {
@@ -319,13 +341,37 @@ class RankRun {
   }
 
   const Options& options_;
-  const sennit_comm_t comm_;
+  const RankGroups& groups_;
+  const sennit_comm_t world_, comm_;
+  Communicator& everyone_;
   Communicator& inside_;
   Memory send_, recv_;
   sennit_op_t op_ = SENNIT_SUM;
   const uint64_t start_ns_;  // how long joining the job took
   uint64_t wrong_ = 0;
 };
+
+// Divides the ranks as was asked for, and runs this one's part.
+Status run_groups(const Options& options, sennit_comm_t world, uint64_t start_ns, Report* report,
+                  uint64_t* wrong) {
+  const Result<RankGroups> groups = groups_of(options, internal(world).size());
+  if (!groups) return groups.status();
+  sennit_comm_t group = world;
+  const int rank = internal(world).rank();
+  for (size_t g = 0; g < groups->size() && groups->size() > 1; g++)
+    if (std::ranges::find((*groups)[g], rank) != (*groups)[g].end())
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_comm_split(world, static_cast<int>(g), rank, &group)));
+  Status status;
+  {
+    RankRun run(options, *groups, world, group, start_ns);
+    status = run.run(report);
+    *wrong = run.wrong();
+  }
+  if (group == world) return status;
+  if (status.ok()) status = from_c(sennit_comm_finalize(group));
+  sennit_comm_destroy(group);
+  return status;
+}
 
 }  // namespace
 
@@ -340,11 +386,7 @@ int run_rank(const Options& options, BootstrapOptions bootstrap, Report* report)
   Status status = comm.status();
   uint64_t wrong = 0;
   if (comm) {
-    {
-      RankRun run(options, *comm, start_ns);
-      status = run.run(report);
-      wrong = run.wrong();
-    }
+    status = run_groups(options, *comm, start_ns, report, &wrong);
     if (status.ok()) status = from_c(sennit_comm_finalize(*comm));
     sennit_comm_destroy(*comm);
   }

@@ -80,6 +80,28 @@ TEST(Bench, EveryTypeAndOpIsRightBetweenThreads) {
   for (const nlohmann::json& line : all) EXPECT_EQ(line["wrong"], 0) << line;
 }
 
+TEST(Bench, GroupsRunAtOnceAndEachIsRight) {
+  for (const std::string collective : kCollectives)
+    for (const std::string groups :
+         {"--split 'MOD 2'", "--split 0,1,1,0,1", "--mesh tp2,dp2 --dimension tp"}) {
+      const std::string ranks = groups.find(",1,1") == std::string::npos ? "4" : "5";
+      SCOPED_TRACE(collective + " " + groups);
+      const Outcome o = run("sennit", "bench " + collective + " -t " + ranks + " " + groups +
+                                          " -b 12 -e 12K -f 32 -n 2 -w 1 -r all --json - 2>&1");
+      ASSERT_EQ(o.status, 0) << o.output;
+      int measured = 0;
+      for (const nlohmann::json& line : lines(o.output)) {
+        if (!line.is_object()) continue;
+        measured++;
+        EXPECT_EQ(line["groups"], 2);
+        EXPECT_EQ(line["ranks"], 2);
+        EXPECT_EQ(line["wrong"], 0);
+      }
+      EXPECT_GT(measured, 0) << o.output;
+      EXPECT_NE(o.output.find(" ranks in 2 groups of 2"), std::string::npos) << o.output;
+    }
+}
+
 TEST(Bench, ThreadsWithinProcesses) {
   const Outcome o =
       run("sennit", "bench reduce_scatter --ranks 2 -t 2 -b 64K -e 64K -n 2 --json - 2>/dev/null");
@@ -112,6 +134,7 @@ TEST(Bench, WrongOptionsAreNamed) {
       {"bench all_reduce -n 0", "--iters"},
       {"bench broadcast -r 7 -t 2 -b 8 -e 8", "-r 7: there are 2 ranks"},
       {"bench all_reduce --speed 9", "--speed"},
+      {"bench all_reduce -t 3 -b 8 -e 8 --split 'MOD 2'", "rank 1 is alone in its group"},
       {"bench all_reduce -b 8 -e 8 -G 10", "-G"},  // of nccl-tests, and without a meaning here
       {"bench all_reduce -t 2 -b 8 -e 8 --algorithm fastest", "fastest"},
       {"bench all_reduce -t 2 -b 8 -e 8 --fabric /does/not/exist", "/does/not/exist"},

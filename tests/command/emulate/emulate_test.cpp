@@ -21,6 +21,7 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "plan/planner.hpp"
 #include "tests/support/shell.hpp"
@@ -99,6 +100,33 @@ TEST_F(EmulateTest, RecommendedOrderBringsRacksTogether) {
   std::string found;
   for (int rank = 0; rank < 8; rank++) found += run.of_rank(rank).substr(0, 2) + " ";
   EXPECT_EQ(found, "h0 h1 h2 h3 h4 h5 h6 h7 ") << run.output;
+}
+
+// Two pairs over uplinks that are as fast as one host: each plans with half of them, and is told
+// otherwise with all. The bound is that of both.
+TEST_F(EmulateTest, GroupsPlanWithWhatConcurrencyLeavesThem) {
+  const std::string file = testing::TempDir() + name("groups") + ".json";
+  std::map<std::string, double> predicted_us, bound_us;
+  for (const std::string concurrency : {"siblings", "alone", "2"}) {
+    const Outcome run =
+        sh("SENNIT_CONCURRENCY=" + concurrency + " " + kCommand +
+           "run --racks 2 --hosts 2 --nic 400Mbit/s --uplink 400Mbit/s -- " SENNIT_BINARY_DIR
+           "/bin/sennit bench all_reduce --split 'MOD 2' -b 1M "
+           "-e 1M -n 1 -w 0 --json " +
+           file);
+    ASSERT_EQ(run.status, 0) << run.output;
+    std::ifstream in(file);
+    const nlohmann::json line = nlohmann::json::parse(in);
+    EXPECT_EQ(line["wrong"], 0);
+    predicted_us[concurrency] = line["predicted_us"];
+    bound_us[concurrency] = line["bound_us"];
+  }
+  std::filesystem::remove(file);
+  EXPECT_NEAR(predicted_us["siblings"] / predicted_us["alone"], 2, 0.2);
+  // Each run measures anew what a message costs.
+  EXPECT_NEAR(predicted_us["siblings"] / predicted_us["2"], 1, 0.02);
+  EXPECT_NEAR(bound_us["alone"], 2 * (1 << 20) / 50e6 * 1e6, 1);
+  EXPECT_EQ(bound_us["siblings"], bound_us["alone"]);
 }
 
 TEST_F(EmulateTest, EveryRankIsTold) {
