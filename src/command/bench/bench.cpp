@@ -32,6 +32,16 @@ std::vector<uint64_t> sizes(const Options& options) {
   return all;
 }
 
+std::vector<std::string> list_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 namespace {
 
 // What the command line says, before it is understood.
@@ -43,16 +53,6 @@ struct Arguments {
   std::optional<int> ranks;
   std::string split, mesh, dimension, fabric, algorithm, json;
 };
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 constexpr DataType kAllTypes[] = {DataType::int8,    DataType::uint8,       DataType::int32,
                                   DataType::uint32,  DataType::int64,       DataType::uint64,
@@ -99,7 +99,7 @@ Status understand(const Arguments& a, Options* o) {
   if (!collective) return collective.status();
   o->collective = *collective;
   SENNIT_RETURN_IF_ERROR(understand_sizes(a, o));
-  for (const std::string& text : split(a.types)) {
+  for (const std::string& text : list_of(a.types)) {
     if (text == "all") {
       o->types.assign(std::begin(kAllTypes), std::end(kAllTypes));
       continue;
@@ -108,7 +108,7 @@ Status understand(const Arguments& a, Options* o) {
     if (!type) return type.status().with_context("-d");
     o->types.push_back(*type);
   }
-  for (const std::string& text : split(a.ops)) {
+  for (const std::string& text : list_of(a.ops)) {
     if (text == "all") {
       o->ops.assign(std::begin(kAllOps), std::end(kAllOps));
       continue;

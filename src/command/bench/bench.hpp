@@ -43,6 +43,9 @@ struct Options {
   std::string fabric, algorithm, json;
 };
 
+// What commas part, also where that is nothing.
+std::vector<std::string> list_of(const std::string& text);
+
 // The sizes of a run, in bytes, ascending.
 std::vector<uint64_t> sizes(const Options& options);
 

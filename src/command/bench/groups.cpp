@@ -65,17 +65,13 @@ Result<std::vector<int>> colours_by_split(const std::string& text, int ranks) {
     for (int rank = 0; rank < ranks; rank++) colours[index(rank)] = rule->colour(rank, number);
     return colours;
   }
-  size_t given = 0;
-  for (size_t from = 0; from <= text.size(); given++) {
-    const size_t comma = std::min(text.find(',', from), text.size());
-    int colour = 0;
-    if (!number_of(std::string_view(text).substr(from, comma - from), &colour))
-      return no_split(text);
-    if (given < colours.size()) colours[given] = colour;
-    from = comma + 1;
+  const std::vector<std::string> given = list_of(text);
+  for (size_t i = 0; i < given.size(); i++) {
+    if (!number_of(given[i], &number)) return no_split(text);
+    if (i < colours.size()) colours[i] = number;
   }
-  if (given != colours.size())
-    return invalid(fmt::format("--split {}: {} colours for {} ranks", text, given, ranks));
+  if (given.size() != colours.size())
+    return invalid(fmt::format("--split {}: {} colours for {} ranks", text, given.size(), ranks));
   return colours;
 }
 
