@@ -29,7 +29,8 @@ namespace {
 
 constexpr auto kLimit = 60s;
 
-// Rank `rank`'s communicator. The id goes through a file that has its name when it is whole.
+// Rank `rank`'s communicator, once all have theirs: a rank that ends sooner would fail the start of
+// those that are still in it. The id goes through a file that has its name when it is whole.
 ncclComm_t join(const TestFolder& folder, int ranks, int rank, bool blocking = true) {
   const std::string path = folder / "id";
   ncclUniqueId id;
@@ -45,6 +46,10 @@ ncclComm_t join(const TestFolder& folder, int ranks, int rank, bool blocking = t
   config.blocking = blocking;
   const ncclResult_t result = ncclCommInitRankConfig(&comm, ranks, id, rank, &config);
   if (result != ncclSuccess && (blocking || settle(comm) != ncclSuccess)) std::abort();
+  std::ofstream(folder / ("joined" + std::to_string(rank))) << "yes";
+  for (int r = 0; r < ranks; r++)
+    while (!std::ifstream(folder / ("joined" + std::to_string(r))))
+      std::this_thread::sleep_for(1ms);
   return comm;
 }
 
