@@ -322,6 +322,7 @@ void Communicator::calibrate(const CostModel& cost) {
   planning_.calibrate(cost);
   trials_.restart();
   for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
+  plans_.clear();  // also what was on trial: other plans have those numbers from now on
 }
 
 // What was planned without this knowledge is planned anew.

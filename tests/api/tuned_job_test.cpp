@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <thread>
 
@@ -102,6 +103,45 @@ TEST(TunedJob, RanksComeTogetherBeforeATimedCallWhoseDataGoesOneWay) {
   ASSERT_GT(plans, 1u);
   for (size_t i = plans; i < trials->times_us().size() + plans; i++)
     EXPECT_EQ(seen_by_root.at(i), kRanks) << "call " << i;
+}
+
+// A calibrated model has other candidates, in another order, than those that were tried before.
+TEST(TunedJob, WhatIsOnTrialIsWhatRuns) {
+  const TuningFile file;
+  setenv("SENNIT_TUNE", "1", 1);
+  sennit_test::Ranks ranks(4);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    Communicator& inside = internal(comm);
+    float x[64] = {};
+    Call call;
+    call.send = call.recv = x;
+    call.count = 64;
+    call.type = DataType::float32;
+    inside.set_effort({.plans = 8, .rounds = 2});
+    for (int pass = 0; pass < 2; pass++) {
+      for (size_t i = 0; pass == 0 || i == 0 || !inside.trials(call)->decided(); i++) {
+        const Result<std::unique_ptr<Work>> work = inside.prepare(call);
+        ASSERT_TRUE(work.ok()) << work.status().text();
+        const Trials* const trials = inside.trials(call);
+        if (trials->decided()) {
+          (*work)->start(false);
+          ASSERT_TRUE((*work)->wait(-1) && (*work)->finish().ok());
+          break;
+        }
+        const Plan& plan = trials->plans()[i % trials->plans().size()];
+        EXPECT_EQ((*work)->predicted_ns(), plan.predicted_ns)
+            << "pass " << pass << ", call " << i << ": " << plan.algorithm;
+        (*work)->start(false);
+        ASSERT_TRUE((*work)->wait(-1) && (*work)->finish().ok());
+      }
+      CostModel slower;  // with which whoever sends much is slow
+      slower.shared_memory_post_ns *= 40;
+      slower.tiers.resize(inside.tree().tiers.size());
+      if (pass == 0) inside.calibrate(slower);
+    }
+    EXPECT_GT(inside.trials(call)->plans().size(), 2u);
+  });
 }
 
 TEST(TunedJob, CallsThatAreOnlyStartedWaitForNoRank) {
