@@ -38,6 +38,9 @@ class Blueprint {
 struct Estimate {
   // by tier: bytes over the most loaded group boundary / its capacity, whole message
   std::vector<uint64_t> tier_ns;
+  // Every message crosses all tiers between two ranks at once, and none waits for messages of
+  // another tier: then these times do not add up.
+  bool at_once = false;
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
@@ -51,9 +54,13 @@ struct SharedCoresEstimate {
   // different groups, as of a rank alone in its rack and of another rack: what loads them are
   // mostly different messages, which move at the same time.
   uint64_t way_ns = 0;
-  // Of the whole message in one chunk: what its way takes beyond that, where a rank sends on only
-  // what it has received, over links that other ranks load no less.
-  uint64_t fill_ns = 0;
+  // Of the whole message in one chunk, where a rank sends on only what it has received, over links
+  // that other ranks load no less: what its longest path takes, hop after hop. 0: what the tiers
+  // take.
+  uint64_t path_ns = 0;
+  // Every rank sends messages of several tiers all the time, and a chunk's wait behind those of the
+  // chunks beside it, which are in another tier: beyond the first, chunks fill the tiers twice.
+  bool fills_twice = false;
   uint64_t received = 0;  // per chunk by the busiest rank, where it takes in more than it posts
   // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks. Counts where
   // some ranks wait for a core (SharedCores::crowded), and may be left out elsewhere.

@@ -226,7 +226,7 @@ class AggregatedAlgorithm : public Algorithm {
     estimate.messages = traffic.most_messages;
     estimate.tier_ns = traffic.load.tier_ns(cost);
     const Group& first = *group_of[0];
-    estimate.latency_ns = widest_latency_ns(tree, cost);
+    estimate.latency_ns = planning_latency_ns(tree, 0, cost);
     if (first.size > 1)
       estimate.latency_ns +=
           message_latency_ns(tree, first.first, first.first + first.size - 1, cost);

@@ -73,6 +73,7 @@ class ChainAlgorithm : public Algorithm {
       estimate.latency_ns += message_latency_ns(tree, p, (p + 1) % n, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     estimate.messages = n > 1 ? 1 : 0;
     if (request.collective == Collective::reduce && n > 1) estimate.reduce_bytes = 2 * total;
     return estimate;
@@ -80,7 +81,7 @@ class ChainAlgorithm : public Algorithm {
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters&, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const int n = tree.ranks();
     const uint64_t total = total_bytes(request, n);
     const int unused = unused_edge(request, n);
@@ -88,8 +89,7 @@ class ChainAlgorithm : public Algorithm {
     uint64_t path_ns = 0;
     for (int p = 0; p < n; p++)
       if (p != unused) path_ns += message_ns(tree, rates, p, (p + 1) % n, total);
-    return {.fill_ns = fill_ns(path_ns, estimate.tier_ns),
-            .all_messages = static_cast<uint64_t>(n) - 1};
+    return {.path_ns = path_ns, .all_messages = static_cast<uint64_t>(n) - 1};
   }
 
   // A chain has one order.

@@ -88,6 +88,7 @@ class TreeAlgorithm : public Algorithm {
     }
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
     if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
@@ -96,7 +97,7 @@ class TreeAlgorithm : public Algorithm {
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters& parameters, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const FabricTree shape(tree, request.root, fan_out(parameters));
     const uint64_t total = total_bytes(request, tree.ranks());
     const GroupRates rates = planning_rates(tree, cost);
@@ -109,7 +110,7 @@ class TreeAlgorithm : public Algorithm {
                            shape.node(parent).children * message_ns(tree, rates, parent, p, total);
     }
     const bool reduces = request.collective == Collective::reduce;
-    return {.fill_ns = fill_ns(*std::ranges::max_element(moved_ns), estimate.tier_ns),
+    return {.path_ns = *std::ranges::max_element(moved_ns),
             .received = reduces ? static_cast<uint64_t>(shape.most_children()) : 0,
             .all_messages = static_cast<uint64_t>(tree.ranks()) - 1};
   }

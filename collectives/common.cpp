@@ -64,8 +64,20 @@ uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel&
   return planning_latency_ns(tree, tree.common_group(a, b), cost);
 }
 
-uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost) {
-  return planning_latency_ns(tree, 0, cost);
+uint64_t longest_latency_ns(const TierTree& tree, const CostModel& cost) {
+  uint64_t longest = 0;
+  for (size_t group = 0; group < tree.groups.size(); group++)
+    if (tree.groups[group].children > 0)
+      longest = std::max(longest, planning_latency_ns(tree, static_cast<int>(group), cost));
+  return longest;
+}
+
+uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel& cost) {
+  uint64_t longest = 0;
+  for (int group = tree.groups[index(tree.leaf_of_position[index(position)])].parent; group >= 0;
+       group = tree.groups[index(group)].parent)
+    longest = std::max(longest, planning_latency_ns(tree, group, cost));
+  return longest;
 }
 
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
@@ -78,12 +90,6 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
       group = g.parent;
     }
   return scaled(bytes, kNsPerSecond, narrowest);
-}
-
-uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns) {
-  uint64_t sum = 0;
-  for (const uint64_t ns : tier_ns) sum += ns;
-  return path_ns > sum ? path_ns - sum : 0;
 }
 
 void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {

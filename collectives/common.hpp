@@ -49,13 +49,13 @@ uint64_t total_bytes(const Request& request, int ranks);
 
 // Of one message between two positions, declared or assumed.
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost);
-// Of one message between two children of the root.
-uint64_t widest_latency_ns(const TierTree& tree, const CostModel& cost);
+// Of one message between those positions between which it is longest. O(groups).
+uint64_t longest_latency_ns(const TierTree& tree, const CostModel& cost);
+// The same of one from or to this position. O(depth).
+uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel& cost);
 
 // Over the narrowest boundary between two positions, alone.
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes);
-// What is left of `path_ns` beyond the sum of the tiers' times.
-uint64_t fill_ns(uint64_t path_ns, const std::vector<uint64_t>& tier_ns);
 
 // What crosses the boundaries of a tree's groups.
 class Load {

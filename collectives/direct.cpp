@@ -238,8 +238,12 @@ class DirectAlgorithm : public Algorithm {
     Estimate estimate;
     const Load load = load_of(tree, request);
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     estimate.messages = to_root(request) ? std::min<uint64_t>(ranks - 1, 1) : ranks - 1;
-    estimate.latency_ns = n > 1 ? widest_latency_ns(tree, cost) : 0;
+    if (n > 1)
+      estimate.latency_ns = has_root(request.collective)
+                                ? longest_latency_ns(tree, request.root, cost)
+                                : longest_latency_ns(tree, cost);
     if (request.collective == Collective::barrier) {
       uint64_t rounds = 0;
       while ((uint64_t{1} << rounds) < ranks) rounds++;

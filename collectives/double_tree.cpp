@@ -171,17 +171,18 @@ class DoubleTreeAlgorithm : public Algorithm {
         }
       const uint64_t depth = depth_of(n);
       // Where one rank has or wants the vector, that is a message from or to the trees' roots.
-      estimate.latency_ns = (up && down ? 2 * depth : depth + 1) * widest_latency_ns(tree, cost);
+      estimate.latency_ns = (up && down ? 2 * depth : depth + 1) * longest_latency_ns(tree, cost);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     if (up) estimate.reduce_bytes = 3 * half_bytes;
     return estimate;
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters&, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const int n = tree.ranks();
     if (n == 1) return {};
     const uint64_t half_bytes = total_bytes(request, n) / 2;
@@ -189,8 +190,7 @@ class DoubleTreeAlgorithm : public Algorithm {
     // A half goes to two children.
     const uint64_t path_ns =
         ways * depth_of(n) * message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
-    return {.fill_ns = fill_ns(path_ns, estimate.tier_ns),
-            .all_messages = 2 * ways * (static_cast<uint64_t>(n) - 1)};
+    return {.path_ns = path_ns, .all_messages = 2 * ways * (static_cast<uint64_t>(n) - 1)};
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -108,6 +108,7 @@ class GatherScatterAlgorithm : public Algorithm {
           reached_ns[index(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.messages = gather ? std::min<uint64_t>(most, 1) : most;
@@ -115,11 +116,33 @@ class GatherScatterAlgorithm : public Algorithm {
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
-                                      const Parameters& parameters, const CostModel&,
+                                      const Parameters& parameters, const CostModel& cost,
                                       const Estimate&) const override {
     const FabricTree shape(tree, request.root, fan_out(parameters));
+    const std::vector<uint64_t> offsets = block_offsets(request, tree.ranks());
     const bool gather = request.collective == Collective::gather;
-    return {.received = gather ? static_cast<uint64_t>(shape.most_children()) : 0,
+    const GroupRates rates = planning_rates(tree, cost);
+    // The whole message, hop after hop. Messages of one parent share its link until the smaller
+    // ones are through.
+    std::vector<uint64_t> moved_ns(index(tree.ranks()), 0);
+    for (const int p : shape.top_down()) {
+      const auto bytes_of = [&](int child) {
+        return offsets[index(shape.node(child).end)] - offsets[index(shape.node(child).begin)];
+      };
+      std::vector<int> children(shape.children(p).begin(), shape.children(p).end());
+      std::ranges::sort(children, {}, bytes_of);
+      uint64_t through = 0, left = children.size();
+      for (const int child : children) {
+        const uint64_t shared = through + left * bytes_of(child);
+        moved_ns[index(child)] =
+            moved_ns[index(p)] + (gather ? message_ns(tree, rates, child, p, shared)
+                                         : message_ns(tree, rates, p, child, shared));
+        through += bytes_of(child);
+        left--;
+      }
+    }
+    return {.path_ns = *std::ranges::max_element(moved_ns),
+            .received = gather ? static_cast<uint64_t>(shape.most_children()) : 0,
             .all_messages = static_cast<uint64_t>(tree.ranks()) - 1};
   }
 

@@ -59,6 +59,31 @@ struct Shape {
   }
 };
 
+// Bytes between position p and its parent: up, what lies below p, and down, what does not; of a sum
+// the whole vector.
+class Bytes {
+ public:
+  Bytes(const TierTree& tree, const Request& request, const Shape& shape)
+      : tree_(tree),
+        shape_(shape),
+        total_(total_bytes(request, tree.ranks())),
+        blocks_(request.collective == Collective::all_gather),
+        offsets_(block_offsets(request, tree.ranks())) {}
+  uint64_t up(int p) const {
+    if (!blocks_) return total_;
+    const Range r = shape_.below(tree_, p);
+    return offsets_[r.block + r.end / kUnits] - offsets_[r.block];
+  }
+  uint64_t down(int p) const { return blocks_ ? total_ - up(p) : total_; }
+
+ private:
+  const TierTree& tree_;
+  const Shape& shape_;
+  const uint64_t total_;
+  const bool blocks_;
+  const std::vector<uint64_t> offsets_;
+};
+
 class Writer {
  public:
   Writer(const TierTree& tree, const Request& request, const Shape& shape, int p)
@@ -191,13 +216,7 @@ class Leaders : public Algorithm {
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
     const Shape shape(tree, parameters);
-    const uint64_t total = total_bytes(request, tree.ranks());
-    const bool blocks = request.collective == Collective::all_gather;
-    const std::vector<uint64_t> offsets = block_offsets(request, tree.ranks());
-    const auto below = [&](int p) {
-      const Range r = shape.below(tree, p);
-      return blocks ? offsets[r.block + r.end / kUnits] - offsets[r.block] : total;
-    };
+    const Bytes bytes(tree, request, shape);
     Estimate estimate;
     Load load(tree);
     std::vector<uint64_t> depth_ns(index(tree.ranks()), 0);
@@ -209,26 +228,49 @@ class Leaders : public Algorithm {
       estimate.messages = std::max(estimate.messages, shape.sends(p));
       most_sources = std::max(most_sources, children + 1 + (siblings > 0 ? siblings + 1 : 0));
       for (const int other : shape.leaders)
-        if (siblings > 0 && other != p) load.add(p, other, below(p));
+        if (siblings > 0 && other != p) load.add(p, other, bytes.up(p));
       if (parent < 0) continue;
-      load.add(p, parent, below(p));
-      load.add(parent, p, blocks ? total - below(p) : total);
+      load.add(p, parent, bytes.up(p));
+      load.add(parent, p, bytes.down(p));
       depth_ns[index(p)] = depth_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
       deepest_ns = std::max(deepest_ns, depth_ns[index(p)]);
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     estimate.latency_ns =
-        2 * deepest_ns + (shape.leaders.size() > 1 ? widest_latency_ns(tree, cost) : 0);
-    if (request.reduces()) estimate.reduce_bytes = most_sources * total;
+        2 * deepest_ns + (shape.leaders.size() > 1 ? planning_latency_ns(tree, 0, cost) : 0);
+    if (request.reduces())
+      estimate.reduce_bytes = most_sources * total_bytes(request, tree.ranks());
     return estimate;
   }
 
-  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request&,
-                                      const Parameters& parameters, const CostModel&,
+  SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
+                                      const Parameters& parameters, const CostModel& cost,
                                       const Estimate&) const override {
     const Shape shape(tree, parameters);
+    const Bytes bytes(tree, request, shape);
+    const GroupRates rates = planning_rates(tree, cost);
     SharedCoresEstimate shared;
-    for (const int p : shape.tree.top_down()) shared.all_messages += shape.sends(p);
+    // Whole messages, hop after hop: up to a leader, across, and down. Those of one parent, or of
+    // one leader, share its link.
+    std::vector<uint64_t> up_ns(index(tree.ranks()), 0), down_ns = up_ns;
+    uint64_t across_ns = 0;
+    for (const int p : shape.tree.top_down()) {
+      shared.all_messages += shape.sends(p);
+      for (const int other : shape.leaders)
+        if (shape.is_leader(p) && other != p)
+          across_ns = std::max(across_ns, (shape.leaders.size() - 1) *
+                                              message_ns(tree, rates, p, other, bytes.up(p)));
+      const int parent = shape.parent(p);
+      if (parent < 0) continue;
+      const uint64_t siblings = shape.children(parent).size();
+      up_ns[index(p)] =
+          up_ns[index(parent)] + siblings * message_ns(tree, rates, p, parent, bytes.up(p));
+      down_ns[index(p)] =
+          down_ns[index(parent)] + siblings * message_ns(tree, rates, parent, p, bytes.down(p));
+    }
+    shared.path_ns =
+        *std::ranges::max_element(up_ns) + across_ns + *std::ranges::max_element(down_ns);
     return shared;
   }
 

@@ -120,6 +120,7 @@ class RingAlgorithm : public Algorithm {
         estimate.latency_ns += phases(request) * message_latency_ns(tree, p, next, cost);
     }
     estimate.tier_ns = load.tier_ns(cost);
+    estimate.at_once = true;
     estimate.messages = phases(request) * (ranks - 1);
     if (request.reduces()) estimate.reduce_bytes = 2 * scaled(total, ranks - 1, ranks);
     return estimate;

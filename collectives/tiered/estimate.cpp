@@ -158,12 +158,12 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
   return result;
 }
 
-uint64_t fill_ns(const Request& request, const Estimate& estimate) {
+uint64_t path_ns(const Request& request, const Estimate& estimate) {
   if (request.collective != Collective::broadcast && request.collective != Collective::reduce)
     return 0;
   const bool one_tier =
       std::ranges::count_if(estimate.tier_ns, [](uint64_t ns) { return ns > 0; }) == 1;
-  return one_tier ? *std::ranges::max_element(estimate.tier_ns) : 0;
+  return one_tier ? 2 * *std::ranges::max_element(estimate.tier_ns) : 0;
 }
 
 uint64_t all_messages(const Request& request, const StageTree& stages, const Shares& shares,

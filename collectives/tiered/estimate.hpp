@@ -11,10 +11,10 @@ namespace sennit::tiered {
 Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages,
                   const Shares& shares, int whole_stages, const CostModel& cost);
 
-// SharedCoresEstimate::fill_ns. The root's pieces first go to the ranks that hold them, from there
+// SharedCoresEstimate::path_ns. The root's pieces first go to the ranks that hold them, from there
 // to all: two passes, of which the root's load has both where there are tiers below, and the first
 // only where there are none.
-uint64_t fill_ns(const Request& request, const Estimate& estimate);
+uint64_t path_ns(const Request& request, const Estimate& estimate);
 // SharedCoresEstimate::all_messages. Time: as of estimate().
 uint64_t all_messages(const Request& request, const StageTree& stages, const Shares& shares,
                       int whole_stages);

@@ -191,8 +191,9 @@ class Tiered : public Algorithm {
                                       const Parameters& parameters, const CostModel& cost,
                                       const Estimate& estimate) const override {
     SharedCoresEstimate shared;
-    shared.fill_ns = fill_ns(request, estimate);
+    shared.path_ns = path_ns(request, estimate);
     if (!cost.shared_cores.crowded()) return shared;  // the rest takes as long as the estimate
+    shared.fills_twice = !has_root(request.collective);
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
     const Shares shares(stages, pattern_of(request));
     shared.all_messages =

@@ -4,19 +4,38 @@
 #include <algorithm>
 
 #include "cost/rates.hpp"
+#include "schedule/prepared.hpp"
 
 namespace sennit {
 namespace {
 
-constexpr uint32_t kMaxChunks = 64;
-constexpr uint64_t kMinChunkBytes = 128 * 1024;
-constexpr uint64_t kHostChunkBytes = 32 << 20;  // within one host: bounds scratch, no more
+// What waits for the first chunk is a 256th then: more gain little. Of larger messages a 64th is
+// enough, since a simulation takes as long as there are chunks.
+constexpr uint64_t kMaxChunks = 256, kMaxChunksOfLarge = 64;
+constexpr uint64_t kLargeBytes = 64 << 20;
+// Beyond these only powers of two are compared, of larger chunks. Others divide unevenly, so that
+// no two ranks do the same, and a simulation has to run them all. For its sake posting counts in
+// full there, too, which keeps messages few.
+constexpr int kManyRanks = 1024;
+constexpr uint64_t kLeastChunkBytesOfMany = 128 * 1024;
+// Within one host, where chunks hide little, and those of collectives without a root nothing.
+constexpr uint64_t kLeastHostChunkBytes = 128 * 1024;
+constexpr uint64_t kHostChunkBytes = 32 << 20;  // bounds scratch, no more
 constexpr uint64_t kMinSliceBytes = 1024;  // of one block, where a message has one block per rank
 constexpr uint64_t kMostBytes = 9'000'000'000'000'000'000;
 
 // Of two loads that run at the same time, one part in so many of the lesser is not hidden behind
 // the greater: messages of one call queue behind those of another.
 constexpr uint64_t kUnhidden = 8;
+
+// What posting and moving, of which the longer is counted, add to one another. The lesser the one
+// is beside the other, the less it gets in the way: by the third power, as was measured on emulated
+// trees with up to 1,024 chunks.
+Wide not_hidden(Wide a, Wide b) {
+  const Wide longer = std::max({a, b, Wide{1}}), shorter = std::min(a, b);
+  const Wide share = saturated(shorter * kPermille / longer);
+  return shorter * share / kPermille * share / kPermille * share / kPermille / kUnhidden;
+}
 
 bool has_blocks(const Request& request) {
   switch (request.collective) {
@@ -29,6 +48,13 @@ bool has_blocks(const Request& request) {
     default:
       return false;
   }
+}
+
+// Numbers in steps of the root of 2, from 1: 1, 2, 3, 4, 6, 8, 11, 16...
+uint64_t steps_of_root_two(unsigned step) {
+  constexpr uint64_t kRootTwo = 1448, kScale = 1024;
+  const uint64_t power = uint64_t{1} << (step / 2);
+  return step % 2 == 0 ? power : (power * kRootTwo + kScale / 2) / kScale;
 }
 
 uint32_t within_limits(uint64_t chunks) {
@@ -45,26 +71,46 @@ Setting::Setting(const TierTree& t, const Request& r, const CostModel& c)
       one_host(within_one_host(t)),
       rates_known(one_host || t.capacities_known()) {}
 
-Pipeline::Pipeline(const Setting& setting, const Estimate& estimate)
+Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare)
     : latency_ns(estimate.latency_ns),
       posting_ns(estimate.messages *
                  (setting.one_host ? setting.cost.shared_memory_post_ns : setting.cost.post_ns)),
-      posts_each_chunk(setting.rates_known),
+      posting(setting.rates_known && (setting.one_host || setting.tree.ranks() > kManyRanks)
+                  ? Posting::added
+              : setting.rates_known ? Posting::hidden
+                                    : Posting::free),
+      ends_together(!has_root(setting.request.collective)),
       reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)) {
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
-    const uint64_t ns =
-        saturated(Wide{estimate.tier_ns[tier]} * kPermille / setting.tiers[tier].goodput_permille);
-    tiers_ns += ns;
+    const auto over_goodput = [&](uint64_t ns) {
+      return saturated(Wide{ns} * kPermille / setting.tiers[tier].goodput_permille);
+    };
+    const uint64_t ns = over_goodput(estimate.tier_ns[tier]);
     largest_tier_ns = std::max(largest_tier_ns, ns);
+    tiers_ns = estimate.at_once ? Wide{largest_tier_ns} : tiers_ns + ns;
+    header_ns = std::max(header_ns, ns - std::min(ns, over_goodput(bare.tier_ns[tier])));
   }
 }
 
 uint64_t Pipeline::ns(uint32_t chunks) const {
   const uint64_t largest = std::max(largest_tier_ns, reduction_ns);
-  const Wide sum = tiers_ns + reduction_ns;
-  const uint64_t alone =
-      saturated(Wide{latency_ns} + Wide{posting_ns} * (posts_each_chunk ? chunks : 1) +
-                sum / chunks + largest - largest / chunks);
+  const Wide sum = tiers_ns + reduction_ns, later = chunks - 1;
+  const Wide moving = largest - largest / chunks + later * header_ns, posts = later * posting_ns;
+  Wide time = Wide{latency_ns} + posting_ns + sum / chunks + refill_ns / chunks * later / chunks;
+  switch (posting) {
+    case Posting::added:
+      time += moving + posts;
+      break;
+    case Posting::hidden:
+      time += std::max(moving, posts) + not_hidden(moving, posts);
+      break;
+    case Posting::free:
+      time += moving;
+      break;
+  }
+  if (ends_together && chunks > kLanes)
+    time = std::max(time, (Wide{chunks} * (Wide{latency_ns} + posting_ns) + sum) / kLanes);
+  const uint64_t alone = saturated(time);
   const Wide unhidden = Wide{std::min(alone, turn_ns)} * turn_permille / kPermille / kUnhidden;
   return saturated(Wide{std::max(alone, turn_ns)} + unhidden);
 }
@@ -75,23 +121,35 @@ uint64_t message_bytes(const Request& request, int ranks) {
 }
 
 std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& request,
-                                   const TierTree& tree, uint64_t chunk_bytes) {
-  const int ranks = tree.ranks();
-  const uint64_t bytes = message_bytes(request, ranks);
+                                   const TierTree& tree, uint64_t least_bytes) {
+  const uint64_t bytes = message_bytes(request, tree.ranks());
   if (!algorithm.pipelines()) return {1};
-  if (chunk_bytes != 0)
-    return {within_limits(bytes / chunk_bytes + (bytes % chunk_bytes != 0 ? 1 : 0))};
+  const bool one_host = within_one_host(tree);
   // Where everybody sends to everybody within one host, the cores that reduce are those that copy:
   // chunks overlap nothing, they only cost.
   const bool symmetric = request.collective == Collective::all_reduce ||
                          request.collective == Collective::all_gather ||
                          request.collective == Collective::reduce_scatter;
-  if (symmetric && within_one_host(tree)) return {within_limits(bytes / kHostChunkBytes)};
+  if (symmetric && one_host) return {within_limits(bytes / kHostChunkBytes)};
+  if (one_host) least_bytes = std::max(least_bytes, kLeastHostChunkBytes);
+  if (has_blocks(request))
+    least_bytes = std::max(least_bytes, kMinSliceBytes * static_cast<uint64_t>(tree.ranks()));
+  const uint64_t most = bytes > kLargeBytes ? kMaxChunksOfLarge : kMaxChunks;
+  const bool many = tree.ranks() > kManyRanks;
+  if (many) least_bytes = std::max(least_bytes, kLeastChunkBytesOfMany);
   std::vector<uint32_t> counts{1};
-  const uint64_t smallest = std::max(
-      kMinChunkBytes, has_blocks(request) ? kMinSliceBytes * static_cast<uint64_t>(ranks) : 0);
-  for (uint32_t c = 2; c <= kMaxChunks && bytes / c >= smallest; c *= 2) counts.push_back(c);
-  return counts;
+  for (unsigned step = 2;; step += many || bytes > kLargeBytes ? 2 : 1) {
+    const uint64_t chunks = steps_of_root_two(step);
+    if (chunks > most || bytes / chunks < least_bytes) return counts;
+    counts.push_back(static_cast<uint32_t>(chunks));
+  }
+}
+
+std::vector<uint32_t> chunks_of(const Algorithm& algorithm, const Request& request, int ranks,
+                                uint64_t chunk_bytes) {
+  if (!algorithm.pipelines()) return {1};
+  const uint64_t bytes = message_bytes(request, ranks);
+  return {within_limits(bytes / chunk_bytes + (bytes % chunk_bytes != 0 ? 1 : 0))};
 }
 
 }  // namespace sennit

@@ -1,14 +1,22 @@
 // pipeline.hpp: how long an algorithm takes that cuts its message into chunks: latency, posting,
 // and tiers that work side by side.
 //
-// A message's chunks pass through the tiers one behind the other, so
-//   time = latency + posting + (sum of the tiers' times) / chunks
-//        + (1 - 1/chunks) * (largest of them),
-// where the reductions count as one more tier, tiers' times are over the goodput, and posting as
-// often as there are chunks. Where rates are unknown posting counts once: on a network slower than
-// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time. What
-// ranks that share cores and shaped links take beyond that is plan/shared_cores.hpp's. Pure, and
-// integers only, so that all ranks agree.
+// A message's chunks pass through the tiers one behind the other. The first takes
+//   latency + posting + (sum of the tiers' times) / chunks,
+// where the reductions count as one more tier and tiers' times are over the goodput. Where messages
+// go straight through all tiers, the slowest tier's time stands for the sum. Behind it the
+// slowest tier has (1 - 1/chunks) of its time left, and of every chunk the headers of its messages.
+// While it works the other chunks are posted: the longer of the two counts, and of the shorter an
+// eighth times the cube of its part of the longer. Within one host the cores that move are those
+// that post, and both count. Where rates are
+// unknown, posting counts once: on a network slower than assumed it hides behind the wire, while
+// too few chunks cost up to a whole tier's time.
+//
+// A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
+// whatever has no root, each of them holds its lane for its whole way, so
+//   time >= chunks / kLanes * (latency + posting) + (sum of the tiers' times) / kLanes.
+// What ranks that share cores and shaped links take beyond that is plan/shared_cores.hpp's. Pure,
+// and integers only, so that all ranks agree.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +43,25 @@ struct Setting {
 
 // What one candidate takes, for whatever number of chunks.
 struct Pipeline {
-  Pipeline(const Setting& setting, const Estimate& estimate);
+  // How the posting of the chunks behind the first counts.
+  enum class Posting {
+    added,   // the cores that post are those that move
+    hidden,  // behind the slowest tier, but for a part of it
+    free,
+  };
+
+  // `bare`: the estimate of messages without headers.
+  Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare);
   uint64_t ns(uint32_t chunks) const;
 
   uint64_t latency_ns;
-  uint64_t posting_ns;  // of one chunk's messages
-  bool posts_each_chunk;
-  Wide tiers_ns = 0;  // of the whole message, tier after tier
+  uint64_t posting_ns;     // of one chunk's messages
+  uint64_t header_ns = 0;  // that one chunk's messages add to the slowest tier
+  Posting posting;
+  bool ends_together;  // a chunk, at all ranks
+  Wide tiers_ns = 0;   // of the whole message, tier after tier
   uint64_t largest_tier_ns = 0;
+  Wide refill_ns = 0;  // of the whole message: what chunks beyond the first wait for once more
   uint64_t reduction_ns;
   // Among calls in a row: no call takes less than this, and of what it takes alone this many
   // thousandths are at the same time as its turn. 0: calls do not wait for one another.
@@ -52,8 +71,16 @@ struct Pipeline {
 // Bytes that the request moves, as payload_bytes() means them, and no more than 9e18.
 uint64_t message_bytes(const Request& request, int ranks);
 
-// Numbers of chunks worth comparing, ascending. `chunk_bytes`: of this size; 0: as is best.
+// Chunks smaller than this are not compared; and what is searched to judge the choices
+// (PlanOptions::every_chunk) goes further down.
+constexpr uint64_t kLeastChunkBytes = 16 * 1024, kLeastSearchedBytes = 4 * 1024;
+
+// Numbers of chunks of `least_bytes` at the least that are worth comparing: 1, 2, and on in steps
+// of the root of 2, ascending.
 std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& request,
-                                   const TierTree& tree, uint64_t chunk_bytes);
+                                   const TierTree& tree, uint64_t least_bytes);
+// The number of chunks of this size, {1} where the algorithm has no use for chunks.
+std::vector<uint32_t> chunks_of(const Algorithm& algorithm, const Request& request, int ranks,
+                                uint64_t chunk_bytes);
 
 }  // namespace sennit

@@ -82,23 +82,34 @@ bool wanted(const Algorithm& algorithm, const Setting& setting, const PlanOption
 Pipeline predict(const Algorithm& algorithm, const Parameters& parameters, const Setting& setting) {
   const Estimate estimate =
       algorithm.estimate(setting.tree, setting.request, parameters, setting.cost);
-  Pipeline pipeline(setting, estimate);
+  CostModel bare = setting.cost;
+  bare.message_bytes = 0;
+  Pipeline pipeline(setting, estimate,
+                    setting.cost == bare
+                        ? estimate
+                        : algorithm.estimate(setting.tree, setting.request, parameters, bare));
   share_cores(setting, algorithm, parameters, estimate, &pipeline);
   return pipeline;
 }
 
-// With the number of chunks that is fastest, the least of those.
-Candidate best_of(const Algorithm& algorithm, const Parameters& parameters,
-                  const std::vector<uint32_t>& counts, const Setting& setting) {
-  Candidate best{std::string(algorithm.name()), parameters, ~uint64_t{0}, "", 0};
+// With the number of chunks that is fastest, the least of those; or one for each number.
+void add_candidates(const Algorithm& algorithm, const Parameters& parameters,
+                    const PlanOptions& options, const Setting& setting,
+                    std::vector<Candidate>* candidates) {
+  const uint64_t least = options.every_chunk ? kLeastSearchedBytes : kLeastChunkBytes;
+  const std::vector<uint32_t> counts =
+      options.chunk_bytes == 0
+          ? chunk_counts(algorithm, setting.request, setting.tree, least)
+          : chunks_of(algorithm, setting.request, setting.tree.ranks(), options.chunk_bytes);
   const Pipeline pipeline = predict(algorithm, parameters, setting);
+  Candidate best{std::string(algorithm.name()), parameters, ~uint64_t{0}, "", 0};
   for (const uint32_t chunks : counts) {
-    const uint64_t ns = pipeline.ns(chunks);
-    if (ns >= best.predicted_ns) continue;
-    best.predicted_ns = ns;
-    best.parameters.chunks = chunks;
+    Candidate one{best.algorithm, parameters, pipeline.ns(chunks), "", 0};
+    one.parameters.chunks = chunks;
+    if (options.every_chunk) candidates->push_back(one);
+    if (one.predicted_ns < best.predicted_ns) best = std::move(one);
   }
-  return best;
+  if (!options.every_chunk) candidates->push_back(std::move(best));
 }
 
 // Fastest first, and the others say how much slower they are.
@@ -143,11 +154,9 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   const Setting setting(tree, request, options.cost);
   for (const Algorithm* algorithm : algorithms()) {
     if (!wanted(*algorithm, setting, options)) continue;
-    const std::vector<uint32_t> counts =
-        chunk_counts(*algorithm, request, tree, options.chunk_bytes);
     for (const Parameters& parameters : algorithm->candidates(tree, request))
       if (!options.reproducible || algorithm->fixes_order(request, parameters))
-        plan.candidates.push_back(best_of(*algorithm, parameters, counts, setting));
+        add_candidates(*algorithm, parameters, options, setting, &plan.candidates);
   }
   if (plan.candidates.empty())
     return Status(SENNIT_UNSUPPORTED,

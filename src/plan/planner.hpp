@@ -19,6 +19,9 @@ struct PlanOptions {
   uint64_t chunk_bytes = 0;  // force; 0: choose
   // only what sums in an order that the tree alone fixes, whatever the size and the chunks
   bool reproducible = false;
+  // A candidate for every number of chunks, also of smaller chunks than are compared otherwise, in
+  // place of the best number alone: what a search compares (`sennit tune --every-chunk`).
+  bool every_chunk = false;
   CostModel cost;
 };
 

@@ -52,7 +52,7 @@ void share_cores(const Setting& setting, const Algorithm& algorithm, const Param
   // rate, but for what is earned between the calls.
   const uint64_t busiest_ns = pipeline->largest_tier_ns;
   Wide all = 0, waiting = 0, sum = 0;
-  uint64_t largest = 0;
+  uint64_t largest = 0, slowest = 0;
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
     const uint64_t ns = estimate.tier_ns[tier];
     const uint64_t waits = ns - std::min(ns, setting.tiers[tier].burst_ns);
@@ -60,13 +60,20 @@ void share_cores(const Setting& setting, const Algorithm& algorithm, const Param
         saturated(Wide{waits} * kPermille / setting.tiers[tier].goodput_permille);
     largest = std::max(largest, waits_ns);
     sum += waits_ns;
+    slowest = std::max(slowest, ns);
     all += ns;
     waiting += waits;
   }
   if (shared.way_ns > 0 && shared.way_ns < all)
     sum = std::max(Wide{largest}, sum * shared.way_ns / all);
+  // Shapers of one machine hold messages back one behind the other.
+  const bool at_once = estimate.at_once && !setting.cost.shared_cores.crowded();
+  if (at_once) sum = largest;
+  const Wide taken = at_once ? Wide{slowest} : all;
+  const Wide fill = shared.path_ns - std::min(Wide{shared.path_ns}, taken);
   const bool bursts = waiting < all;
-  sum += bursts ? Wide{shared.fill_ns} * waiting / all : Wide{shared.fill_ns};
+  sum += bursts ? fill * waiting / all : fill;
+  if (shared.fills_twice) pipeline->refill_ns = sum - std::min(sum, Wide{largest});
   pipeline->tiers_ns = sum;
   pipeline->largest_tier_ns = largest;
   if (!bursts) return;

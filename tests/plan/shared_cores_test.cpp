@@ -40,7 +40,7 @@ class Asked : public Algorithm {
   SharedCoresEstimate on_shared_cores(const TierTree&, const Request&, const Parameters&,
                                       const CostModel&, const Estimate&) const override {
     asked++;
-    return {.fill_ns = 100'000, .all_messages = 12};
+    return {.path_ns = 103'000, .all_messages = 12};
   }
   std::unique_ptr<Blueprint> prepare(const TierTree&, const Request&,
                                      const Parameters&) const override {
@@ -61,20 +61,34 @@ uint64_t plain_ns(const TierTree& tree, const Request& request, const CostModel&
                   const Candidate& candidate) {
   const Estimate e =
       find_algorithm(candidate.algorithm)->estimate(tree, request, candidate.parameters, cost);
+  CostModel bare = cost;
+  bare.message_bytes = 0;
+  const Estimate payload =
+      find_algorithm(candidate.algorithm)->estimate(tree, request, candidate.parameters, bare);
   const bool one_host = within_one_host(tree);
-  const uint64_t chunks = candidate.parameters.chunks;
-  const uint64_t post_ns = one_host ? cost.shared_memory_post_ns : cost.post_ns;
-  const bool posts_each_chunk = one_host || tree.capacities_known();
+  const uint64_t chunks = candidate.parameters.chunks, later = chunks - 1;
+  const uint64_t posts = e.messages * (one_host ? cost.shared_memory_post_ns : cost.post_ns);
   const uint64_t reduction_ns = transfer_ns(e.reduce_bytes, cost.reduce_bytes_per_s);
-  Wide sum = reduction_ns;
-  uint64_t largest = reduction_ns;
-  for (const uint64_t ns : e.tier_ns) {
-    sum += ns;
-    largest = std::max(largest, ns);
+  Wide tiers = 0;
+  uint64_t largest = reduction_ns, header = 0;
+  for (size_t tier = 0; tier < e.tier_ns.size(); tier++) {
+    tiers = e.at_once ? std::max(tiers, Wide{e.tier_ns[tier]}) : tiers + e.tier_ns[tier];
+    largest = std::max(largest, e.tier_ns[tier]);
+    header = std::max(header, e.tier_ns[tier] - payload.tier_ns[tier]);
   }
-  return static_cast<uint64_t>(e.latency_ns +
-                               e.messages * post_ns * (posts_each_chunk ? chunks : 1) +
-                               sum / chunks + largest - largest / chunks);
+  const Wide sum = tiers + reduction_ns;
+  const Wide first = Wide{e.latency_ns} + posts + sum / chunks;
+  const Wide moving = largest - largest / chunks + later * header, posting = Wide{posts} * later;
+  const Wide longer = std::max(moving, posting), shorter = std::min(moving, posting);
+  const Wide share = shorter * 1000 / std::max(longer, Wide{1});
+  Wide time = first + moving;
+  if (one_host)
+    time = first + moving + posting;
+  else if (tree.capacities_known())
+    time = first + longer + shorter * share / 1000 * share / 1000 * share / 1000 / 8;
+  if (!has_root(request.collective))
+    time = std::max(time, chunks > 8 ? (Wide{e.latency_ns + posts} * chunks + sum) / 8 : 0);
+  return static_cast<uint64_t>(time);
 }
 
 TEST(SharedCores, SwitchedOffThePlannerIsLatencyPostingAndPipelinedTiers) {
@@ -85,6 +99,7 @@ TEST(SharedCores, SwitchedOffThePlannerIsLatencyPostingAndPipelinedTiers) {
     for (Group& group : tree.groups)
       group.egress.burst_bytes = group.ingress.burst_bytes = random() % 2 * (256 << 10);
     PlanOptions options;
+    options.cost.message_bytes = random() % 2 * 100;
     options.cost.shared_cores = {
         .counted = false, .message_cpu_ns = 50'000, .crowding_permille = 1'000 + random() % 8'000};
     CostModel within = options.cost;
@@ -134,7 +149,7 @@ TEST(SharedCores, LeaveThePlainModelWhereNothingTellsOfThem) {
   const Setting setting(tree, request, cost);
   const Algorithm* const ring = find_algorithm("ring");  // which says nothing
   const Estimate estimate = ring->estimate(tree, request, {}, cost);
-  const Pipeline plain(setting, estimate);
+  const Pipeline plain(setting, estimate, estimate);
   Pipeline shared = plain;
   share_cores(setting, *ring, {}, estimate, &shared);
   for (const uint32_t chunks : {1u, 2u, 64u}) EXPECT_EQ(shared.ns(chunks), plain.ns(chunks));
@@ -148,7 +163,7 @@ TEST(SharedCores, AllMessagesTakeTheirTurnOnTheCores) {
   const Setting setting(tree, request, cost);
   const Algorithm* const algorithm = find_algorithm("asked");
   const Estimate estimate = algorithm->estimate(tree, request, {}, cost);
-  Pipeline pipeline(setting, estimate);
+  Pipeline pipeline(setting, estimate, estimate);
   share_cores(setting, *algorithm, {}, estimate, &pipeline);
   EXPECT_EQ(pipeline.posting_ns, 12u * 10'000 * 2 / 4);
 }

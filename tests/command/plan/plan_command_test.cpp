@@ -183,10 +183,11 @@ TEST(Plan, DrawsAPageWithItsLegend) {
 }
 
 // Both racks send half the vector to each other and take half: all four of their links carry as
-// much.
+// much. A message's bytes count evenly over its time; with other numbers of chunks a part of a
+// link's load may come out above 1, where its rate changed.
 TEST(Simulate, TellsTheBusiestLinks) {
   const json simulated =
-      answer("simulate all_reduce -b 16M --reduce free --links 4 --json -" + kSmall);
+      answer("simulate all_reduce -b 16M --chunks 16 --reduce free --links 4 --json -" + kSmall);
   ASSERT_TRUE(simulated.is_object());
   ASSERT_EQ(simulated["links"].size(), 4u);
   for (const json& link : simulated["links"]) {
