@@ -15,17 +15,18 @@ Planning::Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tun
       may_tune_(may_tune),
       tuning_(std::move(tuning)) {}
 
-Result<Plan> Planning::plan(const Request& request) const {
-  Result<Plan> plan = plan_by_model(request);
+Result<Plan> Planning::plan(const Request& request, bool every_chunk) const {
+  Result<Plan> plan = plan_by_model(request, every_chunk);
   const Tuned* const tuned = may_tune_ ? measured(request) : nullptr;
   if (plan && tuned) apply(*tuned, request, tree_, &*plan);
   return plan;
 }
 
-Result<Plan> Planning::plan_by_model(const Request& request) const {
+Result<Plan> Planning::plan_by_model(const Request& request, bool every_chunk) const {
   Request shared = request;
   shared.in_place = false;  // a matter of each rank's own; the plan must be the same everywhere
   PlanOptions options = options_;
+  options.every_chunk = every_chunk;
   const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
   if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
   if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);

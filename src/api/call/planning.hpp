@@ -24,8 +24,10 @@ class Planning {
   Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tuning tuning);
 
   const TierTree& tree() const { return tree_; }
-  Result<Plan> plan(const Request& request) const;
-  Result<Plan> plan_by_model(const Request& request) const;  // without what the tuning table says
+  // `every_chunk`: with a candidate for every number of chunks (plan/planner.hpp).
+  Result<Plan> plan(const Request& request, bool every_chunk = false) const;
+  // Without what the tuning table says.
+  Result<Plan> plan_by_model(const Request& request, bool every_chunk = false) const;
 
   // What runs on the rank at `position` for a collective; `given`: this plan, else plan()'s.
   Result<std::shared_ptr<const Prepared>> prepare(const Request& request, const Plan* given,

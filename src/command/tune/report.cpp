@@ -100,19 +100,22 @@ Status write_json(const std::string& path, const Communicator& inside, const Pla
           predicted_ns(timed.request, inside.tree(), options, timed.algorithm, timed.parameters);
       return static_cast<double>(ns) / 1e3;
     };
-    const nlohmann::json line = {{"collective", name(timed.request.collective)},
-                                 {"bytes", payload_bytes(timed.request, inside.size())},
-                                 {"algorithm", timed.algorithm},
-                                 {"chunks", timed.parameters.chunks},
-                                 {"radices", timed.parameters.radices},
-                                 {"whole_stages", timed.parameters.whole_stages},
-                                 {"measured_us", static_cast<double>(timed.measured_ns) / 1e3},
-                                 {"predicted_us", us(before)},
-                                 {"calibrated_us", us(after)},
-                                 {"turns_us", trace.turns_us(i)},
-                                 {"planned", find(choices.planned, timed) != nullptr},
-                                 {"calibrated", find(choices.calibrated, timed) != nullptr},
-                                 {"kept", trace.kept(i)}};
+    const Bound bound = lower_bound(timed.request, inside.tree());
+    const nlohmann::json line = {
+        {"collective", name(timed.request.collective)},
+        {"bytes", payload_bytes(timed.request, inside.size())},
+        {"algorithm", timed.algorithm},
+        {"chunks", timed.parameters.chunks},
+        {"radices", timed.parameters.radices},
+        {"whole_stages", timed.parameters.whole_stages},
+        {"measured_us", static_cast<double>(timed.measured_ns) / 1e3},
+        {"bound_us", bound.known ? nlohmann::json(bound.time_ns / 1e3) : nlohmann::json()},
+        {"predicted_us", us(before)},
+        {"calibrated_us", us(after)},
+        {"turns_us", trace.turns_us(i)},
+        {"planned", find(choices.planned, timed) != nullptr},
+        {"calibrated", find(choices.calibrated, timed) != nullptr},
+        {"kept", trace.kept(i)}};
     fmt::print(file, "{}\n", json_to_text(line));
   }
   const bool failed = std::ferror(file) != 0;

@@ -296,8 +296,10 @@ void add_tune_command(CommandLine& line, char** argv) {
       .show_default();
   command.option("-d,--datatype", a->type, "float32, bfloat16, ...").show_default();
   command.option("--plans", a->effort.plans, "plans of each request to try, best first")
-      .within(1, 64)
+      .within(1, 1024)
       .show_default();
+  command.flag("--every-chunk", a->effort.every_chunk,
+               "try each number of chunks, down to chunks of 4 KiB, as a plan of its own");
   command.option("--rounds", a->effort.rounds, "times that each is tried")
       .within(1, 1000)
       .show_default();

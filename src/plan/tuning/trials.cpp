@@ -44,10 +44,13 @@ Trials::Trials(const Plan& plan, const Request& request, const TierTree& tree, E
   // What was kept before is tried again beside the others; its prediction may be another model's.
   const size_t known = plan.candidates[0].measured_ns > 0 && plan.candidates.size() > 1 ? 1 : 0;
   const uint64_t best_ns = plan.candidates[known].predicted_ns;
+  Plan chosen = plan;
+  chosen.candidates.clear();
   for (size_t i = 0; i < plan.candidates.size() && plans_.size() < effort.plans + known; i++) {
     if (i >= known && plan.candidates[i].predicted_ns / kHopeless > best_ns) break;
-    plans_.push_back(plan);
-    choose(request, tree, i, &plans_.back());
+    plans_.push_back(chosen);
+    plans_.back().candidates = {plan.candidates[i]};  // not all: there may be a thousand of each
+    choose(request, tree, 0, &plans_.back());
   }
   times_us_.assign(rounds_ * plans_.size(), std::numeric_limits<double>::infinity());
 }

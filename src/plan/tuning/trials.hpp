@@ -34,7 +34,8 @@ class Trials {
   static constexpr uint64_t kHopeless = 3;  // times the best prediction: not tried
   struct Effort {
     size_t plans = 4, rounds = 3;
-    size_t calls = 1;  // a turn
+    size_t calls = 1;          // a turn
+    bool every_chunk = false;  // each number of chunks is a plan of its own
     // Ranks are brought together before a timed call whose data goes one way. False: the caller
     // sees to it.
     bool together = true;

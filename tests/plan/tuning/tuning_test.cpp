@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -289,6 +291,29 @@ TEST(TuneCommand, ShowsPredictedAndMeasured) {
   const Result<Tuning> kept = Tuning::read(file.path());
   ASSERT_TRUE(kept.ok()) << kept.status().text();
   EXPECT_EQ(kept->size(), static_cast<size_t>(requests)) << kept->to_text();
+}
+
+// Within a host a broadcast's chunks have 128 KiB at the least.
+TEST(TuneCommand, TriesEveryNumberOfChunks) {
+  const TuningFile file;
+  const std::string json = file.path() + ".json";
+  const sennit_test::Outcome outcome = sennit_test::sh_output(
+      SENNIT_BINARY_DIR
+      "/bin/sennit tune broadcast --ranks 3 -b 512K -e 512K --every-chunk --plans 1000 --rounds 1 "
+      "--file " +
+      file.path() + " --json " + json + " 2>&1");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  std::map<std::string, std::set<int>> chunks;
+  {
+    std::ifstream lines(json);
+    for (std::string line; std::getline(lines, line);) {
+      const nlohmann::json plan = nlohmann::json::parse(line);
+      EXPECT_TRUE(plan.at("bound_us").is_null()) << "nobody told the memory's rate: " << line;
+      chunks[plan.at("algorithm")].insert(plan.at("chunks").get<int>());
+    }
+  }
+  std::filesystem::remove(json);
+  EXPECT_EQ(chunks["tiered"], (std::set{1, 2, 3, 4})) << outcome.output;
 }
 
 TEST(TuneCommand, CallsThatAreOff) {
