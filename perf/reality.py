@@ -3,6 +3,7 @@
 
     perf/reality.py predicted FILE [--seconds 140]      # 144 cells: 8 collectives of 1, 4 and 16 MiB, three shapes, two orders
     perf/reality.py choices FILE [--seconds 140]        # `sennit tune` with every plan: 8 collectives, 8 B to 64 MiB, three shapes
+    perf/reality.py chunks FILE [--seconds 140]         # the choice, and the best of a search over every number of chunks, in turns
     perf/reality.py tuned FILE [--seconds 140]          # the same behind a `sennit tune` as it comes, whose choices are timed again
     perf/reality.py report FILE                         # what FILE holds, measured or not
     perf/reality.py together FILE FILE...               # choices of all FILEs, held against the plans turn by turn
@@ -10,10 +11,13 @@
 FILE keeps what was measured, a line of JSON a piece: run the command again and again until it says that all is measured, on
 a machine that does nothing else. Each run stops before it would need more than --seconds; nothing is measured twice. They print
 how many cells meet the figure (predicted within 15% of measured; the choice at most 10% slower than the fastest plan that was
-tried) and those that do not. What was tuned is judged by the second run alone, beside how far the very same plans are apart in
+tried) and those that do not. `chunks` searches wider than the planner does: every number of chunks, down to 4 KiB, of every plan whose
+prediction is at most three times the best, ranks in fabric order and dealt out. The least of many noisy times is no limit, so the search's
+best is timed again, in turns with the choice. It prints how often a plan is within 10% of itself, odd turns beside even ones, and how far
+choices are from the lower bound. What was tuned is judged by the second run alone, beside how far the very same plans are apart in
 the two runs. Plans take turns, so `together` takes, for each other plan, the median of the choice's time / that plan's over the turns
-of all runs, each with what was chosen in it, which cancels what changes from turn to turn. --sizes measures some of it, --held-out other shapes than those that the model was made on. Needs what
-`sennit emulate` needs.
+of all runs, each with what was chosen in it, which cancels what changes from turn to turn. --sizes and --collectives measure some of it, --held-out
+other shapes than those that the model was made on. Needs what `sennit emulate` needs.
 """
 
 import argparse
@@ -34,6 +38,9 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduc
 # Sizes of a piece, and how thoroughly: (least, most, factor, rounds, plans). The largest take seconds a call.
 SIZES = [("8", "32K", "8", "5", "64"), ("256K", "2M", "8", "2", "64"), ("16M", "16M", "4", "3", "4"), ("64M", "64M", "4", "1", "3")]
 
+# The same for `chunks`: turns of the two that are compared, and plans of the search.
+SEARCHES = [("8", "32K", "8", "9", "1024"), ("256K", "2M", "8", "9", "1024"), ("16M", "16M", "4", "9", "256"), ("64M", "64M", "4", "9", "64")]
+
 
 def emulated(arguments, shape, order, command):
     run = [arguments.sennit, "emulate", "run", *(SHAPES | HELD_OUT)[shape], "--nic", "400Mbit/s", "--order", order, "--",
@@ -47,17 +54,17 @@ def predicted_piece(arguments, piece):
                    ["bench", collective, "-b", "1M", "-e", "16M", "-f", "4", "-n", "7", "-w", "1", "--json", "-"])
     rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return [{"bytes": row["bytes"], "algorithm": row["algorithm"], "predicted_us": row["predicted_us"],
-             "measured_us": row["time_us"]} for row in rows]
+             "measured_us": row["time_us"], "bound_us": row["bound_us"]} for row in rows]
 
 
-def tune(arguments, piece, *options, known=""):
+def tune(arguments, piece, *options, known="", order="fabric"):
     """The rows of `sennit tune`, and its tuning file; `known` is in that file before."""
     shape, collective, (least, most, factor, _, _) = piece
     with tempfile.TemporaryDirectory() as name:
         table, tuning = pathlib.Path(name) / "plans", pathlib.Path(name) / "tuning"
         tuning.write_text(known)
-        emulated(arguments, shape, "fabric", ["tune", collective, "-b", least, "-e", most, "-f", factor, *options,
-                                              "--file", str(tuning), "--json", str(table)])
+        emulated(arguments, shape, order, ["tune", collective, "-b", least, "-e", most, "-f", factor, *options,
+                                           "--file", str(tuning), "--json", str(table)])
         return [json.loads(line) for line in table.read_text().splitlines()], tuning.read_text()
 
 
@@ -74,10 +81,24 @@ def same_plan(a, b):
     return a["bytes"] == b["bytes"] and plan_of(a) == plan_of(b)
 
 
+def without_calibration(tuning):
+    """What was found fastest, but not what calibrated the model: its choices are to be those of the model as it comes."""
+    return "".join(line for line in tuning.splitlines(True) if not line.startswith("cost"))
+
+
+def chunks_piece(arguments, piece):
+    shape, order, collective, sizes = piece
+    _, _, _, rounds, plans = sizes
+    searched, tuning = tune(arguments, (shape, collective, sizes), "--every-chunk", "--plans", plans, "--rounds", "1", order=order)
+    rows, _ = tune(arguments, (shape, collective, sizes), "--plans", "1", "--rounds", rounds, known=without_calibration(tuning), order=order)
+    for row in rows:
+        row["searched"] = sum(other["bytes"] == row["bytes"] for other in searched)
+    return rows
+
+
 def tuned_piece(arguments, piece):
     first, tuning = tune(arguments, piece)
-    # Not what calibrated the model: its choices are to be those of the model as it comes.
-    rows = choices_piece(arguments, piece, "".join(line for line in tuning.splitlines(True) if not line.startswith("cost")))
+    rows = choices_piece(arguments, piece, without_calibration(tuning))
     for row in rows:
         before = [other for other in first if same_plan(row, other)]
         row["before_us"] = before[-1]["measured_us"] if before else None
@@ -88,8 +109,11 @@ def tuned_piece(arguments, piece):
 def pieces_of(arguments):
     shapes = HELD_OUT if arguments.held_out else SHAPES
     if arguments.what == "predicted":
-        return [(shape, order, collective) for shape in shapes for order in ("fabric", "dealt") for collective in COLLECTIVES]
-    return [(shape, collective, SIZES[i]) for i in arguments.sizes for shape in shapes for collective in COLLECTIVES]
+        return [(shape, order, collective) for shape in shapes for order in ("fabric", "dealt") for collective in arguments.collectives]
+    if arguments.what == "chunks":
+        return [(shape, order, collective, SEARCHES[i]) for i in arguments.sizes for shape in shapes for order in ("fabric", "dealt")
+                for collective in arguments.collectives]
+    return [(shape, collective, SIZES[i]) for i in arguments.sizes for shape in shapes for collective in arguments.collectives]
 
 
 def key(what, piece):
@@ -120,6 +144,12 @@ def report_predicted(entries):
     for (shape, size), ratios in spread.items():
         print(f"{shape:<28} {size:>9} bytes: predicted / measured {min(ratios):.2f} to {max(ratios):.2f}")
     print(f"{cells - len(outside)} of {cells} cells are within 15%", *outside, sep="\n")
+    for collective in COLLECTIVES:
+        over = [(row["measured_us"] / row["bound_us"], row["bytes"], *entry["piece"][:2])
+                for entry in entries if entry["piece"][2] == collective for row in entry["rows"]]
+        if over:
+            print(f"{collective:<15} measured / lower bound: median {statistics.median(ratio for ratio, *_ in over):.3f}, "
+                  f"above 1.10 in {sum(ratio > 1.10 for ratio, *_ in over)} of {len(over)}, most {max(over)}")
 
 
 CHOICES = {"planned": "the planner's own choice", "calibrated": "the calibrated model's choice", "tuned": "what was tuned"}
@@ -151,6 +181,38 @@ def report_choices(entries):
             print(f"  {sizes:<12} {sum(factor <= 1.1 for factor in factors)} of {len(factors)}, "
                   f"mean {statistics.mean(factors):.2f} worst {max(factors):.2f}")
         print(*[text for _, text in sorted(slower, reverse=True)], sep="\n")
+
+
+def report_chunks(entries):
+    factors, over_bound, slower, near_itself, plans, searched = [], {}, [], 0, 0, []
+    for entry in entries:
+        shape, order, collective, _ = entry["piece"]
+        for chosen in (row for row in entry["rows"] if row["planned"]):
+            other = min((row for row in entry["rows"] if row["bytes"] == chosen["bytes"]), key=lambda row: row["measured_us"])
+            factor = statistics.median(a / b for a, b in zip(chosen["turns_us"], other["turns_us"]))
+            factors.append(max(1, factor))
+            searched.append(chosen["searched"])
+            if chosen["bound_us"] and chosen["bytes"] >= 1 << 20:
+                over_bound.setdefault((shape, order, collective), []).append((chosen["measured_us"] / chosen["bound_us"], chosen))
+            if factor > 1.1:
+                slower.append((factor, f"  {factor:.2f} {collective} {chosen['bytes']:.0f} bytes, {shape}, {order}: "
+                               f"{plan_of(chosen)} beside {plan_of(other)}"))
+            for row in (chosen, other):
+                plans += 1
+                halves = statistics.median(row["turns_us"][::2]), statistics.median(row["turns_us"][1::2])
+                near_itself += max(halves) <= 1.1 * min(halves)
+    if not factors:
+        return
+    print(f"the choice is at most 10% slower than the best of {min(searched)} to {max(searched)} plans in "
+          f"{len(factors) - len(slower)} of {len(factors)} cells, mean {statistics.mean(factors):.3f} worst {max(factors):.2f}; "
+          f"a plan is within 10% of itself in {near_itself} of {plans}")
+    print(*[text for _, text in sorted(slower, reverse=True)], sep="\n")
+    all_of = [ratio for ratios in over_bound.values() for ratio, _ in ratios]
+    if all_of:
+        print(f"choice / lower bound from 1 MiB up: median {statistics.median(all_of):.3f}, at most 1.10 in "
+              f"{sum(ratio <= 1.10 for ratio in all_of)} of {len(all_of)}, worst {max(all_of):.2f}")
+    for (shape, order, collective), ratios in over_bound.items():
+        print(f"  {shape:<28} {order:<7} {collective:<15}", *(f"{row['bytes']:.0f}: {ratio:.2f}" for ratio, row in ratios))
 
 
 def report_tuned(entries):
@@ -200,7 +262,7 @@ def report_together(paths):
 
 
 KINDS = {"predicted": (predicted_piece, report_predicted), "choices": (choices_piece, report_choices),
-         "tuned": (tuned_piece, report_tuned)}
+         "chunks": (chunks_piece, report_chunks),          "tuned": (tuned_piece, report_tuned)}
 
 
 def main():
@@ -209,7 +271,8 @@ def main():
     parser.add_argument("file", type=pathlib.Path, nargs="+")
     parser.add_argument("--sennit", default="build/release/bin/sennit")
     parser.add_argument("--seconds", type=float, default=140)
-    parser.add_argument("--sizes", type=int, nargs="+", default=range(len(SIZES)), help="of 0 (to 32K) to 3 (64M): choices, tuned")
+    parser.add_argument("--sizes", type=int, nargs="+", default=range(len(SIZES)), help="of 0 (to 32K) to 3 (64M): choices, chunks, tuned")
+    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
     parser.add_argument("--held-out", action="store_true")
     arguments = parser.parse_args()
     if arguments.what == "together":
