@@ -57,6 +57,11 @@ uint64_t steps_of_root_two(unsigned step) {
   return step % 2 == 0 ? power : (power * kRootTwo + kScale / 2) / kScale;
 }
 
+CostModel bare(CostModel cost) {
+  cost.message_bytes = 0;
+  return cost;
+}
+
 uint32_t within_limits(uint64_t chunks) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, kMostChunks));
 }
@@ -67,6 +72,7 @@ Setting::Setting(const TierTree& t, const Request& r, const CostModel& c)
     : tree(t),
       request(r),
       cost(c),
+      without_headers(bare(c)),
       tiers(tier_costs(t, c)),
       one_host(within_one_host(t)),
       rates_known(one_host || t.capacities_known()) {}

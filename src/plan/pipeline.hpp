@@ -4,13 +4,12 @@
 // A message's chunks pass through the tiers one behind the other. The first takes
 //   latency + posting + (sum of the tiers' times) / chunks,
 // where the reductions count as one more tier and tiers' times are over the goodput. Where messages
-// go straight through all tiers, the slowest tier's time stands for the sum. Behind it the
-// slowest tier has (1 - 1/chunks) of its time left, and of every chunk the headers of its messages.
+// go straight through all tiers, the slowest tier's time stands for the sum. Behind it the slowest
+// tier has (1 - 1/chunks) of its time left, and of every chunk the headers of its messages.
 // While it works the other chunks are posted: the longer of the two counts, and of the shorter an
 // eighth times the cube of its part of the longer. Within one host the cores that move are those
-// that post, and both count. Where rates are
-// unknown, posting counts once: on a network slower than assumed it hides behind the wire, while
-// too few chunks cost up to a whole tier's time.
+// that post, and both count. Where rates are unknown, posting counts once: on a network slower than
+// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time.
 //
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
 // whatever has no root, each of them holds its lane for its whole way, so
@@ -36,6 +35,7 @@ struct Setting {
   const TierTree& tree;
   const Request& request;
   const CostModel& cost;
+  const CostModel without_headers;    // the same of messages that are payload alone
   const std::vector<TierCost> tiers;  // by tier
   const bool one_host;                // all ranks are on it
   const bool rates_known;

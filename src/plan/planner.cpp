@@ -82,12 +82,11 @@ bool wanted(const Algorithm& algorithm, const Setting& setting, const PlanOption
 Pipeline predict(const Algorithm& algorithm, const Parameters& parameters, const Setting& setting) {
   const Estimate estimate =
       algorithm.estimate(setting.tree, setting.request, parameters, setting.cost);
-  CostModel bare = setting.cost;
-  bare.message_bytes = 0;
-  Pipeline pipeline(setting, estimate,
-                    setting.cost == bare
-                        ? estimate
-                        : algorithm.estimate(setting.tree, setting.request, parameters, bare));
+  Pipeline pipeline(
+      setting, estimate,
+      setting.cost.message_bytes == 0
+          ? estimate
+          : algorithm.estimate(setting.tree, setting.request, parameters, setting.without_headers));
   share_cores(setting, algorithm, parameters, estimate, &pipeline);
   return pipeline;
 }

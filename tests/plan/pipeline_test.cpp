@@ -19,6 +19,14 @@ Estimate two_tiers() {
 
 TierTree two_by_two() { return TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000}); }
 
+Pipeline on_two_by_two(uint64_t post_ns, const Estimate& estimate, const Estimate& bare) {
+  const TierTree tree = two_by_two();
+  const Request request;
+  CostModel cost;
+  cost.post_ns = post_ns;
+  return Pipeline(Setting(tree, request, cost), estimate, bare);
+}
+
 Request request_of(Collective collective, uint64_t bytes) {
   Request request;
   request.collective = collective;
@@ -27,24 +35,15 @@ Request request_of(Collective collective, uint64_t bytes) {
 }
 
 TEST(Pipeline, ChunksPassTheTiersOneBehindTheOther) {
-  const TierTree tree = two_by_two();
-  const Request request;
-  CostModel cost;
-  cost.post_ns = 0;
-  const Setting setting(tree, request, cost);
-  const Pipeline pipeline(setting, two_tiers(), two_tiers());
+  const Pipeline pipeline = on_two_by_two(0, two_tiers(), two_tiers());
   EXPECT_EQ(pipeline.ns(1), 7'000u + 140'000);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 140'000 / 4 + 100'000 - 100'000 / 4);
 }
 
 TEST(Pipeline, WhatGoesStraightCrossesAllTiersAtOnce) {
-  const TierTree tree = two_by_two();
-  const Request request;
-  CostModel cost;
-  cost.post_ns = 0;
   Estimate straight = two_tiers();
   straight.at_once = true;
-  const Pipeline pipeline(Setting(tree, request, cost), straight, straight);
+  const Pipeline pipeline = on_two_by_two(0, straight, straight);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 100'000);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 100'000);
 }
@@ -65,12 +64,7 @@ TEST(Pipeline, ReductionsAreOneMoreTier) {
 // The first chunk's messages are before anything moves; the others' are posted while the slowest
 // tier works. Of the shorter of the two an eighth counts, times the cube of its part of the longer.
 TEST(Pipeline, PostingHidesBehindTheSlowestTierMoreTheShorterItIs) {
-  const TierTree tree = two_by_two();
-  const Request request;
-  CostModel cost;
-  cost.post_ns = 1'000;
-  const Setting setting(tree, request, cost);
-  const Pipeline pipeline(setting, two_tiers(), two_tiers());
+  const Pipeline pipeline = on_two_by_two(1'000, two_tiers(), two_tiers());
   EXPECT_EQ(pipeline.ns(1), 7'000u + 3'000 + 140'000);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 3'000 + 140'000 / 4 + 75'000 +
                                 9'000 * 120 / 1000 * 120 / 1000 * 120 / 1000 / 8);
@@ -95,14 +89,10 @@ TEST(Pipeline, WithinAHostPostingIsAddedAndWhereRatesAreUnknownItCountsOnce) {
 }
 
 TEST(Pipeline, EveryChunkHasHeaders) {
-  const TierTree tree = two_by_two();
-  const Request request;
-  CostModel cost;
-  cost.post_ns = 0;
   Estimate with_headers = two_tiers();
   with_headers.tier_ns[0] += 100;
   with_headers.tier_ns[1] += 500;
-  const Pipeline pipeline(Setting(tree, request, cost), with_headers, two_tiers());
+  const Pipeline pipeline = on_two_by_two(0, with_headers, two_tiers());
   EXPECT_EQ(pipeline.ns(1), 7'000u + 140'600);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 140'600 / 4 + 100'500 - 100'500 / 4 + 3 * 500);
 }
