@@ -4,6 +4,7 @@
 // starts N processes of this command; without it this process plays all its -t * -g ranks itself.
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -94,6 +95,15 @@ Status understand_sizes(const Arguments& a, Options* o) {
   return {};
 }
 
+// nccl-tests take it from the environment.
+void understand_split(const Arguments& a, Options* o) {
+  o->split = a.split;
+  const char* const rule = std::getenv("NCCL_TESTS_SPLIT");
+  if (rule == nullptr || !a.split.empty() || !a.mesh.empty()) return;
+  o->split = rule;
+  o->split_named = "NCCL_TESTS_SPLIT";
+}
+
 Status understand(const Arguments& a, Options* o) {
   const Result<Collective> collective = collective_of(a.collective);
   if (!collective) return collective.status();
@@ -143,7 +153,7 @@ Status understand(const Arguments& a, Options* o) {
   o->blocking = a.blocking != 0;
   o->threads = a.threads * a.gpus;
   o->ranks = a.ranks.value_or(0);
-  o->split = a.split;
+  understand_split(a, o);
   o->mesh = a.mesh;
   o->dimension = a.dimension;
   o->fabric = a.fabric;
@@ -223,7 +233,8 @@ void add_options(const Command& command, Arguments* a) {
       .within(1, 65536);
   command.option(
       "--split", a->split,
-      "groups of ranks at once: MOD, DIV, AND or OR and a number, or each rank's colour");
+      "groups of ranks at once: MOD, DIV, AND or OR and a number, or each rank's colour; else "
+      "NCCL_TESTS_SPLIT");
   command.option("--mesh", a->mesh,
                  "the same by a mesh such as tp2,dp4, from the fastest network outwards");
   command.option("--dimension", a->dimension, "the dimension of --mesh whose groups are measured");

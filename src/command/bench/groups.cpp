@@ -35,11 +35,15 @@ bool number_of(std::string_view text, int* number) {
   return error == std::errc() && rest == end && *number >= 0;
 }
 
-Status no_split(const std::string& text) {
+std::string asked(const Options& options) {
+  return fmt::format("{} \"{}\"", options.split_named, options.split);
+}
+
+Status no_split(const Options& options) {
   return invalid(
-      fmt::format("--split \"{}\": expected MOD, DIV, AND or OR and a number, such as \"MOD 4\" or "
+      fmt::format("{}: expected MOD, DIV, AND or OR and a number, such as \"MOD 4\" or "
                   "\"%4\", or a colour for each rank, such as 0,0,1,1",
-                  text));
+                  asked(options)));
 }
 
 // False: the text is no rule, as "MOD 4" or "%4" are.
@@ -55,23 +59,24 @@ bool parse_rule(std::string_view text, const Rule** rule, int* number) {
   return false;
 }
 
-Result<std::vector<int>> colours_by_split(const std::string& text, int ranks) {
+Result<std::vector<int>> colours_by_split(const Options& options, int ranks) {
+  const std::string& text = options.split;
   std::vector<int> colours(index(ranks));
   const Rule* rule = nullptr;
   int number = 0;
   if (parse_rule(text, &rule, &number)) {
     if (number == 0 && (rule->name == "MOD" || rule->name == "DIV"))
-      return invalid(fmt::format("--split \"{}\": nothing is divided by 0", text));
+      return invalid(fmt::format("{}: nothing is divided by 0", asked(options)));
     for (int rank = 0; rank < ranks; rank++) colours[index(rank)] = rule->colour(rank, number);
     return colours;
   }
   const std::vector<std::string> given = list_of(text);
   for (size_t i = 0; i < given.size(); i++) {
-    if (!number_of(given[i], &number)) return no_split(text);
+    if (!number_of(given[i], &number)) return no_split(options);
     if (i < colours.size()) colours[i] = number;
   }
   if (given.size() != colours.size())
-    return invalid(fmt::format("--split {}: {} colours for {} ranks", text, given.size(), ranks));
+    return invalid(fmt::format("{}: {} colours for {} ranks", asked(options), given.size(), ranks));
   return colours;
 }
 
@@ -105,7 +110,7 @@ Result<RankGroups> as_asked(const Options& options, int ranks) {
                        : "--mesh needs a --dimension, whose groups are measured: tp, cp, pp or dp");
   if (!options.mesh.empty()) return by_mesh(options, ranks);
   if (!options.split.empty()) {
-    const Result<std::vector<int>> colours = colours_by_split(options.split, ranks);
+    const Result<std::vector<int>> colours = colours_by_split(options, ranks);
     if (!colours) return colours.status();
     return by_colour(*colours);
   }
@@ -122,11 +127,10 @@ Result<RankGroups> groups_of(const Options& options, int ranks) {
   for (std::vector<int>& members : *groups) {
     std::ranges::sort(members);
     if (members.size() == 1 && groups->size() > 1)
-      return invalid(
-          fmt::format("{}: rank {} is alone in its group; give every group two ranks or more",
-                      options.split.empty() ? fmt::format("--dimension {}", options.dimension)
-                                            : fmt::format("--split \"{}\"", options.split),
-                      members[0]));
+      return invalid(fmt::format(
+          "{}: rank {} is alone in its group; give every group two ranks or more",
+          options.split.empty() ? fmt::format("--dimension {}", options.dimension) : asked(options),
+          members[0]));
     if (options.root >= static_cast<int>(members.size()))
       return invalid(fmt::format("-r {}: there are {} ranks{}", options.root, members.size(),
                                  groups->size() > 1 ? " in a group" : ""));

@@ -50,7 +50,7 @@ TEST(BenchGroups, WhatIsOffIsNamed) {
       {"MOD -2", "", "", 0, "--split \"MOD -2\": expected"},
       {"MOD 0", "", "", 0, "nothing is divided by 0"},
       {"DIV 0", "", "", 0, "nothing is divided by 0"},
-      {"0,1", "", "", 0, "--split 0,1: 2 colours for 4 ranks"},
+      {"0,1", "", "", 0, "--split \"0,1\": 2 colours for 4 ranks"},
       {"0,,1,1", "", "", 0, "--split \"0,,1,1\": expected"},
       {"MOD 3", "", "", 0, "--split \"MOD 3\": rank 1 is alone in its group"},
       {"MOD 2", "", "", 2, "-r 2: there are 2 ranks in a group"},

@@ -102,6 +102,22 @@ TEST(Bench, GroupsRunAtOnceAndEachIsRight) {
     }
 }
 
+// As nccl-tests take it from the environment, behind what the command line says.
+TEST(Bench, TakesTheSplitOfNcclTests) {
+  const auto groups = [](const std::string& rule, const std::string& more) {
+    const Outcome o = sennit_test::sh_output(
+        "NCCL_TESTS_SPLIT='" + rule +
+        "' " SENNIT_BINARY_DIR "/bin/sennit bench all_reduce --ranks 4 -b 8 -e 8 -n 1 --json - " +
+        more + " 2>&1");
+    return std::pair(o.status, o.output);
+  };
+  EXPECT_NE(groups("MOD 2", "").second.find(" ranks in 2 groups of 2"), std::string::npos);
+  EXPECT_NE(groups("MOD 2", "--split 0,0,0,0").second.find("\"groups\":1"), std::string::npos);
+  const auto [status, text] = groups("MODULO", "");
+  EXPECT_NE(status, 0);
+  EXPECT_NE(text.find("NCCL_TESTS_SPLIT \"MODULO\": expected MOD, DIV"), std::string::npos) << text;
+}
+
 TEST(Bench, ThreadsWithinProcesses) {
   const Outcome o =
       run("sennit", "bench reduce_scatter --ranks 2 -t 2 -b 64K -e 64K -n 2 --json - 2>/dev/null");
