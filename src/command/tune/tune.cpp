@@ -28,7 +28,9 @@
 #include "base/trace.hpp"
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
+#include "command/plan/plan.hpp"
 #include "command/tune/tune.hpp"
+#include "plan/bound.hpp"
 #include "plan/planner.hpp"
 #include "plan/tuning/calibration.hpp"
 
@@ -163,7 +165,19 @@ struct Tried {
 Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, PlanOptions* fitted) {
   PlanOptions options = inside.context().plan_options();
   Tuning table;
-  if (inside.rank() == 0) {
+  const TimedPlan* const impossible =
+      inside.rank() == 0 ? below_bound(inside.tree(), options.cost, trace) : nullptr;
+  if (impossible) {
+    const Bound bound = lower_bound(impossible->request, inside.tree());
+    fmt::print(
+        "\nnot calibrated: {} of {} took {}, and on the rates that the fabric gives none takes "
+        "less "
+        "than {} ({}). These rates are too low: correct them, or have them measured with "
+        "SENNIT_PROBE=again\n",
+        name(impossible->request.collective),
+        plan::bytes_text(payload_bytes(impossible->request, inside.size())),
+        plan::time_text(impossible->measured_ns), plan::time_text(bound.time_ns), bound.why);
+  } else if (inside.rank() == 0) {
     const uint64_t before = typical_factor_permille(inside.tree(), options, trace);
     options.cost = calibrate(inside.tree(), options, trace);
     table.set_cost(inside.tree().fingerprint(), options.cost);

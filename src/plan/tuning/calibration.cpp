@@ -7,7 +7,9 @@
 #include <cmath>
 #include <vector>
 
+#include "base/arithmetic.hpp"
 #include "cost/rates.hpp"
+#include "plan/bound.hpp"
 
 namespace sennit {
 namespace {
@@ -75,6 +77,26 @@ std::vector<uint64_t> moments(uint64_t now) {
 }
 
 }  // namespace
+
+const TimedPlan* below_bound(const TierTree& tree, const CostModel& cost,
+                             std::span<const TimedPlan> trace) {
+  constexpr uint64_t kSurelyPermille = 900;
+  uint64_t burst_ns = 0;
+  for (const TierCost& tier : tier_costs(tree, cost)) burst_ns = std::max(burst_ns, tier.burst_ns);
+  const auto is_largest = [&](const TimedPlan& run) {
+    return std::ranges::all_of(trace, [&](const TimedPlan& other) {
+      return other.request.collective != run.request.collective ||
+             payload_bytes(other.request, tree.ranks()) <= payload_bytes(run.request, tree.ranks());
+    });
+  };
+  for (const TimedPlan& run : trace) {
+    const Bound bound = lower_bound(run.request, tree);
+    if (bound.known && is_largest(run) &&
+        run.measured_ns + burst_ns < scaled(bound.time_ns, kSurelyPermille, kPermille))
+      return &run;
+  }
+  return nullptr;
+}
 
 CostModel calibrate(const TierTree& tree, const PlanOptions& options,
                     std::span<const TimedPlan> trace) {

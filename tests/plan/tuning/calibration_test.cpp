@@ -3,6 +3,7 @@
 //
 // ctest not-under-tsan: it has one thread
 #include "plan/tuning/calibration.hpp"
+#include "plan/bound.hpp"
 #include "plan/planner.hpp"
 
 #include <cmath>
@@ -127,6 +128,25 @@ TEST(Calibration, WhatItFindsCanBeKeptHoweverSlowTheMachineWas) {
         ASSERT_TRUE(read.ok()) << slower << " times slower: " << read.status().text();
       }
     }
+}
+
+TEST(Calibration, TimesBelowTheBoundContradictTheTree) {
+  std::mt19937_64 random(sennit_test::seed());
+  const TierTree tree = racks();
+  PlanOptions options;
+  std::vector<TimedPlan> trace =
+      trace_of(tree, options, options.cost, 1 << 20, 16 << 20, 0, random);
+  EXPECT_EQ(below_bound(tree, options.cost, trace), nullptr);
+  const auto largest = std::ranges::max_element(
+      trace, {}, [&](const TimedPlan& run) { return payload_bytes(run.request, tree.ranks()); });
+  const uint64_t bound_ns = lower_bound(largest->request, tree).time_ns;
+  largest->measured_ns = bound_ns * 95 / 100;
+  EXPECT_EQ(below_bound(tree, options.cost, trace), nullptr) << "within what clocks may be off";
+  largest->measured_ns = bound_ns / 2;
+  EXPECT_EQ(below_bound(tree, options.cost, trace), &*largest);
+  TierTree bursts = tree;
+  for (Group& group : bursts.groups) group.egress.burst_bytes = group.ingress.burst_bytes = 1 << 30;
+  EXPECT_EQ(below_bound(bursts, options.cost, trace), nullptr) << "it passed through a bucket";
 }
 
 TEST(Calibration, LeavesAModelThatIsRight) {
