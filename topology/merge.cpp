@@ -161,6 +161,7 @@ struct Merger::Impl {
     }
     Link& ours = fabric.links[entry->second];
     if (ours.latency_ns == 0) ours.latency_ns = link.latency_ns;
+    if (ours.wire == Wire::unknown) ours.wire = link.wire;
     if (ours.ports.empty() && !link.ports.empty()) {
       ours.cables = link.cables;
       ours.ports = link.ports;

@@ -124,10 +124,11 @@ struct TransportContext {
   bool asked_for = false;
 };
 
-// What headers cost on the wire between hosts, for the planner's prices.
+// What goes between hosts costs beside its payload, for the planner's prices.
 struct WireOverhead {
   uint64_t payload_permille = 1000;  // of a link's rate, what is left for payload
   uint64_t message_bytes = 0;        // what a message costs beside its payload
+  bool rdma = false;                 // no system call and no kernel on its way
 };
 
 // One rank's end of a transport. send() and recv() are for peers that were given to add_peer(), and

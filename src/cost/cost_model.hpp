@@ -27,18 +27,26 @@ struct SharedCores {
   bool operator==(const SharedCores&) const = default;
 };
 
+// How messages go between hosts.
+enum class Way : uint8_t { as_wired, sockets, rdma };  // as_wired: what the tree says of its wires
+
 // Posting cost, latency and reduction speed that the model assumes where nothing was measured.
 struct CostModel {
   uint64_t post_ns = 2'000;
-  uint64_t latency_ns = 30'000;             // per message where a group's latency is unknown
+  // Of a message between hosts where a group's latency is unknown: over sockets, or where nobody
+  // knows what; and over RDMA, where every switch adds its own. (OSU's micro-benchmarks on
+  // InfiniBand; switch vendors' port-to-port figures.)
+  uint64_t latency_ns = 30'000;
+  uint64_t rdma_latency_ns = 1'500, switch_ns = 200;
+  Way way = Way::as_wired;
   uint64_t shared_memory_latency_ns = 800;  // below the host
   uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
   uint64_t goodput_permille = 1'000;  // payload over a capacity between hosts: what headers leave
   uint64_t message_bytes = 0;   // on a wire beside a message's payload: its own header and packet
-  std::vector<TierCost> tiers;  // by tier; empty: nothing was measured
-  SharedCores shared_cores;
+  std::vector<TierCost> tiers = {};  // by tier; empty: nothing was measured
+  SharedCores shared_cores = {};
   bool operator==(const CostModel&) const = default;
 };
 

@@ -84,11 +84,31 @@ std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
   return tiers;
 }
 
+LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost) {
+  const Group& g = tree.groups[index(group)];
+  if (g.latency_ns != 0) return LatencySource::declared;
+  if (within_host(tree, group)) return LatencySource::within_host;
+  const bool wired = g.wire == Wire::infiniband || g.wire == Wire::roce;
+  return cost.way == Way::rdma || (cost.way == Way::as_wired && wired) ? LatencySource::rdma
+                                                                       : LatencySource::sockets;
+}
+
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[index(group)];
-  const uint64_t ns = g.latency_ns != 0          ? g.latency_ns
-                      : within_host(tree, group) ? cost.shared_memory_latency_ns
-                                                 : cost.latency_ns;
+  uint64_t ns = g.latency_ns;
+  switch (latency_source(tree, group, cost)) {
+    case LatencySource::declared:
+      break;
+    case LatencySource::within_host:
+      ns = cost.shared_memory_latency_ns;
+      break;
+    case LatencySource::rdma:
+      ns = cost.rdma_latency_ns + g.switches * cost.switch_ns;
+      break;
+    case LatencySource::sockets:
+      ns = cost.latency_ns;
+      break;
+  }
   return g.tier < cost.tiers.size() ? ns * cost.tiers[g.tier].latency_permille / kPermille : ns;
 }
 

@@ -35,6 +35,12 @@ bool within_host(const TierTree& tree, int group);
 // O(groups).
 std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost);
 
+// What RDMA takes of a processor to post a message.
+inline constexpr uint64_t kRdmaPostNs = 300;
+
+// Where the latency within a group comes from.
+enum class LatencySource : uint8_t { declared, within_host, rdma, sockets };
+LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost);
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
 

@@ -85,6 +85,7 @@ void within_one_machine(CostModel* cost) {
   // From the sender's call to the receiver's socket, and from there to the receiver.
   constexpr uint64_t kWays = 2;
   if (!cost->shared_cores.counted) return;
+  cost->way = Way::sockets;
   cost->latency_ns = kWays * cost->shared_cores.message_cpu_ns;
   cost->post_ns = cost->shared_cores.message_cpu_ns;
 }

@@ -122,7 +122,9 @@ class Contrary final : public Transport {
   void forget(const std::function<bool(uint32_t)>&) override { asked_.emplace_back("forget"); }
   void stalled() override { asked_.emplace_back("stalled"); }
   bool withdraws_at_once() const override { return false; }
-  std::optional<WireOverhead> wire_overhead(bool) const override { return WireOverhead{900, 9}; }
+  std::optional<WireOverhead> wire_overhead(bool) const override {
+    return WireOverhead{900, 9, true};
+  }
   int event_fd() const override { return 77; }
   bool prepare_wait() override { return false; }
   void* allocate(size_t) override { return this; }

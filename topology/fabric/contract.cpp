@@ -112,6 +112,7 @@ class Contraction {
     group.egress = group.egress.known() ? through(group.egress, border.out) : border.out.total();
     group.ingress = group.ingress.known() ? through(group.ingress, border.in) : border.in.total();
     group.planes = planes;
+    group.wire = network_.wire[index(host)];
     if (group.children.empty()) group.depth_ns = group.uplink_ns;
     set_latency(&group, false);
     group.uplink_ns = border.latency_ns;
@@ -176,6 +177,7 @@ class Contraction {
     node(group).egress = border.out.total();
     node(group).ingress = border.in.total();
     node(group).planes = planes;
+    node(group).switches = static_cast<uint8_t>(std::min(height - 1, 255));
     set_latency(&node(group), same_level);
     node(group).uplink_ns = border.latency_ns;
     held = {group};

@@ -71,6 +71,8 @@ class Assembly {
       group.ingress = from.ingress;
       group.planes = static_cast<uint8_t>(from.planes);
       group.latency_ns = from.latency_ns;
+      group.switches = from.switches;
+      group.wire = from.wire;
       group.name = from.name;
       tree_.groups.push_back(std::move(group));
       std::vector<int> children = from.children;

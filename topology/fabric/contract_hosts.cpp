@@ -100,8 +100,10 @@ int add_group(std::vector<Node>* nodes, int order, const std::vector<int>& child
   group.order = order;
   group.children = children;
   group.least_rank = (*nodes)[index(children[0])].least_rank;
-  for (const int child : children)
+  for (const int child : children) {
     group.least_rank = std::min(group.least_rank, (*nodes)[index(child)].least_rank);
+    group.wire = slower(group.wire, (*nodes)[index(child)].wire);
+  }
   nodes->push_back(std::move(group));
   return static_cast<int>(nodes->size()) - 1;
 }

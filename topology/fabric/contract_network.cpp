@@ -198,6 +198,39 @@ class Levels {
   std::map<int, size_t> left_;
 };
 
+// Of hosts: what their NICs speak is better founded than what a switch says of its own ports.
+std::vector<Wire> wires_of(const Fabric& fabric, const std::vector<int>& owner,
+                           const std::vector<HostGraph::Edge>& edges) {
+  std::vector<Wire> wires(fabric.vertices.size(), Wire::unknown), outside = wires;
+  for (const Link& link : fabric.links)
+    if (owner[index(link.from)] == owner[index(link.to)]) {
+      Wire& wire = wires[index(owner[index(link.from)])];
+      wire = slower(wire, link.wire);
+    }
+  for (const HostGraph::Edge& edge : edges)
+    for (const int end : {edge.from, edge.to})
+      outside[index(end)] = slower(outside[index(end)], edge.wire);
+  for (size_t v = 0; v < wires.size(); v++)
+    if (wires[v] == Wire::unknown) wires[v] = outside[v];
+  return wires;
+}
+
+// By vertex: the host of what is inside of one, else itself.
+Result<std::vector<int>> owners_of(const Fabric& fabric) {
+  const auto valid = [&](int v) { return v >= 0 && index(v) < fabric.vertices.size(); };
+  std::vector<int> owner(fabric.vertices.size());
+  for (size_t v = 0; v < owner.size(); v++) {
+    const int host = fabric.vertices[v].host;
+    if (host >= 0 && (!valid(host) || fabric.vertices[index(host)].kind != VertexKind::host))
+      return invalid(
+          fmt::format("fabric: \"{}\" is in a host that is none", fabric.vertices[v].name));
+    owner[v] = host >= 0 ? host : static_cast<int>(v);
+  }
+  for (const Link& link : fabric.links)
+    if (!valid(link.from) || !valid(link.to)) return invalid("fabric: a link's end is no vertex");
+  return owner;
+}
+
 }  // namespace
 
 void HostIndex::add(const std::string& name, int vertex) {
@@ -219,18 +252,9 @@ int HostIndex::find(const std::string& name) const {
 }
 
 Result<HostGraph> make_host_graph(const Fabric& fabric) {
-  const auto valid = [&](int v) { return v >= 0 && index(v) < fabric.vertices.size(); };
-  std::vector<int> owner(fabric.vertices.size());  // the host of what is inside of one, else itself
-  for (size_t v = 0; v < owner.size(); v++) {
-    const int host = fabric.vertices[v].host;
-    if (host >= 0 && (!valid(host) || fabric.vertices[index(host)].kind != VertexKind::host))
-      return invalid(
-          fmt::format("fabric: \"{}\" is in a host that is none", fabric.vertices[v].name));
-    owner[v] = host >= 0 ? host : static_cast<int>(v);
-  }
-  for (const Link& link : fabric.links)
-    if (!valid(link.from) || !valid(link.to)) return invalid("fabric: a link's end is no vertex");
-
+  const Result<std::vector<int>> owners = owners_of(fabric);
+  if (!owners) return owners.status();
+  const std::vector<int>& owner = *owners;
   HostGraph network;
   const LineRates rates(fabric, owner);
   std::vector<int> uplinks(fabric.vertices.size(), 0);  // of a host itself, not of its NICs
@@ -241,8 +265,15 @@ Result<HostGraph> make_host_graph(const Fabric& fabric) {
     downlinks[index(link.to)]++;
   }
   for (const Link& link : fabric.links) {
-    HostGraph::Edge edge{owner[index(link.from)], owner[index(link.to)], link.from,  link.to,
-                         link.capacity,           link.latency_ns,       link.plane, 0};
+    HostGraph::Edge edge{owner[index(link.from)],
+                         owner[index(link.to)],
+                         link.from,
+                         link.to,
+                         link.capacity,
+                         link.latency_ns,
+                         link.wire,
+                         link.plane,
+                         0};
     if (edge.from == edge.to) continue;
     network.planes_given = network.planes_given || link.plane != 0;
     const auto kind = [&](int v) { return fabric.vertices[index(v)].kind; };
@@ -258,6 +289,7 @@ Result<HostGraph> make_host_graph(const Fabric& fabric) {
       edge.capacity = rates.of_host(link.to, false);
     network.edges.push_back(edge);
   }
+  network.wire = wires_of(fabric, owner, network.edges);
   drop_dead_ends(fabric, &network.edges);
 
   const Neighbours neighbours = neighbours_of(fabric.vertices.size(), network.edges);

@@ -42,10 +42,12 @@ struct HostGraph {
     int from_device = -1, to_device = -1;  // the vertices themselves: a NIC of `from`, or `from`
     Capacity capacity;
     uint64_t latency_ns = 0;
+    Wire wire = Wire::unknown;
     int plane = 0;
     int height = 0;
   };
   std::vector<int> level;   // by vertex; what is inside of a host has 0
+  std::vector<Wire> wire;   // by vertex: what a host's NICs speak, else what its links are
   std::vector<Edge> edges;  // by rising height; dead ends are left out
   bool planes_given = false;
 };
@@ -61,8 +63,10 @@ struct Node {
   Capacity egress, ingress;
   int planes = 1;
   uint64_t latency_ns = 0;  // between two children
-  uint64_t depth_ns = 0;    // from a rank to the group's top
-  uint64_t uplink_ns = 0;   // of the links that leave it
+  uint8_t switches = 0;     // as Group has them
+  Wire wire = Wire::unknown;
+  uint64_t depth_ns = 0;   // from a rank to the group's top
+  uint64_t uplink_ns = 0;  // of the links that leave it
   std::string name, tier;
 };
 // Of a group and the group around it that holds nothing else: the smaller. Where only one is known,

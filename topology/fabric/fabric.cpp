@@ -77,7 +77,7 @@ bool alike(const Link& a, const Link& b) {
   return same_ports && a.capacity.bytes_per_s == b.capacity.bytes_per_s &&
          a.capacity.provenance == b.capacity.provenance &&
          a.capacity.burst_bytes == b.capacity.burst_bytes && a.latency_ns == b.latency_ns &&
-         a.cables == b.cables && a.source == b.source;
+         a.wire == b.wire && a.cables == b.cables && a.source == b.source;
 }
 
 }  // namespace
@@ -102,9 +102,10 @@ uint64_t Fabric::fingerprint() const {
                                v.host < 0 ? "" : vertex(v.host).name));
   for (const Link& l : links)
     sum += hash_of(
-        fmt::format("{} {} {} {} {} {}{}", vertex(l.from).name, vertex(l.to).name,
+        fmt::format("{} {} {} {} {} {}{}{}", vertex(l.from).name, vertex(l.to).name,
                     l.capacity.bytes_per_s, l.latency_ns, l.cables, l.plane,
-                    l.capacity.burst_bytes ? fmt::format(" {}", l.capacity.burst_bytes) : ""));
+                    l.capacity.burst_bytes ? fmt::format(" {}", l.capacity.burst_bytes) : "",
+                    sennit::name(l.wire)));
   return sum;
 }
 
@@ -135,6 +136,7 @@ std::string Fabric::to_text() const {
       text += fmt::format(" burst {}", format_size(l.capacity.burst_bytes));
     if (l.cables != 1) text += fmt::format(" cables {}", l.cables);
     if (l.plane != 0) text += fmt::format(" plane {}", l.plane);
+    if (l.wire != Wire::unknown) text += fmt::format(" over {}", sennit::name(l.wire));
     if (l.capacity.known()) text += fmt::format(" {}", sennit::name(l.capacity.provenance));
     if (!l.source.empty()) text += fmt::format(" source {}", word(l.source));
     if (!l.ports.empty()) text += " ports " + ports_text(l.ports);

@@ -8,7 +8,7 @@
 //   switch NAME [tier NAME]
 //   host NAME
 //   nic NAME host HOST [id ID] | gpu NAME host HOST [id ID] | numa NAME host HOST
-//   link A B RATE [latency TIME] [burst SIZE] [cables N] [plane N]
+//   link A B RATE [latency TIME] [burst SIZE] [cables N] [plane N] [over infiniband|roce|ethernet]
 //       [measured|declared|assumed] [source NAME]
 //   arc A B RATE ...                   # one direction; link is both, alike
 //   conflict "TEXT"                    # what sources disagreed on
@@ -71,6 +71,8 @@ struct Link {
   int plane = 0;
   std::string source;  // which source said so: "file", "slurm", "probe 2026-11-21 12:03 UTC", ...
   std::vector<Cable> ports = {};  // as many as cables, or none where nobody saw them one by one
+  // Of a link inside of a host: what the NIC at its end speaks.
+  Wire wire = Wire::unknown;
 };
 
 inline constexpr size_t kMaxConflicts = 100;  // that are kept, and notes

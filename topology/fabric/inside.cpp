@@ -55,19 +55,20 @@ class HostBuilder {
     return std::max(entry->second, 0);
   }
 
-  void arc(int from, int to, uint64_t rate, Provenance provenance, int cables) {
+  void arc(int from, int to, uint64_t rate, Provenance provenance, int cables, Wire wire) {
     if (from == to || !linked_.emplace(from, to).second) return;
     Link link;
     link.from = from;
     link.to = to;
     link.capacity = {rate, rate == 0 ? Provenance::unknown : provenance};
     link.cables = std::clamp(cables, 1, kMostCables);
+    link.wire = wire;
     fabric_.links.push_back(link);
   }
   void join(int a, int b, uint64_t rate, Provenance provenance = Provenance::declared,
-            int cables = 1) {
-    arc(a, b, rate, provenance, cables);
-    arc(b, a, rate, provenance, cables);
+            int cables = 1, Wire wire = Wire::unknown) {
+    arc(a, b, rate, provenance, cables, wire);
+    arc(b, a, rate, provenance, cables, wire);
   }
 
   int add_gpu(const GpuRecord& gpu) {
@@ -105,7 +106,7 @@ class HostBuilder {
     }
     for (const auto& [peer, sum] : peers)
       arc(vertex, peer, sum.bytes_per_s * static_cast<uint64_t>(sum.links), provenance(gpu),
-          sum.links);
+          sum.links, Wire::unknown);
   }
 
   void add_nic(const NicRecord& nic) {
@@ -113,7 +114,7 @@ class HostBuilder {
     if (vertex < 0) return;
     uint64_t rate = nic.bytes_per_s;
     if (rate != 0 && nic.pcie_bytes_per_s != 0) rate = std::min(rate, nic.pcie_bytes_per_s);
-    join(near(nic.numa), vertex, rate);
+    join(near(nic.numa), vertex, rate, Provenance::declared, 1, nic.wire);
     for (size_t i = 0; i < gpus_.size(); i++) {
       const GpuRecord& gpu = record_.gpus[i];
       if (gpus_[i] < 0 || nic.pci_switch.empty() || gpu.pci_switch != nic.pci_switch) continue;

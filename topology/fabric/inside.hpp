@@ -43,6 +43,7 @@ struct NicRecord {
   uint64_t bytes_per_s = 0;       // line rate; 0: unknown
   uint64_t pcie_bytes_per_s = 0;  // 0: unknown, or no limit
   std::string pci_switch;
+  Wire wire = Wire::unknown;
 };
 
 // What is inside of one host.

@@ -186,6 +186,9 @@ class FabricReader {
             key == "cables" ? number(line, ++i, 1, 65'535) : number(line, ++i, 0, 254);
         if (!value) return value.status();
         (key == "cables" ? link->cables : link->plane) = *value;
+      } else if (key == "over") {
+        link->wire = wire_called(word(line, ++i).text);
+        if (link->wire == Wire::unknown) return error(line, i, kWires);
       } else if (key == "source") {
         if (++i >= line.size() || line[i].text.size() > kMaxNameBytes)
           return error(line, i, "the source's name");
@@ -199,7 +202,8 @@ class FabricReader {
                                                         : Provenance::assumed;
       } else {
         return error(line, i,
-                     "latency, burst, cables, plane, source, ports, measured, declared or assumed");
+                     "latency, burst, cables, plane, over, source, ports, measured, declared or "
+                     "assumed");
       }
     }
     if (!link->ports.empty() && link->ports.size() != static_cast<size_t>(link->cables))

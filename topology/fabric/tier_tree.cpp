@@ -111,6 +111,26 @@ std::string check_order(const TierTree& tree) {
 
 }  // namespace
 
+const char* name(Wire wire) {
+  switch (wire) {
+    case Wire::unknown:
+      return "";
+    case Wire::infiniband:
+      return "infiniband";
+    case Wire::roce:
+      return "roce";
+    case Wire::ethernet:
+      return "ethernet";
+  }
+  return "";
+}
+
+Wire wire_called(std::string_view wanted) {
+  for (const Wire wire : {Wire::infiniband, Wire::roce, Wire::ethernet})
+    if (wanted == name(wire)) return wire;
+  return Wire::unknown;
+}
+
 const char* name(Provenance provenance) {
   switch (provenance) {
     case Provenance::unknown:
@@ -173,6 +193,8 @@ uint64_t TierTree::fingerprint() const {
     hash = mix(hash, group.ingress.bytes_per_s);
     hash = mix(hash, group.latency_ns);
     // So that trees without keep their numbers.
+    if (group.wire != Wire::unknown)
+      hash = mix(hash, static_cast<uint64_t>(group.wire) << 8 | group.switches);
     if (group.egress.burst_bytes | group.ingress.burst_bytes)
       hash = mix(mix(hash, group.egress.burst_bytes), group.ingress.burst_bytes);
   }
@@ -200,6 +222,7 @@ std::string TierTree::to_text() const {
     if (const double ratio = oversubscription(i); ratio > 0 && g.children > 0)
       text += fmt::format(", {:.2f}:1", ratio);
     if (g.latency_ns != 0) text += fmt::format(", latency {}", format_time(g.latency_ns));
+    if (g.wire != Wire::unknown) text += fmt::format(", {}", sennit::name(g.wire));
     text += '\n';
     for (int32_t c = g.first_child + g.children - 1; c >= g.first_child && c > 0; c--)
       stack.emplace_back(c, depth + 1);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sennit {
@@ -26,6 +27,14 @@ struct Capacity {
   bool known() const { return bytes_per_s != 0; }
 };
 
+// What hosts are joined by, where that is known; of several the slowest counts. RoCE is Ethernet
+// whose NICs do RDMA.
+enum class Wire : uint8_t { unknown, infiniband, roce, ethernet };
+const char* name(Wire wire);  // "infiniband"; "" where unknown
+inline constexpr const char* kWires = "infiniband, roce or ethernet";
+Wire wire_called(std::string_view name);  // unknown: there is none
+inline Wire slower(Wire a, Wire b) { return a < b ? b : a; }
+
 // Ranks that one boundary holds; its children are consecutive.
 struct Group {
   int32_t parent = -1;       // index into TierTree::groups; -1 for the root
@@ -37,8 +46,10 @@ struct Group {
   uint8_t planes = 1;  // parallel rails of the egress; a rank's home plane is TierTree::home_plane
   Capacity egress;     // to the outside of the group, all planes together; root: none
   Capacity ingress;
-  uint64_t latency_ns = 0;  // of one message between two children of this group; 0: unknown
-  std::string name;         // "rack1", "h3"; may be empty
+  uint64_t latency_ns = 0;    // of one message between two children of this group; 0: unknown
+  uint8_t switches = 0;       // the most that it passes there; 0: none, or unknown
+  Wire wire = Wire::unknown;  // of its hosts
+  std::string name;           // "rack1", "h3"; may be empty
 };
 
 // A level of the tree.

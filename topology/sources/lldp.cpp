@@ -195,6 +195,7 @@ Fabric to_fabric(const std::vector<Neighbour>& neighbours, const std::string& ho
     link.from = vertex(&fabric, VertexKind::nic, fmt::format("{}/{}", host, one.port), 0);
     link.to = vertex(&fabric, VertexKind::switch_, one.name, -1);
     link.capacity = {one.rate, one.rate == 0 ? Provenance::unknown : Provenance::declared};
+    link.wire = Wire::ethernet;
     // A switch that is called like the host, or a neighbour that is heard twice.
     if (fabric.vertices[static_cast<size_t>(link.to)].kind != VertexKind::switch_ ||
         !linked.emplace(link.from, link.to).second)

@@ -36,6 +36,7 @@ struct Shape {
   int ranks = 1;  // on every host
   Capacity nic, local;
   uint64_t latency_ns = 0, local_latency_ns = 0;
+  Wire wire = Wire::unknown;
   std::vector<uint64_t> uplinks;            // bytes/s by height, the last for all above
   std::vector<uint64_t> oversubscriptions;  // millionths, likewise
   bool devices() const { return ranks > 1 || local.known() || local_latency_ns != 0; }
@@ -185,10 +186,15 @@ class SpecReader {
       (key == "latency" ? shape_.latency_ns : shape_.local_latency_ns) = *time;
       return {};
     }
+    if (key == "wire") {
+      shape_.wire = wire_called(value);
+      if (shape_.wire == Wire::unknown) return error(at_, end_, kWires);
+      return {};
+    }
     if (key != "uplink" && key != "oversubscription")
       return error(begin, begin + key.size(),
                    "hosts, racks, pods, shape, ranks, nic, uplink, oversubscription, local, "
-                   "latency or local_latency");
+                   "latency, local_latency or wire");
     for (size_t from = at_; from <= end_;) {
       const size_t comma = std::min(spec_.find(',', from), end_);
       const std::string_view item = spec_.substr(from, comma - from);
@@ -252,12 +258,13 @@ Result<Shape> read_spec(std::string_view spec) {
 }
 
 void add_link(Fabric* fabric, size_t below, size_t above, const Capacity& capacity,
-              uint64_t latency_ns) {
+              uint64_t latency_ns, Wire wire) {
   Link link;
   link.from = static_cast<int>(below);
   link.to = static_cast<int>(above);
   link.capacity = capacity;
   link.latency_ns = latency_ns;
+  link.wire = wire;
   fabric->links.push_back(link);
   std::swap(link.from, link.to);
   fabric->links.push_back(link);
@@ -286,6 +293,7 @@ void add_hosts(const Shape& shape, const Switch& s, int* host, int* rank, std::v
     group.egress = group.egress.known() ? narrower(group.egress, shape.nic) : shape.nic;
     group.ingress = group.egress;
     if (shape.ranks > 1) group.latency_ns = 2 * device_way(shape);
+    group.wire = shape.wire;
     group.name = fmt::format("h{}", (*host)++);
     children->push_back(node);
   }
@@ -310,7 +318,8 @@ Result<Fabric> synthetic_fabric(std::string_view spec) {
   for (const Switch& s : shape->switches)
     fabric.vertices.push_back({VertexKind::switch_, s.name, s.tier, -1});
   for (size_t i = 1; i < shape->switches.size(); i++)
-    add_link(&fabric, i, index(shape->switches[i].parent), shape->switches[i].uplink, 0);
+    add_link(&fabric, i, index(shape->switches[i].parent), shape->switches[i].uplink, 0,
+             shape->wire);
   int host = 0;
   for (size_t at = 0; at < shape->switches.size(); at++) {  // the reader made them depth first
     const Switch& s = shape->switches[at];
@@ -318,11 +327,12 @@ Result<Fabric> synthetic_fabric(std::string_view spec) {
       const size_t vertex = fabric.vertices.size();
       const std::string name = fmt::format("h{}", host++);
       fabric.vertices.push_back({VertexKind::host, name, "", -1});
-      add_link(&fabric, vertex, at, shape->nic, host_way(*shape));
+      add_link(&fabric, vertex, at, shape->nic, host_way(*shape), shape->wire);
       for (int r = 0; shape->devices() && r < shape->ranks; r++) {
         fabric.vertices.push_back(
             {VertexKind::gpu, fmt::format("{}/gpu{}", name, r), "", static_cast<int>(vertex)});
-        add_link(&fabric, fabric.vertices.size() - 1, vertex, shape->local, device_way(*shape));
+        add_link(&fabric, fabric.vertices.size() - 1, vertex, shape->local, device_way(*shape),
+                 Wire::unknown);
       }
     }
   }
@@ -349,6 +359,7 @@ Result<TierTree> synthetic_tree(std::string_view spec) {
       node = add_group(&nodes, Node::kHost + 2 * s.height, held[i]);
       nodes[index(node)].egress = s.uplink;
       nodes[index(node)].latency_ns = 2 * device_way(*shape) + 2 * host_way(*shape);
+      nodes[index(node)].switches = static_cast<uint8_t>(std::min(2 * s.height - 1, 255));
       nodes[index(node)].name = s.name;
       nodes[index(node)].tier = s.tier;
     }

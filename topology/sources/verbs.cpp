@@ -71,10 +71,12 @@ Fabric fabric_of(const std::vector<VerbsDevice>& devices, const std::string& hos
     nic.numa = device.numa;
     if (device.node_guid != 0) nic.id = fmt::format("0x{:016x}", device.node_guid);
     for (const VerbsPort& port : device.ports) {
-      if (port.active)
-        nic.bytes_per_s = std::max(nic.bytes_per_s, verbs_rate(port));
-      else
+      if (!port.active) {
         down.push_back(fmt::format("{}/{}: port {} is not active", host, device.name, port.number));
+        continue;
+      }
+      nic.bytes_per_s = std::max(nic.bytes_per_s, verbs_rate(port));
+      nic.wire = slower(nic.wire, port.ethernet ? Wire::roce : Wire::infiniband);
     }
     record.nics.push_back(std::move(nic));
   }

@@ -305,7 +305,7 @@ void Tcp::stalled() {
 
 std::optional<WireOverhead> Tcp::wire_overhead(bool in_memory) const {
   return WireOverhead{tcp_payload_permille(mtu_of(interface_), in_memory),
-                      tcp_message_bytes(in_memory, sealed_)};
+                      tcp_message_bytes(in_memory, sealed_), false};
 }
 
 std::string Tcp::statistics() const {

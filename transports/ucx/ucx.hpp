@@ -56,7 +56,9 @@ class UcxTransport final : public Transport, private OperationHandler {
   void forget(const std::function<bool(uint32_t comm)>& over) override;
   bool withdraws_at_once() const override { return false; }
   // Where there is RDMA its headers are few.
-  std::optional<WireOverhead> wire_overhead(bool) const override { return WireOverhead(); }
+  std::optional<WireOverhead> wire_overhead(bool) const override {
+    return WireOverhead{.rdma = has_rdma()};
+  }
   int event_fd() const override { return worker_.event_fd(); }
   bool prepare_wait() override;
   std::string statistics() const override;

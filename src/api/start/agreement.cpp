@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/options.hpp"
+#include "cost/rates.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -132,7 +133,7 @@ Bytes TransportOffer::encode() const {
   out.text(placement.host).u32(static_cast<uint32_t>(placement.numa)).text(placement.nic);
   out.u32(static_cast<uint32_t>(addresses.size()));
   for (const auto& [transport, address] : addresses) out.text(transport).blob(address);
-  out.u64(payload_permille).u64(message_bytes).text(error);
+  out.u64(payload_permille).u64(message_bytes).u8(rdma ? 1 : 0).text(error);
   return out.take();
 }
 
@@ -150,6 +151,7 @@ Result<TransportOffer> TransportOffer::decode(std::span<const std::byte> bytes) 
         }
         offer.payload_permille = in.u64();
         offer.message_bytes = in.u64();
+        offer.rdma = in.u8() != 0;
         offer.error = in.text();
       });
 }
@@ -181,7 +183,11 @@ Status check_sealed(const std::vector<TransportOffer>& offers, const HostSharing
   return {};
 }
 
-void set_header_cost(const std::vector<TransportOffer>& offers, CostModel* cost) {
+void set_wire_cost(const std::vector<TransportOffer>& offers, CostModel* cost) {
+  const bool rdma =
+      std::ranges::all_of(offers, [](const TransportOffer& offer) { return offer.rdma; });
+  cost->way = rdma ? Way::rdma : Way::sockets;
+  if (rdma) cost->post_ns = kRdmaPostNs;
   for (const TransportOffer& offer : offers) {
     cost->goodput_permille = std::min(cost->goodput_permille, offer.payload_permille);
     cost->message_bytes = std::max(cost->message_bytes, offer.message_bytes);

@@ -84,6 +84,7 @@ struct TransportOffer {
   std::map<std::string, Bytes, std::less<>> addresses;  // by transport
   uint64_t payload_permille = 1000;  // of a rate between hosts, what headers leave
   uint64_t message_bytes = 0;        // that a message adds there
+  bool rdma = false;                 // goes between hosts without the kernel
   std::string error;                 // not empty: it has no transport, and why
 
   Bytes encode() const;
@@ -95,8 +96,9 @@ Status check_offers(const std::vector<TransportOffer>& offers);
 // what goes between hosts.
 Status check_sealed(const std::vector<TransportOffer>& offers, const HostSharing& hosts,
                     std::span<const std::string_view> open_to_readers);
-// What headers cost between hosts: that of the rank where it is most.
-void set_header_cost(const std::vector<TransportOffer>& offers, CostModel* cost);
+// What headers cost between hosts: that of the rank where it is most; and over RDMA, if all have
+// it, what a message does.
+void set_wire_cost(const std::vector<TransportOffer>& offers, CostModel* cost);
 // By rank, then by transport of `names`; empty where a rank lacks that transport.
 std::vector<std::vector<Bytes>> addresses_of(const std::vector<TransportOffer>& offers,
                                              std::span<const std::string_view> names);

@@ -89,6 +89,7 @@ TransportOffer offer_of(const std::vector<std::unique_ptr<Transport>>& made, boo
     if (!overhead) continue;
     offer.payload_permille = overhead->payload_permille;
     offer.message_bytes = overhead->message_bytes;
+    offer.rdma = overhead->rdma;
     break;
   }
   return offer;
@@ -158,7 +159,7 @@ Result<ConnectedTransports> start_transports(Control& control, const HostSharing
   SENNIT_RETURN_IF_ERROR(check_offers(*offers));
   if (context.sealed)
     SENNIT_RETURN_IF_ERROR(check_sealed(*offers, hosts, transports_open_to_readers()));
-  set_header_cost(*offers, cost);
+  set_wire_cost(*offers, cost);
   std::vector<std::string_view> names;
   for (const auto& transport : connected.transports) names.push_back(transport->name());
   connected.addresses = addresses_of(*offers, names);

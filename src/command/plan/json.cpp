@@ -4,6 +4,7 @@
 
 #include "base/text/json.hpp"
 #include "command/plan/plan.hpp"
+#include "cost/rates.hpp"
 
 namespace sennit::plan {
 namespace {
@@ -22,15 +23,22 @@ Json capacity_of(const Capacity& capacity) {
 
 Json tiers_of(const Problem& problem, const Plan& plan, const Facts& facts) {
   const TierTree& tree = problem.tree;
+  const CostModel& cost = problem.options.cost;
   Json tiers = Json::array();
-  for (const TierRow& row : tier_rows(problem, plan))
+  for (const TierRow& row : tier_rows(problem, plan)) {
+    const int first = row.first;
+    const bool inner = tree.groups[static_cast<size_t>(first)].children > 0;
     tiers.push_back(
         {{"tier", tree.tiers[row.tier].name},
          {"groups", row.groups},
          {"egress_bytes_per_s_of_first",
           capacity_of(tree.groups[static_cast<size_t>(row.first)].egress)},
+         {"latency_us", inner ? Json(us(planning_latency_ns(tree, first, cost))) : Json()},
+         {"latency_assumed",
+          inner ? Json(latency_source(tree, first, cost) != LatencySource::declared) : Json()},
          {"bound_us", plan.bound.known && row.bound_ns ? Json(us(row.bound_ns)) : Json()},
          {"bytes_out", facts.counted ? Json(facts.programs.tier_bytes[row.tier]) : Json()}});
+  }
   return tiers;
 }
 
@@ -55,6 +63,8 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
                      {"model",
                       {{"post_us", us(cost.post_ns)},
                        {"latency_us", us(cost.latency_ns)},
+                       {"rdma_latency_us", us(cost.rdma_latency_ns)},
+                       {"switch_us", us(cost.switch_ns)},
                        {"reduce_bytes_per_s", cost.reduce_bytes_per_s},
                        {"on_gpus", problem.on_gpus}}},
                      {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},

@@ -21,6 +21,9 @@ namespace {
 constexpr const char* kUsualBytes = "1G";
 constexpr int kMostRanks = 1 << 20;
 constexpr uint64_t kFree = uint64_t{1} << 62, kGpuPostNs = 1'000;
+// What a message of NCCL's protocol for long messages takes (its own figures, tuning.cc), which a
+// processor hands on: over NVLink, and over any network that it calls by verbs.
+constexpr uint64_t kNvlinkNs = 3'400, kGpuRdmaNs = 14'000;
 
 // What the collective has no use for is refused, not passed over.
 Status check_use(const Arguments& arguments, Collective collective) {
@@ -80,10 +83,15 @@ Result<Request> make_request(const Arguments& arguments, Collective collective,
 
 // GPUs reduce as fast as their memory is read, which is nothing beside a network; processors do
 // not.
-Result<CostModel> make_cost(const Arguments& arguments, bool on_gpus) {
+Result<CostModel> make_cost(const Arguments& arguments, const TierTree& tree, bool on_gpus) {
   CostModel cost;
+  if (tree.ranks() > 1 && latency_source(tree, 0, cost) == LatencySource::rdma)
+    cost.post_ns = kRdmaPostNs;
   if (on_gpus) {
     cost.post_ns = kGpuPostNs;
+    cost.shared_memory_latency_ns = kNvlinkNs;
+    cost.rdma_latency_ns = kGpuRdmaNs;
+    cost.switch_ns = 0;
     cost.reduce_bytes_per_s = kFree;
   }
   const auto time = [](const char* option, const std::string& text, uint64_t* ns) -> Status {
@@ -96,6 +104,7 @@ Result<CostModel> make_cost(const Arguments& arguments, bool on_gpus) {
   };
   SENNIT_RETURN_IF_ERROR(time("--post", arguments.post, &cost.post_ns));
   SENNIT_RETURN_IF_ERROR(time("--latency", arguments.latency, &cost.latency_ns));
+  if (!arguments.latency.empty()) cost.way = Way::sockets;
   if (arguments.reduce == "free") {
     cost.reduce_bytes_per_s = kFree;
   } else if (!arguments.reduce.empty()) {
@@ -177,7 +186,10 @@ void add_arguments(const Command& command, Arguments* a) {
       .within(0, 255);
   command.option("--post", a->post,
                  "time to post a message (default 2us; where ranks are GPUs 1us)");
-  command.option("--latency", a->latency, "of a message where the fabric says none (default 30us)");
+  command.option(
+      "--latency", a->latency,
+      "of a message between hosts where the fabric says none (default 30us; over InfiniBand and "
+      "RoCE what RDMA takes)");
   command.option(
       "--reduce", a->reduce,
       "how fast a rank reduces (default 8GB/s, a processor's), or free (default where ranks "
@@ -226,7 +238,7 @@ Result<Problem> make_problem(const Arguments& arguments) {
   problem.bytes = static_cast<uint64_t>(payload_bytes(
       problem.request, arguments.groups > 0 ? arguments.groups : problem.tree.ranks()));
   problem.on_gpus = ranks_on_gpus(reading->fabric, arguments.ranks_per_host);
-  const Result<CostModel> cost = make_cost(arguments, problem.on_gpus);
+  const Result<CostModel> cost = make_cost(arguments, problem.tree, problem.on_gpus);
   if (!cost) return cost.status();
   problem.options.cost = *cost;
   problem.options.algorithm = arguments.algorithm;
@@ -344,16 +356,37 @@ std::string title(const Problem& problem) {
   return text + fmt::format(" over {} ranks of {}", problem.tree.ranks(), problem.fabric);
 }
 
+// What is assumed of latencies that the fabric does not declare.
+std::string latency_text(const Problem& problem) {
+  const CostModel& cost = problem.options.cost;
+  const TierTree& tree = problem.tree;
+  Wire wire = Wire::unknown;
+  bool others = false;
+  for (size_t g = 0; g < tree.groups.size(); g++) {
+    if (tree.groups[g].children == 0) continue;
+    const LatencySource source = latency_source(tree, static_cast<int>(g), cost);
+    if (source == LatencySource::rdma) wire = slower(wire, tree.groups[g].wire);
+    others = others || source == LatencySource::sockets;
+  }
+  const std::string rest =
+      fmt::format("{} latency where the fabric says none", format_time(cost.latency_ns));
+  if (wire == Wire::unknown) return rest;
+  std::string text = fmt::format(
+      "{}{} latency of RDMA ASSUMED over {}", format_time(cost.rdma_latency_ns),
+      cost.switch_ns == 0 ? "" : fmt::format(" and {} a switch", format_time(cost.switch_ns)),
+      name(wire));
+  return others ? text + ", " + rest : text;
+}
+
 std::string model_text(const Problem& problem) {
   const CostModel& cost = problem.options.cost;
   const std::string reduction =
       cost.reduce_bytes_per_s >= kFree
           ? "reductions free"
           : "reductions at " + rate_text({cost.reduce_bytes_per_s, Provenance::declared});
-  return fmt::format("{} to post a message, {}{}, {} latency where the fabric says none",
-                     format_time(cost.post_ns), reduction,
+  return fmt::format("{} to post a message, {}{}, {}", format_time(cost.post_ns), reduction,
                      problem.on_gpus ? " (ranks are GPUs; --post and --reduce say otherwise)" : "",
-                     format_time(cost.latency_ns));
+                     latency_text(problem));
 }
 
 std::string time_text(uint64_t ns) {

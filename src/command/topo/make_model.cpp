@@ -10,6 +10,7 @@
 #include "base/index.hpp"
 #include "command/topo/model/origin.hpp"
 #include "command/topo/suspects/check.hpp"
+#include "cost/rates.hpp"
 
 namespace sennit::topo {
 namespace {
@@ -56,7 +57,12 @@ class Builder {
     item.egress = group.egress;
     item.ingress = group.ingress;
     item.planes = group.planes;
-    item.latency_ns = group.latency_ns;
+    item.wire = group.wire;
+    const bool inner = group.children > 0;
+    item.latency_assumed =
+        inner && latency_source(model_.tree, g, CostModel{}) == LatencySource::rdma;
+    item.latency_ns =
+        item.latency_assumed ? planning_latency_ns(model_.tree, g, CostModel{}) : group.latency_ns;
     item.origin = origins_.of_group[index(g)].sources;
     item.cables = origins_.of_group[index(g)].cables;
     const int host = host_of_position_[index(group.first)];

@@ -38,6 +38,7 @@ void Tuning::calibrate(const TierTree& tree, CostModel* cost) const {
   const auto found = costs_.find(tree.fingerprint());
   if (found == costs_.end() || found->second.tiers.size() != tree.tiers.size()) return;
   const CostModel& fitted = found->second;
+  if ((fitted.way == Way::rdma) != (cost->way == Way::rdma)) return;
   cost->post_ns = fitted.post_ns;
   cost->shared_cores.message_cpu_ns = fitted.shared_cores.message_cpu_ns;
   cost->latency_ns = fitted.latency_ns;  // its part by tier was fitted beside it

@@ -47,6 +47,7 @@ class Line {
     if (!token) return token.status();
     return number(token->text, to, base) ? Status() : error_at(file_, *token, expected);
   }
+  bool more() const { return at_ < words_.size(); }
   Status end() const {
     return at_ == words_.size() ? Status() : error_at(file_, words_[at_], "the end of the line");
   }
@@ -95,6 +96,11 @@ Status parse_cost(Line& line, std::string_view file, const Token& first, CostMod
     SENNIT_RETURN_IF_ERROR(line.word(key));
     SENNIT_RETURN_IF_ERROR(parse_list(line, "a number for each tier", file, values));
   }
+  cost->way = Way::sockets;
+  if (line.more()) {
+    SENNIT_RETURN_IF_ERROR(line.word("rdma"));
+    cost->way = Way::rdma;
+  }
   SENNIT_RETURN_IF_ERROR(line.end());
   if (latency.empty() || latency.size() != goodput.size() || latency.size() != burst.size())
     return error_at(file, first, "as many latencies as goodputs and bursts, one a tier");
@@ -124,10 +130,10 @@ std::string Tuning::to_text() const {
     }
     text += fmt::format(
         "cost {:016x} post_ns {} message_cpu_ns {} latency_ns {} shared_memory_post_ns {} "
-        "reduce_bytes_per_s {} latency_permille {} goodput_permille {} burst_ns {}\n",
+        "reduce_bytes_per_s {} latency_permille {} goodput_permille {} burst_ns {}{}\n",
         tree, cost.post_ns, cost.shared_cores.message_cpu_ns, cost.latency_ns,
         cost.shared_memory_post_ns, cost.reduce_bytes_per_s, fmt::join(latency, ","),
-        fmt::join(goodput, ","), fmt::join(burst, ","));
+        fmt::join(goodput, ","), fmt::join(burst, ","), cost.way == Way::rdma ? " rdma" : "");
   }
   for (const auto& [key, tuned] : entries_) {
     const auto& [tree, collective, bytes] = key;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost/rates.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -114,15 +115,27 @@ TEST(Agreement, AddressesComeByRankAndTransport) {
 TEST(Agreement, HeadersCostWhatTheyCostWhereThatIsMost) {
   std::vector<TransportOffer> offers(3);
   CostModel cost;
-  set_header_cost(offers, &cost);
-  EXPECT_EQ(cost, CostModel{});
+  set_wire_cost(offers, &cost);
+  EXPECT_EQ(cost, CostModel{.way = Way::sockets});
   offers[1].payload_permille = 940;
   offers[1].message_bytes = 90;
   offers[2].payload_permille = 990;
   offers[2].message_bytes = 120;
-  set_header_cost(offers, &cost);
+  set_wire_cost(offers, &cost);
   EXPECT_EQ(cost.goodput_permille, 940u);
   EXPECT_EQ(cost.message_bytes, 120u);
+}
+
+TEST(Agreement, MessagesCostWhatRdmaTakesIfAllHaveIt) {
+  std::vector<TransportOffer> offers(2);
+  offers[0].rdma = true;
+  CostModel cost;
+  set_wire_cost({offers[0], there_and_back(offers[1])}, &cost);
+  EXPECT_EQ(cost.way, Way::sockets);
+  EXPECT_EQ(cost.post_ns, CostModel{}.post_ns);
+  set_wire_cost({offers[0], there_and_back(offers[0])}, &cost);
+  EXPECT_EQ(cost.way, Way::rdma);
+  EXPECT_EQ(cost.post_ns, kRdmaPostNs);
 }
 
 TEST(Agreement, OneRankWithoutTransportStopsAll) {

@@ -173,6 +173,30 @@ TEST(Plan, MarksWhatIsAssumed) {
       << outcome.output;
 }
 
+TEST(Plan, AssumesOfLatenciesWhatTheWireTakes) {
+  const auto plan = [](const std::string& more) {
+    const Outcome outcome =
+        sh(kSennit + "plan all_reduce -b 1K --json - --fabric 'racks=2x4;nic=50GB/s;uplink=50GB/s" +
+           more);
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    return json::parse(outcome.output);
+  };
+  const json wired = plan(";wire=infiniband'"), unknown = plan("'"), said = plan(";latency=5us'"),
+             asked = plan(";wire=infiniband' --latency 9us");
+  EXPECT_EQ(wired["tiers"][1]["latency_us"], 1.7);
+  EXPECT_TRUE(wired["tiers"][1]["latency_assumed"]);
+  EXPECT_EQ(wired["model"]["post_us"], 0.3);
+  EXPECT_EQ(unknown["tiers"][1]["latency_us"], 30);
+  EXPECT_EQ(said["tiers"][1]["latency_us"], 5);
+  EXPECT_FALSE(said["tiers"][1]["latency_assumed"]);
+  EXPECT_EQ(asked["tiers"][1]["latency_us"], 9);
+  EXPECT_LT(wired["predicted_us"].get<double>() * 5, unknown["predicted_us"].get<double>());
+  const Outcome text = sh(kSennit + "plan all_reduce -b 1K --fabric 'racks=2x4;wire=roce'");
+  EXPECT_NE(text.output.find("1.5us and 200ns a switch latency of RDMA ASSUMED over roce"),
+            std::string::npos)
+      << text.output;
+}
+
 TEST(Plan, DrawsAPageWithItsLegend) {
   const Outcome outcome = sh(kSennit + "plan all_reduce -b 16M --html -" + kSmall);
   EXPECT_EQ(outcome.status, 0);

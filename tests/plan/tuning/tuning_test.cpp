@@ -87,6 +87,25 @@ TEST(Tuning, KeepsTheCostModelOfATree) {
   EXPECT_EQ(cost, fitted);
 }
 
+TEST(Tuning, WhatWasFittedOverRdmaIsForRdma) {
+  const TierTree tree = TierTree::uniform({4, 2}, {1'000'000'000, 500'000'000});
+  for (const Way fitted_over : {Way::sockets, Way::rdma}) {
+    CostModel fitted;
+    fitted.way = fitted_over;
+    fitted.tiers.resize(tree.tiers.size(), TierCost{700, 950, 0});
+    Tuning table;
+    table.set_cost(tree.fingerprint(), fitted);
+    const Result<Tuning> again = Tuning::parse(table.to_text(), "f");
+    ASSERT_TRUE(again.ok()) << again.status().text();
+    for (const Way way : {Way::sockets, Way::rdma}) {
+      CostModel cost;
+      cost.way = way;
+      again->calibrate(tree, &cost);
+      EXPECT_EQ(cost.tiers.empty(), way != fitted_over);
+    }
+  }
+}
+
 TEST(Tuning, ErrorsNameThePlace) {
   const std::pair<const char*, const char*> cases[] = {
       {"tree", "f:1:5: expected a fingerprint of 16 hexadecimal digits behind it"},

@@ -184,6 +184,7 @@ class Builder {
       if (!cables.unknown) link.capacity = {cables.rate, Provenance::declared};
       link.cables = static_cast<int>(cables.ports.size());
       link.source = "ibnet";
+      link.wire = Wire::infiniband;
       link.ports = std::move(cables.ports);
       fabric_.links.push_back(link);
       std::swap(link.from, link.to);

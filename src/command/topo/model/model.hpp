@@ -30,7 +30,9 @@ struct Item {
   std::string origin;  // who said so: "file", "file + hwloc"; empty: nobody
   int cables = 0;      // of the egress; 0: unknown
   int planes = 1;
-  uint64_t latency_ns = 0;
+  uint64_t latency_ns = 0;       // within it; 0: unknown
+  bool latency_assumed = false;  // from the kind of its wires
+  Wire wire = Wire::unknown;
   double oversubscription = 0;  // 0: unknown
   int hosts = 0;                // in it
   std::vector<int> suspects;    // in Model::suspects

@@ -49,6 +49,8 @@ void add_items(const Item& item, int parent, Json* groups) {
       {"planes", item.planes},
       {"oversubscription", item.oversubscription > 0 ? Json(item.oversubscription) : Json()},
       {"latency_ns", item.latency_ns > 0 ? Json(item.latency_ns) : Json()},
+      {"latency_assumed", item.latency_assumed},
+      {"wire", item.wire == Wire::unknown ? Json() : Json(name(item.wire))},
       {"suspects", item.suspects}};
   if (item.kind == ItemKind::host) group["devices"] = devices(item);
   groups->push_back(std::move(group));

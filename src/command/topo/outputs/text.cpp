@@ -96,8 +96,9 @@ class Tree {
     if (item.cables > 1 && !root) text += fmt::format(", {} cables", item.cables);
     if (item.planes > 1) text += fmt::format("{}{} planes", text.empty() ? "" : ", ", item.planes);
     if (item.latency_ns > 0)
-      text += fmt::format("{}latency {} within", text.empty() ? "" : ", ",
-                          format_time(item.latency_ns));
+      text += fmt::format(
+          "{}latency {} within{}", text.empty() ? "" : ", ", format_time(item.latency_ns),
+          item.latency_assumed ? fmt::format(" (assumed, {})", name(item.wire)) : "");
     if (const std::string origin = origin_words(item); !origin.empty() && !root && !inside)
       text += fmt::format(" {}({}){}", style_.dim, origin, style_.off);
     return text;

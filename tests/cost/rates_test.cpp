@@ -1,0 +1,67 @@
+// rates_test.cpp: what is assumed of latencies that no fabric declares.
+//
+// ctest not-under-tsan: it has one thread
+#include "cost/rates.hpp"
+
+#include <gtest/gtest.h>
+
+#include "topology/source.hpp"
+
+namespace sennit {
+namespace {
+
+TierTree tree(const char* spec) { return synthetic_tree(spec).value(); }
+
+// Group 0 is the root, 1 a rack, the last but one or earlier a host.
+int group_of_tier(const TierTree& tree, std::string_view tier) {
+  for (size_t g = 0; g < tree.groups.size(); g++)
+    if (tree.tiers[tree.groups[g].tier].name == tier) return static_cast<int>(g);
+  ADD_FAILURE() << "no group of tier " << tier;
+  return 0;
+}
+
+TEST(Latency, WhatIsDeclaredStands) {
+  const TierTree declared = tree("racks=2x2;latency=5us;wire=infiniband");
+  for (const Way way : {Way::as_wired, Way::sockets, Way::rdma}) {
+    const CostModel cost{.way = way};
+    EXPECT_EQ(latency_source(declared, 0, cost), LatencySource::declared);
+    EXPECT_EQ(planning_latency_ns(declared, 0, cost), 5'000u);
+  }
+}
+
+TEST(Latency, ComesFromTheKindOfWire) {
+  const CostModel cost;
+  for (const char* wire : {";wire=infiniband", ";wire=roce"}) {
+    const TierTree wired = tree((std::string("racks=2x2;ranks=2") + wire).c_str());
+    // through a rack's switch, and through two of them and the one above
+    EXPECT_EQ(planning_latency_ns(wired, group_of_tier(wired, "rack"), cost), 1'700u);
+    EXPECT_EQ(planning_latency_ns(wired, 0, cost), 2'100u);
+    EXPECT_EQ(latency_source(wired, 0, cost), LatencySource::rdma);
+    const int host = group_of_tier(wired, "host");
+    EXPECT_EQ(latency_source(wired, host, cost), LatencySource::within_host);
+    EXPECT_EQ(planning_latency_ns(wired, host, cost), cost.shared_memory_latency_ns);
+  }
+  for (const char* spec : {"racks=2x2", "racks=2x2;wire=ethernet"}) {
+    EXPECT_EQ(latency_source(tree(spec), 0, cost), LatencySource::sockets) << spec;
+    EXPECT_EQ(planning_latency_ns(tree(spec), 0, cost), cost.latency_ns) << spec;
+  }
+}
+
+// A job knows what carries its messages, which may be sockets over InfiniBand.
+TEST(Latency, TheWayGoesBeforeTheWire) {
+  const CostModel sockets{.way = Way::sockets}, rdma{.way = Way::rdma};
+  const TierTree wired = tree("racks=2x2;wire=infiniband"), unknown = tree("racks=2x2");
+  EXPECT_EQ(planning_latency_ns(wired, 0, sockets), sockets.latency_ns);
+  EXPECT_EQ(planning_latency_ns(unknown, 0, rdma), 2'100u);
+}
+
+TEST(Latency, ACalibrationScalesIt) {
+  const TierTree wired = tree("racks=2x2;wire=infiniband");
+  CostModel cost;
+  cost.tiers.resize(wired.tiers.size());
+  cost.tiers[wired.root().tier].latency_permille = 2'000;
+  EXPECT_EQ(planning_latency_ns(wired, 0, cost), 4'200u);
+}
+
+}  // namespace
+}  // namespace sennit
