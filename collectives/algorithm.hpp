@@ -31,6 +31,9 @@ class Blueprint {
   virtual Program program(int position) const = 0;
   // True where all ranks' programs are one, but for who the peers and whose the blocks are.
   virtual bool uniform() const { return false; }
+  // True where moreover turning the tree by `turn` turns the program of any position p into that of
+  // Visits::to(p, turn), peers and all.
+  virtual bool turns() const { return false; }
 };
 
 // What an algorithm says of itself, in closed form, for the cost model. Integers only, so that all

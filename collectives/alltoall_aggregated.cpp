@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "collectives/common.hpp"
+#include "collectives/visits.hpp"
 
 namespace sennit {
 namespace {
@@ -51,15 +52,23 @@ int chosen_tier(const TierTree& tree, const Parameters& parameters) {
 class Aggregated {
  public:
   Aggregated(const TierTree& tree, const Request& request, int tier)
-      : tree_(tree), request_(request), n_(tree.ranks()), group_of_(groups_at(tree, tier)) {}
+      : tree_(tree),
+        request_(request),
+        n_(tree.ranks()),
+        group_of_(groups_at(tree, tier)),
+        visits_(tree) {}
+
+  bool turns() const { return visits_.turns(); }
 
   Program program(int p) const {
     ProgramBuilder builder(request_.in_place);
     const Group& group = group_at(p);
     const int m = group.size;
     const auto tier = [&](int peer) { return tree_.crossing_tier(p, peer); };
-    const auto neighbour = [&](int offset) {
-      return group.first + (p - group.first + offset + m) % m;
+    // In the group; a negative turn: who then visits.
+    const auto neighbour = [&](int turn) {
+      if (!turns()) return group.first + (p - group.first + turn + m) % m;
+      return turn < 0 ? visits_.from(p, -turn) : visits_.to(p, turn);
     };
 
     // In the group: blocks for outside to their relays, then blocks for one another.
@@ -78,21 +87,15 @@ class Aggregated {
     }
     builder.copy(builder.part(relay, slot_blocks(p, relayed)), builder.input(blocks(relayed)));
 
-    // Between groups, starting behind this position so that destinations are not all visited at
-    // once.
-    const auto behind = std::upper_bound(relayed.begin(), relayed.end(), p) - relayed.begin();
-    for (size_t i = 0; i < relayed.size(); i++) {
-      const int d = relayed[(i + index(behind)) % relayed.size()];
+    for (const int d : visited_from(p, relayed)) {
       std::vector<Range> from_group;
       for (int s = group.first; s < group.first + m; s++) from_group.push_back(slot_block(s, d));
       builder.send(d, builder.part(relay, from_group), tier(d));
     }
-    for (int first = 0; first < n_; first += group_at(first).size) {
-      const Group& other = group_at(first);
-      if (&other == &group) continue;
+    for (const int from : relays_to(p)) {
+      const Group& other = group_at(from);
       const auto begin = static_cast<uint64_t>(other.first);
       const Range range = block_range(begin, begin + static_cast<uint64_t>(other.size));
-      const int from = other.first + p % other.size;
       builder.recv(from, builder.output({&range, 1}), tier(from));
     }
     for (int i = 1; i < m; i++) {
@@ -123,6 +126,27 @@ class Aggregated {
       if (d < group.first || d >= group.first + group.size) all.push_back(d);
     return all;
   }
+  // These in the order in which `p` sends to them: not all ranks begin with the same.
+  std::vector<int> visited_from(int p, std::vector<int> relayed) const {
+    if (!turns()) {
+      const auto behind = std::upper_bound(relayed.begin(), relayed.end(), p);
+      std::rotate(relayed.begin(), behind, relayed.end());
+      return relayed;
+    }
+    relayed.clear();
+    const int m = group_at(p).size;
+    for (int turn = m; turn < n_; turn += m) relayed.push_back(visits_.to(p, turn));
+    return relayed;
+  }
+  // The relays of all other groups for `p`.
+  std::vector<int> relays_to(int p) const {
+    std::vector<int> relays;
+    const int m = group_at(p).size;
+    for (int turn = m; turns() && turn < n_; turn += m) relays.push_back(visits_.from(p, turn));
+    for (int first = 0; !turns() && first < n_; first += group_at(first).size)
+      if (&group_at(first) != &group_at(p)) relays.push_back(first + p % group_at(first).size);
+    return relays;
+  }
   static std::vector<Range> blocks(const std::vector<int>& which) {
     std::vector<Range> ranges;
     ranges.reserve(which.size());
@@ -151,6 +175,7 @@ class Aggregated {
   const Request& request_;
   const int n_;
   const std::vector<const Group*> group_of_;
+  const Visits visits_;
 };
 
 struct Traffic {
@@ -252,7 +277,8 @@ class AggregatedAlgorithm : public Algorithm {
                                      const Parameters& parameters) const override {
     const auto common =
         std::make_shared<const Aggregated>(tree, request, chosen_tier(tree, parameters));
-    return make_blueprint([common](int position) { return common->program(position); });
+    return make_blueprint([common](int position) { return common->program(position); },
+                          common->turns());
   }
 };
 

@@ -10,11 +10,15 @@ namespace {
 
 class FunctionBlueprint : public Blueprint {
  public:
-  explicit FunctionBlueprint(std::function<Program(int)> program) : program_(std::move(program)) {}
+  FunctionBlueprint(std::function<Program(int)> program, bool turns)
+      : program_(std::move(program)), turns_(turns) {}
   Program program(int position) const override { return program_(position); }
+  bool uniform() const override { return turns_; }
+  bool turns() const override { return turns_; }
 
  private:
-  std::function<Program(int)> program_;
+  const std::function<Program(int)> program_;
+  const bool turns_;
 };
 
 }  // namespace
@@ -31,8 +35,8 @@ void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> s
     builder.reduce(target, sources, finish);
 }
 
-std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int)> program) {
-  return std::make_unique<FunctionBlueprint>(std::move(program));
+std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int)> program, bool turns) {
+  return std::make_unique<FunctionBlueprint>(std::move(program), turns);
 }
 
 uint64_t block_bytes(const Request& request, int block) {

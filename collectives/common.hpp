@@ -33,7 +33,9 @@ void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> s
              bool finish);
 
 // A blueprint that is this function, which keeps what it needs. Any thread may call it.
-std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int position)> program);
+// `turns`: Blueprint::turns().
+std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int position)> program,
+                                          bool turns = false);
 
 // Whether every rank knows the number of elements of every block (not so in all-to-all-v).
 inline bool knows_counts(const Request& request) {

@@ -1,25 +1,26 @@
 // direct.cpp: every collective in one round: whoever has data sends it straight to whoever needs
 // it.
 //
-// Steps: 1 (barrier: log2 n). Peers are visited in the order p + 1, p + 2, ... while receiving from
-// p - 1, p - 2, ..., so that at any time every rank sends to one and receives from another.
-// All-to-all is the pairwise exchange; barrier is dissemination (Hensgen, Finkel, Manber 1988): in
-// round k everyone tells p + 2^k what it knows.
+// Steps: 1 (barrier: log2 n). Peers are visited in the order of collectives/visits.hpp. All-to-all
+// is the pairwise exchange; barrier is dissemination (Hensgen, Finkel, Manber 1988): in round k
+// everyone tells p + 2^k what it knows.
 // On the wire: all-to-all, all-gather and reduce-scatter the least a rank can send, but a block
 // crosses a group boundary once per rank behind it; all-reduce sends whole vectors to everyone. So
 // this is for few ranks or small messages, except all-to-all, where no schedule moves less.
 // Scratch: what is reduced, once per peer (may be the peer's memory); all-to-all in place: a copy
 // of the input.
 #include "collectives/common.hpp"
+#include "collectives/visits.hpp"
 
 namespace sennit {
 namespace {
 
 class Direct {
  public:
-  Direct(const TierTree& tree, const Request& request, int position)
+  Direct(const TierTree& tree, const Request& request, const Visits& visits, int position)
       : tree_(tree),
         request_(request),
+        visits_(visits),
         n_(tree.ranks()),
         p_(position),
         builder_(request.in_place) {}
@@ -58,8 +59,8 @@ class Direct {
   }
 
  private:
-  int to(int offset) const { return (p_ + offset) % n_; }
-  int from(int offset) const { return (p_ - offset + n_) % n_; }
+  int to(int turn) const { return visits_.to(p_, turn); }
+  int from(int turn) const { return visits_.from(p_, turn); }
   static Range block(uint64_t i) { return block_range(i, i + 1); }
   Operand input(Range range) { return builder_.input({&range, 1}); }
   Operand output(Range range) { return builder_.output({&range, 1}); }
@@ -146,9 +147,10 @@ class Direct {
   void barrier() {
     Operand known = input(block(0));
     for (int distance = 1; distance < n_; distance *= 2) {
-      builder_.send(to(distance), known, tree_.crossing_tier(p_, to(distance)), true);
+      const int next = (p_ + distance) % n_, before = (p_ - distance + n_) % n_;
+      builder_.send(next, known, tree_.crossing_tier(p_, next), true);
       const Operand news = scratch(block(0));
-      builder_.recv(from(distance), news, tree_.crossing_tier(p_, from(distance)), true);
+      builder_.recv(before, news, tree_.crossing_tier(p_, before), true);
       const Operand sources[] = {known, news};
       known = scratch(block(0));
       builder_.reduce(known, sources, false);
@@ -157,6 +159,7 @@ class Direct {
 
   const TierTree& tree_;
   const Request& request_;
+  const Visits& visits_;
   const int n_, p_;
   ProgramBuilder builder_;
 };
@@ -295,8 +298,14 @@ class DirectAlgorithm : public Algorithm {
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                      const Parameters&) const override {
+    const Visits visits(tree);
+    const bool turns = visits.turns() && !has_root(request.collective) &&
+                       request.collective != Collective::barrier;
     return make_blueprint(
-        [&tree, &request](int position) { return Direct(tree, request, position).program(); });
+        [&tree, &request, visits](int position) {
+          return Direct(tree, request, visits, position).program();
+        },
+        turns);
   }
 };
 

@@ -13,15 +13,10 @@ namespace {
 // enough, since a simulation takes as long as there are chunks.
 constexpr uint64_t kMaxChunks = 256, kMaxChunksOfLarge = 64;
 constexpr uint64_t kLargeBytes = 64 << 20;
-// Beyond these only powers of two are compared, of larger chunks. Others divide unevenly, so that
-// no two ranks do the same, and a simulation has to run them all. For its sake posting counts in
-// full there, too, which keeps messages few.
-constexpr int kManyRanks = 1024;
-constexpr uint64_t kLeastChunkBytesOfMany = 128 * 1024;
 // Within one host, where chunks hide little, and those of collectives without a root nothing.
 constexpr uint64_t kLeastHostChunkBytes = 128 * 1024;
 constexpr uint64_t kHostChunkBytes = 32 << 20;  // bounds scratch, no more
-constexpr uint64_t kMinSliceBytes = 1024;  // of one block, where a message has one block per rank
+constexpr uint64_t kMinSliceBytes = 512;  // of one block, where a message has one block per rank
 constexpr uint64_t kMostBytes = 9'000'000'000'000'000'000;
 
 // Of two loads that run at the same time, one part in so many of the lesser is not hidden behind
@@ -81,10 +76,9 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
     : latency_ns(estimate.latency_ns),
       posting_ns(estimate.messages *
                  (setting.one_host ? setting.cost.shared_memory_post_ns : setting.cost.post_ns)),
-      posting(setting.rates_known && (setting.one_host || setting.tree.ranks() > kManyRanks)
-                  ? Posting::added
-              : setting.rates_known ? Posting::hidden
-                                    : Posting::free),
+      posting(setting.rates_known && setting.one_host ? Posting::added
+              : setting.rates_known                   ? Posting::hidden
+                                                      : Posting::free),
       ends_together(!has_root(setting.request.collective)),
       reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)) {
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
@@ -141,10 +135,8 @@ std::vector<uint32_t> chunk_counts(const Algorithm& algorithm, const Request& re
   if (has_blocks(request))
     least_bytes = std::max(least_bytes, kMinSliceBytes * static_cast<uint64_t>(tree.ranks()));
   const uint64_t most = bytes > kLargeBytes ? kMaxChunksOfLarge : kMaxChunks;
-  const bool many = tree.ranks() > kManyRanks;
-  if (many) least_bytes = std::max(least_bytes, kLeastChunkBytesOfMany);
   std::vector<uint32_t> counts{1};
-  for (unsigned step = 2;; step += many || bytes > kLargeBytes ? 2 : 1) {
+  for (unsigned step = 2;; step += bytes > kLargeBytes ? 2 : 1) {
     const uint64_t chunks = steps_of_root_two(step);
     if (chunks > most || bytes / chunks < least_bytes) return counts;
     counts.push_back(static_cast<uint32_t>(chunks));

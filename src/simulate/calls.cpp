@@ -2,6 +2,8 @@
 // rounds as well; and what the run says of tiers and memory.
 #include <algorithm>
 
+#include <fmt/core.h>
+
 #include "base/index.hpp"
 #include "simulate/ranks.hpp"
 
@@ -20,6 +22,17 @@ uint64_t most_scratch_bytes(const TierTree& tree, std::span<const GroupCall> cal
     for (const int32_t position : call.positions)
       of_position[index(position)] += of_class[symmetry.class_of_member[member++]];
   return *std::max_element(of_position.begin(), of_position.end());
+}
+
+// Refuses what would take hours, and what remembers every message gigabytes.
+Status check_messages(const World& world, int ranks) {
+  constexpr uint64_t kMost = 30'000'000;
+  if (world.messages_to_simulate() <= kMost) return {};
+  return invalid(fmt::format(
+      "{:.2g} messages of {} ranks are to be simulated, of one for all that do the "
+      "same, and {:.2g} are the most: use --ranks, --fluid, fewer --chunks or "
+      "another --algorithm",
+      static_cast<double>(world.messages_to_simulate()), ranks, static_cast<double>(kMost)));
 }
 
 }  // namespace
@@ -52,6 +65,7 @@ Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const Group
   const Result<Symmetry> symmetry = find_symmetry(tree, calls, options.symmetry);
   if (!symmetry) return symmetry.status();
   World world(tree, calls, options, *symmetry);
+  SENNIT_RETURN_IF_ERROR(check_messages(world, tree.ranks()));
   SENNIT_RETURN_IF_ERROR(world.run());
   SimulatedTime simulated;
   simulated.time_ns = world.time_ns();

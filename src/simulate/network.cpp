@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "cost/rates.hpp"
 
@@ -50,30 +51,50 @@ FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
 }
 
 uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
-  const auto number = static_cast<uint32_t>(connections_.size());
-  Connection connection;
-  connection.first_hop = static_cast<uint32_t>(hops_.size());
-  connection.limit = kNever;
+  std::vector<Hop> hops;
   const auto climb = [&](int position, int other, size_t side) {
     for (int group = tree_.leaf_of_position[index(position)];;) {
       const Group& g = tree_.groups[index(group)];
       if (g.parent < 0 || (other >= g.first && other < g.first + g.size)) return;
       const uint32_t kind = symmetry_.class_of_group[index(group)];
-      const auto link = static_cast<uint32_t>(2 * kind + side);
       SENNIT_CHECK(ranks % symmetry_.groups_of_class[kind] == 0 ||
                    symmetry_.groups_of_class[kind] == 1);
-      hops_.push_back({number, link, ranks / symmetry_.groups_of_class[kind], 0});
-      if (links_[link].capacity < connection.limit) {
-        connection.limit = links_[link].capacity;
-        connection.narrowest = link;
-      }
+      hops.push_back(
+          {0, static_cast<uint32_t>(2 * kind + side), ranks / symmetry_.groups_of_class[kind], 0});
       group = g.parent;
     }
   };
   climb(from, to, 0);
   climb(to, from, 1);
-  connection.hops = static_cast<uint32_t>(hops_.size()) - connection.first_hop;
-  connections_.push_back(connection);
+  path_of_connection_.push_back(path_over(hops));
+  return static_cast<uint32_t>(path_of_connection_.size() - 1);
+}
+
+// The path over these links, a new one where there is none.
+uint32_t FlowNetwork::path_over(std::span<Hop> hops) {
+  const auto tying = std::stable_partition(
+      hops.begin(), hops.end(), [this](const Hop& hop) { return links_[hop.link].can_fill; });
+  uint64_t hash = hops.size();
+  for (const Hop& hop : hops) hash = mix(hash, static_cast<uint64_t>(hop.link) << 32 | hop.weight);
+  const auto number = static_cast<uint32_t>(paths_.size());
+  const auto [found, added] = path_of_hops_.try_emplace(hash, number);
+  if (!added &&
+      std::ranges::equal(hops, hops_of(paths_[found->second]), [](const Hop& a, const Hop& b) {
+        return a.link == b.link && a.weight == b.weight;
+      }))
+    return found->second;
+  Path path;
+  path.first_hop = static_cast<uint32_t>(hops_.size());
+  path.hops = static_cast<uint32_t>(hops.size());
+  path.tying = static_cast<uint32_t>(tying - hops.begin());
+  path.limit = kNever;
+  for (const Hop& hop : hops) {
+    hops_.push_back({number, hop.link, hop.weight, 0});
+    if (links_[hop.link].capacity >= path.limit) continue;
+    path.limit = links_[hop.link].capacity;
+    path.narrowest = hop.link;
+  }
+  paths_.push_back(std::move(path));
   return number;
 }
 
@@ -82,34 +103,46 @@ void FlowNetwork::touch(Link& link, uint32_t number, bool was_scarce) {
   if (was_scarce || link.scarce()) changed_links_.push_back(number);
 }
 
-void FlowNetwork::start(uint32_t number, uint64_t bytes, uint64_t now_ns) {
-  Connection& connection = connections_[number];
-  SENNIT_CHECK(connection.heap_place == kNotInHeap && bytes > 0);
-  connection.left = static_cast<double>(bytes);
-  connection.rate = 0;
-  connection.at_ns = now_ns;
-  connection.end_ns = kNever;
-  connection.bottleneck = kNone;
-  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
-    Link& link = links_[hops_[h].link];
-    link.bytes += bytes * hops_[h].weight;
+void FlowNetwork::start(uint32_t connection, uint64_t bytes, uint64_t now_ns) {
+  const uint32_t number = path_of_connection_[connection];
+  Path& path = paths_[number];
+  SENNIT_CHECK(bytes > 0);
+  const bool first = path.flows.empty();
+  if (first) {
+    path.carried = path.rate = 0;
+    path.at_ns = now_ns;
+    path.end_ns = kNever;
+    path.bottleneck = kNone;
+  }
+  carry_on(path, now_ns);
+  path.flows.push_back({path.carried + static_cast<double>(bytes), connection});
+  std::push_heap(path.flows.begin(), path.flows.end());
+  for (Hop& hop : hops_of(path)) {
+    Link& link = links_[hop.link];
+    link.bytes += bytes * hop.weight;
     if (link.flows++ == 0) link.busy_since_ns = now_ns;
     if (!link.can_fill) continue;
     const bool was_scarce = link.scarce();
-    hops_[h].place = static_cast<uint32_t>(link.hops.size());
-    link.hops.push_back(h);
-    link.wanted += connection.limit * hops_[h].weight;
-    touch(link, hops_[h].link, was_scarce);
+    if (first) {
+      hop.place = static_cast<uint32_t>(link.hops.size());
+      link.hops.push_back(static_cast<uint32_t>(&hop - hops_.data()));
+    }
+    link.wanted += static_cast<unsigned __int128>(path.limit) * hop.weight;
+    link.used += path.rate * hop.weight;
+    touch(link, hop.link, was_scarce);
   }
-  heap_.push_back(number);
-  heap_put(heap_.size() - 1, number);
-  changed_connections_.push_back(number);
+  if (first) {
+    heap_.push_back(number);
+    heap_put(heap_.size() - 1, number);
+  } else {
+    set_end(number);
+  }
+  changed_paths_.push_back(number);
 }
 
-void FlowNetwork::count(uint32_t number, uint64_t bytes) {
-  const Connection& connection = connections_[number];
-  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
-    links_[hops_[h].link].bytes += bytes * hops_[h].weight;
+void FlowNetwork::count(uint32_t connection, uint64_t bytes) {
+  for (const Hop& hop : hops_of(paths_[path_of_connection_[connection]]))
+    links_[hop.link].bytes += bytes * hop.weight;
 }
 
 uint64_t FlowNetwork::least_time_ns() const {
@@ -123,39 +156,49 @@ uint64_t FlowNetwork::least_time_ns() const {
 
 uint32_t FlowNetwork::end_next(uint64_t now_ns) {
   const uint32_t number = heap_.front();
-  Connection& connection = connections_[number];
-  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
-    Link& link = links_[hops_[h].link];
+  Path& path = paths_[number];
+  carry_on(path, now_ns);
+  std::pop_heap(path.flows.begin(), path.flows.end());
+  const uint32_t ended = path.flows.back().connection;
+  path.flows.pop_back();
+  for (Hop& hop : hops_of(path)) {
+    Link& link = links_[hop.link];
     if (--link.flows == 0) link.busy_ns += now_ns - link.busy_since_ns;
     if (!link.can_fill) continue;
     const bool was_scarce = link.scarce();
-    const uint32_t last = link.hops.back();
-    link.hops[hops_[h].place] = last;
-    hops_[last].place = hops_[h].place;
-    link.hops.pop_back();
-    link.wanted -= connection.limit * hops_[h].weight;
-    link.used = link.hops.empty() ? 0 : link.used - connection.rate * hops_[h].weight;
-    touch(link, hops_[h].link, was_scarce);
+    if (path.flows.empty()) {
+      const uint32_t last = link.hops.back();
+      link.hops[hop.place] = last;
+      hops_[last].place = hop.place;
+      link.hops.pop_back();
+    }
+    link.wanted -= static_cast<unsigned __int128>(path.limit) * hop.weight;
+    link.used = link.hops.empty() ? 0 : link.used - path.rate * hop.weight;
+    touch(link, hop.link, was_scarce);
   }
-  connection.heap_place = kNotInHeap;
+  if (!path.flows.empty()) {
+    set_end(number);
+    return ended;
+  }
+  path.heap_place = kNotInHeap;
   const uint32_t moved = heap_.back();
   heap_.pop_back();
   if (moved != number) {
     heap_put(0, moved);
     heap_down(0);
   }
-  return number;
+  return ended;
 }
 
 void FlowNetwork::settle(uint64_t now_ns) {
-  if (changed_links_.empty() && changed_connections_.empty()) return;
+  if (changed_links_.empty() && changed_paths_.empty()) return;
   settling_++;
   area_links_.clear();
   area_.clear();
   for (const uint32_t link : changed_links_) take_in(link);
-  for (const uint32_t connection : changed_connections_) take_in_connection(connection);
+  for (const uint32_t path : changed_paths_) take_in_path(path);
   changed_links_.clear();
-  changed_connections_.clear();
+  changed_paths_.clear();
   do fill();
   while (widen());
   commit(now_ns);
@@ -166,32 +209,31 @@ void FlowNetwork::take_in(uint32_t number) {
   if (link.seen == settling_) return;
   link.seen = settling_;
   area_links_.push_back(number);
-  for (const uint32_t h : link.hops) take_in_connection(hops_[h].connection);
+  for (const uint32_t h : link.hops) take_in_path(hops_[h].path);
 }
 
-void FlowNetwork::take_in_connection(uint32_t number) {
-  Connection& connection = connections_[number];
-  if (connection.seen == settling_ || connection.heap_place == kNotInHeap) return;
-  connection.seen = settling_;
+void FlowNetwork::take_in_path(uint32_t number) {
+  Path& path = paths_[number];
+  if (path.seen == settling_ || path.heap_place == kNotInHeap) return;
+  path.seen = settling_;
   area_.push_back(number);
 }
 
 // The most that a flow can get from links outside the area as they are, and from its own narrowest
 // link.
-void FlowNetwork::cap(Connection& connection) {
-  connection.cap = kUnlimited;
-  connection.capped_by = kNone;
-  if (!links_[connection.narrowest].scarce())
-    connection.cap = static_cast<double>(connection.limit);
-  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
-    const Link& link = links_[hops_[h].link];
+void FlowNetwork::cap(Path& path) {
+  path.cap = kUnlimited;
+  path.capped_by = kNone;
+  if (!links_[path.narrowest].scarce()) path.cap = static_cast<double>(path.limit);
+  for (const Hop& hop : tying_hops_of(path)) {
+    const Link& link = links_[hop.link];
     if (link.seen == settling_ || !link.scarce()) continue;
     const double spare = std::max(0.0, static_cast<double>(link.capacity) - link.used);
     const double offer =
-        connection.rate + (connection.bottleneck == hops_[h].link ? 0 : spare / hops_[h].weight);
-    if (offer < connection.cap) {
-      connection.cap = offer;
-      connection.capped_by = hops_[h].link;
+        path.rate + (path.bottleneck == hop.link ? 0 : spare / (hop.weight * path.many()));
+    if (offer < path.cap) {
+      path.cap = offer;
+      path.capped_by = hop.link;
     }
   }
 }
@@ -205,14 +247,13 @@ void FlowNetwork::fill() {
     Link& link = links_[number];
     link.left = static_cast<double>(link.capacity);
     link.open = 0;
-    for (const uint32_t h : link.hops) link.open += hops_[h].weight;
+    for (const uint32_t h : link.hops) link.open += hops_[h].weight * paths_[hops_[h].path].many();
     link.next_level = kUnlimited;
     if (link.scarce()) stops_.emplace_back(link.left / link.open, number);
   }
   for (const uint32_t number : area_) {
-    cap(connections_[number]);
-    if (connections_[number].cap < kUnlimited)
-      stops_.emplace_back(connections_[number].cap, links + number);
+    cap(paths_[number]);
+    if (paths_[number].cap < kUnlimited) stops_.emplace_back(paths_[number].cap, links + number);
   }
   const std::greater<> last;
   std::make_heap(stops_.begin(), stops_.end(), last);
@@ -221,8 +262,8 @@ void FlowNetwork::fill() {
     const auto [rate, number] = stops_.back();
     stops_.pop_back();
     if (number >= links) {
-      const Connection& connection = connections_[number - links];
-      if (connection.fixed != round_) fix(number - links, rate, connection.capped_by);
+      const Path& path = paths_[number - links];
+      if (path.fixed != round_) fix(number - links, rate, path.capped_by);
       continue;
     }
     Link& link = links_[number];
@@ -236,19 +277,19 @@ void FlowNetwork::fill() {
     }
     link.next_level = rate;
     for (const uint32_t h : link.hops)
-      if (connections_[hops_[h].connection].fixed != round_) fix(hops_[h].connection, rate, number);
+      if (paths_[hops_[h].path].fixed != round_) fix(hops_[h].path, rate, number);
   }
 }
 
 void FlowNetwork::fix(uint32_t number, double rate, uint32_t by) {
-  Connection& connection = connections_[number];
-  connection.fixed = round_;
-  connection.next_rate = rounded(rate);
-  connection.next_bottleneck = by;
-  for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
-    Link& link = links_[hops_[h].link];
-    link.left -= connection.next_rate * hops_[h].weight;
-    link.open -= hops_[h].weight;
+  Path& path = paths_[number];
+  path.fixed = round_;
+  path.next_rate = rounded(rate);
+  path.next_bottleneck = by;
+  for (const Hop& hop : tying_hops_of(path)) {
+    Link& link = links_[hop.link];
+    link.left -= path.next_rate * hop.weight * path.many();
+    link.open -= hop.weight * path.many();
   }
 }
 
@@ -257,22 +298,22 @@ bool FlowNetwork::widen() {
   around_.clear();
   more_.clear();
   for (const uint32_t number : area_) {
-    const Connection& connection = connections_[number];
-    const uint32_t by = connection.next_bottleneck;
-    if (by != kNone && by != connection.bottleneck && links_[by].seen != settling_ &&
-        connection.next_rate < links_[by].level * (1 - tolerance_))
+    const Path& path = paths_[number];
+    const uint32_t by = path.next_bottleneck;
+    if (by != kNone && by != path.bottleneck && links_[by].seen != settling_ &&
+        path.next_rate < links_[by].level * (1 - tolerance_))
       more_.push_back(by);
-    const double change = connection.next_rate - connection.rate;
+    const double change = path.next_rate - path.rate;
     if (change == 0) continue;
-    for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++) {
-      Link& link = links_[hops_[h].link];
+    for (const Hop& hop : tying_hops_of(path)) {
+      Link& link = links_[hop.link];
       if (link.seen == settling_ || !link.scarce()) continue;
       if (link.changed != round_) {
         link.changed = round_;
         link.change = 0;
-        around_.push_back(hops_[h].link);
+        around_.push_back(hop.link);
       }
-      link.change += change * hops_[h].weight;
+      link.change += change * hop.weight * path.many();
     }
   }
   for (const uint32_t number : around_) {
@@ -288,13 +329,15 @@ bool FlowNetwork::widen() {
 
 void FlowNetwork::commit(uint64_t now_ns) {
   for (const uint32_t number : area_) {
-    Connection& connection = connections_[number];
-    connection.bottleneck = connection.next_bottleneck;
-    const double change = connection.next_rate - connection.rate;
+    Path& path = paths_[number];
+    path.bottleneck = path.next_bottleneck;
+    const double change = path.next_rate - path.rate;
     if (change == 0) continue;
-    for (uint32_t h = connection.first_hop; h < connection.first_hop + connection.hops; h++)
-      links_[hops_[h].link].used += change * hops_[h].weight;
-    set_rate(number, connection.next_rate, now_ns);
+    for (const Hop& hop : tying_hops_of(path))
+      links_[hop.link].used += change * hop.weight * path.many();
+    carry_on(path, now_ns);
+    path.rate = path.next_rate;
+    set_end(number);
   }
   for (const uint32_t number : area_links_) {
     Link& link = links_[number];
@@ -303,26 +346,28 @@ void FlowNetwork::commit(uint64_t now_ns) {
   }
 }
 
-void FlowNetwork::set_rate(uint32_t number, double rate, uint64_t now_ns) {
-  Connection& connection = connections_[number];
-  connection.left =
-      std::max(0.0, connection.left -
-                        connection.rate * 1e-9 * static_cast<double>(now_ns - connection.at_ns));
-  connection.at_ns = now_ns;
-  connection.rate = rate;
-  connection.end_ns = now_ns + duration_ns(connection.left, rate);
-  heap_up(connection.heap_place);
-  heap_down(connection.heap_place);
+void FlowNetwork::carry_on(Path& path, uint64_t now_ns) {
+  path.carried += path.rate * 1e-9 * static_cast<double>(now_ns - path.at_ns);
+  path.at_ns = now_ns;
+}
+
+// After a change of rate, or of the flow that ends first. The path has carried on to now.
+void FlowNetwork::set_end(uint32_t number) {
+  Path& path = paths_[number];
+  if (path.rate > 0)
+    path.end_ns = path.at_ns + duration_ns(path.flows.front().ends_at - path.carried, path.rate);
+  heap_up(path.heap_place);
+  heap_down(path.heap_place);
 }
 
 bool FlowNetwork::earlier(uint32_t a, uint32_t b) const {
-  const uint64_t end_a = connections_[a].end_ns, end_b = connections_[b].end_ns;
+  const uint64_t end_a = paths_[a].end_ns, end_b = paths_[b].end_ns;
   return end_a != end_b ? end_a < end_b : a < b;
 }
 
-void FlowNetwork::heap_put(size_t place, uint32_t connection) {
-  heap_[place] = connection;
-  connections_[connection].heap_place = static_cast<uint32_t>(place);
+void FlowNetwork::heap_put(size_t place, uint32_t path) {
+  heap_[place] = path;
+  paths_[path].heap_place = static_cast<uint32_t>(place);
 }
 
 void FlowNetwork::heap_up(size_t place) {

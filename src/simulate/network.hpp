@@ -6,12 +6,15 @@
 // links around them can give their flows; those around are taken in as well, until no link is
 // overloaded, and none has more than the tolerated part of its capacity to spare while its flows
 // want more, or gives a flow that much less than its share. Links that no traffic can ever fill (an
-// uplink at full bisection), or that the flows of the moment cannot, tie nothing together. Times in
-// ns, rounded up. Cost of a change: O(flows on the links taken in * depth * rounds).
+// uplink at full bisection), or that the flows of the moment cannot, tie nothing together. Flows
+// over the same links have the same rate, and are one path however many they are. Times in ns,
+// rounded up. Cost of a change: O(paths on the links taken in * depth * rounds).
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,9 +39,7 @@ class FlowNetwork {
   uint64_t least_time_ns() const;  // of the link that is slowest with what it was given so far
   // Works out the rates after starts and ends; before time goes on.
   void settle(uint64_t now_ns);
-  uint64_t next_end_ns() const {
-    return heap_.empty() ? kNever : connections_[heap_.front()].end_ns;
-  }
+  uint64_t next_end_ns() const { return heap_.empty() ? kNever : paths_[heap_.front()].end_ns; }
   uint32_t end_next(uint64_t now_ns);    // ends that flow; its connection
   std::vector<GroupLoad> loads() const;  // by group
 
@@ -49,7 +50,8 @@ class FlowNetwork {
   struct Link {
     uint64_t capacity = 0;  // bytes/s
     bool can_fill = true;   // some traffic could fill it
-    uint64_t wanted = 0;    // sum of the limits of its flows, here and below each times its weight
+    // Sum of the limits of its flows, here and below each times its weight.
+    unsigned __int128 wanted = 0;
     std::vector<uint32_t> hops;  // of its flows, indices into hops_
     uint32_t flows = 0;          // also where it cannot be filled
     uint64_t busy_since_ns = 0, busy_ns = 0;
@@ -61,25 +63,37 @@ class FlowNetwork {
     // Of settle(): what is left to flows without a rate, how many they are, the level; and what the
     // flows of the area change on a link outside.
     double left = 0;
-    uint32_t open = 0;
+    uint64_t open = 0;
     double next_level = kUnlimited;
     double change = 0;
     uint32_t changed = 0;  // round
     bool scarce() const { return can_fill && wanted > capacity; }
   };
   struct Hop {
-    uint32_t connection = 0, link = 0;
-    uint32_t weight = 1;  // flows of the connection's kind on each link of that class
+    uint32_t path = 0, link = 0;
+    uint32_t weight = 1;  // flows that one stands for, on each link of that class
     uint32_t place = 0;   // in the link's hops
   };
-  struct Connection {
+  // A flow ends when its path has carried so many bytes for each of its flows.
+  struct Flow {
+    double ends_at;
+    uint32_t connection;
+    bool operator<(const Flow& other) const {  // for a heap whose top ends first
+      return ends_at != other.ends_at ? ends_at > other.ends_at : connection > other.connection;
+    }
+  };
+  struct Path {
     uint32_t first_hop = 0, hops = 0;
+    uint32_t tying = 0;  // the first so many hops are over links that can be filled
     uint64_t limit = 0;  // bytes/s: the narrowest link's
     uint32_t narrowest = 0;
-    double left = 0, rate = 0;  // bytes, bytes/s
-    uint64_t at_ns = 0;         // `left` is of this time
+    std::vector<Flow> flows;  // heap
+    // bytes for each flow since the first of these, bytes/s of each
+    double carried = 0, rate = 0;
+    uint64_t at_ns = 0;  // `carried` is of this time
     uint64_t end_ns = kNever;
     uint32_t heap_place = kNotInHeap;
+    uint64_t many() const { return flows.size(); }
     uint32_t bottleneck = kNone;    // the link that holds it back
     uint32_t seen = 0;              // settle() number
     uint32_t fixed = 0;             // round
@@ -89,28 +103,38 @@ class FlowNetwork {
 
   void touch(Link& link, uint32_t index, bool was_scarce);
   void take_in(uint32_t link);
-  void take_in_connection(uint32_t connection);
+  void take_in_path(uint32_t path);
   void fill();
-  void cap(Connection& connection);
-  void fix(uint32_t connection, double rate, uint32_t by);
+  void cap(Path& path);
+  void fix(uint32_t path, double rate, uint32_t by);
   bool widen();
   void commit(uint64_t now_ns);
-  void set_rate(uint32_t connection, double rate, uint64_t now_ns);
+  uint32_t path_over(std::span<Hop> hops);
+  std::span<Hop> hops_of(const Path& path) {
+    return std::span(hops_).subspan(path.first_hop, path.hops);
+  }
+  std::span<Hop> tying_hops_of(const Path& path) {
+    return std::span(hops_).subspan(path.first_hop, path.tying);
+  }
+  static void carry_on(Path& path, uint64_t now_ns);
+  void set_end(uint32_t path);
   bool earlier(uint32_t a, uint32_t b) const;
-  void heap_put(size_t place, uint32_t connection);
+  void heap_put(size_t place, uint32_t path);
   void heap_up(size_t place);
   void heap_down(size_t place);
 
   std::vector<Link> links_;  // egress of a group of class c: 2c, ingress: 2c + 1
   std::vector<Hop> hops_;
-  std::vector<Connection> connections_;
+  std::vector<Path> paths_;
+  std::vector<uint32_t> path_of_connection_;
+  std::unordered_map<uint64_t, uint32_t> path_of_hops_;  // by their hash
   const TierTree& tree_;
   const Symmetry& symmetry_;
-  std::vector<uint32_t> heap_;  // connections with a flow, by end
-  std::vector<uint32_t> changed_links_, changed_connections_;
+  std::vector<uint32_t> heap_;  // paths with flows, by the first end
+  std::vector<uint32_t> changed_links_, changed_paths_;
   std::vector<uint32_t> area_links_, area_;  // of settle(): taken in
   std::vector<uint32_t> around_, more_;
-  // (rate, link, or number of links + connection): where filling stops next
+  // (rate, link, or number of links + path): where filling stops next
   std::vector<std::pair<double, uint32_t>> stops_;
   const double tolerance_;
   uint32_t settling_ = 0, round_ = 0;

@@ -17,6 +17,7 @@ namespace {
 // can be, the chunk, the step.
 constexpr uint64_t kMostTier = 255;
 constexpr int kTierShift = 56, kChunkShift = 28;
+constexpr uint64_t kMessagesATold = 1 << 14;
 constexpr uint32_t kStepMask = (1u << kChunkShift) - 1;
 
 }  // namespace
@@ -46,6 +47,8 @@ World::World(const TierTree& tree, std::span<const GroupCall> calls, const Simul
     rank.chunk.resize(rank.lanes);
     rank.remaining.resize(rank.lanes);
     rank.chunks_left = rank.steps == 0 ? 0 : rank.chunks;
+    all_messages_ += rank.chunks * static_cast<uint64_t>(std::ranges::count(
+                                       kind.prepared->program.steps, StepKind::send, &Step::kind));
     add_peers(rank, kind);
   }
 }
@@ -301,6 +304,8 @@ bool World::post_next(int position) {
                                         .begin_ns = 0,
                                         .next = kNone});
   messages_sent_ += rank.alike;
+  if (options_.progress && done_messages_++ % kMessagesATold == 0)
+    options_.progress(done_messages_, all_messages_);
   if (peer.post_ns == 0) {
     posted(message);
     return false;

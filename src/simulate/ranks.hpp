@@ -32,6 +32,8 @@ class World {
   uint64_t time_ns() const { return end_ns_; }
   uint64_t time_ns(uint32_t rank_class) const { return ranks_[rank_class].end_ns; }
   uint64_t messages() const { return messages_sent_; }
+  // That are simulated: of one rank for all that do the same.
+  uint64_t messages_to_simulate() const { return all_messages_; }
   std::vector<GroupLoad> loads() const { return network_.loads(); }
   uint64_t least_time_ns() const { return network_.least_time_ns(); }
 
@@ -149,6 +151,7 @@ class World {
   uint64_t event_ = 0;
   uint64_t now_ns_ = 0, end_ns_ = 0;
   uint64_t messages_sent_ = 0;
+  uint64_t all_messages_ = 0, done_messages_ = 0;
 };
 
 // All calls at once, beginning at 0. `calls_ns`, where given: by call, when its last rank is done;

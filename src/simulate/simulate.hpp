@@ -48,13 +48,14 @@ struct SimulateOptions {
   double tolerance = 5e-3;
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
   std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
+  std::function<void(uint64_t done, uint64_t all)> progress;  // told now and then: of messages
   bool symmetry = true;             // simulate one rank for all that do the same
   uint64_t eager_bytes = 8 * 1024;  // larger messages wait until the receive is posted
 };
 
 // What crossed a group's boundary, and for how long anything was on its way across. Of ranks that
 // count as alike one is counted for all: where pieces round differently, bytes are right to 1 in
-// 500.
+// 500, of more than 1,024 ranks to 1 in 50.
 struct GroupLoad {
   uint64_t egress_bytes = 0, ingress_bytes = 0;
   uint64_t egress_busy_ns = 0, ingress_busy_ns = 0;

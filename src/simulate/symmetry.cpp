@@ -12,6 +12,7 @@
 
 #include "base/arithmetic.hpp"
 #include "base/index.hpp"
+#include "simulate/simulate.hpp"
 
 namespace sennit::simulation {
 namespace {
@@ -23,8 +24,11 @@ uint64_t length_colour(const GroupCall& call, const Program& program, const Oper
     units += range.end - range.begin;
     elements += layout.length(range, {0, call.chunks});
   }
-  if (elements >= kExactElements && !layout.counts)  // about 11 bits of it
-    return mix(hash, units >> (std::bit_width(units) > 11 ? std::bit_width(units) - 11 : 0));
+  const uint64_t exact = exact_elements(call);
+  if (elements >= exact && !layout.counts) {
+    const int kept = std::bit_width(exact), bits = std::bit_width(units);
+    return mix(hash, units >> std::max(0, bits - kept));
+  }
   for (uint32_t chunk = 0; chunk < call.chunks; chunk++) {
     elements = 0;
     for (const Range& range : program.ranges_of(operand))
@@ -248,6 +252,11 @@ Symmetry Refinement::take() const {
 }
 
 }  // namespace
+
+uint64_t exact_elements(const GroupCall& call) {
+  constexpr uint64_t kExact = 1024, kExactOfMany = 64;
+  return call.positions.size() > index(kLongRing) ? kExactOfMany : kExact;
+}
 
 Look look_at(const GroupCall& call, const Program& program) {
   std::unordered_map<int32_t, uint32_t> number;

@@ -1,11 +1,12 @@
 // The symmetry of a collective whose ranks all do the same, without making all programs: an
 // all-gather's names a range for every rank, and 24,576 of them take a minute. The programs of one
 // rank and of its peers are made, and must turn out alike; by the tree's symmetry any rank could
-// have been that one.
+// have been that one. Where everybody is a peer and the tree's turns are known, a few of them are.
 #include <algorithm>
 #include <ranges>
 
 #include "base/index.hpp"
+#include "collectives/visits.hpp"
 #include "simulate/symmetry.hpp"
 
 namespace sennit::simulation {
@@ -37,7 +38,7 @@ bool rounds_alike(const GroupCall& call, const Program& program) {
     uint64_t elements = 0;
     for (const Range& range : program.ranges_of(operand))
       elements += layout.length(range, {0, call.chunks});
-    return elements >= kExactElements ||
+    return elements >= exact_elements(call) ||
            std::ranges::all_of(program.ranges_of(operand), [&](const Range& range) {
              return whole(range.begin) && whole(range.end - range.begin);
            });
@@ -47,17 +48,38 @@ bool rounds_alike(const GroupCall& call, const Program& program) {
   });
 }
 
-// By step, of sends: the receive that it meets at the peer. None where a peer's program differs.
-std::optional<std::vector<uint32_t>> partners(const GroupCall& call, const Program& program) {
+size_t number_of(const Look& look, int peer) {
+  return index(std::ranges::find(look.peers, peer) - look.peers.begin());
+}
+
+// Of position 0, by step, of sends: the receive that it meets at the peer. None where a peer's
+// program differs.
+std::optional<std::vector<uint32_t>> partners(const TierTree& tree, const GroupCall& call,
+                                              const Program& program) {
+  constexpr size_t kMadeWhereItTurns = 16;
   const Look mine = look_at(call, program);
   std::vector<uint32_t> partner(program.steps.size(), kNone);
+  const bool turns = call.blueprint->turns();
+  const Visits visits(tree);
+  std::vector<uint32_t> number(index(tree.ranks()), kNone);  // by position: which peer it is
+  for (size_t i = 0; i < mine.peers.size(); i++)
+    number[index(mine.peers[i])] = static_cast<uint32_t>(i);
+  const size_t stride = turns ? mine.peers.size() / kMadeWhereItTurns + 1 : 1;
   for (size_t i = 0; i < mine.peers.size(); i++) {
-    const Look theirs = look_at(call, call.blueprint->program(mine.peers[i]));
-    const auto me = index(std::ranges::find(theirs.peers, 0) - theirs.peers.begin());
-    if (theirs.hash != mine.hash || me == theirs.peers.size()) return std::nullopt;
-    const std::vector<uint32_t>& met = theirs.shape.receives[me];
-    if (met.size() != mine.shape.sends[i].size()) return std::nullopt;
-    for (size_t k = 0; k < met.size(); k++) partner[mine.shape.sends[i][k]] = met[k];
+    // A peer's program is this one turned by its position: to it this rank is what the rank that
+    // visits it in that turn is to this one.
+    const uint32_t turned = turns ? number[index(visits.from(0, mine.peers[i]))] : kNone;
+    const std::vector<uint32_t>* met = turned == kNone ? nullptr : &mine.shape.receives[turned];
+    std::optional<Look> theirs;
+    if (i % stride == 0) {
+      theirs = look_at(call, call.blueprint->program(mine.peers[i]));
+      const size_t me = number_of(*theirs, 0);
+      if (theirs->hash != mine.hash || me == theirs->peers.size()) return std::nullopt;
+      if (turns && (met == nullptr || *met != theirs->shape.receives[me])) return std::nullopt;
+      met = &theirs->shape.receives[me];
+    }
+    if (met == nullptr || met->size() != mine.shape.sends[i].size()) return std::nullopt;
+    for (size_t k = 0; k < met->size(); k++) partner[mine.shape.sends[i][k]] = (*met)[k];
   }
   return partner;
 }
@@ -76,7 +98,7 @@ std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call) {
     return std::nullopt;
   Program program = call.blueprint->program(0);
   if (!rounds_alike(call, program)) return std::nullopt;
-  std::optional<std::vector<uint32_t>> partner = partners(call, program);
+  std::optional<std::vector<uint32_t>> partner = partners(tree, call, program);
   if (!partner) return std::nullopt;
   Plan plan;
   plan.parameters.chunks = call.chunks;

@@ -129,7 +129,7 @@ TEST(Pipeline, ChunksAreComparedInStepsOfTheRootOfTwo) {
   EXPECT_EQ(counts(1 << 30), Counts({1, 2, 4, 8, 16, 32, 64}));
   EXPECT_EQ(chunk_counts(tiered, request_of(Collective::all_reduce, 1 << 20),
                          TierTree::uniform({32, 64}), kLeastChunkBytes),
-            Counts({1, 2, 4, 8}));
+            Counts({1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64}));
   EXPECT_EQ(chunks_of(tiered, request_of(Collective::all_reduce, 1 << 20), 4, 100'000),
             Counts({11}));
   EXPECT_EQ(chunks_of(*find_algorithm("direct"), request_of(Collective::all_to_all, 1 << 20), 4, 1),

@@ -48,11 +48,6 @@ struct Problem {
 Result<Problem> make_problem(const Arguments& arguments);
 // The planner's choice, or what the arguments force.
 Result<Plan> make_plan(const Problem& problem, const Arguments& arguments);
-// Refuses what would take hours to simulate, such as a direct exchange among 24,576 ranks: `groups`
-// calls of this plan, each on a tree like this one.
-Status check_messages(const TierTree& tree, const Request& request, const Plan& plan,
-                      const CostModel& cost, size_t groups);
-
 // A tier that has groups, and what it sets.
 struct TierRow {
   size_t tier = 0;             // index into TierTree::tiers

@@ -293,23 +293,6 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
   return plan;
 }
 
-Status check_messages(const TierTree& tree, const Request& request, const Plan& plan,
-                      const CostModel& cost, size_t groups) {
-  constexpr double kMostMessages = 1e8;
-  if (groups == 1 && has_closed_form(tree, request, plan)) return {};
-  const Estimate estimate =
-      find_algorithm(plan.algorithm)->estimate(tree, request, plan.parameters, cost);
-  const double messages = static_cast<double>(estimate.messages) * tree.ranks() *
-                          plan.parameters.chunks * static_cast<double>(groups);
-  if (messages <= kMostMessages) return {};
-  return invalid(
-      fmt::format("{} of {} ranks in {} is about {:.2g} messages{}, and {:.0e} is the most: use "
-                  "--ranks, fewer --chunks "
-                  "or another --algorithm",
-                  plan.algorithm, tree.ranks(), plan.parameters.to_text(), messages,
-                  groups > 1 ? fmt::format(" in {} groups", groups) : "", kMostMessages));
-}
-
 Result<Facts> count(const Problem& problem, const Plan& plan) {
   constexpr uint64_t kMostMessages = 20'000'000;
   const Algorithm* algorithm = find_algorithm(plan.algorithm);

@@ -88,8 +88,6 @@ Status run(const SimulateArguments& options) {
     return invalid("--json - and --trace -: standard output holds one of them");
   if (!std::isfinite(options.tolerance))
     return invalid("--tolerance: expected a part of 1, as in 0.005");
-  SENNIT_RETURN_IF_ERROR(
-      check_messages(problem->tree, problem->request, *plan, problem->options.cost, 1));
   const auto began = std::chrono::steady_clock::now();
   Watch watch(problem->tree);
   SimulateOptions how = simulate_options(*problem, options);
@@ -102,6 +100,7 @@ Status run(const SimulateArguments& options) {
     how.symmetry = false;
   }
   const Result<SimulatedTime> simulated = simulate(problem->tree, problem->request, *plan, how);
+  Progress::wipe();
   if (!simulated) return simulated.status();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
   const std::vector<std::vector<double>> load = watch.load(simulated->time_ns);

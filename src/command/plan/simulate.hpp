@@ -2,6 +2,7 @@
 // same time. That is its arguments, the messages that were watched, and how a run is told.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,16 @@ struct SimulateArguments : Arguments {
   double tolerance = SimulateOptions{}.tolerance;
   int stride = 0;  // of the groups' members; 0: not given
   int links = 0;   // so many of the busiest are told one by one
+};
+
+// Says on the terminal how far a simulation is, once a second.
+class Progress {
+ public:
+  void operator()(uint64_t done, uint64_t all);
+  static void wipe();  // when it is over
+
+ private:
+  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
 // All messages of the ranks that were simulated.

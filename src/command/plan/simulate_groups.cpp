@@ -65,15 +65,6 @@ std::vector<int> other_strides(int ranks, int size, int groups, int stride) {
   return strides;
 }
 
-// Planned as if the first group were alone, which is close enough for a limit.
-Status check_size(const Problem& problem, const PlanOptions& options,
-                  const std::vector<std::vector<int>>& groups) {
-  const TierTree tree = member_tree(problem.tree, groups.front()).tree;
-  const Result<Plan> plan = sennit::make_plan(problem.request, tree, options);
-  if (!plan) return plan.status();
-  return check_messages(tree, problem.request, *plan, problem.options.cost, groups.size());
-}
-
 Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments, Watch* watch) {
   const int ranks = problem.tree.ranks(), size = arguments.groups,
             stride = std::max(1, arguments.stride);
@@ -91,7 +82,6 @@ Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments
   if (arguments.chunks > 0)
     plan_options.chunk_bytes =
         std::max<uint64_t>(1, (problem.bytes + arguments.chunks - 1) / arguments.chunks);
-  SENNIT_RETURN_IF_ERROR(check_size(problem, plan_options, found.order.call.groups));
   found.best = found.order;
   for (const int s : other_strides(ranks, size, groups, stride)) {
     Order other = s == stride ? found.order : make_order(problem, size, s, groups);
@@ -111,6 +101,7 @@ Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments
   if (!arguments.fluid) options.observe = std::ref(*watch);
   Result<SimulatedSet> simulated =
       simulate_concurrent(problem.tree, {&found.order.call, 1}, options, plan_options);
+  Progress::wipe();
   if (!simulated) return simulated.status();
   found.simulated = *std::move(simulated);
   if (found.best.stride == stride) found.best_ns = found.simulated.all.time_ns;

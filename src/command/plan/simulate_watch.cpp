@@ -5,6 +5,8 @@
 // open it in Perfetto (ui.perfetto.dev) or chrome://tracing; one process a rank, one thread a peer.
 #include "command/plan/simulate.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -133,12 +135,25 @@ std::string Watch::trace() const {
   return text + "]}\n";
 }
 
+void Progress::operator()(uint64_t done, uint64_t all) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - told_ < std::chrono::seconds(1)) return;
+  told_ = now;
+  fmt::print(stderr, "\rsimulated {} % of {:.2g} messages\033[K",
+             100 * done / std::max<uint64_t>(1, all), static_cast<double>(all));
+}
+
+void Progress::wipe() {
+  if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K");
+}
+
 SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments) {
   SimulateOptions options;
   options.cost = problem.options.cost;
   options.fluid = arguments.fluid;
   options.symmetry = !arguments.every_rank;
   options.tolerance = arguments.tolerance;
+  if (isatty(STDERR_FILENO)) options.progress = Progress();
   return options;
 }
 
