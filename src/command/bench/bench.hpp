@@ -39,7 +39,7 @@ struct Options {
   int threads = 1;  // ranks per process
   int ranks = 0;    // local processes to start; 0: as launched
   BufferMemory memory = BufferMemory::sennit;
-  std::string split, mesh, dimension;  // command/bench/groups.hpp
+  std::string split, mesh, dimension;   // command/bench/groups.hpp
   std::string split_named = "--split";  // or the variable of nccl-tests that it comes from
   std::string fabric, algorithm, json;
 };
