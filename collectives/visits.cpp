@@ -13,8 +13,9 @@ std::vector<int> equal_sizes(const TierTree& tree) {
     const Group*& like = first[group.tier];
     if (!like) like = &group;
     if (group.size != like->size || group.children != like->children) return {};
+    // Equal sizes are not enough: a host of two ranks may stand beside a rack of two hosts.
     for (int c = group.first_child; c < group.first_child + group.children; c++)
-      if (tree.groups[index(c)].tier != tree.groups[index(group.first_child)].tier) return {};
+      if (tree.groups[index(c)].tier != tree.groups[index(like->first_child)].tier) return {};
   }
   std::vector<int> sizes;
   for (const Group* group = &tree.root();; group = &tree.groups[index(group->first_child)]) {

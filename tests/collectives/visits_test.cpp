@@ -7,7 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "collectives/algorithm.hpp"
+#include "topology/fabric/fabric.hpp"
 #include "topology/source.hpp"
+#include "verify/verify.hpp"
 
 namespace sennit {
 namespace {
@@ -56,6 +59,35 @@ TEST(Visits, EqualGroupsTurn) {
   }
   for (const char* spec : kUnequal)
     EXPECT_FALSE(Visits(synthetic_tree(spec).value()).turns()) << spec;
+}
+
+// Two pods of four ranks each, in racks of two: one rack is two hosts, another is one host of two
+// ranks. All sizes are equal, and the groups of the hosts' tier are not.
+TEST(Visits, EqualSizesOfUnequalTiersDoNotTurn) {
+  const Fabric fabric =
+      parse_fabric(
+          "switch core\nswitch pod[0-1] tier pod\nswitch rack[0-3] tier rack\nhost h[0-5]\n"
+          "link pod[0-1] core 1GB/s\nlink rack[0-1] pod0 1GB/s\nlink rack[2-3] pod1 1GB/s\n"
+          "link h[0-1] rack0 1GB/s\nlink h[2-3] rack1 1GB/s\nlink h4 rack2 1GB/s\n"
+          "link h5 rack3 1GB/s\n",
+          "f")
+          .value();
+  std::vector<Placement> ranks;
+  for (const char* host : {"h0", "h1", "h2", "h3", "h4", "h4", "h5", "h5"})
+    ranks.emplace_back().host = host;
+  const TierTree tree = contract(fabric, ranks).value();
+  EXPECT_FALSE(Visits(tree).turns()) << tree.to_text();
+  Request request;
+  request.collective = Collective::all_to_all;
+  request.count = 100;
+  for (const Algorithm* algorithm : algorithms()) {
+    if (!algorithm->applies(tree, request)) continue;
+    for (const Parameters& parameters : algorithm->candidates(tree, request)) {
+      const Verdict verdict = verify(tree, request, *algorithm->prepare(tree, request, parameters));
+      EXPECT_TRUE(verdict.correct)
+          << algorithm->name() << " " << parameters.to_text() << ": " << verdict.error;
+    }
+  }
 }
 
 }  // namespace
