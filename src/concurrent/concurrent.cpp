@@ -146,13 +146,15 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree,
   uint32_t more_chunks = 1;
   if (tried > 1) {
     uint64_t least_ns = ~uint64_t{0};
+    Status first_failure;  // where some cannot be simulated, others may
     for (size_t choice = 0; choice < tried; choice++) {
       const Result<SimulatedSet> set = planned.simulate(choice, 1, trial);
-      if (!set && choice == 0) return set.status();
+      if (!set && first_failure.ok()) first_failure = set.status();
       if (!set || set->all.time_ns >= least_ns) continue;
       least_ns = set->all.time_ns;
       fastest = choice;
     }
+    if (least_ns == ~uint64_t{0}) return first_failure;
     // Bursts that meet at a shared uplink leave it idle at times; smaller ones less so.
     const Bound bound = set_bound(tree, calls);
     if (plan_options.chunk_bytes == 0 && bound.known &&

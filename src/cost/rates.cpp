@@ -88,9 +88,9 @@ LatencySource latency_source(const TierTree& tree, int group, const CostModel& c
   const Group& g = tree.groups[index(group)];
   if (g.latency_ns != 0) return LatencySource::declared;
   if (within_host(tree, group)) return LatencySource::within_host;
-  const bool wired = g.wire == Wire::infiniband || g.wire == Wire::roce;
-  return cost.way == Way::rdma || (cost.way == Way::as_wired && wired) ? LatencySource::rdma
-                                                                       : LatencySource::sockets;
+  return cost.way == Way::rdma || (cost.way == Way::as_wired && does_rdma(g.wire))
+             ? LatencySource::rdma
+             : LatencySource::sockets;
 }
 
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {

@@ -38,6 +38,9 @@ std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost);
 // What RDMA takes of a processor to post a message.
 inline constexpr uint64_t kRdmaPostNs = 300;
 
+// Whether NICs of this kind send without the kernel.
+inline bool does_rdma(Wire wire) { return wire == Wire::infiniband || wire == Wire::roce; }
+
 // Where the latency within a group comes from.
 enum class LatencySource : uint8_t { declared, within_host, rdma, sockets };
 LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost);

@@ -24,15 +24,14 @@ uint64_t most_scratch_bytes(const TierTree& tree, std::span<const GroupCall> cal
   return *std::max_element(of_position.begin(), of_position.end());
 }
 
-// Refuses what would take hours, and what remembers every message gigabytes.
-Status check_messages(const World& world, int ranks) {
-  constexpr uint64_t kMost = 30'000'000;
-  if (world.messages_to_simulate() <= kMost) return {};
+// By SimulateOptions::most_messages.
+Status check_messages(const World& world, int ranks, uint64_t most) {
+  if (world.messages_to_simulate() <= most) return {};
   return invalid(fmt::format(
       "{:.2g} messages of {} ranks are to be simulated, of one for all that do the "
       "same, and {:.2g} are the most: use --ranks, --fluid, fewer --chunks or "
       "another --algorithm",
-      static_cast<double>(world.messages_to_simulate()), ranks, static_cast<double>(kMost)));
+      static_cast<double>(world.messages_to_simulate()), ranks, static_cast<double>(most)));
 }
 
 }  // namespace
@@ -62,10 +61,10 @@ std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>
 Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const GroupCall> calls,
                                      const SimulateOptions& options,
                                      std::vector<uint64_t>* calls_ns) {
-  const Result<Symmetry> symmetry = find_symmetry(tree, calls, options.symmetry);
+  const Result<Symmetry> symmetry = find_symmetry(tree, calls, options);
   if (!symmetry) return symmetry.status();
   World world(tree, calls, options, *symmetry);
-  SENNIT_RETURN_IF_ERROR(check_messages(world, tree.ranks()));
+  SENNIT_RETURN_IF_ERROR(check_messages(world, tree.ranks(), options.most_messages));
   SENNIT_RETURN_IF_ERROR(world.run());
   SimulatedTime simulated;
   simulated.time_ns = world.time_ns();

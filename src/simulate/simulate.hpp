@@ -49,7 +49,11 @@ struct SimulateOptions {
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
   std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
   std::function<void(uint64_t done, uint64_t all)> progress;  // told now and then: of messages
-  bool symmetry = true;             // simulate one rank for all that do the same
+  bool symmetry = true;  // simulate one rank for all that do the same
+  // More are refused: messages of the ranks that are simulated, and ranks whose programs have to be
+  // made to see which do the same.
+  uint64_t most_messages = ~uint64_t{0};
+  size_t most_programs = size_t{1} << 40;
   uint64_t eager_bytes = 8 * 1024;  // larger messages wait until the receive is posted
 };
 

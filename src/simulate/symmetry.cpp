@@ -17,24 +17,31 @@
 namespace sennit::simulation {
 namespace {
 
-uint64_t length_colour(const GroupCall& call, const Program& program, const Operand& operand) {
+// What a step sends, or writes.
+const Operand& moved_by(const Program& program, const Step& step) {
+  return step.kind == StepKind::send ? program.operands[step.first_source] : step.target;
+}
+
+uint64_t elements_of(const GroupCall& call, const Program& program, const Operand& operand,
+                     uint32_t chunk) {
   const Layout layout = call.layout();
-  uint64_t units = 0, elements = 0, hash = operand.ranges > 0;
-  for (const Range& range : program.ranges_of(operand)) {
-    units += range.end - range.begin;
-    elements += layout.length(range, {0, call.chunks});
-  }
+  uint64_t elements = 0;
+  for (const Range& range : program.ranges_of(operand))
+    elements += layout.length(range, {chunk, call.chunks});
+  return elements;
+}
+
+uint64_t length_colour(const GroupCall& call, const Program& program, const Operand& operand) {
+  uint64_t units = 0, hash = operand.ranges > 0;
+  for (const Range& range : program.ranges_of(operand)) units += range.end - range.begin;
+  const uint64_t elements = elements_of(call, program, operand, 0);
   const uint64_t exact = exact_elements(call);
-  if (elements >= exact && !layout.counts) {
+  if (elements >= exact && call.request->counts.empty()) {
     const int kept = std::bit_width(exact), bits = std::bit_width(units);
     return mix(hash, units >> std::max(0, bits - kept));
   }
-  for (uint32_t chunk = 0; chunk < call.chunks; chunk++) {
-    elements = 0;
-    for (const Range& range : program.ranges_of(operand))
-      elements += layout.length(range, {chunk, call.chunks});
-    hash = mix(hash, elements);
-  }
+  for (uint32_t chunk = 0; chunk < call.chunks; chunk++)
+    hash = mix(hash, elements_of(call, program, operand, chunk));
   return hash;
 }
 
@@ -167,6 +174,7 @@ void Refinement::colour_groups() {
         mix(children, static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes);
     hash =
         mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
+    hash = mix(hash, static_cast<uint64_t>(group.wire) << 8 | group.switches);
     group_[g] = group.children == 0 ? mix(hash, held_[index(group.first)]) : hash;
   }
   for (size_t g = 1; g < tree_.groups.size(); g++)
@@ -258,7 +266,23 @@ uint64_t exact_elements(const GroupCall& call) {
   return call.positions.size() > index(kLongRing) ? kExactOfMany : kExact;
 }
 
-Look look_at(const GroupCall& call, const Program& program) {
+bool same_lengths(const GroupCall& call, const Program& a, const Program& b) {
+  const uint64_t exact = exact_elements(call);
+  const auto elements = [&](const Program& program, const Step& step) {
+    return elements_of(call, program, moved_by(program, step), 0);
+  };
+  for (size_t i = 0; i < a.steps.size(); i++) {
+    const uint64_t one = elements(a, a.steps[i]), other = elements(b, b.steps[i]);
+    const uint64_t apart = one > other ? one - other : other - one;
+    const bool rounded = std::min(one, other) >= exact && apart * exact <= one + exact;
+    if (!rounded && length_colour(call, a, moved_by(a, a.steps[i])) !=
+                        length_colour(call, b, moved_by(b, b.steps[i])))
+      return false;
+  }
+  return true;
+}
+
+Look look_at(const GroupCall& call, const Program& program, bool lengths) {
   std::unordered_map<int32_t, uint32_t> number;
   Look look;
   uint64_t hash = mix(program.steps.size(), static_cast<uint64_t>(call.request->collective));
@@ -267,9 +291,7 @@ Look look_at(const GroupCall& call, const Program& program) {
     const Step& step = program.steps[i];
     hash = mix(hash, static_cast<uint64_t>(step.kind) << 8 | step.tier);
     hash = mix(hash, step.sources);
-    if (step.kind != StepKind::send) hash = mix(hash, length_colour(call, program, step.target));
-    if (step.kind == StepKind::send)
-      hash = mix(hash, length_colour(call, program, program.operands[step.first_source]));
+    if (lengths) hash = mix(hash, length_colour(call, program, moved_by(program, step)));
     for (const uint32_t dep : program.deps_of(step)) hash = mix(hash, dep);
     if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
     const auto [found, added] = number.try_emplace(step.peer, static_cast<uint32_t>(number.size()));
@@ -294,9 +316,15 @@ GroupCall whole_tree(const TierTree& tree, const Request& request, uint32_t chun
   return call;
 }
 
-Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls, bool use) {
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls,
+                               const SimulateOptions& options) {
+  const bool use = options.symmetry;
   if (use && calls.size() == 1)
     if (std::optional<Symmetry> one = one_class(tree, calls[0])) return *std::move(one);
+  size_t members = 0;
+  for (const GroupCall& call : calls) members += call.positions.size();
+  if (members > options.most_programs)
+    return invalid(fmt::format("simulate: the programs of {} ranks", members));
   SENNIT_RETURN_IF_ERROR(check_memory(calls, use));
   Refinement refinement(tree, calls);
   SENNIT_RETURN_IF_ERROR(refinement.read());

@@ -4,12 +4,13 @@
 // Colour refinement (the equitable partition of Weisfeiler and Leman) over ranks and groups
 // together. Two ranks stay alike while their programs have the same steps, lengths and
 // dependencies, and their k-th peers are alike, at the same distance, and know them by the same
-// number; two groups while their capacities, parents and children are. All ranks of a class then
-// send and receive at the same moments, and every group of a class carries the same number of each
-// of their flows: the simulation of one rank per class and one link per class of groups is that of
-// all. Lengths that differ by rounding alone, by less than 1 in 1,000, are taken as equal; of more
-// than 1,024 ranks by less than 1 in 64, since no two of so many would be alike otherwise. Cost:
-// all programs once, then O(peers of all ranks) a round; memory O(peers of all ranks).
+// number; two groups while their capacities, latencies, parents and children are. All ranks of a
+// class then send and receive at the same moments, and every group of a class carries the same
+// number of each of their flows: the simulation of one rank per class and one link per class of
+// groups is that of all. Lengths that differ by rounding alone, by less than 1 in 1,000, are taken
+// as equal; of more than 1,024 ranks by less than 1 in 64, since no two of so many would be alike
+// otherwise. Cost: all programs once, then O(peers of all ranks) a round; memory O(peers of all
+// ranks).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "collectives/algorithm.hpp"
 #include "schedule/layout.hpp"
 #include "schedule/prepared.hpp"
+#include "simulate/simulate.hpp"
 
 namespace sennit::simulation {
 
@@ -73,7 +75,10 @@ struct Look {
   Shape shape;
 };
 uint64_t exact_elements(const GroupCall& call);  // shorter lengths are told apart to the element
-Look look_at(const GroupCall& call, const Program& program);
+// `lengths`: false leaves these out of the hash.
+Look look_at(const GroupCall& call, const Program& program, bool lengths = true);
+// Whether two programs of equal hash without lengths have the same lengths, but for rounding.
+bool same_lengths(const GroupCall& call, const Program& a, const Program& b);
 
 // The one class of a call that is all of a tree of equal groups, where the blueprint says that all
 // ranks do the same (simulate/uniform_symmetry.cpp). None: they do not, or lengths round
@@ -85,8 +90,10 @@ std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call);
 // (simulate/memory.cpp).
 Status check_memory(std::span<const GroupCall> calls, bool symmetry);
 
-// `use`: false makes every rank and group a class of its own. Errors: a message that has one end
-// only, or a peer that does not exist: the schedule's fault.
-Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls, bool use);
+// By SimulateOptions::symmetry (false makes every rank and group a class of its own) and
+// most_programs. Errors: a message that has one end only, or a peer that does not exist: the
+// schedule's fault.
+Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls,
+                               const SimulateOptions& options);
 
 }  // namespace sennit::simulation

@@ -20,7 +20,8 @@ bool tiers_are_uniform(const TierTree& tree) {
     return group.children == like->children && group.size == like->size &&
            group.planes == like->planes && group.egress.bytes_per_s == like->egress.bytes_per_s &&
            group.ingress.bytes_per_s == like->ingress.bytes_per_s &&
-           group.latency_ns == like->latency_ns;
+           group.latency_ns == like->latency_ns && group.wire == like->wire &&
+           group.switches == like->switches;
   });
 }
 
@@ -57,7 +58,7 @@ size_t number_of(const Look& look, int peer) {
 std::optional<std::vector<uint32_t>> partners(const TierTree& tree, const GroupCall& call,
                                               const Program& program) {
   constexpr size_t kMadeWhereItTurns = 16;
-  const Look mine = look_at(call, program);
+  const Look mine = look_at(call, program, false);
   std::vector<uint32_t> partner(program.steps.size(), kNone);
   const bool turns = call.blueprint->turns();
   const Visits visits(tree);
@@ -72,9 +73,12 @@ std::optional<std::vector<uint32_t>> partners(const TierTree& tree, const GroupC
     const std::vector<uint32_t>* met = turned == kNone ? nullptr : &mine.shape.receives[turned];
     std::optional<Look> theirs;
     if (i % stride == 0) {
-      theirs = look_at(call, call.blueprint->program(mine.peers[i]));
+      const Program at_peer = call.blueprint->program(mine.peers[i]);
+      theirs = look_at(call, at_peer, false);
       const size_t me = number_of(*theirs, 0);
-      if (theirs->hash != mine.hash || me == theirs->peers.size()) return std::nullopt;
+      if (theirs->hash != mine.hash || me == theirs->peers.size() ||
+          !same_lengths(call, program, at_peer))
+        return std::nullopt;
       if (turns && (met == nullptr || *met != theirs->shape.receives[me])) return std::nullopt;
       met = &theirs->shape.receives[me];
     }

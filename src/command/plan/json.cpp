@@ -53,33 +53,37 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
                           {"predicted_us", us(c.predicted_ns)},
                           {"rejected", c.rejected.empty() ? Json() : Json(c.rejected)}});
   const CostModel& cost = problem.options.cost;
-  const Json json = {{"collective", name(problem.request.collective)},
-                     {"bytes", problem.bytes},
-                     {"datatype", name(problem.request.type)},
-                     {"op", problem.request.reduces() ? Json(name(problem.request.op)) : Json()},
-                     {"ranks", problem.tree.ranks()},
-                     {"fabric", problem.fabric},
-                     {"capacities_known", !problem.assumed()},
-                     {"model",
-                      {{"post_us", us(cost.post_ns)},
-                       {"latency_us", us(cost.latency_ns)},
-                       {"rdma_latency_us", us(cost.rdma_latency_ns)},
-                       {"switch_us", us(cost.switch_ns)},
-                       {"reduce_bytes_per_s", cost.reduce_bytes_per_s},
-                       {"on_gpus", problem.on_gpus}}},
-                     {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},
-                     {"binding_tier", plan.bound.known && plan.bound.binding_tier >= 0
-                                          ? Json(tier_name(problem.tree, plan.bound.binding_tier))
-                                          : Json()},
-                     {"bound_why", plan.bound.why},
-                     {"tiers", tiers_of(problem, plan, facts)},
-                     {"algorithm", plan.algorithm},
-                     {"parameters", parameters_of(plan.parameters)},
-                     {"predicted_us", us(plan.predicted_ns)},
-                     {"rounds_per_chunk", counted(facts.programs.rounds)},
-                     {"messages_per_chunk", counted(facts.programs.messages)},
-                     {"scratch_bytes", counted(facts.programs.scratch_bytes)},
-                     {"candidates", candidates}};
+  const Json json = {
+      {"collective", name(problem.request.collective)},
+      {"bytes", problem.bytes},
+      {"datatype", name(problem.request.type)},
+      {"op", problem.request.reduces() ? Json(name(problem.request.op)) : Json()},
+      {"ranks", problem.tree.ranks()},
+      {"fabric", problem.fabric},
+      {"latency_us", us(planning_latency_ns(problem.tree, 0, cost))},
+      {"latency_assumed", latency_source(problem.tree, 0, cost) != LatencySource::declared},
+      {"capacities_known", !problem.assumed()},
+      {"model",
+       {{"post_us", us(cost.post_ns)},
+        {"latency_us", us(cost.latency_ns)},
+        {"rdma_latency_us", us(cost.rdma_latency_ns)},
+        {"switch_us", us(cost.switch_ns)},
+        {"reduce_bytes_per_s", cost.reduce_bytes_per_s},
+        {"on_gpus", problem.on_gpus}}},
+      {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},
+      {"binding_tier", plan.bound.known && plan.bound.binding_tier >= 0
+                           ? Json(tier_name(problem.tree, plan.bound.binding_tier))
+                           : Json()},
+      {"bound_why", plan.bound.why},
+      {"tiers", tiers_of(problem, plan, facts)},
+      {"algorithm", plan.algorithm},
+      {"parameters", parameters_of(plan.parameters)},
+      {"predicted_us", us(plan.predicted_ns)},
+      {"simulated_us", facts.simulated_ns > 0 ? Json(us(facts.simulated_ns)) : Json()},
+      {"rounds_per_chunk", counted(facts.programs.rounds)},
+      {"messages_per_chunk", counted(facts.programs.messages)},
+      {"scratch_bytes", counted(facts.programs.scratch_bytes)},
+      {"candidates", candidates}};
   return json_to_text(json, 2) + "\n";
 }
 

@@ -67,6 +67,7 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
                         plan.bound.why);
   text += fmt::format("choice: {}, {}: predicted {}", plan.algorithm, plan.parameters.to_text(),
                       time_text(plan.predicted_ns));
+  if (facts.simulated_ns > 0) text += fmt::format(" (simulated {})", time_text(facts.simulated_ns));
   if (plan.bound.known)
     text += fmt::format(", {} x bound", times_text(plan.predicted_ns, plan.bound.time_ns));
   text += "\n";

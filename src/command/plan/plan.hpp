@@ -76,6 +76,8 @@ int fail(const char* command, const Status& status);
 struct Facts {
   bool counted = false;
   Counted programs;
+  // How long the choice takes by the simulator, where that says so in a moment; else 0.
+  uint64_t simulated_ns = 0;
 };
 Result<Facts> count(const Problem& problem, const Plan& plan);
 

@@ -85,8 +85,7 @@ Result<Request> make_request(const Arguments& arguments, Collective collective,
 // not.
 Result<CostModel> make_cost(const Arguments& arguments, const TierTree& tree, bool on_gpus) {
   CostModel cost;
-  if (tree.ranks() > 1 && latency_source(tree, 0, cost) == LatencySource::rdma)
-    cost.post_ns = kRdmaPostNs;
+  if (does_rdma(tree.root().wire) && !within_one_host(tree)) cost.post_ns = kRdmaPostNs;
   if (on_gpus) {
     cost.post_ns = kGpuPostNs;
     cost.shared_memory_latency_ns = kNvlinkNs;
@@ -185,7 +184,7 @@ void add_arguments(const Command& command, Arguments* a) {
               "tiered all_reduce: so many outermost stages exchange whole pieces; 255: all")
       .within(0, 255);
   command.option("--post", a->post,
-                 "time to post a message (default 2us; where ranks are GPUs 1us)");
+                 "time to post a message (default 2us, over RDMA 300ns; where ranks are GPUs 1us)");
   command.option(
       "--latency", a->latency,
       "of a message between hosts where the fabric says none (default 30us; over InfiniBand and "
@@ -293,6 +292,15 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
   return plan;
 }
 
+uint64_t simulated_ns(const Problem& problem, const Plan& plan) {
+  SimulateOptions options;
+  options.cost = problem.options.cost;
+  options.most_messages = 100'000;
+  options.most_programs = 256;
+  const Result<SimulatedTime> simulated = simulate(problem.tree, problem.request, plan, options);
+  return simulated ? simulated->time_ns : 0;
+}
+
 Result<Facts> count(const Problem& problem, const Plan& plan) {
   constexpr uint64_t kMostMessages = 20'000'000;
   const Algorithm* algorithm = find_algorithm(plan.algorithm);
@@ -300,6 +308,7 @@ Result<Facts> count(const Problem& problem, const Plan& plan) {
   const Estimate estimate =
       algorithm->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
   Facts facts;
+  facts.simulated_ns = simulated_ns(problem, plan);
   if (!has_closed_form(problem.tree, problem.request, plan) &&
       estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages &&
       !algorithm->count(problem.tree, problem.request, plan.parameters))

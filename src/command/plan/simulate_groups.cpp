@@ -95,6 +95,7 @@ Result<Answer> answer(const Problem& problem, const SimulateArguments& arguments
   if (found.best.stride != stride) {
     const Result<SimulatedSet> best =
         simulate_concurrent(problem.tree, {&found.best.call, 1}, options, plan_options);
+    Progress::wipe();
     if (!best) return best.status();
     found.best_ns = best->all.time_ns;
   }

@@ -147,12 +147,16 @@ void Progress::wipe() {
   if (isatty(STDERR_FILENO)) fmt::print(stderr, "\r\033[K");
 }
 
+// More would take hours, and a Watch of all of them gigabytes.
+constexpr uint64_t kMostMessages = 30'000'000;
+
 SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments) {
   SimulateOptions options;
   options.cost = problem.options.cost;
   options.fluid = arguments.fluid;
   options.symmetry = !arguments.every_rank;
   options.tolerance = arguments.tolerance;
+  options.most_messages = kMostMessages;
   if (isatty(STDERR_FILENO)) options.progress = Progress();
   return options;
 }

@@ -197,6 +197,15 @@ TEST(Plan, AssumesOfLatenciesWhatTheWireTakes) {
       << text.output;
 }
 
+// The closed form beside the simulator: how far it may be off.
+TEST(Plan, SaysWhatTheSimulatorSays) {
+  const json planned = answer("plan all_reduce -b 16M --json -" + kSmall);
+  const json simulated = answer("simulate all_reduce -b 16M --json -" + kSmall);
+  EXPECT_EQ(planned["simulated_us"], simulated["time_us"]);
+  const json many = answer("plan broadcast -b 16M" + kModel);
+  EXPECT_TRUE(many["simulated_us"].is_null()) << "ranks of which no two are known to do the same";
+}
+
 TEST(Plan, DrawsAPageWithItsLegend) {
   const Outcome outcome = sh(kSennit + "plan all_reduce -b 16M --html -" + kSmall);
   EXPECT_EQ(outcome.status, 0);
