@@ -110,6 +110,10 @@ def ratio_of(entry):
 
 
 def report(entries):
+    failed = [entry for entry in entries if "error" in entry]
+    if failed:
+        print(f"{len(failed)} cells could not be measured: {[entry['cell'] for entry in failed]}")
+    entries = [entry for entry in entries if "error" not in entry]
     large = [entry for entry in entries if entry["cell"][1] != "small"]
     for knowledge in KNOWLEDGE:
         known = [entry for entry in large if entry["cell"][4] == knowledge and entry["bound_us"]]
@@ -156,7 +160,12 @@ def main():
         start = time.monotonic()
         cell = left.pop(0)
         measure = measure_small if cell[1] == "small" else measure_large
-        entry = {"seed": arguments.seed, "cell": cell, **measure(arguments, cell)}
+        entry = {"seed": arguments.seed, "cell": cell}
+        try:
+            entry |= measure(arguments, cell)
+        except (subprocess.SubprocessError, StopIteration, KeyError) as error:
+            entry["error"] = repr(error)
+            print(f"not measured: {cell}: {error!r}")
         longest = max(longest, time.monotonic() - start)
         with arguments.file.open("a") as file:
             file.write(json.dumps(entry) + "\n")

@@ -12,7 +12,7 @@ namespace {
 
 TierTree tree(const char* spec) { return synthetic_tree(spec).value(); }
 
-// Group 0 is the root, 1 a rack, the last but one or earlier a host.
+// The first.
 int group_of_tier(const TierTree& tree, std::string_view tier) {
   for (size_t g = 0; g < tree.groups.size(); g++)
     if (tree.tiers[tree.groups[g].tier].name == tier) return static_cast<int>(g);

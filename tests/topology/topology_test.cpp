@@ -167,7 +167,8 @@ TEST(Synthetic, TreeIsTheContractedFabric) {
                            "pods=(1,2),(3,1);ranks=3;nic=10Gbit/s",
                            "shape=2x2x2x2;local=9GB/s;nic=10GB/s;local_latency=1us;latency=9us",
                            "racks=2x1;local=1GB/s;nic=2GB/s", "racks=2x1;local=1GB/s", "hosts=1",
-                           "hosts=1;ranks=4;local_latency=3us", "meta24k"}) {
+                           "hosts=1;ranks=4;local_latency=3us", "racks=2x4;wire=infiniband",
+                           "pods=(1,2),(3,1);ranks=2;wire=roce", "meta24k"}) {
     const Result<TierTree> tree = synthetic_tree(spec);
     ASSERT_TRUE(tree.ok()) << tree.status().text();
     const Fabric fabric = synthetic_fabric(spec).value();

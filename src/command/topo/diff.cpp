@@ -32,6 +32,7 @@ std::string describe(const Link& link) {
   if (link.capacity.known()) text += std::string(" ") + name(link.capacity.provenance);
   if (link.cables != 1) text += fmt::format(", {} cables", link.cables);
   if (link.latency_ns != 0) text += fmt::format(", latency {}", format_time(link.latency_ns));
+  if (link.wire != Wire::unknown) text += fmt::format(", over {}", name(link.wire));
   return text;
 }
 

@@ -161,19 +161,20 @@ struct Tried {
   bench::Case what;
 };
 
-// Rank 0 fits and tells the others: all must plan alike.
-Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, PlanOptions* fitted) {
+// Rank 0 fits and tells the others: all must plan alike. Whether it did.
+Result<bool> calibrate(Communicator& inside, const std::vector<TimedPlan>& trace,
+                       PlanOptions* fitted) {
   PlanOptions options = inside.context().plan_options();
   Tuning table;
   const TimedPlan* const impossible =
-      inside.rank() == 0 ? below_bound(inside.tree(), options.cost, trace) : nullptr;
+      inside.rank() == 0 ? below_bound(inside.tree(), trace) : nullptr;
   if (impossible) {
     const Bound bound = lower_bound(impossible->request, inside.tree());
     fmt::print(
         "\nnot calibrated: {} of {} took {}, and on the rates that the fabric gives none takes "
         "less "
-        "than {} ({}). These rates are too low: correct them, or have them measured with "
-        "SENNIT_PROBE=again\n",
+        "than {} ({}). These rates are too low: correct them, or have them probed "
+        "(SENNIT_PROBE=again)\n",
         name(impossible->request.collective),
         plan::bytes_text(payload_bytes(impossible->request, inside.size())),
         plan::time_text(impossible->measured_ns), plan::time_text(bound.time_ns), bound.why);
@@ -198,10 +199,11 @@ Status calibrate(Communicator& inside, const std::vector<TimedPlan>& trace, Plan
                     "rank 0's calibration");
   if (!parsed) return parsed.status();
   options = inside.context().plan_options();
-  parsed->calibrate(inside.tree(), &options.cost);
-  inside.calibrate(options.cost);
   *fitted = options;
-  return {};
+  if (parsed->empty()) return false;
+  parsed->calibrate(inside.tree(), &fitted->cost);
+  inside.calibrate(fitted->cost);
+  return true;
 }
 
 // What the model itself would choose now, whatever the table says.
@@ -211,15 +213,20 @@ Result<TimedPlan> model_choice(const Communicator& inside, const Request& reques
   return TimedPlan{request, plan->algorithm, plan->parameters, 0};
 }
 
-Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) {
-  const Trials::Effort effort = a.effort;
-  const bool reporting = inside.rank() == 0;
+Status check_choice(const Communicator& inside) {
   if (inside.size() == 1)
     return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
   if (!inside.context().tunes())
     return invalid(
         "SENNIT_ALGORITHM, SENNIT_CHUNK_BYTES or SENNIT_REPRODUCIBLE is set, which leaves nothing "
         "to choose");
+  return {};
+}
+
+Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) {
+  const Trials::Effort effort = a.effort;
+  const bool reporting = inside.rank() == 0;
+  SENNIT_RETURN_IF_ERROR(check_choice(inside));
   SENNIT_RETURN_IF_ERROR(check_files(a, inside));
   if (reporting) tuned::print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
@@ -248,9 +255,10 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
     }
   const PlanOptions before = inside.context().plan_options();
   PlanOptions fitted;
-  SENNIT_RETURN_IF_ERROR(calibrate(inside, trace.plans(), &fitted));
+  const Result<bool> calibrated = calibrate(inside, trace.plans(), &fitted);
+  if (!calibrated) return calibrated.status();
   bool heading = reporting;
-  for (const Tried& one : tried) {
+  for (const Tried& one : *calibrated ? tried : std::vector<Tried>()) {
     const Result<TimedPlan> choice = model_choice(inside, request_of(inside, one.call));
     if (!choice) return choice.status();
     choices.calibrated.push_back(*choice);
@@ -267,7 +275,8 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
   }
   if (!reporting) return {};
   tuned::print_choices("before that", choices.planned, trace.plans(), inside.size());
-  tuned::print_choices("calibrated", choices.calibrated, trace.plans(), inside.size());
+  if (*calibrated)
+    tuned::print_choices("calibrated", choices.calibrated, trace.plans(), inside.size());
   return a.json.empty() ? Status()
                         : tuned::write_json(a.json, inside, before, fitted, choices, trace);
 }

@@ -78,20 +78,19 @@ std::vector<uint64_t> moments(uint64_t now) {
 
 }  // namespace
 
-const TimedPlan* below_bound(const TierTree& tree, const CostModel& cost,
-                             std::span<const TimedPlan> trace) {
-  constexpr uint64_t kSurelyPermille = 900;
+const TimedPlan* below_bound(const TierTree& tree, std::span<const TimedPlan> trace) {
+  constexpr uint64_t kSurelyPermille = 900, kLongNs = 5'000'000;
+  constexpr double kManyBytes = 16 << 20;
   uint64_t burst_ns = 0;
-  for (const TierCost& tier : tier_costs(tree, cost)) burst_ns = std::max(burst_ns, tier.burst_ns);
-  const auto is_largest = [&](const TimedPlan& run) {
-    return std::ranges::all_of(trace, [&](const TimedPlan& other) {
-      return other.request.collective != run.request.collective ||
-             payload_bytes(other.request, tree.ranks()) <= payload_bytes(run.request, tree.ranks());
-    });
-  };
+  for (const Group& group : tree.groups)
+    for (const Capacity& side : {group.egress, group.ingress})
+      if (side.known())
+        burst_ns = std::max(burst_ns, transfer_ns(side.burst_bytes, side.bytes_per_s));
   for (const TimedPlan& run : trace) {
     const Bound bound = lower_bound(run.request, tree);
-    if (bound.known && is_largest(run) &&
+    const bool large =
+        bound.time_ns >= kLongNs || payload_bytes(run.request, tree.ranks()) >= kManyBytes;
+    if (bound.known && large &&
         run.measured_ns + burst_ns < scaled(bound.time_ns, kSurelyPermille, kPermille))
       return &run;
   }

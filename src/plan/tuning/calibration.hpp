@@ -34,11 +34,10 @@ struct TimedPlan {
 };
 
 // The first run that took less than any schedule can on the tree's rates: they are wrong, and a
-// model fitted to both would be wrong everywhere. Of each collective the largest runs are looked
-// at, since a smaller one may pass through a buffer that nobody declared; what is declared of such
-// is taken off, and a tenth. None: nullptr.
-const TimedPlan* below_bound(const TierTree& tree, const CostModel& cost,
-                             std::span<const TimedPlan> trace);
+// model fitted to both would be wrong everywhere. Only runs are looked at that are far above what a
+// buffer lets pass that nobody declared, 16 MiB or a bound of 5 ms; what is declared of such is
+// taken off, and a tenth. None: nullptr.
+const TimedPlan* below_bound(const TierTree& tree, std::span<const TimedPlan> trace);
 
 // `options.cost` is where it begins.
 CostModel calibrate(const TierTree& tree, const PlanOptions& options,

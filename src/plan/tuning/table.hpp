@@ -9,7 +9,8 @@
 // was calibrated (plan/tuning/calibration.hpp), its tiers' figures from the ranks outwards:
 //   cost 00c0ffee00c0ffee post_ns 2000 message_cpu_ns 5000 latency_ns 30000
 //   shared_memory_post_ns 150 reduce_bytes_per_s 8000000000 latency_permille 1000,1100
-//   goodput_permille 1000,960 burst_ns 0,300000
+//   goodput_permille 1000,960 burst_ns 0,300000 [rdma]
+// with `rdma` where messages went over it when that was fitted; it is used where they do again.
 // Rank 0 reads the file and tells it to all ranks at the start, so that all choose alike; the file
 // is replaced as a whole. Value type; not thread-safe.
 #pragma once

@@ -136,17 +136,17 @@ TEST(Calibration, TimesBelowTheBoundContradictTheTree) {
   PlanOptions options;
   std::vector<TimedPlan> trace =
       trace_of(tree, options, options.cost, 1 << 20, 16 << 20, 0, random);
-  EXPECT_EQ(below_bound(tree, options.cost, trace), nullptr);
+  EXPECT_EQ(below_bound(tree, trace), nullptr);
   const auto largest = std::ranges::max_element(
       trace, {}, [&](const TimedPlan& run) { return payload_bytes(run.request, tree.ranks()); });
   const uint64_t bound_ns = lower_bound(largest->request, tree).time_ns;
   largest->measured_ns = bound_ns * 95 / 100;
-  EXPECT_EQ(below_bound(tree, options.cost, trace), nullptr) << "within what clocks may be off";
+  EXPECT_EQ(below_bound(tree, trace), nullptr) << "within what clocks may be off";
   largest->measured_ns = bound_ns / 2;
-  EXPECT_EQ(below_bound(tree, options.cost, trace), &*largest);
+  EXPECT_EQ(below_bound(tree, trace), &*largest);
   TierTree bursts = tree;
   for (Group& group : bursts.groups) group.egress.burst_bytes = group.ingress.burst_bytes = 1 << 30;
-  EXPECT_EQ(below_bound(bursts, options.cost, trace), nullptr) << "it passed through a bucket";
+  EXPECT_EQ(below_bound(bursts, trace), nullptr) << "it passed through a bucket";
 }
 
 TEST(Calibration, LeavesAModelThatIsRight) {

@@ -69,11 +69,11 @@ class Folder {
     std::vector<int> children;
     for (const Item& child : item.children) children.push_back(sign(child));
     std::sort(children.begin(), children.end());
-    std::string text =
-        fmt::format("{} {} {} {} {} {} {} {} {} {}", static_cast<int>(item.kind), item.tier,
-                    rounding_.of(item.tier, item.egress), rounding_.of(item.tier, item.ingress),
-                    name(item.egress.provenance), name(item.ingress.provenance), item.origin,
-                    item.cables, item.planes, item.latency_ns);
+    std::string text = fmt::format(
+        "{} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(item.kind), item.tier,
+        rounding_.of(item.tier, item.egress), rounding_.of(item.tier, item.ingress),
+        name(item.egress.provenance), name(item.ingress.provenance), item.origin, item.cables,
+        item.planes, item.latency_ns, item.latency_assumed, name(item.wire));
     for (const int s : item.suspects)
       text += fmt::format("!{} {}", model_.suspects[static_cast<size_t>(s)].kind,
                           model_.suspects[static_cast<size_t>(s)].what);
