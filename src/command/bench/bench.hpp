@@ -103,7 +103,7 @@ class Report {
  public:
   virtual ~Report() = default;
   // ranks: "8 ranks", "8 ranks in 2 groups of 4"
-  virtual void begin(const std::string& ranks, const TierTree& tree) = 0;
+  virtual void begin(const std::string& ranks, const TierTree& tree, const CostModel& cost) = 0;
   virtual void add(const Measurement& measurement) = 0;
   // `footprint`: what rank 0 cost: start-up, messages, connections, memory.
   virtual void end(const std::string& footprint) = 0;

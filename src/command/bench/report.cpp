@@ -10,6 +10,8 @@
 
 #include "base/text/json.hpp"
 #include "command/bench/bench.hpp"
+#include "cost/rates.hpp"
+#include "topology/fabric/units.hpp"
 
 namespace sennit::bench {
 namespace {
@@ -46,7 +48,7 @@ class TableAndJson : public Report {
     if (json_ && json_ != stdout) std::fclose(json_);
   }
 
-  void begin(const std::string& ranks, const TierTree& tree) override {
+  void begin(const std::string& ranks, const TierTree& tree, const CostModel& cost) override {
     fmt::print(
         table_, "# sennit {} {}: {}, sizes {} to {} bytes, {} iterations after {} to warm up, {}\n",
         sennit_version(), name(options_.collective), ranks, options_.min_bytes, options_.max_bytes,
@@ -56,8 +58,13 @@ class TableAndJson : public Report {
     for (const Group& g : tree.groups) groups[g.tier]++;
     for (size_t t = tree.tiers.size(); t-- > 0;)
       tiers += fmt::format("{}{} {}", tiers.empty() ? "" : ", ", groups[t], tree.tiers[t].name);
-    fmt::print(table_, "# tiers: {}; times are medians of the slowest rank; -: unknown\n#\n",
-               tiers);
+    fmt::print(table_, "# tiers: {}; times are medians of the slowest rank; -: unknown\n", tiers);
+    const LatencySource source = latency_source(tree, 0, cost);
+    if (source == LatencySource::rdma || source == LatencySource::sockets)
+      fmt::print(table_, "# predicted with {} of latency between hosts, ASSUMED of {}\n",
+                 format_time(planning_latency_ns(tree, 0, cost)),
+                 source == LatencySource::rdma ? "RDMA" : "sockets");
+    fmt::print(table_, "#\n");
     fmt::print(table_, "#{:>74}{:>37}\n", "out-of-place", "in-place");
     fmt::print(
         table_,

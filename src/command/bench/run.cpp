@@ -104,7 +104,7 @@ class RankRun {
     const std::string ranks = fmt::format("{} ranks", everyone_.size());
     if (reporting)
       report->begin(divided() ? fmt::format("{} in {}", ranks, groups_text(groups_)) : ranks,
-                    everyone_.tree());
+                    everyone_.tree(), everyone_.context().plan_options().cost);
     int first_root = 0, last_root = 0;
     if (is_rooted(collective)) {
       first_root = std::max(options_.root, 0);
