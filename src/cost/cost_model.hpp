@@ -44,7 +44,7 @@ struct CostModel {
   uint64_t reduce_bytes_per_s = 8'000'000'000;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
   uint64_t goodput_permille = 1'000;  // payload over a capacity between hosts: what headers leave
-  uint64_t message_bytes = 0;   // on a wire beside a message's payload: its own header and packet
+  uint64_t message_bytes = 0;  // on a wire beside a message's payload: its own header and packet
   std::vector<TierCost> tiers = {};  // by tier; empty: nothing was measured
   SharedCores shared_cores = {};
   bool operator==(const CostModel&) const = default;

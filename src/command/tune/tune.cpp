@@ -213,7 +213,7 @@ Result<TimedPlan> model_choice(const Communicator& inside, const Request& reques
   return TimedPlan{request, plan->algorithm, plan->parameters, 0};
 }
 
-Status check_choice(const Communicator& inside) {
+Status check_choice(Communicator& inside) {
   if (inside.size() == 1)
     return invalid("one rank has nothing to tune: use a launcher, or --ranks N");
   if (!inside.context().tunes())

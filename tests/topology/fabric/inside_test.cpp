@@ -163,8 +163,9 @@ TEST(Verbs, AdaptersNearTheirNumaNodes) {
       "host h\nnic h/mlx5_0 host h id 0x0008f10403961354\nnuma h/numa0 host h\n"
       "nic h/mlx5_1 host h id 0x0008f10403961355\nnuma h/numa1 host h\nnic h/mlx5_bond_0 host h\n"
       "nic h/irdma0 host h id 0x0000000000000010\n"
-      "link h/numa0 h/mlx5_0 200Gbit/s declared\nlink h/numa1 h/mlx5_1 50Gbit/s declared\n"
-      "link h h/mlx5_bond_0 100Gbit/s declared\nlink h/numa1 h/irdma0 unknown\n"
+      "link h/numa0 h/mlx5_0 200Gbit/s over infiniband declared\n"
+      "link h/numa1 h/mlx5_1 50Gbit/s over infiniband declared\n"
+      "link h h/mlx5_bond_0 100Gbit/s over roce declared\nlink h/numa1 h/irdma0 unknown\n"
       "note \"h/mlx5_1: port 2 is not active\"\n");
 }
 
@@ -181,7 +182,7 @@ TEST(Verbs, MeetTheSubnetByGuid) {
   EXPECT_EQ(merged.to_text(),
             "switch leaf\nhost n7\nnic n7/1 host n7 id 0x0008f10403961354\nlink n7/1 leaf "
             "200Gbit/s declared\n"
-            "link n7 n7/1 200Gbit/s declared source verbs\n");
+            "link n7 n7/1 200Gbit/s over infiniband declared source verbs\n");
 }
 
 TEST(Verbs, AbsentWithoutHarm) {
