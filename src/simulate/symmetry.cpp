@@ -17,20 +17,6 @@
 namespace sennit::simulation {
 namespace {
 
-// What a step sends, or writes.
-const Operand& moved_by(const Program& program, const Step& step) {
-  return step.kind == StepKind::send ? program.operands[step.first_source] : step.target;
-}
-
-uint64_t elements_of(const GroupCall& call, const Program& program, const Operand& operand,
-                     uint32_t chunk) {
-  const Layout layout = call.layout();
-  uint64_t elements = 0;
-  for (const Range& range : program.ranges_of(operand))
-    elements += layout.length(range, {chunk, call.chunks});
-  return elements;
-}
-
 uint64_t length_colour(const GroupCall& call, const Program& program, const Operand& operand) {
   uint64_t units = 0, hash = operand.ranges > 0;
   for (const Range& range : program.ranges_of(operand)) units += range.end - range.begin;
@@ -260,6 +246,19 @@ Symmetry Refinement::take() const {
 }
 
 }  // namespace
+
+const Operand& moved_by(const Program& program, const Step& step) {
+  return step.kind == StepKind::send ? program.operands[step.first_source] : step.target;
+}
+
+uint64_t elements_of(const GroupCall& call, const Program& program, const Operand& operand,
+                     uint32_t chunk) {
+  const Layout layout = call.layout();
+  uint64_t elements = 0;
+  for (const Range& range : program.ranges_of(operand))
+    elements += layout.length(range, {chunk, call.chunks});
+  return elements;
+}
 
 uint64_t exact_elements(const GroupCall& call) {
   constexpr uint64_t kExact = 1024, kExactOfMany = 64;

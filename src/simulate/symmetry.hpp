@@ -64,6 +64,11 @@ struct Symmetry {
   std::vector<uint32_t> groups_of_class;
 };
 
+// What a step sends, or writes; and its elements in one chunk.
+const Operand& moved_by(const Program& program, const Step& step);
+uint64_t elements_of(const GroupCall& call, const Program& program, const Operand& operand,
+                     uint32_t chunk);
+
 // What is kept of a program. Equal hashes: the same steps, lengths and dependencies, and the same
 // order of meeting peers.
 struct Look {

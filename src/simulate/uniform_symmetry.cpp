@@ -36,17 +36,13 @@ bool rounds_alike(const GroupCall& call, const Program& program) {
             static_cast<unsigned __int128>(layout.count / call.chunks) * units % kUnits == 0);
   };
   const auto alike = [&](const Operand& operand) {
-    uint64_t elements = 0;
-    for (const Range& range : program.ranges_of(operand))
-      elements += layout.length(range, {0, call.chunks});
-    return elements >= exact_elements(call) ||
+    return elements_of(call, program, operand, 0) >= exact_elements(call) ||
            std::ranges::all_of(program.ranges_of(operand), [&](const Range& range) {
              return whole(range.begin) && whole(range.end - range.begin);
            });
   };
-  return std::ranges::all_of(program.steps, [&](const Step& step) {
-    return alike(step.kind == StepKind::send ? program.operands[step.first_source] : step.target);
-  });
+  return std::ranges::all_of(program.steps,
+                             [&](const Step& step) { return alike(moved_by(program, step)); });
 }
 
 size_t number_of(const Look& look, int peer) {

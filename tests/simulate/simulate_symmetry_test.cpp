@@ -58,6 +58,17 @@ Request request_for(Collective collective, int ranks, uint64_t bytes) {
   return request;
 }
 
+// With one rank for all that do the same, and with every rank.
+std::pair<Result<SimulatedTime>, Result<SimulatedTime>> both_ways(
+    const TierTree& tree, const Request& request, const Plan& plan,
+    double tolerance = SimulateOptions{}.tolerance) {
+  SimulateOptions options;
+  options.tolerance = tolerance;
+  SimulateOptions every_rank = options;
+  every_rank.symmetry = false;
+  return {simulate(tree, request, plan, options), simulate(tree, request, plan, every_rank)};
+}
+
 TEST(SimulateSymmetry, ChangesNothing) {
   std::mt19937_64 random(sennit_test::seed());
   size_t saved = 0, one_class = 0, evens = 0;
@@ -75,11 +86,7 @@ TEST(SimulateSymmetry, ChangesNothing) {
         plan.parameters = choices[random() % choices.size()];
         plan.parameters.chunks =
             algorithm->pipelines() ? 1 + static_cast<uint32_t>(random() % 10) : 1;
-        SimulateOptions options;
-        options.tolerance = 0;
-        const Result<SimulatedTime> with = simulate(tree, request, plan, options);
-        options.symmetry = false;
-        const Result<SimulatedTime> without = simulate(tree, request, plan, options);
+        const auto [with, without] = both_ways(tree, request, plan, 0);
         ASSERT_TRUE(with.ok() && without.ok()) << with.status().text() << without.status().text();
         SCOPED_TRACE("round " + std::to_string(round) + ", " +
                      std::string(name(request.collective)) + " of " + std::to_string(bytes) + ", " +
@@ -128,10 +135,7 @@ TEST(SimulateSymmetry, ChangesNothingWhereChunksArriveTogether) {
   plan.algorithm = "tiered";
   plan.parameters.chunks = 32;
   plan.parameters.radices = {2};
-  SimulateOptions options;
-  const Result<SimulatedTime> with = simulate(tree, request, plan, options);
-  options.symmetry = false;
-  const Result<SimulatedTime> without = simulate(tree, request, plan, options);
+  const auto [with, without] = both_ways(tree, request, plan);
   ASSERT_TRUE(with.ok() && without.ok());
   EXPECT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns),
               1e-4 * static_cast<double>(without->time_ns));
@@ -158,10 +162,7 @@ TEST(SimulateSymmetry, OfManyRanksRoundedLengthsChangeLittle) {
   plan.algorithm = "tiered";
   plan.parameters.chunks = 7;
   plan.parameters.radices = {16};
-  SimulateOptions options;
-  const Result<SimulatedTime> with = simulate(tree, request, plan, options);
-  options.symmetry = false;
-  const Result<SimulatedTime> without = simulate(tree, request, plan, options);
+  const auto [with, without] = both_ways(tree, request, plan);
   ASSERT_TRUE(with.ok() && without.ok());
   EXPECT_LT(with->rank_classes, 100u);
   EXPECT_NEAR(static_cast<double>(with->time_ns), static_cast<double>(without->time_ns),

@@ -133,7 +133,7 @@ Bytes TransportOffer::encode() const {
   out.text(placement.host).u32(static_cast<uint32_t>(placement.numa)).text(placement.nic);
   out.u32(static_cast<uint32_t>(addresses.size()));
   for (const auto& [transport, address] : addresses) out.text(transport).blob(address);
-  out.u64(payload_permille).u64(message_bytes).u8(rdma ? 1 : 0).text(error);
+  out.u64(payload_permille).u64(message_bytes).flag(rdma).text(error);
   return out.take();
 }
 
@@ -151,7 +151,7 @@ Result<TransportOffer> TransportOffer::decode(std::span<const std::byte> bytes) 
         }
         offer.payload_permille = in.u64();
         offer.message_bytes = in.u64();
-        offer.rdma = in.u8() != 0;
+        offer.rdma = in.flag();
         offer.error = in.text();
       });
 }
