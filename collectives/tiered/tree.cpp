@@ -180,9 +180,7 @@ void StageTree::make_shapes(const TierTree& tree, const Request& request, const 
     key.assign({real ? rates.egress[index(node.group)] : 0,
                 real ? rates.ingress[index(node.group)] : 0,
                 real ? tree.groups[index(node.group)].tier + uint64_t{1} : 0,
-                tree.groups[index(node.real)].latency_ns,
-                static_cast<uint64_t>(tree.groups[index(node.real)].wire) << 8 |
-                    tree.groups[index(node.real)].switches,
+                tree.groups[index(node.real)].latency_ns, tree.groups[index(node.real)].wiring(),
                 weight, blocks});
     const size_t fixed = key.size();
     for (int32_t c = node.first_child; c < node.first_child + node.children; c++) {

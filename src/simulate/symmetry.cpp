@@ -160,7 +160,7 @@ void Refinement::colour_groups() {
         mix(children, static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes);
     hash =
         mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
-    hash = mix(hash, static_cast<uint64_t>(group.wire) << 8 | group.switches);
+    hash = mix(hash, group.wiring());
     group_[g] = group.children == 0 ? mix(hash, held_[index(group.first)]) : hash;
   }
   for (size_t g = 1; g < tree_.groups.size(); g++)

@@ -193,8 +193,7 @@ uint64_t TierTree::fingerprint() const {
     hash = mix(hash, group.ingress.bytes_per_s);
     hash = mix(hash, group.latency_ns);
     // So that trees without keep their numbers.
-    if (group.wire != Wire::unknown)
-      hash = mix(hash, static_cast<uint64_t>(group.wire) << 8 | group.switches);
+    if (group.wire != Wire::unknown) hash = mix(hash, group.wiring());
     if (group.egress.burst_bytes | group.ingress.burst_bytes)
       hash = mix(mix(hash, group.egress.burst_bytes), group.ingress.burst_bytes);
   }

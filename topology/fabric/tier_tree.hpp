@@ -50,6 +50,9 @@ struct Group {
   uint8_t switches = 0;       // the most that it passes there; 0: none, or unknown
   Wire wire = Wire::unknown;  // of its hosts
   std::string name;           // "rack1", "h3"; may be empty
+
+  // What an undeclared latency comes from, as one number: groups are alike only where it is.
+  uint64_t wiring() const { return static_cast<uint64_t>(wire) << 8 | switches; }
 };
 
 // A level of the tree.
