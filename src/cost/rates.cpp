@@ -84,6 +84,16 @@ std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost) {
   return tiers;
 }
 
+CostModel gpu_cost() {
+  CostModel cost;
+  cost.post_ns = 1'000;
+  cost.shared_memory_latency_ns = 3'400;
+  cost.rdma_latency_ns = 14'000;
+  cost.switch_ns = 0;
+  cost.reduce_bytes_per_s = kFreeReduction;
+  return cost;
+}
+
 LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[index(group)];
   if (g.latency_ns != 0) return LatencySource::declared;

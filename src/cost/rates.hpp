@@ -38,6 +38,13 @@ std::vector<TierCost> tier_costs(const TierTree& tree, const CostModel& cost);
 // What RDMA takes of a processor to post a message.
 inline constexpr uint64_t kRdmaPostNs = 300;
 
+// A rate at which reducing takes no time beside any network.
+inline constexpr uint64_t kFreeReduction = uint64_t{1} << 62;
+// Where ranks are GPUs, whose messages a processor hands on: what one of NCCL's protocol for long
+// messages takes over NVLink, and over any network that it calls by verbs (its own figures,
+// tuning.cc). GPUs reduce as fast as their memory is read, which is nothing beside a network.
+CostModel gpu_cost();
+
 // Whether NICs of this kind send without the kernel.
 inline bool does_rdma(Wire wire) { return wire == Wire::infiniband || wire == Wire::roce; }
 

@@ -34,6 +34,7 @@ Result<TierTree> make_tree(const Shape& shape, int gpus, double oversubscription
   if (shape.latency_ns > 0) text += fmt::format(";latency={}", format_time(shape.latency_ns));
   if (shape.local_latency_ns > 0 && shape.ranks_per_host > 1)
     text += fmt::format(";local_latency={}", format_time(shape.local_latency_ns));
+  if (shape.wire != Wire::unknown) text += fmt::format(";wire={}", name(shape.wire));
   return synthetic_tree(text);
 }
 
@@ -50,6 +51,7 @@ Shape shape_of(const TierTree& tree) {
   shape.nic_bytes_per_s = static_cast<double>(tree.groups[index(host)].egress.bytes_per_s);
   shape.local_latency_ns = host == group ? 0 : tree.groups[index(host)].latency_ns;
   shape.latency_ns = tree.root().latency_ns;
+  shape.wire = tree.root().wire;
   for (int g = tree.groups[index(host)].parent; g > 0; g = tree.groups[index(g)].parent) {
     shape.children.push_back(tree.groups[index(g)].children);
     const double over = tree.oversubscription(g);

@@ -22,10 +22,11 @@ inline constexpr double kOversubscriptions[] = {1, 3, 7};
 // A fabric by what its groups of each tier are like.
 struct Shape {
   int ranks_per_host = 1;
-  std::vector<int> children;             // from the hosts of a rack outwards: 2, 192
-  double nic_bytes_per_s = 0;            // of a host
-  std::vector<double> oversubscription;  // by tier above the host: 1, 7
-  uint64_t latency_ns = 0, local_latency_ns = 0;
+  std::vector<int> children;                      // from the hosts of a rack outwards: 2, 192
+  double nic_bytes_per_s = 0;                     // of a host
+  std::vector<double> oversubscription;           // by tier above the host: 1, 7
+  uint64_t latency_ns = 0, local_latency_ns = 0;  // 0: nobody declared it
+  Wire wire = Wire::unknown;
 };
 // Of the first group at each tier; the outermost number of groups is left open.
 Shape shape_of(const TierTree& tree);

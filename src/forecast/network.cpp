@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/core.h>
+
 #include "base/index.hpp"
+#include "cost/rates.hpp"
+#include "topology/fabric/units.hpp"
 
 namespace sennit::forecast {
 namespace {
@@ -73,6 +77,7 @@ std::vector<Places> placements(const TierTree& tree, int gpus) {
 
 GpuFabric::GpuFabric(const TierTree& tree, double scale_up_bytes_per_s)
     : tree_(tree), within_host_(inside_hosts(tree)) {
+  const CostModel cost = gpu_cost();
   for (size_t g = 0; g < tree.groups.size(); g++) {
     const Group& group = tree.groups[g];
     const auto rate = [&](const Capacity& capacity) {
@@ -82,6 +87,10 @@ GpuFabric::GpuFabric(const TierTree& tree, double scale_up_bytes_per_s)
     };
     egress_.push_back(rate(group.egress));
     ingress_.push_back(rate(group.ingress));
+    const int at = static_cast<int>(g);
+    const uint64_t post_ns =
+        sennit::within_host(tree, at) ? cost.shared_memory_post_ns : cost.post_ns;
+    message_s_.push_back(static_cast<double>(post_ns + planning_latency_ns(tree, at, cost)) * 1e-9);
   }
 }
 
@@ -149,15 +158,15 @@ SetBound GpuFabric::bound(const Load& load, double bytes_in, double bytes_out, d
   return result;
 }
 
-double GpuFabric::latency_s(const Groups& groups, const std::vector<int>& positions) const {
-  uint64_t most = 0;
+double GpuFabric::message_s(const Groups& groups, const std::vector<int>& positions) const {
+  double most = 0;
   for (const std::vector<int>& group : groups)
     for (size_t i = 1; i < group.size(); i++) {
       const int common =
           tree_.common_group(positions[index(group[i - 1])], positions[index(group[i])]);
-      most = std::max(most, tree_.groups[index(common)].latency_ns);
+      most = std::max(most, message_s_[index(common)]);
     }
-  return static_cast<double>(most) * 1e-9;
+  return most;
 }
 
 std::vector<Spread> GpuFabric::spread(const Groups& groups,
@@ -195,6 +204,24 @@ std::string unknown_tiers(const TierTree& tree) {
   std::string text;
   for (size_t t = 0; t < tree.tiers.size(); t++)
     if (unknown[t]) text += (text.empty() ? "" : ", ") + tree.tiers[t].name;
+  return text;
+}
+
+std::string assumed_latencies(const TierTree& tree) {
+  const CostModel cost = gpu_cost();
+  const std::pair<LatencySource, const char*> sources[] = {
+      {LatencySource::within_host, "within a host"},
+      {LatencySource::rdma, "over RDMA"},
+      {LatencySource::sockets, "over sockets"}};
+  std::string text;
+  for (const auto& [source, where] : sources)
+    for (size_t g = 0; g < tree.groups.size(); g++) {
+      const int at = static_cast<int>(g);
+      if (tree.is_leaf(at) || latency_source(tree, at, cost) != source) continue;
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
+                          format_time(planning_latency_ns(tree, at, cost)), where);
+      break;  // a GPU's messages take as long on any way of a kind
+    }
   return text;
 }
 

@@ -4,7 +4,8 @@
 // For one group of d members of which m are inside of a boundary, an all-gather of M bytes brings
 // in (1 - m/d)M and takes out m/d M; a reduce-scatter the reverse; both are the least that any
 // schedule moves. Loads of all groups add up, so times are bounds of the *set* of groups that run
-// at once, not of one group alone. Cost: O(GPUs * depth) for each dimension.
+// at once, not of one group alone. What a message takes beside its bytes is what planner and
+// simulator take for GPUs (cost/rates.hpp). Cost: O(GPUs * depth) for each dimension.
 #pragma once
 
 #include <string>
@@ -58,8 +59,9 @@ class GpuFabric {
   SetBound bound(const Load& load, double bytes_in, double bytes_out) const;
   SetBound bound(const Load& load, double bytes_in, double bytes_out, double within_host,
                  double between_hosts) const;
-  // Of the farthest two members that are neighbours in the tree's order, the longest of all groups.
-  double latency_s(const Groups& groups, const std::vector<int>& positions) const;
+  // To post a message and its latency, between the farthest two members that are neighbours in the
+  // tree's order, the longest of all groups.
+  double message_s(const Groups& groups, const std::vector<int>& positions) const;
   std::vector<Spread> spread(const Groups& groups, const std::vector<int>& positions) const;
 
   bool within_host(int group) const { return within_host_[index(group)]; }
@@ -69,9 +71,13 @@ class GpuFabric {
   const TierTree& tree_;
   std::vector<bool> within_host_;         // the group's boundary is inside of a host
   std::vector<double> egress_, ingress_;  // bytes/s
+  std::vector<double> message_s_;         // between two children of a group
 };
 
 // Tiers between hosts whose groups have no known capacity: "rack, pod"; empty where all is known.
 std::string unknown_tiers(const TierTree& tree);
+// What is assumed of latencies that the tree does not declare: "3.4us within a host, 14us over
+// RDMA"; empty where all are declared.
+std::string assumed_latencies(const TierTree& tree);
 
 }  // namespace sennit::forecast

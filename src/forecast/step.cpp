@@ -183,8 +183,8 @@ MeshLayout lay_out(const Mesh& mesh, const GpuFabric& network, const std::vector
     dimension.load = axis == Axis::pipeline ? network.ring_load(dimension.groups, positions)
                                             : network.gather_load(dimension.groups, positions);
     const int messages = axis == Axis::pipeline ? 1 : std::bit_width(members - 1);
-    dimension.latency_s =
-        members > 1 ? messages * network.latency_s(dimension.groups, positions) : 0;
+    dimension.messages_s =
+        members > 1 ? messages * network.message_s(dimension.groups, positions) : 0;
   }
   return layout;
 }
@@ -211,7 +211,7 @@ SetBound time_at(const Traffic& call, const MeshLayout& layout, double within_ho
 
 double seconds_of(const Traffic& call, const MeshLayout& layout, const Constants& constants) {
   return time_at(call, layout, constants.scale_up.value, constants.network.value).seconds +
-         layout.of[static_cast<size_t>(call.axis)].latency_s;
+         layout.of[static_cast<size_t>(call.axis)].messages_s;
 }
 
 SetBound least_time(const Traffic& call, const MeshLayout& layout) {

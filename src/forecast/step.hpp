@@ -123,7 +123,8 @@ struct MeshLayout {
   struct Dimension {
     Groups groups;
     Load load;
-    double latency_s = 0;  // of a whole collective: a logarithmic number of messages
+    double messages_s =
+        0;  // of a whole collective: a logarithmic number of messages, without bytes
   };
   // by Axis; data: over data and context, which hold the same weights
   std::array<Dimension, kAxes> of;

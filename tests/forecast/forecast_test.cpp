@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "concurrent/concurrent.hpp"
+#include "cost/rates.hpp"
 #include "forecast/cost.hpp"
 #include "forecast/curve.hpp"
 #include "forecast/hardware.hpp"
@@ -51,9 +52,9 @@ const TierTree& meta24k() {
   return tree;
 }
 
-StepTime step_of(const Job& job) {
-  const GpuFabric network(meta24k(), job.gpu.scale_up_bytes_per_s.value);
-  const std::vector<Places> places = placements(meta24k(), job.mesh.gpus());
+StepTime step_of(const Job& job, const TierTree& tree = meta24k()) {
+  const GpuFabric network(tree, job.gpu.scale_up_bytes_per_s.value);
+  const std::vector<Places> places = placements(tree, job.mesh.gpus());
   return step_time(job, lay_out(job.mesh, network, places[0].positions));
 }
 
@@ -86,6 +87,38 @@ TEST(Forecast, MfuOfLlama3sTable4WithOneSetOfConstants) {
                  job.constants.all()[i]->value, moves);
     }
   }
+}
+
+// The published runs were on RoCE. The reference cluster declares what is assumed of GPUs there, so
+// without its latencies the forecast is the same.
+TEST(Forecast, UndeclaredLatenciesComeFromTheKindOfWire) {
+  const std::string undeclared =
+      "pods=8x192x2;ranks=8;nic=400GB/s;oversubscription=1,7;local=500GB/s";
+  const TierTree roce = *synthetic_tree(undeclared + ";wire=roce"),
+                 ethernet = *synthetic_tree(undeclared + ";wire=ethernet");
+  EXPECT_EQ(assumed_latencies(meta24k()), "");
+  EXPECT_EQ(assumed_latencies(roce), "3.4us within a host, 14us over RDMA");
+  EXPECT_EQ(assumed_latencies(ethernet), "3.4us within a host, 30us over sockets");
+  EXPECT_EQ(assumed_latencies(*synthetic_tree(undeclared + ";wire=roce;latency=2us")),
+            "3.4us within a host");
+  for (const Row& row : kTable4) {
+    const Job job = job_of(row);
+    EXPECT_DOUBLE_EQ(step_of(job, roce).total, step_of(job).total) << row.mesh;
+    EXPECT_GT(step_of(job, ethernet).total, step_of(job).total) << row.mesh;
+    EXPECT_NEAR(step_of(job, ethernet).mfu * 100, row.mfu_percent, 2) << row.mesh;
+  }
+}
+
+TEST(Forecast, AMessageCostsWhatThePlannerTakesForIt) {
+  const Mesh mesh = *parse_mesh("tp8,pp16,dp128");
+  const GpuFabric network(meta24k(), 450e9);
+  const std::vector<int> positions = placements(meta24k(), mesh.gpus())[0].positions;
+  const CostModel cost = gpu_cost();
+  for (const auto& [axis, ns] : {std::pair(Axis::tensor, 3'400 + cost.shared_memory_post_ns),
+                                 {Axis::pipeline, 14'000 + cost.post_ns},
+                                 {Axis::data, 14'000 + cost.post_ns}})
+    EXPECT_DOUBLE_EQ(network.message_s(groups_of(mesh, {axis}), positions),
+                     static_cast<double>(ns) * 1e-9);
 }
 
 TEST(Forecast, OperationsAndDaysOfLlama3) {
@@ -240,6 +273,9 @@ TEST(Forecast, CurveOfTheReferenceCluster) {
   const Parts parts = parts_of(shape, 24576, 7, 128);
   EXPECT_EQ(parts.switches, 1536 + 8 * 28 + 28);
   EXPECT_EQ(parts.cables, 24576 + 24576 + 8 * 439);
+  const Shape wired = shape_of(*synthetic_tree("pods=2x2x2;ranks=8;nic=400GB/s;wire=roce"));
+  EXPECT_EQ(wired.wire, Wire::roce) << "what the other sizes' latencies come from";
+  EXPECT_EQ(wired.latency_ns, 0u);
 }
 
 TEST(Forecast, ReadsModelsFromFiles) {

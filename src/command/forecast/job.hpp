@@ -36,6 +36,8 @@ struct Problem {
   std::string fabric;  // its name
   TierTree tree;
   std::string assumed_tiers;  // whose capacities are assumed; empty: all known
+  // of messages whose latency the fabric does not declare; empty: it declares all
+  std::string assumed_latencies;
   Job job;
   bool mesh_chosen = false;  // by the search, not by the caller
   Operation operation;

@@ -3,6 +3,7 @@
 
 #include "base/text/json.hpp"
 #include "command/forecast/job.hpp"
+#include "cost/rates.hpp"
 
 namespace sennit::forecast {
 namespace {
@@ -46,6 +47,20 @@ Json tiers_of(const Problem& problem, const SetBound& bound) {
   for (size_t t = 0; t < bound.tier_seconds.size(); t++)
     if (bound.tier_seconds[t] > 0) tiers[problem.tree.tiers[t].name] = bound.tier_seconds[t];
   return tiers;
+}
+
+// Of a message within the first group of each tier.
+Json latencies_of(const TierTree& tree) {
+  const CostModel cost = gpu_cost();
+  Json latencies = Json::object();
+  for (size_t g = 0; g < tree.groups.size(); g++) {
+    const int at = static_cast<int>(g);
+    const std::string& tier = tree.tiers[tree.groups[g].tier].name;
+    if (tree.is_leaf(at) || latencies.contains(tier)) continue;
+    latencies[tier] = {{"seconds", static_cast<double>(planning_latency_ns(tree, at, cost)) * 1e-9},
+                       {"assumed", latency_source(tree, at, cost) != LatencySource::declared}};
+  }
+  return latencies;
 }
 
 Json groups_of_answer(const Problem& problem, const Answer& answer) {
@@ -153,6 +168,8 @@ std::string json_of(const Problem& problem, const Answer& answer) {
                      {"parameters", job.model.parameters()},
                      {"fabric", problem.fabric},
                      {"capacities_known", problem.assumed_tiers.empty()},
+                     {"latency_assumed", !problem.assumed_latencies.empty()},
+                     {"latency_by_tier", latencies_of(problem.tree)},
                      {"gpu", job.gpu.name},
                      {"gpus", job.mesh.gpus()},
                      {"mesh", job.mesh.to_text()},

@@ -255,10 +255,13 @@ std::string sources_section(const Job& job) {
 std::string page_of(const Problem& problem, const Answer& answer) {
   const Job& job = problem.job;
   const std::string lead = fmt::format(
-      "{}, mesh {}, sequences of {}, {} tokens a step. Predicted, not measured.{}",
+      "{}, mesh {}, sequences of {}, {} tokens a step. Predicted, not measured.{}{}",
       job.gpu.full_name, job.mesh.to_text(), job.sequence, count_text(job.tokens_per_step()),
       problem.assumed_tiers.empty() ? ""
-                                    : " ASSUMED: the capacity of " + problem.assumed_tiers + ".");
+                                    : " ASSUMED: the capacity of " + problem.assumed_tiers + ".",
+      problem.assumed_latencies.empty()
+          ? ""
+          : " ASSUMED: latencies that nobody declared: " + problem.assumed_latencies + ".");
   std::string body = figures_section(problem, answer);
   body += html_section("Where a step goes", stacked(step_parts(answer.step), answer.step.total,
                                                     duration_text(answer.step.total)));

@@ -247,6 +247,7 @@ Status find_fabric(const Arguments& arguments, Problem* problem) {
   Result<TierTree> tree = contract(reading->fabric, ranks);
   if (!tree) return tree.status();
   problem->tree = *std::move(tree);
+  problem->assumed_latencies = assumed_latencies(problem->tree);
   problem->fabric = reading->fabric.name.empty() ? "this host" : reading->fabric.name;
   return {};
 }

@@ -7,6 +7,7 @@
 #include "base/index.hpp"
 #include "command/forecast/job.hpp"
 #include "concurrent/concurrent.hpp"
+#include "cost/rates.hpp"
 
 namespace sennit::forecast {
 namespace {
@@ -59,6 +60,7 @@ Status simulate_calls(const Problem& problem, bool all, Answer* answer) {
   const std::vector<int> positions = placements(problem.tree, problem.job.mesh.gpus())[0].positions;
   SimulateOptions options;
   options.in_flight_bytes = kInFlightBytes;
+  options.cost = gpu_cost();
   options.cost.reduce_bytes_per_s = static_cast<uint64_t>(problem.job.gpu.memory_bytes_per_s.value);
   for (size_t i = 0; i < answer->calls.size(); i++) {
     Call& call = answer->calls[i];

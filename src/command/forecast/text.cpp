@@ -37,6 +37,9 @@ std::string heading(const Problem& problem, const Answer& answer) {
         "ASSUMED: the fabric does not say the capacity of {}; every time below compares, and "
         "promises nothing\n",
         problem.assumed_tiers);
+  if (!problem.assumed_latencies.empty())
+    text += fmt::format("ASSUMED: latencies that the fabric does not declare: {}\n",
+                        problem.assumed_latencies);
   const double attention = m.attention_flops_per_token(job.sequence),
                products = m.parameter_flops_per_token();
   text += fmt::format(

@@ -20,10 +20,6 @@ namespace {
 
 constexpr const char* kUsualBytes = "1G";
 constexpr int kMostRanks = 1 << 20;
-constexpr uint64_t kFree = uint64_t{1} << 62, kGpuPostNs = 1'000;
-// What a message of NCCL's protocol for long messages takes (its own figures, tuning.cc), which a
-// processor hands on: over NVLink, and over any network that it calls by verbs.
-constexpr uint64_t kNvlinkNs = 3'400, kGpuRdmaNs = 14'000;
 
 // What the collective has no use for is refused, not passed over.
 Status check_use(const Arguments& arguments, Collective collective) {
@@ -81,18 +77,9 @@ Result<Request> make_request(const Arguments& arguments, Collective collective,
   return request;
 }
 
-// GPUs reduce as fast as their memory is read, which is nothing beside a network; processors do
-// not.
 Result<CostModel> make_cost(const Arguments& arguments, const TierTree& tree, bool on_gpus) {
-  CostModel cost;
-  if (does_rdma(tree.root().wire) && !within_one_host(tree)) cost.post_ns = kRdmaPostNs;
-  if (on_gpus) {
-    cost.post_ns = kGpuPostNs;
-    cost.shared_memory_latency_ns = kNvlinkNs;
-    cost.rdma_latency_ns = kGpuRdmaNs;
-    cost.switch_ns = 0;
-    cost.reduce_bytes_per_s = kFree;
-  }
+  CostModel cost = on_gpus ? gpu_cost() : CostModel();
+  if (!on_gpus && does_rdma(tree.root().wire) && !within_one_host(tree)) cost.post_ns = kRdmaPostNs;
   const auto time = [](const char* option, const std::string& text, uint64_t* ns) -> Status {
     if (text.empty()) return {};
     const std::optional<uint64_t> parsed = parse_time(text);
@@ -105,7 +92,7 @@ Result<CostModel> make_cost(const Arguments& arguments, const TierTree& tree, bo
   SENNIT_RETURN_IF_ERROR(time("--latency", arguments.latency, &cost.latency_ns));
   if (!arguments.latency.empty()) cost.way = Way::sockets;
   if (arguments.reduce == "free") {
-    cost.reduce_bytes_per_s = kFree;
+    cost.reduce_bytes_per_s = kFreeReduction;
   } else if (!arguments.reduce.empty()) {
     const std::optional<uint64_t> rate = parse_rate(arguments.reduce);
     if (!rate || *rate == 0)
@@ -373,7 +360,7 @@ std::string latency_text(const Problem& problem) {
 std::string model_text(const Problem& problem) {
   const CostModel& cost = problem.options.cost;
   const std::string reduction =
-      cost.reduce_bytes_per_s >= kFree
+      cost.reduce_bytes_per_s >= kFreeReduction
           ? "reductions free"
           : "reductions at " + rate_text({cost.reduce_bytes_per_s, Provenance::declared});
   return fmt::format("{} to post a message, {}{}, {}", format_time(cost.post_ns), reduction,

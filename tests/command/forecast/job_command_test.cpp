@@ -148,6 +148,37 @@ TEST(JobCommand, MarksWhatIsAssumed) {
   EXPECT_NE(assumed.output.find("ASSUMED"), std::string::npos) << assumed.output;
 }
 
+// What NCCL takes, by the kind of wire, as plan, topo and bench say it.
+TEST(JobCommand, MarksLatenciesThatAreAssumed) {
+  const std::string page =
+      testing::TempDir() + "/sennit-job-latency-" + std::to_string(getpid()) + ".html";
+  const std::string call =
+      "llama3-8b --no-curve --fabric 'racks=2x4;ranks=8;nic=400GB/s;oversubscription=1";
+  const Outcome wired = sh(kSennit + call + ";wire=infiniband' --html " + page + " 2>&1");
+  const std::string words = "3.4us within a host, 14us over RDMA";
+  EXPECT_NE(wired.output.find("ASSUMED: latencies that the fabric does not declare: " + words),
+            std::string::npos)
+      << wired.output;
+  std::ifstream written(page);
+  const std::string html((std::istreambuf_iterator<char>(written)),
+                         std::istreambuf_iterator<char>());
+  EXPECT_NE(html.find("ASSUMED: latencies that nobody declared: " + words), std::string::npos);
+  std::remove(page.c_str());
+  const json infiniband = answer(call + ";wire=infiniband'"), sockets = answer(call + "'"),
+             declared = answer(call + ";latency=14us;local_latency=3400ns'");
+  EXPECT_EQ(infiniband["latency_assumed"], true);
+  EXPECT_EQ(declared["latency_assumed"], false);
+  EXPECT_DOUBLE_EQ(infiniband["latency_by_tier"]["root"]["seconds"].get<double>(), 14e-6);
+  EXPECT_EQ(infiniband["latency_by_tier"]["host"]["assumed"], true);
+  EXPECT_EQ(declared["latency_by_tier"]["host"]["assumed"], false);
+  EXPECT_DOUBLE_EQ(sockets["latency_by_tier"]["root"]["seconds"].get<double>(), 30e-6);
+  EXPECT_DOUBLE_EQ(infiniband["step"]["seconds"].get<double>(),
+                   declared["step"]["seconds"].get<double>());
+  for (size_t i = 0; i < declared["calls"].size(); i++)
+    for (const char* time : {"predicted_s", "simulated_s"})
+      EXPECT_EQ(infiniband["calls"][i][time], declared["calls"][i][time]) << i << " " << time;
+}
+
 TEST(JobCommand, RefusesACallThatIsOff) {
   const std::vector<std::pair<std::string, std::string>> calls = {
       {"llama3-405b --gpus 256 --mesh tp8,pp16,dp4" + kSmall, "multiplies to 512"},
