@@ -168,7 +168,7 @@ TEST(Synthetic, TreeIsTheContractedFabric) {
                            "shape=2x2x2x2;local=9GB/s;nic=10GB/s;local_latency=1us;latency=9us",
                            "racks=2x1;local=1GB/s;nic=2GB/s", "racks=2x1;local=1GB/s", "hosts=1",
                            "hosts=1;ranks=4;local_latency=3us", "racks=2x4;wire=infiniband",
-                           "pods=(1,2),(3,1);ranks=2;wire=roce", "meta24k"}) {
+                           "pods=(1,2),(3,1);ranks=2;wire=roce", "meta24k", "fourtier100k"}) {
     const Result<TierTree> tree = synthetic_tree(spec);
     ASSERT_TRUE(tree.ok()) << tree.status().text();
     const Fabric fabric = synthetic_fabric(spec).value();
@@ -196,6 +196,27 @@ TEST(Synthetic, Meta24kHasItsPublishedFigures) {
   EXPECT_EQ(tree.root().latency_ns, 14'000u);
   EXPECT_EQ(tree.groups[static_cast<size_t>(host)].latency_ns, 3'400u);
   EXPECT_EQ(tree.tiers[3].name, "pod");
+}
+
+TEST(Synthetic, Fourtier100kGoesOnWhereMeta24kEnds) {
+  const TierTree tree = synthetic_tree("fourtier100k").value();
+  EXPECT_EQ(tree.ranks(), 100'352);
+  std::vector<std::string> tiers;
+  for (const Tier& tier : tree.tiers) tiers.push_back(tier.name);
+  EXPECT_EQ(tiers, (std::vector<std::string>{"rank", "host", "rack", "pod", "tier3", "root"}));
+  const int widest = tree.child_at(0, 0), pod = tree.child_at(widest, 0),
+            rack = tree.child_at(pod, 0), host = tree.child_at(rack, 0);
+  EXPECT_NEAR(tree.oversubscription(widest), 2, 1e-6);
+  EXPECT_NEAR(tree.oversubscription(pod), 7, 1e-6);
+  EXPECT_EQ(tree.oversubscription(rack), 1);
+  EXPECT_EQ(tree.groups[static_cast<size_t>(host)].egress.bytes_per_s, 400'000'000'000u);
+  EXPECT_EQ(tree.root().latency_ns, 14'000u);
+  EXPECT_EQ(tree.groups[static_cast<size_t>(host)].latency_ns, 3'400u);
+  // Every preset that the commands' help names is one.
+  const std::string names = kSyntheticPresets;
+  const size_t comma = names.find(", ");
+  for (const std::string& name : {names.substr(0, comma), names.substr(comma + 2)})
+    EXPECT_TRUE(synthetic_tree(name).ok()) << name;
 }
 
 }  // namespace

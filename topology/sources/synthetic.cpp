@@ -16,9 +16,17 @@
 namespace sennit {
 namespace {
 
-constexpr std::string_view kMeta24k =
-    "pods=8x192x2;ranks=8;nic=400GB/s;oversubscription=1,7;local=500GB/"
-    "s;latency=14us;local_latency=3.4us";
+// kSyntheticPresets names them.
+struct Preset {
+  std::string_view name, spec;
+};
+constexpr Preset kPresets[] = {
+    {"meta24k",
+     "pods=8x192x2;ranks=8;nic=400GB/s;oversubscription=1,7;local=500GB/s;latency=14us;"
+     "local_latency=3.4us"},
+    {"fourtier100k",
+     "shape=4x8x196x2;ranks=8;nic=400GB/s;oversubscription=1,7,2;local=500GB/s;latency=14us;"
+     "local_latency=3.4us"}};
 constexpr int kMaxDepth = 16;
 
 struct Switch {
@@ -254,7 +262,9 @@ class SpecReader {
 };
 
 Result<Shape> read_spec(std::string_view spec) {
-  return SpecReader(spec == "meta24k" ? kMeta24k : spec).read();
+  for (const Preset& preset : kPresets)
+    if (spec == preset.name) return SpecReader(preset.spec).read();
+  return SpecReader(spec).read();
 }
 
 void add_link(Fabric* fabric, size_t below, size_t above, const Capacity& capacity,

@@ -12,6 +12,7 @@
 #include "command/forecast/job.hpp"
 #include "command/plan/plan.hpp"
 #include "command/write.hpp"
+#include "topology/source.hpp"
 
 namespace sennit {
 namespace {
@@ -31,8 +32,9 @@ void add_job_options(const Command& command, Options* o) {
       "llama3-405b, llama3-70b, llama3-8b, or a file: JSON or YAML with the keys of a Hugging Face "
       "config.json");
   command.option("--fabric", o->fabric,
-                 "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what "
-                 "this host's sources say");
+                 fmt::format("a fabric file, a topology.conf, or a synthetic tree ({}); else what "
+                             "this host's sources say",
+                             kSyntheticPresets));
   command.option("--gpus", o->gpus, "how many (default: what the mesh multiplies to, else all)")
       .within(1, kMost);
   command

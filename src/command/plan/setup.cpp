@@ -14,6 +14,7 @@
 #include "plan/planner.hpp"
 #include "simulate/simulate.hpp"
 #include "topology/fabric/units.hpp"
+#include "topology/source.hpp"
 
 namespace sennit::plan {
 namespace {
@@ -146,8 +147,9 @@ void add_arguments(const Command& command, Arguments* a) {
                  "size as sennit bench means it; K, M, G are powers of two (default 1G)");
   command.option(
       "--fabric", a->fabric,
-      "a fabric file, a topology.conf, or a synthetic tree (meta24k); else what this host's "
-      "sources say");
+      fmt::format("a fabric file, a topology.conf, or a synthetic tree ({}); else what this host's "
+                  "sources say",
+                  kSyntheticPresets));
   command.option("--ranks", a->ranks, "the first so many ranks of it (default: all)")
       .within(2, kMostRanks);
   command

@@ -23,6 +23,7 @@
 #include "command/topo/read/read.hpp"
 #include "command/topo/suspects/check.hpp"
 #include "command/write.hpp"
+#include "topology/source.hpp"
 
 namespace sennit {
 namespace {
@@ -139,8 +140,9 @@ void add_topo_command(CommandLine& line) {
       line.command("topo", "the tiers of the network, their capacities, and who says so");
   const Argument fabric = command.option(
       "--fabric", options->fabric,
-      "show this one: a fabric file, what ibnetdiscover (and dump_fts) wrote, a topology.conf or "
-      ".yaml, or a synthetic tree (meta24k)");
+      fmt::format("show this one: a fabric file, what ibnetdiscover (and dump_fts) wrote, a "
+                  "topology.conf or .yaml, or a synthetic tree ({})",
+                  kSyntheticPresets));
   command.option("--json", options->json, "write it for programs; - is standard output");
   command.option(
       "--save", options->save,
