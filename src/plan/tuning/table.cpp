@@ -35,10 +35,9 @@ void Tuning::set(uint64_t tree, const Request& request, int ranks, Tuned tuned) 
 }
 
 void Tuning::calibrate(const TierTree& tree, CostModel* cost) const {
-  const auto found = costs_.find(tree.fingerprint());
+  const auto found = costs_.find({tree.fingerprint(), cost->way == Way::rdma});
   if (found == costs_.end() || found->second.tiers.size() != tree.tiers.size()) return;
   const CostModel& fitted = found->second;
-  if ((fitted.way == Way::rdma) != (cost->way == Way::rdma)) return;
   cost->post_ns = fitted.post_ns;
   cost->shared_cores.message_cpu_ns = fitted.shared_cores.message_cpu_ns;
   cost->latency_ns = fitted.latency_ns;  // its part by tier was fitted beside it
@@ -49,7 +48,7 @@ void Tuning::calibrate(const TierTree& tree, CostModel* cost) const {
 
 void Tuning::merge(const Tuning& newer) {
   for (const auto& [key, tuned] : newer.entries_) entries_[key] = tuned;
-  for (const auto& [tree, cost] : newer.costs_) costs_[tree] = cost;
+  for (const auto& [key, cost] : newer.costs_) costs_[key] = cost;
 }
 
 Result<Tuning> Tuning::read(const std::string& path) {

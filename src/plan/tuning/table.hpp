@@ -10,7 +10,8 @@
 //   cost 00c0ffee00c0ffee post_ns 2000 message_cpu_ns 5000 latency_ns 30000
 //   shared_memory_post_ns 150 reduce_bytes_per_s 8000000000 latency_permille 1000,1100
 //   goodput_permille 1000,960 burst_ns 0,300000 [rdma]
-// with `rdma` where messages went over it when that was fitted; it is used where they do again.
+// with `rdma` where messages went over it when that was fitted. A tree has a line for each of both
+// ways, and the one is used over which messages go again.
 // Rank 0 reads the file and tells it to all ranks at the start, so that all choose alike; the file
 // is replaced as a whole. Value type; not thread-safe.
 #pragma once
@@ -20,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "plan/planner.hpp"
 #include "topology/fabric/tier_tree.hpp"
@@ -40,9 +42,12 @@ class Tuning {
   const Tuned* find(uint64_t tree, const Request& request, int ranks) const;
   void set(uint64_t tree, const Request& request, int ranks, Tuned tuned);
   // The calibrated model's constants over those of `cost`; nothing where the tree was not
-  // calibrated.
+  // calibrated over the way of `cost`.
   void calibrate(const TierTree& tree, CostModel* cost) const;
-  void set_cost(uint64_t tree, CostModel cost) { costs_[tree] = std::move(cost); }
+  // In place of what was fitted over the same way.
+  void set_cost(uint64_t tree, CostModel cost) {
+    costs_[{tree, cost.way == Way::rdma}] = std::move(cost);
+  }
   void merge(const Tuning& newer);
   bool empty() const { return entries_.empty() && costs_.empty(); }
   size_t size() const { return entries_.size(); }  // without the cost models
@@ -61,7 +66,7 @@ class Tuning {
   using Key = std::tuple<uint64_t, Collective, uint64_t>;  // tree, collective, least payload
   static Key key(uint64_t tree, const Request& request, int ranks);
   std::map<Key, Tuned> entries_;
-  std::map<uint64_t, CostModel> costs_;  // by tree
+  std::map<std::pair<uint64_t, bool>, CostModel> costs_;  // by tree, and whether over RDMA
 };
 
 // SENNIT_TUNING, or tuning-FINGERPRINT in the user's cache; empty where there is neither.

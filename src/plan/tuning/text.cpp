@@ -121,7 +121,7 @@ std::string Tuning::to_text() const {
   std::string text =
       "# sennit: what was fastest when it was measured. A line may be deleted, and so may the "
       "file.\n";
-  for (const auto& [tree, cost] : costs_) {
+  for (const auto& [key, cost] : costs_) {
     std::vector<uint64_t> latency, goodput, burst;
     for (const TierCost& tier : cost.tiers) {
       latency.push_back(tier.latency_permille);
@@ -131,7 +131,7 @@ std::string Tuning::to_text() const {
     text += fmt::format(
         "cost {:016x} post_ns {} message_cpu_ns {} latency_ns {} shared_memory_post_ns {} "
         "reduce_bytes_per_s {} latency_permille {} goodput_permille {} burst_ns {}{}\n",
-        tree, cost.post_ns, cost.shared_cores.message_cpu_ns, cost.latency_ns,
+        key.first, cost.post_ns, cost.shared_cores.message_cpu_ns, cost.latency_ns,
         cost.shared_memory_post_ns, cost.reduce_bytes_per_s, fmt::join(latency, ","),
         fmt::join(goodput, ","), fmt::join(burst, ","), cost.way == Way::rdma ? " rdma" : "");
   }
@@ -163,7 +163,7 @@ Result<Tuning> Tuning::parse(std::string_view text, std::string_view file) {
     if (is_cost) {
       CostModel cost;
       SENNIT_RETURN_IF_ERROR(parse_cost(line, file, words.front(), &cost));
-      table.costs_[tree] = std::move(cost);
+      table.set_cost(tree, std::move(cost));
       continue;
     }
     const Result<Token> of = line.next("a collective");

@@ -106,6 +106,39 @@ TEST(Tuning, WhatWasFittedOverRdmaIsForRdma) {
   }
 }
 
+// A job over TCP on the same hosts takes nothing from one over RDMA, and the other way round.
+TEST(Tuning, KeepsACalibrationForEachWay) {
+  const TierTree tree = TierTree::uniform({4, 2}, {1'000'000'000, 500'000'000});
+  const auto fitted = [&](Way way, uint64_t post_ns) {
+    CostModel cost;
+    cost.way = way;
+    cost.post_ns = post_ns;
+    cost.tiers.resize(tree.tiers.size(), TierCost{700, 950, 0});
+    Tuning table;
+    table.set_cost(tree.fingerprint(), cost);
+    return table;
+  };
+  const TuningFile file;
+  const auto post_over = [&](Way way) {
+    const Result<Tuning> all = Tuning::read(file.path());
+    EXPECT_TRUE(all.ok()) << all.status().text();
+    CostModel cost;
+    cost.way = way;
+    if (all) all->calibrate(tree, &cost);
+    return cost.post_ns;
+  };
+  const uint64_t unfitted = CostModel().post_ns;
+  ASSERT_TRUE(fitted(Way::rdma, 311).add_to(file.path()).ok());
+  EXPECT_EQ(post_over(Way::rdma), 311u);
+  EXPECT_EQ(post_over(Way::sockets), unfitted);
+  ASSERT_TRUE(fitted(Way::sockets, 5'111).add_to(file.path()).ok());
+  EXPECT_EQ(post_over(Way::rdma), 311u);
+  EXPECT_EQ(post_over(Way::sockets), 5'111u);
+  ASSERT_TRUE(fitted(Way::sockets, 5'222).add_to(file.path()).ok());
+  EXPECT_EQ(post_over(Way::rdma), 311u);
+  EXPECT_EQ(post_over(Way::sockets), 5'222u);
+}
+
 TEST(Tuning, ErrorsNameThePlace) {
   const std::pair<const char*, const char*> cases[] = {
       {"tree", "f:1:5: expected a fingerprint of 16 hexadecimal digits behind it"},
