@@ -8,7 +8,8 @@
 Five trees: 2 racks of 4 at 7:1, racks of 1, 2, 3, 2 at 5:1, 3 x 3 at 5:1, two pods of two racks of two at 2:1 and 4:1, and one drawn from the
 seed. All-reduce, all-gather, reduce-scatter, broadcast and all-to-all of 1, 4, 16 and 64 MiB; ranks in fabric order, dealt out or drawn; rates
 declared, probed, or only the tree's shape known. Beside each time stand the lower bound of the rates that the tree really has, and what was
-predicted. Small all-reduces, 8 B to 512 KiB, are timed in turns with a peer, Open MPI or Gloo, which is drawn as well.
+predicted. Small all-reduces, 8 B to 512 KiB, are timed in turns with a peer, which is drawn as well among those that are installed (./run peers
+gets MPICH and Open MPI 5), by each setting of its short list; that by which it is quickest counts.
 
 FILE keeps a line of JSON a cell: a run that is begun again goes on, and measures nothing twice. On a machine that does nothing else. Needs what
 `sennit emulate` needs: to be root, and network namespaces.
@@ -27,7 +28,7 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_t
 SIZES = ["1M", "4M", "16M", "64M"]
 SMALL = ["8", "64", "512", "4K", "16K", "64K", "512K"]
 KNOWLEDGE = {"rates": [], "probed": ["--no-fabric"], "shape": ["--slurm"]}
-PEERS = ["openmpi", "gloo"]
+PEERS = ["openmpi", "gloo", "mpich", "openmpi5"]
 
 
 def drawn_tree(seed):
@@ -80,7 +81,7 @@ def measure_small(arguments, cell):
         emulate(arguments, "compare", *trees(arguments.seed)[tree], "--nic", "400Mbit/s", "--libraries", "sennit", peer, "--orders", order,
                 "--collectives", "all_reduce", "--sizes", size, "--rounds", "7", "--json", str(record))
         rows = [json.loads(line) for line in record.read_text().splitlines()]
-        return {"turns": [{key: row[key] for key in ("library", "round", "time_us")} for row in rows if row.get("time_us")]}
+        return {"turns": [{key: row.get(key) for key in ("library", "setting", "round", "time_us")} for row in rows if row.get("time_us")]}
 
 
 def cells(arguments):
@@ -93,8 +94,9 @@ def cells(arguments):
             for size in SIZES:
                 drawn = draw.choice(every)
                 large += [(tree, collective, size, *how) for how in (every if arguments.all else [drawn])]
-        pairs = [(order, peer) for order in orders[:2] for peer in PEERS]
-        for size in SMALL:
+        installed = [peer for peer in PEERS if pathlib.Path(arguments.sennit).with_name(f"{peer}_perf").exists()]
+        pairs = [(order, peer) for order in orders[:2] for peer in installed]
+        for size in SMALL if pairs else []:
             drawn = draw.choice(pairs)
             small += [(tree, "small", size, *how) for how in (pairs if arguments.all else [drawn])]
     both = large + small
@@ -103,10 +105,13 @@ def cells(arguments):
 
 
 def ratio_of(entry):
-    """Sennit's time over the peer's: the median over the turns."""
-    times = {(row["library"], row["round"]): row["time_us"] for row in entry["turns"]}
-    peer = entry["cell"][4]
-    return statistics.median(time / times[peer, turn] for (library, turn), time in times.items() if library == "sennit" and (peer, turn) in times)
+    """Sennit's time over the peer's by its quickest setting: the median over the turns."""
+    series = {}
+    for row in entry["turns"]:
+        series.setdefault((row["library"], row.get("setting")), {})[row["round"]] = row["time_us"]
+    ours = series.pop(("sennit", None))
+    peer = min(series.values(), key=lambda times: statistics.median(times.values()))
+    return statistics.median(time / peer[turn] for turn, time in ours.items() if turn in peer)
 
 
 def report(entries):

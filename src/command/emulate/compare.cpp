@@ -1,8 +1,9 @@
 // `sennit emulate compare`: libraries in turns on one tree, one process after the other, so that
 // what changes on this machine while it runs changes for all of them alike.
 //
-// In every round, for every order, collective and range of sizes, each library runs once; figures
-// are medians over the rounds, ratios medians of the ratios round by round.
+// In every round, for every order, collective and range of sizes, each library runs once, a peer
+// once by each of its settings; figures are medians over the rounds, of a peer those of the setting
+// by which it is quickest at that size, ratios medians of the ratios round by round.
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -27,9 +28,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostSeconds = 600;    // of a library at one collective; then it is ended
-constexpr size_t kMostLineBytes = 256;  // of a command's first line
+constexpr double kMostSeconds = 600;  // of a library at one collective; then it is ended
 constexpr size_t kDateBytes = 32;
+// A setting that takes so much longer than the peer's best at every size is not tried again.
+constexpr double kHopeless = 2;
 
 Result<SizeRange> parse_range(const std::string& text) {
   std::vector<std::string> parts;
@@ -50,17 +52,6 @@ Result<SizeRange> parse_range(const std::string& text) {
   range.first_bytes = *first;
   range.last_bytes = *last;
   return range;
-}
-
-std::string first_line_of(const char* command) {
-  std::string line;
-  if (FILE* pipe = popen(command, "r")) {
-    char buffer[kMostLineBytes];
-    if (std::fgets(buffer, sizeof buffer, pipe)) line = buffer;
-    pclose(pipe);
-  }
-  while (!line.empty() && line.back() == '\n') line.pop_back();
-  return line;
 }
 
 std::string processor() {
@@ -95,7 +86,15 @@ class Measuring {
   }
 
  private:
-  // Every library once.
+  // A library by one of its settings; null: it has none, as sennit.
+  struct Turn {
+    std::string library;
+    const PeerSetting* setting = nullptr;
+
+    std::string name() const { return with_setting(library, setting ? setting->name : ""); }
+  };
+
+  // Every library once, by each of its settings.
   Status turn(int round, const std::string& order, const std::string& collective,
               const SizeRange& range) {
     std::vector<std::string> libraries = options_.libraries;
@@ -105,15 +104,15 @@ class Measuring {
     }
     if (options_.recommended && order != "fabric") libraries.emplace_back(kRecommended);
     std::map<uint64_t, std::string> news;
-    for (const std::string& library : libraries) {
+    for (const Turn& what : turns_of(libraries, order, collective, range)) {
       std::string output;
-      const Result<int> status = run_library(library, order, collective, range, &output);
+      const Result<int> status = run_library(what, order, collective, range, &output);
       if (!status) return status.status();
       if (*status == 128 + SIGINT || *status == 128 + SIGTERM || *status == 128 + SIGHUP)
         interrupted_ = *status;
       if (interrupted_) return {};
-      if (*status != 0) complain(library, order, collective, *status);
-      SENNIT_RETURN_IF_ERROR(take(output, library, order, round, &news));
+      if (*status != 0) complain(what.name(), order, collective, *status);
+      SENNIT_RETURN_IF_ERROR(take(output, what, order, round, &news));
     }
     for (const auto& [bytes, text] : news)
       fmt::print("round {}, {} order, {} of {}:{}\n", round + 1, order, collective,
@@ -122,9 +121,50 @@ class Measuring {
     return {};
   }
 
-  Result<int> run_library(const std::string& library, const std::string& order,
-                          const std::string& collective, const SizeRange& range,
-                          std::string* output) {
+  // Whose turns come, those left out whose setting is hopeless by what was measured so far.
+  std::vector<Turn> turns_of(const std::vector<std::string>& libraries, const std::string& order,
+                             const std::string& collective, const SizeRange& range) const {
+    std::vector<Turn> turns;
+    for (const std::string& library : libraries) {
+      const Peer* peer = find_peer(library == kRecommended ? "openmpi" : library);
+      if (!peer) {
+        turns.push_back({.library = library});
+        continue;
+      }
+      for (const PeerSetting& setting : peer->settings) {
+        if (options_.one_setting && &setting != &peer->settings.front()) continue;
+        if (setting.all_reduce && collective != "all_reduce") continue;
+        if (hopeful(library, setting, order, collective, range))
+          turns.push_back({.library = library, .setting = &setting});
+      }
+    }
+    return turns;
+  }
+
+  bool hopeful(const std::string& library, const PeerSetting& setting, const std::string& order,
+               const std::string& collective, const SizeRange& range) const {
+    // What is printed is rounded down to whole blocks of all ranks.
+    const uint64_t rounding = sizeof(float) * instance_.tree.hosts.size() *
+                              static_cast<uint64_t>(options_.run.ranks_per_host);
+    bool measured = false;
+    for (const Point& point : comparison_.points) {
+      const auto all = point.settings.find(library);
+      if (point.order != order || point.collective != collective || all == point.settings.end() ||
+          point.bytes + rounding <= range.first_bytes || point.bytes > range.last_bytes)
+        continue;
+      const double best = point.find(library)->median_us();
+      for (const Series& series : all->second) {
+        if (series.setting != setting.name) continue;
+        measured = true;
+        if (series.median_us() <= kHopeless * best) return true;
+      }
+    }
+    return !measured;
+  }
+
+  Result<int> run_library(const Turn& what, const std::string& order, const std::string& collective,
+                          const SizeRange& range, std::string* output) {
+    const std::string& library = what.library;
     const bool small = range.last_bytes <= (1 << 20);
     const int iterations = options_.iterations > 0 ? options_.iterations : small ? 50 : 3;
     RunOptions run = options_.run;
@@ -156,24 +196,27 @@ class Measuring {
       run.command.insert(run.command.end(), {"--json", "-"});
     } else {
       run.peer = library == kRecommended ? "openmpi" : library;
+      run.setting = what.setting->name;
     }
     return run_on(instance_, run);
   }
 
-  Status take(const std::string& output, const std::string& library, const std::string& order,
-              int round, std::map<uint64_t, std::string>* news) {
+  Status take(const std::string& output, const Turn& what, const std::string& order, int round,
+              std::map<uint64_t, std::string>* news) {
     std::stringstream lines(output);
     for (std::string text; std::getline(lines, text);) {
       json line = parse_json(text);
       if (!line.is_object() || !line.contains("bytes")) continue;
-      line["library"] = library;
+      line["library"] = what.library;
+      if (what.setting) line["setting"] = what.setting->name;
       line["order"] = order;
       line["round"] = round;
       SENNIT_RETURN_IF_ERROR(add_bound(&line, order));
       if (record_.is_open()) record_ << json_to_text(line) << '\n' << std::flush;
       comparison_.add(line);
       if (line["time_us"].is_number())
-        (*news)[line["bytes"]] += fmt::format("  {} {}", library, readable_time(line["time_us"]));
+        (*news)[line["bytes"]] +=
+            fmt::format("  {} {}", what.name(), readable_time(line["time_us"]));
     }
     return {};
   }
@@ -200,14 +243,14 @@ class Measuring {
     return {};
   }
 
-  void complain(const std::string& library, const std::string& order, const std::string& collective,
+  void complain(const std::string& name, const std::string& order, const std::string& collective,
                 int status) {
     worst_ = 1;
     std::ifstream file(errors_);
     std::string said((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (said.size() > 2000) said = "..." + said.substr(said.size() - 2000);
-    fmt::print(stderr, "sennit: emulate: {}, {} order, {} ended with status {}:\n{}\n", library,
-               order, collective, status, said);
+    fmt::print(stderr, "sennit: emulate: {}, {} order, {} ended with status {}:\n{}\n", name, order,
+               collective, status, said);
   }
 
   const Instance& instance_;
@@ -271,36 +314,62 @@ json about(const Tree& tree, const CompareOptions& options) {
     run.order = order;
     if (const Result<std::vector<int>> placed = hosts_of_ranks(tree, run)) places[order] = *placed;
   }
-  return {{"about", describe(tree)},
-          {"hosts", hosts},
-          {"racks", racks},
-          {"pods", pods},
-          {"orders", options.orders},
-          {"places", places},
-          {"ranks_per_host", options.run.ranks_per_host},
-          {"rounds", options.rounds},
-          {"date", date},
-          {"command", options.command},
-          {"machine", fmt::format("{}, {} cores, Linux {}, load {:.1f} when it began", processor(),
-                                  sysconf(_SC_NPROCESSORS_ONLN), system.release, load[0])},
-          {"sennit", sennit_version()},
-          {"openmpi", first_line_of("mpirun --version 2>/dev/null | sed 's/mpirun (Open MPI) //'")},
-          {"gloo", first_line_of("dpkg-query -W -f '${Version}' libgloo0 2>/dev/null")}};
+  json record = {
+      {"about", describe(tree)},
+      {"hosts", hosts},
+      {"racks", racks},
+      {"pods", pods},
+      {"orders", options.orders},
+      {"places", places},
+      {"ranks_per_host", options.run.ranks_per_host},
+      {"rounds", options.rounds},
+      {"date", date},
+      {"command", options.command},
+      {"machine", fmt::format("{}, {} cores, Linux {}, load {:.1f} when it began", processor(),
+                              sysconf(_SC_NPROCESSORS_ONLN), system.release, load[0])},
+      {"sennit", sennit_version()}};
+  for (const Peer& peer : peers())
+    if (const std::string version = peer_version(peer); !version.empty())
+      record[peer.name] = version;
+  return record;
 }
 
-Result<int> compare(const Instance& instance, const CompareOptions& options) {
-  const Result<std::vector<SizeRange>> ranges = parse_ranges(options);
+namespace {
+
+// Peers that are not installed; what it returns says which and how to get them.
+Result<std::string> leave_out_missing(std::vector<std::string>* libraries) {
+  std::string text;
+  std::vector<std::string> left;
+  for (const std::string& library : *libraries) {
+    const Result<std::string> program = library == "sennit" ? library : peer_program(library);
+    if (program)
+      left.push_back(library);
+    else if (program.status().kind() != SENNIT_NOT_FOUND)
+      return program.status().with_context("--libraries");
+    else
+      text += fmt::format("LEFT OUT: {}: {}\n", library, program.status().text());
+  }
+  if (left.empty()) return Status(SENNIT_NOT_FOUND, "--libraries: none is left\n" + text);
+  *libraries = left;
+  return text;
+}
+
+}  // namespace
+
+Result<int> compare(const Instance& instance, const CompareOptions& given) {
+  const Result<std::vector<SizeRange>> ranges = parse_ranges(given);
   if (!ranges) return ranges.status();
-  for (const std::string& library : options.libraries)
-    if (library != "sennit")
-      if (const Result<std::string> program = peer_program(library); !program)
-        return program.status().with_context("--libraries");
+  CompareOptions options = given;
+  const Result<std::string> left_out = leave_out_missing(&options.libraries);
+  if (!left_out) return left_out.status();
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
   const Result<ScratchFolder> scratch = ScratchFolder::make();
   if (!scratch) return scratch.status();
-  fmt::print("emulated: {}\n", describe(instance.tree));
+  fmt::print("emulated: {}\n{}", describe(instance.tree), *left_out);
   std::fflush(stdout);
-  return Measuring(instance, options, *scratch).run(*ranges);
+  Result<int> status = Measuring(instance, options, *scratch).run(*ranges);
+  fmt::print("{}", *left_out);  // again, since nobody scrolls back
+  return status;
 }
 
 }  // namespace sennit::emulate

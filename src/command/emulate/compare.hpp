@@ -2,7 +2,8 @@
 // emulated tree, and what is made of the figures.
 //
 // The record of a comparison is JSON lines: the first says what was emulated, where and when; each
-// of the others is what a library's benchmark printed, with "library", "order" and "round" added.
+// of the others is what a library's benchmark printed, with "library", "order" and "round" added,
+// and a peer's "setting".
 #pragma once
 
 #include <map>
@@ -31,12 +32,13 @@ inline constexpr uint64_t kShapedBytes = 1'000'000;
 
 // What was asked for on the command line.
 struct CompareOptions {
-  std::vector<std::string> libraries = {"sennit", "openmpi", "gloo"};
+  std::vector<std::string> libraries = {"sennit", "openmpi", "gloo", "mpich", "openmpi5"};
   std::vector<std::string> orders = {"fabric"};
   std::vector<std::string> collectives = {"all_reduce"};
   std::vector<std::string> sizes = {"8:64K:8", "16000000"};  // FIRST:LAST:FACTOR or one size
   int rounds = 7;
-  int iterations = 0;  // 0: by size
+  int iterations = 0;        // 0: by size
+  bool one_setting = false;  // of each peer: its first
   bool recommended = false;
   bool probed = false;  // in orders other than the fabric's, for sizes that have a bound
   std::string json;     // file for the record
@@ -44,8 +46,10 @@ struct CompareOptions {
   RunOptions run;
 };
 
-// The figures of one library at one point.
+// The figures of one library at one point, by one of its settings; of sennit there is one, without
+// a name.
 struct Series {
+  std::string setting;
   std::vector<double> time_us;  // by round, ascending rounds
   double median_us() const;
 };
@@ -55,8 +59,9 @@ struct Point {  // collective, order and size
   std::optional<double> bound_us;
   std::string binding_tier;
   bool simulated = false;
-  // in the order in which they were first seen
+  // in the order in which they were first seen, each by its quickest setting
   std::vector<std::pair<std::string, Series>> libraries;
+  std::map<std::string, std::vector<Series>> settings;  // all, by library
   const Series* find(const std::string& library) const;
   // The quickest peer on the same hosts in the same order; empty: none.
   std::string best_peer() const;
@@ -77,6 +82,8 @@ class Comparison {
 // Median of the round-by-round ratios time / time_of_other; rounds that only one has are left out.
 std::optional<double> ratio(const Series& series, const Series& other);
 double bus_factor(const std::string& collective, double ranks);  // as in nccl-tests
+// The library, and the setting where it has several.
+std::string with_setting(const std::string& library, const std::string& setting);
 std::string readable_time(double us);
 std::string readable_size(uint64_t bytes);
 

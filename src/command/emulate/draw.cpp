@@ -89,18 +89,18 @@ Axis axis_of_sizes(double least, double most) {
 }  // namespace
 
 std::string shown(const std::string& library) {
-  if (library == "openmpi") return "Open MPI";
   if (library == kProbed) return "sennit, told nothing";
   if (library == kRecommended) return "Open MPI, sennit's order";
-  return library == "gloo" ? "Gloo" : library;
+  const Peer* peer = find_peer(library);
+  return peer ? peer->shown : library;
 }
 
 const char* color_class(const std::string& library) {
   if (library == "sennit" || library == kSimulated) return "blue";
   if (library == kProbed) return "blue probed";
-  if (library == "openmpi") return "orange";
   if (library == kRecommended) return "orange reordered";
-  return library == "gloo" ? "violet" : "green";
+  const Peer* peer = find_peer(library);
+  return peer ? peer->color : "pale";
 }
 
 std::string draw_bars(const std::vector<const Point*>& orders) {

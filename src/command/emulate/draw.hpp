@@ -13,7 +13,7 @@ namespace sennit::emulate {
 // A library of the record by its name for people: "Open MPI" for "openmpi". One that is not known
 // keeps its own.
 std::string shown(const std::string& library);
-// The CSS classes of a library's bars and lines; "green" for one that is not known.
+// The CSS classes of a library's bars and lines; "pale" for one that is not known.
 const char* color_class(const std::string& library);
 
 // Switches, hosts and links with their rates, and under each host the ranks that every order puts

@@ -168,8 +168,10 @@ void add_run(const Command& emulate, Options* options) {
                  "write lines RANK HOST PID here once all have started");
   command.option(
       "--peer", run_options->peer,
-      "run the benchmark program of another library, openmpi or gloo; what follows -- are its "
-      "arguments");
+      "run the benchmark program of another library; what follows -- are its arguments: " +
+          peer_names());
+  command.option("--setting", run_options->setting,
+                 "of the peer: one of its short list, of which a wrong name tells the others");
   command.flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
   command.option("command", run_options->command, "after --: the command and its arguments")
       .required();
@@ -186,10 +188,11 @@ void add_compare(const Command& emulate, Options* options) {
   const std::vector<Argument> tree = add_tree_options(command, &options->tree);
   add_name(command, options);
   CompareOptions* compare_options = &options->compare;
-  const auto list = [&](const char* name, std::vector<std::string>* values, const char* help) {
+  const auto list = [&](const char* name, std::vector<std::string>* values,
+                        const std::string& help) {
     command.option(name, *values, help).separated_by_commas().show_default();
   };
-  list("--libraries", &compare_options->libraries, "of sennit, openmpi, gloo");
+  list("--libraries", &compare_options->libraries, "of sennit, " + peer_names());
   list("--orders", &compare_options->orders, "of fabric, dealt, random[:SEED]");
   list("--collectives", &compare_options->collectives,
        "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all");
@@ -199,6 +202,8 @@ void add_compare(const Command& emulate, Options* options) {
       .show_default();
   command.option("--iterations", compare_options->iterations,
                  "per turn and size (default: 50 up to 1 MiB, 3 above)");
+  command.flag("--one-setting", compare_options->one_setting,
+               "peers by the first of their settings alone, not by each in turns");
   command.option("--ranks-per-host", compare_options->run.ranks_per_host, "ranks on every host")
       .show_default();
   command.flag("--recommended", compare_options->recommended,

@@ -17,6 +17,24 @@ double median_if_any(const std::vector<double>& values) {
   return values.empty() ? std::nan("") : median(values);
 }
 
+// A setting by which the library has no time is the slowest.
+bool quicker(const Series& a, const Series& b) {
+  const double time = a.median_us(), other = b.median_us();
+  return !std::isnan(time) && (std::isnan(other) || time < other);
+}
+
+// What a line says, in the series of its setting.
+void take_time(const nlohmann::json& line, std::vector<Series>* all) {
+  const std::string setting = line.value("setting", "");
+  auto series =
+      std::find_if(all->begin(), all->end(), [&](const Series& s) { return s.setting == setting; });
+  if (series == all->end()) series = all->insert(series, {.setting = setting, .time_us = {}});
+  const size_t round = line.at("round");
+  std::vector<double>& times = series->time_us;
+  if (times.size() <= round) times.resize(round + 1, std::nan(""));
+  if (line.at("time_us").is_number()) times[round] = line["time_us"];
+}
+
 }  // namespace
 
 double bus_factor(const std::string& collective, double ranks) {
@@ -63,23 +81,20 @@ void Comparison::add(const nlohmann::json& line) {
                       .bound_us = {},
                       .binding_tier = "",
                       .simulated = false,
-                      .libraries = {}});
+                      .libraries = {},
+                      .settings = {}});
     point = points.end() - 1;
   }
   if (line.value("bound_us", nlohmann::json()).is_number()) point->bound_us = line["bound_us"];
   point->simulated = line.value("simulated", false);
   if (line.value("binding_tier", nlohmann::json()).is_string())
     point->binding_tier = line["binding_tier"];
-  auto series = std::find_if(point->libraries.begin(), point->libraries.end(),
-                             [&](const auto& entry) { return entry.first == library; });
-  if (series == point->libraries.end()) {
-    point->libraries.push_back({library, {}});
-    series = point->libraries.end() - 1;
-  }
-  const size_t round = line.at("round");
-  std::vector<double>& times = series->second.time_us;
-  if (times.size() <= round) times.resize(round + 1, std::nan(""));
-  if (line.at("time_us").is_number()) times[round] = line["time_us"];
+  std::vector<Series>& all = point->settings[library];
+  take_time(line, &all);
+  auto shown = std::find_if(point->libraries.begin(), point->libraries.end(),
+                            [&](const auto& entry) { return entry.first == library; });
+  if (shown == point->libraries.end()) shown = point->libraries.insert(shown, {library, {}});
+  shown->second = *std::min_element(all.begin(), all.end(), quicker);
 }
 
 Result<Comparison> Comparison::read(const std::string& file) {
@@ -118,6 +133,10 @@ std::optional<double> ratio(const Series& series, const Series& other) {
   return median_if_any(ratios);
 }
 
+std::string with_setting(const std::string& library, const std::string& setting) {
+  return setting.empty() ? library : fmt::format("{} ({})", library, setting);
+}
+
 std::string readable_time(double us) {
   if (us >= 1e6) return fmt::format("{:.3f} s", us / 1e6);
   if (us >= 1e5) return fmt::format("{:.0f} ms", us / 1e3);
@@ -135,11 +154,12 @@ std::string readable_size(uint64_t bytes) {
 std::string Comparison::table() const {
   const double ranks =
       about.value("ranks_per_host", 1.0) * static_cast<double>(about.at("hosts").size());
-  std::string text = fmt::format(
-      "{:<15} {:>8} {:<9} {:<23} {:>9} {:>7} {:>7} {:>9} {:>8} {:<5} {:>9}\n", "collective", "size",
-      "order", "library", "time", "algbw", "busbw", "bound", "of bound", "tier", "best peer");
-  text += fmt::format("{:<15} {:>8} {:<9} {:<23} {:>9} {:>7} {:>7} {:>9} {:>8} {:<5} {:>9}\n", "",
-                      "", "", "", "", "GB/s", "GB/s", "", "", "", "÷ time");
+  std::string text =
+      fmt::format("{:<15} {:>8} {:<9} {:<23} {:>9} {:>7} {:>7} {:>9} {:>8} {:<5} {:>9}{}\n",
+                  "collective", "size", "order", "library", "time", "algbw", "busbw", "bound",
+                  "of bound", "tier", "best peer", "  setting");
+  text += fmt::format("{:<15} {:>8} {:<9} {:<23} {:>9} {:>7} {:>7} {:>9} {:>8} {:<5} {:>9}{}\n", "",
+                      "", "", "", "", "GB/s", "GB/s", "", "", "", "÷ time", "");
   std::vector<Point> sorted = points;
   std::stable_sort(sorted.begin(), sorted.end(), [](const Point& a, const Point& b) {
     return std::tie(a.collective, a.bytes) < std::tie(b.collective, b.bytes);
@@ -155,13 +175,14 @@ std::string Comparison::table() const {
           best.empty() ? std::nullopt : ratio(*point.find(best), series);
       const double algbw = static_cast<double>(point.bytes) / time / 1e3;
       text += fmt::format(
-          "{:<15} {:>8} {:<9} {:<23} {:>9} {:>7.3g} {:>7.3g} {:>9} {:>8} {:<5} {:>9}\n",
+          "{:<15} {:>8} {:<9} {:<23} {:>9} {:>7.3g} {:>7.3g} {:>9} {:>8} {:<5} {:>9}{}\n",
           first ? point.collective : "", first ? readable_size(point.bytes) : "",
           first ? point.order : "", library, std::isnan(time) ? "-" : readable_time(time), algbw,
           algbw * bus_factor(point.collective, ranks),
           bounded ? readable_time(*point.bound_us) : "-", of_bound,
           point.binding_tier.empty() ? "-" : point.binding_tier,
-          gain ? fmt::format("{:.2f}", *gain) : "-");
+          gain ? fmt::format("{:.2f}", *gain) : "-",
+          series.setting.empty() ? "" : "  " + series.setting);
       first = false;
     }
   }

@@ -1,6 +1,7 @@
-// Open MPI on an emulated fabric: mpirun runs on the host of rank 0 and reaches the others through
-// an agent in the place of ssh, which enters the host's namespaces. Ranks are laid out one line of
-// the hostfile after the other.
+// MPI libraries on an emulated fabric: their launcher runs on the host of rank 0 and reaches the
+// others through an agent in the place of ssh, which enters the host's namespaces. Ranks are laid
+// out one line of the hostfile after the other. The agent is a child of the launcher, so what is
+// set for that in the environment is set for all ranks.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -26,6 +27,32 @@ bool enter(const std::string& path) {
   return entered;
 }
 
+std::vector<std::string> launcher_words(Launcher launcher, const std::string& agent,
+                                        const std::string& hostfile, const std::string& folder,
+                                        int ranks) {
+  const std::string count = std::to_string(ranks);
+  if (launcher == Launcher::hydra)
+    return {"-launcher", "ssh", "-launcher-exec", agent, "-iface",
+            "eth0",      "-f",  hostfile,         "-n",  count};
+  const bool orte = launcher == Launcher::orte;
+  std::vector<std::string> words = {"--allow-run-as-root", "-np", count, "--hostfile", hostfile,
+                                    "--bind-to",           "none"};
+  using Parameters = std::vector<std::pair<const char*, std::string>>;
+  const Parameters parameters = orte ? Parameters{{"rmaps", "seq"},
+                                                  {"plm_rsh_agent", agent},
+                                                  {"plm_rsh_no_tree_spawn", "1"},
+                                                  {"orte_tmpdir_base", folder},
+                                                  {"oob_tcp_if_include", "eth0"}}
+                                     : Parameters{{"plm_ssh_agent", agent},
+                                                  {"plm_ssh_no_tree_spawn", "1"},
+                                                  {"prte_tmpdir_base", folder},
+                                                  {"prte_if_include", "eth0"}};
+  if (!orte) words.insert(words.end(), {"--map-by", "seq"});
+  for (const auto& [name, value] : parameters)
+    words.insert(words.end(), {orte ? "--mca" : "--prtemca", name, value});
+  return words;
+}
+
 }  // namespace
 
 std::string own_program() {
@@ -33,21 +60,10 @@ std::string own_program() {
   return std::filesystem::read_symlink("/proc/self/exe", error);
 }
 
-Result<std::string> peer_program(const std::string& peer) {
-  if (peer != "openmpi" && peer != "gloo")
-    return invalid(fmt::format("peer '{}': expected openmpi or gloo", peer));
-  const std::string path = std::filesystem::path(own_program()).parent_path() / (peer + "_perf");
-  if (access(path.c_str(), X_OK) == 0) return path;
-  return Status(SENNIT_NOT_FOUND,
-                fmt::format("{} is not there: build it where {} is installed", path,
-                            peer == "gloo" ? "Gloo (libgloo-dev)"
-                                           : "Open MPI (libopenmpi-dev, openmpi-bin)"));
-}
-
 Result<std::vector<std::string>> mpirun_command(const Instance& instance,
                                                 const ScratchFolder& scratch,
-                                                const std::vector<int>& hosts,
-                                                const RunOptions& options,
+                                                const std::vector<int>& hosts, Launcher launcher,
+                                                const std::string& program,
                                                 const std::vector<std::string>& command) {
   std::string hostfile;
   for (const int host : hosts)
@@ -60,26 +76,16 @@ Result<std::vector<std::string>> mpirun_command(const Instance& instance,
                                 own_program(), scratch.path()),
                     true);
   if (!agent_path) return agent_path.status();
-  std::vector<std::string> words = {
-      "mpirun",     "--allow-run-as-root", "-np",       std::to_string(hosts.size()),
-      "--hostfile", *hostfile_path,        "--bind-to", "none"};
-  const std::pair<const char*, std::string> parameters[] = {
-      {"rmaps", "seq"},
-      {"plm_rsh_agent", *agent_path},
-      {"plm_rsh_no_tree_spawn", "1"},
-      {"orte_tmpdir_base", scratch.path()},
-      {"oob_tcp_if_include", "eth0"},
-      {"btl_tcp_if_include", "eth0"},
-      {"mpi_yield_when_idle", "1"},  // hosts share this machine's cores, which Open MPI cannot see
-      {"pml", "ob1"},
-      {"btl", options.ranks_per_host > 1 ? "tcp,vader,self" : "tcp,self"},
-  };
-  for (const auto& [name, value] : parameters) words.insert(words.end(), {"--mca", name, value});
+  std::vector<std::string> words = launcher_words(launcher, *agent_path, *hostfile_path,
+                                                  scratch.path(), static_cast<int>(hosts.size()));
+  words.insert(words.begin(), program);
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }
 
-int agent(const std::vector<std::string>& words) {
+int agent(std::vector<std::string> words) {
+  // Hydra puts options of ssh before the host.
+  while (words.size() > 1 && words[1].starts_with("-")) words.erase(words.begin() + 1);
   if (words.size() < 3) return 2;
   const std::string host = words[0] + "/" + words[1];
   if (!enter(host + ".net") || !enter(host + ".uts")) return 1;

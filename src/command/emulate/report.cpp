@@ -59,7 +59,7 @@ std::string row(const Point& point, const std::string& library, const Series& se
   std::string text = fmt::format(
       "<tr class='{}{}'><td class=text>{}</td><td class=text>{}</td>", first ? "first " : "",
       library == "sennit" || library == kProbed || library == kSimulated ? "ours" : "",
-      first ? escape(point.order) : "", escape(shown(library)));
+      first ? escape(point.order) : "", escape(with_setting(shown(library), series.setting)));
   for (const std::string& cell : cells) text += fmt::format("<td>{}</td>", cell);
   return text + "</tr>\n";
 }
@@ -139,7 +139,9 @@ std::string about_section(const nlohmann::json& about) {
         "Each host has its own network, UTS, IPC and mount namespace; every link is shaped in both "
         "directions.";
     machine += "; all hosts share its cores";
-    versions += fmt::format(", Open MPI {}, Gloo {}", text("openmpi"), text("gloo"));
+    for (const Peer& peer : peers())
+      if (about.contains(peer.name))
+        versions += fmt::format(", {} {}", peer.shown, text(peer.name.c_str()));
     figures = fmt::format(
         "medians of {} round{}, libraries in turns; an iteration takes as long as its slowest rank",
         rounds, rounds == 1 ? "" : "s");

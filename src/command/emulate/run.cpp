@@ -90,10 +90,7 @@ Result<std::vector<std::string>> shared_environment(const Tree& tree, const std:
     shared.emplace_back("SENNIT_PROBE=1");
     shared.push_back("XDG_CACHE_HOME=" + options.probe_cache);
   }
-  if (!options.peer.empty()) {
-    shared.push_back("GLOO_STORE=" + scratch.path());
-    shared.emplace_back("GLOO_INTERFACE=eth0");
-  }
+  if (!options.peer.empty()) shared.push_back("GLOO_STORE=" + scratch.path());
   return shared;
 }
 
@@ -116,6 +113,38 @@ std::vector<Rank> ranks_of(const Tree& tree, const std::vector<int>& hosts,
   return ranks;
 }
 
+// What is started on every host, and by whom.
+struct Started {
+  Launcher launcher = Launcher::ours;
+  std::string program;  // of the launcher
+  std::vector<std::string> command;
+};
+
+// Adds to `shared` what the peer's setting wants in the environment.
+Result<Started> start_by(const RunOptions& options, std::vector<std::string>* shared) {
+  Started started{.launcher = options.mpirun ? Launcher::orte : Launcher::ours,
+                  .program = "mpirun",
+                  .command = options.command};
+  const Peer* peer = find_peer(options.mpirun && options.peer.empty() ? "openmpi" : options.peer);
+  if (!options.peer.empty()) {
+    const Result<std::string> program = peer_program(options.peer);
+    if (!program) return program.status();
+    started.command.insert(started.command.begin(), *program);
+    started.launcher = peer->launcher;
+    started.program = launcher_of(*program);
+  }
+  if (!peer)
+    return options.setting.empty() ? Result<Started>(started)
+                                   : invalid("--setting is of a peer, and no --peer is given");
+  const PeerSetting* setting = peer->find(options.setting);
+  if (!setting)
+    return invalid(
+        fmt::format("--setting {}: {} has {}", options.setting, peer->name, peer->setting_names()));
+  shared->insert(shared->end(), peer->environment.begin(), peer->environment.end());
+  shared->insert(shared->end(), setting->environment.begin(), setting->environment.end());
+  return started;
+}
+
 }  // namespace
 
 Result<int> run_on(const Instance& instance, const RunOptions& options) {
@@ -132,16 +161,13 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
   forget_launchers();
   Result<std::vector<std::string>> shared = shared_environment(tree, *hosts, options, *scratch);
   if (!shared) return shared.status();
-  std::vector<std::string> command = options.command;
-  if (!options.peer.empty()) {
-    const Result<std::string> program = peer_program(options.peer);
-    if (!program) return program.status();
-    command.insert(command.begin(), *program);
-  }
-  if (!options.mpirun && options.peer != "openmpi")
-    return launch(instance, ranks_of(tree, *hosts, options, *shared, command), launch_options);
-  const Result<std::vector<std::string>> words =
-      mpirun_command(instance, *scratch, *hosts, options, command);
+  const Result<Started> started = start_by(options, &*shared);
+  if (!started) return started.status();
+  if (started->launcher == Launcher::ours)
+    return launch(instance, ranks_of(tree, *hosts, options, *shared, started->command),
+                  launch_options);
+  const Result<std::vector<std::string>> words = mpirun_command(
+      instance, *scratch, *hosts, started->launcher, started->program, started->command);
   if (!words) return words.status();
   launch_options.namespaces_folder = scratch->path();
   std::erase_if(*shared,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "command/emulate/emulate.hpp"
+#include "command/emulate/peers.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit::emulate {
@@ -20,8 +21,9 @@ struct RunOptions {
   // not empty: ranks probe what they are not told, and keep the result there
   std::string probe_cache;
   bool slurm = false;
-  std::string peer;     // openmpi or gloo: its benchmark program is run with `command` as arguments
-  bool mpirun = false;  // `command` is started by mpirun, not by us
+  std::string peer;     // its benchmark program is run with `command` as arguments
+  std::string setting;  // of the peer; empty: its first
+  bool mpirun = false;  // `command` is started by Open MPI's mpirun, not by us
   LaunchOptions launch;
   std::vector<std::string> command;
 };
@@ -31,16 +33,15 @@ Result<std::vector<int>> hosts_of_ranks(const Tree& tree, const RunOptions& opti
 Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ranks);
 Result<int> run_on(const Instance& instance, const RunOptions& options);
 
-// What to start to have Open MPI start `command` once per entry of `hosts`, in that order; and the
-// agent that its remote shell calls: HOST WORDS...
+// What to start to have a launcher, which is `program`, start `command` once per entry of `hosts`,
+// in that order; and the agent that its remote shell calls: HOST WORDS...
 Result<std::vector<std::string>> mpirun_command(const Instance& instance,
                                                 const ScratchFolder& scratch,
-                                                const std::vector<int>& hosts,
-                                                const RunOptions& options,
+                                                const std::vector<int>& hosts, Launcher launcher,
+                                                const std::string& program,
                                                 const std::vector<std::string>& command);
-int agent(const std::vector<std::string>& words);
-std::string own_program();                                  // this one's path
-Result<std::string> peer_program(const std::string& peer);  // where it is
+int agent(std::vector<std::string> words);
+std::string own_program();  // this one's path
 
 using Action = std::function<Result<int>(const Instance&)>;
 // Brings a tree up for this one action, and down again whatever became of it. Needs the privilege

@@ -1,5 +1,6 @@
-// Open MPI's collectives under the clock of perf/peers/peer.hpp. Run it with mpirun; `sennit
-// emulate run --peer openmpi` does so on an emulated fabric.
+// An MPI library's collectives under the clock of perf/peers/peer.hpp. Run it with that library's
+// mpirun; `sennit emulate run --peer openmpi` does so on an emulated fabric. PEER is the name that
+// it is compiled for: openmpi, mpich or openmpi5.
 #include <mpi.h>
 
 #include <functional>
@@ -8,13 +9,13 @@
 
 namespace {
 
-class OpenMpi : public peer::Library {
+class Mpi : public peer::Library {
  public:
-  OpenMpi() {
+  Mpi() {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
   }
-  const char* name() const override { return "openmpi"; }
+  const char* name() const override { return PEER; }
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
@@ -50,7 +51,7 @@ class OpenMpi : public peer::Library {
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const peer::Options options = peer::parse(argc, argv);
-  OpenMpi library;
+  Mpi library;
   const int status = peer::Bench(library, options).run();
   MPI_Finalize();
   return status;

@@ -1,0 +1,135 @@
+// The libraries that `sennit emulate` measures beside sennit: those that are installed run by every
+// one of their settings, and of those that are not it says how to get them. Needs root or
+// unprivileged user namespaces.
+//
+// ctest quiet: it builds network namespaces
+// ctest runs: sennit_command
+// ctest not-sanitized: what other libraries leak is not ours to mend
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/shell.hpp"
+#include "tests/support/test_folder.hpp"
+
+namespace sennit {
+namespace {
+
+using sennit_test::Outcome;
+using sennit_test::sh;
+using sennit_test::sh_output;
+
+const std::string kFolder = SENNIT_BINARY_DIR "/bin/";
+const std::string kCommand = kFolder + "sennit emulate ";
+const std::string kTree = "--racks 2 --hosts 2 --oversubscription 2 ";
+
+class EmulatePeersTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    static const Outcome kTrial = sh(kCommand + "run --racks 1 --hosts 1 -- true");
+    if (kTrial.status == 3)
+      GTEST_SKIP() << "NOT TESTED, no emulated fabric on this machine: " << kTrial.output;
+    ASSERT_EQ(kTrial.status, 0) << kTrial.output;
+  }
+};
+
+class EveryPeer : public EmulatePeersTest, public testing::WithParamInterface<std::string> {};
+
+// By what is said of a setting that is not there.
+std::vector<std::string> settings_of(const std::string& peer) {
+  const Outcome refused =
+      sh(kCommand + "run " + kTree + "--peer " + peer + " --setting none -- all_reduce");
+  EXPECT_EQ(refused.status, 2) << refused.output;
+  const std::string before = " has ";
+  std::stringstream names(refused.output.substr(refused.output.rfind(before) + before.size()));
+  std::vector<std::string> settings;
+  for (std::string name; names >> name; settings.push_back(name))
+    if (name.back() == ',') name.pop_back();
+  return settings;
+}
+
+TEST_P(EveryPeer, RunsByEverySetting) {
+  const std::string peer = GetParam();
+  if (!std::filesystem::exists(kFolder + peer + "_perf"))
+    GTEST_SKIP() << "NOT TESTED: "
+                 << sh(kCommand + "run " + kTree + "--peer " + peer + " -- all_reduce").output;
+  const std::vector<std::string> settings = settings_of(peer);
+  ASSERT_FALSE(settings.empty());
+  for (const std::string& setting : settings) {
+    const Outcome run =
+        sh_output(kCommand + "run " + kTree + "--order dealt --timeout 60 --peer " + peer +
+                  " --setting " + setting + " -- all_reduce -b 64K -e 64K -n 1 -w 0 -c 1");
+    ASSERT_EQ(run.status, 0) << setting << ": " << run.output;
+    const nlohmann::json line = nlohmann::json::parse(run.output, nullptr, false);
+    ASSERT_TRUE(line.is_object()) << run.output;
+    EXPECT_EQ(line["library"], peer);
+    EXPECT_EQ(line["ranks"], 4);
+    EXPECT_EQ(line["wrong"], 0) << setting;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPeer, testing::Values("openmpi", "gloo", "mpich", "openmpi5"),
+                         [](const auto& about) { return about.param; });
+
+// A sennit that lies alone in its folder has no peers.
+TEST_F(EmulatePeersTest, WhatIsMissingIsLeftOutLoudly) {
+  const trainer::TestFolder folder;
+  std::filesystem::copy_file(kFolder + "sennit", folder.path() + "/sennit");
+  const std::string compare = folder.path() + "/sennit emulate compare " + kTree +
+                              "--rounds 1 --iterations 1 --sizes 64 --libraries ";
+  const Outcome two = sh(compare + "mpich,sennit,gloo");
+  EXPECT_EQ(two.status, 0) << two.output;
+  for (const char* expected :
+       {"LEFT OUT: mpich: MPICH is not installed", "./run peers", "LEFT OUT: gloo: Gloo is not",
+        "install libgloo-dev", "all_reduce of 64 B:  sennit"})
+    EXPECT_NE(two.output.find(expected), std::string::npos) << expected << "\n" << two.output;
+  const Outcome none = sh(compare + "openmpi5");
+  EXPECT_EQ(none.status, 2) << none.output;
+  EXPECT_NE(none.output.find("./run peers"), std::string::npos) << none.output;
+  const Outcome unknown = sh(compare + "sennit,nccl");
+  EXPECT_EQ(unknown.status, 2) << unknown.output;
+  EXPECT_NE(unknown.output.find("expected one of openmpi, gloo, mpich, openmpi5"),
+            std::string::npos)
+      << unknown.output;
+}
+
+TEST_F(EmulatePeersTest, ASettingIsOfAPeer) {
+  const Outcome run = sh(kCommand + "run " + kTree + "--setting ring -- true");
+  EXPECT_EQ(run.status, 2) << run.output;
+  EXPECT_NE(run.output.find("--peer"), std::string::npos) << run.output;
+}
+
+// The record says by which settings a peer was tried, the table by which it was the quickest.
+TEST_F(EmulatePeersTest, TheQuickestSettingIsKept) {
+  if (!std::filesystem::exists(kFolder + "openmpi_perf"))
+    GTEST_SKIP() << "NOT TESTED: Open MPI is not installed";
+  const trainer::TestFolder folder;
+  const std::string record = folder.path() + "/record";
+  const Outcome run =
+      sh(kCommand + "compare " + kTree +
+         "--rounds 1 --iterations 5 --sizes 64 --libraries openmpi --json " + record);
+  ASSERT_EQ(run.status, 0) << run.output;
+  std::ifstream file(record);
+  std::string line, best;
+  std::getline(file, line);  // what was compared
+  double least_us = 1e9;
+  int settings = 0;
+  for (; std::getline(file, line); settings++) {
+    const nlohmann::json point = nlohmann::json::parse(line);
+    if (point["time_us"] >= least_us) continue;
+    least_us = point["time_us"];
+    best = point["setting"];
+  }
+  EXPECT_GT(settings, 1);
+  const std::string table = run.output.substr(run.output.rfind("÷ time"));
+  EXPECT_NE(table.find("1.00  " + best + "\n"), std::string::npos) << best << "\n" << run.output;
+}
+
+}  // namespace
+}  // namespace sennit
