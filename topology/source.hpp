@@ -109,7 +109,7 @@ Placement place_this_process(const std::string& host);
 
 // Synthetic trees: "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5", "meta24k", ... (syntax in
 // topology/FORMATS.md). Rank r of ranks_on_all_hosts() is rank r of the tree.
-inline constexpr const char* kSyntheticPresets = "meta24k, fourtier100k";
+inline constexpr const char* kSyntheticPresets = "meta24k, fourtier98k";
 Result<Fabric> synthetic_fabric(std::string_view spec);
 // The same straight to a TierTree, without building a graph; ranks 0..n-1 in fabric order.
 Result<TierTree> synthetic_tree(std::string_view spec);

@@ -170,6 +170,7 @@ class Contraction {
       only.ingress = through(only.ingress, border.in);
       if (border.out.any) only.planes = std::min(only.planes, planes);
       if (!same_level) only.depth_ns += only.uplink_ns;
+      only.way_declared |= only.uplink_ns > 0;
       only.uplink_ns = border.latency_ns;
       return;
     }
@@ -179,6 +180,9 @@ class Contraction {
     node(group).planes = planes;
     node(group).switches = static_cast<uint8_t>(std::min(height - 1, 255));
     set_latency(&node(group), same_level);
+    node(group).way_declared = std::ranges::any_of(
+        held, [&](int child) { return node(child).way_declared || node(child).uplink_ns > 0; });
+    if (!node(group).way_declared) node(group).latency_ns = 0;
     node(group).uplink_ns = border.latency_ns;
     held = {group};
   }

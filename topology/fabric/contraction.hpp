@@ -67,6 +67,9 @@ struct Node {
   Wire wire = Wire::unknown;
   uint64_t depth_ns = 0;   // from a rank to the group's top
   uint64_t uplink_ns = 0;  // of the links that leave it
+  // Some link between hosts inside of it says its latency. What GPUs say of their own is no latency
+  // between hosts.
+  bool way_declared = false;
   std::string name, tier;
 };
 // Of a group and the group around it that holds nothing else: the smaller. Where only one is known,

@@ -24,8 +24,8 @@ constexpr Preset kPresets[] = {
     {"meta24k",
      "pods=8x192x2;ranks=8;nic=400GB/s;oversubscription=1,7;local=500GB/s;latency=14us;"
      "local_latency=3.4us"},
-    {"fourtier100k",
-     "shape=4x8x196x2;ranks=8;nic=400GB/s;oversubscription=1,7,2;local=500GB/s;latency=14us;"
+    {"fourtier98k",
+     "shape=4x8x192x2;ranks=8;nic=400GB/s;oversubscription=1,7,2;local=500GB/s;latency=14us;"
      "local_latency=3.4us"}};
 constexpr int kMaxDepth = 16;
 
@@ -368,7 +368,8 @@ Result<TierTree> synthetic_tree(std::string_view spec) {
     } else {
       node = add_group(&nodes, Node::kHost + 2 * s.height, held[i]);
       nodes[index(node)].egress = s.uplink;
-      nodes[index(node)].latency_ns = 2 * device_way(*shape) + 2 * host_way(*shape);
+      if (shape->latency_ns > 0)
+        nodes[index(node)].latency_ns = 2 * device_way(*shape) + 2 * host_way(*shape);
       nodes[index(node)].switches = static_cast<uint8_t>(std::min(2 * s.height - 1, 255));
       nodes[index(node)].name = s.name;
       nodes[index(node)].tier = s.tier;
