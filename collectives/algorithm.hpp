@@ -31,9 +31,12 @@ class Blueprint {
   virtual Program program(int position) const = 0;
   // True where all ranks' programs are one, but for who the peers and whose the blocks are.
   virtual bool uniform() const { return false; }
-  // True where moreover turning the tree by `turn` turns the program of any position p into that of
-  // Visits::to(p, turn), peers and all.
-  virtual bool turns() const { return false; }
+  // Where moreover turning the tree takes any rank's program to any other's: that peer of position
+  // 0 which is to it what position 0 is to `peer`, another of its peers. -1: nothing is said.
+  virtual int mirrored(int peer) const {
+    (void)peer;
+    return -1;
+  }
 };
 
 // What an algorithm says of itself, in closed form, for the cost model. Integers only, so that all

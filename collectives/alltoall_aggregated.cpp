@@ -59,6 +59,7 @@ class Aggregated {
         visits_(tree) {}
 
   bool turns() const { return visits_.turns(); }
+  const Visits& visits() const { return visits_; }
 
   Program program(int p) const {
     ProgramBuilder builder(request_.in_place);
@@ -278,7 +279,7 @@ class AggregatedAlgorithm : public Algorithm {
     const auto common =
         std::make_shared<const Aggregated>(tree, request, chosen_tier(tree, parameters));
     return make_blueprint([common](int position) { return common->program(position); },
-                          common->turns());
+                          common->turns() ? std::optional(common->visits()) : std::nullopt);
   }
 };
 

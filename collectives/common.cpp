@@ -10,15 +10,15 @@ namespace {
 
 class FunctionBlueprint : public Blueprint {
  public:
-  FunctionBlueprint(std::function<Program(int)> program, bool turns)
-      : program_(std::move(program)), turns_(turns) {}
+  FunctionBlueprint(std::function<Program(int)> program, std::optional<Visits> turns)
+      : program_(std::move(program)), turns_(std::move(turns)) {}
   Program program(int position) const override { return program_(position); }
-  bool uniform() const override { return turns_; }
-  bool turns() const override { return turns_; }
+  bool uniform() const override { return turns_.has_value(); }
+  int mirrored(int peer) const override { return turns_ ? turns_->from(0, peer) : -1; }
 
  private:
   const std::function<Program(int)> program_;
-  const bool turns_;
+  const std::optional<Visits> turns_;
 };
 
 }  // namespace
@@ -35,8 +35,9 @@ void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> s
     builder.reduce(target, sources, finish);
 }
 
-std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int)> program, bool turns) {
-  return std::make_unique<FunctionBlueprint>(std::move(program), turns);
+std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int)> program,
+                                          std::optional<Visits> turns) {
+  return std::make_unique<FunctionBlueprint>(std::move(program), std::move(turns));
 }
 
 uint64_t block_bytes(const Request& request, int block) {

@@ -8,11 +8,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "collectives/algorithm.hpp"
+#include "collectives/visits.hpp"
 #include "cost/rates.hpp"
 
 namespace sennit {
@@ -32,10 +34,10 @@ void copy_own(ProgramBuilder& builder, const Request& request, Range range);
 void combine(ProgramBuilder& builder, Operand target, std::span<const Operand> sources,
              bool finish);
 
-// A blueprint that is this function, which keeps what it needs. Any thread may call it.
-// `turns`: Blueprint::turns().
+// A blueprint that is this function, which keeps what it needs. Any thread may call it. `turns`:
+// those that turn the tree, where this takes any rank's program to any other's.
 std::unique_ptr<Blueprint> make_blueprint(std::function<Program(int position)> program,
-                                          bool turns = false);
+                                          std::optional<Visits> turns = std::nullopt);
 
 // Whether every rank knows the number of elements of every block (not so in all-to-all-v).
 inline bool knows_counts(const Request& request) {

@@ -305,7 +305,7 @@ class DirectAlgorithm : public Algorithm {
         [&tree, &request, visits](int position) {
           return Direct(tree, request, visits, position).program();
         },
-        turns);
+        turns ? std::optional(visits) : std::nullopt);
   }
 };
 

@@ -72,6 +72,19 @@ class TieredBlueprint : public Blueprint {
                                [](const Shape& shape) { return shape.children.size() <= 1; });
   }
 
+  // Stage by stage, the peer as far before as `peer` is behind.
+  int mirrored(int peer) const override {
+    if (!uniform()) return -1;
+    const StageTree& stages = forest_.tree();
+    int there = 0;
+    for (int at = stages.leaf(peer); stages.node(at).parent >= 0; at = stages.node(at).parent) {
+      const StageNode& parent = stages.node(stages.node(at).parent);
+      const int32_t child = at - parent.first_child;
+      there += (parent.children - child) % parent.children * stages.node(at).size;
+    }
+    return there;
+  }
+
   std::optional<Counts> count() const {
     if (tree_.ranks() == 1) return std::nullopt;
     std::optional<Counts> counts = tiered::count(tree_, request_, forest_, whole_stages_, bases_);

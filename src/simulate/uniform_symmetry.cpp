@@ -1,12 +1,12 @@
 // The symmetry of a collective whose ranks all do the same, without making all programs: an
 // all-gather's names a range for every rank, and 24,576 of them take a minute. The programs of one
 // rank and of its peers are made, and must turn out alike; by the tree's symmetry any rank could
-// have been that one. Where everybody is a peer and the tree's turns are known, a few of them are.
+// have been that one. Where the blueprint says what turning the tree makes of a peer, only a few of
+// them are.
 #include <algorithm>
 #include <ranges>
 
 #include "base/index.hpp"
-#include "collectives/visits.hpp"
 #include "simulate/symmetry.hpp"
 
 namespace sennit::simulation {
@@ -51,21 +51,17 @@ size_t number_of(const Look& look, int peer) {
 
 // Of position 0, by step, of sends: the receive that it meets at the peer. None where a peer's
 // program differs.
-std::optional<std::vector<uint32_t>> partners(const TierTree& tree, const GroupCall& call,
-                                              const Program& program) {
-  constexpr size_t kMadeWhereItTurns = 16;
+std::optional<std::vector<uint32_t>> partners(const GroupCall& call, const Program& program) {
+  constexpr size_t kMadeOfMirrored = 6;
   const Look mine = look_at(call, program, false);
   std::vector<uint32_t> partner(program.steps.size(), kNone);
-  const bool turns = call.blueprint->turns();
-  const Visits visits(tree);
-  std::vector<uint32_t> number(index(tree.ranks()), kNone);  // by position: which peer it is
+  std::vector<uint32_t> number(call.positions.size(), kNone);  // by position: which peer it is
   for (size_t i = 0; i < mine.peers.size(); i++)
     number[index(mine.peers[i])] = static_cast<uint32_t>(i);
-  const size_t stride = turns ? mine.peers.size() / kMadeWhereItTurns + 1 : 1;
+  const bool turns = !mine.peers.empty() && call.blueprint->mirrored(mine.peers.front()) >= 0;
+  const size_t stride = turns ? mine.peers.size() / kMadeOfMirrored + 1 : 1;
   for (size_t i = 0; i < mine.peers.size(); i++) {
-    // A peer's program is this one turned by its position: to it this rank is what the rank that
-    // visits it in that turn is to this one.
-    const uint32_t turned = turns ? number[index(visits.from(0, mine.peers[i]))] : kNone;
+    const uint32_t turned = turns ? number[index(call.blueprint->mirrored(mine.peers[i]))] : kNone;
     const std::vector<uint32_t>* met = turned == kNone ? nullptr : &mine.shape.receives[turned];
     std::optional<Look> theirs;
     if (i % stride == 0) {
@@ -98,7 +94,7 @@ std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call) {
     return std::nullopt;
   Program program = call.blueprint->program(0);
   if (!rounds_alike(call, program)) return std::nullopt;
-  std::optional<std::vector<uint32_t>> partner = partners(tree, call, program);
+  std::optional<std::vector<uint32_t>> partner = partners(call, program);
   if (!partner) return std::nullopt;
   Plan plan;
   plan.parameters.chunks = call.chunks;

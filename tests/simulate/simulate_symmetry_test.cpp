@@ -4,8 +4,11 @@
 // ctest not-under-tsan: it has one thread
 #include "simulate/symmetry.hpp"
 
+#include <algorithm>
 #include <iostream>
 #include <random>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -122,6 +125,52 @@ TEST(SimulateSymmetry, ChangesNothing) {
   EXPECT_GT(saved, 0u) << "nothing was alike anywhere";
   EXPECT_GT(one_class, 0u) << "all ranks alike nowhere";
   EXPECT_GT(evens, 0u) << "lengths divide nowhere";
+}
+
+// What a blueprint says of a peer, held against that peer's program.
+TEST(SimulateSymmetry, MirroredPeersMeetAsTheBlueprintSays) {
+  std::mt19937_64 random(sennit_test::seed());
+  size_t met = 0;
+  std::set<std::string> families;
+  for (int round = 0; round < sennit_test::trials(40); round++) {
+    std::vector<int> fanouts;
+    for (uint64_t tier = 1 + random() % 3; tier > 0; tier--)
+      fanouts.push_back(2 + static_cast<int>(random() % 5));
+    const std::vector<uint64_t> egress(fanouts.size(), 1'000'000'000);
+    const TierTree tree = TierTree::uniform(fanouts, egress);
+    for (int c = 0; c < kCollectives - 1; c++) {
+      const Request request = request_for(static_cast<Collective>(c), tree.ranks(), 1 << 20);
+      for (const Algorithm* algorithm : algorithms()) {
+        if (!algorithm->applies(tree, request)) continue;
+        const std::vector<Parameters> choices = algorithm->candidates(tree, request);
+        const auto blueprint =
+            algorithm->prepare(tree, request, choices[random() % choices.size()]);
+        const simulation::GroupCall call = simulation::whole_tree(tree, request, 1, *blueprint);
+        const simulation::Look mine = simulation::look_at(call, blueprint->program(0), false);
+        const auto number = [](const simulation::Look& look, int peer) {
+          return static_cast<size_t>(std::ranges::find(look.peers, peer) - look.peers.begin());
+        };
+        for (size_t i = 0; i < mine.peers.size(); i++) {
+          const int peer = mine.peers[i], mirrored = blueprint->mirrored(peer);
+          if (mirrored < 0) continue;
+          const simulation::Look theirs =
+              simulation::look_at(call, blueprint->program(peer), false);
+          const size_t here = number(mine, mirrored), there = number(theirs, 0);
+          SCOPED_TRACE(std::string(algorithm->name()) + ", peer " + std::to_string(peer) +
+                       " mirrored by " + std::to_string(mirrored) + "\n" + tree.to_text());
+          ASSERT_LT(here, mine.peers.size());
+          ASSERT_LT(there, theirs.peers.size());
+          ASSERT_EQ(theirs.hash, mine.hash);
+          ASSERT_EQ(theirs.shape.receives[there], mine.shape.receives[here]);
+          ASSERT_EQ(theirs.shape.sends[there], mine.shape.sends[here]);
+          families.emplace(algorithm->name());
+          met++;
+        }
+      }
+    }
+  }
+  EXPECT_GT(met, 0u);
+  EXPECT_EQ(families, (std::set<std::string>{"aggregated", "direct", "tiered"}));
 }
 
 // Two chunks' messages arrive at the same time, and each is to be reduced: the order must not
