@@ -2,7 +2,7 @@
 // all-gather's names a range for every rank, and 24,576 of them take a minute. The programs of one
 // rank and of its peers are made, and must turn out alike; by the tree's symmetry any rank could
 // have been that one. Where the blueprint says what turning the tree makes of a peer, only a few of
-// them are.
+// them are, of every tier at least one.
 #include <algorithm>
 #include <ranges>
 
@@ -51,7 +51,8 @@ size_t number_of(const Look& look, int peer) {
 
 // Of position 0, by step, of sends: the receive that it meets at the peer. None where a peer's
 // program differs.
-std::optional<std::vector<uint32_t>> partners(const GroupCall& call, const Program& program) {
+std::optional<std::vector<uint32_t>> partners(const TierTree& tree, const GroupCall& call,
+                                              const Program& program) {
   constexpr size_t kMadeOfMirrored = 6;
   const Look mine = look_at(call, program, false);
   std::vector<uint32_t> partner(program.steps.size(), kNone);
@@ -60,11 +61,14 @@ std::optional<std::vector<uint32_t>> partners(const GroupCall& call, const Progr
     number[index(mine.peers[i])] = static_cast<uint32_t>(i);
   const bool turns = !mine.peers.empty() && call.blueprint->mirrored(mine.peers.front()) >= 0;
   const size_t stride = turns ? mine.peers.size() / kMadeOfMirrored + 1 : 1;
+  std::vector<bool> tier_made(tree.tiers.size(), false);
   for (size_t i = 0; i < mine.peers.size(); i++) {
     const uint32_t turned = turns ? number[index(call.blueprint->mirrored(mine.peers[i]))] : kNone;
     const std::vector<uint32_t>* met = turned == kNone ? nullptr : &mine.shape.receives[turned];
     std::optional<Look> theirs;
-    if (i % stride == 0) {
+    const auto tier = index(tree.crossing_tier(0, mine.peers[i]));
+    if (i % stride == 0 || !tier_made[tier]) {
+      tier_made[tier] = true;
       const Program at_peer = call.blueprint->program(mine.peers[i]);
       theirs = look_at(call, at_peer, false);
       const size_t me = number_of(*theirs, 0);
@@ -94,7 +98,7 @@ std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call) {
     return std::nullopt;
   Program program = call.blueprint->program(0);
   if (!rounds_alike(call, program)) return std::nullopt;
-  std::optional<std::vector<uint32_t>> partner = partners(call, program);
+  std::optional<std::vector<uint32_t>> partner = partners(tree, call, program);
   if (!partner) return std::nullopt;
   Plan plan;
   plan.parameters.chunks = call.chunks;

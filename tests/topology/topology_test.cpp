@@ -170,7 +170,7 @@ TEST(Synthetic, TreeIsTheContractedFabric) {
         "racks=2x1;local=1GB/s;nic=2GB/s", "racks=2x1;local=1GB/s", "hosts=1",
         "hosts=1;ranks=4;local_latency=3us", "racks=2x4;wire=infiniband",
         "pods=(1,2),(3,1);ranks=2;wire=roce", "pods=2x2x2;ranks=2;local_latency=3us;wire=roce",
-        "meta24k", "fourtier98k"}) {
+        "racks=2x2;ranks=2;latency=3us;local_latency=3.4us", "meta24k", "fourtier98k"}) {
     const Result<TierTree> tree = synthetic_tree(spec);
     ASSERT_TRUE(tree.ok()) << tree.status().text();
     const Fabric fabric = synthetic_fabric(spec).value();

@@ -280,10 +280,12 @@ void add_link(Fabric* fabric, size_t below, size_t above, const Capacity& capaci
   fabric->links.push_back(link);
 }
 
-// Half a message's way to its host, and from there to the switch.
+// Half a message's way to its host, and from there to the switch, which takes something where a
+// latency between hosts is declared.
 uint64_t device_way(const Shape& shape) { return shape.devices() ? shape.local_latency_ns / 2 : 0; }
 uint64_t host_way(const Shape& shape) {
-  return shape.latency_ns / 2 - std::min(shape.latency_ns / 2, device_way(shape));
+  if (shape.latency_ns == 0) return 0;
+  return std::max(shape.latency_ns / 2, device_way(shape) + 1) - device_way(shape);
 }
 
 // Nodes of one switch's hosts, with their ranks from `rank` on.
