@@ -8,8 +8,8 @@
 Five trees: 2 racks of 4 at 7:1, racks of 1, 2, 3, 2 at 5:1, 3 x 3 at 5:1, two pods of two racks of two at 2:1 and 4:1, and one drawn from the
 seed. All-reduce, all-gather, reduce-scatter, broadcast and all-to-all of 1, 4, 16 and 64 MiB; ranks in fabric order, dealt out or drawn; rates
 declared, probed, or only the tree's shape known. Beside each time stand the lower bound of the rates that the tree really has, and what was
-predicted. Small all-reduces, 8 B to 512 KiB, are timed in turns with a peer, which is drawn as well among those that are installed (./run peers
-gets MPICH and Open MPI 5), by each setting of its short list; that by which it is quickest counts.
+predicted. Small all-reduces, 8 B to 512 KiB, are timed in turns with a peer, which is drawn as well, by each setting of its short list; that by
+which it is quickest counts. Cells of a peer that is not installed are left out (./run peers gets MPICH and Open MPI 5).
 
 FILE keeps a line of JSON a cell: a run that is begun again goes on, and measures nothing twice. On a machine that does nothing else. Needs what
 `sennit emulate` needs: to be root, and network namespaces.
@@ -94,13 +94,17 @@ def cells(arguments):
             for size in SIZES:
                 drawn = draw.choice(every)
                 large += [(tree, collective, size, *how) for how in (every if arguments.all else [drawn])]
-        installed = [peer for peer in PEERS if pathlib.Path(arguments.sennit).with_name(f"{peer}_perf").exists()]
-        pairs = [(order, peer) for order in orders[:2] for peer in installed]
-        for size in SMALL if pairs else []:
+        pairs = [(order, peer) for order in orders[:2] for peer in PEERS]
+        for size in SMALL:
             drawn = draw.choice(pairs)
             small += [(tree, "small", size, *how) for how in (pairs if arguments.all else [drawn])]
     both = large + small
     draw.shuffle(both)  # a run that ends early has some of everything
+    # Cells of a peer that is not here are drawn as well, so that a seed is one sample everywhere.
+    for peer in PEERS:
+        if not pathlib.Path(arguments.sennit).with_name(f"{peer}_perf").exists():
+            print(f"LEFT OUT: {peer}, which is not installed: {sum(cell[4] == peer for cell in both)} cells")
+            both = [cell for cell in both if cell[4] != peer]
     return both
 
 

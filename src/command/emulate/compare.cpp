@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <ranges>
+#include <set>
 #include <sstream>
 
 #include <fmt/core.h>
@@ -30,7 +33,7 @@ using nlohmann::json;
 
 constexpr double kMostSeconds = 600;  // of a library at one collective; then it is ended
 constexpr size_t kDateBytes = 32;
-// A setting that takes so much longer than the peer's best at every size is not tried again.
+// A setting that twice takes so much longer than the peer's best at every size is not tried again.
 constexpr double kHopeless = 2;
 
 Result<SizeRange> parse_range(const std::string& text) {
@@ -59,6 +62,11 @@ std::string processor() {
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   return "unknown processor";
+}
+
+// Null: sennit.
+const Peer* peer_of(const std::string& library) {
+  return find_peer(library == kRecommended ? "openmpi" : library);
 }
 
 class Measuring {
@@ -111,7 +119,10 @@ class Measuring {
       if (*status == 128 + SIGINT || *status == 128 + SIGTERM || *status == 128 + SIGHUP)
         interrupted_ = *status;
       if (interrupted_) return {};
-      if (*status != 0) complain(what.name(), order, collective, *status);
+      if (*status != 0) {
+        complain(what, order, collective, *status);
+        failed_.insert(key_of(what, order, collective, range));
+      }
       SENNIT_RETURN_IF_ERROR(take(output, what, order, round, &news));
     }
     for (const auto& [bytes, text] : news)
@@ -121,12 +132,18 @@ class Measuring {
     return {};
   }
 
-  // Whose turns come, those left out whose setting is hopeless by what was measured so far.
+  static std::string key_of(const Turn& what, const std::string& order,
+                            const std::string& collective, const SizeRange& range) {
+    return fmt::format("{} {} {} {}", what.name(), order, collective, range.first_bytes);
+  }
+
+  // Whose turns come, those left out whose setting failed, or is hopeless by what was measured so
+  // far.
   std::vector<Turn> turns_of(const std::vector<std::string>& libraries, const std::string& order,
                              const std::string& collective, const SizeRange& range) const {
     std::vector<Turn> turns;
     for (const std::string& library : libraries) {
-      const Peer* peer = find_peer(library == kRecommended ? "openmpi" : library);
+      const Peer* peer = peer_of(library);
       if (!peer) {
         turns.push_back({.library = library});
         continue;
@@ -134,13 +151,16 @@ class Measuring {
       for (const PeerSetting& setting : peer->settings) {
         if (options_.one_setting && &setting != &peer->settings.front()) continue;
         if (setting.all_reduce && collective != "all_reduce") continue;
-        if (hopeful(library, setting, order, collective, range))
-          turns.push_back({.library = library, .setting = &setting});
+        const Turn what{.library = library, .setting = &setting};
+        const bool failed = failed_.contains(key_of(what, order, collective, range));
+        if (!failed && hopeful(library, setting, order, collective, range)) turns.push_back(what);
       }
     }
     return turns;
   }
 
+  // Until it was measured twice, and both times took too long at every size: a single turn may have
+  // been disturbed.
   bool hopeful(const std::string& library, const PeerSetting& setting, const std::string& order,
                const std::string& collective, const SizeRange& range) const {
     // What is printed is rounded down to whole blocks of all ranks.
@@ -155,8 +175,11 @@ class Measuring {
       const double best = point.find(library)->median_us();
       for (const Series& series : all->second) {
         if (series.setting != setting.name) continue;
+        const auto known = [](double us) { return std::isfinite(us); };
+        if (std::ranges::count_if(series.time_us, known) < 2) return true;
         measured = true;
-        if (series.median_us() <= kHopeless * best) return true;
+        if (std::ranges::min(series.time_us | std::views::filter(known)) <= kHopeless * best)
+          return true;
       }
     }
     return !measured;
@@ -195,7 +218,7 @@ class Measuring {
       run.command.insert(run.command.begin(), {own_program(), "bench"});
       run.command.insert(run.command.end(), {"--json", "-"});
     } else {
-      run.peer = library == kRecommended ? "openmpi" : library;
+      run.peer = peer_of(library)->name;
       run.setting = what.setting->name;
     }
     return run_on(instance_, run);
@@ -243,14 +266,16 @@ class Measuring {
     return {};
   }
 
-  void complain(const std::string& name, const std::string& order, const std::string& collective,
+  // A peer that works by its first setting is measured, whatever becomes of the others.
+  void complain(const Turn& what, const std::string& order, const std::string& collective,
                 int status) {
-    worst_ = 1;
+    const Peer* peer = peer_of(what.library);
+    if (!peer || what.setting == &peer->settings.front()) worst_ = 1;
     std::ifstream file(errors_);
     std::string said((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (said.size() > 2000) said = "..." + said.substr(said.size() - 2000);
-    fmt::print(stderr, "sennit: emulate: {}, {} order, {} ended with status {}:\n{}\n", name, order,
-               collective, status, said);
+    fmt::print(stderr, "sennit: emulate: {}, {} order, {} ended with status {}:\n{}\n", what.name(),
+               order, collective, status, said);
   }
 
   const Instance& instance_;
@@ -259,6 +284,7 @@ class Measuring {
   Comparison comparison_;
   std::map<std::string, std::unique_ptr<TierTree>> trees_;  // by order
   std::ofstream record_;
+  std::set<std::string> failed_;  // key_of()
   int interrupted_ = 0;
   int worst_ = 0;
 };
@@ -360,8 +386,13 @@ Result<int> compare(const Instance& instance, const CompareOptions& given) {
   const Result<std::vector<SizeRange>> ranges = parse_ranges(given);
   if (!ranges) return ranges.status();
   CompareOptions options = given;
-  const Result<std::string> left_out = leave_out_missing(&options.libraries);
+  Result<std::string> left_out = leave_out_missing(&options.libraries);
   if (!left_out) return left_out.status();
+  if (const Result<std::string> program = peer_program("openmpi");
+      options.recommended && !program) {
+    options.recommended = false;
+    *left_out += fmt::format("LEFT OUT: {}: {}\n", kRecommended, program.status().text());
+  }
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
   const Result<ScratchFolder> scratch = ScratchFolder::make();
   if (!scratch) return scratch.status();

@@ -120,22 +120,33 @@ struct Started {
   std::vector<std::string> command;
 };
 
+// For a program of the caller's under mpirun: what Open MPI needs to reach the hosts, and nothing
+// that another library of that program would read.
+void tell_openmpi(std::vector<std::string>* shared) {
+  const Peer* openmpi = find_peer("openmpi");
+  for (const auto& environment : {openmpi->environment, openmpi->settings.front().environment})
+    for (const std::string& variable : environment)
+      if (variable.starts_with("OMPI_MCA_")) shared->push_back(variable);
+}
+
 // Adds to `shared` what the peer's setting wants in the environment.
 Result<Started> start_by(const RunOptions& options, std::vector<std::string>* shared) {
   Started started{.launcher = options.mpirun ? Launcher::orte : Launcher::ours,
                   .program = "mpirun",
                   .command = options.command};
-  const Peer* peer = find_peer(options.mpirun && options.peer.empty() ? "openmpi" : options.peer);
-  if (!options.peer.empty()) {
-    const Result<std::string> program = peer_program(options.peer);
-    if (!program) return program.status();
-    started.command.insert(started.command.begin(), *program);
-    started.launcher = peer->launcher;
-    started.program = launcher_of(*program);
+  if (options.peer.empty()) {
+    if (!options.setting.empty()) return invalid("--setting is of a peer, and no --peer is given");
+    if (options.mpirun) tell_openmpi(shared);
+    return started;
   }
-  if (!peer)
-    return options.setting.empty() ? Result<Started>(started)
-                                   : invalid("--setting is of a peer, and no --peer is given");
+  if (options.mpirun)
+    return invalid("--mpirun is for a program of your own; a --peer has its own launcher");
+  const Result<std::string> program = peer_program(options.peer);
+  if (!program) return program.status();
+  const Peer* peer = find_peer(options.peer);
+  started.command.insert(started.command.begin(), *program);
+  started.launcher = peer->launcher;
+  started.program = launcher_of(*program);
   const PeerSetting* setting = peer->find(options.setting);
   if (!setting)
     return invalid(

@@ -89,6 +89,10 @@ TEST_F(EmulatePeersTest, WhatIsMissingIsLeftOutLoudly) {
        {"LEFT OUT: mpich: MPICH is not installed", "./run peers", "LEFT OUT: gloo: Gloo is not",
         "install libgloo-dev", "all_reduce of 64 B:  sennit"})
     EXPECT_NE(two.output.find(expected), std::string::npos) << expected << "\n" << two.output;
+  const Outcome recommended = sh(compare + "sennit --recommended --orders dealt");
+  EXPECT_EQ(recommended.status, 0) << recommended.output;
+  for (const char* expected : {"LEFT OUT: openmpi", "dealt order, all_reduce of 64 B:  sennit"})
+    EXPECT_NE(recommended.output.find(expected), std::string::npos) << recommended.output;
   const Outcome none = sh(compare + "openmpi5");
   EXPECT_EQ(none.status, 2) << none.output;
   EXPECT_NE(none.output.find("./run peers"), std::string::npos) << none.output;
@@ -103,6 +107,14 @@ TEST_F(EmulatePeersTest, ASettingIsOfAPeer) {
   const Outcome run = sh(kCommand + "run " + kTree + "--setting ring -- true");
   EXPECT_EQ(run.status, 2) << run.output;
   EXPECT_NE(run.output.find("--peer"), std::string::npos) << run.output;
+  const Outcome mpirun = sh(kCommand + "run " + kTree + "--mpirun --setting ring -- true");
+  EXPECT_EQ(mpirun.status, 2) << mpirun.output;
+}
+
+TEST_F(EmulatePeersTest, APeerHasItsOwnLauncher) {
+  const Outcome run = sh(kCommand + "run " + kTree + "--mpirun --peer gloo -- all_reduce");
+  EXPECT_EQ(run.status, 2) << run.output;
+  EXPECT_NE(run.output.find("--mpirun"), std::string::npos) << run.output;
 }
 
 // The record says by which settings a peer was tried, the table by which it was the quickest.
