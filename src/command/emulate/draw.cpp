@@ -119,7 +119,7 @@ std::string draw_bars(const std::vector<const Point*>& orders) {
     chart.top = y + kHeading;
     chart.labels = kLabels;
     chart.width = kWidth - kLabels - kFigures;
-    if (point->bound_us) {
+    if (point->bounded()) {
       chart.mark = *point->bound_us;
       chart.mark_says = "lower bound: " + readable_time(*point->bound_us);
     }
@@ -129,7 +129,7 @@ std::string draw_bars(const std::vector<const Point*>& orders) {
       if (!std::isnan(us)) {
         bar.value = readable_time(us);
         bar.amount = us;
-        if (point->bound_us) bar.note = fmt::format("· {:.2f} of bound", *point->bound_us / us);
+        if (point->bounded()) bar.note = fmt::format("· {:.2f} of bound", *point->bound_us / us);
       }
       chart.bars.push_back(std::move(bar));
     }

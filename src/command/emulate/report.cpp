@@ -107,7 +107,7 @@ std::string tiles(const std::vector<const Point*>& largest) {
     const std::optional<double> gain = ratio(*point->find(best), *ours);
     if (!gain) continue;
     std::string bound;
-    if (point->bound_us)
+    if (point->bounded())
       bound = fmt::format(", {:.2f} of the bound", *point->bound_us / ours->median_us());
     if (const Series* probed = point->find(kProbed))
       bound += fmt::format("; {} when told nothing of the tree: it then measures it first",
@@ -192,10 +192,12 @@ Result<std::string> report_page(const Comparison& comparison) {
       if (point->bytes == points[0]->bytes) largest.push_back(point);
     if (collective == collectives[0]) body += tiles(largest) + about_section(comparison.about);
     body += fmt::format(
-        "<section><h2>{}, {}</h2><p class=soft>{}ime; shorter is better. The dotted line is the "
-        "lower bound: no schedule can be faster on links of these rates.</p>"
+        "<section><h2>{}, {}</h2><p class=soft>{}ime; shorter is better.{}</p>"
         "<div class=scroll>{}</div></section>",
         escape(collective), readable_size(points[0]->bytes), marked ? "Simulated t" : "T",
+        points[0]->bounded() ? " The dotted line is the lower bound: no schedule can be faster on "
+                               "links of these rates."
+                             : "",
         draw_bars(largest));
     if (const std::string curves = draw_curves(comparison, collective); !curves.empty())
       body += fmt::format(

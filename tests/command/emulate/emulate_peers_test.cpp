@@ -141,6 +141,16 @@ TEST_F(EmulatePeersTest, TheQuickestSettingIsKept) {
   EXPECT_GT(settings, 1);
   const std::string table = run.output.substr(run.output.rfind("÷ time"));
   EXPECT_NE(table.find("1.00  " + best + "\n"), std::string::npos) << best << "\n" << run.output;
+
+  // A message that the shapers let pass has no bound, and the page claims none.
+  const std::string page = folder.path() + "/page.html";
+  const Outcome report = sh(kCommand + "report " + record + " " + page);
+  ASSERT_EQ(report.status, 0) << report.output;
+  std::ifstream html(page);
+  const std::string text((std::istreambuf_iterator<char>(html)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("shorter is better"), std::string::npos);
+  for (const char* claim : {"of the bound", "dotted line is"})
+    EXPECT_EQ(text.find(claim), std::string::npos) << claim;
 }
 
 }  // namespace
