@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <ranges>
 #include <set>
 #include <sstream>
 
@@ -175,11 +174,12 @@ class Measuring {
       const double best = point.find(library)->median_us();
       for (const Series& series : all->second) {
         if (series.setting != setting.name) continue;
-        const auto known = [](double us) { return std::isfinite(us); };
-        if (std::ranges::count_if(series.time_us, known) < 2) return true;
+        std::vector<double> known;
+        for (const double us : series.time_us)
+          if (std::isfinite(us)) known.push_back(us);
+        if (known.size() < 2) return true;
         measured = true;
-        if (std::ranges::min(series.time_us | std::views::filter(known)) <= kHopeless * best)
-          return true;
+        if (std::ranges::min(known) <= kHopeless * best) return true;
       }
     }
     return !measured;
