@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/command/emulate/emulated.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
 
@@ -26,18 +27,9 @@ using sennit_test::sh;
 using sennit_test::sh_output;
 
 const std::string kFolder = SENNIT_BINARY_DIR "/bin/";
-const std::string kCommand = kFolder + "sennit emulate ";
 const std::string kTree = "--racks 2 --hosts 2 --oversubscription 2 ";
 
-class EmulatePeersTest : public testing::Test {
- protected:
-  void SetUp() override {
-    static const Outcome kTrial = sh(kCommand + "run --racks 1 --hosts 1 -- true");
-    if (kTrial.status == 3)
-      GTEST_SKIP() << "NOT TESTED, no emulated fabric on this machine: " << kTrial.output;
-    ASSERT_EQ(kTrial.status, 0) << kTrial.output;
-  }
-};
+using EmulatePeersTest = EmulatedTest;
 
 class EveryPeer : public EmulatePeersTest, public testing::WithParamInterface<std::string> {};
 

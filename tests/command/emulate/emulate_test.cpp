@@ -25,6 +25,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/planner.hpp"
+#include "tests/command/emulate/emulated.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
 #include "topology/fabric/fabric.hpp"
@@ -34,8 +35,6 @@ namespace {
 
 using sennit_test::Outcome;
 using sennit_test::sh;
-
-const std::string kCommand = SENNIT_BINARY_DIR "/bin/sennit emulate ";
 
 // Processes `sleep MARKER`.
 int processes_with(const std::string& marker) {
@@ -58,14 +57,8 @@ bool eventually(const std::function<bool()>& condition) {
   return false;
 }
 
-class EmulateTest : public testing::Test {
+class EmulateTest : public EmulatedTest {
  protected:
-  void SetUp() override {
-    static const Outcome kTrial = sh(kCommand + "run --racks 1 --hosts 1 -- true");
-    if (kTrial.status == 3)
-      GTEST_SKIP() << "NOT TESTED, no emulated fabric on this machine: " << kTrial.output;
-    ASSERT_EQ(kTrial.status, 0) << kTrial.output;
-  }
   // A sleep that no other process has.
   std::string marker() const { return fmt::format("{}.{}", 90000 + getpid() % 9000, getpid()); }
   std::string name(const char* what) const { return fmt::format("test-{}-{}", getpid(), what); }
