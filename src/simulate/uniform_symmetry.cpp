@@ -20,8 +20,7 @@ bool tiers_are_uniform(const TierTree& tree) {
     return group.children == like->children && group.size == like->size &&
            group.planes == like->planes && group.egress.bytes_per_s == like->egress.bytes_per_s &&
            group.ingress.bytes_per_s == like->ingress.bytes_per_s &&
-           group.latency_ns == like->latency_ns && group.wire == like->wire &&
-           group.switches == like->switches;
+           group.latency_ns == like->latency_ns && group.wiring() == like->wiring();
   });
 }
 
