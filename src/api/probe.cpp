@@ -8,8 +8,6 @@
 
 #include <unistd.h>
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <ctime>
 #include <deque>
@@ -23,6 +21,7 @@
 #include "api/communicator.hpp"
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "base/net/network_identity.hpp"
 #include "base/process/cached_file.hpp"
 #include "topology/probe/probe.hpp"
 
@@ -187,11 +186,9 @@ Result<std::vector<uint64_t>> run_round(Communicator& comm, const probe::Round& 
 
 // What tells this set of hosts, and this network, from others.
 std::string self_description(const std::string& name) {
-  struct stat net = {};
-  stat("/proc/self/ns/net", &net);
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return fmt::format("{}/{}/{}", name, boot, net.st_ino);
+  return fmt::format("{}/{}/{}", name, boot, network_identity());
 }
 
 std::string cache_path(std::vector<std::string> descriptions) {
