@@ -12,7 +12,7 @@
 
 #include "base/log.hpp"
 #include "base/options.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 
 namespace sennit {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <fmt/core.h>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "transports/cancelled.hpp"
 #include "transports/loopback_endpoint.hpp"
 #include "transports/matcher.hpp"

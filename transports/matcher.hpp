@@ -114,6 +114,7 @@ struct Arrival {
   uint64_t signature = 0;
   size_t bytes = 0;
   uint64_t arrived_ns = 0;
+  uint32_t sender_waited_us = RecvRequest::kNotTold;  // of a message that is here
   std::vector<std::byte> data;  // the bytes of an eager message; keeps its capacity in the pool
   uint64_t handle[4] = {};  // the transport's own: where the bytes are, how far they have come, ...
 };

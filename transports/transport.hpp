@@ -59,7 +59,7 @@ struct MessageRequest {
   uint64_t ready_ns = 0;
   // first byte moved; both 0 in a receive: it was complete the moment it was seen
   uint64_t first_ns = 0;
-  uint64_t posted_ns = 0;  // the caller's
+  uint64_t posted_ns = 0;  // the caller's: when it could first have been sent or received
   void* owner = nullptr;   // the caller's
   uint32_t step = 0;       // the caller's
   // The transport's own use while it holds the request.
@@ -71,6 +71,10 @@ struct SendRequest : MessageRequest {};
 struct RecvRequest : MessageRequest {
   bool may_expose = false;
   const std::byte* exposed = nullptr;  // set: the data is here; call release() when done
+  // How long the message had been posted at its sender when its first byte left, in microseconds;
+  // kNotTold where the transport does not say.
+  static constexpr uint32_t kNotTold = 0xffffffff;
+  uint32_t sender_waited_us = kNotTold;
   // Filled where the arrived message's signature or size is not the posted one (status is
   // SENNIT_MISMATCH).
   uint64_t arrived_signature = 0;

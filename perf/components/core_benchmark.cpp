@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "base/trace.hpp"
+#include "record/trace.hpp"
 #include "collectives/algorithm.hpp"
 #include "perf/components/counted_memory.hpp"
 #include "plan/planner.hpp"
@@ -138,15 +138,15 @@ void verify_once(benchmark::State& state, const char* name, Collective collectiv
 }();
 
 void BM_TraceEvent(benchmark::State& state) {
-  Trace trace;
+  Trace trace(Recording::in_memory());
   TraceEvent event;
   event.bytes = 4096;
   for (auto _ : state) {
-    event.posted_ns = now_ns();
+    event.posted_ns = trace.now();
     trace.record(event);
     event.step++;
   }
-  benchmark::DoNotOptimize(trace.recorded());
+  benchmark::DoNotOptimize(trace.recording().recorded());
 }
 BENCHMARK(BM_TraceEvent);
 

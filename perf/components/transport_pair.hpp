@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "transports/transport.hpp"
 
 namespace sennit::perf {

@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "plan/groups/share.hpp"
+#include "record/notes.hpp"
 
 namespace sennit {
 
@@ -50,6 +51,7 @@ Communicator::Communicator(std::shared_ptr<Context> context, std::vector<int> me
       mailbox_(context_->engine(), id, state_.others()) {
   for (const int32_t rank : this->tree().rank_of_position)
     world_of_position_.push_back(state_.world_rank(rank));
+  context_->engine().recording().note(encode(CommunicatorNote{this->id(), this->members()}));
 }
 
 Communicator::~Communicator() { context_->registry().remove(&state_); }
@@ -107,6 +109,9 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
   Result<std::shared_ptr<const Prepared>> prepared =
       planning_.prepare(key.request, given, position());
   if (!prepared) return prepared.status();
+  const Plan& plan = (*prepared)->plan;
+  context_->engine().recording().note(encode(
+      PlanNote{id(), plan.hash, key.request, plan.algorithm, plan.parameters, plan.predicted_ns}));
   return &plans_.add(std::move(key), *std::move(prepared));
 }
 

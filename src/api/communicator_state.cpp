@@ -5,6 +5,9 @@
 
 #include <fmt/core.h>
 
+#include "base/clock.hpp"
+#include "record/notes.hpp"
+
 namespace sennit {
 namespace {
 
@@ -49,6 +52,8 @@ void CommunicatorState::fail(const Status& status) {
     status_ = status;
     failed_.store(true, std::memory_order_release);
   }
+  engine_.recording().note(encode(FailureNote{id_, now_ns(), status.text()}));
+  engine_.recording().trouble();
   engine_.fail_communicator(id_, status);
 }
 

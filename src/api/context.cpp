@@ -9,6 +9,7 @@
 #include "api/start/steps.hpp"
 #include "base/options.hpp"
 #include "plan/shared_cores.hpp"
+#include "record/notes.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -64,6 +65,7 @@ Context::~Context() {
   // thread into the engine.
   if (engine_) engine_->stop_helper();
   control_.reset();
+  if (engine_) engine_->recording().end(registry_.well());
   engine_.reset();
 }
 
@@ -95,15 +97,19 @@ Status Context::connect(const JobSettings& settings) {
 }
 
 void Context::make_engine() {
+  const RecordingOwner owner{control_->job(), rank(), size(), this_host()};
   engine_ = std::make_unique<Engine>(
       hosts_.core_each(), static_cast<size_t>(option_integer("SENNIT_IN_FLIGHT_BYTES")),
-      static_cast<uint64_t>(option_integer("SENNIT_STALL")) * kNsPerMs, engine_callbacks());
+      static_cast<uint64_t>(option_integer("SENNIT_STALL")) * kNsPerMs, engine_callbacks(),
+      Recording::open(owner, option_text("SENNIT_TRACE"),
+                      static_cast<size_t>(option_integer("SENNIT_TRACE_EVENTS"))));
   registry_.set_engine(engine_.get());
 }
 
 void Context::use(AgreedFabric agreed) {
   fabric_ = std::move(agreed.fabric);
   tuning_ = std::move(agreed.tuning);
+  if (rank() == 0) engine_->recording().note(encode(FabricNote{fabric_.to_text(), placements_}));
   if (hosts_.one_machine) within_one_machine(&plan_options_.cost);
 }
 

@@ -74,6 +74,11 @@ constexpr auto kOptions = std::to_array<Option>({
      "after this long without progress ranks compare their calls"},
     {"SENNIT_TCP_BUFFER_BYTES", OptionType::bytes, "0",
      "send buffer of a tcp connection; 0: the kernel adapts it to the network"},
+    {"SENNIT_TRACE", OptionType::text, "",
+     "folder in which ranks record what they do, and leave it; default: /dev/shm, where only ranks "
+     "that end badly leave it; 0: nowhere"},
+    {"SENNIT_TRACE_EVENTS", OptionType::integer, "16384",
+     "events of 64 bytes that a rank's recording keeps, the newest; at most 16777216"},
     {"SENNIT_TRANSPORTS", OptionType::text, "",
      "comma-separated list to allow, e.g. shm,tcp; default: all"},
     {"SENNIT_TUNE", OptionType::text, "0",

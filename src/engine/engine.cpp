@@ -53,13 +53,15 @@ void cpu_relax() {
 
 }  // namespace
 
-Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks)
+Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks,
+               std::unique_ptr<Recording> recording)
     : callbacks_(std::move(callbacks)),
       in_flight_bytes_(in_flight_bytes),
       spins_(core_each ? kSpinsWithOwnCore : kSpinsOnSharedCore),
       yields_(kYields),
       small_spins_(core_each ? kSmallSpinsWithOwnCore : 0),
       memory_(routes_),
+      trace_(std::move(recording)),
       stall_watch_(stall_ns) {}
 
 Engine::~Engine() {
@@ -282,7 +284,10 @@ bool Engine::progress() {
 }
 
 void Engine::check_stalls(uint64_t now) {
-  const auto tell = [this](Execution& execution) { callbacks_.stalled(execution); };
+  const auto tell = [this, now](Execution& execution) {
+    execution.record_stall(now);
+    callbacks_.stalled(execution);
+  };
   if (stall_watch_.look(running_, now, tell)) routes_.stalled();
 }
 

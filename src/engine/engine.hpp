@@ -19,13 +19,13 @@
 #include <vector>
 
 #include "base/mutex.hpp"
-#include "base/trace.hpp"
 #include "engine/execution.hpp"
 #include "engine/mailbox.hpp"
 #include "engine/memory_pool.hpp"
 #include "engine/routes.hpp"
 #include "engine/sleeper.hpp"
 #include "engine/stall_watch.hpp"
+#include "record/trace.hpp"
 #include "transports/transport.hpp"
 
 namespace sennit {
@@ -43,8 +43,10 @@ class Engine {
   };
 
   // core_each: every rank of this host has a core to itself. in_flight_bytes: as much may be under
-  // way to a peer (SENNIT_IN_FLIGHT_BYTES). stall_ns: as in StallWatch.
-  Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks);
+  // way to a peer (SENNIT_IN_FLIGHT_BYTES). stall_ns: as in StallWatch. recording: of what the rank
+  // does.
+  Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks,
+         std::unique_ptr<Recording> recording = Recording::in_memory());
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -100,6 +102,8 @@ class Engine {
   Status register_user(void* memory, size_t bytes) SENNIT_EXCLUDES(mutex_);
   Status deregister_user(void* memory) SENNIT_EXCLUDES(mutex_);
   std::string statistics() SENNIT_EXCLUDES(mutex_);
+  // Its note(), trouble() and end() are for any thread without the lock.
+  Recording& recording() SENNIT_NO_THREAD_SAFETY_ANALYSIS { return trace_.recording(); }
 
   // ---- under the lock, for executions ----
   // Tells the analysis that the caller, which it cannot follow up to the engine, holds the lock.

@@ -12,6 +12,11 @@ uint32_t saturated(uint64_t value) {
   return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX));
 }
 
+uint64_t since(uint64_t posted_ns, uint64_t t) { return t > posted_ns ? t - posted_ns : 0; }
+
+static_assert(static_cast<int>(EventKind::send) == static_cast<int>(StepKind::send) &&
+              static_cast<int>(EventKind::copy) == static_cast<int>(StepKind::copy));
+
 }  // namespace
 
 Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& world_of_position,
@@ -41,6 +46,7 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
     lane.segments.resize(messages);
   }
   sends_.resize(lanes_.size() * send_count_);
+  handed_ns_.resize(sends_.size());
   receives_.resize(lanes_.size() * recv_count_);
   peers_.resize(prepared_->peers.size());
   // A barrier's messages are empty by nature. Where ranks do not know each other's counts
@@ -79,9 +85,12 @@ void Execution::await_source(uint32_t tag) {
 }
 
 void Execution::begin(uint32_t seq) {
+  engine_.assert_locked();
   seq_ = seq;
   status_ = {};
   done_.store(false, std::memory_order_relaxed);
+  begin_ns_ = engine_.trace().now();
+  record_call(EventKind::call_begin, begin_ns_);
   chunks_left_ = chunks_;
   outstanding_ = 0;
   work_list_.clear();
@@ -200,7 +209,8 @@ void Execution::fill(MessageRequest& request, uint32_t lane, uint32_t step, size
   request.first_ns = 0;
   request.owner = this;
   request.step = lane * static_cast<uint32_t>(program_.steps.size()) + step;
-  request.posted_ns = now_ns();
+  engine_.assert_locked();
+  request.posted_ns = engine_.trace().now();
 }
 
 void Execution::post_receive(uint32_t lane, uint32_t step) {
@@ -218,6 +228,7 @@ void Execution::post_receive(uint32_t lane, uint32_t step) {
   request.may_expose = s.target.buffer == Buffer::slot &&
                        prepared_->slot_filler[s.target.slot] == static_cast<int32_t>(step);
   request.exposed = nullptr;
+  request.sender_waited_us = RecvRequest::kNotTold;
   outstanding_++;
   engine_.recv(request);
 }
@@ -242,6 +253,7 @@ void Execution::post_sends(uint32_t peer_slot) {
   engine_.assert_locked();
   while (const auto next = peers_[peer_slot].take(engine_.in_flight_bytes())) {
     outstanding_++;
+    handed_ns_[next->lane * send_count_ + ordinal_[next->step]] = engine_.trace().now();
     engine_.send(send_request(next->lane, next->step));
   }
 }
@@ -253,7 +265,9 @@ void Execution::send_done(SendRequest& request) {
   const uint32_t step = request.step % steps;
   peers_[prepared_->peer_slot[step]].done(request.bytes);
   if (!status_.ok() || !request.status.ok()) return failed(request, false);
-  trace(&request, lane, step, request.posted_ns, request.bytes);
+  engine_.assert_locked();
+  const uint64_t handed_ns = handed_ns_[lane * send_count_ + ordinal_[step]];
+  engine_.trace().record(message_event(request, lane, step, handed_ns));
   slots_read(lanes_[lane], lane, program_.steps[step]);
   step_done(lane, step);
   pump();
@@ -275,16 +289,23 @@ void Execution::receive_done(RecvRequest& request) {
   if (request.exposed)
     lanes_[lane].slots.base[program_.steps[step].target.slot] =
         const_cast<std::byte*>(request.exposed);
-  trace(&request, lane, step, request.posted_ns, request.bytes);
+  engine_.assert_locked();
+  TraceEvent event = message_event(request, lane, step, request.posted_ns);
+  if (request.sender_waited_us != RecvRequest::kNotTold) {
+    event.sender_waited_us = request.sender_waited_us;
+    event.flags |= kEventKnowsItsWait;
+  }
+  engine_.trace().record(event);
   step_done(lane, step);
   pump();
 }
 
 void Execution::run_local(uint32_t lane_index, uint32_t step) {
+  engine_.assert_locked();
   Lane& lane = lanes_[lane_index];
-  const uint64_t begin_ns = now_ns();
+  const uint64_t begin_ns = engine_.trace().now();
   const size_t bytes = local_steps_.run(lane.slots, program_.steps[step]);
-  trace(nullptr, lane_index, step, begin_ns, bytes);
+  engine_.trace().record(event_of(lane_index, step, begin_ns, bytes));
   slots_read(lane, lane_index, program_.steps[step]);
   step_done(lane_index, step);
 }
@@ -307,27 +328,68 @@ void Execution::release_exposed(uint32_t lane, uint32_t slot) {
   slots.base[slot] = slots.arena + slots.offset[slot];
 }
 
-void Execution::trace(const MessageRequest* request, uint32_t lane, uint32_t step,
-                      uint64_t posted_ns, size_t bytes) {
+// Of a step that has just ended.
+TraceEvent Execution::event_of(uint32_t lane, uint32_t step, uint64_t posted_ns, size_t bytes) {
+  engine_.assert_locked();
   const Step& s = program_.steps[step];
-  const auto since = [&](uint64_t t) { return t > posted_ns ? saturated(t - posted_ns) : 0; };
   TraceEvent event;
   event.comm = comm_;
   event.seq = seq_;
   event.chunk = lanes_[lane].slots.chunk.index;
   event.step = step;
-  event.kind = static_cast<uint8_t>(s.kind);
+  event.kind = static_cast<EventKind>(s.kind);
   event.tier = s.tier;
   event.bytes = saturated(bytes);
   event.posted_ns = posted_ns;
-  event.last_ns = since(now_ns());
-  if (request) {
-    event.peer = request->peer;
-    // A receive that was complete the moment it was seen has no times of its own.
-    event.ready_ns = request->ready_ns ? since(request->ready_ns) : event.last_ns;
-    event.first_ns = request->first_ns ? since(request->first_ns) : event.last_ns;
+  event.set_times({.last_ns = since(posted_ns, engine_.trace().now())});
+  return event;
+}
+
+TraceEvent Execution::message_event(const MessageRequest& request, uint32_t lane, uint32_t step,
+                                    uint64_t handed_ns) {
+  TraceEvent event = event_of(lane, step, request.posted_ns, request.bytes);
+  event.peer = request.peer;
+  event.tag = request.key.tag;
+  if (point_to_point_) event.flags |= kEventPointToPoint;
+  // A receive that was complete the moment it was seen has no times of its own.
+  TraceEvent::Times times{.last_ns = event.after(event.last)};
+  const auto or_last = [&](uint64_t t) { return t ? since(event.posted_ns, t) : times.last_ns; };
+  times.ready_ns = or_last(request.ready_ns);
+  times.first_ns = or_last(request.first_ns);
+  times.handed_ns = since(event.posted_ns, handed_ns);
+  event.set_times(times);
+  return event;
+}
+
+TraceEvent Execution::call_event(EventKind kind, uint64_t when_ns) const {
+  TraceEvent event;
+  event.comm = comm_;
+  event.seq = seq_;
+  event.kind = kind;
+  event.posted_ns = when_ns;
+  if (point_to_point_) {
+    event.peer = peer_;
+    event.tag = tag_;
+    event.flags |= kEventPointToPoint;
+    const bool receives = !program_.steps.empty() && program_.steps[0].kind == StepKind::recv;
+    if (receives) event.flags |= kEventReceiving;
   }
+  event.set_plan(prepared_->plan.hash);
+  if (!status_.ok()) event.flags |= kEventFailed;
+  return event;
+}
+
+void Execution::record_call(EventKind kind, uint64_t when_ns) {
   engine_.assert_locked();
+  TraceEvent event = call_event(kind, when_ns);
+  if (kind == EventKind::call_end) event.set_times({.last_ns = since(begin_ns_, when_ns)});
+  engine_.trace().record(event);
+}
+
+void Execution::record_stall(uint64_t now_ns) {
+  engine_.assert_locked();
+  TraceEvent event = call_event(EventKind::stall, now_ns);
+  event.set_times({.last_ns = since(last_progress_ns, now_ns)});
   engine_.trace().record(event);
 }
 
@@ -363,7 +425,13 @@ void Execution::fail(const Status& status) {
 }
 
 void Execution::finish() {
-  if (timed) finished_ns = now_ns();
+  engine_.assert_locked();
+  finish(engine_.trace().now());
+}
+
+void Execution::finish(uint64_t now_ns) {
+  record_call(EventKind::call_end, now_ns);
+  if (timed) finished_ns = now_ns;
   done_.store(true, std::memory_order_release);
 }
 
@@ -381,24 +449,28 @@ bool Execution::compile_small() {
 }
 
 void Execution::start_small(uint32_t seq) {
+  engine_.assert_locked();
   seq_ = seq;
   point_to_point_ = false;
   status_ = {};
   done_.store(false, std::memory_order_relaxed);
   chunks_left_ = 1;
   outstanding_ = 0;
-  short_way_->start(seq);
-  if (short_way_->done()) finish();
+  // Its begin is recorded where it takes long: leave_small().
+  begin_ns_ = engine_.trace().now();
+  short_way_->start(seq, begin_ns_);
+  if (short_way_->done()) finish(short_way_->now_ns());
 }
 
 bool Execution::poll_small() {
   const bool on_short_way = short_way_->poll();
-  if (short_way_->done()) finish();
+  if (short_way_->done()) finish(short_way_->now_ns());
   return on_short_way;
 }
 
 void Execution::leave_small() {
   if (done()) return;
+  record_call(EventKind::call_begin, begin_ns_);
   Lane& lane = lanes_[0];
   lane.remaining = short_way_->remaining();
   lane.deps = short_way_->deps();

@@ -17,6 +17,7 @@
 #include "engine/local_steps.hpp"
 #include "engine/send_queue.hpp"
 #include "engine/short_way.hpp"
+#include "record/event.hpp"
 #include "schedule/prepared.hpp"
 #include "transports/transport.hpp"
 
@@ -56,6 +57,8 @@ class Execution {
   void start_small(uint32_t seq);
   bool poll_small();   // looks for messages once; false: go on the general way, with leave_small()
   void leave_small();  // the steps that remain take the general way
+
+  void record_stall(uint64_t now_ns);  // in the trace: nothing has moved since last_progress_ns
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   const Status& status() const { return status_; }  // after done()
@@ -105,11 +108,15 @@ class Execution {
     return lanes_[lane].segments[message_[step]];
   }
   void fill(MessageRequest& request, uint32_t lane, uint32_t step, size_t bytes);
-  void trace(const MessageRequest* request, uint32_t lane, uint32_t step, uint64_t posted_ns,
-             size_t bytes);
+  TraceEvent event_of(uint32_t lane, uint32_t step, uint64_t posted_ns, size_t bytes);
+  TraceEvent message_event(const MessageRequest& request, uint32_t lane, uint32_t step,
+                           uint64_t handed_ns);
+  TraceEvent call_event(EventKind kind, uint64_t when_ns) const;
+  void record_call(EventKind kind, uint64_t when_ns);
   void failed(const MessageRequest& request, bool receiving);
   void fail_here(const Status& status);  // fails, and has the engine tell the communicator
   void finish();
+  void finish(uint64_t now_ns);
 
   Engine& engine_;
   const uint32_t comm_;
@@ -120,6 +127,7 @@ class Execution {
   LocalSteps local_steps_;
   uint32_t chunks_ = 1;
   uint32_t seq_ = 0;
+  uint64_t begin_ns_ = 0;
   bool point_to_point_ = false;
   int peer_ = -1;  // of a message
   uint32_t tag_ = 0;
@@ -129,7 +137,8 @@ class Execution {
   std::vector<uint32_t> ordinal_;  // by step: index among the sends or the receives
   std::vector<uint32_t> message_;  // by step: index among all messages
   uint32_t send_count_ = 0, recv_count_ = 0;
-  std::vector<SendRequest> sends_;  // by lane, then ordinal
+  std::vector<SendRequest> sends_;   // by lane, then ordinal
+  std::vector<uint64_t> handed_ns_;  // of sends_: when the transport took them
   std::vector<RecvRequest> receives_;
   std::vector<SendQueue> peers_;         // by index in Prepared::peers
   std::vector<LaneStep> work_list_;      // steps that became ready and were not looked at yet

@@ -1,7 +1,6 @@
 // short_way.cpp: see engine/short_way.hpp.
 //
-// Local steps on a few bytes carry the time of the message before them, which saves reading the
-// clock.
+// Local steps on a few bytes are not recorded, which saves reading the clock.
 #include "engine/short_way.hpp"
 
 #include <algorithm>
@@ -14,7 +13,6 @@ namespace sennit {
 namespace {
 
 constexpr size_t kMostSteps = 64;
-constexpr size_t kUntimedBytes = 256;  // local steps up to this are not timed by themselves
 
 bool is_message(const Step& step) {
   return step.kind == StepKind::send || step.kind == StepKind::recv;
@@ -86,16 +84,14 @@ bool ShortWay::place(const Operand& operand, BufferOffset* place, size_t* bytes)
   return true;
 }
 
-void ShortWay::start(uint32_t seq) {
-  engine_.assert_locked();
+void ShortWay::start(uint32_t seq, uint64_t now_ns) {
   seq_ = seq;
   remaining_ = static_cast<uint32_t>(program_.steps.size());
   deps_ = prepared_.initial_deps;
   work_list_.clear();
   pending_.clear();
   declined_.clear();
-  now_ns_ = engine_.trace().now();
-  posted_ns_ = now_ns_;
+  now_ns_ = now_ns;
   for (const uint32_t step : start_) ready(step);
   go_on();
 }
@@ -139,6 +135,8 @@ void ShortWay::go_on() {
 void ShortWay::ready(uint32_t step) {
   SmallStep& small = steps_[step];
   if (small.nothing) return step_done(step);
+  engine_.assert_locked();
+  small.posted_ns = now_ns_;
   switch (program_.steps[step].kind) {
     case StepKind::send:
       small.message.key.seq = seq_;
@@ -189,21 +187,25 @@ void ShortWay::trace(uint32_t index) {
   const SmallStep& small = steps_[index];
   const Step& step = program_.steps[index];
   const bool local = !is_message(step);
-  const uint64_t begin = local ? now_ns_ : posted_ns_;
-  if (local && small.bytes > kUntimedBytes) now_ns_ = engine_.trace().now();
+  if (local) {
+    if (small.bytes < kLeastRecordedLocalBytes) return;
+    now_ns_ = engine_.trace().now();
+  }
   TraceEvent event;
   event.comm = comm_;
   event.seq = seq_;
   event.step = index;
-  event.kind = static_cast<uint8_t>(step.kind);
+  event.kind = static_cast<EventKind>(step.kind);
   event.tier = step.tier;
   event.bytes = small.bytes;
-  event.posted_ns = begin;
-  event.last_ns = static_cast<uint32_t>(std::min<uint64_t>(now_ns_ - begin, UINT32_MAX));
+  event.posted_ns = small.posted_ns;
+  const uint64_t took_ns = now_ns_ - small.posted_ns;
   if (!local) {
     event.peer = small.message.peer;
-    event.ready_ns = event.last_ns;
-    event.first_ns = event.last_ns;
+    event.tag = step.tag;
+    event.set_times({took_ns, took_ns, took_ns, 0});
+  } else {
+    event.set_times({.last_ns = took_ns});
   }
   engine_.trace().record(event);
 }

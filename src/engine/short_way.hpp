@@ -32,9 +32,10 @@ class ShortWay {
                                            const SlotPlaces& slots, bool skip_empty);
 
   // Every later call needs the same layouts; the buffers may be others.
-  void start(uint32_t seq);
+  void start(uint32_t seq, uint64_t now_ns);
   bool poll();  // looks for messages once; false: hand the rest over to the general way
   bool done() const { return remaining_ == 0; }
+  uint64_t now_ns() const { return now_ns_; }  // when the last message came or went
 
   // For handing over: how many steps are not done, how many others each waits for, and those that
   // wait for none.
@@ -53,7 +54,8 @@ class ShortWay {
     BufferOffset target;
     uint32_t first_source = 0;  // into sources_
     uint32_t bytes = 0;
-    bool nothing = false;  // a message without bytes, which is not sent
+    bool nothing = false;    // a message without bytes, which is not sent
+    uint64_t posted_ns = 0;  // of this call: when it could first begin
   };
 
   ShortWay(Engine& engine, uint32_t comm, const Prepared& prepared, const DataPlaces& places,
@@ -88,7 +90,7 @@ class ShortWay {
   std::vector<uint32_t> pending_;    // receives whose message has not come
   std::vector<uint32_t> declined_;   // messages that the transport has not taken or has not got
   std::vector<const void*> inputs_;  // scratch of run_local
-  uint64_t posted_ns_ = 0, now_ns_ = 0;
+  uint64_t now_ns_ = 0;              // as it was last read
 };
 
 }  // namespace sennit

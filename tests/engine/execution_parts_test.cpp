@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "engine/local_steps.hpp"
 #include "engine/send_queue.hpp"
 #include "engine/sleeper.hpp"

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/clock.hpp"
 #include "engine/engine.hpp"
 
 namespace sennit {
@@ -101,7 +102,7 @@ class ShortWays : public testing::Test {
   }
   void start(ShortWay& way, uint32_t seq) {
     const MutexLock lock(engine_.mutex());
-    way.start(seq);
+    way.start(seq, now_ns());
   }
 
   static constexpr uint32_t kComm = 3;

@@ -11,7 +11,7 @@
 
 #include "base/mutex.hpp"
 #include "base/process/forked.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
 #include "transports/returns.hpp"

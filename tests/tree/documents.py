@@ -3,7 +3,7 @@
 
 Of every .md file: lines of at most 100 columns (rows of tables, pictures and outputs may be longer), at most 25 words
 a sentence on average, at most two figures a sentence (outside tables and code), README.md and DESIGN.md of at most
-150 lines, README.md of a folder of at most 60 (src/README.md: 85). Of these, and of the comments of sources, scripts
+150 lines, README.md of a folder of at most 60 (src/README.md: 95). Of these, and of the comments of sources, scripts
 and CMake files: every file that is named exists, relative to the folder, to src/, to the repository, to include/ or to python/.
 """
 
@@ -19,7 +19,7 @@ MOST_WORDS = 25
 MOST_FIGURES = 2
 # src/README.md is longer than other folders' by what the table of all rooms takes, which is more than 60 lines alone:
 # who asks what a file may include must not have to look in several places.
-LINES = {"README.md": 150, "DESIGN.md": 150, "src/README.md": 85}
+LINES = {"README.md": 150, "DESIGN.md": 150, "src/README.md": 95}
 FOLDER_LINES = 60
 
 CODE = re.compile(r"`[^`]*`")

@@ -98,6 +98,7 @@ struct Placement {
   std::string host;  // host vertex's name
   int numa = -1;     // NUMA node within the host; -1: unknown
   std::string nic;   // nearest NIC's name; empty: unknown
+  bool operator==(const Placement&) const = default;
 };
 
 // Ranks on all hosts, in the order of the text; per_host 0: as many as the host has GPUs, at least

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 
 namespace sennit::shm {
 

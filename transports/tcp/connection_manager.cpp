@@ -13,9 +13,9 @@
 
 #include <fmt/core.h>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/process/forked.hpp"
-#include "base/trace.hpp"
 
 namespace sennit::tcp {
 namespace {

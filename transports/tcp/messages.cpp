@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 
 namespace sennit::tcp {
 namespace {
@@ -94,6 +94,7 @@ void Messages::take_arrival(PeerConnection& connection, RecvRequest& request, Ar
     if (!matches) returns_.add_checked(request);
   } else {
     request.first_ns = arrival.arrived_ns;
+    request.sender_waited_us = arrival.sender_waited_us;
     connection.return_window(request.key.comm, arrival.bytes);
     if (matches) {
       SegmentCursor(request.segments).put(arrival.data.data(), arrival.bytes);
@@ -139,6 +140,7 @@ Status Messages::on_eager(PeerConnection& connection, const WireHeader& header,
   const uint64_t now = now_ns();
   if (RecvRequest* request = matcher_.take_receive(peer, header.key)) {
     request->ready_ns = request->first_ns = now;
+    request->sender_waited_us = header.waited_us;
     connection.return_window(header.key.comm, header.bytes);
     if (check_match(*request, header.signature, header.bytes)) {
       SegmentCursor(request->segments).put(bytes.data(), bytes.size());
@@ -152,6 +154,7 @@ Status Messages::on_eager(PeerConnection& connection, const WireHeader& header,
   if (!arrival)
     return {SENNIT_LINK_FAILED, fmt::format("connection to rank {}: a message came twice", peer)};
   arrival->arrived_ns = now;
+  arrival->sender_waited_us = header.waited_us;
   arrival->data.assign(bytes.begin(), bytes.end());
   return {};
 }
@@ -183,6 +186,7 @@ RecvRequest* Messages::on_first_piece(PeerConnection& connection, const WireHead
   RecvRequest* request = matcher_.take_receive(connection.peer(), header.key);
   if (!request) return nullptr;  // cancelled meanwhile
   request->first_ns = now_ns();
+  request->sender_waited_us = header.waited_us;
   request->ready_ns =
       request->scratch[kAnnouncedNs] ? request->scratch[kAnnouncedNs] : request->first_ns;
   if (check_match(*request, header.signature, header.bytes)) return request;

@@ -3,12 +3,19 @@
 
 #include <cstring>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 
 namespace sennit::tcp {
 namespace {
 
 constexpr size_t kStageBytes = 16 * 1024;  // staged before a write; one message more may follow
+
+// From the send's posting until now, when its first byte is about to leave.
+uint32_t waited_us(const SendRequest& request) {
+  constexpr uint64_t kNsPerUs = 1000, kMost = RecvRequest::kNotTold - 1;
+  if (request.posted_ns == 0 || request.posted_ns > request.first_ns) return 0;
+  return static_cast<uint32_t>(std::min((request.first_ns - request.posted_ns) / kNsPerUs, kMost));
+}
 
 }  // namespace
 
@@ -66,6 +73,7 @@ void Outbox::stage_eager(SendRequest& request) {
   header.signature = request.signature;
   header.bytes = request.bytes;
   header.piece_bytes = static_cast<uint32_t>(request.bytes);
+  header.waited_us = waited_us(request);
   stage_header(header);
   staged_sends_.push_back(&request);
   if (request.bytes == 0) return;
@@ -87,6 +95,7 @@ bool Outbox::stage_piece() {
     outgoing_cursor_ = SegmentCursor(outgoing_->segments);
     outgoing_left_ = outgoing_->bytes;
     header.kind = HeaderKind::first;
+    header.waited_us = waited_us(*outgoing_);
   }
   outgoing_piece_left_ = std::min(outgoing_left_, kPieceBytes);
   outgoing_left_ -= outgoing_piece_left_;

@@ -19,9 +19,9 @@
 
 #include <fmt/core.h>
 
+#include "base/clock.hpp"
 #include "base/options.hpp"
 #include "base/process/forked.hpp"
-#include "base/trace.hpp"
 #include "transports/tcp/overhead.hpp"
 
 namespace sennit::tcp {

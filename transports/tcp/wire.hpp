@@ -12,8 +12,7 @@
 // headers and eager messages go ahead. A message whose sender gave up simply has no next piece.
 //
 // Version 2 has room for what is to come, so that headers change once: connections that are resumed
-// (frames have numbers, receipts say how far the other side has come) and blame (how long a message
-// waited at its sender).
+// (frames have numbers, receipts say how far the other side has come).
 #pragma once
 
 #include <bit>
@@ -35,10 +34,10 @@ struct WireHeader {
   Key key;
   uint32_t credit = 0;       // returned to the receiver of this header, for key.comm
   uint32_t piece_bytes = 0;  // that follow (eager, first, more)
-  // Reserved, zero so far: microseconds from the send's posting until its first byte left; this
-  // frame's number on its connection; how many frames the sender of this one has received. The
-  // latter two modulo 2^32.
+  // eager, first: microseconds from the send's posting until this header was made
   uint32_t waited_us = 0;
+  // Reserved, zero so far: this frame's number on its connection; how many frames the sender of
+  // this one has received. Both modulo 2^32.
   uint32_t number = 0;
   uint32_t receipt = 0;
   uint64_t bytes = 0;  // of the whole message; ask: that have come

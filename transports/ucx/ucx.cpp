@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/process/descriptors.hpp"
 #include "base/process/forked.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "transports/segments.hpp"
 
 namespace sennit::ucx {

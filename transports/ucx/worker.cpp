@@ -12,7 +12,7 @@
 #include <fmt/core.h>
 
 #include "base/log.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 
 namespace sennit::ucx {
 namespace {

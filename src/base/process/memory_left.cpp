@@ -14,7 +14,7 @@
 #include <fmt/core.h>
 
 #include "base/options.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 
 namespace sennit {
 namespace {

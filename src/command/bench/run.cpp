@@ -16,7 +16,7 @@
 
 #include "api/c_api.hpp"
 #include "base/options.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "command/bench/bench.hpp"
 #include "command/bench/groups.hpp"
 #include "plan/bound.hpp"

@@ -25,7 +25,7 @@
 
 #include "api/c_api.hpp"
 #include "base/options.hpp"
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"

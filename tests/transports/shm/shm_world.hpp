@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "transports/shm/shm.hpp"
 
 namespace sennit::shm {

@@ -12,7 +12,7 @@
 #include <random>
 #include <thread>
 
-#include "base/trace.hpp"
+#include "base/clock.hpp"
 #include "sennit/sennit.h"
 #include "tests/support/seed.hpp"
 #include "tests/transports/transport_harness.hpp"

@@ -1,5 +1,5 @@
-// trace.cpp: see base/trace.hpp.
-#include "base/trace.hpp"
+// clock.cpp: see base/clock.hpp.
+#include "base/clock.hpp"
 
 #include <ctime>
 
@@ -40,14 +40,6 @@ uint64_t FastClock::read() {
   base_ns_ = ns;
   base_ticks_ = ticks_now;
   return ns;
-}
-
-std::vector<TraceEvent> Trace::snapshot() const {
-  std::vector<TraceEvent> events;
-  const uint64_t held = next_ < ring_.size() ? next_ : ring_.size();
-  events.reserve(held);
-  for (uint64_t i = next_ - held; i < next_; i++) events.push_back(ring_[i & mask_]);
-  return events;
 }
 
 }  // namespace sennit

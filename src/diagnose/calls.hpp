@@ -1,0 +1,42 @@
+// calls.hpp: the calls of every rank as its recording has them, and what of those that have not
+// ended is still to come.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "diagnose/plans.hpp"
+#include "diagnose/recordings.hpp"
+
+namespace sennit {
+
+// A step that was begun and has not ended, or whose begin nothing holds up.
+struct OpenStep {
+  EventKind kind = EventKind::recv;
+  int peer = -1;  // world rank; -1: none, or any
+  uint32_t chunk = 0, step = 0, tag = 0;
+  uint8_t tier = 0;
+};
+
+// One rank's part in a call.
+struct CallRecord {
+  int rank = 0;
+  uint32_t comm = 0, seq = 0;
+  uint64_t plan = 0;
+  bool point_to_point = false, receiving = false;
+  int peer = -1;  // of a send or a receive; -1: any
+  uint32_t tag = 0;
+  uint64_t begin_ns = 0, end_ns = 0;  // its host's CLOCK_MONOTONIC; end 0: it has not ended
+  bool failed = false;                // it ended with an error
+  size_t first_event = 0;             // in the rank's events: its begin
+};
+// By rank, then in the order in which they began or, where their begin was overwritten or never
+// recorded, ended.
+std::vector<CallRecord> find_calls(const JobRecording& job);
+
+// Of a call that has not ended: what could go on, or be waited for, at this moment, of chunks that
+// have begun. Empty where the program is not known.
+std::vector<OpenStep> open_steps(const JobRecording& job, const CallRecord& call, Plans& plans);
+
+}  // namespace sennit

@@ -1,0 +1,185 @@
+// edges.cpp: see diagnose/edges.hpp.
+#include "diagnose/edges.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/index.hpp"
+#include "simulate/simulate.hpp"
+
+namespace sennit {
+namespace {
+
+using Pair = std::pair<int, int>;
+
+// Adds up the service of the messages of one edge, which come by the time at which they were there.
+class Service {
+ public:
+  void add(double could_move_ns, double there_ns, uint64_t bytes) {
+    edge_.bytes += bytes;
+    const double from = std::max(could_move_ns, last_ns_);
+    last_ns_ = std::max(last_ns_, there_ns);
+    if (there_ns <= from) return;
+    edge_.service_ns += there_ns - from;
+    if (!edge_.serving.empty() && edge_.serving.back().end_ns >= from)
+      edge_.serving.back().end_ns = there_ns;
+    else
+      edge_.serving.push_back({from, there_ns});
+  }
+  EdgeTime of(const Pair& edge) const {
+    EdgeTime whole = edge_;
+    std::tie(whole.from, whole.to) = edge;
+    return whole;
+  }
+
+ private:
+  double last_ns_ = 0;
+  EdgeTime edge_;
+};
+
+std::vector<EdgeTime> listed(const std::map<Pair, Service>& edges) {
+  std::vector<EdgeTime> list;
+  for (const auto& [edge, service] : edges) list.push_back(service.of(edge));
+  return list;
+}
+
+// ---- what was observed ----
+
+using CallNumber = std::tuple<uint32_t, uint64_t, uint32_t>;  // communicator, plan, number
+
+// Calls that all members have begun and ended, and how long each took.
+std::map<CallNumber, double> whole_calls(const JobRecording& job,
+                                         const std::map<std::string, ClockOffset>& clocks) {
+  struct Span {
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    std::set<int> ranks;
+  };
+  std::map<CallNumber, Span> spans;
+  for (const CallRecord& call : find_calls(job)) {
+    if (call.point_to_point || call.end_ns == 0 || call.failed) continue;
+    const int64_t ahead = clocks.at(job.find(call.rank)->host).ahead_ns;
+    Span& span = spans[{call.comm, call.plan, call.seq}];
+    span.first = std::min(span.first, static_cast<int64_t>(call.begin_ns) - ahead);
+    span.last = std::max(span.last, static_cast<int64_t>(call.end_ns) - ahead);
+    span.ranks.insert(call.rank);
+  }
+  std::map<CallNumber, double> whole;
+  for (const auto& [call, span] : spans) {
+    const auto members = job.communicators.find(std::get<0>(call));
+    if (members != job.communicators.end() && span.ranks.size() == members->second.size())
+      whole[call] = static_cast<double>(span.last - span.first);
+  }
+  return whole;
+}
+
+// The plan that most bytes were moved by.
+std::optional<std::pair<uint32_t, uint64_t>> busiest(const JobRecording& job,
+                                                     const std::map<CallNumber, double>& whole) {
+  std::map<std::pair<uint32_t, uint64_t>, double> time;
+  for (const auto& [call, took] : whole)
+    if (job.plans.contains({std::get<0>(call), std::get<1>(call)}))
+      time[{std::get<0>(call), std::get<1>(call)}] += took;
+  if (time.empty()) return std::nullopt;
+  return std::max_element(time.begin(), time.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+}  // namespace
+
+TierTree slowed_down(const TierTree& tree, const Slower& slower) {
+  TierTree slowed = tree;
+  for (const auto& [which, factor] : slower) {
+    Group& group = slowed.groups[index(which.group)];
+    Capacity& capacity = which.egress ? group.egress : group.ingress;
+    capacity.bytes_per_s =
+        static_cast<uint64_t>(std::max(1.0, static_cast<double>(capacity.bytes_per_s) / factor));
+  }
+  return slowed;
+}
+
+std::vector<DirectedGroup> way_of(const TierTree& tree, int from, int to) {
+  std::vector<DirectedGroup> way;
+  const auto climb = [&](int begin, int other, bool egress) {
+    for (int g = tree.leaf_of_position[index(begin)];; g = tree.groups[index(g)].parent) {
+      const Group& group = tree.groups[index(g)];
+      if (other >= group.first && other < group.first + group.size) return;
+      way.push_back({g, egress});
+    }
+  };
+  climb(from, to, true);
+  climb(to, from, false);
+  return way;
+}
+
+ExpectedPlan expected_edges(const TierTree& tree, const PlanNote& plan, uint32_t chunks,
+                            const Slower& slower) {
+  const Algorithm* const algorithm = find_algorithm(plan.algorithm);
+  if (!algorithm) return {};
+  const std::unique_ptr<Blueprint> blueprint =
+      algorithm->prepare(tree, plan.request, plan.parameters);
+  const TierTree slowed = slowed_down(tree, slower);
+  std::map<Pair, std::vector<SimulatedMessage>> messages;
+  SimulateOptions options;
+  options.symmetry = false;
+  options.observe = [&](const SimulatedMessage& message) {
+    messages[{message.from, message.to}].push_back(message);
+  };
+  const Result<SimulatedTime> simulated =
+      simulate(slowed, plan.request, *blueprint, chunks, options);
+  if (!simulated) return {};
+  ExpectedPlan expected;
+  expected.time_ns = static_cast<double>(simulated->time_ns);
+  for (auto& [edge, of_edge] : messages) {
+    std::stable_sort(of_edge.begin(), of_edge.end(),
+                     [](const auto& a, const auto& b) { return a.delivered_ns < b.delivered_ns; });
+    Service service;
+    for (const SimulatedMessage& message : of_edge)
+      service.add(static_cast<double>(message.begin_ns), static_cast<double>(message.delivered_ns),
+                  message.bytes);
+    expected.service_ns[edge] = service.of(edge).service_ns;
+  }
+  return expected;
+}
+
+std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
+                                          const std::vector<Message>& messages, size_t most_calls) {
+  const std::map<std::string, ClockOffset> clocks = clock_offsets(job, messages);
+  const std::map<CallNumber, double> whole = whole_calls(job, clocks);
+  const auto chosen = busiest(job, whole);
+  if (!chosen || !plans.tree(chosen->first)) return std::nullopt;
+  const auto [comm, plan] = *chosen;
+  std::map<uint32_t, std::map<Pair, Service>> calls;
+  std::set<uint32_t> torn;  // a message of theirs is not recorded at both ends
+  const auto common = [&](int rank, uint64_t ns) {
+    return static_cast<double>(static_cast<int64_t>(ns) - clocks.at(job.find(rank)->host).ahead_ns);
+  };
+  for (const Message& message : messages) {  // by the time at which they were there
+    const TraceEvent& any = message.received ? *message.received : *message.sent;
+    if (any.comm != comm || any.is(kEventPointToPoint) || !whole.contains({comm, plan, any.seq}))
+      continue;
+    if (!message.sent || !message.received) {
+      torn.insert(any.seq);
+      continue;
+    }
+    const TraceEvent &sent = *message.sent, &received = *message.received;
+    const double could_move =
+        std::max(common(message.from, sent.handed_at()), common(message.to, received.posted_ns));
+    const double there = common(message.to, received.ended_at());
+    calls[any.seq][{plans.position(comm, message.from), plans.position(comm, message.to)}].add(
+        could_move, there, received.bytes);
+  }
+  ObservedPlan observed{comm, plan, {}, {}, {}};
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+    if (torn.contains(call->first) || observed.calls.size() == most_calls) continue;
+    observed.calls.insert(observed.calls.begin(), call->first);
+    observed.edges.insert(observed.edges.begin(), listed(call->second));
+    observed.time_ns.insert(observed.time_ns.begin(), whole.at({comm, plan, call->first}));
+  }
+  if (observed.calls.empty()) return std::nullopt;
+  return observed;
+}
+
+}  // namespace sennit

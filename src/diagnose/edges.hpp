@@ -1,0 +1,69 @@
+// edges.hpp: how long messages between two ranks took in calls that ran one plan, beside how long
+// they should have.
+//
+// What counts is *service*: from when a message could move, both ends being ready and the one
+// before it between the same ranks being through, until it was there. What one end waited for the
+// other is no service, so a late rank makes no way slow.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "diagnose/calls.hpp"
+#include "diagnose/messages.hpp"
+#include "diagnose/plans.hpp"
+#include "topology/fabric/tier_tree.hpp"
+
+namespace sennit {
+
+// A boundary of the tree in one direction.
+struct DirectedGroup {
+  int group = 0;
+  bool egress = true;
+  bool operator==(const DirectedGroup&) const = default;
+  auto operator<=>(const DirectedGroup&) const = default;
+};
+using Slower = std::vector<std::pair<DirectedGroup, double>>;  // by so many times
+TierTree slowed_down(const TierTree& tree, const Slower& slower);
+// What a message between two positions crosses.
+std::vector<DirectedGroup> way_of(const TierTree& tree, int from, int to);
+
+// A stretch of time, on a clock that all ranks' times were brought to.
+struct Stretch {
+  double begin_ns = 0, end_ns = 0;
+};
+// All messages of one call from one position to another.
+struct EdgeTime {
+  int from = 0, to = 0;  // positions
+  uint64_t bytes = 0;
+  double service_ns = 0;         // the sum of:
+  std::vector<Stretch> serving;  // ascending, apart
+};
+
+// By edge, what a schedule takes by the simulator, and the whole call.
+struct ExpectedPlan {
+  std::map<std::pair<int, int>, double> service_ns;  // by positions
+  double time_ns = 0;
+};
+// The schedule that the plan makes of `tree`, in `chunks`, on it where some boundaries are slower:
+// their capacities are divided by the factors. Empty where it cannot be simulated.
+ExpectedPlan expected_edges(const TierTree& tree, const PlanNote& plan, uint32_t chunks,
+                            const Slower& slower);
+
+// Calls of one plan on one communicator, of which all messages are recorded at both ends.
+struct ObservedPlan {
+  uint32_t comm = 0;
+  uint64_t plan = 0;
+  std::vector<uint32_t> calls;               // their numbers, ascending
+  std::vector<std::vector<EdgeTime>> edges;  // by call; the same edges, in the same order
+  std::vector<double> time_ns;               // by call: from the first begin to the last end
+};
+// The one that moved most bytes, with at most the latest `most_calls`; nothing where there is none.
+std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
+                                          const std::vector<Message>& messages, size_t most_calls);
+
+}  // namespace sennit

@@ -1,0 +1,370 @@
+// hang.cpp: see diagnose/hang.hpp.
+#include "diagnose/hang.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "base/rank_ranges.hpp"
+#include "diagnose/messages.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr double kNsPerS = 1e9;
+
+std::vector<int> listed(const std::set<int>& ranks) { return {ranks.begin(), ranks.end()}; }
+
+// A message of a collective call between two of its ranks.
+struct Edge {
+  int from, to;
+  uint32_t chunk, tag;
+  auto operator<=>(const Edge&) const = default;
+};
+
+class Search {
+ public:
+  Search(const JobRecording& job, Plans& plans, uint64_t quiet_ns, std::optional<uint64_t> now_ns);
+  std::optional<Hang> run();
+
+ private:
+  using Way = std::vector<std::pair<uint32_t, uint32_t>>;  // communicators and numbers of calls
+
+  const CallRecord* open_call(int rank, uint32_t comm) const;
+  const CallRecord* any_open_call(int rank) const;
+  const CallRecord* last_call(int rank, uint32_t comm) const;
+  std::set<int> members(const CallRecord& call) const;
+  std::optional<Hang> look(const CallRecord& call, Way way);
+  std::optional<Hang> behind_in(const Hang& about, const std::set<int>& behind, Way way);
+  // Of the ranks that are in a call.
+  struct Inside {
+    std::map<Edge, OpenStep> awaited;
+    std::set<Edge> left;  // sent, or about to be
+    std::map<int, OpenStep> local;
+    std::set<uint64_t> plans;
+  };
+  Inside look_inside(const Hang& about, const std::set<int>& ranks) const;
+  std::optional<Hang> inside(const Hang& about, const std::set<int>& ranks);
+  std::optional<Hang> of_message(const CallRecord& call, Way way);
+  Hang about(const CallRecord& call) const;
+  void say(Hang* hang) const;
+  std::string what_it_does(int rank) const;
+
+  const JobRecording& job_;
+  Plans& plans_;
+  const uint64_t quiet_ns_;
+  std::vector<CallRecord> calls_;
+  std::map<int, uint64_t> now_ns_;        // by rank, its host's clock
+  std::map<size_t, uint64_t> last_step_;  // by index in calls_: when something moved in it
+};
+
+Search::Search(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
+               std::optional<uint64_t> now_ns)
+    : job_(job), plans_(plans), quiet_ns_(quiet_ns), calls_(find_calls(job)) {
+  const std::map<std::string, ClockOffset> clocks = clock_offsets(job, join_messages(job));
+  uint64_t last = 0;  // that anybody recorded, by the first host's clock
+  for (const RankRecording& rank : job.ranks)
+    for (const TraceEvent& event : rank.events)
+      last = std::max(last, (event.is_step() ? event.ended_at() : event.posted_ns) -
+                                static_cast<uint64_t>(clocks.at(rank.host).ahead_ns));
+  for (const RankRecording& rank : job.ranks)
+    now_ns_[rank.rank] =
+        now_ns.value_or(last + static_cast<uint64_t>(clocks.at(rank.host).ahead_ns));
+  for (size_t i = 0; i < calls_.size(); i++) {
+    const CallRecord& call = calls_[i];
+    if (call.end_ns != 0) continue;
+    uint64_t& moved = last_step_[i] = call.begin_ns;
+    const std::vector<TraceEvent>& events = job.find(call.rank)->events;
+    for (size_t e = call.first_event; e < events.size(); e++)
+      if (events[e].is_step() && events[e].comm == call.comm && events[e].seq == call.seq)
+        moved = std::max(moved, events[e].ended_at());
+  }
+}
+
+const CallRecord* Search::open_call(int rank, uint32_t comm) const {
+  for (const auto& [i, moved] : last_step_)
+    if (calls_[i].rank == rank && calls_[i].comm == comm && !calls_[i].point_to_point)
+      return &calls_[i];
+  return nullptr;
+}
+
+const CallRecord* Search::any_open_call(int rank) const {
+  for (const auto& [i, moved] : last_step_)
+    if (calls_[i].rank == rank) return &calls_[i];
+  return nullptr;
+}
+
+const CallRecord* Search::last_call(int rank, uint32_t comm) const {
+  const CallRecord* last = nullptr;
+  for (const CallRecord& call : calls_)
+    if (call.rank == rank && call.comm == comm && !call.point_to_point) last = &call;
+  return last;
+}
+
+std::set<int> Search::members(const CallRecord& call) const {
+  const auto found = job_.communicators.find(call.comm);
+  if (found != job_.communicators.end()) return {found->second.begin(), found->second.end()};
+  std::set<int> seen;  // of no note: those that called
+  for (const CallRecord& other : calls_)
+    if (other.comm == call.comm) seen.insert(other.rank);
+  return seen;
+}
+
+Hang Search::about(const CallRecord& call) const {
+  Hang hang;
+  hang.comm = call.comm;
+  hang.seq = call.seq;
+  hang.plan = call.plan;
+  for (const auto& [i, moved] : last_step_) {
+    if (calls_[i].comm != call.comm || calls_[i].seq != call.seq) continue;
+    const uint64_t now = now_ns_.at(calls_[i].rank);
+    const uint64_t quiet = now > moved ? now - moved : 0;
+    if (calls_[i].rank == call.rank) hang.since_ns = quiet;
+  }
+  return hang;
+}
+
+// From the call that has been without a step for longest.
+std::optional<Hang> Search::run() {
+  const CallRecord* worst = nullptr;
+  uint64_t longest = quiet_ns_;
+  for (const auto& [i, moved] : last_step_) {
+    const uint64_t now = now_ns_.at(calls_[i].rank);
+    if (job_.find(calls_[i].rank)->state == RankState::ended || now < moved) continue;
+    if (now - moved < longest) continue;
+    longest = now - moved;
+    worst = &calls_[i];
+  }
+  if (!worst) return std::nullopt;
+  std::optional<Hang> hang = look(*worst, {});
+  if (hang) say(&*hang);
+  return hang;
+}
+
+std::optional<Hang> Search::look(const CallRecord& call, Way way) {
+  if (std::find(way.begin(), way.end(), std::pair(call.comm, call.seq)) != way.end()) {
+    Hang hang = about(call);
+    hang.cause = HangCause::waits_itself;
+    for (const auto& [comm, seq] : way)
+      for (const auto& [i, moved] : last_step_)
+        if (calls_[i].comm == comm) hang.behind.push_back(calls_[i].rank);
+    std::sort(hang.behind.begin(), hang.behind.end());
+    hang.behind.erase(std::unique(hang.behind.begin(), hang.behind.end()), hang.behind.end());
+    return hang;
+  }
+  way.emplace_back(call.comm, call.seq);
+  if (call.point_to_point) return of_message(call, way);
+  // The lowest number that somebody is in, or has yet to begin, is where it hangs.
+  const CallRecord* earliest = &call;
+  std::set<int> inside_ranks, behind;
+  for (const int rank : members(call)) {
+    const CallRecord* const open = open_call(rank, call.comm);
+    if (open && open->seq < earliest->seq) earliest = open;
+  }
+  Hang hang = about(*earliest);
+  for (const int rank : members(call)) {
+    const CallRecord* const last = last_call(rank, call.comm);
+    const RankRecording* const recording = job_.find(rank);
+    if (!recording) continue;
+    const bool lost = recording->recorded > recording->events.size();  // older ones, and so a call
+    if (last ? last->seq < earliest->seq : !lost)
+      behind.insert(rank);
+    else if (const CallRecord* open = open_call(rank, call.comm); open && open->seq == hang.seq)
+      inside_ranks.insert(rank);
+  }
+  hang.waiting = listed(inside_ranks);
+  if (!behind.empty()) return behind_in(hang, behind, way);
+  return inside(hang, inside_ranks);
+}
+
+// `behind` have not begun the call: because they are gone, in another call, or elsewhere.
+std::optional<Hang> Search::behind_in(const Hang& about, const std::set<int>& behind, Way way) {
+  Hang hang = about;
+  std::set<int> gone;
+  for (const int rank : behind)
+    if (job_.find(rank)->state != RankState::running) gone.insert(rank);
+  // Where all are gone the job was ended as it hung, and that says nothing.
+  const bool some_live = std::any_of(job_.ranks.begin(), job_.ranks.end(), [](const auto& rank) {
+    return rank.state == RankState::running;
+  });
+  if (!gone.empty() && some_live) {
+    hang.cause = HangCause::gone;
+    hang.behind = listed(gone);
+    return hang;
+  }
+  for (const int rank : behind)
+    if (const CallRecord* elsewhere = any_open_call(rank))
+      if (std::optional<Hang> deeper = look(*elsewhere, way)) return deeper;
+  hang.cause = HangCause::not_called;
+  hang.behind = listed(behind);
+  for (const int rank : behind) hang.evidence.push_back(what_it_does(rank));
+  return hang;
+}
+
+// A send or a receive: the other end has not made it.
+std::optional<Hang> Search::of_message(const CallRecord& call, Way way) {
+  Hang hang = about(call);
+  hang.waiting = {call.rank};
+  hang.where = open_steps(job_, call, plans_).front();
+  if (call.peer < 0 || !job_.find(call.peer)) return std::nullopt;
+  for (const auto& [i, moved] : last_step_) {
+    const CallRecord& other = calls_[i];
+    const bool matches = other.rank == call.peer && other.comm == call.comm &&
+                         other.point_to_point && other.peer == call.rank &&
+                         other.receiving != call.receiving && other.tag == call.tag;
+    if (!matches) continue;
+    hang.cause = HangCause::lost_message;  // both ends have made it
+    hang.behind = {call.receiving ? call.peer : call.rank};
+    hang.waiting = {call.receiving ? call.rank : call.peer};
+    return hang;
+  }
+  return behind_in(hang, {call.peer}, way);
+}
+
+Search::Inside Search::look_inside(const Hang& about, const std::set<int>& ranks) const {
+  Inside inside;
+  for (const int rank : ranks) {
+    const CallRecord& call = *open_call(rank, about.comm);
+    inside.plans.insert(call.plan);
+    for (const OpenStep& step : open_steps(job_, call, plans_)) {
+      if (step.kind == EventKind::recv)
+        inside.awaited[{step.peer, rank, step.chunk, step.tag}] = step;
+      else if (step.kind == EventKind::send)
+        inside.left.insert({rank, step.peer, step.chunk, step.tag});
+      else
+        inside.local[rank] = step;
+    }
+    for (const TraceEvent& event : job_.find(rank)->events)
+      if (event.kind == EventKind::send && event.comm == about.comm && event.seq == about.seq)
+        inside.left.insert({rank, event.peer, event.chunk, event.tag});
+  }
+  return inside;
+}
+
+// All have begun the call. Who waits for a message whose sender has not come to it waits for that
+// one; the ways end at a rank that could go on, or at a message that has left and has not arrived.
+std::optional<Hang> Search::inside(const Hang& about, const std::set<int>& ranks) {
+  const Inside now = look_inside(about, ranks);
+  Hang hang = about;
+  if (now.plans.size() > 1) {
+    hang.cause = HangCause::other_call;
+    hang.behind = hang.waiting;
+    for (const int rank : hang.behind) hang.evidence.push_back(what_it_does(rank));
+    return hang;
+  }
+  std::set<int> stopped, standing, senders, receivers;
+  for (const int rank : ranks)
+    if (job_.find(rank)->process == 'T') stopped.insert(rank);
+  for (const auto& [rank, step] : now.local) {
+    standing.insert(rank);
+    hang.where = step;
+  }
+  for (const auto& [edge, step] : now.awaited) {
+    // Of a sender that left the call already nothing is open: what it sent has left.
+    if (!now.left.contains(edge) && ranks.contains(edge.from)) continue;
+    senders.insert(edge.from);
+    receivers.insert(edge.to);
+    hang.where = step;
+  }
+  if (!stopped.empty() || (!standing.empty() && senders.empty())) {
+    hang.cause = HangCause::stands_still;
+    hang.behind = listed(stopped.empty() ? standing : stopped);
+    for (const int rank : hang.behind) hang.evidence.push_back(what_it_does(rank));
+    return hang;
+  }
+  if (senders.empty()) return std::nullopt;
+  // All that is missing was to go to one rank, from several: it does not take it.
+  if (receivers.size() == 1 && senders.size() > 1) {
+    hang.cause = HangCause::stands_still;
+    hang.behind = listed(receivers);
+    return hang;
+  }
+  hang.cause = HangCause::lost_message;
+  hang.behind = listed(senders);
+  hang.waiting = listed(receivers);
+  return hang;
+}
+
+std::string Search::what_it_does(int rank) const {
+  const RankRecording& recording = *job_.find(rank);
+  std::string text = fmt::format("rank {} on {}", rank, recording.host);
+  if (recording.process == 'T')
+    text += " is stopped (SIGSTOP)";
+  else if (recording.process == 'D')
+    text += " waits for a device or a disk";
+  const CallRecord* last = nullptr;
+  for (const CallRecord& call : calls_)
+    if (call.rank == rank) last = &call;
+  if (!last) return text + ", has made no call";
+  const auto age = [&](uint64_t when) {
+    const uint64_t now = now_ns_.at(rank);
+    return static_cast<double>(now > when ? now - when : 0) / kNsPerS;
+  };
+  const std::string which =
+      fmt::format("{} (number {} of communicator {})", plans_.call_name(last->comm, last->plan),
+                  last->seq, last->comm);
+  if (last->end_ns != 0)
+    return text + fmt::format(", is in no call; its last, {}, ended {:.1f} s before", which,
+                              age(last->end_ns));
+  return text + fmt::format(", is in {} since {:.1f} s", which, age(last->begin_ns));
+}
+
+void Search::say(Hang* hang) const {
+  if (hang->cause != HangCause::other_call && hang->cause != HangCause::lost_message)
+    for (const int rank : hang->behind) std::erase(hang->waiting, rank);
+  const std::set<int> behind(hang->behind.begin(), hang->behind.end());
+  const std::set<int> waiting(hang->waiting.begin(), hang->waiting.end());
+  const std::string call =
+      hang->where && hang->plan == 0
+          ? fmt::format("a message (tag {}) of communicator {}", hang->where->tag, hang->comm)
+          : fmt::format("{} (number {} of communicator {})",
+                        plans_.call_name(hang->comm, hang->plan), hang->seq, hang->comm);
+  const char* const be = behind.size() == 1 ? "is" : "are";
+  const char* const have = behind.size() == 1 ? "has" : "have";
+  const std::string who = name_ranks(behind);
+  std::string text;
+  switch (hang->cause) {
+    case HangCause::gone:
+      text = fmt::format("{} {} gone, killed or ended without leaving the job", who, be);
+      break;
+    case HangCause::not_called:
+      text = fmt::format("{} {} behind: {} {} not called {}", who, be,
+                         behind.size() == 1 ? "it" : "they", have, call);
+      break;
+    case HangCause::other_call:
+      text = fmt::format("{} are in different calls, as number {} of communicator {}", who,
+                         hang->seq, hang->comm);
+      break;
+    case HangCause::waits_itself:
+      text = fmt::format("{} wait for each other, in calls of several communicators", who);
+      break;
+    case HangCause::stands_still:
+      text = fmt::format("{} {} behind: {} what {} next in {}, and {} not go on", who, be,
+                         behind.size() == 1 ? "it has" : "they have",
+                         behind.size() == 1 ? "it needs" : "they need", call,
+                         behind.size() == 1 ? "does" : "do");
+      break;
+    case HangCause::lost_message:
+      text =
+          fmt::format("what {} sent to {} in {} has not arrived", who, name_ranks(waiting), call);
+      break;
+  }
+  if (!waiting.empty() && hang->cause != HangCause::lost_message &&
+      hang->cause != HangCause::other_call)
+    text += fmt::format("; {} {} for {:.1f} s", name_ranks(waiting),
+                        waiting.size() == 1 ? "has waited" : "have waited",
+                        static_cast<double>(hang->since_ns) / kNsPerS);
+  hang->sentence = text;
+}
+
+}  // namespace
+
+std::optional<Hang> find_hang(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
+                              std::optional<uint64_t> now_ns) {
+  return Search(job, plans, quiet_ns, now_ns).run();
+}
+
+}  // namespace sennit

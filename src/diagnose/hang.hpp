@@ -1,0 +1,46 @@
+// hang.hpp: in calls that do not end: which rank is behind, and where.
+//
+// Whoever waits accuses the rank that it waits for, and that one's own waiting moves the blame on,
+// until it comes to a rank that waits for nobody, or to a message that left and did not arrive.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diagnose/calls.hpp"
+#include "diagnose/plans.hpp"
+#include "diagnose/recordings.hpp"
+
+namespace sennit {
+
+// Why a call does not end.
+enum class HangCause : uint8_t {
+  gone,          // `behind` were killed, or ended without leaving
+  not_called,    // `behind` have not begun the call
+  other_call,    // `behind` have begun another one under its number
+  waits_itself,  // `behind` are in calls that wait for ranks that wait for this one
+  stands_still,  // `behind` are in the call, have what they need, and do not go on
+  lost_message   // what `behind` sent did not arrive at `to`
+};
+
+// A call that does not end, and who is to blame for it.
+struct Hang {
+  HangCause cause = HangCause::not_called;
+  std::vector<int> behind;   // world ranks, ascending
+  std::vector<int> waiting;  // that are in the call; of a lost message, its receivers
+  uint32_t comm = 0, seq = 0;
+  uint64_t plan = 0;              // of the call
+  std::optional<OpenStep> where;  // the step that is not done, and its peer
+  uint64_t since_ns = 0;          // how long nothing has happened in it
+  std::string sentence;           // all of that, for people
+  std::vector<std::string> evidence;
+};
+
+// Nothing where no call has been open, without a step, for `quiet_ns`. `now_ns`: of a job that
+// runs, the clock of the host of its ranks; else it is the last that was recorded.
+std::optional<Hang> find_hang(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
+                              std::optional<uint64_t> now_ns);
+
+}  // namespace sennit

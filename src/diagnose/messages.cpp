@@ -1,0 +1,129 @@
+// messages.cpp: see diagnose/messages.hpp.
+#include "diagnose/messages.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/arithmetic.hpp"
+
+namespace sennit {
+namespace {
+
+// Both ends know a message by it.
+struct MessageName {
+  int from, to;
+  uint32_t comm, seq, chunk, tag;
+  bool point_to_point;
+  bool operator==(const MessageName&) const = default;
+};
+
+struct HashOfName {
+  size_t operator()(const MessageName& name) const {
+    uint64_t hash = mix(static_cast<uint64_t>(name.from), static_cast<uint64_t>(name.to));
+    hash = mix(mix(hash, name.comm), name.seq);
+    return static_cast<size_t>(
+        mix(mix(hash, name.chunk), uint64_t{name.tag} << 1 | uint64_t{name.point_to_point}));
+  }
+};
+
+uint64_t end_of(const TraceEvent& event) { return event.ended_at(); }
+
+uint64_t time_of(const Message& message) {
+  return message.received ? end_of(*message.received) : end_of(*message.sent);
+}
+
+// ---- clocks ----
+
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+
+// Between two hosts, in the order of their names: the least that a message seemed to take from the
+// first to the second, and back. kNone: there was no message.
+struct Between {
+  int64_t there_ns = kNone, back_ns = kNone;
+  bool both() const { return there_ns != kNone && back_ns != kNone; }
+  // What the second host's clock is ahead of the first one's.
+  int64_t ahead_ns() const { return (there_ns - back_ns) / 2; }
+  uint64_t error_ns() const {
+    return static_cast<uint64_t>(std::max<int64_t>(there_ns + back_ns, 0)) / 2;
+  }
+};
+using Pairs = std::map<std::pair<std::string, std::string>, Between>;
+
+Pairs between_hosts(const JobRecording& job, const std::vector<Message>& messages) {
+  std::map<int, std::string> host_of;
+  for (const RankRecording& rank : job.ranks) host_of[rank.rank] = rank.host;
+  Pairs pairs;
+  for (const Message& message : messages) {
+    if (!message.sent || !message.received) continue;
+    const std::string &from = host_of[message.from], &to = host_of[message.to];
+    if (from == to) continue;
+    const auto took =
+        static_cast<int64_t>(message.received->first_at() - message.sent->handed_at());
+    Between& between = pairs[std::minmax(from, to)];
+    int64_t& least = from < to ? between.there_ns : between.back_ns;
+    least = std::min(least, took);
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<Message> join_messages(const JobRecording& job) {
+  std::unordered_map<MessageName, size_t, HashOfName> known;
+  std::vector<Message> messages;
+  for (const RankRecording& rank : job.ranks) {
+    for (const TraceEvent& event : rank.events) {
+      if (!event.is_message()) continue;
+      const bool sends = event.kind == EventKind::send;
+      const int from = sends ? rank.rank : event.peer, to = sends ? event.peer : rank.rank;
+      const MessageName name{
+          from, to, event.comm, event.seq, event.chunk, event.tag, event.is(kEventPointToPoint)};
+      const auto [found, added] = known.try_emplace(name, messages.size());
+      if (added) messages.push_back({from, to});
+      Message& message = messages[found->second];
+      (sends ? message.sent : message.received) = &event;
+    }
+  }
+  std::stable_sort(messages.begin(), messages.end(),
+                   [](const Message& a, const Message& b) { return time_of(a) < time_of(b); });
+  return messages;
+}
+
+// From host to host along the pairs that are known best, as a minimum spanning tree grows.
+std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
+                                                 const std::vector<Message>& messages) {
+  std::map<std::string, ClockOffset> offsets;
+  if (job.ranks.empty()) return offsets;
+  const RankRecording& first = job.ranks.front();
+  // Real time less monotonic time, against that of the first host.
+  const auto start_of = [](const RankRecording& rank) {
+    return static_cast<int64_t>(rank.realtime_ns - rank.monotonic_ns);
+  };
+  for (const RankRecording& rank : job.ranks)
+    offsets.try_emplace(rank.host, ClockOffset{start_of(first) - start_of(rank)});
+  offsets[first.host] = {0, 0};
+  const Pairs pairs = between_hosts(job, messages);
+  using Step = std::tuple<uint64_t, std::string, int64_t>;  // error, host, ahead
+  std::priority_queue<Step, std::vector<Step>, std::greater<>> next;
+  next.emplace(0, first.host, 0);
+  std::map<std::string, bool> reached;
+  while (!next.empty()) {
+    const auto [error, host, ahead] = next.top();
+    next.pop();
+    if (std::exchange(reached[host], true)) continue;
+    offsets[host] = {ahead, error};
+    for (const auto& [names, between] : pairs) {
+      if (!between.both()) continue;
+      if (names.first == host)
+        next.emplace(error + between.error_ns(), names.second, ahead + between.ahead_ns());
+      if (names.second == host)
+        next.emplace(error + between.error_ns(), names.first, ahead - between.ahead_ns());
+    }
+  }
+  return offsets;
+}
+
+}  // namespace sennit

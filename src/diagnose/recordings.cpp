@@ -1,0 +1,343 @@
+// recordings.cpp: see diagnose/recordings.hpp.
+#include "diagnose/recordings.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "record/recording.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr std::string_view kNameOfAny = "sennit-trace-";
+constexpr std::string_view kUnfinished = ".new";
+
+// A descriptor, for as long as it is looked at.
+class File {
+ public:
+  explicit File(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// So much of it as there is.
+std::vector<std::byte> read_at(int fd, uint64_t offset, uint64_t bytes) {
+  std::vector<std::byte> data(bytes);
+  size_t got = 0;
+  while (got < data.size()) {
+    const ssize_t n =
+        pread(fd, data.data() + got, data.size() - got, static_cast<off_t>(offset + got));
+    if (n <= 0) break;
+    got += static_cast<size_t>(n);
+  }
+  data.resize(got);
+  return data;
+}
+
+// The first page, and what it says; all zeros where the file is shorter.
+class Page {
+ public:
+  explicit Page(int fd) {
+    const std::vector<std::byte> read = read_at(fd, 0, sizeof bytes_);
+    if (read.size() == sizeof bytes_) std::memcpy(bytes_, read.data(), sizeof bytes_);
+  }
+  const RecordingHeader& header() const {
+    return *reinterpret_cast<const RecordingHeader*>(bytes_);
+  }
+
+ private:
+  alignas(RecordingHeader) std::byte bytes_[RecordingHeader::kBytes] = {};
+};
+
+Status check_header(const RecordingHeader& header, const std::string& path) {
+  if (std::memcmp(header.magic, RecordingHeader::kMagic, sizeof header.magic) != 0)
+    return invalid(path + " is no recording of a rank");
+  if (header.version != RecordingHeader::kVersion || header.event_bytes != sizeof(TraceEvent))
+    return {SENNIT_UNSUPPORTED,
+            fmt::format("{} is of version {} of the format, this program reads version {}: read it "
+                        "with the sennit that wrote it",
+                        path, header.version, RecordingHeader::kVersion)};
+  constexpr uint64_t kMostEvents = uint64_t{1} << 32;
+  const bool sound = header.events > 0 && header.events <= kMostEvents &&
+                     (header.events & (header.events - 1)) == 0 && header.rank >= 0 &&
+                     header.rank < header.size;
+  return sound ? Status() : invalid(path + " is damaged: its header makes no sense");
+}
+
+// Those that are whole: while they were read, the rank may have written `recorded` of them.
+std::vector<TraceEvent> whole_events(const std::vector<std::byte>& ring, uint64_t events,
+                                     uint64_t before, uint64_t after) {
+  uint64_t first = before > events ? before - events : 0;
+  if (after >= events) first = std::max(first, after - events + 1);  // one may be half written
+  std::vector<TraceEvent> whole;
+  for (uint64_t number = first; number < before; number++) {
+    const size_t at = (number & (events - 1)) * sizeof(TraceEvent);
+    TraceEvent event;
+    std::memcpy(&event, ring.data() + at, sizeof event);
+    whole.push_back(event);
+  }
+  return whole;
+}
+
+RankState state_of(int fd, const RecordingHeader& header) {
+  if (header.ended.load(std::memory_order_relaxed) != 0) return RankState::ended;
+  if (flock(fd, LOCK_SH | LOCK_NB) != 0) return RankState::running;
+  flock(fd, LOCK_UN);
+  return RankState::gone;
+}
+
+// ---- where files are ----
+
+bool is_name(std::string_view name) {
+  return name.starts_with(kNameOfAny) && !name.ends_with(kUnfinished);
+}
+
+std::vector<std::string> recordings_in(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (is_name(entry.path().filename().string())) found.push_back(entry.path().string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Those that the process has open, by a path that leads to them also where it sees another /dev/shm
+// than this process does.
+std::vector<std::string> recordings_of(const std::string& pid) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", pid), error)) {
+    std::error_code gone;
+    const std::filesystem::path target = std::filesystem::read_symlink(entry.path(), gone);
+    if (is_name(target.filename().string())) found.push_back(entry.path().string());
+  }
+  return found;
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Those that processes have open come first: by their paths the processes are known.
+std::vector<std::string> recordings_of_this_user() {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error))
+    if (const std::string pid = entry.path().filename().string(); is_number(pid))
+      for (std::string& path : recordings_of(pid)) found.push_back(std::move(path));
+  for (std::string& path : recordings_in(kRecordingFolder)) found.push_back(std::move(path));
+  return found;
+}
+
+// The state of the process that has it open, where that can be known.
+char process_state(const std::string& path, const struct stat& file, int64_t pid) {
+  constexpr std::string_view kProc = "/proc/";
+  std::string number = std::to_string(pid);
+  if (path.starts_with(kProc)) {
+    number = path.substr(kProc.size(), path.find('/', kProc.size()) - kProc.size());
+  } else {
+    bool its_own = false;
+    struct stat open {};
+    for (const std::string& other : recordings_of(number))
+      its_own |= stat(other.c_str(), &open) == 0 && open.st_ino == file.st_ino &&
+                 open.st_dev == file.st_dev;
+    if (!its_own) return 0;
+  }
+  std::string text;
+  std::getline(std::ifstream("/proc/" + number + "/stat"), text);
+  // "pid (name) S ...": the name may hold anything
+  const size_t at = text.rfind(')');
+  return at == std::string::npos || at + 2 >= text.size() ? 0 : text[at + 2];
+}
+
+using Jobs = std::map<uint64_t, std::map<int, RankRecording>>;
+
+// One file may be found by several paths: it is read once.
+class Collected {
+ public:
+  explicit Collected(std::vector<std::string>* passed_over) : passed_over_(passed_over) {}
+  // `named`: the user named this file, and wants to know why it cannot be read.
+  Status add(const std::string& path, bool named) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) == 0 && !seen_.insert({info.st_dev, info.st_ino}).second)
+      return {};
+    Result<RankRecording> read = read_recording(path);
+    if (!read) {
+      if (named) return read.status();
+      passed_over_->push_back(read.status().text());
+      return {};
+    }
+    jobs_[read->job].insert_or_assign(read->rank, *std::move(read));
+    return {};
+  }
+  Jobs& jobs() { return jobs_; }
+
+ private:
+  std::vector<std::string>* passed_over_;
+  std::set<std::pair<dev_t, ino_t>> seen_;
+  Jobs jobs_;
+};
+
+Status collect(const RecordingSearch& search, Collected* collected) {
+  if (search.paths.empty()) {
+    for (const std::string& path : recordings_of_this_user())
+      SENNIT_RETURN_IF_ERROR(collected->add(path, false));
+    return {};
+  }
+  for (const std::string& path : search.paths) {
+    if (!std::filesystem::is_directory(path)) {
+      SENNIT_RETURN_IF_ERROR(collected->add(path, true));
+      continue;
+    }
+    for (const std::string& file : recordings_in(path))
+      SENNIT_RETURN_IF_ERROR(collected->add(file, false));
+  }
+  return {};
+}
+
+std::string described(uint64_t job, const std::map<int, RankRecording>& ranks) {
+  int running = 0;
+  for (const auto& [rank, recording] : ranks) running += recording.state == RankState::running;
+  return fmt::format("{:016x} ({} of {} ranks here, {} running)", job, ranks.size(),
+                     ranks.begin()->second.size, running);
+}
+
+Result<uint64_t> job_of_process(int64_t pid) {
+  const std::vector<std::string> files = recordings_of(std::to_string(pid));
+  for (const std::string& path : files)
+    if (const Result<RankRecording> read = read_recording(path)) return read->job;
+  if (access(fmt::format("/proc/{}/fd", pid).c_str(), R_OK) != 0)
+    return invalid(fmt::format("process {}: {}", pid,
+                               errno == EACCES ? "it is another user's; ask as that one, or as root"
+                                               : "there is none; a rank that is gone is found by "
+                                                 "--job, or by its file"));
+  return invalid(fmt::format("process {} is no rank of a job that records what it does", pid));
+}
+
+// Which of the jobs is meant. Where nothing says so, and several are there, the one that runs.
+Result<uint64_t> choose(const RecordingSearch& search, const Jobs& jobs) {
+  if (search.pid) return job_of_process(*search.pid);
+  std::string all;
+  std::vector<uint64_t> running;
+  for (const auto& [job, ranks] : jobs) {
+    all += "\n  " + described(job, ranks);
+    for (const auto& [rank, recording] : ranks)
+      if (recording.state == RankState::running && (running.empty() || running.back() != job))
+        running.push_back(job);
+  }
+  if (search.job) {
+    if (jobs.contains(*search.job)) return *search.job;
+    return invalid(fmt::format("there is no recording of job {:016x}{}", *search.job,
+                               all.empty() ? "" : "; there are those of:" + all));
+  }
+  if (jobs.empty())
+    return invalid(search.paths.empty()
+                       ? "no job of this user records here: name a folder of recordings "
+                         "(SENNIT_TRACE), or run this where its ranks run"
+                       : "there is no recording of a rank in " +
+                             fmt::format("{}", fmt::join(search.paths, ", ")));
+  if (jobs.size() == 1) return jobs.begin()->first;
+  if (running.size() == 1) return running.front();
+  return invalid("there are recordings of several jobs: choose one by --job" + all);
+}
+
+void take_notes(const RankRecording& from, JobRecording* job) {
+  for (const Note& note : from.notes) {
+    if (const auto* fabric = std::get_if<FabricNote>(&note)) {
+      job->fabric = fabric->fabric;
+      job->placements = fabric->placements;
+    } else if (const auto* comm = std::get_if<CommunicatorNote>(&note)) {
+      job->communicators[comm->id] = comm->members;
+    } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
+      job->plans.insert({{plan->comm, plan->hash}, *plan});
+    } else if (const auto* failure = std::get_if<FailureNote>(&note)) {
+      job->failures.emplace_back(from.rank, *failure);
+    }
+  }
+}
+
+}  // namespace
+
+Result<RankRecording> read_recording(const std::string& path) {
+  const File file(path);
+  if (file.fd() < 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
+  const Page page(file.fd());
+  const RecordingHeader& header = page.header();
+  SENNIT_RETURN_IF_ERROR(check_header(header, path));
+  struct stat info {};
+  if (fstat(file.fd(), &info) != 0)
+    return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
+  const uint64_t ring_bytes = header.events * sizeof(TraceEvent);
+  const uint64_t notes_at = RecordingHeader::kBytes + ring_bytes;
+  if (static_cast<uint64_t>(info.st_size) < notes_at)
+    return invalid(fmt::format("{} is cut off: it has {} bytes, of which the events alone take {}",
+                               path, info.st_size, notes_at));
+  RankRecording read;
+  read.path = path;
+  read.job = header.job;
+  read.rank = header.rank;
+  read.size = header.size;
+  read.pid = header.pid;
+  read.host.assign(header.host, strnlen(header.host, sizeof header.host));
+  read.realtime_ns = header.realtime_ns;
+  read.monotonic_ns = header.monotonic_ns;
+  read.state = state_of(file.fd(), header);
+  if (read.state == RankState::running) read.process = process_state(path, info, read.pid);
+  read.recorded = header.recorded.load(std::memory_order_relaxed);
+  const std::vector<std::byte> ring = read_at(file.fd(), RecordingHeader::kBytes, ring_bytes);
+  const Page later(file.fd());
+  if (ring.size() < ring_bytes) return invalid(path + " was cut off while it was read");
+  read.events = whole_events(ring, header.events, read.recorded, later.header().recorded.load());
+  const auto notes_bytes = static_cast<uint64_t>(info.st_size) - notes_at;
+  read.notes = decode_notes(read_at(file.fd(), notes_at, notes_bytes));
+  return read;
+}
+
+const RankRecording* JobRecording::find(int rank) const {
+  for (const RankRecording& recording : ranks)
+    if (recording.rank == rank) return &recording;
+  return nullptr;
+}
+
+Result<JobRecording> read_job(const RecordingSearch& search,
+                              std::vector<std::string>* passed_over) {
+  Collected collected(passed_over);
+  SENNIT_RETURN_IF_ERROR(collect(search, &collected));
+  const Result<uint64_t> chosen = choose(search, collected.jobs());
+  if (!chosen) return chosen.status();
+  JobRecording job;
+  job.job = *chosen;
+  for (auto& [rank, recording] : collected.jobs()[*chosen]) {
+    job.size = std::max(job.size, recording.size);
+    take_notes(recording, &job);
+    job.ranks.push_back(std::move(recording));
+  }
+  for (int rank = 0; rank < job.size; rank++)
+    if (!job.find(rank)) job.missing.push_back(rank);
+  return job;
+}
+
+}  // namespace sennit

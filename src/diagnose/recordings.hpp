@@ -1,0 +1,71 @@
+// recordings.hpp: reads what ranks recorded (record/recording.hpp): the files of one job, of ranks
+// that run, hang or are gone.
+//
+// A rank may go on writing while its file is read: events that it overwrites meanwhile are left
+// out. Reading needs no help of the rank.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.hpp"
+#include "record/event.hpp"
+#include "record/notes.hpp"
+
+namespace sennit {
+
+// How a rank was when its file was read.
+enum class RankState : uint8_t {
+  running,  // its process lives
+  ended,    // it has left the job
+  gone      // it was killed, or ended without leaving
+};
+
+// One rank's file.
+struct RankRecording {
+  std::string path;
+  uint64_t job = 0;
+  int rank = 0, size = 0;
+  int64_t pid = 0;  // as its own PID namespace has it
+  std::string host;
+  uint64_t realtime_ns = 0, monotonic_ns = 0;  // of one moment
+  RankState state = RankState::gone;
+  char process = 0;       // while it runs here: its state by proc(5), 'T' is stopped; 0: not known
+  uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten
+  std::vector<TraceEvent> events;  // oldest first
+  std::vector<Note> notes;
+};
+// Errors: no file, no recording, cut off, another version; the text names the file.
+Result<RankRecording> read_recording(const std::string& path);
+
+// The files of one job put together.
+struct JobRecording {
+  uint64_t job = 0;
+  int size = 0;
+  std::vector<RankRecording> ranks;  // by rank, those that there are
+  std::vector<int> missing;          // ranks without a file
+  std::string fabric;                // its text; empty: rank 0's file is not there, or has none
+  std::vector<Placement> placements;
+  std::map<uint32_t, std::vector<int>> communicators;       // members, as world ranks
+  std::map<std::pair<uint32_t, uint64_t>, PlanNote> plans;  // by communicator and hash
+  std::vector<std::pair<int, FailureNote>> failures;        // by rank
+
+  const RankRecording* find(int rank) const;  // null: missing
+};
+
+// Where recordings may be.
+struct RecordingSearch {
+  std::vector<std::string> paths;  // files, and folders of files; empty: this user's on this host
+  std::optional<uint64_t> job;     // of this job alone
+  std::optional<int64_t> pid;      // of the job that this process is a rank of
+};
+// Errors: nothing found, files of several jobs (which are listed, with what chooses one), and
+// whatever read_recording() says of a file that was named. In folders, files that are no recordings
+// are passed over, and those that cannot be read are told in `passed_over`.
+Result<JobRecording> read_job(const RecordingSearch& search, std::vector<std::string>* passed_over);
+
+}  // namespace sennit

@@ -1,0 +1,140 @@
+// simulated.cpp: see diagnose/simulated.hpp.
+#include "diagnose/simulated.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "base/index.hpp"
+#include "simulate/simulate.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr uint32_t kComm = 1;
+constexpr uint64_t kStartNs = 1'000'000'000;
+constexpr uint64_t kBetweenCallsNs = 20'000;
+
+TraceEvent call_event(EventKind kind, uint32_t seq, uint64_t plan, uint64_t when_ns) {
+  TraceEvent event;
+  event.comm = kComm;
+  event.seq = seq;
+  event.kind = kind;
+  event.posted_ns = when_ns;
+  event.set_plan(plan);
+  return event;
+}
+
+class Recorder {
+ public:
+  Recorder(const SimulatedJob& job, const TierTree& tree, JobRecording* out)
+      : job_(job), tree_(tree), out_(out), random_(job.seed), noise_(0, job.noise) {}
+
+  // One call, which ranks come to at came_ns or later; it moves once the last has come. Returns
+  // when it ends.
+  uint64_t record(uint32_t seq, uint64_t came_ns, const std::vector<SimulatedMessage>& messages,
+                  uint64_t time_ns) {
+    const double slower = std::exp(noise_(random_));
+    uint64_t begin_ns = came_ns;
+    for (RankRecording& rank : out_->ranks) {
+      const uint64_t at = came_ns + late_by(rank.rank);
+      begin_ns = std::max(begin_ns, at);
+      rank.events.push_back(call_event(EventKind::call_begin, seq, job_.plan.hash, at));
+    }
+    std::map<std::pair<int, int>, uint32_t> tags;
+    for (const SimulatedMessage& message : messages) {
+      const double noise = slower * std::exp(noise_(random_));
+      const auto took = static_cast<uint64_t>(
+          static_cast<double>(message.delivered_ns - message.begin_ns) * noise);
+      TraceEvent event = call_event(EventKind::send, seq, 0, begin_ns + message.begin_ns);
+      event.chunk = message.chunk;
+      event.tag = tags[{message.from, message.to}]++;
+      event.tier = message.tier;
+      event.bytes = static_cast<uint32_t>(message.bytes);
+      event.peer = rank_at(message.to);
+      event.set_times({.last_ns = took});
+      recording_of(message.from).events.push_back(event);
+      event.kind = EventKind::recv;
+      event.peer = rank_at(message.from);
+      event.posted_ns = begin_ns;  // long before
+      const uint64_t first_ns = message.begin_ns + message.delivered_ns - message.left_ns;
+      event.set_times({.first_ns = first_ns, .last_ns = message.begin_ns + took});
+      recording_of(message.to).events.push_back(event);
+    }
+    const uint64_t end_ns = begin_ns + static_cast<uint64_t>(static_cast<double>(time_ns) * slower);
+    for (RankRecording& rank : out_->ranks)
+      rank.events.push_back(call_event(EventKind::call_end, seq, job_.plan.hash, end_ns));
+    return end_ns;
+  }
+
+ private:
+  uint64_t late_by(int rank) const {
+    uint64_t late_ns = 0;
+    for (const auto& [late_rank, ns] : job_.late)
+      if (late_rank == rank) late_ns = ns;
+    return late_ns;
+  }
+  int rank_at(int position) const { return tree_.rank_of_position[index(position)]; }
+  RankRecording& recording_of(int position) { return out_->ranks[index(rank_at(position))]; }
+
+  const SimulatedJob& job_;
+  const TierTree& tree_;
+  JobRecording* out_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> noise_;
+};
+
+JobRecording empty_recording(const SimulatedJob& job) {
+  JobRecording recording;
+  recording.size = static_cast<int>(job.placements.size());
+  recording.fabric = job.fabric.to_text();
+  recording.placements = job.placements;
+  std::vector<int> members;
+  for (int r = 0; r < recording.size; r++) {
+    RankRecording rank;
+    rank.rank = r;
+    rank.size = recording.size;
+    rank.host = job.placements[index(r)].host;
+    rank.state = RankState::ended;
+    recording.ranks.push_back(std::move(rank));
+    members.push_back(r);
+  }
+  recording.communicators[kComm] = members;
+  recording.plans[{kComm, job.plan.hash}] = {kComm,
+                                             job.plan.hash,
+                                             job.request,
+                                             job.plan.algorithm,
+                                             job.plan.parameters,
+                                             job.plan.predicted_ns};
+  return recording;
+}
+
+}  // namespace
+
+Result<JobRecording> simulated_recording(const SimulatedJob& job) {
+  const Result<TierTree> tree = contract(job.fabric, job.placements);
+  if (!tree) return tree.status();
+  const Algorithm* const algorithm = find_algorithm(job.plan.algorithm);
+  if (!algorithm) return invalid("there is no algorithm " + job.plan.algorithm);
+  // The programs are those of the fabric as all believe it to be.
+  const std::unique_ptr<Blueprint> blueprint =
+      algorithm->prepare(*tree, job.request, job.plan.parameters);
+  const TierTree slowed = slowed_down(*tree, job.slow);
+  std::vector<SimulatedMessage> messages;
+  SimulateOptions options;
+  options.symmetry = false;
+  options.observe = [&](const SimulatedMessage& message) { messages.push_back(message); };
+  const Result<SimulatedTime> simulated =
+      simulate(slowed, job.request, *blueprint, job.plan.parameters.chunks, options);
+  if (!simulated) return simulated.status();
+  JobRecording recording = empty_recording(job);
+  Recorder recorder(job, *tree, &recording);
+  uint64_t now_ns = kStartNs;
+  for (uint32_t seq = 1; seq <= job.calls; seq++)
+    now_ns = recorder.record(seq, now_ns + kBetweenCallsNs, messages, simulated->time_ns);
+  for (RankRecording& rank : recording.ranks) rank.recorded = rank.events.size();
+  return recording;
+}
+
+}  // namespace sennit

@@ -1,0 +1,34 @@
+// simulated.hpp: what ranks would have recorded of calls that the simulator ran, on a fabric of
+// which something is slower than all believe: for trying the diagnosis where the truth is known.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "diagnose/edges.hpp"
+#include "diagnose/recordings.hpp"
+#include "schedule/plan.hpp"
+#include "schedule/request.hpp"
+#include "topology/fabric/fabric.hpp"
+
+namespace sennit {
+
+// Calls of one plan, and what is wrong while they run.
+struct SimulatedJob {
+  Fabric fabric;  // as all believe it to be
+  std::vector<Placement> placements;
+  Request request;
+  Plan plan;
+  // What is slower, and by how much.
+  Slower slow;
+  std::vector<std::pair<int, uint64_t>> late;  // world ranks, and nanoseconds before each call
+  size_t calls = 10;
+  double noise = 0;   // of every message's time: the deviation of its logarithm
+  uint64_t seed = 1;  // of the noise
+};
+// Errors: what the fabric or the simulator says.
+Result<JobRecording> simulated_recording(const SimulatedJob& job);
+
+}  // namespace sennit

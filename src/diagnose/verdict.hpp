@@ -1,0 +1,49 @@
+// verdict.hpp: what is wrong with a job, by its recordings: first a sentence for somebody who was
+// woken by it, then why that is said, and what was looked at and found well.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "diagnose/hang.hpp"
+#include "diagnose/plans.hpp"
+#include "diagnose/recordings.hpp"
+
+namespace sennit {
+
+// From what stops a job to what only costs it time.
+enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank, slow_steps };
+std::string_view name(VerdictKind kind);  // "slow_link"
+
+// The first line, what stands behind it, and the same for programs.
+struct Verdict {
+  VerdictKind kind = VerdictKind::well;
+  std::string sentence;
+  std::vector<std::string> evidence;
+  std::vector<std::string> ruled_out;
+  std::string next;  // what to do, or to run
+
+  std::vector<int> ranks;          // to blame, world ranks
+  std::vector<std::string> links;  // of which one is to blame: "out of rack1"
+  double factor = 1;               // of a slow link: what it should carry over what it does
+  double cost = 0;                 // part of the time that is lost to it
+  double confidence = 0;           // 0 to 1; of a slow link alone
+  std::optional<Hang> hang;
+};
+
+// From when on something is wrong.
+struct JudgeOptions {
+  uint64_t quiet_ns = 2'000'000'000;  // a call in which nothing moves for so long hangs
+  // Of a job that runs, CLOCK_MONOTONIC now; nothing: what was recorded last is now.
+  std::optional<uint64_t> now_ns;
+  double least_factor = 1.1;  // of slow links
+  double least_cost = 0.05;   // of slow ranks
+};
+// What stops the job comes before what costs it time; of two that cost time, the one that costs
+// more.
+Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options);
+
+}  // namespace sennit

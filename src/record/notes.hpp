@@ -1,0 +1,62 @@
+// notes.hpp: what the events of a recording are about: the fabric and who runs where, the
+// communicators, the plans, and what went wrong. Each is written once, behind the ring.
+//
+// A note is a kind, the length of what follows, and that (base/bytes.hpp). Who reads them skips
+// kinds that it does not know, and stops at one that is cut off.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "schedule/plan.hpp"
+#include "schedule/request.hpp"
+#include "topology/fabric/fabric.hpp"
+
+namespace sennit {
+
+// What all ranks plan with, as rank 0 writes it; a later one replaces it.
+struct FabricNote {
+  std::string fabric;                 // its text form
+  std::vector<Placement> placements;  // by world rank
+  bool operator==(const FabricNote&) const = default;
+};
+
+// Written by every member.
+struct CommunicatorNote {
+  uint32_t id = 0;
+  std::vector<int> members;  // world ranks, by rank in the communicator
+  bool operator==(const CommunicatorNote&) const = default;
+};
+
+// What calls that begin with this plan run; the algorithm makes the programs of all ranks from it.
+// Written by every rank as it prepares a call.
+struct PlanNote {
+  uint32_t comm = 0;
+  uint64_t hash = 0;  // Plan::hash
+  Request request;    // in fabric order
+  std::string algorithm;
+  Parameters parameters;
+  uint64_t predicted_ns = 0;
+  bool operator==(const PlanNote&) const = default;
+};
+
+// A communicator's error, as its caller gets it.
+struct FailureNote {
+  uint32_t comm = 0;
+  uint64_t when_ns = 0;  // CLOCK_MONOTONIC
+  std::string text;
+  bool operator==(const FailureNote&) const = default;
+};
+
+using Note = std::variant<FabricNote, CommunicatorNote, PlanNote, FailureNote>;
+
+// As it is written.
+std::vector<std::byte> encode(const Note& note);
+// All of them, in the order in which they were written.
+std::vector<Note> decode_notes(std::span<const std::byte> bytes);
+
+}  // namespace sennit

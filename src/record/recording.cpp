@@ -1,0 +1,211 @@
+// recording.cpp: see record/recording.hpp.
+#include "record/recording.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/mutex.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr time_t kSecondsKept = 3600;
+constexpr const char* kUnfinished = ".new";
+
+uint64_t realtime_ns() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000ull + static_cast<uint64_t>(t.tv_nsec);
+}
+
+std::string prefix() { return fmt::format("sennit-trace-{}-", getuid()); }
+
+// What of the folder's file system recordings of ranks that have ended may take.
+uint64_t room_for_ended(const std::string& folder) {
+  constexpr uint64_t kMost = 64 << 20, kPart = 8;
+  struct statvfs room {};
+  if (statvfs(folder.c_str(), &room) != 0) return kMost;
+  return std::min(kMost, uint64_t{room.f_blocks} * room.f_frsize / kPart);
+}
+
+struct Ended {
+  std::string path;
+  time_t when = 0;
+  uint64_t bytes = 0;
+};
+
+// This user's recordings in the folder whose ranks have ended, newest first.
+std::vector<Ended> ended_in(const std::string& folder) {
+  std::vector<Ended> all;
+  DIR* const entries = opendir(folder.c_str());
+  if (!entries) return all;
+  while (const dirent* entry = readdir(entries)) {
+    if (!std::string_view(entry->d_name).starts_with(prefix())) continue;
+    const std::string path = fmt::format("{}/{}", folder, entry->d_name);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    struct stat info {};
+    if (fstat(fd, &info) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+      all.push_back({path, info.st_mtime, static_cast<uint64_t>(info.st_size)});
+    close(fd);
+  }
+  closedir(entries);
+  std::sort(all.begin(), all.end(), [](const Ended& a, const Ended& b) { return a.when > b.when; });
+  return all;
+}
+
+// Removes those that are old, and the oldest where they take too much room.
+void remove_ended(const std::string& folder) {
+  uint64_t left = room_for_ended(folder);
+  for (const Ended& ended : ended_in(folder)) {
+    const bool old = std::time(nullptr) - ended.when > kSecondsKept;
+    if (old || ended.bytes > left)
+      unlink(ended.path.c_str());
+    else
+      left -= ended.bytes;
+  }
+}
+
+// ---- what a process that ends by exit() leaves ----
+
+struct OpenRecordings {
+  Mutex mutex;
+  std::vector<Recording*> all SENNIT_GUARDED_BY(mutex);
+};
+
+OpenRecordings& open_recordings();
+
+void end_all() {
+  OpenRecordings& open = open_recordings();
+  const MutexLock lock(open.mutex);
+  for (Recording* recording : open.all) recording->end(true);
+}
+
+OpenRecordings& open_recordings() {
+  static OpenRecordings* const instance = [] {
+    auto* const made = new OpenRecordings;  // outlives all that may end
+    hold_across_fork(made->mutex);
+    std::atexit(end_all);
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+Recording::Recording(size_t events) {
+  const size_t count = std::bit_ceil(std::clamp<size_t>(events, 2, kMostEvents));
+  mask_ = count - 1;
+  bytes_ = RecordingHeader::kBytes + count * sizeof(TraceEvent);
+}
+
+std::unique_ptr<Recording> Recording::in_memory(size_t events) {
+  std::unique_ptr<Recording> made(new Recording(events));
+  void* const memory =
+      mmap(nullptr, made->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  made->use(memory, {});
+  return made;
+}
+
+std::unique_ptr<Recording> Recording::open(const RecordingOwner& owner, const std::string& folder,
+                                           size_t events) {
+  if (folder == "0") return in_memory(events);
+  std::unique_ptr<Recording> made(new Recording(events));
+  made->kept_ = !folder.empty();
+  const std::string where = folder.empty() ? kRecordingFolder : folder;
+  if (!made->kept_) remove_ended(where);
+  if (made->make_file(owner, where)) return made;
+  log(made->kept_ ? LogLevel::warn : LogLevel::info,
+      "{}: no recording of what this rank does can be kept there: {}", where, std::strerror(errno));
+  return in_memory(events);
+}
+
+// False, and errno, where there can be none.
+bool Recording::make_file(const RecordingOwner& owner, const std::string& folder) {
+  path_ = fmt::format("{}/{}{:016x}-{}", folder, prefix(), owner.job, owner.rank);
+  // Nobody sees it by its name, and takes it for one whose rank has ended, before it is locked.
+  const std::string unfinished = path_ + kUnfinished;
+  fd_ = open_guarded([&] {
+    return ::open(unfinished.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND, 0600);
+  });
+  if (fd_ < 0) return false;
+  void* memory = MAP_FAILED;
+  // Taken now: a write into a hole of a full file system would kill the process.
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 && fallocate(fd_, 0, 0, static_cast<off_t>(bytes_)) == 0)
+    memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+  if (memory == MAP_FAILED || rename(unfinished.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    unlink(unfinished.c_str());
+    if (memory != MAP_FAILED) munmap(memory, bytes_);
+    close_guarded(std::exchange(fd_, -1));
+    errno = error;
+    return false;
+  }
+  use(memory, owner);
+  OpenRecordings& open = open_recordings();
+  const MutexLock lock(open.mutex);
+  open.all.push_back(this);
+  return true;
+}
+
+// `memory`: bytes_ of zeros.
+void Recording::use(void* memory, const RecordingOwner& owner) {
+  header_ = new (memory) RecordingHeader;
+  ring_ = reinterpret_cast<TraceEvent*>(static_cast<std::byte*>(memory) + RecordingHeader::kBytes);
+  header_->version = RecordingHeader::kVersion;
+  header_->event_bytes = sizeof(TraceEvent);
+  header_->job = owner.job;
+  header_->rank = owner.rank;
+  header_->size = owner.size;
+  header_->pid = getpid();
+  header_->events = mask_ + 1;
+  header_->realtime_ns = realtime_ns();
+  header_->monotonic_ns = now_ns();
+  owner.host.copy(header_->host, sizeof header_->host - 1);
+  std::memcpy(header_->magic, RecordingHeader::kMagic, sizeof header_->magic);
+}
+
+Recording::~Recording() {
+  if (!header_ || origin_.forked()) return;
+  if (fd_ >= 0) {
+    OpenRecordings& open = open_recordings();
+    const MutexLock lock(open.mutex);
+    std::erase(open.all, this);
+  }
+  munmap(header_, bytes_);
+  if (fd_ >= 0) close_guarded(fd_);
+}
+
+void Recording::note(std::span<const std::byte> note) {
+  if (fd_ < 0 || note_bytes_.fetch_add(note.size()) + note.size() > kMostNoteBytes) return;
+  // One write to a file that is appended to: notes of several threads do not mix.
+  [[maybe_unused]] const ssize_t written = write(fd_, note.data(), note.size());
+}
+
+void Recording::end(bool well) {
+  if (origin_.forked()) return;
+  header_->ended.store(realtime_ns(), std::memory_order_release);
+  if (well && !troubled_ && !kept_ && fd_ >= 0) unlink(path_.c_str());
+}
+
+}  // namespace sennit

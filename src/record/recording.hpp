@@ -1,0 +1,103 @@
+// recording.hpp: what a rank did lately, always on: a ring of events of which the newest win, in a
+// file that others may read while the rank runs, hangs, is stopped, or after it was killed.
+//
+// The file has a header of one page, the ring, and behind it notes: what the events are about, each
+// written once (record/notes.hpp). It lies in /dev/shm, or in the folder that SENNIT_TRACE names,
+// is this user's alone, and is locked (flock) as long as its rank lives. In /dev/shm it goes with a
+// rank that ends well. Those of ranks that did not are taken away by whoever starts next, once they
+// are an hour old, or the oldest of more than 64 MiB or an eighth of the file system. What is in a
+// folder of the user's stays there.
+//
+// Where no file can be had the ring is plain memory, and there are no notes.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/process/forked.hpp"
+#include "record/event.hpp"
+
+namespace sennit {
+
+inline constexpr const char* kRecordingFolder = "/dev/shm";
+
+// The first page of the file, little-endian. Times are of one moment, when it was made.
+struct RecordingHeader {
+  static constexpr char kMagic[8] = {'s', 'n', 'n', 't', 'r', 'e', 'c', 0};
+  static constexpr uint32_t kVersion = 1;
+  static constexpr size_t kBytes = 4096;
+
+  char magic[8] = {};
+  uint32_t version = 0;
+  uint32_t event_bytes = 0;  // sizeof(TraceEvent)
+  uint64_t job = 0;
+  int32_t rank = 0, size = 0;
+  int64_t pid = 0;
+  uint64_t events = 0;  // room in the ring, a power of two
+  uint64_t realtime_ns = 0, monotonic_ns = 0;
+  char host[128] = {};
+  alignas(64) std::atomic<uint64_t> recorded = 0;  // ever; the last lies at (recorded - 1) % events
+  std::atomic<uint64_t> ended = 0;                 // not 0: its rank has left the job
+};
+static_assert(sizeof(RecordingHeader) <= RecordingHeader::kBytes);
+
+// Whose it is.
+struct RecordingOwner {
+  uint64_t job = 0;
+  int rank = 0, size = 1;
+  std::string host;
+};
+
+// The writer's end. record() is for one thread at a time; note() for any.
+class Recording {
+ public:
+  static std::unique_ptr<Recording> in_memory(size_t events = kEvents);
+  // In a file; in memory where none can be had, which is logged. `folder`: empty, kRecordingFolder;
+  // "0", none.
+  static std::unique_ptr<Recording> open(const RecordingOwner& owner, const std::string& folder,
+                                         size_t events = kEvents);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  void record(const TraceEvent& event) {
+    const uint64_t number = header_->recorded.load(std::memory_order_relaxed);
+    ring_[number & mask_] = event;
+    header_->recorded.store(number + 1, std::memory_order_release);
+  }
+  // Kept for who reads the file, until kMostNoteBytes have been written.
+  void note(std::span<const std::byte> note);
+  // Something has failed: the file is kept when the rank ends.
+  void trouble() { troubled_ = true; }
+  // The rank has left, `well` or not. Where the process ends by exit() before, it ended well.
+  void end(bool well);
+
+  uint64_t recorded() const { return header_->recorded.load(std::memory_order_relaxed); }
+  const std::string& path() const { return path_; }  // empty: there is no file
+
+  static constexpr size_t kEvents = 16384, kMostEvents = 1 << 24;
+  static constexpr size_t kMostNoteBytes = 64 << 20;
+
+ private:
+  explicit Recording(size_t events);
+  void use(void* memory, const RecordingOwner& owner);
+  bool make_file(const RecordingOwner& owner, const std::string& folder);
+
+  const Origin origin_;
+  RecordingHeader* header_ = nullptr;
+  TraceEvent* ring_ = nullptr;
+  uint64_t mask_ = 0;
+  size_t bytes_ = 0;  // that are mapped
+  int fd_ = -1;
+  std::string path_;
+  bool kept_ = false;  // also where all went well
+  std::atomic<bool> troubled_ = false;
+  std::atomic<size_t> note_bytes_ = 0;
+};
+
+}  // namespace sennit

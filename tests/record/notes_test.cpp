@@ -1,0 +1,57 @@
+// notes_test.cpp: notes of a recording come back as they were written; what is cut off or unknown
+// is passed over.
+#include "record/notes.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sennit {
+namespace {
+
+std::vector<Note> samples() {
+  PlanNote plan;
+  plan.comm = 3;
+  plan.hash = 0x123456789abcdef0;
+  plan.request.collective = Collective::all_gather;
+  plan.request.type = DataType::bfloat16;
+  plan.request.op = Op::max;
+  plan.request.in_place = true;
+  plan.request.root = 5;
+  plan.request.count = 1 << 20;
+  plan.request.counts = {1, 0, uint64_t{1} << 40};
+  plan.request.vector_variant = true;
+  plan.algorithm = "tiered";
+  plan.parameters = {64, {2, 4}, 1};
+  plan.predicted_ns = 99;
+  return {FabricNote{"host a\n", {{"a", 1, "mlx5_0"}, {"b", -1, ""}}},
+          CommunicatorNote{7, {0, 2, 5}}, plan, FailureNote{7, 12345, "rank 3 died"}};
+}
+
+TEST(Notes, ComeBackAsTheyWere) {
+  std::vector<std::byte> bytes;
+  for (const Note& note : samples()) {
+    const std::vector<std::byte> one = encode(note);
+    bytes.insert(bytes.end(), one.begin(), one.end());
+  }
+  EXPECT_EQ(decode_notes(bytes), samples());
+}
+
+TEST(Notes, OfWhichTheLastIsCutOff) {
+  for (const Note& note : samples()) {
+    const std::vector<std::byte> first = encode(samples()[1]), second = encode(note);
+    std::vector<std::byte> bytes = first;
+    bytes.insert(bytes.end(), second.begin(), second.end());
+    for (size_t length = first.size(); length < bytes.size(); length++)
+      EXPECT_EQ(decode_notes({bytes.data(), length}), (std::vector<Note>{samples()[1]}));
+  }
+}
+
+TEST(Notes, OfUnknownKindsArePassedOver) {
+  std::vector<std::byte> bytes = encode(samples()[3]);
+  bytes[0] = std::byte{77};
+  const std::vector<std::byte> known = encode(samples()[1]);
+  bytes.insert(bytes.end(), known.begin(), known.end());
+  EXPECT_EQ(decode_notes(bytes), (std::vector<Note>{samples()[1]}));
+}
+
+}  // namespace
+}  // namespace sennit

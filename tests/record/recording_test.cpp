@@ -1,0 +1,265 @@
+// recording_test.cpp: a rank's recording: what is in it while it is written and after its process
+// was killed, when its file goes, and files that are no recordings.
+#include "record/recording.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "diagnose/recordings.hpp"
+#include "record/notes.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/test_folder.hpp"
+
+namespace sennit {
+namespace {
+
+using sennit_test::Process;
+
+TraceEvent numbered(uint32_t number) {
+  TraceEvent event;
+  event.seq = number;
+  event.posted_ns = number;
+  return event;
+}
+
+std::vector<uint32_t> numbers(const RankRecording& recording) {
+  std::vector<uint32_t> all;
+  for (const TraceEvent& event : recording.events) all.push_back(event.seq);
+  return all;
+}
+
+class RecordingFile : public testing::Test {
+ protected:
+  std::unique_ptr<Recording> open(int rank = 3, size_t events = 8) const {
+    return Recording::open({kJob, rank, 4, "host7"}, folder_.path(), events);
+  }
+  static constexpr uint64_t kJob = 0xabcdef;
+  trainer::TestFolder folder_;
+};
+
+TEST_F(RecordingFile, IsReadWhileItIsWritten) {
+  const std::unique_ptr<Recording> recording = open();
+  for (uint32_t i = 0; i < 5; i++) recording->record(numbered(i));
+  recording->note(encode(CommunicatorNote{7, {0, 1, 3}}));
+  const Result<RankRecording> read = read_recording(recording->path());
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(numbers(*read), (std::vector<uint32_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(read->job, kJob);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->size, 4);
+  EXPECT_EQ(read->host, "host7");
+  EXPECT_EQ(read->pid, getpid());
+  EXPECT_EQ(read->state, RankState::running);
+  ASSERT_EQ(read->notes.size(), 1u);
+  EXPECT_EQ(std::get<CommunicatorNote>(read->notes[0]), (CommunicatorNote{7, {0, 1, 3}}));
+  struct stat info {};
+  ASSERT_EQ(stat(recording->path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u) << "others could read it";
+}
+
+// The slot that is written next may be half written, so it is left out.
+TEST_F(RecordingFile, KeepsTheNewest) {
+  const std::unique_ptr<Recording> recording = open();
+  for (uint32_t i = 0; i < 100; i++) recording->record(numbered(i));
+  const Result<RankRecording> read = read_recording(recording->path());
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(numbers(*read), (std::vector<uint32_t>{93, 94, 95, 96, 97, 98, 99}));
+  EXPECT_EQ(read->recorded, 100u);
+}
+
+TEST_F(RecordingFile, OutlivesItsProcess) {
+  Process rank([this](const Process::Voice& voice) {
+    const std::unique_ptr<Recording> recording = open();
+    recording->record(numbered(42));
+    recording->note(encode(FailureNote{1, 2, "it went wrong"}));
+    voice.say(recording->path());
+    pause();
+  });
+  const std::string path = rank.read_some();
+  ASSERT_FALSE(path.empty());
+  EXPECT_EQ(read_recording(path)->state, RankState::running);
+  rank.signal(SIGSTOP);
+  for (int i = 0; i < 1000 && read_recording(path)->process != 'T'; i++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(read_recording(path)->process, 'T');
+  rank.stop();
+  const Result<RankRecording> read = read_recording(path);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read->state, RankState::gone);
+  EXPECT_EQ(numbers(*read), (std::vector<uint32_t>{42}));
+  ASSERT_EQ(read->notes.size(), 1u);
+  EXPECT_EQ(std::get<FailureNote>(read->notes[0]).text, "it went wrong");
+}
+
+TEST_F(RecordingFile, StaysInTheUsersFolder) {
+  std::unique_ptr<Recording> recording = open();
+  const std::string path = recording->path();
+  recording->end(true);
+  recording.reset();
+  const Result<RankRecording> read = read_recording(path);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read->state, RankState::ended);
+}
+
+// In /dev/shm.
+class SharedMemory : public testing::Test {
+ protected:
+  static std::unique_ptr<Recording> open(uint64_t job, size_t events = 8) {
+    return Recording::open({job, 0, 1, "here"}, "", events);
+  }
+  // Whether this machine lets us.
+  void SetUp() override {
+    if (open(job_)->path().empty()) GTEST_SKIP() << "SKIPPED: no room in " << kRecordingFolder;
+    std::filesystem::remove(path());
+  }
+  void TearDown() override { std::filesystem::remove(path()); }
+  std::string path(uint64_t job = 0) const {
+    return fmt::format("{}/sennit-trace-{}-{:016x}-0", kRecordingFolder, getuid(),
+                       job == 0 ? job_ : job);
+  }
+  const uint64_t job_ = (static_cast<uint64_t>(getpid()) << 32) | 0x5e5510;
+};
+
+TEST_F(SharedMemory, IsLeftOnlyByRanksThatEndBadly) {
+  std::unique_ptr<Recording> well = open(job_);
+  EXPECT_TRUE(std::filesystem::exists(path()));
+  well->end(true);
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  std::unique_ptr<Recording> badly = open(job_);
+  badly->trouble();
+  badly->end(true);
+  EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
+// By exit(), without leaving the job, as many programs do.
+TEST_F(SharedMemory, IsGoneWithAProcessThatExits) {
+  Process rank([this](const Process::Voice& voice) {
+    const Recording* const recording = open(job_).release();  // never destroyed
+    voice.say(std::filesystem::exists(recording->path()) ? "there" : "not there");
+    std::exit(0);
+  });
+  EXPECT_EQ(rank.outcome(), "there");
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_F(SharedMemory, AForkedChildTakesNothingAway) {
+  const std::unique_ptr<Recording> recording = open(job_);
+  Process child([&] {
+    recording->end(true);
+    return "done";
+  });
+  EXPECT_EQ(child.outcome(), "done");
+  EXPECT_TRUE(std::filesystem::exists(path()));
+  EXPECT_EQ(read_recording(path())->state, RankState::running);
+}
+
+TEST_F(SharedMemory, WhatRanksLeftIsTakenAwayAfterAnHour) {
+  std::unique_ptr<Recording> left = open(job_);
+  left.reset();  // as though its process were gone
+  ASSERT_TRUE(std::filesystem::exists(path()));
+  const uint64_t next = job_ + 1;
+  std::unique_ptr<Recording> later = open(next);
+  EXPECT_TRUE(std::filesystem::exists(path())) << "it is young";
+  later->end(true);
+  const timespec old[2] = {{time(nullptr) - 2 * 3600, 0}, {time(nullptr) - 2 * 3600, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path().c_str(), old, 0), 0);
+  later = open(next);
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  // One that is open is not taken away, however old.
+  ASSERT_EQ(utimensat(AT_FDCWD, path(next).c_str(), old, 0), 0);
+  open(job_)->end(true);
+  EXPECT_TRUE(std::filesystem::exists(path(next)));
+  later->end(true);
+}
+
+TEST(Recording, GoesOnWithoutAFile) {
+  for (const char* folder : {"0", "/nowhere/at/all"}) {
+    const std::unique_ptr<Recording> recording = Recording::open({1, 0, 1, "here"}, folder, 8);
+    EXPECT_EQ(recording->path(), "");
+    recording->record(numbered(1));
+    recording->note(encode(FailureNote{1, 2, "nobody reads it"}));
+    recording->end(false);
+    EXPECT_EQ(recording->recorded(), 1u);
+  }
+}
+
+// ---- files that are none ----
+
+TEST_F(RecordingFile, ErrorsNameTheFileAndWhatIsWrong) {
+  const auto error = [](const std::string& path) { return read_recording(path).status().text(); };
+  EXPECT_NE(error(folder_ / "none").find("No such file"), std::string::npos);
+  std::ofstream(folder_ / "text") << std::string(10000, 'x');
+  EXPECT_EQ(error(folder_ / "text"), folder_ / "text" + " is no recording of a rank");
+  std::ofstream(folder_ / "short") << "short";
+  EXPECT_EQ(error(folder_ / "short"), folder_ / "short" + " is no recording of a rank");
+  EXPECT_EQ(error(folder_.path()), folder_.path() + " is no recording of a rank");
+
+  std::unique_ptr<Recording> recording = open();
+  recording->record(numbered(1));
+  const std::string path = recording->path();
+  recording.reset();
+  std::filesystem::copy_file(path, folder_ / "other");
+  trainer::change_byte(folder_ / "other", offsetof(RecordingHeader, version), 1);
+  EXPECT_NE(error(folder_ / "other").find("is of version 2 of the format, this program reads"),
+            std::string::npos)
+      << error(folder_ / "other");
+  std::filesystem::copy_file(path, folder_ / "cut");
+  std::filesystem::resize_file(folder_ / "cut", RecordingHeader::kBytes + 100);
+  EXPECT_NE(error(folder_ / "cut").find("is cut off"), std::string::npos);
+  std::filesystem::copy_file(path, folder_ / "damaged");
+  trainer::change_byte(folder_ / "damaged", offsetof(RecordingHeader, events), 3);
+  EXPECT_NE(error(folder_ / "damaged").find("is damaged"), std::string::npos);
+}
+
+// ---- the files of a job ----
+
+TEST_F(RecordingFile, OfAJobAreFoundTogether) {
+  std::unique_ptr<Recording> first = open(0), second = open(2);
+  first->note(encode(FabricNote{"", {{"host7", -1, ""}}}));
+  second->note(encode(CommunicatorNote{1, {0, 1, 2, 3}}));
+  std::ofstream(folder_ / "sennit-trace-0-junk-1") << "junk";
+  std::vector<std::string> passed_over;
+  const Result<JobRecording> job = read_job({{folder_.path()}, {}, {}}, &passed_over);
+  ASSERT_TRUE(job.ok()) << job.status().text();
+  EXPECT_EQ(job->job, kJob);
+  EXPECT_EQ(job->ranks.size(), 2u);
+  EXPECT_EQ(job->missing, (std::vector<int>{1, 3}));
+  EXPECT_EQ(job->communicators.at(1).size(), 4u);
+  ASSERT_EQ(passed_over.size(), 1u);
+  EXPECT_NE(passed_over[0].find("junk-1 is no recording"), std::string::npos);
+}
+
+TEST_F(RecordingFile, OfSeveralJobsAreToldApart) {
+  std::vector<std::string> passed_over;
+  const auto error = [&](const RecordingSearch& search) {
+    return read_job(search, &passed_over).status().text();
+  };
+  EXPECT_NE(error({{folder_.path()}, {}, {}}).find("there is no recording of a rank in"),
+            std::string::npos);
+  std::unique_ptr<Recording> one = Recording::open({0x11, 0, 1, "a"}, folder_.path(), 8);
+  std::unique_ptr<Recording> other = Recording::open({0x22, 0, 2, "b"}, folder_.path(), 8);
+  const std::string several = error({{folder_.path()}, {}, {}});
+  EXPECT_NE(several.find("choose one by --job\n  0000000000000011 (1 of 1 ranks here, 1 running)\n"
+                         "  0000000000000022 (1 of 2 ranks here, 1 running)"),
+            std::string::npos)
+      << several;
+  EXPECT_NE(error({{folder_.path()}, 0x33, {}}).find("no recording of job 0000000000000033"),
+            std::string::npos);
+  EXPECT_EQ(read_job({{folder_.path()}, 0x22, {}}, &passed_over)->size, 2);
+  one.reset();  // one that runs is meant rather than one that does not
+  EXPECT_EQ(read_job({{folder_.path()}, {}, {}}, &passed_over)->job, 0x22u);
+  EXPECT_NE(error({{}, {}, 1 << 30}).find("there is none"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sennit
