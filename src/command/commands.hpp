@@ -9,6 +9,7 @@ namespace sennit {
 
 // argv as main() got it: the command starts itself again for local processes.
 void add_bench_command(CommandLine& line, char** argv);
+void add_diagnose_command(CommandLine& line);
 void add_emulate_command(CommandLine& line);
 void add_exec_command(CommandLine& line);
 void add_job_command(CommandLine& line);
@@ -16,6 +17,7 @@ void add_export_command(CommandLine& line);
 void add_plan_command(CommandLine& line);
 void add_simulate_command(CommandLine& line);
 void add_topo_command(CommandLine& line);
+void add_trace_command(CommandLine& line);
 void add_tune_command(CommandLine& line, char** argv);
 
 // The trainer's.

@@ -1,0 +1,67 @@
+// search.cpp: see command/diagnose/search.hpp.
+#include "command/diagnose/search.hpp"
+
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "base/rank_ranges.hpp"
+
+namespace sennit::diagnose {
+namespace {
+
+constexpr int kHexadecimal = 16;
+
+Result<uint64_t> parse_job(const std::string& text) {
+  uint64_t job = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), job, kHexadecimal);
+  if (error != std::errc() || end != text.data() + text.size())
+    return invalid("--job " + text + ": expected a job's number, of up to 16 hexadecimal digits");
+  return job;
+}
+
+Result<JobRecording> search(const char* command, const SearchArguments& arguments) {
+  RecordingSearch search{arguments.paths, std::nullopt, std::nullopt};
+  if (!arguments.job.empty()) {
+    const Result<uint64_t> job = parse_job(arguments.job);
+    if (!job) return job.status();
+    search.job = *job;
+  }
+  if (arguments.pid != 0) search.pid = arguments.pid;
+  std::vector<std::string> passed_over;
+  Result<JobRecording> job = read_job(search, &passed_over);
+  for (const std::string& text : passed_over)
+    std::fprintf(stderr, "sennit %s: passed over: %s\n", command, text.c_str());
+  return job;
+}
+
+}  // namespace
+
+void add_search_options(const Command& command, SearchArguments& arguments) {
+  const Argument paths =
+      command.option("path", arguments.paths,
+                     "recordings of ranks, or folders of them (SENNIT_TRACE); default: what this "
+                     "user's ranks record on this host");
+  command.option("--job", arguments.job, "number of the job, where there are several");
+  command.option("--pid", arguments.pid, "the job that this process is a rank of")
+      .within(1, INT32_MAX)
+      .excludes(paths);
+}
+
+Result<JobRecording> find_job(const char* command, const SearchArguments& arguments) {
+  Result<JobRecording> job = search(command, arguments);
+  if (!job) {
+    std::fprintf(stderr, "sennit %s: %s\n", command, job.status().text().c_str());
+    return job;
+  }
+  if (!job->missing.empty())
+    std::fprintf(stderr, "sennit %s: no recording of %s is there\n", command,
+                 name_ranks(std::set<int>(job->missing.begin(), job->missing.end())).c_str());
+  return job;
+}
+
+}  // namespace sennit::diagnose

@@ -1,0 +1,26 @@
+// search.hpp: which job `sennit trace`, `sennit diagnose` and the like are about: their arguments,
+// and its recordings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command/command_line.hpp"
+#include "diagnose/recordings.hpp"
+
+namespace sennit::diagnose {
+
+// What was typed.
+struct SearchArguments {
+  std::vector<std::string> paths;
+  std::string job;
+  int64_t pid = 0;
+};
+// PATH..., --job and --pid.
+void add_search_options(const Command& command, SearchArguments& arguments);
+
+// The job's recordings, or the error on standard error. Files of folders that cannot be read are
+// named there as well, and who is missing.
+Result<JobRecording> find_job(const char* command, const SearchArguments& arguments);
+
+}  // namespace sennit::diagnose

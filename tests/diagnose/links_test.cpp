@@ -1,0 +1,180 @@
+// links_test.cpp: what is slow is named, and nothing else is, on simulated trees: boundaries in one
+// direction and in both, whole tiers, late ranks, and nothing at all, with noise on every time.
+#include "diagnose/links.hpp"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "base/index.hpp"
+#include "diagnose/simulated.hpp"
+#include "diagnose/verdict.hpp"
+#include "plan/planner.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/trials.hpp"
+#include "topology/source.hpp"
+
+namespace sennit {
+namespace {
+
+// What clean runs on the emulated tree show is less.
+constexpr double kNoise = 0.05;
+
+SimulatedJob job_on(const std::string& spec, Collective collective = Collective::all_reduce,
+                    uint64_t bytes = 16 << 20) {
+  SimulatedJob job;
+  job.fabric = *synthetic_fabric(spec);
+  job.placements = ranks_on_all_hosts(job.fabric, 1);
+  job.request.collective = collective;
+  job.request.count = bytes / 4;
+  const TierTree tree = *contract(job.fabric, job.placements);
+  if (collective == Collective::all_gather || collective == Collective::reduce_scatter)
+    job.request.count /= static_cast<uint64_t>(tree.ranks());
+  job.plan = *make_plan(job.request, tree, {});
+  constexpr uint32_t kFewChunks = 16;  // simulated in a moment
+  job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, kFewChunks);
+  job.noise = kNoise;
+  return job;
+}
+
+TierTree tree_of(const SimulatedJob& job) { return *contract(job.fabric, job.placements); }
+
+int group_called(const TierTree& tree, const std::string& name) {
+  for (size_t g = 0; g < tree.groups.size(); g++)
+    if (tree.groups[g].name == name) return static_cast<int>(g);
+  ADD_FAILURE() << "no group is called " << name << "\n" << tree.to_text();
+  return 0;
+}
+
+Verdict verdict_on(const SimulatedJob& job) {
+  const Result<JobRecording> recording = simulated_recording(job);
+  EXPECT_TRUE(recording.ok()) << recording.status().text();
+  Plans plans(*recording);
+  return judge(*recording, plans, {});
+}
+
+// The nominal time over that with what is slow: 1 where it costs nothing.
+double slowdown(const SimulatedJob& job) {
+  SimulatedJob exact = job, well = job;
+  exact.noise = well.noise = 0;
+  exact.calls = well.calls = 1;
+  well.slow.clear();
+  const auto time = [](const SimulatedJob& run) {
+    const JobRecording recording = *simulated_recording(run);
+    const std::vector<TraceEvent>& events = recording.ranks[0].events;
+    return static_cast<double>(events.back().posted_ns - events.front().posted_ns);
+  };
+  return time(exact) / time(well);
+}
+
+bool names(const Verdict& verdict, const std::string& link) {
+  return std::find(verdict.links.begin(), verdict.links.end(), link) != verdict.links.end();
+}
+
+constexpr const char* kTree = "racks=4,4,4,4;nic=400Mbit/s;oversubscription=5";
+
+TEST(SlowLinks, AnUplinkInOneDirection) {
+  SimulatedJob job = job_on(kTree);
+  job.slow = {{{group_called(tree_of(job), "rack1"), true}, 2.0}};
+  const Verdict verdict = verdict_on(job);
+  EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
+  EXPECT_TRUE(names(verdict, "out of rack1")) << verdict.sentence;
+  EXPECT_NEAR(verdict.factor, 2, 0.25) << verdict.sentence;
+  EXPECT_GT(verdict.cost, 0.3) << verdict.sentence;
+}
+
+TEST(SlowLinks, AHostsLinkInBothDirections) {
+  SimulatedJob job = job_on(kTree);
+  const int host = group_called(tree_of(job), "h5");
+  job.slow = {{{host, true}, 8.0}, {{host, false}, 8.0}};
+  const Verdict verdict = verdict_on(job);
+  EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
+  EXPECT_TRUE(names(verdict, "h5") || names(verdict, "out of h5") || names(verdict, "into h5"))
+      << verdict.sentence;
+}
+
+TEST(SlowLinks, AWholeTier) {
+  SimulatedJob job = job_on(kTree);
+  const TierTree tree = tree_of(job);
+  for (const char* rack : {"rack0", "rack1", "rack2", "rack3"})
+    for (const bool egress : {true, false})
+      job.slow.push_back({{group_called(tree, rack), egress}, 1.5});
+  const Verdict verdict = verdict_on(job);
+  EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("every rack's link"), std::string::npos) << verdict.sentence;
+}
+
+TEST(SlowLinks, ALateRankIsNoLink) {
+  SimulatedJob job = job_on(kTree);
+  job.late = {{6, 200'000'000}};
+  const Verdict verdict = verdict_on(job);
+  EXPECT_EQ(verdict.kind, VerdictKind::late_rank) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{6});
+  EXPECT_TRUE(verdict.links.empty());
+}
+
+TEST(SlowLinks, FabricsWithoutCapacitiesAreJudgedAmongTheirLike) {
+  SimulatedJob job = job_on(kTree);
+  job.slow = {{{group_called(tree_of(job), "rack2"), false}, 2.0}};
+  JobRecording recording = *simulated_recording(job);
+  const Result<Fabric> shape = synthetic_fabric("racks=4,4,4,4");
+  ASSERT_TRUE(shape.ok());
+  recording.fabric = shape->to_text();
+  Plans plans(recording);
+  const Verdict verdict = judge(recording, plans, {});
+  EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
+  EXPECT_TRUE(names(verdict, "into rack2")) << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("slower than its like"), std::string::npos) << verdict.sentence;
+}
+
+// On any tree: where something costs a tenth and more it is named; where nothing is slow, nothing
+// is. Prints what it tried.
+TEST(SlowLinks, OnRandomTrees) {
+  std::mt19937_64 random(sennit_test::seed());
+  const auto pick = [&](int from, int to) {
+    return std::uniform_int_distribution<int>(from, to)(random);
+  };
+  constexpr Collective kTried[] = {Collective::all_reduce, Collective::all_gather,
+                                   Collective::reduce_scatter};
+  const int trials = sennit_test::trials(10);
+  int wrong = 0, seen = 0, hidden = 0;
+  for (int trial = 0; trial < trials; trial++) {
+    std::string racks;
+    const bool equal = pick(0, 1) == 0;
+    const int each = pick(2, 5);
+    for (int rack = pick(3, 5); rack > 0; rack--)
+      racks += fmt::format("{}{}", racks.empty() ? "" : ",", equal ? each : pick(2, 5));
+    const std::string spec =
+        fmt::format("racks={};nic=400Mbit/s;oversubscription={}", racks, pick(2, 7));
+    SimulatedJob job = job_on(spec, kTried[pick(0, 2)]);
+    job.seed = random();
+    EXPECT_EQ(verdict_on(job).kind, VerdictKind::well)
+        << spec << " where nothing is slow: " << verdict_on(job).sentence;
+    const TierTree tree = tree_of(job);
+    const int group = pick(1, static_cast<int>(tree.groups.size()) - 1);
+    const bool egress = pick(0, 1) == 0;
+    job.slow = {{{group, egress}, 1.25 + 0.25 * pick(0, 7)}};
+    const double cost = slowdown(job);
+    const Verdict verdict = verdict_on(job);
+    const std::string truth = link_name(tree, {group, egress}, false);
+    if (cost < 1.15) {
+      hidden++;
+      continue;
+    }
+    seen++;
+    if (names(verdict, truth) || names(verdict, link_name(tree, {group, egress}, true))) continue;
+    wrong++;
+    std::printf("%s, %s of %g slows it by %.2f: %s\n", spec.c_str(), truth.c_str(),
+                job.slow[0].second, cost,
+                verdict.sentence.empty() ? "nothing seen" : verdict.sentence.c_str());
+  }
+  std::printf("%d of %d were named, %d cost too little to matter\n", seen - wrong, seen, hidden);
+  EXPECT_LE(wrong, seen / 10);
+}
+
+}  // namespace
+}  // namespace sennit

@@ -1,0 +1,204 @@
+// verdict_test.cpp: what is said of jobs of real processes that hang, fail, are late or are well,
+// by what their ranks recorded.
+//
+// ctest quiet: it judges who comes late by milliseconds
+#include "diagnose/verdict.hpp"
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.hpp"
+#include "sennit/sennit.h"
+#include "tests/support/processes.hpp"
+#include "tests/support/test_folder.hpp"
+
+using namespace std::chrono_literals;
+
+namespace sennit {
+namespace {
+
+using sennit_test::Arrivals;
+using sennit_test::Processes;
+
+void all_reduce(sennit_comm_t comm, size_t count) {
+  std::vector<float> x(count, 1);
+  sennit_all_reduce(x.data(), x.data(), x.size(), SENNIT_FLOAT32, SENNIT_SUM, comm);
+}
+
+class VerdictOf : public testing::Test {
+ protected:
+  // A job of `ranks`, each of which runs body(rank, comm) and then leaves.
+  void start(int ranks, const std::function<void(int, sennit_comm_t)>& body) {
+    processes_ = std::make_unique<Processes>(
+        ranks,
+        [body](int rank) {
+          sennit_comm_t comm = nullptr;
+          if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK)
+            return std::string(sennit_last_error());
+          body(rank, comm);
+          sennit_comm_destroy(comm);
+          return std::string("left");
+        },
+        Processes::Environment{{"SENNIT_TRACE", folder_.path()}, {"SENNIT_STALL", "100"}});
+  }
+  Verdict judged(bool running = true) {
+    std::vector<std::string> passed_over;
+    const Result<JobRecording> job = read_job({{folder_.path()}, {}, {}}, &passed_over);
+    if (!job) return {};
+    Plans plans(*job);
+    JudgeOptions options;
+    options.quiet_ns = 500'000'000;
+    if (running) options.now_ns = now_ns();
+    return judge(*job, plans, options);
+  }
+  // Asks until something is wrong.
+  Verdict awaited() {
+    Verdict verdict;
+    const auto end = std::chrono::steady_clock::now() + 30s;
+    while (verdict.kind != VerdictKind::hang && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(50ms);
+      verdict = judged();
+    }
+    return verdict;
+  }
+  void end() { processes_->reports(60s); }
+
+  Arrivals released_;  // the test lets the ranks go on
+  trainer::TestFolder folder_;
+  std::unique_ptr<Processes> processes_;
+};
+
+TEST_F(VerdictOf, ARankThatDoesNotCall) {
+  start(4, [this](int rank, sennit_comm_t comm) {
+    for (int i = 0; i < 3; i++) all_reduce(comm, 1000);
+    if (rank == 2) released_.await(1, 60s);
+    all_reduce(comm, 1 << 20);
+  });
+  const Verdict verdict = awaited();
+  EXPECT_EQ(verdict.kind, VerdictKind::hang) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{2});
+  ASSERT_TRUE(verdict.hang);
+  EXPECT_EQ(verdict.hang->cause, HangCause::not_called);
+  EXPECT_EQ(verdict.hang->seq, 4u);
+  EXPECT_EQ(verdict.hang->waiting, (std::vector<int>{0, 1, 3}));
+  EXPECT_NE(verdict.sentence.find("rank 2 is behind: it has not called all_reduce of 4MiB float32 "
+                                  "sum (number 4 of communicator 1); ranks 0-1,3 have waited for"),
+            std::string::npos)
+      << verdict.sentence;
+  ASSERT_FALSE(verdict.evidence.empty());
+  EXPECT_NE(verdict.evidence[0].find("is in no call; its last, all_reduce of 4000B"),
+            std::string::npos)
+      << verdict.evidence[0];
+  released_.add();
+  end();
+  EXPECT_EQ(judged(false).kind == VerdictKind::hang, false) << "it went on";
+}
+
+TEST_F(VerdictOf, ARankThatIsStopped) {
+  start(3, [this](int, sennit_comm_t comm) {
+    int stop = 0;
+    while (!stop) {  // all ranks end in the same call
+      stop = released_.await(1, 0ms);
+      sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+      all_reduce(comm, 1 << 18);
+    }
+  });
+  while (judged().sentence.empty() && judged().ruled_out.size() < 2)
+    std::this_thread::sleep_for(20ms);  // until they call
+  processes_->signal(1, SIGSTOP);
+  const Verdict verdict = awaited();
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1}) << verdict.sentence;
+  std::string evidence;
+  for (const std::string& line : verdict.evidence) evidence += line + "\n";
+  EXPECT_NE(evidence.find("is stopped (SIGSTOP)"), std::string::npos) << evidence;
+  processes_->signal(1, SIGCONT);
+  released_.add();
+  end();
+}
+
+// Each is in a call of one communicator, for which the other would have to leave its own.
+TEST_F(VerdictOf, RanksThatWaitForEachOther) {
+  start(2, [](int rank, sennit_comm_t comm) {
+    sennit_comm_t other = nullptr;
+    sennit_comm_dup(comm, &other);
+    all_reduce(rank == 0 ? comm : other, 1000);
+    all_reduce(rank == 0 ? other : comm, 1000);
+  });
+  const Verdict verdict = awaited();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->cause, HangCause::waits_itself) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, (std::vector<int>{0, 1}));
+}
+
+TEST_F(VerdictOf, AReceiveThatNobodySendsTo) {
+  start(3, [this](int rank, sennit_comm_t comm) {
+    float x = 0;
+    all_reduce(comm, 10);
+    if (rank == 2) sennit_recv(&x, 1, SENNIT_FLOAT32, 0, comm);
+    if (rank == 0) {
+      released_.await(1, 60s);
+      sennit_send(&x, 1, SENNIT_FLOAT32, 2, comm);
+    }
+    if (rank == 1) released_.await(1, 60s);
+  });
+  const Verdict verdict = awaited();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->cause, HangCause::not_called) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{0});
+  EXPECT_EQ(verdict.hang->waiting, std::vector<int>{2});
+  released_.add();
+  end();
+}
+
+TEST_F(VerdictOf, ARankThatWasKilled) {
+  start(3, [](int, sennit_comm_t comm) {
+    for (int i = 0; i < 1'000'000; i++) {
+      float x = 1;
+      if (sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_SUM, comm) != SENNIT_OK) return;
+    }
+  });
+  while (judged().sentence.empty() && judged().ruled_out.empty()) std::this_thread::sleep_for(20ms);
+  std::this_thread::sleep_for(200ms);
+  processes_->signal(1, SIGKILL);
+  end();
+  const Verdict verdict = judged(false);
+  EXPECT_EQ(verdict.kind, VerdictKind::failed) << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("rank 1 "), std::string::npos) << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("died"), std::string::npos) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1});
+}
+
+TEST_F(VerdictOf, ARankThatComesLate) {
+  start(3, [](int rank, sennit_comm_t comm) {
+    for (int i = 0; i < 30; i++) {
+      std::this_thread::sleep_for(rank == 1 ? 30ms : 5ms);
+      all_reduce(comm, 1000);
+    }
+  });
+  end();
+  const Verdict verdict = judged(false);
+  EXPECT_EQ(verdict.kind, VerdictKind::late_rank) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1});
+  EXPECT_GT(verdict.cost, 0.5) << verdict.sentence;
+}
+
+TEST_F(VerdictOf, RanksThatAreWell) {
+  start(3, [](int, sennit_comm_t comm) {
+    for (int i = 0; i < 30; i++) {
+      std::this_thread::sleep_for(10ms);
+      all_reduce(comm, 1000);
+    }
+  });
+  end();
+  const Verdict verdict = judged(false);
+  EXPECT_EQ(verdict.kind, VerdictKind::well) << verdict.sentence;
+  EXPECT_FALSE(verdict.ruled_out.empty());
+}
+
+}  // namespace
+}  // namespace sennit
