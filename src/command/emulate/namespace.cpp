@@ -33,6 +33,20 @@ Status write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
+// What to say of a namespace that the kernel keeps from us.
+Status refused(const std::string& what, int error) {
+  if (error == ENOENT) return {SENNIT_NOT_FOUND, fmt::format("{}: {}", what, std::strerror(error))};
+  const bool rights = error == EPERM || error == EACCES;
+  return {SENNIT_UNSUPPORTED,
+          fmt::format("{}: {}{}", what, std::strerror(error),
+                      rights ? ": this takes the rights of who brought the tree up" : "")};
+}
+
+// The package that has a program, for people who lack it.
+const char* package_of(const std::string& program) {
+  return program == "nft" ? "nftables" : "iproute2";
+}
+
 // Whether this process may make the namespaces it needs; tried in a child, so that nothing changes
 // here.
 bool may_make_namespaces() {
@@ -77,13 +91,11 @@ Status gain_privilege() {
 Status enter_namespace(pid_t process, const char* kind) {
   const std::string path = fmt::format("/proc/{}/ns/{}", process, kind);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {SENNIT_NOT_FOUND, fmt::format("{}: {}", path, std::strerror(errno))};
+  if (fd < 0) return refused(path, errno);
   const int failed = setns(fd, 0);
   const int error = errno;
   close(fd);
-  if (failed)
-    return {SENNIT_UNSUPPORTED, fmt::format("entering {}: {}", path, std::strerror(error))};
-  return {};
+  return failed ? refused("entering " + path, error) : Status();
 }
 
 Result<pid_t> fork_below(pid_t keeper) {
@@ -202,7 +214,12 @@ Status run_in(pid_t process, const std::vector<std::string>& command, const std:
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
-    dprintf(STDERR_FILENO, "%s", std::strerror(errno));
+    const int error = errno;
+    if (error == ENOENT)
+      dprintf(STDERR_FILENO, "there is no such program in PATH; install the package %s",
+              package_of(command[0]));
+    else
+      dprintf(STDERR_FILENO, "%s", std::strerror(error));
     _exit(127);
   }
   close(in[0]);
