@@ -10,7 +10,9 @@ namespace sennit {
 // argv as main() got it: the command starts itself again for local processes.
 void add_bench_command(CommandLine& line, char** argv);
 void add_diagnose_command(CommandLine& line);
-void add_emulate_command(CommandLine& line);
+// Returned, so that those of faults can be added to it: they lie in a folder above it.
+Command add_emulate_command(CommandLine& line);
+void add_fault_commands(const Command& emulate);
 void add_exec_command(CommandLine& line);
 void add_job_command(CommandLine& line);
 void add_export_command(CommandLine& line);

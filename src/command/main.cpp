@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
       line.call_itself(std::string(name));
     }
   sennit::add_bench_command(line, argv);
-  sennit::add_emulate_command(line);
+  sennit::add_fault_commands(sennit::add_emulate_command(line));
   sennit::add_exec_command(line);
   sennit::add_topo_command(line);
   sennit::add_trace_command(line);

@@ -114,6 +114,8 @@ def why_not(command, environment, emulates):
     if "emulate" in command or "--where tree" in command:
         if not emulates:
             return "no namespaces can be made here"
+    if re.search(r"emulate (lose|cut)", command) and not shutil.which("nft", path=environment["PATH"]):
+        return "nft needs nftables"
     trains = re.search(r"sennit (train|tokenize|checkpoint)", command)
     if trains and not shutil.which("sennit-trainer", path=environment["PATH"]):
         return "the trainer was not built"

@@ -13,6 +13,19 @@
 #include "command/emulate/run.hpp"
 
 namespace sennit {
+namespace emulate {
+
+int fail(const Status& status) {
+  fmt::print(stderr, "sennit: emulate: {}\n", status.text());
+  return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
+}
+
+void add_name(const Command& command, std::string* name) {
+  command.option("--name", *name, "of the emulated fabric; several can be up").show_default();
+}
+
+}  // namespace emulate
+
 namespace {
 
 using namespace emulate;  // NOLINT: this file is the command itself
@@ -26,12 +39,6 @@ struct Options {
   CompareOptions compare;
   std::string record, page;
 };
-
-// Errors of the call are 2, of the machine 3.
-int fail(const Status& status) {
-  fmt::print(stderr, "sennit: emulate: {}\n", status.text());
-  return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
-}
 
 std::vector<Argument> add_tree_options(const Command& command, TreeOptions* tree) {
   return {
@@ -77,8 +84,10 @@ int down(const Options& options) {
 }
 
 int show_list() {
-  for (const Instance& instance : list())
+  for (const Instance& instance : list()) {
     fmt::print("{}: {}\n", instance.name, describe(instance.tree));
+    for (const std::string& line : describe_faults(instance.tree)) fmt::print("  {}\n", line);
+  }
   return 0;
 }
 
@@ -125,11 +134,6 @@ int run(const Options& options) {
   return on_tree(options, [&](const Instance& instance) { return run_on(instance, options.run); });
 }
 
-void add_name(const Command& command, Options* options) {
-  command.option("--name", options->name, "of the emulated fabric; several can be up")
-      .show_default();
-}
-
 // As typed, for the record.
 std::string command_line() {
   std::ifstream file("/proc/self/cmdline");
@@ -147,7 +151,7 @@ void add_run(const Command& emulate, Options* options) {
                       "given a tree's options, on one that lives "
                       "as long as the command");
   const std::vector<Argument> tree = add_tree_options(command, &options->tree);
-  add_name(command, options);
+  add_name(command, &options->name);
   RunOptions* run_options = &options->run;
   command.option("--ranks-per-host", run_options->ranks_per_host, "ranks on every host")
       .show_default();
@@ -186,7 +190,7 @@ void add_compare(const Command& emulate, Options* options) {
       "compare",
       "measure libraries in turns on one tree: medians over the rounds, beside the lower bound");
   const std::vector<Argument> tree = add_tree_options(command, &options->tree);
-  add_name(command, options);
+  add_name(command, &options->name);
   CompareOptions* compare_options = &options->compare;
   const auto list = [&](const char* name, std::vector<std::string>* values,
                         const std::string& help) {
@@ -227,7 +231,7 @@ void add_compare(const Command& emulate, Options* options) {
 
 }  // namespace
 
-void add_emulate_command(CommandLine& line) {
+Command add_emulate_command(CommandLine& line) {
   static Options kept;  // lives as long as the process, as the values of options must
   Options* const options = &kept;
   const Command emulate =
@@ -236,15 +240,16 @@ void add_emulate_command(CommandLine& line) {
 
   const Command up_command = emulate.command("up", "bring a tree up");
   add_tree_options(up_command, &options->tree);
-  add_name(up_command, options);
+  add_name(up_command, &options->name);
   up_command.action([=] { return up(*options); });
 
   const Command down_command = emulate.command("down", "end a tree and every process on it");
-  add_name(down_command, options);
+  add_name(down_command, &options->name);
   down_command.flag("--all", options->all, "all trees");
   down_command.action([=] { return down(*options); });
 
-  const Command list_command = emulate.command("list", "the trees that are up");
+  const Command list_command =
+      emulate.command("list", "the trees that are up, and the faults on them");
   list_command.action([=] { return show_list(); });
 
   add_run(emulate, options);
@@ -260,6 +265,7 @@ void add_emulate_command(CommandLine& line) {
   const Command agent_command = emulate.hidden_command("agent");
   agent_command.option("words", options->run.command).required();
   agent_command.action([=] { return agent(options->run.command); });
+  return emulate;
 }
 
 }  // namespace sennit

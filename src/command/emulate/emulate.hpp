@@ -11,11 +11,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.hpp"
+#include "command/command_line.hpp"
 
 namespace sennit::emulate {
 
@@ -24,6 +26,8 @@ namespace sennit::emulate {
 // What a link lets pass at once: smaller buckets lose capacity when a core wakes late (two cores
 // carry the whole tree), larger ones let more than 1% of a 16 MB message pass unshaped.
 inline constexpr int kBurstKiB = 256;
+// What waits for a link at most; TCP alone keeps it shorter.
+inline constexpr int kQueueMiB = 4;
 
 // As given on the command line; make_tree() checks it. racks: how many, or the hosts of each; pods:
 // how many, or the racks of each. Rates: one for all, or a list; where there is none, what the
@@ -38,6 +42,21 @@ struct TreeOptions {
   std::string oversubscription;
 };
 
+// What is wrong, on purpose, with one direction of a link: command/emulate/faults puts it there.
+// All of it is in force at once; a fault of zeros is none.
+struct Fault {
+  uint64_t bits_per_s = 0;  // in place of the link's own rate; 0: that
+  uint64_t delay_ns = 0;    // on top of what the link takes
+  uint32_t lost_ppm = 0;    // packets that are lost, of a million
+  bool cut = false;         // all are lost
+  bool operator==(const Fault&) const = default;
+};
+// Of both directions: out is upwards, from the host or the switch to the switch above it.
+struct LinkFaults {
+  Fault out, in;
+  bool operator==(const LinkFaults&) const = default;
+};
+
 // A host of the tree; `holder` is the process that owns its namespaces, 0 where the tree is not up.
 struct Host {
   std::string name;
@@ -45,11 +64,13 @@ struct Host {
   int rack = 0;
   uint64_t nic_bits_per_s = 0;
   pid_t holder = 0;
+  LinkFaults faults = {};  // of its link
 };
 struct Switch {  // of a rack or a pod
   std::string name;
   int pod = 0;                     // racks: which pod they hang below
   uint64_t uplink_bits_per_s = 0;  // 0: it is the root
+  LinkFaults faults = {};          // of its uplink
 };
 struct Tree {
   std::vector<Host> hosts;  // in fabric order
@@ -59,11 +80,18 @@ struct Tree {
 
 // Rounded to four digits, for people.
 std::string readable_rate(uint64_t bits_per_s);
+// bits/s of what people write (400Mbit/s); nullopt: no rate, or none that a link can be given.
+std::optional<uint64_t> link_rate(const std::string& text);
 // Hosts are h0, h1, ..., as they lie in the racks. They have no address until the tree is brought
 // up. An invalid argument names its option.
 Result<Tree> make_tree(const TreeOptions& options);
 // One line for people, in UTF-8.
 std::string describe(const Tree& tree);
+// Likewise what is wrong with a link that has `bits_per_s` of its own: "whole", or what each
+// direction has.
+std::string describe(const LinkFaults& faults, uint64_t bits_per_s);
+// A line for each link of the tree that is not whole.
+std::vector<std::string> describe_faults(const Tree& tree);
 // The text form that topology/fabric/fabric.hpp documents.
 std::string fabric_text(const Tree& tree);
 // SLURM_TOPOLOGY_ADDR of a host, and its pattern.
@@ -98,6 +126,20 @@ std::vector<Instance> list();
 // enters the user namespace of an instance that has its own
 Status join_owner(const Instance& instance);
 void destroy(const Instance& instance);  // kills the keeper, waits for it, removes the state file
+// Holds off all others who choose a name, or change what the state files say, while this object
+// lives and once take() went well.
+class StateLock {
+ public:
+  StateLock() = default;
+  StateLock(const StateLock&) = delete;
+  ~StateLock();
+  Status take();
+
+ private:
+  int fd_ = -1;
+};
+// Writes down what find() will say. Of a tree that others may change, too, only under the lock.
+Status write_state(const Instance& instance);
 // A folder for the files of one command, removed with this object; those of crashed commands are
 // removed too.
 class ScratchFolder {
@@ -116,6 +158,10 @@ class ScratchFolder {
   std::string path_;
 };
 
+// A line for `tc -batch`: the rate at which packets leave by a device. Where it has one already,
+// the new one holds from then on, and what waits there stays. The queue's handle is kShaper.
+std::string shape(const std::string& device, uint64_t bits_per_s);
+inline constexpr const char* kShaper = "1:";
 // All links of the tree, shaped. `switches` is the process whose network namespace holds the
 // switches.
 Status wire(const Tree& tree, pid_t switches);
@@ -136,7 +182,8 @@ inline constexpr size_t kMostSaidBytes = 512;
 // empty.
 Status isolate(const std::string& hosts_file);
 // Runs a program to its end with `input` on its standard input, in the network namespace of
-// `process`.
+// `process`. An error has what the program said; where there is no such program, which package has
+// it. Who calls it ignores SIGPIPE.
 Status run_in(pid_t process, const std::vector<std::string>& command, const std::string& input);
 
 // ---- launching (command/emulate/launch.cpp) ----
@@ -161,5 +208,12 @@ struct LaunchOptions {
 // process is interrupted or dies, so do they.
 Result<int> launch(const Instance& instance, const std::vector<Rank>& ranks,
                    const LaunchOptions& options);
+
+// ---- the command (command/emulate/emulate.cpp) ----
+
+// Prints the error and returns the exit status: errors of the call are 2, of the machine 3.
+int fail(const Status& status);
+// The option --name.
+void add_name(const Command& command, std::string* name);
 
 }  // namespace sennit::emulate

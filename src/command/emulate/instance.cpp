@@ -74,25 +74,19 @@ uint64_t start_time(pid_t process) {
   return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at, nullptr, 10);
 }
 
-class FolderLock {
- public:
-  Status take() {
-    std::error_code error;
-    fs::create_directories(state_folder(), error);
-    fs::permissions(state_folder(), fs::perms::owner_all, error);
-    const std::string path = state_folder() + "/lock";
-    fd_ = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd_ < 0 || flock(fd_, LOCK_EX) != 0)
-      return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};
-    return {};
-  }
-  ~FolderLock() {
-    if (fd_ >= 0) close(fd_);
-  }
+// Only what is wrong is written: a fault of zeros is {}.
+json to_json(const Fault& fault) {
+  json object = json::object();
+  if (fault.bits_per_s) object["bits_per_s"] = fault.bits_per_s;
+  if (fault.delay_ns) object["delay_ns"] = fault.delay_ns;
+  if (fault.lost_ppm) object["lost_ppm"] = fault.lost_ppm;
+  if (fault.cut) object["cut"] = true;
+  return object;
+}
 
- private:
-  int fd_ = -1;
-};
+json to_json(const LinkFaults& faults) {
+  return {{"out", to_json(faults.out)}, {"in", to_json(faults.in)}};
+}
 
 json to_json(const Instance& instance) {
   json hosts = json::array(), racks = json::array(), pods = json::array();
@@ -101,9 +95,13 @@ json to_json(const Instance& instance) {
                      {"address", host.address},
                      {"rack", host.rack},
                      {"nic_bits_per_s", host.nic_bits_per_s},
-                     {"holder", host.holder}});
+                     {"holder", host.holder},
+                     {"faults", to_json(host.faults)}});
   const auto add = [](json* list, const Switch& s) {
-    list->push_back({{"name", s.name}, {"pod", s.pod}, {"uplink_bits_per_s", s.uplink_bits_per_s}});
+    list->push_back({{"name", s.name},
+                     {"pod", s.pod},
+                     {"uplink_bits_per_s", s.uplink_bits_per_s},
+                     {"faults", to_json(s.faults)}});
   };
   for (const Switch& rack : instance.tree.racks) add(&racks, rack);
   for (const Switch& pod : instance.tree.pods) add(&pods, pod);
@@ -114,6 +112,18 @@ json to_json(const Instance& instance) {
           {"hosts", hosts},
           {"racks", racks},
           {"pods", pods}};
+}
+
+Fault read_fault(const json& link, const char* direction) {
+  const json fault = link.value("faults", json::object()).value(direction, json::object());
+  return {.bits_per_s = fault.value("bits_per_s", uint64_t{0}),
+          .delay_ns = fault.value("delay_ns", uint64_t{0}),
+          .lost_ppm = fault.value("lost_ppm", uint32_t{0}),
+          .cut = fault.value("cut", false)};
+}
+
+LinkFaults read_faults(const json& link) {
+  return {.out = read_fault(link, "out"), .in = read_fault(link, "in")};
 }
 
 Instance from_json(const json& object) {  // throws on anything malformed; caught by find()
@@ -128,23 +138,14 @@ Instance from_json(const json& object) {  // throws on anything malformed; caugh
                                    .address = host.at("address"),
                                    .rack = host.at("rack"),
                                    .nic_bits_per_s = host.at("nic_bits_per_s"),
-                                   .holder = host.at("holder")});
+                                   .holder = host.at("holder"),
+                                   .faults = read_faults(host)});
   const auto read = [](const json& s) {
-    return Switch{s.at("name"), s.at("pod"), s.at("uplink_bits_per_s")};
+    return Switch{s.at("name"), s.at("pod"), s.at("uplink_bits_per_s"), read_faults(s)};
   };
   for (const json& rack : object.at("racks")) instance.tree.racks.push_back(read(rack));
   for (const json& pod : object.at("pods")) instance.tree.pods.push_back(read(pod));
   return instance;
-}
-
-Status write_state(const Instance& instance) {
-  const std::string path = state_file(instance.name), fresh = path + ".new";
-  std::ofstream file(fresh);
-  file << json_to_text(to_json(instance), 1) << '\n';
-  file.close();
-  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0)
-    return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};
-  return {};
 }
 
 // Closes everything but `keep` and gives the standard streams to /dev/null.
@@ -230,13 +231,38 @@ bool alive(const Instance& instance) {
 
 }  // namespace
 
+Status StateLock::take() {
+  std::error_code error;
+  fs::create_directories(state_folder(), error);
+  fs::permissions(state_folder(), fs::perms::owner_all, error);
+  const std::string path = state_folder() + "/lock";
+  fd_ = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd_ < 0 || flock(fd_, LOCK_EX) != 0)
+    return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};
+  return {};
+}
+
+StateLock::~StateLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Status write_state(const Instance& instance) {
+  const std::string path = state_file(instance.name), fresh = path + ".new";
+  std::ofstream file(fresh);
+  file << json_to_text(to_json(instance), 1) << '\n';
+  file.close();
+  if (!file || std::rename(fresh.c_str(), path.c_str()) != 0)
+    return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};
+  return {};
+}
+
 Result<Instance> create(const std::string& name, const Tree& tree) {
   if (name.empty() ||
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") !=
           name.npos)
     return invalid(fmt::format("--name {}: expected letters, digits, - and _", name));
   signal(SIGPIPE, SIG_IGN);  // of `ip` and `tc` that end early
-  std::optional<FolderLock> lock(std::in_place);
+  std::optional<StateLock> lock(std::in_place);
   SENNIT_RETURN_IF_ERROR(lock->take());
   Instance instance{.name = name,
                     .keeper = 0,
@@ -320,7 +346,8 @@ Status join_owner(const Instance& instance) {
   if (stat("/proc/self/ns/user", &ours) != 0 ||
       stat(fmt::format("/proc/{}/ns/user", instance.keeper).c_str(), &theirs) != 0)
     return {SENNIT_UNSUPPORTED,
-            fmt::format("the keeper of '{}': {}", instance.name, std::strerror(errno))};
+            fmt::format("the keeper of '{}': {}; a tree is for who brought it up", instance.name,
+                        std::strerror(errno))};
   if (ours.st_ino == theirs.st_ino) return {};
   SENNIT_RETURN_IF_ERROR(enter_namespace(instance.keeper, "user"));
   prctl(PR_SET_DUMPABLE, 1);  // else nobody may open our children's /proc/PID/ns
@@ -328,7 +355,7 @@ Status join_owner(const Instance& instance) {
 }
 
 Result<ScratchFolder> ScratchFolder::make() {
-  FolderLock lock;
+  StateLock lock;
   SENNIT_RETURN_IF_ERROR(lock.take());
   std::error_code ignored;
   std::vector<fs::path> stale;

@@ -47,12 +47,12 @@ Result<std::vector<uint64_t>> parse_rates(const std::string& option, const std::
                                           size_t count) {
   std::vector<uint64_t> rates;
   for (const std::string& part : split(text, ',')) {
-    const std::optional<uint64_t> bytes_per_s = parse_rate(part);
-    if (!bytes_per_s || *bytes_per_s < kLeastBytesPerS || *bytes_per_s > kMostBytesPerS)
+    const std::optional<uint64_t> bits_per_s = link_rate(part);
+    if (!bits_per_s)
       return invalid(
           fmt::format("{} {}: expected a rate such as 400Mbit/s, 1Gbit/s or 50MB/s, got '{}'",
                       option, text, part));
-    rates.push_back(*bytes_per_s * 8);
+    rates.push_back(*bits_per_s);
   }
   if (rates.size() == 1) rates.assign(count, rates[0]);
   if (rates.size() != count)
@@ -138,6 +138,13 @@ std::string readable_rate(uint64_t bits_per_s) {
                      : fmt::format("{:.4g} Mbit/s", rate / 1e6);
 }
 
+std::optional<uint64_t> link_rate(const std::string& text) {
+  const std::optional<uint64_t> bytes_per_s = parse_rate(text);
+  if (!bytes_per_s || *bytes_per_s < kLeastBytesPerS || *bytes_per_s > kMostBytesPerS)
+    return std::nullopt;
+  return *bytes_per_s * 8;
+}
+
 Result<Tree> make_tree(const TreeOptions& options) {
   const Result<std::vector<int>> racks = parse_numbers<int>("--racks", options.racks);
   if (!racks) return racks.status();
@@ -202,6 +209,39 @@ std::string describe(const Tree& tree) {
   if (tree.racks.size() > 1)
     text += fmt::format(", {} per rack uplink", rates(tree.racks, &Switch::uplink_bits_per_s));
   return text;
+}
+
+namespace {
+
+std::string describe(const Fault& fault, uint64_t bits_per_s) {
+  std::vector<std::string> parts;
+  if (fault.cut) parts.emplace_back("cut");
+  if (fault.bits_per_s)
+    parts.push_back(fmt::format("slowed to {} of {}", readable_rate(fault.bits_per_s),
+                                readable_rate(bits_per_s)));
+  if (fault.lost_ppm)
+    parts.push_back(fmt::format("losing {}% of its packets", fault.lost_ppm / 1e4));
+  if (fault.delay_ns) parts.push_back("delayed by " + format_time(fault.delay_ns));
+  return parts.empty() ? "whole" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace
+
+std::string describe(const LinkFaults& faults, uint64_t bits_per_s) {
+  if (faults == LinkFaults{}) return "whole";
+  const std::string out = describe(faults.out, bits_per_s), in = describe(faults.in, bits_per_s);
+  return out == in ? "both directions " + out : fmt::format("out {}; in {}", out, in);
+}
+
+std::vector<std::string> describe_faults(const Tree& tree) {
+  std::vector<std::string> lines;
+  const auto add = [&](const std::string& name, const LinkFaults& faults, uint64_t bits_per_s) {
+    if (faults != LinkFaults{}) lines.push_back(name + ": " + describe(faults, bits_per_s));
+  };
+  for (const Host& host : tree.hosts) add(host.name, host.faults, host.nic_bits_per_s);
+  for (const Switch& rack : tree.racks) add(rack.name, rack.faults, rack.uplink_bits_per_s);
+  for (const Switch& pod : tree.pods) add(pod.name, pod.faults, pod.uplink_bits_per_s);
+  return lines;
 }
 
 std::string fabric_text(const Tree& tree) {

@@ -2,20 +2,17 @@
 // bucket on the egress of both its ends, so that each direction has the link's rate. One `ip` and
 // one `tc` process for the switches and one each per host, in batch mode.
 //
-// The bucket is kBurstKiB. Queue of 4 MiB: TCP alone keeps it short.
+// The bucket is kBurstKiB, the queue before it kQueueMiB.
 #include <fmt/core.h>
 
 #include "command/emulate/emulate.hpp"
 
 namespace sennit::emulate {
-namespace {
 
 std::string shape(const std::string& device, uint64_t bits_per_s) {
-  return fmt::format("qdisc replace dev {} root tbf rate {}bit burst {}kb limit 4mb\n", device,
-                     bits_per_s, kBurstKiB);
+  return fmt::format("qdisc replace dev {} root handle {} tbf rate {}bit burst {}kb limit {}mb\n",
+                     device, kShaper, bits_per_s, kBurstKiB, kQueueMiB);
 }
-
-}  // namespace
 
 Status wire(const Tree& tree, pid_t switches) {
   std::string links, shapes;

@@ -1,0 +1,226 @@
+// `sennit emulate slow`, `lose`, `delay`, `cut` and `heal`: faults on a link of a tree that is up.
+//
+//   sennit emulate slow h2 150Mbit/s
+//   sennit emulate lose rack1 2 --direction out
+//   sennit emulate heal h2
+//
+// What is in force stands in the tree's state file, under whose lock each of these commands works.
+// Should one be killed on its way, the file names a fault too many and none too few, so that `heal`
+// takes all of it away.
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <fmt/core.h>
+
+#include "command/commands.hpp"
+#include "command/emulate/faults/link.hpp"
+#include "topology/fabric/units.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace emulate;  // NOLINT: this file is the commands themselves
+
+constexpr double kPpmPerPercent = 1e4;
+// What netem and a person's patience bear.
+constexpr uint64_t kMostDelayNs = 10'000'000'000;
+constexpr uint64_t kLeastDelayNs = 1'000;
+
+struct Options {
+  std::string name = "default";
+  std::string link;
+  std::string amount;  // a rate, a share or a time, as the command has it
+  std::string direction = "both";
+};
+
+// What a command does to the fault of one direction of a link.
+using Change = std::function<Status(const LinkDirection& direction, Fault* fault)>;
+
+Result<Instance> find_up(const std::string& name) {
+  Result<Instance> instance = find(name);
+  if (!instance && geteuid() != 0)
+    return Status(instance.status().kind(),
+                  instance.status().text() +
+                      ". Trees that others brought up are theirs: to change "
+                      "one of root's takes root");
+  for (size_t h = 0; instance && h < instance->tree.hosts.size(); h++)
+    if (instance->tree.hosts[h].holder == 0)
+      return Status(SENNIT_NOT_FOUND,
+                    fmt::format("'{}' is not up yet; `sennit emulate up` says when it is", name));
+  return instance;
+}
+
+// The same change of the directions that were asked for, or the error of one.
+Result<LinkFaults> changed(const TreeLink& link, const std::string& directions,
+                           const Change& change) {
+  LinkFaults faults = *link.faults;
+  if (directions != "in") SENNIT_RETURN_IF_ERROR(change(link.out, &faults.out));
+  if (directions != "out") SENNIT_RETURN_IF_ERROR(change(link.in, &faults.in));
+  return faults;
+}
+
+Status enforce_both(const TreeLink& link, const LinkFaults& before, const LinkFaults& after) {
+  SENNIT_RETURN_IF_ERROR(enforce(link.out, before.out, after.out).with_context(link.name));
+  return enforce(link.in, before.in, after.in).with_context(link.name);
+}
+
+// A new fault is written down before it is in force, and taken back if it cannot be.
+Status inflict(Instance* instance, const TreeLink& link, const LinkFaults& after) {
+  for (const Fault& fault : {after.out, after.in})
+    SENNIT_RETURN_IF_ERROR(check_support(instance->keeper, fault).with_context(link.name));
+  const LinkFaults before = *link.faults;
+  *link.faults = after;
+  SENNIT_RETURN_IF_ERROR(write_state(*instance));
+  const Status done = enforce_both(link, before, after);
+  if (done.ok()) return done;
+  if (!enforce_both(link, after, before).ok())
+    return {done.kind(), done.text() + "; `sennit emulate heal " + link.name + "` mends the link"};
+  *link.faults = before;
+  SENNIT_RETURN_IF_ERROR(write_state(*instance));
+  return done;
+}
+
+// A fault stays written down until it is out of force.
+Status mend(Instance* instance, const TreeLink& link, const LinkFaults& after) {
+  SENNIT_RETURN_IF_ERROR(enforce_both(link, *link.faults, after));
+  *link.faults = after;
+  return write_state(*instance);
+}
+
+// Says what the link has afterwards.
+Result<std::string> change_link(const Options& options, bool heals, const Change& change) {
+  signal(SIGPIPE, SIG_IGN);  // of `tc` and `nft` that end early
+  StateLock lock;
+  SENNIT_RETURN_IF_ERROR(lock.take());
+  Result<Instance> instance = find_up(options.name);
+  if (!instance) return instance.status();
+  const Result<TreeLink> link = find_link(&*instance, options.link);
+  if (!link) return link.status();
+  const Result<LinkFaults> after = changed(*link, options.direction, change);
+  if (!after) return after.status();
+  SENNIT_RETURN_IF_ERROR(join_owner(*instance));
+  const bool same = *after == *link->faults;
+  SENNIT_RETURN_IF_ERROR(heals ? mend(&*instance, *link, *after)
+                               : inflict(&*instance, *link, *after));
+  const std::string now = describe(*link->faults, link->bits_per_s);
+  return fmt::format("{} of '{}': {}{}", link->name, instance->name, now,
+                     same ? ", as it was before" : "");
+}
+
+int run(const Options& options, bool heals, const Change& change) {
+  const Result<std::string> said = change_link(options, heals, change);
+  if (!said) return fail(said.status());
+  fmt::print("{}\n", *said);
+  return 0;
+}
+
+// ---- what each command does to a direction ----
+
+Status slow(const Options& options, const LinkDirection& direction, Fault* fault) {
+  const std::optional<uint64_t> bits_per_s = link_rate(options.amount);
+  if (!bits_per_s || *bits_per_s >= direction.bits_per_s)
+    return invalid(fmt::format(
+        "slow {} {}: expected a rate below the {} of the link, such as 10Mbit/s or 1MB/s, and at "
+        "least 80kbit/s; `sennit emulate heal {}` gives it its own back",
+        options.link, options.amount, readable_rate(direction.bits_per_s), options.link));
+  fault->bits_per_s = *bits_per_s;
+  return {};
+}
+
+Status lose(const Options& options, const LinkDirection&, Fault* fault) {
+  const char* const begin = options.amount.data();
+  const char* end = begin + options.amount.size();
+  if (end != begin && end[-1] == '%') end--;
+  double percent = 0;
+  const auto [stopped, error] = std::from_chars(begin, end, percent);
+  const double ppm = std::round(percent * kPpmPerPercent);
+  if (error != std::errc() || stopped != end || !(ppm >= 1) || !(percent <= 100))
+    return invalid(
+        fmt::format("lose {} {}: expected which percentage of the packets is lost, from 0.0001 to "
+                    "100; `sennit emulate heal {}` loses none",
+                    options.link, options.amount, options.link));
+  fault->lost_ppm = static_cast<uint32_t>(ppm);
+  return {};
+}
+
+Status delay(const Options& options, const LinkDirection&, Fault* fault) {
+  const std::optional<uint64_t> delay_ns = parse_time(options.amount);
+  if (!delay_ns || *delay_ns < kLeastDelayNs || *delay_ns > kMostDelayNs)
+    return invalid(
+        fmt::format("delay {} {}: expected a time from {} to {}, such as 5ms; `sennit emulate heal "
+                    "{}` takes the delay away",
+                    options.link, options.amount, format_time(kLeastDelayNs),
+                    format_time(kMostDelayNs), options.link));
+  fault->delay_ns = *delay_ns;
+  return {};
+}
+
+Status cut(const Options&, const LinkDirection&, Fault* fault) {
+  fault->cut = true;
+  return {};
+}
+
+Status heal(const Options&, const LinkDirection&, Fault* fault) {
+  *fault = {};
+  return {};
+}
+
+// One of the commands: `amount` is what it calls its second argument, "" if it has none.
+struct FaultCommand {
+  const char* name;
+  const char* amount;
+  const char* amount_help;
+  Status (*change)(const Options&, const LinkDirection&, Fault*);
+  const char* help;
+};
+
+constexpr FaultCommand kCommands[] = {
+    {"slow", "rate", "below that of the link, such as 150Mbit/s", slow,
+     "give a link of a tree that is up a lower rate"},
+    {"lose", "percent", "of the packets, such as 2 or 0.5", lose,
+     "lose some of a link's packets, picked at random"},
+    {"delay", "time", "each direction, such as 5ms: a round trip takes twice that longer", delay,
+     "make a link's packets late"},
+    {"cut", "", "", cut,
+     "let nothing through a link, whatever else is wrong with it; connections over it stay, and "
+     "wait"},
+    {"heal", "", "", heal, "take all faults of a link away"}};
+
+void add(const Command& emulate, const FaultCommand& fault, Options* options) {
+  const bool heals = fault.change == heal;
+  const bool has_amount = *fault.amount != '\0';
+  const Command command = emulate.command(
+      fault.name, std::string(fault.help) +
+                      (has_amount ? "; replaces its last such fault, and adds to its others" : ""));
+  command
+      .option("link", options->link,
+              "a host (h0) or a switch (rack1): what joins it to the switch above it")
+      .required();
+  if (has_amount) command.option(fault.amount, options->amount, fault.amount_help).required();
+  command
+      .option("--direction", options->direction,
+              "out: upwards, from the host or the switch; in: down to it; or both")
+      .one_of({"out", "in", "both"})
+      .show_default();
+  add_name(command, &options->name);
+  command.action([=, &fault] {
+    return run(*options, heals, [&](const LinkDirection& direction, Fault* one) {
+      return fault.change(*options, direction, one);
+    });
+  });
+}
+
+}  // namespace
+
+void add_fault_commands(const Command& emulate) {
+  static Options kept;  // lives as long as the process, as the values of options must
+  for (const FaultCommand& fault : kCommands) add(emulate, fault, &kept);
+}
+
+}  // namespace sennit
