@@ -101,14 +101,16 @@ void end_all() {
 }
 
 OpenRecordings& open_recordings() {
-  static OpenRecordings* const instance = [] {
-    auto* const made = new OpenRecordings;  // outlives all that may end
-    hold_across_fork(made->mutex);
-    std::atexit(end_all);
-    return made;
-  }();
+  static auto* const instance = new OpenRecordings;  // outlives all that may end
   return *instance;
 }
+
+// Before there are threads: one that forks in the middle of this would leave its child with locks,
+// those of a static and of atexit(), that nobody releases.
+[[maybe_unused]] const bool kRegistered = [] {
+  hold_across_fork(open_recordings().mutex);
+  return std::atexit(end_all) == 0;
+}();
 
 }  // namespace
 

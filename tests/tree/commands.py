@@ -41,6 +41,8 @@ SMALLER = [
      "--threads 1"),
     (r"--threads 1 (.*)--threads 1", r"\1--threads 1"),
     (r"simgrid_judge .*", "simgrid_judge --fabrics 1 --collectives broadcast --algorithms tree --sizes 1M"),
+    (r"^injections .*", "injections --trials 1 --least-ranks 4 --most-ranks 6"),
+    (r"^sennit diagnose traces", "sennit diagnose traces || test $? = 1"),  # who is late by chance is a verdict
     (r"BM_Verify/1024", "BM_Verify/1024/tree/broadcast"),
     (r"llama3-\w+ (.*)--gpus \d+ --mesh \S+", r"llama3-8b \1--gpus 64 --mesh tp8,dp8 --no-curve"),
     (r"llama3-70b (.*)--gpus 2048", r"llama3-8b \1--gpus 64 --no-curve"),
@@ -58,6 +60,7 @@ NOT_RUN = [
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
     (r"^pip (install|wheel)", "downloads packages, and builds the library again"),
     (r"^srun ", "needs a Slurm cluster"),
+    (r"^sennit diagnose *(--pid 4711)?$", "needs a job that runs"),
     (r"torchrun|dropin/", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
     (r"--before OLD", "needs another build to compare with"),

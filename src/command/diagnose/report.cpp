@@ -1,0 +1,93 @@
+// report.cpp: see command/diagnose/report.hpp.
+#include "command/diagnose/report.hpp"
+
+#include <fmt/core.h>
+
+#include "base/text/json.hpp"
+
+namespace sennit::diagnose {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNsPerS = 1e9;
+
+const char* name(HangCause cause) {
+  constexpr const char* kNames[] = {"gone",         "not_called",   "other_call",
+                                    "waits_itself", "stands_still", "lost_message"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+const char* name(RankState state) {
+  constexpr const char* kNames[] = {"running", "ended", "gone"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+Json hang_json(const Hang& hang, Plans& plans) {
+  Json json = {{"cause", name(hang.cause)},
+               {"behind", hang.behind},
+               {"waiting", hang.waiting},
+               {"communicator", hang.comm},
+               {"number", hang.seq},
+               {"call", plans.call_name(hang.comm, hang.plan)},
+               {"quiet_s", static_cast<double>(hang.since_ns) / kNsPerS}};
+  if (hang.where)
+    json["where"] = {{"step", hang.where->step},
+                     {"chunk", hang.where->chunk},
+                     {"peer", hang.where->peer},
+                     {"tag", hang.where->tag},
+                     {"tier", plans.tier_name(hang.comm, hang.where->tier)}};
+  return json;
+}
+
+std::string counted(const JobRecording& job) {
+  int running = 0, gone = 0;
+  for (const RankRecording& rank : job.ranks) {
+    running += rank.state == RankState::running;
+    gone += rank.state == RankState::gone;
+  }
+  return fmt::format("job {:016x}: {} of {} ranks recorded, {} running, {} gone", job.job,
+                     job.ranks.size(), job.size, running, gone);
+}
+
+}  // namespace
+
+std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans& plans) {
+  Json ranks = Json::array();
+  for (const RankRecording& rank : job.ranks)
+    ranks.push_back({{"rank", rank.rank},
+                     {"host", rank.host},
+                     {"pid", rank.pid},
+                     {"state", name(rank.state)},
+                     {"events", rank.recorded}});
+  const Json json = {{"job", fmt::format("{:016x}", job.job)},
+                     {"verdict", name(verdict.kind)},
+                     {"sentence", verdict.sentence},
+                     {"blamed_ranks", verdict.ranks},
+                     {"blamed_links", verdict.links},
+                     {"factor", verdict.factor},
+                     {"cost", verdict.cost},
+                     {"confidence", verdict.confidence},
+                     {"evidence", verdict.evidence},
+                     {"ruled_out", verdict.ruled_out},
+                     {"next", verdict.next},
+                     {"hang", verdict.hang ? hang_json(*verdict.hang, plans) : Json()},
+                     {"not_looked_at", plans.why_none()},
+                     {"size", job.size},
+                     {"missing_ranks", job.missing},
+                     {"ranks", ranks}};
+  return json_to_text(json, 2) + "\n";
+}
+
+std::string verdict_text(const JobRecording& job, const Verdict& verdict, const Plans& plans) {
+  const bool well = verdict.kind == VerdictKind::well;
+  std::string text = (well ? "nothing is wrong that the recordings show" : verdict.sentence) + "\n";
+  for (const std::string& line : verdict.evidence) text += "  " + line + "\n";
+  for (const std::string& line : verdict.ruled_out) text += "  ruled out: " + line + "\n";
+  if (!verdict.next.empty()) text += "  next: " + verdict.next + "\n";
+  text += counted(job) + "\n";
+  if (!plans.why_none().empty()) text += "not all could be looked at: " + plans.why_none() + "\n";
+  return text;
+}
+
+}  // namespace sennit::diagnose

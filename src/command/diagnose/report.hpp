@@ -1,0 +1,20 @@
+// report.hpp: a verdict as text, as JSON and as a page.
+#pragma once
+
+#include <string>
+
+#include "diagnose/plans.hpp"
+#include "diagnose/recordings.hpp"
+#include "diagnose/verdict.hpp"
+
+namespace sennit::diagnose {
+
+// For a terminal: the verdict in the first line, then why.
+std::string verdict_text(const JobRecording& job, const Verdict& verdict, const Plans& plans);
+// For programs; the keys are those of command/diagnose/README.md.
+std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans& plans);
+// One self-contained page: the same, the fabric with what is blamed marked, and how long calls
+// took. (command/diagnose/page.cpp)
+std::string verdict_page(const JobRecording& job, const Verdict& verdict, Plans& plans);
+
+}  // namespace sennit::diagnose

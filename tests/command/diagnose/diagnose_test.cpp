@@ -1,0 +1,165 @@
+// `sennit diagnose` and `sennit trace` as their users call them: on jobs that are well, on an
+// emulated tree with a slow link, and on what cannot be read.
+//
+// ctest quiet: it judges how long messages take
+// ctest runs: sennit_command
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/command/emulate/emulated.hpp"
+#include "tests/support/shell.hpp"
+#include "tests/support/test_folder.hpp"
+#include "tests/support/trials.hpp"
+
+namespace sennit {
+namespace {
+
+using nlohmann::json;
+using sennit_test::Outcome;
+using sennit_test::sh;
+using sennit_test::sh_output;
+
+const std::string kSennit = SENNIT_BINARY_DIR "/bin/sennit ";
+
+class DiagnoseCommand : public testing::Test {
+ protected:
+  // A job of this host, whose recordings stay in the folder.
+  Outcome bench(const std::string& arguments) const {
+    return sh("SENNIT_TRACE=" + folder_.path() + " " + kSennit + "bench " + arguments);
+  }
+  trainer::TestFolder folder_;
+};
+
+json read_json(const std::string& file) {
+  std::ifstream stream(file);
+  return json::parse(stream);
+}
+
+// Every send has its receive, and the arrow goes forward.
+TEST_F(DiagnoseCommand, TraceDrawsEveryMessage) {
+  ASSERT_EQ(bench("all_reduce --ranks 3 -b 1M -e 1M -n 3 -w 0").status, 0);
+  const std::string file = folder_ / "trace.json";
+  const Outcome outcome = sh(kSennit + "trace " + folder_.path() + " -o " + file);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("of 3 of 3 ranks in "), std::string::npos) << outcome.output;
+  const json trace = read_json(file);
+  std::map<int, double> starts, ends;
+  std::map<std::string, int> slices;
+  std::set<int> ranks;
+  for (const json& event : trace["traceEvents"]) {
+    const std::string kind = event["ph"];
+    if (kind == "s") starts[event["id"]] = event["ts"];
+    if (kind == "f") ends[event["id"]] = event["ts"];
+    if (kind != "X") continue;
+    ranks.insert(event["pid"].get<int>());
+    EXPECT_GE(event["dur"].get<double>(), 0);
+    const std::string name = event["name"];
+    slices[name.substr(0, name.find(' '))]++;
+  }
+  EXPECT_EQ(ranks, (std::set<int>{1, 2, 3}));
+  EXPECT_GT(starts.size(), 10u);
+  EXPECT_EQ(starts.size(), ends.size());
+  EXPECT_EQ(slices["to"], slices["from"]);
+  EXPECT_EQ(static_cast<size_t>(slices["to"]), starts.size());
+  EXPECT_GT(slices["all_reduce"], 8);  // 3 ranks, 3 calls and their twins in place
+  EXPECT_GT(slices["reduce"], 0);
+  for (const auto& [id, ts] : starts) EXPECT_LE(ts, ends.at(id)) << "arrow " << id;
+}
+
+TEST_F(DiagnoseCommand, AWellJobIsWell) {
+  ASSERT_EQ(bench("all_reduce --ranks 2 -b 1K -e 1K -n 100 -w 0").status, 0);
+  const Outcome outcome = sh(kSennit + "diagnose " + folder_.path());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(outcome.lines()[0], "nothing is wrong that the recordings show");
+  EXPECT_NE(outcome.output.find("2 of 2 ranks recorded, 0 running, 0 gone"), std::string::npos);
+  const Outcome alone = sh_output(kSennit + "diagnose --json - " + folder_.path());
+  const json verdict = json::parse(alone.output);
+  EXPECT_EQ(verdict["verdict"], "well");
+  EXPECT_EQ(verdict["ranks"].size(), 2u);
+  EXPECT_EQ(verdict["hang"], nullptr);
+}
+
+TEST_F(DiagnoseCommand, RanksWithoutARecordingAreNamed) {
+  ASSERT_EQ(bench("all_reduce --ranks 3 -b 1K -e 1K -n 10 -w 0").status, 0);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    if (entry.path().string().ends_with("-0")) std::filesystem::remove(entry.path());
+  const Outcome outcome = sh(kSennit + "diagnose " + folder_.path());
+  EXPECT_NE(outcome.output.find("no recording of rank 0 is there"), std::string::npos)
+      << outcome.output;
+  EXPECT_NE(outcome.output.find("not all could be looked at: rank 0's recording"),
+            std::string::npos)
+      << outcome.output;
+}
+
+TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
+  const std::pair<std::string, std::string> kWrong[] = {
+      {"diagnose /nowhere", "/nowhere: No such file or directory"},
+      {"diagnose " + folder_.path(), "there is no recording of a rank in " + folder_.path()},
+      {"trace " + folder_.path(), "sennit trace: there is no recording of a rank in"},
+      {"diagnose --job xyz", "--job xyz: expected a job's number, of up to 16 hexadecimal digits"},
+      {"diagnose --pid 999999999", "process 999999999: there is none"},
+      {"diagnose --pid 1 " + folder_.path(), "--pid"},
+      {"diagnose --quiet-ms 0", "--quiet-ms"},
+      {"diagnose --colour", "--colour"}};
+  for (const auto& [arguments, text] : kWrong) {
+    const Outcome outcome = sh(kSennit + arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments << ": " << outcome.output;
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << arguments << ": " << outcome.output;
+  }
+  ASSERT_EQ(bench("all_reduce --ranks 2 -b 1K -e 1K -n 10 -w 0").status, 0);
+  EXPECT_EQ(sh(kSennit + "trace -o /nowhere/t.json " + folder_.path()).status, 2);
+  EXPECT_EQ(sh(kSennit + "diagnose --json /nowhere/t.json " + folder_.path()).status, 2);
+}
+
+// ---- on an emulated tree ----
+
+class DiagnoseEmulated : public EmulatedTest {
+ protected:
+  void SetUp() override {
+    EmulatedTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (sennit_test::kSanitized)
+      GTEST_SKIP() << "SKIPPED: a sanitizer's ranks are slower than the links";
+    ASSERT_EQ(sh(kCommand + "up --name " + name_ +
+                 " --racks 3 --hosts 2 --nic 400Mbit/s --oversubscription 4")
+                  .status,
+              0);
+  }
+  void TearDown() override { sh(kCommand + "down --name " + name_); }
+  json verdict() {
+    trainer::TestFolder folder;
+    const Outcome ran =
+        sh("SENNIT_TRACE=" + folder.path() + " " + kCommand + "run --timeout 100 --name " + name_ +
+           " -- " + kSennit + "bench all_reduce -b 4M -e 4M -n 4 -w 1");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    const std::string page = folder / "page.html";
+    const Outcome told =
+        sh_output(kSennit + "diagnose --json - --html " + page + " " + folder.path());
+    page_ = sh_output("cat " + page).output;
+    return json::parse(told.output);
+  }
+  const std::string name_ = "diagnose-" + std::to_string(getpid());
+  std::string page_;
+};
+
+TEST_F(DiagnoseEmulated, NamesTheSlowLinkAndNothingOnceItIsHealed) {
+  ASSERT_EQ(sh(kCommand + "slow rack1 60Mbit/s --direction out --name " + name_).status, 0);
+  const json slow = verdict();
+  EXPECT_EQ(slow["verdict"], "slow_link") << slow.dump(1);
+  EXPECT_EQ(slow["blamed_links"], json({"out of rack1"})) << slow.dump(1);
+  EXPECT_GT(slow["cost"].get<double>(), 0.4) << slow.dump(1);
+  EXPECT_NE(page_.find("out of rack1: "), std::string::npos);
+  EXPECT_NE(page_.find("box bad"), std::string::npos) << "it is not marked in the picture";
+  ASSERT_EQ(sh(kCommand + "heal rack1 --name " + name_).status, 0);
+  const json healed = verdict();
+  EXPECT_NE(healed["verdict"], "slow_link") << healed.dump(1);
+}
+
+}  // namespace
+}  // namespace sennit
