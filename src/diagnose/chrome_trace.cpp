@@ -32,7 +32,7 @@ struct Slice {
   const TraceEvent* event = nullptr;
 };
 
-// A row of one rank. Calls that are under way at once are each in a thread of their own.
+// A row of one rank. Calls and sends that are under way at once are each in a thread of their own.
 struct Row {
   std::vector<int> threads;
   std::vector<uint64_t> busy_until_ns;
@@ -213,7 +213,7 @@ void Writer::lay_out() {
   std::stable_sort(slices_.begin(), slices_.end(), by_end);
   std::map<std::tuple<int, RowKind, int>, uint64_t> last_end_ns;
   for (Slice& slice : slices_) {
-    if (slice.kind == kCallRow) continue;
+    if (slice.kind != kReceiveRow) continue;
     uint64_t& last = last_end_ns[{slice.rank, slice.kind, slice.peer}];
     slice.begin_ns = std::clamp(last, slice.begin_ns, slice.end_ns);
     last = slice.end_ns;

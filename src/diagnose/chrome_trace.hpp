@@ -1,11 +1,11 @@
 // chrome_trace.hpp: recordings as Chrome's JSON, which Perfetto (ui.perfetto.dev) and
 // chrome://tracing show.
 //
-// One process is a rank. Its rows are its calls, of which several may be under way, a row for each
-// rank that it sends to or receives from, and its reductions and copies. What is on a row of
-// messages begins where it could, or where the one before it on the row ended. An arrow goes from
-// the send of a message to its receive. Times are those of the first rank's clock, moved by what
-// messages say of how clocks are apart (diagnose/messages.hpp).
+// One process is a rank. Its rows are its calls, what it sends to each rank, what it receives from
+// each, and its reductions and copies. Calls and sends that overlap are on rows of their own. A
+// receive begins where it could, or where the one before it ended. An arrow goes from the send of a
+// message to its receive. Times are those of the first rank's clock, moved by what messages say of
+// how clocks are apart (diagnose/messages.hpp).
 #pragma once
 
 #include <string>
