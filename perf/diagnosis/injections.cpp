@@ -77,7 +77,7 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
   std::string racks;
   const bool equal = pick(0, 1) == 0;
   const int each = pick(3, 6), most = pick(options.least_ranks, options.most_ranks);
-  for (int ranks = 0; ranks < most;) {
+  for (int ranks = 0, count = 0; ranks < most || count < 2; count++) {
     const int size = equal ? each : pick(2, 6);
     racks += fmt::format("{}{}", racks.empty() ? "" : ",", size);
     ranks += size;

@@ -110,8 +110,11 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
       planning_.prepare(key.request, given, position());
   if (!prepared) return prepared.status();
   const Plan& plan = (*prepared)->plan;
-  context_->engine().recording().note(encode(
-      PlanNote{id(), plan.hash, key.request, plan.algorithm, plan.parameters, plan.predicted_ns}));
+  if (noted_plans_.size() < kMostNotedPlans && noted_plans_.insert(plan.hash).second) {
+    const PlanNote note{id(),           plan.hash,       key.request,
+                        plan.algorithm, plan.parameters, plan.predicted_ns};
+    context_->engine().recording().note(encode(note), true);
+  }
   return &plans_.add(std::move(key), *std::move(prepared));
 }
 

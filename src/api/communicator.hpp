@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "api/call/call.hpp"
@@ -117,6 +118,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   mutable Mutex mutex_;
   Planning planning_ SENNIT_GUARDED_BY(mutex_);
   PlanCache plans_ SENNIT_GUARDED_BY(mutex_);
+  static constexpr size_t kMostNotedPlans = 4096;
+  std::set<uint64_t> noted_plans_ SENNIT_GUARDED_BY(mutex_);  // in the rank's recording
   uint64_t generation_ SENNIT_GUARDED_BY(mutex_) = 0;  // of plans: how often some were forgotten
   CallTrials trials_ SENNIT_GUARDED_BY(mutex_);
   CustomOps custom_ops_ SENNIT_GUARDED_BY(mutex_);

@@ -1,5 +1,4 @@
-// clock.hpp: CLOCK_MONOTONIC in nanoseconds, read from the kernel or carried on by the processor's
-// counter.
+// clock.hpp: the kernel's clocks in nanoseconds, and one that the processor's counter carries on.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +7,9 @@ namespace sennit {
 
 // CLOCK_MONOTONIC, read anew each time. Any thread.
 uint64_t now_ns();
+
+// CLOCK_REALTIME, likewise: hosts agree on it as far as they are told the time.
+uint64_t realtime_ns();
 
 // CLOCK_MONOTONIC, carried on by the processor's counter for up to a millisecond at a time where
 // that counts evenly. One user at a time.

@@ -12,19 +12,6 @@
 namespace sennit {
 namespace {
 
-// A rank names its calls by it.
-struct CallName {
-  uint32_t comm, seq, tag;
-  int peer;
-  bool point_to_point, receiving;
-  auto operator<=>(const CallName&) const = default;
-};
-
-CallName name_of(const TraceEvent& event) {
-  if (!event.is(kEventPointToPoint)) return {event.comm, event.seq, 0, -1, false, false};
-  return {event.comm, event.seq, event.tag, event.peer, true, event.is(kEventReceiving)};
-}
-
 CallRecord begun(int rank, const TraceEvent& event, size_t at) {
   CallRecord call;
   call.rank = rank;
@@ -36,6 +23,9 @@ CallRecord begun(int rank, const TraceEvent& event, size_t at) {
   call.peer = event.peer;
   call.tag = event.tag;
   call.begin_ns = event.posted_ns;
+  call.in_place = event.is(kEventInPlace);
+  call.awaited = event.is(kEventAwaited);
+  call.bytes = event.bytes;
   call.first_event = at;
   return call;
 }
@@ -114,22 +104,42 @@ class ChunkProgress {
 std::vector<CallRecord> find_calls(const JobRecording& job) {
   std::vector<CallRecord> calls;
   for (const RankRecording& rank : job.ranks) {
-    std::map<CallName, size_t> open;
+    std::map<CallRecord::Name, size_t> open;
     for (size_t i = 0; i < rank.events.size(); i++) {
       const TraceEvent& event = rank.events[i];
+      if (event.is_step()) continue;
+      CallRecord seen = begun(rank.rank, event, i);
       if (event.kind == EventKind::call_begin) {
-        open[name_of(event)] = calls.size();
-        calls.push_back(begun(rank.rank, event, i));
-      } else if (event.kind == EventKind::call_end) {
-        const auto [found, unknown] = open.try_emplace(name_of(event), calls.size());
-        // Of small calls that went through at once there is the end alone.
-        if (unknown) calls.push_back(begun(rank.rank, event, i));
-        CallRecord& call = calls[found->second];
-        if (unknown) call.begin_ns = event.posted_ns - event.after(event.last);
-        call.end_ns = event.posted_ns;
-        call.failed = event.is(kEventFailed);
-        open.erase(found);
+        // A receive from anybody begins again once its source is known.
+        CallRecord::Name from_any = seen.name();
+        from_any.peer = -1;
+        from_any.seq = 0;
+        const auto waited = open.find(from_any);
+        if (seen.receiving && seen.peer >= 0 && waited != open.end()) {
+          seen.begin_ns = calls[waited->second].begin_ns;
+          calls[waited->second] = seen;
+          open[seen.name()] = waited->second;
+          open.erase(from_any);
+          continue;
+        }
+        open[seen.name()] = calls.size();
+        calls.push_back(seen);
+        continue;
       }
+      const auto [found, unknown] = open.try_emplace(seen.name(), calls.size());
+      if (unknown) {
+        // Of small calls that went through at once there is the end alone.
+        seen.whole = false;
+        seen.first_event = 0;
+        seen.begin_ns = event.posted_ns - event.after(event.last);
+        calls.push_back(seen);
+      }
+      CallRecord& call = calls[found->second];
+      call.awaited = seen.awaited;
+      if (event.kind != EventKind::call_end) continue;
+      call.end_ns = event.posted_ns;
+      call.failed = event.is(kEventFailed);
+      open.erase(found);
     }
   }
   return calls;
@@ -141,9 +151,9 @@ std::vector<OpenStep> open_steps(const JobRecording& job, const CallRecord& call
   if (call.point_to_point)
     return {{call.receiving ? EventKind::recv : EventKind::send, call.peer, 0, 0, call.tag, 0}};
   const RankRecording* const rank = job.find(call.rank);
-  const Program* const program = plans.program(call.comm, call.plan, call.rank);
+  const Program* const program = plans.program(call.comm, call.plan, call.in_place, call.rank);
   const PlanNote* const note = plans.note(call.comm, call.plan);
-  if (!rank || !program || !note) return {};
+  if (!rank || !program || !note || !call.whole) return {};
   std::vector<OpenStep> open;
   std::map<uint32_t, std::set<uint32_t>> ended = ended_steps(*rank, call);
   const uint32_t chunks = std::max(1u, note->parameters.chunks);

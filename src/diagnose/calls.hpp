@@ -29,14 +29,28 @@ struct CallRecord {
   uint32_t tag = 0;
   uint64_t begin_ns = 0, end_ns = 0;  // its host's CLOCK_MONOTONIC; end 0: it has not ended
   bool failed = false;                // it ended with an error
-  size_t first_event = 0;             // in the rank's events: its begin
+  bool in_place = false;
+  bool awaited = false;    // somebody waited for it when that was last recorded
+  uint32_t bytes = 0;      // of a send or a receive; saturates
+  size_t first_event = 0;  // in the rank's events: its begin
+  bool whole = true;       // that begin is recorded; else it was overwritten, or never recorded
+  // Which call of its rank it is; calls of several ranks have one name where it is one collective.
+  struct Name {
+    uint32_t comm = 0, seq = 0, tag = 0;
+    int peer = -1;
+    bool point_to_point = false, receiving = false;
+    auto operator<=>(const Name&) const = default;
+  };
+  Name name() const {
+    if (!point_to_point) return {comm, seq, 0, -1, false, false};
+    return {comm, seq, tag, peer, true, receiving};
+  }
 };
-// By rank, then in the order in which they began or, where their begin was overwritten or never
-// recorded, ended.
+// By rank, then in the order in which they began or, where that is not recorded, ended or stalled.
 std::vector<CallRecord> find_calls(const JobRecording& job);
 
 // Of a call that has not ended: what could go on, or be waited for, at this moment, of chunks that
-// have begun. Empty where the program is not known.
+// have begun. Empty where the program is not known, or the ring was too short for the call.
 std::vector<OpenStep> open_steps(const JobRecording& job, const CallRecord& call, Plans& plans);
 
 }  // namespace sennit

@@ -104,7 +104,7 @@ void Writer::take_calls() {
         slice.arguments["predicted_us"] = us(note->predicted_ns);
       }
     }
-    slice.arguments["communicator"] = call.comm;
+    slice.arguments["communicator"] = job_.comm_name(call.comm);
     slice.arguments["number"] = call.seq;
     if (call.end_ns == 0) slice.arguments["unfinished"] = true;
     if (call.failed) slice.arguments["failed"] = true;
@@ -153,7 +153,7 @@ void Writer::take_steps(const RankRecording& rank) {
       slice.name = event.kind == EventKind::reduce ? "reduce" : "copy";
     }
     slice.arguments["bytes"] = event.bytes;
-    slice.arguments["communicator"] = event.comm;
+    slice.arguments["communicator"] = job_.comm_name(event.comm);
     slice.arguments["number"] = event.seq;
     slice.arguments["chunk"] = event.chunk;
     slice.arguments["step"] = event.step;
@@ -215,7 +215,7 @@ void Writer::lay_out() {
   for (Slice& slice : slices_) {
     if (slice.kind != kReceiveRow) continue;
     uint64_t& last = last_end_ns[{slice.rank, slice.kind, slice.peer}];
-    slice.begin_ns = std::clamp(last, slice.begin_ns, slice.end_ns);
+    slice.begin_ns = std::min(std::max(last, slice.begin_ns), slice.end_ns);
     last = slice.end_ns;
   }
   std::stable_sort(slices_.begin(), slices_.end(), by_begin);

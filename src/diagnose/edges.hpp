@@ -49,10 +49,10 @@ struct ExpectedPlan {
   std::map<std::pair<int, int>, double> service_ns;  // by positions
   double time_ns = 0;
 };
-// The schedule that the plan makes of `tree`, in `chunks`, on it where some boundaries are slower:
-// their capacities are divided by the factors. Empty where it cannot be simulated.
-ExpectedPlan expected_edges(const TierTree& tree, const PlanNote& plan, uint32_t chunks,
-                            const Slower& slower);
+// The schedule that was made of `tree`, in `chunks`, on it where some boundaries are slower. Empty
+// where it cannot be simulated.
+ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
+                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower);
 
 // Calls of one plan on one communicator, of which all messages are recorded at both ends.
 struct ObservedPlan {
@@ -60,9 +60,13 @@ struct ObservedPlan {
   uint64_t plan = 0;
   std::vector<uint32_t> calls;               // their numbers, ascending
   std::vector<std::vector<EdgeTime>> edges;  // by call; the same edges, in the same order
-  std::vector<double> time_ns;               // by call: from the first begin to the last end
+  std::vector<double> time_ns;               // by call: from the last begin to the last end
 };
-// The one that moved most bytes, with at most the latest `most_calls`; nothing where there is none.
+// The fewest bytes over an edge, in a call, whose time says something of the edge's rate: that of
+// fewer is their latency.
+inline constexpr uint64_t kLeastEdgeBytes = 64 * 1024;
+// The one that moved most bytes over such edges, with at most the latest `most_calls`, in which no
+// other call was under way; nothing where there is none.
 std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
                                           const std::vector<Message>& messages, size_t most_calls);
 

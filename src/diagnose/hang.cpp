@@ -31,11 +31,12 @@ class Search {
   std::optional<Hang> run();
 
  private:
-  using Way = std::vector<std::pair<uint32_t, uint32_t>>;  // communicators and numbers of calls
+  using Way = std::vector<std::pair<int, CallRecord::Name>>;  // calls, of a rank or of all (-1)
 
   const CallRecord* open_call(int rank, uint32_t comm) const;
   const CallRecord* any_open_call(int rank) const;
   const CallRecord* last_call(int rank, uint32_t comm) const;
+  uint64_t patience_ns(const CallRecord& call);
   std::set<int> members(const CallRecord& call) const;
   std::optional<Hang> look(const CallRecord& call, Way way);
   std::optional<Hang> behind_in(const Hang& about, const std::set<int>& behind, Way way);
@@ -50,6 +51,7 @@ class Search {
   std::optional<Hang> inside(const Hang& about, const std::set<int>& ranks);
   std::optional<Hang> of_message(const CallRecord& call, Way way);
   Hang about(const CallRecord& call) const;
+  std::string cause_text(const Hang& hang, const std::string& call) const;
   void say(Hang* hang) const;
   std::string what_it_does(int rank) const;
 
@@ -59,6 +61,7 @@ class Search {
   std::vector<CallRecord> calls_;
   std::map<int, uint64_t> now_ns_;        // by rank, its host's clock
   std::map<size_t, uint64_t> last_step_;  // by index in calls_: when something moved in it
+  std::map<std::pair<int, uint32_t>, size_t> last_calls_;  // by rank and communicator
 };
 
 Search::Search(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
@@ -71,10 +74,11 @@ Search::Search(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
       last = std::max(last, (event.is_step() ? event.ended_at() : event.posted_ns) -
                                 static_cast<uint64_t>(clocks.at(rank.host).ahead_ns));
   for (const RankRecording& rank : job.ranks)
-    now_ns_[rank.rank] =
-        now_ns.value_or(last + static_cast<uint64_t>(clocks.at(rank.host).ahead_ns));
+    now_ns_[rank.rank] = now_ns ? *now_ns - rank.realtime_ns + rank.monotonic_ns
+                                : last + static_cast<uint64_t>(clocks.at(rank.host).ahead_ns);
   for (size_t i = 0; i < calls_.size(); i++) {
     const CallRecord& call = calls_[i];
+    if (!call.point_to_point) last_calls_[{call.rank, call.comm}] = i;
     if (call.end_ns != 0) continue;
     uint64_t& moved = last_step_[i] = call.begin_ns;
     const std::vector<TraceEvent>& events = job.find(call.rank)->events;
@@ -82,6 +86,15 @@ Search::Search(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
       if (events[e].is_step() && events[e].comm == call.comm && events[e].seq == call.seq)
         moved = std::max(moved, events[e].ended_at());
   }
+}
+
+// A call that takes long by itself is no hang before several times as much.
+uint64_t Search::patience_ns(const CallRecord& call) {
+  constexpr uint64_t kTimesAsLong = 4, kSlowBytesPerUs = 10;
+  constexpr uint64_t kNsPerUs = 1000;
+  if (call.point_to_point) return quiet_ns_ + call.bytes / kSlowBytesPerUs * kNsPerUs;
+  const PlanNote* const note = plans_.note(call.comm, call.plan);
+  return std::max(quiet_ns_, note ? kTimesAsLong * note->predicted_ns : 0);
 }
 
 const CallRecord* Search::open_call(int rank, uint32_t comm) const {
@@ -98,10 +111,8 @@ const CallRecord* Search::any_open_call(int rank) const {
 }
 
 const CallRecord* Search::last_call(int rank, uint32_t comm) const {
-  const CallRecord* last = nullptr;
-  for (const CallRecord& call : calls_)
-    if (call.rank == rank && call.comm == comm && !call.point_to_point) last = &call;
-  return last;
+  const auto found = last_calls_.find({rank, comm});
+  return found == last_calls_.end() ? nullptr : &calls_[found->second];
 }
 
 std::set<int> Search::members(const CallRecord& call) const {
@@ -119,43 +130,56 @@ Hang Search::about(const CallRecord& call) const {
   hang.seq = call.seq;
   hang.plan = call.plan;
   for (const auto& [i, moved] : last_step_) {
-    if (calls_[i].comm != call.comm || calls_[i].seq != call.seq) continue;
+    if (calls_[i].rank != call.rank || calls_[i].name() != call.name()) continue;
     const uint64_t now = now_ns_.at(calls_[i].rank);
-    const uint64_t quiet = now > moved ? now - moved : 0;
-    if (calls_[i].rank == call.rank) hang.since_ns = quiet;
+    hang.since_ns = now > moved ? now - moved : 0;
   }
   return hang;
 }
 
-// From the call that has been without a step for longest.
+// From the call that has been without a step for longest. What ranks left open that are gone says
+// something only where all are.
 std::optional<Hang> Search::run() {
+  const bool some_live = std::any_of(job_.ranks.begin(), job_.ranks.end(), [](const auto& rank) {
+    return rank.state == RankState::running;
+  });
   const CallRecord* worst = nullptr;
-  uint64_t longest = quiet_ns_;
+  uint64_t longest = 0;
   for (const auto& [i, moved] : last_step_) {
-    const uint64_t now = now_ns_.at(calls_[i].rank);
-    if (job_.find(calls_[i].rank)->state == RankState::ended || now < moved) continue;
-    if (now - moved < longest) continue;
+    const CallRecord& call = calls_[i];
+    const RankState state = job_.find(call.rank)->state;
+    const uint64_t now = now_ns_.at(call.rank);
+    if (state == RankState::ended || (some_live && state != RankState::running)) continue;
+    if (!call.awaited || now < moved + patience_ns(call) || now - moved < longest) continue;
     longest = now - moved;
-    worst = &calls_[i];
+    worst = &call;
   }
   if (!worst) return std::nullopt;
   std::optional<Hang> hang = look(*worst, {});
-  if (hang) say(&*hang);
+  if (!hang) {
+    hang = about(*worst);
+    hang->cause = HangCause::unknown;
+    hang->waiting = {worst->rank};
+    if (worst->point_to_point) hang->where = open_steps(job_, *worst, plans_).front();
+  }
+  say(&*hang);
   return hang;
 }
 
 std::optional<Hang> Search::look(const CallRecord& call, Way way) {
-  if (std::find(way.begin(), way.end(), std::pair(call.comm, call.seq)) != way.end()) {
+  const std::pair<int, CallRecord::Name> key{call.point_to_point ? call.rank : -1, call.name()};
+  if (std::find(way.begin(), way.end(), key) != way.end()) {
     Hang hang = about(call);
     hang.cause = HangCause::waits_itself;
-    for (const auto& [comm, seq] : way)
-      for (const auto& [i, moved] : last_step_)
-        if (calls_[i].comm == comm) hang.behind.push_back(calls_[i].rank);
-    std::sort(hang.behind.begin(), hang.behind.end());
-    hang.behind.erase(std::unique(hang.behind.begin(), hang.behind.end()), hang.behind.end());
+    std::set<int> all;
+    for (const auto& [i, moved] : last_step_)
+      for (const auto& [rank, name] : way)
+        if (calls_[i].name() == name && (rank < 0 || calls_[i].rank == rank))
+          all.insert(calls_[i].rank);
+    hang.behind = listed(all);
     return hang;
   }
-  way.emplace_back(call.comm, call.seq);
+  way.push_back(key);
   if (call.point_to_point) return of_message(call, way);
   // The lowest number that somebody is in, or has yet to begin, is where it hangs.
   const CallRecord* earliest = &call;
@@ -213,7 +237,7 @@ std::optional<Hang> Search::of_message(const CallRecord& call, Way way) {
   for (const auto& [i, moved] : last_step_) {
     const CallRecord& other = calls_[i];
     const bool matches = other.rank == call.peer && other.comm == call.comm &&
-                         other.point_to_point && other.peer == call.rank &&
+                         other.point_to_point && other.peer == call.rank && other.seq == call.seq &&
                          other.receiving != call.receiving && other.tag == call.tag;
     if (!matches) continue;
     hang.cause = HangCause::lost_message;  // both ends have made it
@@ -263,6 +287,7 @@ std::optional<Hang> Search::inside(const Hang& about, const std::set<int>& ranks
     hang.where = step;
   }
   for (const auto& [edge, step] : now.awaited) {
+    if (!job_.find(edge.from)) return std::nullopt;  // it may not even have called
     // Of a sender that left the call already nothing is open: what it sent has left.
     if (!now.left.contains(edge) && ranks.contains(edge.from)) continue;
     senders.insert(edge.from);
@@ -304,60 +329,63 @@ std::string Search::what_it_does(int rank) const {
     return static_cast<double>(now > when ? now - when : 0) / kNsPerS;
   };
   const std::string which =
-      fmt::format("{} (number {} of communicator {})", plans_.call_name(last->comm, last->plan),
-                  last->seq, last->comm);
+      fmt::format("{} (number {} of {})", plans_.call_name(last->comm, last->plan), last->seq,
+                  job_.comm_name(last->comm));
   if (last->end_ns != 0)
     return text + fmt::format(", is in no call; its last, {}, ended {:.1f} s before", which,
                               age(last->end_ns));
   return text + fmt::format(", is in {} since {:.1f} s", which, age(last->begin_ns));
 }
 
+// "they" and what goes with it, of one or several.
+struct Words {
+  explicit Words(const std::set<int>& ranks) : one(ranks.size() == 1), who(name_ranks(ranks)) {}
+  std::string be(const std::string& rest) const { return who + (one ? " is " : " are ") + rest; }
+  const char* they_have() const { return one ? "it has" : "they have"; }
+  bool one;
+  std::string who;
+};
+
+std::string Search::cause_text(const Hang& hang, const std::string& call) const {
+  const Words behind{std::set<int>(hang.behind.begin(), hang.behind.end())};
+  switch (hang.cause) {
+    case HangCause::gone:
+      return behind.be("gone: left the job, ended without leaving, or killed");
+    case HangCause::not_called:
+      return behind.be(fmt::format("behind: {} not called {}", behind.they_have(), call));
+    case HangCause::other_call:
+      return behind.be("in different calls, as " + call);
+    case HangCause::waits_itself:
+      return behind.who + " wait for each other, in calls of their own";
+    case HangCause::stands_still:
+      return behind.be(fmt::format("behind: {} what comes next in {} needs, and {} not go on",
+                                   behind.they_have(), call, behind.one ? "does" : "do"));
+    case HangCause::lost_message:
+      return fmt::format("what {} sent to {} in {} has not arrived", behind.who,
+                         name_ranks(std::set<int>(hang.waiting.begin(), hang.waiting.end())), call);
+    case HangCause::unknown:
+      return "nothing moves in " + call + ", and the recordings do not say who is behind";
+  }
+  return "";
+}
+
 void Search::say(Hang* hang) const {
   if (hang->cause != HangCause::other_call && hang->cause != HangCause::lost_message)
     for (const int rank : hang->behind) std::erase(hang->waiting, rank);
-  const std::set<int> behind(hang->behind.begin(), hang->behind.end());
-  const std::set<int> waiting(hang->waiting.begin(), hang->waiting.end());
+  const bool message = hang->where && hang->plan == 0;
+  const std::string which =
+      message ? fmt::format("a message (tag {})", hang->where->tag)
+              : fmt::format("{} (number {}", plans_.call_name(hang->comm, hang->plan), hang->seq);
   const std::string call =
-      hang->where && hang->plan == 0
-          ? fmt::format("a message (tag {}) of communicator {}", hang->where->tag, hang->comm)
-          : fmt::format("{} (number {} of communicator {})",
-                        plans_.call_name(hang->comm, hang->plan), hang->seq, hang->comm);
-  const char* const be = behind.size() == 1 ? "is" : "are";
-  const char* const have = behind.size() == 1 ? "has" : "have";
-  const std::string who = name_ranks(behind);
-  std::string text;
-  switch (hang->cause) {
-    case HangCause::gone:
-      text = fmt::format("{} {} gone, killed or ended without leaving the job", who, be);
-      break;
-    case HangCause::not_called:
-      text = fmt::format("{} {} behind: {} {} not called {}", who, be,
-                         behind.size() == 1 ? "it" : "they", have, call);
-      break;
-    case HangCause::other_call:
-      text = fmt::format("{} are in different calls, as number {} of communicator {}", who,
-                         hang->seq, hang->comm);
-      break;
-    case HangCause::waits_itself:
-      text = fmt::format("{} wait for each other, in calls of several communicators", who);
-      break;
-    case HangCause::stands_still:
-      text = fmt::format("{} {} behind: {} what {} next in {}, and {} not go on", who, be,
-                         behind.size() == 1 ? "it has" : "they have",
-                         behind.size() == 1 ? "it needs" : "they need", call,
-                         behind.size() == 1 ? "does" : "do");
-      break;
-    case HangCause::lost_message:
-      text =
-          fmt::format("what {} sent to {} in {} has not arrived", who, name_ranks(waiting), call);
-      break;
-  }
-  if (!waiting.empty() && hang->cause != HangCause::lost_message &&
-      hang->cause != HangCause::other_call)
-    text += fmt::format("; {} {} for {:.1f} s", name_ranks(waiting),
-                        waiting.size() == 1 ? "has waited" : "have waited",
-                        static_cast<double>(hang->since_ns) / kNsPerS);
-  hang->sentence = text;
+      fmt::format("{} of {}{}", which, job_.comm_name(hang->comm), message ? "" : ")");
+  hang->sentence = cause_text(*hang, call);
+  if (hang->waiting.empty() || hang->cause == HangCause::lost_message ||
+      hang->cause == HangCause::other_call)
+    return;
+  const Words waiting{std::set<int>(hang->waiting.begin(), hang->waiting.end())};
+  hang->sentence +=
+      fmt::format("; {} {} waited for {:.1f} s", waiting.who, waiting.one ? "has" : "have",
+                  static_cast<double>(hang->since_ns) / kNsPerS);
 }
 
 }  // namespace

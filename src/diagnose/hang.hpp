@@ -22,7 +22,8 @@ enum class HangCause : uint8_t {
   other_call,    // `behind` have begun another one under its number
   waits_itself,  // `behind` are in calls that wait for ranks that wait for this one
   stands_still,  // `behind` are in the call, have what they need, and do not go on
-  lost_message   // what `behind` sent did not arrive at `to`
+  lost_message,  // what `behind` sent did not arrive at `waiting`
+  unknown        // the recordings do not say, or not all are here
 };
 
 // A call that does not end, and who is to blame for it.
@@ -38,8 +39,9 @@ struct Hang {
   std::vector<std::string> evidence;
 };
 
-// Nothing where no call has been open, without a step, for `quiet_ns`. `now_ns`: of a job that
-// runs, the clock of the host of its ranks; else it is the last that was recorded.
+// Nothing where no call that somebody waits for has been open, without a step, for `quiet_ns`, or
+// for several times as long as it should take. `now_ns`: of a job that runs, CLOCK_REALTIME; else
+// it is the last that was recorded.
 std::optional<Hang> find_hang(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
                               std::optional<uint64_t> now_ns);
 

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
+#include "base/median.hpp"
 
 namespace sennit {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 constexpr double kLeastConfidence = 0.4;
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
-// Of a call over an edge: the time of fewer is that of their latency.
-constexpr uint64_t kLeastBytes = 64 * 1024;
 // In so many chunks hypotheses are compared: what slows a schedule down does so in few chunks, too.
 constexpr uint32_t kFewChunks = 16;
 
@@ -41,11 +40,6 @@ double part_of(std::vector<double> values, double part) {
   return *at;
 }
 
-double median(std::vector<double> values) {
-  constexpr double kHalf = 0.5;
-  return part_of(std::move(values), kHalf);
-}
-
 // How long at least one of the stretches lasts.
 double union_of(std::vector<Stretch> stretches) {
   std::sort(stretches.begin(), stretches.end(),
@@ -61,7 +55,8 @@ double union_of(std::vector<Stretch> stretches) {
 
 class Solver {
  public:
-  Solver(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed);
+  Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
+         const ObservedPlan& observed);
   std::optional<SlowLink> solve(double least_factor) const;
 
  private:
@@ -86,19 +81,27 @@ class Solver {
 
   const TierTree& tree_;
   const PlanNote& plan_;
+  const Blueprint& blueprint_;
   const ObservedPlan& observed_;
   ExpectedPlan expected_;  // empty: capacities are not known
   ExpectedPlan coarse_;    // the same in few chunks
   std::vector<Edge> edges_;
+  std::map<std::pair<int, int>, std::vector<DirectedGroup>> ways_;
 };
 
-Solver::Solver(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed)
-    : tree_(tree), plan_(plan), observed_(observed) {
+Solver::Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
+               const ObservedPlan& observed)
+    : tree_(tree), plan_(plan), blueprint_(blueprint), observed_(observed) {
   if (tree.capacities_known()) {
     const uint32_t chunks = plan.parameters.chunks;
-    expected_ = expected_edges(tree, plan, chunks, {});
-    coarse_ = chunks <= kFewChunks ? expected_ : expected_edges(tree, plan, kFewChunks, {});
+    expected_ = expected_edges(tree, plan.request, blueprint, chunks, {});
+    coarse_ = chunks <= kFewChunks ? expected_
+                                   : expected_edges(tree, plan.request, blueprint, kFewChunks, {});
   }
+  for (const std::vector<EdgeTime>& call : observed.edges)
+    for (const EdgeTime& edge : call)
+      if (const auto [way, added] = ways_.try_emplace({edge.from, edge.to}); added)
+        way->second = way_of(tree, edge.from, edge.to);
   measure_excess();
 }
 
@@ -119,7 +122,7 @@ void Solver::measure_excess() {
     const auto found = expected_.service_ns.find(edge);
     const bool known = found != expected_.service_ns.end() && found->second > 0;
     const double should = known ? found->second : static_cast<double>(bytes[edge]);
-    if (service <= 0 || should <= 0 || bytes[edge] < kLeastBytes) continue;
+    if (service <= 0 || should <= 0 || bytes[edge] < kLeastEdgeBytes) continue;
     logs.push_back(std::log(service / should));
     by_tier[tree_.crossing_tier(edge.first, edge.second)].push_back(logs.back());
     edges_.push_back(
@@ -202,8 +205,8 @@ void Solver::guess(Hypothesis* hypothesis) const {
 void Solver::simulate(Hypothesis* hypothesis, double factor) const {
   Slower slower;
   for (const DirectedGroup& link : hypothesis->links) slower.emplace_back(link, factor);
-  const ExpectedPlan then =
-      expected_edges(tree_, plan_, std::min(plan_.parameters.chunks, kFewChunks), slower);
+  const ExpectedPlan then = expected_edges(tree_, plan_.request, blueprint_,
+                                           std::min(plan_.parameters.chunks, kFewChunks), slower);
   std::vector<double> explained(edges_.size(), 0);
   for (size_t e = 0; e < edges_.size(); e++) {
     const auto slow = then.service_ns.find({edges_[e].from, edges_[e].to});
@@ -256,7 +259,9 @@ double Solver::throughput_factor(const std::vector<DirectedGroup>& links, size_t
     std::vector<Stretch> serving;
     double bytes = 0;
     for (const EdgeTime& edge : observed_.edges[call]) {
-      const std::vector<DirectedGroup> way = way_of(tree_, edge.from, edge.to);
+      const auto known = ways_.find({edge.from, edge.to});
+      if (known == ways_.end()) continue;
+      const std::vector<DirectedGroup>& way = known->second;
       if (std::find(way.begin(), way.end(), link) == way.end()) continue;
       bytes += static_cast<double>(edge.bytes);
       serving.insert(serving.end(), edge.serving.begin(), edge.serving.end());
@@ -317,8 +322,10 @@ std::optional<SlowLink> Solver::solve(double least_factor) const {
 }  // namespace
 
 std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& plan,
-                                       const ObservedPlan& observed, double least_factor) {
-  return Solver(tree, plan, observed).solve(least_factor);
+                                       const Blueprint& blueprint, const ObservedPlan& observed,
+                                       double least_factor) {
+  if (tree.ranks() > kMostRanksJudged) return std::nullopt;
+  return Solver(tree, plan, blueprint, observed).solve(least_factor);
 }
 
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways) {

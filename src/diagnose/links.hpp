@@ -26,10 +26,14 @@ struct SlowLink {
   size_t since = 0;                     // index of the first call that it was slow in
 };
 
-// `observed`: what ran `plan` on this tree. Nothing where no boundary is slower than
-// `least_factor`, or none explains what is slow.
+// Of more ranks it is not tried: every hypothesis is simulated.
+inline constexpr int kMostRanksJudged = 256;
+
+// `observed`: calls of the plan that `blueprint` was made of, on this tree. Nothing where no
+// boundary is slower than `least_factor`, or none explains what is slow.
 std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& plan,
-                                       const ObservedPlan& observed, double least_factor);
+                                       const Blueprint& blueprint, const ObservedPlan& observed,
+                                       double least_factor);
 
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);

@@ -2,10 +2,12 @@
 #include "diagnose/messages.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <queue>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "base/arithmetic.hpp"
 
@@ -37,6 +39,8 @@ uint64_t time_of(const Message& message) {
 
 // ---- clocks ----
 
+// Clocks drift, so only the latest messages count.
+constexpr uint64_t kLatestNs = 10'000'000'000;
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // Between two hosts, in the order of their names: the least that a message seemed to take from the
@@ -46,18 +50,22 @@ struct Between {
   bool both() const { return there_ns != kNone && back_ns != kNone; }
   // What the second host's clock is ahead of the first one's.
   int64_t ahead_ns() const { return (there_ns - back_ns) / 2; }
-  uint64_t error_ns() const {
-    return static_cast<uint64_t>(std::max<int64_t>(there_ns + back_ns, 0)) / 2;
-  }
+  // Where clocks drift, the least of each direction are of different times, and may not fit.
+  uint64_t error_ns() const { return static_cast<uint64_t>(std::abs(there_ns + back_ns)) / 2; }
 };
 using Pairs = std::map<std::pair<std::string, std::string>, Between>;
 
 Pairs between_hosts(const JobRecording& job, const std::vector<Message>& messages) {
   std::map<int, std::string> host_of;
+  std::map<int, uint64_t> latest;  // by rank: when a message came last
   for (const RankRecording& rank : job.ranks) host_of[rank.rank] = rank.host;
+  for (const Message& message : messages)
+    if (message.received)
+      latest[message.to] = std::max(latest[message.to], message.received->ended_at());
   Pairs pairs;
   for (const Message& message : messages) {
     if (!message.sent || !message.received) continue;
+    if (message.received->ended_at() + kLatestNs < latest[message.to]) continue;
     const std::string &from = host_of[message.from], &to = host_of[message.to];
     if (from == to) continue;
     const auto took =

@@ -42,36 +42,61 @@ const TierTree* Plans::tree(uint32_t comm) {
   return entry->second.get();
 }
 
-const PlanNote* Plans::note(uint32_t comm, uint64_t plan) const {
+const PlanNote* Plans::note(uint32_t comm, uint64_t plan) {
   const auto found = job_.plans.find({comm, plan});
-  return found == job_.plans.end() ? nullptr : &found->second;
+  if (found == job_.plans.end()) return nullptr;
+  const Request& request = found->second.request;
+  const auto members = job_.communicators.find(comm);
+  if (members == job_.communicators.end()) return nullptr;
+  const size_t ranks = members->second.size();
+  const bool fits = request.root >= 0 && static_cast<size_t>(request.root) < ranks &&
+                    (request.counts.empty() || request.counts.size() == ranks) &&
+                    check_size(request, static_cast<int>(ranks)).ok();
+  return fits ? &found->second : nullptr;
 }
 
-const Program* Plans::program(uint32_t comm, uint64_t plan, int rank) {
+Plans::Made* Plans::made(uint32_t comm, uint64_t plan, bool in_place) {
   const PlanNote* const noted = note(comm, plan);
   const TierTree* const tree = this->tree(comm);
-  const int at = position(comm, rank);
-  if (!noted || !tree || at < 0) return nullptr;
-  const auto known = programs_.find({comm, plan, at});
-  if (known != programs_.end()) return &known->second;
-  std::unique_ptr<Blueprint>& blueprint = blueprints_[{comm, plan}];
-  if (!blueprint) {
+  if (!noted || !tree) return nullptr;
+  const auto [entry, added] = made_.try_emplace({comm, plan, in_place});
+  Made& made = entry->second;
+  if (added) {
+    made.request = noted->request;
+    made.request.in_place = in_place;
     const Algorithm* const algorithm = find_algorithm(noted->algorithm);
-    if (!algorithm || !algorithm->applies(*tree, noted->request) ||
-        !check_parameters(*algorithm, noted->request.collective, noted->parameters).ok())
-      return nullptr;
-    blueprint = algorithm->prepare(*tree, noted->request, noted->parameters);
+    if (algorithm && algorithm->applies(*tree, made.request) &&
+        check_parameters(*algorithm, made.request.collective, noted->parameters).ok())
+      made.blueprint = algorithm->prepare(*tree, made.request, noted->parameters);
   }
-  return &programs_.emplace(std::tuple(comm, plan, at), blueprint->program(at)).first->second;
+  return made.blueprint ? &made : nullptr;
+}
+
+const Blueprint* Plans::blueprint(uint32_t comm, uint64_t plan, bool in_place) {
+  const Made* const known = made(comm, plan, in_place);
+  return known ? known->blueprint.get() : nullptr;
+}
+
+const Program* Plans::program(uint32_t comm, uint64_t plan, bool in_place, int rank) {
+  const int at = position(comm, rank);
+  Made* const known = at < 0 ? nullptr : made(comm, plan, in_place);
+  if (!known) return nullptr;
+  const auto found = known->programs.find(at);
+  if (found != known->programs.end()) return &found->second;
+  return &known->programs.emplace(at, known->blueprint->program(at)).first->second;
 }
 
 int Plans::position(uint32_t comm, int rank) {
   const TierTree* const tree = this->tree(comm);
   if (!tree) return -1;
-  const std::vector<int>& members = job_.communicators.at(comm);
-  const auto found = std::find(members.begin(), members.end(), rank);
-  if (found == members.end()) return -1;
-  return tree->position_of_rank[static_cast<size_t>(found - members.begin())];
+  const auto [positions, added] = positions_.try_emplace(comm);
+  if (added) {
+    const std::vector<int>& members = job_.communicators.at(comm);
+    for (size_t i = 0; i < members.size(); i++)
+      positions->second[members[i]] = tree->position_of_rank[i];
+  }
+  const auto found = positions->second.find(rank);
+  return found == positions->second.end() ? -1 : found->second;
 }
 
 int Plans::rank_at(uint32_t comm, int position) {
@@ -81,7 +106,7 @@ int Plans::rank_at(uint32_t comm, int position) {
   return job_.communicators.at(comm)[rank];
 }
 
-std::string Plans::call_name(uint32_t comm, uint64_t plan) const {
+std::string Plans::call_name(uint32_t comm, uint64_t plan) {
   const PlanNote* const noted = note(comm, plan);
   if (!noted) return "a call";
   const Request& request = noted->request;

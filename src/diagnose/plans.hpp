@@ -25,15 +25,18 @@ class Plans {
   // Null, and why_none(), where the notes do not say enough: the communicator's members, or the
   // fabric.
   const TierTree* tree(uint32_t comm);
-  // Null: no note of it.
-  const PlanNote* note(uint32_t comm, uint64_t plan) const;
+  // Null: no note of it, or one that fits no such communicator.
+  const PlanNote* note(uint32_t comm, uint64_t plan);
+  // What all programs of the plan are made from; null where it cannot be known. In place, programs
+  // may be others.
+  const Blueprint* blueprint(uint32_t comm, uint64_t plan, bool in_place);
   // What a world rank runs in a call that begins with this plan; null where it cannot be known.
-  const Program* program(uint32_t comm, uint64_t plan, int rank);
+  const Program* program(uint32_t comm, uint64_t plan, bool in_place, int rank);
   // World rank and position in the communicator; -1: it is no member.
   int position(uint32_t comm, int rank);
   int rank_at(uint32_t comm, int position);
   // "all_reduce of 4 MiB float32 sum"; "a call" where nobody noted it.
-  std::string call_name(uint32_t comm, uint64_t plan) const;
+  std::string call_name(uint32_t comm, uint64_t plan);
   // "rack"; "tier 2" where there is no tree.
   std::string tier_name(uint32_t comm, uint8_t tier);
   const std::string& why_none() const { return why_none_; }
@@ -43,8 +46,16 @@ class Plans {
   std::optional<Fabric> fabric_;
   std::string why_none_;
   std::map<uint32_t, std::unique_ptr<TierTree>> trees_;
-  std::map<std::pair<uint32_t, uint64_t>, std::unique_ptr<Blueprint>> blueprints_;
-  std::map<std::tuple<uint32_t, uint64_t, int>, Program> programs_;
+  // What a blueprint is made from must outlive it.
+  struct Made {
+    Request request;
+    std::unique_ptr<Blueprint> blueprint;
+    std::map<int, Program> programs;  // by position
+  };
+  Made* made(uint32_t comm, uint64_t plan, bool in_place);
+
+  std::map<std::tuple<uint32_t, uint64_t, bool>, Made> made_;
+  std::map<uint32_t, std::map<int, int>> positions_;  // by communicator and world rank
 };
 
 }  // namespace sennit

@@ -40,32 +40,64 @@ struct Gaps {
   std::vector<double> period_ns;                 // from begin to begin, of the median rank
 };
 
-Gaps gaps_of(const CallsByRank& ranks) {
+// All calls of each rank, by their begin.
+using AllCalls = std::map<int, std::vector<const CallRecord*>>;
+
+AllCalls calls_by_rank(const std::vector<CallRecord>& calls) {
+  AllCalls all;
+  for (const CallRecord& call : calls) all[call.rank].push_back(&call);
+  for (auto& [rank, of_rank] : all)
+    std::stable_sort(of_rank.begin(), of_rank.end(), [](const CallRecord* a, const CallRecord* b) {
+      return a->begin_ns < b->begin_ns;
+    });
+  return all;
+}
+
+// Of the time between two calls of a rank, what it was in no call for. Negative: it began one
+// before the other had ended.
+double alone_ns(const CallRecord& here, const CallRecord& next,
+                const std::vector<const CallRecord*>& all) {
+  if (next.begin_ns < here.end_ns) return -1;
+  uint64_t covered = here.end_ns, in_none = 0;
+  const auto first =
+      std::lower_bound(all.begin(), all.end(), here.begin_ns,
+                       [](const CallRecord* call, uint64_t ns) { return call->begin_ns < ns; });
+  for (auto it = first; it != all.end() && (*it)->begin_ns <= next.begin_ns; ++it) {
+    if ((*it)->begin_ns > covered) in_none += (*it)->begin_ns - covered;
+    covered = std::max(covered, (*it)->end_ns != 0 ? (*it)->end_ns : next.begin_ns);
+  }
+  return static_cast<double>(in_none);
+}
+
+Gaps gaps_of(const CallsByRank& ranks, const AllCalls& all) {
   Gaps gaps;
   for (const auto& [seq, first] : ranks.begin()->second) {
     std::map<int, double> gap, period;
     for (const auto& [rank, calls] : ranks) {
       const auto here = calls.find(seq), next = calls.find(seq + 1);
       if (here == calls.end() || next == calls.end()) break;
-      gap[rank] = static_cast<double>(next->second->begin_ns - here->second->end_ns);
+      const double alone = alone_ns(*here->second, *next->second, all.at(rank));
+      if (alone < 0) break;
+      gap[rank] = alone;
       period[rank] = static_cast<double>(next->second->begin_ns - here->second->begin_ns);
     }
     if (gap.size() < ranks.size()) continue;
-    std::vector<double> all, periods;
-    for (const auto& [rank, ns] : gap) all.push_back(ns);
+    std::vector<double> alone, periods;
+    for (const auto& [rank, ns] : gap) alone.push_back(ns);
     for (const auto& [rank, ns] : period) periods.push_back(ns);
-    const double usual = median(std::move(all));
+    const double usual = median(std::move(alone));
     for (const auto& [rank, ns] : gap) gaps.excess_ns[rank].push_back(ns - usual);
     gaps.period_ns.push_back(median(std::move(periods)));
   }
   return gaps;
 }
 
-std::optional<SlowRank> find_late(uint32_t comm, const CallsByRank& ranks, double least_cost) {
-  Gaps gaps = gaps_of(ranks);
+std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, const AllCalls& all,
+                                   double least_cost) {
+  Gaps gaps = gaps_of(ranks, all);
   if (gaps.period_ns.size() < kLeastCalls) return std::nullopt;
   const double period = median(gaps.period_ns);
-  SlowRank slow;
+  LateRanks slow;
   slow.comm = comm;
   slow.calls = gaps.period_ns.size();
   for (auto& [rank, excess] : gaps.excess_ns) {
@@ -80,47 +112,13 @@ std::optional<SlowRank> find_late(uint32_t comm, const CallsByRank& ranks, doubl
   return slow;
 }
 
-std::optional<SlowRank> find_slow_steps(const JobRecording& job, double least_cost) {
-  constexpr double kLeastFactor = 1.5;
-  std::map<int, double> per_byte, part;
-  std::vector<double> all;
-  for (const RankRecording& rank : job.ranks) {
-    double bytes = 0, ns = 0;
-    for (const TraceEvent& event : rank.events) {
-      if (!event.is_step() || event.is_message()) continue;
-      bytes += event.bytes;
-      ns += static_cast<double>(event.after(event.last));
-    }
-    if (bytes == 0 || rank.events.size() < 2) continue;
-    per_byte[rank.rank] = ns / bytes;
-    const auto span =
-        static_cast<double>(rank.events.back().posted_ns - rank.events.front().posted_ns);
-    part[rank.rank] = span > 0 ? ns / span : 0;
-    all.push_back(ns / bytes);
-  }
-  if (all.size() < 3) return std::nullopt;
-  const double usual = median(std::move(all));
-  SlowRank slow;
-  slow.what = SlowRank::What::local_steps;
-  for (const auto& [rank, ns] : per_byte) {
-    const double factor = ns / usual, cost = part[rank] * (1 - 1 / factor);
-    if (factor < kLeastFactor || cost < least_cost) continue;
-    slow.ranks.push_back(rank);
-    slow.factor = std::max(slow.factor, factor);
-    slow.cost = std::max(slow.cost, cost);
-  }
-  if (slow.ranks.empty() || 2 * slow.ranks.size() > per_byte.size()) return std::nullopt;
-  return slow;
-}
-
 }  // namespace
 
-std::optional<SlowRank> find_slow_rank(const JobRecording& job, double least_cost) {
+std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost) {
   const std::vector<CallRecord> calls = find_calls(job);
   const auto [comm, ranks] = busiest(calls);
-  if (ranks.size() >= 2)
-    if (std::optional<SlowRank> late = find_late(comm, ranks, least_cost)) return late;
-  return find_slow_steps(job, least_cost);
+  if (ranks.size() < 2) return std::nullopt;
+  return find_late(comm, ranks, calls_by_rank(calls), least_cost);
 }
 
 }  // namespace sennit

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "base/rank_ranges.hpp"
 #include "record/recording.hpp"
 
 namespace sennit {
@@ -79,10 +80,10 @@ Status check_header(const RecordingHeader& header, const std::string& path) {
             fmt::format("{} is of version {} of the format, this program reads version {}: read it "
                         "with the sennit that wrote it",
                         path, header.version, RecordingHeader::kVersion)};
-  constexpr uint64_t kMostEvents = uint64_t{1} << 32;
-  const bool sound = header.events > 0 && header.events <= kMostEvents &&
-                     (header.events & (header.events - 1)) == 0 && header.rank >= 0 &&
-                     header.rank < header.size;
+  constexpr int kMostRanks = 1 << 20;
+  const bool sound = header.events > 0 && header.events <= Recording::kMostEvents &&
+                     header.size <= kMostRanks && (header.events & (header.events - 1)) == 0 &&
+                     header.rank >= 0 && header.rank < header.size;
   return sound ? Status() : invalid(path + " is damaged: its header makes no sense");
 }
 
@@ -96,7 +97,8 @@ std::vector<TraceEvent> whole_events(const std::vector<std::byte>& ring, uint64_
     const size_t at = (number & (events - 1)) * sizeof(TraceEvent);
     TraceEvent event;
     std::memcpy(&event, ring.data() + at, sizeof event);
-    whole.push_back(event);
+    constexpr int kMostScale = 31;
+    if (event.kind <= EventKind::stall && event.scale <= kMostScale) whole.push_back(event);
   }
   return whole;
 }
@@ -182,15 +184,21 @@ class Collected {
   // `named`: the user named this file, and wants to know why it cannot be read.
   Status add(const std::string& path, bool named) {
     struct stat info {};
-    if (stat(path.c_str(), &info) == 0 && !seen_.insert({info.st_dev, info.st_ino}).second)
-      return {};
+    if (stat(path.c_str(), &info) == 0) {
+      if (!seen_.insert({info.st_dev, info.st_ino}).second) return {};
+      // What others left in a folder of everybody's is none of this user's.
+      if (!named && (!S_ISREG(info.st_mode) || (info.st_uid != geteuid() && geteuid() != 0)))
+        return {};
+    }
     Result<RankRecording> read = read_recording(path);
     if (!read) {
       if (named) return read.status();
       passed_over_->push_back(read.status().text());
       return {};
     }
-    jobs_[read->job].insert_or_assign(read->rank, *std::move(read));
+    const std::string what = fmt::format("{}: rank {} of its job has another", path, read->rank);
+    const bool first = jobs_[read->job].try_emplace(read->rank, *std::move(read)).second;
+    if (!first) passed_over_->push_back(what);
     return {};
   }
   Jobs& jobs() { return jobs_; }
@@ -264,13 +272,50 @@ Result<uint64_t> choose(const RecordingSearch& search, const Jobs& jobs) {
   return invalid("there are recordings of several jobs: choose one by --job" + all);
 }
 
+// The communicators of all ranks under numbers that are theirs alone.
+class Renumbering {
+ public:
+  explicit Renumbering(JobRecording* job) : job_(*job) {}
+  // In the rank's events and notes; takes its communicators over.
+  void apply(RankRecording* rank) {
+    std::map<uint32_t, uint32_t> mine;
+    for (const Note& note : rank->notes)
+      if (const auto* comm = std::get_if<CommunicatorNote>(&note))
+        mine[comm->id] = number_of(*comm);
+    const auto renumber = [&mine](uint32_t* comm) {
+      const auto found = mine.find(*comm & ~kChannel);
+      if (found != mine.end()) *comm = found->second | (*comm & kChannel);
+    };
+    for (TraceEvent& event : rank->events) renumber(&event.comm);
+    for (Note& note : rank->notes) {
+      if (auto* plan = std::get_if<PlanNote>(&note)) renumber(&plan->comm);
+      if (auto* failure = std::get_if<FailureNote>(&note)) renumber(&failure->comm);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kChannel = 0x80000000;    // of a group's channel (api/registry.hpp)
+  static constexpr uint32_t kFirstFree = 0x78000000;  // beyond those that splits draw
+
+  uint32_t number_of(const CommunicatorNote& comm) {
+    const auto [known, added] = known_.try_emplace({comm.id, comm.members}, comm.id);
+    if (!added) return known->second;
+    if (job_.communicators.contains(comm.id)) known->second = next_++;
+    job_.communicators[known->second] = comm.members;
+    job_.numbers[known->second] = comm.id;
+    return known->second;
+  }
+
+  JobRecording& job_;
+  std::map<std::pair<uint32_t, std::vector<int>>, uint32_t> known_;
+  uint32_t next_ = kFirstFree;
+};
+
 void take_notes(const RankRecording& from, JobRecording* job) {
   for (const Note& note : from.notes) {
     if (const auto* fabric = std::get_if<FabricNote>(&note)) {
       job->fabric = fabric->fabric;
       job->placements = fabric->placements;
-    } else if (const auto* comm = std::get_if<CommunicatorNote>(&note)) {
-      job->communicators[comm->id] = comm->members;
     } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
       job->plans.insert({{plan->comm, plan->hash}, *plan});
     } else if (const auto* failure = std::get_if<FailureNote>(&note)) {
@@ -317,9 +362,33 @@ Result<RankRecording> read_recording(const std::string& path) {
 }
 
 const RankRecording* JobRecording::find(int rank) const {
-  for (const RankRecording& recording : ranks)
-    if (recording.rank == rank) return &recording;
-  return nullptr;
+  if (rank < 0 || static_cast<size_t>(rank) >= index_of_rank.size()) return nullptr;
+  const int at = index_of_rank[static_cast<size_t>(rank)];
+  return at < 0 ? nullptr : &ranks[static_cast<size_t>(at)];
+}
+
+std::string JobRecording::comm_name(uint32_t comm) const {
+  constexpr uint32_t kChannel = 0x80000000;
+  const uint32_t own = comm & ~kChannel;
+  const auto number = numbers.find(own);
+  const uint32_t known_by = number == numbers.end() ? own : number->second;
+  size_t namesakes = 0;
+  for (const auto& [other, its] : numbers) namesakes += its == known_by;
+  std::string text = fmt::format("communicator {}", known_by);
+  if (namesakes > 1) {
+    const std::vector<int>& members = communicators.at(own);
+    text += " of " + name_ranks(std::set<int>(members.begin(), members.end()));
+  }
+  return text;
+}
+
+void JobRecording::index() {
+  index_of_rank.assign(static_cast<size_t>(size), -1);
+  missing.clear();
+  for (size_t i = 0; i < ranks.size(); i++)
+    index_of_rank[static_cast<size_t>(ranks[i].rank)] = static_cast<int>(i);
+  for (int rank = 0; rank < size; rank++)
+    if (!find(rank)) missing.push_back(rank);
 }
 
 Result<JobRecording> read_job(const RecordingSearch& search,
@@ -330,13 +399,14 @@ Result<JobRecording> read_job(const RecordingSearch& search,
   if (!chosen) return chosen.status();
   JobRecording job;
   job.job = *chosen;
+  Renumbering renumbering(&job);
   for (auto& [rank, recording] : collected.jobs()[*chosen]) {
     job.size = std::max(job.size, recording.size);
+    renumbering.apply(&recording);
     take_notes(recording, &job);
     job.ranks.push_back(std::move(recording));
   }
-  for (int rank = 0; rank < job.size; rank++)
-    if (!job.find(rank)) job.missing.push_back(rank);
+  job.index();
   return job;
 }
 

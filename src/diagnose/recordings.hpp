@@ -50,10 +50,18 @@ struct JobRecording {
   std::vector<int> missing;          // ranks without a file
   std::string fabric;                // its text; empty: rank 0's file is not there, or has none
   std::vector<Placement> placements;
-  std::map<uint32_t, std::vector<int>> communicators;       // members, as world ranks
+  // By communicator, as world ranks. All groups of a split have one number: where there are
+  // several, all but the first get numbers that no communicator has, also in events and notes, and
+  // `numbers` has those that the ranks know them by.
+  std::map<uint32_t, std::vector<int>> communicators;
+  std::map<uint32_t, uint32_t> numbers;
   std::map<std::pair<uint32_t, uint64_t>, PlanNote> plans;  // by communicator and hash
   std::vector<std::pair<int, FailureNote>> failures;        // by rank
+  std::vector<int> index_of_rank;                           // into `ranks`; -1: missing
 
+  // "communicator 3", or "communicator 3 of ranks 4-7" where there are several of that number.
+  std::string comm_name(uint32_t comm) const;
+  void index();                               // once `size` and `ranks` are filled
   const RankRecording* find(int rank) const;  // null: missing
 };
 

@@ -101,6 +101,7 @@ JobRecording empty_recording(const SimulatedJob& job) {
     members.push_back(r);
   }
   recording.communicators[kComm] = members;
+  recording.index();
   recording.plans[{kComm, job.plan.hash}] = {kComm,
                                              job.plan.hash,
                                              job.request,

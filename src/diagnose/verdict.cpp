@@ -33,7 +33,7 @@ Verdict of_hang(const Hang& hang, Plans& plans) {
   verdict.next = hang.cause == HangCause::lost_message
                      ? "look at the way between them: sennit topo --check, ip -s link"
                      : "look at that process: gdb -p PID, py-spy dump --pid PID, its host's dmesg";
-  if (hang.where && hang.plan != 0) {
+  if (hang.where && hang.plan != 0 && hang.where->peer >= 0) {
     const OpenStep& where = *hang.where;
     const char* const way = where.kind == EventKind::recv ? "from" : "to";
     verdict.evidence.push_back(fmt::format(
@@ -50,6 +50,14 @@ std::set<int> gone_ranks(const JobRecording& job) {
   return gone;
 }
 
+// Whether the rank has ended calls well since: then its job went on, on other communicators.
+bool went_on(const RankRecording& rank, uint64_t since_ns) {
+  for (auto event = rank.events.rbegin(); event != rank.events.rend(); ++event)
+    if (event->kind == EventKind::call_end && !event->is(kEventFailed))
+      return event->posted_ns > since_ns;
+  return false;
+}
+
 // The earliest error that a communicator ended with, and who was told what.
 std::optional<Verdict> of_failures(const JobRecording& job) {
   const std::set<int> gone = gone_ranks(job);
@@ -57,27 +65,37 @@ std::optional<Verdict> of_failures(const JobRecording& job) {
   verdict.ranks.assign(gone.begin(), gone.end());
   verdict.next = "look at those processes' logs, and at their hosts' dmesg";
   const std::string ended = name_ranks(gone) + " ended without leaving the job, or were killed";
-  if (job.failures.empty()) {
-    // Of a job of which nobody is left, nothing says what ended it.
-    if (gone.empty() || gone.size() == job.ranks.size()) return std::nullopt;
+  std::map<std::string, std::set<int>> told;
+  uint64_t earliest = UINT64_MAX;
+  bool some_went_on = false;
+  for (const auto& [number, failure] : job.failures) {
+    const RankRecording& rank = *job.find(number);
+    if (went_on(rank, failure.when_ns)) {
+      some_went_on = true;
+      continue;
+    }
+    told[failure.text].insert(number);
+    const uint64_t when = failure.when_ns - rank.monotonic_ns + rank.realtime_ns;
+    if (when >= earliest) continue;
+    earliest = when;
+    verdict.sentence = failure.text;
+  }
+  if (told.empty()) {
+    // Of a job of which nobody is left nothing says what ended it; of one that went on it is known.
+    if (some_went_on || gone.empty() || gone.size() == job.ranks.size()) return std::nullopt;
     verdict.kind = VerdictKind::gone;
     verdict.sentence = ended;
     return verdict;
   }
   verdict.kind = VerdictKind::failed;
-  const auto earliest = std::min_element(
-      job.failures.begin(), job.failures.end(),
-      [](const auto& a, const auto& b) { return a.second.when_ns < b.second.when_ns; });
-  verdict.sentence = earliest->second.text;
-  std::map<std::string, std::set<int>> told;
-  for (const auto& [rank, failure] : job.failures) told[failure.text].insert(rank);
   for (const auto& [text, ranks] : told)
     verdict.evidence.push_back(fmt::format("{} got: {}", name_ranks(ranks), text));
   if (!gone.empty()) verdict.evidence.push_back(ended);
   return verdict;
 }
 
-Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, Plans& plans) {
+Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const JobRecording& job,
+                     Plans& plans) {
   const TierTree& tree = *plans.tree(observed.comm);
   Verdict verdict;
   verdict.kind = VerdictKind::slow_link;
@@ -101,77 +119,79 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, Plans& 
   if (slow.cost > 0) text += fmt::format("; costs {:.0f}% of {}", kPercent * slow.cost, call);
   if (slow.suspects.size() > 1 && slow.tier < 0) text += "; the traffic does not tell them apart";
   verdict.sentence = text + fmt::format("; confidence {:.2f}", slow.confidence);
-  verdict.evidence.push_back(fmt::format("by the messages of {} calls of {} on communicator {}",
-                                         calls, call, observed.comm));
+  verdict.evidence.push_back(fmt::format("by the messages of {} calls of {} on {}", calls, call,
+                                         job.comm_name(observed.comm)));
   verdict.next = "sennit topo --check, the ports' error counters, or drain";
   return verdict;
 }
 
-Verdict of_slow_rank(const SlowRank& slow) {
+Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   Verdict verdict;
-  verdict.ranks = slow.ranks;
-  verdict.cost = slow.cost;
-  const bool one = slow.ranks.size() == 1;
-  if (slow.what == SlowRank::What::late) {
-    verdict.kind = VerdictKind::late_rank;
-    verdict.sentence = fmt::format(
-        "{} {} late by {:.1f} ms a call: what {} between calls takes longer than the others' work; "
-        "costs {:.0f}% of the time",
-        named(slow.ranks), one ? "comes" : "come", slow.late_ns / kNsPerMs,
-        one ? "it does" : "they do", kPercent * slow.cost);
-    verdict.evidence.push_back(
-        fmt::format("by {} calls on communicator {}; the time that it waits for others in a call "
-                    "does not count",
-                    slow.calls, slow.comm));
-    verdict.next =
-        "look at that rank's work, its input and its host: py-spy top --pid PID, nvidia-smi";
-  } else {
-    verdict.kind = VerdictKind::slow_steps;
-    verdict.sentence = fmt::format(
-        "reductions and copies of {} take {:.1f} times as long as the others'; costs {:.0f}% of "
-        "the time",
-        named(slow.ranks), slow.factor, kPercent * slow.cost);
-    verdict.next = "look at that host: clock rates, memory, other load";
-  }
+  verdict.kind = VerdictKind::late_rank;
+  verdict.ranks = late.ranks;
+  verdict.cost = late.cost;
+  const bool one = late.ranks.size() == 1;
+  verdict.sentence = fmt::format(
+      "{} {} late by {:.1f} ms a call: what {} between calls takes longer than the others' work; "
+      "costs {:.0f}% of the time",
+      named(late.ranks), one ? "comes" : "come", late.late_ns / kNsPerMs,
+      one ? "it does" : "they do", kPercent * late.cost);
+  verdict.evidence.push_back(fmt::format(
+      "by {} calls on {}; time in which a rank waits for others in a call does not count",
+      late.calls, job.comm_name(late.comm)));
+  verdict.next =
+      "look at that rank's work, its input and its host: py-spy top --pid PID, nvidia-smi";
   return verdict;
+}
+
+// Which link is slow. What could not be judged rules nothing out.
+std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const JudgeOptions& options,
+                                std::vector<std::string>* ruled_out) {
+  constexpr size_t kLatestCalls = 50;
+  const std::vector<Message> messages = join_messages(job);
+  const std::optional<ObservedPlan> observed = observe_edges(job, plans, messages, kLatestCalls);
+  if (!observed) return std::nullopt;
+  const TierTree& tree = *plans.tree(observed->comm);
+  const PlanNote& plan = *plans.note(observed->comm, observed->plan);
+  const Blueprint* const blueprint = plans.blueprint(observed->comm, observed->plan, true);
+  if (!blueprint || tree.ranks() > kMostRanksJudged) return std::nullopt;
+  const std::optional<SlowLink> link =
+      find_slow_link(tree, plan, *blueprint, *observed, options.least_factor);
+  if (link) return of_slow_link(*link, *observed, job, plans);
+  if (tree.capacities_known())
+    ruled_out->push_back(fmt::format(
+        "no link that these use carries less than {:.0f}% of its capacity while messages wait for "
+        "it: {} calls of {}",
+        kPercent / options.least_factor, observed->calls.size(),
+        plans.call_name(observed->comm, observed->plan)));
+  return std::nullopt;
 }
 
 // What only costs time: the one that costs most, and beside it the other.
 Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
-  constexpr size_t kLatestCalls = 50;
-  const std::vector<Message> messages = join_messages(job);
-  const std::optional<ObservedPlan> observed = observe_edges(job, plans, messages, kLatestCalls);
-  std::optional<SlowLink> link;
-  if (observed)
-    link = find_slow_link(*plans.tree(observed->comm), *plans.note(observed->comm, observed->plan),
-                          *observed, options.least_factor);
-  const std::optional<SlowRank> rank = find_slow_rank(job, options.least_cost);
+  std::vector<std::string> ruled_out;
+  const std::optional<LateRanks> late = find_late_ranks(job, options.least_cost);
+  if (!late)
+    ruled_out.push_back(fmt::format("no rank comes late by as much as {:.0f}% of the time",
+                                    kPercent * options.least_cost));
+  const std::optional<Verdict> link = of_links(job, plans, options, &ruled_out);
   Verdict verdict;
-  if (link && (!rank || link->cost >= rank->cost)) {
-    verdict = of_slow_link(*link, *observed, plans);
-    if (rank) verdict.evidence.push_back("besides, " + of_slow_rank(*rank).sentence);
-  } else if (rank) {
-    verdict = of_slow_rank(*rank);
-    if (link)
-      verdict.evidence.push_back("besides, " + of_slow_link(*link, *observed, plans).sentence);
+  if (link && (!late || link->cost >= late->cost)) {
+    verdict = *link;
+    if (late) verdict.evidence.push_back("besides, " + of_late_ranks(*late, job).sentence);
+  } else if (late) {
+    verdict = of_late_ranks(*late, job);
+    if (link) verdict.evidence.push_back("besides, " + link->sentence);
   }
-  if (!rank)
-    verdict.ruled_out.push_back(fmt::format("no rank comes late by as much as {:.0f}% of the time",
-                                            kPercent * options.least_cost));
-  if (observed && !link)
-    verdict.ruled_out.push_back(fmt::format(
-        "no link carries less than {:.0f}% of its capacity while messages wait for it, in {} calls "
-        "of {}",
-        kPercent / options.least_factor, observed->calls.size(),
-        plans.call_name(observed->comm, observed->plan)));
+  verdict.ruled_out = std::move(ruled_out);
   return verdict;
 }
 
 }  // namespace
 
 std::string_view name(VerdictKind kind) {
-  constexpr std::string_view kNames[] = {"well",      "hang",      "failed",    "gone",
-                                         "slow_link", "late_rank", "slow_steps"};
+  constexpr std::string_view kNames[] = {"well", "hang",      "failed",
+                                         "gone", "slow_link", "late_rank"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -15,7 +15,7 @@
 namespace sennit {
 
 // From what stops a job to what only costs it time.
-enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank, slow_steps };
+enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank };
 std::string_view name(VerdictKind kind);  // "slow_link"
 
 // The first line, what stands behind it, and the same for programs.
@@ -37,7 +37,7 @@ struct Verdict {
 // From when on something is wrong.
 struct JudgeOptions {
   uint64_t quiet_ns = 2'000'000'000;  // a call in which nothing moves for so long hangs
-  // Of a job that runs, CLOCK_MONOTONIC now; nothing: what was recorded last is now.
+  // Of a job that runs, CLOCK_REALTIME now; nothing: what was recorded last is now.
   std::optional<uint64_t> now_ns;
   double least_factor = 1.1;  // of slow links
   double least_cost = 0.05;   // of slow ranks

@@ -189,6 +189,7 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
       start(execution, seq, false);
       return false;
     }
+    execution.awaited = true;
     running_.push_back(&execution);
     execution.start_small(seq);
     done = poll_small(execution, failed);

@@ -76,10 +76,14 @@ void Execution::start_message(uint32_t seq, int peer, uint32_t tag) {
 }
 
 void Execution::await_source(uint32_t tag) {
+  engine_.assert_locked();
   point_to_point_ = true;
   peer_ = -1;
   tag_ = tag;
+  seq_ = 0;
   status_ = {};
+  begin_ns_ = engine_.trace().now();
+  record_call(EventKind::call_begin, begin_ns_);
   outstanding_ = 0;
   done_.store(false, std::memory_order_relaxed);
 }
@@ -373,7 +377,10 @@ TraceEvent Execution::call_event(EventKind kind, uint64_t when_ns) const {
     event.flags |= kEventPointToPoint;
     const bool receives = !program_.steps.empty() && program_.steps[0].kind == StepKind::recv;
     if (receives) event.flags |= kEventReceiving;
+    event.bytes = saturated(prepared_->request.count * type_bytes(prepared_->request.type));
   }
+  if (prepared_->request.in_place) event.flags |= kEventInPlace;
+  if (awaited) event.flags |= kEventAwaited;
   event.set_plan(prepared_->plan.hash);
   if (!status_.ok()) event.flags |= kEventFailed;
   return event;

@@ -199,7 +199,7 @@ void ShortWay::trace(uint32_t index) {
   event.tier = step.tier;
   event.bytes = small.bytes;
   event.posted_ns = small.posted_ns;
-  const uint64_t took_ns = now_ns_ - small.posted_ns;
+  const uint64_t took_ns = now_ns_ > small.posted_ns ? now_ns_ - small.posted_ns : 0;
   if (!local) {
     event.peer = small.message.peer;
     event.tag = step.tag;

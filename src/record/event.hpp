@@ -16,6 +16,8 @@ inline constexpr uint8_t kEventFailed = 1;        // call_end: with an error
 inline constexpr uint8_t kEventPointToPoint = 2;  // of a send or receive, not of a collective
 inline constexpr uint8_t kEventReceiving = 4;     // call_begin and call_end of a receive
 inline constexpr uint8_t kEventKnowsItsWait = 8;  // sender_waited_us is filled
+inline constexpr uint8_t kEventInPlace = 16;      // of a begin: input and output are one memory
+inline constexpr uint8_t kEventAwaited = 32;      // of a begin and a stall: somebody waits for it
 
 // Reductions and copies of so few bytes may be left out: they take less time than to record them.
 inline constexpr uint64_t kLeastRecordedLocalBytes = 257;
@@ -31,7 +33,7 @@ struct alignas(64) TraceEvent {
   uint8_t tier = 0;  // that the message crosses
   uint8_t flags = 0;
   uint8_t scale = 0;       // 0 where it took less than four seconds
-  uint32_t bytes = 0;      // saturates
+  uint32_t bytes = 0;      // saturates; of a begin: of a send or a receive
   uint32_t ready = 0;      // peer known ready
   uint32_t first = 0;      // first byte
   uint32_t last = 0;       // it was done; of an end: how long the call took

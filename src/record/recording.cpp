@@ -31,12 +31,6 @@ namespace {
 constexpr time_t kSecondsKept = 3600;
 constexpr const char* kUnfinished = ".new";
 
-uint64_t realtime_ns() {
-  timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000ull + static_cast<uint64_t>(t.tv_nsec);
-}
-
 std::string prefix() { return fmt::format("sennit-trace-{}-", getuid()); }
 
 // What of the folder's file system recordings of ranks that have ended may take.
@@ -53,7 +47,24 @@ struct Ended {
   uint64_t bytes = 0;
 };
 
-// This user's recordings in the folder whose ranks have ended, newest first.
+// When the rank wrote last. What it stores into mapped pages does not change the file's time.
+time_t last_written(int fd, const struct stat& info) {
+  constexpr uint64_t kNsPerS = 1'000'000'000;
+  alignas(RecordingHeader) std::byte page[RecordingHeader::kBytes];
+  if (pread(fd, page, sizeof page, 0) != sizeof page) return info.st_mtime;
+  const auto& header = *reinterpret_cast<const RecordingHeader*>(page);
+  const uint64_t recorded = header.recorded.load(std::memory_order_relaxed);
+  TraceEvent last;
+  if (recorded == 0 || !std::has_single_bit(header.events)) return info.st_mtime;
+  const uint64_t at =
+      RecordingHeader::kBytes + ((recorded - 1) & (header.events - 1)) * sizeof(TraceEvent);
+  if (pread(fd, &last, sizeof last, static_cast<off_t>(at)) != sizeof last) return info.st_mtime;
+  const uint64_t when_ns = header.realtime_ns + (last.posted_ns - header.monotonic_ns);
+  return std::max(info.st_mtime, static_cast<time_t>(when_ns / kNsPerS));
+}
+
+// This user's recordings in the folder whose ranks have ended, newest first. One that is just being
+// made is not locked yet, and left alone.
 std::vector<Ended> ended_in(const std::string& folder) {
   std::vector<Ended> all;
   DIR* const entries = opendir(folder.c_str());
@@ -61,11 +72,15 @@ std::vector<Ended> ended_in(const std::string& folder) {
   while (const dirent* entry = readdir(entries)) {
     if (!std::string_view(entry->d_name).starts_with(prefix())) continue;
     const std::string path = fmt::format("{}/{}", folder, entry->d_name);
+    struct stat named {};
+    const bool young =
+        lstat(path.c_str(), &named) != 0 || std::time(nullptr) - named.st_mtime < kSecondsKept;
+    if (young && path.ends_with(kUnfinished)) continue;
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;
     struct stat info {};
     if (fstat(fd, &info) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-      all.push_back({path, info.st_mtime, static_cast<uint64_t>(info.st_size)});
+      all.push_back({path, last_written(fd, info), static_cast<uint64_t>(info.st_size)});
     close(fd);
   }
   closedir(entries);
@@ -94,10 +109,10 @@ struct OpenRecordings {
 
 OpenRecordings& open_recordings();
 
-void end_all() {
+void end_all(int status, void*) {
   OpenRecordings& open = open_recordings();
   const MutexLock lock(open.mutex);
-  for (Recording* recording : open.all) recording->end(true);
+  for (Recording* recording : open.all) recording->end(status == 0);
 }
 
 OpenRecordings& open_recordings() {
@@ -106,10 +121,10 @@ OpenRecordings& open_recordings() {
 }
 
 // Before there are threads: one that forks in the middle of this would leave its child with locks,
-// those of a static and of atexit(), that nobody releases.
+// those of a static and of on_exit(), that nobody releases.
 [[maybe_unused]] const bool kRegistered = [] {
   hold_across_fork(open_recordings().mutex);
-  return std::atexit(end_all) == 0;
+  return on_exit(end_all, nullptr) == 0;
 }();
 
 }  // namespace
@@ -153,7 +168,8 @@ bool Recording::make_file(const RecordingOwner& owner, const std::string& folder
   if (fd_ < 0) return false;
   void* memory = MAP_FAILED;
   // Taken now: a write into a hole of a full file system would kill the process.
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 && fallocate(fd_, 0, 0, static_cast<off_t>(bytes_)) == 0)
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 &&
+      posix_fallocate(fd_, 0, static_cast<off_t>(bytes_)) == 0)
     memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (memory == MAP_FAILED || rename(unfinished.c_str(), path_.c_str()) != 0) {
     const int error = errno;
@@ -198,10 +214,14 @@ Recording::~Recording() {
   if (fd_ >= 0) close_guarded(fd_);
 }
 
-void Recording::note(std::span<const std::byte> note) {
-  if (fd_ < 0 || note_bytes_.fetch_add(note.size()) + note.size() > kMostNoteBytes) return;
+void Recording::note(std::span<const std::byte> note, bool one_of_many) {
+  const size_t most = one_of_many ? kManyNoteBytes : kMostNoteBytes;
+  if (fd_ < 0 || note_bytes_.load() + note.size() > most) return;
+  note_bytes_ += note.size();
   // One write to a file that is appended to: notes of several threads do not mix.
-  [[maybe_unused]] const ssize_t written = write(fd_, note.data(), note.size());
+  const ssize_t written = write(fd_, note.data(), note.size());
+  // Behind one that was cut off nothing could be read.
+  if (written != static_cast<ssize_t>(note.size())) note_bytes_ = kMostNoteBytes;
 }
 
 void Recording::end(bool well) {

@@ -70,18 +70,19 @@ class Recording {
     ring_[number & mask_] = event;
     header_->recorded.store(number + 1, std::memory_order_release);
   }
-  // Kept for who reads the file, until kMostNoteBytes have been written.
-  void note(std::span<const std::byte> note);
+  // Kept for who reads the file, until kMostNoteBytes have been written; where it is one of many
+  // and can be done without, until kManyNoteBytes have.
+  void note(std::span<const std::byte> note, bool one_of_many = false);
   // Something has failed: the file is kept when the rank ends.
   void trouble() { troubled_ = true; }
-  // The rank has left, `well` or not. Where the process ends by exit() before, it ended well.
+  // The rank has left, `well` or not. Where the process ends by exit(0) before, it ended well.
   void end(bool well);
 
   uint64_t recorded() const { return header_->recorded.load(std::memory_order_relaxed); }
   const std::string& path() const { return path_; }  // empty: there is no file
 
   static constexpr size_t kEvents = 16384, kMostEvents = 1 << 24;
-  static constexpr size_t kMostNoteBytes = 64 << 20;
+  static constexpr size_t kManyNoteBytes = 1 << 20, kMostNoteBytes = 64 << 20;
 
  private:
   explicit Recording(size_t events);

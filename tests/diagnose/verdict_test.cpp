@@ -5,6 +5,7 @@
 #include "diagnose/verdict.hpp"
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -53,7 +54,7 @@ class VerdictOf : public testing::Test {
     Plans plans(*job);
     JudgeOptions options;
     options.quiet_ns = 500'000'000;
-    if (running) options.now_ns = now_ns();
+    if (running) options.now_ns = realtime_ns();
     return judge(*job, plans, options);
   }
   // Asks until something is wrong.
@@ -68,6 +69,7 @@ class VerdictOf : public testing::Test {
   }
   void end() { processes_->reports(60s); }
 
+  Arrivals arrived_;   // ranks have come to where the test wants them
   Arrivals released_;  // the test lets the ranks go on
   trainer::TestFolder folder_;
   std::unique_ptr<Processes> processes_;
@@ -102,14 +104,15 @@ TEST_F(VerdictOf, ARankThatDoesNotCall) {
 TEST_F(VerdictOf, ARankThatIsStopped) {
   start(3, [this](int, sennit_comm_t comm) {
     int stop = 0;
+    arrived_.add();
     while (!stop) {  // all ranks end in the same call
       stop = released_.await(1, 0ms);
       sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
       all_reduce(comm, 1 << 18);
     }
   });
-  while (judged().sentence.empty() && judged().ruled_out.size() < 2)
-    std::this_thread::sleep_for(20ms);  // until they call
+  ASSERT_TRUE(arrived_.await(3, 30s));
+  std::this_thread::sleep_for(200ms);  // until they call
   processes_->signal(1, SIGSTOP);
   const Verdict verdict = awaited();
   EXPECT_EQ(verdict.ranks, std::vector<int>{1}) << verdict.sentence;
@@ -155,14 +158,126 @@ TEST_F(VerdictOf, AReceiveThatNobodySendsTo) {
   end();
 }
 
+// From whoever it may be: nobody can be blamed, but it is seen.
+TEST_F(VerdictOf, AReceiveFromAnybody) {
+  start(2, [this](int rank, sennit_comm_t comm) {
+    float x = 0;
+    if (rank == 0) sennit_recv(&x, 1, SENNIT_FLOAT32, SENNIT_ANY_SOURCE, comm);
+    released_.await(1, 60s);
+    if (rank == 1) sennit_send(&x, 1, SENNIT_FLOAT32, 0, comm);
+  });
+  const Verdict verdict = awaited();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->cause, HangCause::unknown) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->waiting, std::vector<int>{0});
+}
+
+// 0 waits for 1, 1 for 2, and 2 for nobody, all in messages of the same number.
+TEST_F(VerdictOf, AChainOfMessages) {
+  start(3, [this](int rank, sennit_comm_t comm) {
+    float x = 0;
+    if (rank < 2) sennit_recv(&x, 1, SENNIT_FLOAT32, rank + 1, comm);
+    if (rank == 2) released_.await(1, 60s);
+    if (rank > 0) sennit_send(&x, 1, SENNIT_FLOAT32, rank - 1, comm);
+  });
+  const Verdict verdict = awaited();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->cause, HangCause::not_called) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{2}) << verdict.sentence;
+  released_.add();
+  end();
+}
+
+// A receive that is posted early, and that nobody waits for yet, is no hang.
+TEST_F(VerdictOf, AReceiveThatNobodyWaitsFor) {
+  start(2, [this](int rank, sennit_comm_t comm) {
+    float x = 0;
+    sennit_work_t work = nullptr;
+    if (rank == 0) sennit_recv_start(&x, 1, SENNIT_FLOAT32, 1, comm, &work);
+    released_.await(1, 60s);
+    if (rank == 1) sennit_send(&x, 1, SENNIT_FLOAT32, 0, comm);
+    if (rank == 0) sennit_work_wait(work, -1);
+    if (rank == 0) sennit_work_free(work);
+  });
+  std::this_thread::sleep_for(1500ms);
+  EXPECT_EQ(judged().kind, VerdictKind::well) << judged().sentence;
+  released_.add();
+  end();
+}
+
+// All groups of a split have one number, and are told apart all the same.
+TEST_F(VerdictOf, AGroupOfASplit) {
+  start(4, [this](int rank, sennit_comm_t comm) {
+    sennit_comm_t half = nullptr;
+    sennit_comm_split(comm, rank % 2, rank, &half);
+    for (int i = 0; i < 3; i++) all_reduce(half, rank % 2 == 0 ? 1000 : 3000);
+    if (rank == 3) released_.await(1, 60s);
+    all_reduce(half, rank % 2 == 0 ? 1000 : 3000);
+    released_.await(1, 60s);
+    sennit_comm_destroy(half);
+  });
+  const Verdict verdict = awaited();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{3}) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->waiting, std::vector<int>{1}) << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("all_reduce of 12000B float32 sum"), std::string::npos)
+      << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("of ranks 1,3)"), std::string::npos) << verdict.sentence;
+  released_.add();
+  end();
+}
+
+// Of a rank whose recording is elsewhere nothing is known, and nobody else is blamed.
+TEST_F(VerdictOf, ARankThatIsRecordedElsewhere) {
+  start(3, [this](int rank, sennit_comm_t comm) {
+    all_reduce(comm, 1000);
+    if (rank == 2) released_.await(1, 60s);
+    all_reduce(comm, 1000);
+  });
+  ASSERT_EQ(awaited().ranks, std::vector<int>{2});
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    if (entry.path().string().ends_with("-2")) std::filesystem::remove(entry.path());
+  const Verdict verdict = judged();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.hang->cause, HangCause::unknown) << verdict.sentence;
+  EXPECT_TRUE(verdict.ranks.empty());
+  released_.add();
+  end();
+}
+
+// Ranks that go on after a death, on a communicator that the dead was no member of, are well.
+TEST_F(VerdictOf, RanksThatWentOn) {
+  start(3, [this](int rank, sennit_comm_t comm) {
+    sennit_comm_t rest = nullptr;
+    sennit_comm_split(comm, rank == 1 ? SENNIT_NO_COLOR : 0, rank, &rest);
+    arrived_.add();
+    float x = 1;
+    while (sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_SUM, comm) == SENNIT_OK) {
+    }
+    for (int i = 0; i < 100; i++) all_reduce(rest, 10);
+    released_.await(1, 60s);
+    sennit_comm_destroy(rest);
+  });
+  ASSERT_TRUE(arrived_.await(3, 30s));
+  std::this_thread::sleep_for(200ms);
+  processes_->signal(1, SIGKILL);
+  std::this_thread::sleep_for(2500ms);
+  const Verdict verdict = judged();
+  EXPECT_NE(verdict.kind, VerdictKind::hang) << verdict.sentence;
+  EXPECT_NE(verdict.kind, VerdictKind::failed) << verdict.sentence;
+  released_.add();
+  end();
+}
+
 TEST_F(VerdictOf, ARankThatWasKilled) {
-  start(3, [](int, sennit_comm_t comm) {
+  start(3, [this](int, sennit_comm_t comm) {
+    arrived_.add();
     for (int i = 0; i < 1'000'000; i++) {
       float x = 1;
       if (sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_SUM, comm) != SENNIT_OK) return;
     }
   });
-  while (judged().sentence.empty() && judged().ruled_out.empty()) std::this_thread::sleep_for(20ms);
+  ASSERT_TRUE(arrived_.await(3, 30s));
   std::this_thread::sleep_for(200ms);
   processes_->signal(1, SIGKILL);
   end();

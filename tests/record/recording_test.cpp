@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.hpp"
 #include "diagnose/recordings.hpp"
 #include "record/notes.hpp"
 #include "tests/support/process.hpp"
@@ -152,6 +153,16 @@ TEST_F(SharedMemory, IsGoneWithAProcessThatExits) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
+TEST_F(SharedMemory, StaysWhereAProcessExitsWithAnError) {
+  Process rank([this] {
+    open(job_).release();
+    std::exit(3);
+    return "";
+  });
+  for (int i = 0; i < 1000 && rank.out() >= 0; i++) rank.listen();
+  EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
 TEST_F(SharedMemory, AForkedChildTakesNothingAway) {
   const std::unique_ptr<Recording> recording = open(job_);
   Process child([&] {
@@ -175,6 +186,16 @@ TEST_F(SharedMemory, WhatRanksLeftIsTakenAwayAfterAnHour) {
   ASSERT_EQ(utimensat(AT_FDCWD, path().c_str(), old, 0), 0);
   later = open(next);
   EXPECT_FALSE(std::filesystem::exists(path()));
+  // What it wrote last counts, and not when its file was made.
+  std::unique_ptr<Recording> busy = open(job_);
+  TraceEvent event;
+  event.posted_ns = now_ns();
+  busy->record(event);
+  busy.reset();
+  ASSERT_EQ(utimensat(AT_FDCWD, path().c_str(), old, 0), 0);
+  open(next + 1)->end(true);
+  EXPECT_TRUE(std::filesystem::exists(path()));
+  std::filesystem::remove(path());
   // One that is open is not taken away, however old.
   ASSERT_EQ(utimensat(AT_FDCWD, path(next).c_str(), old, 0), 0);
   open(job_)->end(true);
@@ -219,6 +240,28 @@ TEST_F(RecordingFile, ErrorsNameTheFileAndWhatIsWrong) {
   std::filesystem::copy_file(path, folder_ / "damaged");
   trainer::change_byte(folder_ / "damaged", offsetof(RecordingHeader, events), 3);
   EXPECT_NE(error(folder_ / "damaged").find("is damaged"), std::string::npos);
+  std::filesystem::copy_file(path, folder_ / "huge");
+  trainer::change_byte(folder_ / "huge", offsetof(RecordingHeader, size) + 3, 0x7f);
+  EXPECT_NE(error(folder_ / "huge").find("is damaged"), std::string::npos);
+}
+
+// Whatever one byte is, it is read, or refused.
+TEST_F(RecordingFile, WithAnyByteDamagedIsReadOrRefused) {
+  std::unique_ptr<Recording> recording = open();
+  for (uint32_t i = 0; i < 20; i++) recording->record(numbered(i));
+  recording->note(encode(CommunicatorNote{1, {0, 1, 2, 3}}));
+  recording->note(encode(FabricNote{"host a", {{"a", -1, ""}, {"b", 0, "nic"}}}));
+  const std::string path = recording->path();
+  recording.reset();
+  std::vector<std::string> passed_over;
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
+  for (int64_t at = 0; at < bytes; at++) {
+    if (at == 256) at = RecordingHeader::kBytes;  // the header's fields, then events and notes
+    trainer::change_byte(path, at, 0x55);
+    static_cast<void>(read_job({{path}, {}, {}}, &passed_over));
+    trainer::change_byte(path, at, -0x55);
+  }
+  EXPECT_TRUE(read_job({{path}, {}, {}}, &passed_over).ok());
 }
 
 // ---- the files of a job ----

@@ -38,7 +38,7 @@ int run(const Options& options) {
   JudgeOptions judging;
   judging.quiet_ns = static_cast<uint64_t>(options.quiet_ms) * kNsPerMs;
   for (const RankRecording& rank : job->ranks)
-    if (rank.state == RankState::running) judging.now_ns = now_ns();
+    if (rank.state == RankState::running) judging.now_ns = realtime_ns();
   const Verdict verdict = judge(*job, plans, judging);
   if (options.json != "-" && options.html != "-")
     fmt::print("{}", diagnose::verdict_text(*job, verdict, plans));

@@ -77,7 +77,7 @@ std::string timeline(const JobRecording& job) {
     slowest = std::max(slowest, took);
     line.points.emplace_back(begin - first, took);
     line.tips.push_back(
-        fmt::format("call {} of communicator {}: {:.2f} ms", call.seq, call.comm, took));
+        fmt::format("call {} of {}: {:.2f} ms", call.seq, job.comm_name(call.comm), took));
   }
   if (line.points.size() < 2) return "";
   LineChart chart;
