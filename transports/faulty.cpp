@@ -10,9 +10,9 @@
 
 #include <fmt/core.h>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
-#include "base/clock.hpp"
 
 namespace sennit {
 namespace {

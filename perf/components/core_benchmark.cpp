@@ -8,10 +8,10 @@
 
 #include <algorithm>
 
-#include "record/trace.hpp"
 #include "collectives/algorithm.hpp"
 #include "perf/components/counted_memory.hpp"
 #include "plan/planner.hpp"
+#include "record/trace.hpp"
 #include "topology/source.hpp"
 #include "verify/verify.hpp"
 

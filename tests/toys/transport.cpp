@@ -9,9 +9,9 @@
 #include <list>
 #include <map>
 
+#include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "base/process/forked.hpp"
-#include "base/clock.hpp"
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
 #include "transports/returns.hpp"

@@ -1,6 +1,7 @@
 // outbox.cpp: see transports/tcp/outbox.hpp.
 #include "transports/tcp/outbox.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/clock.hpp"

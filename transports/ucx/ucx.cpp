@@ -6,10 +6,10 @@
 
 #include <fmt/core.h>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/process/descriptors.hpp"
 #include "base/process/forked.hpp"
-#include "base/clock.hpp"
 #include "transports/segments.hpp"
 
 namespace sennit::ucx {

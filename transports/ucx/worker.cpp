@@ -11,8 +11,9 @@
 
 #include <fmt/core.h>
 
-#include "base/log.hpp"
 #include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/process/forked.hpp"
 
 namespace sennit::ucx {
 namespace {
@@ -52,6 +53,7 @@ bool has_rdma() {
 }
 
 const Library& Library::get() {
+  const ForeignCall call;  // a child forked while it is opened would wait for it for ever
   static const Library library;
   return library;
 }

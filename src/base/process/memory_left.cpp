@@ -13,8 +13,8 @@
 
 #include <fmt/core.h>
 
-#include "base/options.hpp"
 #include "base/clock.hpp"
+#include "base/options.hpp"
 
 namespace sennit {
 namespace {

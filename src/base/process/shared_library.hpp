@@ -6,6 +6,7 @@
 //     Verbs() : SharedLibrary("libibverbs.so.1") {}
 //     const Function<decltype(ibv_open_device)> open_device{*this, "ibv_open_device"};
 //   };
+//   const ForeignCall call;  // so that no fork finds it half opened (base/process/forked.hpp)
 //   static const Verbs verbs;
 //   if (verbs.usable()) verbs.open_device(device);
 //

@@ -15,8 +15,8 @@
 #include <fmt/core.h>
 
 #include "api/c_api.hpp"
-#include "base/options.hpp"
 #include "base/clock.hpp"
+#include "base/options.hpp"
 #include "command/bench/bench.hpp"
 #include "command/bench/groups.hpp"
 #include "plan/bound.hpp"

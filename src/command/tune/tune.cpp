@@ -24,8 +24,8 @@
 #include <fmt/core.h>
 
 #include "api/c_api.hpp"
-#include "base/options.hpp"
 #include "base/clock.hpp"
+#include "base/options.hpp"
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"

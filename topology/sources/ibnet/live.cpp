@@ -16,6 +16,7 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
+#include "base/process/forked.hpp"
 #include "base/process/shared_library.hpp"
 #include "topology/source.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
@@ -40,6 +41,7 @@ struct Ibnet : SharedLibrary {
 };
 
 const Ibnet& ibnet() {
+  const ForeignCall call;  // a child forked while it is opened would wait for it for ever
   static const Ibnet library;
   return library;
 }
