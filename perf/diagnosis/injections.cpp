@@ -28,7 +28,7 @@
 #include "plan/planner.hpp"
 #include "topology/source.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr double kMatters = 1.05;
@@ -247,10 +247,10 @@ int measure(const Options& options) {
 }
 
 }  // namespace
-}  // namespace sennit
+}  // namespace sennit::diagnose
 
 int main(int argc, char** argv) {
-  sennit::Options options;
+  sennit::diagnose::Options options;
   sennit::CommandLine line("how often the diagnosis names what is wrong", "injections");
   const sennit::Command command = line.itself();
   command.option("--trials", options.trials, "of each kind and severity")
@@ -262,6 +262,6 @@ int main(int argc, char** argv) {
       .show_default()
       .share_within(0, 1);
   command.option("--seed", options.seed, "of all that is random").show_default();
-  command.action([&] { return sennit::measure(options); });
+  command.action([&] { return sennit::diagnose::measure(options); });
   return line.run({argv, argv + argc});
 }

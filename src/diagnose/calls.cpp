@@ -9,7 +9,7 @@
 #include "schedule/layout.hpp"
 #include "schedule/prepared.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 CallRecord begun(int rank, const TraceEvent& event, size_t at) {
@@ -173,4 +173,4 @@ std::vector<OpenStep> open_steps(const JobRecording& job, const CallRecord& call
   return open;
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "diagnose/plans.hpp"
 #include "diagnose/recordings.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // A step that was begun and has not ended, or whose begin nothing holds up.
 struct OpenStep {
@@ -39,7 +40,11 @@ struct CallRecord {
     uint32_t comm = 0, seq = 0, tag = 0;
     int peer = -1;
     bool point_to_point = false, receiving = false;
-    auto operator<=>(const Name&) const = default;
+    bool operator<(const Name& other) const { return tied() < other.tied(); }
+    bool operator==(const Name&) const = default;
+    std::tuple<uint32_t, uint32_t, uint32_t, int, bool, bool> tied() const {
+      return {comm, seq, tag, peer, point_to_point, receiving};
+    }
   };
   Name name() const {
     if (!point_to_point) return {comm, seq, 0, -1, false, false};
@@ -53,4 +58,4 @@ std::vector<CallRecord> find_calls(const JobRecording& job);
 // have begun. Empty where the program is not known, or the ring was too short for the call.
 std::vector<OpenStep> open_steps(const JobRecording& job, const CallRecord& call, Plans& plans);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

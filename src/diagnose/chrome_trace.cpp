@@ -14,7 +14,7 @@
 #include "diagnose/calls.hpp"
 #include "diagnose/messages.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -305,4 +305,4 @@ std::string chrome_trace(const JobRecording& job, Plans& plans) {
   return Writer(job, plans).write();
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -13,9 +13,9 @@
 #include "diagnose/plans.hpp"
 #include "diagnose/recordings.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // The whole file.
 std::string chrome_trace(const JobRecording& job, Plans& plans);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

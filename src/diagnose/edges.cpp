@@ -9,7 +9,7 @@
 #include "base/index.hpp"
 #include "simulate/simulate.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 using Pair = std::pair<int, int>;
@@ -225,4 +225,4 @@ std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
   return observed;
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -18,7 +18,7 @@
 #include "diagnose/plans.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // A boundary of the tree in one direction.
 struct DirectedGroup {
@@ -70,4 +70,4 @@ inline constexpr uint64_t kLeastEdgeBytes = 64 * 1024;
 std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
                                           const std::vector<Message>& messages, size_t most_calls);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -11,7 +11,7 @@
 #include "base/rank_ranges.hpp"
 #include "diagnose/messages.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr double kNsPerS = 1e9;
@@ -395,4 +395,4 @@ std::optional<Hang> find_hang(const JobRecording& job, Plans& plans, uint64_t qu
   return Search(job, plans, quiet_ns, now_ns).run();
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

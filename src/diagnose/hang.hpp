@@ -13,7 +13,7 @@
 #include "diagnose/plans.hpp"
 #include "diagnose/recordings.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // Why a call does not end.
 enum class HangCause : uint8_t {
@@ -45,4 +45,4 @@ struct Hang {
 std::optional<Hang> find_hang(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
                               std::optional<uint64_t> now_ns);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

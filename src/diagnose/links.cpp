@@ -12,7 +12,7 @@
 #include "base/index.hpp"
 #include "base/median.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr double kLeastConfidence = 0.4;
@@ -337,4 +337,4 @@ std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both
   return both_ways ? name : (link.egress ? "out of " : "into ") + name;
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -13,7 +13,7 @@
 
 #include "diagnose/edges.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // What is slow, and by how much.
 struct SlowLink {
@@ -38,4 +38,4 @@ std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& pla
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -11,7 +11,7 @@
 
 #include "base/arithmetic.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 // Both ends know a message by it.
@@ -134,4 +134,4 @@ std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
   return offsets;
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -9,7 +9,7 @@
 
 #include "diagnose/recordings.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // A message of which at least one end is recorded. Times are CLOCK_MONOTONIC of its own host.
 struct Message {
@@ -34,4 +34,4 @@ struct ClockOffset {
 std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
                                                  const std::vector<Message>& messages);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -7,7 +7,7 @@
 
 #include "topology/fabric/units.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 Plans::Plans(const JobRecording& job) : job_(job) {
   if (job.fabric.empty() && job.placements.empty()) {
@@ -126,4 +126,4 @@ std::string Plans::tier_name(uint32_t comm, uint8_t tier) {
   return fmt::format("tier {}", tier);
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

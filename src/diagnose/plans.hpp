@@ -14,7 +14,7 @@
 #include "schedule/program.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // Made as they are asked for, and kept. `job` outlives this. Not thread-safe.
 class Plans {
@@ -58,4 +58,4 @@ class Plans {
   std::map<uint32_t, std::map<int, int>> positions_;  // by communicator and world rank
 };
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -8,7 +8,7 @@
 #include "base/median.hpp"
 #include "diagnose/calls.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr size_t kLeastCalls = 4;
@@ -121,4 +121,4 @@ std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_c
   return find_late(comm, ranks, calls_by_rank(calls), least_cost);
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -10,7 +10,7 @@
 
 #include "diagnose/recordings.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // Ranks that come late, and what it costs.
 struct LateRanks {
@@ -25,4 +25,4 @@ struct LateRanks {
 // or no rank costs as much as `least_cost` of the time.
 std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -21,7 +21,7 @@
 #include "base/rank_ranges.hpp"
 #include "record/recording.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr std::string_view kNameOfAny = "sennit-trace-";
@@ -410,4 +410,4 @@ Result<JobRecording> read_job(const RecordingSearch& search,
   return job;
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -16,7 +16,7 @@
 #include "record/event.hpp"
 #include "record/notes.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // How a rank was when its file was read.
 enum class RankState : uint8_t {
@@ -76,4 +76,4 @@ struct RecordingSearch {
 // are passed over, and those that cannot be read are told in `passed_over`.
 Result<JobRecording> read_job(const RecordingSearch& search, std::vector<std::string>* passed_over);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -9,7 +9,7 @@
 #include "base/index.hpp"
 #include "simulate/simulate.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr uint32_t kComm = 1;
@@ -138,4 +138,4 @@ Result<JobRecording> simulated_recording(const SimulatedJob& job) {
   return recording;
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

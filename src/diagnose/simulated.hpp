@@ -13,7 +13,7 @@
 #include "schedule/request.hpp"
 #include "topology/fabric/fabric.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // Calls of one plan, and what is wrong while they run.
 struct SimulatedJob {
@@ -31,4 +31,4 @@ struct SimulatedJob {
 // Errors: what the fabric or the simulator says.
 Result<JobRecording> simulated_recording(const SimulatedJob& job);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -14,7 +14,7 @@
 #include "diagnose/messages.hpp"
 #include "diagnose/ranks.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 constexpr double kPercent = 100, kNsPerMs = 1e6;
@@ -202,4 +202,4 @@ Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options
   return of_slowness(job, plans, options);
 }
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

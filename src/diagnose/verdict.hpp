@@ -12,7 +12,7 @@
 #include "diagnose/plans.hpp"
 #include "diagnose/recordings.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 
 // From what stops a job to what only costs it time.
 enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank };
@@ -46,4 +46,4 @@ struct JudgeOptions {
 // more.
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options);
 
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -18,7 +18,7 @@
 #include "tests/support/trials.hpp"
 #include "topology/source.hpp"
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 // What clean runs on the emulated tree show is less.
@@ -177,4 +177,4 @@ TEST(SlowLinks, OnRandomTrees) {
 }
 
 }  // namespace
-}  // namespace sennit
+}  // namespace sennit::diagnose

@@ -20,7 +20,7 @@
 
 using namespace std::chrono_literals;
 
-namespace sennit {
+namespace sennit::diagnose {
 namespace {
 
 using sennit_test::Arrivals;
@@ -316,4 +316,4 @@ TEST_F(VerdictOf, RanksThatAreWell) {
 }
 
 }  // namespace
-}  // namespace sennit
+}  // namespace sennit::diagnose

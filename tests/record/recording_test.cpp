@@ -24,6 +24,12 @@
 namespace sennit {
 namespace {
 
+using diagnose::JobRecording;
+using diagnose::RankRecording;
+using diagnose::RankState;
+using diagnose::read_job;
+using diagnose::read_recording;
+using diagnose::RecordingSearch;
 using sennit_test::Process;
 
 TraceEvent numbered(uint32_t number) {

@@ -32,21 +32,21 @@ bool write(const std::string& file, const std::string& text) {
 }
 
 int run(const Options& options) {
-  const Result<JobRecording> job = diagnose::find_job("diagnose", options.search);
+  const Result<diagnose::JobRecording> job = diagnose::find_job("diagnose", options.search);
   if (!job) return kOff;
-  Plans plans(*job);
-  JudgeOptions judging;
+  diagnose::Plans plans(*job);
+  diagnose::JudgeOptions judging;
   judging.quiet_ns = static_cast<uint64_t>(options.quiet_ms) * kNsPerMs;
-  for (const RankRecording& rank : job->ranks)
-    if (rank.state == RankState::running) judging.now_ns = realtime_ns();
-  const Verdict verdict = judge(*job, plans, judging);
+  for (const diagnose::RankRecording& rank : job->ranks)
+    if (rank.state == diagnose::RankState::running) judging.now_ns = realtime_ns();
+  const diagnose::Verdict verdict = diagnose::judge(*job, plans, judging);
   if (options.json != "-" && options.html != "-")
     fmt::print("{}", diagnose::verdict_text(*job, verdict, plans));
   if (!options.json.empty() && !write(options.json, diagnose::verdict_json(*job, verdict, plans)))
     return kOff;
   if (!options.html.empty() && !write(options.html, diagnose::verdict_page(*job, verdict, plans)))
     return kOff;
-  return verdict.kind == VerdictKind::well ? kWell : kWrong;
+  return verdict.kind == diagnose::VerdictKind::well ? kWell : kWrong;
 }
 
 }  // namespace

@@ -20,16 +20,16 @@ struct Options {
 
 int run(const Options& options) {
   constexpr int kOff = 2;
-  const Result<JobRecording> job = diagnose::find_job("trace", options.search);
+  const Result<diagnose::JobRecording> job = diagnose::find_job("trace", options.search);
   if (!job) return kOff;
-  Plans plans(*job);
-  const Status written = write_text(options.output, chrome_trace(*job, plans));
+  diagnose::Plans plans(*job);
+  const Status written = write_text(options.output, diagnose::chrome_trace(*job, plans));
   if (!written.ok()) {
     std::fprintf(stderr, "sennit trace: %s\n", written.text().c_str());
     return kOff;
   }
   size_t events = 0;
-  for (const RankRecording& rank : job->ranks) events += rank.events.size();
+  for (const diagnose::RankRecording& rank : job->ranks) events += rank.events.size();
   if (options.output != "-")
     fmt::print("job {:016x}: {} events of {} of {} ranks in {}; open it in ui.perfetto.dev\n",
                job->job, events, job->ranks.size(), job->size, options.output);
