@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include <fmt/core.h>
@@ -22,7 +23,9 @@ std::vector<int> listed(const std::set<int>& ranks) { return {ranks.begin(), ran
 struct Edge {
   int from, to;
   uint32_t chunk, tag;
-  auto operator<=>(const Edge&) const = default;
+  bool operator<(const Edge& other) const {
+    return std::tie(from, to, chunk, tag) < std::tie(other.from, other.to, other.chunk, other.tag);
+  }
 };
 
 class Search {
@@ -39,7 +42,7 @@ class Search {
   uint64_t patience_ns(const CallRecord& call);
   std::set<int> members(const CallRecord& call) const;
   std::optional<Hang> look(const CallRecord& call, Way way);
-  std::optional<Hang> behind_in(const Hang& about, const std::set<int>& behind, Way way);
+  std::optional<Hang> behind_in(const Hang& about, const std::set<int>& behind, const Way& way);
   // Of the ranks that are in a call.
   struct Inside {
     std::map<Edge, OpenStep> awaited;
@@ -49,7 +52,7 @@ class Search {
   };
   Inside look_inside(const Hang& about, const std::set<int>& ranks) const;
   std::optional<Hang> inside(const Hang& about, const std::set<int>& ranks);
-  std::optional<Hang> of_message(const CallRecord& call, Way way);
+  std::optional<Hang> of_message(const CallRecord& call, const Way& way);
   Hang about(const CallRecord& call) const;
   std::string cause_text(const Hang& hang, const std::string& call) const;
   void say(Hang* hang) const;
@@ -205,7 +208,8 @@ std::optional<Hang> Search::look(const CallRecord& call, Way way) {
 }
 
 // `behind` have not begun the call: because they are gone, in another call, or elsewhere.
-std::optional<Hang> Search::behind_in(const Hang& about, const std::set<int>& behind, Way way) {
+std::optional<Hang> Search::behind_in(const Hang& about, const std::set<int>& behind,
+                                      const Way& way) {
   Hang hang = about;
   std::set<int> gone;
   for (const int rank : behind)
@@ -229,7 +233,7 @@ std::optional<Hang> Search::behind_in(const Hang& about, const std::set<int>& be
 }
 
 // A send or a receive: the other end has not made it.
-std::optional<Hang> Search::of_message(const CallRecord& call, Way way) {
+std::optional<Hang> Search::of_message(const CallRecord& call, const Way& way) {
   Hang hang = about(call);
   hang.waiting = {call.rank};
   hang.where = open_steps(job_, call, plans_).front();

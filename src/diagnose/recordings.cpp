@@ -197,7 +197,9 @@ class Collected {
       return {};
     }
     const std::string what = fmt::format("{}: rank {} of its job has another", path, read->rank);
-    const bool first = jobs_[read->job].try_emplace(read->rank, *std::move(read)).second;
+    std::map<int, RankRecording>& ranks = jobs_[read->job];
+    const int rank = read->rank;
+    const bool first = ranks.try_emplace(rank, *std::move(read)).second;
     if (!first) passed_over_->push_back(what);
     return {};
   }
