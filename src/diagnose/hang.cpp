@@ -36,6 +36,7 @@ class Search {
  private:
   using Way = std::vector<std::pair<int, CallRecord::Name>>;  // calls, of a rank or of all (-1)
 
+  bool some_live() const;
   const CallRecord* open_call(int rank, uint32_t comm) const;
   const CallRecord* any_open_call(int rank) const;
   const CallRecord* last_call(int rank, uint32_t comm) const;
@@ -100,6 +101,11 @@ uint64_t Search::patience_ns(const CallRecord& call) {
   return std::max(quiet_ns_, note ? kTimesAsLong * note->predicted_ns : 0);
 }
 
+bool Search::some_live() const {
+  return std::any_of(job_.ranks.begin(), job_.ranks.end(),
+                     [](const RankRecording& rank) { return rank.state == RankState::running; });
+}
+
 const CallRecord* Search::open_call(int rank, uint32_t comm) const {
   for (const auto& [i, moved] : last_step_)
     if (calls_[i].rank == rank && calls_[i].comm == comm && !calls_[i].point_to_point)
@@ -143,16 +149,13 @@ Hang Search::about(const CallRecord& call) const {
 // From the call that has been without a step for longest. What ranks left open that are gone says
 // something only where all are.
 std::optional<Hang> Search::run() {
-  const bool some_live = std::any_of(job_.ranks.begin(), job_.ranks.end(), [](const auto& rank) {
-    return rank.state == RankState::running;
-  });
   const CallRecord* worst = nullptr;
   uint64_t longest = 0;
   for (const auto& [i, moved] : last_step_) {
     const CallRecord& call = calls_[i];
     const RankState state = job_.find(call.rank)->state;
     const uint64_t now = now_ns_.at(call.rank);
-    if (state == RankState::ended || (some_live && state != RankState::running)) continue;
+    if (state == RankState::ended || (some_live() && state != RankState::running)) continue;
     if (!call.awaited || now < moved + patience_ns(call) || now - moved < longest) continue;
     longest = now - moved;
     worst = &call;
@@ -215,10 +218,7 @@ std::optional<Hang> Search::behind_in(const Hang& about, const std::set<int>& be
   for (const int rank : behind)
     if (job_.find(rank)->state != RankState::running) gone.insert(rank);
   // Where all are gone the job was ended as it hung, and that says nothing.
-  const bool some_live = std::any_of(job_.ranks.begin(), job_.ranks.end(), [](const auto& rank) {
-    return rank.state == RankState::running;
-  });
-  if (!gone.empty() && some_live) {
+  if (!gone.empty() && some_live()) {
     hang.cause = HangCause::gone;
     hang.behind = listed(gone);
     return hang;

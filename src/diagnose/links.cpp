@@ -32,6 +32,8 @@ struct Hypothesis {
   double density = 0;  // the excess of these edges, by how many they are
 };
 
+bool fits_better(const Hypothesis& a, const Hypothesis& b) { return a.misfit < b.misfit; }
+
 double part_of(std::vector<double> values, double part) {
   if (values.empty()) return 0;
   const auto at =
@@ -65,7 +67,6 @@ class Solver {
     int from = 0, to = 0;
     double excess = 0;  // ln of how much longer it took than it should; at least 0
     double weight = 0;
-    std::vector<DirectedGroup> way;
   };
   void measure_excess();
   std::vector<Hypothesis> hypotheses() const;
@@ -125,8 +126,7 @@ void Solver::measure_excess() {
     if (service <= 0 || should <= 0 || bytes[edge] < kLeastEdgeBytes) continue;
     logs.push_back(std::log(service / should));
     by_tier[tree_.crossing_tier(edge.first, edge.second)].push_back(logs.back());
-    edges_.push_back(
-        {edge.first, edge.second, 0, std::sqrt(service), way_of(tree_, edge.first, edge.second)});
+    edges_.push_back({edge.first, edge.second, 0, std::sqrt(service)});
   }
   constexpr double kLowerQuarter = 0.25;
   std::map<int, double> usual;
@@ -146,7 +146,7 @@ void Solver::add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links,
                  bool both_ways) const {
   Hypothesis hypothesis{std::move(links), tier, both_ways, {}, 1, 0};
   for (size_t e = 0; e < edges_.size(); e++)
-    for (const DirectedGroup& crossed : edges_[e].way)
+    for (const DirectedGroup& crossed : ways_.at({edges_[e].from, edges_[e].to}))
       if (std::find(hypothesis.links.begin(), hypothesis.links.end(), crossed) !=
           hypothesis.links.end())
         hypothesis.edges.insert(e);
@@ -226,8 +226,7 @@ void Solver::simulate(Hypothesis* hypothesis, double factor) const {
 void Solver::refine(std::vector<Hypothesis>* all) const {
   constexpr size_t kLikely = 6, kLikeliest = 3;
   constexpr double kAround[] = {0.7, 0.85, 1.2, 1.5, 2.0}, kWorst = 1e9, kLeast = 1.05;
-  const auto better = [](const Hypothesis& a, const Hypothesis& b) { return a.misfit < b.misfit; };
-  std::stable_sort(all->begin(), all->end(), better);
+  std::stable_sort(all->begin(), all->end(), fits_better);
   const auto rest = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
   std::stable_sort(rest, all->end(),
                    [](const Hypothesis& a, const Hypothesis& b) { return a.density > b.density; });
@@ -239,13 +238,13 @@ void Solver::refine(std::vector<Hypothesis>* all) const {
     simulate(&hypothesis, std::max(kLeast, guessed));
     simulate(&hypothesis, std::max(kLeast, median(std::move(throughput))));
   }
-  std::stable_sort(all->begin(), all->end(), better);
+  std::stable_sort(all->begin(), all->end(), fits_better);
   for (size_t i = 0; i < std::min(kLikeliest, all->size()); i++) {
     const double first = (*all)[i].factor;
     for (const double around : kAround)
       if (first * around > 1) simulate(&(*all)[i], first * around);
   }
-  std::stable_sort(all->begin(), all->end(), better);
+  std::stable_sort(all->begin(), all->end(), fits_better);
 }
 
 // In one call: the capacity over what was carried while something waited to cross. 0: not known, or
@@ -259,9 +258,7 @@ double Solver::throughput_factor(const std::vector<DirectedGroup>& links, size_t
     std::vector<Stretch> serving;
     double bytes = 0;
     for (const EdgeTime& edge : observed_.edges[call]) {
-      const auto known = ways_.find({edge.from, edge.to});
-      if (known == ways_.end()) continue;
-      const std::vector<DirectedGroup>& way = known->second;
+      const std::vector<DirectedGroup>& way = ways_.at({edge.from, edge.to});
       if (std::find(way.begin(), way.end(), link) == way.end()) continue;
       bytes += static_cast<double>(edge.bytes);
       serving.insert(serving.end(), edge.serving.begin(), edge.serving.end());
@@ -310,8 +307,7 @@ std::optional<SlowLink> Solver::solve(double least_factor) const {
   if (!expected_.service_ns.empty())
     refine(&all);
   else
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Hypothesis& a, const Hypothesis& b) { return a.misfit < b.misfit; });
+    std::stable_sort(all.begin(), all.end(), fits_better);
   const SlowLink slow = told(all, all.front());
   if (slow.confidence < kLeastConfidence) return std::nullopt;
   const bool absolute = !expected_.service_ns.empty();

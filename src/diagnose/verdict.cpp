@@ -113,8 +113,8 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const J
                          : names + ": slower than its like";
   const size_t calls = observed.calls.size();
   if (slow.since > 0 && slow.since < calls)
-    text +=
-        fmt::format(" since call {} of communicator {}", observed.calls[slow.since], observed.comm);
+    text += fmt::format(" since call {} of {}", observed.calls[slow.since],
+                        job.comm_name(observed.comm));
   const std::string call = plans.call_name(observed.comm, observed.plan);
   if (slow.cost > 0) text += fmt::format("; costs {:.0f}% of {}", kPercent * slow.cost, call);
   if (slow.suspects.size() > 1 && slow.tier < 0) text += "; the traffic does not tell them apart";
