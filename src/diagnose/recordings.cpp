@@ -24,9 +24,6 @@
 namespace sennit::diagnose {
 namespace {
 
-constexpr std::string_view kNameOfAny = "sennit-trace-";
-constexpr std::string_view kUnfinished = ".new";
-
 // A descriptor, for as long as it is looked at.
 class File {
  public:
@@ -113,7 +110,7 @@ RankState state_of(int fd, const RecordingHeader& header) {
 // ---- where files are ----
 
 bool is_name(std::string_view name) {
-  return name.starts_with(kNameOfAny) && !name.ends_with(kUnfinished);
+  return name.starts_with(kRecordingName) && !name.ends_with(kUnfinishedRecording);
 }
 
 std::vector<std::string> recordings_in(const std::string& folder) {

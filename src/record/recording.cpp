@@ -29,9 +29,8 @@ namespace sennit {
 namespace {
 
 constexpr time_t kSecondsKept = 3600;
-constexpr const char* kUnfinished = ".new";
 
-std::string prefix() { return fmt::format("sennit-trace-{}-", getuid()); }
+std::string prefix() { return fmt::format("{}{}-", kRecordingName, getuid()); }
 
 // What of the folder's file system recordings of ranks that have ended may take.
 uint64_t room_for_ended(const std::string& folder) {
@@ -75,7 +74,7 @@ std::vector<Ended> ended_in(const std::string& folder) {
     struct stat named {};
     const bool young =
         lstat(path.c_str(), &named) != 0 || std::time(nullptr) - named.st_mtime < kSecondsKept;
-    if (young && path.ends_with(kUnfinished)) continue;
+    if (young && path.ends_with(kUnfinishedRecording)) continue;
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;
     struct stat info {};
@@ -161,7 +160,7 @@ std::unique_ptr<Recording> Recording::open(const RecordingOwner& owner, const st
 bool Recording::make_file(const RecordingOwner& owner, const std::string& folder) {
   path_ = fmt::format("{}/{}{:016x}-{}", folder, prefix(), owner.job, owner.rank);
   // Nobody sees it by its name, and takes it for one whose rank has ended, before it is locked.
-  const std::string unfinished = path_ + kUnfinished;
+  const std::string unfinished = path_ + kUnfinishedRecording;
   fd_ = open_guarded([&] {
     return ::open(unfinished.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND, 0600);
   });

@@ -25,6 +25,9 @@
 namespace sennit {
 
 inline constexpr const char* kRecordingFolder = "/dev/shm";
+// What a recording's file name begins with, and what it ends with until it is complete.
+inline constexpr const char* kRecordingName = "sennit-trace-";
+inline constexpr const char* kUnfinishedRecording = ".new";
 
 // The first page of the file, little-endian. Times are of one moment, when it was made.
 struct RecordingHeader {
