@@ -12,13 +12,14 @@ uint64_t now_ns();
 uint64_t realtime_ns();
 
 // CLOCK_MONOTONIC, carried on by the processor's counter for up to a millisecond at a time where
-// that counts evenly. One user at a time.
+// that counts evenly. One user at a time. Right to a microsecond or so, so that the
+// times of two ranks of a host may be held against one another.
 class FastClock {
  public:
   FastClock();
   uint64_t now() {
-    const uint64_t since = ticks() - base_ticks_;
-    if (since < good_for_ticks_) return base_ns_ + (since * ns_per_tick_shifted_ >> kShift);
+    const uint64_t since = ticks() - base_.ticks;
+    if (since < good_for_ticks_) return base_.ns + (since * ns_per_tick_shifted_ >> kShift);
     return read();
   }
 
@@ -31,10 +32,16 @@ class FastClock {
     return 0;
 #endif
   }
+  // Both clocks at one time, which may be off by `width` of the counter.
+  struct Reading {
+    uint64_t ns = 0, ticks = 0, width = 0;
+  };
+  static Reading read_both();
   uint64_t read();
 
   bool even_ = false;  // the counter counts evenly
-  uint64_t base_ns_ = 0, base_ticks_ = 0;
+  Reading anchor_;     // the counter's rate is learned from here
+  Reading base_;       // time is counted from here
   uint64_t ns_per_tick_shifted_ = 0;
   uint64_t good_for_ticks_ = 0;
 };
