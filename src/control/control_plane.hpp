@@ -78,7 +78,8 @@ struct CallDescriptor {
 // goodbye first. The public functions may be called from any thread.
 class Control {
  public:
-  // Called on the control thread; must not block, must not call back into Control except report_*.
+  // Called on the control thread; must not block, must not call back into Control except report_*,
+  // tell and announce.
   struct Callbacks {
     // The failed set was decided: all ranks dead so far (world ranks, ascending), and the text that
     // every survivor shows.
@@ -95,6 +96,13 @@ class Control {
     std::function<bool(uint32_t comm, uint32_t seq, CallDescriptor* out)> describe;
     // Members of `comm`, as world ranks.
     std::function<std::vector<int>(uint32_t comm)> members;
+    // At the coordinator: what a rank, maybe this one, told it.
+    std::function<void(int rank, uint8_t topic, const std::vector<std::byte>& blob)> told;
+    // What the coordinator announced to all ranks, itself included.
+    std::function<void(uint8_t topic, const std::vector<std::byte>& blob)> announced;
+    // This rank's way to the coordinator is a new one, or it is the coordinator now: what it has
+    // told may be lost.
+    std::function<void()> may_be_lost;
   };
 
   // Collective over all ranks; returns when the tree stands, or when a job was found that carries
@@ -134,6 +142,12 @@ class Control {
   virtual void abort(uint32_t comm, const std::string& why) = 0;
   // It fails on all its ranks, with this.
   virtual void fail(uint32_t comm, const Status& status) = 0;
+  // To the coordinator's Callbacks::told. It may be lost where a rank on its way ends, and then
+  // `may_be_lost` is called.
+  virtual void tell(uint8_t topic, std::vector<std::byte> blob) = 0;
+  // To all ranks' Callbacks::announced; only where this rank is the coordinator, else nothing
+  // happens. Announcements of one rank come in their order.
+  virtual void announce(uint8_t topic, std::vector<std::byte> blob) = 0;
   // Says goodbye, so that closing is not taken for death. Bounded: returns after at most a second
   // or two.
   virtual void leave() = 0;

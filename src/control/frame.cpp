@@ -17,7 +17,8 @@ const char* name(FrameType type) {
       "refuse",    "joined",      "table",     "start failed",   "heartbeat",    "welcome",
       "gather",    "gathered",    "broadcast", "collective off", "suspect",      "decision",
       "link down", "stall",       "inquire",   "answer",         "comm failed",  "abort request",
-      "goodbye",   "goodbye ack", "leaving",   "root at",        "shared"};
+      "goodbye",   "goodbye ack", "leaving",   "root at",        "shared",       "tell",
+      "announce"};
   static_assert(std::size(kNames) == static_cast<size_t>(FrameType::last_) + 1);
   return type <= FrameType::last_ ? kNames[static_cast<size_t>(type)] : "unknown";
 }

@@ -47,7 +47,9 @@ enum class FrameType : uint16_t {
   leaving,         // to children that stay longer than their parent: look for another
   root_at,         // rank 0 <-> the maker of the unique id -> any rank: where rank 0 is
   shared,          // 0 -> all ranks: the start is over, an older job carries the communicator
-  last_ = shared
+  tell,            // up: what a rank's user has to say to the coordinator's
+  announce,        // down: what the coordinator's user has to say to all ranks'
+  last_ = announce
 };
 // For errors and logs; a string that lives forever.
 const char* name(FrameType type);

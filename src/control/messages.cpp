@@ -316,4 +316,18 @@ void AbortRequest::read(ByteReader& in, int size) {
   status = in.status();
 }
 
+void Tell::write(ByteWriter& out) const { out.rank(rank).u8(topic).blob(blob); }
+void Tell::read(ByteReader& in, int size) {
+  rank = in.rank_below(size);
+  topic = in.u8();
+  blob = read_blob(in);
+}
+
+void Announce::write(ByteWriter& out) const { out.u64(event).u8(topic).blob(blob); }
+void Announce::read(ByteReader& in, int) {
+  event = in.u64();
+  topic = in.u8();
+  blob = read_blob(in);
+}
+
 }  // namespace sennit::control

@@ -311,6 +311,26 @@ struct AbortRequest {
   SENNIT_CONTROL_MESSAGE(abort_request);
 };
 
+// ---- of the control plane's user ----
+
+// What a rank's user says to the coordinator's, passed up; what it means is theirs. It may be lost
+// where a rank on its way ends.
+struct Tell {
+  int rank = -1;  // who says it
+  uint8_t topic = 0;
+  Blob blob;
+  SENNIT_CONTROL_MESSAGE(tell);
+};
+
+// What the coordinator's user says to all ranks', flooded. Passed on once for each `event`, and
+// told again to a child that attaches late. `event` grows.
+struct Announce {
+  uint64_t event = 0;
+  uint8_t topic = 0;
+  Blob blob;
+  SENNIT_CONTROL_MESSAGE(announce);
+};
+
 }  // namespace sennit::control
 
 #undef SENNIT_CONTROL_MESSAGE

@@ -39,6 +39,8 @@ struct Recorder {
   Status link;
   std::map<uint32_t, std::vector<int>> members;
   std::map<uint32_t, CallDescriptor> calls;
+  std::map<int, std::vector<std::byte>> told;  // by rank: the last
+  std::vector<std::vector<std::byte>> announced;
 
   Control::Callbacks callbacks() {
     Control::Callbacks result;
@@ -71,6 +73,16 @@ struct Recorder {
       const MutexLock lock(mutex);
       const auto found = members.find(comm);
       return found == members.end() ? std::vector<int>{} : found->second;
+    };
+    result.told = [this](int rank, uint8_t, const std::vector<std::byte>& blob) {
+      const MutexLock lock(mutex);
+      told[rank] = blob;
+      changed.notify_all();
+    };
+    result.announced = [this](uint8_t, const std::vector<std::byte>& blob) {
+      const MutexLock lock(mutex);
+      announced.push_back(blob);
+      changed.notify_all();
     };
     return result;
   }

@@ -81,6 +81,8 @@ auto one_of_each() {
       InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, "barrier"},
       CommFailed{0x200000001, 1, 2, kWhy},
       AbortRequest{1, 2, kWhy},
+      Tell{3, 9, kBlob},
+      Announce{0x200000001, 9, kBlob},
   };
 }
 

@@ -67,6 +67,8 @@ class ControlPlane final : public Control {
   void report_mismatch(const CallDescriptor& mine, int peer) override;
   void abort(uint32_t comm, const std::string& why) override;
   void fail(uint32_t comm, const Status& status) override;
+  void tell(uint8_t topic, Blob blob) override;
+  void announce(uint8_t topic, Blob blob) override;
   void leave() override;
   std::string statistics() const override { return switchboard_.statistics(); }
 
@@ -239,6 +241,14 @@ void ControlPlane::abort(uint32_t comm, const std::string& why) {
 
 void ControlPlane::fail(uint32_t comm, const Status& status) {
   post([this, comm, status] { plane_.calls().fail(comm, status); });
+}
+
+void ControlPlane::tell(uint8_t topic, Blob blob) {
+  post([this, topic, blob = std::move(blob)] { plane_.news().tell(topic, blob); });
+}
+
+void ControlPlane::announce(uint8_t topic, Blob blob) {
+  post([this, topic, blob = std::move(blob)] { plane_.news().announce(topic, blob); });
 }
 
 }  // namespace

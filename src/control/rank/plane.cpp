@@ -19,7 +19,8 @@ Plane::Plane(Self& self, Channels& channels, Door& door, Callers& callers)
       departure_(self, census_, channels, door, tree_, failures_),
       bootstrap_(self, census_, channels, door, tree_, departure_, callers),
       collectives_(self, tree_, callers),
-      calls_(self, census_, tree_, announcements_) {}
+      calls_(self, census_, tree_, announcements_),
+      news_(self, census_, tree_) {}
 
 void Plane::suspect_broken(int rank, const std::string& what) { suspect(rank, kBroken, what); }
 
@@ -182,6 +183,8 @@ Plane::Taken Plane::from_below(Channel& channel, const ReceivedFrame& message) {
     case FrameType::abort_request:
       return take<AbortRequest>(message,
                                 [&](const AbortRequest& m) { calls_.on_abort_request(m); });
+    case FrameType::tell:
+      return take<Tell>(message, [&](const Tell& m) { news_.on_tell(m); });
     case FrameType::goodbye:
       return take<Goodbye>(message, [&](const Goodbye& m) { departure_.on_goodbye(channel, m); });
     default:
@@ -209,6 +212,8 @@ Plane::Taken Plane::from_above(Channel& channel, const ReceivedFrame& message) {
       return take<Inquiry>(message, [&](const Inquiry& m) { calls_.on_inquiry(m); });
     case FrameType::comm_failed:
       return take<CommFailed>(message, [&](const CommFailed& m) { calls_.on_comm_failed(m); });
+    case FrameType::announce:
+      return take<Announce>(message, [&](const Announce& m) { news_.on_announce(m); });
     case FrameType::goodbye_ack:
       return take<GoodbyeAck>(message, [&](const GoodbyeAck& m) { departure_.on_goodbye_ack(m); });
     case FrameType::leaving:
@@ -255,6 +260,7 @@ void Plane::child_came(Channel& channel, const Attach& attach) {
   failures_.came(attach.rank);
   channels_.send(channel, encode(Welcome{census_.left, census_.dead, census_.decision}));
   announcements_.tell_again(channels_, channel);
+  news_.tell_child(channels_, channel);
   departure_.note_left(attach.left);
   failures_.adopt(attach.dead, attach.decision, id);
 }
@@ -267,12 +273,14 @@ void Plane::parent_came(Channel& channel, const Welcome& welcome) {
   failures_.tell_again();
   departure_.tell_again();
   calls_.tell_again();
+  news_.tell_again();
 }
 
 void Plane::became_coordinator() {
   failures_.became_coordinator();
   departure_.became_coordinator();
   calls_.became_coordinator();
+  news_.tell_again();
   self_.due(self_.now_ms);
 }
 

@@ -9,6 +9,7 @@
 #include "control/callers.hpp"
 #include "control/rank/bootstrap.hpp"
 #include "control/rank/call_watch.hpp"
+#include "control/rank/news.hpp"
 #include "control/rank/small_collectives.hpp"
 #include "control/tree/departure.hpp"
 
@@ -23,6 +24,7 @@ class Plane final : public Channels::Owner, private Tree::Owner, private Failure
   const Bootstrap& bootstrap() const { return bootstrap_; }
   SmallCollectives& collectives() { return collectives_; }
   CallWatch& calls() { return calls_; }
+  News& news() { return news_; }
   Departure& departure() { return departure_; }
   // A data connection to this rank broke.
   void suspect_broken(int rank, const std::string& what);
@@ -75,6 +77,7 @@ class Plane final : public Channels::Owner, private Tree::Owner, private Failure
   Bootstrap bootstrap_;
   SmallCollectives collectives_;
   CallWatch calls_;
+  News news_;
 };
 
 }  // namespace sennit::control
