@@ -37,6 +37,7 @@ std::shared_ptr<Communicator> Communicator::create(std::shared_ptr<Context> cont
   std::shared_ptr<Communicator> made(
       new Communicator(std::move(context), std::move(members), id, std::move(tree)));
   made->context_->registry().add(&made->state_);
+  made->context_->replanning().added(made->state_);
   return made;
 }
 
@@ -84,18 +85,21 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
   const Result<PlanCache::Entry*> found = find_or_prepare(std::move(key), given);
   if (!found) return found.status();
   PlanCache::Entry& entry = **found;
-  if (entry.idle.empty()) {
-    work->execution_ = std::make_unique<Execution>(context_->engine(), state_.id(),
-                                                   world_of_position_, entry.prepared);
-  } else {
-    work->execution_ = std::move(entry.idle.back());
-    entry.idle.pop_back();
-  }
+  work->execution_ = idle_execution(entry);
   work->generation_ = generation_;
   work->execution_->timed = work->sample_ >= 0;
   fill_buffers(call, entry.key.request, tree(), custom_ops_, &work->scaled_,
                &work->execution_->buffers());
   return work;
+}
+
+std::unique_ptr<Execution> Communicator::idle_execution(PlanCache::Entry& entry) {
+  if (entry.idle.empty())
+    return std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
+                                       entry.prepared);
+  std::unique_ptr<Execution> execution = std::move(entry.idle.back());
+  entry.idle.pop_back();
+  return execution;
 }
 
 Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, const Plan* given) {
@@ -111,8 +115,13 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
   if (!prepared) return prepared.status();
   const Plan& plan = (*prepared)->plan;
   if (noted_plans_.size() < kMostNotedPlans && noted_plans_.insert(plan.hash).second) {
-    const PlanNote note{id(),           plan.hash,       key.request,
-                        plan.algorithm, plan.parameters, plan.predicted_ns};
+    const PlanNote note{id(),
+                        plan.hash,
+                        key.request,
+                        plan.algorithm,
+                        plan.parameters,
+                        plan.predicted_ns,
+                        planning_.version()->slow};
     context_->engine().recording().note(encode(note), true);
   }
   return &plans_.add(std::move(key), *std::move(prepared));
@@ -142,12 +151,63 @@ void Communicator::start_execution(Work& work, bool nonblocking) {
     else
       engine.start_send(*work.execution_, mailbox_, peer, tag, nonblocking);
   } else {
-    const uint32_t seq = state_.calls().begins(work.execution_->shared_prepared());
-    engine.start(*work.execution_, seq, nonblocking);
+    const CallLog::Begun begun = state_.calls().begins(work.execution_->shared_prepared());
+    if (may_be_anew(begun, *work.execution_)) {
+      if (auto anew = planned_anew(begun.seq, *work.execution_)) {
+        std::swap(work.execution_, anew);
+        give_back(std::move(anew));
+      }
+    }
+    engine.start(*work.execution_, begun.seq, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
   // just posted.
   if (const Status failed = status(); !failed.ok()) engine.fail_communicator(state_.id(), failed);
+}
+
+// ---- plans that change ----
+
+std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& made) {
+  PlanSwitches& switches = state_.switches();
+  context_->engine().wait([&] { return switches.settled(seq) || state_.failed(); }, -1);
+  if (state_.failed()) return nullptr;  // what is started now is cancelled
+  const FabricVersionPointer version = switches.version_for(seq);
+  Result<std::unique_ptr<Execution>> anew = std::unique_ptr<Execution>();
+  {
+    const MutexLock lock(mutex_);
+    if (version->number > planning_.version()->number) {
+      planning_.use(version);
+      for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
+    }
+    if (made.prepared().fabric_version == version->number) return nullptr;
+    anew = planned_by(version, made.prepared().request);
+  }
+  if (!anew) {
+    state_.fail_and_tell(anew.status());
+    return nullptr;
+  }
+  (*anew)->buffers() = made.buffers();
+  (*anew)->timed = false;
+  state_.calls().runs(seq, (*anew)->shared_prepared());
+  return *std::move(anew);
+}
+
+Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionPointer& version,
+                                                            const Request& request) {
+  const FabricVersionPointer current = planning_.version();
+  if (version->number == current->number) {
+    const Result<PlanCache::Entry*> entry = find_or_prepare({request}, nullptr);
+    if (!entry) return entry.status();
+    return idle_execution(**entry);
+  }
+  // Another thread has made a call since that is of the next version already.
+  planning_.use(version);
+  const Result<std::shared_ptr<const Prepared>> prepared =
+      planning_.prepare(request, nullptr, position());
+  planning_.use(current);
+  if (!prepared) return prepared.status();
+  return std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
+                                     *prepared);
 }
 
 // Halves that differ fail the communicator, as they do between two ranks.
@@ -245,9 +305,23 @@ void Communicator::remember_small(const Call& call, const std::shared_ptr<const 
 Status Communicator::run_small(const Call& call, Execution& execution) {
   execution.buffers().input = static_cast<const std::byte*>(call.send);
   execution.buffers().output = static_cast<std::byte*>(call.recv);
-  const uint32_t seq = state_.calls().begins(execution.shared_prepared());
+  const CallLog::Begun begun = state_.calls().begins(execution.shared_prepared());
   Engine& engine = context_->engine();
-  if (engine.run_small(execution, seq, state_.failed_flag()) && execution.status().ok()) return {};
+  if (may_be_anew(begun, execution)) {
+    if (std::unique_ptr<Execution> anew = planned_anew(begun.seq, execution)) {
+      engine.start(*anew, begun.seq, false);
+      const Status status = run_to_its_end(*anew);
+      give_back(std::move(anew));
+      return status;
+    }
+  }
+  if (engine.run_small(execution, begun.seq, state_.failed_flag()) && execution.status().ok())
+    return {};
+  return run_to_its_end(execution);
+}
+
+Status Communicator::run_to_its_end(const Execution& execution) {
+  Engine& engine = context_->engine();
   // The communicator may have failed before the execution was started: then nobody else cancels it.
   if (state_.failed()) engine.fail_communicator(state_.id(), status());
   engine.wait([&] { return execution.done(); }, -1);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/call/call_log.hpp"
+#include "api/call/plan_switches.hpp"
 #include "base/mutex.hpp"
 #include "base/status.hpp"
 #include "control/control_plane.hpp"
@@ -49,6 +50,8 @@ class CommunicatorState {
   std::vector<int> failed_ranks() const SENNIT_EXCLUDES(mutex_);
 
   CallLog& calls() { return calls_; }
+  PlanSwitches& switches() { return switches_; }
+  const PlanSwitches& switches() const { return switches_; }
   // Of that log, for the control plane.
   bool describe(uint32_t seq, CallDescriptor* out) const;
 
@@ -63,6 +66,7 @@ class CommunicatorState {
   Status status_ SENNIT_GUARDED_BY(mutex_);
   std::vector<int> failed_ranks_ SENNIT_GUARDED_BY(mutex_);
   CallLog calls_;
+  PlanSwitches switches_{calls_};
 };
 
 }  // namespace sennit

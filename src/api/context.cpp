@@ -104,6 +104,7 @@ void Context::make_engine() {
       Recording::open(owner, option_text("SENNIT_TRACE"),
                       static_cast<size_t>(option_integer("SENNIT_TRACE_EVENTS"))));
   registry_.set_engine(engine_.get());
+  replanning_.set_up(control_.get(), engine_.get());
 }
 
 void Context::use(AgreedFabric agreed) {
@@ -162,6 +163,13 @@ Control::Callbacks Context::control_callbacks() {
     return registry_.describe(comm, seq, out);
   };
   callbacks.members = [this](uint32_t comm) { return registry_.members(comm); };
+  callbacks.told = [this](int rank, uint8_t topic, const std::vector<std::byte>& blob) {
+    replanning_.told(rank, topic, blob);
+  };
+  callbacks.announced = [this](uint8_t topic, const std::vector<std::byte>& blob) {
+    replanning_.announced(topic, blob);
+  };
+  callbacks.may_be_lost = [this] { replanning_.may_be_lost(); };
   return callbacks;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/registry.hpp"
+#include "api/replanning.hpp"
 #include "api/start/agreement.hpp"
 #include "control/control_plane.hpp"
 #include "engine/engine.hpp"
@@ -39,6 +40,7 @@ class Context {
   Control& control() { return *control_; }
   Engine& engine() { return *engine_; }
   Registry& registry() { return registry_; }
+  Replanning& replanning() { return replanning_; }
   const Fabric& fabric() const { return fabric_; }
   const Placement& placement(int rank) const { return placements_[static_cast<size_t>(rank)]; }
   const PlanOptions& plan_options() const { return plan_options_; }
@@ -76,6 +78,7 @@ class Context {
 
   const int64_t arrival_timeout_ms_;
   Registry registry_;
+  Replanning replanning_{registry_};
   std::unique_ptr<Control> control_;
   std::unique_ptr<Engine> engine_;
   JobOptions options_;

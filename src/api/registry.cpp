@@ -113,6 +113,11 @@ std::vector<int> Registry::members(uint32_t comm) const {
   return communicator ? communicator->members() : std::vector<int>{};
 }
 
+void Registry::for_each(const std::function<void(CommunicatorState&)>& visit) const {
+  const MutexLock lock(mutex_);
+  for (const auto& [comm, communicator] : communicators_) visit(*communicator);
+}
+
 void Registry::failed_here(uint32_t comm, const Status& status) {
   const MutexLock lock(mutex_);
   if (CommunicatorState* const communicator = find(comm)) communicator->fail_and_tell(status);

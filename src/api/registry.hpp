@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -66,6 +67,8 @@ class Registry {
   // What it asks.
   bool describe(uint32_t comm, uint32_t seq, CallDescriptor* out) const SENNIT_EXCLUDES(mutex_);
   std::vector<int> members(uint32_t comm) const SENNIT_EXCLUDES(mutex_);
+  // Under the lock; `visit` may take the communicators' locks.
+  void for_each(const std::function<void(CommunicatorState&)>& visit) const SENNIT_EXCLUDES(mutex_);
   // A call on this rank failed for a reason of its own.
   void failed_here(uint32_t comm, const Status& status) SENNIT_EXCLUDES(mutex_);
 

@@ -64,10 +64,11 @@ Plans::Made* Plans::made(uint32_t comm, uint64_t plan, bool in_place) {
   if (added) {
     made.request = noted->request;
     made.request.in_place = in_place;
+    made.tree = slowed(*tree, noted->slow);
     const Algorithm* const algorithm = find_algorithm(noted->algorithm);
-    if (algorithm && algorithm->applies(*tree, made.request) &&
+    if (algorithm && algorithm->applies(made.tree, made.request) &&
         check_parameters(*algorithm, made.request.collective, noted->parameters).ok())
-      made.blueprint = algorithm->prepare(*tree, made.request, noted->parameters);
+      made.blueprint = algorithm->prepare(made.tree, made.request, noted->parameters);
   }
   return made.blueprint ? &made : nullptr;
 }

@@ -49,6 +49,7 @@ class Plans {
   // What a blueprint is made from must outlive it.
   struct Made {
     Request request;
+    TierTree tree;  // that it was planned on: positions are those of tree()
     std::unique_ptr<Blueprint> blueprint;
     std::map<int, Program> programs;  // by position
   };

@@ -107,7 +107,8 @@ JobRecording empty_recording(const SimulatedJob& job) {
                                              job.request,
                                              job.plan.algorithm,
                                              job.plan.parameters,
-                                             job.plan.predicted_ns};
+                                             job.plan.predicted_ns,
+                                             {}};
   return recording;
 }
 

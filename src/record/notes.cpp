@@ -65,6 +65,7 @@ void write(ByteWriter& out, const PlanNote& note) {
   out.flag(request.vector_variant).text(note.algorithm).u32(note.parameters.chunks);
   write_all(out, note.parameters.radices);
   out.u8(note.parameters.whole_stages).u64(note.predicted_ns);
+  write(out, note.slow);
 }
 
 // A name, of which there is none where the reader does not know it.
@@ -94,6 +95,7 @@ void read(ByteReader& in, PlanNote* note) {
   note->parameters.radices = read_all<uint16_t>(in);
   note->parameters.whole_stages = in.u8();
   note->predicted_ns = in.u64();
+  if (in.left() > 0) note->slow = read_slow_boundaries(in);  // older recordings end before it
 }
 
 void write(ByteWriter& out, const FailureNote& note) {

@@ -15,6 +15,7 @@
 #include "schedule/plan.hpp"
 #include "schedule/request.hpp"
 #include "topology/fabric/fabric.hpp"
+#include "topology/fabric/slow_boundary.hpp"
 
 namespace sennit {
 
@@ -41,6 +42,7 @@ struct PlanNote {
   std::string algorithm;
   Parameters parameters;
   uint64_t predicted_ns = 0;
+  std::vector<SlowBoundary> slow;  // what traffic had shown of the fabric by then
   bool operator==(const PlanNote&) const = default;
 };
 

@@ -35,6 +35,8 @@ class NotingControl : public Control {
   void fail(uint32_t comm, const Status& status) override {
     told += "fail " + std::to_string(comm) + " " + status.text() + "; ";
   }
+  void tell(uint8_t, std::vector<std::byte>) override {}
+  void announce(uint8_t, std::vector<std::byte>) override {}
   void leave() override {}
   std::string statistics() const override { return ""; }
 
@@ -80,7 +82,7 @@ TEST_F(Registered, CallsAreDescribedByTheirCommunicator) {
   EXPECT_FALSE(registry_.describe(7, 1, &call)) << "nothing was called";
   const auto prepared = std::make_shared<Prepared>();
   prepared->description = "barrier";
-  EXPECT_EQ(communicator->calls().begins(prepared), 1u);
+  EXPECT_EQ(communicator->calls().begins(prepared).seq, 1u);
   ASSERT_TRUE(registry_.describe(7, 1, &call));
   EXPECT_EQ(call.comm, 7u);
   EXPECT_EQ(call.text, "barrier");

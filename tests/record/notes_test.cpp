@@ -22,6 +22,7 @@ std::vector<Note> samples() {
   plan.algorithm = "tiered";
   plan.parameters = {64, {2, 4}, 1};
   plan.predicted_ns = 99;
+  plan.slow = {{"h1", true, 250}};
   return {FabricNote{"host a\n", {{"a", 1, "mlx5_0"}, {"b", -1, ""}}},
           CommunicatorNote{7, {0, 2, 5}}, plan, FailureNote{7, 12345, "rank 3 died"}};
 }

@@ -7,6 +7,26 @@
 
 namespace sennit {
 
+void CallLog::runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {
+  const MutexLock lock(mutex_);
+  LoggedCall& call = calls_[seq % calls_.size()];
+  if (call.seq == seq) call.prepared = prepared;
+}
+
+void CallLog::hold_from(std::optional<uint32_t> number) {
+  const MutexLock lock(mutex_);
+  holds_ = number.has_value();
+  hold_from_ = number.value_or(0);
+}
+
+uint32_t CallLog::hold_ahead(uint32_t ahead) {
+  const MutexLock lock(mutex_);
+  const uint32_t number = next_seq_ + ahead;
+  if (!holds_ || static_cast<int32_t>(number - hold_from_) < 0) hold_from_ = number;
+  holds_ = true;
+  return number;
+}
+
 bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {
   const MutexLock lock(mutex_);
   const LoggedCall* found = &calls_[seq % calls_.size()];

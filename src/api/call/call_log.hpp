@@ -1,10 +1,11 @@
-// call_log.hpp: the latest collective calls of a communicator, by number: what ranks compare when
-// something stalls.
+// call_log.hpp: the numbers of a communicator's collective calls, and the latest ones by number:
+// what ranks compare when something stalls.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/mutex.hpp"
 #include "control/control_plane.hpp"
@@ -19,15 +20,27 @@ class CallLog {
   // `first`: the number of the first call.
   explicit CallLog(uint32_t first = 1) : next_seq_(first) {}
 
-  // Any thread. A call begins; returns its number.
-  uint32_t begins(const std::shared_ptr<const Prepared>& prepared) SENNIT_EXCLUDES(mutex_) {
+  struct Begun {
+    uint32_t seq = 0;
+    bool held = false;  // see hold_from()
+  };
+  // Any thread. A call begins.
+  Begun begins(const std::shared_ptr<const Prepared>& prepared) SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     const uint32_t seq = next_seq_++;
     LoggedCall& call = calls_[seq % calls_.size()];
     call.seq = seq;
     if (call.prepared != prepared) call.prepared = prepared;
-    return seq;
+    return {seq, holds_ && static_cast<int32_t>(seq - hold_from_) >= 0};
   }
+  // What a call that has begun runs after all.
+  void runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) SENNIT_EXCLUDES(mutex_);
+
+  // Any thread. Calls from this number on are held, all before it are not; nothing: none is.
+  void hold_from(std::optional<uint32_t> number) SENNIT_EXCLUDES(mutex_);
+  // The number of the call that comes after the next `ahead`; from it on calls are held, or from an
+  // earlier one where that is so already.
+  uint32_t hold_ahead(uint32_t ahead) SENNIT_EXCLUDES(mutex_);
 
   // Any thread. The call of this number if it is still remembered; the latest where that has not
   // come yet. Of one that is forgotten: the number of the latest, and a text that says so. Leaves
@@ -42,6 +55,8 @@ class CallLog {
 
   mutable Mutex mutex_;
   uint32_t next_seq_ SENNIT_GUARDED_BY(mutex_);
+  bool holds_ SENNIT_GUARDED_BY(mutex_) = false;
+  uint32_t hold_from_ SENNIT_GUARDED_BY(mutex_) = 0;
   std::array<LoggedCall, kRemembered> calls_ SENNIT_GUARDED_BY(mutex_);  // ring by seq
 };
 

@@ -10,6 +10,7 @@ namespace sennit {
 
 Planning::Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tuning tuning)
     : tree_(std::move(tree)),
+      planned_(tree_),
       fingerprint_(tree_.fingerprint()),
       options_(options),
       may_tune_(may_tune),
@@ -28,9 +29,9 @@ Result<Plan> Planning::plan_by_model(const Request& request, bool every_chunk) c
   PlanOptions options = options_;
   options.every_chunk = every_chunk;
   const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
-  if (forced && !forced->applies(tree_, shared)) options.algorithm.clear();
+  if (forced && !forced->applies(planned_, shared)) options.algorithm.clear();
   if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
-  return make_plan(shared, tree_, options);
+  return make_plan(shared, planned_, options);
 }
 
 Result<std::shared_ptr<const Prepared>> Planning::prepare(const Request& request, const Plan* given,
@@ -39,11 +40,12 @@ Result<std::shared_ptr<const Prepared>> Planning::prepare(const Request& request
   if (!plan) return plan.status();
   const Algorithm* const algorithm = find_algorithm(plan->algorithm);
   SENNIT_CHECK(algorithm != nullptr);
-  SENNIT_RETURN_IF_ERROR(asked_for_.check(tree_, request, *plan));
-  Program program = algorithm->prepare(tree_, request, plan->parameters)->program(position);
+  SENNIT_RETURN_IF_ERROR(asked_for_.check(planned_, request, *plan));
+  Program program = algorithm->prepare(planned_, request, plan->parameters)->program(position);
   std::shared_ptr<Prepared> prepared =
       sennit::prepare(request, *std::move(plan), std::move(program));
   prepared->description = describe_request(request, tree_);
+  prepared->fabric_version = version_->number;
   return std::shared_ptr<const Prepared>(std::move(prepared));
 }
 
@@ -69,6 +71,11 @@ std::shared_ptr<const Prepared> Planning::prepare_message(const Request& request
   prepared->signature = signature_of(shared, 0);
   prepared->description = describe_message(request, receiving, tree_);
   return prepared;
+}
+
+void Planning::use(FabricVersionPointer version) {
+  version_ = std::move(version);
+  planned_ = slowed(tree_, version_->slow);
 }
 
 Tuning Planning::learn(const Request& request, const Plan& winner, double measured_us) {

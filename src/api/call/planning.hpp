@@ -1,7 +1,8 @@
 // planning.hpp: how a communicator's calls are planned and made ready to run: its tree, the job's
 // options, what was measured, and the verdicts on plans that somebody asked for.
 //
-// All but tree() is behind the communicator's lock. Plans are the same on all ranks as long as all
+// The tree says who is where, and how fast the fabric is by what ranks agreed on at the start; what
+// traffic has shown since then comes as versions. All but tree() is behind the communicator's lock. Plans are the same on all ranks as long as all
 // learn the same.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "api/call/call.hpp"
+#include "api/call/plan_switches.hpp"
 #include "plan/asked_for.hpp"
 #include "plan/planner.hpp"
 #include "plan/tuning/table.hpp"
@@ -38,15 +40,20 @@ class Planning {
 
   // Null where nothing was measured for the like of this request.
   const Tuned* measured(const Request& request) const {
-    return tuning_.find(fingerprint_, request, tree_.ranks());
+    return version_->slow.empty() ? tuning_.find(fingerprint_, request, tree_.ranks()) : nullptr;
   }
   // The winner of trials: what it adds to the tuning table; nothing where no time was measured.
   Tuning learn(const Request& request, const Plan& winner, double measured_us);
+  // Plans by this from now on.
+  void use(FabricVersionPointer version);
+  const FabricVersionPointer& version() const { return version_; }
   // Plans with these constants from now on.
   void calibrate(const CostModel& cost) { tuning_.set_cost(fingerprint_, cost); }
 
  private:
   const TierTree tree_;
+  FabricVersionPointer version_ = std::make_shared<const FabricVersion>();
+  TierTree planned_;  // as that version has it; differs in capacities alone
   const uint64_t fingerprint_;
   const PlanOptions& options_;
   const bool may_tune_;

@@ -17,7 +17,7 @@ std::shared_ptr<Prepared> prepared(const std::string& text) {
 
 void call_up_to(uint32_t last, CallLog* log) {
   for (uint32_t seq = 1; seq <= last; seq++)
-    EXPECT_EQ(log->begins(prepared("call " + std::to_string(seq))), seq);
+    EXPECT_EQ(log->begins(prepared("call " + std::to_string(seq))).seq, seq);
 }
 
 TEST(CallLog, OfNoCallThereIsNothingToTell) {
@@ -62,7 +62,8 @@ TEST(CallLog, ACallThatIsForgottenIsNotTakenForAnother) {
 
 TEST(CallLog, NumbersMayWrap) {
   CallLog log(UINT32_MAX - 49);
-  for (uint32_t i = 0; i < 100; i++) EXPECT_EQ(log.begins(prepared("call")), UINT32_MAX - 49 + i);
+  for (uint32_t i = 0; i < 100; i++)
+    EXPECT_EQ(log.begins(prepared("call")).seq, UINT32_MAX - 49 + i);
   CallDescriptor call;
   ASSERT_TRUE(log.describe(UINT32_MAX, &call));
   EXPECT_EQ(call.seq, UINT32_MAX);

@@ -1,0 +1,74 @@
+// plan_switches.hpp: from which call on a communicator plans by what is known of the fabric by
+// then.
+//
+// All ranks must run a call under one plan, and what is known changes while they make calls. So a
+// rank that hears of a new version of the fabric first promises how far it goes on without being
+// told; the coordinator takes the highest number that any member promised, and from that call on
+// all plan by the new version (api/replanning.hpp). A caller waits only where it has come to the
+// number that its rank promised before the coordinator has answered. That answer depends on no
+// call: control threads give it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "api/call/call_log.hpp"
+#include "base/mutex.hpp"
+#include "topology/fabric/slow_boundary.hpp"
+
+namespace sennit {
+
+// What all ranks know of the fabric from a moment on. 0: as they agreed at the start.
+struct FabricVersion {
+  uint32_t number = 0;
+  std::vector<SlowBoundary> slow;
+};
+using FabricVersionPointer = std::shared_ptr<const FabricVersion>;
+
+// Of one communicator. Any thread.
+class PlanSwitches {
+ public:
+  // So many calls may begin between a promise and the answer.
+  static constexpr uint32_t kAhead = 8;
+
+  explicit PlanSwitches(CallLog& calls) : calls_(calls) {}
+  PlanSwitches(const PlanSwitches&) = delete;
+  PlanSwitches& operator=(const PlanSwitches&) = delete;
+
+  // The first call that waits to be told; the same number for a version that was promised before,
+  // and the one that was settled for one that is. Nothing where only a later one is.
+  std::optional<uint32_t> promise(uint32_t version) SENNIT_EXCLUDES(mutex_);
+  // From call `from` on. Earlier versions that are not settled will not come any more.
+  void settle(FabricVersionPointer version, uint32_t from) SENNIT_EXCLUDES(mutex_);
+
+  // Whether it is known what this call runs under.
+  bool settled(uint32_t seq) const SENNIT_EXCLUDES(mutex_);
+  // What a call that begins now runs under, where it is not held.
+  uint32_t current() const { return current_.load(std::memory_order_acquire); }
+  // What this call, which has begun and is settled, runs under.
+  FabricVersionPointer version_for(uint32_t seq) SENNIT_EXCLUDES(mutex_);
+
+ private:
+  struct Switch {
+    uint32_t from = 0;
+    FabricVersionPointer version;
+  };
+  static constexpr size_t kRemembered = 64;  // more calls than that are not between number and plan
+
+  void hold() SENNIT_REQUIRES(mutex_);
+
+  CallLog& calls_;
+  mutable Mutex mutex_;
+  std::atomic<uint32_t> current_ = 0;
+  // By version: the number that was promised.
+  std::map<uint32_t, uint32_t> promises_ SENNIT_GUARDED_BY(mutex_);
+  std::deque<Switch> passed_ SENNIT_GUARDED_BY(mutex_);  // calls have come so far
+  std::deque<Switch> ahead_ SENNIT_GUARDED_BY(mutex_);   // settled, and no call has come so far
+};
+
+}  // namespace sennit
