@@ -23,8 +23,8 @@
 #include "base/mutex.hpp"
 #include "command/command_line.hpp"
 #include "diagnose/links.hpp"
-#include "diagnose/simulated.hpp"
-#include "diagnose/verdict.hpp"
+#include "diagnose/recorded/simulated.hpp"
+#include "diagnose/recorded/verdict.hpp"
 #include "plan/planner.hpp"
 #include "topology/source.hpp"
 

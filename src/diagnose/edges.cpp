@@ -3,138 +3,11 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
-#include <tuple>
 
 #include "base/index.hpp"
 #include "simulate/simulate.hpp"
 
 namespace sennit::diagnose {
-namespace {
-
-using Pair = std::pair<int, int>;
-
-// Adds up the service of the messages of one edge, which come by the time at which they were there.
-class Service {
- public:
-  void add(double could_move_ns, double there_ns, uint64_t bytes) {
-    edge_.bytes += bytes;
-    const double from = std::max(could_move_ns, last_ns_);
-    last_ns_ = std::max(last_ns_, there_ns);
-    if (there_ns <= from) return;
-    edge_.service_ns += there_ns - from;
-    if (!edge_.serving.empty() && edge_.serving.back().end_ns >= from)
-      edge_.serving.back().end_ns = there_ns;
-    else
-      edge_.serving.push_back({from, there_ns});
-  }
-  EdgeTime of(const Pair& edge) const {
-    EdgeTime whole = edge_;
-    std::tie(whole.from, whole.to) = edge;
-    return whole;
-  }
-
- private:
-  double last_ns_ = 0;
-  EdgeTime edge_;
-};
-
-std::vector<EdgeTime> listed(const std::map<Pair, Service>& edges) {
-  std::vector<EdgeTime> list;
-  for (const auto& [edge, service] : edges) list.push_back(service.of(edge));
-  return list;
-}
-
-// ---- what was observed ----
-
-using CallNumber = std::tuple<uint32_t, uint64_t, uint32_t>;  // communicator, plan, number
-
-struct Span {
-  int64_t first = INT64_MAX, last_begin = INT64_MIN, last = INT64_MIN;
-  std::set<int> ranks;
-  bool spoiled = false;  // it failed, or a rank was in two calls at once
-};
-
-// Takes out those that overlap others: what they take says as much of those.
-void drop_overlapping(std::map<CallNumber, Span>* spans) {
-  std::vector<std::pair<const CallNumber, Span>*> order;
-  for (auto& span : *spans) order.push_back(&span);
-  std::sort(order.begin(), order.end(),
-            [](const auto* a, const auto* b) { return a->second.first < b->second.first; });
-  std::set<CallNumber> overlapping;
-  size_t longest = 0;  // in `order`: the one that ends last so far
-  for (size_t i = 1; i < order.size(); i++) {
-    // Of one communicator a rank may begin the next while others are still in the one before.
-    const bool next = std::get<0>(order[i]->first) == std::get<0>(order[longest]->first);
-    if (!next && order[i]->second.first < order[longest]->second.last) {
-      overlapping.insert(order[i]->first);
-      overlapping.insert(order[longest]->first);
-    }
-    if (order[i]->second.last > order[longest]->second.last) longest = i;
-  }
-  for (const CallNumber& call : overlapping) spans->erase(call);
-}
-
-// Calls that all members have begun and ended, and how long each took once the last had come.
-std::map<CallNumber, double> whole_calls(const JobRecording& job,
-                                         const std::map<std::string, ClockOffset>& clocks) {
-  std::map<CallNumber, Span> spans;
-  std::map<int, std::pair<uint64_t, CallNumber>> latest;  // by rank: an end, and of which call
-  for (const CallRecord& call : find_calls(job)) {        // by rank, as they began
-    if (call.point_to_point || call.end_ns == 0) continue;
-    const CallNumber number{call.comm, call.plan, call.seq};
-    const auto [before, first] = latest.try_emplace(call.rank, call.end_ns, number);
-    if (!first && call.begin_ns < before->second.first)
-      spans[before->second.second].spoiled = spans[number].spoiled = true;
-    if (call.end_ns >= before->second.first) before->second = {call.end_ns, number};
-    const int64_t ahead = clocks.at(job.find(call.rank)->host).ahead_ns;
-    Span& span = spans[number];
-    span.first = std::min(span.first, static_cast<int64_t>(call.begin_ns) - ahead);
-    span.last_begin = std::max(span.last_begin, static_cast<int64_t>(call.begin_ns) - ahead);
-    span.last = std::max(span.last, static_cast<int64_t>(call.end_ns) - ahead);
-    span.ranks.insert(call.rank);
-    span.spoiled |= call.failed;
-  }
-  drop_overlapping(&spans);
-  std::map<CallNumber, double> whole;
-  for (const auto& [call, span] : spans) {
-    const auto members = job.communicators.find(std::get<0>(call));
-    if (!span.spoiled && members != job.communicators.end() &&
-        span.ranks.size() == members->second.size())
-      whole[call] = static_cast<double>(span.last - span.last_begin);
-  }
-  return whole;
-}
-
-// The plan that moved most bytes over edges that can be judged.
-std::optional<std::pair<uint32_t, uint64_t>> busiest(const std::vector<Message>& messages,
-                                                     const std::map<CallNumber, double>& whole,
-                                                     Plans& plans) {
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> plan_of;  // by communicator and number
-  for (const auto& [call, took] : whole)
-    plan_of[{std::get<0>(call), std::get<2>(call)}] = std::get<1>(call);
-  std::map<std::tuple<uint32_t, uint32_t, int, int>, uint64_t> edges;
-  for (const Message& message : messages)
-    if (message.received && !message.received->is(kEventPointToPoint))
-      edges[{message.received->comm, message.received->seq, message.from, message.to}] +=
-          message.received->bytes;
-  std::map<std::pair<uint32_t, uint64_t>, uint64_t> moved;
-  for (const auto& [edge, bytes] : edges) {
-    const auto [comm, seq, from, to] = edge;
-    const auto found = plan_of.find({comm, seq});
-    if (bytes < kLeastEdgeBytes || found == plan_of.end()) continue;
-    const PlanNote* const note = plans.note(comm, found->second);
-    // Where ranks do not know each other's counts nothing is expected of them.
-    if (note && (!note->request.vector_variant || !note->request.counts.empty()))
-      moved[{comm, found->second}] += bytes;
-  }
-  if (moved.empty()) return std::nullopt;
-  return std::max_element(moved.begin(), moved.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->first;
-}
-
-}  // namespace
 
 TierTree slowed_down(const TierTree& tree, const Slower& slower) {
   TierTree slowed = tree;
@@ -164,7 +37,7 @@ std::vector<DirectedGroup> way_of(const TierTree& tree, int from, int to) {
 ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
                             const Blueprint& blueprint, uint32_t chunks, const Slower& slower) {
   const TierTree slowed = slowed_down(tree, slower);
-  std::map<Pair, std::vector<SimulatedMessage>> messages;
+  std::map<std::pair<int, int>, std::vector<SimulatedMessage>> messages;
   SimulateOptions options;
   options.symmetry = false;
   options.observe = [&](const SimulatedMessage& message) {
@@ -184,45 +57,6 @@ ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
     expected.service_ns[edge] = service.of(edge).service_ns;
   }
   return expected;
-}
-
-std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
-                                          const std::vector<Message>& messages, size_t most_calls) {
-  const std::map<std::string, ClockOffset> clocks = clock_offsets(job, messages);
-  const std::map<CallNumber, double> whole = whole_calls(job, clocks);
-  const auto chosen = busiest(messages, whole, plans);
-  if (!chosen || !plans.tree(chosen->first)) return std::nullopt;
-  const auto [comm, plan] = *chosen;
-  std::map<uint32_t, std::map<Pair, Service>> calls;
-  std::set<uint32_t> torn;  // a message of theirs is not recorded at both ends
-  const auto common = [&](int rank, uint64_t ns) {
-    return static_cast<double>(static_cast<int64_t>(ns) - clocks.at(job.find(rank)->host).ahead_ns);
-  };
-  for (const Message& message : messages) {  // by the time at which they were there
-    const TraceEvent& any = message.received ? *message.received : *message.sent;
-    if (any.comm != comm || any.is(kEventPointToPoint) || !whole.contains({comm, plan, any.seq}))
-      continue;
-    if (!message.sent || !message.received) {
-      torn.insert(any.seq);
-      continue;
-    }
-    const TraceEvent &sent = *message.sent, &received = *message.received;
-    const double could_move =
-        std::max(common(message.from, sent.handed_at()), common(message.to, received.posted_ns));
-    const double there = common(message.to, received.ended_at());
-    const Pair edge{plans.position(comm, message.from), plans.position(comm, message.to)};
-    if (edge.first >= 0 && edge.second >= 0)
-      calls[any.seq][edge].add(could_move, there, received.bytes);
-  }
-  ObservedPlan observed{comm, plan, {}, {}, {}};
-  for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-    if (torn.contains(call->first) || observed.calls.size() == most_calls) continue;
-    observed.calls.insert(observed.calls.begin(), call->first);
-    observed.edges.insert(observed.edges.begin(), listed(call->second));
-    observed.time_ns.insert(observed.time_ns.begin(), whole.at({comm, plan, call->first}));
-  }
-  if (observed.calls.empty()) return std::nullopt;
-  return observed;
 }
 
 }  // namespace sennit::diagnose

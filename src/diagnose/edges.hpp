@@ -6,16 +6,14 @@
 // other is no service, so a late rank makes no way slow.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
-#include "diagnose/calls.hpp"
-#include "diagnose/messages.hpp"
-#include "diagnose/plans.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit::diagnose {
@@ -44,6 +42,31 @@ struct EdgeTime {
   std::vector<Stretch> serving;  // ascending, apart
 };
 
+// Adds up the service of the messages of one edge, which come by the time at which they were there.
+class Service {
+ public:
+  void add(double could_move_ns, double there_ns, uint64_t bytes) {
+    edge_.bytes += bytes;
+    const double from = std::max(could_move_ns, last_ns_);
+    last_ns_ = std::max(last_ns_, there_ns);
+    if (there_ns <= from) return;
+    edge_.service_ns += there_ns - from;
+    if (!edge_.serving.empty() && edge_.serving.back().end_ns >= from)
+      edge_.serving.back().end_ns = there_ns;
+    else
+      edge_.serving.push_back({from, there_ns});
+  }
+  EdgeTime of(const std::pair<int, int>& edge) const {
+    EdgeTime whole = edge_;
+    std::tie(whole.from, whole.to) = edge;
+    return whole;
+  }
+
+ private:
+  double last_ns_ = 0;
+  EdgeTime edge_;
+};
+
 // By edge, what a schedule takes by the simulator, and the whole call.
 struct ExpectedPlan {
   std::map<std::pair<int, int>, double> service_ns;  // by positions
@@ -65,9 +88,4 @@ struct ObservedPlan {
 // The fewest bytes over an edge, in a call, whose time says something of the edge's rate: that of
 // fewer is their latency.
 inline constexpr uint64_t kLeastEdgeBytes = 64 * 1024;
-// The one that moved most bytes over such edges, with at most the latest `most_calls`, in which no
-// other call was under way; nothing where there is none.
-std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
-                                          const std::vector<Message>& messages, size_t most_calls);
-
 }  // namespace sennit::diagnose

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "diagnose/edges.hpp"
+#include "diagnose/plans.hpp"
 
 namespace sennit::diagnose {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "collectives/algorithm.hpp"
-#include "diagnose/recordings.hpp"
+#include "diagnose/job.hpp"
 #include "schedule/program.hpp"
 #include "topology/fabric/tier_tree.hpp"
 

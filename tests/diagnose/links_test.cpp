@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "base/index.hpp"
-#include "diagnose/simulated.hpp"
-#include "diagnose/verdict.hpp"
+#include "diagnose/recorded/simulated.hpp"
+#include "diagnose/recorded/verdict.hpp"
 #include "plan/planner.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"

@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.hpp"
-#include "diagnose/recordings.hpp"
+#include "diagnose/recorded/recordings.hpp"
 #include "record/notes.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/test_folder.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "diagnose/plans.hpp"
-#include "diagnose/recordings.hpp"
-#include "diagnose/verdict.hpp"
+#include "diagnose/recorded/recordings.hpp"
+#include "diagnose/recorded/verdict.hpp"
 
 namespace sennit::diagnose {
 

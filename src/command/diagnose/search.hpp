@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "command/command_line.hpp"
-#include "diagnose/recordings.hpp"
+#include "diagnose/recorded/recordings.hpp"
 
 namespace sennit::diagnose {
 

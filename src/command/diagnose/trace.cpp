@@ -7,8 +7,8 @@
 #include "command/commands.hpp"
 #include "command/diagnose/search.hpp"
 #include "command/write.hpp"
-#include "diagnose/chrome_trace.hpp"
 #include "diagnose/plans.hpp"
+#include "diagnose/recorded/chrome_trace.hpp"
 
 namespace sennit {
 namespace {

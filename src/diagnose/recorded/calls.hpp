@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
+#include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/recordings.hpp"
 
 namespace sennit::diagnose {
 

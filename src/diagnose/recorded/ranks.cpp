@@ -1,12 +1,12 @@
-// ranks.cpp: see diagnose/ranks.hpp.
-#include "diagnose/ranks.hpp"
+// ranks.cpp: see diagnose/recorded/ranks.hpp.
+#include "diagnose/recorded/ranks.hpp"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/median.hpp"
-#include "diagnose/calls.hpp"
+#include "diagnose/recorded/calls.hpp"
 
 namespace sennit::diagnose {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "diagnose/edges.hpp"
-#include "diagnose/recordings.hpp"
+#include "diagnose/job.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/request.hpp"
 #include "topology/fabric/fabric.hpp"

@@ -1,5 +1,5 @@
-// simulated.cpp: see diagnose/simulated.hpp.
-#include "diagnose/simulated.hpp"
+// simulated.cpp: see diagnose/recorded/simulated.hpp.
+#include "diagnose/recorded/simulated.hpp"
 
 #include <algorithm>
 #include <cmath>

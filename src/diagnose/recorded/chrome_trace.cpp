@@ -1,7 +1,7 @@
-// chrome_trace.cpp: see diagnose/chrome_trace.hpp.
+// chrome_trace.cpp: see diagnose/recorded/chrome_trace.hpp.
 //
 // The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
-#include "diagnose/chrome_trace.hpp"
+#include "diagnose/recorded/chrome_trace.hpp"
 
 #include <algorithm>
 #include <map>
@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "base/text/json.hpp"
-#include "diagnose/calls.hpp"
-#include "diagnose/messages.hpp"
+#include "diagnose/recorded/calls.hpp"
+#include "diagnose/recorded/messages.hpp"
 
 namespace sennit::diagnose {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "diagnose/calls.hpp"
+#include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/recordings.hpp"
+#include "diagnose/recorded/calls.hpp"
 
 namespace sennit::diagnose {
 

@@ -2,7 +2,7 @@
 // by what their ranks recorded.
 //
 // ctest quiet: it judges who comes late by milliseconds
-#include "diagnose/verdict.hpp"
+#include "diagnose/recorded/verdict.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.hpp"
+#include "diagnose/recorded/recordings.hpp"
 #include "sennit/sennit.h"
 #include "tests/support/processes.hpp"
 #include "tests/support/test_folder.hpp"

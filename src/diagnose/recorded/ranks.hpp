@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "diagnose/recordings.hpp"
+#include "diagnose/job.hpp"
 
 namespace sennit::diagnose {
 

@@ -5,13 +5,13 @@
 // each, and its reductions and copies. Calls and sends that overlap are on rows of their own. A
 // receive begins where it could, or where the one before it ended. An arrow goes from the send of a
 // message to its receive. Times are those of the first rank's clock, moved by what messages say of
-// how clocks are apart (diagnose/messages.hpp).
+// how clocks are apart (diagnose/recorded/messages.hpp).
 #pragma once
 
 #include <string>
 
+#include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/recordings.hpp"
 
 namespace sennit::diagnose {
 

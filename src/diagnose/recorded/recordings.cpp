@@ -1,8 +1,7 @@
-// recordings.cpp: see diagnose/recordings.hpp.
-#include "diagnose/recordings.hpp"
+// recordings.cpp: see diagnose/recorded/recordings.hpp.
+#include "diagnose/recorded/recordings.hpp"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,87 +17,11 @@
 
 #include <fmt/format.h>
 
-#include "base/rank_ranges.hpp"
+#include "diagnose/file.hpp"
 #include "record/recording.hpp"
 
 namespace sennit::diagnose {
 namespace {
-
-// A descriptor, for as long as it is looked at.
-class File {
- public:
-  explicit File(const std::string& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// So much of it as there is.
-std::vector<std::byte> read_at(int fd, uint64_t offset, uint64_t bytes) {
-  std::vector<std::byte> data(bytes);
-  size_t got = 0;
-  while (got < data.size()) {
-    const ssize_t n =
-        pread(fd, data.data() + got, data.size() - got, static_cast<off_t>(offset + got));
-    if (n <= 0) break;
-    got += static_cast<size_t>(n);
-  }
-  data.resize(got);
-  return data;
-}
-
-// The first page, and what it says; all zeros where the file is shorter.
-class Page {
- public:
-  explicit Page(int fd) {
-    const std::vector<std::byte> read = read_at(fd, 0, sizeof bytes_);
-    if (read.size() == sizeof bytes_) std::memcpy(bytes_, read.data(), sizeof bytes_);
-  }
-  const RecordingHeader& header() const {
-    return *reinterpret_cast<const RecordingHeader*>(bytes_);
-  }
-
- private:
-  alignas(RecordingHeader) std::byte bytes_[RecordingHeader::kBytes] = {};
-};
-
-Status check_header(const RecordingHeader& header, const std::string& path) {
-  if (std::memcmp(header.magic, RecordingHeader::kMagic, sizeof header.magic) != 0)
-    return invalid(path + " is no recording of a rank");
-  if (header.version != RecordingHeader::kVersion || header.event_bytes != sizeof(TraceEvent))
-    return {SENNIT_UNSUPPORTED,
-            fmt::format("{} is of version {} of the format, this program reads version {}: read it "
-                        "with the sennit that wrote it",
-                        path, header.version, RecordingHeader::kVersion)};
-  constexpr int kMostRanks = 1 << 20;
-  const bool sound = header.events > 0 && header.events <= Recording::kMostEvents &&
-                     header.size <= kMostRanks && (header.events & (header.events - 1)) == 0 &&
-                     header.rank >= 0 && header.rank < header.size;
-  return sound ? Status() : invalid(path + " is damaged: its header makes no sense");
-}
-
-// Those that are whole: while they were read, the rank may have written `recorded` of them.
-std::vector<TraceEvent> whole_events(const std::vector<std::byte>& ring, uint64_t events,
-                                     uint64_t before, uint64_t after) {
-  uint64_t first = before > events ? before - events : 0;
-  if (after >= events) first = std::max(first, after - events + 1);  // one may be half written
-  std::vector<TraceEvent> whole;
-  for (uint64_t number = first; number < before; number++) {
-    const size_t at = (number & (events - 1)) * sizeof(TraceEvent);
-    TraceEvent event;
-    std::memcpy(&event, ring.data() + at, sizeof event);
-    constexpr int kMostScale = 31;
-    if (event.kind <= EventKind::stall && event.scale <= kMostScale) whole.push_back(event);
-  }
-  return whole;
-}
 
 RankState state_of(int fd, const RecordingHeader& header) {
   if (header.ended.load(std::memory_order_relaxed) != 0) return RankState::ended;
@@ -326,19 +249,10 @@ void take_notes(const RankRecording& from, JobRecording* job) {
 }  // namespace
 
 Result<RankRecording> read_recording(const std::string& path) {
-  const File file(path);
-  if (file.fd() < 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
-  const Page page(file.fd());
-  const RecordingHeader& header = page.header();
-  SENNIT_RETURN_IF_ERROR(check_header(header, path));
-  struct stat info {};
-  if (fstat(file.fd(), &info) != 0)
-    return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
-  const uint64_t ring_bytes = header.events * sizeof(TraceEvent);
-  const uint64_t notes_at = RecordingHeader::kBytes + ring_bytes;
-  if (static_cast<uint64_t>(info.st_size) < notes_at)
-    return invalid(fmt::format("{} is cut off: it has {} bytes, of which the events alone take {}",
-                               path, info.st_size, notes_at));
+  Result<std::unique_ptr<RecordingFile>> opened = RecordingFile::open(path);
+  if (!opened) return opened.status();
+  RecordingFile& file = **opened;
+  const RecordingHeader& header = file.header();
   RankRecording read;
   read.path = path;
   read.job = header.job;
@@ -349,45 +263,15 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.realtime_ns = header.realtime_ns;
   read.monotonic_ns = header.monotonic_ns;
   read.state = state_of(file.fd(), header);
-  if (read.state == RankState::running) read.process = process_state(path, info, read.pid);
-  read.recorded = header.recorded.load(std::memory_order_relaxed);
-  const std::vector<std::byte> ring = read_at(file.fd(), RecordingHeader::kBytes, ring_bytes);
-  const Page later(file.fd());
-  if (ring.size() < ring_bytes) return invalid(path + " was cut off while it was read");
-  read.events = whole_events(ring, header.events, read.recorded, later.header().recorded.load());
-  const auto notes_bytes = static_cast<uint64_t>(info.st_size) - notes_at;
-  read.notes = decode_notes(read_at(file.fd(), notes_at, notes_bytes));
+  struct stat info {};
+  if (read.state == RankState::running && fstat(file.fd(), &info) == 0)
+    read.process = process_state(path, info, read.pid);
+  Result<RecordingFile::Events> events = file.events_from(0);
+  if (!events) return events.status();
+  read.recorded = events->next;
+  read.events = std::move(events->events);
+  read.notes = file.new_notes();
   return read;
-}
-
-const RankRecording* JobRecording::find(int rank) const {
-  if (rank < 0 || static_cast<size_t>(rank) >= index_of_rank.size()) return nullptr;
-  const int at = index_of_rank[static_cast<size_t>(rank)];
-  return at < 0 ? nullptr : &ranks[static_cast<size_t>(at)];
-}
-
-std::string JobRecording::comm_name(uint32_t comm) const {
-  constexpr uint32_t kChannel = 0x80000000;
-  const uint32_t own = comm & ~kChannel;
-  const auto number = numbers.find(own);
-  const uint32_t known_by = number == numbers.end() ? own : number->second;
-  size_t namesakes = 0;
-  for (const auto& [other, its] : numbers) namesakes += its == known_by;
-  std::string text = fmt::format("communicator {}", known_by);
-  if (namesakes > 1) {
-    const std::vector<int>& members = communicators.at(own);
-    text += " of " + name_ranks(std::set<int>(members.begin(), members.end()));
-  }
-  return text;
-}
-
-void JobRecording::index() {
-  index_of_rank.assign(static_cast<size_t>(size), -1);
-  missing.clear();
-  for (size_t i = 0; i < ranks.size(); i++)
-    index_of_rank[static_cast<size_t>(ranks[i].rank)] = static_cast<int>(i);
-  for (int rank = 0; rank < size; rank++)
-    if (!find(rank)) missing.push_back(rank);
 }
 
 Result<JobRecording> read_job(const RecordingSearch& search,

@@ -1,5 +1,5 @@
-// hang.cpp: see diagnose/hang.hpp.
-#include "diagnose/hang.hpp"
+// hang.cpp: see diagnose/recorded/hang.hpp.
+#include "diagnose/recorded/hang.hpp"
 
 #include <algorithm>
 #include <map>
@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 
 #include "base/rank_ranges.hpp"
-#include "diagnose/messages.hpp"
+#include "diagnose/recorded/messages.hpp"
 
 namespace sennit::diagnose {
 namespace {

@@ -1,5 +1,5 @@
-// messages.cpp: see diagnose/messages.hpp.
-#include "diagnose/messages.hpp"
+// messages.cpp: see diagnose/recorded/messages.hpp.
+#include "diagnose/recorded/messages.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,18 +1,12 @@
-// recordings.hpp: reads what ranks recorded (record/recording.hpp): the files of one job, of ranks
-// that run, hang or are gone.
-//
-// A rank may go on writing while its file is read: events that it overwrites meanwhile are left
-// out. Reading needs no help of the rank.
+// job.hpp: what the ranks of one job recorded, put together.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/status.hpp"
 #include "record/event.hpp"
 #include "record/notes.hpp"
 
@@ -39,8 +33,6 @@ struct RankRecording {
   std::vector<TraceEvent> events;  // oldest first
   std::vector<Note> notes;
 };
-// Errors: no file, no recording, cut off, another version; the text names the file.
-Result<RankRecording> read_recording(const std::string& path);
 
 // The files of one job put together.
 struct JobRecording {
@@ -64,16 +56,5 @@ struct JobRecording {
   void index();                               // once `size` and `ranks` are filled
   const RankRecording* find(int rank) const;  // null: missing
 };
-
-// Where recordings may be.
-struct RecordingSearch {
-  std::vector<std::string> paths;  // files, and folders of files; empty: this user's on this host
-  std::optional<uint64_t> job;     // of this job alone
-  std::optional<int64_t> pid;      // of the job that this process is a rank of
-};
-// Errors: nothing found, files of several jobs (which are listed, with what chooses one), and
-// whatever read_recording() says of a file that was named. In folders, files that are no recordings
-// are passed over, and those that cannot be read are told in `passed_over`.
-Result<JobRecording> read_job(const RecordingSearch& search, std::vector<std::string>* passed_over);
 
 }  // namespace sennit::diagnose

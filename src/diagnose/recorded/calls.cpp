@@ -1,5 +1,5 @@
-// calls.cpp: see diagnose/calls.hpp.
-#include "diagnose/calls.hpp"
+// calls.cpp: see diagnose/recorded/calls.hpp.
+#include "diagnose/recorded/calls.hpp"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
-// verdict.cpp: see diagnose/verdict.hpp.
-#include "diagnose/verdict.hpp"
+// verdict.cpp: see diagnose/recorded/verdict.hpp.
+#include "diagnose/recorded/verdict.hpp"
 
 #include <algorithm>
 #include <map>
@@ -9,10 +9,10 @@
 
 #include "base/index.hpp"
 #include "base/rank_ranges.hpp"
-#include "diagnose/edges.hpp"
 #include "diagnose/links.hpp"
-#include "diagnose/messages.hpp"
-#include "diagnose/ranks.hpp"
+#include "diagnose/recorded/messages.hpp"
+#include "diagnose/recorded/observe.hpp"
+#include "diagnose/recorded/ranks.hpp"
 
 namespace sennit::diagnose {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "diagnose/recordings.hpp"
+#include "diagnose/job.hpp"
 
 namespace sennit::diagnose {
 

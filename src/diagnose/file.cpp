@@ -1,0 +1,118 @@
+// file.cpp: see diagnose/file.hpp.
+#include "diagnose/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include <fmt/core.h>
+
+#include "base/process/forked.hpp"
+
+namespace sennit::diagnose {
+namespace {
+
+// How many bytes could be read.
+size_t read_at(int fd, uint64_t offset, std::span<std::byte> data) {
+  size_t got = 0;
+  while (got < data.size()) {
+    const ssize_t n =
+        pread(fd, data.data() + got, data.size() - got, static_cast<off_t>(offset + got));
+    if (n <= 0) break;
+    got += static_cast<size_t>(n);
+  }
+  return got;
+}
+
+bool is_sound(const TraceEvent& event) {
+  constexpr int kMostScale = 31;
+  return event.kind <= EventKind::stall && event.scale <= kMostScale;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RecordingFile>> RecordingFile::open(const std::string& path) {
+  const int fd =
+      open_guarded([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (fd < 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
+  std::unique_ptr<RecordingFile> file(new RecordingFile(fd, path));
+  if (read_at(fd, 0, file->page_) < sizeof file->page_) std::memset(file->page_, 0, 1);
+  SENNIT_RETURN_IF_ERROR(file->check_header());
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
+  const uint64_t ring_bytes = file->header().events * sizeof(TraceEvent);
+  if (static_cast<uint64_t>(info.st_size) < RecordingHeader::kBytes + ring_bytes)
+    return invalid(fmt::format("{} is cut off: it has {} bytes, of which the events alone take {}",
+                               path, info.st_size, RecordingHeader::kBytes + ring_bytes));
+  return file;
+}
+
+RecordingFile::~RecordingFile() { close_guarded(fd_); }
+
+Status RecordingFile::check_header() const {
+  const RecordingHeader& header = this->header();
+  if (std::memcmp(header.magic, RecordingHeader::kMagic, sizeof header.magic) != 0)
+    return invalid(path_ + " is no recording of a rank");
+  if (header.version != RecordingHeader::kVersion || header.event_bytes != sizeof(TraceEvent))
+    return {SENNIT_UNSUPPORTED,
+            fmt::format("{} is of version {} of the format, this program reads version {}: read it "
+                        "with the sennit that wrote it",
+                        path_, header.version, RecordingHeader::kVersion)};
+  constexpr int kMostRanks = 1 << 20;
+  const bool sound = header.events > 0 && header.events <= Recording::kMostEvents &&
+                     header.size <= kMostRanks && (header.events & (header.events - 1)) == 0 &&
+                     header.rank >= 0 && header.rank < header.size;
+  return sound ? Status() : invalid(path_ + " is damaged: its header makes no sense");
+}
+
+// Of this moment. 0 where it cannot be read.
+uint64_t RecordingFile::recorded() const {
+  uint64_t number = 0;
+  read_at(fd_, offsetof(RecordingHeader, recorded), std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
+Result<RecordingFile::Events> RecordingFile::events_from(uint64_t number, uint64_t most) {
+  const uint64_t room = header().events;
+  Events read;
+  read.next = recorded();
+  uint64_t first = std::max(number, read.next - std::min({read.next, room, most}));
+  if (first > read.next) first = read.next;
+  std::vector<TraceEvent> events(read.next - first);
+  for (uint64_t at = first; at < read.next;) {  // the ring's end, and then its begin
+    const uint64_t in_ring = at & (room - 1);
+    const uint64_t count = std::min(read.next - at, room - in_ring);
+    const std::span<TraceEvent> part(events.data() + (at - first), count);
+    const uint64_t offset = RecordingHeader::kBytes + in_ring * sizeof(TraceEvent);
+    if (read_at(fd_, offset, std::as_writable_bytes(part)) < part.size_bytes())
+      return invalid(path_ + " was cut off while it was read");
+    at += count;
+  }
+  const uint64_t after = recorded();
+  read.first = first;
+  if (after >= room) read.first = std::max(first, after - room + 1);  // one may be half written
+  for (uint64_t at = std::min(read.first, read.next); at < read.next; at++)
+    if (is_sound(events[at - first])) read.events.push_back(events[at - first]);
+  return read;
+}
+
+std::vector<Note> RecordingFile::new_notes() {
+  struct stat info {};
+  const uint64_t from =
+      RecordingHeader::kBytes + header().events * sizeof(TraceEvent) + notes_read_;
+  if (fstat(fd_, &info) != 0 || static_cast<uint64_t>(info.st_size) <= from) return {};
+  std::vector<std::byte> bytes(static_cast<uint64_t>(info.st_size) - from);
+  bytes.resize(read_at(fd_, from, bytes));
+  size_t whole = 0;
+  std::vector<Note> notes = decode_notes(bytes, &whole);
+  notes_read_ += whole;
+  return notes;
+}
+
+}  // namespace sennit::diagnose

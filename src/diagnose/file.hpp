@@ -1,0 +1,53 @@
+// file.hpp: the file of one rank's recording (record/recording.hpp), read once or again and again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "record/event.hpp"
+#include "record/notes.hpp"
+#include "record/recording.hpp"
+
+namespace sennit::diagnose {
+
+// Its rank may go on writing meanwhile: what is read is copied by the kernel, and what was
+// overwritten while it was read is left out. One thread at a time.
+class RecordingFile {
+ public:
+  // Errors: no file, no recording, cut off, another version; the text names the file.
+  static Result<std::unique_ptr<RecordingFile>> open(const std::string& path);
+  ~RecordingFile();
+  RecordingFile(const RecordingFile&) = delete;
+  RecordingFile& operator=(const RecordingFile&) = delete;
+
+  // As it was when the file was opened.
+  const RecordingHeader& header() const { return *reinterpret_cast<const RecordingHeader*>(page_); }
+  int fd() const { return fd_; }
+
+  // Events in the order of their numbers, of which `first` is the first one's; the one after the
+  // last has the number `next`.
+  struct Events {
+    std::vector<TraceEvent> events;
+    uint64_t first = 0, next = 0;
+  };
+  // Those from this number on that are still there, at most the newest `most`. Errors: the file was
+  // cut off.
+  Result<Events> events_from(uint64_t number, uint64_t most = Recording::kMostEvents);
+  // Those that no earlier call has returned.
+  std::vector<Note> new_notes();
+
+ private:
+  RecordingFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  Status check_header() const;
+  uint64_t recorded() const;
+
+  const int fd_;
+  const std::string path_;
+  alignas(RecordingHeader) std::byte page_[RecordingHeader::kBytes] = {};
+  uint64_t notes_read_ = 0;  // bytes behind the ring
+};
+
+}  // namespace sennit::diagnose
