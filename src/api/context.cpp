@@ -1,6 +1,7 @@
 // context.cpp: see api/context.hpp.
 #include "api/context.hpp"
 
+#include <chrono>
 #include <set>
 
 #include <fmt/core.h>
@@ -41,6 +42,8 @@ Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
                                                 const JobSettings& settings, SharedJob* shared) {
   SENNIT_RETURN_IF_ERROR(check_options());
   SENNIT_RETURN_IF_ERROR(check_transport_names());
+  const Result<std::chrono::nanoseconds> watched_every = watch::digest_period();
+  if (!watched_every) return watched_every.status();
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
     return invalid(
         fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
@@ -56,10 +59,12 @@ Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
   SENNIT_RETURN_IF_ERROR(context->connect(settings));
   if (context->options_.probe != "0" && context->size() > 1)
     SENNIT_RETURN_IF_ERROR(probe_fabric(context));
+  context->begin_watching(*watched_every);
   return context;
 }
 
 Context::~Context() {
+  watch_.stop();
   if (control_) control_->leave();
   // Until they have stopped, the engine's helper may call into the control plane, and the control
   // thread into the engine.
@@ -114,6 +119,13 @@ void Context::use(AgreedFabric agreed) {
   if (hosts_.one_machine) within_one_machine(&plan_options_.cost);
 }
 
+// What there is to watch is in the recording; where it has no file, others may still tell.
+void Context::begin_watching(std::chrono::nanoseconds period) {
+  if (period.count() == 0 || size() == 1) return;
+  watch_.start(
+      {control_.get(), &engine_->recording(), rank(), fabric_.to_text(), placements_, period});
+}
+
 // Measures between the first ranks of all hosts and merges what comes of it.
 Status Context::probe_fabric(const std::shared_ptr<Context>& context) {
   ProbeRequest request;
@@ -164,12 +176,15 @@ Control::Callbacks Context::control_callbacks() {
   };
   callbacks.members = [this](uint32_t comm) { return registry_.members(comm); };
   callbacks.told = [this](int rank, uint8_t topic, const std::vector<std::byte>& blob) {
-    replanning_.told(rank, topic, blob);
+    if (!replanning_.told(rank, topic, blob)) watch_.told(rank, topic, blob);
   };
   callbacks.announced = [this](uint8_t topic, const std::vector<std::byte>& blob) {
     replanning_.announced(topic, blob);
   };
-  callbacks.may_be_lost = [this] { replanning_.may_be_lost(); };
+  callbacks.may_be_lost = [this] {
+    replanning_.may_be_lost();
+    watch_.may_be_lost();
+  };
   return callbacks;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "plan/planner.hpp"
 #include "plan/tuning/table.hpp"
 #include "topology/fabric/fabric.hpp"
+#include "watch/watch.hpp"
 
 namespace sennit {
 
@@ -41,6 +43,7 @@ class Context {
   Engine& engine() { return *engine_; }
   Registry& registry() { return registry_; }
   Replanning& replanning() { return replanning_; }
+  watch::Watch& watch() { return watch_; }
   const Fabric& fabric() const { return fabric_; }
   const Placement& placement(int rank) const { return placements_[static_cast<size_t>(rank)]; }
   const PlanOptions& plan_options() const { return plan_options_; }
@@ -69,6 +72,7 @@ class Context {
   Status connect(const JobSettings& settings);
   void make_engine();
   void use(AgreedFabric agreed);
+  void begin_watching(std::chrono::nanoseconds period);
   static Status probe_fabric(const std::shared_ptr<Context>& context);
   Control::Callbacks control_callbacks();
   Engine::Callbacks engine_callbacks();
@@ -79,6 +83,7 @@ class Context {
   const int64_t arrival_timeout_ms_;
   Registry registry_;
   Replanning replanning_{registry_};
+  watch::Watch watch_;  // outlives the control thread, which calls it
   std::unique_ptr<Control> control_;
   std::unique_ptr<Engine> engine_;
   JobOptions options_;

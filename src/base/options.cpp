@@ -86,6 +86,9 @@ constexpr auto kOptions = std::to_array<Option>({
      "tuning file; again: also where it has an answer"},
     {"SENNIT_TUNING", OptionType::text, "",
      "tuning file to read and add to; default: one per fabric in the user's cache"},
+    {"SENNIT_WATCH", OptionType::text, "1",
+     "seconds between what a rank tells rank 0 of its calls, so that a slow link or a late rank is "
+     "named while the job runs; 0: never"},
     {"SENNIT_WIRE", OptionType::text, "plain",
      "plain, or sealed: what goes between hosts is encrypted and authenticated; the same on all "
      "ranks"},

@@ -50,7 +50,7 @@ ROOMS = [
     ["src/control/tree"],
     ["src/control/rank"],
     ["topology/probe", "topology/sources/ibnet", "topology/sources/slurm"],
-    ["topology/sources"],
+    ["topology/sources", "src/watch"],
     ["src/api/call", "src/api/start"],
     ["src/api"],
     ["src/concurrent", "src/diagnose/recorded", "src/goal", "src/nccl", "src/pmpi"],

@@ -7,21 +7,17 @@
 
 #include <fmt/core.h>
 
-#include "base/index.hpp"
 #include "base/rank_ranges.hpp"
 #include "diagnose/links.hpp"
 #include "diagnose/recorded/messages.hpp"
 #include "diagnose/recorded/observe.hpp"
 #include "diagnose/recorded/ranks.hpp"
+#include "diagnose/sentences.hpp"
 
 namespace sennit::diagnose {
 namespace {
 
-constexpr double kPercent = 100, kNsPerMs = 1e6;
-
-std::string named(const std::vector<int>& ranks) {
-  return name_ranks(std::set<int>(ranks.begin(), ranks.end()));
-}
+constexpr double kPercent = 100;
 
 Verdict of_hang(const Hang& hang, Plans& plans) {
   Verdict verdict;
@@ -99,26 +95,17 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const J
   const TierTree& tree = *plans.tree(observed.comm);
   Verdict verdict;
   verdict.kind = VerdictKind::slow_link;
-  std::string names;
-  for (const DirectedGroup& link : slow.suspects) {
-    verdict.links.push_back(link_name(tree, link, slow.both_ways));
-    names += (names.empty() ? "" : " or ") + verdict.links.back();
-  }
-  if (slow.tier >= 0) names = fmt::format("every {}'s link", tree.tiers[index(slow.tier)].name);
+  verdict.links = link_names(tree, slow);
   verdict.factor = slow.factor;
   verdict.cost = slow.cost;
   verdict.confidence = slow.confidence;
-  std::string text = slow.factor > 0
-                         ? fmt::format("{}: {:.0f}% of its capacity", names, kPercent / slow.factor)
-                         : names + ": slower than its like";
   const size_t calls = observed.calls.size();
-  if (slow.since > 0 && slow.since < calls)
-    text += fmt::format(" since call {} of {}", observed.calls[slow.since],
-                        job.comm_name(observed.comm));
+  const std::string since =
+      slow.since > 0 && slow.since < calls
+          ? fmt::format("call {} of {}", observed.calls[slow.since], job.comm_name(observed.comm))
+          : "";
   const std::string call = plans.call_name(observed.comm, observed.plan);
-  if (slow.cost > 0) text += fmt::format("; costs {:.0f}% of {}", kPercent * slow.cost, call);
-  if (slow.suspects.size() > 1 && slow.tier < 0) text += "; the traffic does not tell them apart";
-  verdict.sentence = text + fmt::format("; confidence {:.2f}", slow.confidence);
+  verdict.sentence = slow_link_sentence(tree, slow, since, call);
   verdict.evidence.push_back(fmt::format("by the messages of {} calls of {} on {}", calls, call,
                                          job.comm_name(observed.comm)));
   verdict.next = "sennit topo --check, the ports' error counters, or drain";
@@ -130,12 +117,7 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   verdict.kind = VerdictKind::late_rank;
   verdict.ranks = late.ranks;
   verdict.cost = late.cost;
-  const bool one = late.ranks.size() == 1;
-  verdict.sentence = fmt::format(
-      "{} {} late by {:.1f} ms a call: what {} between calls takes longer than the others' work; "
-      "costs {:.0f}% of the time",
-      named(late.ranks), one ? "comes" : "come", late.late_ns / kNsPerMs,
-      one ? "it does" : "they do", kPercent * late.cost);
+  verdict.sentence = late_ranks_sentence(late.ranks, late.late_ns, late.cost);
   verdict.evidence.push_back(fmt::format(
       "by {} calls on {}; time in which a rank waits for others in a call does not count",
       late.calls, job.comm_name(late.comm)));

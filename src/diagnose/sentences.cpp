@@ -1,0 +1,48 @@
+// sentences.cpp: see diagnose/sentences.hpp.
+#include "diagnose/sentences.hpp"
+
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/index.hpp"
+#include "base/rank_ranges.hpp"
+
+namespace sennit::diagnose {
+namespace {
+
+constexpr double kPercent = 100, kNsPerMs = 1e6;
+
+}  // namespace
+
+std::vector<std::string> link_names(const TierTree& tree, const SlowLink& slow) {
+  std::vector<std::string> names;
+  for (const DirectedGroup& link : slow.suspects)
+    names.push_back(link_name(tree, link, slow.both_ways));
+  return names;
+}
+
+std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,
+                               const std::string& call) {
+  const std::string names = slow.tier >= 0
+                                ? fmt::format("every {}'s link", tree.tiers[index(slow.tier)].name)
+                                : fmt::format("{}", fmt::join(link_names(tree, slow), " or "));
+  std::string text = slow.factor > 0
+                         ? fmt::format("{}: {:.0f}% of its capacity", names, kPercent / slow.factor)
+                         : names + ": slower than its like";
+  if (!since.empty()) text += " since " + since;
+  if (slow.cost > 0) text += fmt::format("; costs {:.0f}% of {}", kPercent * slow.cost, call);
+  if (slow.suspects.size() > 1 && slow.tier < 0) text += "; the traffic does not tell them apart";
+  return text + fmt::format("; confidence {:.2f}", slow.confidence);
+}
+
+std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost) {
+  const bool one = ranks.size() == 1;
+  return fmt::format(
+      "{} {} late by {:.1f} ms a call: what {} between calls takes longer than the others' work; "
+      "costs {:.0f}% of the time",
+      name_ranks(std::set<int>(ranks.begin(), ranks.end())), one ? "comes" : "come",
+      late_ns / kNsPerMs, one ? "it does" : "they do", kPercent * cost);
+}
+
+}  // namespace sennit::diagnose

@@ -1,0 +1,21 @@
+// sentences.hpp: what is wrong with a job that goes on, in one line for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "diagnose/links.hpp"
+#include "topology/fabric/tier_tree.hpp"
+
+namespace sennit::diagnose {
+
+// Of each suspect: "out of rack1".
+std::vector<std::string> link_names(const TierTree& tree, const SlowLink& slow);
+// "out of rack1: 47% of its capacity since call 12; costs 30% of CALL; confidence 0.91". `since`:
+// from which call on, empty where that is not known. `call`: "all_reduce of 4MiB float32 sum".
+std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,
+                               const std::string& call);
+// "rank 3 comes late by 1.2 ms a call: ...". Ranks ascending; `cost`: part of the time.
+std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost);
+
+}  // namespace sennit::diagnose

@@ -1,0 +1,303 @@
+// judge.cpp: see watch/judge.hpp.
+#include "watch/judge.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/clock.hpp"
+#include "base/index.hpp"
+#include "base/median.hpp"
+#include "diagnose/links.hpp"
+#include "diagnose/sentences.hpp"
+
+namespace sennit::watch {
+namespace {
+
+// Beyond the numbers that splits draw.
+constexpr uint32_t kFirstFree = 0x78000000;
+// A plan that has fewer says nothing yet, as connections are made in the first calls.
+constexpr uint64_t kLeastCalls = 4;
+constexpr size_t kMostPlans = 256;  // of a communicator; of more, nothing is kept
+// Calls that take longer than they should by less are well.
+constexpr double kSlower = 1.05;
+// Of the time: who is in calls for less hardly uses the network.
+constexpr double kBusy = 0.1;
+
+bool all_fresh(const std::vector<bool>& fresh) {
+  return !fresh.empty() && std::find(fresh.begin(), fresh.end(), false) == fresh.end();
+}
+
+uint64_t received(const std::vector<DigestPlan>& by_member) {
+  uint64_t bytes = 0;
+  for (const DigestPlan& plan : by_member)
+    for (const DigestEdge& edge : plan.edges) bytes += edge.bytes;
+  return bytes;
+}
+
+bool crosses(const TierTree& tree, const diagnose::ObservedPlan& observed,
+             const LiveVerdict& verdict) {
+  for (const diagnose::EdgeTime& edge : observed.edges.front()) {
+    if (edge.bytes < diagnose::kLeastEdgeBytes) continue;
+    for (const diagnose::DirectedGroup& link : diagnose::way_of(tree, edge.from, edge.to))
+      for (const diagnose::DirectedGroup& suspect : verdict.suspects)
+        if (suspect.group == link.group && (verdict.both_ways || suspect.egress == link.egress))
+          return true;
+  }
+  return false;
+}
+
+// Of a member, how long a call took it, whoever it waited for.
+double mean_ns(const DigestPlan& plan) {
+  return static_cast<double>(plan.alone_ns) / static_cast<double>(std::max(1u, plan.alone));
+}
+
+// What a call takes once the last has come. The rank that came last waits for nobody; in a call
+// with a root, whoever does not need the others may be gone before they begin.
+double time_of(const std::vector<DigestPlan>& by_member, bool rooted) {
+  std::vector<double> times;
+  for (const DigestPlan& plan : by_member) times.push_back(mean_ns(plan));
+  return rooted ? median(std::move(times)) : *std::min_element(times.begin(), times.end());
+}
+
+bool is_rooted(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+
+diagnose::JobRecording job_of(const std::string& fabric, std::vector<Placement> placements) {
+  diagnose::JobRecording job;
+  job.size = static_cast<int>(placements.size());
+  job.fabric = fabric;
+  job.placements = std::move(placements);
+  return job;
+}
+
+}  // namespace
+
+Judge::Judge(const std::string& fabric, std::vector<Placement> placements, const JudgeRules& rules)
+    : rules_(rules), job_(job_of(fabric, std::move(placements))), plans_(job_) {}
+
+Judge::~Judge() = default;
+
+void Judge::note(int rank, const Note& note) {
+  if (const auto* comm = std::get_if<CommunicatorNote>(&note)) {
+    const std::set<int> each(comm->members.begin(), comm->members.end());
+    const bool sound = each.size() == comm->members.size() && each.contains(rank) &&
+                       *each.begin() >= 0 && *each.rbegin() < job_.size;
+    if (!sound || numbers_.contains({comm->id, comm->members})) return;
+    const uint32_t number = job_.communicators.contains(comm->id)
+                                ? kFirstFree + static_cast<uint32_t>(numbers_.size())
+                                : comm->id;
+    numbers_[{comm->id, comm->members}] = number;
+    for (const int member : comm->members) number_of_[{comm->id, member}] = number;
+    job_.communicators[number] = comm->members;
+    job_.numbers[number] = comm->id;
+    OfComm& of = comms_[number];
+    of.known_as = comm->id;
+    of.members = comm->members;
+    of.paces.resize(of.members.size());
+    of.fresh_paces.resize(of.members.size());
+  } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
+    const auto number = number_of_.find({plan->comm, rank});
+    if (number == number_of_.end()) return;
+    PlanNote renumbered = *plan;
+    renumbered.comm = number->second;
+    job_.plans.insert({{number->second, plan->hash}, std::move(renumbered)});
+  }
+}
+
+void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
+  std::map<uint32_t, uint64_t> in_calls;
+  const auto find = [&](uint32_t known_as) -> std::pair<OfComm*, size_t> {
+    const auto number = number_of_.find({known_as, rank});
+    if (number == number_of_.end()) return {nullptr, 0};
+    OfComm& comm = comms_.at(number->second);
+    const auto at = std::find(comm.members.begin(), comm.members.end(), rank);
+    return {&comm, static_cast<size_t>(at - comm.members.begin())};
+  };
+  for (DigestPlan& plan : digest.plans) {
+    const auto [comm, member] = find(plan.comm);
+    if (!comm) continue;
+    in_calls[plan.comm] += plan.in_calls_ns;
+    if (static_cast<double>(in_calls[plan.comm]) > kBusy * static_cast<double>(digest.span_ns))
+      comm->busy_until_ns = now_ns + rules_.forgotten_ns;
+    if (plan.alone == 0) continue;
+    if (!comm->plans.contains(plan.plan) && comm->plans.size() >= kMostPlans) comm->plans.clear();
+    OfPlan& of = comm->plans[plan.plan];
+    of.latest.resize(comm->members.size());
+    of.fresh.resize(comm->members.size());
+    if (member == 0) of.calls += plan.calls;
+    of.fresh[member] = true;
+    of.latest[member] = std::move(plan);
+  }
+  for (const DigestPace& pace : digest.paces) {
+    const auto [comm, member] = find(pace.comm);
+    if (!comm || pace.pairs == 0) continue;
+    comm->fresh_paces[member] = true;
+    comm->paces[member] = pace;
+  }
+}
+
+std::vector<LiveVerdict> Judge::look(uint64_t now_ns) {
+  std::vector<LiveVerdict> told;
+  for (auto& [number, comm] : comms_) {
+    look_at_links(number, &comm, now_ns, &told);
+    look_at_ranks(&comm, &told);
+  }
+  for (LiveVerdict& verdict : told) verdict.when_ns = realtime_ns();
+  return told;
+}
+
+// ---- links ----
+
+// Whether ranks that are not members may be in calls of another communicator meanwhile, and use the
+// same links. What members do besides, they know themselves (DigestPlan::alone).
+bool Judge::disturbed(uint32_t number, uint64_t now_ns) const {
+  const std::vector<int>& members = comms_.at(number).members;
+  const std::set<int> own(members.begin(), members.end());
+  for (const auto& [other, comm] : comms_)
+    if (other != number && comm.busy_until_ns > now_ns &&
+        !std::all_of(comm.members.begin(), comm.members.end(),
+                     [&](int rank) { return own.contains(rank); }))
+      return true;
+  return false;
+}
+
+// One call, made of the means of all; nothing where no edge moved enough to say something.
+std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPlan& plan) const {
+  const DigestPlan& any = plan.latest.front();
+  const PlanNote* const note = plans_.note(number, any.plan);
+  const TierTree* const tree = plans_.tree(number);
+  // Where ranks do not know each other's counts nothing is expected of them.
+  if (!note || !tree || (note->request.vector_variant && note->request.counts.empty()))
+    return std::nullopt;
+  diagnose::ObservedPlan observed{number, any.plan, {any.last}, {{}}, {}};
+  bool enough = false;
+  for (size_t m = 0; m < plan.latest.size(); m++) {
+    const DigestPlan& of_member = plan.latest[m];
+    const int to = plans_.position(number, comms_.at(number).members[m]);
+    for (const DigestEdge& edge : of_member.edges) {
+      const int from = plans_.position(number, edge.peer);
+      if (from < 0 || to < 0 || from == to) continue;
+      diagnose::EdgeTime time;
+      time.from = from;
+      time.to = to;
+      time.bytes = edge.bytes / of_member.alone;
+      time.service_ns = static_cast<double>(edge.service_ns) / of_member.alone;
+      enough |= time.bytes >= diagnose::kLeastEdgeBytes;
+      observed.edges.front().push_back(std::move(time));
+    }
+  }
+  observed.time_ns = {time_of(plan.latest, is_rooted(note->request.collective))};
+  return enough ? std::optional(std::move(observed)) : std::nullopt;
+}
+
+bool Judge::is_suspicious(uint32_t number, const OfComm& comm, uint64_t hash, const OfPlan& plan,
+                          double took_ns) const {
+  if (comm.link.told() || comm.link.candidate()) return true;
+  const auto expected_ns = static_cast<double>(plans_.note(number, hash)->predicted_ns);
+  return took_ns > kSlower * expected_ns || took_ns > kSlower * plan.best_ns;
+}
+
+std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
+                                        const diagnose::ObservedPlan& observed) {
+  const TierTree& tree = *plans_.tree(number);
+  const PlanNote& note = *plans_.note(number, observed.plan);
+  const Blueprint* const blueprint = plans_.blueprint(number, observed.plan, true);
+  if (!blueprint) return std::nullopt;
+  const std::optional<diagnose::SlowLink> slow =
+      diagnose::find_slow_link(tree, note, *blueprint, observed, rules_.least_factor);
+  if (!slow) return std::nullopt;
+  LiveVerdict verdict;
+  verdict.kind = LiveKind::slow_link;
+  verdict.comm = comm.known_as;
+  verdict.members = comm.members;
+  verdict.plan = observed.plan;
+  verdict.suspects = slow->suspects;
+  verdict.links = diagnose::link_names(tree, *slow);
+  verdict.tier = slow->tier;
+  verdict.both_ways = slow->both_ways;
+  verdict.factor = slow->factor;
+  verdict.confidence = slow->confidence;
+  verdict.cost = slow->cost;
+  verdict.sentence =
+      diagnose::slow_link_sentence(tree, *slow, "", plans_.call_name(number, observed.plan));
+  return verdict;
+}
+
+// Whether calls that were found well are well because of the links that are blamed.
+bool Judge::says_something(uint32_t number, const OfComm& comm,
+                           const diagnose::ObservedPlan& observed) const {
+  const TierTree& tree = *plans_.tree(number);
+  const LiveVerdict* const told = comm.link.told();
+  const LiveVerdict* const candidate = comm.link.candidate();
+  return (told && crosses(tree, observed, *told)) ||
+         (candidate && crosses(tree, observed, *candidate));
+}
+
+// By the plan that moved most. What is not judged now, for want of time, is judged later.
+void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
+                          std::vector<LiveVerdict>* out) {
+  OfPlan* most = nullptr;
+  for (auto& [hash, plan] : comm->plans)
+    if (all_fresh(plan.fresh) && (!most || received(plan.latest) > received(most->latest)))
+      most = &plan;
+  if (!most || now_ns < next_solving_ns_) return;
+  most->fresh.assign(most->fresh.size(), false);
+  const std::optional<diagnose::ObservedPlan> observed = observe(number, *most);
+  if (!observed || most->looks++ == 0 || most->calls < kLeastCalls || disturbed(number, now_ns))
+    return;
+  const double took_ns = observed->time_ns.front();
+  if (most->best_ns == 0) most->best_ns = took_ns;
+  std::optional<LiveVerdict> found;
+  if (is_suspicious(number, *comm, observed->plan, *most, took_ns)) {
+    const uint64_t begin_ns = sennit::now_ns();
+    found = solve(number, *comm, *observed);
+    next_solving_ns_ = now_ns + rules_.solver_part * (sennit::now_ns() - begin_ns);
+  }
+  most->best_ns = std::min(most->best_ns, took_ns);
+  if (!found && !says_something(number, *comm, *observed)) return;
+  for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
+}
+
+// ---- ranks ----
+
+// Who is in no call for longer than the others, between calls that all make.
+std::optional<LiveVerdict> Judge::late(const OfComm& comm) const {
+  std::vector<double> between, periods;
+  for (const DigestPace& pace : comm.paces) {
+    between.push_back(static_cast<double>(pace.between_ns));
+    periods.push_back(static_cast<double>(pace.period_ns));
+  }
+  const double usual = median(between), period = median(std::move(periods));
+  LiveVerdict verdict;
+  verdict.kind = LiveKind::late_rank;
+  verdict.comm = comm.known_as;
+  verdict.members = comm.members;
+  for (size_t m = 0; m < between.size(); m++) {
+    const double late = between[m] - usual;
+    if (late < rules_.least_late_ns || late < rules_.least_late_cost * period) continue;
+    verdict.ranks.push_back(comm.members[m]);
+    verdict.late_ns = std::max(verdict.late_ns, late);
+  }
+  // Where half of them are late, it is the others that are early.
+  if (verdict.ranks.empty() || 2 * verdict.ranks.size() > comm.members.size()) return std::nullopt;
+  std::sort(verdict.ranks.begin(), verdict.ranks.end());
+  verdict.cost = verdict.late_ns / period;
+  verdict.sentence = diagnose::late_ranks_sentence(verdict.ranks, verdict.late_ns, verdict.cost);
+  return verdict;
+}
+
+void Judge::look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out) {
+  if (!all_fresh(comm->fresh_paces)) return;
+  comm->fresh_paces.assign(comm->fresh_paces.size(), false);
+  if (comm->pace_looks++ == 0) return;
+  std::optional<LiveVerdict> found = late(*comm);
+  // Told by the calls of one communicator alone.
+  for (const auto& [number, other] : comms_)
+    if (found && &other != comm && other.late.told() && blames_same(*found, *other.late.told()))
+      found.reset();
+  for (LiveVerdict& verdict : comm->late.see(std::move(found))) out->push_back(std::move(verdict));
+}
+
+}  // namespace sennit::watch

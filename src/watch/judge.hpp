@@ -1,0 +1,89 @@
+// judge.hpp: what is wrong with a running job, by the digests of its ranks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "diagnose/edges.hpp"
+#include "diagnose/job.hpp"
+#include "diagnose/plans.hpp"
+#include "record/notes.hpp"
+#include "watch/digest.hpp"
+#include "watch/live_verdict.hpp"
+#include "watch/streak.hpp"
+
+namespace sennit::watch {
+
+// From when on something is wrong. The bounds are wider than those of `sennit diagnose`, which looks
+// at many calls once, because this looks again and again, and nobody has asked.
+struct JudgeRules {
+  double least_factor = 1.25;             // of slow links
+  double least_late_cost = 0.1;           // part of the time
+  double least_late_ns = 200'000;         // a call
+  uint64_t solver_part = 20;              // it runs at most in one of so many parts of the time
+  uint64_t forgotten_ns = 3'000'000'000;  // what was not heard of for so long is over
+};
+
+// Pure, but for the time that judging takes, which is measured to bound it. One thread at a time.
+class Judge {
+ public:
+  // `fabric`: its text form; placements by rank.
+  Judge(const std::string& fabric, std::vector<Placement> placements, const JudgeRules& rules = {});
+  ~Judge();
+  Judge(const Judge&) = delete;
+  Judge& operator=(const Judge&) = delete;
+
+  // A communicator or a plan, as its ranks call it; others are passed over. `rank`: who says it.
+  void note(int rank, const Note& note);
+  // What a rank, of the job, has told at now_ns (of any clock that goes on).
+  void digest(int rank, Digest digest, uint64_t now_ns);
+  // Judges what there are new digests of, of all members, and returns what is to be told.
+  std::vector<LiveVerdict> look(uint64_t now_ns);
+
+ private:
+  // Calls of one plan on one communicator, by member; `fresh`: not judged yet.
+  struct OfPlan {
+    std::vector<DigestPlan> latest;
+    std::vector<bool> fresh;
+    uint32_t looks = 0;
+    uint64_t calls = 0;  // of the member with index 0, ever
+    double best_ns = 0;  // the shortest call so far
+  };
+  struct OfComm {
+    uint32_t known_as = 0;
+    std::vector<int> members;
+    std::map<uint64_t, OfPlan> plans;
+    std::vector<DigestPace> paces;
+    std::vector<bool> fresh_paces;
+    uint32_t pace_looks = 0;
+    uint64_t busy_until_ns = 0;  // its calls disturb others' until then
+    Streak link, late;
+  };
+  bool disturbed(uint32_t number, uint64_t now_ns) const;
+  std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan) const;
+  bool is_suspicious(uint32_t number, const OfComm& comm, uint64_t hash, const OfPlan& plan,
+                     double took_ns) const;
+  std::optional<LiveVerdict> solve(uint32_t number, const OfComm& comm,
+                                   const diagnose::ObservedPlan& observed);
+  bool says_something(uint32_t number, const OfComm& comm,
+                      const diagnose::ObservedPlan& observed) const;
+  void look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns, std::vector<LiveVerdict>* out);
+  void look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out);
+  std::optional<LiveVerdict> late(const OfComm& comm) const;
+
+  const JudgeRules rules_;
+  diagnose::JobRecording job_;  // fabric, communicators and plans alone
+  mutable diagnose::Plans plans_;
+  // All groups of a split have one number: here each has its own.
+  std::map<std::pair<uint32_t, std::vector<int>>, uint32_t> numbers_;
+  std::map<std::pair<uint32_t, int>, uint32_t> number_of_;  // by its ranks' number, and rank
+  std::map<uint32_t, OfComm> comms_;
+  uint64_t next_solving_ns_ = 0;
+};
+
+}  // namespace sennit::watch

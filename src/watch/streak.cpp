@@ -1,0 +1,58 @@
+// streak.cpp: see watch/streak.hpp.
+#include "watch/streak.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace sennit::watch {
+namespace {
+
+// Factors that are apart by less are one.
+constexpr double kMuch = 1.4;
+
+bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link) {
+  return std::any_of(verdict.suspects.begin(), verdict.suspects.end(), [&](const auto& suspect) {
+    return suspect.group == link.group && (verdict.both_ways || suspect.egress == link.egress);
+  });
+}
+
+bool much_different(const LiveVerdict& a, const LiveVerdict& b) {
+  const double was = a.kind == LiveKind::slow_link ? a.factor : a.late_ns;
+  const double is = a.kind == LiveKind::slow_link ? b.factor : b.late_ns;
+  return was > 0 && is > 0 && std::abs(std::log(is / was)) > std::log(kMuch);
+}
+
+}  // namespace
+
+bool blames_same(const LiveVerdict& a, const LiveVerdict& b) {
+  if (a.kind != b.kind || a.tier != b.tier) return false;
+  for (const diagnose::DirectedGroup& link : a.suspects)
+    if (is_blamed(b, link) || (a.both_ways && is_blamed(b, {link.group, !link.egress})))
+      return true;
+  return std::any_of(a.ranks.begin(), a.ranks.end(), [&](int rank) {
+    return std::find(b.ranks.begin(), b.ranks.end(), rank) != b.ranks.end();
+  });
+}
+
+std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
+  std::vector<LiveVerdict> now;
+  const bool goes_on = found && candidate_ && blames_same(*found, *candidate_);
+  held_ = found ? (goes_on ? held_ + 1 : 1) : 0;
+  const bool as_told = told_ && found && blames_same(*found, *told_);
+  missing_ = told_ && !as_told ? missing_ + 1 : 0;
+  different_ = as_told && much_different(*told_, *found) ? different_ + 1 : 0;
+  if (missing_ >= kLookLong) {
+    now.push_back(*std::exchange(told_, std::nullopt));
+    now.back().withdrawn = true;
+  }
+  if (found && ((!told_ && held_ >= kLookLong) || different_ >= kLookLong)) {
+    told_ = found;
+    missing_ = different_ = 0;
+    now.push_back(*found);
+  }
+  candidate_ = std::move(found);
+  return now;
+}
+
+}  // namespace sennit::watch

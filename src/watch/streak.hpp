@@ -1,0 +1,33 @@
+// streak.hpp: when what was found is told: once it has been found a few times in a row, and
+// withdrawn once it has not been for as many.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "watch/live_verdict.hpp"
+
+namespace sennit::watch {
+
+// Whether both blame the same: some link, in some direction, or some rank, is in both.
+bool blames_same(const LiveVerdict& a, const LiveVerdict& b);
+
+// Of one kind of verdict, by the calls of one communicator.
+class Streak {
+ public:
+  static constexpr int kLookLong = 3;
+
+  // What was found this time, if anything. Returns what is to be told now.
+  std::vector<LiveVerdict> see(std::optional<LiveVerdict> found);
+  // What the next look is asked about: it must cross these to say anything against them.
+  const LiveVerdict* told() const { return told_ ? &*told_ : nullptr; }
+  const LiveVerdict* candidate() const { return candidate_ ? &*candidate_ : nullptr; }
+
+ private:
+  std::optional<LiveVerdict> told_, candidate_;
+  int held_ = 0;       // looks in a row that have found the candidate
+  int missing_ = 0;    // that have not found what was told
+  int different_ = 0;  // that have found it, much cheaper or dearer than was told
+};
+
+}  // namespace sennit::watch

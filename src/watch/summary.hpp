@@ -1,0 +1,76 @@
+// summary.hpp: sums up what a rank records, event by event, into digests.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "diagnose/edges.hpp"
+#include "record/event.hpp"
+#include "watch/digest.hpp"
+
+namespace sennit::watch {
+
+// A call counts in the digest in whose time it ended. Calls of which something was not seen, its
+// begin or what came after, do not count. One thread at a time.
+class Summary {
+ public:
+  // World ranks of other hosts: what comes from the rest crosses no network.
+  explicit Summary(std::vector<bool> remote) : remote_(std::move(remote)) {}
+
+  // In the order in which they were recorded.
+  void add(const TraceEvent& event);
+  // Events in between were not seen.
+  void gap();
+  // Of all that has ended since the last take().
+  Digest take(uint64_t span_ns);
+
+ private:
+  // Calls of one rank under way; those of sends and receives have a tag and a peer.
+  struct Name {
+    uint32_t comm = 0, seq = 0, tag = 0;
+    int peer = -1;
+    bool point_to_point = false, receiving = false;
+    auto operator<=>(const Name&) const = default;
+  };
+  struct Open {
+    uint64_t begin_ns = 0;
+    bool alone = true;
+  };
+  // What has come for a collective call that has not ended; its begin may not be recorded.
+  struct Incoming {
+    std::map<int, diagnose::Service> edges;  // by world rank
+    std::array<uint64_t, DigestPlan::kTiers> tier_bytes{};
+  };
+  // The latest call on a communicator that has ended.
+  struct Latest {
+    uint32_t seq = 0;
+    uint64_t begin_ns = 0, in_none_ns = 0;  // the latter: when it ended
+  };
+  struct Pace {
+    std::vector<double> between_ns, period_ns;
+  };
+  static Name name_of(const TraceEvent& event);
+  void receive(const TraceEvent& event);
+  void begin(const TraceEvent& event);
+  void end(const TraceEvent& event);
+  Open open_at(const Name& name, uint64_t begin_ns);
+  void follow(const Name& name, const Open& call);
+  void finish(const TraceEvent& event, const Open& call);
+
+  const std::vector<bool> remote_;
+  std::map<Name, Open> open_;
+  std::map<std::pair<uint32_t, uint32_t>, Incoming> incoming_;  // by communicator and number
+  std::map<uint32_t, Latest> latest_;
+  uint64_t covered_until_ns_ = 0;  // the latest end
+  uint64_t in_none_ns_ = 0;        // time in no call, ever
+  uint64_t since_ns_ = 0;          // nothing is known of what was before
+  std::map<std::pair<uint32_t, uint64_t>, DigestPlan> plans_;
+  std::map<std::pair<uint32_t, uint64_t>, std::map<int, DigestEdge>> edges_;
+  std::map<uint32_t, Pace> paces_;
+};
+
+}  // namespace sennit::watch

@@ -1,0 +1,211 @@
+// watch.cpp: see watch/watch.hpp.
+#include "watch/watch.hpp"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+
+#include <fmt/core.h>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/options.hpp"
+
+namespace sennit::watch {
+namespace {
+
+// Of a rank's events, as many are read at once: those before are not summed up.
+constexpr uint64_t kMostEvents = 65536;
+// So long the coordinator waits for what others tell at about the same time.
+constexpr std::chrono::milliseconds kGathered{100};
+// What comes while the coordinator cannot keep up is lost, as each digest makes up for the last.
+constexpr size_t kMostMessages = 1 << 16;
+// Of plans that change with every call no more are remembered.
+constexpr size_t kMostPlans = 4096;
+
+std::vector<bool> on_other_hosts(const WatchSetting& setting) {
+  std::vector<bool> remote;
+  const std::string& here = setting.placements[static_cast<size_t>(setting.rank)].host;
+  for (const Placement& placement : setting.placements) remote.push_back(placement.host != here);
+  return remote;
+}
+
+}  // namespace
+
+Result<std::chrono::nanoseconds> digest_period() {
+  const std::string text = option_text("SENNIT_WATCH");
+  constexpr double kNsPerS = 1e9, kMostSeconds = 3600, kLeastSeconds = 0.05;
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool number = error == std::errc() && end == text.data() + text.size();
+  if (!number || !(seconds == 0 || (seconds >= kLeastSeconds && seconds <= kMostSeconds)))
+    return invalid(fmt::format("SENNIT_WATCH={}: expected a number of seconds from {} to {}, or 0",
+                               text, kLeastSeconds, kMostSeconds));
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * kNsPerS));
+}
+
+Watch::~Watch() {
+  if (origin_.forked()) {  // the thread is the parent's
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
+  stop();
+}
+
+void Watch::start(WatchSetting setting) {
+  setting_ = std::move(setting);
+  if (!setting_.recording->path().empty()) {
+    Result<std::unique_ptr<diagnose::RecordingFile>> file =
+        diagnose::RecordingFile::open(setting_.recording->path());
+    if (file) file_ = *std::move(file);
+  }
+  summary_ = std::make_unique<Summary>(on_other_hosts(setting_));
+  told_at_ns_ = now_ns();
+  sigset_t all, before;  // signals are for the threads of the user
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Watch::stop() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watch::told(int rank, uint8_t topic, const std::vector<std::byte>& blob) {
+  if (topic != kDigestTopic && topic != kNotesTopic) return;
+  const MutexLock lock(mutex_);
+  if (stopping_ || inbox_.size() >= kMostMessages) return;
+  inbox_.push_back({rank, topic, blob});
+  if (inbox_.size() == 1) wake_.notify_all();
+}
+
+uint64_t Watch::listen(Listener listener) {
+  auto listening = std::make_shared<Listening>();
+  listening->call = std::move(listener);
+  const MutexLock lock(mutex_);
+  listening_[++listened_] = std::move(listening);
+  return listened_;
+}
+
+void Watch::unlisten(uint64_t number) {
+  std::shared_ptr<Listening> listening;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = listening_.find(number);
+    if (found == listening_.end()) return;
+    listening = found->second;
+    listening_.erase(found);
+  }
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  const MutexLock until_it_returns(listening->mutex);
+}
+
+// ---- the thread ----
+
+void Watch::run() {
+  prctl(PR_SET_NAME, "sennit-watch");
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point next = Clock::now() + setting_.period;
+  MutexLock lock(mutex_);
+  while (!stopping_) {
+    const Clock::time_point now = Clock::now();
+    if (now < next && inbox_.empty()) {
+      wake_.wait_until(lock, next);
+      continue;
+    }
+    const Clock::time_point gathered = std::min(next, now + kGathered);
+    while (!stopping_ && Clock::now() < gathered) wake_.wait_until(lock, gathered);
+    if (stopping_) return;
+    const std::vector<Message> messages = std::exchange(inbox_, {});
+    lock.unlock();
+    if (Clock::now() >= next) {
+      if (file_) tell_news();
+      next = std::max(next + setting_.period, Clock::now());
+    }
+    if (!messages.empty()) judge(messages);
+    lock.lock();
+  }
+}
+
+void Watch::tell_news() {
+  take_notes();
+  Result<diagnose::RecordingFile::Events> read = file_->events_from(next_event_, kMostEvents);
+  if (!read) {  // somebody has cut it off: there is nothing to tell any more
+    file_.reset();
+    return;
+  }
+  if (read->first > next_event_) summary_->gap();
+  for (const TraceEvent& event : read->events) summary_->add(event);
+  next_event_ = read->next;
+  const uint64_t now = now_ns();
+  const Digest digest = summary_->take(now - std::exchange(told_at_ns_, now));
+  if (digest.plans.empty() && digest.paces.empty()) return;
+  for (const DigestPlan& plan : digest.plans) {
+    const auto note = plans_.find({plan.comm, plan.plan});
+    if (note != plans_.end() && told_plans_.insert(note->first).second) tell_note(note->second);
+  }
+  setting_.control->tell(kDigestTopic, encode(digest));
+}
+
+// The first member of a communicator tells the coordinator who its members are, and what its plans
+// are made of, once they are used.
+void Watch::take_notes() {
+  if (may_be_lost_.exchange(false)) {
+    told_plans_.clear();
+    for (const auto& [id, note] : led_) tell_note(note);
+  }
+  for (Note& note : file_->new_notes()) {
+    if (auto* const comm = std::get_if<CommunicatorNote>(&note)) {
+      if (comm->members.empty() || comm->members.front() != setting_.rank) continue;
+      tell_note(*comm);
+      led_[comm->id] = std::move(*comm);
+    } else if (auto* const plan = std::get_if<PlanNote>(&note)) {
+      if (!led_.contains(plan->comm)) continue;
+      if (plans_.size() >= kMostPlans) plans_.clear(), told_plans_.clear();
+      plans_[{plan->comm, plan->hash}] = std::move(*plan);
+    }
+  }
+}
+
+void Watch::tell_note(const Note& note) { setting_.control->tell(kNotesTopic, encode(note)); }
+
+// ---- at the coordinator ----
+
+void Watch::judge(const std::vector<Message>& messages) {
+  if (!judge_) judge_ = std::make_unique<Judge>(setting_.fabric, setting_.placements);
+  const uint64_t now = now_ns();
+  for (const Message& message : messages) {
+    if (message.rank < 0 || static_cast<size_t>(message.rank) >= setting_.placements.size())
+      continue;
+    if (message.topic == kNotesTopic) {
+      for (const Note& note : decode_notes(message.blob)) judge_->note(message.rank, note);
+    } else if (Result<Digest> digest = decode_digest(message.blob)) {
+      judge_->digest(message.rank, *std::move(digest), now);
+    }
+  }
+  for (const LiveVerdict& verdict : judge_->look(now)) say(verdict);
+}
+
+void Watch::say(const LiveVerdict& verdict) {
+  log(LogLevel::warn, "{}{}", verdict.withdrawn ? "not any more: " : "", verdict.sentence);
+  std::vector<std::shared_ptr<Listening>> all;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [number, listening] : listening_) all.push_back(listening);
+  }
+  for (const std::shared_ptr<Listening>& listening : all) {
+    const MutexLock lock(listening->mutex);
+    listening->call(verdict);
+  }
+}
+
+}  // namespace sennit::watch

@@ -1,0 +1,115 @@
+// watch.hpp: one rank's part in watching the job while it runs: it tells the coordinator, again and
+// again, what its calls took (watch/digest.hpp), and the coordinator judges what all have told
+// (watch/judge.hpp) and says it: in its log, in its recording, and to who listens.
+//
+// What a rank tells it reads in its own recording's file, so that calls are neither locked out nor
+// slowed down. A thread of its own does all of it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/process/forked.hpp"
+#include "base/status.hpp"
+#include "control/control_plane.hpp"
+#include "diagnose/file.hpp"
+#include "record/recording.hpp"
+#include "topology/fabric/fabric.hpp"
+#include "watch/judge.hpp"
+#include "watch/live_verdict.hpp"
+#include "watch/summary.hpp"
+
+namespace sennit::watch {
+
+// What Control::tell() carries of it.
+inline constexpr uint8_t kDigestTopic = 1, kNotesTopic = 2;
+
+// How often a digest is told, by SENNIT_WATCH: seconds. 0: never. Errors: it is no such number.
+Result<std::chrono::nanoseconds> digest_period();
+
+// What a watch works with; all of it outlives it, but for what is copied.
+struct WatchSetting {
+  Control* control = nullptr;
+  Recording* recording = nullptr;  // of this rank, with a file
+  int rank = 0;
+  std::string fabric;                 // its text form
+  std::vector<Placement> placements;  // by rank
+  std::chrono::nanoseconds period{0};
+};
+
+// The public functions may be called from any thread.
+class Watch {
+ public:
+  // On a thread of this object, at the coordinator; must not destroy what it was registered by.
+  using Listener = std::function<void(const LiveVerdict&)>;
+
+  Watch() = default;
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // Once. Without it nothing is told, and what others tell is passed over. Where the recording has
+  // no file this rank tells nothing of itself.
+  void start(WatchSetting setting) SENNIT_EXCLUDES(mutex_);
+  // Returns when the thread has ended; from then on the setting is not used any more.
+  void stop() SENNIT_EXCLUDES(mutex_);
+
+  // Control::Callbacks of these names.
+  void told(int rank, uint8_t topic, const std::vector<std::byte>& blob) SENNIT_EXCLUDES(mutex_);
+  void may_be_lost() { may_be_lost_ = true; }
+
+  // Called from now on with all that is told. The number is for unlisten(), after which, but for on
+  // the listener's own thread, it is not being called any more.
+  uint64_t listen(Listener listener) SENNIT_EXCLUDES(mutex_);
+  void unlisten(uint64_t number) SENNIT_EXCLUDES(mutex_);
+
+ private:
+  struct Message {
+    int rank = -1;
+    uint8_t topic = 0;
+    std::vector<std::byte> blob;
+  };
+  struct Listening {
+    Mutex mutex;  // held while it is called
+    Listener call;
+  };
+  void run() SENNIT_EXCLUDES(mutex_);
+  // ---- the thread's ----
+  void tell_news();
+  void take_notes();
+  void tell_note(const Note& note);
+  void judge(const std::vector<Message>& messages);
+  void say(const LiveVerdict& verdict) SENNIT_EXCLUDES(mutex_);
+
+  const Origin origin_;
+  Mutex mutex_;
+  Condition wake_;
+  bool stopping_ SENNIT_GUARDED_BY(mutex_) = false;
+  std::vector<Message> inbox_ SENNIT_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<Listening>> listening_ SENNIT_GUARDED_BY(mutex_);
+  uint64_t listened_ SENNIT_GUARDED_BY(mutex_) = 0;  // numbers given, ever
+  std::atomic<bool> may_be_lost_ = false;
+  std::thread thread_;
+
+  // The thread's, once it runs.
+  WatchSetting setting_;
+  std::unique_ptr<diagnose::RecordingFile> file_;  // null: this rank tells nothing
+  std::unique_ptr<Summary> summary_;
+  uint64_t next_event_ = 0, told_at_ns_ = 0;
+  std::map<uint32_t, CommunicatorNote> led_;  // communicators that this rank is the first of
+  std::map<std::pair<uint32_t, uint64_t>, PlanNote> plans_;  // of those
+  std::set<std::pair<uint32_t, uint64_t>> told_plans_;
+  std::unique_ptr<Judge> judge_;  // null until this rank is told something
+};
+
+}  // namespace sennit::watch
