@@ -122,6 +122,10 @@ void Context::use(AgreedFabric agreed) {
 // What there is to watch is in the recording; where it has no file, others may still tell.
 void Context::begin_watching(std::chrono::nanoseconds period) {
   if (period.count() == 0 || size() == 1) return;
+  if (option_flag("SENNIT_REPLAN") && !plan_options_.reproducible && !tunes()) {
+    replanner_ = std::make_unique<Replanner>(fabric_, placements_, plan_options_, replanning_);
+    watch_.listen([this](const watch::LiveVerdict& verdict) { replanner_->heard(verdict); });
+  }
   watch_.start(
       {control_.get(), &engine_->recording(), rank(), fabric_.to_text(), placements_, period});
 }

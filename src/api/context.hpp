@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/registry.hpp"
+#include "api/replanner.hpp"
 #include "api/replanning.hpp"
 #include "api/start/agreement.hpp"
 #include "control/control_plane.hpp"
@@ -83,7 +84,8 @@ class Context {
   const int64_t arrival_timeout_ms_;
   Registry registry_;
   Replanning replanning_{registry_};
-  watch::Watch watch_;  // outlives the control thread, which calls it
+  std::unique_ptr<Replanner> replanner_;  // the watch's thread calls it
+  watch::Watch watch_;                    // outlives the control thread, which calls it
   std::unique_ptr<Control> control_;
   std::unique_ptr<Engine> engine_;
   JobOptions options_;

@@ -65,6 +65,9 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_PROBE", OptionType::text, "0",
      "1: measure the fabric between the job's hosts at start, unless the cache has it; again: in "
      "any case"},
+    {"SENNIT_REPLAN", OptionType::flag, "1",
+     "1: where a link is found slow while the job runs, and a tenth is to be gained, ranks plan "
+     "around it; never where SENNIT_REPRODUCIBLE or SENNIT_TUNE is set"},
     {"SENNIT_REPRODUCIBLE", OptionType::flag, "0",
      "1: the order of every sum depends on the tree alone, not on size, chunking or tuning"},
     {"SENNIT_SECRET", OptionType::text, "",

@@ -213,6 +213,7 @@ std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
   verdict.comm = comm.known_as;
   verdict.members = comm.members;
   verdict.plan = observed.plan;
+  verdict.judged = note;
   verdict.suspects = slow->suspects;
   verdict.links = diagnose::link_names(tree, *slow);
   verdict.tier = slow->tier;

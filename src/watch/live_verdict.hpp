@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "diagnose/edges.hpp"
+#include "record/notes.hpp"
 
 namespace sennit::watch {
 
@@ -23,6 +24,7 @@ struct LiveVerdict {
   uint32_t comm = 0;
   std::vector<int> members;
   uint64_t plan = 0;
+  PlanNote judged;  // of those calls; of late ranks: empty
   // Of a slow link: its suspects, one of which is slow; of a whole tier, all are. Groups are those
   // of the communicator's tree. `both_ways`: each stands for its two directions.
   std::vector<diagnose::DirectedGroup> suspects;

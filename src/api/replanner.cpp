@@ -1,0 +1,95 @@
+// replanner.cpp: see api/replanner.hpp.
+#include "api/replanner.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "base/index.hpp"
+#include "base/log.hpp"
+#include "plan/anew.hpp"
+
+namespace sennit {
+namespace {
+
+constexpr double kLeastGain = 0.1;
+constexpr double kWhole = 1000;
+
+// Whether a capacity that was planned for is as good as another: times that are taken a tenth apart
+// are within what one link shows from second to second.
+bool about_the_same(const std::vector<SlowBoundary>& a, const std::vector<SlowBoundary>& b) {
+  constexpr double kApart = 0.15;
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(), [](const SlowBoundary& x, const SlowBoundary& y) {
+        return x.group == y.group && x.egress == y.egress &&
+               std::abs(std::log(x.permille / static_cast<double>(y.permille))) < kApart;
+      });
+}
+
+double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+}  // namespace
+
+std::vector<SlowBoundary> slow_boundaries(const watch::LiveVerdict& verdict, const TierTree& tree) {
+  std::vector<SlowBoundary> slow;
+  if (verdict.factor <= 1) return slow;
+  const auto permille =
+      static_cast<uint32_t>(std::clamp(std::lround(kWhole / verdict.factor), 1l, 1000l));
+  for (const diagnose::DirectedGroup& suspect : verdict.suspects) {
+    const std::string& name = tree.groups[index(suspect.group)].name;
+    if (name.empty()) continue;
+    for (const bool egress : {true, false})
+      if (verdict.both_ways || suspect.egress == egress) slow.push_back({name, egress, permille});
+  }
+  return slow;
+}
+
+// By name and direction; of what two communicators say, the slower.
+std::vector<SlowBoundary> Replanner::all_known() const {
+  std::map<std::pair<std::string, bool>, uint32_t> least;
+  for (const auto& [who, slow] : known_)
+    for (const SlowBoundary& one : slow) {
+      const auto [entry, added] = least.try_emplace({one.group, one.egress}, one.permille);
+      if (!added) entry->second = std::min(entry->second, one.permille);
+    }
+  std::vector<SlowBoundary> all;
+  for (const auto& [which, permille] : least) all.push_back({which.first, which.second, permille});
+  return all;
+}
+
+Result<TierTree> Replanner::tree_of(const std::vector<int>& members) const {
+  std::vector<Placement> placements;
+  for (const int rank : members) placements.push_back(placements_[index(rank)]);
+  return contract(fabric_, placements);
+}
+
+void Replanner::heard(const watch::LiveVerdict& verdict) {
+  if (verdict.kind != watch::LiveKind::slow_link) return;
+  const Result<TierTree> tree = tree_of(verdict.members);
+  if (!tree) return;
+  const Who who{verdict.comm, verdict.members};
+  known_.erase(who);
+  if (!verdict.withdrawn) known_[who] = slow_boundaries(verdict, *tree);
+  const std::vector<SlowBoundary> wanted = all_known(), now = replanning_.latest()->slow;
+  if (about_the_same(wanted, now)) return;
+  if (wanted.empty()) {
+    log(LogLevel::warn, "plans are what they were before: {}", verdict.sentence);
+    return replanning_.propose(wanted);
+  }
+  const PlanNote& note = verdict.judged;
+  Plan stale;
+  stale.algorithm = note.algorithm;
+  stale.parameters = note.parameters;
+  const Result<PlannedAnew> anew =
+      plan_anew(slowed(*tree, note.slow), slowed(*tree, wanted), note.request, stale, options_);
+  if (!anew) return log(LogLevel::debug, "planning anew: {}", anew.status().text());
+  const std::string times = fmt::format("{:.1f} ms in place of {:.1f} ms, by the simulator",
+                                        ms(anew->anew_ns), ms(anew->stale_ns));
+  if (anew->gain() < kLeastGain)
+    return log(LogLevel::warn, "nothing is to be gained by planning around it: {}", times);
+  log(LogLevel::warn, "planning around it: {}", times);
+  replanning_.propose(wanted);
+}
+
+}  // namespace sennit

@@ -1,0 +1,49 @@
+// replanner.hpp: at the coordinator: whether the job plans anew because of what the watch has found.
+//
+// It does where the simulator promises a gain of a tenth, for the calls by which a slow link was
+// found. What was slow and is well again is planned for as it was before.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/replanning.hpp"
+#include "plan/planner.hpp"
+#include "topology/fabric/fabric.hpp"
+#include "watch/live_verdict.hpp"
+
+namespace sennit {
+
+// On the watch's thread alone.
+class Replanner {
+ public:
+  // All of it outlives this.
+  Replanner(const Fabric& fabric, const std::vector<Placement>& placements,
+            const PlanOptions& options, Replanning& replanning)
+      : fabric_(fabric), placements_(placements), options_(options), replanning_(replanning) {}
+
+  // A verdict of the watch, which may be withdrawn: proposes what follows from it.
+  void heard(const watch::LiveVerdict& verdict);
+
+ private:
+  // Whose calls say so: a communicator's number, and its members.
+  using Who = std::pair<uint32_t, std::vector<int>>;
+
+  std::vector<SlowBoundary> all_known() const;
+  Result<TierTree> tree_of(const std::vector<int>& members) const;
+
+  const Fabric& fabric_;
+  const std::vector<Placement>& placements_;
+  const PlanOptions& options_;
+  Replanning& replanning_;
+  std::map<Who, std::vector<SlowBoundary>> known_;
+};
+
+// What a verdict on a link says of the boundaries of the tree that it was found on: of suspects that
+// are not told apart, all. Empty: nothing that has a name and a factor.
+std::vector<SlowBoundary> slow_boundaries(const watch::LiveVerdict& verdict, const TierTree& tree);
+
+}  // namespace sennit
