@@ -1,4 +1,5 @@
-// replanner.hpp: at the coordinator: whether the job plans anew because of what the watch has found.
+// replanner.hpp: at the coordinator: whether the job plans anew because of what the watch has
+// found.
 //
 // It does where the simulator promises a gain of a tenth, for the calls by which a slow link was
 // found. What was slow and is well again is planned for as it was before.
@@ -42,8 +43,8 @@ class Replanner {
   std::map<Who, std::vector<SlowBoundary>> known_;
 };
 
-// What a verdict on a link says of the boundaries of the tree that it was found on: of suspects that
-// are not told apart, all. Empty: nothing that has a name and a factor.
+// What a verdict on a link says of the boundaries of the tree that it was found on: of suspects
+// that are not told apart, all. Empty: nothing that has a name and a factor.
 std::vector<SlowBoundary> slow_boundaries(const watch::LiveVerdict& verdict, const TierTree& tree);
 
 }  // namespace sennit

@@ -2,9 +2,9 @@
 // on making calls.
 //
 // The coordinator proposes a version: it is announced to all ranks, and each promises for each of
-// its communicators how far it goes on (api/call/plan_switches.hpp). When all members of one have
-// promised, the coordinator announces the first call of the new version, which is the highest
-// number of theirs. What was promised may be lost where a rank on its way to the coordinator ends,
+// its communicators to begin no call without being told (api/call/plan_switches.hpp). When all
+// members of one have promised, the coordinator announces the first call of the new version, which
+// is the highest that comes next on any of them. What was promised may be lost where a rank on its way to the coordinator ends,
 // or the coordinator itself: then all are asked again. A communicator that is made later promises
 // as soon as it stands.
 #pragma once

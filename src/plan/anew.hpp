@@ -1,4 +1,4 @@
-// anew.hpp: what it brings to plan anew where a fabric carries less than was thought, or more again.
+// anew.hpp: what it brings to plan anew where a fabric carries less than was thought, or more.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct PlannedAnew {
 };
 
 // `stale` was planned on `planned`, a tree with the groups and positions of `actual`, but other
-// capacities. Errors: those of the planner; a call that cannot be simulated; one of so many messages
-// that it would take long.
+// capacities. Errors: those of the planner; a call that cannot be simulated; one of so many
+// messages that it would take long.
 Result<PlannedAnew> plan_anew(const TierTree& planned, const TierTree& actual,
                               const Request& request, const Plan& stale,
                               const PlanOptions& options);

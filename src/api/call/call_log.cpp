@@ -19,12 +19,11 @@ void CallLog::hold_from(std::optional<uint32_t> number) {
   hold_from_ = number.value_or(0);
 }
 
-uint32_t CallLog::hold_ahead(uint32_t ahead) {
+uint32_t CallLog::hold_next() {
   const MutexLock lock(mutex_);
-  const uint32_t number = next_seq_ + ahead;
-  if (!holds_ || static_cast<int32_t>(number - hold_from_) < 0) hold_from_ = number;
+  if (!holds_ || static_cast<int32_t>(next_seq_ - hold_from_) < 0) hold_from_ = next_seq_;
   holds_ = true;
-  return number;
+  return next_seq_;
 }
 
 bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {

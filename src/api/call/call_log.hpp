@@ -38,9 +38,9 @@ class CallLog {
 
   // Any thread. Calls from this number on are held, all before it are not; nothing: none is.
   void hold_from(std::optional<uint32_t> number) SENNIT_EXCLUDES(mutex_);
-  // The number of the call that comes after the next `ahead`; from it on calls are held, or from an
-  // earlier one where that is so already.
-  uint32_t hold_ahead(uint32_t ahead) SENNIT_EXCLUDES(mutex_);
+  // The number of the call that comes next; from it on calls are held, or from an earlier one where
+  // that is so already.
+  uint32_t hold_next() SENNIT_EXCLUDES(mutex_);
 
   // Any thread. The call of this number if it is still remembered; the latest where that has not
   // come yet. Of one that is forgotten: the number of the latest, and a text that says so. Leaves

@@ -36,7 +36,7 @@ std::optional<uint32_t> PlanSwitches::promise(uint32_t version) {
   const auto known = promises_.find(version);
   if (known != promises_.end()) return known->second;
   // An earlier promise holds calls before this one would.
-  const uint32_t number = calls_.hold_ahead(kAhead);
+  const uint32_t number = calls_.hold_next();
   promises_[version] = number;
   return number;
 }

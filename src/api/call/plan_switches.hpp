@@ -2,11 +2,11 @@
 // then.
 //
 // All ranks must run a call under one plan, and what is known changes while they make calls. So a
-// rank that hears of a new version of the fabric first promises how far it goes on without being
-// told; the coordinator takes the highest number that any member promised, and from that call on
-// all plan by the new version (api/replanning.hpp). A caller waits only where it has come to the
-// number that its rank promised before the coordinator has answered. That answer depends on no
-// call: control threads give it.
+// rank that hears of a new version of the fabric first promises not to begin another call without
+// being told; the coordinator takes the highest number that comes next on any member, and from that
+// call on all plan by the new version (api/replanning.hpp). A caller waits only where it begins a
+// call before the coordinator has answered. That answer depends on no call: control threads give
+// it, in the time of a few messages.
 #pragma once
 
 #include <atomic>
@@ -33,9 +33,6 @@ using FabricVersionPointer = std::shared_ptr<const FabricVersion>;
 // Of one communicator. Any thread.
 class PlanSwitches {
  public:
-  // So many calls may begin between a promise and the answer.
-  static constexpr uint32_t kAhead = 8;
-
   explicit PlanSwitches(CallLog& calls) : calls_(calls) {}
   PlanSwitches(const PlanSwitches&) = delete;
   PlanSwitches& operator=(const PlanSwitches&) = delete;

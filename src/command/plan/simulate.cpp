@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -79,10 +80,20 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
           {"tiers", tiers_json(tree, simulated, load, options.fluid)}};
 }
 
+// Its schedule is the one that was planned for the problem's own tree.
+Result<SimulatedTime> run_on(const TierTree& actual, const Problem& problem, const Plan& plan,
+                             const SimulateOptions& how) {
+  if (actual.fingerprint() == problem.tree.fingerprint())
+    return simulate(problem.tree, problem.request, plan, how);
+  const std::unique_ptr<Blueprint> schedule =
+      find_algorithm(plan.algorithm)->prepare(problem.tree, problem.request, plan.parameters);
+  return simulate(actual, problem.request, *schedule, plan.parameters.chunks, how);
+}
+
 Status run(const SimulateArguments& options) {
   const Result<Problem> problem = make_problem(options);
   if (!problem) return problem.status();
-  const Result<Plan> plan = plan::make_plan(*problem, options);
+  Result<Plan> plan = plan::make_plan(*problem, options);
   if (!plan) return plan.status();
   if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
     return invalid("--json - and --trace -: standard output holds one of them");
@@ -99,7 +110,18 @@ Status run(const SimulateArguments& options) {
           problem->tree.ranks(), kMostForLinks));
     how.symmetry = false;
   }
-  const Result<SimulatedTime> simulated = simulate(problem->tree, problem->request, *plan, how);
+  const Result<std::vector<SlowBoundary>> slow = parse_slow(options.slow, problem->tree);
+  if (!slow) return slow.status();
+  const TierTree actual = slowed(problem->tree, *slow);
+  std::optional<PlannedAnew> anew;
+  if (!slow->empty()) {
+    Result<PlannedAnew> planned =
+        plan_anew(problem->tree, actual, problem->request, *plan, problem->options);
+    if (!planned) return planned.status();
+    anew = *std::move(planned);
+    plan->bound = anew->plan.bound;  // of the fabric as it is
+  }
+  const Result<SimulatedTime> simulated = run_on(actual, *problem, *plan, how);
   Progress::wipe();
   if (!simulated) return simulated.status();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began;
@@ -110,10 +132,12 @@ Status run(const SimulateArguments& options) {
   if (!options.json.empty()) {
     Json json = json_of(*problem, *plan, *simulated, load, options);
     if (options.links > 0) json["links"] = links_json(problem->tree, links);
+    if (anew) json["planned_anew"] = anew_json(*anew);
     SENNIT_RETURN_IF_ERROR(write_text(options.json, json_to_text(json, 2) + "\n"));
   }
   if (options.json != "-" && options.trace != "-")
-    fmt::print("{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
+    fmt::print("{}{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
+               anew ? anew_text(*anew, problem->tree) : "",
                options.links > 0 ? links_text(problem->tree, links) : "");
   return {};
 }
@@ -151,6 +175,11 @@ void add_simulate_command(CommandLine& line) {
           "also the load over time of so many links, those that are used most (at most 4096 ranks)")
       .within(1, 1 << 20)
       .excludes(fluid)
+      .excludes(groups);
+  command
+      .option("--slow", options->slow,
+              "a link that carries only so much of its capacity, unknown to the planner: h3=0.5, "
+              "rack1/out=0.25; again for others")
       .excludes(groups);
   const Argument trace = command.option("--trace", options->trace,
                                         "write a Chrome trace, for Perfetto; - is standard output");

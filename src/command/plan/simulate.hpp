@@ -9,7 +9,9 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "command/plan/plan.hpp"
+#include "plan/anew.hpp"
 #include "simulate/simulate.hpp"
+#include "topology/fabric/slow_boundary.hpp"
 
 namespace sennit::plan {
 
@@ -18,8 +20,9 @@ struct SimulateArguments : Arguments {
   std::string json, trace;
   bool fluid = false, every_rank = false;
   double tolerance = SimulateOptions{}.tolerance;
-  int stride = 0;  // of the groups' members; 0: not given
-  int links = 0;   // so many of the busiest are told one by one
+  int stride = 0;                 // of the groups' members; 0: not given
+  int links = 0;                  // so many of the busiest are told one by one
+  std::vector<std::string> slow;  // links that carry less than the schedule was planned for
 };
 
 // Says on the terminal how far a simulation is, once a second.
@@ -67,6 +70,14 @@ nlohmann::ordered_json tiers_json(const TierTree& tree, const SimulatedTime& sim
 // A line a link, for people; and the same for programs.
 std::string links_text(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
 nlohmann::ordered_json links_json(const TierTree& tree, const std::vector<Watch::LinkLoad>& links);
+
+// With --slow (command/plan/simulate_slow.cpp): links of the tree, by what they still carry. Errors
+// name the text that is off.
+Result<std::vector<SlowBoundary>> parse_slow(const std::vector<std::string>& texts,
+                                             const TierTree& tree);
+// What planning anew would bring, a line for people; and the same for programs.
+std::string anew_text(const PlannedAnew& anew, const TierTree& tree);
+nlohmann::ordered_json anew_json(const PlannedAnew& anew);
 
 // With --groups (command/plan/simulate_groups.cpp).
 Status simulate_groups(const SimulateArguments& arguments);

@@ -30,9 +30,8 @@ struct One {
 TEST(PlanSwitches, HoldACallThatIsPromisedToBeTold) {
   One one;
   EXPECT_FALSE(one.begin().held);
-  EXPECT_EQ(one.switches.promise(1), 2 + PlanSwitches::kAhead);
-  EXPECT_EQ(one.switches.promise(1), 2 + PlanSwitches::kAhead) << "the same again";
-  for (uint32_t i = 0; i < PlanSwitches::kAhead; i++) EXPECT_FALSE(one.begin().held);
+  EXPECT_EQ(one.switches.promise(1), 2u);
+  EXPECT_EQ(one.switches.promise(1), 2u) << "the same again";
   const CallLog::Begun held = one.begin();
   EXPECT_TRUE(held.held);
   EXPECT_FALSE(one.switches.settled(held.seq));

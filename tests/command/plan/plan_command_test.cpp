@@ -232,6 +232,24 @@ TEST(Simulate, TellsTheBusiestLinks) {
   EXPECT_EQ(sh(kSennit + "simulate all_reduce --fabric meta24k --links 4 2>&1").status, 2);
 }
 
+// A host of whose link a quarter is left: what it costs, and that a schedule for that costs less.
+TEST(Simulate, PlansAroundSlowLinks) {
+  const std::string tree =
+      " -b 16000000 --json - --fabric 'racks=2x4;nic=400Mbit/s;oversubscription=7'";
+  const json whole = answer("simulate all_reduce" + tree);
+  const json slow = answer("simulate all_reduce --slow h0=0.25" + tree);
+  ASSERT_TRUE(whole.is_object() && slow.is_object());
+  EXPECT_FALSE(whole.contains("planned_anew"));
+  EXPECT_GT(slow["time_us"].get<double>(), 3 * whole["time_us"].get<double>());
+  EXPECT_EQ(slow["parameters"], whole["parameters"]) << "the schedule is the same";
+  const json& anew = slow["planned_anew"];
+  EXPECT_LT(anew["time_us"].get<double>(), 0.6 * slow["time_us"].get<double>());
+  EXPECT_LT(anew["time_us"].get<double>(), 1.05 * anew["bound_us"].get<double>());
+  EXPECT_NEAR(slow["bound_us"].get<double>(), anew["bound_us"].get<double>(), 1);
+  const json one_way = answer("simulate all_reduce --slow h0/out=0.25" + tree);
+  EXPECT_LE(one_way["time_us"], slow["time_us"]);
+}
+
 TEST(Simulate, WritesATraceOfAllMessages) {
   const std::string file =
       testing::TempDir() + "/sennit-trace-" + std::to_string(getpid()) + ".json";
@@ -312,6 +330,10 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan all_gather --algorithm double_tree" + kSmall, "--algorithm may be one of"},
       {"plan all_to_all --radices 2" + kSmall, "--radices"},
       {"simulate all_reduce --fluid --trace x" + kSmall, "--trace"},
+      {"simulate all_reduce --slow h9=0.5" + kSmall, "no host or switch 'h9' is below another"},
+      {"simulate all_reduce --slow h0=2" + kSmall, "the share is not within 0.001 and 1"},
+      {"simulate all_reduce --slow h0" + kSmall, "expected LINK=SHARE, as in h3=0.5"},
+      {"simulate all_reduce --groups 2 --slow h0=0.5" + kSmall, "--slow"},
       {"simulate all_reduce --tolerance 2" + kSmall, "--tolerance"}};
   for (const auto& [call, word] : calls) {
     const Outcome outcome = sh(kSennit + call + " 2>&1");
