@@ -115,6 +115,7 @@ struct Arrival {
   size_t bytes = 0;
   uint64_t arrived_ns = 0;
   uint32_t sender_waited_us = RecvRequest::kNotTold;  // of a message that is here
+  uint32_t sender_clock_us = 0;
   std::vector<std::byte> data;  // the bytes of an eager message; keeps its capacity in the pool
   uint64_t handle[4] = {};  // the transport's own: where the bytes are, how far they have come, ...
 };

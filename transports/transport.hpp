@@ -75,6 +75,7 @@ struct RecvRequest : MessageRequest {
   // kNotTold where the transport does not say.
   static constexpr uint32_t kNotTold = 0xffffffff;
   uint32_t sender_waited_us = kNotTold;
+  uint32_t sender_clock_us = 0;  // where that is told: its CLOCK_MONOTONIC then, modulo 2^32
   // Filled where the arrived message's signature or size is not the posted one (status is
   // SENNIT_MISMATCH).
   uint64_t arrived_signature = 0;

@@ -297,6 +297,7 @@ void Execution::receive_done(RecvRequest& request) {
   TraceEvent event = message_event(request, lane, step, request.posted_ns);
   if (request.sender_waited_us != RecvRequest::kNotTold) {
     event.sender_waited_us = request.sender_waited_us;
+    event.sender_clock_us = request.sender_clock_us;
     event.flags |= kEventKnowsItsWait;
   }
   engine_.trace().record(event);

@@ -44,7 +44,7 @@ struct alignas(64) TraceEvent {
   // Of a receive: how long its sender had it ready when its first byte left, where the transport
   // tells (kEventKnowsItsWait).
   uint32_t sender_waited_us = 0;
-  uint32_t reserved_too = 0;
+  uint32_t sender_clock_us = 0;  // and the sender's clock then, modulo 2^32
 
   // Of a begin: Plan::hash; 0 of a send or a receive.
   void set_plan(uint64_t hash) {

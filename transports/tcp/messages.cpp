@@ -95,6 +95,7 @@ void Messages::take_arrival(PeerConnection& connection, RecvRequest& request, Ar
   } else {
     request.first_ns = arrival.arrived_ns;
     request.sender_waited_us = arrival.sender_waited_us;
+    request.sender_clock_us = arrival.sender_clock_us;
     connection.return_window(request.key.comm, arrival.bytes);
     if (matches) {
       SegmentCursor(request.segments).put(arrival.data.data(), arrival.bytes);
@@ -141,6 +142,7 @@ Status Messages::on_eager(PeerConnection& connection, const WireHeader& header,
   if (RecvRequest* request = matcher_.take_receive(peer, header.key)) {
     request->ready_ns = request->first_ns = now;
     request->sender_waited_us = header.waited_us;
+    request->sender_clock_us = header.clock_us;
     connection.return_window(header.key.comm, header.bytes);
     if (check_match(*request, header.signature, header.bytes)) {
       SegmentCursor(request->segments).put(bytes.data(), bytes.size());
@@ -155,6 +157,7 @@ Status Messages::on_eager(PeerConnection& connection, const WireHeader& header,
     return {SENNIT_LINK_FAILED, fmt::format("connection to rank {}: a message came twice", peer)};
   arrival->arrived_ns = now;
   arrival->sender_waited_us = header.waited_us;
+  arrival->sender_clock_us = header.clock_us;
   arrival->data.assign(bytes.begin(), bytes.end());
   return {};
 }
@@ -187,6 +190,7 @@ RecvRequest* Messages::on_first_piece(PeerConnection& connection, const WireHead
   if (!request) return nullptr;  // cancelled meanwhile
   request->first_ns = now_ns();
   request->sender_waited_us = header.waited_us;
+  request->sender_clock_us = header.clock_us;
   request->ready_ns =
       request->scratch[kAnnouncedNs] ? request->scratch[kAnnouncedNs] : request->first_ns;
   if (check_match(*request, header.signature, header.bytes)) return request;

@@ -11,9 +11,13 @@ namespace {
 
 constexpr size_t kStageBytes = 16 * 1024;  // staged before a write; one message more may follow
 
+constexpr uint64_t kNsPerUs = 1000;
+
+uint32_t clock_us(uint64_t ns) { return static_cast<uint32_t>(ns / kNsPerUs); }
+
 // From the send's posting until now, when its first byte is about to leave.
 uint32_t waited_us(const SendRequest& request) {
-  constexpr uint64_t kNsPerUs = 1000, kMost = RecvRequest::kNotTold - 1;
+  constexpr uint64_t kMost = RecvRequest::kNotTold - 1;
   if (request.posted_ns == 0 || request.posted_ns > request.first_ns) return 0;
   return static_cast<uint32_t>(std::min((request.first_ns - request.posted_ns) / kNsPerUs, kMost));
 }
@@ -75,6 +79,7 @@ void Outbox::stage_eager(SendRequest& request) {
   header.bytes = request.bytes;
   header.piece_bytes = static_cast<uint32_t>(request.bytes);
   header.waited_us = waited_us(request);
+  header.clock_us = clock_us(request.first_ns);
   stage_header(header);
   staged_sends_.push_back(&request);
   if (request.bytes == 0) return;
@@ -97,6 +102,7 @@ bool Outbox::stage_piece() {
     outgoing_left_ = outgoing_->bytes;
     header.kind = HeaderKind::first;
     header.waited_us = waited_us(*outgoing_);
+    header.clock_us = clock_us(outgoing_->first_ns);
   }
   outgoing_piece_left_ = std::min(outgoing_left_, kPieceBytes);
   outgoing_left_ -= outgoing_piece_left_;

@@ -11,8 +11,8 @@
 // Every header returns credit for its communicator. Between two pieces of a large message, control
 // headers and eager messages go ahead. A message whose sender gave up simply has no next piece.
 //
-// Version 2 has room for what is to come, so that headers change once: connections that are resumed
-// (frames have numbers, receipts say how far the other side has come).
+// There is room for what is to come, so that headers do not change again: connections that are
+// resumed (frames have numbers, receipts say how far the other side has come).
 #pragma once
 
 #include <bit>
@@ -36,17 +36,20 @@ struct WireHeader {
   uint32_t piece_bytes = 0;  // that follow (eager, first, more)
   // eager, first: microseconds from the send's posting until this header was made
   uint32_t waited_us = 0;
+  // eager, first: the sender's CLOCK_MONOTONIC then, in microseconds modulo 2^32
+  uint32_t clock_us = 0;
   // Reserved, zero so far: this frame's number on its connection; how many frames the sender of
   // this one has received. Both modulo 2^32.
   uint32_t number = 0;
   uint32_t receipt = 0;
+  uint32_t reserved = 0;
   uint64_t bytes = 0;  // of the whole message; ask: that have come
   uint64_t signature = 0;
 
   static constexpr uint16_t kMagic = 0x6e73;  // "sn"
-  static constexpr uint8_t kVersion = 2;
+  static constexpr uint8_t kVersion = 3;
 };
-static_assert(sizeof(WireHeader) == 56);
+static_assert(sizeof(WireHeader) == 64);
 
 // of large messages; small ones wait for at most one
 inline constexpr size_t kPieceBytes = 128 * 1024;
