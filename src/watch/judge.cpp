@@ -1,6 +1,8 @@
 // judge.cpp: see watch/judge.hpp.
 #include "watch/judge.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <set>
 
@@ -20,8 +22,17 @@ constexpr uint64_t kLeastCalls = 4;
 constexpr size_t kMostPlans = 256;  // of a communicator; of more, nothing is kept
 // Calls that take longer than they should by less are well.
 constexpr double kSlower = 1.05;
+constexpr uint64_t kWellFor = 20'000'000'000;  // ns
 // Of the time: who is in calls for less hardly uses the network.
 constexpr double kBusy = 0.1;
+
+// Of this thread: on a busy host the ranks' work does not count.
+uint64_t own_cpu_ns() {
+  constexpr uint64_t kNsPerS = 1'000'000'000;
+  struct timespec time {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * kNsPerS + static_cast<uint64_t>(time.tv_nsec);
+}
 
 bool all_fresh(const std::vector<bool>& fresh) {
   return !fresh.empty() && std::find(fresh.begin(), fresh.end(), false) == fresh.end();
@@ -192,11 +203,15 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   return enough ? std::optional(std::move(observed)) : std::nullopt;
 }
 
-bool Judge::is_suspicious(uint32_t number, const OfComm& comm, uint64_t hash, const OfPlan& plan,
-                          double took_ns) const {
-  if (comm.link.told() || comm.link.candidate()) return true;
-  const auto expected_ns = static_cast<double>(plans_.note(number, hash)->predicted_ns);
-  return took_ns > kSlower * expected_ns || took_ns > kSlower * plan.best_ns;
+// Calls that take as long as they did when nothing was found are well, for a while: what was too
+// little to be named may be more by and by.
+bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
+                          uint64_t now_ns) const {
+  const bool lately = plan.well_at_ns + kWellFor > now_ns;
+  if (plan.well_ns > 0 && lately && took_ns <= kSlower * plan.well_ns) return false;
+  const auto expected_ns =
+      static_cast<double>(plans_.note(number, plan.latest.front().plan)->predicted_ns);
+  return took_ns > kSlower * expected_ns;
 }
 
 std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
@@ -226,6 +241,12 @@ std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
   return verdict;
 }
 
+// What was not used of its time it may use later, but no more than it takes to find something.
+void Judge::spend(uint64_t ns, uint64_t now_ns) {
+  const uint64_t rest_ns = rules_.solver_part * ns, saved_ns = Streak::kLookLong * rest_ns;
+  next_solving_ns_ = std::max(next_solving_ns_, now_ns - std::min(now_ns, saved_ns)) + rest_ns;
+}
+
 // Whether calls that were found well are well because of the links that are blamed.
 bool Judge::says_something(uint32_t number, const OfComm& comm,
                            const diagnose::ObservedPlan& observed) const {
@@ -249,14 +270,14 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
   if (!observed || most->looks++ == 0 || most->calls < kLeastCalls || disturbed(number, now_ns))
     return;
   const double took_ns = observed->time_ns.front();
-  if (most->best_ns == 0) most->best_ns = took_ns;
   std::optional<LiveVerdict> found;
-  if (is_suspicious(number, *comm, observed->plan, *most, took_ns)) {
-    const uint64_t begin_ns = sennit::now_ns();
+  if (is_suspicious(number, *most, took_ns, now_ns)) {
+    const uint64_t begin_ns = own_cpu_ns();
     found = solve(number, *comm, *observed);
-    next_solving_ns_ = now_ns + rules_.solver_part * (sennit::now_ns() - begin_ns);
+    spend(own_cpu_ns() - begin_ns, now_ns);
+    if (!found) most->well_at_ns = now_ns;
   }
-  most->best_ns = std::min(most->best_ns, took_ns);
+  if (!found) most->well_ns = most->well_ns > 0 ? std::min(most->well_ns, took_ns) : took_ns;
   if (!found && !says_something(number, *comm, *observed)) return;
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
 }

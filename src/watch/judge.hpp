@@ -25,7 +25,7 @@ struct JudgeRules {
   double least_factor = 1.25;             // of slow links
   double least_late_cost = 0.1;           // part of the time
   double least_late_ns = 200'000;         // a call
-  uint64_t solver_part = 20;              // it runs at most in one of so many parts of the time
+  uint64_t solver_part = 20;              // of so many parts of the time it takes at most one
   uint64_t forgotten_ns = 3'000'000'000;  // what was not heard of for so long is over
 };
 
@@ -52,7 +52,9 @@ class Judge {
     std::vector<bool> fresh;
     uint32_t looks = 0;
     uint64_t calls = 0;  // of the member with index 0, ever
-    double best_ns = 0;  // the shortest call so far
+    // The shortest call so far, of those by which nothing was found; and when that was last asked.
+    double well_ns = 0;
+    uint64_t well_at_ns = 0;
   };
   struct OfComm {
     uint32_t known_as = 0;
@@ -66,10 +68,10 @@ class Judge {
   };
   bool disturbed(uint32_t number, uint64_t now_ns) const;
   std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan) const;
-  bool is_suspicious(uint32_t number, const OfComm& comm, uint64_t hash, const OfPlan& plan,
-                     double took_ns) const;
+  bool is_suspicious(uint32_t number, const OfPlan& plan, double took_ns, uint64_t now_ns) const;
   std::optional<LiveVerdict> solve(uint32_t number, const OfComm& comm,
                                    const diagnose::ObservedPlan& observed);
+  void spend(uint64_t ns, uint64_t now_ns);
   bool says_something(uint32_t number, const OfComm& comm,
                       const diagnose::ObservedPlan& observed) const;
   void look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns, std::vector<LiveVerdict>* out);

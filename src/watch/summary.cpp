@@ -9,23 +9,40 @@
 namespace sennit::watch {
 namespace {
 
-constexpr uint64_t kNsPerUs = 1000;
+constexpr uint64_t kNsPerUs = 1000, kWayKeptNs = 30'000'000'000;
 // Of calls that never end, and their like, no more is remembered.
 constexpr size_t kMostOpen = 4096;
 
-// When a message could move, as far as its receiver knows: both ends had to be ready. Where the
-// transport does not tell how long the sender was, what it announced, or its first byte, has to do.
-uint64_t could_move_ns(const TraceEvent& event) {
-  if (event.is(kEventKnowsItsWait)) {
-    const uint64_t waited_ns = event.sender_waited_us * kNsPerUs;
-    const uint64_t first_ns = event.first_at();
-    return std::max(event.posted_ns, first_ns > waited_ns ? first_ns - waited_ns : 0);
+}  // namespace
+
+// How much longer than the shortest a message was on its way: where links are busy it stands in
+// queues there.
+uint64_t Summary::queued_ns(const TraceEvent& event) {
+  const auto apart_us = static_cast<uint32_t>(event.first_at() / kNsPerUs) - event.sender_clock_us;
+  const auto [found, first] = ways_.try_emplace(event.peer);
+  Way& way = found->second;
+  if (first) way.apart_us = apart_us, way.since_ns = event.posted_ns;
+  const auto later_us = static_cast<int32_t>(apart_us - way.apart_us);
+  if (event.posted_ns > way.since_ns + kWayKeptNs) {
+    way.least_before_us = way.least_us;
+    way.least_us = later_us;
+    way.since_ns = event.posted_ns;
   }
-  return event.posted_ns +
-         event.after(event.ready != 0 ? std::min(event.ready, event.first) : event.first);
+  way.least_us = std::min<int64_t>(way.least_us, later_us);
+  if (first) way.least_before_us = way.least_us;
+  const int64_t least_us = std::min(way.least_us, way.least_before_us);
+  return static_cast<uint64_t>(later_us - least_us) * kNsPerUs;
 }
 
-}  // namespace
+// When a message could move, as far as its receiver knows: both ends had to be ready. Where the
+// transport does not tell how long the sender was, what it announced, or its first byte, has to do.
+uint64_t Summary::could_move_ns(const TraceEvent& event) {
+  if (!event.is(kEventKnowsItsWait))
+    return event.posted_ns +
+           event.after(event.ready != 0 ? std::min(event.ready, event.first) : event.first);
+  const uint64_t before_ns = event.sender_waited_us * kNsPerUs + queued_ns(event);
+  return std::max(event.posted_ns, event.first_at() - std::min(event.first_at(), before_ns));
+}
 
 Summary::Name Summary::name_of(const TraceEvent& event) {
   if (!event.is(kEventPointToPoint)) return {event.comm, event.seq, 0, -1, false, false};

@@ -53,6 +53,15 @@ class Summary {
   struct Pace {
     std::vector<double> between_ns, period_ns;
   };
+  // The way of messages from one rank: how much later, by this clock, than they left by the
+  // sender's, at the least. Both clocks may drift, so what is long ago does not count.
+  struct Way {
+    uint32_t apart_us = 0;  // of the first one; the others differ from it by little
+    int64_t least_us = 0, least_before_us = 0;
+    uint64_t since_ns = 0;  // that least_us is counted
+  };
+  uint64_t queued_ns(const TraceEvent& event);
+  uint64_t could_move_ns(const TraceEvent& event);
   static Name name_of(const TraceEvent& event);
   void receive(const TraceEvent& event);
   void begin(const TraceEvent& event);
@@ -65,6 +74,7 @@ class Summary {
   std::map<Name, Open> open_;
   std::map<std::pair<uint32_t, uint32_t>, Incoming> incoming_;  // by communicator and number
   std::map<uint32_t, Latest> latest_;
+  std::map<int, Way> ways_;        // by world rank
   uint64_t covered_until_ns_ = 0;  // the latest end
   uint64_t in_none_ns_ = 0;        // time in no call, ever
   uint64_t since_ns_ = 0;          // nothing is known of what was before
