@@ -38,15 +38,16 @@ class EmulateReplanning : public EmulatedTest {
   }
   void TearDown() override { sh(kCommand + "down --name " + name_); }
 
-  // What ranks say while calls of 2 MB run for 40 s, a link is slow from the 10th to the 25th.
-  std::string said(const std::string& link, const std::string& rate, const std::string& options) {
+  // What ranks say while calls of 2 MB run; a link is slow from the 8th second to the 20th.
+  std::string said(const std::string& link, const std::string& rate, const std::string& options,
+                   int seconds) {
     std::future<Outcome> job = std::async(std::launch::async, [&] {
       return sh(options + kCommand + "run --order fabric --timeout 100 --name " + name_ + " -- " +
-                kCalls + "-b 2000000 -t 40 2>&1 >/dev/null");
+                kCalls + "-b 2000000 -t " + std::to_string(seconds));
     });
-    std::this_thread::sleep_for(std::chrono::seconds(10));
+    std::this_thread::sleep_for(std::chrono::seconds(8));
     EXPECT_EQ(sh(kCommand + "slow " + link + " " + rate + " --name " + name_).status, 0);
-    std::this_thread::sleep_for(std::chrono::seconds(15));
+    std::this_thread::sleep_for(std::chrono::seconds(12));
     EXPECT_EQ(sh(kCommand + "heal " + link + " --name " + name_).status, 0);
     const Outcome outcome = job.get();
     EXPECT_EQ(outcome.status, 0) << outcome.output;
@@ -56,7 +57,7 @@ class EmulateReplanning : public EmulatedTest {
 };
 
 TEST_F(EmulateReplanning, GoesAroundAHostAndBack) {
-  const std::string text = said("h1", "50Mbit/s", "");
+  const std::string text = said("h1", "50Mbit/s", "", 34);
   const size_t around = text.find("planning around it: ");
   ASSERT_NE(around, std::string::npos) << text;
   EXPECT_NE(text.rfind("h1: ", around), std::string::npos) << text;
@@ -64,7 +65,7 @@ TEST_F(EmulateReplanning, GoesAroundAHostAndBack) {
 }
 
 TEST_F(EmulateReplanning, IsOffByAnOption) {
-  const std::string text = said("h1", "50Mbit/s", "SENNIT_REPLAN=0 ");
+  const std::string text = said("h1", "50Mbit/s", "SENNIT_REPLAN=0 ", 20);
   EXPECT_NE(text.find("h1: "), std::string::npos) << text;
   EXPECT_EQ(text.find("planning"), std::string::npos) << text;
 }

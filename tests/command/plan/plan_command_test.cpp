@@ -247,7 +247,7 @@ TEST(Simulate, PlansAroundSlowLinks) {
   EXPECT_LT(anew["time_us"].get<double>(), 1.05 * anew["bound_us"].get<double>());
   EXPECT_NEAR(slow["bound_us"].get<double>(), anew["bound_us"].get<double>(), 1);
   const json one_way = answer("simulate all_reduce --slow h0/out=0.25" + tree);
-  EXPECT_LE(one_way["time_us"], slow["time_us"]);
+  EXPECT_LE(one_way["time_us"].get<double>(), 1.01 * slow["time_us"].get<double>());
 }
 
 TEST(Simulate, WritesATraceOfAllMessages) {
