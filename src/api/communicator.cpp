@@ -55,7 +55,10 @@ Communicator::Communicator(std::shared_ptr<Context> context, std::vector<int> me
   context_->engine().recording().note(encode(CommunicatorNote{this->id(), this->members()}));
 }
 
-Communicator::~Communicator() { context_->registry().remove(&state_); }
+Communicator::~Communicator() {
+  context_->replanning().removed(state_);
+  context_->registry().remove(&state_);
+}
 
 // ---- a call ----
 
@@ -152,7 +155,7 @@ void Communicator::start_execution(Work& work, bool nonblocking) {
       engine.start_send(*work.execution_, mailbox_, peer, tag, nonblocking);
   } else {
     const CallLog::Begun begun = state_.calls().begins(work.execution_->shared_prepared());
-    if (may_be_anew(begun, *work.execution_)) {
+    if (begun.undecided) {
       if (auto anew = planned_anew(begun.seq, *work.execution_)) {
         std::swap(work.execution_, anew);
         give_back(std::move(anew));
@@ -167,11 +170,23 @@ void Communicator::start_execution(Work& work, bool nonblocking) {
 
 // ---- plans that change ----
 
+// Who waits long says so, as in a call that makes no progress: the others may never come to it.
+void Communicator::wait_until_settled(uint32_t seq) {
+  constexpr int64_t kSliceNs = 500'000'000;
+  const auto settled = [&] { return state_.switches().settled(seq) || state_.failed(); };
+  for (int64_t waited_ns = kSliceNs; !context_->engine().wait(settled, kSliceNs);
+       waited_ns += kSliceNs) {
+    CallDescriptor call;
+    if (!state_.describe(seq, &call)) continue;
+    call.stalled_ms = waited_ns / 1'000'000;
+    context_->control().report_stall(call);
+  }
+}
+
 std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& made) {
-  PlanSwitches& switches = state_.switches();
-  context_->engine().wait([&] { return switches.settled(seq) || state_.failed(); }, -1);
+  wait_until_settled(seq);
   if (state_.failed()) return nullptr;  // what is started now is cancelled
-  const FabricVersionPointer version = switches.version_for(seq);
+  const FabricVersionPointer version = state_.switches().version_for(seq);
   Result<std::unique_ptr<Execution>> anew = std::unique_ptr<Execution>();
   {
     const MutexLock lock(mutex_);
@@ -179,16 +194,18 @@ std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& m
       planning_.use(version);
       for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
     }
-    if (made.prepared().fabric_version == version->number) return nullptr;
-    anew = planned_by(version, made.prepared().request);
+    if (made.prepared().fabric_version != version->number)
+      anew = planned_by(version, made.prepared().request);
   }
   if (!anew) {
     state_.fail_and_tell(anew.status());
     return nullptr;
   }
-  (*anew)->buffers() = made.buffers();
-  (*anew)->timed = false;
-  state_.calls().runs(seq, (*anew)->shared_prepared());
+  const std::unique_ptr<Execution>& other = *anew;
+  state_.calls().runs(seq, other ? other->shared_prepared() : made.shared_prepared());
+  if (!other) return nullptr;
+  other->buffers() = std::move(made.buffers());
+  other->timed = false;
   return *std::move(anew);
 }
 
@@ -307,7 +324,7 @@ Status Communicator::run_small(const Call& call, Execution& execution) {
   execution.buffers().output = static_cast<std::byte*>(call.recv);
   const CallLog::Begun begun = state_.calls().begins(execution.shared_prepared());
   Engine& engine = context_->engine();
-  if (may_be_anew(begun, execution)) {
+  if (begun.undecided) {
     if (std::unique_ptr<Execution> anew = planned_anew(begun.seq, execution)) {
       engine.start(*anew, begun.seq, false);
       const Status status = run_to_its_end(*anew);
@@ -546,6 +563,7 @@ Status Communicator::finalize() {
   barrier.collective = Collective::barrier;
   // also where a call of this rank alone was wrong: the others come, too
   const Status met = run(barrier);
+  if (met.ok()) state_.set_over();
   return met.ok() ? first : met;
 }
 

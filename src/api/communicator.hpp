@@ -75,7 +75,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<Plan> plan(const Request& request) const SENNIT_EXCLUDES(mutex_);
   Result<Plan> plan_by_model(const Request& request) const SENNIT_EXCLUDES(mutex_);
   // What the latest call that has begun was planned by: FabricVersion::number.
-  uint32_t fabric_version() const { return state_.switches().current(); }
+  uint64_t fabric_version() const { return state_.switches().current(); }
   // How the tuning of the like of this call stands; null where it is not tuned.
   const Trials* trials(const Call& call) const SENNIT_EXCLUDES(mutex_);
   // Of the call that ended last: its time until all ranks had ended it, which only the caller can
@@ -97,14 +97,12 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // What a call is prepared to, as the plan says or as trials do.
   Result<PlanCache::Entry*> find_or_prepare(PlanCache::Key key, const Plan* given)
       SENNIT_REQUIRES(mutex_);
-  // The execution for a call that has begun as number `seq` and was to run `made`; null: that one.
-  // Waits until it is known which plan all ranks take for this number.
+  // The execution for call `seq`, which is undecided and was to run `made`; null: that one, or the
+  // communicator has failed. Waits until it is known by which plan all ranks run this number.
   std::unique_ptr<Execution> planned_anew(uint32_t seq, Execution& made) SENNIT_EXCLUDES(mutex_);
+  void wait_until_settled(uint32_t seq) SENNIT_EXCLUDES(mutex_);
   Result<std::unique_ptr<Execution>> planned_by(const FabricVersionPointer& version,
                                                 const Request& request) SENNIT_REQUIRES(mutex_);
-  bool may_be_anew(const CallLog::Begun& begun, const Execution& made) {
-    return begun.held || made.prepared().fabric_version != state_.switches().current();
-  }
   std::unique_ptr<Execution> idle_execution(PlanCache::Entry& entry) SENNIT_REQUIRES(mutex_);
   Result<Trials*> trials_of(const Call& call, const Request& request) SENNIT_REQUIRES(mutex_);
   Status decide_trials(const Call& call) SENNIT_EXCLUDES(mutex_);  // where they are over

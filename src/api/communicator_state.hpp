@@ -49,6 +49,10 @@ class CommunicatorState {
       SENNIT_EXCLUDES(mutex_);
   std::vector<int> failed_ranks() const SENNIT_EXCLUDES(mutex_);
 
+  // All members have made their last call.
+  void set_over() { over_ = true; }
+  bool over() const { return over_; }
+
   CallLog& calls() { return calls_; }
   PlanSwitches& switches() { return switches_; }
   const PlanSwitches& switches() const { return switches_; }
@@ -62,6 +66,7 @@ class CommunicatorState {
   Engine& engine_;
   Control& control_;
   std::atomic<bool> failed_{false};  // status_ is not ok
+  std::atomic<bool> over_{false};
   mutable Mutex mutex_;
   Status status_ SENNIT_GUARDED_BY(mutex_);
   std::vector<int> failed_ranks_ SENNIT_GUARDED_BY(mutex_);

@@ -16,8 +16,8 @@ namespace {
 constexpr double kLeastGain = 0.1;
 constexpr double kWhole = 1000;
 
-// Whether a capacity that was planned for is as good as another: times that are taken a tenth apart
-// are within what one link shows from second to second.
+// Whether a capacity that was planned for is as good as another: what one link shows from second to
+// second differs by about a seventh.
 bool about_the_same(const std::vector<SlowBoundary>& a, const std::vector<SlowBoundary>& b) {
   constexpr double kApart = 0.15;
   return std::equal(
@@ -69,9 +69,11 @@ void Replanner::heard(const watch::LiveVerdict& verdict) {
   const Result<TierTree> tree = tree_of(verdict.members);
   if (!tree) return;
   const Who who{verdict.comm, verdict.members};
+  const std::vector<SlowBoundary> slow = slow_boundaries(verdict, *tree);
+  if (slow.empty()) return;  // it says nothing that could be planned for
   known_.erase(who);
-  if (!verdict.withdrawn) known_[who] = slow_boundaries(verdict, *tree);
-  const std::vector<SlowBoundary> wanted = all_known(), now = replanning_.latest()->slow;
+  if (!verdict.withdrawn) known_[who] = slow;
+  const std::vector<SlowBoundary> wanted = all_known(), now = replanning_.proposed();
   if (about_the_same(wanted, now)) return;
   if (wanted.empty()) {
     log(LogLevel::warn, "plans are what they were before: {}", verdict.sentence);
@@ -87,8 +89,9 @@ void Replanner::heard(const watch::LiveVerdict& verdict) {
   const std::string times = fmt::format("{:.1f} ms in place of {:.1f} ms, by the simulator",
                                         ms(anew->anew_ns), ms(anew->stale_ns));
   if (anew->gain() < kLeastGain)
-    return log(LogLevel::warn, "nothing is to be gained by planning around it: {}", times);
-  log(LogLevel::warn, "planning around it: {}", times);
+    return log(LogLevel::warn, "nothing is to be gained by planning around what is slow: {}",
+               times);
+  log(LogLevel::warn, "planning around what is slow: {}", times);
   replanning_.propose(wanted);
 }
 

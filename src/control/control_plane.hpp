@@ -63,6 +63,9 @@ struct BootstrapOptions {
   std::vector<Membership> memberships;
 };
 
+// The signature of a call that waits to be told by which plan it runs, and matches any.
+inline constexpr uint64_t kNotKnownYet = 0;
+
 // What a rank is doing on a communicator, for comparing calls.
 struct CallDescriptor {
   uint32_t comm = 0;
@@ -146,8 +149,9 @@ class Control {
   // `may_be_lost` is called.
   virtual void tell(uint8_t topic, std::vector<std::byte> blob) = 0;
   // To all ranks' Callbacks::announced; only where this rank is the coordinator, else nothing
-  // happens. Announcements of one rank come in their order.
-  virtual void announce(uint8_t topic, std::vector<std::byte> blob) = 0;
+  // happens. Announcements come in their order. A rank that attaches late is told again, of those
+  // with one topic and key the last alone.
+  virtual void announce(uint8_t topic, uint64_t key, std::vector<std::byte> blob) = 0;
   // Says goodbye, so that closing is not taken for death. Bounded: returns after at most a second
   // or two.
   virtual void leave() = 0;

@@ -323,10 +323,11 @@ void Tell::read(ByteReader& in, int size) {
   blob = read_blob(in);
 }
 
-void Announce::write(ByteWriter& out) const { out.u64(event).u8(topic).blob(blob); }
+void Announce::write(ByteWriter& out) const { out.u64(event).u8(topic).u64(key).blob(blob); }
 void Announce::read(ByteReader& in, int) {
   event = in.u64();
   topic = in.u8();
+  key = in.u64();
   blob = read_blob(in);
 }
 

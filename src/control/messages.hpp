@@ -327,6 +327,7 @@ struct Tell {
 struct Announce {
   uint64_t event = 0;
   uint8_t topic = 0;
+  uint64_t key = 0;  // a later one of this topic and key says all that an earlier one did
   Blob blob;
   SENNIT_CONTROL_MESSAGE(announce);
 };

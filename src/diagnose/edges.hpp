@@ -84,6 +84,7 @@ struct ObservedPlan {
   std::vector<uint32_t> calls;               // their numbers, ascending
   std::vector<std::vector<EdgeTime>> edges;  // by call; the same edges, in the same order
   std::vector<double> time_ns;               // by call: from the last begin to the last end
+  double well_ns = 0;                        // what one took when nothing was slow; 0: not known
 };
 // The fewest bytes over an edge, in a call, whose time says something of the edge's rate: that of
 // fewer is their latency.

@@ -74,8 +74,10 @@ class Solver {
            bool both_ways) const;
   double misfit(const std::vector<double>& explained) const;
   void guess(Hypothesis* hypothesis) const;
+  ExpectedPlan slowed(const std::vector<DirectedGroup>& links, double factor) const;
   void simulate(Hypothesis* hypothesis, double factor) const;
   void refine(std::vector<Hypothesis>* all) const;
+  void match_time(Hypothesis* hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
@@ -201,12 +203,17 @@ void Solver::guess(Hypothesis* hypothesis) const {
   hypothesis->factor = std::exp(common);
 }
 
+// What is expected, in few chunks, where these are slower by the factor.
+ExpectedPlan Solver::slowed(const std::vector<DirectedGroup>& links, double factor) const {
+  Slower slower;
+  for (const DirectedGroup& link : links) slower.emplace_back(link, factor);
+  return expected_edges(tree_, plan_.request, blueprint_,
+                        std::min(plan_.parameters.chunks, kFewChunks), slower);
+}
+
 // As the schedule runs where it is slower by the factor. Keeps what fits better.
 void Solver::simulate(Hypothesis* hypothesis, double factor) const {
-  Slower slower;
-  for (const DirectedGroup& link : hypothesis->links) slower.emplace_back(link, factor);
-  const ExpectedPlan then = expected_edges(tree_, plan_.request, blueprint_,
-                                           std::min(plan_.parameters.chunks, kFewChunks), slower);
+  const ExpectedPlan then = slowed(hypothesis->links, factor);
   std::vector<double> explained(edges_.size(), 0);
   for (size_t e = 0; e < edges_.size(); e++) {
     const auto slow = then.service_ns.find({edges_[e].from, edges_[e].to});
@@ -245,6 +252,28 @@ void Solver::refine(std::vector<Hypothesis>* all) const {
       if (first * around > 1) simulate(&(*all)[i], first * around);
   }
   std::stable_sort(all->begin(), all->end(), fits_better);
+}
+
+// Where a link binds, what calls take says best how slow it is: edges that wait in its queues differ
+// more than that.
+void Solver::match_time(Hypothesis* hypothesis) const {
+  constexpr double kBinds = 1.1, kAgrees = 1.7;
+  constexpr int kSteps = 8;
+  const double well = observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
+  if (well <= 0 || coarse_.time_ns <= 0) return;
+  const double slower = median(observed_.time_ns) / well;
+  if (slower < kBinds) return;
+  double less = hypothesis->factor / kAgrees, more = hypothesis->factor * kAgrees;
+  for (int step = 0; step < kSteps; step++) {
+    const double factor = std::sqrt(less * more);
+    const double time = slowed(hypothesis->links, factor).time_ns;
+    (time < slower * coarse_.time_ns ? less : more) = factor;
+  }
+  const double factor = std::sqrt(less * more);
+  const bool agrees = slowed(hypothesis->links, factor).time_ns > coarse_.time_ns * kBinds &&
+                      factor < hypothesis->factor * kAgrees * 0.99 &&
+                      factor > hypothesis->factor / kAgrees * 1.01;
+  if (agrees) hypothesis->factor = std::max(1.0, factor);
 }
 
 // In one call: the capacity over what was carried while something waited to cross. 0: not known, or
@@ -308,6 +337,7 @@ std::optional<SlowLink> Solver::solve(double least_factor) const {
     refine(&all);
   else
     std::stable_sort(all.begin(), all.end(), fits_better);
+  if (!expected_.service_ns.empty()) match_time(&all.front());
   const SlowLink slow = told(all, all.front());
   if (slow.confidence < kLeastConfidence) return std::nullopt;
   const bool absolute = !expected_.service_ns.empty();

@@ -13,8 +13,12 @@
 
 namespace sennit {
 
-// Where the call's data lies. The vectors own what the layouts point at.
+// Where the call's data lies. The vectors own what the layouts point at, so these are moved and
+// never copied.
 struct Buffers {
+  Buffers() = default;
+  Buffers(Buffers&&) = default;
+  Buffers& operator=(Buffers&&) = default;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   Layout input_layout, output_layout, wire_layout;

@@ -25,7 +25,7 @@ struct Prepared {
   std::string description;  // "broadcast count 1024 float32 root 3", with the user's rank
   // What every message carries: a hash of the request without in_place, and of the plan.
   uint64_t signature = 0;
-  uint32_t fabric_version = 0;  // that it was planned by; 0: what ranks agreed on at the start
+  uint64_t fabric_version = 0;  // that it was planned by; 0: what ranks agreed on at the start
 
   std::vector<uint32_t> initial_deps;     // by step: how many steps it waits for
   std::vector<uint32_t> first_dependent;  // by step, CSR into `dependents`; steps + 1 entries

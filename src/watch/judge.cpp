@@ -200,6 +200,7 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
     }
   }
   observed.time_ns = {time_of(plan.latest, is_rooted(note->request.collective))};
+  observed.well_ns = plan.well_ns;
   return enough ? std::optional(std::move(observed)) : std::nullopt;
 }
 
@@ -207,11 +208,13 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
 // little to be named may be more by and by.
 bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
                           uint64_t now_ns) const {
+  const PlanNote& note = *plans_.note(number, plan.latest.front().plan);
+  // Planned around a slow link, it takes what it should while that is slow: only the solver can
+  // tell when it is not any more.
+  if (!note.slow.empty()) return true;
   const bool lately = plan.well_at_ns + kWellFor > now_ns;
   if (plan.well_ns > 0 && lately && took_ns <= kSlower * plan.well_ns) return false;
-  const auto expected_ns =
-      static_cast<double>(plans_.note(number, plan.latest.front().plan)->predicted_ns);
-  return took_ns > kSlower * expected_ns;
+  return took_ns > kSlower * static_cast<double>(note.predicted_ns);
 }
 
 std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,

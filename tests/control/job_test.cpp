@@ -40,7 +40,7 @@ TEST_P(Start, GathersBroadcastsAndLeaves) {
   for (int r = 0; r < size; r++) job[r].tell(1, blob_of(r + 5));
   EXPECT_TRUE(job.recorder(0).wait(
       5000, [&] { return job.recorder(0).told.size() == static_cast<size_t>(size); }));
-  for (int n = 0; n < 3; n++) job[0].announce(1, blob_of(n + 1));
+  for (int n = 0; n < 3; n++) job[0].announce(1, 0, blob_of(n + 1));
   const std::vector<std::vector<std::byte>> announced = {blob_of(1), blob_of(2), blob_of(3)};
   for (int r = 0; r < size; r++)
     EXPECT_TRUE(job.recorder(r).wait(5000, [&] { return job.recorder(r).announced == announced; }));

@@ -82,7 +82,7 @@ auto one_of_each() {
       CommFailed{0x200000001, 1, 2, kWhy},
       AbortRequest{1, 2, kWhy},
       Tell{3, 9, kBlob},
-      Announce{0x200000001, 9, kBlob},
+      Announce{0x200000001, 9, 77, kBlob},
   };
 }
 

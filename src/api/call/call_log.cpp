@@ -10,11 +10,14 @@ namespace sennit {
 void CallLog::runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {
   const MutexLock lock(mutex_);
   LoggedCall& call = calls_[seq % calls_.size()];
-  if (call.seq == seq) call.prepared = prepared;
+  if (call.seq != seq) return;
+  call.prepared = prepared;
+  call.undecided = false;
 }
 
-void CallLog::hold_from(std::optional<uint32_t> number) {
+void CallLog::hold_from(std::optional<uint32_t> number, uint64_t version) {
   const MutexLock lock(mutex_);
+  version_ = version;
   holds_ = number.has_value();
   hold_from_ = number.value_or(0);
 }
@@ -36,7 +39,7 @@ bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {
   if (!found->prepared) return false;
   out->seq = found->seq;
   const bool forgotten = static_cast<int32_t>(found->seq - seq) > 0;
-  out->signature = forgotten ? 0 : found->prepared->signature;
+  out->signature = forgotten || found->undecided ? kNotKnownYet : found->prepared->signature;
   out->text =
       forgotten ? fmt::format("call {} is no longer known", seq) : found->prepared->description;
   return true;

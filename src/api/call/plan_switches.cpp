@@ -10,6 +10,13 @@ namespace {
 // Call numbers may wrap.
 bool before(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
+// What was switched to long ago holds however many calls were made since: a call that asks is not
+// far before it.
+bool shortly_before(uint32_t a, uint32_t b) {
+  constexpr uint32_t kFar = 1 << 24;
+  return before(a, b) && b - a < kFar;
+}
+
 }  // namespace
 
 // What begins() has to hold: all from the first call on that may be another version's.
@@ -20,10 +27,10 @@ void PlanSwitches::hold() {
   };
   for (const auto& [version, number] : promises_) take(number);
   for (const Switch& to : ahead_) take(to.from);
-  calls_.hold_from(first);
+  calls_.hold_from(first, current());
 }
 
-std::optional<uint32_t> PlanSwitches::promise(uint32_t version) {
+std::optional<uint32_t> PlanSwitches::promise(uint64_t version) {
   const MutexLock lock(mutex_);
   for (const auto* switches : {&ahead_, &passed_}) {
     const auto found = std::find_if(switches->begin(), switches->end(), [&](const Switch& one) {
@@ -66,7 +73,7 @@ FabricVersionPointer PlanSwitches::version_for(uint32_t seq) {
   }
   hold();
   for (auto it = passed_.rbegin(); it != passed_.rend(); ++it)
-    if (!before(seq, it->from)) return it->version;
+    if (!shortly_before(seq, it->from)) return it->version;
   return kAtTheStart;
 }
 

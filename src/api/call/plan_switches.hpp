@@ -6,7 +6,7 @@
 // being told; the coordinator takes the highest number that comes next on any member, and from that
 // call on all plan by the new version (api/replanning.hpp). A caller waits only where it begins a
 // call before the coordinator has answered. That answer depends on no call: control threads give
-// it, in the time of a few messages.
+// it, in the time of a few messages, as soon as all members have made the communicator.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace sennit {
 
 // What all ranks know of the fabric from a moment on. 0: as they agreed at the start.
 struct FabricVersion {
-  uint32_t number = 0;
+  uint64_t number = 0;  // grows
   std::vector<SlowBoundary> slow;
 };
 using FabricVersionPointer = std::shared_ptr<const FabricVersion>;
@@ -39,14 +39,14 @@ class PlanSwitches {
 
   // The first call that waits to be told; the same number for a version that was promised before,
   // and the one that was settled for one that is. Nothing where only a later one is.
-  std::optional<uint32_t> promise(uint32_t version) SENNIT_EXCLUDES(mutex_);
+  std::optional<uint32_t> promise(uint64_t version) SENNIT_EXCLUDES(mutex_);
   // From call `from` on. Earlier versions that are not settled will not come any more.
   void settle(FabricVersionPointer version, uint32_t from) SENNIT_EXCLUDES(mutex_);
 
   // Whether it is known what this call runs under.
   bool settled(uint32_t seq) const SENNIT_EXCLUDES(mutex_);
-  // What a call that begins now runs under, where it is not held.
-  uint32_t current() const { return current_.load(std::memory_order_acquire); }
+  // What the latest call that was decided runs under: FabricVersion::number.
+  uint64_t current() const { return current_.load(std::memory_order_acquire); }
   // What this call, which has begun and is settled, runs under.
   FabricVersionPointer version_for(uint32_t seq) SENNIT_EXCLUDES(mutex_);
 
@@ -55,15 +55,16 @@ class PlanSwitches {
     uint32_t from = 0;
     FabricVersionPointer version;
   };
-  static constexpr size_t kRemembered = 64;  // more calls than that are not between number and plan
+  // Switches that calls may still ask for, which have their number and not yet their plan.
+  static constexpr size_t kRemembered = 64;
 
   void hold() SENNIT_REQUIRES(mutex_);
 
   CallLog& calls_;
   mutable Mutex mutex_;
-  std::atomic<uint32_t> current_ = 0;
+  std::atomic<uint64_t> current_ = 0;
   // By version: the number that was promised.
-  std::map<uint32_t, uint32_t> promises_ SENNIT_GUARDED_BY(mutex_);
+  std::map<uint64_t, uint32_t> promises_ SENNIT_GUARDED_BY(mutex_);
   std::deque<Switch> passed_ SENNIT_GUARDED_BY(mutex_);  // calls have come so far
   std::deque<Switch> ahead_ SENNIT_GUARDED_BY(mutex_);   // settled, and no call has come so far
 };

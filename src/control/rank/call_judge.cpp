@@ -97,7 +97,7 @@ Status CallJudge::mismatch(const Case& c) {
   };
   std::map<uint64_t, Side> sides;
   for (const auto& [rank, answer] : c.answers) {
-    if (answer.where != InquiryAnswer::Where::at) continue;
+    if (answer.where != InquiryAnswer::Where::at || answer.signature == kNotKnownYet) continue;
     Side& side = sides[answer.signature];
     side.ranks.insert(rank);
     if (side.text.empty())

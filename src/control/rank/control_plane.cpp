@@ -68,7 +68,7 @@ class ControlPlane final : public Control {
   void abort(uint32_t comm, const std::string& why) override;
   void fail(uint32_t comm, const Status& status) override;
   void tell(uint8_t topic, Blob blob) override;
-  void announce(uint8_t topic, Blob blob) override;
+  void announce(uint8_t topic, uint64_t key, Blob blob) override;
   void leave() override;
   std::string statistics() const override { return switchboard_.statistics(); }
 
@@ -247,8 +247,8 @@ void ControlPlane::tell(uint8_t topic, Blob blob) {
   post([this, topic, blob = std::move(blob)] { plane_.news().tell(topic, blob); });
 }
 
-void ControlPlane::announce(uint8_t topic, Blob blob) {
-  post([this, topic, blob = std::move(blob)] { plane_.news().announce(topic, blob); });
+void ControlPlane::announce(uint8_t topic, uint64_t key, Blob blob) {
+  post([this, topic, key, blob = std::move(blob)] { plane_.news().announce(topic, key, blob); });
 }
 
 }  // namespace

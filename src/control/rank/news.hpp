@@ -18,7 +18,7 @@ class News {
 
   // ---- of this rank ----
   void tell(uint8_t topic, const Blob& blob) { on_tell({self_.rank, topic, blob}); }
-  void announce(uint8_t topic, const Blob& blob);
+  void announce(uint8_t topic, uint64_t key, const Blob& blob);
   // There is a new parent, or none any more.
   void tell_again();
 
@@ -29,7 +29,12 @@ class News {
   void tell_child(Channels& channels, Channel& channel) const;
 
  private:
-  static constexpr size_t kKept = 64;
+  struct Kept {
+    uint8_t topic;
+    uint64_t key;
+    EncodedFrame frame;
+  };
+  static constexpr size_t kMostKept = 4096;
 
   const Self& self_;
   const Census& census_;
@@ -37,7 +42,7 @@ class News {
   // Of the latest announcement. A coordinator counts from its rank, which is higher than those of
   // the coordinators before it, and the tree keeps the order.
   uint64_t latest_ = 0;
-  std::deque<EncodedFrame> announced_;  // the latest ones
+  std::deque<Kept> announced_;  // the latest of each topic and key, in their order
 };
 
 }  // namespace sennit::control

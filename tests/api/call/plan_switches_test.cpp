@@ -14,37 +14,68 @@
 namespace sennit {
 namespace {
 
-FabricVersionPointer version(uint32_t number) {
+FabricVersionPointer version(uint64_t number) {
   return std::make_shared<const FabricVersion>(FabricVersion{number, {}});
 }
 
 struct One {
   CallLog calls;
   PlanSwitches switches{calls};
-  std::shared_ptr<const Prepared> prepared = std::make_shared<Prepared>();
-
   explicit One(uint32_t first = 1) : calls(first) {}
-  CallLog::Begun begin() { return calls.begins(prepared); }
+  // A call that was planned by what is known now.
+  CallLog::Begun begin() {
+    auto prepared = std::make_shared<Prepared>();
+    prepared->fabric_version = switches.current();
+    return calls.begins(prepared);
+  }
 };
 
 TEST(PlanSwitches, HoldACallThatIsPromisedToBeTold) {
   One one;
-  EXPECT_FALSE(one.begin().held);
+  EXPECT_FALSE(one.begin().undecided);
   EXPECT_EQ(one.switches.promise(1), 2u);
   EXPECT_EQ(one.switches.promise(1), 2u) << "the same again";
   const CallLog::Begun held = one.begin();
-  EXPECT_TRUE(held.held);
+  EXPECT_TRUE(held.undecided);
   EXPECT_FALSE(one.switches.settled(held.seq));
   one.switches.settle(version(1), held.seq + 2);
   EXPECT_TRUE(one.switches.settled(held.seq));
   EXPECT_EQ(one.switches.version_for(held.seq)->number, 0u);
-  EXPECT_FALSE(one.begin().held);
-  EXPECT_TRUE(one.begin().held);
+  EXPECT_FALSE(one.begin().undecided);
+  EXPECT_TRUE(one.begin().undecided);
   EXPECT_EQ(one.switches.version_for(held.seq + 2)->number, 1u);
   EXPECT_EQ(one.switches.current(), 1u);
   EXPECT_EQ(one.switches.version_for(held.seq + 1)->number, 0u) << "one that began before";
-  EXPECT_FALSE(one.begin().held);
+  EXPECT_FALSE(one.begin().undecided);
   EXPECT_EQ(one.switches.promise(1), held.seq + 2) << "what was settled";
+}
+
+TEST(PlanSwitches, MakeCallsOfAnOlderPlanUndecided) {
+  One one;
+  const auto old = std::make_shared<Prepared>();
+  const uint32_t from = *one.switches.promise(1);
+  one.switches.settle(version(1), from);
+  EXPECT_TRUE(one.begin().undecided);
+  EXPECT_EQ(one.switches.version_for(from)->number, 1u);
+  EXPECT_FALSE(one.begin().undecided);
+  const CallLog::Begun late = one.calls.begins(old);
+  EXPECT_TRUE(late.undecided);
+  CallDescriptor call;
+  ASSERT_TRUE(one.calls.describe(late.seq, &call));
+  EXPECT_EQ(call.signature, kNotKnownYet);
+  auto anew = std::make_shared<Prepared>();
+  anew->signature = 7;
+  one.calls.runs(late.seq, anew);
+  ASSERT_TRUE(one.calls.describe(late.seq, &call));
+  EXPECT_EQ(call.signature, 7u);
+}
+
+TEST(PlanSwitches, HoldHoweverManyCallsComeAfterThem) {
+  One one;
+  const uint32_t from = *one.switches.promise(1);
+  one.switches.settle(version(1), from);
+  EXPECT_EQ(one.switches.version_for(from)->number, 1u);
+  EXPECT_EQ(one.switches.version_for(from + (uint32_t{1} << 31) + 5)->number, 1u);
 }
 
 TEST(PlanSwitches, AreOvertakenByALaterVersion) {
@@ -120,14 +151,14 @@ class RandomJob {
     } else {
       const CallLog::Begun begun = rank.begin();
       seq = begun.seq;
-      held = begun.held;
+      held = begun.undecided;
     }
     if (held && !rank.switches.settled(seq)) {
       waiting_[r] = seq;
       return;
     }
     waiting_.erase(r);
-    const uint32_t number = held ? rank.switches.version_for(seq)->number : rank.switches.current();
+    const uint64_t number = held ? rank.switches.version_for(seq)->number : rank.switches.current();
     const auto [known, first] = ran_.try_emplace(seq - first_, number);
     EXPECT_EQ(known->second, number) << "call " << seq - first_ << " on rank " << r;
   }
@@ -140,7 +171,7 @@ class RandomJob {
   std::vector<size_t> heard_;  // by rank: how much of it
   std::map<uint32_t, std::map<size_t, uint32_t>> promises_;
   std::map<size_t, uint32_t> waiting_;  // by rank: the call that it is held in
-  std::map<uint32_t, uint32_t> ran_;    // by call: under which version
+  std::map<uint32_t, uint64_t> ran_;    // by call: under which version
 };
 
 TEST(PlanSwitches, OneVersionForACallOnAllRanks) {

@@ -58,8 +58,8 @@ TEST(News, GoUpToTheCoordinator) {
 
 TEST(News, OfTheCoordinatorGoDownOnceInOrder) {
   One root(0, 20), inner(1, 20);
-  root.news.announce(5, kBlob);
-  root.news.announce(6, kOther);
+  root.news.announce(5, 0, kBlob);
+  root.news.announce(6, 0, kOther);
   EXPECT_EQ(root.announced, (std::vector<Blob>{kBlob, kOther}));
   const auto down = root.sender.take_down<Announce>();
   ASSERT_EQ(down.size(), 2u);
@@ -67,18 +67,18 @@ TEST(News, OfTheCoordinatorGoDownOnceInOrder) {
     for (const Announce& one : down) inner.news.on_announce(one);
   EXPECT_EQ(inner.announced, (std::vector<Blob>{kBlob, kOther}));
   EXPECT_EQ(inner.sender.take_down<Announce>().size(), 2u);
-  inner.news.announce(5, kBlob);
+  inner.news.announce(5, 0, kBlob);
   EXPECT_EQ(inner.announced.size(), 2u) << "it is not the coordinator";
 }
 
 TEST(News, OfANewCoordinatorComeAfterThoseOfTheOld) {
   One heir(1, 20), leaf(18, 20);
-  heir.news.on_announce({77, 5, kBlob});
-  leaf.news.on_announce({77, 5, kBlob});
+  heir.news.on_announce({77, 5, 0, kBlob});
+  leaf.news.on_announce({77, 5, 0, kBlob});
   heir.census.dead = {0};
   heir.news.tell_again();
   EXPECT_EQ(heir.lost, 1);
-  heir.news.announce(5, kOther);
+  heir.news.announce(5, 0, kOther);
   const auto down = heir.sender.take_down<Announce>();
   ASSERT_EQ(down.size(), 2u);
   leaf.news.on_announce(down[1]);
