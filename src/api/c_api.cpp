@@ -309,7 +309,25 @@ sennit_status_t sennit_comm_finalize(sennit_comm_t comm) {
 }
 
 sennit_status_t sennit_comm_destroy(sennit_comm_t comm) {
-  return guarded([&] { return give_back(comm, &sennit_comm::communicator); });
+  return guarded([&] {
+    if (comm && !comm->origin.forked() && comm->listener != 0)
+      comm->communicator->context().watch().unlisten(comm->listener);
+    return give_back(comm, &sennit_comm::communicator);
+  });
+}
+
+sennit_status_t sennit_comm_on_verdict(sennit_comm_t comm, sennit_verdict_function_t told,
+                                       void* user) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm) return invalid("comm is NULL");
+    watch::Watch& watch = comm->communicator->context().watch();
+    if (comm->listener != 0) watch.unlisten(std::exchange(comm->listener, 0));
+    if (!told) return {};
+    comm->listener = watch.listen([told, user](const watch::LiveVerdict& verdict) {
+      told(watch::json_of(verdict).c_str(), user);
+    });
+    return {};
+  });
 }
 
 sennit_status_t sennit_comm_abort(sennit_comm_t comm) {

@@ -1,6 +1,7 @@
 // c_api.hpp: what the C interface's files share: handles, the thread's last error, groups of calls.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 struct sennit_comm {
   std::shared_ptr<sennit::Communicator> communicator;
   sennit::Origin origin{};
+  uint64_t listener = 0;  // of its job's verdicts (watch::Watch::listen()); 0: there is none
 };
 struct sennit_work {
   std::shared_ptr<sennit::Work> work;

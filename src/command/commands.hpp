@@ -18,6 +18,7 @@ void add_job_command(CommandLine& line);
 void add_export_command(CommandLine& line);
 void add_plan_command(CommandLine& line);
 void add_simulate_command(CommandLine& line);
+void add_top_command(CommandLine& line);
 void add_topo_command(CommandLine& line);
 void add_trace_command(CommandLine& line);
 void add_tune_command(CommandLine& line, char** argv);

@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   sennit::add_topo_command(line);
   sennit::add_trace_command(line);
   sennit::add_diagnose_command(line);
+  sennit::add_top_command(line);
   sennit::add_tune_command(line, argv);
   sennit::add_plan_command(line);
   sennit::add_simulate_command(line);

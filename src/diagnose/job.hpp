@@ -49,6 +49,7 @@ struct JobRecording {
   std::map<uint32_t, uint32_t> numbers;
   std::map<std::pair<uint32_t, uint64_t>, PlanNote> plans;  // by communicator and hash
   std::vector<std::pair<int, FailureNote>> failures;        // by rank
+  std::vector<VerdictNote> verdicts;                        // as they were told
   std::vector<int> index_of_rank;                           // into `ranks`; -1: missing
 
   // "communicator 3", or "communicator 3 of ranks 4-7" where there are several of that number.

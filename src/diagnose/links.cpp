@@ -254,8 +254,8 @@ void Solver::refine(std::vector<Hypothesis>* all) const {
   std::stable_sort(all->begin(), all->end(), fits_better);
 }
 
-// Where a link binds, what calls take says best how slow it is: edges that wait in its queues differ
-// more than that.
+// Where a link binds, what calls take says best how slow it is: edges that wait in its queues
+// differ more than that.
 void Solver::match_time(Hypothesis* hypothesis) const {
   constexpr double kBinds = 1.1, kAgrees = 1.7;
   constexpr int kSteps = 8;

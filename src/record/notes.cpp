@@ -9,12 +9,13 @@ namespace sennit {
 namespace {
 
 // Numbers of kinds are for ever: a later version of this library reads the files of this one.
-enum Kind : uint32_t { kFabric = 1, kCommunicator = 2, kPlan = 3, kFailure = 4 };
+enum Kind : uint32_t { kFabric = 1, kCommunicator = 2, kPlan = 3, kFailure = 4, kVerdict = 5 };
 
 Kind kind_of(const FabricNote&) { return kFabric; }
 Kind kind_of(const CommunicatorNote&) { return kCommunicator; }
 Kind kind_of(const PlanNote&) { return kPlan; }
 Kind kind_of(const FailureNote&) { return kFailure; }
+Kind kind_of(const VerdictNote&) { return kVerdict; }
 
 // Of counts and the like.
 template <typename Number>
@@ -108,6 +109,27 @@ void read(ByteReader& in, FailureNote* note) {
   note->text = in.text();
 }
 
+void write(ByteWriter& out, const VerdictNote& note) {
+  out.u64(note.when_ns).flag(note.withdrawn).flag(note.late_ranks).text(note.sentence);
+  out.u32(static_cast<uint32_t>(note.links.size()));
+  for (const std::string& link : note.links) out.text(link);
+  write_all(out, note.ranks);
+  out.f64(note.factor).f64(note.cost).f64(note.confidence);
+}
+
+void read(ByteReader& in, VerdictNote* note) {
+  note->when_ns = in.u64();
+  note->withdrawn = in.flag();
+  note->late_ranks = in.flag();
+  note->sentence = in.text();
+  note->links.resize(in.count(sizeof(uint32_t)));
+  for (std::string& link : note->links) link = in.text();
+  note->ranks = read_all<int>(in);
+  note->factor = in.f64();
+  note->cost = in.f64();
+  note->confidence = in.f64();
+}
+
 template <typename Kept>
 void decode_one(std::span<const std::byte> bytes, std::vector<Note>* notes) {
   ByteReader in(bytes);
@@ -142,6 +164,7 @@ std::vector<Note> decode_notes(std::span<const std::byte> bytes, size_t* whole) 
     if (kind == kCommunicator) decode_one<CommunicatorNote>(body, &notes);
     if (kind == kPlan) decode_one<PlanNote>(body, &notes);
     if (kind == kFailure) decode_one<FailureNote>(body, &notes);
+    if (kind == kVerdict) decode_one<VerdictNote>(body, &notes);
   }
   return notes;
 }

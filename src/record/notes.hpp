@@ -54,7 +54,19 @@ struct FailureNote {
   bool operator==(const FailureNote&) const = default;
 };
 
-using Note = std::variant<FabricNote, CommunicatorNote, PlanNote, FailureNote>;
+// What the coordinator found of the job while it ran, or, `withdrawn`, does not find any more.
+struct VerdictNote {
+  uint64_t when_ns = 0;  // CLOCK_REALTIME
+  bool withdrawn = false;
+  bool late_ranks = false;  // else it is about links
+  std::string sentence;
+  std::vector<std::string> links;  // "out of rack1"
+  std::vector<int> ranks;          // world ranks
+  double factor = 1, cost = 0, confidence = 0;
+  bool operator==(const VerdictNote&) const = default;
+};
+
+using Note = std::variant<FabricNote, CommunicatorNote, PlanNote, FailureNote, VerdictNote>;
 
 // As it is written.
 std::vector<std::byte> encode(const Note& note);

@@ -19,7 +19,9 @@ namespace {
 constexpr uint32_t kFirstFree = 0x78000000;
 // A plan that has fewer says nothing yet, as connections are made in the first calls.
 constexpr uint64_t kLeastCalls = 4;
-constexpr size_t kMostPlans = 256;  // of a communicator; of more, nothing is kept
+constexpr size_t kMostPlans = 256;    // of a communicator; of more, nothing is kept
+constexpr size_t kMostComms = 4096;   // those that come later are not watched
+constexpr size_t kMostNotes = 65536;  // on plans, likewise
 // Calls that take longer than they should by less are well.
 constexpr double kSlower = 1.05;
 constexpr uint64_t kWellFor = 20'000'000'000;  // ns
@@ -95,7 +97,8 @@ void Judge::note(int rank, const Note& note) {
     const std::set<int> each(comm->members.begin(), comm->members.end());
     const bool sound = each.size() == comm->members.size() && each.contains(rank) &&
                        *each.begin() >= 0 && *each.rbegin() < job_.size;
-    if (!sound || numbers_.contains({comm->id, comm->members})) return;
+    if (!sound || numbers_.contains({comm->id, comm->members}) || comms_.size() >= kMostComms)
+      return;
     const uint32_t number = job_.communicators.contains(comm->id)
                                 ? kFirstFree + static_cast<uint32_t>(numbers_.size())
                                 : comm->id;
@@ -110,7 +113,7 @@ void Judge::note(int rank, const Note& note) {
     of.fresh_paces.resize(of.members.size());
   } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
     const auto number = number_of_.find({plan->comm, rank});
-    if (number == number_of_.end()) return;
+    if (number == number_of_.end() || job_.plans.size() >= kMostNotes) return;
     PlanNote renumbered = *plan;
     renumbered.comm = number->second;
     job_.plans.insert({{number->second, plan->hash}, std::move(renumbered)});

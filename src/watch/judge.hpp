@@ -19,8 +19,8 @@
 
 namespace sennit::watch {
 
-// From when on something is wrong. The bounds are wider than those of `sennit diagnose`, which looks
-// at many calls once, because this looks again and again, and nobody has asked.
+// From when on something is wrong. The bounds are wider than those of `sennit diagnose`, which
+// looks at many calls once, because this looks again and again, and nobody has asked.
 struct JudgeRules {
   double least_factor = 1.25;             // of slow links
   double least_late_cost = 0.1;           // part of the time

@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "watch/judge.hpp"
 
 namespace sennit::watch {
 namespace {
@@ -46,6 +47,8 @@ Result<std::chrono::nanoseconds> digest_period() {
                                text, kLeastSeconds, kMostSeconds));
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * kNsPerS));
 }
+
+Watch::Watch() = default;
 
 Watch::~Watch() {
   if (origin_.forked()) {  // the thread is the parent's
@@ -196,7 +199,10 @@ void Watch::judge(const std::vector<Message>& messages) {
 }
 
 void Watch::say(const LiveVerdict& verdict) {
-  log(LogLevel::warn, "{}{}", verdict.withdrawn ? "not any more: " : "", verdict.sentence);
+  log(LogLevel::warn, "{}{}", verdict.withdrawn ? "no longer: " : "", verdict.sentence);
+  setting_.recording->note(encode(VerdictNote{
+      verdict.when_ns, verdict.withdrawn, verdict.kind == LiveKind::late_rank, verdict.sentence,
+      verdict.links, verdict.ranks, verdict.factor, verdict.cost, verdict.confidence}));
   std::vector<std::shared_ptr<Listening>> all;
   {
     const MutexLock lock(mutex_);

@@ -25,11 +25,12 @@
 #include "diagnose/file.hpp"
 #include "record/recording.hpp"
 #include "topology/fabric/fabric.hpp"
-#include "watch/judge.hpp"
 #include "watch/live_verdict.hpp"
 #include "watch/summary.hpp"
 
 namespace sennit::watch {
+
+class Judge;
 
 // What Control::tell() carries of it.
 inline constexpr uint8_t kDigestTopic = 1, kNotesTopic = 2;
@@ -53,7 +54,7 @@ class Watch {
   // On a thread of this object, at the coordinator; must not destroy what it was registered by.
   using Listener = std::function<void(const LiveVerdict&)>;
 
-  Watch() = default;
+  Watch();
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;

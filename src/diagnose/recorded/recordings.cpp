@@ -242,6 +242,8 @@ void take_notes(const RankRecording& from, JobRecording* job) {
       job->plans.insert({{plan->comm, plan->hash}, *plan});
     } else if (const auto* failure = std::get_if<FailureNote>(&note)) {
       job->failures.emplace_back(from.rank, *failure);
+    } else if (const auto* verdict = std::get_if<VerdictNote>(&note)) {
+      job->verdicts.push_back(*verdict);
     }
   }
 }

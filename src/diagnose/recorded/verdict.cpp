@@ -149,6 +149,37 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   return std::nullopt;
 }
 
+// What rank 0 said last of links or of ranks while the job ran, and has not taken back.
+const VerdictNote* last_told(const JobRecording& job, bool late_ranks) {
+  const VerdictNote* last = nullptr;
+  for (const VerdictNote& note : job.verdicts)
+    if (note.late_ranks == late_ranks) last = &note;
+  return last && !last->withdrawn ? last : nullptr;
+}
+
+// By the calls of all hosts, also of those whose recordings are not here.
+void add_told(const JobRecording& job, Verdict* verdict) {
+  for (const bool late_ranks : {false, true}) {
+    const VerdictNote* const note = last_told(job, late_ranks);
+    if (!note) continue;
+    if (verdict->kind != VerdictKind::well) {
+      verdict->evidence.push_back("rank 0 said while the job ran: " + note->sentence);
+      continue;
+    }
+    verdict->kind = late_ranks ? VerdictKind::late_rank : VerdictKind::slow_link;
+    verdict->sentence = note->sentence;
+    verdict->links = note->links;
+    verdict->ranks = note->ranks;
+    verdict->factor = note->factor;
+    verdict->cost = note->cost;
+    verdict->confidence = note->confidence;
+    verdict->evidence.push_back(
+        "rank 0 said so while the job ran, by what all ranks told it; the recordings that are here "
+        "do not show it");
+    verdict->ruled_out.clear();
+  }
+}
+
 // What only costs time: the one that costs most, and beside it the other.
 Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   std::vector<std::string> ruled_out;
@@ -166,6 +197,7 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
     if (link) verdict.evidence.push_back("besides, " + link->sentence);
   }
   verdict.ruled_out = std::move(ruled_out);
+  add_told(job, &verdict);
   return verdict;
 }
 

@@ -3,11 +3,13 @@
 //
 // ctest quiet: it judges how long messages take
 // ctest runs: sennit_command
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -101,6 +103,18 @@ TEST_F(DiagnoseCommand, RanksWithoutARecordingAreNamed) {
       << outcome.output;
 }
 
+TEST_F(DiagnoseCommand, TopShowsOneFrame) {
+  ASSERT_EQ(bench("all_reduce --ranks 3 -b 1M -e 1M -n 20 -w 0").status, 0);
+  const Outcome outcome = sh(kSennit + "top --once " + folder_.path());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  for (const char* const text : {"3 of 3 ranks recorded here", "communicator 1: ", " calls/s",
+                                 "/s over ", "all_reduce of 1MiB float32",
+                                 "in calls, and waiting there for the last: 0:", "rank 0 says"})
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << text << " in:\n" << outcome.output;
+  EXPECT_EQ(outcome.output.find('\033'), std::string::npos);
+  EXPECT_EQ(sh(kSennit + "top --once /nowhere").status, 2);
+}
+
 TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
   const std::pair<std::string, std::string> kWrong[] = {
       {"diagnose /nowhere", "/nowhere: No such file or directory"},
@@ -163,6 +177,63 @@ TEST_F(DiagnoseEmulated, NamesTheSlowLinkAndNothingOnceItIsHealed) {
   ASSERT_EQ(sh(kCommand + "heal rack1 --name " + name_).status, 0);
   const json healed = verdict();
   EXPECT_NE(healed["verdict"], "slow_link") << healed.dump(1);
+}
+
+// ---- while it runs ----
+
+// A job on the emulated tree in the background, whose log grows in a file.
+class DiagnoseLive : public DiagnoseEmulated {
+ protected:
+  void SetUp() override {
+    DiagnoseEmulated::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    job_ = std::thread([this] {
+      ran_ = sh("SENNIT_TRACE=" + folder_.path() + " " + kCommand + "run --timeout 200 --name " +
+                name_ + " -- " + kSennit + "bench all_reduce -b 4M -e 4M -n 35 -w 1 > " + log_ +
+                " 2>&1");
+    });
+  }
+  void TearDown() override {
+    if (job_.joinable()) job_.join();
+    DiagnoseEmulated::TearDown();
+  }
+  std::string log() const { return sh_output("cat " + log_).output; }
+  // Until it has the text, or the job has ended.
+  bool log_gets(const std::string& text) const {
+    for (;;) {
+      const bool over = log().find("Avg bus bandwidth") != std::string::npos;
+      if (log().find(text) != std::string::npos) return true;
+      if (over) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+  }
+  trainer::TestFolder folder_;
+  const std::string log_ = folder_ / "log.txt";
+  Outcome ran_;
+  std::thread job_;
+};
+
+TEST_F(DiagnoseLive, ALinkThatBecomesSlowIsNamedAndTakenBackOnceItIsHealed) {
+  ASSERT_TRUE(log_gets("algbw")) << log();
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  EXPECT_EQ(log().find("warning"), std::string::npos) << log();
+  ASSERT_EQ(sh(kCommand + "slow rack1 60Mbit/s --direction out --name " + name_).status, 0);
+  EXPECT_TRUE(log_gets("warning: out of rack1: ")) << log();
+  const Outcome top = sh(kSennit + "top --once " + folder_.path());
+  EXPECT_NE(top.output.find("rank 0 says: out of rack1: "), std::string::npos) << top.output;
+  // Also where the recordings of other hosts are not seen.
+  const std::string alone = folder_ / "rank0";
+  sh("mkdir " + alone + " && cp " + folder_.path() + "/sennit-trace-*-0 " + alone);
+  const Outcome told = sh_output(kSennit + "diagnose --json - " + alone);
+  EXPECT_EQ(json::parse(told.output)["blamed_links"], json({"out of rack1"})) << told.output;
+  ASSERT_EQ(sh(kCommand + "heal rack1 --name " + name_).status, 0);
+  EXPECT_TRUE(log_gets("warning: no longer: out of rack1: ")) << log();
+}
+
+TEST_F(DiagnoseLive, OfAJobThatIsWellNothingIsSaid) {
+  job_.join();
+  EXPECT_EQ(ran_.status, 0) << log();
+  EXPECT_EQ(log().find("warning"), std::string::npos) << log();
 }
 
 }  // namespace

@@ -1,0 +1,182 @@
+// top.cpp: `sennit top`: what a job does, second after second: calls, bytes over each tier, who
+// waits for whom, and what is wrong with it.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "base/clock.hpp"
+#include "command/command_line.hpp"
+#include "command/commands.hpp"
+#include "command/diagnose/search.hpp"
+#include "diagnose/plans.hpp"
+#include "diagnose/recorded/calls.hpp"
+#include "plan/bound.hpp"
+#include "topology/fabric/units.hpp"
+
+namespace sennit {
+namespace {
+
+using diagnose::CallRecord;
+using diagnose::JobRecording;
+using diagnose::RankRecording;
+
+constexpr double kNsPerS = 1e9, kPercent = 100;
+constexpr uint64_t kMostSpanNs = 2'000'000'000;
+
+struct Options {
+  diagnose::SearchArguments search;
+  bool once = false;
+};
+
+// The latest part of one rank's recording, by its host's clock.
+struct Span {
+  uint64_t begin_ns = 0, end_ns = 0;
+  double seconds() const { return static_cast<double>(end_ns - begin_ns) / kNsPerS; }
+  bool holds(uint64_t ns) const { return ns > begin_ns && ns <= end_ns; }
+};
+
+// Of a rank that runs until now, else until the last that it recorded; no longer than its ring.
+Span span_of(const RankRecording& rank) {
+  Span span;
+  for (const TraceEvent& event : rank.events)
+    span.end_ns = std::max(span.end_ns, event.is_step() ? event.ended_at() : event.posted_ns);
+  if (rank.state == diagnose::RankState::running)
+    span.end_ns = std::max(span.end_ns, realtime_ns() - rank.realtime_ns + rank.monotonic_ns);
+  const uint64_t oldest = rank.events.empty() ? span.end_ns : rank.events.front().posted_ns;
+  span.begin_ns = std::max(oldest, span.end_ns - std::min(span.end_ns, kMostSpanNs));
+  return span;
+}
+
+// Of the calls on a communicator, of the ranks whose recordings are here.
+struct Communication {
+  std::map<int, double> calls_per_s, in_calls;      // by rank; the latter is a part of the time
+  std::map<uint8_t, double> bytes_per_s;            // received, by tier
+  std::map<uint64_t, std::vector<double>> took_ns;  // by plan
+};
+
+std::map<uint32_t, Communication> look(const JobRecording& job) {
+  std::map<uint32_t, Communication> all;
+  std::map<int, Span> spans;
+  for (const RankRecording& rank : job.ranks) {
+    const Span span = spans[rank.rank] = span_of(rank);
+    if (span.seconds() <= 0) continue;
+    for (const TraceEvent& event : rank.events)
+      if (event.kind == EventKind::recv && !event.is(kEventPointToPoint) &&
+          span.holds(event.ended_at()))
+        all[event.comm].bytes_per_s[event.tier] += event.bytes / span.seconds();
+  }
+  for (const CallRecord& call : find_calls(job)) {
+    const Span& span = spans[call.rank];
+    const bool open = call.end_ns == 0;
+    if (call.point_to_point || span.seconds() <= 0 || (!open && !span.holds(call.end_ns))) continue;
+    Communication& of = all[call.comm];
+    const uint64_t from = std::max(call.begin_ns, span.begin_ns);
+    const uint64_t until = open ? span.end_ns : call.end_ns;
+    if (until > from)
+      of.in_calls[call.rank] += static_cast<double>(until - from) / kNsPerS / span.seconds();
+    if (open) continue;
+    of.calls_per_s[call.rank] += 1 / span.seconds();
+    of.took_ns[call.plan].push_back(static_cast<double>(call.end_ns - call.begin_ns));
+  }
+  return all;
+}
+
+// The plan that took most of the time: what it is, how long a call of it takes, and the part of
+// that which the tree's capacities alone ask for.
+std::string busiest_call(uint32_t comm, const Communication& of, diagnose::Plans& plans) {
+  const std::vector<double>* most = nullptr;
+  uint64_t plan = 0;
+  double most_ns = -1;
+  for (const auto& [hash, took] : of.took_ns) {
+    double sum = 0;
+    for (const double ns : took) sum += ns;
+    if (sum > most_ns) most_ns = sum, most = &took, plan = hash;
+  }
+  if (!most) return "";
+  const double mean_ns = most_ns / static_cast<double>(most->size());
+  std::string text = fmt::format("  {}: {}", plans.call_name(comm, plan),
+                                 format_time(static_cast<uint64_t>(mean_ns)));
+  const PlanNote* const note = plans.note(comm, plan);
+  const TierTree* const tree = plans.tree(comm);
+  if (note && tree)
+    if (const Bound bound = lower_bound(note->request, *tree); bound.known && mean_ns > 0)
+      text += fmt::format(", {:.0f}% of it bound",
+                          kPercent * static_cast<double>(bound.time_ns) / mean_ns);
+  return text + "\n";
+}
+
+// Who is in calls for longer than others waits there for who comes last.
+std::string waiting(const Communication& of) {
+  double least = 1;
+  for (const auto& [rank, part] : of.in_calls) least = std::min(least, part);
+  std::string text = "  in calls, and waiting there for the last:";
+  for (const auto& [rank, part] : of.in_calls)
+    text += fmt::format(" {}:{:.0f}%,{:.0f}%", rank, kPercent * part, kPercent * (part - least));
+  return text + "\n";
+}
+
+std::string frame(const JobRecording& job) {
+  diagnose::Plans plans(job);
+  std::string text = fmt::format("job {:016x}: {} of {} ranks recorded here\n", job.job,
+                                 job.ranks.size(), job.size);
+  for (const auto& [comm, of] : look(job)) {
+    double calls = 0;
+    for (const auto& [rank, rate] : of.calls_per_s) calls = std::max(calls, rate);
+    text += fmt::format("{}: {:.1f} calls/s", job.comm_name(comm), calls);
+    for (const auto& [tier, rate] : of.bytes_per_s)
+      text += fmt::format(", {}/s over {}s", format_size(static_cast<uint64_t>(rate)),
+                          plans.tier_name(comm, tier));
+    text += "\n" + busiest_call(comm, of, plans);
+    if (!of.in_calls.empty()) text += waiting(of);
+  }
+  bool well = job.find(0) != nullptr;
+  for (const bool late_ranks : {false, true}) {
+    const VerdictNote* last = nullptr;
+    for (const VerdictNote& note : job.verdicts)
+      if (note.late_ranks == late_ranks) last = &note;
+    if (!last || last->withdrawn) continue;
+    text += "rank 0 says: " + last->sentence + "\n";
+    well = false;
+  }
+  if (well) text += "rank 0 says nothing is wrong\n";
+  return text;
+}
+
+int run(const Options& options) {
+  constexpr int kOff = 2;
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  for (bool first = true;; first = false) {
+    const Result<JobRecording> job = diagnose::find_job("top", options.search);
+    if (!job) return first ? kOff : 0;  // it has ended, and left nothing
+    if (terminal && !options.once) fmt::print("\033[H\033[J");
+    fmt::print("{}", frame(*job));
+    std::fflush(stdout);
+    const bool runs = std::any_of(job->ranks.begin(), job->ranks.end(), [](const auto& rank) {
+      return rank.state == diagnose::RankState::running;
+    });
+    if (options.once || !runs) return 0;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+}  // namespace
+
+void add_top_command(CommandLine& line) {
+  static Options kept;  // lives as long as the process, as the values of options must
+  Options* const options = &kept;
+  const Command top = line.command(
+      "top", "what a running job does, each second: calls, bytes, who waits, and what is wrong");
+  diagnose::add_search_options(top, options->search);
+  top.flag("--once", options->once, "one look, and no more");
+  top.action([=] { return run(*options); });
+}
+
+}  // namespace sennit

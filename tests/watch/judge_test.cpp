@@ -1,0 +1,172 @@
+// judge_test.cpp: what digests of simulated calls show: the boundary that is slow or the rank that
+// is late, once that has held, and nothing while all is well; and that it is withdrawn.
+#include "watch/judge.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/index.hpp"
+#include "diagnose/recorded/simulated.hpp"
+#include "plan/planner.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/watch/recorded_digests.hpp"
+#include "topology/source.hpp"
+
+namespace sennit::watch {
+namespace {
+
+constexpr uint64_t kNsPerS = 1'000'000'000;
+constexpr size_t kCallsEach = 5;  // that a digest has
+
+diagnose::SimulatedJob job_on(const std::string& spec) {
+  diagnose::SimulatedJob job;
+  job.fabric = *synthetic_fabric(spec);
+  job.placements = ranks_on_all_hosts(job.fabric, 1);
+  job.request.collective = Collective::all_reduce;
+  job.request.count = 4 << 20;
+  job.plan = *make_plan(job.request, *contract(job.fabric, job.placements), {});
+  constexpr uint32_t kFewChunks = 16;  // simulated in a moment
+  job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, kFewChunks);
+  job.noise = 0.05;
+  job.seed = sennit_test::seed();
+  return job;
+}
+
+int group_called(const diagnose::SimulatedJob& job, const std::string& name) {
+  const TierTree tree = *contract(job.fabric, job.placements);
+  for (size_t g = 0; g < tree.groups.size(); g++)
+    if (tree.groups[g].name == name) return static_cast<int>(g);
+  ADD_FAILURE() << "no group is called " << name;
+  return 0;
+}
+
+// A coordinator that gets, second after second, what the job's ranks tell.
+class Coordinator {
+ public:
+  explicit Coordinator(const diagnose::SimulatedJob& job)
+      : judge_(job.fabric.to_text(), job.placements) {
+    const diagnose::JobRecording recording = *simulated_recording(job);
+    for (const auto& [id, members] : recording.communicators)
+      judge_.note(0, CommunicatorNote{id, members});
+    for (const auto& [key, plan] : recording.plans) judge_.note(0, plan);
+  }
+  // Of as many digests of each rank as the job has calls for.
+  std::vector<LiveVerdict> hear(const diagnose::SimulatedJob& job) {
+    const diagnose::JobRecording recording = *simulated_recording(job);
+    std::vector<LiveVerdict> told;
+    std::vector<std::vector<Digest>> digests;
+    for (int rank = 0; rank < recording.size; rank++)
+      digests.push_back(digests_of(recording, rank, kCallsEach));
+    for (size_t d = 0; d < digests[0].size(); d++) {
+      now_ns_ += kNsPerS;
+      // What does not fit into one is left out, as on its way.
+      for (int rank = 0; rank < recording.size; rank++)
+        judge_.digest(rank, *decode_digest(encode(digests[index(rank)][d])), now_ns_);
+      for (LiveVerdict& verdict : judge_.look(now_ns_)) told.push_back(std::move(verdict));
+    }
+    return told;
+  }
+
+ private:
+  Judge judge_;
+  uint64_t now_ns_ = kNsPerS;
+};
+
+diagnose::SimulatedJob slow(diagnose::SimulatedJob job, const std::string& name, bool egress,
+                            double factor) {
+  job.slow = {{{group_called(job, name), egress}, factor}};
+  return job;
+}
+
+diagnose::SimulatedJob lasting(diagnose::SimulatedJob job, size_t digests) {
+  job.calls = digests * kCallsEach;
+  return job;
+}
+
+// Of links that the same messages cross one is as good as another.
+bool blames(const LiveVerdict& verdict, const std::string& link) {
+  return std::find(verdict.links.begin(), verdict.links.end(), link) != verdict.links.end();
+}
+
+constexpr const char* kTree = "racks=4,4,4;nic=400Mbit/s;oversubscription=4";
+
+TEST(Judge, NamesTheSlowBoundaryOnceItHasHeldAndTakesItBack) {
+  const diagnose::SimulatedJob well = job_on(kTree);
+  Coordinator coordinator(well);
+  EXPECT_TRUE(coordinator.hear(lasting(well, 6)).empty());
+  const diagnose::SimulatedJob ill = slow(well, "rack1", true, 3);
+  EXPECT_TRUE(coordinator.hear(lasting(ill, 2)).empty()) << "it has not held for long";
+  const std::vector<LiveVerdict> told = coordinator.hear(lasting(ill, 3));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind, LiveKind::slow_link);
+  EXPECT_FALSE(told[0].withdrawn);
+  EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
+  EXPECT_NEAR(told[0].factor, 3, 1);
+  EXPECT_NE(told[0].sentence.find("% of its capacity"), std::string::npos) << told[0].sentence;
+  EXPECT_NE(json_of(told[0]).find("\"blamed_links\":[\"out of rack1\""), std::string::npos);
+  EXPECT_TRUE(coordinator.hear(lasting(ill, 6)).empty()) << "it is told once";
+  const std::vector<LiveVerdict> taken_back = coordinator.hear(lasting(well, 6));
+  ASSERT_EQ(taken_back.size(), 1u);
+  EXPECT_TRUE(taken_back[0].withdrawn);
+  EXPECT_EQ(taken_back[0].links, told[0].links);
+}
+
+TEST(Judge, NamesAHostThatWasSlowFromTheStart) {
+  const diagnose::SimulatedJob ill = slow(job_on(kTree), "h5", false, 4);
+  const std::vector<LiveVerdict> told = Coordinator(ill).hear(lasting(ill, 6));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(blames(told[0], "into h5")) << told[0].sentence;
+}
+
+TEST(Judge, SaysNothingWhileAllIsWell) {
+  for (const char* const spec :
+       {kTree, "racks=4,4;nic=400Mbit/s;oversubscription=7", "racks=6;nic=400Mbit/s"}) {
+    diagnose::SimulatedJob job = job_on(spec);
+    constexpr int kRuns = 3;
+    for (int run = 0; run < kRuns; run++, job.seed++)
+      for (const LiveVerdict& verdict : Coordinator(job).hear(lasting(job, 20)))
+        ADD_FAILURE() << spec << ": " << verdict.sentence;
+  }
+}
+
+TEST(Judge, NamesTheLateRankAndNoLink) {
+  diagnose::SimulatedJob job = job_on(kTree);
+  Coordinator coordinator(job);
+  job.late = {{5, kNsPerS / 2}};
+  const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 6));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].kind, LiveKind::late_rank);
+  EXPECT_EQ(told[0].ranks, std::vector<int>{5});
+  EXPECT_NEAR(told[0].late_ns, 0.5e9, 0.01e9);
+  job.late.clear();
+  const std::vector<LiveVerdict> taken_back = coordinator.hear(lasting(job, 6));
+  ASSERT_EQ(taken_back.size(), 1u);
+  EXPECT_TRUE(taken_back[0].withdrawn);
+}
+
+TEST(Judge, WhatMakesNoSenseIsPassedOver) {
+  const diagnose::SimulatedJob job = job_on(kTree);
+  Judge judge(job.fabric.to_text(), job.placements);
+  judge.note(3, CommunicatorNote{1, {0, 1, 2}});  // of others
+  judge.note(0, CommunicatorNote{2, {0, 0}});     // twice the same
+  judge.note(0, CommunicatorNote{3, {0, 99}});    // no such rank
+  judge.note(0, CommunicatorNote{4, {0, 1}});
+  Digest digest;
+  digest.span_ns = kNsPerS;
+  DigestPlan plan;
+  plan.comm = 4;
+  plan.calls = plan.alone = 9;
+  plan.edges = {{77, 1 << 30, 1}, {-1, 1 << 30, 1}};
+  digest.plans = {plan};
+  digest.paces = {{4, 9, 0, 0}, {7, 1, 1, 1}};
+  for (int round = 1; round < 9; round++) {
+    for (const int rank : {0, 1, 2}) judge.digest(rank, digest, kNsPerS);
+    EXPECT_TRUE(judge.look(round * kNsPerS).empty());
+  }
+}
+
+}  // namespace
+}  // namespace sennit::watch
