@@ -60,7 +60,7 @@ NOT_RUN = [
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
     (r"^pip (install|wheel)", "downloads packages, and builds the library again"),
     (r"^srun ", "needs a Slurm cluster"),
-    (r"^sennit diagnose *(--pid 4711)?$", "needs a job that runs"),
+    (r"^sennit (diagnose|top) *(--pid 4711)?$", "needs a job that runs"),
     (r"torchrun|dropin/", "needs PyTorch"),
     (r"pytorch_train", "needs PyTorch"),
     (r"--before OLD", "needs another build to compare with"),

@@ -28,7 +28,7 @@ using diagnose::CallRecord;
 using diagnose::JobRecording;
 using diagnose::RankRecording;
 
-constexpr double kNsPerS = 1e9, kPercent = 100;
+constexpr double kNsPerS = 1e9, kNsPerMs = 1e6, kPercent = 100;
 constexpr uint64_t kMostSpanNs = 2'000'000'000;
 
 struct Options {
@@ -102,8 +102,8 @@ std::string busiest_call(uint32_t comm, const Communication& of, diagnose::Plans
   }
   if (!most) return "";
   const double mean_ns = most_ns / static_cast<double>(most->size());
-  std::string text = fmt::format("  {}: {}", plans.call_name(comm, plan),
-                                 format_time(static_cast<uint64_t>(mean_ns)));
+  std::string text =
+      fmt::format("  {}: {:.2f} ms", plans.call_name(comm, plan), mean_ns / kNsPerMs);
   const PlanNote* const note = plans.note(comm, plan);
   const TierTree* const tree = plans.tree(comm);
   if (note && tree)
