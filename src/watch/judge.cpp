@@ -211,7 +211,6 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
 // little to be named may be more by and by.
 bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
                           uint64_t now_ns) const {
-<<<<<<< HEAD
   const PlanNote& note = *plans_.note(number, plan.latest.front().plan);
   // Planned around a slow link, it takes what it should while that is slow: only the solver can
   // tell when it is not any more.
@@ -219,13 +218,6 @@ bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
   const bool lately = plan.well_at_ns + kWellFor > now_ns;
   if (plan.well_ns > 0 && lately && took_ns <= kSlower * plan.well_ns) return false;
   return took_ns > kSlower * static_cast<double>(note.predicted_ns);
-=======
-  const bool lately = plan.well_at_ns + kWellFor > now_ns;
-  if (plan.well_ns > 0 && lately && took_ns <= kSlower * plan.well_ns) return false;
-  const auto expected_ns =
-      static_cast<double>(plans_.note(number, plan.latest.front().plan)->predicted_ns);
-  return took_ns > kSlower * expected_ns;
->>>>>>> 654da59 (watch: Queues count as service, and what was well before is not simulated again)
 }
 
 std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
