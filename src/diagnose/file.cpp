@@ -79,40 +79,39 @@ uint64_t RecordingFile::recorded() const {
 }
 
 Result<RecordingFile::Events> RecordingFile::events_from(uint64_t number, uint64_t most) {
-  const uint64_t room = header().events;
+  const uint64_t room = header().events, all = recorded();
   Events read;
-  read.next = recorded();
-  uint64_t first = std::max(number, read.next - std::min({read.next, room, most}));
-  if (first > read.next) first = read.next;
-  std::vector<TraceEvent> events(read.next - first);
-  for (uint64_t at = first; at < read.next;) {  // the ring's end, and then its begin
+  read.first = std::min(all, std::max(number, all - std::min(all, room)));
+  read.next = std::min(all, read.first + most);
+  read.events.resize(read.next - read.first);
+  for (uint64_t at = read.first; at < read.next;) {  // the ring's end, and then its begin
     const uint64_t in_ring = at & (room - 1);
     const uint64_t count = std::min(read.next - at, room - in_ring);
-    const std::span<TraceEvent> part(events.data() + (at - first), count);
+    const std::span<TraceEvent> part(read.events.data() + (at - read.first), count);
     const uint64_t offset = RecordingHeader::kBytes + in_ring * sizeof(TraceEvent);
     if (read_at(fd_, offset, std::as_writable_bytes(part)) < part.size_bytes())
       return invalid(path_ + " was cut off while it was read");
     at += count;
   }
+  // What was overwritten meanwhile is left out; one may be half written.
   const uint64_t after = recorded();
-  read.first = first;
-  if (after >= room) read.first = std::max(first, after - room + 1);  // one may be half written
-  for (uint64_t at = std::min(read.first, read.next); at < read.next; at++)
-    if (is_sound(events[at - first])) read.events.push_back(events[at - first]);
+  const uint64_t sure = after >= room ? after - room + 1 : 0;
+  if (sure > read.first) {
+    const uint64_t gone = std::min(sure, read.next) - read.first;
+    read.events.erase(read.events.begin(), read.events.begin() + static_cast<ptrdiff_t>(gone));
+    read.first = sure;
+  }
+  std::erase_if(read.events, [](const TraceEvent& event) { return !is_sound(event); });
   return read;
 }
 
-std::vector<Note> RecordingFile::new_notes() {
+std::vector<Note> RecordingFile::notes() const {
   struct stat info {};
-  const uint64_t from =
-      RecordingHeader::kBytes + header().events * sizeof(TraceEvent) + notes_read_;
+  const uint64_t from = RecordingHeader::kBytes + header().events * sizeof(TraceEvent);
   if (fstat(fd_, &info) != 0 || static_cast<uint64_t>(info.st_size) <= from) return {};
   std::vector<std::byte> bytes(static_cast<uint64_t>(info.st_size) - from);
   bytes.resize(read_at(fd_, from, bytes));
-  size_t whole = 0;
-  std::vector<Note> notes = decode_notes(bytes, &whole);
-  notes_read_ += whole;
-  return notes;
+  return decode_notes(bytes);
 }
 
 }  // namespace sennit::diagnose

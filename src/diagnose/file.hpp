@@ -33,11 +33,11 @@ class RecordingFile {
     std::vector<TraceEvent> events;
     uint64_t first = 0, next = 0;
   };
-  // Those from this number on that are still there, at most the newest `most`. Errors: the file was
+  // Those from this number on that are still there, at most the oldest `most`. Errors: the file was
   // cut off.
   Result<Events> events_from(uint64_t number, uint64_t most = Recording::kMostEvents);
-  // Those that no earlier call has returned.
-  std::vector<Note> new_notes();
+  // All that are there.
+  std::vector<Note> notes() const;
 
  private:
   RecordingFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
@@ -47,7 +47,6 @@ class RecordingFile {
   const int fd_;
   const std::string path_;
   alignas(RecordingHeader) std::byte page_[RecordingHeader::kBytes] = {};
-  uint64_t notes_read_ = 0;  // bytes behind the ring
 };
 
 }  // namespace sennit::diagnose

@@ -255,25 +255,22 @@ void Solver::refine(std::vector<Hypothesis>* all) const {
 }
 
 // Where a link binds, what calls take says best how slow it is: edges that wait in its queues
-// differ more than that.
+// differ more than that. There the time grows with the factor, so two steps come close.
 void Solver::match_time(Hypothesis* hypothesis) const {
-  constexpr double kBinds = 1.1, kAgrees = 1.7;
-  constexpr int kSteps = 8;
+  constexpr double kBinds = 1.1, kAgrees = 1.7, kClose = 1.05;
+  constexpr int kSteps = 2;
   const double well = observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
   if (well <= 0 || coarse_.time_ns <= 0) return;
   const double slower = median(observed_.time_ns) / well;
-  if (slower < kBinds) return;
-  double less = hypothesis->factor / kAgrees, more = hypothesis->factor * kAgrees;
+  double factor = hypothesis->factor;
   for (int step = 0; step < kSteps; step++) {
-    const double factor = std::sqrt(less * more);
-    const double time = slowed(hypothesis->links, factor).time_ns;
-    (time < slower * coarse_.time_ns ? less : more) = factor;
+    const double then = slowed(hypothesis->links, factor).time_ns / coarse_.time_ns;
+    if (slower < kBinds || then < kBinds) return;
+    factor *= slower / then;
+    if (std::max(slower / then, then / slower) < kClose) break;
   }
-  const double factor = std::sqrt(less * more);
-  const bool agrees = slowed(hypothesis->links, factor).time_ns > coarse_.time_ns * kBinds &&
-                      factor < hypothesis->factor * kAgrees * 0.99 &&
-                      factor > hypothesis->factor / kAgrees * 1.01;
-  if (agrees) hypothesis->factor = std::max(1.0, factor);
+  if (std::max(factor / hypothesis->factor, hypothesis->factor / factor) < kAgrees)
+    hypothesis->factor = std::max(1.0, factor);
 }
 
 // In one call: the capacity over what was carried while something waited to cross. 0: not known, or

@@ -152,14 +152,13 @@ std::vector<std::byte> encode(const Note& note) {
       note);
 }
 
-std::vector<Note> decode_notes(std::span<const std::byte> bytes, size_t* whole) {
+std::vector<Note> decode_notes(std::span<const std::byte> bytes) {
   std::vector<Note> notes;
   ByteReader in(bytes);
   while (in.left() > 0) {
     const uint32_t kind = in.u32();
     const std::span<const std::byte> body = in.blob();
     if (!in.ok()) break;
-    if (whole) *whole = bytes.size() - in.left();
     if (kind == kFabric) decode_one<FabricNote>(body, &notes);
     if (kind == kCommunicator) decode_one<CommunicatorNote>(body, &notes);
     if (kind == kPlan) decode_one<PlanNote>(body, &notes);

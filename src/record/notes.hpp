@@ -70,8 +70,7 @@ using Note = std::variant<FabricNote, CommunicatorNote, PlanNote, FailureNote, V
 
 // As it is written.
 std::vector<std::byte> encode(const Note& note);
-// All of them, in the order in which they were written. `whole`: how many bytes those are that are
-// not cut off.
-std::vector<Note> decode_notes(std::span<const std::byte> bytes, size_t* whole = nullptr);
+// All of them, in the order in which they were written.
+std::vector<Note> decode_notes(std::span<const std::byte> bytes);
 
 }  // namespace sennit

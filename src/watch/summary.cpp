@@ -160,6 +160,17 @@ void Summary::finish(const TraceEvent& event, const Open& call) {
   }
 }
 
+// Communicators that come and go leave nothing.
+void Summary::forget_older() {
+  constexpr size_t kMostLatest = 64;
+  if (latest_.size() <= kMostLatest) return;
+  std::vector<uint64_t> begins;
+  for (const auto& [comm, latest] : latest_) begins.push_back(latest.begin_ns);
+  const auto least = begins.end() - static_cast<ptrdiff_t>(kMostLatest);
+  std::nth_element(begins.begin(), least, begins.end());
+  std::erase_if(latest_, [&](const auto& one) { return one.second.begin_ns < *least; });
+}
+
 Digest Summary::take(uint64_t span_ns) {
   Digest digest;
   digest.span_ns = span_ns;
@@ -174,6 +185,7 @@ Digest Summary::take(uint64_t span_ns) {
   plans_.clear();
   edges_.clear();
   paces_.clear();
+  forget_older();
   return digest;
 }
 

@@ -18,14 +18,15 @@
 namespace sennit::watch {
 namespace {
 
-// Of a rank's events, as many are read at once: those before are not summed up.
-constexpr uint64_t kMostEvents = 65536;
+// Of a rank's events so many are read at once, and no more at a time: the rest comes later, or is
+// overwritten until then.
+constexpr uint64_t kAtOnce = 1024, kMostEvents = 65536;
 // So long the coordinator waits for what others tell at about the same time.
 constexpr std::chrono::milliseconds kGathered{100};
 // What comes while the coordinator cannot keep up is lost, as each digest makes up for the last.
 constexpr size_t kMostMessages = 1 << 16;
 // Of plans that change with every call no more are remembered.
-constexpr size_t kMostPlans = 4096;
+constexpr size_t kMostPlans = 256;
 
 std::vector<bool> on_other_hosts(const WatchSetting& setting) {
   std::vector<bool> remote;
@@ -140,46 +141,51 @@ void Watch::run() {
 }
 
 void Watch::tell_news() {
-  take_notes();
-  Result<diagnose::RecordingFile::Events> read = file_->events_from(next_event_, kMostEvents);
-  if (!read) {  // somebody has cut it off: there is nothing to tell any more
-    file_.reset();
-    return;
+  for (uint64_t done = 0; done < kMostEvents; done += kAtOnce) {
+    const Result<diagnose::RecordingFile::Events> read = file_->events_from(next_event_, kAtOnce);
+    if (!read) {  // somebody has cut it off: there is nothing to tell any more
+      file_.reset();
+      return;
+    }
+    if (read->first > next_event_) summary_->gap();
+    for (const TraceEvent& event : read->events) summary_->add(event);
+    const bool more = read->next >= next_event_ + kAtOnce;
+    next_event_ = std::max(read->next, next_event_);
+    if (!more) break;
   }
-  if (read->first > next_event_) summary_->gap();
-  for (const TraceEvent& event : read->events) summary_->add(event);
-  next_event_ = read->next;
   const uint64_t now = now_ns();
   const Digest digest = summary_->take(now - std::exchange(told_at_ns_, now));
   if (digest.plans.empty() && digest.paces.empty()) return;
-  for (const DigestPlan& plan : digest.plans) {
-    const auto note = plans_.find({plan.comm, plan.plan});
-    if (note != plans_.end() && told_plans_.insert(note->first).second) tell_note(note->second);
-  }
+  tell_notes(digest);
   setting_.control->tell(kDigestTopic, encode(digest));
 }
 
 // The first member of a communicator tells the coordinator who its members are, and what its plans
-// are made of, once they are used.
-void Watch::take_notes() {
-  if (may_be_lost_.exchange(false)) {
-    told_plans_.clear();
-    for (const auto& [id, note] : led_) tell_note(note);
+// are made of, once they were in two digests: of communicators that come and go nothing is kept.
+void Watch::tell_notes(const Digest& digest) {
+  if (may_be_lost_.exchange(false)) told_.clear();
+  std::set<std::pair<uint32_t, uint64_t>> plans;
+  std::set<uint32_t> comms, led;
+  for (const DigestPlan& plan : digest.plans) {
+    const std::pair key{plan.comm, plan.plan};
+    if (told_.contains(key) || heard_.insert(key).second) continue;
+    plans.insert(key);
+    comms.insert(plan.comm);
   }
-  for (Note& note : file_->new_notes()) {
-    if (auto* const comm = std::get_if<CommunicatorNote>(&note)) {
-      if (comm->members.empty() || comm->members.front() != setting_.rank) continue;
-      tell_note(*comm);
-      led_[comm->id] = std::move(*comm);
-    } else if (auto* const plan = std::get_if<PlanNote>(&note)) {
-      if (!led_.contains(plan->comm)) continue;
-      if (plans_.size() >= kMostPlans) plans_.clear(), told_plans_.clear();
-      plans_[{plan->comm, plan->hash}] = std::move(*plan);
-    }
+  if (heard_.size() > kMostPlans) heard_.clear();
+  if (plans.empty()) return;
+  if (told_.size() > kMostPlans) told_.clear();
+  told_.insert(plans.begin(), plans.end());
+  for (const Note& note : file_->notes()) {
+    const auto* const comm = std::get_if<CommunicatorNote>(&note);
+    const auto* const plan = std::get_if<PlanNote>(&note);
+    const bool leads = comm && comms.contains(comm->id) && !comm->members.empty() &&
+                       comm->members.front() == setting_.rank;
+    if (leads) led.insert(comm->id);
+    if (leads || (plan && led.contains(plan->comm) && plans.contains({plan->comm, plan->hash})))
+      setting_.control->tell(kNotesTopic, encode(note));
   }
 }
-
-void Watch::tell_note(const Note& note) { setting_.control->tell(kNotesTopic, encode(note)); }
 
 // ---- at the coordinator ----
 

@@ -87,8 +87,7 @@ class Watch {
   void run() SENNIT_EXCLUDES(mutex_);
   // ---- the thread's ----
   void tell_news();
-  void take_notes();
-  void tell_note(const Note& note);
+  void tell_notes(const Digest& digest);
   void judge(const std::vector<Message>& messages);
   void say(const LiveVerdict& verdict) SENNIT_EXCLUDES(mutex_);
 
@@ -107,9 +106,8 @@ class Watch {
   std::unique_ptr<diagnose::RecordingFile> file_;  // null: this rank tells nothing
   std::unique_ptr<Summary> summary_;
   uint64_t next_event_ = 0, told_at_ns_ = 0;
-  std::map<uint32_t, CommunicatorNote> led_;  // communicators that this rank is the first of
-  std::map<std::pair<uint32_t, uint64_t>, PlanNote> plans_;  // of those
-  std::set<std::pair<uint32_t, uint64_t>> told_plans_;
+  // Plans that digests were about, by communicator and hash: once, and told to the coordinator.
+  std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
   std::unique_ptr<Judge> judge_;  // null until this rank is told something
 };
 

@@ -10,9 +10,6 @@
 //   ask       "so many bytes have come"              sealed and silent: peer_connection.hpp
 // Every header returns credit for its communicator. Between two pieces of a large message, control
 // headers and eager messages go ahead. A message whose sender gave up simply has no next piece.
-//
-// There is room for what is to come, so that headers do not change again: connections that are
-// resumed (frames have numbers, receipts say how far the other side has come).
 #pragma once
 
 #include <bit>
@@ -38,18 +35,14 @@ struct WireHeader {
   uint32_t waited_us = 0;
   // eager, first: the sender's CLOCK_MONOTONIC then, in microseconds modulo 2^32
   uint32_t clock_us = 0;
-  // Reserved, zero so far: this frame's number on its connection; how many frames the sender of
-  // this one has received. Both modulo 2^32.
-  uint32_t number = 0;
-  uint32_t receipt = 0;
-  uint32_t reserved = 0;
-  uint64_t bytes = 0;  // of the whole message; ask: that have come
+  uint32_t reserved = 0;  // zero, for numbers of frames where connections are resumed
+  uint64_t bytes = 0;     // of the whole message; ask: that have come
   uint64_t signature = 0;
 
   static constexpr uint16_t kMagic = 0x6e73;  // "sn"
   static constexpr uint8_t kVersion = 3;
 };
-static_assert(sizeof(WireHeader) == 64);
+static_assert(sizeof(WireHeader) == 56);
 
 // of large messages; small ones wait for at most one
 inline constexpr size_t kPieceBytes = 128 * 1024;

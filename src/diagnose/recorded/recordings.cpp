@@ -272,7 +272,7 @@ Result<RankRecording> read_recording(const std::string& path) {
   if (!events) return events.status();
   read.recorded = events->next;
   read.events = std::move(events->events);
-  read.notes = file.new_notes();
+  read.notes = file.notes();
   return read;
 }
 
