@@ -116,7 +116,7 @@ void Judge::note(int rank, const Note& note) {
     if (number == number_of_.end() || job_.plans.size() >= kMostNotes) return;
     PlanNote renumbered = *plan;
     renumbered.comm = number->second;
-    job_.plans.insert({{number->second, plan->hash}, std::move(renumbered)});
+    job_.plans.try_emplace({number->second, plan->hash}, std::move(renumbered));
   }
 }
 

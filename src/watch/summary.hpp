@@ -34,7 +34,8 @@ class Summary {
     uint32_t comm = 0, seq = 0, tag = 0;
     int peer = -1;
     bool point_to_point = false, receiving = false;
-    auto operator<=>(const Name&) const = default;
+    auto tied() const { return std::tie(comm, seq, tag, peer, point_to_point, receiving); }
+    bool operator<(const Name& other) const { return tied() < other.tied(); }
   };
   struct Open {
     uint64_t begin_ns = 0;

@@ -91,7 +91,7 @@ class Watch {
   void judge(const std::vector<Message>& messages);
   void say(const LiveVerdict& verdict) SENNIT_EXCLUDES(mutex_);
 
-  const Origin origin_;
+  const Origin origin_{};
   Mutex mutex_;
   Condition wake_;
   bool stopping_ SENNIT_GUARDED_BY(mutex_) = false;
