@@ -43,11 +43,18 @@ int group_called(const diagnose::SimulatedJob& job, const std::string& name) {
   return 0;
 }
 
+// Here a second is one in name, and the solver's own time is real: it is not held against it.
+JudgeRules without_budget() {
+  JudgeRules rules;
+  rules.solver_part = 0;
+  return rules;
+}
+
 // A coordinator that gets, second after second, what the job's ranks tell.
 class Coordinator {
  public:
   explicit Coordinator(const diagnose::SimulatedJob& job)
-      : judge_(job.fabric.to_text(), job.placements) {
+      : judge_(job.fabric.to_text(), job.placements, without_budget()) {
     const diagnose::JobRecording recording = *simulated_recording(job);
     for (const auto& [id, members] : recording.communicators)
       judge_.note(0, CommunicatorNote{id, members});
