@@ -52,9 +52,7 @@ bool crosses(const TierTree& tree, const diagnose::ObservedPlan& observed,
   for (const diagnose::EdgeTime& edge : observed.edges.front()) {
     if (edge.bytes < diagnose::kLeastEdgeBytes) continue;
     for (const diagnose::DirectedGroup& link : diagnose::way_of(tree, edge.from, edge.to))
-      for (const diagnose::DirectedGroup& suspect : verdict.suspects)
-        if (suspect.group == link.group && (verdict.both_ways || suspect.egress == link.egress))
-          return true;
+      if (is_blamed(verdict, link)) return true;
   }
   return false;
 }
@@ -70,11 +68,6 @@ double time_of(const std::vector<DigestPlan>& by_member, bool rooted) {
   std::vector<double> times;
   for (const DigestPlan& plan : by_member) times.push_back(mean_ns(plan));
   return rooted ? median(std::move(times)) : *std::min_element(times.begin(), times.end());
-}
-
-bool is_rooted(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
 }
 
 diagnose::JobRecording job_of(const std::string& fabric, std::vector<Placement> placements) {
@@ -202,7 +195,7 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
       observed.edges.front().push_back(std::move(time));
     }
   }
-  observed.time_ns = {time_of(plan.latest, is_rooted(note->request.collective))};
+  observed.time_ns = {time_of(plan.latest, has_root(note->request.collective))};
   observed.well_ns = plan.well_ns;
   return enough ? std::optional(std::move(observed)) : std::nullopt;
 }

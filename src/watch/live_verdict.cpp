@@ -1,11 +1,19 @@
 // live_verdict.cpp: see watch/live_verdict.hpp.
 #include "watch/live_verdict.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "base/text/json.hpp"
 
 namespace sennit::watch {
+
+bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link) {
+  return std::any_of(verdict.suspects.begin(), verdict.suspects.end(), [&](const auto& suspect) {
+    return suspect.group == link.group && (verdict.both_ways || suspect.egress == link.egress);
+  });
+}
 
 std::string json_of(const LiveVerdict& verdict) {
   constexpr double kNsPerS = 1e9;

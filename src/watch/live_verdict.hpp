@@ -41,6 +41,9 @@ struct LiveVerdict {
   std::string sentence;  // all of that, as the log and `sennit diagnose` say it
 };
 
+// Whether the link, in this direction, is one of the verdict's suspects.
+bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link);
+
 // {"verdict":"slow_link","withdrawn":false,"sentence":...}; the keys are those of
 // watch/README.md.
 std::string json_of(const LiveVerdict& verdict);

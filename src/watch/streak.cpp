@@ -11,12 +11,6 @@ namespace {
 // Factors that are apart by less are one.
 constexpr double kMuch = 1.4;
 
-bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link) {
-  return std::any_of(verdict.suspects.begin(), verdict.suspects.end(), [&](const auto& suspect) {
-    return suspect.group == link.group && (verdict.both_ways || suspect.egress == link.egress);
-  });
-}
-
 bool much_different(const LiveVerdict& a, const LiveVerdict& b) {
   const double was = a.kind == LiveKind::slow_link ? a.factor : a.late_ns;
   const double is = a.kind == LiveKind::slow_link ? b.factor : b.late_ns;
