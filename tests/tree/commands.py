@@ -72,8 +72,8 @@ NOT_RUN = [
     (r"--update$", "writes into the tree"),
 ]
 # Programs that are not everywhere, and what brings them.
-OPTIONAL = {"core_benchmark": "Google Benchmark", "simgrid_judge": "SimGrid", "onehost_compare": "Open MPI",
-            "mpirun": "Open MPI", "pkg-config": "pkg-config"}
+OPTIONAL = {"core_benchmark": "a build of all targets", "simgrid_judge": "a build of all targets",
+            "onehost_compare": "a build of all targets", "mpirun": "Open MPI", "pkg-config": "pkg-config"}
 
 
 def documents(chosen):
@@ -203,7 +203,8 @@ def main():
                     began = time.monotonic()
                     status, output = run(smaller(command), folder, environment)
                     count += 1
-                    print(f"{time.monotonic() - began:5.1f} s  {where}:{number}: {smaller(command)}", flush=True)
+                    print(f"{time.monotonic() - began:5.1f} s  {where}:{number}: {smaller(command)}"
+                          f"{f'  FAILED: {status}' if status != 0 else ''}", flush=True)
                     if status != 0:
                         problems.append(f"{where}:{number}: {command}\nrun as: {smaller(command)}\n"
                                         f"exit status {status}\n{output[-3000:]}")
