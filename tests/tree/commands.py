@@ -66,7 +66,7 @@ NOT_RUN = [
     (r"--before OLD", "needs another build to compare with"),
     (r"topo --probe", "needs several hosts; probe_emulated_test has them"),
     (r"24576|^simgrid_judge *$|fabrics 1,2,3", "takes minutes; its smaller neighbours are run"),
-    (r"^perf/diagnosis/replanning.py", "takes minutes on an emulated tree"),
+    (r"^perf/diagnosis/(replanning|hangs|faults).py", "takes minutes on an emulated tree"),
     (r"emulated_compare|overlap.py", "takes minutes of training on an emulated tree"),
     (r"model_25m", "takes a minute a step on some machines"),
     (r"--update$", "writes into the tree"),
