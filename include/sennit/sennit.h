@@ -199,14 +199,15 @@ SENNIT_EXPORT sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* 
                                                        int* count);
 /* What the job's rank 0 finds of the job while it runs: `json`, which is gone when the function
  * returns, has at least
- *   {"verdict": "slow_link" or "late_rank", "withdrawn": true or false, "sentence": "..."}
+ *   {"verdict": "slow_link", "late_rank" or "hang", "withdrawn": true or false, "sentence": "..."}
  * and what src/watch/README.md lists. Withdrawn: what was told before holds no more. */
 typedef void (*sennit_verdict_function_t)(const char* json, void* user);
 /* Has `told` called with each verdict from now on, on a thread of the library, until comm is
- * destroyed or this is called again; NULL: with none. Nothing is told on ranks other than the job's
- * rank 0 (or, once that has died, its successor), and where SENNIT_WATCH is 0. `told` should not
- * take long, and calls nothing of this library. When this, or sennit_comm_destroy, returns, it is
- * not being called any more. One thread at a time for each comm. */
+ * destroyed or this is called again; NULL: with none. A hang is told on all ranks, anything else on
+ * the job's rank 0 alone (once that has died, on its successor), and nothing where SENNIT_WATCH is
+ * 0. `told` should not take long, and calls nothing of this library. When this, or
+ * sennit_comm_destroy, returns, it is not being called any more. One thread at a time for each
+ * comm. */
 SENNIT_EXPORT sennit_status_t sennit_comm_on_verdict(sennit_comm_t comm,
                                                      sennit_verdict_function_t told, void* user);
 SENNIT_EXPORT sennit_status_t sennit_comm_rank(sennit_comm_t comm, int* rank);

@@ -19,6 +19,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -132,9 +134,11 @@ class Work {
 class Communicator {
  public:
   explicit Communicator(sennit_comm_t handle) : handle_(handle) {}
-  Communicator(Communicator&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Communicator(Communicator&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), told_(std::move(other.told_)) {}
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(told_, other.told_);
     return *this;
   }
   ~Communicator() {
@@ -181,6 +185,20 @@ class Communicator {
     std::vector<int> ranks(static_cast<size_t>(count));
     sennit_comm_failed_ranks(handle_, ranks.data(), count, &count);
     return ranks;
+  }
+
+  // Has `told` called with what is found wrong with the job while it runs, as JSON; an empty one:
+  // nothing is told any more. It throws nothing. See sennit_comm_on_verdict.
+  Error on_verdict(std::function<void(const char* json)> told) {
+    auto kept = std::make_unique<std::function<void(const char*)>>(std::move(told));
+    sennit_verdict_function_t call = nullptr;
+    if (*kept)
+      call = [](const char* json, void* user) {
+        (*static_cast<std::function<void(const char*)>*>(user))(json);
+      };
+    const Error error = Error::from(sennit_comm_on_verdict(handle_, call, kept.get()));
+    if (!error) told_ = std::move(kept);  // the one before is not being called any more
+    return error;
   }
 
   // Memory of your own that peers on this host can then read in place: see sennit_mem_register.
@@ -279,6 +297,7 @@ class Communicator {
   }
 
   sennit_comm_t handle_;
+  std::unique_ptr<std::function<void(const char*)>> told_;  // stays where it is
 };
 
 }  // namespace v0

@@ -9,6 +9,7 @@
 #include "api/probe.hpp"
 #include "api/start/steps.hpp"
 #include "base/options.hpp"
+#include "diagnose/dump.hpp"
 #include "plan/shared_cores.hpp"
 #include "record/notes.hpp"
 #include "topology/source.hpp"
@@ -47,6 +48,7 @@ Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
   if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
     return invalid(
         fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
+  if (!option_text("SENNIT_DUMP").empty()) diagnose::count_dump_signals();
   std::shared_ptr<Context> context(new Context(bootstrap));
   Result<std::unique_ptr<Control>> control =
       Control::start(bootstrap, context->control_callbacks());
@@ -126,8 +128,9 @@ void Context::begin_watching(std::chrono::nanoseconds period) {
     replanner_ = std::make_unique<Replanner>(fabric_, placements_, plan_options_, replanning_);
     watch_.listen([this](const watch::LiveVerdict& verdict) { replanner_->heard(verdict); });
   }
-  watch_.start(
-      {control_.get(), &engine_->recording(), rank(), fabric_.to_text(), placements_, period});
+  watch_.start({control_.get(), &engine_->recording(), rank(), fabric_.to_text(), placements_,
+                period, std::chrono::milliseconds(option_integer("SENNIT_STALL")),
+                option_text("SENNIT_DUMP")});
 }
 
 // Measures between the first ranks of all hosts and merges what comes of it.
@@ -178,12 +181,14 @@ Control::Callbacks Context::control_callbacks() {
   callbacks.describe = [this](uint32_t comm, uint32_t seq, CallDescriptor* out) {
     return registry_.describe(comm, seq, out);
   };
+  callbacks.stall_reported = [this] { watch_.stall_reported(); };
   callbacks.members = [this](uint32_t comm) { return registry_.members(comm); };
   callbacks.told = [this](int rank, uint8_t topic, const std::vector<std::byte>& blob) {
     if (!replanning_.told(rank, topic, blob)) watch_.told(rank, topic, blob);
   };
   callbacks.announced = [this](uint8_t topic, const std::vector<std::byte>& blob) {
     replanning_.announced(topic, blob);
+    watch_.announced(topic, blob);
   };
   callbacks.may_be_lost = [this] {
     replanning_.may_be_lost();
@@ -214,6 +219,7 @@ void Context::stalled(Execution& execution) {
   if (execution.collective_call()) return control_->report_stall(describe(execution));
   // Nobody else need be in a send or a receive, so there is nothing to compare, only the time.
   const auto waited_ms = static_cast<int64_t>(execution.stalled_ns / kNsPerMs);
+  watch_.message_stalls(std::chrono::nanoseconds(execution.stalled_ns));
   if (waited_ms < arrival_timeout_ms_) return;
   engine_->assert_locked();
   engine_->failed_here(execution.comm(), unanswered(execution, waited_ms));

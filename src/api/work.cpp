@@ -51,8 +51,14 @@ bool Work::wait(int64_t timeout_ns) {
   if (finished_ || done()) return true;
   // Half of a message to oneself that was not met: finish() withdraws it.
   if (!execution_ && timeout_ns < 0) return true;
-  if (execution_ && timeout_ns < 0) execution_->awaited = true;
-  return communicator_->context().engine().wait([this] { return done(); }, timeout_ns);
+  Engine& engine = communicator_->context().engine();
+  const auto is_done = [this] { return done(); };
+  if (!execution_) return engine.wait(is_done, timeout_ns);
+  if (timeout_ns < 0) execution_->awaited = true;
+  execution_->waiters++;
+  const bool in_time = engine.wait(is_done, timeout_ns);
+  execution_->waiters--;
+  return in_time;
 }
 
 bool Work::test() {

@@ -35,6 +35,10 @@ constexpr auto kOptions = std::to_array<Option>({
      "its split at once; alone, none; a number of groups like it"},
     {"SENNIT_DISABLE", OptionType::flag, "0",
      "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
+    {"SENNIT_DUMP", OptionType::text, "",
+     "folder that ranks copy what they did lately to, for sennit diagnose, within SENNIT_WATCH "
+     "after "
+     "SIGUSR2 came, where the program does not handle that itself, and when a call hangs"},
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",
      "messages up to this size are sent before the receiver is known to be ready"},
     {"SENNIT_EXEC_BINDINGS", OptionType::text, "",
@@ -90,8 +94,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_TUNING", OptionType::text, "",
      "tuning file to read and add to; default: one per fabric in the user's cache"},
     {"SENNIT_WATCH", OptionType::text, "1",
-     "seconds between what a rank tells rank 0 of its calls, so that a slow link or a late rank is "
-     "named while the job runs; 0: never"},
+     "seconds between what a rank tells rank 0 of its calls, so that a slow link, a late rank, and "
+     "who is behind in a call that hangs, is named while the job runs; 0: never"},
     {"SENNIT_WIRE", OptionType::text, "plain",
      "plain, or sealed: what goes between hosts is encrypted and authenticated; the same on all "
      "ranks"},

@@ -97,6 +97,9 @@ class Control {
     // The call with number `seq` on `comm` if it is still remembered (the last 64 are); else the
     // latest one's number, with its text where `seq` is yet to come. False: there was none.
     std::function<bool(uint32_t comm, uint32_t seq, CallDescriptor* out)> describe;
+    // At the coordinator: a rank says that a call of some communicator stalls. It says it again,
+    // about every stall_ms, while that lasts.
+    std::function<void()> stall_reported;
     // Members of `comm`, as world ranks.
     std::function<std::vector<int>(uint32_t comm)> members;
     // At the coordinator: what a rank, maybe this one, told it.

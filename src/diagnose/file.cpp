@@ -105,13 +105,15 @@ Result<RecordingFile::Events> RecordingFile::events_from(uint64_t number, uint64
   return read;
 }
 
-std::vector<Note> RecordingFile::notes() const {
+std::vector<Note> RecordingFile::notes() const { return decode_notes(note_bytes()); }
+
+std::vector<std::byte> RecordingFile::note_bytes() const {
   struct stat info {};
   const uint64_t from = RecordingHeader::kBytes + header().events * sizeof(TraceEvent);
   if (fstat(fd_, &info) != 0 || static_cast<uint64_t>(info.st_size) <= from) return {};
   std::vector<std::byte> bytes(static_cast<uint64_t>(info.st_size) - from);
   bytes.resize(read_at(fd_, from, bytes));
-  return decode_notes(bytes);
+  return bytes;
 }
 
 }  // namespace sennit::diagnose

@@ -1,6 +1,7 @@
 // file.hpp: the file of one rank's recording (record/recording.hpp), read once or again and again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,16 +34,17 @@ class RecordingFile {
     std::vector<TraceEvent> events;
     uint64_t first = 0, next = 0;
   };
-  // Those from this number on that are still there, at most the oldest `most`. Errors: the file was
-  // cut off.
+  // Those from this number on that are still there, at most the oldest `most`; what was overwritten
+  // while it was read is missing. Errors: the file was cut off.
   Result<Events> events_from(uint64_t number, uint64_t most = Recording::kMostEvents);
+  uint64_t recorded() const;  // events ever
   // All that are there.
   std::vector<Note> notes() const;
+  std::vector<std::byte> note_bytes() const;  // as they are in the file
 
  private:
   RecordingFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
   Status check_header() const;
-  uint64_t recorded() const;
 
   const int fd_;
   const std::string path_;

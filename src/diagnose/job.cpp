@@ -15,6 +15,13 @@ const RankRecording* JobRecording::find(int rank) const {
   return at < 0 ? nullptr : &ranks[static_cast<size_t>(at)];
 }
 
+const VerdictNote* JobRecording::last_told(VerdictAbout about) const {
+  const VerdictNote* last = nullptr;
+  for (const VerdictNote& note : verdicts)  // of all ranks, one after the other
+    if (note.about == about && (!last || note.when_ns >= last->when_ns)) last = &note;
+  return last && !last->withdrawn ? last : nullptr;
+}
+
 std::string JobRecording::comm_name(uint32_t comm) const {
   constexpr uint32_t kChannel = 0x80000000;
   const uint32_t own = comm & ~kChannel;
@@ -28,6 +35,21 @@ std::string JobRecording::comm_name(uint32_t comm) const {
     text += " of " + name_ranks(std::set<int>(members.begin(), members.end()));
   }
   return text;
+}
+
+void JobRecording::take_notes(const RankRecording& from) {
+  for (const Note& note : from.notes) {
+    if (const auto* its = std::get_if<FabricNote>(&note)) {
+      fabric = its->fabric;
+      placements = its->placements;
+    } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
+      plans.insert({{plan->comm, plan->hash}, *plan});
+    } else if (const auto* failure = std::get_if<FailureNote>(&note)) {
+      failures.emplace_back(from.rank, *failure);
+    } else if (const auto* verdict = std::get_if<VerdictNote>(&note)) {
+      verdicts.push_back(*verdict);
+    }
+  }
 }
 
 void JobRecording::index() {

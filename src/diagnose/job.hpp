@@ -12,11 +12,12 @@
 
 namespace sennit::diagnose {
 
-// How a rank was when its file was read.
+// How a rank was when its file was read, or when it was asked.
 enum class RankState : uint8_t {
   running,  // its process lives
   ended,    // it has left the job
-  gone      // it was killed, or ended without leaving
+  gone,     // it was killed, or ended without leaving
+  silent    // it was asked what it does, and does not answer
 };
 
 // One rank's file.
@@ -27,11 +28,18 @@ struct RankRecording {
   int64_t pid = 0;  // as its own PID namespace has it
   std::string host;
   uint64_t realtime_ns = 0, monotonic_ns = 0;  // of one moment
+  uint64_t dumped_ns = 0;  // not 0: it is a copy, made at that moment of monotonic_ns's clock
   RankState state = RankState::gone;
   char process = 0;       // while it runs here: its state by proc(5), 'T' is stopped; 0: not known
   uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten
   std::vector<TraceEvent> events;  // oldest first
   std::vector<Note> notes;
+
+  // By its host's CLOCK_MONOTONIC: the moment of the copy, or, of a rank's own file, this one of
+  // CLOCK_REALTIME.
+  uint64_t moment_ns(uint64_t realtime) const {
+    return dumped_ns != 0 ? dumped_ns : realtime - realtime_ns + monotonic_ns;
+  }
 };
 
 // The files of one job put together.
@@ -54,8 +62,13 @@ struct JobRecording {
 
   // "communicator 3", or "communicator 3 of ranks 4-7" where there are several of that number.
   std::string comm_name(uint32_t comm) const;
+  // What the rank noted, but for its communicators (communicator_numbers.hpp), whose numbers in
+  // `from` are this job's.
+  void take_notes(const RankRecording& from);
   void index();                               // once `size` and `ranks` are filled
   const RankRecording* find(int rank) const;  // null: missing
+  // What was told last of that while the job ran; null: nothing, or it was withdrawn.
+  const VerdictNote* last_told(VerdictAbout about) const;
 };
 
 }  // namespace sennit::diagnose

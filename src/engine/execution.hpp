@@ -71,6 +71,7 @@ class Execution {
   uint64_t last_progress_ns = 0;  // the engine's, for noticing stalls
   uint64_t last_report_ns = 0;
   std::atomic<bool> awaited{false};  // its caller does nothing but wait for it
+  std::atomic<int> waiters{0};       // who wait for it until they have waited for long enough
   bool timed = false;                // finished_ns is wanted
   uint64_t finished_ns = 0;          // after done()
   uint64_t stalled_ns = 0;           // without progress while it was awaited and this process ran

@@ -110,7 +110,8 @@ void read(ByteReader& in, FailureNote* note) {
 }
 
 void write(ByteWriter& out, const VerdictNote& note) {
-  out.u64(note.when_ns).flag(note.withdrawn).flag(note.late_ranks).text(note.sentence);
+  out.u64(note.when_ns).flag(note.withdrawn).u8(static_cast<uint8_t>(note.about));
+  out.text(note.sentence);
   out.u32(static_cast<uint32_t>(note.links.size()));
   for (const std::string& link : note.links) out.text(link);
   write_all(out, note.ranks);
@@ -120,7 +121,9 @@ void write(ByteWriter& out, const VerdictNote& note) {
 void read(ByteReader& in, VerdictNote* note) {
   note->when_ns = in.u64();
   note->withdrawn = in.flag();
-  note->late_ranks = in.flag();
+  const uint8_t about = in.u8();
+  if (about > static_cast<uint8_t>(VerdictAbout::hang)) in.fail();
+  note->about = static_cast<VerdictAbout>(about);
   note->sentence = in.text();
   note->links.resize(in.count(sizeof(uint32_t)));
   for (std::string& link : note->links) link = in.text();

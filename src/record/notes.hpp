@@ -54,11 +54,17 @@ struct FailureNote {
   bool operator==(const FailureNote&) const = default;
 };
 
-// What the coordinator found of the job while it ran, or, `withdrawn`, does not find any more.
+// What a verdict on a running job is about. Numbers are for ever.
+enum class VerdictAbout : uint8_t { link = 0, late_ranks = 1, hang = 2 };
+inline constexpr VerdictAbout kVerdictsAbout[] = {VerdictAbout::hang, VerdictAbout::link,
+                                                  VerdictAbout::late_ranks};
+
+// What the coordinator found of the job while it ran, or, `withdrawn`, does not find any more. It
+// notes it; of a hang all ranks do.
 struct VerdictNote {
   uint64_t when_ns = 0;  // CLOCK_REALTIME
   bool withdrawn = false;
-  bool late_ranks = false;  // else it is about links
+  VerdictAbout about = VerdictAbout::link;
   std::string sentence;
   std::vector<std::string> links;  // "out of rack1"
   std::vector<int> ranks;          // world ranks

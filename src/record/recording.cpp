@@ -128,6 +128,20 @@ OpenRecordings& open_recordings() {
 
 }  // namespace
 
+void RecordingHeader::take(const RecordingHeader& other) {
+  std::memcpy(magic, other.magic, sizeof magic);
+  version = other.version;
+  event_bytes = other.event_bytes;
+  job = other.job;
+  rank = other.rank;
+  size = other.size;
+  pid = other.pid;
+  events = other.events;
+  realtime_ns = other.realtime_ns;
+  monotonic_ns = other.monotonic_ns;
+  std::memcpy(host, other.host, sizeof host);
+}
+
 Recording::Recording(size_t events) {
   const size_t count = std::bit_ceil(std::clamp<size_t>(events, 2, kMostEvents));
   mask_ = count - 1;

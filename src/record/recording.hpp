@@ -46,6 +46,11 @@ struct RecordingHeader {
   char host[128] = {};
   alignas(64) std::atomic<uint64_t> recorded = 0;  // ever; the last lies at (recorded - 1) % events
   std::atomic<uint64_t> ended = 0;                 // not 0: its rank has left the job
+  // CLOCK_MONOTONIC; not 0: this is a copy, made then, of what a rank that ran had recorded.
+  uint64_t dumped_ns = 0;
+
+  // Whose it is, and how it is laid out; not what is in it.
+  void take(const RecordingHeader& other);
 };
 static_assert(sizeof(RecordingHeader) <= RecordingHeader::kBytes);
 

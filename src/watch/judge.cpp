@@ -15,8 +15,6 @@
 namespace sennit::watch {
 namespace {
 
-// Beyond the numbers that splits draw.
-constexpr uint32_t kFirstFree = 0x78000000;
 // A plan that has fewer says nothing yet, as connections are made in the first calls.
 constexpr uint64_t kLeastCalls = 4;
 constexpr size_t kMostPlans = 256;    // of a communicator; of more, nothing is kept
@@ -87,38 +85,29 @@ Judge::~Judge() = default;
 
 void Judge::note(int rank, const Note& note) {
   if (const auto* comm = std::get_if<CommunicatorNote>(&note)) {
-    const std::set<int> each(comm->members.begin(), comm->members.end());
-    const bool sound = each.size() == comm->members.size() && each.contains(rank) &&
-                       *each.begin() >= 0 && *each.rbegin() < job_.size;
-    if (!sound || numbers_.contains({comm->id, comm->members}) || comms_.size() >= kMostComms)
+    if (!diagnose::is_sound(*comm, rank, job_.size) || numbers_.knows(*comm) ||
+        comms_.size() >= kMostComms)
       return;
-    const uint32_t number = job_.communicators.contains(comm->id)
-                                ? kFirstFree + static_cast<uint32_t>(numbers_.size())
-                                : comm->id;
-    numbers_[{comm->id, comm->members}] = number;
-    for (const int member : comm->members) number_of_[{comm->id, member}] = number;
-    job_.communicators[number] = comm->members;
-    job_.numbers[number] = comm->id;
-    OfComm& of = comms_[number];
+    OfComm& of = comms_[numbers_.take(*comm)];
     of.known_as = comm->id;
     of.members = comm->members;
     of.paces.resize(of.members.size());
     of.fresh_paces.resize(of.members.size());
   } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
-    const auto number = number_of_.find({plan->comm, rank});
-    if (number == number_of_.end() || job_.plans.size() >= kMostNotes) return;
+    const std::optional<uint32_t> number = numbers_.of(plan->comm, rank);
+    if (!number || job_.plans.size() >= kMostNotes) return;
     PlanNote renumbered = *plan;
-    renumbered.comm = number->second;
-    job_.plans.try_emplace({number->second, plan->hash}, std::move(renumbered));
+    renumbered.comm = *number;
+    job_.plans.try_emplace({*number, plan->hash}, std::move(renumbered));
   }
 }
 
 void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
   std::map<uint32_t, uint64_t> in_calls;
   const auto find = [&](uint32_t known_as) -> std::pair<OfComm*, size_t> {
-    const auto number = number_of_.find({known_as, rank});
-    if (number == number_of_.end()) return {nullptr, 0};
-    OfComm& comm = comms_.at(number->second);
+    const std::optional<uint32_t> number = numbers_.of(known_as, rank);
+    if (!number || !comms_.contains(*number)) return {nullptr, 0};
+    OfComm& comm = comms_.at(*number);
     const auto at = std::find(comm.members.begin(), comm.members.end(), rank);
     return {&comm, static_cast<size_t>(at - comm.members.begin())};
   };

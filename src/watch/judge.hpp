@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/communicator_numbers.hpp"
 #include "diagnose/edges.hpp"
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
@@ -81,9 +82,7 @@ class Judge {
   const JudgeRules rules_;
   diagnose::JobRecording job_;  // fabric, communicators and plans alone
   mutable diagnose::Plans plans_;
-  // All groups of a split have one number: here each has its own.
-  std::map<std::pair<uint32_t, std::vector<int>>, uint32_t> numbers_;
-  std::map<std::pair<uint32_t, int>, uint32_t> number_of_;  // by its ranks' number, and rank
+  diagnose::CommunicatorNumbers numbers_{&job_};
   std::map<uint32_t, OfComm> comms_;
   uint64_t next_solving_ns_ = 0;
 };

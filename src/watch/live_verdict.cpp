@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "base/bytes.hpp"
 #include "base/text/json.hpp"
 
 namespace sennit::watch {
@@ -15,23 +16,110 @@ bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link) 
   });
 }
 
+namespace {
+
+constexpr uint8_t kHangVersion = 1;
+
+VerdictAbout about(LiveKind kind) {
+  switch (kind) {
+    case LiveKind::slow_link:
+      return VerdictAbout::link;
+    case LiveKind::late_rank:
+      return VerdictAbout::late_ranks;
+    case LiveKind::hang:
+      return VerdictAbout::hang;
+  }
+  return VerdictAbout::link;
+}
+
+const char* name(LiveKind kind) {
+  constexpr const char* kNames[] = {"slow_link", "late_rank", "hang"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void write(ByteWriter& out, const std::vector<int>& ranks) {
+  out.u32(static_cast<uint32_t>(ranks.size()));
+  for (const int rank : ranks) out.rank(rank);
+}
+
+std::vector<int> read_ranks(ByteReader& in) {
+  std::vector<int> ranks(in.count(sizeof(uint32_t)));
+  for (int& rank : ranks) rank = in.rank();
+  return ranks;
+}
+
+}  // namespace
+
+VerdictNote note_of(const LiveVerdict& verdict) {
+  return {verdict.when_ns, verdict.withdrawn, about(verdict.kind), verdict.sentence,  verdict.links,
+          verdict.ranks,   verdict.factor,    verdict.cost,        verdict.confidence};
+}
+
+std::vector<std::byte> encode_hang(const LiveVerdict& verdict) {
+  const LiveHang& hang = *verdict.hang;
+  ByteWriter out;
+  out.u8(kHangVersion).flag(verdict.withdrawn).u64(verdict.when_ns).u32(verdict.comm);
+  out.u64(verdict.plan).text(verdict.sentence).text(hang.cause).text(hang.call).u32(hang.seq);
+  write(out, verdict.ranks);
+  write(out, hang.waiting);
+  out.text(hang.tier).flag(hang.where.has_value());
+  if (hang.where)
+    out.rank(hang.where->peer).u32(hang.where->chunk).u32(hang.where->step).u32(hang.where->tag);
+  return out.take();
+}
+
+Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  LiveVerdict verdict;
+  verdict.kind = LiveKind::hang;
+  verdict.confidence = 1;
+  LiveHang& hang = verdict.hang.emplace();
+  if (in.u8() != kHangVersion) in.fail();
+  verdict.withdrawn = in.flag();
+  verdict.when_ns = in.u64();
+  verdict.comm = in.u32();
+  verdict.plan = in.u64();
+  verdict.sentence = in.text();
+  hang.cause = in.text();
+  hang.call = in.text();
+  hang.seq = in.u32();
+  verdict.ranks = read_ranks(in);
+  hang.waiting = read_ranks(in);
+  hang.tier = in.text();
+  if (in.flag()) {
+    diagnose::OpenStep& where = hang.where.emplace();
+    where.peer = in.rank();
+    where.chunk = in.u32();
+    where.step = in.u32();
+    where.tag = in.u32();
+  }
+  SENNIT_RETURN_IF_ERROR(in.finish("a verdict on a hang"));
+  return verdict;
+}
+
 std::string json_of(const LiveVerdict& verdict) {
   constexpr double kNsPerS = 1e9;
-  const bool link = verdict.kind == LiveKind::slow_link;
   nlohmann::ordered_json json = {
-      {"verdict", link ? "slow_link" : "late_rank"},
-      {"withdrawn", verdict.withdrawn},
-      {"sentence", verdict.sentence},
-      {"time_s", static_cast<double>(verdict.when_ns) / kNsPerS},
-      {"communicator", verdict.comm},
-      {"blamed_links", verdict.links},
-      {"blamed_ranks", verdict.ranks},
-      {"factor", verdict.factor},
-      {"cost", verdict.cost},
-      {"confidence", verdict.confidence},
+      {"verdict", name(verdict.kind)}, {"withdrawn", verdict.withdrawn},
+      {"sentence", verdict.sentence},  {"time_s", static_cast<double>(verdict.when_ns) / kNsPerS},
+      {"communicator", verdict.comm},  {"blamed_links", verdict.links},
+      {"blamed_ranks", verdict.ranks}, {"factor", verdict.factor},
+      {"cost", verdict.cost},          {"confidence", verdict.confidence},
   };
-  if (link) json["plan"] = fmt::format("{:016x}", verdict.plan);
-  if (!link) json["late_s"] = verdict.late_ns / kNsPerS;
+  if (verdict.plan != 0) json["plan"] = fmt::format("{:016x}", verdict.plan);
+  if (verdict.kind == LiveKind::late_rank) json["late_s"] = verdict.late_ns / kNsPerS;
+  if (const auto& hang = verdict.hang) {
+    json["cause"] = hang->cause;
+    json["call"] = hang->call;
+    json["number"] = hang->seq;
+    json["waiting_ranks"] = hang->waiting;
+    if (hang->where)
+      json["where"] = {{"step", hang->where->step},
+                       {"chunk", hang->where->chunk},
+                       {"peer", hang->where->peer},
+                       {"tag", hang->where->tag},
+                       {"tier", hang->tier}};
+  }
   return json_to_text(json, -1);
 }
 

@@ -1,17 +1,32 @@
-// live_verdict.hpp: what the coordinator has found of a running job: a link that is slow, or ranks
-// that come late.
+// live_verdict.hpp: what the coordinator has found of a running job: a link that is slow, ranks
+// that come late, or ranks that are behind in a call that does not end.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/status.hpp"
+#include "diagnose/calls.hpp"
 #include "diagnose/edges.hpp"
 #include "record/notes.hpp"
 
 namespace sennit::watch {
 
-enum class LiveKind : uint8_t { slow_link, late_rank };
+enum class LiveKind : uint8_t { slow_link, late_rank, hang };
+
+// Of a call that does not end.
+struct LiveHang {
+  std::string cause;         // name(HangCause)
+  std::string call;          // "all_reduce of 4MiB float32 sum"; empty of a send or a receive
+  uint32_t seq = 0;          // its number on its communicator
+  std::vector<int> waiting;  // world ranks that are in it
+  std::optional<diagnose::OpenStep> where;  // the step that is not done, and its peer
+  std::string tier;                         // that its message crosses
+};
 
 // Told when it has held for some digests, told again when it costs much more or less than was told,
 // and once more, `withdrawn`, when it has not for some.
@@ -20,11 +35,11 @@ struct LiveVerdict {
   bool withdrawn = false;
   uint64_t when_ns = 0;  // CLOCK_REALTIME
   // By whose calls it was found: the communicator's number, the ranks of the job that are its
-  // members, and Plan::hash of the calls (of late ranks: 0).
+  // members, and Plan::hash of the calls (of late ranks, and of a send or a receive: 0).
   uint32_t comm = 0;
   std::vector<int> members;
   uint64_t plan = 0;
-  PlanNote judged;  // of those calls; of late ranks: empty
+  PlanNote judged;  // of the calls that show a slow link
   // Of a slow link: its suspects, one of which is slow; of a whole tier, all are. Groups are those
   // of the communicator's tree. `both_ways`: each stands for its two directions.
   std::vector<diagnose::DirectedGroup> suspects;
@@ -33,9 +48,11 @@ struct LiveVerdict {
   bool both_ways = false;
   double factor = 1;      // what it should carry over what it does; 0: not known
   double confidence = 0;  // 0 to 1
-  // Of late ranks: these, of the job, ascending, and how late they come to a call.
+  // Of late ranks, and of those that are behind: these, of the job, ascending; of late ones, how
+  // late they come to a call.
   std::vector<int> ranks;
   double late_ns = 0;
+  std::optional<LiveHang> hang;
 
   double cost = 0;       // part of the calls' time, or of all time, that is lost to it
   std::string sentence;  // all of that, as the log and `sennit diagnose` say it
@@ -43,6 +60,13 @@ struct LiveVerdict {
 
 // Whether the link, in this direction, is one of the verdict's suspects.
 bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link);
+
+// What a recording keeps of it.
+VerdictNote note_of(const LiveVerdict& verdict);
+
+// Of a hang, as all ranks are told it. Errors of decoding: it is none.
+std::vector<std::byte> encode_hang(const LiveVerdict& verdict);
+Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes);
 
 // {"verdict":"slow_link","withdrawn":false,"sentence":...}; the keys are those of
 // watch/README.md.

@@ -10,13 +10,28 @@
 
 #include <fmt/core.h>
 
+#include "base/bytes.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "diagnose/dump.hpp"
+#include "watch/answer.hpp"
+#include "watch/hang_watch.hpp"
 #include "watch/judge.hpp"
 
 namespace sennit::watch {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What Control::tell() and announce() carry of it. The numbers are part of the wire format.
+constexpr uint8_t kDigestTopic = 1, kNotesTopic = 2;  // up
+constexpr uint8_t kAnswerTopic = 3;                   // up: what this rank does
+constexpr uint8_t kStallTopic = 4;                    // up: a send or a receive stalls
+constexpr uint8_t kQuestionTopic = 5;                 // down: its number
+constexpr uint8_t kHangTopic = 6;                     // down: who is behind
+// So many times SENNIT_STALL a message may take without anybody being asked.
+constexpr int kMessagePatience = 10;
 
 // Of a rank's events so many are read at once, and no more at a time: the rest comes later, or is
 // overwritten until then.
@@ -54,6 +69,7 @@ Watch::Watch() = default;
 Watch::~Watch() {
   if (origin_.forked()) {  // the thread is the parent's
     if (thread_.joinable()) thread_.detach();
+    if (dumper_.joinable()) dumper_.detach();
     return;
   }
   stop();
@@ -68,11 +84,14 @@ void Watch::start(WatchSetting setting) {
   }
   summary_ = std::make_unique<Summary>(on_other_hosts(setting_));
   told_at_ns_ = now_ns();
+  next_news_ = Clock::now() + setting_.period;
+  dumps_made_ = diagnose::dumps_asked();
   sigset_t all, before;  // signals are for the threads of the user
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  started_ = true;
 }
 
 void Watch::stop() {
@@ -82,14 +101,35 @@ void Watch::stop() {
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
+  if (dumper_.joinable()) dumper_.join();
 }
 
 void Watch::told(int rank, uint8_t topic, const std::vector<std::byte>& blob) {
-  if (topic != kDigestTopic && topic != kNotesTopic) return;
+  if (topic < kDigestTopic || topic > kStallTopic) return;
+  if (topic == kStallTopic) return stall_reported();
   const MutexLock lock(mutex_);
-  if (stopping_ || inbox_.size() >= kMostMessages) return;
-  inbox_.push_back({rank, topic, blob});
-  if (inbox_.size() == 1) wake_.notify_all();
+  if (stopping_ || arrived_.told.size() >= kMostMessages) return;
+  arrived_.told.push_back({rank, topic, blob});
+  if (arrived_.told.size() == 1) wake_.notify_all();
+}
+
+void Watch::announced(uint8_t topic, const std::vector<std::byte>& blob) {
+  if ((topic != kQuestionTopic && topic != kHangTopic) || !started_) return;
+  const MutexLock lock(mutex_);
+  if (stopping_ || arrived_.announced.size() >= kMostMessages) return;
+  arrived_.announced.push_back({-1, topic, blob});
+  wake_.notify_all();
+}
+
+void Watch::stall_reported() {
+  const MutexLock lock(mutex_);
+  if (std::exchange(arrived_.stalls, true)) return;
+  wake_.notify_all();
+}
+
+void Watch::message_stalls(std::chrono::nanoseconds stalled) {
+  if (started_ && stalled >= kMessagePatience * setting_.stall)
+    setting_.control->tell(kStallTopic, {});
 }
 
 uint64_t Watch::listen(Listener listener) {
@@ -117,27 +157,56 @@ void Watch::unlisten(uint64_t number) {
 
 void Watch::run() {
   prctl(PR_SET_NAME, "sennit-watch");
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point next = Clock::now() + setting_.period;
   MutexLock lock(mutex_);
   while (!stopping_) {
-    const Clock::time_point now = Clock::now();
-    if (now < next && inbox_.empty()) {
-      wake_.wait_until(lock, next);
+    if (arrived_.empty() && Clock::now() < due()) {
+      wake_.wait_until(lock, due());
       continue;
     }
-    const Clock::time_point gathered = std::min(next, now + kGathered);
-    while (!stopping_ && Clock::now() < gathered) wake_.wait_until(lock, gathered);
+    // What others tell at about the same time is judged at once; who is asked answers before.
+    const Clock::time_point gathered = std::min(next_news_, Clock::now() + kGathered);
+    while (!stopping_ && arrived_.announced.empty() && !arrived_.told.empty() &&
+           Clock::now() < gathered)
+      wake_.wait_until(lock, gathered);
     if (stopping_) return;
-    const std::vector<Message> messages = std::exchange(inbox_, {});
+    const Arrived arrived = std::exchange(arrived_, {});
+    const uint64_t now = now_ns();
     lock.unlock();
-    if (Clock::now() >= next) {
-      if (file_) tell_news();
-      next = std::max(next + setting_.period, Clock::now());
-    }
-    if (!messages.empty()) judge(messages);
+    handle(arrived, now);
     lock.lock();
   }
+}
+
+Clock::time_point Watch::due() const {
+  if (!hangs_) return next_news_;
+  constexpr uint64_t kMost = INT64_MAX;
+  const std::chrono::nanoseconds hangs(static_cast<int64_t>(std::min(hangs_->due_ns(), kMost)));
+  return std::min(next_news_, Clock::time_point(hangs));
+}
+
+// now_ns: when that had arrived; who answers later is not late before that is looked at.
+void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
+  for (const Message& message : arrived.announced) {
+    if (message.topic == kQuestionTopic)
+      answer(message.blob);
+    else if (const Result<LiveVerdict> hang = decode_hang(message.blob)) {
+      say(*hang);
+      if (!hang->withdrawn) dump();
+    }
+  }
+  if (Clock::now() >= next_news_) {
+    if (file_) tell_news();
+    dump_if_asked();
+    next_news_ = std::max(next_news_ + setting_.period, Clock::now());
+  }
+  if (!arrived.told.empty()) judge(arrived.told);
+  if (arrived.stalls) {
+    if (!hangs_)
+      hangs_ = std::make_unique<HangWatch>(setting_.rank, setting_.fabric, setting_.placements,
+                                           static_cast<uint64_t>(setting_.stall.count()));
+    hangs_->stalls(now_ns);
+  }
+  if (hangs_) look_at_hangs(now_ns);
 }
 
 void Watch::tell_news() {
@@ -187,7 +256,49 @@ void Watch::tell_notes(const Digest& digest) {
   }
 }
 
+void Watch::dump_if_asked() {
+  const uint64_t asked = diagnose::dumps_asked();
+  if (std::exchange(dumps_made_, asked) != asked) dump();
+}
+
+void Watch::dump() {
+  const std::string& path = setting_.recording->path();
+  if (setting_.dumps.empty() || path.empty() || dumping_.exchange(true)) return;
+  if (dumper_.joinable()) dumper_.join();
+  dumper_ = std::thread([this, path] {
+    const Status dumped = diagnose::dump_recording(path, setting_.dumps);
+    log(dumped.ok() ? LogLevel::info : LogLevel::warn, "{}",
+        dumped.ok() ? "what this rank did lately is in " + setting_.dumps
+                    : "SENNIT_DUMP: " + dumped.text());
+    dumping_ = false;
+  });
+}
+
+void Watch::answer(const std::vector<std::byte>& question) {
+  ByteReader in(question);
+  const uint64_t number = in.u64();
+  if (!in.finish("a question").ok()) return;
+  Answer answer;
+  if (file_) {
+    answer = answer_of(*file_, number, setting_.fabric, setting_.placements);
+  } else {  // it keeps nothing
+    answer.question = number;
+    answer.standing.rank = setting_.rank;
+    answer.standing.forgets = true;
+  }
+  setting_.control->tell(kAnswerTopic, encode(answer));
+}
+
 // ---- at the coordinator ----
+
+void Watch::look_at_hangs(uint64_t now_ns) {
+  for (const LiveVerdict& verdict : hangs_->look(now_ns))
+    setting_.control->announce(kHangTopic, 0, encode_hang(verdict));
+  if (const std::optional<uint64_t> number = hangs_->question(now_ns)) {
+    ByteWriter out;
+    setting_.control->announce(kQuestionTopic, 0, out.u64(*number).take());
+  }
+}
 
 void Watch::judge(const std::vector<Message>& messages) {
   if (!judge_) judge_ = std::make_unique<Judge>(setting_.fabric, setting_.placements);
@@ -195,7 +306,12 @@ void Watch::judge(const std::vector<Message>& messages) {
   for (const Message& message : messages) {
     if (message.rank < 0 || static_cast<size_t>(message.rank) >= setting_.placements.size())
       continue;
-    if (message.topic == kNotesTopic) {
+    if (message.topic == kAnswerTopic) {
+      Result<Answer> answer =
+          decode_answer(message.blob, static_cast<int>(setting_.placements.size()));
+      if (answer && hangs_ && answer->standing.rank == message.rank)
+        hangs_->answer(*std::move(answer));
+    } else if (message.topic == kNotesTopic) {
       for (const Note& note : decode_notes(message.blob)) judge_->note(message.rank, note);
     } else if (Result<Digest> digest = decode_digest(message.blob)) {
       judge_->digest(message.rank, *std::move(digest), now);
@@ -206,9 +322,7 @@ void Watch::judge(const std::vector<Message>& messages) {
 
 void Watch::say(const LiveVerdict& verdict) {
   log(LogLevel::warn, "{}{}", verdict.withdrawn ? "no longer: " : "", verdict.sentence);
-  setting_.recording->note(encode(VerdictNote{
-      verdict.when_ns, verdict.withdrawn, verdict.kind == LiveKind::late_rank, verdict.sentence,
-      verdict.links, verdict.ranks, verdict.factor, verdict.cost, verdict.confidence}));
+  setting_.recording->note(encode(note_of(verdict)));
   std::vector<std::shared_ptr<Listening>> all;
   {
     const MutexLock lock(mutex_);

@@ -1,6 +1,8 @@
 // watch.hpp: one rank's part in watching the job while it runs: it tells the coordinator, again and
 // again, what its calls took (watch/digest.hpp), and the coordinator judges what all have told
-// (watch/judge.hpp) and says it: in its log, in its recording, and to who listens.
+// (watch/judge.hpp) and says it: in its log, in its recording, and to who listens. While a call
+// stalls the coordinator asks all ranks what they do (watch/hang_watch.hpp), and who is behind is
+// said by every rank.
 //
 // What a rank tells it reads in its own recording's file, so that calls are neither locked out nor
 // slowed down. A thread of its own does all of it.
@@ -30,10 +32,8 @@
 
 namespace sennit::watch {
 
+class HangWatch;
 class Judge;
-
-// What Control::tell() carries of it.
-inline constexpr uint8_t kDigestTopic = 1, kNotesTopic = 2;
 
 // How often a digest is told, by SENNIT_WATCH: seconds. 0: never. Errors: it is no such number.
 Result<std::chrono::nanoseconds> digest_period();
@@ -46,12 +46,15 @@ struct WatchSetting {
   std::string fabric;                 // its text form
   std::vector<Placement> placements;  // by rank
   std::chrono::nanoseconds period{0};
+  std::chrono::nanoseconds stall{0};  // SENNIT_STALL
+  std::string dumps;                  // SENNIT_DUMP: a folder; empty: none
 };
 
 // The public functions may be called from any thread.
 class Watch {
  public:
-  // On a thread of this object, at the coordinator; must not destroy what it was registered by.
+  // On a thread of this object, at the coordinator, and with a hang on all ranks; must not destroy
+  // what it was registered by.
   using Listener = std::function<void(const LiveVerdict&)>;
 
   Watch();
@@ -67,7 +70,13 @@ class Watch {
 
   // Control::Callbacks of these names.
   void told(int rank, uint8_t topic, const std::vector<std::byte>& blob) SENNIT_EXCLUDES(mutex_);
+  void announced(uint8_t topic, const std::vector<std::byte>& blob) SENNIT_EXCLUDES(mutex_);
+  void stall_reported() SENNIT_EXCLUDES(mutex_);
   void may_be_lost() { may_be_lost_ = true; }
+
+  // On this rank a send or a receive has been without progress for so long; to be said again and
+  // again while that lasts. Collective calls say it by Control::report_stall().
+  void message_stalls(std::chrono::nanoseconds stalled);
 
   // Called from now on with all that is told. The number is for unlisten(), after which, but for on
   // the listener's own thread, it is not being called any more.
@@ -76,9 +85,15 @@ class Watch {
 
  private:
   struct Message {
-    int rank = -1;
+    int rank = -1;  // of what was announced: -1
     uint8_t topic = 0;
     std::vector<std::byte> blob;
+  };
+  // What has come since the thread looked.
+  struct Arrived {
+    std::vector<Message> told, announced;
+    bool stalls = false;
+    bool empty() const { return told.empty() && announced.empty() && !stalls; }
   };
   struct Listening {
     Mutex mutex;  // held while it is called
@@ -86,29 +101,40 @@ class Watch {
   };
   void run() SENNIT_EXCLUDES(mutex_);
   // ---- the thread's ----
+  std::chrono::steady_clock::time_point due() const;
+  void handle(const Arrived& arrived, uint64_t now_ns);
   void tell_news();
   void tell_notes(const Digest& digest);
+  void dump_if_asked();
+  void dump();
+  void answer(const std::vector<std::byte>& question);
   void judge(const std::vector<Message>& messages);
+  void look_at_hangs(uint64_t now_ns);
   void say(const LiveVerdict& verdict) SENNIT_EXCLUDES(mutex_);
 
   const Origin origin_{};
   Mutex mutex_;
   Condition wake_;
   bool stopping_ SENNIT_GUARDED_BY(mutex_) = false;
-  std::vector<Message> inbox_ SENNIT_GUARDED_BY(mutex_);
+  Arrived arrived_ SENNIT_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<Listening>> listening_ SENNIT_GUARDED_BY(mutex_);
   uint64_t listened_ SENNIT_GUARDED_BY(mutex_) = 0;  // numbers given, ever
-  std::atomic<bool> may_be_lost_ = false;
+  std::atomic<bool> may_be_lost_ = false, started_ = false;
   std::thread thread_;
 
   // The thread's, once it runs.
   WatchSetting setting_;
   std::unique_ptr<diagnose::RecordingFile> file_;  // null: this rank tells nothing
   std::unique_ptr<Summary> summary_;
-  uint64_t next_event_ = 0, told_at_ns_ = 0;
+  std::chrono::steady_clock::time_point next_news_;
+  uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;
   // Plans that digests were about, by communicator and hash: once, and told to the coordinator.
   std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
-  std::unique_ptr<Judge> judge_;  // null until this rank is told something
+  std::unique_ptr<Judge> judge_;      // null until this rank is told something
+  std::unique_ptr<HangWatch> hangs_;  // null until a call stalls
+  // Writes to a folder that may be slow, while this rank goes on answering.
+  std::thread dumper_;
+  std::atomic<bool> dumping_ = false;
 };
 
 }  // namespace sennit::watch

@@ -23,10 +23,17 @@ std::vector<Note> samples() {
   plan.parameters = {64, {2, 4}, 1};
   plan.predicted_ns = 99;
   plan.slow = {{"h1", true, 250}};
-  return {
-      FabricNote{"host a\n", {{"a", 1, "mlx5_0"}, {"b", -1, ""}}}, CommunicatorNote{7, {0, 2, 5}},
-      plan, FailureNote{7, 12345, "rank 3 died"},
-      VerdictNote{77, true, false, "out of h1: 40%", {"out of h1", "h2"}, {3, 4}, 2.5, 0.25, 0.5}};
+  return {FabricNote{"host a\n", {{"a", 1, "mlx5_0"}, {"b", -1, ""}}},
+          CommunicatorNote{7, {0, 2, 5}}, plan, FailureNote{7, 12345, "rank 3 died"},
+          VerdictNote{77,
+                      true,
+                      VerdictAbout::hang,
+                      "out of h1: 40%",
+                      {"out of h1", "h2"},
+                      {3, 4},
+                      2.5,
+                      0.25,
+                      0.5}};
 }
 
 TEST(Notes, ComeBackAsTheyWere) {

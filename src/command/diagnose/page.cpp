@@ -13,7 +13,7 @@
 #include "command/diagnose/report.hpp"
 #include "command/topo/make_model.hpp"
 #include "command/topo/outputs/outputs.hpp"
-#include "diagnose/recorded/calls.hpp"
+#include "diagnose/calls.hpp"
 
 namespace sennit::diagnose {
 namespace {

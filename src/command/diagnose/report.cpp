@@ -12,14 +12,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kNsPerS = 1e9;
 
-const char* name(HangCause cause) {
-  constexpr const char* kNames[] = {"gone",         "not_called",   "other_call", "waits_itself",
-                                    "stands_still", "lost_message", "unknown"};
-  return kNames[static_cast<size_t>(cause)];
-}
-
 const char* name(RankState state) {
-  constexpr const char* kNames[] = {"running", "ended", "gone"};
+  constexpr const char* kNames[] = {"running", "ended", "gone", "silent"};
   return kNames[static_cast<size_t>(state)];
 }
 

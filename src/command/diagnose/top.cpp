@@ -16,10 +16,9 @@
 #include "command/command_line.hpp"
 #include "command/commands.hpp"
 #include "command/diagnose/search.hpp"
+#include "diagnose/calls.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/recorded/calls.hpp"
 #include "plan/bound.hpp"
-#include "topology/fabric/units.hpp"
 
 namespace sennit {
 namespace {
@@ -49,7 +48,7 @@ Span span_of(const RankRecording& rank) {
   for (const TraceEvent& event : rank.events)
     span.end_ns = std::max(span.end_ns, event.is_step() ? event.ended_at() : event.posted_ns);
   if (rank.state == diagnose::RankState::running)
-    span.end_ns = std::max(span.end_ns, realtime_ns() - rank.realtime_ns + rank.monotonic_ns);
+    span.end_ns = std::max(span.end_ns, rank.moment_ns(realtime_ns()));
   const uint64_t oldest = rank.events.empty() ? span.end_ns : rank.events.front().posted_ns;
   span.begin_ns = std::max(oldest, span.end_ns - std::min(span.end_ns, kMostSpanNs));
   return span;
@@ -113,13 +112,47 @@ std::string busiest_call(uint32_t comm, const Communication& of, diagnose::Plans
   return text + "\n";
 }
 
-// Who is in calls for longer than others waits there for who comes last.
+// What came into the groups of each tier, and the part that this is of what their links carry. A
+// message that crosses a tier comes into groups of those below as well.
+std::string traffic(uint32_t comm, const Communication& of, const JobRecording& job,
+                    diagnose::Plans& plans) {
+  constexpr double kMega = 1e6;
+  const TierTree* const tree = plans.tree(comm);
+  std::string text;
+  double rate = 0;
+  for (auto from = of.bytes_per_s.rbegin(); from != of.bytes_per_s.rend(); ++from) {
+    rate += from->second;
+    text += fmt::format(", {:.1f} MB/s into {}s", rate / kMega, plans.tier_name(comm, from->first));
+    uint64_t capacity = 0;
+    bool known = tree != nullptr && job.missing.empty();
+    if (tree)
+      for (const Group& group : tree->groups) {
+        if (group.tier != from->first || group.parent < 0) continue;
+        capacity += group.ingress.bytes_per_s;
+        known = known && group.ingress.known();
+      }
+    if (known && capacity != 0)
+      text += fmt::format(" ({:.0f}%)", kPercent * rate / static_cast<double>(capacity));
+  }
+  return text;
+}
+
+// Who is in calls for longer than others waits there for who comes last. Of many ranks those that
+// wait least are shown, for whom the others wait.
 std::string waiting(const Communication& of) {
-  double least = 1;
-  for (const auto& [rank, part] : of.in_calls) least = std::min(least, part);
+  constexpr size_t kMostShown = 16;
+  std::vector<std::pair<double, int>> order;
+  for (const auto& [rank, part] : of.in_calls) order.emplace_back(part, rank);
+  std::sort(order.begin(), order.end());
+  const double least = order.front().first;
+  const size_t all = order.size();
+  order.resize(std::min(all, kMostShown));
+  std::sort(order.begin(), order.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string text = "  in calls, and waiting there for the last:";
-  for (const auto& [rank, part] : of.in_calls)
+  for (const auto& [part, rank] : order)
     text += fmt::format(" {}:{:.0f}%,{:.0f}%", rank, kPercent * part, kPercent * (part - least));
+  if (all > order.size()) text += fmt::format(" and {} that wait longer", all - order.size());
   return text + "\n";
 }
 
@@ -131,18 +164,13 @@ std::string frame(const JobRecording& job) {
     double calls = 0;
     for (const auto& [rank, rate] : of.calls_per_s) calls = std::max(calls, rate);
     text += fmt::format("{}: {:.1f} calls/s", job.comm_name(comm), calls);
-    for (const auto& [tier, rate] : of.bytes_per_s)
-      text += fmt::format(", {}/s over {}s", format_size(static_cast<uint64_t>(rate)),
-                          plans.tier_name(comm, tier));
-    text += "\n" + busiest_call(comm, of, plans);
+    text += traffic(comm, of, job, plans) + "\n" + busiest_call(comm, of, plans);
     if (!of.in_calls.empty()) text += waiting(of);
   }
   bool well = job.find(0) != nullptr;
-  for (const bool late_ranks : {false, true}) {
-    const VerdictNote* last = nullptr;
-    for (const VerdictNote& note : job.verdicts)
-      if (note.late_ranks == late_ranks) last = &note;
-    if (!last || last->withdrawn) continue;
+  for (const VerdictAbout about : kVerdictsAbout) {
+    const VerdictNote* const last = job.last_told(about);
+    if (!last) continue;
     text += "rank 0 says: " + last->sentence + "\n";
     well = false;
   }

@@ -133,6 +133,7 @@ void CallWatch::ask(const Inquiry& inquiry) {
 }
 
 void CallWatch::judge(const StallReport& report) {
+  if (self_.callbacks.stall_reported) self_.callbacks.stall_reported();
   const std::optional<Inquiry> inquiry = judge_.report(report, self_.now_ms);
   if (!inquiry) return;
   ask(*inquiry);

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/text/json.hpp"
-#include "diagnose/recorded/calls.hpp"
+#include "diagnose/calls.hpp"
 #include "diagnose/recorded/messages.hpp"
 
 namespace sennit::diagnose {

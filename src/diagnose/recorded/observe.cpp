@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "diagnose/recorded/calls.hpp"
+#include "diagnose/calls.hpp"
 
 namespace sennit::diagnose {
 namespace {

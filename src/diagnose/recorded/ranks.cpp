@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/median.hpp"
-#include "diagnose/recorded/calls.hpp"
+#include "diagnose/calls.hpp"
 
 namespace sennit::diagnose {
 namespace {

@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "diagnose/communicator_numbers.hpp"
 #include "diagnose/file.hpp"
 #include "record/recording.hpp"
 
@@ -24,6 +25,7 @@ namespace sennit::diagnose {
 namespace {
 
 RankState state_of(int fd, const RecordingHeader& header) {
+  if (header.dumped_ns != 0) return RankState::running;
   if (header.ended.load(std::memory_order_relaxed) != 0) return RankState::ended;
   if (flock(fd, LOCK_SH | LOCK_NB) != 0) return RankState::running;
   flock(fd, LOCK_UN);
@@ -194,60 +196,6 @@ Result<uint64_t> choose(const RecordingSearch& search, const Jobs& jobs) {
   return invalid("there are recordings of several jobs: choose one by --job" + all);
 }
 
-// The communicators of all ranks under numbers that are theirs alone.
-class Renumbering {
- public:
-  explicit Renumbering(JobRecording* job) : job_(*job) {}
-  // In the rank's events and notes; takes its communicators over.
-  void apply(RankRecording* rank) {
-    std::map<uint32_t, uint32_t> mine;
-    for (const Note& note : rank->notes)
-      if (const auto* comm = std::get_if<CommunicatorNote>(&note))
-        mine[comm->id] = number_of(*comm);
-    const auto renumber = [&mine](uint32_t* comm) {
-      const auto found = mine.find(*comm & ~kChannel);
-      if (found != mine.end()) *comm = found->second | (*comm & kChannel);
-    };
-    for (TraceEvent& event : rank->events) renumber(&event.comm);
-    for (Note& note : rank->notes) {
-      if (auto* plan = std::get_if<PlanNote>(&note)) renumber(&plan->comm);
-      if (auto* failure = std::get_if<FailureNote>(&note)) renumber(&failure->comm);
-    }
-  }
-
- private:
-  static constexpr uint32_t kChannel = 0x80000000;    // of a group's channel (api/registry.hpp)
-  static constexpr uint32_t kFirstFree = 0x78000000;  // beyond those that splits draw
-
-  uint32_t number_of(const CommunicatorNote& comm) {
-    const auto [known, added] = known_.try_emplace({comm.id, comm.members}, comm.id);
-    if (!added) return known->second;
-    if (job_.communicators.contains(comm.id)) known->second = next_++;
-    job_.communicators[known->second] = comm.members;
-    job_.numbers[known->second] = comm.id;
-    return known->second;
-  }
-
-  JobRecording& job_;
-  std::map<std::pair<uint32_t, std::vector<int>>, uint32_t> known_;
-  uint32_t next_ = kFirstFree;
-};
-
-void take_notes(const RankRecording& from, JobRecording* job) {
-  for (const Note& note : from.notes) {
-    if (const auto* fabric = std::get_if<FabricNote>(&note)) {
-      job->fabric = fabric->fabric;
-      job->placements = fabric->placements;
-    } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
-      job->plans.insert({{plan->comm, plan->hash}, *plan});
-    } else if (const auto* failure = std::get_if<FailureNote>(&note)) {
-      job->failures.emplace_back(from.rank, *failure);
-    } else if (const auto* verdict = std::get_if<VerdictNote>(&note)) {
-      job->verdicts.push_back(*verdict);
-    }
-  }
-}
-
 }  // namespace
 
 Result<RankRecording> read_recording(const std::string& path) {
@@ -266,7 +214,8 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.monotonic_ns = header.monotonic_ns;
   read.state = state_of(file.fd(), header);
   struct stat info {};
-  if (read.state == RankState::running && fstat(file.fd(), &info) == 0)
+  read.dumped_ns = header.dumped_ns;
+  if (read.state == RankState::running && read.dumped_ns == 0 && fstat(file.fd(), &info) == 0)
     read.process = process_state(path, info, read.pid);
   Result<RecordingFile::Events> events = file.events_from(0);
   if (!events) return events.status();
@@ -284,11 +233,11 @@ Result<JobRecording> read_job(const RecordingSearch& search,
   if (!chosen) return chosen.status();
   JobRecording job;
   job.job = *chosen;
-  Renumbering renumbering(&job);
+  CommunicatorNumbers numbers(&job);
   for (auto& [rank, recording] : collected.jobs()[*chosen]) {
     job.size = std::max(job.size, recording.size);
-    renumbering.apply(&recording);
-    take_notes(recording, &job);
+    numbers.apply(&recording);
+    job.take_notes(recording);
     job.ranks.push_back(std::move(recording));
   }
   job.index();

@@ -12,6 +12,7 @@
 #include "diagnose/recorded/messages.hpp"
 #include "diagnose/recorded/observe.hpp"
 #include "diagnose/recorded/ranks.hpp"
+#include "diagnose/recorded/standings.hpp"
 #include "diagnose/sentences.hpp"
 
 namespace sennit::diagnose {
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double kPercent = 100;
 
-Verdict of_hang(const Hang& hang, Plans& plans) {
+Verdict of_hang(const Hang& hang) {
   Verdict verdict;
   verdict.kind = VerdictKind::hang;
   verdict.sentence = hang.sentence;
@@ -29,13 +30,6 @@ Verdict of_hang(const Hang& hang, Plans& plans) {
   verdict.next = hang.cause == HangCause::lost_message
                      ? "look at the way between them: sennit topo --check, ip -s link"
                      : "look at that process: gdb -p PID, py-spy dump --pid PID, its host's dmesg";
-  if (hang.where && hang.plan != 0 && hang.where->peer >= 0) {
-    const OpenStep& where = *hang.where;
-    const char* const way = where.kind == EventKind::recv ? "from" : "to";
-    verdict.evidence.push_back(fmt::format(
-        "it hangs in step {} of chunk {}: a message (tag {}) {} rank {} over its {}", where.step,
-        where.chunk, where.tag, way, where.peer, plans.tier_name(hang.comm, where.tier)));
-  }
   return verdict;
 }
 
@@ -149,24 +143,40 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   return std::nullopt;
 }
 
-// What rank 0 said last of links or of ranks while the job ran, and has not taken back.
-const VerdictNote* last_told(const JobRecording& job, bool late_ranks) {
-  const VerdictNote* last = nullptr;
-  for (const VerdictNote& note : job.verdicts)
-    if (note.late_ranks == late_ranks) last = &note;
-  return last && !last->withdrawn ? last : nullptr;
+VerdictKind kind_of(VerdictAbout about) {
+  switch (about) {
+    case VerdictAbout::link:
+      return VerdictKind::slow_link;
+    case VerdictAbout::late_ranks:
+      return VerdictKind::late_rank;
+    case VerdictAbout::hang:
+      return VerdictKind::hang;
+  }
+  return VerdictKind::well;
+}
+
+// A job may have ended, or gone on, before a hang was withdrawn.
+bool is_over(const JobRecording& job, const VerdictNote& hang) {
+  bool all_ended = true;
+  for (const RankRecording& rank : job.ranks) {
+    all_ended = all_ended && rank.state == RankState::ended;
+    const bool blamed =
+        std::find(hang.ranks.begin(), hang.ranks.end(), rank.rank) != hang.ranks.end();
+    if (blamed && went_on(rank, hang.when_ns - rank.realtime_ns + rank.monotonic_ns)) return true;
+  }
+  return all_ended;
 }
 
 // By the calls of all hosts, also of those whose recordings are not here.
 void add_told(const JobRecording& job, Verdict* verdict) {
-  for (const bool late_ranks : {false, true}) {
-    const VerdictNote* const note = last_told(job, late_ranks);
-    if (!note) continue;
+  for (const VerdictAbout about : kVerdictsAbout) {
+    const VerdictNote* const note = job.last_told(about);
+    if (!note || (about == VerdictAbout::hang && is_over(job, *note))) continue;
     if (verdict->kind != VerdictKind::well) {
       verdict->evidence.push_back("rank 0 said while the job ran: " + note->sentence);
       continue;
     }
-    verdict->kind = late_ranks ? VerdictKind::late_rank : VerdictKind::slow_link;
+    verdict->kind = kind_of(about);
     verdict->sentence = note->sentence;
     verdict->links = note->links;
     verdict->ranks = note->ranks;
@@ -210,8 +220,10 @@ std::string_view name(VerdictKind kind) {
 }
 
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
-  if (const std::optional<Hang> hang = find_hang(job, plans, options.quiet_ns, options.now_ns))
-    return of_hang(*hang, plans);
+  const Patience patience{options.quiet_ns, options.quiet_ns};
+  if (const std::optional<Hang> hang =
+          find_hang(job, plans, standings_of(job, plans, options.now_ns), patience))
+    return of_hang(*hang);
   if (std::optional<Verdict> failed = of_failures(job)) return *std::move(failed);
   return of_slowness(job, plans, options);
 }

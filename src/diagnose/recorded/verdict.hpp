@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "diagnose/hang.hpp"
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/recorded/hang.hpp"
 
 namespace sennit::diagnose {
 

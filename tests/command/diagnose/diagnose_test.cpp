@@ -108,7 +108,7 @@ TEST_F(DiagnoseCommand, TopShowsOneFrame) {
   const Outcome outcome = sh(kSennit + "top --once " + folder_.path());
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   for (const char* const text : {"3 of 3 ranks recorded here", "communicator 1: ", " calls/s",
-                                 "/s over ", "all_reduce of 1MiB float32",
+                                 " MB/s into ", "all_reduce of 1MiB float32",
                                  "in calls, and waiting there for the last: 0:", "rank 0 says"})
     EXPECT_NE(outcome.output.find(text), std::string::npos) << text << " in:\n" << outcome.output;
   EXPECT_EQ(outcome.output.find('\033'), std::string::npos);

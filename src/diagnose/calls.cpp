@@ -1,7 +1,8 @@
-// calls.cpp: see diagnose/recorded/calls.hpp.
-#include "diagnose/recorded/calls.hpp"
+// calls.cpp: see diagnose/calls.hpp.
+#include "diagnose/calls.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <span>
@@ -34,10 +35,10 @@ CallRecord begun(int rank, const TraceEvent& event, size_t at) {
 std::map<uint32_t, std::set<uint32_t>> ended_steps(const RankRecording& rank,
                                                    const CallRecord& call) {
   std::map<uint32_t, std::set<uint32_t>> ended;
-  for (size_t i = call.first_event; i < rank.events.size(); i++) {
-    const TraceEvent& event = rank.events[i];
+  // Those that ended on the short way were recorded before the begin was.
+  for (const TraceEvent& event : rank.events) {
     if (event.comm != call.comm || event.seq != call.seq || event.is(kEventPointToPoint)) continue;
-    if (event.is_step()) ended[event.chunk].insert(event.step);
+    if (event.is_step() && event.ended_at() >= call.begin_ns) ended[event.chunk].insert(event.step);
   }
   return ended;
 }
@@ -101,46 +102,59 @@ class ChunkProgress {
 
 }  // namespace
 
+std::vector<CallRecord> find_calls(const RankRecording& rank) {
+  std::vector<CallRecord> calls;
+  // Of one name several may be open: receives from anybody.
+  std::map<CallRecord::Name, std::deque<size_t>> open;
+  for (size_t i = 0; i < rank.events.size(); i++) {
+    const TraceEvent& event = rank.events[i];
+    if (event.is_step()) continue;
+    CallRecord seen = begun(rank.rank, event, i);
+    std::deque<size_t>& its = open[seen.name()];
+    if (event.kind == EventKind::call_begin) {
+      // A receive from anybody begins again once its source is known.
+      CallRecord::Name from_any = seen.name();
+      from_any.peer = -1;
+      from_any.seq = 0;
+      const auto waited = open.find(from_any);
+      if (seen.receiving && seen.peer >= 0 && waited != open.end() && !waited->second.empty()) {
+        const size_t at = waited->second.front();
+        waited->second.pop_front();
+        seen.begin_ns = calls[at].begin_ns;
+        calls[at] = seen;
+        its.push_back(at);
+        continue;
+      }
+      its.push_back(calls.size());
+      calls.push_back(seen);
+      continue;
+    }
+    if (its.empty()) {
+      // Of small calls that went through at once there is the end alone.
+      seen.whole = false;
+      seen.first_event = 0;
+      seen.begin_ns = event.posted_ns - event.after(event.last);
+      its.push_back(calls.size());
+      calls.push_back(seen);
+    }
+    CallRecord& call = calls[its.front()];
+    call.awaited = seen.awaited;
+    if (event.kind == EventKind::stall) call.stalled_ns = event.posted_ns;
+    if (event.kind == EventKind::call_end) {
+      call.end_ns = event.posted_ns;
+      call.failed = event.is(kEventFailed);
+      its.pop_front();
+    }
+    if (its.empty()) open.erase(seen.name());
+  }
+  return calls;
+}
+
 std::vector<CallRecord> find_calls(const JobRecording& job) {
   std::vector<CallRecord> calls;
   for (const RankRecording& rank : job.ranks) {
-    std::map<CallRecord::Name, size_t> open;
-    for (size_t i = 0; i < rank.events.size(); i++) {
-      const TraceEvent& event = rank.events[i];
-      if (event.is_step()) continue;
-      CallRecord seen = begun(rank.rank, event, i);
-      if (event.kind == EventKind::call_begin) {
-        // A receive from anybody begins again once its source is known.
-        CallRecord::Name from_any = seen.name();
-        from_any.peer = -1;
-        from_any.seq = 0;
-        const auto waited = open.find(from_any);
-        if (seen.receiving && seen.peer >= 0 && waited != open.end()) {
-          seen.begin_ns = calls[waited->second].begin_ns;
-          calls[waited->second] = seen;
-          open[seen.name()] = waited->second;
-          open.erase(from_any);
-          continue;
-        }
-        open[seen.name()] = calls.size();
-        calls.push_back(seen);
-        continue;
-      }
-      const auto [found, unknown] = open.try_emplace(seen.name(), calls.size());
-      if (unknown) {
-        // Of small calls that went through at once there is the end alone.
-        seen.whole = false;
-        seen.first_event = 0;
-        seen.begin_ns = event.posted_ns - event.after(event.last);
-        calls.push_back(seen);
-      }
-      CallRecord& call = calls[found->second];
-      call.awaited = seen.awaited;
-      if (event.kind != EventKind::call_end) continue;
-      call.end_ns = event.posted_ns;
-      call.failed = event.is(kEventFailed);
-      open.erase(found);
-    }
+    const std::vector<CallRecord> its = find_calls(rank);
+    calls.insert(calls.end(), its.begin(), its.end());
   }
   return calls;
 }

@@ -31,10 +31,11 @@ struct CallRecord {
   uint64_t begin_ns = 0, end_ns = 0;  // its host's CLOCK_MONOTONIC; end 0: it has not ended
   bool failed = false;                // it ended with an error
   bool in_place = false;
-  bool awaited = false;    // somebody waited for it when that was last recorded
-  uint32_t bytes = 0;      // of a send or a receive; saturates
-  size_t first_event = 0;  // in the rank's events: its begin
-  bool whole = true;       // that begin is recorded; else it was overwritten, or never recorded
+  uint64_t stalled_ns = 0;  // when its rank recorded last that nothing moves in it; 0: never
+  bool awaited = false;     // somebody waited for it when that was last recorded
+  uint32_t bytes = 0;       // of a send or a receive; saturates
+  size_t first_event = 0;   // in the rank's events: its begin
+  bool whole = true;        // that begin is recorded; else it was overwritten, or never recorded
   // Which call of its rank it is; calls of several ranks have one name where it is one collective.
   struct Name {
     uint32_t comm = 0, seq = 0, tag = 0;
@@ -51,7 +52,9 @@ struct CallRecord {
     return {comm, seq, tag, peer, true, receiving};
   }
 };
-// By rank, then in the order in which they began or, where that is not recorded, ended or stalled.
+// In the order in which they began or, where that is not recorded, ended or stalled.
+std::vector<CallRecord> find_calls(const RankRecording& rank);
+// Of all ranks, by rank.
 std::vector<CallRecord> find_calls(const JobRecording& job);
 
 // Of a call that has not ended: what could go on, or be waited for, at this moment, of chunks that

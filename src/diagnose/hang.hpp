@@ -7,17 +7,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/recorded/calls.hpp"
+#include "diagnose/standing.hpp"
 
 namespace sennit::diagnose {
 
 // Why a call does not end.
 enum class HangCause : uint8_t {
   gone,          // `behind` were killed, or ended without leaving
+  silent,        // `behind` were asked what they do, and do not answer
   not_called,    // `behind` have not begun the call
   other_call,    // `behind` have begun another one under its number
   waits_itself,  // `behind` are in calls that wait for ranks that wait for this one
@@ -39,10 +41,22 @@ struct Hang {
   std::vector<std::string> evidence;
 };
 
-// Nothing where no call that somebody waits for has been open, without a step, for `quiet_ns`, or
-// for several times as long as it should take. `now_ns`: of a job that runs, CLOCK_REALTIME; else
-// it is the last that was recorded.
-std::optional<Hang> find_hang(const JobRecording& job, Plans& plans, uint64_t quiet_ns,
-                              std::optional<uint64_t> now_ns);
+// From when on a call in which nothing moves hangs; a collective call not before it has been so for
+// several times as long as it should take.
+struct Patience {
+  uint64_t call_ns = 0;     // of a collective call
+  uint64_t message_ns = 0;  // of a send or a receive, which may wait for long where all is well
+  // Not 0: only calls count of which their rank has said so lately that nothing moves in them at
+  // all, not even a part of a message.
+  uint64_t said_ns = 0;
+};
+
+// Nothing where no call that somebody waits for has been open, without a step, for so long.
+// `standings`: by rank. Of `job` only what calls are about is used: communicators and plans.
+std::optional<Hang> find_hang(const JobRecording& job, Plans& plans,
+                              std::vector<Standing> standings, const Patience& patience);
+
+// What the cause is called in a verdict for programs: "not_called".
+std::string_view name(HangCause cause);
 
 }  // namespace sennit::diagnose

@@ -1,0 +1,176 @@
+// hung_jobs_test.cpp: real jobs that hang: a rank that is stopped, a message that is lost; what
+// every rank says of it, and the copies of what they did that it leaves.
+//
+// ctest quiet: where nobody gets a core everybody is silent
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/clock.hpp"
+#include "diagnose/recorded/recordings.hpp"
+#include "diagnose/recorded/verdict.hpp"
+#include "sennit/sennit.h"
+#include "tests/support/processes.hpp"
+#include "tests/support/test_folder.hpp"
+
+using namespace std::chrono_literals;
+
+namespace sennit::diagnose {
+namespace {
+
+using sennit_test::Arrivals;
+using sennit_test::Processes;
+
+void all_reduce(sennit_comm_t comm, size_t count) {
+  std::vector<float> x(count, 1);
+  sennit_all_reduce(x.data(), x.data(), x.size(), SENNIT_FLOAT32, SENNIT_SUM, comm);
+}
+
+class HungJob : public testing::Test {
+ protected:
+  // Each rank appends what it is told to the file heard-RANK, and runs body(rank, comm).
+  void start(int ranks, const std::function<void(int, sennit_comm_t)>& body,
+             Processes::Environment more = {}) {
+    more.insert({{"SENNIT_STALL", "200"}, {"SENNIT_DUMP", dumps_.path()}});
+    ranks_ = ranks;
+    processes_ = std::make_unique<Processes>(
+        ranks,
+        [this, body](int rank) {
+          sennit_comm_t comm = nullptr;
+          if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK)
+            return std::string(sennit_last_error());
+          std::ofstream heard(folder_ / ("heard-" + std::to_string(rank)));
+          sennit_comm_on_verdict(comm, write, &heard);
+          body(rank, comm);
+          sennit_comm_destroy(comm);
+          return std::string("left");
+        },
+        more);
+  }
+  static void write(const char* json, void* file) {
+    *static_cast<std::ofstream*>(file) << json << std::endl;
+  }
+  std::string heard(int rank) const {
+    std::stringstream text;
+    text << std::ifstream(folder_ / ("heard-" + std::to_string(rank))).rdbuf();
+    return text.str();
+  }
+  // Until this rank has been told what has this text.
+  void wait_for(int rank, const std::string& text) const {
+    const auto end = std::chrono::steady_clock::now() + 60s;
+    while (heard(rank).find(text) == std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << text << " was not told:\n" << heard(rank);
+      std::this_thread::sleep_for(50ms);
+    }
+  }
+  // By the copies, once all ranks have made theirs.
+  Verdict dumped() const {
+    for (int tries = 0; tries < 600; tries++) {
+      std::vector<std::string> passed_over;
+      const Result<JobRecording> job = read_job({{dumps_.path()}, {}, {}}, &passed_over);
+      if (job && job->missing.empty()) {
+        Plans plans(*job);
+        JudgeOptions options;
+        options.quiet_ns = 100'000'000;
+        options.now_ns = realtime_ns();
+        return judge(*job, plans, options);
+      }
+      std::this_thread::sleep_for(50ms);
+    }
+    ADD_FAILURE() << "not all ranks have left a copy";
+    return {};
+  }
+
+  int ranks_ = 0;
+  Arrivals arrived_, released_;
+  trainer::TestFolder folder_, dumps_;
+  std::unique_ptr<Processes> processes_;
+};
+
+TEST_F(HungJob, ARankThatIsStoppedDoesNotAnswer) {
+  start(3, [this](int, sennit_comm_t comm) {
+    int stop = 0;
+    arrived_.add();
+    while (!stop) {  // all ranks end in the same call
+      stop = released_.await(1, 0ms);
+      sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+      all_reduce(comm, 1 << 16);
+    }
+  });
+  ASSERT_TRUE(arrived_.await(3, 30s));
+  std::this_thread::sleep_for(200ms);  // until they call
+  processes_->signal(1, SIGSTOP);
+  for (const int rank : {0, 2}) {
+    wait_for(rank, "\"cause\":\"silent\"");
+    EXPECT_NE(heard(rank).find("\"blamed_ranks\":[1]"), std::string::npos) << heard(rank);
+    EXPECT_NE(heard(rank).find("rank 1 does not answer: stopped, or"), std::string::npos);
+  }
+  processes_->signal(1, SIGCONT);
+  wait_for(0, "\"verdict\":\"hang\",\"withdrawn\":true");
+  released_.add();
+  for (const std::optional<std::string>& report : processes_->reports(60s))
+    EXPECT_EQ(report.value_or("killed"), "left");
+}
+
+TEST_F(HungJob, AMessageThatIsLostIsNamedWithItsStep) {
+  const int kCalls = 40;
+  start(4,
+        [&](int, sennit_comm_t comm) {
+          for (int i = 0; i < kCalls; i++) all_reduce(comm, 1 << 16);
+        },
+        {{"SENNIT_FAULTS", "rank=2,drop=60"}, {"SENNIT_ARRIVAL_TIMEOUT", "60000"}});
+  for (int rank = 0; rank < ranks_; rank++) {
+    wait_for(rank, "\"cause\":\"lost_message\"");
+    EXPECT_NE(heard(rank).find("\"blamed_ranks\":[2]"), std::string::npos) << heard(rank);
+    EXPECT_NE(heard(rank).find("what rank 2 sent to rank"), std::string::npos) << heard(rank);
+    EXPECT_NE(heard(rank).find("\"where\":{\"step\":"), std::string::npos) << heard(rank);
+  }
+  // The copies say the same, when the job is gone.
+  Verdict verdict = dumped();
+  processes_.reset();
+  verdict = dumped();
+  EXPECT_EQ(verdict.kind, VerdictKind::hang) << verdict.sentence;
+  ASSERT_TRUE(verdict.hang);
+  EXPECT_EQ(verdict.hang->cause, HangCause::lost_message) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector{2});
+}
+
+TEST_F(HungJob, ASignalHasARankLeaveACopyAndGoOn) {
+  start(2, [this](int, sennit_comm_t comm) {
+    int stop = 0;
+    while (!stop) {
+      arrived_.add();
+      stop = released_.await(1, 1ms);
+      sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+    }
+  });
+  ASSERT_TRUE(arrived_.await(10, 30s));
+  for (const int rank : {0, 1}) processes_->signal(rank, SIGUSR2);
+  const Verdict verdict = dumped();
+  EXPECT_NE(verdict.kind, VerdictKind::gone) << verdict.sentence;
+  EXPECT_NE(verdict.kind, VerdictKind::failed) << verdict.sentence;
+  std::vector<std::string> passed_over;
+  const Result<JobRecording> job = read_job({{dumps_.path()}, {}, {}}, &passed_over);
+  ASSERT_TRUE(job);
+  for (const RankRecording& rank : job->ranks) {
+    EXPECT_EQ(rank.state, RankState::running);
+    EXPECT_GT(rank.events.size(), 5u);
+    EXPECT_FALSE(rank.notes.empty());
+  }
+  released_.add();
+  for (const std::optional<std::string>& report : processes_->reports(60s))
+    EXPECT_EQ(report.value_or("killed"), "left");
+}
+
+}  // namespace
+}  // namespace sennit::diagnose
