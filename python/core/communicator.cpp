@@ -205,6 +205,28 @@ void abort(const PyCommunicator& self) {
   unlocked(nullptr, [&] { return sennit_comm_abort(held->comm); });
 }
 
+// On a thread of the library. An interpreter that ends gives its lock to nobody any more.
+void tell(const char* json, void* user) {
+#if PY_VERSION_HEX >= 0x030D0000
+  if (Py_IsFinalizing()) return;
+#else
+  if (_Py_IsFinalizing()) return;
+#endif
+  const py::gil_scoped_acquire locked;
+  try {
+    (*static_cast<py::function*>(user))(py::module_::import("json").attr("loads")(json));
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("the function of Communicator.on_verdict");
+  }
+}
+
+void on_verdict(const PyCommunicator& self, const std::optional<py::function>& told) {
+  const std::shared_ptr<Handle> held = self.handle();
+  if (held->told) held->stop_telling();
+  held->told = told ? std::make_unique<py::function>(*told) : nullptr;
+  if (told) check(sennit_comm_on_verdict(held->comm, tell, held->told.get()), held->comm);
+}
+
 void raise_failure(const PyCommunicator& self) {
   check(sennit_comm_get_async_error(self.comm()), self.comm());
 }
@@ -361,6 +383,20 @@ void add_operations(py::module_& module) {
       .def("__len__", &Memory::bytes);
 }
 
+// What is wrong with it, or with the job.
+void add_failures(py::class_<PyCommunicator, Made>& type) {
+  type.def_property_readonly("failed_ranks", &failed_ranks, "Ranks known dead, ascending.")
+      .def("on_verdict", &on_verdict, py::arg("told"),
+           "Has told(verdict) called, on a thread of the library, with each thing that is found "
+           "wrong with the job while it runs; None: no more. verdict is a dict with at least "
+           "verdict ('slow_link', 'late_rank' or 'hang'), withdrawn (it holds no more) and "
+           "sentence. "
+           "A hang is told on all ranks, the rest on the job's rank 0. told makes no calls of this "
+           "module.")
+      .def("raise_failure", &raise_failure,
+           "Raises the error that the communicator failed with, if it did. Any thread.");
+}
+
 }  // namespace
 
 void add_communicator(py::module_& module) {
@@ -372,14 +408,12 @@ void add_communicator(py::module_& module) {
       "contiguous, and of one type in a call. One thread at a time may make calls on it; abort() "
       "is for any thread.\n\nAs a context manager it is finalized and destroyed at the end.");
   add_collectives(type, module.attr("SUM"));
+  add_failures(type);
   type.def_property_readonly("rank", &PyCommunicator::rank, "This process's place in it, from 0.")
       .def_property_readonly("size", &PyCommunicator::size, "How many ranks it has.")
       .def_property_readonly("fabric_position", &fabric_position,
                              "This rank's place in fabric order: neighbours in it are near in the "
                              "network.")
-      .def_property_readonly("failed_ranks", &failed_ranks, "Ranks known dead, ascending.")
-      .def("raise_failure", &raise_failure,
-           "Raises the error that the communicator failed with, if it did. Any thread.")
       .def("split", &split, py::arg("color"), py::arg("key") = 0,
            "Collective. Ranks of one color form a Communicator, ordered by key, then by rank. None "
            "for a rank whose color is None.")

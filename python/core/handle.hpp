@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
 #include "core/array.hpp"
 #include "sennit/sennit.h"
@@ -15,12 +16,21 @@ struct Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
+    if (told) stop_telling();
     for (const auto& [memory, array] : registered) sennit_mem_deregister(comm, memory);
     sennit_comm_destroy(comm);
   }
 
+  // Returns when `told` is not being called any more. Its thread needs the interpreter's lock for
+  // that, which this lets go of.
+  void stop_telling() {
+    const py::gil_scoped_release unlocked;
+    sennit_comm_on_verdict(comm, nullptr, nullptr);
+  }
+
   const sennit_comm_t comm;
   std::multimap<void*, Array> registered;  // their owners stay until they are deregistered
+  std::unique_ptr<py::function> told;      // of verdicts; null: nothing
 };
 
 }  // namespace sennit_python

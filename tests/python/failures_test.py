@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy
 import sennit
@@ -31,6 +32,31 @@ class Failures(unittest.TestCase):
 
         got = Processes(3, body).results()
         self.assertEqual(got, [("PeerFailed", [1]), None, ("PeerFailed", [1])])
+
+    def test_every_rank_is_told_who_is_behind(self):
+        told = [threading.Event() for _ in range(3)]
+        verdicts = []
+
+        def body(comm):
+            def hear(verdict):
+                if verdict["verdict"] == "hang" and not verdict["withdrawn"]:
+                    verdicts.append(verdict)
+                    told[comm.rank].set()
+                    raise ValueError("it is printed, and nothing else comes of it")
+
+            comm.on_verdict(hear)
+            comm.barrier()
+            if comm.rank == 1:
+                for event in told:
+                    self.assertTrue(event.wait(30))
+            comm.barrier()
+            comm.on_verdict(None)
+
+        with unittest.mock.patch("sys.unraisablehook"):
+            on_threads(3, body)
+        for verdict in verdicts:
+            self.assertEqual(verdict["blamed_ranks"], [1], verdict)
+            self.assertEqual(verdict["waiting_ranks"], [0, 2], verdict)
 
     def test_control_c_ends_a_call_that_waits(self):
         def body(comm):
