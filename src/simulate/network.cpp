@@ -27,12 +27,18 @@ uint64_t duration_ns(double bytes, double rate) {
 
 }  // namespace
 
+// The same for a flow whenever it is asked, and any between flows.
+uint64_t FlowNetwork::chance_of(const Flow& flow) {
+  return mix(std::bit_cast<uint64_t>(flow.ends_at), flow.connection);
+}
+
 FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
                          const Symmetry& symmetry)
     : links_(2 * symmetry.groups_of_class.size()),
       tree_(tree),
       symmetry_(symmetry),
-      tolerance_(options.tolerance) {
+      tolerance_(options.tolerance),
+      grain_ns_(options.grain_ns) {
   // What can come out of a group at most is its own capacity, or what its children's let through.
   std::vector<uint64_t> through(2 * tree.groups.size(), 0);
   for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
@@ -195,6 +201,12 @@ void FlowNetwork::settle(uint64_t now_ns) {
   settling_++;
   area_links_.clear();
   area_.clear();
+  if (grain_ns_ > 0) {
+    changed_links_.clear();
+    changed_paths_.clear();
+    fill_all();
+    return commit(now_ns);
+  }
   for (const uint32_t link : changed_links_) take_in(link);
   for (const uint32_t path : changed_paths_) take_in_path(path);
   changed_links_.clear();
@@ -255,6 +267,30 @@ void FlowNetwork::fill() {
     cap(paths_[number]);
     if (paths_[number].cap < kUnlimited) stops_.emplace_back(paths_[number].cap, links + number);
   }
+  run_stops();
+}
+
+// All at once, which is less work where much changes at a time. A path's narrowest link is among
+// those that its flows alone can fill, so that no path needs a limit of its own.
+void FlowNetwork::fill_all() {
+  round_++;
+  stops_.clear();
+  area_.assign(heap_.begin(), heap_.end());
+  for (Link& link : links_) {
+    if (link.hops.empty()) continue;
+    link.left = static_cast<double>(link.capacity);
+    link.open = 0;
+    for (const uint32_t h : link.hops) link.open += hops_[h].weight * paths_[hops_[h].path].many();
+    link.next_level = kUnlimited;
+    const auto number = static_cast<uint32_t>(&link - links_.data());
+    area_links_.push_back(number);
+    if (link.wanted >= link.capacity) stops_.emplace_back(link.left / link.open, number);
+  }
+  run_stops();
+}
+
+void FlowNetwork::run_stops() {
+  const auto links = static_cast<uint32_t>(links_.size());
   const std::greater<> last;
   std::make_heap(stops_.begin(), stops_.end(), last);
   while (!stops_.empty()) {
@@ -354,8 +390,11 @@ void FlowNetwork::carry_on(Path& path, uint64_t now_ns) {
 // After a change of rate, or of the flow that ends first. The path has carried on to now.
 void FlowNetwork::set_end(uint32_t number) {
   Path& path = paths_[number];
-  if (path.rate > 0)
-    path.end_ns = path.at_ns + duration_ns(path.flows.front().ends_at - path.carried, path.rate);
+  if (path.rate > 0) {
+    const Flow& flow = path.flows.front();
+    const uint64_t end_ns = path.at_ns + duration_ns(flow.ends_at - path.carried, path.rate);
+    path.end_ns = std::max(path.at_ns, on_grain(end_ns, grain_ns_, chance_of(flow)));
+  }
   heap_up(path.heap_place);
   heap_down(path.heap_place);
 }

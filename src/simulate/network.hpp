@@ -8,7 +8,8 @@
 // want more, or gives a flow that much less than its share. Links that no traffic can ever fill (an
 // uplink at full bisection), or that the flows of the moment cannot, tie nothing together. Flows
 // over the same links have the same rate, and are one path however many they are. Times in ns,
-// rounded up. Cost of a change: O(paths on the links taken in * depth * rounds).
+// rounded up. Cost of a change: O(paths on the links taken in * depth * rounds). With a grain
+// (SimulateOptions::grain_ns) so much changes at once that all links are filled anew, once.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,13 @@
 namespace sennit::simulation {
 
 inline constexpr uint64_t kNever = ~uint64_t{0};
+
+// A multiple of the grain beside this time: the later one the likelier the nearer it is, as
+// `chance`, any number, decides. Grain 0: the time itself.
+inline uint64_t on_grain(uint64_t time_ns, uint64_t grain_ns, uint64_t chance) {
+  if (grain_ns == 0) return time_ns;
+  return (time_ns + chance % grain_ns) / grain_ns * grain_ns;
+}
 
 // The links of one simulation and what moves over them. Tree and symmetry must outlive it. Calls
 // come in the order of time. One thread.
@@ -105,6 +113,8 @@ class FlowNetwork {
   void take_in(uint32_t link);
   void take_in_path(uint32_t path);
   void fill();
+  void fill_all();
+  void run_stops();
   void cap(Path& path);
   void fix(uint32_t path, double rate, uint32_t by);
   bool widen();
@@ -116,6 +126,7 @@ class FlowNetwork {
   std::span<Hop> tying_hops_of(const Path& path) {
     return std::span(hops_).subspan(path.first_hop, path.tying);
   }
+  static uint64_t chance_of(const Flow& flow);
   static void carry_on(Path& path, uint64_t now_ns);
   void set_end(uint32_t path);
   bool earlier(uint32_t a, uint32_t b) const;
@@ -137,6 +148,7 @@ class FlowNetwork {
   // (rate, link, or number of links + path): where filling stops next
   std::vector<std::pair<double, uint32_t>> stops_;
   const double tolerance_;
+  const uint64_t grain_ns_;
   uint32_t settling_ = 0, round_ = 0;
 };
 

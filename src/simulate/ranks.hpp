@@ -9,6 +9,7 @@
 // O(steps * lanes) a rank.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/arithmetic.hpp"
 #include "schedule/layout.hpp"
 #include "schedule/prepared.hpp"
 #include "simulate/network.hpp"
@@ -133,6 +135,7 @@ class World {
   PeerQueue& peer_of(const Message& message);
   uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;
   void at(uint64_t time_ns, What what, uint32_t subject) {
+    time_ns = std::max(now_ns_, on_grain(time_ns, options_.grain_ns, mix(event_, subject)));
     events_.push({time_ns, event_++, what, subject});
   }
   uint32_t new_message(const Message& message);

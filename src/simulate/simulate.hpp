@@ -46,6 +46,9 @@ struct SimulateOptions {
   CostModel cost;
   // part of a link's capacity that may lie idle though flows want it; 0: exact
   double tolerance = 5e-3;
+  // Messages end, and all else happens, at multiples of this, rounded up or down by chance (the
+  // same one each time): rates are shared out so much less often. 0: exact.
+  uint64_t grain_ns = 0;
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
   std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
   std::function<void(uint64_t done, uint64_t all)> progress;  // told now and then: of messages

@@ -359,6 +359,30 @@ TEST(SimulateTiered, ToleranceChangesLittle) {
   }
 }
 
+TEST(SimulateTiered, AGrainChangesLittleAndIsTheSameEachTime) {
+  std::mt19937_64 random(sennit_test::seed());
+  for (int round = 0; round < 6; round++) {
+    TierTree tree = racks_of({3, 5, 1, 4}, 400 * kMbps, 4);
+    for (Group& group : tree.groups)
+      for (Capacity* capacity : {&group.egress, &group.ingress})
+        capacity->bytes_per_s -= capacity->bytes_per_s * (random() % 20) / 100;
+    const Request request = request_for(round % 2 ? Collective::all_reduce : Collective::all_gather,
+                                        tree.ranks(), 1'000'000, 0);
+    const Plan plan = *make_plan(request, tree, {});
+    const SimulatedTime exact = *simulate(tree, request, plan, {});
+    SimulateOptions grained;
+    grained.grain_ns = exact.time_ns / 4096;
+    const SimulatedTime once = *simulate(tree, request, plan, grained);
+    const double ratio = static_cast<double>(once.time_ns) / static_cast<double>(exact.time_ns);
+    EXPECT_GT(ratio, 0.9);
+    EXPECT_LT(ratio, 1.1);
+    EXPECT_EQ(simulate(tree, request, plan, grained)->time_ns, once.time_ns);
+    EXPECT_EQ(once.time_ns % grained.grain_ns, 0u);
+    for (size_t g = 0; g < tree.groups.size(); g++)
+      EXPECT_EQ(once.groups[g].egress_bytes, exact.groups[g].egress_bytes);
+  }
+}
+
 TEST(Simulate, RefusesSizesThatWrapAround) {
   const TierTree tree = TierTree::flat(4);
   Request request;
