@@ -114,7 +114,7 @@ JobRecording empty_recording(const SimulatedJob& job) {
 
 }  // namespace
 
-Result<JobRecording> simulated_recording(const SimulatedJob& job) {
+Result<SimulatedCall> simulated_call(const SimulatedJob& job) {
   const Result<TierTree> tree = contract(job.fabric, job.placements);
   if (!tree) return tree.status();
   const Algorithm* const algorithm = find_algorithm(job.plan.algorithm);
@@ -123,20 +123,33 @@ Result<JobRecording> simulated_recording(const SimulatedJob& job) {
   const std::unique_ptr<Blueprint> blueprint =
       algorithm->prepare(*tree, job.request, job.plan.parameters);
   const TierTree slowed = slowed_down(*tree, job.slow);
-  std::vector<SimulatedMessage> messages;
+  SimulatedCall call;
   SimulateOptions options;
   options.symmetry = false;
-  options.observe = [&](const SimulatedMessage& message) { messages.push_back(message); };
+  options.grain_ns = job.grain_ns;
+  options.observe = [&](const SimulatedMessage& message) { call.messages.push_back(message); };
   const Result<SimulatedTime> simulated =
       simulate(slowed, job.request, *blueprint, job.plan.parameters.chunks, options);
   if (!simulated) return simulated.status();
+  call.time_ns = simulated->time_ns;
+  return call;
+}
+
+JobRecording recording_of(const SimulatedJob& job, const SimulatedCall& call) {
+  const TierTree tree = *contract(job.fabric, job.placements);
   JobRecording recording = empty_recording(job);
-  Recorder recorder(job, *tree, &recording);
+  Recorder recorder(job, tree, &recording);
   uint64_t now_ns = kStartNs;
   for (uint32_t seq = 1; seq <= job.calls; seq++)
-    now_ns = recorder.record(seq, now_ns + kBetweenCallsNs, messages, simulated->time_ns);
+    now_ns = recorder.record(seq, now_ns + kBetweenCallsNs, call.messages, call.time_ns);
   for (RankRecording& rank : recording.ranks) rank.recorded = rank.events.size();
   return recording;
+}
+
+Result<JobRecording> simulated_recording(const SimulatedJob& job) {
+  const Result<SimulatedCall> call = simulated_call(job);
+  if (!call) return call.status();
+  return recording_of(job, *call);
 }
 
 }  // namespace sennit::diagnose

@@ -11,6 +11,7 @@
 #include "diagnose/job.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/request.hpp"
+#include "simulate/simulate.hpp"
 #include "topology/fabric/fabric.hpp"
 
 namespace sennit::diagnose {
@@ -25,10 +26,20 @@ struct SimulatedJob {
   Slower slow;
   std::vector<std::pair<int, uint64_t>> late;  // world ranks, and nanoseconds before each call
   size_t calls = 10;
-  double noise = 0;   // of every message's time: the deviation of its logarithm
-  uint64_t seed = 1;  // of the noise
+  double noise = 0;       // of every message's time: the deviation of its logarithm
+  uint64_t seed = 1;      // of the noise
+  uint64_t grain_ns = 0;  // SimulateOptions::grain_ns
+};
+// One call without noise, in which all come at once.
+struct SimulatedCall {
+  std::vector<SimulatedMessage> messages;
+  uint64_t time_ns = 0;
 };
 // Errors: what the fabric or the simulator says.
+Result<SimulatedCall> simulated_call(const SimulatedJob& job);
+// What its ranks record if all of its calls run like this one.
+JobRecording recording_of(const SimulatedJob& job, const SimulatedCall& call);
+// Both. Errors: simulated_call()'s.
 Result<JobRecording> simulated_recording(const SimulatedJob& job);
 
 }  // namespace sennit::diagnose
