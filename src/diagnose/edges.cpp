@@ -35,11 +35,13 @@ std::vector<DirectedGroup> way_of(const TierTree& tree, int from, int to) {
 }
 
 ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
-                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower) {
+                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower,
+                            uint64_t grain_ns) {
   const TierTree slowed = slowed_down(tree, slower);
   std::map<std::pair<int, int>, std::vector<SimulatedMessage>> messages;
   SimulateOptions options;
   options.symmetry = false;
+  options.grain_ns = grain_ns;
   options.observe = [&](const SimulatedMessage& message) {
     messages[{message.from, message.to}].push_back(message);
   };

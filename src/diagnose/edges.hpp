@@ -73,9 +73,10 @@ struct ExpectedPlan {
   double time_ns = 0;
 };
 // The schedule that was made of `tree`, in `chunks`, on it where some boundaries are slower. Empty
-// where it cannot be simulated.
+// where it cannot be simulated. `grain_ns`: SimulateOptions::grain_ns.
 ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
-                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower);
+                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower,
+                            uint64_t grain_ns = 0);
 
 // Calls of one plan on one communicator, of which all messages are recorded at both ends.
 struct ObservedPlan {

@@ -3,8 +3,8 @@
 // An edge is slow where its messages took longer than the simulator expects. For each boundary and
 // direction, and for each tier, it is asked how well "this one is slow, and nothing else is"
 // explains which edges are; the likeliest are simulated, slowed, and the one that comes nearest to
-// what was observed is named. Boundaries that the same messages cross are not told apart, and are
-// named together.
+// what was observed, of its own edges and of the whole call, is named. Boundaries that the same
+// messages cross are not told apart, and are named together.
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ struct SlowLink {
   size_t since = 0;                     // index of the first call that it was slow in
 };
 
-// Of more ranks it is not tried: every hypothesis is simulated.
-inline constexpr int kMostRanksJudged = 256;
+// Of more ranks it is not tried: what is likely is simulated.
+inline constexpr int kMostRanksJudged = 1024;
 
 // `observed`: calls of the plan that `blueprint` was made of, on this tree. Nothing where no
 // boundary is slower than `least_factor`, or none explains what is slow.

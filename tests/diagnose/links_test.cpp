@@ -87,6 +87,18 @@ TEST(SlowLinks, AnUplinkInOneDirection) {
   EXPECT_GT(verdict.cost, 0.3) << verdict.sentence;
 }
 
+// Where all wait for one link the others' messages are much faster than they should be.
+TEST(SlowLinks, AnUplinkThatIsMuchSlowerThanAllElse) {
+  for (const double factor : {2.0, 3.3, 8.0}) {
+    SimulatedJob job =
+        job_on("racks=2,2,2;nic=400Mbit/s;oversubscription=4", Collective::all_reduce, 4 << 20);
+    job.slow = {{{group_called(tree_of(job), "rack1"), true}, factor}};
+    const Verdict verdict = verdict_on(job);
+    EXPECT_TRUE(names(verdict, "out of rack1")) << factor << ": " << verdict.sentence;
+    EXPECT_EQ(verdict.links.size(), 1u) << factor << ": " << verdict.sentence;
+  }
+}
+
 TEST(SlowLinks, AHostsLinkInBothDirections) {
   SimulatedJob job = job_on(kTree);
   const int host = group_called(tree_of(job), "h5");
@@ -106,6 +118,47 @@ TEST(SlowLinks, AWholeTier) {
   const Verdict verdict = verdict_on(job);
   EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
   EXPECT_NE(verdict.sentence.find("every rack's link"), std::string::npos) << verdict.sentence;
+}
+
+// All wait for the slowest edge, and the more exactly so the finer times are told apart: where
+// hypotheses are simulated too coarsely, none explains what the call took.
+TEST(SlowLinks, AnUplinkOfARing) {
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    SimulatedJob job = job_on("racks=5,5,5;nic=400Mbit/s;oversubscription=5", collective);
+    job.plan.algorithm = "ring";
+    job.plan.parameters.radices.clear();
+    job.slow = {{{group_called(tree_of(job), "rack0"), false}, 1.25}};
+    const Verdict verdict = verdict_on(job);
+    EXPECT_TRUE(names(verdict, "into rack0")) << verdict.sentence;
+  }
+}
+
+// Of racks whose sizes differ, few of a host's edges carry much.
+TEST(SlowLinks, AHostOfAnUnequalTree) {
+  int named = 0;
+  const char* const hosts[] = {"h0", "h5", "h7", "h9", "h14"};
+  for (const char* const host : hosts) {
+    SimulatedJob job =
+        job_on("racks=5,2,6,3;nic=400Mbit/s;oversubscription=2", Collective::reduce_scatter);
+    job.slow = {{{group_called(tree_of(job), host), true}, 2.0}};
+    const bool matters = slowdown(job) >= 1.1;
+    const Verdict verdict = verdict_on(job);
+    named += !matters || names(verdict, std::string("out of ") + host) || names(verdict, host);
+  }
+  EXPECT_EQ(named, 5);
+}
+
+TEST(SlowLinks, OneOfManyRanks) {
+  std::string racks = "32";
+  for (int rack = 1; rack < 10; rack++) racks += ",32";
+  SimulatedJob job = job_on("racks=" + racks + ";nic=400Mbit/s;oversubscription=4",
+                            Collective::all_gather, 128 << 20);
+  job.plan.parameters.chunks = 1;  // simulated in a moment
+  job.calls = 4;
+  job.slow = {{{group_called(tree_of(job), "rack3"), true}, 1.5}};
+  const Verdict verdict = verdict_on(job);
+  EXPECT_TRUE(names(verdict, "out of rack3")) << verdict.sentence;
 }
 
 TEST(SlowLinks, ALateRankIsNoLink) {
