@@ -2,11 +2,13 @@
 // every kind and severity, injected into simulated calls on random trees, with noise on every time.
 //
 // usage: injections [--trials N] [--least-ranks N] [--most-ranks N] [--noise PART] [--seed N]
+//                   [--equal] [--only KIND] [--wrong]
 //
 // A fault *matters* where it makes the call 5% slower. Of those that matter: `named`, the truth is
-// among the suspects; `alone`, and nothing else is; `wrong`, others are suspected; `missed`, nobody
-// is. Of those that do not matter nothing but `wrong` counts. Precision is named / (named + wrong),
-// recall named / all that matter.
+// among the suspects; `first`, and it is the first of them; `alone`, and nothing else is; `wrong`,
+// only others are suspected; `missed`, nobody is. Of those that do not matter nothing but `wrong`
+// counts. Precision is named / (named + wrong), recall named / all that matter. Of two links at
+// once, one named is enough.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -43,24 +45,38 @@ enum class Kind {
   nic_both,
   uplink_one_way,
   uplink_both,
-  tier
+  tier,
+  two
 };
-constexpr Kind kKinds[] = {Kind::none,           Kind::uneven,      Kind::late_rank,
-                           Kind::nic_out,        Kind::nic_in,      Kind::nic_both,
-                           Kind::uplink_one_way, Kind::uplink_both, Kind::tier};
-constexpr const char* kNames[] = {"nothing",         "uneven work",  "late rank",
-                                  "NIC, out",        "NIC, in",      "NIC, both",
-                                  "uplink, one way", "uplink, both", "tier"};
+constexpr Kind kKinds[] = {Kind::none,   Kind::uneven,   Kind::late_rank,      Kind::nic_out,
+                           Kind::nic_in, Kind::nic_both, Kind::uplink_one_way, Kind::uplink_both,
+                           Kind::tier,   Kind::two};
+constexpr const char* kNames[] = {"nothing", "uneven work", "late rank",       "NIC, out",
+                                  "NIC, in", "NIC, both",   "uplink, one way", "uplink, both",
+                                  "tier",    "two links"};
+constexpr int kManyRanks = 64;
 
 struct Options {
   int trials = 20;
-  int least_ranks = 16, most_ranks = 24;
+  int least_ranks = 16, most_ranks = 64;
   double noise = 0.05;
   uint64_t seed = 1;
+  bool equal = false;  // racks of one size
+  std::string only;    // this kind
+  bool tell_wrong = false;
 };
 
 struct Tally {
-  int trials = 0, matter = 0, named = 0, alone = 0, wrong = 0, missed = 0;
+  int trials = 0, matter = 0, named = 0, first = 0, alone = 0, wrong = 0, missed = 0;
+  void add(const Tally& other) {
+    trials += other.trials;
+    matter += other.matter;
+    named += other.named;
+    first += other.first;
+    alone += other.alone;
+    wrong += other.wrong;
+    missed += other.missed;
+  }
 };
 
 struct Trial {
@@ -69,18 +85,28 @@ struct Trial {
   std::vector<int> ranks;
 };
 
+// So that as many trees have 16 to 32 ranks as have 32 to 64.
+int pick_ranks(std::mt19937_64& random, const Options& options) {
+  std::uniform_real_distribution<double> logarithm(std::log(options.least_ranks),
+                                                   std::log(options.most_ranks));
+  return static_cast<int>(std::lround(std::exp(logarithm(random))));
+}
+
 // racks of equal or unequal sizes, any oversubscription, calls of any of the large collectives.
 SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
   const auto pick = [&](int from, int to) {
     return std::uniform_int_distribution<int>(from, to)(random);
   };
   std::string racks;
-  const bool equal = pick(0, 1) == 0;
-  const int each = pick(3, 6), most = pick(options.least_ranks, options.most_ranks);
-  for (int ranks = 0, count = 0; ranks < most || count < 2; count++) {
-    const int size = equal ? each : pick(2, 6);
+  const bool equal = pick(0, 1) == 0 || options.equal;
+  const int ranks = pick_ranks(random, options);
+  const bool many = ranks > kManyRanks;
+  const int least = many ? 16 : 2, most = many ? 32 : std::max(4, ranks / 4);
+  const int each = pick(std::max(3, least), most);
+  for (int so_far = 0, count = 0; so_far < ranks || count < 2; count++) {
+    const int size = std::min(equal ? each : pick(least, most), many ? ranks - so_far : ranks);
     racks += fmt::format("{}{}", racks.empty() ? "" : ",", size);
-    ranks += size;
+    so_far += size;
   }
   SimulatedJob job;
   job.fabric = *synthetic_fabric(
@@ -90,24 +116,21 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
                                    Collective::reduce_scatter};
   job.request.collective = kTried[pick(0, 2)];
   job.request.count = (4u << 20) >> pick(0, 3);
+  if (many) job.request.count *= 32;  // so that edges carry something
   const TierTree tree = *contract(job.fabric, job.placements);
   if (job.request.collective != Collective::all_reduce)
     job.request.count /= static_cast<uint64_t>(tree.ranks());
   job.plan = *make_plan(job.request, tree, {});
-  constexpr uint32_t kMostChunks = 16;  // so that a simulation takes a moment
-  job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, kMostChunks);
+  // So that a simulation takes a moment. What happens is simulated more exactly than the diagnosis
+  // simulates.
+  const uint32_t most_chunks = many ? 2 : 16;
+  constexpr int kFewRanks = 32;
+  constexpr uint64_t kParts = 8192;
+  job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, most_chunks);
+  if (ranks > kFewRanks) job.grain_ns = job.plan.predicted_ns / kParts;
   job.noise = options.noise;
   job.seed = random();
   return job;
-}
-
-double time_of(const SimulatedJob& job) {
-  SimulatedJob once = job;
-  once.calls = 1;
-  once.noise = 0;
-  const JobRecording recording = *simulated_recording(once);
-  const std::vector<TraceEvent>& events = recording.ranks[0].events;
-  return static_cast<double>(events.back().posted_ns - events.front().posted_ns);
 }
 
 // The groups that have switches above them, or the hosts.
@@ -125,13 +148,13 @@ void slow_down(Trial* trial, const TierTree& tree, int group, bool out, bool in,
   if (out != in) trial->links.push_back(link_name(tree, {group, out}, false));
 }
 
-void inject(Trial* trial, Kind kind, double severity, std::mt19937_64& random) {
+// `took`: ns, of a call without it.
+void inject(Trial* trial, Kind kind, double severity, double took, std::mt19937_64& random) {
   const TierTree tree = *contract(trial->job.fabric, trial->job.placements);
   const auto one_of = [&](const std::vector<int>& from) {
     return from[std::uniform_int_distribution<size_t>(0, from.size() - 1)(random)];
   };
   const std::vector<int> hosts = groups_of(tree, true), racks = groups_of(tree, false);
-  const double took = time_of(trial->job);
   const bool out = std::uniform_int_distribution<int>(0, 1)(random) == 0;
   switch (kind) {
     case Kind::none:
@@ -160,43 +183,81 @@ void inject(Trial* trial, Kind kind, double severity, std::mt19937_64& random) {
     case Kind::tier:
       for (const int rack : racks) slow_down(trial, tree, rack, true, true, severity);
       break;
+    case Kind::two: {
+      const int first = one_of(hosts), second = one_of(racks);
+      slow_down(trial, tree, first, out, !out, severity);
+      slow_down(trial, tree, second, out, !out, severity);
+      break;
+    }
   }
 }
 
 // A slow link in both directions is named by either, where only that one counts.
+bool is_truth(const Trial& trial, const std::string& link) {
+  return std::any_of(trial.links.begin(), trial.links.end(), [&](const std::string& truth) {
+    return link == truth || link == "out of " + truth || link == "into " + truth ||
+           truth == "out of " + link || truth == "into " + link;
+  });
+}
+
 bool names_truth(const Trial& trial, const Verdict& verdict) {
   if (!trial.ranks.empty()) return verdict.ranks == trial.ranks;
-  for (const std::string& truth : trial.links)
-    for (const std::string& link : verdict.links)
-      if (link == truth || link == "out of " + truth || link == "into " + truth ||
-          truth == "out of " + link || truth == "into " + link)
-        return true;
-  return false;
+  return std::any_of(verdict.links.begin(), verdict.links.end(),
+                     [&](const std::string& link) { return is_truth(trial, link); });
+}
+
+std::string described(const Trial& trial) {
+  const SimulatedJob& job = trial.job;
+  std::string text = fmt::format(
+      "{} of {}, {} ranks, {} in {} chunks:", sennit::name(job.request.collective),
+      job.request.count, job.placements.size(), job.plan.algorithm, job.plan.parameters.chunks);
+  for (const std::string& link : trial.links) text += " " + link;
+  for (const int rank : trial.ranks) text += fmt::format(" rank {}", rank);
+  return text;
+}
+
+// Whom the diagnosis of the trial blames, held against the truth. A job's own uneven work may be
+// told of ranks, but never blamed on a link.
+void hold(const Trial& trial, Kind kind, double slowdown, const Verdict& verdict, bool tell_wrong,
+          Tally* tally) {
+  const bool matters =
+      kind != Kind::none && kind != Kind::uneven && slowdown >= kMatters * (1 - 1e-9);
+  const bool accused =
+      kind == Kind::uneven ? !verdict.links.empty() : verdict.kind != VerdictKind::well;
+  const bool right = kind != Kind::uneven && names_truth(trial, verdict);
+  tally->trials++;
+  tally->matter += matters;
+  if (right && matters) {
+    tally->named++;
+    tally->first += !trial.ranks.empty() || is_truth(trial, verdict.links.front());
+    tally->alone += verdict.links.size() <= trial.links.size();
+  }
+  tally->wrong += accused && !right;
+  tally->missed += !accused && matters;
+  if (tell_wrong && ((accused && !right) || (!accused && matters)))
+    fmt::print("  {} slower by {:.2f}: {}\n", described(trial), slowdown,
+               verdict.sentence.empty() ? "nothing seen" : verdict.sentence);
 }
 
 void run(Kind kind, double severity, uint64_t seed, const Options& options, Tally* tally) {
   std::mt19937_64 random(seed);
   Trial trial{random_job(random, options), {}, {}};
-  const double well = time_of(trial.job);
-  inject(&trial, kind, severity, random);
-  const double slowdown = time_of(trial.job) / well;
-  const bool matters =
-      kind != Kind::none && kind != Kind::uneven && slowdown >= kMatters * (1 - 1e-9);
-  const JobRecording recording = *simulated_recording(trial.job);
+  SimulatedCall call = *simulated_call(trial.job);
+  const auto well = static_cast<double>(call.time_ns);
+  inject(&trial, kind, severity, well, random);
+  double slowdown = 1;
+  if (!trial.job.slow.empty()) {
+    call = *simulated_call(trial.job);
+    slowdown = static_cast<double>(call.time_ns) / well;
+  }
+  // What all wait for the last to come.
+  for (const auto& [rank, late_ns] : trial.job.late)
+    slowdown = std::max(slowdown, 1 + static_cast<double>(late_ns) / well);
+  const JobRecording recording = recording_of(trial.job, call);
   Plans plans(recording);
   JudgeOptions judging;
   judging.least_factor = kMatters;
-  const Verdict verdict = judge(recording, plans, judging);
-  tally->trials++;
-  tally->matter += matters;
-  // A job's own uneven work may be told of ranks, but never blamed on a link.
-  const bool accused =
-      kind == Kind::uneven ? !verdict.links.empty() : verdict.kind != VerdictKind::well;
-  const bool right = kind != Kind::uneven && names_truth(trial, verdict);
-  if (right && matters) tally->named++;
-  if (right && matters && verdict.links.size() <= trial.links.size()) tally->alone++;
-  if (accused && !right) tally->wrong++;
-  if (!accused && matters) tally->missed++;
+  hold(trial, kind, slowdown, judge(recording, plans, judging), options.tell_wrong, tally);
 }
 
 std::string part(int some, int all) {
@@ -207,9 +268,11 @@ int measure(const Options& options) {
   fmt::print("seed {}, {} trials of each, {} to {} ranks, noise {}\n\n", options.seed,
              options.trials, options.least_ranks, options.most_ranks, options.noise);
   fmt::print(
-      "| fault | slower by | trials | matter | named | alone | wrong | missed | precision | "
-      "recall |\n|---|---|---|---|---|---|---|---|---|---|\n");
+      "| fault | slower by | trials | matter | named | first | alone | wrong | missed | precision "
+      "| "
+      "recall |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Kind kind : kKinds) {
+    if (!options.only.empty() && options.only != kNames[static_cast<size_t>(kind)]) continue;
     for (const double severity : kSeverities) {
       if (kind == Kind::none && severity != kSeverities[0]) continue;
       Tally sum;
@@ -223,22 +286,17 @@ int measure(const Options& options) {
                               static_cast<uint64_t>(trial);
           run(kind, severity, options.seed * 0x9e3779b97f4a7c15 + number, options, &tally);
           const MutexLock lock(mutex);
-          sum.trials += tally.trials;
-          sum.matter += tally.matter;
-          sum.named += tally.named;
-          sum.alone += tally.alone;
-          sum.wrong += tally.wrong;
-          sum.missed += tally.missed;
+          sum.add(tally);
         }
       };
       std::vector<std::thread> threads;
       for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
         threads.emplace_back(work);
       for (std::thread& thread : threads) thread.join();
-      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
                  kNames[static_cast<size_t>(kind)],
                  kind == Kind::none ? "-" : fmt::format("{:g}", severity), sum.trials, sum.matter,
-                 sum.named, sum.alone, sum.wrong, sum.missed,
+                 sum.named, sum.first, sum.alone, sum.wrong, sum.missed,
                  part(sum.named, sum.named + sum.wrong), part(sum.named, sum.matter));
       std::fflush(stdout);
     }
@@ -261,6 +319,9 @@ int main(int argc, char** argv) {
   command.option("--noise", options.noise, "deviation of the logarithm of every time")
       .show_default()
       .share_within(0, 1);
+  command.flag("--equal", options.equal, "racks of one size alone");
+  command.option("--only", options.only, "this kind of fault alone");
+  command.flag("--wrong", options.tell_wrong, "what was wrong or missed, a line each");
   command.option("--seed", options.seed, "of all that is random").show_default();
   command.action([&] { return sennit::diagnose::measure(options); });
   return line.run({argv, argv + argc});
