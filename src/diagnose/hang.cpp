@@ -229,7 +229,7 @@ std::optional<Hang> Search::look(const StandingCall& from, Way way) {
   way.push_back(key);
   std::optional<Hang> found =
       call.point_to_point ? of_message(from, way) : of_collective(from, way);
-  if (!found) in_vain_.insert(key);
+  if (!found && !goes_on_) in_vain_.insert(key);
   return found;
 }
 

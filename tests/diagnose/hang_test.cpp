@@ -141,6 +141,16 @@ TEST_F(HangTest, WhoWaitsInTheNextCallForOneThatMovesDoesNotHang) {
   EXPECT_FALSE(hang());
 }
 
+// Rank 1 waits for rank 0, and that one for a call that moves, which was looked at before.
+TEST_F(HangTest, WhoWaitsForOneThatWaitsForOneThatMovesDoesNotHang) {
+  call(0, kComm, 4);
+  for (const int rank : {2, 3}) call(rank, kComm, 4).moved_ns = kNow - 1;
+  ended(1, kComm, 4);
+  call(1, kOther, 1).moved_ns = kBegan + 1;
+  for (const int rank : {2, 3}) ended(rank, kOther, 1);
+  EXPECT_FALSE(hang());
+}
+
 TEST_F(HangTest, WhoseCallIsForgottenIsNotBlamedForAMessage) {
   for (const int rank : {0, 1, 2}) call(rank, kComm, 4);
   standings_[0].calls.back().open = {{EventKind::recv, 3, 0, 1, 5, 1}};
