@@ -65,7 +65,7 @@ Result<TierTree> Replanner::tree_of(const std::vector<int>& members) const {
 }
 
 void Replanner::heard(const watch::LiveVerdict& verdict) {
-  if (verdict.kind != watch::LiveKind::slow_link) return;
+  if (verdict.about != VerdictAbout::link) return;
   const Result<TierTree> tree = tree_of(verdict.members);
   if (!tree) return;
   const Who who{verdict.comm, verdict.members};

@@ -33,7 +33,7 @@ constexpr size_t kMostNoteBytes = 1 << 20;
 // far as there is room; in their order. What is left out the rank is said to have forgotten.
 void keep_what_is_told(Standing* standing) {
   const std::vector<StandingCall>& calls = standing->calls;
-  std::set<size_t> kept, told;
+  std::set<size_t> kept;
   const auto keep = [&](size_t at) {
     if (kept.size() < kMostCalls) kept.insert(at);
   };

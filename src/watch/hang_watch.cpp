@@ -15,8 +15,6 @@ namespace {
 constexpr uint64_t kFirstPauseNs = 400'000'000, kLongestPauseNs = 2'000'000'000;
 // So many times SENNIT_STALL, and so long besides, after it was said last a stall is over.
 constexpr uint64_t kOverAfterStalls = 3, kOverAfterNs = 1'000'000'000;
-// A receive may be posted long before its message is due.
-constexpr uint64_t kMessagePatience = 10;
 constexpr size_t kMostRemembered = 1024;
 constexpr int kOverAfterQuestions = 3;  // without the hang that was told
 constexpr size_t kMostSentence = 4000;  // bytes; every rank logs it
@@ -34,14 +32,16 @@ HangWatch::Key HangWatch::key_of(const Found& found) {
   return {found.hang.cause, found.hang.behind, found.known_as, found.members, found.hang.seq};
 }
 
+uint64_t HangWatch::over_after_ns() const { return kOverAfterStalls * stall_ns_ + kOverAfterNs; }
+
 bool HangWatch::lasts(uint64_t now_ns) const {
-  return stalled_at_ns_ && now_ns < *stalled_at_ns_ + kOverAfterStalls * stall_ns_ + kOverAfterNs;
+  return stalled_at_ns_ && now_ns < *stalled_at_ns_ + over_after_ns();
 }
 
 uint64_t HangWatch::due_ns() const {
   if (!stalled_at_ns_) return UINT64_MAX;
   if (waiting_) return asked_at_ns_ + kAnswerNs;
-  return std::min(next_question_ns_, *stalled_at_ns_ + kOverAfterStalls * stall_ns_ + kOverAfterNs);
+  return std::min(next_question_ns_, *stalled_at_ns_ + over_after_ns());
 }
 
 std::optional<uint64_t> HangWatch::question(uint64_t now_ns) {
@@ -141,8 +141,7 @@ std::optional<HangWatch::Found> HangWatch::judge() {
             [](const auto& a, const auto& b) { return a.rank < b.rank; });
   answers_.clear();
   diagnose::Plans plans(job);
-  const diagnose::Patience patience{stall_ns_, kMessagePatience * stall_ns_,
-                                    kOverAfterStalls * stall_ns_ + kOverAfterNs};
+  const diagnose::Patience patience{stall_ns_, kMessagePatience * stall_ns_, over_after_ns()};
   std::optional<diagnose::Hang> hang =
       diagnose::find_hang(job, plans, std::move(standings), patience);
   if (!hang || hang->cause == diagnose::HangCause::unknown) return std::nullopt;
@@ -159,7 +158,7 @@ std::optional<HangWatch::Found> HangWatch::judge() {
 LiveVerdict HangWatch::verdict_of(const Found& found, bool withdrawn) const {
   const diagnose::Hang& hang = found.hang;
   LiveVerdict verdict;
-  verdict.kind = LiveKind::hang;
+  verdict.about = VerdictAbout::hang;
   verdict.withdrawn = withdrawn;
   verdict.when_ns = realtime_ns();
   verdict.comm = found.known_as;

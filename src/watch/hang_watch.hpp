@@ -39,6 +39,9 @@ class HangWatch {
   static constexpr uint64_t kAnswerNs = 600'000'000;
   // Of ranks that are behind again and again in this time only the first call is told.
   static constexpr uint64_t kAgainNs = 60'000'000'000;
+  // So many times SENNIT_STALL a send or a receive may wait: a receive may be posted long before
+  // its message is due.
+  static constexpr int kMessagePatience = 10;
 
  private:
   struct Found {
@@ -53,6 +56,7 @@ class HangWatch {
       std::tuple<diagnose::HangCause, std::vector<int>, uint32_t, std::vector<int>, uint32_t>;
   static Key key_of(const Found& found);
   bool lasts(uint64_t now_ns) const;
+  uint64_t over_after_ns() const;  // without anybody saying that a call stalls
   std::optional<Found> judge();
   bool is_new(const Found& found, uint64_t now_ns);
   LiveVerdict verdict_of(const Found& found, bool withdrawn) const;

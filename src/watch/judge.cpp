@@ -212,7 +212,7 @@ std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
       diagnose::find_slow_link(tree, note, *blueprint, observed, rules_.least_factor);
   if (!slow) return std::nullopt;
   LiveVerdict verdict;
-  verdict.kind = LiveKind::slow_link;
+  verdict.about = VerdictAbout::link;
   verdict.comm = comm.known_as;
   verdict.members = comm.members;
   verdict.plan = observed.plan;
@@ -281,7 +281,7 @@ std::optional<LiveVerdict> Judge::late(const OfComm& comm) const {
   }
   const double usual = median(between), period = median(std::move(periods));
   LiveVerdict verdict;
-  verdict.kind = LiveKind::late_rank;
+  verdict.about = VerdictAbout::late_ranks;
   verdict.comm = comm.known_as;
   verdict.members = comm.members;
   for (size_t m = 0; m < between.size(); m++) {

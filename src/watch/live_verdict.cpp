@@ -20,21 +20,9 @@ namespace {
 
 constexpr uint8_t kHangVersion = 1;
 
-VerdictAbout about(LiveKind kind) {
-  switch (kind) {
-    case LiveKind::slow_link:
-      return VerdictAbout::link;
-    case LiveKind::late_rank:
-      return VerdictAbout::late_ranks;
-    case LiveKind::hang:
-      return VerdictAbout::hang;
-  }
-  return VerdictAbout::link;
-}
-
-const char* name(LiveKind kind) {
+const char* name(VerdictAbout about) {
   constexpr const char* kNames[] = {"slow_link", "late_rank", "hang"};
-  return kNames[static_cast<size_t>(kind)];
+  return kNames[static_cast<size_t>(about)];
 }
 
 void write(ByteWriter& out, const std::vector<int>& ranks) {
@@ -51,8 +39,8 @@ std::vector<int> read_ranks(ByteReader& in) {
 }  // namespace
 
 VerdictNote note_of(const LiveVerdict& verdict) {
-  return {verdict.when_ns, verdict.withdrawn, about(verdict.kind), verdict.sentence,  verdict.links,
-          verdict.ranks,   verdict.factor,    verdict.cost,        verdict.confidence};
+  return {verdict.when_ns, verdict.withdrawn, verdict.about, verdict.sentence,  verdict.links,
+          verdict.ranks,   verdict.factor,    verdict.cost,  verdict.confidence};
 }
 
 std::vector<std::byte> encode_hang(const LiveVerdict& verdict) {
@@ -71,7 +59,7 @@ std::vector<std::byte> encode_hang(const LiveVerdict& verdict) {
 Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   LiveVerdict verdict;
-  verdict.kind = LiveKind::hang;
+  verdict.about = VerdictAbout::hang;
   verdict.confidence = 1;
   LiveHang& hang = verdict.hang.emplace();
   if (in.u8() != kHangVersion) in.fail();
@@ -100,14 +88,14 @@ Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes) {
 std::string json_of(const LiveVerdict& verdict) {
   constexpr double kNsPerS = 1e9;
   nlohmann::ordered_json json = {
-      {"verdict", name(verdict.kind)}, {"withdrawn", verdict.withdrawn},
-      {"sentence", verdict.sentence},  {"time_s", static_cast<double>(verdict.when_ns) / kNsPerS},
-      {"communicator", verdict.comm},  {"blamed_links", verdict.links},
-      {"blamed_ranks", verdict.ranks}, {"factor", verdict.factor},
-      {"cost", verdict.cost},          {"confidence", verdict.confidence},
+      {"verdict", name(verdict.about)}, {"withdrawn", verdict.withdrawn},
+      {"sentence", verdict.sentence},   {"time_s", static_cast<double>(verdict.when_ns) / kNsPerS},
+      {"communicator", verdict.comm},   {"blamed_links", verdict.links},
+      {"blamed_ranks", verdict.ranks},  {"factor", verdict.factor},
+      {"cost", verdict.cost},           {"confidence", verdict.confidence},
   };
   if (verdict.plan != 0) json["plan"] = fmt::format("{:016x}", verdict.plan);
-  if (verdict.kind == LiveKind::late_rank) json["late_s"] = verdict.late_ns / kNsPerS;
+  if (verdict.about == VerdictAbout::late_ranks) json["late_s"] = verdict.late_ns / kNsPerS;
   if (const auto& hang = verdict.hang) {
     json["cause"] = hang->cause;
     json["call"] = hang->call;

@@ -16,8 +16,6 @@
 
 namespace sennit::watch {
 
-enum class LiveKind : uint8_t { slow_link, late_rank, hang };
-
 // Of a call that does not end.
 struct LiveHang {
   std::string cause;         // name(HangCause)
@@ -31,7 +29,7 @@ struct LiveHang {
 // Told when it has held for some digests, told again when it costs much more or less than was told,
 // and once more, `withdrawn`, when it has not for some.
 struct LiveVerdict {
-  LiveKind kind = LiveKind::slow_link;
+  VerdictAbout about = VerdictAbout::link;
   bool withdrawn = false;
   uint64_t when_ns = 0;  // CLOCK_REALTIME
   // By whose calls it was found: the communicator's number, the ranks of the job that are its

@@ -12,15 +12,15 @@ namespace {
 constexpr double kMuch = 1.4;
 
 bool much_different(const LiveVerdict& a, const LiveVerdict& b) {
-  const double was = a.kind == LiveKind::slow_link ? a.factor : a.late_ns;
-  const double is = a.kind == LiveKind::slow_link ? b.factor : b.late_ns;
+  const double was = a.about == VerdictAbout::link ? a.factor : a.late_ns;
+  const double is = a.about == VerdictAbout::link ? b.factor : b.late_ns;
   return was > 0 && is > 0 && std::abs(std::log(is / was)) > std::log(kMuch);
 }
 
 }  // namespace
 
 bool blames_same(const LiveVerdict& a, const LiveVerdict& b) {
-  if (a.kind != b.kind || a.tier != b.tier) return false;
+  if (a.about != b.about || a.tier != b.tier) return false;
   for (const diagnose::DirectedGroup& link : a.suspects)
     if (is_blamed(b, link) || (a.both_ways && is_blamed(b, {link.group, !link.egress})))
       return true;

@@ -30,8 +30,6 @@ constexpr uint8_t kAnswerTopic = 3;                   // up: what this rank does
 constexpr uint8_t kStallTopic = 4;                    // up: a send or a receive stalls
 constexpr uint8_t kQuestionTopic = 5;                 // down: its number
 constexpr uint8_t kHangTopic = 6;                     // down: who is behind
-// So many times SENNIT_STALL a message may take without anybody being asked.
-constexpr int kMessagePatience = 10;
 
 // Of a rank's events so many are read at once, and no more at a time: the rest comes later, or is
 // overwritten until then.
@@ -128,7 +126,7 @@ void Watch::stall_reported() {
 }
 
 void Watch::message_stalls(std::chrono::nanoseconds stalled) {
-  if (started_ && stalled >= kMessagePatience * setting_.stall)
+  if (started_ && stalled >= HangWatch::kMessagePatience * setting_.stall)
     setting_.control->tell(kStallTopic, {});
 }
 

@@ -84,7 +84,7 @@ TEST_F(HangWatchTest, TellsOnceWhatItFoundTwiceAndTakesItBack) {
   const std::vector<LiveVerdict> told = round(3, 9);
   EXPECT_LE(now_ns_ - first_ns, 2000 * kMs);
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].kind, LiveKind::hang);
+  EXPECT_EQ(told[0].about, VerdictAbout::hang);
   EXPECT_FALSE(told[0].withdrawn);
   EXPECT_EQ(told[0].comm, kComm);
   EXPECT_EQ(told[0].ranks, std::vector{3});
@@ -152,7 +152,7 @@ TEST(Answers, WhatIsNoneIsRefused) {
 
 TEST(Hangs, AreToldToAllRanksAsTheyAre) {
   LiveVerdict verdict;
-  verdict.kind = LiveKind::hang;
+  verdict.about = VerdictAbout::hang;
   verdict.confidence = 1;
   verdict.ranks = {1, 5};
   verdict.sentence = "rank 1 is behind";

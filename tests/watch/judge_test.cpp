@@ -108,7 +108,7 @@ TEST(Judge, NamesTheSlowBoundaryOnceItHasHeldAndTakesItBack) {
   EXPECT_TRUE(coordinator.hear(lasting(ill, 2)).empty()) << "it has not held for long";
   const std::vector<LiveVerdict> told = coordinator.hear(lasting(ill, 3));
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].kind, LiveKind::slow_link);
+  EXPECT_EQ(told[0].about, VerdictAbout::link);
   EXPECT_FALSE(told[0].withdrawn);
   EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
   EXPECT_NEAR(told[0].factor, 3, 1);
@@ -145,7 +145,7 @@ TEST(Judge, NamesTheLateRankAndNoLink) {
   job.late = {{5, kNsPerS / 2}};
   const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 6));
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].kind, LiveKind::late_rank);
+  EXPECT_EQ(told[0].about, VerdictAbout::late_ranks);
   EXPECT_EQ(told[0].ranks, std::vector<int>{5});
   EXPECT_NEAR(told[0].late_ns, 0.5e9, 0.01e9);
   job.late.clear();
