@@ -142,10 +142,11 @@ class Solver {
   std::vector<Hypothesis> hypotheses() const;
   void add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
            bool both_ways) const;
-  double misfit(const std::vector<double>& explained, double explained_time) const;
+  double misfit(const std::vector<double>& explained, double explained_time, double common) const;
   double misfit_of_nothing() const;
   double common_to_all(const std::vector<double>& explained) const;
-  void hold_inside(Hypothesis* hypothesis, const std::vector<double>& explained) const;
+  void hold_inside(Hypothesis* hypothesis, const std::vector<double>& explained,
+                   double common) const;
   void guess(Hypothesis* hypothesis) const;
   ExpectedPlan slowed(const std::vector<DirectedGroup>& links, double factor) const;
   bool simulate(Hypothesis* hypothesis, double factor) const;
@@ -294,8 +295,8 @@ double Solver::common_to_all(const std::vector<double>& explained) const {
 
 // How much it explains of the excess of the edges that the hypothesis is about; below 0: it makes
 // it worse.
-void Solver::hold_inside(Hypothesis* hypothesis, const std::vector<double>& explained) const {
-  const double common = common_to_all(explained);
+void Solver::hold_inside(Hypothesis* hypothesis, const std::vector<double>& explained,
+                         double common) const {
   double before = 0, after = 0, weight = 0;
   for (const uint32_t e : hypothesis->edges) {
     const double excess = edges_[e].excess - common;
@@ -308,10 +309,10 @@ void Solver::hold_inside(Hypothesis* hypothesis, const std::vector<double>& expl
       (before - after) / weight * std::sqrt(static_cast<double>(hypothesis->edges.size()));
 }
 
-// What is left of the excess of edges and of the whole call.
-double Solver::misfit(const std::vector<double>& explained, double explained_time) const {
+// What is left of the excess of edges and of the whole call. common: common_to_all(explained).
+double Solver::misfit(const std::vector<double>& explained, double explained_time,
+                      double common) const {
   constexpr double kWeightOfTime = 0.5;
-  const double common = common_to_all(explained);
   double sum = 0, weight = all_weight_;
   for (size_t e = 0; e < edges_.size(); e++)
     sum += edges_[e].weight * std::abs(edges_[e].excess - explained[e] - common);
@@ -323,7 +324,7 @@ double Solver::misfit(const std::vector<double>& explained, double explained_tim
 }
 
 double Solver::misfit_of_nothing() const {
-  return misfit(std::vector<double>(edges_.size(), 0), 0);
+  return misfit(std::vector<double>(edges_.size(), 0), 0, usual_excess_);
 }
 
 // As though all that cross were slower alike, and the rest as expected. Some of them may hardly be:
@@ -370,17 +371,17 @@ bool Solver::simulate(Hypothesis* hypothesis, double factor) const {
       explained[e] = std::log(slow->second / nominal->second);
   }
   const bool timed = then.time_ns > 0 && coarse_.time_ns > 0;
-  const double left = misfit(explained, timed ? std::log(then.time_ns / coarse_.time_ns) : 0);
+  const double explained_time = timed ? std::log(then.time_ns / coarse_.time_ns) : 0;
+  const double common = common_to_all(explained);
   Hypothesis then_is = *hypothesis;
   then_is.simulated = true;
-  hold_inside(&then_is, explained);
+  then_is.misfit = misfit(explained, explained_time, common);
+  hold_inside(&then_is, explained, common);
   std::vector<std::pair<double, double>> apart;
-  const double common = common_to_all(explained);
   for (size_t e = 0; e < edges_.size(); e++)
     apart.emplace_back(std::max(0.0, edges_[e].excess - explained[e] - common), edges_[e].weight);
   constexpr double kUpperQuarter = 0.75;
   then_is.apart = middle_of(std::move(apart), kUpperQuarter);
-  then_is.misfit = left;
   then_is.factor = factor;
   if (hypothesis->simulated && !fits_better(then_is, *hypothesis)) return false;
   *hypothesis = std::move(then_is);
