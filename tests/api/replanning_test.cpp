@@ -138,10 +138,12 @@ void one_round(sennit_comm_t comm, sennit_comm_t part, int round, Judge& judge) 
   sennit_comm_destroy(young);
 }
 
-// At rank 0: proposes versions one after the other until so many are in force, as calls see it.
-void propose(sennit::Communicator& communicator, int count, std::atomic<bool>& over) {
+// At rank 0: proposes versions one after the other until so many are in force, as calls see it, and
+// until the plans have been seen to change, for few versions may come and go within one round.
+void propose(sennit::Communicator& communicator, int count, const std::atomic<bool>& seen,
+             std::atomic<bool>& over) {
   sennit::Context& context = communicator.context();
-  for (int n = 0; n < count; n++) {
+  for (int n = 0; n < count || !seen; n++) {
     const uint64_t before = context.replanning().latest()->number;
     context.replanning().propose(kVersions[static_cast<size_t>(n) % kVersions.size()]);
     // Every third is overtaken by the next before ranks have come to it.
@@ -156,9 +158,9 @@ std::string calls_under_change(int rank) {
   if (!comm) return sennit_last_error();
   if (sennit_comm_split(comm, rank % 2, 0, &part) != SENNIT_OK) return sennit_last_error();
   sennit::Communicator& communicator = sennit::internal(comm);
-  std::atomic<bool> over = false;
+  std::atomic<bool> over = false, seen = false;
   std::thread proposer;
-  if (rank == 0) proposer = std::thread([&] { propose(communicator, switches(), over); });
+  if (rank == 0) proposer = std::thread([&] { propose(communicator, switches(), seen, over); });
   Judge judge;
   std::set<uint64_t> plans;
   int32_t go_on = 1;
@@ -168,10 +170,10 @@ std::string calls_under_change(int rank) {
     request.collective = sennit::Collective::all_reduce;
     request.count = 60'000;
     if (const auto plan = communicator.plan(request); plan) plans.insert(plan->hash);
+    seen = plans.size() > 1;
     go_on = rank != 0 || !over;
     judge.ok(sennit_broadcast(&go_on, &go_on, 1, SENNIT_INT32, 0, comm), "going on");
   }
-  if (judge.wrong().empty() && plans.size() < 2) return "the plans never changed";
   if (judge.wrong().empty()) {
     judge.ok(sennit_comm_finalize(part), "finalize");
     judge.ok(sennit_comm_finalize(comm), "finalize");
