@@ -383,6 +383,12 @@ Result<std::string> leave_out_missing(std::vector<std::string>* libraries) {
 }  // namespace
 
 Result<int> compare(const Instance& instance, const CompareOptions& given) {
+  if (instance.tree.rails > 1)
+    return invalid(fmt::format(
+        "'{}' has {} rails, and other libraries are told of one NIC a host; compare them "
+        "on a tree without --rails, or measure sennit alone with `sennit emulate run -- "
+        "sennit bench`",
+        instance.name, instance.tree.rails));
   const Result<std::vector<SizeRange>> ranges = parse_ranges(given);
   if (!ranges) return ranges.status();
   CompareOptions options = given;

@@ -34,6 +34,7 @@ struct Options {
   TreeOptions tree;
   std::vector<Argument> tree_given;  // of `run`: any of these asks for a tree of its own
   std::string name = "default";
+  bool ranks_given = false;  // of `run`: --ranks-per-host
   bool all = false;
   RunOptions run;
   CompareOptions compare;
@@ -60,6 +61,14 @@ std::vector<Argument> add_tree_options(const Command& command, TreeOptions* tree
   };
 }
 
+Argument add_rails(const Command& command, TreeOptions* tree) {
+  return command
+      .option("--rails", tree->rails,
+              "NICs of every host, each on a leaf of its own in the rack; rates and "
+              "oversubscription are those of one rail")
+      .show_default();
+}
+
 int up(const Options& options) {
   const Result<Tree> tree = make_tree(options.tree);
   if (!tree) return fail(tree.status());
@@ -67,8 +76,12 @@ int up(const Options& options) {
   Result<Instance> instance = create(options.name, *tree);
   if (!instance) return fail(instance.status());
   if (const Status status = detach(&*instance); !status.ok()) return fail(status);
-  fmt::print("'{}' is up: {}; hosts {} to {}\n", instance->name, describe(*tree),
-             instance->tree.hosts.front().address, instance->tree.hosts.back().address);
+  std::string addresses;
+  for (size_t rail = 0; rail < static_cast<size_t>(tree->rails); rail++)
+    addresses +=
+        fmt::format("{}{} to {}", rail ? ", " : "", instance->tree.hosts.front().nics[rail].address,
+                    instance->tree.hosts.back().nics[rail].address);
+  fmt::print("'{}' is up: {}; hosts {}\n", instance->name, describe(*tree), addresses);
   return 0;
 }
 
@@ -131,7 +144,11 @@ int write_report(const Options& options) {
 }
 
 int run(const Options& options) {
-  return on_tree(options, [&](const Instance& instance) { return run_on(instance, options.run); });
+  return on_tree(options, [&](const Instance& instance) {
+    RunOptions run = options.run;
+    if (!options.ranks_given) run.ranks_per_host = instance.tree.rails;
+    return run_on(instance, run);
+  });
 }
 
 // As typed, for the record.
@@ -150,11 +167,15 @@ void add_run(const Command& emulate, Options* options) {
                       "run a command, one process per rank, on a tree that is up or, "
                       "given a tree's options, on one that lives "
                       "as long as the command");
-  const std::vector<Argument> tree = add_tree_options(command, &options->tree);
+  std::vector<Argument> tree = add_tree_options(command, &options->tree);
+  tree.push_back(add_rails(command, &options->tree));
   add_name(command, &options->name);
   RunOptions* run_options = &options->run;
-  command.option("--ranks-per-host", run_options->ranks_per_host, "ranks on every host")
-      .show_default();
+  const Argument ranks =
+      command
+          .option("--ranks-per-host", run_options->ranks_per_host,
+                  "ranks on every host; where hosts have several NICs, one for each if not given")
+          .show_default();
   command.option("--order", run_options->order, "where ranks go: fabric, dealt or random[:SEED]")
       .show_default();
   command.flag("--recommended", run_options->recommended,
@@ -181,6 +202,7 @@ void add_run(const Command& emulate, Options* options) {
       .required();
   command.action([=] {
     options->tree_given = tree;
+    options->ranks_given = ranks.given();
     return run(*options);
   });
 }
@@ -240,6 +262,7 @@ Command add_emulate_command(CommandLine& line) {
 
   const Command up_command = emulate.command("up", "bring a tree up");
   add_tree_options(up_command, &options->tree);
+  add_rails(up_command, &options->tree);
   add_name(up_command, &options->name);
   up_command.action([=] { return up(*options); });
 

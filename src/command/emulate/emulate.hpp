@@ -31,7 +31,8 @@ inline constexpr int kQueueMiB = 4;
 
 // As given on the command line; make_tree() checks it. racks: how many, or the hosts of each; pods:
 // how many, or the racks of each. Rates: one for all, or a list; where there is none, what the
-// level below has over its oversubscription.
+// level below has over its oversubscription. Each rail is a tree of its own up to the spine, and all
+// of them are alike: rates are those of one NIC and of one rail's uplink, and so are the ratios.
 struct TreeOptions {
   std::string racks = "2";
   int hosts = 4;
@@ -40,6 +41,7 @@ struct TreeOptions {
   std::string uplink;
   std::string pod_uplink;
   std::string oversubscription;
+  int rails = 1;  // NICs of every host
 };
 
 // What is wrong, on purpose, with one direction of a link: command/emulate/faults puts it there.
@@ -57,25 +59,37 @@ struct LinkFaults {
   bool operator==(const LinkFaults&) const = default;
 };
 
+// What joins a host to the leaf of one rail.
+struct Nic {
+  std::string address;
+  LinkFaults faults = {};
+};
 // A host of the tree; `holder` is the process that owns its namespaces, 0 where the tree is not up.
 struct Host {
   std::string name;
-  std::string address;
   int rack = 0;
-  uint64_t nic_bits_per_s = 0;
+  uint64_t nic_bits_per_s = 0;  // of each
   pid_t holder = 0;
-  LinkFaults faults = {};  // of its link
+  std::vector<Nic> nics = std::vector<Nic>(1);  // by rail
+
+  // That by which others know it: of its first NIC.
+  const std::string& address() const { return nics.front().address; }
 };
-struct Switch {  // of a rack or a pod
+// Of a rack or a pod; each rail has one.
+struct Switch {
   std::string name;
-  int pod = 0;                     // racks: which pod they hang below
-  uint64_t uplink_bits_per_s = 0;  // 0: it is the root
-  LinkFaults faults = {};          // of its uplink
+  int pod = 0;                                                  // racks: which pod they hang below
+  uint64_t uplink_bits_per_s = 0;                               // of each rail; 0: it is the root
+  std::vector<LinkFaults> faults = std::vector<LinkFaults>(1);  // of the uplinks, by rail
 };
+// The whole tree. The spine is common to all rails.
 struct Tree {
   std::vector<Host> hosts;  // in fabric order
   std::vector<Switch> racks;
   std::vector<Switch> pods;  // empty: racks hang below the spine
+  int rails = 1;
+
+  bool has_spine() const { return racks.size() > 1 || rails > 1; }
 };
 
 // Rounded to four digits, for people.
@@ -103,6 +117,30 @@ std::string slurm_pattern(const Tree& tree);
 // random[:SEED].
 Result<std::vector<int>> place_ranks(const Tree& tree, int ranks_per_host,
                                      const std::string& order);
+
+// ---- rails (command/emulate/rails.cpp; pure) ----
+
+// As many as hosts have GPUs where fabrics are built so.
+inline constexpr int kMostRails = 8;
+
+// A host's interface on that rail: eth1.
+std::string interface_of(int rail);
+// What is called NAME in a tree of one rail, as the kernel's devices and a fabric's switches have
+// it: rack0, or the leaf rack0.1 of one of several rails.
+std::string on_rail(const Tree& tree, const std::string& name, int rail);
+// What a rack's leaf of that rail hangs below: the spine, as all pods do, or its pod.
+std::string above_rack(const Tree& tree, const Switch& rack, int rail);
+// A host's NIC as fabrics have it: h0/eth1; of one rail, the host itself.
+std::string nic_name(const Tree& tree, const Host& host, int rail);
+// Of the tree's host number `host`: rail 1 of the instance 77 has 10.77.17.1 to 10.77.20.250.
+std::string address_of(int subnet, size_t host, int rail);
+// What `ip -batch` has to read in a host's namespace: its addresses, a subnet for every rail, and
+// that packets leave by the NIC whose address they carry.
+std::string addressing(const Tree& tree, const Host& host, int subnet);
+// The rail of a host's i-th rank, as home planes are dealt where nobody names a NIC.
+int rail_of(const Tree& tree, int local_rank);
+// Of ranks on these hosts: which of its host's ranks each one is.
+std::vector<int> local_ranks(const Tree& tree, const std::vector<int>& hosts_of_ranks);
 
 // ---- an instance (command/emulate/instance.cpp, command/emulate/wire.cpp) ----
 
@@ -162,9 +200,8 @@ class ScratchFolder {
 // the new one holds from then on, and what waits there stays. The queue's handle is kShaper.
 std::string shape(const std::string& device, uint64_t bits_per_s);
 inline constexpr const char* kShaper = "1:";
-// All links of the tree, shaped. `switches` is the process whose network namespace holds the
-// switches.
-Status wire(const Tree& tree, pid_t switches);
+// All links of the tree, shaped. The instance's keeper has the switches in its network namespace.
+Status wire(const Instance& instance);
 
 // ---- inside (command/emulate/namespace.cpp) ----
 

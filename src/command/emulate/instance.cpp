@@ -88,21 +88,31 @@ json to_json(const LinkFaults& faults) {
   return {{"out", to_json(faults.out)}, {"in", to_json(faults.in)}};
 }
 
+// What rail 0 has stands where all of it stands in a tree of one rail; the others follow as a list.
+json to_json(const Host& host) {
+  json object = {{"name", host.name},     {"address", host.address()},
+                 {"rack", host.rack},     {"nic_bits_per_s", host.nic_bits_per_s},
+                 {"holder", host.holder}, {"faults", to_json(host.nics.front().faults)}};
+  for (size_t rail = 1; rail < host.nics.size(); rail++)
+    object["further_nics"].push_back(
+        {{"address", host.nics[rail].address}, {"faults", to_json(host.nics[rail].faults)}});
+  return object;
+}
+
+json to_json(const Switch& of) {
+  json object = {{"name", of.name},
+                 {"pod", of.pod},
+                 {"uplink_bits_per_s", of.uplink_bits_per_s},
+                 {"faults", to_json(of.faults.front())}};
+  for (size_t rail = 1; rail < of.faults.size(); rail++)
+    object["further_uplinks"].push_back({{"faults", to_json(of.faults[rail])}});
+  return object;
+}
+
 json to_json(const Instance& instance) {
   json hosts = json::array(), racks = json::array(), pods = json::array();
-  for (const Host& host : instance.tree.hosts)
-    hosts.push_back({{"name", host.name},
-                     {"address", host.address},
-                     {"rack", host.rack},
-                     {"nic_bits_per_s", host.nic_bits_per_s},
-                     {"holder", host.holder},
-                     {"faults", to_json(host.faults)}});
-  const auto add = [](json* list, const Switch& s) {
-    list->push_back({{"name", s.name},
-                     {"pod", s.pod},
-                     {"uplink_bits_per_s", s.uplink_bits_per_s},
-                     {"faults", to_json(s.faults)}});
-  };
+  for (const Host& host : instance.tree.hosts) hosts.push_back(to_json(host));
+  const auto add = [](json* list, const Switch& s) { list->push_back(to_json(s)); };
   for (const Switch& rack : instance.tree.racks) add(&racks, rack);
   for (const Switch& pod : instance.tree.pods) add(&pods, pod);
   return {{"name", instance.name},
@@ -126,6 +136,27 @@ LinkFaults read_faults(const json& link) {
   return {.out = read_fault(link, "out"), .in = read_fault(link, "in")};
 }
 
+Host read_host(const json& object) {
+  Host host{.name = object.at("name"),
+            .rack = object.at("rack"),
+            .nic_bits_per_s = object.at("nic_bits_per_s"),
+            .holder = object.at("holder"),
+            .nics = {{.address = object.at("address"), .faults = read_faults(object)}}};
+  for (const json& nic : object.value("further_nics", json::array()))
+    host.nics.push_back({.address = nic.at("address"), .faults = read_faults(nic)});
+  return host;
+}
+
+Switch read_switch(const json& object) {
+  Switch of{.name = object.at("name"),
+            .pod = object.at("pod"),
+            .uplink_bits_per_s = object.at("uplink_bits_per_s"),
+            .faults = {read_faults(object)}};
+  for (const json& uplink : object.value("further_uplinks", json::array()))
+    of.faults.push_back(read_faults(uplink));
+  return of;
+}
+
 Instance from_json(const json& object) {  // throws on anything malformed; caught by find()
   Instance instance{.name = object.at("name"),
                     .keeper = object.at("keeper"),
@@ -133,18 +164,10 @@ Instance from_json(const json& object) {  // throws on anything malformed; caugh
                     .keeper_socket = -1,
                     .subnet = object.at("subnet"),
                     .tree = {}};
-  for (const json& host : object.at("hosts"))
-    instance.tree.hosts.push_back({.name = host.at("name"),
-                                   .address = host.at("address"),
-                                   .rack = host.at("rack"),
-                                   .nic_bits_per_s = host.at("nic_bits_per_s"),
-                                   .holder = host.at("holder"),
-                                   .faults = read_faults(host)});
-  const auto read = [](const json& s) {
-    return Switch{s.at("name"), s.at("pod"), s.at("uplink_bits_per_s"), read_faults(s)};
-  };
-  for (const json& rack : object.at("racks")) instance.tree.racks.push_back(read(rack));
-  for (const json& pod : object.at("pods")) instance.tree.pods.push_back(read(pod));
+  for (const json& host : object.at("hosts")) instance.tree.hosts.push_back(read_host(host));
+  for (const json& rack : object.at("racks")) instance.tree.racks.push_back(read_switch(rack));
+  for (const json& pod : object.at("pods")) instance.tree.pods.push_back(read_switch(pod));
+  instance.tree.rails = static_cast<int>(instance.tree.hosts.at(0).nics.size());
   return instance;
 }
 
@@ -286,13 +309,14 @@ Result<Instance> create(const std::string& name, const Tree& tree) {
                   "no address range left: `sennit emulate down --all` ends all instances");
   SENNIT_RETURN_IF_ERROR(start_keeper(&instance));
   for (size_t h = 0; h < instance.tree.hosts.size(); h++)
-    instance.tree.hosts[h].address =
-        fmt::format("10.{}.{}.{}", instance.subnet, h / 250 + 1, h % 250 + 1);
+    for (int rail = 0; rail < tree.rails; rail++)
+      instance.tree.hosts[h].nics[static_cast<size_t>(rail)].address =
+          address_of(instance.subnet, h, rail);
   Status status = write_state(instance);  // claims the name and the addresses
   lock.reset();
   for (Host& host : instance.tree.hosts)
     if (status.ok()) status = start_holder(instance.keeper, &host);
-  if (status.ok()) status = wire(instance.tree, instance.keeper);
+  if (status.ok()) status = wire(instance);
   if (status.ok()) status = write_state(instance);
   if (!status.ok()) {
     destroy(instance);

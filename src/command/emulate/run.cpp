@@ -33,7 +33,7 @@ void forget_launchers() {
 
 std::string hosts_text(const Tree& tree) {
   std::string text = "127.0.0.1 localhost\n";
-  for (const Host& host : tree.hosts) text += fmt::format("{} {}\n", host.address, host.name);
+  for (const Host& host : tree.hosts) text += fmt::format("{} {}\n", host.address(), host.name);
   return text;
 }
 
@@ -42,11 +42,13 @@ std::string hosts_text(const Tree& tree) {
 Result<TierTree> tier_tree(const Tree& tree, const std::vector<int>& hosts_of_ranks) {
   const Result<Fabric> fabric = parse_fabric(fabric_text(tree), "the emulated fabric");
   if (!fabric) return fabric.status();
+  const std::vector<int> local = local_ranks(tree, hosts_of_ranks);
   std::vector<Placement> placements;
   placements.reserve(hosts_of_ranks.size());
-  for (const int host : hosts_of_ranks)
-    placements.push_back(
-        {.host = tree.hosts[static_cast<size_t>(host)].name, .numa = -1, .nic = ""});
+  for (size_t r = 0; r < hosts_of_ranks.size(); r++)
+    placements.push_back({.host = tree.hosts[static_cast<size_t>(hosts_of_ranks[r])].name,
+                          .numa = -1,
+                          .nic = interface_of(rail_of(tree, local[r]))});
   return contract(*fabric, placements);
 }
 
@@ -73,11 +75,10 @@ Result<std::vector<std::string>> shared_environment(const Tree& tree, const std:
                                                     const ScratchFolder& scratch) {
   std::vector<std::string> shared = {
       fmt::format("WORLD_SIZE={}", hosts.size()),
-      fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts.front())].address),
+      fmt::format("MASTER_ADDR={}", tree.hosts[static_cast<size_t>(hosts.front())].address()),
       fmt::format("MASTER_PORT={}", kFirstPort + random_number() % kPorts),
       fmt::format("SENNIT_SECRET=key:{:016x}{:016x}{:016x}{:016x}", random_number(),
                   random_number(), random_number(), random_number()),
-      "SENNIT_INTERFACE=eth0",
   };
   if (options.slurm) {
     shared.push_back("SLURM_TOPOLOGY_ADDR_PATTERN=" + slurm_pattern(tree));
@@ -99,13 +100,14 @@ std::vector<Rank> ranks_of(const Tree& tree, const std::vector<int>& hosts,
                            const RunOptions& options, const std::vector<std::string>& shared,
                            const std::vector<std::string>& command) {
   std::vector<Rank> ranks;
-  std::vector<int> ranks_of_host(tree.hosts.size());
+  const std::vector<int> local = local_ranks(tree, hosts);
   for (size_t r = 0; r < hosts.size(); r++) {
     const auto host = static_cast<size_t>(hosts[r]);
     Rank rank{.host = hosts[r], .environment = shared, .command = command};
     rank.environment.push_back(fmt::format("RANK={}", r));
-    rank.environment.push_back(fmt::format("LOCAL_RANK={}", ranks_of_host[host]++));
+    rank.environment.push_back(fmt::format("LOCAL_RANK={}", local[r]));
     rank.environment.push_back(fmt::format("LOCAL_WORLD_SIZE={}", options.ranks_per_host));
+    rank.environment.push_back("SENNIT_INTERFACE=" + interface_of(rail_of(tree, local[r])));
     if (options.slurm)
       rank.environment.push_back("SLURM_TOPOLOGY_ADDR=" + slurm_address(tree, tree.hosts[host]));
     ranks.push_back(std::move(rank));
@@ -160,6 +162,12 @@ Result<Started> start_by(const RunOptions& options, std::vector<std::string>* sh
 
 Result<int> run_on(const Instance& instance, const RunOptions& options) {
   const Tree& tree = instance.tree;
+  const bool by_others = !options.peer.empty() || options.mpirun;
+  if (by_others && tree.rails > 1)
+    return invalid(fmt::format(
+        "{}: '{}' has {} rails, and other libraries are told of one NIC a host; bring a "
+        "tree up without --rails for that",
+        options.mpirun ? "--mpirun" : "--peer " + options.peer, instance.name, tree.rails));
   const Result<std::vector<int>> hosts = hosts_of_ranks(tree, options);
   if (!hosts) return hosts.status();
   SENNIT_RETURN_IF_ERROR(join_owner(instance));
@@ -177,6 +185,7 @@ Result<int> run_on(const Instance& instance, const RunOptions& options) {
   if (started->launcher == Launcher::ours)
     return launch(instance, ranks_of(tree, *hosts, options, *shared, started->command),
                   launch_options);
+  shared->push_back("SENNIT_INTERFACE=" + interface_of(0));
   const Result<std::vector<std::string>> words = mpirun_command(
       instance, *scratch, *hosts, started->launcher, started->program, started->command);
   if (!words) return words.status();

@@ -84,6 +84,17 @@ Result<std::vector<int>> parse_pods(const std::string& text, int racks) {
 // Rates are whole numbers of bytes/s, as in the fabric file.
 uint64_t whole_bytes(double bits_per_s) { return static_cast<uint64_t>(bits_per_s / 8) * 8; }
 
+Status check_rails(int rails, int64_t hosts) {
+  if (rails < 1 || rails > kMostRails)
+    return invalid(fmt::format("--rails {}: a host has from 1 to {} NICs", rails, kMostRails));
+  if (hosts * rails > kMostHosts)
+    return invalid(fmt::format(
+        "--rails {}: {} NICs for {} hosts, and one machine carries at most {}; take fewer hosts or "
+        "rails",
+        rails, hosts * rails, hosts, kMostHosts));
+  return {};
+}
+
 Status set_rates(const TreeOptions& options, Tree* tree) {
   const Result<std::vector<uint64_t>> nic = parse_rates("--nic", options.nic, tree->hosts.size());
   if (!nic) return nic.status();
@@ -116,7 +127,7 @@ Status set_rates(const TreeOptions& options, Tree* tree) {
     if (!rates) return rates.status();
     pod_uplinks = *rates;
   }
-  const bool rack_is_root = tree->racks.size() == 1;
+  const bool rack_is_root = !tree->has_spine();
   for (size_t r = 0; r < tree->racks.size(); r++) {
     Switch& rack = tree->racks[r];
     rack.uplink_bits_per_s = uplinks.empty() ? whole_bytes(rack_load[r] / ratios[0]) : uplinks[r];
@@ -156,15 +167,20 @@ Result<Tree> make_tree(const TreeOptions& options) {
       return invalid(fmt::format("--racks {}: too many", options.racks));
     hosts_of_rack.assign(static_cast<size_t>((*racks)[0]), options.hosts);
   }
-  if (std::accumulate(hosts_of_rack.begin(), hosts_of_rack.end(), int64_t{0}) > kMostHosts)
+  const int64_t hosts = std::accumulate(hosts_of_rack.begin(), hosts_of_rack.end(), int64_t{0});
+  if (hosts > kMostHosts)
     return invalid(fmt::format("--racks {}: more than {} hosts", options.racks, kMostHosts));
+  SENNIT_RETURN_IF_ERROR(check_rails(options.rails, hosts));
+  const auto rails = static_cast<size_t>(options.rails);
   Tree tree;
+  tree.rails = options.rails;
   for (size_t r = 0; r < hosts_of_rack.size(); r++) {
-    tree.racks.push_back({.name = fmt::format("rack{}", r)});
+    tree.racks.push_back(
+        {.name = fmt::format("rack{}", r), .faults = std::vector<LinkFaults>(rails)});
     for (int h = 0; h < hosts_of_rack[r]; h++)
       tree.hosts.push_back({.name = fmt::format("h{}", tree.hosts.size()),
-                            .address = "",
-                            .rack = static_cast<int>(r)});
+                            .rack = static_cast<int>(r),
+                            .nics = std::vector<Nic>(rails)});
   }
   if (!options.pods.empty()) {
     const Result<std::vector<int>> pods =
@@ -173,7 +189,8 @@ Result<Tree> make_tree(const TreeOptions& options) {
     size_t rack = 0;
     if (pods->size() > 1)  // a single pod is the root
       for (size_t p = 0; p < pods->size(); p++) {
-        tree.pods.push_back({.name = fmt::format("pod{}", p)});
+        tree.pods.push_back(
+            {.name = fmt::format("pod{}", p), .faults = std::vector<LinkFaults>(rails)});
         for (int i = 0; i < (*pods)[p]; i++) tree.racks[rack++].pod = static_cast<int>(p);
       }
   }
@@ -195,8 +212,9 @@ std::string describe(const Tree& tree) {
   };
   std::string text;
   if (!tree.pods.empty())
-    text += fmt::format("{} pods ({} each way), ", tree.pods.size(),
-                        rates(tree.pods, &Switch::uplink_bits_per_s));
+    text += fmt::format("{} pods ({} each way{}), ", tree.pods.size(),
+                        rates(tree.pods, &Switch::uplink_bits_per_s),
+                        tree.rails == 1 ? "" : " and rail");
   const bool equal = std::adjacent_find(hosts_of_rack.begin(), hosts_of_rack.end(),
                                         std::not_equal_to<>()) == hosts_of_rack.end();
   if (equal)
@@ -205,9 +223,13 @@ std::string describe(const Tree& tree) {
                     hosts_of_rack[0], hosts_of_rack[0] == 1 ? "" : "s");
   else
     text += fmt::format("racks of {} hosts", fmt::join(hosts_of_rack, ", "));
-  text += fmt::format(", {} per host", rates(tree.hosts, &Host::nic_bits_per_s));
-  if (tree.racks.size() > 1)
-    text += fmt::format(", {} per rack uplink", rates(tree.racks, &Switch::uplink_bits_per_s));
+  const bool one_rail = tree.rails == 1;
+  if (!one_rail) text += fmt::format(", {} rails", tree.rails);
+  text += fmt::format(", {} per {}", rates(tree.hosts, &Host::nic_bits_per_s),
+                      one_rail ? "host" : "NIC");
+  if (tree.has_spine())
+    text += fmt::format(", {} per rack uplink{}", rates(tree.racks, &Switch::uplink_bits_per_s),
+                        one_rail ? "" : " and rail");
   return text;
 }
 
@@ -238,9 +260,18 @@ std::vector<std::string> describe_faults(const Tree& tree) {
   const auto add = [&](const std::string& name, const LinkFaults& faults, uint64_t bits_per_s) {
     if (faults != LinkFaults{}) lines.push_back(name + ": " + describe(faults, bits_per_s));
   };
-  for (const Host& host : tree.hosts) add(host.name, host.faults, host.nic_bits_per_s);
-  for (const Switch& rack : tree.racks) add(rack.name, rack.faults, rack.uplink_bits_per_s);
-  for (const Switch& pod : tree.pods) add(pod.name, pod.faults, pod.uplink_bits_per_s);
+  const auto add_switches = [&](const std::vector<Switch>& switches) {
+    for (const Switch& from : switches)
+      for (size_t rail = 0; rail < from.faults.size(); rail++)
+        add(on_rail(tree, from.name, static_cast<int>(rail)), from.faults[rail],
+            from.uplink_bits_per_s);
+  };
+  for (const Host& host : tree.hosts)
+    for (size_t rail = 0; rail < host.nics.size(); rail++)
+      add(nic_name(tree, host, static_cast<int>(rail)), host.nics[rail].faults,
+          host.nic_bits_per_s);
+  add_switches(tree.racks);
+  add_switches(tree.pods);
   return lines;
 }
 
@@ -250,33 +281,40 @@ std::string fabric_text(const Tree& tree) {
     text += fmt::format("link {} {} {} burst {}KiB declared\n", from, to, format_rate(rate / 8),
                         kBurstKiB);
   };
-  if (tree.racks.size() > 1) text += "switch spine tier root\n";
-  for (const Switch& pod : tree.pods) {
-    text += fmt::format("switch {} tier pod\n", pod.name);
-    link(pod.name, "spine", pod.uplink_bits_per_s);
-  }
-  for (const Switch& rack : tree.racks) {
-    text += fmt::format("switch {} tier rack\n", rack.name);
-    if (rack.uplink_bits_per_s)
-      link(rack.name, tree.pods.empty() ? "spine" : tree.pods[static_cast<size_t>(rack.pod)].name,
-           rack.uplink_bits_per_s);
-  }
+  if (tree.has_spine()) text += "switch spine tier root\n";
+  for (const Switch& pod : tree.pods)
+    for (int rail = 0; rail < tree.rails; rail++) {
+      const std::string name = on_rail(tree, pod.name, rail);
+      text += fmt::format("switch {} tier pod\n", name);
+      link(name, "spine", pod.uplink_bits_per_s);
+    }
+  for (const Switch& rack : tree.racks)
+    for (int rail = 0; rail < tree.rails; rail++) {
+      const std::string name = on_rail(tree, rack.name, rail);
+      text += fmt::format("switch {} tier rack\n", name);
+      if (rack.uplink_bits_per_s) link(name, above_rack(tree, rack, rail), rack.uplink_bits_per_s);
+    }
   for (const Host& host : tree.hosts) {
     text += fmt::format("host {}\n", host.name);
-    link(host.name, tree.racks[static_cast<size_t>(host.rack)].name, host.nic_bits_per_s);
+    for (int rail = 0; rail < tree.rails; rail++) {
+      const std::string nic = nic_name(tree, host, rail);
+      if (nic != host.name) text += fmt::format("nic {} host {}\n", nic, host.name);
+      link(nic, on_rail(tree, tree.racks[static_cast<size_t>(host.rack)].name, rail),
+           host.nic_bits_per_s);
+    }
   }
   return text;
 }
 
 std::string slurm_address(const Tree& tree, const Host& host) {
   const Switch& rack = tree.racks[static_cast<size_t>(host.rack)];
-  std::string text = tree.racks.size() > 1 ? "spine." : "";
+  std::string text = tree.has_spine() ? "spine." : "";
   if (!tree.pods.empty()) text += tree.pods[static_cast<size_t>(rack.pod)].name + ".";
   return text + rack.name + "." + host.name;
 }
 
 std::string slurm_pattern(const Tree& tree) {
-  std::string text = tree.racks.size() > 1 ? "switch." : "";
+  std::string text = tree.has_spine() ? "switch." : "";
   if (!tree.pods.empty()) text += "switch.";
   return text + "switch.node";
 }

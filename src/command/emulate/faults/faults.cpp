@@ -70,53 +70,90 @@ Status enforce_both(const TreeLink& link, const LinkFaults& before, const LinkFa
   return enforce(link.in, before.in, after.in).with_context(link.name);
 }
 
+using Links = std::vector<TreeLink>;
+
+// What is in force, by link.
+std::vector<LinkFaults> faults_of(const Links& links) {
+  std::vector<LinkFaults> faults;
+  faults.reserve(links.size());
+  for (const TreeLink& link : links) faults.push_back(*link.faults);
+  return faults;
+}
+
+void write_down(const Links& links, const std::vector<LinkFaults>& faults) {
+  for (size_t i = 0; i < links.size(); i++) *links[i].faults = faults[i];
+}
+
+// The first error of all; it holds up none of the other links.
+Status enforce_all(const Links& links, const std::vector<LinkFaults>& before,
+                   const std::vector<LinkFaults>& after) {
+  Status first;
+  for (size_t i = 0; i < links.size(); i++) {
+    const Status status = enforce_both(links[i], before[i], after[i]);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
 // A new fault is written down before it is in force, and taken back if it cannot be.
-Status inflict(Instance* instance, const TreeLink& link, const LinkFaults& after) {
-  for (const Fault& fault : {after.out, after.in})
-    SENNIT_RETURN_IF_ERROR(check_support(instance->keeper, fault).with_context(link.name));
-  const LinkFaults before = *link.faults;
-  *link.faults = after;
+Status inflict(const Options& options, Instance* instance, const Links& links,
+               const std::vector<LinkFaults>& after) {
+  for (size_t i = 0; i < links.size(); i++)
+    for (const Fault& fault : {after[i].out, after[i].in})
+      SENNIT_RETURN_IF_ERROR(check_support(instance->keeper, fault).with_context(links[i].name));
+  const std::vector<LinkFaults> before = faults_of(links);
+  write_down(links, after);
   SENNIT_RETURN_IF_ERROR(write_state(*instance));
-  const Status done = enforce_both(link, before, after);
+  const Status done = enforce_all(links, before, after);
   if (done.ok()) return done;
-  if (!enforce_both(link, after, before).ok())
-    return {done.kind(), done.text() + "; `sennit emulate heal " + link.name + "` mends the link"};
-  *link.faults = before;
+  if (!enforce_all(links, after, before).ok())
+    return {done.kind(),
+            done.text() + "; `sennit emulate heal " + options.link + "` mends the link"};
+  write_down(links, before);
   SENNIT_RETURN_IF_ERROR(write_state(*instance));
   return done;
 }
 
 // A fault stays written down until it is out of force.
-Status mend(Instance* instance, const TreeLink& link, const LinkFaults& after) {
-  SENNIT_RETURN_IF_ERROR(enforce_both(link, *link.faults, after));
-  *link.faults = after;
+Status mend(Instance* instance, const Links& links, const std::vector<LinkFaults>& after) {
+  SENNIT_RETURN_IF_ERROR(enforce_all(links, faults_of(links), after));
+  write_down(links, after);
   return write_state(*instance);
 }
 
-// Says what the link has afterwards.
-Result<std::string> change_link(const Options& options, bool heals, const Change& change) {
+// Says what each of the links has afterwards, a line each.
+Result<std::string> change_links(const Options& options, bool heals, const Change& change) {
   signal(SIGPIPE, SIG_IGN);  // of `tc` and `nft` that end early
   StateLock lock;
   SENNIT_RETURN_IF_ERROR(lock.take());
   Result<Instance> instance = find_up(options.name);
   if (!instance) return instance.status();
-  const Result<TreeLink> link = find_link(&*instance, options.link);
-  if (!link) return link.status();
-  const Result<LinkFaults> after = changed(*link, options.direction, change);
-  if (!after) return after.status();
+  const Result<Links> links = find_links(&*instance, options.link);
+  if (!links) return links.status();
+  const std::vector<LinkFaults> before = faults_of(*links);
+  std::vector<LinkFaults> after;
+  for (const TreeLink& link : *links) {
+    const Result<LinkFaults> faults = changed(link, options.direction, change);
+    if (!faults) return faults.status();
+    after.push_back(*faults);
+  }
   SENNIT_RETURN_IF_ERROR(join_owner(*instance));
-  const bool same = *after == *link->faults;
-  SENNIT_RETURN_IF_ERROR(heals ? mend(&*instance, *link, *after)
-                               : inflict(&*instance, *link, *after));
-  const std::string now = describe(*link->faults, link->bits_per_s);
-  return fmt::format("{} of '{}': {}{}", link->name, instance->name, now,
-                     same ? ", as it was before" : "");
+  SENNIT_RETURN_IF_ERROR(heals ? mend(&*instance, *links, after)
+                               : inflict(options, &*instance, *links, after));
+  std::string said;
+  for (size_t i = 0; i < links->size(); i++) {
+    const TreeLink& link = (*links)[i];
+    said += fmt::format("{} of '{}': {}{}\n", link.name, instance->name,
+                        describe(*link.faults, link.bits_per_s),
+                        after[i] == before[i] ? ", as it was before" : "");
+  }
+  return said;
 }
 
 int run(const Options& options, bool heals, const Change& change) {
-  const Result<std::string> said = change_link(options, heals, change);
+  const Result<std::string> said = change_links(options, heals, change);
   if (!said) return fail(said.status());
-  fmt::print("{}\n", *said);
+  fmt::print("{}", *said);
   return 0;
 }
 
@@ -199,8 +236,10 @@ void add(const Command& emulate, const FaultCommand& fault, Options* options) {
       fault.name, std::string(fault.help) +
                       (has_amount ? "; replaces its last such fault, and adds to its others" : ""));
   command
-      .option("link", options->link,
-              "a host (h0) or a switch (rack1): what joins it to the switch above it")
+      .option(
+          "link", options->link,
+          "a host (h0) or a switch (rack1): what joins it to the switch above it, on every rail; "
+          "or on one (h0/eth1, h0.1, rack1.1)")
       .required();
   if (has_amount) command.option(fault.amount, options->amount, fault.amount_help).required();
   command

@@ -1,6 +1,10 @@
 // link.cpp: see command/emulate/faults/link.hpp.
 #include "command/emulate/faults/link.hpp"
 
+#include <charconv>
+#include <optional>
+#include <string_view>
+
 #include <fmt/core.h>
 
 namespace sennit::emulate {
@@ -12,26 +16,53 @@ constexpr uint32_t kMillion = 1'000'000;
 constexpr double kPacketBytes = 1500;
 
 // "h0 to h3", or "h0" alone.
+std::string span(const std::string& first, const std::string& last) {
+  return first == last ? first : first + " to " + last;
+}
+
 template <typename Named>
 std::string names(const std::vector<Named>& list) {
-  if (list.size() == 1) return list.front().name;
-  return list.front().name + " to " + list.back().name;
+  return span(list.front().name, list.back().name);
 }
 
 std::string names_of_links(const Tree& tree) {
   std::string text = names(tree.hosts);
-  if (tree.racks.size() > 1) text += ", " + names(tree.racks);
+  if (tree.has_spine()) text += ", " + names(tree.racks);
   if (!tree.pods.empty()) text += ", " + names(tree.pods);
+  if (tree.rails > 1)
+    text +=
+        fmt::format("; on one rail {}", span(nic_name(tree, tree.hosts.front(), 0),
+                                             nic_name(tree, tree.hosts.front(), tree.rails - 1)));
   return text;
 }
 
-TreeLink make_link(const std::string& name, uint64_t bits_per_s, LinkFaults* faults,
-                   const LinkEnd& lower, const LinkEnd& upper) {
+// What a caller asks for: NAME on all rails, or on one.
+struct Asked {
+  std::string name;
+  std::optional<int> rail;
+};
+
+// Of h0/eth1, h0.1 and rack0.1. None of the tree's own names has a full stop or a slash.
+Asked parse_name(const std::string& text) {
+  for (const std::string_view separator : {"/eth", "."}) {
+    const size_t at = text.find(separator);
+    if (at == std::string::npos) continue;
+    const char* const end = text.data() + text.size();
+    int rail = -1;
+    const auto [stop, error] = std::from_chars(text.data() + at + separator.size(), end, rail);
+    if (error == std::errc() && stop == end && rail >= 0) return {text.substr(0, at), rail};
+  }
+  return {text, std::nullopt};
+}
+
+// `name` is for people, `rule` for nft.
+TreeLink make_link(const std::string& name, const std::string& rule, uint64_t bits_per_s,
+                   LinkFaults* faults, const LinkEnd& lower, const LinkEnd& upper) {
   return {.name = name,
           .bits_per_s = bits_per_s,
           .faults = faults,
-          .out = {name + "_out", bits_per_s, &faults->out, lower, upper},
-          .in = {name + "_in", bits_per_s, &faults->in, upper, lower}};
+          .out = {rule + "_out", bits_per_s, &faults->out, lower, upper},
+          .in = {rule + "_in", bits_per_s, &faults->in, upper, lower}};
 }
 
 // Packets that netem may hold: what is on its way for the delay, and what may wait for the link.
@@ -63,19 +94,50 @@ std::string table(const std::string& name, const std::string& device, const std:
 
 }  // namespace
 
-Result<TreeLink> find_link(Instance* instance, const std::string& name) {
+namespace {
+
+TreeLink link_of(Instance* instance, Host* host, int rail) {
+  const std::string rule = on_rail(instance->tree, host->name, rail);
+  return make_link(nic_name(instance->tree, *host, rail), rule, host->nic_bits_per_s,
+                   &host->nics[static_cast<size_t>(rail)].faults,
+                   {host->holder, interface_of(rail)}, {instance->keeper, "port-" + rule});
+}
+
+TreeLink link_of(Instance* instance, Switch* lower, int rail) {
+  const std::string name = on_rail(instance->tree, lower->name, rail);
+  return make_link(name, name, lower->uplink_bits_per_s, &lower->faults[static_cast<size_t>(rail)],
+                   {instance->keeper, "up-" + name}, {instance->keeper, "down-" + name});
+}
+
+// Of a host or a switch: its links on all rails, or the one that is asked for.
+template <typename Lower>
+Result<std::vector<TreeLink>> on_rails(Instance* instance, Lower* lower, const Asked& asked) {
+  const Tree& tree = instance->tree;
+  if (asked.rail && *asked.rail >= tree.rails) {
+    const std::string last = link_of(instance, lower, tree.rails - 1).name;
+    return invalid(fmt::format("{}: there is no rail {} in '{}'; it has {}", asked.name,
+                               *asked.rail, instance->name,
+                               tree.rails == 1 ? "one rail, whose link here is " + last
+                                               : span(link_of(instance, lower, 0).name, last)));
+  }
+  std::vector<TreeLink> links;
+  for (int rail = 0; rail < tree.rails; rail++)
+    if (!asked.rail || *asked.rail == rail) links.push_back(link_of(instance, lower, rail));
+  return links;
+}
+
+}  // namespace
+
+Result<std::vector<TreeLink>> find_links(Instance* instance, const std::string& name) {
   Tree& tree = instance->tree;
+  const Asked asked = parse_name(name);
   for (Host& host : tree.hosts)
-    if (host.name == name)
-      return make_link(name, host.nic_bits_per_s, &host.faults, {host.holder, "eth0"},
-                       {instance->keeper, "port-" + name});
-  bool at_the_top = name == "spine" && tree.racks.size() > 1;
+    if (host.name == asked.name) return on_rails(instance, &host, asked);
+  bool at_the_top = name == "spine" && tree.has_spine();
   for (std::vector<Switch>* switches : {&tree.racks, &tree.pods})
     for (Switch& from : *switches) {
-      if (from.name != name) continue;
-      if (from.uplink_bits_per_s)
-        return make_link(name, from.uplink_bits_per_s, &from.faults,
-                         {instance->keeper, "up-" + name}, {instance->keeper, "down-" + name});
+      if (from.name != asked.name) continue;
+      if (from.uplink_bits_per_s) return on_rails(instance, &from, asked);
       at_the_top = true;
     }
   return invalid(fmt::format("{}: {} in '{}'; its links are called by their lower ends: {}", name,

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "command/emulate/emulate.hpp"
 
@@ -30,7 +31,8 @@ struct LinkDirection {
   LinkEnd sender, receiver;  // in different namespaces where one of them is a host's
 };
 
-// A link, by the host or the switch at its lower end.
+// A link, by the host or the switch at its lower end: of several rails by the host's NIC or the
+// rail's switch, as the fabric has them.
 struct TreeLink {
   std::string name;
   uint64_t bits_per_s = 0;
@@ -38,9 +40,10 @@ struct TreeLink {
   LinkDirection out, in;
 };
 
-// The link of that name; what it points to is `instance`'s. Where there is none, the error has the
-// names that there are.
-Result<TreeLink> find_link(Instance* instance, const std::string& name);
+// The links of that name; what they point to is `instance`'s. A host or a rack (h0, rack0) has one
+// on every rail, of which h0/eth1 or h0.1, and rack0.1, mean one. Where there is none, the error
+// has the names that there are.
+Result<std::vector<TreeLink>> find_links(Instance* instance, const std::string& name);
 
 // What `tc -batch` has to read in the sender's namespace, and `nft -f` in the receiver's, so that
 // not `before` but `after` is in force; empty where it is the same to them.
