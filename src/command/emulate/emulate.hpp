@@ -31,8 +31,8 @@ inline constexpr int kQueueMiB = 4;
 
 // As given on the command line; make_tree() checks it. racks: how many, or the hosts of each; pods:
 // how many, or the racks of each. Rates: one for all, or a list; where there is none, what the
-// level below has over its oversubscription. Each rail is a tree of its own up to the spine, and all
-// of them are alike: rates are those of one NIC and of one rail's uplink, and so are the ratios.
+// level below has over its oversubscription. Each rail is a tree of its own up to the spine, and
+// all are alike: rates are those of one NIC and of one rail's uplink, and so are the ratios.
 struct TreeOptions {
   std::string racks = "2";
   int hosts = 4;

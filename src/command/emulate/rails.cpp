@@ -1,6 +1,7 @@
-// Rails of an emulated tree: its hosts have a NIC on each, and every rail has leaves and pods of its
-// own below the common spine. What its parts are called, and how hosts are addressed on them. Of
-// one rail, names and addresses are those of a plain tree. Pure functions, no system calls.
+// Rails of an emulated tree: what the parts are called that every rail has, and how hosts are
+// addressed on them. Each host has a NIC on every rail, and each rail has leaves and pods of its
+// own below the common spine. Of one rail, names and addresses are those of a plain tree. Pure
+// functions, no system calls.
 #include <fmt/core.h>
 
 #include "command/emulate/emulate.hpp"

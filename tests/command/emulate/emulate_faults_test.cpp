@@ -23,8 +23,8 @@
 #include <nlohmann/json.hpp>
 
 #include "command/emulate/faults/link.hpp"
-#include "tests/command/emulate/emulated.hpp"
 #include "tests/command/emulate/flow.hpp"
+#include "tests/command/emulate/standing_tree.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
 
@@ -50,61 +50,14 @@ bool eventually(const std::function<bool()>& condition) {
 }
 
 // A tree of two racks with two hosts each, every link of 200 Mbit/s.
-class EmulateFaultsTest : public EmulatedTest {
+class EmulateFaultsTest : public StandingTree {
  protected:
   void SetUp() override {
-    EmulatedTest::SetUp();
+    StandingTree::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: this test looks into namespaces; run as root";
     bring_up("--racks 2 --hosts 2 --nic 200Mbit/s --uplink 200Mbit/s");
   }
-  void TearDown() override {
-    if (up_) sh(kCommand + "down --name " + name_);
-  }
-  void bring_up(const std::string& tree) {
-    name_ = fmt::format("test-{}-faults", getpid());
-    const Outcome up = sh(kCommand + "up " + tree + " --name " + name_);
-    ASSERT_EQ(up.status, 0) << up.output;
-    up_ = true;
-    std::ifstream file("/run/sennit/" + name_ + ".json");
-    state_ = nlohmann::json::parse(file);
-  }
 
-  // `sennit emulate COMMAND` on the tree.
-  Outcome emulate(const std::string& command) const {
-    return sh(kCommand + command + " --name " + name_);
-  }
-  void ask(const std::string& command) const {
-    const Outcome outcome = emulate(command);
-    EXPECT_EQ(outcome.status, 0) << command << ": " << outcome.output;
-  }
-  // What `list` says of the tree's faults.
-  std::string faults() const {
-    std::string text;
-    bool ours = false;
-    for (const std::string& line : sh(kCommand + "list").lines()) {
-      const bool of_a_fault = line.starts_with("  ");
-      if (!of_a_fault) ours = line.starts_with(name_ + ":");
-      if (of_a_fault && ours) text += line.substr(2) + "\n";
-    }
-    return text;
-  }
-
-  pid_t keeper() const { return state_["keeper"]; }
-  pid_t holder(int host) const { return state_["hosts"][host]["holder"]; }
-  // In the network namespace of a process of the tree.
-  static std::string inside(pid_t process, const std::string& command) {
-    return sh(fmt::format("nsenter -t {} -n {}", process, command)).output;
-  }
-  // Every queue of the tree and every rule that drops packets.
-  std::string kernel() const {
-    std::vector<pid_t> processes = {keeper()};
-    for (const auto& host : state_["hosts"]) processes.push_back(host["holder"]);
-    std::string text;
-    for (const pid_t process : processes)
-      text += inside(process, "tc qdisc show") + inside(process, "nft list ruleset");
-    return text;
-  }
   // Packets that the rule of that link and direction has dropped.
   static int64_t dropped(pid_t process, const std::string& direction) {
     const std::string rule = inside(process, "nft list table netdev fault_" + direction);
@@ -113,15 +66,6 @@ class EmulateFaultsTest : public EmulatedTest {
                ? std::stoll(found[1])
                : -1;
   }
-  // Why this machine drops no packets; empty where it does.
-  std::string no_drops() const {
-    const Outcome trial = emulate("cut h0");
-    const Outcome healed = emulate("heal h0");
-    EXPECT_EQ(healed.status, 0) << healed.output;
-    EXPECT_EQ(faults(), "");
-    return trial.status == 3 ? trial.output : "";
-  }
-
   std::unique_ptr<Flow> flow(int from, int to, int64_t bytes) const {
     return std::make_unique<Flow>(holder(from), holder(to), state_["hosts"][to]["address"], bytes);
   }
@@ -134,10 +78,6 @@ class EmulateFaultsTest : public EmulatedTest {
   void expect_slow(int from, int to) const { EXPECT_GE(seconds(from, to), kSlowSeconds); }
   // A whole link takes a twentieth of the slow time; a busy machine may take ten times that.
   void expect_fast(int from, int to) const { EXPECT_LT(seconds(from, to), kSlowSeconds / 2); }
-
-  std::string name_;
-  nlohmann::json state_;
-  bool up_ = false;
 };
 
 TEST_F(EmulateFaultsTest, OneDirectionOfAHostIsSlow) {

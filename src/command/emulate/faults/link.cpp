@@ -29,17 +29,21 @@ std::string names_of_links(const Tree& tree) {
   std::string text = names(tree.hosts);
   if (tree.has_spine()) text += ", " + names(tree.racks);
   if (!tree.pods.empty()) text += ", " + names(tree.pods);
-  if (tree.rails > 1)
-    text +=
-        fmt::format("; on one rail {}", span(nic_name(tree, tree.hosts.front(), 0),
-                                             nic_name(tree, tree.hosts.front(), tree.rails - 1)));
-  return text;
+  if (tree.rails == 1) return text;
+  const auto on_one = [&](const auto& name_on) {
+    return span(name_on(0), name_on(tree.rails - 1));
+  };
+  return fmt::format(
+      "{}; on one rail {}, {}", text,
+      on_one([&](int rail) { return nic_name(tree, tree.hosts.front(), rail); }),
+      on_one([&](int rail) { return on_rail(tree, tree.racks.front().name, rail); }));
 }
 
 // What a caller asks for: NAME on all rails, or on one.
 struct Asked {
   std::string name;
-  std::optional<int> rail;
+  std::optional<int> rail = std::nullopt;
+  bool by_interface = false;  // which hosts alone have
 };
 
 // Of h0/eth1, h0.1 and rack0.1. None of the tree's own names has a full stop or a slash.
@@ -50,9 +54,10 @@ Asked parse_name(const std::string& text) {
     const char* const end = text.data() + text.size();
     int rail = -1;
     const auto [stop, error] = std::from_chars(text.data() + at + separator.size(), end, rail);
-    if (error == std::errc() && stop == end && rail >= 0) return {text.substr(0, at), rail};
+    if (error == std::errc() && stop == end && rail >= 0)
+      return {text.substr(0, at), rail, separator != "."};
   }
-  return {text, std::nullopt};
+  return {text};
 }
 
 // `name` is for people, `rule` for nft.
@@ -92,10 +97,6 @@ std::string table(const std::string& name, const std::string& device, const std:
       name, device, rule);
 }
 
-}  // namespace
-
-namespace {
-
 TreeLink link_of(Instance* instance, Host* host, int rail) {
   const std::string rule = on_rail(instance->tree, host->name, rail);
   return make_link(nic_name(instance->tree, *host, rail), rule, host->nic_bits_per_s,
@@ -111,14 +112,14 @@ TreeLink link_of(Instance* instance, Switch* lower, int rail) {
 
 // Of a host or a switch: its links on all rails, or the one that is asked for.
 template <typename Lower>
-Result<std::vector<TreeLink>> on_rails(Instance* instance, Lower* lower, const Asked& asked) {
+Result<std::vector<TreeLink>> on_rails(Instance* instance, Lower* lower, const Asked& asked,
+                                       const std::string& typed) {
   const Tree& tree = instance->tree;
   if (asked.rail && *asked.rail >= tree.rails) {
-    const std::string last = link_of(instance, lower, tree.rails - 1).name;
-    return invalid(fmt::format("{}: there is no rail {} in '{}'; it has {}", asked.name,
-                               *asked.rail, instance->name,
-                               tree.rails == 1 ? "one rail, whose link here is " + last
-                                               : span(link_of(instance, lower, 0).name, last)));
+    const std::string first = link_of(instance, lower, 0).name;
+    return invalid(fmt::format("{}: there is no rail {} in '{}'; on its rails {} has {}", typed,
+                               *asked.rail, instance->name, lower->name,
+                               span(first, link_of(instance, lower, tree.rails - 1).name)));
   }
   std::vector<TreeLink> links;
   for (int rail = 0; rail < tree.rails; rail++)
@@ -132,12 +133,12 @@ Result<std::vector<TreeLink>> find_links(Instance* instance, const std::string& 
   Tree& tree = instance->tree;
   const Asked asked = parse_name(name);
   for (Host& host : tree.hosts)
-    if (host.name == asked.name) return on_rails(instance, &host, asked);
+    if (host.name == asked.name) return on_rails(instance, &host, asked, name);
   bool at_the_top = name == "spine" && tree.has_spine();
   for (std::vector<Switch>* switches : {&tree.racks, &tree.pods})
     for (Switch& from : *switches) {
-      if (from.name != asked.name) continue;
-      if (from.uplink_bits_per_s) return on_rails(instance, &from, asked);
+      if (from.name != asked.name || asked.by_interface) continue;
+      if (from.uplink_bits_per_s) return on_rails(instance, &from, asked, name);
       at_the_top = true;
     }
   return invalid(fmt::format("{}: {} in '{}'; its links are called by their lower ends: {}", name,
