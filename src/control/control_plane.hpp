@@ -18,11 +18,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.hpp"
+#include "record/measured_clock.hpp"
 
 namespace sennit {
 
@@ -158,6 +160,9 @@ class Control {
   // Says goodbye, so that closing is not taken for death. Bounded: returns after at most a second
   // or two.
   virtual void leave() = 0;
+  // How this rank's clock stands to the coordinator's, as the tree measures it again and again;
+  // nothing while it is not known.
+  virtual std::optional<MeasuredClock> clock() const { return std::nullopt; }
   virtual std::string statistics() const = 0;  // bootstrap messages, connections, refused strangers
 };
 

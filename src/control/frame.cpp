@@ -13,12 +13,12 @@ constexpr size_t kUsualFrameBytes = 64;
 
 const char* name(FrameType type) {
   static constexpr const char* kNames[] = {
-      "none",      "enlist",      "attach",    "probe",          "probe answer", "parent",
-      "refuse",    "joined",      "table",     "start failed",   "heartbeat",    "welcome",
-      "gather",    "gathered",    "broadcast", "collective off", "suspect",      "decision",
-      "link down", "stall",       "inquire",   "answer",         "comm failed",  "abort request",
-      "goodbye",   "goodbye ack", "leaving",   "root at",        "shared",       "tell",
-      "announce"};
+      "none",      "enlist",      "attach",      "probe",          "probe answer", "parent",
+      "refuse",    "joined",      "table",       "start failed",   "heartbeat",    "welcome",
+      "gather",    "gathered",    "broadcast",   "collective off", "suspect",      "decision",
+      "link down", "stall",       "inquire",     "answer",         "comm failed",  "abort request",
+      "goodbye",   "goodbye ack", "leaving",     "root at",        "shared",       "tell",
+      "announce",  "clock_ask",   "clock_answer"};
   static_assert(std::size(kNames) == static_cast<size_t>(FrameType::last_) + 1);
   return type <= FrameType::last_ ? kNames[static_cast<size_t>(type)] : "unknown";
 }

@@ -49,7 +49,9 @@ enum class FrameType : uint16_t {
   shared,          // 0 -> all ranks: the start is over, an older job carries the communicator
   tell,            // up: what a rank's user has to say to the coordinator's
   announce,        // down: what the coordinator's user has to say to all ranks'
-  last_ = announce
+  clock_ask,       // child -> parent: what time is it with you?
+  clock_answer,    // parent -> child: its time, and how it stands to the coordinator's
+  last_ = clock_answer
 };
 // For errors and logs; a string that lives forever.
 const char* name(FrameType type);

@@ -179,6 +179,24 @@ void Leaving::read(ByteReader& in, int size) {
   left = in.ranks(size);
 }
 
+void ClockAsk::write(ByteWriter& out) const { out.u64(asked_ns); }
+void ClockAsk::read(ByteReader& in, int) { asked_ns = in.u64(); }
+
+void ClockAnswer::write(ByteWriter& out) const {
+  out.u64(asked_ns).u64(received_ns).u64(answered_ns).rank(root).i64(ahead_ns).u64(error_ns);
+}
+void ClockAnswer::read(ByteReader& in, int size) {
+  constexpr uint64_t kMostErrorNs = uint64_t{1} << 62;  // sums of a few do not wrap around
+  asked_ns = in.u64();
+  received_ns = in.u64();
+  answered_ns = in.u64();
+  root = in.rank();
+  if (root != kNoRank && (root < 0 || root >= size)) in.fail();
+  ahead_ns = in.i64();
+  error_ns = in.u64();
+  if (answered_ns < received_ns || error_ns > kMostErrorNs) in.fail();
+}
+
 // ---- failure ----
 
 void Probe::write(ByteWriter& out) const { out.rank(asker).rank(asked); }

@@ -170,6 +170,23 @@ struct Leaving {
   SENNIT_CONTROL_MESSAGE(leaving);
 };
 
+// A child asks its parent for the time, every few seconds. ClockAnswer follows.
+struct ClockAsk {
+  uint64_t asked_ns = 0;  // by the child's clock
+  SENNIT_CONTROL_MESSAGE(clock_ask);
+};
+
+// The parent's clock as the question came and as this left, and what it is ahead of that of the
+// coordinator, `root`, as far as the parent knows; -1: it does not know.
+struct ClockAnswer {
+  uint64_t asked_ns = 0;  // as it was asked
+  uint64_t received_ns = 0, answered_ns = 0;
+  int root = -1;
+  int64_t ahead_ns = 0;
+  uint64_t error_ns = 0;  // how far that may be off
+  SENNIT_CONTROL_MESSAGE(clock_answer);
+};
+
 // ---- failure ----
 
 // The coordinator asks a suspect, over a connection made for this, whether it lives. The answer is

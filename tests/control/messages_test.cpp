@@ -83,6 +83,8 @@ auto one_of_each() {
       AbortRequest{1, 2, kWhy},
       Tell{3, 9, kBlob},
       Announce{0x200000001, 9, 77, kBlob},
+      ClockAsk{0x123456789},
+      ClockAnswer{0x123456789, 0x223456789, 0x223456799, 2, -77, 99},
   };
 }
 

@@ -70,6 +70,7 @@ class ControlPlane final : public Control {
   void tell(uint8_t topic, Blob blob) override;
   void announce(uint8_t topic, uint64_t key, Blob blob) override;
   void leave() override;
+  std::optional<MeasuredClock> clock() const override { return plane_.clock().measured(); }
   std::string statistics() const override { return switchboard_.statistics(); }
 
  private:

@@ -20,7 +20,8 @@ Plane::Plane(Self& self, Channels& channels, Door& door, Callers& callers)
       bootstrap_(self, census_, channels, door, tree_, departure_, callers),
       collectives_(self, tree_, callers),
       calls_(self, census_, tree_, announcements_),
-      news_(self, census_, tree_) {}
+      news_(self, census_, tree_),
+      clock_(self, census_, tree_, channels) {}
 
 void Plane::suspect_broken(int rank, const std::string& what) { suspect(rank, kBroken, what); }
 
@@ -39,6 +40,7 @@ void Plane::tick() {
     tree_.tick();
     failures_.tick();
     calls_.tick();
+    clock_.tick();
   }
   departure_.tick();
 }
@@ -185,6 +187,8 @@ Plane::Taken Plane::from_below(Channel& channel, const ReceivedFrame& message) {
                                 [&](const AbortRequest& m) { calls_.on_abort_request(m); });
     case FrameType::tell:
       return take<Tell>(message, [&](const Tell& m) { news_.on_tell(m); });
+    case FrameType::clock_ask:
+      return take<ClockAsk>(message, [&](const ClockAsk& m) { clock_.on_ask(channel, m); });
     case FrameType::goodbye:
       return take<Goodbye>(message, [&](const Goodbye& m) { departure_.on_goodbye(channel, m); });
     default:
@@ -214,6 +218,9 @@ Plane::Taken Plane::from_above(Channel& channel, const ReceivedFrame& message) {
       return take<CommFailed>(message, [&](const CommFailed& m) { calls_.on_comm_failed(m); });
     case FrameType::announce:
       return take<Announce>(message, [&](const Announce& m) { news_.on_announce(m); });
+    case FrameType::clock_answer:
+      return take<ClockAnswer>(message,
+                               [&](const ClockAnswer& m) { clock_.on_answer(channel, m); });
     case FrameType::goodbye_ack:
       return take<GoodbyeAck>(message, [&](const GoodbyeAck& m) { departure_.on_goodbye_ack(m); });
     case FrameType::leaving:

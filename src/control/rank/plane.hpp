@@ -11,6 +11,7 @@
 #include "control/rank/call_watch.hpp"
 #include "control/rank/news.hpp"
 #include "control/rank/small_collectives.hpp"
+#include "control/tree/clock_exchange.hpp"
 #include "control/tree/departure.hpp"
 
 namespace sennit::control {
@@ -25,6 +26,7 @@ class Plane final : public Channels::Owner, private Tree::Owner, private Failure
   SmallCollectives& collectives() { return collectives_; }
   CallWatch& calls() { return calls_; }
   News& news() { return news_; }
+  const ClockExchange& clock() const { return clock_; }
   Departure& departure() { return departure_; }
   // A data connection to this rank broke.
   void suspect_broken(int rank, const std::string& what);
@@ -78,6 +80,7 @@ class Plane final : public Channels::Owner, private Tree::Owner, private Failure
   SmallCollectives collectives_;
   CallWatch calls_;
   News news_;
+  ClockExchange clock_;
 };
 
 }  // namespace sennit::control
