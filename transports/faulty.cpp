@@ -136,6 +136,7 @@ class Faulty final : public Transport {
   }
   Status deregister_memory(void* memory) override { return inner_->deregister_memory(memory); }
   bool free(void* memory) override { return inner_->free(memory); }
+  std::vector<ConnectionStatistics> connections() const override { return inner_->connections(); }
   std::string statistics() const override { return inner_->statistics() + ", with faults"; }
 
  private:

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "record/connections.hpp"
 
 namespace sennit {
 
@@ -224,6 +225,10 @@ class Transport {
     (void)memory;
     return {};
   }
+  // What lies below this transport knows of its connections, by peer; nothing where it knows none,
+  // as of memory that ranks share. Unlike all else here for any thread, without the engine's lock,
+  // and never on the way of a message.
+  virtual std::vector<ConnectionStatistics> connections() const { return {}; }
   virtual std::string statistics() const { return {}; }  // "connections 3, bytes ..." for reports
 };
 

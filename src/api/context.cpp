@@ -92,6 +92,8 @@ Status Context::connect(const JobSettings& settings) {
   Result<ConnectedTransports> connected = start_transports(*control_, hosts_, options_, cost);
   if (!connected) return connected.status();
   placements_ = std::move(connected->placements);
+  for (const std::unique_ptr<Transport>& transport : connected->transports)
+    transports_.push_back(transport.get());
   engine_->set_transports(std::move(connected->transports), std::move(connected->missing));
   engine_->set_addresses(std::move(connected->addresses));
   if (control_->sealed()) engine_->answer_while_idle();
@@ -130,7 +132,16 @@ void Context::begin_watching(std::chrono::nanoseconds period) {
   }
   watch_.start({control_.get(), &engine_->recording(), rank(), fabric_.to_text(), placements_,
                 period, std::chrono::milliseconds(option_integer("SENNIT_STALL")),
-                option_text("SENNIT_DUMP")});
+                option_text("SENNIT_DUMP"), [this] { return connections(); }});
+}
+
+std::vector<ConnectionStatistics> Context::connections() const {
+  std::vector<ConnectionStatistics> all;
+  for (const Transport* const transport : transports_) {
+    const std::vector<ConnectionStatistics> its = transport->connections();
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  return all;
 }
 
 // Measures between the first ranks of all hosts and merges what comes of it.

@@ -73,6 +73,7 @@ class Context {
   Status connect(const JobSettings& settings);
   void make_engine();
   void use(AgreedFabric agreed);
+  std::vector<ConnectionStatistics> connections() const;
   void begin_watching(std::chrono::nanoseconds period);
   static Status probe_fabric(const std::shared_ptr<Context>& context);
   Control::Callbacks control_callbacks();
@@ -88,6 +89,7 @@ class Context {
   watch::Watch watch_;                    // outlives the control thread, which calls it
   std::unique_ptr<Control> control_;
   std::unique_ptr<Engine> engine_;
+  std::vector<const Transport*> transports_;  // the engine's
   JobOptions options_;
   HostSharing hosts_;
   PlanOptions plan_options_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "record/event.hpp"
+#include "record/measured_clock.hpp"
 #include "record/notes.hpp"
 
 namespace sennit::diagnose {
@@ -29,6 +30,7 @@ struct RankRecording {
   std::string host;
   uint64_t realtime_ns = 0, monotonic_ns = 0;  // of one moment
   uint64_t dumped_ns = 0;  // not 0: it is a copy, made at that moment of monotonic_ns's clock
+  MeasuredClock clock;     // as the control plane measured it last; maybe not known
   RankState state = RankState::gone;
   char process = 0;       // while it runs here: its state by proc(5), 'T' is stopped; 0: not known
   uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten

@@ -22,11 +22,14 @@ std::vector<std::string> link_names(const TierTree& tree, const SlowLink& slow) 
   return names;
 }
 
+std::string suspects_name(const TierTree& tree, const SlowLink& slow) {
+  if (slow.tier >= 0) return fmt::format("every {}'s link", tree.tiers[index(slow.tier)].name);
+  return fmt::format("{}", fmt::join(link_names(tree, slow), " or "));
+}
+
 std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,
                                const std::string& call) {
-  const std::string names = slow.tier >= 0
-                                ? fmt::format("every {}'s link", tree.tiers[index(slow.tier)].name)
-                                : fmt::format("{}", fmt::join(link_names(tree, slow), " or "));
+  const std::string names = suspects_name(tree, slow);
   std::string text = slow.factor > 0
                          ? fmt::format("{}: {:.0f}% of its capacity", names, kPercent / slow.factor)
                          : names + ": slower than its like";

@@ -11,6 +11,8 @@ namespace sennit::diagnose {
 
 // Of each suspect: "out of rack1".
 std::vector<std::string> link_names(const TierTree& tree, const SlowLink& slow);
+// All of them in one: "into rack0 or out of rack1", "every rack's link".
+std::string suspects_name(const TierTree& tree, const SlowLink& slow);
 // "out of rack1: 47% of its capacity since call 12; costs 30% of CALL; confidence 0.91". `since`:
 // from which call on, empty where that is not known. `call`: "all_reduce of 4MiB float32 sum".
 std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,

@@ -1,6 +1,8 @@
 // notes.cpp: see record/notes.hpp.
 #include "record/notes.hpp"
 
+#include <array>
+#include <bit>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -9,13 +11,21 @@ namespace sennit {
 namespace {
 
 // Numbers of kinds are for ever: a later version of this library reads the files of this one.
-enum Kind : uint32_t { kFabric = 1, kCommunicator = 2, kPlan = 3, kFailure = 4, kVerdict = 5 };
+enum Kind : uint32_t {
+  kFabric = 1,
+  kCommunicator = 2,
+  kPlan = 3,
+  kFailure = 4,
+  kVerdict = 5,
+  kConnections = 6
+};
 
 Kind kind_of(const FabricNote&) { return kFabric; }
 Kind kind_of(const CommunicatorNote&) { return kCommunicator; }
 Kind kind_of(const PlanNote&) { return kPlan; }
 Kind kind_of(const FailureNote&) { return kFailure; }
 Kind kind_of(const VerdictNote&) { return kVerdict; }
+Kind kind_of(const ConnectionsNote&) { return kConnections; }
 
 // Of counts and the like.
 template <typename Number>
@@ -133,6 +143,22 @@ void read(ByteReader& in, VerdictNote* note) {
   note->confidence = in.f64();
 }
 
+void write(ByteWriter& out, const ConnectionsNote& note) {
+  out.bytes(std::as_bytes(std::span(note.records)));
+}
+
+// Empty places are zeros, and do not fit their check either.
+void read(ByteReader& in, ConnectionsNote* note) {
+  while (in.left() >= sizeof(ConnectionRecord)) {
+    std::array<uint8_t, sizeof(ConnectionRecord)> bytes;
+    for (uint8_t& byte : bytes) byte = in.u8();
+    const auto record = std::bit_cast<ConnectionRecord>(bytes);
+    if (record.check == record.expected_check() && record.latest.peer >= 0)
+      note->records.push_back(record);
+  }
+  if (note->records.empty()) in.fail();  // it says nothing
+}
+
 template <typename Kept>
 void decode_one(std::span<const std::byte> bytes, std::vector<Note>* notes) {
   ByteReader in(bytes);
@@ -167,6 +193,7 @@ std::vector<Note> decode_notes(std::span<const std::byte> bytes) {
     if (kind == kPlan) decode_one<PlanNote>(body, &notes);
     if (kind == kFailure) decode_one<FailureNote>(body, &notes);
     if (kind == kVerdict) decode_one<VerdictNote>(body, &notes);
+    if (kind == kConnections) decode_one<ConnectionsNote>(body, &notes);
   }
   return notes;
 }

@@ -1,5 +1,6 @@
 // notes.hpp: what the events of a recording are about: the fabric and who runs where, the
-// communicators, the plans, and what went wrong. Each is written once, behind the ring.
+// communicators, the plans, and what went wrong. Each is written once, behind the ring, but for the
+// table of connections (record/connections.hpp).
 //
 // A note is a kind, the length of what follows, and that (base/bytes.hpp). Who reads them skips
 // kinds that it does not know, and stops at one that is cut off.
@@ -12,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "record/connections.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/request.hpp"
 #include "topology/fabric/fabric.hpp"
@@ -72,7 +74,8 @@ struct VerdictNote {
   bool operator==(const VerdictNote&) const = default;
 };
 
-using Note = std::variant<FabricNote, CommunicatorNote, PlanNote, FailureNote, VerdictNote>;
+using Note =
+    std::variant<FabricNote, CommunicatorNote, PlanNote, FailureNote, VerdictNote, ConnectionsNote>;
 
 // As it is written.
 std::vector<std::byte> encode(const Note& note);

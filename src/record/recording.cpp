@@ -24,11 +24,13 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "record/notes.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr time_t kSecondsKept = 3600;
+constexpr size_t kNoteHead = 2 * sizeof(uint32_t);  // kind and length
 
 std::string prefix() { return fmt::format("{}{}-", kRecordingName, getuid()); }
 
@@ -38,6 +40,11 @@ uint64_t room_for_ended(const std::string& folder) {
   struct statvfs room {};
   if (statvfs(folder.c_str(), &room) != 0) return kMost;
   return std::min(kMost, uint64_t{room.f_blocks} * room.f_frsize / kPart);
+}
+
+// What the table takes with the head that makes it a note; nothing where there is none.
+size_t table_bytes(size_t places) {
+  return places == 0 ? 0 : kNoteHead + places * sizeof(ConnectionRecord);
 }
 
 struct Ended {
@@ -140,16 +147,17 @@ void RecordingHeader::take(const RecordingHeader& other) {
   realtime_ns = other.realtime_ns;
   monotonic_ns = other.monotonic_ns;
   std::memcpy(host, other.host, sizeof host);
+  clock = other.clock;
 }
 
-Recording::Recording(size_t events) {
+Recording::Recording(size_t events, size_t connections) : table_places_(connections) {
   const size_t count = std::bit_ceil(std::clamp<size_t>(events, 2, kMostEvents));
   mask_ = count - 1;
-  bytes_ = RecordingHeader::kBytes + count * sizeof(TraceEvent);
+  bytes_ = RecordingHeader::kBytes + count * sizeof(TraceEvent) + table_bytes(connections);
 }
 
 std::unique_ptr<Recording> Recording::in_memory(size_t events) {
-  std::unique_ptr<Recording> made(new Recording(events));
+  std::unique_ptr<Recording> made(new Recording(events, 0));
   void* const memory =
       mmap(nullptr, made->bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -160,7 +168,8 @@ std::unique_ptr<Recording> Recording::in_memory(size_t events) {
 std::unique_ptr<Recording> Recording::open(const RecordingOwner& owner, const std::string& folder,
                                            size_t events) {
   if (folder == "0") return in_memory(events);
-  std::unique_ptr<Recording> made(new Recording(events));
+  std::unique_ptr<Recording> made(new Recording(
+      events, std::min(kMostConnectionRecords, static_cast<size_t>(std::max(owner.size, 1) - 1))));
   made->kept_ = !folder.empty();
   const std::string where = folder.empty() ? kRecordingFolder : folder;
   if (!made->kept_) remove_ended(where);
@@ -203,6 +212,15 @@ bool Recording::make_file(const RecordingOwner& owner, const std::string& folder
 void Recording::use(void* memory, const RecordingOwner& owner) {
   header_ = new (memory) RecordingHeader;
   ring_ = reinterpret_cast<TraceEvent*>(static_cast<std::byte*>(memory) + RecordingHeader::kBytes);
+  if (table_places_ > 0) {
+    // An empty table, whose head is that of encode(Note), is what the zeros become by it.
+    std::byte* const table = static_cast<std::byte*>(memory) + bytes_ - table_bytes(table_places_);
+    const std::vector<std::byte> head = encode(ConnectionsNote{});
+    std::memcpy(table, head.data(), kNoteHead);
+    const auto length = static_cast<uint32_t>(table_places_ * sizeof(ConnectionRecord));
+    std::memcpy(table + kNoteHead - sizeof length, &length, sizeof length);
+    table_ = {reinterpret_cast<ConnectionRecord*>(table + kNoteHead), table_places_};
+  }
   header_->version = RecordingHeader::kVersion;
   header_->event_bytes = sizeof(TraceEvent);
   header_->job = owner.job;
@@ -232,9 +250,26 @@ void Recording::note(std::span<const std::byte> note, bool one_of_many) {
   if (fd_ < 0 || note_bytes_.load() + note.size() > most) return;
   note_bytes_ += note.size();
   // One write to a file that is appended to: notes of several threads do not mix.
-  const ssize_t written = write(fd_, note.data(), note.size());
+  const ssize_t written = ::write(fd_, note.data(), note.size());
   // Behind one that was cut off nothing could be read.
   if (written != static_cast<ssize_t>(note.size())) note_bytes_ = kMostNoteBytes;
+}
+
+void Recording::connections(std::span<const ConnectionRecord> records) {
+  if (origin_.forked()) return;
+  const size_t count = std::min(records.size(), table_.size());
+  for (size_t i = 0; i < count; i++) {
+    ConnectionRecord record = records[i];
+    record.check = record.expected_check();
+    table_[i] = record;
+  }
+  for (ConnectionRecord& none : table_.subspan(count)) none = {};
+}
+
+void Recording::clock(MeasuredClock measured) {
+  if (origin_.forked()) return;
+  measured.check = measured.expected_check();
+  header_->clock = measured;
 }
 
 void Recording::end(bool well) {

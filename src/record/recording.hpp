@@ -2,11 +2,11 @@
 // file that others may read while the rank runs, hangs, is stopped, or after it was killed.
 //
 // The file has a header of one page, the ring, and behind it notes: what the events are about, each
-// written once (record/notes.hpp). It lies in /dev/shm, or in the folder that SENNIT_TRACE names,
-// is this user's alone, and is locked (flock) as long as its rank lives. In /dev/shm it goes with a
-// rank that ends well. Those of ranks that did not are taken away by whoever starts next, once they
-// are an hour old, or the oldest of more than 64 MiB or an eighth of the file system. What is in a
-// folder of the user's stays there.
+// written once (record/notes.hpp); the first is the table of connections. It lies in /dev/shm, or
+// in the folder that SENNIT_TRACE names, is this user's alone, and is locked (flock) as long as its
+// rank lives. In /dev/shm it goes with a rank that ends well. Those of ranks that did not are taken
+// away by whoever starts next, once they are an hour old, or the oldest of more than 64 MiB or an
+// eighth of the file system. What is in a folder of the user's stays there.
 //
 // Where no file can be had the ring is plain memory, and there are no notes.
 #pragma once
@@ -20,7 +20,9 @@
 #include <string>
 
 #include "base/process/forked.hpp"
+#include "record/connections.hpp"
 #include "record/event.hpp"
+#include "record/measured_clock.hpp"
 
 namespace sennit {
 
@@ -48,6 +50,7 @@ struct RecordingHeader {
   std::atomic<uint64_t> ended = 0;                 // not 0: its rank has left the job
   // CLOCK_MONOTONIC; not 0: this is a copy, made then, of what a rank that ran had recorded.
   uint64_t dumped_ns = 0;
+  MeasuredClock clock;  // the latest; as all of the header that older writers did not know: zeros
 
   // Whose it is, and how it is laid out; not what is in it.
   void take(const RecordingHeader& other);
@@ -81,6 +84,11 @@ class Recording {
   // Kept for who reads the file, until kMostNoteBytes have been written; where it is one of many
   // and can be done without, until kManyNoteBytes have.
   void note(std::span<const std::byte> note, bool one_of_many = false);
+  // What is to be seen of the connections to other ranks from now on, the most telling first; what
+  // was seen before is gone. One thread at a time.
+  void connections(std::span<const ConnectionRecord> records);
+  // How this rank's clock stands to the first rank's from now on. One thread at a time.
+  void clock(MeasuredClock measured);
   // Something has failed: the file is kept when the rank ends.
   void trouble() { troubled_ = true; }
   // The rank has left, `well` or not. Where the process ends by exit(0) before, it ended well.
@@ -93,7 +101,7 @@ class Recording {
   static constexpr size_t kManyNoteBytes = 1 << 20, kMostNoteBytes = 64 << 20;
 
  private:
-  explicit Recording(size_t events);
+  Recording(size_t events, size_t connections);
   void use(void* memory, const RecordingOwner& owner);
   bool make_file(const RecordingOwner& owner, const std::string& folder);
 
@@ -101,7 +109,9 @@ class Recording {
   RecordingHeader* header_ = nullptr;
   TraceEvent* ring_ = nullptr;
   uint64_t mask_ = 0;
-  size_t bytes_ = 0;  // that are mapped
+  size_t bytes_ = 0;                   // that are mapped
+  std::span<ConnectionRecord> table_;  // behind the ring; empty where there is no file
+  const size_t table_places_;
   int fd_ = -1;
   std::string path_;
   bool kept_ = false;  // also where all went well

@@ -100,6 +100,10 @@ void Watch::stop() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (dumper_.joinable()) dumper_.join();
+  // Also of a job that was shorter than the period.
+  if (!started_.exchange(false) || !file_) return;
+  look_at_connections();
+  note_clock();
 }
 
 void Watch::told(int rank, uint8_t topic, const std::vector<std::byte>& blob) {
@@ -193,7 +197,11 @@ void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
     }
   }
   if (Clock::now() >= next_news_) {
-    if (file_) tell_news();
+    if (file_) {
+      look_at_connections();
+      note_clock();
+      tell_news();
+    }
     dump_if_asked();
     next_news_ = std::max(next_news_ + setting_.period, Clock::now());
   }
@@ -205,6 +213,23 @@ void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
     hangs_->stalls(now_ns);
   }
   if (hangs_) look_at_hangs(now_ns);
+}
+
+// Those within this host say nothing of a link.
+void Watch::look_at_connections() {
+  if (!setting_.connections) return;
+  std::vector<ConnectionStatistics> remote = setting_.connections();
+  const std::string& here = setting_.placements[static_cast<size_t>(setting_.rank)].host;
+  std::erase_if(remote, [&](const ConnectionStatistics& one) {
+    return setting_.placements[static_cast<size_t>(one.peer)].host == here;
+  });
+  connections_.look(remote);
+  setting_.recording->connections(connections_.records(kMostConnectionRecords));
+}
+
+void Watch::note_clock() {
+  if (const std::optional<MeasuredClock> clock = setting_.control->clock())
+    setting_.recording->clock(*clock);
 }
 
 void Watch::tell_news() {

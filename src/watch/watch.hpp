@@ -5,7 +5,8 @@
 // said by every rank.
 //
 // What a rank tells it reads in its own recording's file, so that calls are neither locked out nor
-// slowed down. A thread of its own does all of it.
+// slowed down. A thread of its own does all of it. It also keeps there what the kernel knows of
+// this rank's connections, and how its clock stands to the coordinator's.
 #pragma once
 
 #include <atomic>
@@ -27,6 +28,7 @@
 #include "diagnose/file.hpp"
 #include "record/recording.hpp"
 #include "topology/fabric/fabric.hpp"
+#include "watch/connection_log.hpp"
 #include "watch/live_verdict.hpp"
 #include "watch/summary.hpp"
 
@@ -48,6 +50,8 @@ struct WatchSetting {
   std::chrono::nanoseconds period{0};
   std::chrono::nanoseconds stall{0};  // SENNIT_STALL
   std::string dumps;                  // SENNIT_DUMP: a folder; empty: none
+  // Transport::connections() of this rank's transports; may be empty.
+  std::function<std::vector<ConnectionStatistics>()> connections;
 };
 
 // The public functions may be called from any thread.
@@ -104,6 +108,8 @@ class Watch {
   std::chrono::steady_clock::time_point due() const;
   void handle(const Arrived& arrived, uint64_t now_ns);
   void tell_news();
+  void look_at_connections();
+  void note_clock();
   void tell_notes(const Digest& digest);
   void dump_if_asked();
   void dump();
@@ -126,6 +132,7 @@ class Watch {
   WatchSetting setting_;
   std::unique_ptr<diagnose::RecordingFile> file_;  // null: this rank tells nothing
   std::unique_ptr<Summary> summary_;
+  ConnectionLog connections_;
   std::chrono::steady_clock::time_point next_news_;
   uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;
   // Plans that digests were about, by communicator and hash: once, and told to the coordinator.

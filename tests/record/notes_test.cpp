@@ -7,6 +7,14 @@
 namespace sennit {
 namespace {
 
+ConnectionRecord record_of(int peer) {
+  ConnectionRecord record;
+  record.latest = {peer, 310, 4200, 1, 24'750'000, {99, 8, 7, 6, 500, 40, 30000, 2000}};
+  record.before = {55, 4, 3, 2, 100, 10, 9000, 900};
+  record.check = record.expected_check();
+  return record;
+}
+
 std::vector<Note> samples() {
   PlanNote plan;
   plan.comm = 3;
@@ -24,7 +32,9 @@ std::vector<Note> samples() {
   plan.predicted_ns = 99;
   plan.slow = {{"h1", true, 250}};
   return {FabricNote{"host a\n", {{"a", 1, "mlx5_0"}, {"b", -1, ""}}},
-          CommunicatorNote{7, {0, 2, 5}}, plan, FailureNote{7, 12345, "rank 3 died"},
+          CommunicatorNote{7, {0, 2, 5}},
+          plan,
+          FailureNote{7, 12345, "rank 3 died"},
           VerdictNote{77,
                       true,
                       VerdictAbout::hang,
@@ -33,7 +43,8 @@ std::vector<Note> samples() {
                       {3, 4},
                       2.5,
                       0.25,
-                      0.5}};
+                      0.5},
+          ConnectionsNote{{record_of(3), record_of(0)}}};
 }
 
 TEST(Notes, ComeBackAsTheyWere) {
@@ -61,6 +72,21 @@ TEST(Notes, OfUnknownKindsArePassedOver) {
   const std::vector<std::byte> known = encode(samples()[1]);
   bytes.insert(bytes.end(), known.begin(), known.end());
   EXPECT_EQ(decode_notes(bytes), (std::vector<Note>{samples()[1]}));
+}
+
+TEST(Notes, OfConnectionsTheHalfWrittenAndTheEmptyPlacesArePassedOver) {
+  ConnectionRecord torn = record_of(7);
+  torn.latest.counters.segments++;
+  const ConnectionsNote table{{record_of(3), torn, ConnectionRecord(), record_of(0)}};
+  EXPECT_EQ(decode_notes(encode(table)),
+            (std::vector<Note>{ConnectionsNote{{record_of(3), record_of(0)}}}));
+  EXPECT_EQ(decode_notes(encode(ConnectionsNote{{torn, ConnectionRecord()}})), std::vector<Note>());
+}
+
+TEST(Notes, WhatWasCountedLatelyIsTheDifference) {
+  const ConnectionCounters lately = record_of(3).lately();
+  EXPECT_EQ(lately, (ConnectionCounters{99, 4, 4, 4, 400, 30, 21000, 1100}));
+  EXPECT_EQ(difference({}, lately), ConnectionCounters()) << "what goes backwards is nothing";
 }
 
 }  // namespace

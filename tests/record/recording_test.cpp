@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.hpp"
+#include "diagnose/dump.hpp"
 #include "diagnose/recorded/recordings.hpp"
 #include "record/notes.hpp"
 #include "tests/support/process.hpp"
@@ -24,6 +25,7 @@
 namespace sennit {
 namespace {
 
+using diagnose::dump_recording;
 using diagnose::JobRecording;
 using diagnose::RankRecording;
 using diagnose::RankState;
@@ -116,6 +118,52 @@ TEST_F(RecordingFile, StaysInTheUsersFolder) {
   const Result<RankRecording> read = read_recording(path);
   ASSERT_TRUE(read.ok()) << read.status().text();
   EXPECT_EQ(read->state, RankState::ended);
+}
+
+// The table of connections is written in its place, before and behind other notes.
+TEST_F(RecordingFile, HasTheLatestOfConnectionsAndTheClock) {
+  const std::unique_ptr<Recording> recording = open();
+  const auto table = [&]() -> std::vector<int> {
+    std::vector<int> peers;
+    const RankRecording read = *read_recording(recording->path());
+    for (const Note& note : read.notes)
+      if (const auto* const connections = std::get_if<ConnectionsNote>(&note))
+        for (const ConnectionRecord& record : connections->records)
+          peers.push_back(record.latest.peer);
+    return peers;
+  };
+  EXPECT_TRUE(table().empty());
+  EXPECT_FALSE(read_recording(recording->path())->clock.known());
+  recording->note(encode(CommunicatorNote{7, {0, 1, 3}}));
+  const uintmax_t size = std::filesystem::file_size(recording->path());
+  std::vector<ConnectionRecord> records(2);
+  records[0].latest.peer = 2;
+  records[1].latest.peer = 0;
+  for (int i = 0; i < 100; i++) recording->connections(records);
+  EXPECT_EQ(table(), (std::vector<int>{2, 0}));
+  recording->note(encode(CommunicatorNote{8, {0, 3}}));
+  records.resize(1);
+  records[0].latest.peer = 1;
+  recording->connections(records);
+  EXPECT_EQ(table(), std::vector<int>{1});
+  records.resize(99, records[0]);
+  recording->connections(records);
+  EXPECT_EQ(table().size(), 3u) << "one for each other rank";
+  EXPECT_LT(std::filesystem::file_size(recording->path()), size + 100) << "it grows by notes alone";
+  recording->clock({-77, 12, 345, 0});
+  const RankRecording read = *read_recording(recording->path());
+  EXPECT_EQ(read.notes.size(), 3u) << "the others are there as well";
+  EXPECT_TRUE(read.clock.known());
+  EXPECT_EQ(read.clock.ahead_ns, -77);
+  EXPECT_EQ(read.clock.error_ns, 12u);
+  // So has a copy.
+  const trainer::TestFolder copies;
+  ASSERT_TRUE(dump_recording(recording->path(), copies.path()).ok());
+  const RankRecording copy =
+      *read_recording(copies / std::filesystem::path(recording->path()).filename().string());
+  EXPECT_EQ(copy.notes, read.notes);
+  EXPECT_TRUE(copy.clock.known());
+  EXPECT_EQ(copy.clock.measured_ns, 345u);
 }
 
 // In /dev/shm.

@@ -131,6 +131,11 @@ class Contrary final : public Transport {
   bool free(void*) override { return true; }
   Status register_memory(void*, size_t) override { return invalid("register_memory"); }
   Status deregister_memory(void*) override { return invalid("deregister_memory"); }
+  std::vector<ConnectionStatistics> connections() const override {
+    std::vector<ConnectionStatistics> one(1);
+    one[0].peer = 4;
+    return one;
+  }
   std::string statistics() const override { return "contrary 1"; }
 
  private:
@@ -155,6 +160,8 @@ TEST(Faulty, SaysWhatTheTransportInsideSays) {
   EXPECT_EQ(faulty->deregister_memory(nullptr).text(), "deregister_memory");
   EXPECT_TRUE(faulty->has_come(1, {}));
   EXPECT_EQ(faulty->statistics(), "contrary 1, with faults");
+  ASSERT_EQ(faulty->connections().size(), 1u);
+  EXPECT_EQ(faulty->connections()[0].peer, 4);
   EXPECT_EQ(faulty->now_bytes(), 0u) << "messages that no fault would meet";
 
   SendRequest send;

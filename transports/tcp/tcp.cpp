@@ -68,6 +68,12 @@ Tcp::~Tcp() {
   close_guarded(epoll_fd_);
 }
 
+// Every way to close a connection but that of the end, when nobody asks any more.
+void Tcp::shut(PeerConnection& connection) {
+  kernel_.remove(connection.peer());
+  connection.shut();
+}
+
 // Sends were handed back when their bytes were with us or the kernel. Closing a socket that has
 // unread bytes would throw them away, so: say that nothing more comes, and read until the peer has
 // all of it.
@@ -99,7 +105,7 @@ void Tcp::linger() {
       if (ioctl(connection->fd(), TIOCOUTQ, &unsent) < 0) unsent = 0;
       const bool over = !ok || got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
       if (over || (said[i] && unsent <= 1)) {  // the end itself counts one
-        connection->shut();
+        shut(*connection);
         open[i] = nullptr;
         left--;
       } else {
@@ -157,6 +163,7 @@ void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
   PeerConnection& connection = connection_to(number);
   connection.open(fd, handshake.seal_keys());
+  kernel_.add(number, fd);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = pack(EventSource::connection, static_cast<uint32_t>(number));
@@ -170,7 +177,7 @@ void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
 
 void Tcp::break_connection(int number, const Status& status) {
   RemotePeer& peer = at(number);
-  if (peer.connection) peer.connection->shut();
+  if (peer.connection) shut(*peer.connection);
   if (peer.broken || !peer.failed.ok()) return;
   peer.broken = true;
   returns_.add_event(number, status);
@@ -278,7 +285,7 @@ void Tcp::fail_peer(int number, const Status& status) {
   RemotePeer& peer = at(number);
   peer.failed = status;
   manager_->hang_up(number);
-  if (peer.connection) peer.connection->shut();
+  if (peer.connection) shut(*peer.connection);
   hand_back([number](const auto& item) { return item.peer == number; }, status);
 }
 

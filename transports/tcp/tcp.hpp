@@ -8,6 +8,7 @@
 
 #include "transports/returns.hpp"
 #include "transports/tcp/connection_manager.hpp"
+#include "transports/tcp/kernel_view.hpp"
 #include "transports/tcp/messages.hpp"
 
 namespace sennit::tcp {
@@ -34,6 +35,7 @@ class Tcp final : public Transport, private ConnectionHandler {
   int event_fd() const override { return epoll_fd_; }
   bool prepare_wait() override;
   void stalled() override;
+  std::vector<ConnectionStatistics> connections() const override { return kernel_.read(); }
   std::string statistics() const override;
 
  private:
@@ -54,6 +56,7 @@ class Tcp final : public Transport, private ConnectionHandler {
   void read(PeerConnection& connection, bool to_the_end);
   void mark_busy(PeerConnection& connection);
   void break_connection(int peer, const Status& status);
+  void shut(PeerConnection& connection);
   void linger();
 
   template <typename Which>
@@ -68,6 +71,7 @@ class Tcp final : public Transport, private ConnectionHandler {
   const std::string interface_;  // its address, numeric
   int epoll_fd_ = -1;
   std::unique_ptr<ConnectionManager> manager_;
+  KernelView kernel_;
   std::vector<RemotePeer> peers_;
   std::vector<int> in_use_;  // peers with a connection
   std::vector<int> busy_;    // connections with more to move than one turn allows

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "base/text/json.hpp"
+#include "diagnose/recorded/connections.hpp"
 
 namespace sennit::diagnose {
 namespace {
@@ -32,6 +33,31 @@ Json hang_json(const Hang& hang, Plans& plans) {
                      {"tag", hang.where->tag},
                      {"tier", plans.tier_name(hang.comm, hang.where->tier)}};
   return json;
+}
+
+// What was counted lately; the round trips and the rate are the latest.
+Json connections_json(const JobRecording& job) {
+  constexpr double kUsPerS = 1e6, kBitsPerByte = 8;
+  Json all = Json::array();
+  for (const Connection& one : connections_of(job)) {
+    const ConnectionStatistics& latest = one.record.latest;
+    const ConnectionCounters lately = one.record.lately();
+    all.push_back(
+        {{"from", one.from},
+         {"to", one.to},
+         {"least_round_trip_s", latest.least_rtt_us / kUsPerS},
+         {"round_trip_s", latest.smoothed_rtt_us / kUsPerS},
+         {"delivery_bit_per_s", static_cast<double>(latest.delivered_bytes_per_s) * kBitsPerByte},
+         {"delivery_limited_by_application", latest.application_limited != 0},
+         {"segments", lately.segments},
+         {"segments_again", lately.segments_again},
+         {"bytes", lately.bytes},
+         {"bytes_again", lately.bytes_again},
+         {"busy_s", static_cast<double>(lately.busy_us) / kUsPerS},
+         {"limited_by_receiver_s", static_cast<double>(lately.receiver_limited_us) / kUsPerS},
+         {"limited_by_buffer_s", static_cast<double>(lately.buffer_limited_us) / kUsPerS}});
+  }
+  return all;
 }
 
 std::string counted(const JobRecording& job) {
@@ -69,7 +95,8 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
                      {"not_looked_at", plans.why_none()},
                      {"size", job.size},
                      {"missing_ranks", job.missing},
-                     {"ranks", ranks}};
+                     {"ranks", ranks},
+                     {"connections", connections_json(job)}};
   return json_to_text(json, 2) + "\n";
 }
 

@@ -212,6 +212,7 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.host.assign(header.host, strnlen(header.host, sizeof header.host));
   read.realtime_ns = header.realtime_ns;
   read.monotonic_ns = header.monotonic_ns;
+  read.clock = header.clock;
   read.state = state_of(file.fd(), header);
   struct stat info {};
   read.dumped_ns = header.dumped_ns;

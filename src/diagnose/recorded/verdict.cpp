@@ -5,10 +5,11 @@
 #include <map>
 #include <set>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/rank_ranges.hpp"
 #include "diagnose/links.hpp"
+#include "diagnose/recorded/connections.hpp"
 #include "diagnose/recorded/messages.hpp"
 #include "diagnose/recorded/observe.hpp"
 #include "diagnose/recorded/ranks.hpp"
@@ -84,6 +85,26 @@ std::optional<Verdict> of_failures(const JobRecording& job) {
   return verdict;
 }
 
+// What the kernel says of the connections that cross the suspects.
+KernelView kernel_view_of(const SlowLink& slow, uint32_t comm, const JobRecording& job,
+                          Plans& plans) {
+  const TierTree& tree = *plans.tree(comm);
+  const auto suspected = [&](const DirectedGroup& link) {
+    return std::any_of(slow.suspects.begin(), slow.suspects.end(), [&](const DirectedGroup& one) {
+      return one.group == link.group && (slow.both_ways || one.egress == link.egress);
+    });
+  };
+  const auto crosses = [&](const Connection& one) {
+    const int from = plans.position(comm, one.from), to = plans.position(comm, one.to);
+    if (from < 0 || to < 0) return false;
+    const std::vector<DirectedGroup> way = way_of(tree, from, to);
+    return std::any_of(way.begin(), way.end(), suspected);
+  };
+  const bool directed = !slow.both_ways && slow.tier < 0;  // "out of rack1", and not "rack1"
+  return kernel_view(job, connections_of(job), crosses,
+                     (directed ? "" : "over ") + suspects_name(tree, slow));
+}
+
 Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const JobRecording& job,
                      Plans& plans) {
   const TierTree& tree = *plans.tree(observed.comm);
@@ -102,6 +123,9 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const J
   verdict.sentence = slow_link_sentence(tree, slow, since, call);
   verdict.evidence.push_back(fmt::format("by the messages of {} calls of {} on {}", calls, call,
                                          job.comm_name(observed.comm)));
+  KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
+  verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
+  verdict.ruled_out = std::move(kernel.ruled_out);
   verdict.next = "sennit topo --check, the ports' error counters, or drain";
   return verdict;
 }
@@ -206,8 +230,14 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
     verdict = of_late_ranks(*late, job);
     if (link) verdict.evidence.push_back("besides, " + link->sentence);
   }
-  verdict.ruled_out = std::move(ruled_out);
+  verdict.ruled_out.insert(verdict.ruled_out.begin(), ruled_out.begin(), ruled_out.end());
   add_told(job, &verdict);
+  if (!link) {
+    const KernelView kernel = kernel_view_of_all(job, connections_of(job));
+    verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
+    verdict.ruled_out.insert(verdict.ruled_out.end(), kernel.ruled_out.begin(),
+                             kernel.ruled_out.end());
+  }
   return verdict;
 }
 

@@ -179,6 +179,31 @@ TEST_F(DiagnoseEmulated, NamesTheSlowLinkAndNothingOnceItIsHealed) {
   EXPECT_NE(healed["verdict"], "slow_link") << healed.dump(1);
 }
 
+// Whatever is judged by the messages, for which a lossy link is now slow and now not: the kernel
+// says where segments are lost.
+TEST_F(DiagnoseEmulated, SaysWhatTheKernelCountedWhereSegmentsAreLost) {
+  ASSERT_EQ(sh(kCommand + "lose rack1 10 --direction out --name " + name_).status, 0);
+  const json lossy = verdict();
+  bool told = false;
+  for (const std::string line : lossy["evidence"])
+    told |= line.starts_with("the kernel: ") &&
+            line.find(" of segments sent again on ") != std::string::npos &&
+            (line.find("out of rack1 (loss)") != std::string::npos ||
+             line.find("most on h2 -> ") != std::string::npos ||
+             line.find("most on h3 -> ") != std::string::npos);
+  EXPECT_TRUE(told) << lossy.dump(1);
+  uint64_t out_of_rack1 = 0, others = 0;
+  for (const json& connection : lossy["connections"]) {
+    const int from = connection["from"], to = connection["to"];
+    const bool leaves = (from == 2 || from == 3) && to != 2 && to != 3;
+    (leaves ? out_of_rack1 : others) += connection["segments_again"].get<uint64_t>();
+    EXPECT_GT(connection["segments"].get<uint64_t>(), 0u);
+    EXPECT_GT(connection["least_round_trip_s"].get<double>(), 0);
+    EXPECT_LT(connection["least_round_trip_s"].get<double>(), 0.5);
+  }
+  EXPECT_GT(out_of_rack1, 5 * others) << lossy.dump(1);
+}
+
 // ---- while it runs ----
 
 // A job on the emulated tree in the background, whose log grows in a file.
