@@ -5,6 +5,7 @@
 
 #include "base/text/json.hpp"
 #include "diagnose/recorded/connections.hpp"
+#include "diagnose/recorded/messages.hpp"
 
 namespace sennit::diagnose {
 namespace {
@@ -73,13 +74,19 @@ std::string counted(const JobRecording& job) {
 }  // namespace
 
 std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans& plans) {
+  const std::map<std::string, ClockOffset> clocks = clock_offsets(job, join_messages(job));
   Json ranks = Json::array();
-  for (const RankRecording& rank : job.ranks)
+  for (const RankRecording& rank : job.ranks) {
+    const ClockOffset& clock = clocks.at(rank.host);
+    const bool known = clock.error_ns != ClockOffset::kUnknown;
     ranks.push_back({{"rank", rank.rank},
                      {"host", rank.host},
                      {"pid", rank.pid},
                      {"state", name(rank.state)},
-                     {"events", rank.recorded}});
+                     {"events", rank.recorded},
+                     {"clock_ahead_ns", clock.ahead_ns},
+                     {"clock_error_ns", known ? Json(clock.error_ns) : Json()}});
+  }
   const Json json = {{"job", fmt::format("{:016x}", job.job)},
                      {"verdict", name(verdict.kind)},
                      {"sentence", verdict.sentence},

@@ -9,7 +9,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "base/arithmetic.hpp"
+#include "record/measured_clock.hpp"
 
 namespace sennit::diagnose {
 namespace {
@@ -54,6 +57,26 @@ struct Between {
   uint64_t error_ns() const { return static_cast<uint64_t>(std::abs(there_ns + back_ns)) / 2; }
 };
 using Pairs = std::map<std::pair<std::string, std::string>, Between>;
+
+// What stands between two clocks: those of hosts, and those that the control plane measured by.
+struct ClockStep {
+  std::string from, to;
+  int64_t ahead_ns = 0;  // the second one
+  uint64_t error_ns = 0;
+};
+
+// The measured clocks of all ranks, each against that of its root, which is no host here: the rank
+// may have left no recording. Those that changed their root meanwhile have another.
+void add_measured(const JobRecording& job, std::vector<ClockStep>* steps) {
+  for (const RankRecording& rank : job.ranks) {
+    if (!rank.clock.known()) continue;
+    const std::string root = fmt::format("\nrank {}", rank.clock.root);  // no host's name
+    uint64_t latest = rank.clock.measured_ns;
+    for (const TraceEvent& event : rank.events) latest = std::max(latest, event.posted_ns);
+    steps->push_back({root, rank.host, rank.clock.ahead_ns,
+                      rank.clock.error_ns + clock_drift_ns(latest - rank.clock.measured_ns)});
+  }
+}
 
 Pairs between_hosts(const JobRecording& job, const std::vector<Message>& messages) {
   std::map<int, std::string> host_of;
@@ -100,7 +123,7 @@ std::vector<Message> join_messages(const JobRecording& job) {
   return messages;
 }
 
-// From host to host along the pairs that are known best, as a minimum spanning tree grows.
+// From clock to clock, always to the one that is known best (Dijkstra's shortest ways).
 std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
                                                  const std::vector<Message>& messages) {
   std::map<std::string, ClockOffset> offsets;
@@ -113,7 +136,11 @@ std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
   for (const RankRecording& rank : job.ranks)
     offsets.try_emplace(rank.host, ClockOffset{start_of(first) - start_of(rank)});
   offsets[first.host] = {0, 0};
-  const Pairs pairs = between_hosts(job, messages);
+  std::vector<ClockStep> steps;
+  for (const auto& [names, between] : between_hosts(job, messages))
+    if (between.both())
+      steps.push_back({names.first, names.second, between.ahead_ns(), between.error_ns()});
+  add_measured(job, &steps);
   using Step = std::tuple<uint64_t, std::string, int64_t>;  // error, host, ahead
   std::priority_queue<Step, std::vector<Step>, std::greater<>> next;
   next.emplace(0, first.host, 0);
@@ -122,13 +149,11 @@ std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
     const auto [error, host, ahead] = next.top();
     next.pop();
     if (std::exchange(reached[host], true)) continue;
-    offsets[host] = {ahead, error};
-    for (const auto& [names, between] : pairs) {
-      if (!between.both()) continue;
-      if (names.first == host)
-        next.emplace(error + between.error_ns(), names.second, ahead + between.ahead_ns());
-      if (names.second == host)
-        next.emplace(error + between.error_ns(), names.first, ahead - between.ahead_ns());
+    if (const auto known = offsets.find(host); known != offsets.end())
+      known->second = {ahead, error};
+    for (const ClockStep& step : steps) {
+      if (step.from == host) next.emplace(error + step.error_ns, step.to, ahead + step.ahead_ns);
+      if (step.to == host) next.emplace(error + step.error_ns, step.from, ahead - step.ahead_ns);
     }
   }
   return offsets;

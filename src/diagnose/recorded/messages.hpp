@@ -23,14 +23,15 @@ std::vector<Message> join_messages(const JobRecording& job);
 // What a host's CLOCK_MONOTONIC is ahead of that of the first rank's host.
 struct ClockOffset {
   int64_t ahead_ns = 0;
-  // How far that may be off: half of the shortest time there and back. Of a host whose messages
-  // went one way only, or nowhere, it is not known (kUnknown).
+  // How far that may be off: half of the shortest time there and back. Of a host that nothing was
+  // measured of, and whose messages went one way only, or nowhere, it is not known (kUnknown).
   static constexpr uint64_t kUnknown = ~uint64_t{0};
   uint64_t error_ns = kUnknown;
 };
-// By host. A message arrives after it was handed over: the tightest of these bounds in both
-// directions between two hosts say how far their clocks are apart. Where there are none it is what
-// their real time says, as the ranks' files have it.
+// By host: of what the control plane measured and what messages say the better, along the way from
+// host to host whose errors add up to least. A message arrives after it was handed over: the
+// tightest of these bounds in both directions between two hosts say how far their clocks are apart.
+// Where there is neither it is what their real time says, as the ranks' files have it.
 std::map<std::string, ClockOffset> clock_offsets(const JobRecording& job,
                                                  const std::vector<Message>& messages);
 

@@ -4,6 +4,7 @@
 // ctest quiet: it judges how long messages take
 // ctest runs: sennit_command
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "diagnose/recorded/recordings.hpp"
 #include "tests/command/emulate/emulated.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
@@ -202,6 +204,37 @@ TEST_F(DiagnoseEmulated, SaysWhatTheKernelCountedWhereSegmentsAreLost) {
     EXPECT_LT(connection["least_round_trip_s"].get<double>(), 0.5);
   }
   EXPECT_GT(out_of_rack1, 5 * others) << lossy.dump(1);
+}
+
+// Rank 3's clock is a thousand seconds ahead of the others'.
+TEST_F(DiagnoseEmulated, KnowsHowFarClocksAreApart) {
+  constexpr int64_t kAhead = 1000;
+  const std::string apart = "unshare --time --monotonic " + std::to_string(kAhead) + " ";
+  if (sh(apart + "true").status != 0) GTEST_SKIP() << "NOT TESTED, no time namespaces here";
+  trainer::TestFolder folder;
+  const Outcome ran =
+      sh("SENNIT_TRACE=" + folder.path() + " " + kCommand + "run --timeout 100 --name " + name_ +
+         " -- sh -c 'test \"$RANK\" = 3 && exec " + apart + "\"$@\"; exec \"$@\"' sh " + kSennit +
+         "bench all_reduce -b 4M -e 4M -n 8 -w 1");
+  ASSERT_EQ(ran.status, 0) << ran.output;
+  std::vector<std::string> passed_over;
+  const Result<diagnose::JobRecording> job =
+      diagnose::read_job({{folder.path()}, {}, {}}, &passed_over);
+  ASSERT_TRUE(job.ok()) << job.status().text();
+  ASSERT_EQ(job->ranks.size(), 6u);
+  constexpr int64_t kNsPerS = 1'000'000'000, kMostErrorNs = 50'000'000;
+  for (const diagnose::RankRecording& rank : job->ranks) {
+    ASSERT_TRUE(rank.clock.known()) << "rank " << rank.rank;
+    EXPECT_EQ(rank.clock.root, 0);
+    const int64_t truth = rank.rank == 3 ? kAhead * kNsPerS : 0;
+    EXPECT_LE(std::abs(rank.clock.ahead_ns - truth), static_cast<int64_t>(rank.clock.error_ns))
+        << "rank " << rank.rank << ": " << rank.clock.ahead_ns << " ns";
+    EXPECT_LT(rank.clock.error_ns, static_cast<uint64_t>(kMostErrorNs)) << "rank " << rank.rank;
+  }
+  const Outcome told = sh_output(kSennit + "diagnose --json - " + folder.path());
+  const json third = json::parse(told.output)["ranks"][3];
+  EXPECT_LE(std::abs(third["clock_ahead_ns"].get<int64_t>() - kAhead * kNsPerS),
+            third["clock_error_ns"].get<int64_t>());
 }
 
 // ---- while it runs ----
