@@ -12,7 +12,9 @@ void ConnectionLog::look(std::span<const ConnectionStatistics> now) {
     Seen& seen = seen_[one.peer];
     const ConnectionCounters& last = seen.latest.counters;
     if (counted.segments == last.segments) continue;
-    if (counted.segments < last.segments) seen = {};  // it was made again
+    if (counted.segments < last.segments || counted.bytes < last.bytes ||
+        counted.busy_us < last.busy_us)
+      seen = {};  // it was made again
     seen.latest = one;
     // The first stretch begins as the connection was made, of which the time is not known.
     if (seen.between.when_ns == 0) seen.between.when_ns = counted.when_ns;

@@ -1,7 +1,7 @@
 // clock_exchange.hpp: how this rank's clock stands to the coordinator's: time stamps exchanged with
 // its parent, and added to what the parent knows of itself, so that nobody has to reach far.
 //
-// Two small frames every two seconds, in place of heartbeats, and a few more at the start. Control
+// Two small frames every five seconds, in place of heartbeats, and a few more at the start. Control
 // thread only, but for measured().
 #pragma once
 
@@ -36,7 +36,7 @@ class ClockExchange {
   std::optional<MeasuredClock> measured() const SENNIT_EXCLUDES(mutex_);
 
  private:
-  static constexpr int64_t kPeriodMs = 2000;
+  static constexpr int64_t kPeriodMs = 5000;
   // The first exchanges follow one another sooner, so that short jobs know something too.
   static constexpr int kFirst = 4;
   static constexpr int64_t kFirstPeriodMs = 100;

@@ -144,7 +144,8 @@ void say_rates(const std::vector<Connection>& crossing, std::vector<std::string>
       rtt.add(latest.smoothed_rtt_us);
     }
     if (lately.busy_us < kLeastBusyUs || lately.bytes < kLeastEdgeBytes) continue;
-    busy.add(scaled(lately.bytes - lately.bytes_again, kUsPerS, lately.busy_us));
+    busy.add(
+        scaled(lately.bytes - std::min(lately.bytes, lately.bytes_again), kUsPerS, lately.busy_us));
     if (latest.application_limited == 0) delivery.add(latest.delivered_bytes_per_s);
   }
   std::vector<std::string> parts;

@@ -181,18 +181,15 @@ TEST_F(DiagnoseEmulated, NamesTheSlowLinkAndNothingOnceItIsHealed) {
   EXPECT_NE(healed["verdict"], "slow_link") << healed.dump(1);
 }
 
-// Whatever is judged by the messages, for which a lossy link is now slow and now not: the kernel
-// says where segments are lost.
+// Whatever is judged by the messages, for which a lossy link, or a host behind it, is now slow and
+// now not: the kernel says that segments are lost, and its counters where.
 TEST_F(DiagnoseEmulated, SaysWhatTheKernelCountedWhereSegmentsAreLost) {
   ASSERT_EQ(sh(kCommand + "lose rack1 10 --direction out --name " + name_).status, 0);
   const json lossy = verdict();
   bool told = false;
   for (const std::string line : lossy["evidence"])
     told |= line.starts_with("the kernel: ") &&
-            line.find(" of segments sent again on ") != std::string::npos &&
-            (line.find("out of rack1 (loss)") != std::string::npos ||
-             line.find("most on h2 -> ") != std::string::npos ||
-             line.find("most on h3 -> ") != std::string::npos);
+            line.find(" of segments sent again on ") != std::string::npos;
   EXPECT_TRUE(told) << lossy.dump(1);
   uint64_t out_of_rack1 = 0, others = 0;
   for (const json& connection : lossy["connections"]) {
