@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "base/arithmetic.hpp"
 #include "base/index.hpp"
@@ -34,31 +35,59 @@ uint64_t FlowNetwork::chance_of(const Flow& flow) {
 
 FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
                          const Symmetry& symmetry)
-    : links_(2 * symmetry.groups_of_class.size()),
+    : first_link_(2 * symmetry.groups_of_class.size() + 1),
       tree_(tree),
       symmetry_(symmetry),
       tolerance_(options.tolerance),
-      grain_ns_(options.grain_ns) {
+      grain_ns_(options.grain_ns),
+      cable_hash_(options.cable_hash) {
+  for (size_t g = 0; g < tree.groups.size(); g++)  // how many, and then where
+    for (const size_t side : {1u, 2u})
+      first_link_[2 * symmetry.class_of_group[g] + side] =
+          options.cable_hash != 0 ? tree.groups[g].cables : 1;
+  std::partial_sum(first_link_.begin(), first_link_.end(), first_link_.begin());
+  links_.resize(first_link_.back());
   // What can come out of a group at most is its own capacity, or what its children's let through.
   std::vector<uint64_t> through(2 * tree.groups.size(), 0);
   for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
     const Group& group = tree.groups[g];
     for (const size_t side : {0u, 1u}) {
-      Link& link = links_[2 * symmetry.class_of_group[g] + side];
-      link.capacity = boundary_rate(tree, static_cast<int>(g),
-                                    side == 0 ? group.egress : group.ingress, options.cost);
+      const size_t at = 2 * symmetry.class_of_group[g] + side;
+      const uint32_t cables = first_link_[at + 1] - first_link_[at];
+      const uint64_t capacity = boundary_rate(
+          tree, static_cast<int>(g), side == 0 ? group.egress : group.ingress, options.cost);
       uint64_t inside = 0;
       for (int c = group.first_child; c < group.first_child + group.children; c++)
         inside += through[2 * index(c) + side];
-      link.can_fill = group.children == 0 || inside > link.capacity;
-      through[2 * g + side] = link.can_fill ? link.capacity : inside;
+      const bool can_fill = group.children == 0 || inside > capacity || cables > 1;
+      for (uint32_t l = first_link_[at]; l < first_link_[at + 1]; l++) {
+        links_[l].capacity = capacity / cables;
+        links_[l].can_fill = can_fill;
+      }
+      through[2 * g + side] = inside > capacity || group.children == 0 ? capacity : inside;
     }
   }
+  for (const SlowCable& slow : options.slow_cables) {
+    const size_t at = 2 * symmetry.class_of_group[index(slow.group)] + (slow.egress ? 0 : 1);
+    if (first_link_[at] + slow.cable >= first_link_[at + 1]) continue;
+    Link& link = links_[first_link_[at] + slow.cable];
+    link.capacity =
+        static_cast<uint64_t>(std::max(1.0, static_cast<double>(link.capacity) / slow.factor));
+  }
+}
+
+// Of a boundary of several cables the one that the messages between two positions take.
+uint32_t FlowNetwork::link_of(uint32_t group_class, uint32_t side, int from, int to) const {
+  const uint32_t first = first_link_[2 * group_class + side];
+  const uint32_t cables = first_link_[2 * group_class + side + 1] - first;
+  if (cables == 1) return first;
+  const uint64_t flow = mix(static_cast<uint64_t>(from), static_cast<uint64_t>(to));
+  return first + static_cast<uint32_t>(mix(mix(cable_hash_, flow), first) % cables);
 }
 
 uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
   std::vector<Hop> hops;
-  const auto climb = [&](int position, int other, size_t side) {
+  const auto climb = [&](int position, int other, uint32_t side) {
     for (int group = tree_.leaf_of_position[index(position)];;) {
       const Group& g = tree_.groups[index(group)];
       if (g.parent < 0 || (other >= g.first && other < g.first + g.size)) return;
@@ -66,7 +95,7 @@ uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
       SENNIT_CHECK(ranks % symmetry_.groups_of_class[kind] == 0 ||
                    symmetry_.groups_of_class[kind] == 1);
       hops.push_back(
-          {0, static_cast<uint32_t>(2 * kind + side), ranks / symmetry_.groups_of_class[kind], 0});
+          {0, link_of(kind, side, from, to), ranks / symmetry_.groups_of_class[kind], 0});
       group = g.parent;
     }
   };
@@ -434,7 +463,15 @@ void FlowNetwork::heap_down(size_t place) {
 std::vector<GroupLoad> FlowNetwork::loads() const {
   std::vector<GroupLoad> loads;
   for (const uint32_t kind : symmetry_.class_of_group) {
-    const Link &out = links_[2 * kind], &in = links_[2 * kind + 1];
+    const auto sum = [&](uint32_t side) {
+      Link all;
+      for (uint32_t l = first_link_[2 * kind + side]; l < first_link_[2 * kind + side + 1]; l++) {
+        all.bytes += links_[l].bytes;
+        all.busy_ns = std::max(all.busy_ns, links_[l].busy_ns);
+      }
+      return all;
+    };
+    const Link out = sum(0), in = sum(1);
     loads.push_back({out.bytes, in.bytes, out.busy_ns, in.busy_ns});
   }
   return loads;

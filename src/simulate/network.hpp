@@ -120,6 +120,7 @@ class FlowNetwork {
   bool widen();
   void commit(uint64_t now_ns);
   uint32_t path_over(std::span<Hop> hops);
+  uint32_t link_of(uint32_t group_class, uint32_t side, int from, int to) const;
   std::span<Hop> hops_of(const Path& path) {
     return std::span(hops_).subspan(path.first_hop, path.hops);
   }
@@ -134,7 +135,10 @@ class FlowNetwork {
   void heap_up(size_t place);
   void heap_down(size_t place);
 
-  std::vector<Link> links_;  // egress of a group of class c: 2c, ingress: 2c + 1
+  // The links of egress of a group of class c begin at the 2c-th of first_link_, those of ingress
+  // at the one after: one, or one for each cable.
+  std::vector<Link> links_;
+  std::vector<uint32_t> first_link_;
   std::vector<Hop> hops_;
   std::vector<Path> paths_;
   std::vector<uint32_t> path_of_connection_;
@@ -148,7 +152,7 @@ class FlowNetwork {
   // (rate, link, or number of links + path): where filling stops next
   std::vector<std::pair<double, uint32_t>> stops_;
   const double tolerance_;
-  const uint64_t grain_ns_;
+  const uint64_t grain_ns_, cable_hash_;
   uint32_t settling_ = 0, round_ = 0;
 };
 

@@ -35,6 +35,14 @@ inline constexpr int kLongRing = 1024;
 // Whether the plan is one that is computed by that formula, not simulated.
 bool has_closed_form(const TierTree& tree, const Request& request, const Plan& plan);
 
+// One of a boundary's cables, that carries less than its share of the capacity, by so many times.
+struct SlowCable {
+  int group = 0;
+  bool egress = true;
+  uint32_t cable = 0;
+  double factor = 1;
+};
+
 // How exactly, and under which costs.
 struct SimulateOptions {
   // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain
@@ -49,6 +57,11 @@ struct SimulateOptions {
   // Messages end, and all else happens, at multiples of this, rounded up or down by chance (the
   // same one each time): rates are shared out so much less often. 0: exact.
   uint64_t grain_ns = 0;
+  // Not 0: a boundary of several cables (Group::cables) is as many links, of which messages from
+  // one rank to another take one, by a hash with this seed. Every rank is simulated then. 0: it is
+  // one link, which all share.
+  uint64_t cable_hash = 0;
+  std::vector<SlowCable> slow_cables = {};
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
   std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
   std::function<void(uint64_t done, uint64_t all)> progress;  // told now and then: of messages

@@ -317,7 +317,7 @@ GroupCall whole_tree(const TierTree& tree, const Request& request, uint32_t chun
 
 Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> calls,
                                const SimulateOptions& options) {
-  const bool use = options.symmetry;
+  const bool use = options.symmetry && options.cable_hash == 0;
   if (use && calls.size() == 1)
     if (std::optional<Symmetry> one = one_class(tree, calls[0])) return *std::move(one);
   size_t members = 0;

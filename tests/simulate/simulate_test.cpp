@@ -83,6 +83,43 @@ TEST(SimulateByHand, AFlowLimitedElsewhereLeavesItsShareToAnother) {
   EXPECT_EQ(time_of(tree, 1000, maker), 1'200'000'000u);
 }
 
+// Out of rack 0 are two cables of 500 each: two flows have both to themselves, or share one.
+TEST(SimulateByHand, FlowsAreHashedToCables) {
+  TierTree tree = TierTree::uniform({2, 2}, {1000, 1000});
+  for (Group& group : tree.groups)
+    if (group.children > 0 && group.parent >= 0) group.cables = 2;
+  const Maker both = one_message_each({{0, 2}, {1, 3}});
+  EXPECT_EQ(time_of(tree, 1000, both), 2'000'000'000u) << "one pipe, unless it is asked for";
+  SimulateOptions options = free_messages();
+  int apart = 0, together = 0;
+  constexpr uint64_t kHashes = 64;
+  for (options.cable_hash = 1; options.cable_hash <= kHashes; options.cable_hash++) {
+    const uint64_t time_ns = time_of(tree, 1000, both, options);
+    apart += time_ns == 2'000'000'000;
+    together += time_ns == 4'000'000'000;
+    EXPECT_EQ(time_of(tree, 1000, both, options), time_ns) << "the same each time";
+  }
+  EXPECT_EQ(apart + together, static_cast<int>(kHashes));
+  EXPECT_GT(apart, 5) << "neither out of rack 0 nor into rack 1 do they meet";
+  EXPECT_GT(together, 20);
+}
+
+TEST(SimulateByHand, ASlowCableSlowsTheFlowsOnIt) {
+  TierTree tree = TierTree::uniform({2, 2}, {1000, 1000});
+  for (Group& group : tree.groups)
+    if (group.children > 0 && group.parent >= 0) group.cables = 2;
+  SimulateOptions options = free_messages();
+  options.cable_hash = 1;
+  int slow = 0;
+  for (const uint32_t cable : {0u, 1u}) {
+    options.slow_cables = {{tree.groups[0].first_child, true, cable, 4}};
+    const uint64_t time_ns = time_of(tree, 1000, one_message_each({{0, 2}}), options);
+    EXPECT_TRUE(time_ns == 2'000'000'000 || time_ns == 8'000'000'000) << time_ns;
+    slow += time_ns == 8'000'000'000;
+  }
+  EXPECT_EQ(slow, 1) << "it takes one of the two";
+}
+
 TEST(SimulateByHand, MessagesOfAPairGoOneAfterTheOther) {
   TierTree tree = TierTree::uniform({3}, {1000});
   // 0 sends two to 1 and one to 2: the pair counts as one flow, so 2 gets half.

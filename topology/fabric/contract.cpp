@@ -48,6 +48,7 @@ struct Sum {
 struct Border {
   Sum out, in;
   uint64_t latency_ns = 0;
+  int cables = 0;  // outwards
   std::set<int> planes;
 };
 
@@ -94,6 +95,7 @@ class Contraction {
       if (!held_[index(from)].empty()) {
         Border& border = borders_[from];
         border.out.add(edge.capacity);
+        border.cables += edge.cables;
         border.latency_ns = std::max(border.latency_ns, edge.latency_ns);
         if (network_.planes_given)
           border.planes.insert(edge.plane);
@@ -169,6 +171,7 @@ class Contraction {
       only.egress = through(only.egress, border.out);
       only.ingress = through(only.ingress, border.in);
       if (border.out.any) only.planes = std::min(only.planes, planes);
+      only.cables = std::max(only.cables, border.cables / planes);
       if (!same_level) only.depth_ns += only.uplink_ns;
       only.way_declared |= only.uplink_ns > 0;
       only.uplink_ns = border.latency_ns;
@@ -178,6 +181,8 @@ class Contraction {
     node(group).egress = border.out.total();
     node(group).ingress = border.in.total();
     node(group).planes = planes;
+    node(group).cables =
+        std::max(1, border.cables / planes);  // of each: planes are chosen, not hashed
     node(group).switches = static_cast<uint8_t>(std::min(height - 1, 255));
     set_latency(&node(group), same_level);
     node(group).way_declared = std::ranges::any_of(
@@ -226,7 +231,7 @@ class Contraction {
       root = add_group(&nodes_, order + 1, parts);
     }
     node(root).egress = node(root).ingress = Capacity();
-    node(root).planes = 1;
+    node(root).planes = node(root).cables = 1;
     return root;
   }
 

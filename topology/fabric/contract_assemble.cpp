@@ -70,6 +70,7 @@ class Assembly {
       group.egress = from.egress;
       group.ingress = from.ingress;
       group.planes = static_cast<uint8_t>(from.planes);
+      group.cables = static_cast<uint16_t>(std::clamp(from.cables, 1, int{UINT16_MAX}));
       group.latency_ns = from.latency_ns;
       group.switches = from.switches;
       group.wire = from.wire;

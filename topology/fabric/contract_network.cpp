@@ -273,6 +273,7 @@ Result<HostGraph> make_host_graph(const Fabric& fabric) {
                          link.latency_ns,
                          link.wire,
                          link.plane,
+                         link.cables,
                          0};
     if (edge.from == edge.to) continue;
     network.planes_given = network.planes_given || link.plane != 0;

@@ -44,6 +44,7 @@ struct HostGraph {
     uint64_t latency_ns = 0;
     Wire wire = Wire::unknown;
     int plane = 0;
+    int cables = 1;
     int height = 0;
   };
   std::vector<int> level;   // by vertex; what is inside of a host has 0
@@ -61,7 +62,7 @@ struct Node {
   int least_rank = 0;
   std::vector<int> children;
   Capacity egress, ingress;
-  int planes = 1;
+  int planes = 1, cables = 1;
   uint64_t latency_ns = 0;  // between two children
   uint8_t switches = 0;     // as Group has them
   Wire wire = Wire::unknown;

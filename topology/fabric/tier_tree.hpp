@@ -44,7 +44,9 @@ struct Group {
   int32_t size = 1;    // positions
   uint8_t tier = 0;    // index into TierTree::tiers; a child's tier is below its parent's
   uint8_t planes = 1;  // parallel rails of the egress; a rank's home plane is TierTree::home_plane
-  Capacity egress;     // to the outside of the group, all planes together; root: none
+  // Its boundary is so many cables, of which all messages between two ranks take one (ECMP).
+  uint16_t cables = 1;
+  Capacity egress;  // to the outside of the group, all planes together; root: none
   Capacity ingress;
   uint64_t latency_ns = 0;    // of one message between two children of this group; 0: unknown
   uint8_t switches = 0;       // the most that it passes there; 0: none, or unknown

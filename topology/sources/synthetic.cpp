@@ -41,7 +41,8 @@ struct Switch {
 struct Shape {
   std::vector<Switch> switches;  // depth first; 0 is the root
   int hosts = 0;
-  int ranks = 1;  // on every host
+  int ranks = 1;   // on every host
+  int cables = 1;  // of every switch's uplink
   Capacity nic, local;
   uint64_t latency_ns = 0, local_latency_ns = 0;
   Wire wire = Wire::unknown;
@@ -181,6 +182,7 @@ class SpecReader {
   Status read_figure(std::string_view key, size_t begin) {
     const std::string_view value = spec_.substr(at_, end_ - at_);
     if (key == "ranks") return read_number(&shape_.ranks, 4096);
+    if (key == "cables") return read_number(&shape_.cables, 1024);
     if (key == "nic" || key == "local") {
       const std::optional<uint64_t> rate = parse_rate(value);
       if (!rate) return error(at_, end_, "a rate, e.g. 400Mbit/s, 50GB/s or unknown");
@@ -201,8 +203,8 @@ class SpecReader {
     }
     if (key != "uplink" && key != "oversubscription")
       return error(begin, begin + key.size(),
-                   "hosts, racks, pods, shape, ranks, nic, uplink, oversubscription, local, "
-                   "latency, local_latency or wire");
+                   "hosts, racks, pods, shape, ranks, nic, uplink, cables, oversubscription, "
+                   "local, latency, local_latency or wire");
     for (size_t from = at_; from <= end_;) {
       const size_t comma = std::min(spec_.find(',', from), end_);
       const std::string_view item = spec_.substr(from, comma - from);
@@ -268,8 +270,9 @@ Result<Shape> read_spec(std::string_view spec) {
 }
 
 void add_link(Fabric* fabric, size_t below, size_t above, const Capacity& capacity,
-              uint64_t latency_ns, Wire wire) {
+              uint64_t latency_ns, Wire wire, int cables = 1) {
   Link link;
+  link.cables = cables;
   link.from = static_cast<int>(below);
   link.to = static_cast<int>(above);
   link.capacity = capacity;
@@ -331,7 +334,7 @@ Result<Fabric> synthetic_fabric(std::string_view spec) {
     fabric.vertices.push_back({VertexKind::switch_, s.name, s.tier, -1});
   for (size_t i = 1; i < shape->switches.size(); i++)
     add_link(&fabric, i, index(shape->switches[i].parent), shape->switches[i].uplink, 0,
-             shape->wire);
+             shape->wire, shape->cables);
   int host = 0;
   for (size_t at = 0; at < shape->switches.size(); at++) {  // the reader made them depth first
     const Switch& s = shape->switches[at];
@@ -367,9 +370,11 @@ Result<TierTree> synthetic_tree(std::string_view spec) {
     int node = held[i][0];
     if (held[i].size() == 1) {
       if (i != 0) nodes[index(node)].egress = narrower(nodes[index(node)].egress, s.uplink);
+      if (i != 0) nodes[index(node)].cables = std::max(nodes[index(node)].cables, shape->cables);
     } else {
       node = add_group(&nodes, Node::kHost + 2 * s.height, held[i]);
       nodes[index(node)].egress = s.uplink;
+      nodes[index(node)].cables = i != 0 ? shape->cables : 1;
       if (shape->latency_ns > 0)
         nodes[index(node)].latency_ns = 2 * device_way(*shape) + 2 * host_way(*shape);
       nodes[index(node)].switches = static_cast<uint8_t>(std::min(2 * s.height - 1, 255));
@@ -382,6 +387,7 @@ Result<TierTree> synthetic_tree(std::string_view spec) {
   const int root =
       static_cast<int>(held[0].size()) == 1 ? held[0][0] : static_cast<int>(nodes.size()) - 1;
   nodes[index(root)].egress = nodes[index(root)].ingress = Capacity();
+  nodes[index(root)].cables = 1;
   return assemble(nodes, root, {});
 }
 

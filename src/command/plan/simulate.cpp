@@ -3,6 +3,7 @@
 //   sennit simulate all_reduce --bytes 1G --fabric meta24k
 //   sennit simulate all_gather --fabric "racks=2x4;nic=50GB/s;oversubscription=7" --trace t.json
 //   sennit simulate all_gather -b 1G --fabric meta24k --ranks-per-host 1 --groups 128 --stride 16
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -103,6 +104,12 @@ Status run(const SimulateArguments& options) {
   Watch watch(problem->tree);
   SimulateOptions how = simulate_options(*problem, options);
   if (!options.fluid) how.observe = std::ref(watch);
+  const bool cables = std::any_of(problem->tree.groups.begin(), problem->tree.groups.end(),
+                                  [](const Group& group) { return group.cables > 1; });
+  if (options.cable_hash != 0 && !cables)
+    return invalid(
+        "--cable-hash: no link of this fabric has several cables (cables N in its file, "
+        "cables=N in racks=...)");
   if (options.links > 0) {
     if (problem->tree.ranks() > kMostForLinks)
       return invalid(fmt::format(
@@ -180,6 +187,14 @@ void add_simulate_command(CommandLine& line) {
       .option("--slow", options->slow,
               "a link that carries only so much of its capacity, unknown to the planner: h3=0.5, "
               "rack1/out=0.25; again for others")
+      .excludes(groups);
+  command
+      .option(
+          "--cable-hash", options->cable_hash,
+          "messages between two ranks take one of a link's cables, by a hash with this seed, as "
+          "ECMP has it; without, all cables carry all")
+      .within(1, INT64_MAX)
+      .excludes(fluid)
       .excludes(groups);
   const Argument trace = command.option("--trace", options->trace,
                                         "write a Chrome trace, for Perfetto; - is standard output");

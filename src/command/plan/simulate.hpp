@@ -22,6 +22,7 @@ struct SimulateArguments : Arguments {
   double tolerance = SimulateOptions{}.tolerance;
   int stride = 0;                 // of the groups' members; 0: not given
   int links = 0;                  // so many of the busiest are told one by one
+  uint64_t cable_hash = 0;        // SimulateOptions::cable_hash
   std::vector<std::string> slow;  // links that carry less than the schedule was planned for
 };
 

@@ -156,6 +156,7 @@ SimulateOptions simulate_options(const Problem& problem, const SimulateArguments
   options.fluid = arguments.fluid;
   options.symmetry = !arguments.every_rank;
   options.tolerance = arguments.tolerance;
+  options.cable_hash = arguments.cable_hash;
   options.most_messages = kMostMessages;
   if (isatty(STDERR_FILENO)) options.progress = Progress();
   return options;
