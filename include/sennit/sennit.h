@@ -199,7 +199,8 @@ SENNIT_EXPORT sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* 
                                                        int* count);
 /* What the job's rank 0 finds of the job while it runs: `json`, which is gone when the function
  * returns, has at least
- *   {"verdict": "slow_link", "late_rank" or "hang", "withdrawn": true or false, "sentence": "..."}
+ *   {"verdict": "slow_link", "late_rank", "starved_rank" or "hang", "withdrawn": true or false,
+ *    "sentence": "..."}
  * and what src/watch/README.md lists. Withdrawn: what was told before holds no more. */
 typedef void (*sennit_verdict_function_t)(const char* json, void* user);
 /* Has `told` called with each verdict from now on, on a thread of the library, until comm is

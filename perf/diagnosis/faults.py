@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """faults.py: how soon, and how rightly, a running job names what was made slow on an emulated tree.
 
-usage: faults.py [KIND...] [--trials N] [--seed N] [--racks N] [--hosts N] [--oversubscription X]
+usage: faults.py [KIND...] [--job JOB] [--trials N] [--seed N] [--racks N] [--hosts N] [--oversubscription X]
 
-For each trial a job of one rank a host makes all-reduces of 4 MB (`calls`); after three seconds something goes wrong, of
-a random place, and rank 0's log is watched for ten seconds. A line a kind: in how many trials something was named, in how
-many the truth was among it, and the median and longest time until then.
+For each trial a job of one rank a host runs; after three seconds something goes wrong, of a random place, and rank 0's log
+is watched for ten seconds. The job makes all-reduces of 4 MB (`--job calls`) or trains a small Llama (`--job train`). A
+line a kind: in how many trials something was named, in how many the truth was among it, and the median and longest time
+until then.
 
-  nic       what joins a host to its rack carries half, in both directions
-  uplink    what joins a rack to the others carries half, in one direction
-  late      a rank's process is stopped for 0.1 s in every 0.2 s
-  none      nothing; watched for as long
+  nic        what joins a host to its rack carries half, in both directions
+  uplink     what joins a rack to the others carries half, in one direction
+  late       a rank's process is stopped for 0.1 s in every 0.2 s
+  neighbour  another job sends from one host of a rack to another one of it, as fast as it can
+  none       nothing; watched for 20 s
 """
 
 import argparse
+import json
 import os
+import pathlib
 import random
 import re
 import signal
@@ -25,12 +29,29 @@ import threading
 import time
 
 NIC_MBIT = 400
-BEFORE_S, AFTER_S = 3, 10
-SAYS = re.compile(r"warning: (?!no longer)(?:(.*?): \d+% of (?:its|their) capacity|(ranks? [\d,-]+(?: and \d+)?) comes? late)")
+BEFORE_S, AFTER_S, CLEAN_S = 3, 10, 20
+KINDS = ["nic", "uplink", "late", "neighbour", "none"]
+SAYS = re.compile(r"warning: (?!no longer)(?:(.*?): \d+% of (?:its|their) capacity|(ranks? [\d,-]+(?: and \d+)?) (?:comes? late|gets? no core))")
 
 
 def sennit(*words):
     subprocess.run(["sennit", *words], check=True, capture_output=True, text=True)
+
+
+def on_hosts(tree, *command):
+    return ["sennit", "emulate", "run", "--name", tree, "--order", "fabric", "--", *command]
+
+
+def training(folder, ranks):
+    """The words of a training of so many ranks, each on one thread, whose input is made first."""
+    here = pathlib.Path(__file__).resolve().parents[2]
+    lines = (here / "trainer/small.json").read_text().splitlines()
+    config = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+    config |= {"sequence": 64, "batch": ranks, "micro_batch": 1, "seconds": 3600, "evaluate_every": 100000}
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump(config, file)
+    sennit("tokenize", "--output", f"{folder}/data")
+    return ["sennit", "train", f"{folder}/config.json", "--data", f"{folder}/data", "--threads", "1"]
 
 
 def process_of(rank, parent):
@@ -43,7 +64,8 @@ def process_of(rank, parent):
                 variables = file.read().split("\0")
         except OSError:
             continue
-        if command[0].endswith("calls") and f"RANK={rank}" in variables and f"FAULTS_JOB={parent}" in variables:
+        its_own = f"RANK={rank}" in variables and f"FAULTS_JOB={parent}" in variables
+        if its_own and "emulate" not in command:
             return int(pid)
     raise SystemExit(f"faults.py: rank {rank}'s process is not there")
 
@@ -68,16 +90,22 @@ class Late:
         self.thread.join()
 
 
-def trial(kind, options, tree, random_):
+def places(options, random_):
+    """A rank, whose number is its host's, a rack, a direction, and two hosts of that rack."""
+    rank, rack = random_.randrange(1, options.racks * options.hosts), random_.randrange(options.racks)
+    one, other = random_.sample(range(rack * options.hosts, (rack + 1) * options.hosts), 2)
+    return rank, rack, random_.choice(["out", "in"]), one, other
+
+
+def trial(kind, job_words, options, tree, random_):
     """(what was named, whether that is right, seconds until then)"""
-    ranks = options.racks * options.hosts
-    rank, rack, way = random_.randrange(1, ranks), random_.randrange(options.racks), random_.choice(["out", "in"])
+    rank, rack, way, one, other = places(options, random_)
     job_name = f"{tree}-{random_.random()}"
-    late = slow = None
+    late = slow = neighbour = None
+    watched = CLEAN_S if kind == "none" else AFTER_S
     with tempfile.NamedTemporaryFile("w+") as log:
-        words = ["sennit", "emulate", "run", "--name", tree, "--order", "fabric", "--", "calls", "-b", "4000000", "-t",
-                 str(BEFORE_S + AFTER_S)]
-        job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, env=os.environ | {"FAULTS_JOB": job_name})
+        job = subprocess.Popen(on_hosts(tree, *job_words), stdout=subprocess.DEVNULL, stderr=log,
+                               env=os.environ | {"FAULTS_JOB": job_name}, start_new_session=True)
         time.sleep(BEFORE_S)
         if kind == "nic":
             slow = f"h{rank}"
@@ -88,52 +116,70 @@ def trial(kind, options, tree, random_):
             sennit("emulate", "slow", slow, f"{rate:.3f}Mbit/s", "--direction", way, "--name", tree)
         elif kind == "late":
             late = Late(process_of(rank, job_name))
-        began, found = time.monotonic(), None
-        while found is None and time.monotonic() < began + AFTER_S and job.poll() is None:
+        elif kind == "neighbour":
+            program = str(pathlib.Path(__file__).with_name("neighbour.py"))
+            neighbour = subprocess.Popen(on_hosts(tree, program, f"h{one}", f"h{other}", str(AFTER_S)))
+        began, found, before = time.monotonic(), None, os.path.getsize(log.name)
+        while found is None and time.monotonic() < began + watched and job.poll() is None:
             time.sleep(0.05)
             with open(log.name) as file:
+                file.seek(0 if kind == "none" else before)
                 found = SAYS.search(file.read())
         took = time.monotonic() - began
         if late:
             late.end()
         if slow:
             sennit("emulate", "heal", slow, "--name", tree)
+        if job.poll() is not None and found is None:
+            with open(log.name) as file:
+                raise SystemExit(f"faults.py: the job ended:\n{file.read()[-2000:]}")
+        job.send_signal(signal.SIGINT)  # and with it all its ranks
         job.wait()
+        if neighbour:
+            neighbour.wait()
     named = (found.group(1) or found.group(2)) if found else ""
-    places = re.split(r" or |, ", named)
     ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"], "none": [],
-            "uplink": [f"rack{rack}", f"{'out of' if way == 'out' else 'into'} rack{rack}"]}[kind]
-    return named, any(place in ways for place in places), took, ways
+            "uplink": [f"rack{rack}", f"{'out of' if way == 'out' else 'into'} rack{rack}"],
+            "neighbour": [f"h{one}", f"h{other}", f"out of h{one}", f"into h{other}"]}[kind]
+    return named, any(place in ways for place in re.split(r" or |, ", named)), took, ways
+
+
+def measure(kind, options, one_trial):
+    results = [one_trial() for _ in range(options.trials)]
+    times = [took for named, right, took, _ in results if right]
+    median, longest = (f"{statistics.median(times):.1f} s", f"{max(times):.1f} s") if times else ("", "")
+    print(f"| {kind} | {options.trials} | {sum(bool(named) for named, *_ in results)} | {len(times)} | {median} "
+          f"| {longest} |", flush=True)
+    for named, right, _, ways in results:
+        if named and not right:
+            print(f"<!-- {kind}: {named}, expected one of {ways} -->", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND")
+    parser.add_argument("--job", choices=["calls", "train"], default="calls")
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--racks", type=int, default=3)
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--oversubscription", type=float, default=4)
     options = parser.parse_args()
-    known = ["nic", "uplink", "late", "none"]
-    unknown = [kind for kind in options.kinds if kind not in known]
+    unknown = [kind for kind in options.kinds if kind not in KINDS]
     if unknown:
-        parser.error(f"{unknown[0]}: expected one of {', '.join(known)}")
+        parser.error(f"{unknown[0]}: expected one of {', '.join(KINDS)}")
     random_ = random.Random(options.seed)
     tree = f"faults{os.getpid()}"
     sennit("emulate", "up", "--name", tree, "--racks", str(options.racks), "--hosts", str(options.hosts), "--nic",
            f"{NIC_MBIT}Mbit/s", "--oversubscription", f"{options.oversubscription:g}")
+    folder = tempfile.TemporaryDirectory()
     try:
+        job_words = ["calls", "-b", "4000000", "-t", "3600"]
+        if options.job == "train":
+            job_words = training(folder.name, options.racks * options.hosts)
         print("| what is wrong | trials | something named | rightly | after, median | longest |\n|---|---|---|---|---|---|")
-        for kind in options.kinds or known:
-            results = [trial(kind, options, tree, random_) for _ in range(options.trials)]
-            times = [took for named, right, took, _ in results if right]
-            median, longest = (f"{statistics.median(times):.1f} s", f"{max(times):.1f} s") if times else ("", "")
-            print(f"| {kind} | {options.trials} | {sum(bool(named) for named, *_ in results)} | {len(times)} | {median} "
-                  f"| {longest} |", flush=True)
-            for named, right, _, ways in results:
-                if named and not right:
-                    print(f"<!-- {kind}: {named}, expected one of {ways} -->", flush=True)
+        for kind in options.kinds or KINDS:
+            measure(kind, options, lambda: trial(kind, job_words, options, tree, random_))
     finally:
         sennit("emulate", "down", "--name", tree)
 

@@ -2,13 +2,19 @@
 // every kind and severity, injected into simulated calls on random trees, with noise on every time.
 //
 // usage: injections [--trials N] [--least-ranks N] [--most-ranks N] [--noise PART] [--seed N]
-//                   [--equal] [--only KIND] [--wrong]
+//                   [--equal] [--only KIND] [--wrong] [--calls N] [--recordings]
+//
+// Of a third of the trees every uplink is two or four cables, to which the messages between two
+// ranks are hashed, and a slow uplink may be one slow cable. There, and on half of the others, the
+// recording begins when all was still well.
 //
 // A fault *matters* where it makes the call 5% slower. Of those that matter: `named`, the truth is
 // among the suspects; `first`, and it is the first of them; `alone`, and nothing else is; `wrong`,
 // only others are suspected; `missed`, nobody is. Of those that do not matter nothing but `wrong`
 // counts. Precision is named / (named + wrong), recall named / all that matter. Of two links at
 // once, one named is enough.
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -61,13 +67,16 @@ struct Options {
   int least_ranks = 16, most_ranks = 64;
   double noise = 0.05;
   uint64_t seed = 1;
-  bool equal = false;  // racks of one size
+  bool equal = false;  // racks of one size, and uplinks of one cable
   std::string only;    // this kind
   bool tell_wrong = false;
+  int calls = 40;  // with the fault, and where the recording begins before it, without
+  bool recordings = false;
 };
 
 struct Tally {
   int trials = 0, matter = 0, named = 0, first = 0, alone = 0, wrong = 0, missed = 0;
+  std::vector<double> judged_s;  // processor time of each verdict
   void add(const Tally& other) {
     trials += other.trials;
     matter += other.matter;
@@ -76,6 +85,7 @@ struct Tally {
     alone += other.alone;
     wrong += other.wrong;
     missed += other.missed;
+    judged_s.insert(judged_s.end(), other.judged_s.begin(), other.judged_s.end());
   }
 };
 
@@ -90,6 +100,13 @@ int pick_ranks(std::mt19937_64& random, const Options& options) {
   std::uniform_real_distribution<double> logarithm(std::log(options.least_ranks),
                                                    std::log(options.most_ranks));
   return static_cast<int>(std::lround(std::exp(logarithm(random))));
+}
+
+// Of this thread, whatever else the cores do.
+double own_cpu_s() {
+  struct timespec time {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
 // racks of equal or unequal sizes, any oversubscription, calls of any of the large collectives.
@@ -108,9 +125,13 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
     racks += fmt::format("{}{}", racks.empty() ? "" : ",", size);
     so_far += size;
   }
+  const int cables = options.equal || pick(0, 2) > 0 ? 1 : 2 << pick(0, 1);
   SimulatedJob job;
-  job.fabric = *synthetic_fabric(
-      fmt::format("racks={};nic=400Mbit/s;oversubscription={}", racks, pick(2, 7)));
+  job.fabric = *synthetic_fabric(fmt::format("racks={};nic=400Mbit/s;oversubscription={};cables={}",
+                                             racks, pick(2, 7), cables));
+  if (cables > 1) job.cable_hash = random() | 1;
+  if (cables > 1 || pick(0, 1) == 0) job.well_calls = index(options.calls);
+  job.calls = index(options.calls);
   job.placements = ranks_on_all_hosts(job.fabric, 1);
   constexpr Collective kTried[] = {Collective::all_reduce, Collective::all_gather,
                                    Collective::reduce_scatter};
@@ -148,6 +169,16 @@ void slow_down(Trial* trial, const TierTree& tree, int group, bool out, bool in,
   if (out != in) trial->links.push_back(link_name(tree, {group, out}, false));
 }
 
+// One of its cables, where it has several, or all of it.
+void slow_uplink(Trial* trial, const TierTree& tree, int group, bool out, double factor,
+                 std::mt19937_64& random) {
+  const uint32_t cables = trial->job.cable_hash != 0 ? tree.groups[index(group)].cables : 1;
+  const uint32_t cable = std::uniform_int_distribution<uint32_t>(0, 2 * cables - 1)(random);
+  if (cables == 1 || cable >= cables) return slow_down(trial, tree, group, out, !out, factor);
+  trial->job.slow_cables.push_back({group, out, cable, factor});
+  trial->links.push_back(link_name(tree, {group, out}, false));
+}
+
 // `took`: ns, of a call without it.
 void inject(Trial* trial, Kind kind, double severity, double took, std::mt19937_64& random) {
   const TierTree tree = *contract(trial->job.fabric, trial->job.placements);
@@ -175,7 +206,7 @@ void inject(Trial* trial, Kind kind, double severity, double took, std::mt19937_
       slow_down(trial, tree, one_of(hosts), kind != Kind::nic_in, kind != Kind::nic_out, severity);
       break;
     case Kind::uplink_one_way:
-      slow_down(trial, tree, one_of(racks), out, !out, severity);
+      slow_uplink(trial, tree, one_of(racks), out, severity, random);
       break;
     case Kind::uplink_both:
       slow_down(trial, tree, one_of(racks), true, true, severity);
@@ -242,22 +273,30 @@ void hold(const Trial& trial, Kind kind, double slowdown, const Verdict& verdict
 void run(Kind kind, double severity, uint64_t seed, const Options& options, Tally* tally) {
   std::mt19937_64 random(seed);
   Trial trial{random_job(random, options), {}, {}};
-  SimulatedCall call = *simulated_call(trial.job);
-  const auto well = static_cast<double>(call.time_ns);
-  inject(&trial, kind, severity, well, random);
+  const SimulatedCall well = *simulated_call(trial.job);
+  const auto well_ns = static_cast<double>(well.time_ns);
+  inject(&trial, kind, severity, well_ns, random);
+  SimulatedCall call = well;
   double slowdown = 1;
-  if (!trial.job.slow.empty()) {
+  if (!trial.links.empty()) {
     call = *simulated_call(trial.job);
-    slowdown = static_cast<double>(call.time_ns) / well;
+    slowdown = static_cast<double>(call.time_ns) / well_ns;
   }
   // What all wait for the last to come.
   for (const auto& [rank, late_ns] : trial.job.late)
-    slowdown = std::max(slowdown, 1 + static_cast<double>(late_ns) / well);
-  const JobRecording recording = recording_of(trial.job, call);
+    slowdown = std::max(slowdown, 1 + static_cast<double>(late_ns) / well_ns);
+  trial.job.records_messages = options.recordings;
+  const JobRecording recording = recording_of(trial.job, call, well);
+  ObservedPlan observed;
+  if (!options.recordings) observed = observed_of(trial.job, call, well);
   Plans plans(recording);
   JudgeOptions judging;
   judging.least_factor = kMatters;
-  hold(trial, kind, slowdown, judge(recording, plans, judging), options.tell_wrong, tally);
+  if (!options.recordings) judging.observed = &observed;
+  const double begin_s = own_cpu_s();
+  const Verdict verdict = judge(recording, plans, judging);
+  tally->judged_s.push_back(own_cpu_s() - begin_s);
+  hold(trial, kind, slowdown, verdict, options.tell_wrong, tally);
 }
 
 std::string part(int some, int all) {
@@ -269,8 +308,7 @@ int measure(const Options& options) {
              options.trials, options.least_ranks, options.most_ranks, options.noise);
   fmt::print(
       "| fault | slower by | trials | matter | named | first | alone | wrong | missed | precision "
-      "| "
-      "recall |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "| recall | verdict, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Kind kind : kKinds) {
     if (!options.only.empty() && options.only != kNames[static_cast<size_t>(kind)]) continue;
     for (const double severity : kSeverities) {
@@ -293,11 +331,12 @@ int measure(const Options& options) {
       for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
         threads.emplace_back(work);
       for (std::thread& thread : threads) thread.join();
-      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} s |\n",
                  kNames[static_cast<size_t>(kind)],
                  kind == Kind::none ? "-" : fmt::format("{:g}", severity), sum.trials, sum.matter,
                  sum.named, sum.first, sum.alone, sum.wrong, sum.missed,
-                 part(sum.named, sum.named + sum.wrong), part(sum.named, sum.matter));
+                 part(sum.named, sum.named + sum.wrong), part(sum.named, sum.matter),
+                 *std::max_element(sum.judged_s.begin(), sum.judged_s.end()));
       std::fflush(stdout);
     }
   }
@@ -322,6 +361,12 @@ int main(int argc, char** argv) {
   command.flag("--equal", options.equal, "racks of one size alone");
   command.option("--only", options.only, "this kind of fault alone");
   command.flag("--wrong", options.tell_wrong, "what was wrong or missed, a line each");
+  command.option("--calls", options.calls, "recorded with the fault, and as many before it")
+      .show_default()
+      .within(4, 1000);
+  command.flag(
+      "--recordings", options.recordings,
+      "each rank's events are recorded and joined, else the simulator's messages are taken");
   command.option("--seed", options.seed, "of all that is random").show_default();
   command.action([&] { return sennit::diagnose::measure(options); });
   return line.run({argv, argv + argc});

@@ -389,8 +389,8 @@ void add_failures(py::class_<PyCommunicator, Made>& type) {
       .def("on_verdict", &on_verdict, py::arg("told"),
            "Has told(verdict) called, on a thread of the library, with each thing that is found "
            "wrong with the job while it runs; None: no more. verdict is a dict with at least "
-           "verdict ('slow_link', 'late_rank' or 'hang'), withdrawn (it holds no more) and "
-           "sentence. "
+           "verdict ('slow_link', 'late_rank', 'starved_rank' or 'hang'), withdrawn (it holds no "
+           "more) and sentence. "
            "A hang is told on all ranks, the rest on the job's rank 0. told makes no calls of this "
            "module.")
       .def("raise_failure", &raise_failure,

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/index.hpp"
 #include "simulate/simulate.hpp"
+#include "simulate/symmetry.hpp"
 
 namespace sennit::diagnose {
 
@@ -34,29 +36,71 @@ std::vector<DirectedGroup> way_of(const TierTree& tree, int from, int to) {
   return way;
 }
 
+namespace {
+
+using Messages = std::map<std::pair<int, int>, std::vector<SimulatedMessage>>;  // by positions
+
+double service_ns(std::vector<SimulatedMessage> messages) {
+  std::stable_sort(messages.begin(), messages.end(),
+                   [](const auto& a, const auto& b) { return a.delivered_ns < b.delivered_ns; });
+  Service service;
+  for (const SimulatedMessage& message : messages)
+    service.add(static_cast<double>(message.begin_ns), static_cast<double>(message.delivered_ns),
+                message.bytes);
+  return service.of({}).service_ns;
+}
+
+// In the order in which its program meets them.
+std::vector<int> peers_of(const Program& program) {
+  std::vector<int> peers;
+  std::set<int> met;
+  for (const Step& step : program.steps)
+    if ((step.kind == StepKind::send || step.kind == StepKind::recv) &&
+        met.insert(step.peer).second)
+      peers.push_back(step.peer);
+  return peers;
+}
+
+// What one rank's messages take is what those of all take: the k-th peer of one is to it what the
+// k-th peer of another is to that.
+void take_for_all(const TierTree& tree, const Blueprint& blueprint, const Messages& of_one,
+                  ExpectedPlan* expected) {
+  if (of_one.empty()) return;
+  const int one = of_one.begin()->first.first;
+  std::vector<double> service;
+  for (const int peer : peers_of(blueprint.program(one))) {
+    const auto found = of_one.find({one, peer});
+    service.push_back(found != of_one.end() ? service_ns(found->second) : 0);
+  }
+  for (int position = 0; position < tree.ranks(); position++) {
+    const std::vector<int> peers = peers_of(blueprint.program(position));
+    for (size_t k = 0; k < std::min(peers.size(), service.size()); k++)
+      if (service[k] > 0) expected->service_ns[{position, peers[k]}] = service[k];
+  }
+}
+
+}  // namespace
+
 ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
-                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower,
-                            uint64_t grain_ns) {
-  const TierTree slowed = slowed_down(tree, slower);
-  std::map<std::pair<int, int>, std::vector<SimulatedMessage>> messages;
+                            const Blueprint& blueprint, uint32_t chunks, uint64_t grain_ns) {
+  Messages messages;
   SimulateOptions options;
-  options.symmetry = false;
+  options.symmetry =
+      simulation::one_class(tree, simulation::whole_tree(tree, request, chunks, blueprint))
+          .has_value();
   options.grain_ns = grain_ns;
   options.observe = [&](const SimulatedMessage& message) {
     messages[{message.from, message.to}].push_back(message);
   };
-  const Result<SimulatedTime> simulated = simulate(slowed, request, blueprint, chunks, options);
+  const Result<SimulatedTime> simulated = simulate(tree, request, blueprint, chunks, options);
   if (!simulated) return {};
   ExpectedPlan expected;
   expected.time_ns = static_cast<double>(simulated->time_ns);
-  for (auto& [edge, of_edge] : messages) {
-    std::stable_sort(of_edge.begin(), of_edge.end(),
-                     [](const auto& a, const auto& b) { return a.delivered_ns < b.delivered_ns; });
-    Service service;
-    for (const SimulatedMessage& message : of_edge)
-      service.add(static_cast<double>(message.begin_ns), static_cast<double>(message.delivered_ns),
-                  message.bytes);
-    expected.service_ns[edge] = service.of(edge).service_ns;
+  if (options.symmetry) {
+    take_for_all(tree, blueprint, messages, &expected);
+  } else {
+    for (auto& [edge, of_edge] : messages)
+      expected.service_ns[edge] = service_ns(std::move(of_edge));
   }
   return expected;
 }

@@ -72,11 +72,10 @@ struct ExpectedPlan {
   std::map<std::pair<int, int>, double> service_ns;  // by positions
   double time_ns = 0;
 };
-// The schedule that was made of `tree`, in `chunks`, on it where some boundaries are slower. Empty
-// where it cannot be simulated. `grain_ns`: SimulateOptions::grain_ns.
+// The schedule that was made of `tree`, in `chunks`. Empty where it cannot be simulated.
+// `grain_ns`: SimulateOptions::grain_ns.
 ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
-                            const Blueprint& blueprint, uint32_t chunks, const Slower& slower,
-                            uint64_t grain_ns = 0);
+                            const Blueprint& blueprint, uint32_t chunks, uint64_t grain_ns = 0);
 
 // Calls of one plan on one communicator, of which all messages are recorded at both ends.
 struct ObservedPlan {
@@ -85,7 +84,10 @@ struct ObservedPlan {
   std::vector<uint32_t> calls;               // their numbers, ascending
   std::vector<std::vector<EdgeTime>> edges;  // by call; the same edges, in the same order
   std::vector<double> time_ns;               // by call: from the last begin to the last end
-  double well_ns = 0;                        // what one took when nothing was slow; 0: not known
+  // What one took when nothing was slow, and how long each edge was served then, by positions; 0
+  // and empty: not known.
+  double well_ns = 0;
+  std::map<std::pair<int, int>, double> well_service_ns;
 };
 // The fewest bytes over an edge, in a call, whose time says something of the edge's rate: that of
 // fewer is their latency.

@@ -105,6 +105,22 @@ Result<RecordingFile::Events> RecordingFile::events_from(uint64_t number, uint64
   return read;
 }
 
+// The oldest may be overwritten meanwhile, and is left out.
+std::vector<Pause> RecordingFile::pauses() const {
+  constexpr uint64_t kRoom = RecordingHeader::kPauses;
+  const RecordingHeader& header = this->header();
+  const uint64_t ever = header.paused.load(std::memory_order_relaxed);
+  std::vector<Pause> pauses;
+  for (uint64_t n = ever - std::min(ever, kRoom - 1); n < ever; n++) {
+    const RecordingHeader::PauseSlot& slot = header.pauses[n % kRoom];
+    const Pause pause{slot.begin_ns.load(std::memory_order_relaxed),
+                      slot.end_ns.load(std::memory_order_relaxed)};
+    const bool follows = pauses.empty() || pause.begin_ns >= pauses.back().end_ns;
+    if (follows && pause.begin_ns < pause.end_ns) pauses.push_back(pause);
+  }
+  return pauses;
+}
+
 std::vector<Note> RecordingFile::notes() const { return decode_notes(note_bytes()); }
 
 std::vector<std::byte> RecordingFile::note_bytes() const {

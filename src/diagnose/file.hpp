@@ -10,6 +10,7 @@
 #include "base/status.hpp"
 #include "record/event.hpp"
 #include "record/notes.hpp"
+#include "record/pause.hpp"
 #include "record/recording.hpp"
 
 namespace sennit::diagnose {
@@ -38,6 +39,8 @@ class RecordingFile {
   // while it was read is missing. Errors: the file was cut off.
   Result<Events> events_from(uint64_t number, uint64_t most = Recording::kMostEvents);
   uint64_t recorded() const;  // events ever
+  // When the process did not run: the latest times as the file was opened, oldest first.
+  std::vector<Pause> pauses() const;
   // All that are there.
   std::vector<Note> notes() const;
   std::vector<std::byte> note_bytes() const;  // as they are in the file

@@ -10,6 +10,7 @@
 #include "record/event.hpp"
 #include "record/measured_clock.hpp"
 #include "record/notes.hpp"
+#include "record/pause.hpp"
 
 namespace sennit::diagnose {
 
@@ -36,6 +37,7 @@ struct RankRecording {
   uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten
   std::vector<TraceEvent> events;  // oldest first
   std::vector<Note> notes;
+  std::vector<Pause> pauses;  // when its process did not run, the latest ones
 
   // By its host's CLOCK_MONOTONIC: the moment of the copy, or, of a rank's own file, this one of
   // CLOCK_REALTIME.

@@ -17,27 +17,23 @@ namespace {
 constexpr double kLeastConfidence = 0.2, kLeastConfidenceAmongLike = 0.4;
 // Of all that is to be explained, as much may be left.
 constexpr double kMostLeft = 0.8;
+// Of two that explain the same edges one is as good as the other where it leaves no more than so
+// much more of what there is to explain.
+constexpr double kAsGood = 0.01;
 // Edges that should take as long say something of their rate, whatever they move.
 constexpr double kLeastServiceNs = 500'000;
 // Calls that take longer than they should by less are well.
 constexpr double kLeastSlower = 1.04;
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
-// How exactly is simulated: the more ranks, the longer it takes.
+// How exactly is simulated what is expected: the more ranks, the longer it takes.
 struct Effort {
   int most_ranks;
-  uint32_t most_chunks;  // of what is expected
-  // In so few hypotheses are compared: what slows a schedule down does so in few chunks, too.
-  uint32_t few_chunks;
-  double fine_parts, coarse_parts;  // of a call: its times are multiples of one
-  // So many are simulated: that fit best, that are slowest, some of whose edges are; and so many of
-  // those by other factors as well.
-  size_t likely, dense, peaked, likeliest;
+  uint32_t most_chunks;
+  double parts;  // of a call: its times are multiples of one
 };
-constexpr Effort kEfforts[] = {{32, kMostChunks, 16, 8192, 8192, 2, 3, 3, 2},
-                               {80, kMostChunks, 16, 4096, 4096, 2, 3, 3, 2},
-                               {256, kMostChunks, 8, 4096, 2048, 2, 3, 3, 2},
-                               {kMostRanksJudged, 2, 1, 1024, 256, 1, 1, 1, 0}};
+constexpr Effort kEfforts[] = {
+    {32, kMostChunks, 8192}, {256, kMostChunks, 4096}, {kMostRanksJudged, 2, 1024}};
 
 // What may be slow: boundaries, all by the same factor.
 struct Hypothesis {
@@ -47,12 +43,10 @@ struct Hypothesis {
   std::vector<uint32_t> edges = {};  // that cross one of them, ascending
   double factor = 1;
   double misfit = 0;  // what it leaves unexplained
-  // By how many they are: the excess of the middle one of these edges, and of all that have much.
-  double density = 0, peaks = 0;
   // How much it explains of the excess of these edges: of 1, and by how many they are.
   double confidence = 0, gain = 0;
+  double score = 0;  // less is better: misfit, of what there is to explain, and what it blames
   double apart = 0;  // by how much edges are slower than it explains: a quarter of them by more
-  bool simulated = false;
 };
 
 // Whether what the hypothesis explains is more than edges are slow by anyway, of which some explain
@@ -68,9 +62,8 @@ bool explains(const Hypothesis& hypothesis) {
 }
 
 bool fits_better(const Hypothesis& a, const Hypothesis& b) {
-  constexpr double kHalfMore = 1.5;
   if (explains(a) != explains(b)) return explains(a);
-  return a.misfit * (kHalfMore - a.confidence) < b.misfit * (kHalfMore - b.confidence);
+  return a.score < b.score;
 }
 
 double part_of(std::vector<double> values, double part) {
@@ -117,6 +110,15 @@ double union_of(std::vector<Stretch> stretches) {
   return sum;
 }
 
+// Of several cables some carry more flows than others, as hashes have it: what is slow there may
+// have been so always, and others wait for it. Only what was before tells; or where a link is slow
+// anyway, and it is asked whether it still is.
+bool hashes_blur(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed) {
+  return observed.well_service_ns.empty() && plan.slow.empty() &&
+         std::any_of(tree.groups.begin(), tree.groups.end(),
+                     [](const Group& group) { return group.cables > 1; });
+}
+
 size_t number_of(const DirectedGroup& link) {
   return 2 * index(link.group) + (link.egress ? 0 : 1);
 }
@@ -133,27 +135,29 @@ class Solver {
     int from = 0, to = 0;
     double excess = 0;  // ln of how much longer it took than it should; below 0: it was faster
     double weight = 0;
+    int tier = 0;  // that it crosses
   };
   bool costs_time() const;
-  bool absolute() const { return !expected_.service_ns.empty(); }
+  bool known_before() const { return !observed_.well_service_ns.empty(); }
+  bool absolute() const { return known_before() || !expected_.service_ns.empty(); }
+  double well_ns() const;
   void expect();
+  double should_take(const std::pair<int, int>& edge) const;
   void measure_excess();
   void find_crossings();
   std::vector<Hypothesis> hypotheses() const;
   void add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
            bool both_ways) const;
-  double misfit(const std::vector<double>& explained, double explained_time, double common) const;
+  double common_to_all() const;
+  // Edges that are faster than they should be say nothing: where all wait for one link, the others
+  // have more for themselves.
+  double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
+  std::vector<double> explained_by(const Hypothesis& hypothesis) const;
+  void explain(Hypothesis* hypothesis) const;
+  void measure_apart(Hypothesis* hypothesis) const;
+  void compare(std::vector<Hypothesis>* all) const;
   double misfit_of_nothing() const;
-  double common_to_all(const std::vector<double>& explained) const;
-  void hold_inside(Hypothesis* hypothesis, const std::vector<double>& explained,
-                   double common) const;
-  void guess(Hypothesis* hypothesis) const;
-  ExpectedPlan slowed(const std::vector<DirectedGroup>& links, double factor) const;
-  bool simulate(Hypothesis* hypothesis, double factor) const;
-  void search_factor(Hypothesis* hypothesis) const;
-  size_t choose_likely(std::vector<Hypothesis>* all) const;
-  void refine(std::vector<Hypothesis>* all) const;
-  void match_time(Hypothesis* hypothesis) const;
+  std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
@@ -162,22 +166,20 @@ class Solver {
   const PlanNote& plan_;
   const Blueprint& blueprint_;
   const ObservedPlan& observed_;
-  Effort effort_ = kEfforts[0];
-  double scale_ns_ = 0;     // about what a call takes
-  ExpectedPlan expected_;   // empty: capacities are not known
-  ExpectedPlan coarse_;     // the same in few chunks
+  ExpectedPlan expected_;   // empty: not known, or what was before is
   double time_excess_ = 0;  // ln, of whole calls
   std::vector<Edge> edges_;
   std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
   std::map<std::pair<int, int>, std::vector<DirectedGroup>> ways_;
-  // Of all edges together, and of each: their weights times what none explains.
-  double all_weight_ = 0, all_excess_ = 0, usual_excess_ = 0;
+  // Of all edges together, and beside it of the whole call; the excess of the middle edge; and what
+  // there is to explain of edges.
+  double all_weight_ = 0, weight_of_time_ = 0, usual_excess_ = 0, nothing_of_edges_ = 0;
 };
 
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
                const ObservedPlan& observed)
     : tree_(tree), plan_(plan), blueprint_(blueprint), observed_(observed) {
-  if (tree.capacities_known()) expect();
+  if (tree.capacities_known() && !known_before()) expect();
   for (const std::vector<EdgeTime>& call : observed.edges)
     for (const EdgeTime& edge : call)
       if (const auto [way, added] = ways_.try_emplace({edge.from, edge.to}); added)
@@ -187,18 +189,27 @@ Solver::Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blue
 }
 
 void Solver::expect() {
-  effort_ = *std::find_if(std::begin(kEfforts), std::end(kEfforts) - 1,
-                          [&](const Effort& effort) { return tree_.ranks() <= effort.most_ranks; });
-  const uint32_t chunks = std::min(plan_.parameters.chunks, effort_.most_chunks);
-  scale_ns_ = median(observed_.time_ns);
+  const Effort& effort =
+      *std::find_if(std::begin(kEfforts), std::end(kEfforts) - 1,
+                    [&](const Effort& one) { return tree_.ranks() <= one.most_ranks; });
+  double scale_ns = median(observed_.time_ns);
   if (plan_.predicted_ns > 0)
-    scale_ns_ = std::min(scale_ns_, static_cast<double>(plan_.predicted_ns));
-  const auto grain_ns = static_cast<uint64_t>(scale_ns_ / effort_.fine_parts);
-  expected_ = expected_edges(tree_, plan_.request, blueprint_, chunks, {}, grain_ns);
+    scale_ns = std::min(scale_ns, static_cast<double>(plan_.predicted_ns));
+  expected_ = expected_edges(tree_, plan_.request, blueprint_,
+                             std::min(plan_.parameters.chunks, effort.most_chunks),
+                             static_cast<uint64_t>(scale_ns / effort.parts));
 }
 
-// Against what the simulator says; where it says nothing, against edges of the same tier. What
-// makes all tiers slower is no link.
+// 0: not known.
+double Solver::should_take(const std::pair<int, int>& edge) const {
+  const auto well = observed_.well_service_ns.find(edge);
+  if (well != observed_.well_service_ns.end()) return well->second;
+  const auto expected = expected_.service_ns.find(edge);
+  return expected != expected_.service_ns.end() ? expected->second : 0;
+}
+
+// Against what they took while all was well, or what the simulator says; where neither says
+// anything, against edges of the same tier. What makes all tiers slower is no link.
 void Solver::measure_excess() {
   std::map<std::pair<int, int>, std::vector<double>> services;
   std::map<std::pair<int, int>, uint64_t> bytes;
@@ -211,14 +222,14 @@ void Solver::measure_excess() {
   std::vector<double> logs;
   for (const auto& [edge, all] : services) {
     const double service = median(all);
-    const auto found = expected_.service_ns.find(edge);
-    const bool known = found != expected_.service_ns.end() && found->second > 0;
-    const double should = known ? found->second : static_cast<double>(bytes[edge]);
+    const double well = should_take(edge);
+    const bool known = well > 0;
+    const double should = known ? well : static_cast<double>(bytes[edge]);
     const bool tells = bytes[edge] >= kLeastEdgeBytes || (known && should >= kLeastServiceNs);
-    if (service <= 0 || should <= 0 || !tells) continue;
+    if (service <= 0 || should <= 0 || !tells || (absolute() && !known)) continue;
     logs.push_back(std::log(service / should));
     by_tier[tree_.crossing_tier(edge.first, edge.second)].push_back(logs.back());
-    edges_.push_back({edge.first, edge.second, 0, std::sqrt(service)});
+    edges_.push_back({edge.first, edge.second, 0, std::sqrt(service), 0});
   }
   constexpr double kLowerQuarter = 0.25;
   std::map<int, double> usual;
@@ -231,14 +242,17 @@ void Solver::measure_excess() {
   for (size_t e = 0; e < edges_.size(); e++) {
     const int tier = tree_.crossing_tier(edges_[e].from, edges_[e].to);
     edges_[e].excess = absolute() ? logs[e] - common : std::max(0.0, logs[e] - usual[tier]);
+    edges_[e].tier = tier;
     all_weight_ += edges_[e].weight;
-    all_excess_ += edges_[e].weight * std::abs(edges_[e].excess);
   }
-  usual_excess_ = common_to_all(std::vector<double>(edges_.size(), 0));
-  if (expected_.time_ns <= 0) return;
-  const bool well = observed_.well_ns > 0;
-  time_excess_ = usual_log(observed_.time_ns) -
-                 std::log(well ? observed_.well_ns : expected_.time_ns) - (well ? 0 : common);
+  usual_excess_ = common_to_all();
+  for (const Edge& edge : edges_) nothing_of_edges_ += edge.weight * excess_of(edge);
+  if (well_ns() <= 0) return;
+  time_excess_ =
+      usual_log(observed_.time_ns) - std::log(well_ns()) - (observed_.well_ns > 0 ? 0 : common);
+  // Of how much longer whole calls take than they should nothing may be left, either.
+  constexpr double kWeightOfTime = 0.5;
+  weight_of_time_ = absolute() ? kWeightOfTime * all_weight_ : 0;
 }
 
 void Solver::find_crossings() {
@@ -259,7 +273,7 @@ void Solver::add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links,
   std::sort(hypothesis.edges.begin(), hypothesis.edges.end());
   hypothesis.edges.erase(std::unique(hypothesis.edges.begin(), hypothesis.edges.end()),
                          hypothesis.edges.end());
-  guess(&hypothesis);
+  explain(&hypothesis);
   all->push_back(std::move(hypothesis));
 }
 
@@ -283,183 +297,115 @@ std::vector<Hypothesis> Solver::hypotheses() const {
   return all;
 }
 
-// By a little, all may be faster or slower than expected.
-double Solver::common_to_all(const std::vector<double>& explained) const {
-  constexpr double kMost = 0.05;
+// By a little, all may be slower than expected.
+double Solver::common_to_all() const {
+  constexpr double kMostOfItself = 0.02, kMostExpected = 0.05;
+  const double most = known_before() ? kMostOfItself : kMostExpected;
   if (!absolute()) return 0;
-  std::vector<std::pair<double, double>> left;
-  for (size_t e = 0; e < edges_.size(); e++)
-    left.emplace_back(edges_[e].excess - explained[e], edges_[e].weight);
-  return std::clamp(middle_of(std::move(left)), -kMost, kMost);
+  std::vector<std::pair<double, double>> weighted;
+  for (const Edge& edge : edges_) weighted.emplace_back(edge.excess, edge.weight);
+  return std::clamp(middle_of(std::move(weighted)), 0.0, most);
 }
 
-// How much it explains of the excess of the edges that the hypothesis is about; below 0: it makes
-// it worse.
-void Solver::hold_inside(Hypothesis* hypothesis, const std::vector<double>& explained,
-                         double common) const {
-  double before = 0, after = 0, weight = 0;
-  for (const uint32_t e : hypothesis->edges) {
-    const double excess = edges_[e].excess - common;
-    before += edges_[e].weight * std::abs(excess);
-    after += edges_[e].weight * std::abs(excess - explained[e]);
-    weight += edges_[e].weight;
+// Of each of its edges, how much slower it is by the hypothesis: as much as the middle one of
+// those that cross the same tier in the same direction. Those are bound by the link alike, and
+// others perhaps by something else. Where it is too little to be told from chance it is nothing,
+// so that what blames more explains no more. Of several cables some may be slow: there it is the
+// middle one of those that are slower at all, and whatever is not half as slow takes another
+// cable.
+std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
+  // Edges of one tier differ more from one another than from what they should be.
+  constexpr double kLeastAmongLike = 0.15, kLeastOfItself = 0.03, kHalf = 0.5;
+  const double least = absolute() ? kLeastOfItself : kLeastAmongLike;
+  const bool two = hypothesis.both_ways && hypothesis.tier < 0;
+  const bool cables = tree_.groups[index(hypothesis.links.front().group)].cables > 1;
+  const auto like = [&](uint32_t e) {
+    const std::vector<DirectedGroup>& way = ways_.at({edges_[e].from, edges_[e].to});
+    const bool first =
+        two && std::find(way.begin(), way.end(), hypothesis.links.front()) != way.end();
+    return std::pair<int, bool>(edges_[e].tier, first);
+  };
+  std::map<std::pair<int, bool>, std::vector<std::pair<double, double>>> weighted;
+  for (const uint32_t e : hypothesis.edges)
+    if (const double excess = excess_of(edges_[e]); !cables || excess > least)
+      weighted[like(e)].emplace_back(excess, edges_[e].weight);
+  std::map<std::pair<int, bool>, double> alike;
+  for (auto& [which, of_which] : weighted) {
+    const double middle = middle_of(std::move(of_which));
+    alike[which] = middle < least ? 0 : middle;
   }
+  std::vector<double> explained;
+  for (const uint32_t e : hypothesis.edges) {
+    const auto found = alike.find(like(e));
+    const double slower = found != alike.end() ? found->second : 0;
+    const bool on_another = cables && excess_of(edges_[e]) < kHalf * slower;
+    explained.push_back(on_another ? 0 : slower);
+  }
+  return explained;
+}
+
+// What it leaves of the excess of edges and of the whole call: no link makes a call slower than it
+// is itself.
+void Solver::explain(Hypothesis* hypothesis) const {
+  const std::vector<double> explained = explained_by(*hypothesis);
+  double before = 0, after = 0, weight = 0, most = 0;
+  for (size_t i = 0; i < explained.size(); i++) {
+    const Edge& edge = edges_[hypothesis->edges[i]];
+    before += edge.weight * excess_of(edge);
+    after += edge.weight * std::abs(excess_of(edge) - explained[i]);
+    weight += edge.weight;
+    most = std::max(most, explained[i]);
+  }
+  const double time_left = std::max(0.0, time_excess_ - usual_excess_ - most);
+  hypothesis->misfit = (nothing_of_edges_ - before + after + weight_of_time_ * time_left) /
+                       (all_weight_ + weight_of_time_);
   hypothesis->confidence = before > 0 ? 1 - after / before : 0;
-  hypothesis->gain =
-      (before - after) / weight * std::sqrt(static_cast<double>(hypothesis->edges.size()));
-}
-
-// What is left of the excess of edges and of the whole call. common: common_to_all(explained).
-double Solver::misfit(const std::vector<double>& explained, double explained_time,
-                      double common) const {
-  constexpr double kWeightOfTime = 0.5;
-  double sum = 0, weight = all_weight_;
-  for (size_t e = 0; e < edges_.size(); e++)
-    sum += edges_[e].weight * std::abs(edges_[e].excess - explained[e] - common);
-  if (absolute()) {
-    sum += kWeightOfTime * all_weight_ * std::abs(time_excess_ - explained_time - common);
-    weight += kWeightOfTime * all_weight_;
-  }
-  return weight > 0 ? sum / weight : 0;
+  hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
+  hypothesis->factor = std::exp(most);
 }
 
 double Solver::misfit_of_nothing() const {
-  return misfit(std::vector<double>(edges_.size(), 0), 0, usual_excess_);
+  const double time = std::max(0.0, time_excess_ - usual_excess_);
+  return (nothing_of_edges_ + weight_of_time_ * time) / (all_weight_ + weight_of_time_);
 }
 
-// As though all that cross were slower alike, and the rest as expected. Some of them may hardly be:
-// those that the schedule has wait for others anyway.
-void Solver::guess(Hypothesis* hypothesis) const {
-  constexpr double kUpperQuarter = 0.75, kMuch = 0.04, kMost = 1;
-  std::vector<double> inside;
-  std::vector<std::pair<double, double>> weighted;
-  for (const uint32_t e : hypothesis->edges) {
-    inside.push_back(std::max(0.0, edges_[e].excess));
-    weighted.emplace_back(edges_[e].excess - usual_excess_, edges_[e].weight);
-    hypothesis->peaks +=
-        edges_[e].weight * std::max(0.0, std::min(edges_[e].excess, kMost) - usual_excess_ - kMuch);
-  }
-  hypothesis->peaks /= std::sqrt(static_cast<double>(hypothesis->edges.size()));
-  hypothesis->density =
-      middle_of(std::move(weighted)) * std::sqrt(static_cast<double>(hypothesis->edges.size()));
-  const double common = part_of(inside, kUpperQuarter);
-  double left = all_excess_;
-  for (const uint32_t e : hypothesis->edges)
-    left += edges_[e].weight * (std::abs(edges_[e].excess - common) - std::abs(edges_[e].excess));
-  hypothesis->misfit = all_weight_ > 0 ? left / all_weight_ : 0;
-  hypothesis->factor = std::exp(common - usual_excess_);
-}
-
-// What is expected, in few chunks, where these are slower by the factor.
-ExpectedPlan Solver::slowed(const std::vector<DirectedGroup>& links, double factor) const {
-  Slower slower;
-  for (const DirectedGroup& link : links) slower.emplace_back(link, factor);
-  return expected_edges(tree_, plan_.request, blueprint_,
-                        std::min(plan_.parameters.chunks, effort_.few_chunks), slower,
-                        static_cast<uint64_t>(scale_ns_ / effort_.coarse_parts));
-}
-
-// As the schedule runs where it is slower by the factor. Keeps what fits better.
-bool Solver::simulate(Hypothesis* hypothesis, double factor) const {
-  const ExpectedPlan then = slowed(hypothesis->links, factor);
-  std::vector<double> explained(edges_.size(), 0);
-  for (size_t e = 0; e < edges_.size(); e++) {
-    const auto slow = then.service_ns.find({edges_[e].from, edges_[e].to});
-    const auto nominal = coarse_.service_ns.find({edges_[e].from, edges_[e].to});
-    if (slow == then.service_ns.end() || nominal == coarse_.service_ns.end()) continue;
-    if (slow->second > 0 && nominal->second > 0)
-      explained[e] = std::log(slow->second / nominal->second);
-  }
-  const bool timed = then.time_ns > 0 && coarse_.time_ns > 0;
-  const double explained_time = timed ? std::log(then.time_ns / coarse_.time_ns) : 0;
-  const double common = common_to_all(explained);
-  Hypothesis then_is = *hypothesis;
-  then_is.simulated = true;
-  then_is.misfit = misfit(explained, explained_time, common);
-  hold_inside(&then_is, explained, common);
-  std::vector<std::pair<double, double>> apart;
-  for (size_t e = 0; e < edges_.size(); e++)
-    apart.emplace_back(std::max(0.0, edges_[e].excess - explained[e] - common), edges_[e].weight);
+// By how much edges are slower than it explains.
+void Solver::measure_apart(Hypothesis* hypothesis) const {
   constexpr double kUpperQuarter = 0.75;
-  then_is.apart = middle_of(std::move(apart), kUpperQuarter);
-  then_is.factor = factor;
-  if (hypothesis->simulated && !fits_better(then_is, *hypothesis)) return false;
-  *hypothesis = std::move(then_is);
-  return true;
+  const std::vector<double> explained = explained_by(*hypothesis);
+  std::vector<std::pair<double, double>> apart;
+  for (const Edge& edge : edges_) apart.emplace_back(excess_of(edge), edge.weight);
+  for (size_t i = 0; i < explained.size(); i++) {
+    const uint32_t e = hypothesis->edges[i];
+    apart[e].first = std::max(0.0, excess_of(edges_[e]) - explained[i]);
+  }
+  hypothesis->apart = middle_of(std::move(apart), kUpperQuarter);
 }
 
-// By a little more and less, and on in the direction that fits better.
-void Solver::search_factor(Hypothesis* hypothesis) const {
-  constexpr double kSteps[] = {1.25, 0.85}, kLeast = 1.03;
-  constexpr int kMostSteps = 3;
-  for (const double step : kSteps) {
-    bool better = true;
-    for (int i = 0; i < kMostSteps && better; i++) {
-      const double next = std::max(kLeast, hypothesis->factor * step);
-      better = next != hypothesis->factor && simulate(hypothesis, next);
-      if (better && i + 1 == kMostSteps) return;
-    }
+// The first becomes the one that is believed. Of those that explain as much the ones with fewer
+// links come first.
+void Solver::compare(std::vector<Hypothesis>* all) const {
+  constexpr size_t kLikely = 12;
+  // What blames more has to explain more: of the second direction so much of what there is to
+  // explain, and of edges that are not slower so much of their part of all.
+  constexpr double kSecond = 0.03, kIdle = 0.02;
+  for (Hypothesis& one : *all) {
+    const std::vector<double> explained = explained_by(one);
+    const auto idle = static_cast<double>(std::count(explained.begin(), explained.end(), 0.0));
+    one.score = one.misfit / misfit_of_nothing() + (one.both_ways ? kSecond : 0) +
+                kIdle * idle / static_cast<double>(edges_.size());
   }
+  std::stable_sort(all->begin(), all->end(),
+                   [](const auto& a, const auto& b) { return a.score < b.score; });
+  if (!absolute()) return;
+  const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
+  for (auto it = all->begin(); it != likely; ++it) measure_apart(&*it);
+  std::stable_sort(all->begin(), likely, fits_better);
 }
 
-// The first `many` become those that fit best, whose middle edge is slowest, and of which some
-// edges are much slower: of a slow link the schedule may have few edges wait, or most.
-size_t Solver::choose_likely(std::vector<Hypothesis>* all) const {
-  using Better = bool (*)(const Hypothesis&, const Hypothesis&);
-  const std::pair<Better, size_t> orders[] = {
-      {fits_better, effort_.likely},
-      {[](const Hypothesis& a, const Hypothesis& b) { return a.density > b.density; },
-       effort_.dense},
-      {[](const Hypothesis& a, const Hypothesis& b) { return a.peaks > b.peaks; }, effort_.peaked}};
-  size_t chosen = 0;
-  for (const auto& [better, many] : orders) {
-    std::stable_sort(all->begin() + static_cast<std::ptrdiff_t>(chosen), all->end(), better);
-    chosen = std::min(chosen + many, all->size());
-  }
-  return chosen;
-}
-
-// Simulates the likeliest, slower by what they seem to be, and then the likeliest of those by a
-// little more and less. No link alone makes a call slower than it is itself.
-void Solver::refine(std::vector<Hypothesis>* all) const {
-  constexpr double kLeast = 1.05, kFarOff = 2;
-  const double least = std::max(kLeast, std::exp(time_excess_));
-  const size_t tried = choose_likely(all);
-  for (size_t i = 0; i < tried; i++) simulate(&(*all)[i], std::max(least, (*all)[i].factor));
-  const auto end = all->begin() + static_cast<std::ptrdiff_t>(tried);
-  std::stable_sort(all->begin(), end, fits_better);
-  // What does not explain its own edges yet may do so by another factor.
-  std::vector<Hypothesis*> by_misfit;
-  for (size_t i = 0; i < tried; i++) by_misfit.push_back(&(*all)[i]);
-  std::stable_sort(by_misfit.begin(), by_misfit.end(),
-                   [](const auto* a, const auto* b) { return a->misfit < b->misfit; });
-  const double misfit = by_misfit.front()->misfit;
-  for (size_t i = 0; i < std::min(effort_.likeliest, tried); i++) {
-    if (&(*all)[i] != by_misfit[i] && (*all)[i].misfit < kFarOff * misfit)
-      search_factor(&(*all)[i]);
-    search_factor(by_misfit[i]);
-  }
-  std::stable_sort(all->begin(), end, fits_better);
-}
-
-// Where a link binds, what calls take says best how slow it is: edges that wait in its queues
-// differ more than that. There the time grows with the factor, so two steps come close.
-void Solver::match_time(Hypothesis* hypothesis) const {
-  constexpr double kBinds = 1.1, kAgrees = 1.7, kClose = 1.05;
-  constexpr int kSteps = 2;
-  const double well = observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
-  if (well <= 0 || coarse_.time_ns <= 0) return;
-  const double slower = median(observed_.time_ns) / well;
-  double factor = hypothesis->factor;
-  for (int step = 0; step < kSteps; step++) {
-    if (slower < kBinds) return;
-    const double then = slowed(hypothesis->links, factor).time_ns / coarse_.time_ns;
-    if (then < kBinds) return;
-    factor *= slower / then;
-    if (std::max(slower / then, then / slower) < kClose) break;
-  }
-  if (std::max(factor / hypothesis->factor, hypothesis->factor / factor) < kAgrees)
-    hypothesis->factor = std::max(1.0, factor);
+// What a call takes where nothing is slow. 0: not known.
+double Solver::well_ns() const {
+  return observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
 }
 
 // In one call: the capacity over what was carried while something waited to cross. 0: not known, or
@@ -492,15 +438,27 @@ std::vector<double> Solver::throughput_factors(const std::vector<DirectedGroup>&
   return factors;
 }
 
+// Its edges that it explains something of.
+std::vector<uint32_t> Solver::slower_by(const Hypothesis& hypothesis) const {
+  const std::vector<double> explained = explained_by(hypothesis);
+  std::vector<uint32_t> slower;
+  for (size_t i = 0; i < explained.size(); i++)
+    if (explained[i] > 0) slower.push_back(hypothesis.edges[i]);
+  return slower;
+}
+
 SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best) const {
   SlowLink slow;
   slow.suspects = best.links;
   slow.tier = best.tier;
   slow.both_ways = best.both_ways;
   if (best.both_ways && best.tier < 0) slow.suspects.pop_back();
+  // Others that the same edges are slow by are as good.
+  const std::vector<uint32_t> its = slower_by(best);
+  const double close = kAsGood * misfit_of_nothing();
   for (const Hypothesis& other : all)
-    if (&other != &best && other.edges == best.edges && other.tier < 0 && best.tier < 0 &&
-        other.both_ways == best.both_ways)
+    if (&other != &best && other.tier < 0 && best.tier < 0 && other.both_ways == best.both_ways &&
+        other.misfit <= best.misfit + close && slower_by(other) == its)
       slow.suspects.push_back(other.links.front());
   slow.factor = absolute() ? best.factor : 0;
   // The last calls that it was slow in without a break.
@@ -512,7 +470,8 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
   if (const double null = misfit_of_nothing(); !absolute())
     slow.confidence = null > 0 ? 1 - best.misfit / null : 0;
   const double took = median(observed_.time_ns);
-  slow.cost = expected_.time_ns > 0 && took > expected_.time_ns ? 1 - expected_.time_ns / took : 0;
+  const double well = well_ns();
+  slow.cost = well > 0 && took > well ? 1 - well / took : 0;
   return slow;
 }
 
@@ -523,22 +482,18 @@ bool Solver::costs_time() const {
 }
 
 std::optional<SlowLink> Solver::solve(double least_factor) {
-  if (!costs_time()) return std::nullopt;
-  if (absolute()) coarse_ = slowed({}, 1);
+  if (hashes_blur(tree_, plan_, observed_) || !costs_time()) return std::nullopt;
   const double null = misfit_of_nothing();
   std::vector<Hypothesis> all = hypotheses();
   if (all.empty() || null <= 0) return std::nullopt;
-  if (absolute())
-    refine(&all);
-  else
-    std::stable_sort(all.begin(), all.end(), fits_better);
-  const SlowLink slow = told(all, all.front());
+  compare(&all);
+  const Hypothesis& best = all.front();
+  const SlowLink slow = told(all, best);
   if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
-      (absolute() && (all.front().misfit > kMostLeft * null || !stands_out(all.front()))))
+      (absolute() && (best.misfit > kMostLeft * null || !stands_out(best))) ||
+      best.factor < (absolute() ? least_factor : kLeastFactorAmongLike))
     return std::nullopt;
-  if (absolute()) match_time(&all.front());
-  if (all.front().factor < (absolute() ? least_factor : kLeastFactorAmongLike)) return std::nullopt;
-  return told(all, all.front());
+  return slow;
 }
 
 }  // namespace
@@ -548,6 +503,11 @@ std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& pla
                                        double least_factor) {
   if (tree.ranks() > kMostRanksJudged) return std::nullopt;
   return Solver(tree, plan, blueprint, observed).solve(least_factor);
+}
+
+bool can_judge_links(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed) {
+  return tree.ranks() <= kMostRanksJudged && !hashes_blur(tree, plan, observed) &&
+         (tree.capacities_known() || !observed.well_service_ns.empty());
 }
 
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways) {

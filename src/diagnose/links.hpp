@@ -1,10 +1,15 @@
 // links.hpp: which boundary of the tree is slow, by the service of the messages that cross it.
 //
-// An edge is slow where its messages took longer than the simulator expects. For each boundary and
-// direction, and for each tier, it is asked how well "this one is slow, and nothing else is"
-// explains which edges are; the likeliest are simulated, slowed, and the one that comes nearest to
-// what was observed, of its own edges and of the whole call, is named. Boundaries that the same
-// messages cross are not told apart, and are named together.
+// An edge is slow where its messages took longer than they did while all was well, or, where that
+// is not known, than the simulator expects. For each boundary and direction, and for each tier, it
+// is asked how well "this one is slow, and nothing else is" explains which edges are: those of its
+// edges that cross one tier are slower alike. The one that leaves least of edges and of the whole
+// call unexplained, and blames least, is named. Boundaries that explain the same edges are not told
+// apart, and are named together.
+//
+// Where an uplink is several cables some carry more flows than others, as hashes have it, and a
+// fabric that is well looks slow there. Only what was before tells, and without it nothing is
+// judged.
 #pragma once
 
 #include <optional>
@@ -27,7 +32,7 @@ struct SlowLink {
   size_t since = 0;                     // index of the first call that it was slow in
 };
 
-// Of more ranks it is not tried: what is likely is simulated.
+// Of more ranks it is not tried.
 inline constexpr int kMostRanksJudged = 1024;
 
 // `observed`: calls of the plan that `blueprint` was made of, on this tree. Nothing where no
@@ -35,6 +40,9 @@ inline constexpr int kMostRanksJudged = 1024;
 std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& plan,
                                        const Blueprint& blueprint, const ObservedPlan& observed,
                                        double least_factor);
+
+// Whether it is known what edges of these calls should take, so that nothing found is something.
+bool can_judge_links(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed);
 
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);

@@ -48,4 +48,13 @@ std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, d
       late_ns / kNsPerMs, one ? "it does" : "they do", kPercent * cost);
 }
 
+std::string starved_ranks_sentence(const std::vector<int>& ranks, double part) {
+  const bool one = ranks.size() == 1;
+  return fmt::format(
+      "{} {} no core for {:.0f}% of the time, while the others wait: {}, or short of its cgroup's "
+      "share",
+      name_ranks(std::set<int>(ranks.begin(), ranks.end())), one ? "gets" : "get", kPercent * part,
+      one ? "its process is stopped again and again" : "their processes are stopped, each");
+}
+
 }  // namespace sennit::diagnose

@@ -19,5 +19,7 @@ std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const
                                const std::string& call);
 // "rank 3 comes late by 1.2 ms a call: ...". Ranks ascending; `cost`: part of the time.
 std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost);
+// "rank 3 gets no core for 48% of the time: ...". Ranks ascending; `part`: of the time.
+std::string starved_ranks_sentence(const std::vector<int>& ranks, double part);
 
 }  // namespace sennit::diagnose

@@ -132,7 +132,7 @@ void read(ByteReader& in, VerdictNote* note) {
   note->when_ns = in.u64();
   note->withdrawn = in.flag();
   const uint8_t about = in.u8();
-  if (about > static_cast<uint8_t>(VerdictAbout::hang)) in.fail();
+  if (about > static_cast<uint8_t>(VerdictAbout::starved_ranks)) in.fail();
   note->about = static_cast<VerdictAbout>(about);
   note->sentence = in.text();
   note->links.resize(in.count(sizeof(uint32_t)));

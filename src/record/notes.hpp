@@ -57,9 +57,9 @@ struct FailureNote {
 };
 
 // What a verdict on a running job is about. Numbers are for ever.
-enum class VerdictAbout : uint8_t { link = 0, late_ranks = 1, hang = 2 };
-inline constexpr VerdictAbout kVerdictsAbout[] = {VerdictAbout::hang, VerdictAbout::link,
-                                                  VerdictAbout::late_ranks};
+enum class VerdictAbout : uint8_t { link = 0, late_ranks = 1, hang = 2, starved_ranks = 3 };
+inline constexpr VerdictAbout kVerdictsAbout[] = {VerdictAbout::hang, VerdictAbout::starved_ranks,
+                                                  VerdictAbout::link, VerdictAbout::late_ranks};
 
 // What the coordinator found of the job while it ran, or, `withdrawn`, does not find any more. It
 // notes it; of a hang all ranks do.

@@ -147,6 +147,13 @@ void RecordingHeader::take(const RecordingHeader& other) {
   realtime_ns = other.realtime_ns;
   monotonic_ns = other.monotonic_ns;
   std::memcpy(host, other.host, sizeof host);
+  paused.store(other.paused.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  for (size_t p = 0; p < kPauses; p++) {
+    pauses[p].begin_ns.store(other.pauses[p].begin_ns.load(std::memory_order_relaxed),
+                             std::memory_order_relaxed);
+    pauses[p].end_ns.store(other.pauses[p].end_ns.load(std::memory_order_relaxed),
+                           std::memory_order_relaxed);
+  }
   clock = other.clock;
 }
 
@@ -243,6 +250,14 @@ Recording::~Recording() {
   }
   munmap(header_, bytes_);
   if (fd_ >= 0) close_guarded(fd_);
+}
+
+void Recording::pause(const Pause& pause) {
+  const uint64_t number = header_->paused.load(std::memory_order_relaxed);
+  RecordingHeader::PauseSlot& slot = header_->pauses[number % RecordingHeader::kPauses];
+  slot.begin_ns.store(pause.begin_ns, std::memory_order_relaxed);
+  slot.end_ns.store(pause.end_ns, std::memory_order_relaxed);
+  header_->paused.store(number + 1, std::memory_order_release);
 }
 
 void Recording::note(std::span<const std::byte> note, bool one_of_many) {

@@ -23,6 +23,7 @@
 #include "record/connections.hpp"
 #include "record/event.hpp"
 #include "record/measured_clock.hpp"
+#include "record/pause.hpp"
 
 namespace sennit {
 
@@ -50,6 +51,14 @@ struct RecordingHeader {
   std::atomic<uint64_t> ended = 0;                 // not 0: its rank has left the job
   // CLOCK_MONOTONIC; not 0: this is a copy, made then, of what a rank that ran had recorded.
   uint64_t dumped_ns = 0;
+  // Times in which the process did not run: number n lies at n % kPauses. A pair may be half
+  // written.
+  static constexpr size_t kPauses = 64;
+  struct PauseSlot {
+    std::atomic<uint64_t> begin_ns = 0, end_ns = 0;
+  };
+  std::atomic<uint64_t> paused = 0;  // so often, ever
+  PauseSlot pauses[kPauses];
   MeasuredClock clock;  // the latest; as all of the header that older writers did not know: zeros
 
   // Whose it is, and how it is laid out; not what is in it.
@@ -64,7 +73,8 @@ struct RecordingOwner {
   std::string host;
 };
 
-// The writer's end. record() is for one thread at a time; note() for any.
+// The writer's end. record() is for one thread at a time, pause() for one, which may be another,
+// and note() for any.
 class Recording {
  public:
   static std::unique_ptr<Recording> in_memory(size_t events = kEvents);
@@ -81,6 +91,7 @@ class Recording {
     ring_[number & mask_] = event;
     header_->recorded.store(number + 1, std::memory_order_release);
   }
+  void pause(const Pause& pause);
   // Kept for who reads the file, until kMostNoteBytes have been written; where it is one of many
   // and can be done without, until kManyNoteBytes have.
   void note(std::span<const std::byte> note, bool one_of_many = false);

@@ -8,11 +8,11 @@
 namespace sennit::watch {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 // As write() lays them out.
 constexpr size_t kEdgeBytes = 20, kPaceBytes = 24;
 constexpr size_t kPlanBytes = 52 + 8 * DigestPlan::kTiers;
-constexpr size_t kHeadBytes = 17;
+constexpr size_t kHeadBytes = 25;
 // Paces take no more than this part of the room.
 constexpr size_t kMostPaces = 16;
 
@@ -83,7 +83,8 @@ std::vector<std::byte> encode(const Digest& digest) {
     written++;
   }
   ByteWriter out;
-  out.u8(kVersion).u64(digest.span_ns).u32(static_cast<uint32_t>(paces.size()));
+  out.u8(kVersion).u64(digest.span_ns).u64(digest.without_core_ns);
+  out.u32(static_cast<uint32_t>(paces.size()));
   for (const DigestPace* const pace : paces)
     out.u32(pace->comm).u32(pace->pairs).u64(pace->between_ns).u64(pace->period_ns);
   out.u32(written).bytes(body.take());
@@ -95,6 +96,8 @@ Result<Digest> decode_digest(std::span<const std::byte> bytes) {
   Digest digest;
   if (in.u8() != kVersion || bytes.size() > kMostDigestBytes) in.fail();
   digest.span_ns = in.u64();
+  digest.without_core_ns = in.u64();
+  if (digest.without_core_ns > digest.span_ns) in.fail();
   const uint32_t paces = in.count(kPaceBytes);
   for (uint32_t p = 0; p < paces && in.ok(); p++) {
     DigestPace pace;

@@ -52,7 +52,8 @@ struct DigestPace {
 
 // All that is told at once.
 struct Digest {
-  uint64_t span_ns = 0;  // since the one before
+  uint64_t span_ns = 0;          // since the one before
+  uint64_t without_core_ns = 0;  // of it: CoreTime::take_ns()
   std::vector<DigestPlan> plans;
   std::vector<DigestPace> paces;
   bool operator==(const Digest&) const = default;

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/clock.hpp"
@@ -79,7 +80,10 @@ diagnose::JobRecording job_of(const std::string& fabric, std::vector<Placement> 
 }  // namespace
 
 Judge::Judge(const std::string& fabric, std::vector<Placement> placements, const JudgeRules& rules)
-    : rules_(rules), job_(job_of(fabric, std::move(placements))), plans_(job_) {}
+    : rules_(rules),
+      job_(job_of(fabric, std::move(placements))),
+      plans_(job_),
+      without_core_(index(job_.size)) {}
 
 Judge::~Judge() = default;
 
@@ -103,6 +107,8 @@ void Judge::note(int rank, const Note& note) {
 }
 
 void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
+  without_core_[index(rank)] = static_cast<double>(digest.without_core_ns) /
+                               static_cast<double>(std::max<uint64_t>(1, digest.span_ns));
   std::map<uint32_t, uint64_t> in_calls;
   const auto find = [&](uint32_t known_as) -> std::pair<OfComm*, size_t> {
     const std::optional<uint32_t> number = numbers_.of(known_as, rank);
@@ -167,7 +173,7 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   // Where ranks do not know each other's counts nothing is expected of them.
   if (!note || !tree || (note->request.vector_variant && note->request.counts.empty()))
     return std::nullopt;
-  diagnose::ObservedPlan observed{number, any.plan, {any.last}, {{}}, {}};
+  diagnose::ObservedPlan observed{number, any.plan, {any.last}, {{}}, {}, 0, {}};
   bool enough = false;
   for (size_t m = 0; m < plan.latest.size(); m++) {
     const DigestPlan& of_member = plan.latest[m];
@@ -186,6 +192,8 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   }
   observed.time_ns = {time_of(plan.latest, has_root(note->request.collective))};
   observed.well_ns = plan.well_ns;
+  // Where a plan was made around a slow link, calls are well while that is slow.
+  if (note->slow.empty()) observed.well_service_ns = plan.well_service_ns;
   return enough ? std::optional(std::move(observed)) : std::nullopt;
 }
 
@@ -245,6 +253,20 @@ bool Judge::says_something(uint32_t number, const OfComm& comm,
          (candidate && crosses(tree, observed, *candidate));
 }
 
+// One look may miss what is slow, so it takes some that find nothing.
+void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed) const {
+  constexpr double kNew = 0.3;
+  if (++plan->clean < Streak::kLookLong) return;
+  const double took_ns = observed.time_ns.front();
+  plan->well_ns = plan->well_ns > 0 ? std::min(plan->well_ns, took_ns) : took_ns;
+  if (took_ns > kSlower * plan->well_ns) return;
+  for (const diagnose::EdgeTime& edge : observed.edges.front()) {
+    const auto [well, added] =
+        plan->well_service_ns.try_emplace({edge.from, edge.to}, edge.service_ns);
+    if (!added) well->second += kNew * (edge.service_ns - well->second);
+  }
+}
+
 // By the plan that moved most. What is not judged now, for want of time, is judged later.
 void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
                           std::vector<LiveVerdict>* out) {
@@ -257,6 +279,8 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
   const std::optional<diagnose::ObservedPlan> observed = observe(number, *most);
   if (!observed || most->looks++ == 0 || most->calls < kLeastCalls || disturbed(number, now_ns))
     return;
+  // What waits for a rank that does not run waits for no link.
+  if (!starved(*comm).empty()) return;
   const double took_ns = observed->time_ns.front();
   std::optional<LiveVerdict> found;
   if (is_suspicious(number, *most, took_ns, now_ns)) {
@@ -265,15 +289,50 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
     spend(own_cpu_ns() - begin_ns, now_ns);
     if (!found) most->well_at_ns = now_ns;
   }
-  if (!found) most->well_ns = most->well_ns > 0 ? std::min(most->well_ns, took_ns) : took_ns;
-  if (!found && !says_something(number, *comm, *observed)) return;
+  const bool blamed = says_something(number, *comm, *observed);
+  if (found) most->clean = 0;
+  if (!found && !blamed) remember_well(most, *observed);
+  if (!found && !blamed) return;
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
 }
 
 // ---- ranks ----
 
-// Who is in no call for longer than the others, between calls that all make.
-std::optional<LiveVerdict> Judge::late(const OfComm& comm) const {
+// Members that get no core for more of their time than the usual one, and than most differ from it.
+// On hosts whose cores many ranks share all of them are without one at times.
+std::vector<int> Judge::starved(const OfComm& comm) const {
+  std::vector<double> parts;
+  for (const int rank : comm.members) parts.push_back(without_core_[index(rank)]);
+  const double usual = median(parts);
+  for (double& part : parts) part = std::abs(part - usual);
+  constexpr double kTimes = 3;
+  const double least = usual + std::max(rules_.least_starved, kTimes * median(std::move(parts)));
+  std::vector<int> ranks;
+  for (const int rank : comm.members)
+    if (without_core_[index(rank)] >= least) ranks.push_back(rank);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::optional<LiveVerdict> Judge::starvation(const OfComm& comm,
+                                             const std::vector<int>& ranks) const {
+  if (ranks.empty()) return std::nullopt;
+  std::vector<double> periods;
+  for (const DigestPace& pace : comm.paces) periods.push_back(static_cast<double>(pace.period_ns));
+  LiveVerdict verdict;
+  verdict.about = VerdictAbout::starved_ranks;
+  verdict.comm = comm.known_as;
+  verdict.members = comm.members;
+  verdict.ranks = ranks;
+  for (const int rank : ranks) verdict.cost = std::max(verdict.cost, without_core_[index(rank)]);
+  verdict.late_ns = verdict.cost * median(std::move(periods));
+  verdict.sentence = diagnose::starved_ranks_sentence(verdict.ranks, verdict.cost);
+  return verdict;
+}
+
+// Who is in no call for longer than the others, between calls that all make; of those who get no
+// core it is known why.
+std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::vector<int>& starved) const {
   std::vector<double> between, periods;
   for (const DigestPace& pace : comm.paces) {
     between.push_back(static_cast<double>(pace.between_ns));
@@ -287,6 +346,7 @@ std::optional<LiveVerdict> Judge::late(const OfComm& comm) const {
   for (size_t m = 0; m < between.size(); m++) {
     const double late = between[m] - usual;
     if (late < rules_.least_late_ns || late < rules_.least_late_cost * period) continue;
+    if (std::binary_search(starved.begin(), starved.end(), comm.members[m])) continue;
     verdict.ranks.push_back(comm.members[m]);
     verdict.late_ns = std::max(verdict.late_ns, late);
   }
@@ -302,12 +362,20 @@ void Judge::look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out) {
   if (!all_fresh(comm->fresh_paces)) return;
   comm->fresh_paces.assign(comm->fresh_paces.size(), false);
   if (comm->pace_looks++ == 0) return;
-  std::optional<LiveVerdict> found = late(*comm);
-  // Told by the calls of one communicator alone.
-  for (const auto& [number, other] : comms_)
-    if (found && &other != comm && other.late.told() && blames_same(*found, *other.late.told()))
-      found.reset();
-  for (LiveVerdict& verdict : comm->late.see(std::move(found))) out->push_back(std::move(verdict));
+  const std::vector<int> without = starved(*comm);
+  tell(&OfComm::starved, comm, starvation(*comm, without), out);
+  tell(&OfComm::late, comm, late(*comm, without), out);
+}
+
+// Of ranks that are in several communicators it is told by the calls of one alone.
+void Judge::tell(Streak OfComm::*streak, OfComm* comm, std::optional<LiveVerdict> found,
+                 std::vector<LiveVerdict>* out) const {
+  for (const auto& [number, other] : comms_) {
+    const LiveVerdict* const told = (other.*streak).told();
+    if (found && &other != comm && told && blames_same(*found, *told)) found.reset();
+  }
+  for (LiveVerdict& verdict : (comm->*streak).see(std::move(found)))
+    out->push_back(std::move(verdict));
 }
 
 }  // namespace sennit::watch

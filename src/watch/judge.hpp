@@ -26,6 +26,7 @@ struct JudgeRules {
   double least_factor = 1.25;             // of slow links
   double least_late_cost = 0.1;           // part of the time
   double least_late_ns = 200'000;         // a call
+  double least_starved = 0.1;             // part of the time without a core, over the usual
   uint64_t solver_part = 20;              // of so many parts of the time it takes at most one
   uint64_t forgotten_ns = 3'000'000'000;  // what was not heard of for so long is over
 };
@@ -56,6 +57,9 @@ class Judge {
     // The shortest call so far, of those by which nothing was found; and when that was last asked.
     double well_ns = 0;
     uint64_t well_at_ns = 0;
+    // How long edges were served in such calls, by positions: a mean to which later ones add more.
+    std::map<std::pair<int, int>, double> well_service_ns;
+    uint32_t clean = 0;  // looks in a row that found nothing
   };
   struct OfComm {
     uint32_t known_as = 0;
@@ -65,8 +69,9 @@ class Judge {
     std::vector<bool> fresh_paces;
     uint32_t pace_looks = 0;
     uint64_t busy_until_ns = 0;  // its calls disturb others' until then
-    Streak link, late;
+    Streak link, late, starved;
   };
+  void remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed) const;
   bool disturbed(uint32_t number, uint64_t now_ns) const;
   std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan) const;
   bool is_suspicious(uint32_t number, const OfPlan& plan, double took_ns, uint64_t now_ns) const;
@@ -77,13 +82,18 @@ class Judge {
                       const diagnose::ObservedPlan& observed) const;
   void look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns, std::vector<LiveVerdict>* out);
   void look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out);
-  std::optional<LiveVerdict> late(const OfComm& comm) const;
+  void tell(Streak OfComm::*streak, OfComm* comm, std::optional<LiveVerdict> found,
+            std::vector<LiveVerdict>* out) const;
+  std::optional<LiveVerdict> late(const OfComm& comm, const std::vector<int>& starved) const;
+  std::vector<int> starved(const OfComm& comm) const;
+  std::optional<LiveVerdict> starvation(const OfComm& comm, const std::vector<int>& ranks) const;
 
   const JudgeRules rules_;
   diagnose::JobRecording job_;  // fabric, communicators and plans alone
   mutable diagnose::Plans plans_;
   diagnose::CommunicatorNumbers numbers_{&job_};
   std::map<uint32_t, OfComm> comms_;
+  std::vector<double> without_core_;  // by rank: part of the time, by its last digest
   uint64_t next_solving_ns_ = 0;
 };
 

@@ -21,7 +21,7 @@ namespace {
 constexpr uint8_t kHangVersion = 1;
 
 const char* name(VerdictAbout about) {
-  constexpr const char* kNames[] = {"slow_link", "late_rank", "hang"};
+  constexpr const char* kNames[] = {"slow_link", "late_rank", "hang", "starved_rank"};
   return kNames[static_cast<size_t>(about)];
 }
 
@@ -95,7 +95,7 @@ std::string json_of(const LiveVerdict& verdict) {
       {"cost", verdict.cost},           {"confidence", verdict.confidence},
   };
   if (verdict.plan != 0) json["plan"] = fmt::format("{:016x}", verdict.plan);
-  if (verdict.about == VerdictAbout::late_ranks) json["late_s"] = verdict.late_ns / kNsPerS;
+  if (verdict.late_ns > 0) json["late_s"] = verdict.late_ns / kNsPerS;
   if (const auto& hang = verdict.hang) {
     json["cause"] = hang->cause;
     json["call"] = hang->call;

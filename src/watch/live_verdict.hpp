@@ -1,5 +1,5 @@
 // live_verdict.hpp: what the coordinator has found of a running job: a link that is slow, ranks
-// that come late, or ranks that are behind in a call that does not end.
+// that come late or get no core, or ranks that are behind in a call that does not end.
 #pragma once
 
 #include <cstddef>
@@ -46,8 +46,8 @@ struct LiveVerdict {
   bool both_ways = false;
   double factor = 1;      // what it should carry over what it does; 0: not known
   double confidence = 0;  // 0 to 1
-  // Of late ranks, and of those that are behind: these, of the job, ascending; of late ones, how
-  // late they come to a call.
+  // To blame, of the job, ascending. Of late ones, how late they come to a call; of those without a
+  // core, for how long they had none in the time from one call to the next.
   std::vector<int> ranks;
   double late_ns = 0;
   std::optional<LiveHang> hang;

@@ -162,14 +162,14 @@ void Watch::run() {
   MutexLock lock(mutex_);
   while (!stopping_) {
     if (arrived_.empty() && Clock::now() < due()) {
-      wake_.wait_until(lock, due());
+      sleep_until(lock, due());
       continue;
     }
     // What others tell at about the same time is judged at once; who is asked answers before.
     const Clock::time_point gathered = std::min(next_news_, Clock::now() + kGathered);
     while (!stopping_ && arrived_.announced.empty() && !arrived_.told.empty() &&
            Clock::now() < gathered)
-      wake_.wait_until(lock, gathered);
+      sleep_until(lock, gathered);
     if (stopping_) return;
     const Arrived arrived = std::exchange(arrived_, {});
     const uint64_t now = now_ns();
@@ -177,6 +177,17 @@ void Watch::run() {
     handle(arrived, now);
     lock.lock();
   }
+}
+
+// No longer than for a moment: that it took longer shows that the process did not run.
+void Watch::sleep_until(MutexLock& lock, Clock::time_point when) {
+  const Clock::time_point begin = Clock::now(), asked = std::min(when, begin + CoreTime::kSleep);
+  wake_.wait_until(lock, asked);
+  const auto ns = [](Clock::time_point time) {
+    return static_cast<uint64_t>(time.time_since_epoch().count());
+  };
+  if (const std::optional<Pause> pause = core_time_.slept(ns(begin), ns(asked), now_ns()))
+    setting_.recording->pause(*pause);
 }
 
 Clock::time_point Watch::due() const {
@@ -246,7 +257,8 @@ void Watch::tell_news() {
     if (!more) break;
   }
   const uint64_t now = now_ns();
-  const Digest digest = summary_->take(now - std::exchange(told_at_ns_, now));
+  Digest digest = summary_->take(now - std::exchange(told_at_ns_, now));
+  digest.without_core_ns = std::min(core_time_.take_ns(), digest.span_ns);
   if (digest.plans.empty() && digest.paces.empty()) return;
   tell_notes(digest);
   setting_.control->tell(kDigestTopic, encode(digest));

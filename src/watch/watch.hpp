@@ -29,6 +29,7 @@
 #include "record/recording.hpp"
 #include "topology/fabric/fabric.hpp"
 #include "watch/connection_log.hpp"
+#include "watch/core_time.hpp"
 #include "watch/live_verdict.hpp"
 #include "watch/summary.hpp"
 
@@ -105,6 +106,8 @@ class Watch {
   };
   void run() SENNIT_EXCLUDES(mutex_);
   // ---- the thread's ----
+  void sleep_until(MutexLock& lock, std::chrono::steady_clock::time_point when)
+      SENNIT_REQUIRES(mutex_);
   std::chrono::steady_clock::time_point due() const;
   void handle(const Arrived& arrived, uint64_t now_ns);
   void tell_news();
@@ -132,6 +135,7 @@ class Watch {
   WatchSetting setting_;
   std::unique_ptr<diagnose::RecordingFile> file_;  // null: this rank tells nothing
   std::unique_ptr<Summary> summary_;
+  CoreTime core_time_;
   ConnectionLog connections_;
   std::chrono::steady_clock::time_point next_news_;
   uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;

@@ -57,12 +57,20 @@ Verdict verdict_on(const SimulatedJob& job) {
   return judge(*recording, plans, {});
 }
 
+// The verdict's evidence has this.
+bool tells(const Verdict& verdict, const std::string& text) {
+  return std::any_of(verdict.evidence.begin(), verdict.evidence.end(),
+                     [&](const std::string& line) { return line.find(text) != std::string::npos; });
+}
+
 // The nominal time over that with what is slow: 1 where it costs nothing.
 double slowdown(const SimulatedJob& job) {
   SimulatedJob exact = job, well = job;
   exact.noise = well.noise = 0;
   exact.calls = well.calls = 1;
   well.slow.clear();
+  well.slow_cables.clear();
+  exact.well_calls = well.well_calls = 0;
   const auto time = [](const SimulatedJob& run) {
     const JobRecording recording = *simulated_recording(run);
     const std::vector<TraceEvent>& events = recording.ranks[0].events;
@@ -230,6 +238,30 @@ TEST(SlowLinks, OnRandomTrees) {
   std::printf("%d of %d were named, %d cost too little to matter\n", seen - wrong, seen, hidden);
   EXPECT_LE(wrong, 2);
   EXPECT_LE(alarms, 1);
+}
+
+// Two flows on one cable and none on another look like a slow uplink, on a fabric that is well;
+// only what was before tells them apart.
+TEST(Links, OfHashedCablesTheSlowOneIsFoundByWhatWasBefore) {
+  SimulatedJob job = job_on("racks=4,4,4;nic=400Mbit/s;oversubscription=2;cables=4");
+  const TierTree tree = tree_of(job);
+  job.well_calls = 12;
+  int mattered = 0, named = 0;
+  for (job.cable_hash = 1; job.cable_hash <= 8; job.cable_hash++) {
+    job.slow.clear();
+    job.slow_cables.clear();
+    job.slow_cables = {{group_called(tree, "rack1"), true, 1, 3}};
+    if (slowdown(job) < 1.2) continue;
+    mattered++;
+    const Verdict verdict = verdict_on(job);
+    named += std::find(verdict.links.begin(), verdict.links.end(), "out of rack1") !=
+             verdict.links.end();
+    EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
+    EXPECT_TRUE(tells(verdict, "against the 12 calls before them")) << verdict.sentence;
+    EXPECT_NE(verdict.sentence.find("since call 13"), std::string::npos) << verdict.sentence;
+  }
+  EXPECT_GT(mattered, 2);
+  EXPECT_GE(named, mattered - 1);
 }
 
 }  // namespace

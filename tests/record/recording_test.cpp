@@ -76,6 +76,22 @@ TEST_F(RecordingFile, IsReadWhileItIsWritten) {
   EXPECT_EQ(info.st_mode & 0777, 0600u) << "others could read it";
 }
 
+TEST_F(RecordingFile, KeepsTheLatestPauses) {
+  const std::unique_ptr<Recording> recording = open();
+  EXPECT_TRUE(read_recording(recording->path())->pauses.empty());
+  constexpr uint64_t kPauses = RecordingHeader::kPauses + 6;
+  for (uint64_t n = 0; n < kPauses; n++) recording->pause({100 * n, 100 * n + 10});
+  const std::vector<Pause> read = read_recording(recording->path())->pauses;
+  ASSERT_EQ(read.size(), RecordingHeader::kPauses - 1) << "the oldest may be half overwritten";
+  EXPECT_EQ(read.front(), (Pause{700, 710}));
+  EXPECT_EQ(read.back(), (Pause{100 * (kPauses - 1), 100 * (kPauses - 1) + 10}));
+  EXPECT_EQ(paused_ns(read, 705, 925), 5u + 10 + 10);
+  const trainer::TestFolder copies;
+  ASSERT_TRUE(diagnose::dump_recording(recording->path(), copies.path()).ok());
+  const std::string copy = copies / std::filesystem::path(recording->path()).filename().string();
+  EXPECT_EQ(read_recording(copy)->pauses, read);
+}
+
 // The slot that is written next may be half written, so it is left out.
 TEST_F(RecordingFile, KeepsTheNewest) {
   const std::unique_ptr<Recording> recording = open();

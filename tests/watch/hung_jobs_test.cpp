@@ -1,5 +1,6 @@
 // hung_jobs_test.cpp: real jobs that hang: a rank that is stopped, a message that is lost; what
-// every rank says of it, and the copies of what they did that it leaves.
+// every rank says of it, and the copies of what they did that it leaves. And one that only goes on
+// slowly, because a rank is stopped and continued in turns.
 //
 // ctest quiet: where nobody gets a core everybody is silent
 #include <signal.h>
@@ -117,6 +118,43 @@ TEST_F(HungJob, ARankThatIsStoppedDoesNotAnswer) {
   }
   processes_->signal(1, SIGCONT);
   wait_for(0, "\"verdict\":\"hang\",\"withdrawn\":true");
+  released_.add();
+  for (const std::optional<std::string>& report : processes_->reports(60s))
+    EXPECT_EQ(report.value_or("killed"), "left");
+}
+
+TEST_F(HungJob, ARankThatIsStoppedInTurnsGetsNoCore) {
+  start(3,
+        [this](int, sennit_comm_t comm) {
+          int stop = 0;
+          arrived_.add();
+          while (!stop) {
+            stop = released_.await(1, 0ms);
+            sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+            all_reduce(comm, 1 << 16);
+          }
+        },
+        {{"SENNIT_WATCH", "0.2"}});
+  ASSERT_TRUE(arrived_.await(3, 30s));
+  const auto end = std::chrono::steady_clock::now() + 60s;
+  const std::string told = "\"verdict\":\"starved_rank\",\"withdrawn\":false";
+  while (heard(0).find(told) == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "not told:\n" << heard(0);
+    processes_->signal(1, SIGSTOP);
+    std::this_thread::sleep_for(100ms);
+    processes_->signal(1, SIGCONT);
+    std::this_thread::sleep_for(100ms);
+  }
+  EXPECT_NE(heard(0).find("\"blamed_ranks\":[1]"), std::string::npos) << heard(0);
+  EXPECT_NE(heard(0).find("rank 1 gets no core for"), std::string::npos) << heard(0);
+  EXPECT_EQ(heard(0).find("late_rank"), std::string::npos) << heard(0);
+  // The recordings know it as well.
+  for (const int rank : {0, 1, 2}) processes_->signal(rank, SIGUSR2);
+  const Verdict verdict = dumped();
+  EXPECT_EQ(verdict.kind, VerdictKind::starved_rank) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1}) << verdict.sentence;
+  EXPECT_GT(verdict.cost, 0.2) << verdict.sentence;
+  wait_for(0, "\"verdict\":\"starved_rank\",\"withdrawn\":true");
   released_.add();
   for (const std::optional<std::string>& report : processes_->reports(60s))
     EXPECT_EQ(report.value_or("killed"), "left");

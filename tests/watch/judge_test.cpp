@@ -54,7 +54,8 @@ JudgeRules without_budget() {
 class Coordinator {
  public:
   explicit Coordinator(const diagnose::SimulatedJob& job)
-      : judge_(job.fabric.to_text(), job.placements, without_budget()) {
+      : without_core(job.placements.size()),
+        judge_(job.fabric.to_text(), job.placements, without_budget()) {
     const diagnose::JobRecording recording = *simulated_recording(job);
     for (const auto& [id, members] : recording.communicators)
       judge_.note(0, CommunicatorNote{id, members});
@@ -69,6 +70,11 @@ class Coordinator {
       digests.push_back(digests_of(recording, rank, kCallsEach));
     for (size_t d = 0; d < digests[0].size(); d++) {
       now_ns_ += kNsPerS;
+      for (int rank = 0; rank < recording.size; rank++) {
+        Digest& digest = digests[index(rank)][d];
+        digest.without_core_ns =
+            static_cast<uint64_t>(without_core[index(rank)] * static_cast<double>(digest.span_ns));
+      }
       // What does not fit into one is left out, as on its way.
       for (int rank = 0; rank < recording.size; rank++)
         judge_.digest(rank, *decode_digest(encode(digests[index(rank)][d])), now_ns_);
@@ -76,6 +82,8 @@ class Coordinator {
     }
     return told;
   }
+
+  std::vector<double> without_core;  // by rank: part of its time
 
  private:
   Judge judge_;
@@ -152,6 +160,41 @@ TEST(Judge, NamesTheLateRankAndNoLink) {
   const std::vector<LiveVerdict> taken_back = coordinator.hear(lasting(job, 6));
   ASSERT_EQ(taken_back.size(), 1u);
   EXPECT_TRUE(taken_back[0].withdrawn);
+}
+
+// While rank 4 does not run half of the time its host's way out seems slow, and rack1's: all wait.
+TEST(Judge, NamesTheRankWithoutACoreAndNoLink) {
+  diagnose::SimulatedJob job = slow(job_on(kTree), "h4", true, 2);
+  job.late = {{4, kNsPerS / 2}};
+  Coordinator coordinator(job);
+  coordinator.without_core.assign(coordinator.without_core.size(), 0.02);
+  coordinator.without_core[4] = 0.5;
+  const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 6));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].about, VerdictAbout::starved_ranks);
+  EXPECT_EQ(told[0].ranks, std::vector<int>{4});
+  EXPECT_NE(told[0].sentence.find("rank 4 gets no core for 50% of the time"), std::string::npos)
+      << told[0].sentence;
+  EXPECT_NE(json_of(told[0]).find("\"verdict\":\"starved_rank\""), std::string::npos);
+  coordinator.without_core[4] = 0.02;
+  job.late.clear();
+  bool taken_back = false, link = false;
+  for (const LiveVerdict& verdict : coordinator.hear(lasting(job, 8))) {
+    taken_back |= verdict.withdrawn && verdict.about == VerdictAbout::starved_ranks;
+    link |= verdict.about == VerdictAbout::link && blames(verdict, "out of h4");
+  }
+  EXPECT_TRUE(taken_back);
+  EXPECT_TRUE(link) << "now that it runs its link is judged";
+}
+
+// On few cores all ranks are without one at times: that says nothing of any of them.
+TEST(Judge, WhereAllGetFewCoresLinksAreStillJudged) {
+  const diagnose::SimulatedJob ill = slow(job_on(kTree), "rack1", true, 3);
+  Coordinator coordinator(ill);
+  coordinator.without_core.assign(coordinator.without_core.size(), 0.4);
+  const std::vector<LiveVerdict> told = coordinator.hear(lasting(ill, 6));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
 }
 
 TEST(Judge, WhatMakesNoSenseIsPassedOver) {

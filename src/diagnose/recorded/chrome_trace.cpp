@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Rows by what is on them; viewers show them in this order.
-enum RowKind { kCallRow, kSendRow, kReceiveRow, kLocalRow };
+enum RowKind { kCallRow, kSendRow, kReceiveRow, kLocalRow, kPauseRow };
 
 struct Slice {
   int rank = 0;
@@ -53,6 +53,7 @@ class Writer {
   uint64_t time(const RankRecording& rank, uint64_t ns) const;
   void take_calls();
   void take_steps(const RankRecording& rank);
+  void take_pauses(const RankRecording& rank);
   Slice slice_of(const RankRecording& rank, const TraceEvent& event) const;
   void name_message(const TraceEvent& event, Slice* slice);
   void lay_out();
@@ -161,6 +162,21 @@ void Writer::take_steps(const RankRecording& rank) {
   }
 }
 
+// Those that lie in the time of its events.
+void Writer::take_pauses(const RankRecording& rank) {
+  for (const Pause& pause : rank.pauses) {
+    if (rank.events.empty() || pause.end_ns < rank.events.front().posted_ns) continue;
+    Slice slice;
+    slice.rank = rank.rank;
+    slice.kind = kPauseRow;
+    slice.begin_ns = time(rank, pause.begin_ns);
+    slice.end_ns = time(rank, pause.end_ns);
+    slice.category = "pause";
+    slice.name = "the process does not run";
+    slices_.push_back(std::move(slice));
+  }
+}
+
 std::string Writer::row_name(const Slice& slice, size_t which) const {
   std::string name;
   switch (slice.kind) {
@@ -175,6 +191,9 @@ std::string Writer::row_name(const Slice& slice, size_t which) const {
       break;
     case kLocalRow:
       name = "reductions and copies";
+      break;
+    case kPauseRow:
+      name = "without a core";
       break;
   }
   return which == 0 ? name : fmt::format("{} ({})", name, which + 1);
@@ -285,6 +304,7 @@ std::string Writer::write() {
   put_ranks();
   for (const RankRecording& rank : job_.ranks) {
     take_steps(rank);
+    take_pauses(rank);
     for (const TraceEvent& event : rank.events)
       end_ns_ =
           std::max(end_ns_, time(rank, (event.is_step() ? event.ended_at() : event.posted_ns)));

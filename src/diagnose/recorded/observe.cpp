@@ -106,6 +106,30 @@ std::optional<std::pair<uint32_t, uint64_t>> busiest(const std::vector<Message>&
       ->first;
 }
 
+// For how long, while a message could have moved, the process of one of its ends did not run.
+double paused_between(const JobRecording& job, const std::map<std::string, ClockOffset>& clocks,
+                      const Message& message) {
+  const RankRecording &from = *job.find(message.from), &to = *job.find(message.to);
+  if (from.pauses.empty() && to.pauses.empty()) return 0;
+  const int64_t apart = clocks.at(to.host).ahead_ns - clocks.at(from.host).ahead_ns;
+  const auto at_receiver = [&](uint64_t ns) {
+    return static_cast<uint64_t>(static_cast<int64_t>(ns) + apart);
+  };
+  const uint64_t could_move =
+      std::max(at_receiver(message.sent->handed_at()), message.received->posted_ns);
+  std::vector<Pause> all = to.pauses;
+  for (const Pause& pause : from.pauses)
+    all.push_back({at_receiver(pause.begin_ns), at_receiver(pause.end_ns)});
+  std::sort(all.begin(), all.end(),
+            [](const Pause& a, const Pause& b) { return a.begin_ns < b.begin_ns; });
+  uint64_t after_ns = 0;  // that of both ends counts once
+  for (Pause& pause : all) {
+    pause.begin_ns = std::max(pause.begin_ns, after_ns);
+    after_ns = std::max(after_ns, pause.end_ns);
+  }
+  return static_cast<double>(paused_ns(all, could_move, message.received->ended_at()));
+}
+
 }  // namespace
 
 std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
@@ -129,14 +153,15 @@ std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
       continue;
     }
     const TraceEvent &sent = *message.sent, &received = *message.received;
-    const double could_move =
-        std::max(common(message.from, sent.handed_at()), common(message.to, received.posted_ns));
     const double there = common(message.to, received.ended_at());
+    const double could_move = std::min(there, paused_between(job, clocks, message) +
+                                                  std::max(common(message.from, sent.handed_at()),
+                                                           common(message.to, received.posted_ns)));
     const Pair edge{plans.position(comm, message.from), plans.position(comm, message.to)};
     if (edge.first >= 0 && edge.second >= 0)
       calls[any.seq][edge].add(could_move, there, received.bytes);
   }
-  ObservedPlan observed{comm, plan, {}, {}, {}};
+  ObservedPlan observed{comm, plan, {}, {}, {}, 0, {}};
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
     if (torn.contains(call->first) || observed.calls.size() == most_calls) continue;
     observed.calls.insert(observed.calls.begin(), call->first);

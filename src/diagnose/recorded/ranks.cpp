@@ -93,7 +93,7 @@ Gaps gaps_of(const CallsByRank& ranks, const AllCalls& all) {
 }
 
 std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, const AllCalls& all,
-                                   double least_cost) {
+                                   double least_cost, const std::vector<int>& passed_over) {
   Gaps gaps = gaps_of(ranks, all);
   if (gaps.period_ns.size() < kLeastCalls) return std::nullopt;
   const double period = median(gaps.period_ns);
@@ -103,6 +103,7 @@ std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, cons
   for (auto& [rank, excess] : gaps.excess_ns) {
     const double late = median(std::move(excess));
     if (late < least_cost * period) continue;
+    if (std::binary_search(passed_over.begin(), passed_over.end(), rank)) continue;
     slow.ranks.push_back(rank);
     slow.late_ns = std::max(slow.late_ns, late);
   }
@@ -114,11 +115,12 @@ std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, cons
 
 }  // namespace
 
-std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost) {
+std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost,
+                                         const std::vector<int>& passed_over) {
   const std::vector<CallRecord> calls = find_calls(job);
   const auto [comm, ranks] = busiest(calls);
   if (ranks.size() < 2) return std::nullopt;
-  return find_late(comm, ranks, calls_by_rank(calls), least_cost);
+  return find_late(comm, ranks, calls_by_rank(calls), least_cost, passed_over);
 }
 
 }  // namespace sennit::diagnose

@@ -22,7 +22,9 @@ struct LateRanks {
 };
 
 // Of the communicator with most calls in common. Nothing where fewer than a handful are recorded,
-// or no rank costs as much as `least_cost` of the time.
-std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost);
+// or no rank costs as much as `least_cost` of the time. `passed_over`: ranks, ascending, of which
+// it is known why they are late.
+std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost,
+                                         const std::vector<int>& passed_over = {});
 
 }  // namespace sennit::diagnose

@@ -223,6 +223,7 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.recorded = events->next;
   read.events = std::move(events->events);
   read.notes = file.notes();
+  read.pauses = file.pauses();
   return read;
 }
 

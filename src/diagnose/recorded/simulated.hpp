@@ -26,9 +26,14 @@ struct SimulatedJob {
   Slower slow;
   std::vector<std::pair<int, uint64_t>> late;  // world ranks, and nanoseconds before each call
   size_t calls = 10;
-  double noise = 0;       // of every message's time: the deviation of its logarithm
-  uint64_t seed = 1;      // of the noise
-  uint64_t grain_ns = 0;  // SimulateOptions::grain_ns
+  size_t well_calls = 0;         // before them, when nothing was wrong yet
+  double noise = 0;              // of every message's time: the deviation of its logarithm
+  uint64_t seed = 1;             // of the noise
+  uint64_t grain_ns = 0;         // SimulateOptions::grain_ns
+  bool records_messages = true;  // else only when calls begin and end
+  // SimulateOptions' too: which cables messages take, and which of those are slow.
+  uint64_t cable_hash = 0;
+  std::vector<SlowCable> slow_cables = {};
 };
 // One call without noise, in which all come at once.
 struct SimulatedCall {
@@ -37,9 +42,15 @@ struct SimulatedCall {
 };
 // Errors: what the fabric or the simulator says.
 Result<SimulatedCall> simulated_call(const SimulatedJob& job);
-// What its ranks record if all of its calls run like this one.
-JobRecording recording_of(const SimulatedJob& job, const SimulatedCall& call);
-// Both. Errors: simulated_call()'s.
+// The same while nothing is wrong yet.
+Result<SimulatedCall> simulated_well_call(const SimulatedJob& job);
+// What its ranks record if all of its calls run like this one, and those before like `well`.
+JobRecording recording_of(const SimulatedJob& job, const SimulatedCall& call,
+                          const SimulatedCall& well);
+// What its messages take, without a recording of each.
+ObservedPlan observed_of(const SimulatedJob& job, const SimulatedCall& call,
+                         const SimulatedCall& well);
+// All of that. Errors: simulated_call()'s.
 Result<JobRecording> simulated_recording(const SimulatedJob& job);
 
 }  // namespace sennit::diagnose

@@ -7,19 +7,24 @@
 
 #include <fmt/format.h>
 
+#include "base/median.hpp"
 #include "base/rank_ranges.hpp"
+#include "diagnose/history.hpp"
 #include "diagnose/links.hpp"
 #include "diagnose/recorded/connections.hpp"
 #include "diagnose/recorded/messages.hpp"
 #include "diagnose/recorded/observe.hpp"
 #include "diagnose/recorded/ranks.hpp"
 #include "diagnose/recorded/standings.hpp"
+#include "diagnose/recorded/starved.hpp"
 #include "diagnose/sentences.hpp"
 
 namespace sennit::diagnose {
 namespace {
 
 constexpr double kPercent = 100;
+// Calls that take longer than before by less have not changed.
+constexpr double kLeastChange = 1.04;
 
 Verdict of_hang(const Hang& hang) {
   Verdict verdict;
@@ -105,8 +110,9 @@ KernelView kernel_view_of(const SlowLink& slow, uint32_t comm, const JobRecordin
                      (directed ? "" : "over ") + suspects_name(tree, slow));
 }
 
-Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const JobRecording& job,
-                     Plans& plans) {
+// `before`: so many calls are recorded in which it was not slow yet, beside the observed ones.
+Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t before,
+                     const JobRecording& job, Plans& plans) {
   const TierTree& tree = *plans.tree(observed.comm);
   Verdict verdict;
   verdict.kind = VerdictKind::slow_link;
@@ -115,14 +121,19 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, const J
   verdict.cost = slow.cost;
   verdict.confidence = slow.confidence;
   const size_t calls = observed.calls.size();
+  const size_t first = before > 0 ? 0 : slow.since;
   const std::string since =
-      slow.since > 0 && slow.since < calls
-          ? fmt::format("call {} of {}", observed.calls[slow.since], job.comm_name(observed.comm))
+      (first > 0 || before > 0) && first < calls
+          ? fmt::format("call {} of {}", observed.calls[first], job.comm_name(observed.comm))
           : "";
   const std::string call = plans.call_name(observed.comm, observed.plan);
   verdict.sentence = slow_link_sentence(tree, slow, since, call);
   verdict.evidence.push_back(fmt::format("by the messages of {} calls of {} on {}", calls, call,
                                          job.comm_name(observed.comm)));
+  if (before > 0)
+    verdict.evidence.push_back(
+        fmt::format("against the {} calls before them, which took {:.0f}% of their time", before,
+                    kPercent * observed.well_ns / median(observed.time_ns)));
   KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
   verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
   verdict.ruled_out = std::move(kernel.ruled_out);
@@ -147,18 +158,25 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
 // Which link is slow. What could not be judged rules nothing out.
 std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const JudgeOptions& options,
                                 std::vector<std::string>* ruled_out) {
-  constexpr size_t kLatestCalls = 50;
-  const std::vector<Message> messages = join_messages(job);
-  const std::optional<ObservedPlan> observed = observe_edges(job, plans, messages, kLatestCalls);
+  constexpr size_t kLatestCalls = 200;
+  std::optional<ObservedPlan> observed;
+  if (options.observed)
+    observed = *options.observed;
+  else
+    observed = observe_edges(job, plans, join_messages(job), kLatestCalls);
   if (!observed) return std::nullopt;
   const TierTree& tree = *plans.tree(observed->comm);
   const PlanNote& plan = *plans.note(observed->comm, observed->plan);
   const Blueprint* const blueprint = plans.blueprint(observed->comm, observed->plan, true);
   if (!blueprint || tree.ranks() > kMostRanksJudged) return std::nullopt;
-  const std::optional<SlowLink> link =
-      find_slow_link(tree, plan, *blueprint, *observed, options.least_factor);
-  if (link) return of_slow_link(*link, *observed, job, plans);
-  if (tree.capacities_known())
+  // What a change does not explain may have been so from the first call on.
+  ObservedPlan changed = *observed;
+  if (const size_t before = take_history(&changed, kLeastChange); before > 0)
+    if (const auto link = find_slow_link(tree, plan, *blueprint, changed, options.least_factor))
+      return of_slow_link(*link, changed, before, job, plans);
+  if (const auto link = find_slow_link(tree, plan, *blueprint, *observed, options.least_factor))
+    return of_slow_link(*link, *observed, 0, job, plans);
+  if (can_judge_links(tree, plan, *observed))
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "
         "it: {} calls of {}",
@@ -175,6 +193,8 @@ VerdictKind kind_of(VerdictAbout about) {
       return VerdictKind::late_rank;
     case VerdictAbout::hang:
       return VerdictKind::hang;
+    case VerdictAbout::starved_ranks:
+      return VerdictKind::starved_rank;
   }
   return VerdictKind::well;
 }
@@ -214,24 +234,48 @@ void add_told(const JobRecording& job, Verdict* verdict) {
   }
 }
 
-// What only costs time: the one that costs most, and beside it the other.
+Verdict of_starved_ranks(const StarvedRanks& starved) {
+  Verdict verdict;
+  verdict.kind = VerdictKind::starved_rank;
+  verdict.ranks = starved.ranks;
+  verdict.cost = starved.part;
+  verdict.sentence = starved_ranks_sentence(starved.ranks, starved.part);
+  verdict.evidence.emplace_back(
+      "a thread of each rank that sleeps for 10 ms, again and again, noted when it woke late");
+  verdict.next = "look at that host: ps -o stat,psr,args, its cgroup's cpu.stat, pidstat -u";
+  return verdict;
+}
+
+// What only costs time, the one that costs most first.
+std::vector<Verdict> slow_things(const JobRecording& job, Plans& plans, const JudgeOptions& options,
+                                 std::vector<std::string>* ruled_out) {
+  std::vector<Verdict> found;
+  const std::optional<StarvedRanks> starved = find_starved_ranks(job, options.least_starved);
+  if (starved) found.push_back(of_starved_ranks(*starved));
+  const std::optional<LateRanks> late =
+      find_late_ranks(job, options.least_cost, starved ? starved->ranks : std::vector<int>());
+  if (late) found.push_back(of_late_ranks(*late, job));
+  if (!late)
+    ruled_out->push_back(fmt::format("no rank comes late by as much as {:.0f}% of the time",
+                                     kPercent * options.least_cost));
+  if (std::optional<Verdict> link = of_links(job, plans, options, ruled_out))
+    found.insert(found.begin(), *std::move(link));
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Verdict& a, const Verdict& b) { return a.cost > b.cost; });
+  return found;
+}
+
 Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   std::vector<std::string> ruled_out;
-  const std::optional<LateRanks> late = find_late_ranks(job, options.least_cost);
-  if (!late)
-    ruled_out.push_back(fmt::format("no rank comes late by as much as {:.0f}% of the time",
-                                    kPercent * options.least_cost));
-  const std::optional<Verdict> link = of_links(job, plans, options, &ruled_out);
-  Verdict verdict;
-  if (link && (!late || link->cost >= late->cost)) {
-    verdict = *link;
-    if (late) verdict.evidence.push_back("besides, " + of_late_ranks(*late, job).sentence);
-  } else if (late) {
-    verdict = of_late_ranks(*late, job);
-    if (link) verdict.evidence.push_back("besides, " + link->sentence);
-  }
+  const std::vector<Verdict> found = slow_things(job, plans, options, &ruled_out);
+  Verdict verdict = found.empty() ? Verdict() : found.front();
+  for (size_t i = 1; i < found.size(); i++)
+    verdict.evidence.push_back("besides, " + found[i].sentence);
   verdict.ruled_out.insert(verdict.ruled_out.begin(), ruled_out.begin(), ruled_out.end());
   add_told(job, &verdict);
+  const bool link = std::any_of(found.begin(), found.end(), [](const Verdict& one) {
+    return one.kind == VerdictKind::slow_link;
+  });
   if (!link) {
     const KernelView kernel = kernel_view_of_all(job, connections_of(job));
     verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
@@ -244,8 +288,8 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
 }  // namespace
 
 std::string_view name(VerdictKind kind) {
-  constexpr std::string_view kNames[] = {"well", "hang",      "failed",
-                                         "gone", "slow_link", "late_rank"};
+  constexpr std::string_view kNames[] = {"well",      "hang",      "failed",      "gone",
+                                         "slow_link", "late_rank", "starved_rank"};
   return kNames[static_cast<size_t>(kind)];
 }
 

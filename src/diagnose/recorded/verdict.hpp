@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "diagnose/edges.hpp"
 #include "diagnose/hang.hpp"
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
@@ -15,7 +16,7 @@
 namespace sennit::diagnose {
 
 // From what stops a job to what only costs it time.
-enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank };
+enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank, starved_rank };
 std::string_view name(VerdictKind kind);  // "slow_link"
 
 // The first line, what stands behind it, and the same for programs.
@@ -39,11 +40,13 @@ struct JudgeOptions {
   uint64_t quiet_ns = 2'000'000'000;  // a call in which nothing moves for so long hangs
   // Of a job that runs, CLOCK_REALTIME now; nothing: what was recorded last is now.
   std::optional<uint64_t> now_ns;
-  double least_factor = 1.1;  // of slow links
-  double least_cost = 0.05;   // of slow ranks
+  double least_factor = 1.1;   // of slow links
+  double least_cost = 0.05;    // of slow ranks
+  double least_starved = 0.1;  // part of the time without a core, over the usual rank's
+  // What messages took, where that is known otherwise than by the recordings, which have none then.
+  const ObservedPlan* observed = nullptr;
 };
-// What stops the job comes before what costs it time; of two that cost time, the one that costs
-// more.
+// What stops the job comes before what costs it time; of what costs time, that which costs most.
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options);
 
 }  // namespace sennit::diagnose

@@ -1,0 +1,73 @@
+// edges_test.cpp: what edges should take is the same whether one rank is simulated for all that do
+// the same, or every rank.
+#include "diagnose/edges.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "plan/planner.hpp"
+#include "simulate/simulate.hpp"
+#include "topology/source.hpp"
+
+namespace sennit::diagnose {
+namespace {
+
+using Edge = std::pair<int, int>;
+
+std::map<Edge, double> of_every_rank(const TierTree& tree, const Request& request,
+                                     const Blueprint& blueprint, uint32_t chunks) {
+  std::map<Edge, std::vector<SimulatedMessage>> messages;
+  SimulateOptions options;
+  options.symmetry = false;
+  options.observe = [&](const SimulatedMessage& message) {
+    messages[{message.from, message.to}].push_back(message);
+  };
+  EXPECT_TRUE(simulate(tree, request, blueprint, chunks, options).ok());
+  std::map<Edge, double> edges;
+  for (auto& [edge, of_edge] : messages) {
+    std::stable_sort(of_edge.begin(), of_edge.end(),
+                     [](const auto& a, const auto& b) { return a.delivered_ns < b.delivered_ns; });
+    Service service;
+    for (const SimulatedMessage& message : of_edge)
+      service.add(static_cast<double>(message.begin_ns), static_cast<double>(message.delivered_ns),
+                  message.bytes);
+    edges[edge] = service.of(edge).service_ns;
+  }
+  return edges;
+}
+
+TEST(ExpectedEdges, AreThoseOfEveryRank) {
+  for (const char* const spec :
+       {"racks=4x4;nic=400Mbit/s;oversubscription=4",
+        "racks=3,4,2;nic=400Mbit/s;oversubscription=4", "racks=8;nic=400Mbit/s",
+        "racks=2x2x3;nic=400Mbit/s;oversubscription=2,3"})
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+      const TierTree tree = *synthetic_tree(spec);
+      Request request;
+      request.collective = collective;
+      request.count = 1 << 20;
+      const Plan plan = *make_plan(request, tree, {});
+      const std::unique_ptr<Blueprint> blueprint =
+          find_algorithm(plan.algorithm)->prepare(tree, request, plan.parameters);
+      constexpr uint32_t kChunks = 4;
+      const ExpectedPlan expected = expected_edges(tree, request, *blueprint, kChunks);
+      const std::map<Edge, double> every = of_every_rank(tree, request, *blueprint, kChunks);
+      ASSERT_FALSE(every.empty());
+      EXPECT_EQ(expected.service_ns.size(), every.size()) << spec << ", " << name(collective);
+      for (const auto& [edge, ns] : every) {
+        ASSERT_TRUE(expected.service_ns.contains(edge))
+            << spec << ": " << edge.first << " > " << edge.second;
+        EXPECT_NEAR(expected.service_ns.at(edge) / ns, 1, 0.02)
+            << spec << ", " << name(collective) << ": " << edge.first << " > " << edge.second;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace sennit::diagnose

@@ -1,0 +1,93 @@
+// history_test.cpp: since when calls take longer, among noise, and that nothing is found where
+// nothing changed, or calls got faster.
+#include "diagnose/history.hpp"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/seed.hpp"
+
+namespace sennit::diagnose {
+namespace {
+
+// `before` calls of about 1 ms, and then some that take so many times as long.
+std::vector<double> times(std::mt19937_64& random, size_t before, size_t after, double longer,
+                          double noise = 0.05) {
+  std::normal_distribution<double> deviation(0, noise);
+  std::vector<double> all;
+  for (size_t i = 0; i < before + after; i++)
+    all.push_back(1e6 * (i < before ? 1 : longer) * std::exp(deviation(random)));
+  return all;
+}
+
+TEST(History, FindsTheFirstCallThatTookLonger) {
+  std::mt19937_64 random(sennit_test::seed());
+  constexpr int kTrials = 300;
+  int close = 0;
+  for (int trial = 0; trial < kTrials; trial++) {
+    const size_t before = 4 + random() % 40, after = 4 + random() % 40;
+    const size_t found = find_change(times(random, before, after, 1.5), 1.04);
+    close += found == before;
+  }
+  EXPECT_GT(close, kTrials * 97 / 100);
+}
+
+TEST(History, FindsNothingWhereNothingChanged) {
+  std::mt19937_64 random(sennit_test::seed());
+  constexpr int kTrials = 1000;
+  int found = 0;
+  for (int trial = 0; trial < kTrials; trial++)
+    found += find_change(times(random, 50, 50, 1, 0.1), 1.04) != 0;
+  EXPECT_LE(found, kTrials / 100);
+}
+
+// The first calls make connections, and now and then one takes long: neither is a change, or hides
+// one.
+TEST(History, OutliersNeitherMakeAChangeNorHideOne) {
+  std::mt19937_64 random(sennit_test::seed());
+  constexpr int kTrials = 200;
+  int found = 0, made_up = 0;
+  for (int trial = 0; trial < kTrials; trial++) {
+    std::vector<double> slower = times(random, 20, 20, 1.5), same = times(random, 20, 20, 1);
+    for (std::vector<double>* const all : {&slower, &same}) {
+      (*all)[0] *= 30;
+      (*all)[5 + random() % 30] *= 50;
+    }
+    const size_t change = find_change(slower, 1.04);
+    found += change >= 19 && change <= 21;
+    made_up += find_change(same, 1.04) != 0;
+  }
+  EXPECT_GT(found, kTrials * 95 / 100);
+  EXPECT_LE(made_up, kTrials / 50);
+}
+
+TEST(History, WhatGetsFasterOrHasFewCallsDidNotGetSlower) {
+  std::mt19937_64 random(sennit_test::seed());
+  EXPECT_EQ(find_change(times(random, 20, 20, 0.5), 1.04), 0u);
+  EXPECT_EQ(find_change(times(random, 3, 4, 2), 1.04), 0u) << "too few calls";
+  EXPECT_EQ(find_change({}, 1.04), 0u);
+  EXPECT_EQ(find_change({1e6, 2e6}, 1.04), 0u);
+}
+
+TEST(History, IsTakenOutAndKept) {
+  ObservedPlan observed;
+  for (uint32_t call = 0; call < 12; call++) {
+    const double slower = call < 6 ? 1 : 3;
+    observed.calls.push_back(call);
+    observed.time_ns.push_back(1e6 * slower + call);
+    observed.edges.push_back({{0, 1, 1000, 100 * slower, {}}, {1, 0, 1000, 70.0 + call, {}}});
+  }
+  EXPECT_EQ(take_history(&observed, 1.04), 6u);
+  ASSERT_EQ(observed.calls, (std::vector<uint32_t>{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(observed.edges.size(), 6u);
+  EXPECT_EQ(observed.time_ns.size(), 6u);
+  EXPECT_NEAR(observed.well_ns, 1e6, 10);
+  EXPECT_DOUBLE_EQ((observed.well_service_ns.at({0, 1})), 100);
+  EXPECT_NEAR((observed.well_service_ns.at({1, 0})), 72.5, 1);
+  EXPECT_EQ(take_history(&observed, 1.04), 0u) << "the rest has not changed";
+}
+
+}  // namespace
+}  // namespace sennit::diagnose
