@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "base/index.hpp"
 #include "simulate/simulate.hpp"
@@ -50,30 +49,22 @@ double service_ns(std::vector<SimulatedMessage> messages) {
   return service.of({}).service_ns;
 }
 
-// In the order in which its program meets them.
-std::vector<int> peers_of(const Program& program) {
-  std::vector<int> peers;
-  std::set<int> met;
-  for (const Step& step : program.steps)
-    if ((step.kind == StepKind::send || step.kind == StepKind::recv) &&
-        met.insert(step.peer).second)
-      peers.push_back(step.peer);
-  return peers;
-}
-
 // What one rank's messages take is what those of all take: the k-th peer of one is to it what the
 // k-th peer of another is to that.
-void take_for_all(const TierTree& tree, const Blueprint& blueprint, const Messages& of_one,
+void take_for_all(const simulation::GroupCall& call, const Messages& of_one,
                   ExpectedPlan* expected) {
   if (of_one.empty()) return;
+  const auto peers_of = [&](int position) {
+    return simulation::look_at(call, call.blueprint->program(position), false).peers;
+  };
   const int one = of_one.begin()->first.first;
   std::vector<double> service;
-  for (const int peer : peers_of(blueprint.program(one))) {
+  for (const int peer : peers_of(one)) {
     const auto found = of_one.find({one, peer});
     service.push_back(found != of_one.end() ? service_ns(found->second) : 0);
   }
-  for (int position = 0; position < tree.ranks(); position++) {
-    const std::vector<int> peers = peers_of(blueprint.program(position));
+  for (const int position : call.positions) {
+    const std::vector<int32_t> peers = peers_of(position);
     for (size_t k = 0; k < std::min(peers.size(), service.size()); k++)
       if (service[k] > 0) expected->service_ns[{position, peers[k]}] = service[k];
   }
@@ -85,9 +76,8 @@ ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
                             const Blueprint& blueprint, uint32_t chunks, uint64_t grain_ns) {
   Messages messages;
   SimulateOptions options;
-  options.symmetry =
-      simulation::one_class(tree, simulation::whole_tree(tree, request, chunks, blueprint))
-          .has_value();
+  const simulation::GroupCall call = simulation::whole_tree(tree, request, chunks, blueprint);
+  options.symmetry = simulation::one_class(tree, call).has_value();
   options.grain_ns = grain_ns;
   options.observe = [&](const SimulatedMessage& message) {
     messages[{message.from, message.to}].push_back(message);
@@ -97,7 +87,7 @@ ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
   ExpectedPlan expected;
   expected.time_ns = static_cast<double>(simulated->time_ns);
   if (options.symmetry) {
-    take_for_all(tree, blueprint, messages, &expected);
+    take_for_all(call, messages, &expected);
   } else {
     for (auto& [edge, of_edge] : messages)
       expected.service_ns[edge] = service_ns(std::move(of_edge));

@@ -362,6 +362,13 @@ void Solver::explain(Hypothesis* hypothesis) const {
   hypothesis->confidence = before > 0 ? 1 - after / before : 0;
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
+  // What blames more has to explain more: of the second direction so much of what there is to
+  // explain, and of edges that are not slower so much of their part of all.
+  constexpr double kSecond = 0.03, kIdle = 0.02;
+  const auto idle = static_cast<double>(std::count(explained.begin(), explained.end(), 0.0));
+  hypothesis->score = hypothesis->misfit / misfit_of_nothing() +
+                      (hypothesis->both_ways ? kSecond : 0) +
+                      kIdle * idle / static_cast<double>(edges_.size());
 }
 
 double Solver::misfit_of_nothing() const {
@@ -386,15 +393,6 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
 // links come first.
 void Solver::compare(std::vector<Hypothesis>* all) const {
   constexpr size_t kLikely = 12;
-  // What blames more has to explain more: of the second direction so much of what there is to
-  // explain, and of edges that are not slower so much of their part of all.
-  constexpr double kSecond = 0.03, kIdle = 0.02;
-  for (Hypothesis& one : *all) {
-    const std::vector<double> explained = explained_by(one);
-    const auto idle = static_cast<double>(std::count(explained.begin(), explained.end(), 0.0));
-    one.score = one.misfit / misfit_of_nothing() + (one.both_ways ? kSecond : 0) +
-                kIdle * idle / static_cast<double>(edges_.size());
-  }
   std::stable_sort(all->begin(), all->end(),
                    [](const auto& a, const auto& b) { return a.score < b.score; });
   if (!absolute()) return;
