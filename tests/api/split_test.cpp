@@ -176,13 +176,22 @@ TEST_P(Lives, GiveBackAllThatTheyTook) {
           return sennit_barrier(world) == SENNIT_OK;
         };
         if (!cycles(800)) return sennit_last_error();
-        const size_t before = mallinfo2().uordblks;
-        if (!cycles(1600)) return sennit_last_error();
-        const size_t after = mallinfo2().uordblks;
+        // What the library does by the clock takes its memory once, sooner or later. Whatever each
+        // cycle leaves grows every time.
+        std::string report;
+        int some_grew = 1;  // so that all go on, or none
+        for (int tries = 0; tries < 3 && some_grew != 0; tries++) {
+          const size_t before = mallinfo2().uordblks;
+          if (!cycles(1600)) return sennit_last_error();
+          const size_t after = mallinfo2().uordblks;
+          report = after < before + 32 * 1024 ? "constant"
+                                              : fmt::format("grew by {} bytes", after - before);
+          some_grew = report != "constant";
+          sennit_all_reduce(&some_grew, &some_grew, 1, SENNIT_INT32, SENNIT_MAX, world);
+        }
         sennit_comm_finalize(world);
         sennit_comm_destroy(world);
-        return after < before + 32 * 1024 ? "constant"
-                                          : fmt::format("grew by {} bytes", after - before);
+        return report;
       },
       {{"SENNIT_TRANSPORTS", GetParam()}});
   for (const auto& report : ranks.reports(60s)) EXPECT_EQ(report, "constant");

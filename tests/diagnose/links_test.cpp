@@ -178,6 +178,25 @@ TEST(SlowLinks, ALateRankIsNoLink) {
   EXPECT_TRUE(verdict.links.empty());
 }
 
+// Its peers' messages look like those of a slow link, and much slower than it is without a core.
+TEST(SlowLinks, WhatWaitsForARankThatDoesNotRunWaitsForNoLink) {
+  SimulatedJob job = job_on(kTree);
+  job.slow = {{{group_called(tree_of(job), "rack1"), true}, 8.0}};
+  JobRecording recording = *simulated_recording(job);
+  RankRecording& stopped = recording.ranks[6];
+  const uint64_t begin_ns = stopped.events.front().posted_ns;
+  const uint64_t end_ns = stopped.events.back().posted_ns;
+  constexpr uint64_t kTimes = 16;
+  const uint64_t each_ns = (end_ns - begin_ns) / kTimes;
+  for (uint64_t i = 0; i < kTimes; i++)
+    stopped.pauses.push_back({begin_ns + i * each_ns, begin_ns + i * each_ns + each_ns / 2});
+  Plans plans(recording);
+  const Verdict verdict = judge(recording, plans, {});
+  EXPECT_EQ(verdict.kind, VerdictKind::starved_rank) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{6}) << verdict.sentence;
+  EXPECT_TRUE(verdict.links.empty()) << verdict.sentence;
+}
+
 TEST(SlowLinks, FabricsWithoutCapacitiesAreJudgedAmongTheirLike) {
   SimulatedJob job = job_on(kTree);
   job.slow = {{{group_called(tree_of(job), "rack2"), false}, 2.0}};

@@ -258,8 +258,10 @@ std::vector<Verdict> slow_things(const JobRecording& job, Plans& plans, const Ju
   if (!late)
     ruled_out->push_back(fmt::format("no rank comes late by as much as {:.0f}% of the time",
                                      kPercent * options.least_cost));
-  if (std::optional<Verdict> link = of_links(job, plans, options, ruled_out))
-    found.insert(found.begin(), *std::move(link));
+  // What waits for a rank that does not run waits for no link.
+  std::optional<Verdict> link;
+  if (!starved) link = of_links(job, plans, options, ruled_out);
+  if (link) found.insert(found.begin(), *std::move(link));
   std::stable_sort(found.begin(), found.end(),
                    [](const Verdict& a, const Verdict& b) { return a.cost > b.cost; });
   return found;
