@@ -15,7 +15,8 @@ namespace sennit {
 // threads, each on a core of its own where this process may run on two, take to bounce one over the
 // loopback interface, and half of that again for what it does not pass there (the transport,
 // virtual links): which fits the 105 requests of tests/data/choices_slow.txt. The fastest of
-// several series counts, on cores that are kept from sleeping. 0: it cannot be measured here.
+// all bounces counts, on cores that are kept from sleeping: where other processes take turns on
+// them, any few bounces in a row take milliseconds. 0: it cannot be measured here.
 uint64_t measure_message_cpu_ns();
 
 }  // namespace sennit
