@@ -2,7 +2,7 @@
 // every kind and severity, injected into simulated calls on random trees, with noise on every time.
 //
 // usage: injections [--trials N] [--least-ranks N] [--most-ranks N] [--noise PART] [--seed N]
-//                   [--equal] [--only KIND] [--wrong] [--calls N] [--recordings]
+//                   [--equal] [--only KIND] [--severity S] [--wrong] [--calls N] [--recordings]
 //
 // Of a third of the trees every uplink is two or four cables, to which the messages between two
 // ranks are hashed, and a slow uplink may be one slow cable. There, and on half of the others, the
@@ -67,8 +67,9 @@ struct Options {
   int least_ranks = 16, most_ranks = 64;
   double noise = 0.05;
   uint64_t seed = 1;
-  bool equal = false;  // racks of one size, and uplinks of one cable
-  std::string only;    // this kind
+  bool equal = false;   // racks of one size, and uplinks of one cable
+  std::string only;     // this kind
+  double severity = 0;  // this one; 0: all
   bool tell_wrong = false;
   int calls = 40;  // with the fault, and where the recording begins before it, without
   bool recordings = false;
@@ -119,7 +120,7 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
   const int ranks = pick_ranks(random, options);
   const bool many = ranks > kManyRanks;
   const int least = many ? 16 : 2, most = many ? 32 : std::max(4, ranks / 4);
-  const int each = pick(std::max(3, least), most);
+  const int each = many && options.equal ? least << pick(0, 1) : pick(std::max(3, least), most);
   for (int so_far = 0, count = 0; so_far < ranks || count < 2; count++) {
     const int size = std::min(equal ? each : pick(least, most), many ? ranks - so_far : ranks);
     racks += fmt::format("{}{}", racks.empty() ? "" : ",", size);
@@ -313,6 +314,7 @@ int measure(const Options& options) {
     if (!options.only.empty() && options.only != kNames[static_cast<size_t>(kind)]) continue;
     for (const double severity : kSeverities) {
       if (kind == Kind::none && severity != kSeverities[0]) continue;
+      if (kind != Kind::none && options.severity > 0 && severity != options.severity) continue;
       Tally sum;
       Mutex mutex;
       std::atomic<int> next = 0;
@@ -360,6 +362,7 @@ int main(int argc, char** argv) {
       .share_within(0, 1);
   command.flag("--equal", options.equal, "racks of one size alone");
   command.option("--only", options.only, "this kind of fault alone");
+  command.option("--severity", options.severity, "1.05, 1.1, 1.25, 1.5 or 2 alone");
   command.flag("--wrong", options.tell_wrong, "what was wrong or missed, a line each");
   command.option("--calls", options.calls, "recorded with the fault, and as many before it")
       .show_default()
