@@ -23,7 +23,7 @@ constexpr double kAsGood = 0.01;
 // Edges that should take as long say something of their rate, whatever they move.
 constexpr double kLeastServiceNs = 500'000;
 // Calls that take longer than they should by less are well.
-constexpr double kLeastSlower = 1.04;
+constexpr double kLeastSlower = 1.03;
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
 // How exactly is simulated what is expected: the more ranks, the longer it takes.
@@ -42,10 +42,10 @@ struct Hypothesis {
   bool both_ways = false;
   std::vector<uint32_t> edges = {};  // that cross one of them, ascending
   double factor = 1;
-  double misfit = 0;  // what it leaves unexplained
+  double misfit = 0;  // the part of what there is to explain that it leaves
   // How much it explains of the excess of these edges: of 1, and by how many they are.
   double confidence = 0, gain = 0;
-  double score = 0;  // less is better: misfit, of what there is to explain, and what it blames
+  double score = 0;  // less is better
   double apart = 0;  // by how much edges are slower than it explains: a quarter of them by more
 };
 
@@ -152,11 +152,11 @@ class Solver {
   // Edges that are faster than they should be say nothing: where all wait for one link, the others
   // have more for themselves.
   double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
+  double beyond_time(const Edge& edge) const { return std::max(0.0, excess_of(edge) - of_time_); }
   std::vector<double> explained_by(const Hypothesis& hypothesis) const;
   void explain(Hypothesis* hypothesis) const;
   void measure_apart(Hypothesis* hypothesis) const;
   void compare(std::vector<Hypothesis>* all) const;
-  double misfit_of_nothing() const;
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
@@ -171,9 +171,10 @@ class Solver {
   std::vector<Edge> edges_;
   std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
   std::map<std::pair<int, int>, std::vector<DirectedGroup>> ways_;
-  // Of all edges together, and beside it of the whole call; the excess of the middle edge; and what
-  // there is to explain of edges.
-  double all_weight_ = 0, weight_of_time_ = 0, usual_excess_ = 0, nothing_of_edges_ = 0;
+  double usual_excess_ = 0;  // of the middle edge
+  // What there is to explain: of the whole call; of all edges together, with their weights; and of
+  // these, by how much they are slower than the call is.
+  double of_time_ = 0, of_edges_ = 0, beyond_time_ = 0;
 };
 
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
@@ -243,16 +244,16 @@ void Solver::measure_excess() {
     const int tier = tree_.crossing_tier(edges_[e].from, edges_[e].to);
     edges_[e].excess = absolute() ? logs[e] - common : std::max(0.0, logs[e] - usual[tier]);
     edges_[e].tier = tier;
-    all_weight_ += edges_[e].weight;
   }
   usual_excess_ = common_to_all();
-  for (const Edge& edge : edges_) nothing_of_edges_ += edge.weight * excess_of(edge);
-  if (well_ns() <= 0) return;
-  time_excess_ =
-      usual_log(observed_.time_ns) - std::log(well_ns()) - (observed_.well_ns > 0 ? 0 : common);
-  // Of how much longer whole calls take than they should nothing may be left, either.
-  constexpr double kWeightOfTime = 0.5;
-  weight_of_time_ = absolute() ? kWeightOfTime * all_weight_ : 0;
+  if (well_ns() > 0)
+    time_excess_ =
+        usual_log(observed_.time_ns) - std::log(well_ns()) - (observed_.well_ns > 0 ? 0 : common);
+  of_time_ = std::max(0.0, time_excess_ - usual_excess_);
+  for (const Edge& edge : edges_) {
+    of_edges_ += edge.weight * excess_of(edge);
+    beyond_time_ += edge.weight * beyond_time(edge);
+  }
 }
 
 void Solver::find_crossings() {
@@ -345,35 +346,34 @@ std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
 }
 
 // What it leaves of the excess of edges and of the whole call: no link makes a call slower than it
-// is itself.
+// is itself. An edge that is slower by no more than the whole call may have waited for others, so
+// what is slower by more counts once again, and so does how alike its edges are slow.
 void Solver::explain(Hypothesis* hypothesis) const {
   const std::vector<double> explained = explained_by(*hypothesis);
-  double before = 0, after = 0, weight = 0, most = 0;
+  double before = 0, after = 0, weight = 0, most = 0, beyond = 0;
   for (size_t i = 0; i < explained.size(); i++) {
     const Edge& edge = edges_[hypothesis->edges[i]];
+    const double left = std::abs(excess_of(edge) - explained[i]);
     before += edge.weight * excess_of(edge);
-    after += edge.weight * std::abs(excess_of(edge) - explained[i]);
+    after += edge.weight * left;
+    beyond += edge.weight * std::max(0.0, beyond_time(edge) - left);
     weight += edge.weight;
     most = std::max(most, explained[i]);
   }
-  const double time_left = std::max(0.0, time_excess_ - usual_excess_ - most);
-  hypothesis->misfit = (nothing_of_edges_ - before + after + weight_of_time_ * time_left) /
-                       (all_weight_ + weight_of_time_);
+  const double edges_left = of_edges_ > 0 ? (of_edges_ - before + after) / of_edges_ : 1;
+  const double time_left = of_time_ > 0 ? std::max(0.0, of_time_ - most) / of_time_ : 0;
+  const double beyond_left = beyond_time_ > 0 ? 1 - beyond / beyond_time_ : 1;
+  hypothesis->misfit = absolute() ? (edges_left + time_left) / 2 : edges_left;
   hypothesis->confidence = before > 0 ? 1 - after / before : 0;
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
   // What blames more has to explain more: of the second direction so much of what there is to
   // explain, and of edges that are not slower so much of their part of all.
-  constexpr double kSecond = 0.03, kIdle = 0.02;
+  constexpr double kBeyond = 0.2, kUnlike = 0.5, kSecond = 0.03, kIdle = 0.02;
   const auto idle = static_cast<double>(std::count(explained.begin(), explained.end(), 0.0));
-  hypothesis->score = hypothesis->misfit / misfit_of_nothing() +
-                      (hypothesis->both_ways ? kSecond : 0) +
-                      kIdle * idle / static_cast<double>(edges_.size());
-}
-
-double Solver::misfit_of_nothing() const {
-  const double time = std::max(0.0, time_excess_ - usual_excess_);
-  return (nothing_of_edges_ + weight_of_time_ * time) / (all_weight_ + weight_of_time_);
+  hypothesis->score =
+      hypothesis->misfit + kBeyond * beyond_left + kUnlike * (1 - hypothesis->confidence) +
+      (hypothesis->both_ways ? kSecond : 0) + kIdle * idle / static_cast<double>(edges_.size());
 }
 
 // By how much edges are slower than it explains.
@@ -453,10 +453,9 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
   if (best.both_ways && best.tier < 0) slow.suspects.pop_back();
   // Others that the same edges are slow by are as good.
   const std::vector<uint32_t> its = slower_by(best);
-  const double close = kAsGood * misfit_of_nothing();
   for (const Hypothesis& other : all)
     if (&other != &best && other.tier < 0 && best.tier < 0 && other.both_ways == best.both_ways &&
-        other.misfit <= best.misfit + close && slower_by(other) == its)
+        other.misfit <= best.misfit + kAsGood && slower_by(other) == its)
       slow.suspects.push_back(other.links.front());
   slow.factor = absolute() ? best.factor : 0;
   // The last calls that it was slow in without a break.
@@ -464,9 +463,7 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
   const double halfway = (1 + median(throughput)) / 2;
   slow.since = throughput.size();
   while (slow.since > 0 && throughput[slow.since - 1] >= halfway) slow.since--;
-  slow.confidence = best.confidence;
-  if (const double null = misfit_of_nothing(); !absolute())
-    slow.confidence = null > 0 ? 1 - best.misfit / null : 0;
+  slow.confidence = absolute() ? best.confidence : 1 - best.misfit;
   const double took = median(observed_.time_ns);
   const double well = well_ns();
   slow.cost = well > 0 && took > well ? 1 - well / took : 0;
@@ -481,14 +478,13 @@ bool Solver::costs_time() const {
 
 std::optional<SlowLink> Solver::solve(double least_factor) {
   if (hashes_blur(tree_, plan_, observed_) || !costs_time()) return std::nullopt;
-  const double null = misfit_of_nothing();
   std::vector<Hypothesis> all = hypotheses();
-  if (all.empty() || null <= 0) return std::nullopt;
+  if (all.empty() || of_edges_ <= 0) return std::nullopt;
   compare(&all);
   const Hypothesis& best = all.front();
   const SlowLink slow = told(all, best);
   if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
-      (absolute() && (best.misfit > kMostLeft * null || !stands_out(best))) ||
+      (absolute() && (best.misfit > kMostLeft || !stands_out(best))) ||
       best.factor < (absolute() ? least_factor : kLeastFactorAmongLike))
     return std::nullopt;
   return slow;

@@ -4,7 +4,8 @@
 // is not known, than the simulator expects. For each boundary and direction, and for each tier, it
 // is asked how well "this one is slow, and nothing else is" explains which edges are: those of its
 // edges that cross one tier are slower alike. The one that leaves least of edges and of the whole
-// call unexplained, and blames least, is named. Boundaries that explain the same edges are not told
+// call unexplained, and blames least, is named. Edges that are slower by more than the whole call
+// say most, as others may have waited for them. Boundaries that explain the same edges are not told
 // apart, and are named together.
 //
 // Where an uplink is several cables some carry more flows than others, as hashes have it, and a

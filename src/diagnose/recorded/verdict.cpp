@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kPercent = 100;
 // Calls that take longer than before by less have not changed.
-constexpr double kLeastChange = 1.04;
+constexpr double kLeastChange = 1.03;
 
 Verdict of_hang(const Hang& hang) {
   Verdict verdict;
