@@ -47,6 +47,8 @@ def training(folder, ranks):
     here = pathlib.Path(__file__).resolve().parents[2]
     lines = (here / "trainer/small.json").read_text().splitlines()
     config = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+    config["model"] |= {"num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4,
+                        "num_key_value_heads": 2}
     config |= {"sequence": 64, "batch": ranks, "micro_batch": 1, "seconds": 3600, "evaluate_every": 100000}
     with open(f"{folder}/config.json", "w") as file:
         json.dump(config, file)

@@ -299,14 +299,16 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
 // ---- ranks ----
 
 // Members that get no core for more of their time than the usual one, and than most differ from it.
-// On hosts whose cores many ranks share all of them are without one at times.
+// On hosts whose cores many ranks share all of them are without one at times, some more and some
+// less: there it takes twice as much.
 std::vector<int> Judge::starved(const OfComm& comm) const {
   std::vector<double> parts;
   for (const int rank : comm.members) parts.push_back(without_core_[index(rank)]);
   const double usual = median(parts);
   for (double& part : parts) part = std::abs(part - usual);
   constexpr double kTimes = 3;
-  const double least = usual + std::max(rules_.least_starved, kTimes * median(std::move(parts)));
+  const double least =
+      usual + std::max({rules_.least_starved, kTimes * median(std::move(parts)), usual});
   std::vector<int> ranks;
   for (const int rank : comm.members)
     if (without_core_[index(rank)] >= least) ranks.push_back(rank);

@@ -197,6 +197,16 @@ TEST(Judge, WhereAllGetFewCoresLinksAreStillJudged) {
   EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
 }
 
+// Where all ranks compute on few cores some get less of them than others for a while.
+TEST(Judge, SomeOfManyOnFewCoresAreNotStarved) {
+  const diagnose::SimulatedJob well = job_on(kTree);
+  Coordinator coordinator(well);
+  coordinator.without_core.assign(coordinator.without_core.size(), 0.25);
+  for (const size_t rank : {1, 2, 3, 8}) coordinator.without_core[rank] = 0.4;
+  for (const LiveVerdict& verdict : coordinator.hear(lasting(well, 8)))
+    ADD_FAILURE() << verdict.sentence;
+}
+
 TEST(Judge, WhatMakesNoSenseIsPassedOver) {
   const diagnose::SimulatedJob job = job_on(kTree);
   Judge judge(job.fabric.to_text(), job.placements);

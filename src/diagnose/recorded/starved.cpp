@@ -36,7 +36,7 @@ std::optional<StarvedRanks> find_starved_ranks(const JobRecording& job, double l
   const double usual = median(std::move(all));
   StarvedRanks starved;
   for (const auto& [rank, part] : parts) {
-    if (part < usual + least) continue;
+    if (part < usual + std::max(least, usual)) continue;  // as live: watch/judge.cpp
     starved.ranks.push_back(rank);
     starved.part = std::max(starved.part, part);
   }
