@@ -1,15 +1,33 @@
-// median.hpp: the middle of some numbers; of an even count, the mean of the two in the middle.
+// median.hpp: the middle of some numbers, and which of them stand out.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 namespace sennit {
 
-// At least one value.
+// Of at least one value. Of an even count, the mean of the two in the middle.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
+}
+
+// Of at least one value. Of an even count, the lower of the two in the middle: so one of two can
+// stand out.
+inline double lower_median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[(values.size() - 1) / 2];
+}
+
+// Of values that differ from their lower median, usually by some distance: what is above it by less
+// than three times that is above it by chance.
+inline double chance_above(std::vector<double> values) {
+  constexpr double kTimes = 3;
+  const double usual = lower_median(values);
+  for (double& value : values) value = std::abs(value - usual);
+  return kTimes * lower_median(std::move(values));
 }
 
 }  // namespace sennit

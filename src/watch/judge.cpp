@@ -304,11 +304,9 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
 std::vector<int> Judge::starved(const OfComm& comm) const {
   std::vector<double> parts;
   for (const int rank : comm.members) parts.push_back(without_core_[index(rank)]);
-  const double usual = median(parts);
-  for (double& part : parts) part = std::abs(part - usual);
-  constexpr double kTimes = 3;
+  const double usual = lower_median(parts);
   const double least =
-      usual + std::max({rules_.least_starved, kTimes * median(std::move(parts)), usual});
+      usual + std::max({rules_.least_starved, chance_above(std::move(parts)), usual});
   std::vector<int> ranks;
   for (const int rank : comm.members)
     if (without_core_[index(rank)] >= least) ranks.push_back(rank);
@@ -332,22 +330,24 @@ std::optional<LiveVerdict> Judge::starvation(const OfComm& comm,
   return verdict;
 }
 
-// Who is in no call for longer than the others, between calls that all make; of those who get no
-// core it is known why.
+// Who is in no call for longer than the others, between calls that all make, and for longer than
+// most differ from one another; of those who get no core it is known why.
 std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::vector<int>& starved) const {
   std::vector<double> between, periods;
   for (const DigestPace& pace : comm.paces) {
     between.push_back(static_cast<double>(pace.between_ns));
     periods.push_back(static_cast<double>(pace.period_ns));
   }
-  const double usual = median(between), period = median(std::move(periods));
+  const double usual = lower_median(between), period = median(std::move(periods));
+  const double least =
+      std::max({rules_.least_late_ns, rules_.least_late_cost * period, chance_above(between)});
   LiveVerdict verdict;
   verdict.about = VerdictAbout::late_ranks;
   verdict.comm = comm.known_as;
   verdict.members = comm.members;
   for (size_t m = 0; m < between.size(); m++) {
     const double late = between[m] - usual;
-    if (late < rules_.least_late_ns || late < rules_.least_late_cost * period) continue;
+    if (late < least) continue;
     if (std::binary_search(starved.begin(), starved.end(), comm.members[m])) continue;
     verdict.ranks.push_back(comm.members[m]);
     verdict.late_ns = std::max(verdict.late_ns, late);

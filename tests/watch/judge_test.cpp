@@ -197,6 +197,17 @@ TEST(Judge, WhereAllGetFewCoresLinksAreStillJudged) {
   EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
 }
 
+// What differs from rank to rank by about as much anyway is nobody's fault.
+TEST(Judge, WorkThatIsUnevenBlamesNobody) {
+  diagnose::SimulatedJob job = job_on(kTree);
+  const auto call_ns = static_cast<double>(diagnose::simulated_call(job)->time_ns);
+  const double late[] = {0, 6, 12, 15, 18, 21, 15, 9, 3, 31, 30, 15};  // in hundredths of a call
+  for (int rank = 0; rank < 12; rank++)
+    job.late.emplace_back(rank, static_cast<uint64_t>(late[rank] / 100 * call_ns));
+  for (const LiveVerdict& verdict : Coordinator(job).hear(lasting(job, 8)))
+    ADD_FAILURE() << verdict.sentence;
+}
+
 // Where all ranks compute on few cores some get less of them than others for a while.
 TEST(Judge, SomeOfManyOnFewCoresAreNotStarved) {
   const diagnose::SimulatedJob well = job_on(kTree);

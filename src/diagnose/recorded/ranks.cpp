@@ -100,9 +100,13 @@ std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, cons
   LateRanks slow;
   slow.comm = comm;
   slow.calls = gaps.period_ns.size();
-  for (auto& [rank, excess] : gaps.excess_ns) {
-    const double late = median(std::move(excess));
-    if (late < least_cost * period) continue;
+  std::map<int, double> late_ns;
+  std::vector<double> all_late_ns;
+  for (auto& [rank, excess] : gaps.excess_ns)
+    all_late_ns.push_back(late_ns[rank] = median(std::move(excess)));
+  const double least = std::max(least_cost * period, chance_above(std::move(all_late_ns)));
+  for (const auto& [rank, late] : late_ns) {
+    if (late < least) continue;
     if (std::binary_search(passed_over.begin(), passed_over.end(), rank)) continue;
     slow.ranks.push_back(rank);
     slow.late_ns = std::max(slow.late_ns, late);

@@ -33,10 +33,12 @@ std::optional<StarvedRanks> find_starved_ranks(const JobRecording& job, double l
   std::vector<double> all;
   for (const RankRecording& rank : job.ranks) all.push_back(parts[rank.rank] = paused_part(rank));
   if (all.size() < 2) return std::nullopt;
-  const double usual = median(std::move(all));
+  // As live: watch/judge.cpp.
+  const double usual = lower_median(all);
+  least = usual + std::max({least, chance_above(std::move(all)), usual});
   StarvedRanks starved;
   for (const auto& [rank, part] : parts) {
-    if (part < usual + std::max(least, usual)) continue;  // as live: watch/judge.cpp
+    if (part < least) continue;
     starved.ranks.push_back(rank);
     starved.part = std::max(starved.part, part);
   }
