@@ -347,7 +347,7 @@ std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
 
 // What it leaves of the excess of edges and of the whole call: no link makes a call slower than it
 // is itself. An edge that is slower by no more than the whole call may have waited for others, so
-// what is slower by more counts once again, and so does how alike its edges are slow.
+// what it leaves of edges that are slower by more counts besides, and how unlike its own edges are.
 void Solver::explain(Hypothesis* hypothesis) const {
   const std::vector<double> explained = explained_by(*hypothesis);
   double before = 0, after = 0, weight = 0, most = 0, beyond = 0;
@@ -367,9 +367,10 @@ void Solver::explain(Hypothesis* hypothesis) const {
   hypothesis->confidence = before > 0 ? 1 - after / before : 0;
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
+  constexpr double kBeyond = 0.2, kUnlike = 0.5;
   // What blames more has to explain more: of the second direction so much of what there is to
   // explain, and of edges that are not slower so much of their part of all.
-  constexpr double kBeyond = 0.2, kUnlike = 0.5, kSecond = 0.03, kIdle = 0.02;
+  constexpr double kSecond = 0.03, kIdle = 0.02;
   const auto idle = static_cast<double>(std::count(explained.begin(), explained.end(), 0.0));
   hypothesis->score =
       hypothesis->misfit + kBeyond * beyond_left + kUnlike * (1 - hypothesis->confidence) +
