@@ -64,7 +64,7 @@ std::vector<double> without_outliers(const std::vector<double>& times_ns) {
 size_t find_change(const std::vector<double>& times_ns, double least) {
   // So many deviations apart are the means where it is no chance: the best of many splits is looked
   // at.
-  constexpr double kDeviations = 3.5;
+  constexpr double kDeviations = 4;
   const size_t calls = times_ns.size();
   if (calls < 2 * kLeastCalls) return 0;
   const Squares squares(without_outliers(times_ns));

@@ -34,14 +34,13 @@ TEST(History, FindsTheFirstCallThatTookLonger) {
   EXPECT_GT(close, kTrials * 97 / 100);
 }
 
-// One time in a hundred it does: then what is held against what was before shows nothing.
 TEST(History, FindsNothingWhereNothingChanged) {
   std::mt19937_64 random(sennit_test::seed());
   constexpr int kTrials = 1000;
   int found = 0;
   for (int trial = 0; trial < kTrials; trial++)
     found += find_change(times(random, 50, 50, 1, 0.1), 1.04) != 0;
-  EXPECT_LE(found, kTrials * 3 / 100);
+  EXPECT_LE(found, kTrials / 100);
 }
 
 // The first calls make connections, and now and then one takes long: neither is a change, or hides
@@ -61,7 +60,7 @@ TEST(History, OutliersNeitherMakeAChangeNorHideOne) {
     made_up += find_change(same, 1.04) != 0;
   }
   EXPECT_GT(found, kTrials * 95 / 100);
-  EXPECT_LE(made_up, kTrials * 6 / 100);
+  EXPECT_LE(made_up, kTrials / 50);
 }
 
 TEST(History, WhatGetsFasterOrHasFewCallsDidNotGetSlower) {
