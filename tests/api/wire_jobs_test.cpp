@@ -74,12 +74,11 @@ class Proxy {
   bool left_out_the_end() const {
     return plan_.attack == Attack::leave_out && done_ && after_ == 0;
   }
-  // Behind the last that was sent, which is a goodbye, nobody reads on: what was repeated there is
-  // not seen. And of a frame that is cut short the receiver awaits the rest: where less than that
-  // was sent until the connection ended, it has seen one that ends early.
+  // The attack was on the last that was sent, which is a goodbye, and ranks that leave look no
+  // further: it is as if the connection had been cut there. So is a frame that is cut short, and
+  // whose rest the receiver awaits until the connection ends.
   bool at_the_end() const {
-    return done_ && ((plan_.attack == Attack::repeat && after_ == 0) ||
-                     (plan_.attack == Attack::leave_out && after_ < left_out_));
+    return done_ && (after_ == 0 || (plan_.attack == Attack::leave_out && after_ < left_out_));
   }
   size_t passed(size_t from_connection) {
     const std::lock_guard lock(mutex_);
@@ -167,6 +166,8 @@ class Proxy {
       return;
     }
     bytes.resize(static_cast<size_t>(got));
+    const bool attacked = index == plan_.connection && side == (plan_.up ? 0 : 1);
+    if (attacked && done_) after_ += bytes.size();
     if (!relay.held.empty()) {
       bytes.insert(bytes.end(), relay.held.begin(), relay.held.end());
       relay.held.clear();
@@ -178,8 +179,6 @@ class Proxy {
       relay.passed[side] += bytes.size();
     }
     if (relay.swallows[side] && Clock::now() - attacked_ < kEndMs) return;
-    const bool attacked = index == plan_.connection && side == (plan_.up ? 0 : 1);
-    if (attacked && tried_) after_ += bytes.size();
     if (!tried_ && plan_.attack != Attack::none && attacked && plan_.offset < relay.passed[side]) {
       tried_ = true;
       change(relay, side, bytes, plan_.offset - std::min(plan_.offset, first));
@@ -251,7 +250,7 @@ struct Outcome {
   bool wrong = false;         // elements, with OK
   bool applied = false;       // the attack came to pass
   bool cut = false;           // and was no other than the end of a connection
-  bool at_the_end = false;    // of the connection, where nobody reads on or all looks like a cut
+  bool at_the_end = false;    // of the connection, where it is as good as cut
   std::vector<int> statuses;  // by rank: of the call that failed first
   std::string error, log;
 };
