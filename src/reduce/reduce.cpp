@@ -43,6 +43,8 @@ const ReduceTable& table() {
   return chosen;
 }
 
+}  // namespace
+
 KernelOp kernel_op(Op op, uint64_t divisor) {
   switch (op) {
     case Op::prod:
@@ -65,8 +67,6 @@ KernelOp kernel_op(Op op, uint64_t divisor) {
   }
   return KernelOp::sum;
 }
-
-}  // namespace
 
 const ReduceTable* reduce_table(std::string_view isa) {
   if (isa == "generic") return &kReduceGeneric;

@@ -14,6 +14,7 @@
 #include <span>
 #include <string_view>
 
+#include "reduce/table.hpp"
 #include "schedule/request.hpp"
 
 namespace sennit {
@@ -27,6 +28,9 @@ void reduce(DataType type, Op op, void* out, std::span<const void* const> inputs
 
 // out[i] = scalar * in[i]; scalar points at one element of `type`. out may be in. For premul_sum.
 void scale(DataType type, void* out, const void* in, const void* scalar, size_t count);
+
+// Which kernel that is. `divisor` as above.
+KernelOp kernel_op(Op op, uint64_t divisor);
 
 // "avx512", "avx2" or "generic": what reduce() uses here. SENNIT_ISA forces a lower one, for tests.
 std::string_view reduce_isa();
