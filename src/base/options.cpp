@@ -33,6 +33,8 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_CONCURRENCY", OptionType::text, "siblings",
      "what shares the links with a communicator of some of a job's ranks: siblings, all groups of "
      "its split at once; alone, none; a number of groups like it"},
+    {"SENNIT_DEVICE_BLOCKS", OptionType::integer, "32",
+     "how many blocks of a GPU a call on its memory takes at most"},
     {"SENNIT_DISABLE", OptionType::flag, "0",
      "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
     {"SENNIT_DUMP", OptionType::text, "",

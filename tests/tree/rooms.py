@@ -45,6 +45,8 @@ ROOMS = [
     ["src/plan/groups", "src/plan/tuning"],
     ["src/reduce", "transports"],
     ["transports/shm", "transports/tcp", "transports/ucx"],
+    ["src/accelerator"],
+    ["src/accelerator/cuda"],
     ["src/engine"],
     ["src/control"],
     ["src/control/tree"],

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADER = ROOT / "src/nccl/functions.h"
 TABLE = ROOT / "src/nccl/SYMBOLS.md"
 STATES = {
-    "works": "does what NCCL's does, on host memory",
+    "works": "does what NCCL's does",
     "answered": "from a table, or with what is true of sennit",
     "refused": "`ncclInvalidUsage`, and `ncclGetLastError` says why",
 }

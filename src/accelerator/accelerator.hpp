@@ -1,0 +1,92 @@
+// accelerator.hpp: the contract of the accelerators family: memory that the processor does not
+// reach, the streams that order work on it, and copies and reductions that are done there.
+//
+// An accelerator answers three questions of the engine: what memory is this, has the stream come to
+// this call, and is this copy or reduction done. A *worker* is a place in a stream at which calls
+// do their local work. Once it is enqueued, nothing is asked of a driver any more: it is told what
+// to do through memory, so that nothing a program does to its device meanwhile can wait for us
+// while we wait for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+#include "schedule/request.hpp"
+
+namespace sennit {
+
+// Who reaches it.
+enum class MemoryKind : uint8_t {
+  plain,   // the processor's alone
+  pinned,  // the processor's, and the device reaches it
+  device,  // the device's; the processor may not touch it
+};
+
+// out = in[0] op in[1] op ..., as reduce() has it (reduce/reduce.hpp), or a copy of the only input.
+// `out` may be an input. Of those that are out at once none writes what another one uses.
+struct LocalWork {
+  bool copies = true;
+  DataType type = DataType::uint8;
+  Op op = Op::sum;
+  uint64_t divisor = 1;
+  std::byte* out = nullptr;
+  std::span<const void* const> inputs;  // read by submit(); at most most_inputs()
+  uint64_t count = 0;                   // elements; of a copy: bytes
+};
+
+// A place in a stream. enqueue() is called once; all else by one thread at a time, also before it
+// has returned. No call waits.
+class StreamWorker {
+ public:
+  virtual ~StreamWorker() = default;
+  // Puts the place behind all that is in the stream now. `work_bytes`: of the results of all that
+  // will be submitted, for how much of the device is taken.
+  virtual Status enqueue(void* stream, uint64_t work_bytes) = 0;
+  // Whether the stream has come here. Before, nothing of the call's memory may be touched.
+  virtual bool reached() = 0;
+  // Any number. All inputs and outputs are memory that the device reaches. `token` comes out of
+  // poll() once it is done.
+  virtual void submit(const LocalWork& work, uint64_t token) = 0;
+  // Appends the tokens of what is done.
+  virtual void poll(std::vector<uint64_t>* done) = 0;
+  // The stream goes on; where it has not come here yet, as soon as it does. Nothing more is
+  // submitted, and what was and is not done may be left undone.
+  virtual void leave() = 0;
+};
+
+// One device.
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+  virtual std::string_view name() const = 0;  // "cuda"
+  // What is at this address; an error where it is memory that this device does not serve.
+  virtual Result<MemoryKind> look(const void* memory) = 0;
+  // Whether a worker can be put into the stream.
+  virtual Status check_stream(void* stream) = 0;
+  virtual Result<std::unique_ptr<StreamWorker>> make_worker() = 0;
+  virtual uint32_t most_inputs() const = 0;  // of one LocalWork
+  // Whether it is the only device of this process, so that addresses of all its ranks serve.
+  virtual bool alone() const = 0;
+  // Puts a copy between memory that the device reaches into the stream.
+  virtual Status copy(void* stream, void* to, const void* from, size_t bytes) = 0;
+  // Waits until the stream has come to its end.
+  virtual Status synchronize(void* stream) = 0;
+  // Pinned or device memory, aligned to 256 bytes at least. Kept for the next who asks. Any thread;
+  // asks the driver, so not while a worker of the caller is enqueued.
+  virtual Result<std::byte*> allocate(size_t bytes, MemoryKind kind) = 0;
+  virtual void free(std::byte* memory, size_t bytes, MemoryKind kind) = 0;  // null is nothing
+};
+
+// The CUDA device of the stream; of a default stream, the one that is current in the calling
+// thread. Lives until the process ends.
+Result<Accelerator*> cuda_device_of(void* stream);
+// The processor, whose streams are always at their end, and all of whose memory serves. `stream`
+// is not looked at. What a device is held against in tests.
+Accelerator& host_accelerator();
+
+}  // namespace sennit

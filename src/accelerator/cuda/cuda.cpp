@@ -1,0 +1,254 @@
+// cuda.cpp: a CUDA device as an accelerator. One object for each device of the process, made when
+// a communicator first gets a stream of it.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include <fmt/core.h>
+
+#include "accelerator/accelerator.hpp"
+#include "accelerator/cuda/kernel_image.hpp"
+#include "accelerator/cuda/mailboxes.hpp"
+#include "base/options.hpp"
+
+namespace sennit {
+namespace {
+
+using namespace cuda;
+
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kLeastBlockBytes = 64 * 1024;
+// A block that is kept serves for down to a quarter of its size.
+constexpr size_t kMostWaste = 4;
+
+// Memory that was given back, of one kind.
+class Kept {
+ public:
+  std::byte* take(size_t bytes) {
+    auto found = blocks_.lower_bound(bytes);
+    if (found == blocks_.end() || found->first > kMostWaste * bytes) return nullptr;
+    std::byte* const memory = found->second;
+    blocks_.erase(found);
+    return memory;
+  }
+  void put(std::byte* memory, size_t bytes) { blocks_.emplace(bytes, memory); }
+
+ private:
+  std::multimap<size_t, std::byte*> blocks_;
+};
+
+size_t rounded(size_t bytes) {
+  size_t block = kLeastBlockBytes;
+  while (block < bytes) block *= 2;
+  return block;
+}
+
+// NULL, the legacy stream and that of each thread have no context of their own.
+constexpr uintptr_t kLastDefaultStream = 2;
+
+class CudaDevice final : public Accelerator {
+ public:
+  CudaDevice(const Kernel& kernel, Stream stream, Device ordinal, bool alone)
+      : kernel_(kernel),
+        driver_(*kernel.driver),
+        ordinal_(ordinal),
+        alone_(alone),
+        mailboxes_(*kernel.driver, stream) {}
+
+  std::string_view name() const override { return "cuda"; }
+  uint32_t most_inputs() const override { return kMostInputs; }
+  bool alone() const override { return alone_; }
+
+  Result<MemoryKind> look(const void* memory) override {
+    unsigned type = 0, managed = 0;
+    int ordinal = -1;
+    const int attributes[] = {kMemoryType, kIsManaged, kDeviceOrdinal};
+    void* data[] = {&type, &managed, &ordinal};
+    const int error = driver_.cuPointerGetAttributes(std::size(attributes), attributes, data,
+                                                     reinterpret_cast<Address>(memory));
+    if (error != kSuccess || type == 0) return MemoryKind::plain;
+    if (type == kTypeHost) return MemoryKind::pinned;
+    if (ordinal != ordinal_ && managed == 0)
+      return invalid(
+          fmt::format("the memory at {} is CUDA device {}'s, the communicator's stream is of "
+                      "device {}",
+                      memory, ordinal, ordinal_));
+    return MemoryKind::device;
+  }
+
+  Status check_stream(void* stream) override {
+    int capturing = 0;
+    const WithContext current(*this);
+    SENNIT_RETURN_IF_ERROR(
+        checked(driver_.cuStreamIsCapturing(static_cast<Stream>(stream), &capturing),
+                "cuStreamIsCapturing"));
+    if (capturing == 0) return {};
+    return {
+        SENNIT_UNSUPPORTED,
+        "the stream is being captured into a graph, which Sennit's calls cannot be part of yet: "
+        "make the call outside of the graph"};
+  }
+
+  Result<std::unique_ptr<StreamWorker>> make_worker() override {
+    const WithContext current(*this);
+    const Result<Post> post = mailboxes_.take();
+    if (!post) return post.status();
+    return std::unique_ptr<StreamWorker>(
+        std::make_unique<MailboxWorker>(kernel_, mailboxes_, *post));
+  }
+
+  Status copy(void* stream, void* to, const void* from, size_t bytes) override {
+    const WithContext current(*this);
+    return checked(
+        driver_.cuMemcpyAsync(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes,
+                              static_cast<Stream>(stream)),
+        "cuMemcpyAsync");
+  }
+
+  Status synchronize(void* stream) override {
+    const WithContext current(*this);
+    return checked(driver_.cuStreamSynchronize(static_cast<Stream>(stream)), "cuStreamSynchronize");
+  }
+
+  Result<std::byte*> allocate(size_t bytes, MemoryKind kind) override {
+    const size_t block = rounded(bytes);
+    {
+      const MutexLock lock(mutex_);
+      if (std::byte* const memory = kept(kind).take(block)) return memory;
+    }
+    const WithContext current(*this);
+    if (kind == MemoryKind::device) {
+      Address memory = 0;
+      SENNIT_RETURN_IF_ERROR(checked(driver_.cuMemAlloc_v2(&memory, block), "cuMemAlloc", block));
+      return reinterpret_cast<std::byte*>(memory);
+    }
+    void* memory = nullptr;
+    if (posix_memalign(&memory, kPageBytes, block) != 0)
+      return Status(SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", block));
+    if (const Status pinned = checked(
+            driver_.cuMemHostRegister_v2(memory, block, kRegisterPortable | kRegisterDeviceMap),
+            "cuMemHostRegister", block);
+        !pinned.ok()) {
+      std::free(memory);
+      return pinned;
+    }
+    return static_cast<std::byte*>(memory);
+  }
+
+  // To free it would wait for every kernel of the device.
+  void free(std::byte* memory, size_t bytes, MemoryKind kind) override {
+    if (!memory) return;
+    const MutexLock lock(mutex_);
+    kept(kind).put(memory, rounded(bytes));
+  }
+
+ private:
+  // The thread may have another context, or none.
+  class WithContext {
+   public:
+    explicit WithContext(const CudaDevice& device) : driver_(device.driver_) {
+      driver_.cuCtxPushCurrent_v2(device.kernel_.context);
+    }
+    ~WithContext() {
+      Context popped = nullptr;
+      driver_.cuCtxPopCurrent_v2(&popped);
+    }
+    WithContext(const WithContext&) = delete;
+    WithContext& operator=(const WithContext&) = delete;
+
+   private:
+    const Driver& driver_;
+  };
+
+  Status checked(int error, const char* what, size_t bytes = 0) const {
+    if (error == kSuccess) return {};
+    const std::string of = bytes ? fmt::format(" of {} bytes", bytes) : "";
+    return {bytes ? SENNIT_OUT_OF_RESOURCES : SENNIT_INTERNAL,
+            fmt::format("{}{}: {}", what, of, error_text(driver_, error))};
+  }
+  Kept& kept(MemoryKind kind) SENNIT_REQUIRES(mutex_) {
+    return kind == MemoryKind::device ? device_ : pinned_;
+  }
+
+  const Kernel kernel_;
+  const Driver& driver_;
+  const Device ordinal_;
+  const bool alone_;
+  Mailboxes mailboxes_;
+  Mutex mutex_;
+  Kept pinned_ SENNIT_GUARDED_BY(mutex_), device_ SENNIT_GUARDED_BY(mutex_);
+};
+
+Result<CudaDevice*> make_device(const Driver& driver, Context context) {
+  // Without one of its own, what stands for a device in tests takes any.
+  const void* const image = worker_image() ? worker_image() : "";
+  std::string what;
+  const auto ok = [&](int error, const char* function) {
+    if (error != kSuccess && what.empty())
+      what = fmt::format("{}: {}", function, error_text(driver, error));
+    return what.empty();
+  };
+  // The thread may have another device.
+  if (const int error = driver.cuCtxPushCurrent_v2(context); error != kSuccess)
+    return Status(SENNIT_INTERNAL, fmt::format("cuCtxPushCurrent: {}", error_text(driver, error)));
+  Device ordinal = 0;
+  int multiprocessors = 0, host_pointers_serve = 0, devices = 0;
+  Kernel kernel{&driver, context};
+  Module module = nullptr;
+  Stream stream = nullptr;
+  ok(driver.cuCtxGetDevice(&ordinal), "cuCtxGetDevice") &&
+      ok(driver.cuDeviceGetCount(&devices), "cuDeviceGetCount") &&
+      ok(driver.cuDeviceGetAttribute(&multiprocessors, kMultiprocessors, ordinal),
+         "cuDeviceGetAttribute") &&
+      ok(driver.cuDeviceGetAttribute(&host_pointers_serve, kHostPointersServe, ordinal),
+         "cuDeviceGetAttribute") &&
+      ok(driver.cuModuleLoadData(&module, image), "cuModuleLoadData") &&
+      ok(driver.cuModuleGetFunction(&kernel.function, module, kKernelName),
+         "cuModuleGetFunction") &&
+      ok(driver.cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
+  Context popped = nullptr;
+  driver.cuCtxPopCurrent_v2(&popped);
+  if (!what.empty())
+    return Status(SENNIT_UNSUPPORTED,
+                  fmt::format("CUDA device {}: {}{}", ordinal, what,
+                              worker_image() ? ""
+                                             : ": this build of Sennit has no kernels: build it "
+                                               "where nvcc is found"));
+  if (!host_pointers_serve)
+    return Status(SENNIT_UNSUPPORTED,
+                  fmt::format("CUDA device {}: it does not reach registered memory by the host's "
+                              "addresses, which Sennit needs",
+                              ordinal));
+  const int64_t most = option_integer("SENNIT_DEVICE_BLOCKS");
+  kernel.most_blocks = static_cast<unsigned>(std::clamp<int64_t>(most, 1, multiprocessors));
+  kernel.shares = new BlockShares(static_cast<unsigned>(multiprocessors));  // as long as the device
+  return new CudaDevice(kernel, stream, ordinal, devices == 1);  // lives as long as the process
+}
+
+}  // namespace
+
+Result<Accelerator*> cuda_device_of(void* stream) {
+  const Result<const Driver*> driver = cuda::driver();
+  if (!driver) return driver.status();
+  Context context = nullptr;
+  const int error = reinterpret_cast<uintptr_t>(stream) > kLastDefaultStream
+                        ? (*driver)->cuStreamGetCtx(static_cast<Stream>(stream), &context)
+                        : (*driver)->cuCtxGetCurrent(&context);
+  if (error != kSuccess)
+    return invalid(fmt::format("the stream at {}: {}: it is no CUDA stream", stream,
+                               error_text(**driver, error)));
+  if (!context)
+    return invalid("no CUDA device is current in this thread: call cudaSetDevice first");
+  static Mutex mutex;
+  static std::map<Context, CudaDevice*> devices SENNIT_GUARDED_BY(mutex);
+  const MutexLock lock(mutex);
+  CudaDevice*& device = devices[context];
+  if (!device) {
+    const Result<CudaDevice*> made = make_device(**driver, context);
+    if (!made) return made.status();
+    device = *made;
+  }
+  return device;
+}
+
+}  // namespace sennit

@@ -1,0 +1,77 @@
+// driver.cpp: see accelerator/cuda/driver.hpp.
+#include "accelerator/cuda/driver.hpp"
+
+#include <dlfcn.h>
+
+#include <fmt/core.h>
+
+namespace sennit::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+
+template <typename F>
+bool find(void* library, const char* name, F** function, std::string* missing) {
+  *function = reinterpret_cast<F*>(dlsym(library, name));
+  if (!*function && missing->empty()) *missing = name;
+  return *function != nullptr;
+}
+
+Result<Driver> open_driver() {
+  void* const library = dlopen(kLibrary, RTLD_NOW);
+  if (!library)
+    return Status(SENNIT_NOT_FOUND,
+                  fmt::format("CUDA's driver does not open: {}: install NVIDIA's driver, or pass "
+                              "host memory",
+                              dlerror()));
+  Driver d{};
+  std::string missing;
+#define FIND(name) find(library, #name, &d.name, &missing)
+  FIND(cuInit);
+  FIND(cuDriverGetVersion);
+  FIND(cuGetErrorName);
+  FIND(cuDeviceGetCount);
+  FIND(cuDeviceGetAttribute);
+  FIND(cuCtxGetCurrent);
+  FIND(cuCtxGetDevice);
+  FIND(cuCtxPushCurrent_v2);
+  FIND(cuCtxPopCurrent_v2);
+  FIND(cuPointerGetAttributes);
+  FIND(cuMemAlloc_v2);
+  FIND(cuMemFree_v2);
+  FIND(cuMemcpyAsync);
+  FIND(cuMemsetD8Async);
+  FIND(cuMemHostRegister_v2);
+  FIND(cuMemHostUnregister);
+  FIND(cuModuleLoadData);
+  FIND(cuModuleGetFunction);
+  FIND(cuLaunchKernel);
+  FIND(cuStreamCreate);
+  FIND(cuStreamGetCtx);
+  FIND(cuStreamSynchronize);
+  FIND(cuStreamIsCapturing);
+#undef FIND
+  if (!missing.empty())
+    return Status(SENNIT_UNSUPPORTED,
+                  fmt::format("CUDA's driver, {}, has no {}: it is too old", kLibrary, missing));
+  if (const int error = d.cuInit(0); error != kSuccess)
+    return Status(SENNIT_NOT_FOUND,
+                  fmt::format("CUDA's driver does not start: {}", error_text(d, error)));
+  return d;
+}
+
+}  // namespace
+
+Result<const Driver*> driver() {
+  static const Result<Driver> opened = open_driver();
+  if (!opened) return opened.status();
+  return &*opened;
+}
+
+std::string error_text(const Driver& driver, int error) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName(error, &name) != kSuccess || !name) name = "an unknown error";
+  return fmt::format("{} ({})", name, error);
+}
+
+}  // namespace sennit::cuda

@@ -1,0 +1,64 @@
+// driver.hpp: the functions of CUDA's driver that Sennit calls, by declarations of its own.
+//
+// Nothing of CUDA is needed to build or to link: the driver is opened when it is first asked for.
+// Names, types and numbers are those of NVIDIA's "CUDA Driver API" reference, which never change.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/status.hpp"
+
+namespace sennit::cuda {
+
+using Device = int;
+using Context = struct ContextTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using Stream = struct StreamTag*;
+using Address = unsigned long long;
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kMultiprocessors = 16;    // CUdevice_attribute
+inline constexpr int kHostPointersServe = 91;  // of registered memory, on the device too
+inline constexpr int kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;  // CUpointer_attribute
+inline constexpr unsigned kTypeHost = 1, kTypeDevice = 2;                  // CUmemorytype
+inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
+inline constexpr unsigned kNonBlocking = 1;  // of a stream
+
+// By their names in libcuda.so.1. All return an error, or kSuccess.
+struct Driver {
+  int (*cuInit)(unsigned flags);
+  int (*cuDriverGetVersion)(int* version);
+  int (*cuGetErrorName)(int error, const char** name);
+  int (*cuDeviceGetCount)(int* count);
+  int (*cuDeviceGetAttribute)(int* value, int attribute, Device device);
+  int (*cuCtxGetCurrent)(Context* context);
+  int (*cuCtxGetDevice)(Device* device);
+  int (*cuCtxPushCurrent_v2)(Context context);
+  int (*cuCtxPopCurrent_v2)(Context* context);
+  int (*cuPointerGetAttributes)(unsigned count, const int* attributes, void** data, Address memory);
+  int (*cuMemAlloc_v2)(Address* memory, size_t bytes);
+  int (*cuMemFree_v2)(Address memory);
+  int (*cuMemcpyAsync)(Address to, Address from, size_t bytes, Stream stream);
+  int (*cuMemsetD8Async)(Address memory, unsigned char value, size_t bytes, Stream stream);
+  int (*cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned flags);
+  int (*cuMemHostUnregister)(void* memory);
+  int (*cuModuleLoadData)(Module* module, const void* image);
+  int (*cuModuleGetFunction)(Function* function, Module module, const char* name);
+  int (*cuLaunchKernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        Stream stream, void** parameters, void** extra);
+  int (*cuStreamCreate)(Stream* stream, unsigned flags);
+  int (*cuStreamGetCtx)(Stream stream, Context* context);
+  int (*cuStreamSynchronize)(Stream stream);
+  int (*cuStreamIsCapturing)(Stream stream, int* capturing);
+};
+
+// Opens the driver the first time, any thread. An error says what is missing.
+Result<const Driver*> driver();
+// "CUDA_ERROR_INVALID_VALUE (1)".
+std::string error_text(const Driver& driver, int error);
+
+}  // namespace sennit::cuda

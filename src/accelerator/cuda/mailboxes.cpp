@@ -1,0 +1,203 @@
+// mailboxes.cpp: see accelerator/cuda/mailboxes.hpp.
+#include "accelerator/cuda/mailboxes.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include <fmt/core.h>
+
+#include "reduce/reduce.hpp"
+#include "reduce/table.hpp"
+
+namespace sennit::cuda {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+// So many are made at once: their memory is pinned together.
+constexpr size_t kMadeAtOnce = 8;
+// A block for so many bytes of results, as far as there are blocks.
+constexpr uint64_t kBytesOfABlock = 128 * 1024;
+
+uint64_t read(const uint64_t& word) {
+  return std::atomic_ref(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
+}
+void write(uint64_t& word, uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+// ---- the mailboxes ----
+
+// The driver is asked without the lock: it may wait for a kernel that waits for somebody who gives
+// a mailbox back.
+Result<Post> Mailboxes::take() {
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      collect();
+      if (!idle_.empty()) {
+        Post post = idle_.back();
+        idle_.pop_back();
+        post.launch++;
+        // No kernel looks at it now.
+        post.mailbox->posted = 0;
+        std::fill(std::begin(post.mailbox->done), std::end(post.mailbox->done), 0);
+        return post;
+      }
+    }
+    const Result<std::vector<Post>> more = make_more();
+    if (!more) return more.status();
+    const MutexLock lock(mutex_);
+    idle_.insert(idle_.end(), more->begin(), more->end());
+  }
+}
+
+// Those whose kernels have ended are idle.
+void Mailboxes::collect() {
+  for (size_t left = leaving_.size(); left > 0; left--) {
+    const Post post = leaving_.front();
+    leaving_.pop_front();
+    if (read(post.mailbox->ended) == post.launch)
+      idle_.push_back(post);
+    else
+      leaving_.push_back(post);
+  }
+}
+
+void Mailboxes::give_back(const Post& post) {
+  const MutexLock lock(mutex_);
+  leaving_.push_back(post);
+}
+
+// The boards are cleared in a stream of ours: one of the program's might wait for a kernel that
+// waits for us.
+Result<std::vector<Post>> Mailboxes::make_more() const {
+  constexpr size_t kMailboxBytes = (sizeof(Mailbox) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const auto check = [&](int error, const char* what) {
+    return error == kSuccess ? Status()
+                             : Status(SENNIT_OUT_OF_RESOURCES,
+                                      fmt::format("{}: {}", what, error_text(driver_, error)));
+  };
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kPageBytes, kMadeAtOnce * kMailboxBytes) != 0)
+    return Status(SENNIT_OUT_OF_RESOURCES, "no memory for mailboxes of a CUDA device");
+  SENNIT_RETURN_IF_ERROR(check(driver_.cuMemHostRegister_v2(memory, kMadeAtOnce * kMailboxBytes,
+                                                            kRegisterPortable | kRegisterDeviceMap),
+                               "cuMemHostRegister of mailboxes"));
+  Address boards = 0;
+  constexpr size_t kBoardBytes = (sizeof(Board) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  SENNIT_RETURN_IF_ERROR(
+      check(driver_.cuMemAlloc_v2(&boards, kMadeAtOnce * kBoardBytes), "cuMemAlloc of boards"));
+  SENNIT_RETURN_IF_ERROR(
+      check(driver_.cuMemsetD8Async(boards, 0, kMadeAtOnce * kBoardBytes, stream_),
+            "cuMemsetD8Async of boards"));
+  SENNIT_RETURN_IF_ERROR(
+      check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize of boards"));
+  std::vector<Post> posts;
+  for (size_t i = 0; i < kMadeAtOnce; i++) {
+    auto* const at = static_cast<std::byte*>(memory) + i * kMailboxBytes;
+    posts.push_back({new (at) Mailbox, boards + i* kBoardBytes, 0});
+  }
+  return posts;
+}
+
+// ---- a worker ----
+
+MailboxWorker::~MailboxWorker() {
+  leave();
+  if (enqueued_)
+    kernel_.shares->give_back(stream_);
+  else
+    write(mailbox_.ended, post_.launch);  // no kernel will say so
+  mailboxes_.give_back(post_);
+}
+
+Status MailboxWorker::enqueue(void* stream, uint64_t work_bytes) {
+  const Driver& driver = *kernel_.driver;
+  const auto wanted = static_cast<unsigned>(
+      std::clamp<uint64_t>(work_bytes / kBytesOfABlock, 1, kernel_.most_blocks));
+  const unsigned blocks = kernel_.shares->take(stream, wanted);
+  Mailbox* mailbox = &mailbox_;
+  Address board = post_.board;
+  uint64_t launch = post_.launch;
+  void* parameters[] = {&mailbox, &board, &launch};
+  int error = driver.cuCtxPushCurrent_v2(kernel_.context);
+  if (error == kSuccess) {
+    error = driver.cuLaunchKernel(kernel_.function, blocks, 1, 1, kThreads, 1, 1, 0,
+                                  static_cast<Stream>(stream), parameters, nullptr);
+    Context popped = nullptr;
+    driver.cuCtxPopCurrent_v2(&popped);
+  }
+  enqueued_ = error == kSuccess;
+  stream_ = stream;
+  if (enqueued_) return {};
+  kernel_.shares->give_back(stream);
+  return {SENNIT_INTERNAL,
+          fmt::format("cuLaunchKernel into the stream at {}: {}: is it a stream of the device that "
+                      "the communicator was given?",
+                      stream, error_text(driver, error))};
+}
+
+bool MailboxWorker::reached() { return read(mailbox_.reached) == post_.launch; }
+
+bool MailboxWorker::has_room() const {
+  return out_.empty() || posted_ + 1 - out_.front().number < kRing;
+}
+
+void MailboxWorker::submit(const LocalWork& work, uint64_t token) {
+  if (waiting_.empty() && has_room()) return post(work, work.inputs, token);
+  waiting_.push_back({work, {work.inputs.begin(), work.inputs.end()}, token});
+}
+
+void MailboxWorker::post(const LocalWork& work, std::span<const void* const> inputs,
+                         uint64_t token) {
+  SENNIT_CHECK(!inputs.empty() && inputs.size() <= kMostInputs);
+  const uint64_t number = posted_ + 1;
+  const size_t slot = number % kRing;
+  Command& command = mailbox_.ring[slot];
+  const uint64_t bytes = work.count * (work.copies ? 1 : type_bytes(work.type));
+  const uint64_t tiles = tiles_of(bytes);
+  SENNIT_CHECK(tiles > 0 && tiles >> kTilesBits == 0);
+  command.where = next_tile_ << kTilesBits | tiles;
+  command.number = number;
+  command.out = work.out;
+  command.count = work.count;
+  command.divisor = work.divisor;
+  command.tile_shift = tile_shift_of(bytes);
+  command.inputs = static_cast<uint32_t>(inputs.size());
+  command.type = static_cast<uint8_t>(work.type);
+  command.op = work.copies ? kCopy : static_cast<uint8_t>(kernel_op(work.op, work.divisor));
+  if (inputs.size() <= kInlineInputs) {
+    std::copy(inputs.begin(), inputs.end(), command.in);
+  } else {
+    std::copy(inputs.begin(), inputs.end(), mailbox_.more[slot]);
+    command.in[0] = mailbox_.more[slot];
+  }
+  next_tile_ += tiles;
+  posted_ = number;
+  out_.push_back({number, token});
+  write(mailbox_.posted, number);
+}
+
+void MailboxWorker::poll(std::vector<uint64_t>* done) {
+  std::erase_if(out_, [&](const Out& out) {
+    if (read(mailbox_.done[out.number % kRing]) < out.number) return false;
+    done->push_back(out.token);
+    return true;
+  });
+  while (!waiting_.empty() && has_room()) {
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    post(next.work, next.inputs, next.token);
+  }
+}
+
+void MailboxWorker::leave() {
+  waiting_.clear();
+  write(mailbox_.leave, post_.launch);
+}
+
+}  // namespace sennit::cuda

@@ -1,0 +1,78 @@
+// cuda_functions.hpp: the functions of CUDA's driver that the software GPU exports, declared as
+// NVIDIA's header does. That one need not be here, and errors and attributes are plain numbers.
+#pragma once
+
+#include <cstddef>
+
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// The process, its devices and contexts.
+int cuInit(unsigned flags);
+int cuDriverGetVersion(int* version);
+int cuGetErrorName(int error, const char** name);
+int cuGetErrorString(int error, const char** text);
+int cuDeviceGet(CUdevice* device, int ordinal);
+int cuDeviceGetCount(int* count);
+int cuDeviceGetName(char* name, int bytes, CUdevice device);
+int cuDeviceGetAttribute(int* value, int attribute, CUdevice device);
+int cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
+int cuDevicePrimaryCtxRelease_v2(CUdevice device);
+int cuCtxGetCurrent(CUcontext* context);
+int cuCtxSetCurrent(CUcontext context);
+int cuCtxPushCurrent_v2(CUcontext context);
+int cuCtxPopCurrent_v2(CUcontext* context);
+int cuCtxGetDevice(CUdevice* device);
+int cuCtxSynchronize();
+
+// Memory.
+int cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes);
+int cuMemAllocManaged(CUdeviceptr* memory, size_t bytes, unsigned flags);
+int cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream);
+int cuMemFree_v2(CUdeviceptr memory);
+int cuMemFreeAsync(CUdeviceptr memory, CUstream stream);
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags);
+int cuMemFreeHost(void* memory);
+int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags);
+int cuMemHostUnregister(void* memory);
+int cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsigned flags);
+int cuPointerGetAttribute(void* data, int attribute, CUdeviceptr memory);
+int cuPointerGetAttributes(unsigned count, const int* attributes, void** data, CUdeviceptr memory);
+int cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
+int cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+int cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes);
+int cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes);
+int cuMemsetD8_v2(CUdeviceptr memory, unsigned char value, size_t bytes);
+int cuMemsetD8Async(CUdeviceptr memory, unsigned char value, size_t bytes, CUstream stream);
+
+// Streams, events and kernels.
+int cuStreamCreate(CUstream* stream, unsigned flags);
+int cuStreamDestroy_v2(CUstream stream);
+int cuStreamSynchronize(CUstream stream);
+int cuStreamQuery(CUstream stream);
+int cuStreamGetCtx(CUstream stream, CUcontext* context);
+int cuStreamIsCapturing(CUstream stream, int* capturing);
+int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+int cuEventCreate(CUevent* event, unsigned flags);
+int cuEventDestroy_v2(CUevent event);
+int cuEventRecord(CUevent event, CUstream stream);
+int cuEventQuery(CUevent event);
+int cuEventSynchronize(CUevent event);
+int cuLaunchHostFunc(CUstream stream, void (*function)(void*), void* data);
+int cuModuleLoadData(CUmodule* module, const void* image);
+int cuModuleUnload(CUmodule module);
+int cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name);
+int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   CUstream stream, void** parameters, void** extra);
+
+}  // extern "C"
+#pragma GCC visibility pop
