@@ -123,6 +123,7 @@ class Faulty final : public Transport {
   int event_fd() const override { return inner_->event_fd(); }
   void stalled() override { inner_->stalled(); }
   bool withdraws_at_once() const override { return inner_->withdraws_at_once(); }
+  bool exposes_own_process() const override { return inner_->exposes_own_process(); }
   bool prepare_wait() override {
     return delayed_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty() &&
            inner_->prepare_wait();

@@ -133,6 +133,7 @@ class Loopback final : public Transport {
                               [this](Arrival& arrival) { drop(&arrival); });
   }
 
+  bool exposes_own_process() const override { return true; }
   int event_fd() const override { return self_->event_fd; }
 
   bool prepare_wait() override {

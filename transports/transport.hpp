@@ -225,6 +225,8 @@ class Transport {
     (void)memory;
     return {};
   }
+  // Whether what it exposes is memory of this process, at the address that the sender named.
+  virtual bool exposes_own_process() const { return false; }
   // What lies below this transport knows of its connections, by peer; nothing where it knows none,
   // as of memory that ranks share. Unlike all else here for any thread, without the engine's lock,
   // and never on the way of a message.

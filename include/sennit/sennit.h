@@ -213,6 +213,15 @@ SENNIT_EXPORT sennit_status_t sennit_comm_on_verdict(sennit_comm_t comm,
                                                      sennit_verdict_function_t told, void* user);
 SENNIT_EXPORT sennit_status_t sennit_comm_rank(sennit_comm_t comm, int* rank);
 SENNIT_EXPORT sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size);
+/* Calls on memory of a CUDA device, and on host memory that is registered with CUDA, go into
+ * `stream` from now on, a CUstream or cudaStream_t of that device (NULL: the legacy default stream
+ * of the calling thread's current device). They return when they are enqueued, are ordered with the
+ * stream as a kernel is, and fail later: ask sennit_comm_get_async_error. Calls on other host
+ * memory are made when the stream has come to its end, and are done when they return. One device a
+ * communicator; any number of streams, one after the other. SENNIT_NOT_FOUND where there is no
+ * driver of CUDA, SENNIT_UNSUPPORTED where this build has no kernel or the device is too old.
+ * Local. */
+SENNIT_EXPORT sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream);
 /* Position of this rank in fabric order: neighbours in it are near in the network. */
 SENNIT_EXPORT sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position);
 

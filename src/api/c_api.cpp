@@ -163,7 +163,10 @@ sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* hand
     if (open.depth > 0) {
       open.works.push_back(work);
     } else {
+      StreamCalls calls;
+      if (work->target().accelerator) SENNIT_RETURN_IF_ERROR(work->take_place(calls));
       work->start(true);
+      SENNIT_RETURN_IF_ERROR(calls.enqueue());
     }
     if (handle) *handle = new sennit_work{std::move(work)};
     return {};
@@ -312,6 +315,7 @@ sennit_status_t sennit_comm_destroy(sennit_comm_t comm) {
   return guarded([&] {
     if (comm && !comm->origin.forked() && comm->listener != 0)
       comm->communicator->context().watch().unlisten(comm->listener);
+    if (comm && !comm->origin.forked()) comm->communicator->settle();
     return give_back(comm, &sennit_comm::communicator);
   });
 }
@@ -375,6 +379,12 @@ sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position) {
     if (!comm || !position) return invalid("comm or position is NULL");
     *position = comm->communicator->position();
     return {};
+  });
+}
+
+sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream) {
+  return guarded(comm, [&] {
+    return comm ? comm->communicator->set_stream(stream) : invalid("comm is NULL");
   });
 }
 
@@ -492,9 +502,20 @@ sennit_status_t sennit_group_end(void) {
     const bool several = std::any_of(works.begin(), works.end(), [&](const auto& work) {
       return &work->context() != &works.front()->context();
     });
-    for (const auto& work : works) work->start(several);
-    Status first;
+    StreamCalls calls;
+    for (const auto& work : works)
+      if (work->target().accelerator)
+        if (const Status off = work->take_place(calls); !off.ok()) {
+          for (const auto& other : works) other->give_up(off);
+          return off;
+        }
+    for (const auto& work : works) work->start(several || work->target().accelerator);
+    Status first = calls.enqueue();
     for (const auto& work : works) {
+      if (work->target().accelerator && !work->lacks_other_half()) {
+        work->shared_communicator()->keep(work);
+        continue;
+      }
       work->wait(-1);
       const Status status = work->finish();
       if (first.ok()) first = status;

@@ -22,6 +22,18 @@ Result<TierTree> tree_of(const Context& context, const std::vector<int>& members
   return contract(context.fabric(), placements);
 }
 
+// What is on a device's memory has messages of its own kind: a rank that passes other memory made
+// another call, since how messages go is chosen by it.
+std::shared_ptr<const Prepared> of_memory(std::shared_ptr<const Prepared> prepared,
+                                          bool on_device) {
+  constexpr uint64_t kOnDevice = 0x9e3779b97f4a7c15;
+  if (!on_device) return prepared;
+  auto copy = std::make_shared<Prepared>(*prepared);
+  copy->signature ^= kOnDevice;
+  copy->description += " of device memory";
+  return copy;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Communicator>> Communicator::create(std::shared_ptr<Context> context,
@@ -62,15 +74,22 @@ Communicator::~Communicator() {
 
 // ---- a call ----
 
-Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
+Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
+  Call call = given_call;
+  const Result<StreamTarget> target = target_of(call);
+  if (!target) return target.status();
+  call.on_device = target->accelerator != nullptr;
+  call.as_planned |= call.on_device;
   SENNIT_RETURN_IF_ERROR(decide_trials(call));
   std::unique_ptr<Work> work;  // before the lock, which it takes when it ends
   const MutexLock lock(mutex_);
   SENNIT_RETURN_IF_ERROR(check_call(call, custom_ops_, rank(), size()));
   SENNIT_RETURN_IF_ERROR(status());
   work = std::make_unique<Work>(shared_from_this(), call);
+  work->target_ = *target;
   if (call.collective == Collective::send_recv && call.root == rank()) return work;
   PlanCache::Key key{to_request(call)};
+  key.on_device = call.on_device;
   if (call.collective == Collective::send_recv) {
     key.role = call.receiving ? PlanCache::Role::receive : PlanCache::Role::send;
     key.request.in_place = false;
@@ -97,12 +116,17 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
 }
 
 std::unique_ptr<Execution> Communicator::idle_execution(PlanCache::Entry& entry) {
-  if (entry.idle.empty())
-    return std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
-                                       entry.prepared);
+  if (entry.idle.empty()) return new_execution(entry.prepared, entry.key.on_device);
   std::unique_ptr<Execution> execution = std::move(entry.idle.back());
   entry.idle.pop_back();
   return execution;
+}
+
+std::unique_ptr<Execution> Communicator::new_execution(std::shared_ptr<const Prepared> prepared,
+                                                       bool on_device) {
+  return std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
+                                     std::move(prepared),
+                                     on_device ? target_.accelerator : nullptr);
 }
 
 Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, const Plan* given) {
@@ -110,7 +134,7 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
   if (key.role != PlanCache::Role::collective) {
     const bool receiving = key.role == PlanCache::Role::receive;
     std::shared_ptr<const Prepared> prepared =
-        planning_.prepare_message(key.request, receiving, position());
+        of_memory(planning_.prepare_message(key.request, receiving, position()), key.on_device);
     return &plans_.add(std::move(key), std::move(prepared));
   }
   Result<std::shared_ptr<const Prepared>> prepared =
@@ -127,7 +151,8 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
                         planning_.version()->slow};
     context_->engine().recording().note(encode(note), true);
   }
-  return &plans_.add(std::move(key), *std::move(prepared));
+  std::shared_ptr<const Prepared> made = of_memory(*std::move(prepared), key.on_device);
+  return &plans_.add(std::move(key), std::move(made));
 }
 
 void Communicator::start(Work& work, bool nonblocking) {
@@ -146,6 +171,7 @@ void Communicator::start_execution(Work& work, bool nonblocking) {
   const Call& call = work.call_;
   Engine& engine = context_->engine();
   if (call.collective == Collective::send_recv) {
+    if (const Status joined = join_place(work); !joined.ok()) state_.fail_and_tell(joined);
     const int peer =
         call.root == SENNIT_ANY_SOURCE ? Mailbox::kAnySource : state_.world_rank(call.root);
     const auto tag = static_cast<uint32_t>(call.tag);
@@ -161,11 +187,100 @@ void Communicator::start_execution(Work& work, bool nonblocking) {
         give_back(std::move(anew));
       }
     }
+    if (const Status joined = join_place(work); !joined.ok()) state_.fail_and_tell(joined);
+    if (work.execution_->on_device())
+      state_.calls().in_stream(begun.seq, work.execution_->armed_flag());
     engine.start(*work.execution_, begun.seq, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
   // just posted.
   if (const Status failed = status(); !failed.ok()) engine.fail_communicator(state_.id(), failed);
+}
+
+// ---- device memory ----
+
+Status Communicator::set_stream(void* stream) {
+  const Result<Accelerator*> device = cuda_device_of(stream);
+  if (!device) return device.status();
+  const MutexLock lock(mutex_);
+  if (target_.accelerator && target_.accelerator != *device)
+    return invalid("the communicator has a stream of another device: one device a communicator");
+  target_ = {*device, stream};
+  has_stream_ = true;
+  return {};
+}
+
+Result<StreamTarget> Communicator::target_of(const Call& call) {
+  StreamTarget target;
+  if (!has_stream_) return target;
+  {
+    const MutexLock lock(mutex_);
+    target = target_;
+  }
+  const CallMemory memory = memory_of(call, rank());
+  const void* plain = nullptr;
+  const void* other = nullptr;
+  for (const void* const at : {memory.read, memory.written}) {
+    if (!at || (call.count == 0 && !call.vector_variant)) continue;
+    const Result<MemoryKind> kind = target.accelerator->look(at);
+    if (!kind) return kind.status();
+    (*kind == MemoryKind::plain ? plain : other) = at;
+  }
+  if (plain && other)
+    return invalid(
+        fmt::format("the memory at {} is the host's alone, that at {} is a device's or pinned: "
+                    "both have to be of a kind",
+                    plain, other));
+  // Who has no memory in a call makes the others' call, which is on the device.
+  if (!plain && call.collective != Collective::barrier) {
+    SENNIT_RETURN_IF_ERROR(target.accelerator->check_stream(target.stream));
+    return target;
+  }
+  // In the stream's order all the same.
+  if (plain) SENNIT_RETURN_IF_ERROR(target.accelerator->synchronize(target.stream));
+  return StreamTarget{};
+}
+
+Status Communicator::enqueue(std::shared_ptr<Work> work) {
+  StreamCalls calls;
+  SENNIT_RETURN_IF_ERROR(work->take_place(calls));
+  work->start(true);
+  if (work->lacks_other_half()) return work->finish();
+  keep(std::move(work));
+  return calls.enqueue();
+}
+
+Status Communicator::join_place(Work& work) {
+  if (!work.place_) return {};
+  const std::shared_ptr<StreamPlace> place = std::exchange(work.place_, nullptr);
+  SENNIT_RETURN_IF_ERROR(work.execution_->join(place));
+  work.stream_calls_->add_bytes(*place, work.execution_->work_bytes());
+  return {};
+}
+
+void Communicator::keep(std::shared_ptr<Work> work) {
+  std::vector<std::shared_ptr<Work>> done;  // ends behind the lock, which a work takes
+  {
+    const MutexLock lock(mutex_);
+    const auto first =
+        std::partition(kept_.begin(), kept_.end(), [](const auto& kept) { return !kept->done(); });
+    done.assign(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));
+    kept_.erase(first, kept_.end());
+    if (work) kept_.push_back(std::move(work));
+  }
+  for (const auto& kept : done) (void)kept->finish();  // a failure is the communicator's
+}
+
+void Communicator::settle() {
+  std::vector<std::shared_ptr<Work>> all;
+  {
+    const MutexLock lock(mutex_);
+    all = std::exchange(kept_, {});
+  }
+  for (const auto& work : all) {
+    work->wait(-1);
+    (void)work->finish();
+  }
 }
 
 // ---- plans that change ----
@@ -195,7 +310,7 @@ std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& m
       for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
     }
     if (made.prepared().fabric_version != version->number)
-      anew = planned_by(version, made.prepared().request);
+      anew = planned_by(version, made.prepared().request, made.on_device());
   }
   if (!anew) {
     state_.fail_and_tell(anew.status());
@@ -210,10 +325,13 @@ std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& m
 }
 
 Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionPointer& version,
-                                                            const Request& request) {
+                                                            const Request& request,
+                                                            bool on_device) {
   const FabricVersionPointer current = planning_.version();
   if (version->number == current->number) {
-    const Result<PlanCache::Entry*> entry = find_or_prepare({request}, nullptr);
+    PlanCache::Key key{request};
+    key.on_device = on_device;
+    const Result<PlanCache::Entry*> entry = find_or_prepare(std::move(key), nullptr);
     if (!entry) return entry.status();
     return idle_execution(**entry);
   }
@@ -223,8 +341,7 @@ Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionP
       planning_.prepare(request, nullptr, position());
   planning_.use(current);
   if (!prepared) return prepared.status();
-  return std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
-                                     *prepared);
+  return new_execution(of_memory(*prepared, on_device), on_device);
 }
 
 // Halves that differ fail the communicator, as they do between two ranks.
@@ -233,8 +350,12 @@ void Communicator::start_self_message(Work& work) {
   Status met;
   {
     const MutexLock lock(mutex_);
-    met = self_messages_.start(work.call_, work.self_matched_, state_.id(),
-                               state_.world_rank(rank()));
+    const StreamTarget& target = work.target_;
+    met =
+        self_messages_.start(work.call_, work.self_matched_, state_.id(), state_.world_rank(rank()),
+                             [&](void* to, const void* from, size_t bytes) {
+                               return target.accelerator->copy(target.stream, to, from, bytes);
+                             });
   }
   if (!met.ok()) state_.fail_and_tell(met);
   if (*work.self_matched_) context_->engine().wake_waiters();  // for the other half
@@ -282,6 +403,14 @@ Status Communicator::result_of(const Execution& execution) {
 }
 
 Status Communicator::run(const Call& call) {
+  if (has_stream_) {
+    Result<std::unique_ptr<Work>> work = prepare(call);
+    if (!work) return work.status();
+    if ((*work)->target().accelerator) return enqueue(*std::move(work));
+    (*work)->start(false);
+    (*work)->wait(-1);
+    return (*work)->finish();
+  }
   bool keep = false;  // for the short way
   if (const SmallCalls::Claim kept = small_calls_.claim(call)) {
     keep = !kept->holds(call, rank());

@@ -8,6 +8,7 @@
 // without the lock (SmallCalls). Memory: O(ranks) for the tree, plus the cached programs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -19,6 +20,7 @@
 #include "api/call/planning.hpp"
 #include "api/call/self_messages.hpp"
 #include "api/call/small_calls.hpp"
+#include "api/call/stream_calls.hpp"
 #include "api/communicator_state.hpp"
 #include "api/context.hpp"
 #include "api/group_channel.hpp"
@@ -49,7 +51,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Checks the call and makes it ready; an error leaves the communicator as it was. Its work is not
   // started yet.
   Result<std::unique_ptr<Work>> prepare(const Call& call) SENNIT_EXCLUDES(mutex_);
-  Status run(const Call& call) SENNIT_EXCLUDES(mutex_);  // prepare, start, wait, finish
+  // Prepare, start, wait, finish; on device memory it returns when the call is in its stream.
+  Status run(const Call& call) SENNIT_EXCLUDES(mutex_);
+  // Calls on memory that the calling thread's current device reaches go into this stream from now
+  // on.
+  Status set_stream(void* stream) SENNIT_EXCLUDES(mutex_);
+  // Started works that nobody waits for; they are finished by and by, the last of them by settle().
+  void keep(std::shared_ptr<Work> work) SENNIT_EXCLUDES(mutex_);
+  void settle() SENNIT_EXCLUDES(mutex_);  // waits for them
   // Ops that are sums of what was multiplied first; see CustomOps.
   int create_op(const void* scalar, DataType type) SENNIT_EXCLUDES(mutex_);
   Status destroy_op(int op) SENNIT_EXCLUDES(mutex_);
@@ -102,13 +111,20 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::unique_ptr<Execution> planned_anew(uint32_t seq, Execution& made) SENNIT_EXCLUDES(mutex_);
   void wait_until_settled(uint32_t seq) SENNIT_EXCLUDES(mutex_);
   Result<std::unique_ptr<Execution>> planned_by(const FabricVersionPointer& version,
-                                                const Request& request) SENNIT_REQUIRES(mutex_);
+                                                const Request& request, bool on_device)
+      SENNIT_REQUIRES(mutex_);
   std::unique_ptr<Execution> idle_execution(PlanCache::Entry& entry) SENNIT_REQUIRES(mutex_);
   Result<Trials*> trials_of(const Call& call, const Request& request) SENNIT_REQUIRES(mutex_);
   Status decide_trials(const Call& call) SENNIT_EXCLUDES(mutex_);  // where they are over
   void forget_plans(Collective collective) SENNIT_REQUIRES(mutex_);
 
+  // Whose memory the call is on; of the host's it is made once the stream has come to its end.
+  Result<StreamTarget> target_of(const Call& call) SENNIT_EXCLUDES(mutex_);
+  Status enqueue(std::shared_ptr<Work> work) SENNIT_EXCLUDES(mutex_);
+  std::unique_ptr<Execution> new_execution(std::shared_ptr<const Prepared> prepared, bool on_device)
+      SENNIT_REQUIRES(mutex_);
   void start(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
+  Status join_place(Work& work);
   void start_execution(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
   void start_self_message(Work& work) SENNIT_EXCLUDES(mutex_);
   void give_back(std::unique_ptr<Execution> execution) SENNIT_EXCLUDES(mutex_);
@@ -136,6 +152,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   SelfMessages self_messages_ SENNIT_GUARDED_BY(mutex_);
   uint32_t splits_ SENNIT_GUARDED_BY(mutex_) = 0;
   std::vector<Work*> outstanding_ SENNIT_GUARDED_BY(mutex_);  // started and not finished
+  StreamTarget target_ SENNIT_GUARDED_BY(mutex_);
+  std::atomic<bool> has_stream_{false};  // target_ is set
+  std::vector<std::shared_ptr<Work>> kept_ SENNIT_GUARDED_BY(mutex_);
   Mutex channel_mutex_;
   // From the first create_group() on.
   std::unique_ptr<GroupChannel> channel_ SENNIT_GUARDED_BY(channel_mutex_);

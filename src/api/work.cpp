@@ -36,6 +36,15 @@ void Work::start(bool nonblocking) {
   communicator_->start(*this, nonblocking);
 }
 
+Status Work::take_place(StreamCalls& calls) {
+  Result<std::shared_ptr<StreamPlace>> place =
+      calls.place(communicator_->context().engine(), target_);
+  if (!place) return place.status();
+  stream_calls_ = &calls;
+  place_ = *std::move(place);
+  return {};
+}
+
 void Work::give_up(const Status& why) {
   if (execution_) communicator_->give_back(std::move(execution_));
   started_ = finished_ = true;

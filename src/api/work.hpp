@@ -11,6 +11,7 @@
 
 #include "api/call/call.hpp"
 #include "api/call/self_messages.hpp"
+#include "api/call/stream_calls.hpp"
 #include "base/status.hpp"
 #include "engine/execution.hpp"
 #include "plan/tuning/trials.hpp"
@@ -30,13 +31,20 @@ class Work {
 
   // Once. `nonblocking`: somebody else than its caller has to drive it.
   void start(bool nonblocking);
+  // On device memory: where it goes. Before start() it gets its place there from `calls`, and after
+  // all of them are started those are enqueued; an error leaves it not started.
+  const StreamTarget& target() const { return target_; }
+  Status take_place(StreamCalls& calls);
   // In place of start(): it is never made, and this is its result.
   void give_up(const Status& why);
   const Context& context() const;
   const Communicator& communicator() const { return *communicator_; }
+  const std::shared_ptr<Communicator>& shared_communicator() const { return communicator_; }
   uint64_t predicted_ns() const;             // before it is started; 0: a message to oneself
   bool started() const { return started_; }  // not yet: its group is still open
   bool done() const;
+  // A message to oneself that has been started, and nothing has met it.
+  bool lacks_other_half() const { return started_ && !execution_ && !finished_ && !done(); }
   // Drives the engine; false when the time is over (negative: no limit).
   bool wait(int64_t timeout_ns);
   bool test();  // drives it once; whether it is done
@@ -54,7 +62,10 @@ class Work {
   const Call call_;
   std::unique_ptr<Execution> execution_;  // none: a message to oneself
   SelfMessages::Matched self_matched_;
-  std::vector<std::byte> scaled_;  // of a custom op: the scaled input
+  StreamTarget target_;
+  StreamCalls* stream_calls_ = nullptr;  // between take_place() and start()
+  std::shared_ptr<StreamPlace> place_;   // there as well
+  std::vector<std::byte> scaled_;        // of a custom op: the scaled input
   bool started_ = false;
   bool finished_ = false;
   size_t outstanding_at_ = 0;  // among the communicator's outstanding works

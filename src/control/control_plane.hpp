@@ -77,6 +77,8 @@ struct CallDescriptor {
   // For report_stall: how long this rank has seen no progress in it. 0: unknown, counted from its
   // reports.
   int64_t stalled_ms = 0;
+  // It is in a stream that has not come to it: the rank has made the call, and is not late.
+  bool in_stream = false;
 };
 
 // One rank's part in the control plane. It owns a thread and its sockets; destroying it says

@@ -304,7 +304,7 @@ void Inquiry::read(ByteReader& in, int size) {
 
 void InquiryAnswer::write(ByteWriter& out) const {
   out.u64(inquiry).rank(rank).u8(static_cast<uint8_t>(where));
-  out.u32(seq).u64(signature).text(text);
+  out.u32(seq).u64(signature).u8(in_stream ? 1 : 0).text(text);
 }
 void InquiryAnswer::read(ByteReader& in, int size) {
   inquiry = in.u64();
@@ -314,6 +314,7 @@ void InquiryAnswer::read(ByteReader& in, int size) {
   where = static_cast<Where>(value);
   seq = in.u32();
   signature = in.u64();
+  in_stream = in.u8() != 0;
   text = in.text();
 }
 

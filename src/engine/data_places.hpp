@@ -2,6 +2,7 @@
 // layouts, and the slots of a chunk packed in an arena of scratch.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,6 +25,10 @@ struct Buffers {
   Layout input_layout, output_layout, wire_layout;
   std::vector<uint64_t> counts, input_counts, input_offsets, output_offsets;
   uint64_t divisor = 1;  // avg: by how many to divide
+  // Of a device's memory, a sum of what is multiplied first: the factor, one element of the call's
+  // type, and how many elements of the input. Of the host's it has been multiplied before.
+  std::array<std::byte, 8> factor = {};
+  uint64_t scaled_elements = 0;  // 0: nothing is multiplied
 };
 
 // The slots of one chunk.

@@ -179,6 +179,37 @@ bool Engine::look_into_mailboxes() {
   return true;
 }
 
+// ---- device memory ----
+
+bool Engine::watch(std::shared_ptr<StreamPlace> place) {
+  const MutexLock lock(mutex_);
+  if (place->left()) return false;
+  places_.push_back(std::move(place));
+  helper_wake_.notify_one();
+  return true;
+}
+
+void Engine::fail_place(StreamPlace& place, const Status& why) {
+  Failures failures;
+  {
+    const MutexLock lock(mutex_);
+    place.fail(why);
+    collect_done();
+    failures = take_failures();
+  }
+  tell(failures);
+}
+
+bool Engine::look_at_places() {
+  bool moved = false;
+  for (size_t i = 0; i < places_.size(); i++) moved |= places_[i]->poll();
+  if (std::erase_if(places_, [](const auto& place) { return place->left(); }) > 0 || moved)
+    collect_done();
+  return moved;
+}
+
+// ---- the short way ----
+
 bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<bool>& failed) {
   Failures failures;
   bool done = false;
@@ -233,6 +264,8 @@ bool Engine::progress_locked(Routes::Driven which) {
   bool moved = routes_.progress(which, completions_);
   if (!mailboxes_.empty()) [[unlikely]]
     moved |= look_into_mailboxes();
+  if (!places_.empty()) [[unlikely]]
+    moved |= look_at_places();
   const auto none = [](const Completions& c) {
     return c.sends.empty() && c.receives.empty() && c.events.empty();
   };
@@ -285,6 +318,10 @@ bool Engine::progress() {
 }
 
 void Engine::check_stalls(uint64_t now) {
+  // Whose stream has not come to it may take as long as it likes.
+  if (!places_.empty())
+    for (Execution* const execution : running_)
+      if (execution->armed()) execution->last_progress_ns = now;
   const auto tell = [this, now](Execution& execution) {
     execution.record_stall(now);
     callbacks_.stalled(execution);
@@ -337,6 +374,10 @@ void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
     found = routes_.prepare_wait(awaited);
     if (found.some_moves) return;
     check_stalls(now_ns());
+    if (!places_.empty()) {  // a device wakes nobody
+      found.all = false;
+      naps = 0;
+    }
   }
   sleeper_.sleep(found, naps);
 }

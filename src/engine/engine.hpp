@@ -71,6 +71,11 @@ class Engine {
       SENNIT_EXCLUDES(mutex_);
   void start_receive(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
                      bool nonblocking) SENNIT_EXCLUDES(mutex_);
+  // Looks at the place from now on, until all that work there have left. Before it is enqueued,
+  // which is for nothing where this is false: all have left.
+  bool watch(std::shared_ptr<StreamPlace> place) SENNIT_EXCLUDES(mutex_);
+  // It could not be enqueued.
+  void fail_place(StreamPlace& place, const Status& why) SENNIT_EXCLUDES(mutex_);
   // The short way of a small blocking call: starts the execution and drives it as long as its
   // messages come soon. False: it goes on the general way, wait() for it. `failed` is the
   // communicator's.
@@ -140,6 +145,7 @@ class Engine {
   void takes_up(Execution& execution, bool nonblocking) SENNIT_REQUIRES(mutex_);
   void tell_helper(const Execution& execution) SENNIT_REQUIRES(mutex_);
   bool look_into_mailboxes() SENNIT_REQUIRES(mutex_);
+  bool look_at_places() SENNIT_REQUIRES(mutex_);
   void collect_done() SENNIT_REQUIRES(mutex_);
   Failures take_failures() SENNIT_REQUIRES(mutex_) { return std::exchange(failed_here_, {}); }
   void tell(const Failures& failures) SENNIT_EXCLUDES(mutex_);
@@ -162,6 +168,7 @@ class Engine {
   Routes routes_ SENNIT_GUARDED_BY(mutex_);
   std::vector<Execution*> running_ SENNIT_GUARDED_BY(mutex_);
   std::vector<Mailbox*> mailboxes_ SENNIT_GUARDED_BY(mutex_);  // in which a receive waits
+  std::vector<std::shared_ptr<StreamPlace>> places_ SENNIT_GUARDED_BY(mutex_);  // being worked at
   // To peers that no transport reaches, until that is decided on.
   std::vector<SendRequest*> unreachable_sends_ SENNIT_GUARDED_BY(mutex_);
   std::vector<RecvRequest*> unreachable_receives_ SENNIT_GUARDED_BY(mutex_);

@@ -2,6 +2,7 @@
 #include "engine/execution.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine.hpp"
 
@@ -20,7 +21,7 @@ static_assert(static_cast<int>(EventKind::send) == static_cast<int>(StepKind::se
 }  // namespace
 
 Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& world_of_position,
-                     std::shared_ptr<const Prepared> prepared)
+                     std::shared_ptr<const Prepared> prepared, Accelerator* accelerator)
     : engine_(engine),
       comm_(comm),
       world_of_position_(world_of_position),
@@ -56,10 +57,15 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
   counts_shared_ = !request.vector_variant || !request.counts.empty();
   skip_empty_ = counts_shared_ && request.collective != Collective::barrier &&
                 request.collective != Collective::send_recv;
+  if (!accelerator) return;
+  device_ = std::make_unique<DeviceMemory>(*accelerator, *prepared_, places_, local_steps_,
+                                           lanes_.size());
+  local_pieces_.resize(lanes_.size() * steps);
 }
 
 Execution::~Execution() {
   engine_.assert_locked();
+  if (device_) return;  // which has the slots
   for (Lane& lane : lanes_) engine_.free_scratch(lane.slots.arena, lane.slots.arena_bytes);
 }
 
@@ -101,6 +107,11 @@ void Execution::begin(uint32_t seq) {
   local_list_.clear();
   local_next_ = 0;
   for (SendQueue& peer : peers_) peer.clear();
+  *armed_ = device_ && device_->waits();
+  if (!armed()) go();
+}
+
+void Execution::go() {
   if (program_.steps.empty()) {
     finish();
     return;
@@ -126,7 +137,10 @@ Status Execution::lay_out_slots(Lane& lane) {
   engine_.assert_locked();
   SlotPlaces& slots = lane.slots;
   const size_t bytes = places_.lay_out(slots);
-  if (bytes > slots.arena_bytes) {
+  if (device_) {
+    SENNIT_RETURN_IF_ERROR(
+        device_->give_arena(slots, static_cast<size_t>(&lane - lanes_.data()), bytes));
+  } else if (bytes > slots.arena_bytes) {
     engine_.free_scratch(slots.arena, slots.arena_bytes);
     slots.arena = nullptr;
     slots.arena_bytes = 0;
@@ -231,6 +245,9 @@ void Execution::post_receive(uint32_t lane, uint32_t step) {
   fill(request, lane, step, bytes);
   request.may_expose = s.target.buffer == Buffer::slot &&
                        prepared_->slot_filler[s.target.slot] == static_cast<int32_t>(step);
+  if (device_)
+    if (const Status staged = stage_receive(lane, step, bytes, request); !staged.ok())
+      return fail_here(staged);
   request.exposed = nullptr;
   request.sender_waited_us = RecvRequest::kNotTold;
   outstanding_++;
@@ -249,7 +266,11 @@ void Execution::queue_send(uint32_t lane, uint32_t step) {
     return;
   }
   fill(send_request(lane, step), lane, step, bytes);
-  peers_[prepared_->peer_slot[step]].push({lane, step, bytes}, s.tier,
+  if (!device_ || !stage_send(lane, step, bytes)) push_send(lane, step, bytes);
+}
+
+void Execution::push_send(uint32_t lane, uint32_t step, size_t bytes) {
+  peers_[prepared_->peer_slot[step]].push({lane, step, bytes}, program_.steps[step].tier,
                                           lanes_[lane].slots.chunk.index);
 }
 
@@ -290,7 +311,8 @@ void Execution::receive_done(RecvRequest& request) {
     }
     return failed(request, true);
   }
-  if (request.exposed)
+  const bool unpacks = device_ && unpack(lane, step, request);
+  if (request.exposed && !unpacks)
     lanes_[lane].slots.base[program_.steps[step].target.slot] =
         const_cast<std::byte*>(request.exposed);
   engine_.assert_locked();
@@ -301,6 +323,7 @@ void Execution::receive_done(RecvRequest& request) {
     event.flags |= kEventKnowsItsWait;
   }
   engine_.trace().record(event);
+  if (unpacks) return;  // local_done() goes on
   step_done(lane, step);
   pump();
 }
@@ -309,9 +332,21 @@ void Execution::run_local(uint32_t lane_index, uint32_t step) {
   engine_.assert_locked();
   Lane& lane = lanes_[lane_index];
   const uint64_t begin_ns = engine_.trace().now();
-  const size_t bytes = local_steps_.run(lane.slots, program_.steps[step]);
+  if (device_) {
+    const auto token = static_cast<uint32_t>(lane_index * program_.steps.size() + step);
+    if (await_pieces(lane_index, step, device_->run(lane.slots, program_.steps[step], token)))
+      return;
+  }
+  const size_t bytes = device_ ? 0 : local_steps_.run(lane.slots, program_.steps[step]);
+  local_step_done(lane_index, step, bytes, begin_ns);
+}
+
+// A reduction or a copy.
+void Execution::local_step_done(uint32_t lane_index, uint32_t step, size_t bytes,
+                                uint64_t begin_ns) {
+  engine_.assert_locked();
   engine_.trace().record(event_of(lane_index, step, begin_ns, bytes));
-  slots_read(lane, lane_index, program_.steps[step]);
+  slots_read(lanes_[lane_index], lane_index, program_.steps[step]);
   step_done(lane_index, step);
 }
 
@@ -426,10 +461,24 @@ void Execution::fail(const Status& status) {
   if (done()) return;
   if (status_.ok() && !status.ok()) {
     status_ = status;
-    for (uint32_t lane = 0; lane < lanes_.size(); lane++)
-      for (uint32_t slot = 0; slot < program_.slots.size(); slot++) release_exposed(lane, slot);
+    *armed_ = false;
+    releases_ = true;
   }
-  if (outstanding_ == 0 && !status_.ok()) finish();
+  // What the device still reads stays where it is.
+  if (status_.ok() || local_out_ > 0) return;
+  if (std::exchange(releases_, false)) release_all();
+  if (outstanding_ == 0) finish();
+}
+
+void Execution::release_all() {
+  for (uint32_t lane = 0; lane < lanes_.size(); lane++)
+    for (uint32_t slot = 0; slot < program_.slots.size(); slot++) release_exposed(lane, slot);
+  if (!device_) return;
+  engine_.assert_locked();
+  for (RecvRequest& request : receives_) {
+    if (request.exposed) engine_.release(request);
+    request.exposed = nullptr;
+  }
 }
 
 void Execution::finish() {
@@ -440,6 +489,7 @@ void Execution::finish() {
 void Execution::finish(uint64_t now_ns) {
   record_call(EventKind::call_end, now_ns);
   if (timed) finished_ns = now_ns;
+  if (device_) device_->leave();
   done_.store(true, std::memory_order_release);
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/data_places.hpp"
+#include "engine/device_memory.hpp"
 #include "engine/local_steps.hpp"
 #include "engine/send_queue.hpp"
 #include "engine/short_way.hpp"
@@ -27,9 +28,10 @@ class Engine;
 
 class Execution {
  public:
-  // `world_of_position`: the communicator's ranks in fabric order; outlives this.
+  // `world_of_position`: the communicator's ranks in fabric order; outlives this. `accelerator`:
+  // all buffers are memory that it reaches; null: that the processor does.
   Execution(Engine& engine, uint32_t comm, const std::vector<int>& world_of_position,
-            std::shared_ptr<const Prepared> prepared);
+            std::shared_ptr<const Prepared> prepared, Accelerator* accelerator = nullptr);
   ~Execution();
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
@@ -57,6 +59,20 @@ class Execution {
   void start_small(uint32_t seq);
   bool poll_small();   // looks for messages once; false: go on the general way, with leave_small()
   void leave_small();  // the steps that remain take the general way
+
+  // ---- device memory ----
+  bool on_device() const { return device_ != nullptr; }
+  // Takes memory for the next call, and that call will work at the place, which its stream has not
+  // come to yet. Once buffers() are filled, before it is started.
+  Status join(std::shared_ptr<StreamPlace> place);
+  uint64_t work_bytes() const { return device_->work_bytes(); }
+  // StreamPlace's: it waits for its stream; the stream has come; a piece of work is done.
+  bool armed() const { return *armed_; }
+  const std::shared_ptr<std::atomic<bool>>& armed_flag() const { return armed_; }
+  void arrive();
+  void local_done(uint32_t token);
+  // Fails, and has the engine tell the communicator.
+  void fail_here(const Status& status);
 
   void record_stall(uint64_t now_ns);  // in the trace: nothing has moved since last_progress_ns
 
@@ -88,6 +104,7 @@ class Execution {
     uint32_t lane, step;
   };
   void begin(uint32_t seq);
+  void go();
   void begin_chunk(uint32_t lane, uint32_t chunk);
   Status lay_out_slots(Lane& lane);
   void step_ready(uint32_t lane, uint32_t step);
@@ -97,6 +114,15 @@ class Execution {
   void queue_send(uint32_t lane, uint32_t step);
   void post_sends(uint32_t peer_slot);
   void run_local(uint32_t lane, uint32_t step);
+  void local_step_done(uint32_t lane, uint32_t step, size_t bytes, uint64_t begin_ns);
+  bool is_direct(int peer);
+  std::vector<bool> direct_messages();
+  bool await_pieces(uint32_t lane, uint32_t step, const DeviceMemory::Submitted& submitted);
+  bool stage_send(uint32_t lane, uint32_t step, size_t bytes);
+  void push_send(uint32_t lane, uint32_t step, size_t bytes);
+  void scaling_done();
+  Status stage_receive(uint32_t lane, uint32_t step, size_t bytes, RecvRequest& request);
+  bool unpack(uint32_t lane, uint32_t step, RecvRequest& request);
   void slots_read(Lane& lane, uint32_t lane_index, const Step& step);
   void release_exposed(uint32_t lane, uint32_t slot);
   SendRequest& send_request(uint32_t lane, uint32_t step) {
@@ -115,7 +141,7 @@ class Execution {
   TraceEvent call_event(EventKind kind, uint64_t when_ns) const;
   void record_call(EventKind kind, uint64_t when_ns);
   void failed(const MessageRequest& request, bool receiving);
-  void fail_here(const Status& status);  // fails, and has the engine tell the communicator
+  void release_all();
   void finish();
   void finish(uint64_t now_ns);
 
@@ -141,14 +167,28 @@ class Execution {
   std::vector<SendRequest> sends_;   // by lane, then ordinal
   std::vector<uint64_t> handed_ns_;  // of sends_: when the transport took them
   std::vector<RecvRequest> receives_;
-  std::vector<SendQueue> peers_;         // by index in Prepared::peers
-  std::vector<LaneStep> work_list_;      // steps that became ready and were not looked at yet
-  std::vector<LaneStep> local_list_;     // of them, reductions and copies still to be done
-  size_t local_next_ = 0;                // the first of those
-  std::unique_ptr<ShortWay> short_way_;  // once compile_small() has made one
-  uint64_t outstanding_ = 0;             // requests that transports hold
+  std::vector<SendQueue> peers_;          // by index in Prepared::peers
+  std::vector<LaneStep> work_list_;       // steps that became ready and were not looked at yet
+  std::vector<LaneStep> local_list_;      // of them, reductions and copies still to be done
+  size_t local_next_ = 0;                 // the first of those
+  std::unique_ptr<DeviceMemory> device_;  // null: the processor does what is done here
+  // Started, and its stream has not come to it. Shared with those who say so to other ranks.
+  std::shared_ptr<std::atomic<bool>> armed_ = std::make_shared<std::atomic<bool>>(false);
+  // Of device memory, by token, which is lane * steps + step.
+  struct LocalPieces {
+    uint32_t left = 0;
+    size_t bytes = 0;
+    uint64_t begin_ns = 0;
+  };
+  std::vector<LocalPieces> local_pieces_;
+  static constexpr uint32_t kScaling = UINT32_MAX;  // the token of pieces of the input
+  uint32_t scaling_ = 0;                            // pieces that are being multiplied
+  uint64_t local_out_ = 0;                          // pieces that the worker has
+  std::unique_ptr<ShortWay> short_way_;             // once compile_small() has made one
+  uint64_t outstanding_ = 0;                        // requests that transports hold
   uint32_t chunks_left_ = 0;
   bool pumping_ = false;
+  bool releases_ = false;  // it has failed, and peers' memory is exposed to it still
   Status status_;
   std::atomic<bool> done_{true};
 };

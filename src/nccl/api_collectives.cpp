@@ -68,19 +68,26 @@ sennit_status_t make_with_op(const Arguments& arguments, const F& make) {
 template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
-  Outcome off = refuse_device_memory(memory.begin(), static_cast<int>(memory.size()));
-  if (off.ok()) off = await_stream(stream);
+  const bool in_stream = reached_by_device(memory.begin(), static_cast<int>(memory.size()));
+  Outcome off;
+  if (!in_stream) off = await_stream(stream);
   if (!off.ok()) return off;
+  const auto make_in_stream = [in_stream, stream, make](const Arguments& all) {
+    const sennit_status_t set =
+        in_stream ? sennit_comm_set_stream(all.state->comm(), stream) : SENNIT_OK;
+    return set == SENNIT_OK ? make(all) : set;
+  };
   if (!in_group() && arguments.state->blocking()) {
     if (off = arguments.state->await_made(); !off.ok()) return off;
-    const sennit_status_t status = make_with_op(arguments, make);
+    const sennit_status_t status = make_with_op(arguments, make_in_stream);
     if (status == SENNIT_OK) return {};
     return {result_of(status), sennit_last_error()};
   }
   CallBatch batch;
   batch.communicators.push_back(arguments.state);
   batch.blocking = arguments.state->blocking();
-  batch.calls.push_back([arguments, make] { return make_with_op(arguments, make); });
+  batch.calls.push_back(
+      [arguments, make_in_stream] { return make_with_op(arguments, make_in_stream); });
   return submit(std::move(batch));
 }
 

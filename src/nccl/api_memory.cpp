@@ -28,7 +28,7 @@ Allocations& allocations() {
 Outcome check_range(const void* memory, size_t bytes, const void* result) {
   if (!memory || bytes == 0 || !result)
     return {ncclInvalidArgument, "the memory, its size or the place for the handle is 0"};
-  return refuse_device_memory(&memory, 1);
+  return {};
 }
 
 template <typename F>
@@ -67,6 +67,7 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
     if (!memory) return {ncclInvalidArgument, "ptr is NULL"};
     *memory = nullptr;
     if (bytes == 0) return {};
+    if (*memory = allocate_on_device(bytes); *memory) return {};
     void* const got =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (got == MAP_FAILED)
@@ -85,8 +86,10 @@ ncclResult_t ncclMemFree(void* memory) {
     Allocations& all = allocations();
     const sennit::MutexLock lock(all.mutex);
     const auto known = all.bytes.find(memory);
-    if (known == all.bytes.end())
+    if (known == all.bytes.end()) {
+      if (free_on_device(memory)) return {};
       return {ncclInvalidArgument, "ncclMemFree: this memory did not come from ncclMemAlloc"};
+    }
     munmap(memory, known->second);
     all.bytes.erase(known);
     return {};

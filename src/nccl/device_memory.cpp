@@ -21,11 +21,15 @@ constexpr int kAttributeMemoryType = 2;
 constexpr unsigned kMemoryTypeHost = 1;
 
 using GetAttribute = int (*)(void* data, int attribute, unsigned long long pointer);
+using Allocate = int (*)(unsigned long long* memory, size_t bytes);
+using Free = int (*)(unsigned long long memory);
 using StreamSynchronize = int (*)(cudaStream_t stream);
 
 struct Driver {
   std::atomic<GetAttribute> get_attribute{nullptr};
   std::atomic<StreamSynchronize> synchronize{nullptr};
+  std::atomic<Allocate> allocate{nullptr};
+  std::atomic<Free> free{nullptr};
   std::atomic<unsigned long long> looked_at{0};  // how many libraries there were at the last look
 };
 Driver driver;
@@ -49,6 +53,8 @@ void look_for_driver() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (!library) return;
   driver.synchronize = reinterpret_cast<StreamSynchronize>(dlsym(library, "cuStreamSynchronize"));
+  driver.allocate = reinterpret_cast<Allocate>(dlsym(library, "cuMemAlloc_v2"));
+  driver.free = reinterpret_cast<Free>(dlsym(library, "cuMemFree_v2"));
   driver.get_attribute = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
 }
 
@@ -67,12 +73,39 @@ Outcome refuse_device_memory(const void* const* pointers, int count) {
     if (type == kMemoryTypeHost) continue;
     char text[160];
     std::snprintf(text, sizeof text,
-                  "the memory at %p is a CUDA device's: sennit works on host memory only so far; "
-                  "SENNIT_DISABLE=1 runs this job on NVIDIA's NCCL",
-                  pointers[i]);
+                  "the memory at %p is a CUDA device's: it has to be the host's here", pointers[i]);
     return {ncclInvalidUsage, text};
   }
   return {};
+}
+
+bool reached_by_device(const void* const* pointers, int count) {
+  look_for_driver();
+  const GetAttribute get_attribute = driver.get_attribute.load();
+  if (!get_attribute) return false;
+  for (int i = 0; i < count; i++) {
+    unsigned type = 0;
+    const auto address = reinterpret_cast<uintptr_t>(pointers[i]);
+    if (pointers[i] && get_attribute(&type, kAttributeMemoryType, address) == kCudaSuccess &&
+        type != 0)
+      return true;
+  }
+  return false;
+}
+
+void* allocate_on_device(size_t bytes) {
+  look_for_driver();
+  const Allocate allocate = driver.allocate.load();
+  unsigned long long memory = 0;
+  // An error: no device is current, or its memory is used up.
+  if (!allocate || allocate(&memory, bytes) != kCudaSuccess) return nullptr;
+  return reinterpret_cast<void*>(memory);
+}
+
+bool free_on_device(void* memory) {
+  const Free free = driver.free.load();
+  return reached_by_device(&memory, 1) && free &&
+         free(reinterpret_cast<uintptr_t>(memory)) == kCudaSuccess;
 }
 
 Outcome await_stream(cudaStream_t stream) {

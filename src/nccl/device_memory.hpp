@@ -10,8 +10,18 @@ namespace sennit::nccl {
 // nobody's.
 Outcome refuse_device_memory(const void* const* pointers, int count);
 
+// Whether one of `count` pointers is memory that a GPU reaches, so that the call belongs into its
+// stream.
+bool reached_by_device(const void* const* pointers, int count);
+
+// Memory of the device that is current in the calling thread, for ncclMemAlloc; null where there is
+// none, and the host's memory serves.
+void* allocate_on_device(size_t bytes);
+// Gives it back. False: it is none of the device's.
+bool free_on_device(void* memory);
+
 // Waits until the stream has come to this point, so that a call on host memory that begins now has
-// the stream's order, and is over when it returns. Called behind refuse_device_memory, which looks
+// the stream's order, and is over when it returns. Called behind reached_by_device, which looks
 // whether there is a driver.
 Outcome await_stream(cudaStream_t stream);
 

@@ -1,9 +1,9 @@
 // nccl_client_test.cpp: a program that was built for NCCL, with NVIDIA's header where there is one,
 // has on 8 ranks the bits of sennit's own interface: as threads, as processes, and over tcp between
-// emulated hosts.
+// emulated hosts; and the same on memory of the software GPU.
 // ctest quiet: it builds network namespaces
 // ctest compiles: src/nccl/numbers.cpp
-// ctest runs: nccl_real_client sennit_nccl sennit_command
+// ctest runs: nccl_real_client sennit_nccl sennit_command soft_gpu
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -32,6 +32,13 @@ const std::string kClient =
     "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/lib " SENNIT_BINARY_DIR "/bin/nccl_real_client";
 #else
 const std::string kClient = SENNIT_BINARY_DIR "/bin/nccl_real_client";
+#endif
+#ifdef SENNIT_SANITIZED
+const std::string kDeviceClient = "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/lib:" SENNIT_BINARY_DIR
+                                  "/soft_gpu " SENNIT_BINARY_DIR "/bin/nccl_real_client device";
+#else
+const std::string kDeviceClient = "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR
+                                  "/soft_gpu " SENNIT_BINARY_DIR "/bin/nccl_real_client device";
 #endif
 const std::string kEmulate =
     SENNIT_BINARY_DIR "/bin/sennit emulate run --racks 2,2 --ranks-per-host 2 ";
@@ -129,14 +136,20 @@ class NcclClient : public testing::Test {
   sennit::trainer::TestFolder folder;
 };
 
-TEST_F(NcclClient, RanksAsThreads) {
-  const auto run = sennit_test::sh("timeout 100 " + kClient + " threads 8 " + folder.path());
+// On memory of the host's, and of a device's.
+class NcclClients : public NcclClient, public testing::WithParamInterface<bool> {
+ protected:
+  const std::string& client() const { return GetParam() ? kDeviceClient : kClient; }
+};
+
+TEST_P(NcclClients, RanksAsThreads) {
+  const auto run = sennit_test::sh("timeout 100 " + client() + " threads 8 " + folder.path());
   ASSERT_EQ(run.status, 0) << run.output;
   compare();
 }
 
-TEST_F(NcclClient, RanksAsProcesses) {
-  const auto run = sennit_test::sh("for r in 0 1 2 3 4 5 6 7; do timeout 100 " + kClient +
+TEST_P(NcclClients, RanksAsProcesses) {
+  const auto run = sennit_test::sh("for r in 0 1 2 3 4 5 6 7; do timeout 100 " + client() +
                                    " process $r 8 " + folder.path() +
                                    " & all=\"$all $!\"; done; bad=0; for p in $all; do wait $p || "
                                    "bad=1; done; exit $bad");
@@ -144,13 +157,17 @@ TEST_F(NcclClient, RanksAsProcesses) {
   compare();
 }
 
-TEST_F(NcclClient, RanksOnEmulatedHosts) {
+TEST_P(NcclClients, RanksOnEmulatedHosts) {
   const auto trial = sennit_test::sh(kEmulate + "-- true");
   if (trial.status == 3) GTEST_SKIP() << "NOT TESTED, no emulated fabric here: " << trial.output;
-  const auto run = sennit_test::sh(kEmulate + "-- sh -c 'exec timeout 100 " + kClient +
+  const auto run = sennit_test::sh(kEmulate + "-- sh -c 'exec timeout 100 " + client() +
                                    " process $RANK $WORLD_SIZE " + folder.path() + "'");
   ASSERT_EQ(run.status, 0) << run.output;
   compare();
 }
+
+INSTANTIATE_TEST_SUITE_P(On, NcclClients, testing::Values(false, true), [](const auto& on) {
+  return std::string(on.param ? "DeviceMemory" : "HostMemory");
+});
 
 }  // namespace

@@ -4,6 +4,7 @@
 //
 //   real_client threads RANKS FOLDER          ranks as threads; FOLDER/RANK has a rank's lines
 //   real_client process RANK RANKS FOLDER     one rank; the id goes through FOLDER/id
+//   real_client device threads ...            the same on memory of CUDA device 0, in a stream
 #ifdef NCCL_OF_NVIDIA
 #include <nccl.h>
 #else
@@ -11,6 +12,8 @@
 #define NCCL_VERSION_CODE kNcclVersion
 #define NCCL_SPLIT_NOCOLOR kNcclNoColor
 #endif
+
+#include <dlfcn.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -42,11 +45,84 @@ void expect(bool holds, const char* what) {
 }
 #define EXPECT(condition) expect(condition, #condition)
 
+// CUDA's driver, as far as a program needs it here that was not built with its toolkit.
+class Driver {
+ public:
+  Driver() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+    expect(library != nullptr, "libcuda.so.1 opens");
+#define FIND(name) \
+  expect((name##_ = reinterpret_cast<decltype(name##_)>(dlsym(library, #name))), #name)
+    FIND(cuInit);
+    FIND(cuDevicePrimaryCtxRetain);
+    FIND(cuCtxSetCurrent);
+    FIND(cuStreamCreate);
+    FIND(cuStreamSynchronize);
+    FIND(cuMemAlloc_v2);
+    FIND(cuMemcpyAsync);
+#undef FIND
+    ok(cuInit_(0));
+    ok(cuDevicePrimaryCtxRetain_(&context_, 0));
+  }
+  void use() const { ok(cuCtxSetCurrent_(context_)); }
+  cudaStream_t stream() const {
+    void* made = nullptr;
+    ok(cuStreamCreate_(&made, 1));
+    return static_cast<cudaStream_t>(made);
+  }
+  void* allocate(size_t bytes) const {
+    unsigned long long address = 0;
+    ok(cuMemAlloc_v2_(&address, bytes));
+    return reinterpret_cast<void*>(address);
+  }
+  void copy(void* to, const void* from, size_t bytes, cudaStream_t stream) const {
+    if (bytes == 0) return;
+    ok(cuMemcpyAsync_(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes,
+                      stream));
+  }
+  void wait(cudaStream_t stream) const { ok(cuStreamSynchronize_(stream)); }
+
+ private:
+  static void ok(int error) { expect(error == 0, "CUDA's driver answers 0"); }
+  int (*cuInit_)(unsigned) = nullptr;
+  int (*cuDevicePrimaryCtxRetain_)(void**, int) = nullptr;
+  int (*cuCtxSetCurrent_)(void*) = nullptr;
+  int (*cuStreamCreate_)(void**, unsigned) = nullptr;
+  int (*cuStreamSynchronize_)(void*) = nullptr;
+  int (*cuMemAlloc_v2_)(unsigned long long*, size_t) = nullptr;
+  int (*cuMemcpyAsync_)(unsigned long long, unsigned long long, size_t, void*) = nullptr;
+  void* context_ = nullptr;
+};
+const Driver* g_driver = nullptr;  // null: on host memory
+
 struct Rank {
   ncclComm_t comm;
   int rank;
   int ranks;
   std::string lines;
+  cudaStream_t stream = nullptr;
+  // On the device: as large as the largest buffers. They are never freed: that waits for the
+  // kernels of all ranks.
+  void *in = nullptr, *out = nullptr;
+
+  void use_device() {
+    g_driver->use();
+    stream = g_driver->stream();
+    in = g_driver->allocate(all() * 8);
+    out = g_driver->allocate(all() * 8);
+  }
+  // Calls f(in, out) on these, or on copies of theirs on the device.
+  template <typename F>
+  void with(const Bytes& from, Bytes& to, F f) const {
+    if (!g_driver) return f(static_cast<const void*>(from.data()), static_cast<void*>(to.data()));
+    g_driver->copy(in, from.data(), from.size(), stream);
+    g_driver->copy(out, to.data(), to.size(), stream);
+    f(static_cast<const void*>(in), out);
+    // A copy to memory that is not pinned waits for its stream, and other ranks' launches for it.
+    g_driver->wait(stream);
+    g_driver->copy(to.data(), out, to.size(), stream);
+    g_driver->wait(stream);
+  }
 
   size_t all() const { return static_cast<size_t>(ranks) * kCount; }
   Bytes result(int type, size_t count) const {
@@ -59,14 +135,20 @@ void reduce_all(Rank& r, int type, int op) {
   const auto o = static_cast<ncclRedOp_t>(op);
   const Bytes in = client::input(r.rank, type, op, kCount);
   Bytes out = r.result(type, kCount);
-  CHECK(ncclAllReduce(in.data(), out.data(), kCount, t, o, r.comm, nullptr));
+  r.with(in, out, [&](const void* from, void* to) {
+    CHECK(ncclAllReduce(from, to, kCount, t, o, r.comm, r.stream));
+  });
   r.lines += line(name("all_reduce", type, op), out);
   out = r.result(type, kCount);
-  CHECK(ncclReduce(in.data(), out.data(), kCount, t, o, kRoot, r.comm, nullptr));
+  r.with(in, out, [&](const void* from, void* to) {
+    CHECK(ncclReduce(from, to, kCount, t, o, kRoot, r.comm, r.stream));
+  });
   r.lines += line(name("reduce", type, op), r.rank == kRoot ? out : Bytes());
   const Bytes whole = client::input(r.rank, type, op, r.all());
   out = r.result(type, kCount);
-  CHECK(ncclReduceScatter(whole.data(), out.data(), kCount, t, o, r.comm, nullptr));
+  r.with(whole, out, [&](const void* from, void* to) {
+    CHECK(ncclReduceScatter(from, to, kCount, t, o, r.comm, r.stream));
+  });
   r.lines += line(name("reduce_scatter", type, op), out);
 }
 
@@ -74,31 +156,44 @@ void move_all(Rank& r, int type) {
   const auto t = static_cast<ncclDataType_t>(type);
   const Bytes in = client::input(r.rank, type, 0, kCount);
   Bytes out = r.result(type, kCount);
-  CHECK(ncclBroadcast(in.data(), out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.with(in, out, [&](const void* from, void* to) {
+    CHECK(ncclBroadcast(from, to, kCount, t, kRoot, r.comm, r.stream));
+  });
   r.lines += line(name("broadcast", type, 0), out);
   out = in;
-  CHECK(ncclBcast(out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.with({}, out,
+         [&](const void*, void* to) { CHECK(ncclBcast(to, kCount, t, kRoot, r.comm, r.stream)); });
   r.lines += line(name("broadcast", type, 0), out);
   out = r.result(type, r.all());
-  CHECK(ncclAllGather(in.data(), out.data(), kCount, t, r.comm, nullptr));
+  r.with(in, out, [&](const void* from, void* to) {
+    CHECK(ncclAllGather(from, to, kCount, t, r.comm, r.stream));
+  });
   r.lines += line(name("all_gather", type, 0), out);
 #if NCCL_VERSION_CODE >= 22803
   const Bytes whole = client::input(r.rank, type, 0, r.all());
   out = r.result(type, r.all());
-  CHECK(ncclAlltoAll(whole.data(), out.data(), kCount, t, r.comm, nullptr));
+  r.with(whole, out, [&](const void* from, void* to) {
+    CHECK(ncclAlltoAll(from, to, kCount, t, r.comm, r.stream));
+  });
   r.lines += line(name("all_to_all", type, 0), out);
   out = r.result(type, r.all());
-  CHECK(ncclGather(in.data(), out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.with(in, out, [&](const void* from, void* to) {
+    CHECK(ncclGather(from, to, kCount, t, kRoot, r.comm, r.stream));
+  });
   r.lines += line(name("gather", type, 0), r.rank == kRoot ? out : Bytes());
   out = r.result(type, kCount);
-  CHECK(ncclScatter(whole.data(), out.data(), kCount, t, kRoot, r.comm, nullptr));
+  r.with(whole, out, [&](const void* from, void* to) {
+    CHECK(ncclScatter(from, to, kCount, t, kRoot, r.comm, r.stream));
+  });
   r.lines += line(name("scatter", type, 0), out);
 #endif
   out = r.result(type, kCount);  // around a ring
-  CHECK(ncclGroupStart());
-  CHECK(ncclSend(in.data(), kCount, t, (r.rank + 1) % r.ranks, r.comm, nullptr));
-  CHECK(ncclRecv(out.data(), kCount, t, (r.rank + r.ranks - 1) % r.ranks, r.comm, nullptr));
-  CHECK(ncclGroupEnd());
+  r.with(in, out, [&](const void* from, void* to) {
+    CHECK(ncclGroupStart());
+    CHECK(ncclSend(from, kCount, t, (r.rank + 1) % r.ranks, r.comm, r.stream));
+    CHECK(ncclRecv(to, kCount, t, (r.rank + r.ranks - 1) % r.ranks, r.comm, r.stream));
+    CHECK(ncclGroupEnd());
+  });
   r.lines += line(name("ring", type, 0), out);
 }
 
@@ -144,16 +239,31 @@ void use_memory(Rank& r) {
   void *memory = nullptr, *handle = nullptr;
   CHECK(ncclMemAlloc(&memory, 1 << 20));
   CHECK(ncclCommRegister(r.comm, memory, 1 << 20, &handle));
-  auto* const x = static_cast<int*>(memory);
-  for (int i = 0; i < 1 << 18; i++) x[i] = i + r.rank;
-  CHECK(ncclAllReduce(x, x, 1 << 18, ncclInt32, ncclSum, r.comm, nullptr));
-  EXPECT(x[1000] == r.ranks * 1000 + r.ranks * (r.ranks - 1) / 2);
+  std::vector<int> own(1 << 18);
+  for (int i = 0; i < 1 << 18; i++) own[static_cast<size_t>(i)] = i + r.rank;
+  if (g_driver)
+    g_driver->copy(memory, own.data(), 1 << 20, r.stream);
+  else
+    std::memcpy(memory, own.data(), 1 << 20);
+  CHECK(ncclAllReduce(memory, memory, 1 << 18, ncclInt32, ncclSum, r.comm, r.stream));
+  if (g_driver) {
+    g_driver->wait(r.stream);
+    g_driver->copy(own.data(), memory, 1 << 20, r.stream);
+    g_driver->wait(r.stream);
+  } else {
+    std::memcpy(own.data(), memory, 1 << 20);
+  }
+  EXPECT(own[1000] == r.ranks * 1000 + r.ranks * (r.ranks - 1) / 2);
   CHECK(ncclCommDeregister(r.comm, handle));
+  // To free a device's waits for the kernels of all ranks, and the last one may not have launched.
+  int sum = 1;
+  CHECK(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, r.comm, nullptr));
   CHECK(ncclMemFree(memory));
 }
 
 std::string work(ncclComm_t comm, int rank, int ranks) {
   Rank r{comm, rank, ranks, ""};
+  if (g_driver) r.use_device();
   for (int type = 0; type < client::kTypes; type++) {
     for (int op = 0; op < client::kOps; op++) reduce_all(r, type, op);
     move_all(r, type);
@@ -212,6 +322,12 @@ void use_threads(int ranks, const std::string& folder) {
 }  // namespace
 
 int main(int count, char** words) {
+  if (count > 1 && words[1] == std::string("device")) {
+    g_driver = new Driver;
+    g_driver->use();
+    count--;
+    words++;
+  }
   const std::string how = count > 1 ? words[1] : "";
   if (how == "threads" && count == 4)
     use_threads(std::atoi(words[2]), words[3]);

@@ -59,19 +59,22 @@ Status check_counts(const Call& call, int rank, int ranks) {
   return {};
 }
 
+// Whether this rank's call reads its send buffer, and writes its receive buffer.
+bool sends(const Call& call, int rank) {
+  if (call.collective == Collective::scatter || call.collective == Collective::broadcast)
+    return call.root == rank;
+  return call.collective == Collective::send_recv ? !call.receiving : true;
+}
+bool receives(const Call& call, int rank) {
+  if (call.collective == Collective::gather || call.collective == Collective::reduce)
+    return call.root == rank;
+  return call.collective == Collective::send_recv ? call.receiving : true;
+}
+
 Status check_buffers(const Call& call, int rank) {
-  const bool at_root = call.root == rank;
-  const bool sends =
-      call.collective == Collective::scatter || call.collective == Collective::broadcast ? at_root
-      : call.collective == Collective::send_recv ? !call.receiving
-                                                 : true;
-  const bool receives =
-      call.collective == Collective::gather || call.collective == Collective::reduce ? at_root
-      : call.collective == Collective::send_recv ? call.receiving
-                                                 : true;
-  if (call.count > 0 && sends && !call.send)
+  if (call.count > 0 && sends(call, rank) && !call.send)
     return invalid(name_of(call) + ": the send buffer is NULL");
-  if (call.count > 0 && receives && !call.recv)
+  if (call.count > 0 && receives(call, rank) && !call.recv)
     return invalid(name_of(call) + ": the receive buffer is NULL");
   return {};
 }
@@ -89,6 +92,11 @@ size_t bytes_before(const Call& call, int rank) {
 }
 
 }  // namespace
+
+CallMemory memory_of(const Call& call, int rank) {
+  if (call.collective == Collective::barrier) return {};
+  return {sends(call, rank) ? call.send : nullptr, receives(call, rank) ? call.recv : nullptr};
+}
 
 // ---- custom ops ----
 
@@ -229,16 +237,27 @@ void lay_out_exchange(const Call& call, const TierTree& tree, Buffers* b) {
       offsets_by_position(call.recv_counts, call.recv_displacements, tree, &b->output_offsets);
 }
 
-// The input of a custom op, multiplied.
-void scale_input(const Call& call, const Request& request, size_t ranks, const CustomOps& ops,
-                 std::vector<std::byte>* scaled) {
-  const uint64_t blocks = call.collective == Collective::reduce_scatter ? ranks : 1;
-  uint64_t elements = request.count * blocks;
+// How many elements of the input are multiplied first.
+uint64_t elements_to_scale(const Request& request, Collective collective, size_t ranks) {
+  uint64_t elements = request.count * (collective == Collective::reduce_scatter ? ranks : 1);
   for (const uint64_t count : request.counts) elements += count;
-  scaled->resize(elements * type_bytes(request.type));
+  return elements;
+}
+
+// The input of a custom op is multiplied here, or by the device.
+void scale_input(const Call& call, const Request& request, size_t ranks, const CustomOps& ops,
+                 std::vector<std::byte>* scaled, Buffers* b) {
+  const uint64_t elements = elements_to_scale(request, call.collective, ranks);
   const CustomOps::CustomOp* const op = ops.find(call.op);
   SENNIT_CHECK(op != nullptr);
+  if (call.on_device) {
+    b->factor = op->scalar;
+    b->scaled_elements = elements;
+    return;
+  }
+  scaled->resize(elements * type_bytes(request.type));
   scale(request.type, scaled->data(), call.send, op->scalar.data(), elements);
+  b->input = scaled->data();
 }
 
 }  // namespace
@@ -249,11 +268,10 @@ void fill_buffers(const Call& call, const Request& request, const TierTree& tree
   b->input = static_cast<const std::byte*>(call.send);
   b->output = static_cast<std::byte*>(call.recv);
   if (b->input == nullptr) b->input = b->output;  // broadcast: recv alone serves
+  b->scaled_elements = 0;
   b->divisor = request.op == Op::avg && request.reduces() ? n : 1;
-  if (request.op == Op::premul_sum && request.reduces()) {
-    scale_input(call, request, n, ops, scaled);
-    b->input = scaled->data();
-  }
+  if (request.op == Op::premul_sum && request.reduces())
+    scale_input(call, request, n, ops, scaled, b);
 
   // One block, or a rank's own: at the start of its buffer.
   Layout own;

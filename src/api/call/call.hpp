@@ -34,6 +34,7 @@ struct Call {
   const size_t* recv_displacements = nullptr;
   bool receiving = false;   // send_recv: which of the two
   bool as_planned = false;  // no part in tuning: of a group, or the library's own
+  bool on_device = false;   // its memory is a device's, or such as one reaches
 };
 
 // Of ops that users made: sums of what was multiplied with a scalar first. All of it is behind the
@@ -57,6 +58,13 @@ class CustomOps {
 
 // Whether the arguments make sense on this rank of `ranks`.
 Status check_call(const Call& call, const CustomOps& ops, int rank, int ranks);
+
+// The memory that this rank of `ranks` reads and writes; null where there is none.
+struct CallMemory {
+  const void* read = nullptr;
+  const void* written = nullptr;
+};
+CallMemory memory_of(const Call& call, int rank);
 
 // Whether input and output are the same memory, as far as this rank's own block goes.
 bool is_in_place(const Call& call, int rank);

@@ -2,6 +2,7 @@
 #include "api/call/call_log.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -13,6 +14,12 @@ void CallLog::runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared
   if (call.seq != seq) return;
   call.prepared = prepared;
   call.undecided = false;
+}
+
+void CallLog::in_stream(uint32_t seq, std::shared_ptr<const std::atomic<bool>> waits) {
+  const MutexLock lock(mutex_);
+  LoggedCall& call = calls_[seq % calls_.size()];
+  if (call.seq == seq) call.waits = std::move(waits);
 }
 
 void CallLog::hold_from(std::optional<uint32_t> number, uint64_t version) {
@@ -40,6 +47,7 @@ bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {
   out->seq = found->seq;
   const bool forgotten = static_cast<int32_t>(found->seq - seq) > 0;
   out->signature = forgotten || found->undecided ? kNotKnownYet : found->prepared->signature;
+  out->in_stream = !forgotten && found->waits && *found->waits;
   out->text =
       forgotten ? fmt::format("call {} is no longer known", seq) : found->prepared->description;
   return true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,8 +36,12 @@ class CallLog {
     call.undecided = (holds_ && static_cast<int32_t>(seq - hold_from_) >= 0) ||
                      prepared->fabric_version != version_;
     if (call.prepared != prepared) call.prepared = prepared;
+    if (call.waits) call.waits.reset();
     return {seq, call.undecided};
   }
+  // The call is in a stream; `waits`: whether that has not come to it yet.
+  void in_stream(uint32_t seq, std::shared_ptr<const std::atomic<bool>> waits)
+      SENNIT_EXCLUDES(mutex_);
   // What an undecided call runs.
   void runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) SENNIT_EXCLUDES(mutex_);
 
@@ -60,7 +65,8 @@ class CallLog {
   struct LoggedCall {
     uint32_t seq = 0;
     bool undecided = false;
-    std::shared_ptr<const Prepared> prepared;  // null: there was none
+    std::shared_ptr<const Prepared> prepared;        // null: there was none
+    std::shared_ptr<const std::atomic<bool>> waits;  // null: it is in no stream
   };
 
   mutable Mutex mutex_;

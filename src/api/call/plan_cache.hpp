@@ -27,6 +27,7 @@ class PlanCache {
     Request request;
     Role role = Role::collective;
     size_t variant = kPlanned;  // the plan; else trial plan number variant - 1
+    bool on_device = false;     // of the memory of the communicator's device
     bool operator==(const Key&) const = default;
   };
   struct Entry {

@@ -8,8 +8,8 @@
 
 namespace sennit {
 
-Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t comm,
-                           int world_rank) {
+Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t comm, int world_rank,
+                           const Copy& copy) {
   std::deque<Half>& others = call.receiving ? sends_ : receives_;
   const auto found = std::find_if(others.begin(), others.end(),
                                   [&](const Half& half) { return half.call.tag == call.tag; });
@@ -27,7 +27,17 @@ Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t co
                         "count {} {} from itself",
                         comm, world_rank, sent.count, name(sent.type), expected.count,
                         name(expected.type))};
-  if (sent.count > 0) std::memmove(expected.recv, sent.send, sent.count * type_bytes(sent.type));
+  if (sent.on_device != expected.on_device)
+    return {
+        SENNIT_MISMATCH,
+        fmt::format("on communicator {} rank {} called send and recv to itself, one of them on a "
+                    "device's memory and the other on the host's",
+                    comm, world_rank)};
+  const size_t bytes = sent.count * type_bytes(sent.type);
+  if (bytes > 0 && sent.on_device)
+    SENNIT_RETURN_IF_ERROR(copy(expected.recv, sent.send, bytes));
+  else if (bytes > 0)
+    std::memmove(expected.recv, sent.send, bytes);
   *other.matched = true;
   *matched = true;
   return {};

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 
 #include "api/call/call.hpp"
@@ -20,8 +21,11 @@ class SelfMessages {
   using Matched = std::shared_ptr<std::atomic<bool>>;
 
   // Starts a half. Halves of one tag meet in the order in which they were started; SENNIT_MISMATCH,
-  // as between two ranks, where they differ. `world_rank` and `comm` are for that error.
-  Status start(const Call& call, const Matched& matched, uint32_t comm, int world_rank);
+  // as between two ranks, where they differ. `world_rank` and `comm` are for that error. `copy` is
+  // for memory of a device.
+  using Copy = std::function<Status(void* to, const void* from, size_t bytes)>;
+  Status start(const Call& call, const Matched& matched, uint32_t comm, int world_rank,
+               const Copy& copy);
   // Gives up one that nothing has come for. Returns the error that its caller gets.
   Status withdraw(const Call& call, const Matched& matched);
 

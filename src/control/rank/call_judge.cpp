@@ -162,16 +162,18 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
   const CallDescriptor& call = c.first.call;
   const std::string what = fmt::format("call {} on communicator {} ({})", call.seq, call.comm,
                                        call_without_place(call.text));
-  std::set<int> late, left_here;
+  std::set<int> late, left_here, in_stream;
   for (const int member : c.first.members) {
     if (dead.count(member)) return {};  // the decision about the dead fails the communicator
     const auto answer = c.answers.find(member);
     const bool here = answer != c.answers.end() && answer->second.where >= InquiryAnswer::Where::at;
+    if (here && answer->second.in_stream) in_stream.insert(member);
     if (left.count(member))
       left_here.insert(member);
     else if (!here)
       late.insert(member);
   }
+  if (!in_stream.empty()) c.in_stream_ms = now;
   if (c.expirer >= 0) return expired(c, what, late, left_here);
   // A rank may leave when it has finished a call that others are still in, so only a lasting stall
   // tells.
@@ -181,7 +183,9 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
             fmt::format("{} {} left the job, but other ranks are in {}", name_ranks(left_here),
                         left_here.size() == 1 ? "has" : "have", what)};
   if (late.empty()) {
-    if (c.stalled_ms < arrival_ms) return {};
+    if (!in_stream.empty()) say_in_stream(c, in_stream, what, waiting);
+    // The others have waited for the stream, as long as it took.
+    if (c.stalled_ms < arrival_ms || now - arrival_ms < c.in_stream_ms) return {};
     return {SENNIT_TIMED_OUT,
             fmt::format("no progress in {} for {} ms, though all ranks are in it; {} reported it",
                         what, c.stalled_ms, name_ranks({c.first.reporter}))};
@@ -195,6 +199,15 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
     waiting->push_back(fmt::format("waiting for {} in {}{}", name_ranks(late), what, doing));
   }
   return {};
+}
+
+void CallJudge::say_in_stream(Case& c, const std::set<int>& in_stream, const std::string& what,
+                              std::vector<std::string>* waiting) {
+  if (c.said_waiting) return;
+  c.said_waiting = true;
+  waiting->push_back(
+      fmt::format("waiting for {} in {}: the call is in a stream that has not come to it",
+                  name_ranks(in_stream), what));
 }
 
 void CallJudge::excuse(int64_t gap_ms) {

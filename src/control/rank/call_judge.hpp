@@ -62,8 +62,9 @@ class CallJudge {
     StallReport first;
     int64_t since_ms = 0, reported_ms = 0, asked_ms = 0;
     int64_t stalled_ms = 0;
-    uint64_t inquiry = 0;  // 0: no round under way
-    int rounds = 0;        // finished ones
+    int64_t in_stream_ms = INT64_MIN;  // when a member's stream had last not come to it
+    uint64_t inquiry = 0;              // 0: no round under way
+    int rounds = 0;                    // finished ones
     bool said_waiting = false;
     int mismatch_reporter = -1, mismatching_peer = -1;
     int expirer = -1;  // whose time for the call is over, after expired_ms; -1: nobody's
@@ -75,6 +76,9 @@ class CallJudge {
   Status assess(Case& c, int64_t now, const std::set<int>& dead, const std::set<int>& left,
                 int64_t arrival_ms, std::vector<std::string>* waiting) const;
   static Status mismatch(const Case& c);
+  // Of those whose streams have not come to the call: said once.
+  static void say_in_stream(Case& c, const std::set<int>& in_stream, const std::string& what,
+                            std::vector<std::string>* waiting);
   // Of the one who is late; nothing of several.
   static std::string what_it_does(const Case& c, const std::set<int>& late);
   // Somebody's time is over, whoever is late.

@@ -86,6 +86,7 @@ void CallWatch::answer(const Inquiry& inquiry) {
                                : InquiryAnswer::Where::before;
     answer.seq = call.seq;
     answer.signature = call.signature;
+    answer.in_stream = call.in_stream;
     if (answer.where == InquiryAnswer::Where::at && call.signature != inquiry.signature)
       answer.text = call.text;
   }

@@ -107,21 +107,24 @@ TEST(Call, LaysOutBlocksInFabricOrder) {
   EXPECT_TRUE(scaled.empty());
 }
 
+// Of no device's memory.
+Status no_copy(void*, const void*, size_t) { return {SENNIT_INTERNAL, "it is the host's"}; }
+
 TEST(SelfMessages, MeetInTheirOrder) {
   SelfMessages messages;
   std::array<int32_t, 2> sent = {7, 8};
   std::array<int32_t, 2> received{};
   const auto matched = [] { return std::make_shared<std::atomic<bool>>(false); };
   const SelfMessages::Matched first = matched(), second = matched(), third = matched();
-  EXPECT_TRUE(messages.start(message(&sent[0], 1, false), first, 1, 0).ok());
-  EXPECT_TRUE(messages.start(message(&sent[1], 1, false), second, 1, 0).ok());
+  EXPECT_TRUE(messages.start(message(&sent[0], 1, false), first, 1, 0, no_copy).ok());
+  EXPECT_TRUE(messages.start(message(&sent[1], 1, false), second, 1, 0, no_copy).ok());
   EXPECT_FALSE(*first);
-  EXPECT_TRUE(messages.start(message(&received[0], 1, true), third, 1, 0).ok());
+  EXPECT_TRUE(messages.start(message(&received[0], 1, true), third, 1, 0, no_copy).ok());
   EXPECT_TRUE(*first);
   EXPECT_TRUE(*third);
   EXPECT_FALSE(*second);
   EXPECT_EQ(received[0], 7);
-  EXPECT_EQ(messages.start(message(received.data(), 2, true), matched(), 1, 0).kind(),
+  EXPECT_EQ(messages.start(message(received.data(), 2, true), matched(), 1, 0, no_copy).kind(),
             SENNIT_MISMATCH);
 }
 
@@ -130,10 +133,10 @@ TEST(SelfMessages, AreWithdrawn) {
   int32_t data = 0;
   const Call call = message(&data, 1, true);
   const auto withdrawn = std::make_shared<std::atomic<bool>>(false);
-  EXPECT_TRUE(messages.start(call, withdrawn, 1, 0).ok());
+  EXPECT_TRUE(messages.start(call, withdrawn, 1, 0, no_copy).ok());
   EXPECT_EQ(messages.withdraw(call, withdrawn).kind(), SENNIT_INVALID_ARGUMENT);
   const auto sent = std::make_shared<std::atomic<bool>>(false);
-  EXPECT_TRUE(messages.start(message(&data, 1, false), sent, 1, 0).ok());
+  EXPECT_TRUE(messages.start(message(&data, 1, false), sent, 1, 0, no_copy).ok());
   EXPECT_FALSE(*sent);  // nobody is there any more
 }
 

@@ -35,7 +35,7 @@ struct Judging : ::testing::Test {
     return r;
   }
   void answer(uint64_t inquiry, int rank, InquiryAnswer::Where where, uint64_t signature = 100,
-              const std::string& text = "") {
+              const std::string& text = "", bool in_stream = false) {
     InquiryAnswer a;
     a.inquiry = inquiry;
     a.rank = rank;
@@ -43,6 +43,7 @@ struct Judging : ::testing::Test {
     a.seq = where == InquiryAnswer::Where::before ? 16 : 17;
     a.signature = signature;
     a.text = text;
+    a.in_stream = in_stream;
     judge.answer(a);
   }
   CallJudge::Outcome at(int64_t now) { return judge.judge(now, dead, left, kArrivalMs); }
@@ -90,6 +91,33 @@ TEST_F(Judging, LateRanksAreWaitedForThenNamed) {
             "sum) within "
             "1000 ms; its "
             "last call there is 16");
+}
+
+// A stream that has not come to the call may take as long as it likes, and so long have the others
+// waited; from then on they have the usual time.
+TEST_F(Judging, AStreamThatComesLateIsSaidAndIsNoError) {
+  const auto round = [&](int64_t now, bool in_stream) {
+    const auto inquiry = judge.report(report(1, now, now), now);
+    EXPECT_TRUE(inquiry) << now;
+    for (int r = 0; r < 8 && inquiry; r++)
+      answer(inquiry->id, r, InquiryAnswer::Where::at, 100, "", in_stream && r == 5);
+    return at(now);
+  };
+  const auto first = round(0, true);
+  ASSERT_EQ(first.waiting.size(), 1u);
+  EXPECT_EQ(first.waiting[0],
+            "waiting for rank 5 in call 17 on communicator 1 (all_reduce count 1000 float32 sum): "
+            "the call is in a stream that has not come to it");
+  const int64_t came = 10 * kArrivalMs;
+  for (int64_t now = 500; now < came; now += 500) {
+    const auto outcome = round(now, true);
+    EXPECT_TRUE(outcome.verdicts.empty()) << now;
+    EXPECT_TRUE(outcome.waiting.empty()) << now;
+  }
+  EXPECT_TRUE(round(came, false).verdicts.empty());
+  const auto outcome = round(came + 2 * kArrivalMs, false);
+  ASSERT_EQ(outcome.verdicts.size(), 1u);
+  EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
 }
 
 // Also where a round has just been, and whatever the arrival time-out says.

@@ -1,0 +1,52 @@
+// stream_place.hpp: the place in a stream at which a call on device memory, or a group of such
+// calls, does its local work.
+//
+// The calls of a group share one place: behind each other in the stream, the first would wait for
+// messages that the peer's second one sends. Nothing of them begins before the stream has come
+// here, and the stream goes on when the last of them is done. All calls are made under the engine's
+// lock, but for those of the constructor and worker().enqueue(), which come from the caller's
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "accelerator/accelerator.hpp"
+
+namespace sennit {
+
+class Execution;
+
+class StreamPlace {
+ public:
+  explicit StreamPlace(std::unique_ptr<StreamWorker> worker) : worker_(std::move(worker)) {}
+  StreamPlace(const StreamPlace&) = delete;
+  StreamPlace& operator=(const StreamPlace&) = delete;
+
+  StreamWorker& worker() { return *worker_; }
+  // The execution works here from now on. Returns its number, which its tokens begin with.
+  uint32_t join(Execution& execution);
+  // A token of the execution of this number, for StreamWorker::submit().
+  static uint64_t token(uint32_t number, uint32_t own) { return uint64_t{number} << 32 | own; }
+  // Tells executions that the stream has come here, and what of their work is done. Whether
+  // anything was to tell.
+  bool poll();
+  // This execution is done; of the last one the stream goes on.
+  void leave(uint32_t number);
+  bool left() const { return working_ == 0; }
+  // The stream has not come here yet, as far as poll() has seen.
+  bool waits() const { return !reached_; }
+  // It will not come: everything that works here ends with this.
+  void fail(const Status& why);
+
+ private:
+  const std::unique_ptr<StreamWorker> worker_;
+  std::vector<Execution*> executions_;  // by number; null: it has left
+  size_t working_ = 0;
+  bool reached_ = false;
+  std::vector<uint64_t> done_;  // what poll() has just heard of
+};
+
+}  // namespace sennit

@@ -1,0 +1,439 @@
+// Calls on device memory, on the software GPU: all collectives, types and operations give the bits
+// that the same calls on host memory give, over every way that messages take; nothing asks the
+// driver between enqueue and end; what programs do to their device meanwhile hangs nothing.
+//
+// Ranks are threads; over tcp and shm their messages go through pinned memory, over loopback they
+// are read where they lie.
+//
+// ctest links: soft_gpu
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "sennit/sennit.h"
+#include "tests/soft_gpu/cuda_functions.hpp"
+#include "tests/soft_gpu/soft_gpu.hpp"
+#include "tests/support/ranks.hpp"
+#include "tests/support/seed.hpp"
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int kRanks = 3;
+
+// A device's buffer, with what the host put there.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(const std::vector<std::byte>& content) : bytes_(content.size()) {
+    EXPECT_EQ(cuMemAlloc_v2(&address_, std::max<size_t>(bytes_, 1)), 0);
+    soft_gpu_write(data(), content.data(), bytes_);
+  }
+  // To free it waits for the kernels of all ranks: see expect_same().
+  ~DeviceBuffer() { cuMemFree_v2(address_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  void* data() const { return reinterpret_cast<void*>(address_); }
+  std::vector<std::byte> read() const {
+    std::vector<std::byte> content(bytes_);
+    soft_gpu_read(content.data(), data(), bytes_);
+    return content;
+  }
+
+ private:
+  size_t bytes_;
+  CUdeviceptr address_ = 0;
+};
+
+std::vector<std::byte> random_bytes(size_t n, std::mt19937_64& random) {
+  std::vector<std::byte> bytes(n);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+// One call by name: how many elements it sends and receives on each of n ranks where `count` is
+// given, and the call.
+struct Collective {
+  const char* name;
+  size_t sent_blocks, received_blocks;  // 0: one; else one for each rank
+  sennit_status_t (*call)(const void* send, void* recv, size_t count, sennit_type_t type,
+                          sennit_op_t op, sennit_comm_t comm);
+};
+const Collective kCollectives[] = {
+    {"all_reduce", 0, 0,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t o, sennit_comm_t c) {
+       return sennit_all_reduce(s, r, n, t, o, c);
+     }},
+    {"reduce_scatter", 1, 0,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t o, sennit_comm_t c) {
+       return sennit_reduce_scatter(s, r, n, t, o, c);
+     }},
+    {"all_gather", 0, 1,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
+       return sennit_all_gather(s, r, n, t, c);
+     }},
+    {"broadcast", 0, 0,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
+       return sennit_broadcast(s, r, n, t, 1, c);
+     }},
+    {"reduce", 0, 0,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t o, sennit_comm_t c) {
+       return sennit_reduce(s, r, n, t, o, 2, c);
+     }},
+    {"all_to_all", 1, 1,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
+       return sennit_all_to_all(s, r, n, t, c);
+     }},
+    {"gather", 0, 1,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
+       return sennit_gather(s, r, n, t, 0, c);
+     }},
+    {"scatter", 1, 0,
+     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
+       return sennit_scatter(s, r, n, t, 1, c);
+     }},
+};
+
+class DeviceCalls : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    setenv("SENNIT_TRANSPORTS", GetParam(), 1);
+    setenv("SENNIT_INTERFACE", "127.0.0.1", 1);
+    ASSERT_EQ(cuInit(0), 0);
+    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), 0);
+    ASSERT_EQ(cuCtxSetCurrent(context_), 0);
+  }
+  void TearDown() override { unsetenv("SENNIT_TRANSPORTS"); }
+
+  // A rank's thread begins with this.
+  CUstream stream() {
+    CUstream made = nullptr;
+    EXPECT_EQ(cuCtxSetCurrent(context_), 0);
+    EXPECT_EQ(cuStreamCreate(&made, 1), 0);
+    return made;
+  }
+  CUcontext context_ = nullptr;
+};
+
+// The same call on host memory and on the device's.
+void expect_same(const Collective& collective, size_t count, sennit_type_t type, sennit_op_t op,
+                 sennit_comm_t comm, CUstream stream, std::mt19937_64& random) {
+  const size_t bytes = count * sennit_type_bytes(type);
+  const auto sent = random_bytes(bytes * (collective.sent_blocks ? kRanks : 1), random);
+  std::vector<std::byte> received(bytes * (collective.received_blocks ? kRanks : 1));
+  auto from = std::make_unique<DeviceBuffer>(sent);
+  auto to = std::make_unique<DeviceBuffer>(received);
+  ASSERT_EQ(collective.call(sent.data(), received.data(), count, type, op, comm), SENNIT_OK)
+      << sennit_last_error();
+  ASSERT_EQ(collective.call(from->data(), to->data(), count, type, op, comm), SENNIT_OK)
+      << sennit_last_error();
+  ASSERT_EQ(cuStreamSynchronize(stream), 0);
+  EXPECT_EQ(to->read(), received) << collective.name << " of " << count << " of type " << type
+                                  << " op " << op << ": " << sennit_comm_get_async_error(comm);
+  // To free memory waits for the kernels of all ranks, and a rank that waits launches none.
+  ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+  from.reset();
+  to.reset();
+  ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+}
+
+TEST_P(DeviceCalls, EveryCollectiveTypeAndOperationHasTheHostsBits) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  const uint64_t seed = sennit_test::seed();
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    std::mt19937_64 random(seed + static_cast<uint64_t>(rank)), shared(seed);
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    for (const Collective& collective : kCollectives)
+      for (int type = 0; type < SENNIT_TYPE_COUNT; type++)
+        for (const sennit_op_t op : {SENNIT_SUM, SENNIT_PROD, SENNIT_MIN, SENNIT_MAX, SENNIT_AVG}) {
+          const bool reduces = std::strstr(collective.name, "reduce") != nullptr;
+          if (!reduces && (op != SENNIT_SUM || type % 3 != 0)) continue;
+          const size_t count = 1 + shared() % 5000;
+          expect_same(collective, count, static_cast<sennit_type_t>(type), op, comm, own, random);
+        }
+    // Of many chunks.
+    for (const Collective& collective : kCollectives)
+      expect_same(collective, 700'000, SENNIT_BFLOAT16, SENNIT_SUM, comm, own, random);
+  });
+}
+
+// Calls follow one another in the stream without the host.
+TEST_P(DeviceCalls, SumsOfWhatIsMultipliedFirstHaveTheHostsBits) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  const uint64_t seed = sennit_test::seed();
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    std::mt19937_64 random(seed + static_cast<uint64_t>(rank));
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    for (const sennit_type_t type :
+         {SENNIT_FLOAT32, SENNIT_BFLOAT16, SENNIT_INT8, SENNIT_FLOAT64}) {
+      const std::vector<std::byte> factor(8, std::byte{0x3f});
+      sennit_op_t op;
+      ASSERT_EQ(sennit_op_create_premul_sum(&op, factor.data(), type, comm), SENNIT_OK);
+      for (const Collective& collective : kCollectives)
+        if (std::strstr(collective.name, "reduce"))
+          for (const size_t count : {1, 1000, 100'000})
+            expect_same(collective, count, type, op, comm, own, random);
+      ASSERT_EQ(sennit_op_destroy(op, comm), SENNIT_OK);
+    }
+  });
+}
+
+// Who has nothing to send has no memory, and is in the others' call all the same.
+TEST_P(DeviceCalls, RanksWithoutElementsTakePart) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const size_t counts[kRanks] = {0, 10'001, 17};
+    const size_t mine = counts[rank];
+    std::vector<std::byte> sent(mine, static_cast<std::byte>(rank)), expected;
+    for (int r = 0; r < kRanks; r++)
+      expected.insert(expected.end(), counts[r], static_cast<std::byte>(r));
+    const DeviceBuffer from(sent), to(std::vector<std::byte>(expected.size()));
+    ASSERT_EQ(sennit_all_gather_v(mine > 0 ? from.data() : nullptr, to.data(), counts, nullptr,
+                                  SENNIT_UINT8, comm),
+              SENNIT_OK)
+        << sennit_last_error();
+    ASSERT_EQ(sennit_gather_v(mine > 0 ? from.data() : nullptr, rank == 1 ? to.data() : nullptr,
+                              counts, nullptr, SENNIT_UINT8, 1, comm),
+              SENNIT_OK)
+        << sennit_last_error();
+    ASSERT_EQ(sennit_all_reduce(nullptr, nullptr, 0, SENNIT_INT32, SENNIT_SUM, comm), SENNIT_OK);
+    ASSERT_EQ(cuStreamSynchronize(own), 0);
+    EXPECT_EQ(to.read(), expected);
+    EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);
+  });
+}
+
+// Many chunks of blocks that do not divide evenly, so that chunks differ in many places.
+TEST_P(DeviceCalls, ChunksOfUnevenSizesFindRoom) {
+  setenv("SENNIT_CHUNK_BYTES", "3000", 1);
+  constexpr int kMany = 7;
+  {
+    sennit_test::Ranks ranks(kMany);
+    ASSERT_TRUE(ranks.ok());
+    ranks.run([&](int rank, sennit_comm_t comm) {
+      const CUstream own = stream();
+      ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+      for (const size_t count : {9'973, 31, 12'345}) {
+        std::vector<std::byte> sent(count, static_cast<std::byte>(rank + 1)), expected;
+        for (int r = 0; r < kMany; r++)
+          expected.insert(expected.end(), count, static_cast<std::byte>(r + 1));
+        auto from = std::make_unique<DeviceBuffer>(sent);
+        auto to = std::make_unique<DeviceBuffer>(std::vector<std::byte>(expected.size()));
+        ASSERT_EQ(sennit_all_gather(from->data(), to->data(), count, SENNIT_UINT8, comm), SENNIT_OK)
+            << sennit_last_error();
+        ASSERT_EQ(cuStreamSynchronize(own), 0);
+        EXPECT_EQ(to->read(), expected);
+        ASSERT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
+        EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see expect_same()
+        from.reset();
+        to.reset();
+        EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);
+      }
+    });
+  }
+  unsetenv("SENNIT_CHUNK_BYTES");
+}
+
+TEST_P(DeviceCalls, MessagesToOneselfAreCopiedInTheStream) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const std::vector<std::byte> content(5000, std::byte{7});
+    const DeviceBuffer from(content), to(std::vector<std::byte>(5000));
+    ASSERT_EQ(sennit_group_start(), SENNIT_OK);
+    ASSERT_EQ(sennit_send(from.data(), 5000, SENNIT_UINT8, rank, comm), SENNIT_OK);
+    ASSERT_EQ(sennit_recv(to.data(), 5000, SENNIT_UINT8, rank, comm), SENNIT_OK);
+    ASSERT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(cuStreamSynchronize(own), 0);
+    EXPECT_EQ(to.read(), content);
+    EXPECT_EQ(sennit_send(from.data(), 5000, SENNIT_UINT8, rank, comm), SENNIT_INVALID_ARGUMENT);
+  });
+}
+
+TEST_P(DeviceCalls, CallsAreOrderedInTheStream) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    constexpr size_t kCount = 1000;
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    std::vector<int32_t> ones(kCount, 1);
+    std::vector<std::byte> content(kCount * 4);
+    std::memcpy(content.data(), ones.data(), content.size());
+    const DeviceBuffer buffer(content);
+    for (int i = 0; i < 8; i++)
+      ASSERT_EQ(
+          sennit_all_reduce(buffer.data(), buffer.data(), kCount, SENNIT_INT32, SENNIT_SUM, comm),
+          SENNIT_OK)
+          << sennit_last_error();
+    ASSERT_EQ(cuStreamSynchronize(own), 0);
+    std::memcpy(ones.data(), buffer.read().data(), content.size());
+    EXPECT_EQ(ones, std::vector<int32_t>(kCount, 6561));  // 3 to the 8th
+  });
+}
+
+TEST_P(DeviceCalls, NothingAsksTheDriverBetweenEnqueueAndEnd) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  std::atomic<int> enqueued{0}, ended{0};
+  std::atomic<uint64_t> calls_at_enqueue{0};
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const DeviceBuffer buffer(std::vector<std::byte>(4 << 20));
+    // The last stream lets go when all have enqueued and the calls are counted.
+    if (rank == 0) soft_gpu_hold(own);
+    ASSERT_EQ(
+        sennit_all_reduce(buffer.data(), buffer.data(), 1 << 20, SENNIT_FLOAT32, SENNIT_SUM, comm),
+        SENNIT_OK)
+        << sennit_last_error();
+    enqueued++;
+    while (enqueued < kRanks) std::this_thread::yield();
+    if (rank == 0) {
+      calls_at_enqueue = soft_gpu_calls();
+      soft_gpu_release(own);
+    }
+    // Not by the driver: what was received says that it is over.
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 1s) std::this_thread::sleep_for(10ms);
+    ended++;
+    while (ended < kRanks) std::this_thread::yield();
+    if (rank == 0) {
+      EXPECT_EQ(soft_gpu_calls(), calls_at_enqueue);
+    }
+    ended++;
+    while (ended < 2 * kRanks) std::this_thread::yield();
+    EXPECT_EQ(cuStreamQuery(own), 0);
+  });
+}
+
+// Its own stream comes late: that is no error, and nobody touches its memory before.
+TEST_P(DeviceCalls, AStreamThatComesLateIsNoError) {
+  setenv("SENNIT_STALL", "200", 1);
+  setenv("SENNIT_ARRIVAL_TIMEOUT", "1000", 1);
+  {
+    sennit_test::Ranks ranks(kRanks);
+    ASSERT_TRUE(ranks.ok());
+    ranks.run([&](int rank, sennit_comm_t comm) {
+      const CUstream own = stream();
+      ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+      std::vector<std::byte> content(4000);
+      const DeviceBuffer buffer(content);
+      if (rank == 1) soft_gpu_hold(own);
+      ASSERT_EQ(
+          sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, comm),
+          SENNIT_OK);
+      if (rank == 1) {
+        std::this_thread::sleep_for(2500ms);
+        // Written when the stream comes to it, in its order.
+        const std::vector<int32_t> twos(1000, 2);
+        soft_gpu_write(buffer.data(), twos.data(), 4000);
+        soft_gpu_release(own);
+      }
+      EXPECT_EQ(cuStreamSynchronize(own), 0);
+      int32_t first = 0;
+      std::memcpy(&first, buffer.read().data(), 4);
+      EXPECT_EQ(first, 2);
+      EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
+    });
+  }
+  unsetenv("SENNIT_STALL");
+  unsetenv("SENNIT_ARRIVAL_TIMEOUT");
+}
+
+// Sends and receives of one group go into the stream together: one behind the other, each would
+// wait for the peer's second.
+TEST_P(DeviceCalls, AGroupOfMessagesIsOnePlaceInTheStream) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    constexpr size_t kBytes = 300'000;
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    std::vector<std::unique_ptr<DeviceBuffer>> to, from;
+    for (int peer = 0; peer < kRanks; peer++) {
+      from.push_back(std::make_unique<DeviceBuffer>(
+          std::vector<std::byte>(kBytes, static_cast<std::byte>(10 * rank + peer))));
+      to.push_back(std::make_unique<DeviceBuffer>(std::vector<std::byte>(kBytes)));
+    }
+    sennit_group_start();
+    for (int i = 1; i < kRanks; i++) {
+      const int peer = (rank + i) % kRanks;
+      const auto p = static_cast<size_t>(peer);
+      ASSERT_EQ(sennit_send(from[p]->data(), kBytes, SENNIT_UINT8, peer, comm), SENNIT_OK);
+      ASSERT_EQ(sennit_recv(to[p]->data(), kBytes, SENNIT_UINT8, peer, comm), SENNIT_OK);
+    }
+    ASSERT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(cuStreamSynchronize(own), 0);
+    for (int i = 1; i < kRanks; i++) {
+      const int peer = (rank + i) % kRanks;
+      EXPECT_EQ(to[static_cast<size_t>(peer)]->read(),
+                std::vector<std::byte>(kBytes, static_cast<std::byte>(10 * peer + rank)));
+    }
+  });
+}
+
+// A rank that gives up: streams go on, on all ranks, also where one has not come to the call.
+TEST_P(DeviceCalls, AbortLetsStreamsGoOn) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const DeviceBuffer buffer(std::vector<std::byte>(4000));
+    if (rank == 0) soft_gpu_hold(own);
+    if (rank != 2) {
+      ASSERT_EQ(
+          sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, comm),
+          SENNIT_OK);
+    }
+    std::this_thread::sleep_for(300ms);
+    const auto begin = std::chrono::steady_clock::now();
+    if (rank == 2) sennit_comm_abort(comm);
+    if (rank == 1) {
+      EXPECT_EQ(cuStreamSynchronize(own), 0);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+    if (rank == 0) soft_gpu_release(own);
+    EXPECT_EQ(cuStreamSynchronize(own), 0);
+  });
+}
+
+TEST_P(DeviceCalls, WrongMemoryIsNamed) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const DeviceBuffer buffer(std::vector<std::byte>(4000));
+    std::vector<int32_t> plain(1000);
+    EXPECT_EQ(sennit_all_reduce(plain.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, comm),
+              SENNIT_INVALID_ARGUMENT);
+    const std::string text = sennit_last_error();
+    EXPECT_NE(text.find("both have to be of a kind"), std::string::npos) << text;
+    EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, DeviceCalls, testing::Values("loopback", "tcp", "shm"),
+                         [](const auto& over) { return std::string(over.param); });
+
+}  // namespace
