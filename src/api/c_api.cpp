@@ -160,6 +160,7 @@ sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* hand
     Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
     if (!prepared) return open.note(prepared.status());
     std::shared_ptr<Work> work = *std::move(prepared);
+    if (handle) work->has_handle();
     if (open.depth > 0) {
       open.works.push_back(work);
     } else {
@@ -383,8 +384,9 @@ sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position) {
 }
 
 sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream) {
-  return guarded(comm, [&] {
-    return comm ? comm->communicator->set_stream(stream) : invalid("comm is NULL");
+  return guarded(comm, [&]() -> Status {
+    const Status set = comm ? comm->communicator->set_stream(stream) : invalid("comm is NULL");
+    return set.ok() ? set : group().note(set);  // its calls would be made elsewhere
   });
 }
 
@@ -513,7 +515,7 @@ sennit_status_t sennit_group_end(void) {
     Status first = calls.enqueue();
     for (const auto& work : works) {
       if (work->target().accelerator && !work->lacks_other_half()) {
-        work->shared_communicator()->keep(work);
+        if (!work->is_handled()) work->shared_communicator()->keep(work);
         continue;
       }
       work->wait(-1);

@@ -79,6 +79,7 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
   const Result<StreamTarget> target = target_of(call);
   if (!target) return target.status();
   call.on_device = target->accelerator != nullptr;
+  call.stream = target->stream;
   call.as_planned |= call.on_device;
   SENNIT_RETURN_IF_ERROR(decide_trials(call));
   std::unique_ptr<Work> work;  // before the lock, which it takes when it ends
@@ -212,7 +213,7 @@ Status Communicator::set_stream(void* stream) {
 
 Result<StreamTarget> Communicator::target_of(const Call& call) {
   StreamTarget target;
-  if (!has_stream_) return target;
+  if (!has_stream_ || call.internal) return target;
   {
     const MutexLock lock(mutex_);
     target = target_;
@@ -346,6 +347,7 @@ Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionP
 
 // Halves that differ fail the communicator, as they do between two ranks.
 void Communicator::start_self_message(Work& work) {
+  work.place_.reset();  // where it does nothing
   work.self_matched_ = std::make_shared<std::atomic<bool>>(false);
   Status met;
   {
@@ -531,7 +533,7 @@ Status Communicator::decide_trials(const Call& call) {
   maximum.send = mine_us.data();
   maximum.recv = slowest_us.data();
   maximum.count = slowest_us.size();
-  maximum.as_planned = true;
+  maximum.as_planned = maximum.internal = true;
   SENNIT_RETURN_IF_ERROR(run(maximum));
   const MutexLock lock(mutex_);
   trials->decide(slowest_us);
@@ -624,7 +626,7 @@ Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* re
   call.recv = all.data();
   call.count = kChoiceNumbers;
   call.type = DataType::int32;
-  call.as_planned = true;
+  call.as_planned = call.internal = true;
   SENNIT_RETURN_IF_ERROR(run(call));
   const auto id = static_cast<uint32_t>(all[static_cast<size_t>(giver)].drawn);
   if (id == 0)

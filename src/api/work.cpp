@@ -47,6 +47,7 @@ Status Work::take_place(StreamCalls& calls) {
 
 void Work::give_up(const Status& why) {
   if (execution_) communicator_->give_back(std::move(execution_));
+  place_.reset();
   started_ = finished_ = true;
   result_ = why;
 }

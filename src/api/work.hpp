@@ -43,6 +43,9 @@ class Work {
   uint64_t predicted_ns() const;             // before it is started; 0: a message to oneself
   bool started() const { return started_; }  // not yet: its group is still open
   bool done() const;
+  // Somebody has its handle, and finishes it.
+  void has_handle() { handle_ = true; }
+  bool is_handled() const { return handle_; }
   // A message to oneself that has been started, and nothing has met it.
   bool lacks_other_half() const { return started_ && !execution_ && !finished_ && !done(); }
   // Drives the engine; false when the time is over (negative: no limit).
@@ -68,6 +71,7 @@ class Work {
   std::vector<std::byte> scaled_;        // of a custom op: the scaled input
   bool started_ = false;
   bool finished_ = false;
+  bool handle_ = false;
   size_t outstanding_at_ = 0;  // among the communicator's outstanding works
   Trials* trials_ = nullptr;   // where its time goes
   int sample_ = -1;            // as which of their times; -1: it is not timed

@@ -304,8 +304,8 @@ struct InquiryAnswer {
   Where where = Where::absent;
   uint32_t seq = 0;  // of its latest call, or the one asked for
   uint64_t signature = 0;
-  bool in_stream = false;  // CallDescriptor's
   std::string text;        // empty: as the asker's
+  bool in_stream = false;  // CallDescriptor's
   SENNIT_CONTROL_MESSAGE(answer);
 };
 

@@ -18,10 +18,13 @@ constexpr size_t kFactorBytes = 64 * 1024;
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 1); }
 
-// In how many blocks these ranges lie: by so many elements chunks may differ.
+// Of a block, chunks may have so many elements more than others: one at either end of a range.
+constexpr size_t kMostMore = 2;
+
+// In how many blocks these ranges lie.
 size_t blocks_of(std::span<const Range> ranges) {
   size_t blocks = 0;
-  for (const Range& range : ranges) blocks += 1 + range.end / kUnits;
+  for (const Range& range : ranges) blocks += 1 + (range.end - 1) / kUnits;
   return blocks;
 }
 
@@ -57,7 +60,7 @@ void DeviceMemory::give_back() {
   }
 }
 
-// The first and the last chunk are looked at, and others differ by an element a block at most.
+// The first and the last chunk are looked at, and others differ by a few elements a block.
 Status DeviceMemory::reserve(const std::vector<bool>& direct, uint32_t chunks) {
   const Program& program = prepared_.program;
   const size_t element = places_.element_bytes();
@@ -85,15 +88,18 @@ Status DeviceMemory::reserve(const std::vector<bool>& direct, uint32_t chunks) {
                 fmt::format("{} inputs of one sum: {} adds up {} at most", step.sources,
                             accelerator_.name(), accelerator_.most_inputs())};
       if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
-      const bool by_address = direct[i] && (!sends || segments.size() <= 1);
+      // What lies in one block is one piece in every chunk.
+      const size_t blocks = blocks_of(program.ranges_of(operand));
+      const bool by_address = direct[i] && (!sends || blocks <= 1);
       if (by_address || (operand.buffer == Buffer::slot && !direct[i])) continue;
-      const size_t room = aligned(bytes + blocks_of(program.ranges_of(operand)) * element);
+      const size_t room = aligned(bytes + kMostMore * blocks * element);
       staging_room_[i] = std::max(staging_room_[i], room);
     }
   }
   for (const Slot& slot : program.slots)
     arena_bytes_ += aligned(
-        blocks_of({program.ranges.data() + slot.first_range, slot.ranges}) * element + kAlignment);
+        kMostMore * blocks_of({program.ranges.data() + slot.first_range, slot.ranges}) * element +
+        kAlignment);
   arena_bytes_ = aligned(arena_bytes_);
   for (size_t i = 0; i < program.steps.size(); i++)
     if (staging_room_[i] > 0)

@@ -183,7 +183,7 @@ bool Engine::look_into_mailboxes() {
 
 bool Engine::watch(std::shared_ptr<StreamPlace> place) {
   const MutexLock lock(mutex_);
-  if (place->left()) return false;
+  if (!place->close()) return false;
   places_.push_back(std::move(place));
   helper_wake_.notify_one();
   return true;

@@ -8,6 +8,8 @@
 namespace sennit {
 
 Status Execution::join(std::shared_ptr<StreamPlace> place) {
+  // Of this call: whoever was told of an earlier one has that one's.
+  armed_ = std::make_shared<std::atomic<bool>>(false);
   std::vector<bool> direct;
   {
     const MutexLock lock(engine_.mutex());

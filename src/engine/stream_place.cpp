@@ -37,7 +37,8 @@ bool StreamPlace::poll() {
 void StreamPlace::leave(uint32_t number) {
   if (!executions_[number]) return;
   executions_[number] = nullptr;
-  if (--working_ == 0) worker_->leave();
+  working_--;
+  if (left()) worker_->leave();
 }
 
 void StreamPlace::fail(const Status& why) {

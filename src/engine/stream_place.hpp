@@ -33,9 +33,14 @@ class StreamPlace {
   // Tells executions that the stream has come here, and what of their work is done. Whether
   // anything was to tell.
   bool poll();
-  // This execution is done; of the last one the stream goes on.
+  // This execution is done; of the last one the stream goes on, once the place is closed.
   void leave(uint32_t number);
-  bool left() const { return working_ == 0; }
+  // No more join it, and it may be enqueued. False: all that did have left, and it need not be.
+  bool close() {
+    closed_ = true;
+    return working_ > 0;
+  }
+  bool left() const { return closed_ && working_ == 0; }
   // The stream has not come here yet, as far as poll() has seen.
   bool waits() const { return !reached_; }
   // It will not come: everything that works here ends with this.
@@ -45,6 +50,7 @@ class StreamPlace {
   const std::unique_ptr<StreamWorker> worker_;
   std::vector<Execution*> executions_;  // by number; null: it has left
   size_t working_ = 0;
+  bool closed_ = false;
   bool reached_ = false;
   std::vector<uint64_t> done_;  // what poll() has just heard of
 };

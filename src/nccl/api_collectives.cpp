@@ -68,14 +68,17 @@ sennit_status_t make_with_op(const Arguments& arguments, const F& make) {
 template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
-  const bool in_stream = reached_by_device(memory.begin(), static_cast<int>(memory.size()));
+  const Owner owner = owner_of(memory.begin(), static_cast<int>(memory.size()));
   Outcome off;
-  if (!in_stream) off = await_stream(stream);
+  if (owner == Owner::host) off = await_stream(stream);
   if (!off.ok()) return off;
-  const auto make_in_stream = [in_stream, stream, make](const Arguments& all) {
-    const sennit_status_t set =
-        in_stream ? sennit_comm_set_stream(all.state->comm(), stream) : SENNIT_OK;
-    return set == SENNIT_OK ? make(all) : set;
+  const auto make_in_stream = [owner, stream, make](const Arguments& all) {
+    if (owner == Owner::host) return make(all);
+    const sennit_status_t set = sennit_comm_set_stream(all.state->comm(), stream);
+    // Pinned memory is the host's as well, where this build has nothing for the device.
+    const bool for_host = owner == Owner::pinned && set == SENNIT_UNSUPPORTED && !in_group();
+    if (set != SENNIT_OK && !(for_host && await_stream(stream).ok())) return set;
+    return make(all);
   };
   if (!in_group() && arguments.state->blocking()) {
     if (off = arguments.state->await_made(); !off.ok()) return off;

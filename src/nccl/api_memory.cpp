@@ -67,7 +67,7 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
     if (!memory) return {ncclInvalidArgument, "ptr is NULL"};
     *memory = nullptr;
     if (bytes == 0) return {};
-    if (*memory = allocate_on_device(bytes); *memory) return {};
+    if (Outcome off = allocate_on_device(bytes, memory); !off.ok() || *memory) return off;
     void* const got =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (got == MAP_FAILED)
@@ -84,15 +84,17 @@ ncclResult_t ncclMemFree(void* memory) {
   return guarded([&]() -> Outcome {
     if (!memory) return {};
     Allocations& all = allocations();
-    const sennit::MutexLock lock(all.mutex);
-    const auto known = all.bytes.find(memory);
-    if (known == all.bytes.end()) {
-      if (free_on_device(memory)) return {};
-      return {ncclInvalidArgument, "ncclMemFree: this memory did not come from ncclMemAlloc"};
+    {
+      const sennit::MutexLock lock(all.mutex);
+      if (const auto known = all.bytes.find(memory); known != all.bytes.end()) {
+        munmap(memory, known->second);
+        all.bytes.erase(known);
+        return {};
+      }
     }
-    munmap(memory, known->second);
-    all.bytes.erase(known);
-    return {};
+    // Without the lock: it may wait for kernels.
+    if (free_on_device(memory)) return {};
+    return {ncclInvalidArgument, "ncclMemFree: this memory did not come from ncclMemAlloc"};
   });
 }
 

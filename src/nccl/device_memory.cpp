@@ -79,32 +79,41 @@ Outcome refuse_device_memory(const void* const* pointers, int count) {
   return {};
 }
 
-bool reached_by_device(const void* const* pointers, int count) {
+Owner owner_of(const void* const* pointers, int count) {
   look_for_driver();
   const GetAttribute get_attribute = driver.get_attribute.load();
-  if (!get_attribute) return false;
+  Owner owner = Owner::host;
+  if (!get_attribute) return owner;
   for (int i = 0; i < count; i++) {
     unsigned type = 0;
     const auto address = reinterpret_cast<uintptr_t>(pointers[i]);
-    if (pointers[i] && get_attribute(&type, kAttributeMemoryType, address) == kCudaSuccess &&
-        type != 0)
-      return true;
+    if (!pointers[i] || get_attribute(&type, kAttributeMemoryType, address) != kCudaSuccess)
+      continue;
+    if (type != 0 && type != kMemoryTypeHost) return Owner::device;
+    if (type == kMemoryTypeHost) owner = Owner::pinned;
   }
-  return false;
+  return owner;
 }
 
-void* allocate_on_device(size_t bytes) {
+Outcome allocate_on_device(size_t bytes, void** memory) {
+  *memory = nullptr;
   look_for_driver();
   const Allocate allocate = driver.allocate.load();
-  unsigned long long memory = 0;
-  // An error: no device is current, or its memory is used up.
-  if (!allocate || allocate(&memory, bytes) != kCudaSuccess) return nullptr;
-  return reinterpret_cast<void*>(memory);
+  if (!allocate) return {};
+  unsigned long long address = 0;
+  const int error = allocate(&address, bytes);
+  if (error == kCudaNotInitialized || error == kCudaNoDevice || error == kCudaInvalidContext)
+    return {};
+  if (error != kCudaSuccess)
+    return {ncclUnhandledCudaError, "ncclMemAlloc: cuMemAlloc of " + std::to_string(bytes) +
+                                        " bytes: CUDA error " + std::to_string(error)};
+  *memory = reinterpret_cast<void*>(address);
+  return {};
 }
 
 bool free_on_device(void* memory) {
   const Free free = driver.free.load();
-  return reached_by_device(&memory, 1) && free &&
+  return owner_of(&memory, 1) == Owner::device && free &&
          free(reinterpret_cast<uintptr_t>(memory)) == kCudaSuccess;
 }
 

@@ -10,18 +10,19 @@ namespace sennit::nccl {
 // nobody's.
 Outcome refuse_device_memory(const void* const* pointers, int count);
 
-// Whether one of `count` pointers is memory that a GPU reaches, so that the call belongs into its
-// stream.
-bool reached_by_device(const void* const* pointers, int count);
+// Whose memory `count` pointers are: the first of these that one of them is. Pinned memory is the
+// host's, and a GPU reaches it.
+enum class Owner { device, pinned, host };
+Owner owner_of(const void* const* pointers, int count);
 
-// Memory of the device that is current in the calling thread, for ncclMemAlloc; null where there is
-// none, and the host's memory serves.
-void* allocate_on_device(size_t bytes);
+// Memory of the device that is current in the calling thread, for ncclMemAlloc; null where none is
+// current, and the host's memory serves.
+Outcome allocate_on_device(size_t bytes, void** memory);
 // Gives it back. False: it is none of the device's.
 bool free_on_device(void* memory);
 
 // Waits until the stream has come to this point, so that a call on host memory that begins now has
-// the stream's order, and is over when it returns. Called behind reached_by_device, which looks
+// the stream's order, and is over when it returns. Called behind owner_of, which looks
 // whether there is a driver.
 Outcome await_stream(cudaStream_t stream);
 

@@ -250,6 +250,67 @@ TEST_P(DeviceCalls, ChunksOfUnevenSizesFindRoom) {
   unsetenv("SENNIT_CHUNK_BYTES");
 }
 
+// Handles of calls are waited for as on host memory, and a communicator ends with calls out.
+TEST_P(DeviceCalls, HandlesAreWaitedForAndCallsOutAreEnded) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    const DeviceBuffer buffer(std::vector<std::byte>(40'000, std::byte{1}));
+    sennit_comm_t other = nullptr;
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(sennit_comm_dup(comm, &other), SENNIT_OK);
+    ASSERT_EQ(sennit_comm_set_stream(other, own), SENNIT_OK) << sennit_last_error();
+    sennit_work_t work = nullptr, grouped = nullptr;
+    ASSERT_EQ(sennit_all_reduce_start(buffer.data(), buffer.data(), 40'000, SENNIT_UINT8,
+                                      SENNIT_BOR, comm, &work),
+              SENNIT_OK)
+        << sennit_last_error();
+    ASSERT_EQ(sennit_work_wait(work, -1), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(sennit_work_free(work), SENNIT_OK);
+    ASSERT_EQ(sennit_group_start(), SENNIT_OK);
+    ASSERT_EQ(sennit_all_reduce_start(buffer.data(), buffer.data(), 40'000, SENNIT_UINT8,
+                                      SENNIT_SUM, comm, &grouped),
+              SENNIT_OK);
+    ASSERT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    for (int i = 0; i < 3; i++)
+      ASSERT_EQ(
+          sennit_all_reduce(buffer.data(), buffer.data(), 40'000, SENNIT_UINT8, SENNIT_BAND, other),
+          SENNIT_OK);
+    EXPECT_EQ(sennit_work_wait(grouped, -1), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(sennit_work_free(grouped), SENNIT_OK);
+    EXPECT_EQ(sennit_comm_destroy(other), SENNIT_OK);  // three calls may be out
+    ASSERT_EQ(cuStreamSynchronize(own), 0);
+    EXPECT_EQ(buffer.read(), std::vector<std::byte>(40'000, std::byte{3})) << rank;
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);
+  });
+}
+
+// Of a group on two communicators one has failed: the other's call is made, and the stream goes on.
+TEST_P(DeviceCalls, AGroupWithACommunicatorThatFailedLetsTheStreamGoOn) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    const CUstream own = stream();
+    const DeviceBuffer buffer(std::vector<std::byte>(4000));
+    sennit_comm_t other = nullptr;
+    ASSERT_EQ(sennit_comm_dup(comm, &other), SENNIT_OK);
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(sennit_comm_set_stream(other, own), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(sennit_group_start(), SENNIT_OK);
+    ASSERT_EQ(
+        sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, other),
+        SENNIT_OK);
+    ASSERT_EQ(sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, comm),
+              SENNIT_OK);
+    sennit_comm_abort(other);
+    sennit_group_end();
+    EXPECT_EQ(cuStreamSynchronize(own), 0);
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK) << sennit_last_error();
+    sennit_comm_destroy(other);
+  });
+}
+
 TEST_P(DeviceCalls, MessagesToOneselfAreCopiedInTheStream) {
   sennit_test::Ranks ranks(2);
   ASSERT_TRUE(ranks.ok());

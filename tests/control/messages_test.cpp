@@ -78,7 +78,7 @@ auto one_of_each() {
       CollectiveOff{6, kWhy},
       report(),
       Inquiry{8, 1, 17, 99, 2},
-      InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, "barrier"},
+      InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, "barrier", true},
       CommFailed{0x200000001, 1, 2, kWhy},
       AbortRequest{1, 2, kWhy},
       Tell{3, 9, kBlob},

@@ -34,7 +34,10 @@ struct Call {
   const size_t* recv_displacements = nullptr;
   bool receiving = false;   // send_recv: which of the two
   bool as_planned = false;  // no part in tuning: of a group, or the library's own
-  bool on_device = false;   // its memory is a device's, or such as one reaches
+  bool internal = false;    // the library's own, on the host's memory and in no stream
+  // Its memory is a device's, or such as one reaches, and it goes into this stream.
+  bool on_device = false;
+  void* stream = nullptr;
 };
 
 // Of ops that users made: sums of what was multiplied with a scalar first. All of it is behind the
