@@ -47,7 +47,10 @@ bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {
   out->seq = found->seq;
   const bool forgotten = static_cast<int32_t>(found->seq - seq) > 0;
   out->signature = forgotten || found->undecided ? kNotKnownYet : found->prepared->signature;
-  out->in_stream = !forgotten && found->waits && *found->waits;
+  // Calls of a stream come one after the other. Where the oldest that is remembered waits for its
+  // stream, one before it may wait as well.
+  const LoggedCall& told = forgotten ? calls_[(next_seq_ - kRemembered) % calls_.size()] : *found;
+  out->in_stream = told.waits && *told.waits;
   out->text =
       forgotten ? fmt::format("call {} is no longer known", seq) : found->prepared->description;
   return true;

@@ -60,6 +60,24 @@ TEST(CallLog, ACallThatIsForgottenIsNotTakenForAnother) {
   }
 }
 
+// Many calls are in a stream that has not come to the first of them.
+TEST(CallLog, OfACallThatIsForgottenItTellsWhetherItsStreamMayNotHaveCome) {
+  CallLog log;
+  const auto waits = std::make_shared<std::atomic<bool>>(true);
+  for (uint32_t seq = 1; seq <= 200; seq++) log.in_stream(log.begins(prepared("call")).seq, waits);
+  CallDescriptor call;
+  for (const uint32_t seq : {1u, 136u, 137u, 200u}) {
+    ASSERT_TRUE(log.describe(seq, &call));
+    EXPECT_TRUE(call.in_stream) << seq;
+  }
+  *waits = false;
+  ASSERT_TRUE(log.describe(1, &call));
+  EXPECT_FALSE(call.in_stream);
+  log.begins(prepared("on the host"));
+  ASSERT_TRUE(log.describe(201, &call));
+  EXPECT_FALSE(call.in_stream);
+}
+
 TEST(CallLog, NumbersMayWrap) {
   CallLog log(UINT32_MAX - 49);
   for (uint32_t i = 0; i < 100; i++)
