@@ -56,6 +56,7 @@ SMALLER = [
 # Line of a document, and why it is not run here.
 NOT_RUN = [
     (r"^\./run demo", "takes minutes on an emulated tree"),
+    (r"^nvcc |^\./resident_kernel|^\./worker", "it needs a GPU and its compiler"),
     (r"^\./run train", "takes minutes of training"),
     (r"^\./run |^cmake --preset", "it builds and tests everything, and this runs within it"),
     (r"^pip (install|wheel)", "downloads packages, and builds the library again"),
