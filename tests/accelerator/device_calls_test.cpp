@@ -298,9 +298,8 @@ TEST_P(DeviceCalls, AGroupWithACommunicatorThatFailedLetsTheStreamGoOn) {
     ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
     ASSERT_EQ(sennit_comm_set_stream(other, own), SENNIT_OK) << sennit_last_error();
     ASSERT_EQ(sennit_group_start(), SENNIT_OK);
-    ASSERT_EQ(
-        sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, other),
-        SENNIT_OK);
+    // The other rank may have aborted it already.
+    (void)sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, other);
     ASSERT_EQ(sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32, SENNIT_SUM, comm),
               SENNIT_OK);
     sennit_comm_abort(other);

@@ -286,8 +286,10 @@ TEST_F(SoftGpu, AKernelCopiesAndSumsWithoutACallOfTheDriver) {
       launch.start();
       const uint64_t before = soft_gpu_calls(), mine = soft_gpu_calls_of_thread();
       while (!launch.reached()) std::this_thread::yield();
-      for (size_t i = 0; i < host.size(); i++)
-        host[i] = static_cast<float>(i / kCount + static_cast<size_t>(round));
+      for (size_t i = 0; i < host.size(); i++) {
+        const size_t whole = i / kCount + static_cast<size_t>(round);
+        host[i] = static_cast<float>(whole);
+      }
       for (size_t k = 0; k < kInputs; k++) {
         mailbox_inputs[k] = pointer(device + k * kBytes);
         launch.copy(&host[k * kCount], pointer(device + k * kBytes), kBytes);
