@@ -88,7 +88,7 @@ int set(uintptr_t memory, int value, size_t bytes, CUstream handle) {
 
 template <typename T>
 int answer(void* data, T value) {
-  std::memcpy(data, &value, sizeof(T));
+  *static_cast<T*>(data) = value;
   return 0;
 }
 
