@@ -1,7 +1,6 @@
 // cuda.cpp: a CUDA device as an accelerator. One object for each device of the process, made when
 // a communicator first gets a stream of it.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 
 #include <fmt/core.h>
@@ -16,7 +15,6 @@ namespace {
 
 using namespace cuda;
 
-constexpr size_t kPageBytes = 4096;
 constexpr size_t kLeastBlockBytes = 64 * 1024;
 // A block that is kept serves for down to a quarter of its size.
 constexpr size_t kMostWaste = 4;
@@ -78,7 +76,7 @@ class CudaDevice final : public Accelerator {
 
   Status check_stream(void* stream) override {
     int capturing = 0;
-    const WithContext current(*this);
+    const CurrentContext current(driver_, kernel_.context);
     SENNIT_RETURN_IF_ERROR(
         checked(driver_.cuStreamIsCapturing(static_cast<Stream>(stream), &capturing),
                 "cuStreamIsCapturing"));
@@ -90,7 +88,7 @@ class CudaDevice final : public Accelerator {
   }
 
   Result<std::unique_ptr<StreamWorker>> make_worker() override {
-    const WithContext current(*this);
+    const CurrentContext current(driver_, kernel_.context);
     const Result<Post> post = mailboxes_.take();
     if (!post) return post.status();
     return std::unique_ptr<StreamWorker>(
@@ -98,7 +96,7 @@ class CudaDevice final : public Accelerator {
   }
 
   Status copy(void* stream, void* to, const void* from, size_t bytes) override {
-    const WithContext current(*this);
+    const CurrentContext current(driver_, kernel_.context);
     return checked(
         driver_.cuMemcpyAsync(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes,
                               static_cast<Stream>(stream)),
@@ -106,7 +104,7 @@ class CudaDevice final : public Accelerator {
   }
 
   Status synchronize(void* stream) override {
-    const WithContext current(*this);
+    const CurrentContext current(driver_, kernel_.context);
     return checked(driver_.cuStreamSynchronize(static_cast<Stream>(stream)), "cuStreamSynchronize");
   }
 
@@ -116,23 +114,13 @@ class CudaDevice final : public Accelerator {
       const MutexLock lock(mutex_);
       if (std::byte* const memory = kept(kind).take(block)) return memory;
     }
-    const WithContext current(*this);
+    const CurrentContext current(driver_, kernel_.context);
     if (kind == MemoryKind::device) {
       Address memory = 0;
       SENNIT_RETURN_IF_ERROR(checked(driver_.cuMemAlloc_v2(&memory, block), "cuMemAlloc", block));
       return reinterpret_cast<std::byte*>(memory);
     }
-    void* memory = nullptr;
-    if (posix_memalign(&memory, kPageBytes, block) != 0)
-      return Status(SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", block));
-    if (const Status pinned = checked(
-            driver_.cuMemHostRegister_v2(memory, block, kRegisterPortable | kRegisterDeviceMap),
-            "cuMemHostRegister", block);
-        !pinned.ok()) {
-      std::free(memory);
-      return pinned;
-    }
-    return static_cast<std::byte*>(memory);
+    return pinned_memory(driver_, block);
   }
 
   // To free it would wait for every kernel of the device.
@@ -143,23 +131,6 @@ class CudaDevice final : public Accelerator {
   }
 
  private:
-  // The thread may have another context, or none.
-  class WithContext {
-   public:
-    explicit WithContext(const CudaDevice& device) : driver_(device.driver_) {
-      driver_.cuCtxPushCurrent_v2(device.kernel_.context);
-    }
-    ~WithContext() {
-      Context popped = nullptr;
-      driver_.cuCtxPopCurrent_v2(&popped);
-    }
-    WithContext(const WithContext&) = delete;
-    WithContext& operator=(const WithContext&) = delete;
-
-   private:
-    const Driver& driver_;
-  };
-
   Status checked(int error, const char* what, size_t bytes = 0) const {
     if (error == kSuccess) return {};
     const std::string of = bytes ? fmt::format(" of {} bytes", bytes) : "";
@@ -188,15 +159,14 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
       what = fmt::format("{}: {}", function, error_text(driver, error));
     return what.empty();
   };
-  // The thread may have another device.
-  if (const int error = driver.cuCtxPushCurrent_v2(context); error != kSuccess)
-    return Status(SENNIT_INTERNAL, fmt::format("cuCtxPushCurrent: {}", error_text(driver, error)));
+  const CurrentContext current(driver, context);
   Device ordinal = 0;
   int multiprocessors = 0, host_pointers_serve = 0, devices = 0;
   Kernel kernel{&driver, context};
   Module module = nullptr;
   Stream stream = nullptr;
-  ok(driver.cuCtxGetDevice(&ordinal), "cuCtxGetDevice") &&
+  ok(current.error(), "cuCtxPushCurrent") &&
+      ok(driver.cuCtxGetDevice(&ordinal), "cuCtxGetDevice") &&
       ok(driver.cuDeviceGetCount(&devices), "cuDeviceGetCount") &&
       ok(driver.cuDeviceGetAttribute(&multiprocessors, kMultiprocessors, ordinal),
          "cuDeviceGetAttribute") &&
@@ -206,8 +176,6 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
       ok(driver.cuModuleGetFunction(&kernel.function, module, kKernelName),
          "cuModuleGetFunction") &&
       ok(driver.cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
-  Context popped = nullptr;
-  driver.cuCtxPopCurrent_v2(&popped);
   if (!what.empty())
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("CUDA device {}: {}{}", ordinal, what,

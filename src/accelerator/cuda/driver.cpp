@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include <fmt/core.h>
 
 namespace sennit::cuda {
@@ -28,7 +30,6 @@ Result<Driver> open_driver() {
   std::string missing;
 #define FIND(name) find(library, #name, &d.name, &missing)
   FIND(cuInit);
-  FIND(cuDriverGetVersion);
   FIND(cuGetErrorName);
   FIND(cuDeviceGetCount);
   FIND(cuDeviceGetAttribute);
@@ -38,11 +39,9 @@ Result<Driver> open_driver() {
   FIND(cuCtxPopCurrent_v2);
   FIND(cuPointerGetAttributes);
   FIND(cuMemAlloc_v2);
-  FIND(cuMemFree_v2);
   FIND(cuMemcpyAsync);
   FIND(cuMemsetD8Async);
   FIND(cuMemHostRegister_v2);
-  FIND(cuMemHostUnregister);
   FIND(cuModuleLoadData);
   FIND(cuModuleGetFunction);
   FIND(cuLaunchKernel);
@@ -72,6 +71,18 @@ std::string error_text(const Driver& driver, int error) {
   const char* name = nullptr;
   if (driver.cuGetErrorName(error, &name) != kSuccess || !name) name = "an unknown error";
   return fmt::format("{} ({})", name, error);
+}
+
+Result<std::byte*> pinned_memory(const Driver& driver, size_t bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kPageBytes, bytes) != 0)
+    return Status(SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", bytes));
+  const int error =
+      driver.cuMemHostRegister_v2(memory, bytes, kRegisterPortable | kRegisterDeviceMap);
+  if (error == kSuccess) return static_cast<std::byte*>(memory);
+  std::free(memory);
+  return Status(SENNIT_OUT_OF_RESOURCES,
+                fmt::format("cuMemHostRegister of {} bytes: {}", bytes, error_text(driver, error)));
 }
 
 }  // namespace sennit::cuda

@@ -30,7 +30,6 @@ inline constexpr unsigned kNonBlocking = 1;  // of a stream
 // By their names in libcuda.so.1. All return an error, or kSuccess.
 struct Driver {
   int (*cuInit)(unsigned flags);
-  int (*cuDriverGetVersion)(int* version);
   int (*cuGetErrorName)(int error, const char** name);
   int (*cuDeviceGetCount)(int* count);
   int (*cuDeviceGetAttribute)(int* value, int attribute, Device device);
@@ -40,11 +39,9 @@ struct Driver {
   int (*cuCtxPopCurrent_v2)(Context* context);
   int (*cuPointerGetAttributes)(unsigned count, const int* attributes, void** data, Address memory);
   int (*cuMemAlloc_v2)(Address* memory, size_t bytes);
-  int (*cuMemFree_v2)(Address memory);
   int (*cuMemcpyAsync)(Address to, Address from, size_t bytes, Stream stream);
   int (*cuMemsetD8Async)(Address memory, unsigned char value, size_t bytes, Stream stream);
   int (*cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned flags);
-  int (*cuMemHostUnregister)(void* memory);
   int (*cuModuleLoadData)(Module* module, const void* image);
   int (*cuModuleGetFunction)(Function* function, Module module, const char* name);
   int (*cuLaunchKernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -60,5 +57,28 @@ struct Driver {
 Result<const Driver*> driver();
 // "CUDA_ERROR_INVALID_VALUE (1)".
 std::string error_text(const Driver& driver, int error);
+
+// A context is current in this thread, which may have another, or none, before and after.
+class CurrentContext {
+ public:
+  CurrentContext(const Driver& driver, Context context)
+      : driver_(driver), error_(driver.cuCtxPushCurrent_v2(context)) {}
+  ~CurrentContext() {
+    Context popped = nullptr;
+    if (error_ == kSuccess) driver_.cuCtxPopCurrent_v2(&popped);
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+  int error() const { return error_; }
+
+ private:
+  const Driver& driver_;
+  const int error_;
+};
+
+inline constexpr size_t kPageBytes = 4096;
+// Memory of the host's that devices reach at the same address, aligned to a page. It is never
+// freed: to unregister it waits for every kernel of the device. A context is current.
+Result<std::byte*> pinned_memory(const Driver& driver, size_t bytes);
 
 }  // namespace sennit::cuda

@@ -3,11 +3,10 @@
 //
 // A kernel is launched for each call, in the user's stream. Its start says that the stream has come
 // to the call ("reached"), its end lets the stream go on. In between it copies and reduces what the
-// host posts into the ring, in tiles, which its blocks claim one after the other: a
-// block that is not on the device yet is not waited for. Commands run side by side, so one is
-// posted only when those that it depends on are done. The host writes words that the device reads
-// and the other way round; each is written with release and read with acquire, at the scope of the
-// whole system.
+// host posts into the ring, in tiles, which its blocks claim one after the other: a block that is
+// not on the device yet is not waited for. Commands run side by side, so one is posted only when
+// those that it depends on are done. The host writes words that the device reads and the other way
+// round; each is written with release and read with acquire, at the scope of the whole system.
 #pragma once
 
 #include <cstddef>

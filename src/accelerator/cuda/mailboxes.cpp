@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <new>
 
 #include <fmt/core.h>
@@ -14,7 +13,6 @@
 namespace sennit::cuda {
 namespace {
 
-constexpr size_t kPageBytes = 4096;
 // So many are made at once: their memory is pinned together.
 constexpr size_t kMadeAtOnce = 8;
 // A block for so many bytes of results, as far as there are blocks.
@@ -81,12 +79,8 @@ Result<std::vector<Post>> Mailboxes::make_more() const {
                              : Status(SENNIT_OUT_OF_RESOURCES,
                                       fmt::format("{}: {}", what, error_text(driver_, error)));
   };
-  void* memory = nullptr;
-  if (posix_memalign(&memory, kPageBytes, kMadeAtOnce * kMailboxBytes) != 0)
-    return Status(SENNIT_OUT_OF_RESOURCES, "no memory for mailboxes of a CUDA device");
-  SENNIT_RETURN_IF_ERROR(check(driver_.cuMemHostRegister_v2(memory, kMadeAtOnce * kMailboxBytes,
-                                                            kRegisterPortable | kRegisterDeviceMap),
-                               "cuMemHostRegister of mailboxes"));
+  const Result<std::byte*> memory = pinned_memory(driver_, kMadeAtOnce * kMailboxBytes);
+  if (!memory) return memory.status();
   Address boards = 0;
   constexpr size_t kBoardBytes = (sizeof(Board) + kPageBytes - 1) / kPageBytes * kPageBytes;
   SENNIT_RETURN_IF_ERROR(
@@ -98,8 +92,8 @@ Result<std::vector<Post>> Mailboxes::make_more() const {
       check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize of boards"));
   std::vector<Post> posts;
   for (size_t i = 0; i < kMadeAtOnce; i++) {
-    auto* const at = static_cast<std::byte*>(memory) + i * kMailboxBytes;
-    posts.push_back({new (at) Mailbox, boards + i* kBoardBytes, 0});
+    Mailbox* const mailbox = new (*memory + i * kMailboxBytes) Mailbox;
+    posts.push_back({mailbox, boards + i * kBoardBytes, 0});
   }
   return posts;
 }
@@ -124,13 +118,11 @@ Status MailboxWorker::enqueue(void* stream, uint64_t work_bytes) {
   Address board = post_.board;
   uint64_t launch = post_.launch;
   void* parameters[] = {&mailbox, &board, &launch};
-  int error = driver.cuCtxPushCurrent_v2(kernel_.context);
-  if (error == kSuccess) {
+  const CurrentContext current(driver, kernel_.context);
+  int error = current.error();
+  if (error == kSuccess)
     error = driver.cuLaunchKernel(kernel_.function, blocks, 1, 1, kThreads, 1, 1, 0,
                                   static_cast<Stream>(stream), parameters, nullptr);
-    Context popped = nullptr;
-    driver.cuCtxPopCurrent_v2(&popped);
-  }
   enqueued_ = error == kSuccess;
   stream_ = stream;
   if (enqueued_) return {};

@@ -1,0 +1,132 @@
+// accelerator_test.cpp: what every accelerator promises: the processor, and a CUDA device, for
+// which the software GPU stands.
+//
+// ctest links: soft_gpu
+#include "accelerator/accelerator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "reduce/reduce.hpp"
+#include "tests/soft_gpu/cuda_functions.hpp"
+#include "tests/support/seed.hpp"
+
+namespace sennit {
+namespace {
+
+// An accelerator of each kind, and a stream of it.
+struct Subject {
+  Accelerator* accelerator = nullptr;
+  void* stream = nullptr;
+};
+
+Subject make_subject(const std::string& name) {
+  if (name == "host") return {&host_accelerator(), nullptr};
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  EXPECT_EQ(cuInit(0), 0);
+  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, 0), 0);
+  EXPECT_EQ(cuCtxSetCurrent(context), 0);
+  EXPECT_EQ(cuStreamCreate(&stream, 1), 0);
+  const Result<Accelerator*> device = cuda_device_of(stream);
+  EXPECT_TRUE(device.ok()) << device.status().text();
+  return {device.ok() ? *device : nullptr, stream};
+}
+
+class Accelerators : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    subject_ = make_subject(GetParam());
+    ASSERT_NE(subject_.accelerator, nullptr);
+  }
+  std::byte* take(size_t bytes) {
+    const Result<std::byte*> memory = subject_.accelerator->allocate(bytes, MemoryKind::pinned);
+    EXPECT_TRUE(memory.ok()) << memory.status().text();
+    return *memory;
+  }
+  std::unique_ptr<StreamWorker> enqueued() {
+    Result<std::unique_ptr<StreamWorker>> worker = subject_.accelerator->make_worker();
+    EXPECT_TRUE(worker.ok()) << worker.status().text();
+    const Status put = (*worker)->enqueue(subject_.stream, 1 << 20);
+    EXPECT_TRUE(put.ok()) << put.text();
+    while (!(*worker)->reached()) std::this_thread::yield();
+    return *std::move(worker);
+  }
+  static std::vector<uint64_t> await(StreamWorker& worker, size_t tokens) {
+    std::vector<uint64_t> done;
+    while (done.size() < tokens) {
+      worker.poll(&done);
+      std::this_thread::yield();
+    }
+    return done;
+  }
+  Subject subject_;
+};
+
+TEST_P(Accelerators, WhatIsSubmittedIsDoneOnceAndAsReduceHasIt) {
+  std::mt19937_64 random(sennit_test::seed());
+  constexpr size_t kCount = 3000, kInputs = 12;  // more than a command holds
+  std::byte* const memory = take((kInputs + 1) * kCount * 8);
+  const auto worker = enqueued();
+  for (int type = 0; type < SENNIT_TYPE_COUNT; type++)
+    for (const Op op : {Op::sum, Op::prod, Op::min, Op::max, Op::avg}) {
+      const auto of = static_cast<DataType>(type);
+      const size_t bytes = kCount * type_bytes(of);
+      std::vector<const void*> inputs;
+      for (size_t i = 1; i <= kInputs; i++) inputs.push_back(memory + i * kCount * 8);
+      for (size_t i = 0; i < (kInputs + 1) * kCount * 8; i++)
+        memory[i] = static_cast<std::byte>(random());
+      const uint64_t divisor = op == Op::avg ? 3 : 1;
+      std::vector<std::byte> expected(bytes);
+      reduce(of, op, expected.data(), inputs, kCount, divisor);
+      worker->submit({false, of, op, divisor, memory, inputs, kCount}, 7);
+      EXPECT_EQ(await(*worker, 1), std::vector<uint64_t>{7});
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), memory)) << type << ' ' << int(op);
+    }
+  worker->leave();
+  subject_.accelerator->free(memory, (kInputs + 1) * kCount * 8, MemoryKind::pinned);
+}
+
+// Far more than a ring holds.
+TEST_P(Accelerators, AnyNumberMayBeOut) {
+  constexpr uint64_t kPieces = 2000, kBytes = 40;
+  std::byte* const memory = take(2 * kPieces * kBytes);
+  for (size_t i = 0; i < kPieces * kBytes; i++) memory[i] = static_cast<std::byte>(i * 7);
+  std::byte* const to = memory + kPieces * kBytes;
+  const auto worker = enqueued();
+  for (uint64_t i = 0; i < kPieces; i++) {
+    const void* const from = memory + i * kBytes;
+    worker->submit({true, DataType::uint8, Op::sum, 1, to + i * kBytes, {&from, 1}, kBytes}, i);
+  }
+  std::vector<uint64_t> done = await(*worker, kPieces);
+  std::sort(done.begin(), done.end());
+  for (uint64_t i = 0; i < kPieces; i++) ASSERT_EQ(done[i], i);
+  EXPECT_EQ(std::memcmp(memory, to, kPieces * kBytes), 0);
+  worker->leave();
+}
+
+// Workers come and go, and memory is kept for the next.
+TEST_P(Accelerators, StreamsGoOnWhenWorkersLeave) {
+  std::byte* const first = take(1000);
+  subject_.accelerator->free(first, 1000, MemoryKind::pinned);
+  for (int i = 0; i < 30; i++) enqueued()->leave();
+  const Status over = subject_.accelerator->synchronize(subject_.stream);
+  EXPECT_TRUE(over.ok()) << over.text();
+  EXPECT_TRUE(subject_.accelerator->check_stream(subject_.stream).ok());
+  const Result<MemoryKind> kind = subject_.accelerator->look(first);
+  ASSERT_TRUE(kind.ok());
+  EXPECT_EQ(*kind, MemoryKind::pinned);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Accelerators, testing::Values("host", "cuda"),
+                         [](const auto& name) { return std::string(name.param); });
+
+}  // namespace
+}  // namespace sennit
