@@ -110,6 +110,7 @@ TEST_P(Accelerators, AnyNumberMayBeOut) {
   for (uint64_t i = 0; i < kPieces; i++) ASSERT_EQ(done[i], i);
   EXPECT_EQ(std::memcmp(memory, to, kPieces * kBytes), 0);
   worker->leave();
+  subject_.accelerator->free(memory, 2 * kPieces * kBytes, MemoryKind::pinned);
 }
 
 // Workers come and go, and memory is kept for the next.

@@ -46,8 +46,8 @@ struct LocalCommand {
 };
 
 bool overlaps(const void* a, const void* b, uint64_t bytes_of_a, uint64_t bytes_of_b) {
-  const auto* const first = static_cast<const std::byte*>(a);
-  const auto* const other = static_cast<const std::byte*>(b);
+  const auto first = reinterpret_cast<uintptr_t>(a);
+  const auto other = reinterpret_cast<uintptr_t>(b);
   return first < other + bytes_of_b && other < first + bytes_of_a;
 }
 

@@ -207,10 +207,14 @@ Result<Accelerator*> cuda_device_of(void* stream) {
                                error_text(**driver, error)));
   if (!context)
     return invalid("no CUDA device is current in this thread: call cudaSetDevice first");
-  static Mutex mutex;
-  static std::map<Context, CudaDevice*> devices SENNIT_GUARDED_BY(mutex);
-  const MutexLock lock(mutex);
-  CudaDevice*& device = devices[context];
+  // Never destroyed: what other static objects do at the exit may still ask for a device.
+  struct Devices {
+    Mutex mutex;
+    std::map<Context, CudaDevice*> of SENNIT_GUARDED_BY(mutex);
+  };
+  static Devices& devices = *new Devices;
+  const MutexLock lock(devices.mutex);
+  CudaDevice*& device = devices.of[context];
   if (!device) {
     const Result<CudaDevice*> made = make_device(**driver, context);
     if (!made) return made.status();
