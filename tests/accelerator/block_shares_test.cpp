@@ -1,4 +1,5 @@
 // block_shares_test.cpp: calls in many streams all find room on a device.
+// ctest not-under-tsan: it has one thread
 #include "accelerator/cuda/block_shares.hpp"
 
 #include <gtest/gtest.h>

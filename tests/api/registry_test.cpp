@@ -1,4 +1,5 @@
 // registry_test.cpp: failures reach the communicators that stand and those to come, and no others.
+// ctest not-under-tsan: it has one thread
 #include "api/registry.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // edges_test.cpp: what edges should take is the same whether one rank is simulated for all that do
 // the same, or every rank.
+// ctest not-under-tsan: it has one thread
 #include "diagnose/edges.hpp"
 
 #include <algorithm>

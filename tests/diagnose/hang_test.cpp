@@ -1,4 +1,5 @@
 // hang_test.cpp: who is behind, by what ranks say they do: every cause that can be told apart.
+// ctest not-under-tsan: it has one thread
 #include "diagnose/hang.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // history_test.cpp: since when calls take longer, among noise, and that nothing is found where
 // nothing changed, or calls got faster.
+// ctest not-under-tsan: it has one thread
 #include "diagnose/history.hpp"
 
 #include <cmath>

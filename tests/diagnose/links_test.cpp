@@ -1,5 +1,6 @@
 // links_test.cpp: what is slow is named, and nothing else is, on simulated trees: boundaries in one
 // direction and in both, whole tiers, late ranks, and nothing at all, with noise on every time.
+// ctest not-under-tsan: it has one thread
 #include "diagnose/links.hpp"
 
 #include <algorithm>

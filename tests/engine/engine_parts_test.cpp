@@ -1,5 +1,6 @@
 // engine_parts_test.cpp: the parts of the engine, each alone: which transport reaches whom, memory
 // that is handed out and registered, and where the data of steps lies.
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,6 @@
 // mailbox_test.cpp: the numbers of messages by peer and tag, and receives that wait for their
 // source, over a transport that is told what has come.
+// ctest not-under-tsan: it has one thread
 #include "engine/mailbox.hpp"
 
 #include <gtest/gtest.h>

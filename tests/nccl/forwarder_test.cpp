@@ -3,6 +3,7 @@
 // does not. Each case is a child of its own, since a process decides once.
 // ctest links: nccl_forwarder
 // ctest runs: sennit_nccl fake_vendor_nccl
+// ctest not-under-tsan: it has one thread
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
 // pipeline_test.cpp: the planner's plain model: latency, posting and pipelined tiers; and which
 // numbers of chunks it compares.
+// ctest not-under-tsan: it has one thread
 #include "plan/pipeline.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // shared_cores_test.cpp: what shared cores add to the plain model is behind two functions with one
 // switch: with it off the planner is latency, posting and pipelined tiers, and asks no algorithm
 // for more.
+// ctest not-under-tsan: it has one thread
 #include "plan/shared_cores.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // notes_test.cpp: notes of a recording come back as they were written; what is cut off or unknown
 // is passed over.
+// ctest not-under-tsan: it has one thread
 #include "record/notes.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // recording_test.cpp: a rank's recording: what is in it while it is written and after its process
 // was killed, when its file goes, and files that are no recordings.
+// ctest not-under-tsan: it has one thread
 #include "record/recording.hpp"
 
 #include <fcntl.h>

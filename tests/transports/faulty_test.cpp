@@ -1,5 +1,6 @@
 // The faults that faulty makes, and how they are asked for. Delay goes through the conformance
 // suite.
+// ctest not-under-tsan: it has one thread
 #include "transports/faulty.hpp"
 
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
 // The verifier notices every kind of damage to a right program, and names it.
+// ctest not-under-tsan: it has one thread
 #include <random>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // core_time_test.cpp: a thread that wakes late finds out for how long its process did not run.
+// ctest not-under-tsan: it has one thread
 #include "watch/core_time.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 // digest_test.cpp: digests come back as they were, the largest in part; what is none is refused,
 // whatever bytes it has.
+// ctest not-under-tsan: it has one thread
 #include "watch/digest.hpp"
 
 #include <random>

@@ -1,4 +1,5 @@
 // hang_watch_test.cpp: when the coordinator asks, what it makes of the answers, and when it tells.
+// ctest not-under-tsan: it has one thread
 #include "watch/hang_watch.hpp"
 
 #include <gtest/gtest.h>

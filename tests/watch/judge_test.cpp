@@ -1,5 +1,6 @@
 // judge_test.cpp: what digests of simulated calls show: the boundary that is slow or the rank that
 // is late, once that has held, and nothing while all is well; and that it is withdrawn.
+// ctest not-under-tsan: it has one thread
 #include "watch/judge.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // summary_test.cpp: what is told of a rank's events: whole calls, what came from other hosts, and
 // how long the rank was in no call.
+// ctest not-under-tsan: it has one thread
 #include "watch/summary.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // call_test.cpp: the parts that a call passes through, each alone: checks, requests, messages to
 // oneself, the cache of plans, the places of small calls.
+// ctest not-under-tsan: it has one thread
 #include "api/call/call.hpp"
 
 #include <gtest/gtest.h>

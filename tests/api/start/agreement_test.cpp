@@ -1,5 +1,6 @@
 // agreement_test.cpp: what ranks tell each other at the start survives the way, what is damaged is
 // refused, and what all make of it is what it should be.
+// ctest not-under-tsan: it has one thread
 #include "api/start/agreement.hpp"
 
 #include <gtest/gtest.h>

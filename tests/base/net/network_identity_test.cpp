@@ -1,4 +1,5 @@
 // network_identity_test.cpp: what is kept for one network is never taken for a later one.
+// ctest not-under-tsan: it has one thread
 #include "base/net/network_identity.hpp"
 
 #include <sched.h>

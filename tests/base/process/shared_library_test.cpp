@@ -1,5 +1,6 @@
 // shared_library_test.cpp: libraries that are opened at run time: found, missing, incomplete; and
 // a process in which those of the optional transports and sources are truly not there.
+// ctest not-under-tsan: it has one thread
 #include "base/process/shared_library.hpp"
 
 #include <dlfcn.h>

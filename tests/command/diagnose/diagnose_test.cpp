@@ -3,6 +3,7 @@
 //
 // ctest quiet: it judges how long messages take
 // ctest runs: sennit_command
+// ctest not-under-tsan: it runs a command, whose threads others try
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>

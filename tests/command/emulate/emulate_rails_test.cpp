@@ -5,6 +5,7 @@
 // ctest quiet: it builds network namespaces
 // ctest runs: sennit_command
 // ctest links: sennit_commands
+// ctest not-under-tsan: it runs a command, whose threads others try
 #include <signal.h>
 
 #include <chrono>

@@ -3,6 +3,7 @@
 //
 // ctest quiet: it builds network namespaces
 // ctest runs: sennit_command calls
+// ctest not-under-tsan: it runs a command, whose threads others try
 #include <chrono>
 #include <string>
 #include <thread>

@@ -4,6 +4,7 @@
 //
 // ctest quiet: it builds network namespaces
 // ctest runs: sennit_command
+// ctest not-under-tsan: it runs a command, whose threads others try
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -4,6 +4,7 @@
 //
 // ctest quiet: it builds network namespaces
 // ctest runs: sennit_command
+// ctest not-under-tsan: it runs a command, whose threads others try
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // groups_test.cpp: the tree of some ranks is what contract() makes of them; beside siblings each
 // group has its part of what they use together, and ranks keep the numbers that they were given.
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
 #include <algorithm>

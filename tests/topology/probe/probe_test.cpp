@@ -1,5 +1,6 @@
 // probe_test.cpp: the prober against networks that are computed: flows share links max-min fairly,
 // figures carry noise, some host is slow.
+// ctest not-under-tsan: it has one thread
 #include "topology/probe/probe.hpp"
 
 #include <algorithm>

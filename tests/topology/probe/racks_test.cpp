@@ -1,5 +1,6 @@
 // racks_test.cpp: racks out of rates while everybody sends to everybody (topology/probe/racks.hpp),
 // on computed rates. Whole probes are in tests/topology/probe/probe_test.cpp.
+// ctest not-under-tsan: it has one thread
 #include "topology/probe/racks.hpp"
 
 #include <functional>

@@ -1,5 +1,6 @@
 // gradient_sums_test.cpp: which gradients are reduced when: once a step with zero 0 and 1, the
 // embedding's in parts; after each micro-batch, and two units at a time, with zero 2 and 3.
+// ctest not-under-tsan: it has one thread
 #include "trainer/model/gradient_sums.hpp"
 
 #include "tests/trainer/model/recording_group.hpp"

@@ -1,5 +1,6 @@
 // parameter_shards_test.cpp: what the ranks of a replica group keep of every unit: owned parts tile
 // it, bytes are those that the header promises, and pieces for checkpoints tile every tensor.
+// ctest not-under-tsan: it has one thread
 #include <map>
 
 #include <gtest/gtest.h>

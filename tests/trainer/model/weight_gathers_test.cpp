@@ -1,5 +1,6 @@
 // weight_gathers_test.cpp: which weights are gathered when: none with zero 0; after an update in
 // the order of their use and a few at a time with zero 1 and 2; before each use with zero 3.
+// ctest not-under-tsan: it has one thread
 #include "trainer/model/weight_gathers.hpp"
 
 #include "tests/trainer/model/recording_group.hpp"

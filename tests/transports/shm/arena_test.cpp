@@ -1,5 +1,6 @@
 // arena_test.cpp: memory that peers can read in place: what is allocated is whole pages that nobody
 // else has, comes back, and is seen by a peer through a mapping of its own.
+// ctest not-under-tsan: it has one thread
 #include "transports/shm/arena.hpp"
 
 #include <gtest/gtest.h>

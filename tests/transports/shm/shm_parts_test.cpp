@@ -1,6 +1,7 @@
 // shm_parts_test.cpp: the parts of the shm transport, each tried without the others: ids, lists,
 // peers and their rings, small messages, offers and transfers. Slots are handed from one end to the
 // other by the test itself.
+// ctest not-under-tsan: it has one thread
 #include <cstring>
 
 #include "tests/transports/shm/shm_world.hpp"

@@ -1,5 +1,6 @@
 // shm_processes_test.cpp: the shm transport between processes: peers that are killed in the middle
 // of a transfer, what they leave behind, other hosts' /dev/shm, and a full one.
+// ctest not-under-tsan: its ranks are processes
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // Handshake over socket pairs: agreement, refusal, wrong secrets, garbage, a byte at a time, and
 // somebody on the path.
+// ctest not-under-tsan: it has one thread
 #include "transports/tcp/auth.hpp"
 
 #include <gtest/gtest.h>

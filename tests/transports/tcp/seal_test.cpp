@@ -1,5 +1,6 @@
 // Seal: the same bytes as libsodium gives for the same key and number, both ciphers; what was
 // changed, repeated, left out or moved does not open; keys are replaced in step.
+// ctest not-under-tsan: it has one thread
 #include "transports/tcp/seal.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // tcp_messages_test.cpp: what messages over tcp mean (transports/tcp/messages.hpp), tried over a
 // pair of sockets: no manager, no handshake, no epoll.
+// ctest not-under-tsan: it has one thread
 #include "transports/tcp/messages.hpp"
 
 #include <gtest/gtest.h>

@@ -5,6 +5,7 @@
 // One end's stream is recorded and cut into its units; each attack changes the record and plays it
 // to a fresh other end with the same keys. ATTACKS=10000 makes that many of each kind of
 // connection. Whole jobs: tests/api/wire_jobs_test.cpp.
+// ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 // fold_test.cpp: names that `sennit topo` has folded into lists expand to the same names.
 //
 // ctest links: sennit_commands
+// ctest not-under-tsan: it has one thread
 #include "command/topo/model/fold.hpp"
 
 #include <algorithm>

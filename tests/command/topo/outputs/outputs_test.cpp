@@ -1,6 +1,7 @@
 // outputs_test.cpp: the pictures and pages of `sennit topo` stay legible, and no name breaks out.
 //
 // ctest links: sennit_commands
+// ctest not-under-tsan: it has one thread
 #include "command/topo/outputs/outputs.hpp"
 
 #include <string>
