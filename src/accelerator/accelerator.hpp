@@ -54,6 +54,9 @@ class StreamWorker {
   virtual void submit(const LocalWork& work, uint64_t token) = 0;
   // Appends the tokens of what is done.
   virtual void poll(std::vector<uint64_t>* done) = 0;
+  // An error where the device has failed, so that nothing here will be reached or done any more.
+  // What is not known yet is no error.
+  virtual Status lost() const = 0;
   // The stream goes on; where it has not come here yet, as soon as it does. Nothing more is
   // submitted, and what was and is not done may be left undone.
   virtual void leave() = 0;
@@ -72,6 +75,8 @@ class Accelerator {
   virtual uint32_t most_inputs() const = 0;  // of one LocalWork
   // Whether it is the only device of this process, so that addresses of all its ranks serve.
   virtual bool alone() const = 0;
+  // What lies within so many bytes may be faster than its memory; 0: unknown.
+  virtual uint64_t cache_bytes() const = 0;
   // Puts a copy between memory that the device reaches into the stream.
   virtual Status copy(void* stream, void* to, const void* from, size_t bytes) = 0;
   // Waits until the stream has come to its end.
@@ -85,6 +90,9 @@ class Accelerator {
 // The CUDA device of the stream; of a default stream, the one that is current in the calling
 // thread. Lives until the process ends.
 Result<Accelerator*> cuda_device_of(void* stream);
+// A new stream of the device with this number. The device is current in this thread from then on.
+Result<void*> new_cuda_stream(int device);
+Result<int> cuda_devices();  // how many this process has
 // The processor, whose streams are always at their end, and all of whose memory serves. `stream`
 // is not looked at. What a device is held against in tests.
 Accelerator& host_accelerator();

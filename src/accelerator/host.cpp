@@ -29,6 +29,7 @@ class HostWorker final : public StreamWorker {
     done->insert(done->end(), done_.begin(), done_.end());
     done_.clear();
   }
+  Status lost() const override { return {}; }
   void leave() override {}
 
  private:
@@ -45,6 +46,7 @@ class HostAccelerator final : public Accelerator {
   }
   uint32_t most_inputs() const override { return UINT32_MAX; }
   bool alone() const override { return true; }
+  uint64_t cache_bytes() const override { return 0; }
   Status copy(void*, void* to, const void* from, size_t bytes) override {
     std::memmove(to, from, bytes);
     return {};

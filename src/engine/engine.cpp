@@ -319,9 +319,13 @@ bool Engine::progress() {
 
 void Engine::check_stalls(uint64_t now) {
   // Whose stream has not come to it may take as long as it likes.
-  if (!places_.empty())
+  if (!places_.empty()) {
     for (Execution* const execution : running_)
       if (execution->armed()) execution->last_progress_ns = now;
+    bool lost = false;
+    for (size_t i = 0; i < places_.size(); i++) lost |= places_[i]->end_if_lost();
+    if (lost) collect_done();
+  }
   const auto tell = [this, now](Execution& execution) {
     execution.record_stall(now);
     callbacks_.stalled(execution);

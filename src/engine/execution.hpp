@@ -71,6 +71,8 @@ class Execution {
   const std::shared_ptr<std::atomic<bool>>& armed_flag() const { return armed_; }
   void arrive();
   void local_done(uint32_t token);
+  // The device does nothing any more: it ends with `why`.
+  void device_lost(const Status& why);
   // Fails, and has the engine tell the communicator.
   void fail_here(const Status& status);
 

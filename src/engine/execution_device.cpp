@@ -124,6 +124,12 @@ void Execution::scaling_done() {
   if (--scaling_ == 0) go();
 }
 
+// Of what the device was told to do nothing more will be heard.
+void Execution::device_lost(const Status& why) {
+  local_out_ = 0;
+  fail_here(why);
+}
+
 void Execution::local_done(uint32_t token) {
   local_out_--;
   if (token == kScaling) return scaling_done();

@@ -47,4 +47,13 @@ void StreamPlace::fail(const Status& why) {
     if (execution) execution->fail_here(why);
 }
 
+bool StreamPlace::end_if_lost() {
+  const Status lost = worker_->lost();
+  if (lost.ok()) return false;
+  const std::vector<Execution*> all = executions_;
+  for (Execution* const execution : all)
+    if (execution) execution->device_lost(lost);
+  return true;
+}
+
 }  // namespace sennit

@@ -45,6 +45,9 @@ class StreamPlace {
   bool waits() const { return !reached_; }
   // It will not come: everything that works here ends with this.
   void fail(const Status& why);
+  // Where the device has failed everything ends here, what it had been told to do as well. Whether
+  // it has.
+  bool end_if_lost();
 
  private:
   const std::unique_ptr<StreamWorker> worker_;

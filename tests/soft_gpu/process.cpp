@@ -105,4 +105,5 @@ uint64_t soft_gpu_seed() {
   return seed;
 }
 
+void soft_gpu_break() { soft_gpu::break_device("a test has broken it"); }
 void soft_gpu_mend() { soft_gpu::has_broken.store(false, std::memory_order_relaxed); }

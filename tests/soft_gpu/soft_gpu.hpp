@@ -19,7 +19,9 @@ void soft_gpu_write(void* device, const void* host, size_t bytes);
 // A CUstream starts nothing more, until it is released.
 void soft_gpu_hold(void* stream);
 void soft_gpu_release(void* stream);
-// After an illegal address: calls succeed again. What was in the streams meanwhile is lost.
+// As an illegal address of some kernel does: no kernel goes on, and every call fails from now on.
+void soft_gpu_break();
+// After that: calls succeed again. What was in the streams meanwhile is lost.
 void soft_gpu_mend();
 
 }  // extern "C"

@@ -46,16 +46,18 @@ constexpr uintptr_t kLastDefaultStream = 2;
 
 class CudaDevice final : public Accelerator {
  public:
-  CudaDevice(const Kernel& kernel, Stream stream, Device ordinal, bool alone)
+  CudaDevice(const Kernel& kernel, Stream stream, Device ordinal, bool alone, uint64_t cache_bytes)
       : kernel_(kernel),
         driver_(*kernel.driver),
         ordinal_(ordinal),
         alone_(alone),
+        cache_bytes_(cache_bytes),
         mailboxes_(*kernel.driver, stream) {}
 
   std::string_view name() const override { return "cuda"; }
   uint32_t most_inputs() const override { return kMostInputs; }
   bool alone() const override { return alone_; }
+  uint64_t cache_bytes() const override { return cache_bytes_; }
 
   Result<MemoryKind> look(const void* memory) override {
     unsigned type = 0, managed = 0;
@@ -145,6 +147,7 @@ class CudaDevice final : public Accelerator {
   const Driver& driver_;
   const Device ordinal_;
   const bool alone_;
+  const uint64_t cache_bytes_;
   Mailboxes mailboxes_;
   Mutex mutex_;
   Kept pinned_ SENNIT_GUARDED_BY(mutex_), device_ SENNIT_GUARDED_BY(mutex_);
@@ -161,7 +164,7 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
   };
   const CurrentContext current(driver, context);
   Device ordinal = 0;
-  int multiprocessors = 0, host_pointers_serve = 0, devices = 0;
+  int multiprocessors = 0, host_pointers_serve = 0, devices = 0, cache_bytes = 0;
   Kernel kernel{&driver, context};
   Module module = nullptr;
   Stream stream = nullptr;
@@ -172,6 +175,7 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
          "cuDeviceGetAttribute") &&
       ok(driver.cuDeviceGetAttribute(&host_pointers_serve, kHostPointersServe, ordinal),
          "cuDeviceGetAttribute") &&
+      ok(driver.cuDeviceGetAttribute(&cache_bytes, kCacheBytes, ordinal), "cuDeviceGetAttribute") &&
       ok(driver.cuModuleLoadData(&module, image), "cuModuleLoadData") &&
       ok(driver.cuModuleGetFunction(&kernel.function, module, kKernelName),
          "cuModuleGetFunction") &&
@@ -189,11 +193,36 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
                               ordinal));
   const int64_t most = option_integer("SENNIT_DEVICE_BLOCKS");
   kernel.most_blocks = static_cast<unsigned>(std::clamp<int64_t>(most, 1, multiprocessors));
-  kernel.shares = new BlockShares(static_cast<unsigned>(multiprocessors));  // as long as the device
-  return new CudaDevice(kernel, stream, ordinal, devices == 1);  // lives as long as the process
+  // As long as the device, and that lives as long as the process.
+  kernel.shares = new BlockShares(static_cast<unsigned>(multiprocessors));
+  kernel.health = new DeviceHealth(driver, context, stream);
+  return new CudaDevice(kernel, stream, ordinal, devices == 1, static_cast<uint64_t>(cache_bytes));
 }
 
 }  // namespace
+
+Result<int> cuda_devices() {
+  const Result<const Driver*> driver = cuda::driver();
+  if (!driver) return driver.status();
+  int devices = 0;
+  if (const int error = (*driver)->cuDeviceGetCount(&devices); error != kSuccess)
+    return Status(SENNIT_NOT_FOUND,
+                  fmt::format("cuDeviceGetCount: {}", error_text(**driver, error)));
+  return devices;
+}
+
+Result<void*> new_cuda_stream(int device) {
+  const Result<const Driver*> driver = cuda::driver();
+  if (!driver) return driver.status();
+  Context context = nullptr;
+  Stream stream = nullptr;
+  int error = (*driver)->cuDevicePrimaryCtxRetain(&context, device);
+  if (error == kSuccess) error = (*driver)->cuCtxSetCurrent(context);
+  if (error == kSuccess) error = (*driver)->cuStreamCreate(&stream, kNonBlocking);
+  if (error == kSuccess) return static_cast<void*>(stream);
+  return Status(SENNIT_NOT_FOUND, fmt::format("no stream on CUDA device {}: {}", device,
+                                              error_text(**driver, error)));
+}
 
 Result<Accelerator*> cuda_device_of(void* stream) {
   const Result<const Driver*> driver = cuda::driver();

@@ -33,7 +33,9 @@ Result<Driver> open_driver() {
   FIND(cuGetErrorName);
   FIND(cuDeviceGetCount);
   FIND(cuDeviceGetAttribute);
+  FIND(cuDevicePrimaryCtxRetain);
   FIND(cuCtxGetCurrent);
+  FIND(cuCtxSetCurrent);
   FIND(cuCtxGetDevice);
   FIND(cuCtxPushCurrent_v2);
   FIND(cuCtxPopCurrent_v2);
@@ -48,6 +50,7 @@ Result<Driver> open_driver() {
   FIND(cuStreamCreate);
   FIND(cuStreamGetCtx);
   FIND(cuStreamSynchronize);
+  FIND(cuStreamQuery);
   FIND(cuStreamIsCapturing);
 #undef FIND
   if (!missing.empty())
@@ -62,7 +65,8 @@ Result<Driver> open_driver() {
 }  // namespace
 
 Result<const Driver*> driver() {
-  static const Result<Driver> opened = open_driver();
+  // Never destroyed: threads ask until the process is gone.
+  static const Result<Driver>& opened = *new Result<Driver>(open_driver());
   if (!opened) return opened.status();
   return &*opened;
 }

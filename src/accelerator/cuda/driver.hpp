@@ -19,9 +19,10 @@ using Function = struct FunctionTag*;
 using Stream = struct StreamTag*;
 using Address = unsigned long long;
 
-inline constexpr int kSuccess = 0;
-inline constexpr int kMultiprocessors = 16;    // CUdevice_attribute
-inline constexpr int kHostPointersServe = 91;  // of registered memory, on the device too
+inline constexpr int kSuccess = 0, kNotReady = 600;  // CUresult
+inline constexpr int kMultiprocessors = 16;          // CUdevice_attribute
+inline constexpr int kCacheBytes = 38;               // of the level next to its memory
+inline constexpr int kHostPointersServe = 91;        // of registered memory, on the device too
 inline constexpr int kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;  // CUpointer_attribute
 inline constexpr unsigned kTypeHost = 1, kTypeDevice = 2;                  // CUmemorytype
 inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
@@ -33,7 +34,9 @@ struct Driver {
   int (*cuGetErrorName)(int error, const char** name);
   int (*cuDeviceGetCount)(int* count);
   int (*cuDeviceGetAttribute)(int* value, int attribute, Device device);
+  int (*cuDevicePrimaryCtxRetain)(Context* context, Device device);
   int (*cuCtxGetCurrent)(Context* context);
+  int (*cuCtxSetCurrent)(Context context);
   int (*cuCtxGetDevice)(Device* device);
   int (*cuCtxPushCurrent_v2)(Context context);
   int (*cuCtxPopCurrent_v2)(Context* context);
@@ -50,6 +53,7 @@ struct Driver {
   int (*cuStreamCreate)(Stream* stream, unsigned flags);
   int (*cuStreamGetCtx)(Stream stream, Context* context);
   int (*cuStreamSynchronize)(Stream stream);
+  int (*cuStreamQuery)(Stream stream);
   int (*cuStreamIsCapturing)(Stream stream, int* capturing);
 };
 

@@ -102,10 +102,12 @@ Result<std::vector<Post>> Mailboxes::make_more() const {
 
 MailboxWorker::~MailboxWorker() {
   leave();
-  if (enqueued_)
+  if (enqueued_) {
     kernel_.shares->give_back(stream_);
-  else
+    kernel_.health->kernel_ended();
+  } else {
     write(mailbox_.ended, post_.launch);  // no kernel will say so
+  }
   mailboxes_.give_back(post_);
 }
 
@@ -125,7 +127,10 @@ Status MailboxWorker::enqueue(void* stream, uint64_t work_bytes) {
                                   static_cast<Stream>(stream), parameters, nullptr);
   enqueued_ = error == kSuccess;
   stream_ = stream;
-  if (enqueued_) return {};
+  if (enqueued_) {
+    kernel_.health->kernel_out();
+    return {};
+  }
   kernel_.shares->give_back(stream);
   return {SENNIT_INTERNAL,
           fmt::format("cuLaunchKernel into the stream at {}: {}: is it a stream of the device that "

@@ -12,6 +12,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/cuda/block_shares.hpp"
+#include "accelerator/cuda/device_health.hpp"
 #include "accelerator/cuda/driver.hpp"
 #include "accelerator/cuda/mailbox.hpp"
 #include "base/mutex.hpp"
@@ -56,6 +57,7 @@ struct Kernel {
   Function function = nullptr;
   unsigned most_blocks = 1;       // of a call
   BlockShares* shares = nullptr;  // of the device's calls
+  DeviceHealth* health = nullptr;
 };
 
 // A worker whose kernel is told what to do through a mailbox.
@@ -69,6 +71,7 @@ class MailboxWorker final : public StreamWorker {
   bool reached() override;
   void submit(const LocalWork& work, uint64_t token) override;
   void poll(std::vector<uint64_t>* done) override;
+  Status lost() const override { return kernel_.health->status(); }
   void leave() override;
 
  private:

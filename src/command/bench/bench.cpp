@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <thread>
 
 #include <fmt/core.h>
@@ -95,6 +96,16 @@ Status understand_sizes(const Arguments& a, Options* o) {
   return {};
 }
 
+Result<BufferMemory> memory_of(const std::string& text) {
+  static const std::map<std::string, BufferMemory> memories = {
+      {"sennit", BufferMemory::sennit},
+      {"registered", BufferMemory::registered},
+      {"malloc", BufferMemory::any},
+      {"device", BufferMemory::device}};
+  if (const auto memory = memories.find(text); memory != memories.end()) return memory->second;
+  return invalid(fmt::format("--memory {}: expected sennit, registered, malloc or device", text));
+}
+
 // nccl-tests take it from the environment.
 void understand_split(const Arguments& a, Options* o) {
   o->split = a.split;
@@ -142,11 +153,9 @@ Status understand(const Arguments& a, Options* o) {
     if (error != std::errc() || rest != end || o->root < 0)
       return invalid(fmt::format("-r {}: expected a rank, or all", a.root));
   }
-  if (a.memory != "sennit" && a.memory != "registered" && a.memory != "malloc")
-    return invalid(fmt::format("--memory {}: expected sennit, registered or malloc", a.memory));
-  o->memory = a.memory == "sennit"       ? BufferMemory::sennit
-              : a.memory == "registered" ? BufferMemory::registered
-                                         : BufferMemory::any;
+  const Result<BufferMemory> memory = memory_of(a.memory);
+  if (!memory) return memory.status();
+  o->memory = *memory;
   o->iterations = a.iterations;
   o->warm_up = a.warm_up;
   o->check = a.check;
@@ -243,7 +252,9 @@ void add_options(const Command& command, Arguments* a) {
   command
       .option("--memory", a->memory,
               "sennit: memory that peers on this host read in place; registered: the same, the "
-              "user's own; malloc: any")
+              "user's own; malloc: any; device: a CUDA device's, the ranks of a host taking its "
+              "devices in "
+              "turn")
       .show_default();
   command.option("-J,--json,--output_file", a->json,
                  "one object per line into this file; -: standard output");

@@ -22,7 +22,8 @@ enum class BufferMemory : uint8_t {
   // what is measured: peers read it in place, or not
   sennit,
   registered,
-  any
+  any,
+  device  // a CUDA device's
 };
 
 // What was asked for on the command line; sizes in bytes.

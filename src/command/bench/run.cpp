@@ -18,6 +18,7 @@
 #include "base/clock.hpp"
 #include "base/options.hpp"
 #include "command/bench/bench.hpp"
+#include "command/bench/device.hpp"
 #include "command/bench/groups.hpp"
 #include "plan/bound.hpp"
 
@@ -48,10 +49,19 @@ Status from_c(sennit_status_t kind) {
   return kind == SENNIT_OK ? Status() : Status(kind, sennit_last_error());
 }
 
-// Memory of the library, which peers can read in place, registered memory, or any.
+// Memory of the library, which peers can read in place, registered memory, any, or a device's.
 class Memory {
  public:
-  Status allocate(sennit_comm_t comm, size_t bytes, BufferMemory memory) {
+  // `device`: of BufferMemory::device.
+  Status allocate(sennit_comm_t comm, size_t bytes, BufferMemory memory,
+                  const BenchDevice* device) {
+    if (memory == BufferMemory::device) {
+      const Result<std::byte*> there = device->allocate(bytes);
+      if (!there) return there.status();
+      device_ = device;
+      on_device_ = *there;
+      bytes_ = bytes;
+    }
     if (memory == BufferMemory::sennit) {
       comm_ = comm;
       SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_alloc(comm, bytes, &data_)));
@@ -62,33 +72,51 @@ class Memory {
                 fmt::format("no memory for {}: use a smaller -e", format_bytes(bytes))};
     }
     std::memset(data_, 0, bytes);
+    if (device_) return device_->copy(on_device_, data_, bytes);
     if (memory != BufferMemory::registered) return {};
     SENNIT_RETURN_IF_ERROR(from_c(sennit_mem_register(comm, data_, bytes)));
     registered_ = comm;
     return {};
   }
   ~Memory() {
+    if (device_) device_->free(on_device_, bytes_);
     if (registered_) sennit_mem_deregister(registered_, data_);
     if (comm_)
       sennit_mem_free(comm_, data_);
     else
       std::free(data_);
   }
+  // What the processor reads and writes. A device's is behind it until send() or fetch().
   std::byte* data() const { return static_cast<std::byte*>(data_); }
+  // Where calls find `at`, which lies in data().
+  std::byte* called(std::byte* at) const { return device_ ? on_device_ + (at - data()) : at; }
+  bool holds(const std::byte* at) const { return at >= data() && at < data() + bytes_; }
+  // The first bytes, to the device and from it.
+  Status send(size_t bytes) const {
+    return device_ ? device_->copy(on_device_, data_, bytes) : Status();
+  }
+  Status fetch(size_t bytes) const {
+    return device_ ? device_->copy(data_, on_device_, bytes) : Status();
+  }
 
  private:
   sennit_comm_t comm_ = nullptr;  // whose memory it is
   sennit_comm_t registered_ = nullptr;
   void* data_ = nullptr;
+  const BenchDevice* device_ = nullptr;
+  std::byte* on_device_ = nullptr;
+  size_t bytes_ = 0;  // there
 };
 
 class RankRun {
  public:
   // `world`: of all ranks; `comm`: of this one's group of `groups`, the same where there is one.
-  RankRun(const Options& options, const RankGroups& groups, sennit_comm_t world, sennit_comm_t comm,
-          uint64_t start_ns)
+  // `device`: with its buffers, or null.
+  RankRun(const Options& options, const RankGroups& groups, const BenchDevice* device,
+          sennit_comm_t world, sennit_comm_t comm, uint64_t start_ns)
       : options_(options),
         groups_(groups),
+        device_(device),
         world_(world),
         comm_(comm),
         everyone_(internal(world)),
@@ -98,8 +126,9 @@ class RankRun {
   Status run(Report* report) {
     const Collective collective = options_.collective;
     const uint64_t largest = std::max<uint64_t>(options_.max_bytes, 8) + kGuardBytes;
-    SENNIT_RETURN_IF_ERROR(send_.allocate(comm_, largest, options_.memory));
-    SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.memory));
+    if (device_) SENNIT_RETURN_IF_ERROR(from_c(sennit_comm_set_stream(comm_, device_->stream())));
+    SENNIT_RETURN_IF_ERROR(send_.allocate(comm_, largest, options_.memory, device_));
+    SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.memory, device_));
     const bool reporting = everyone_.rank() == 0;
     const std::string ranks = fmt::format("{} ranks", everyone_.size());
     if (reporting)
@@ -175,28 +204,47 @@ class RankRun {
     request.count = m.what.count;
     if (request.collective == Collective::send_recv) {
       m.algorithm = straight_name();
-      return {};
+    } else {
+      const Result<Plan> plan = inside_.plan(request);
+      if (!plan) return plan.status();
+      m.algorithm = plan->algorithm;
+      if (plan->predicted_ns != 0) m.predicted_us = static_cast<double>(plan->predicted_ns) / 1e3;
+      add_bound(m, request, bytes);
     }
-    const Result<Plan> plan = inside_.plan(request);
-    if (!plan) return plan.status();
-    m.algorithm = plan->algorithm;
-    if (plan->predicted_ns != 0) m.predicted_us = static_cast<double>(plan->predicted_ns) / 1e3;
+    if (device_) raise_to_device_bound(m, bytes);
+    return {};
+  }
+
+  void add_bound(Measurement& m, const Request& request, uint64_t bytes) {
     const TierTree& whole = everyone_.tree();
     const Bound bound =
         divided() ? bound_of(options_, groups_, whole, m.what.type, m.what.op, m.what.root, bytes)
                   : lower_bound(request, whole);
-    if (!bound.known) return {};
+    if (!bound.known) return;
     m.bound_us = static_cast<double>(bound.time_ns) / 1e3;
     if (bound.binding_tier >= 0)
       m.binding_tier = whole.tiers[static_cast<size_t>(bound.binding_tier)].name;
-    return {};
   }
 
-  // Where a case's data lies. In place it lies as in NCCL.
+  // Where the network between hosts is not known, a device's memory alone would say too little.
+  void raise_to_device_bound(Measurement& m, uint64_t bytes) const {
+    if (!m.bound_us && !device_->one_host()) return;
+    const std::optional<double> of_memory =
+        device_->bound_us(options_, groups_, m.what.type, m.what.op, m.what.root, bytes);
+    if (of_memory.value_or(0) <= m.bound_us.value_or(0)) return;
+    m.bound_us = of_memory;
+    m.binding_tier = "device";
+  }
+
+  // Where a case's data lies for the processor. In place it lies as in NCCL.
   struct Buffers {
     std::byte* send;
     std::byte* recv;
   };
+  // Where the call finds it.
+  std::byte* called(std::byte* at) const {
+    return send_.holds(at) ? send_.called(at) : recv_.called(at);
+  }
   Buffers buffers_of(const Case& c, bool in_place) const {
     if (!in_place) return {send_.data(), recv_.data()};
     const size_t own = static_cast<size_t>(c.rank) * c.count * type_bytes(c.type);
@@ -215,14 +263,19 @@ class RankRun {
     }
   }
 
+  // Makes the call, and waits for its end.
   Status call(const Case& c, const Buffers& at) {
+    SENNIT_RETURN_IF_ERROR(start(c, {called(at.send), called(at.recv)}));
+    return device_ ? device_->synchronize() : Status();
+  }
+  Status start(const Case& c, const Buffers& at) {
     const auto type = static_cast<sennit_type_t>(c.type);
     sennit_work_t work = nullptr;
     sennit_work_t* const handle = options_.blocking ? nullptr : &work;
     sennit_status_t kind = SENNIT_OK;
     // A function of the library in both forms, called in the one that was asked for.
-    const auto run = [&](auto blocking, auto start, auto... arguments) {
-      kind = handle ? start(arguments..., comm_, handle) : blocking(arguments..., comm_);
+    const auto run = [&](auto blocking, auto other, auto... arguments) {
+      kind = handle ? other(arguments..., comm_, handle) : blocking(arguments..., comm_);
     };
     switch (c.collective) {
       case Collective::all_reduce:
@@ -270,9 +323,17 @@ class RankRun {
     return result;
   }
 
+  static size_t largest_side(const Case& c) {
+    const uint64_t elements = std::max(c.send_elements(), c.recv_elements());
+    return std::max<size_t>(elements * type_bytes(c.type), c.bytes());
+  }
+
   Status time(const Case& c, bool in_place, Times* times) {
     const Buffers at = buffers_of(c, in_place);
     fill_input(c, 0, at.send);
+    const size_t whole = largest_side(c);
+    SENNIT_RETURN_IF_ERROR(send_.send(whole));
+    SENNIT_RETURN_IF_ERROR(recv_.send(whole));
     for (int i = 0; i < options_.warm_up; i++) SENNIT_RETURN_IF_ERROR(call(c, at));
     std::vector<uint64_t> taken(static_cast<size_t>(options_.iterations));
     for (uint64_t& ns : taken) {
@@ -291,12 +352,15 @@ class RankRun {
   Status check(const Case& c, bool in_place, uint64_t seed, uint64_t* wrong) {
     const Buffers at = buffers_of(c, in_place);
     const size_t received = c.recv_elements() * type_bytes(c.type);
-    const size_t whole =
-        std::max<size_t>(c.send_elements(), c.recv_elements()) * type_bytes(c.type);
-    std::memset(recv_.data(), kPoison, std::max<size_t>(whole, c.bytes()) + kGuardBytes);
+    const size_t whole = largest_side(c) + kGuardBytes;
+    std::memset(recv_.data(), kPoison, whole);
     fill_input(c, seed, at.send);
+    SENNIT_RETURN_IF_ERROR(send_.send(whole));
+    SENNIT_RETURN_IF_ERROR(recv_.send(whole));
     SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(world_)));
     SENNIT_RETURN_IF_ERROR(call(c, at));
+    SENNIT_RETURN_IF_ERROR(send_.fetch(whole));
+    SENNIT_RETURN_IF_ERROR(recv_.fetch(whole));
     Checked output = check_output(c, seed, at.recv);
     if (!in_place) {
       const Checked input = check_input(c, seed, at.send);
@@ -342,6 +406,7 @@ class RankRun {
 
   const Options& options_;
   const RankGroups& groups_;
+  const BenchDevice* const device_;
   const sennit_comm_t world_, comm_;
   Communicator& everyone_;
   Communicator& inside_;
@@ -356,6 +421,13 @@ Status run_groups(const Options& options, sennit_comm_t world, uint64_t start_ns
                   uint64_t* wrong) {
   const Result<RankGroups> groups = groups_of(options, internal(world).size());
   if (!groups) return groups.status();
+  std::unique_ptr<BenchDevice> device;
+  if (options.memory == BufferMemory::device) {
+    Result<std::unique_ptr<BenchDevice>> opened =
+        BenchDevice::open(internal(world).context().control());
+    if (!opened) return opened.status().with_context("--memory device");
+    device = *std::move(opened);
+  }
   sennit_comm_t group = world;
   const int rank = internal(world).rank();
   for (size_t g = 0; g < groups->size() && groups->size() > 1; g++)
@@ -363,7 +435,7 @@ Status run_groups(const Options& options, sennit_comm_t world, uint64_t start_ns
       SENNIT_RETURN_IF_ERROR(from_c(sennit_comm_split(world, static_cast<int>(g), rank, &group)));
   Status status;
   {
-    RankRun run(options, *groups, world, group, start_ns);
+    RankRun run(options, *groups, device.get(), world, group, start_ns);
     status = run.run(report);
     *wrong = run.wrong();
   }

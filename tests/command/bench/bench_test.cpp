@@ -3,7 +3,7 @@
 // wrong.
 //
 // ctest quiet: it judges what happens within seconds of a kill
-// ctest runs: sennit_command
+// ctest runs: sennit_command soft_gpu
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,11 +24,12 @@ using sennit_test::Outcome;
 namespace {
 
 // Runs a program of the build with these arguments; no launcher's variables reach it.
-Outcome run(const std::string& program, const std::string& arguments) {
+Outcome run(const std::string& program, const std::string& arguments,
+            const std::string& environment = "") {
   const std::string clean =
       "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID ";
-  return sennit_test::sh_output(clean + "timeout 120 " SENNIT_BINARY_DIR "/bin/" + program + " " +
-                                arguments);
+  return sennit_test::sh_output(clean + environment + "timeout 120 " SENNIT_BINARY_DIR "/bin/" +
+                                program + " " + arguments);
 }
 
 std::vector<nlohmann::json> lines(const std::string& text) {
@@ -68,6 +69,41 @@ TEST(Bench, EveryCollectiveIsRightBetweenProcesses) {
         EXPECT_TRUE(line.contains(key)) << key;
     }
   }
+}
+
+// The software GPU stands for NVIDIA's driver.
+TEST(Bench, EveryCollectiveIsRightOnADevice) {
+  for (const std::string collective : kCollectives) {
+    for (const std::string ranks : {"--ranks 3", "-t 3"}) {
+      SCOPED_TRACE(collective + " " + ranks);
+      const Outcome o = run("sennit",
+                            "bench " + collective + " " + ranks +
+                                " --memory device -b 48K -e 384K -f 8 -n 2 -w 1 -r all "
+                                "-d int32 --json - 2>&1",
+                            "LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/soft_gpu ");
+      ASSERT_EQ(o.status, 0) << o.output;
+      bool bound = false;
+      for (const nlohmann::json& line : lines(o.output)) {
+        if (!line.is_object()) continue;
+        EXPECT_EQ(line["wrong"], 0) << line;
+        bound = bound || line["binding_tier"] == "device";
+      }
+      EXPECT_EQ(bound, collective != "barrier") << o.output;
+    }
+  }
+}
+
+TEST(Bench, ADeviceThatIsNotThereIsNamed) {
+  const Outcome none =
+      run("sennit", "bench all_reduce --memory device -e 1K -b 1K 2>&1", "CUDA_VISIBLE_DEVICES= ");
+  EXPECT_EQ(none.status, 2) << none.output;
+  EXPECT_NE(none.output.find("--memory device: "), std::string::npos) << none.output;
+  const Outcome beyond = run("sennit", "bench all_reduce --memory device -e 1K -b 1K 2>&1",
+                             "NCCL_TESTS_DEVICE=7 LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/soft_gpu ");
+  EXPECT_EQ(beyond.status, 2) << beyond.output;
+  EXPECT_NE(beyond.output.find("NCCL_TESTS_DEVICE=7: expected a device from 0 to"),
+            std::string::npos)
+      << beyond.output;
 }
 
 TEST(Bench, EveryTypeAndOpIsRightBetweenThreads) {
