@@ -37,8 +37,9 @@ void Matcher::recycle(Arrival* arrival) { free_.push_back(arrival); }
 namespace {
 
 std::string describe(const Key& key) {
-  return key.chunk == kPointToPoint ? fmt::format("communicator {}, message {}", key.comm, key.seq)
-                                    : fmt::format("communicator {}, call {}", key.comm, key.seq);
+  return key.chunk >= kPointToPoint - kReplays
+             ? fmt::format("communicator {}, message {}", key.comm, key.seq)
+             : fmt::format("communicator {}, call {}", key.comm, key.seq);
 }
 
 }  // namespace

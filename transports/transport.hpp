@@ -34,11 +34,16 @@ namespace sennit {
 struct Key {
   uint32_t comm = 0;   // communicator id, the same on all its ranks
   uint32_t seq = 0;    // number of the call on the communicator
-  uint32_t chunk = 0;  // kPointToPoint for send/recv
+  uint32_t chunk = 0;  // from kPointToPoint - kReplays on for send/recv
   uint32_t tag = 0;
   bool operator==(const Key&) const = default;
 };
 inline constexpr uint32_t kPointToPoint = 0xffffffffu;
+// A call that a graph makes again has the number of the call that was captured. Its messages are
+// told apart by which time it is, 1 to kReplays and then again: of a collective above kTagBits of
+// the tag, of send/recv as chunk kPointToPoint less that number.
+inline constexpr uint32_t kTagBits = 16;
+inline constexpr uint32_t kReplays = 0xffff;
 
 // A piece of the caller's memory. A message lies in any number of them, one after the other.
 struct Segment {

@@ -217,10 +217,14 @@ SENNIT_EXPORT sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size);
  * `stream` from now on, a CUstream or cudaStream_t of that device (NULL: the legacy default stream
  * of the calling thread's current device). They return when they are enqueued, are ordered with the
  * stream as a kernel is, and fail later: ask sennit_comm_get_async_error. Calls on other host
- * memory are made when the stream has come to its end, and are done when they return. One device a
- * communicator; any number of streams, one after the other. SENNIT_NOT_FOUND where there is no
- * driver of CUDA, SENNIT_UNSUPPORTED where this build has no kernel or the device is too old.
- * Local. */
+ * memory are made when the stream has come to its end, and are done when they return. In a stream
+ * that is captured a call becomes part of the graph, and is made each time that the graph is
+ * launched; all ranks capture it, and launch it equally often. One launch after the other: two that
+ * are made of one graph never run at once. A graph has no calls on other host memory, none with a
+ * handle and none from SENNIT_ANY_SOURCE, and passes by what has failed or is destroyed; all ranks'
+ * launches have ended before a communicator is finalized or destroyed. One device a communicator;
+ * any number of streams, one after the other. SENNIT_NOT_FOUND where there is no driver of CUDA,
+ * SENNIT_UNSUPPORTED where this build has no kernel or the device is too old. Local. */
 SENNIT_EXPORT sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream);
 /* Position of this rank in fabric order: neighbours in it are near in the network. */
 SENNIT_EXPORT sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position);

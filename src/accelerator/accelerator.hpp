@@ -27,6 +27,12 @@ enum class MemoryKind : uint8_t {
   device,  // the device's; the processor may not touch it
 };
 
+// Whose calls go into a stream: a rank of a job.
+struct StreamOwner {
+  uint64_t job = 0;
+  int rank = 0;
+};
+
 // out = in[0] op in[1] op ..., as reduce() has it (reduce/reduce.hpp), or a copy of the only input.
 // `out` may be an input. Of those that are out at once none writes what another one uses.
 struct LocalWork {
@@ -44,11 +50,15 @@ struct LocalWork {
 class StreamWorker {
  public:
   virtual ~StreamWorker() = default;
-  // Puts the place behind all that is in the stream now. `work_bytes`: of the results of all that
+  // Puts the place behind all that is in the stream now; an error where another rank of the owner's
+  // job has one there that is not over. `work_bytes`: of the results of all that
   // will be submitted, for how much of the device is taken.
   virtual Status enqueue(void* stream, uint64_t work_bytes) = 0;
-  // Whether the stream has come here. Before, nothing of the call's memory may be touched.
+  // Whether the stream has come here. Before, nothing of the call's memory may be touched. In a
+  // graph, after each leave(): whether the stream has come here again.
   virtual bool reached() = 0;
+  // In a graph: whether the graph is gone, so that no stream will come here any more.
+  virtual bool over() const = 0;
   // Any number. All inputs and outputs are memory that the device reaches. `token` comes out of
   // poll() once it is done.
   virtual void submit(const LocalWork& work, uint64_t token) = 0;
@@ -60,6 +70,8 @@ class StreamWorker {
   // The stream goes on; where it has not come here yet, as soon as it does. Nothing more is
   // submitted, and what was and is not done may be left undone.
   virtual void leave() = 0;
+  // In a graph: whenever the stream comes here from now on, it goes on.
+  virtual void retire() = 0;
 };
 
 // One device.
@@ -69,9 +81,11 @@ class Accelerator {
   virtual std::string_view name() const = 0;  // "cuda"
   // What is at this address; an error where it is memory that this device does not serve.
   virtual Result<MemoryKind> look(const void* memory) = 0;
-  // Whether a worker can be put into the stream.
-  virtual Status check_stream(void* stream) = 0;
-  virtual Result<std::unique_ptr<StreamWorker>> make_worker() = 0;
+  // Whether what is put into the stream becomes part of a graph; an error where nothing can be.
+  virtual Result<bool> is_captured(void* stream) = 0;
+  // `in_graph`: for a stream that is captured. Once the worker is destroyed it has retired.
+  virtual Result<std::unique_ptr<StreamWorker>> make_worker(const StreamOwner& owner,
+                                                            bool in_graph) = 0;
   virtual uint32_t most_inputs() const = 0;  // of one LocalWork
   // Whether it is the only device of this process, so that addresses of all its ranks serve.
   virtual bool alone() const = 0;

@@ -17,6 +17,7 @@ constexpr size_t kAlignment = 256;
 class HostWorker final : public StreamWorker {
  public:
   Status enqueue(void*, uint64_t) override { return {}; }
+  bool over() const override { return false; }
   bool reached() override { return true; }
   void submit(const LocalWork& work, uint64_t token) override {
     if (!work.copies)
@@ -31,6 +32,7 @@ class HostWorker final : public StreamWorker {
   }
   Status lost() const override { return {}; }
   void leave() override {}
+  void retire() override {}
 
  private:
   std::vector<uint64_t> done_;
@@ -40,8 +42,8 @@ class HostAccelerator final : public Accelerator {
  public:
   std::string_view name() const override { return "host"; }
   Result<MemoryKind> look(const void*) override { return MemoryKind::pinned; }
-  Status check_stream(void*) override { return {}; }
-  Result<std::unique_ptr<StreamWorker>> make_worker() override {
+  Result<bool> is_captured(void*) override { return false; }
+  Result<std::unique_ptr<StreamWorker>> make_worker(const StreamOwner&, bool) override {
     return std::unique_ptr<StreamWorker>(std::make_unique<HostWorker>());
   }
   uint32_t most_inputs() const override { return UINT32_MAX; }

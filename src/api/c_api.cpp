@@ -160,6 +160,9 @@ sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* hand
     Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
     if (!prepared) return open.note(prepared.status());
     std::shared_ptr<Work> work = *std::move(prepared);
+    if (handle && work->target().in_graph)
+      return open.note({SENNIT_UNSUPPORTED,
+                        "the stream is being captured: a call in a graph has no work to wait for"});
     if (handle) work->has_handle();
     if (open.depth > 0) {
       open.works.push_back(work);

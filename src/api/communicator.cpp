@@ -23,15 +23,24 @@ Result<TierTree> tree_of(const Context& context, const std::vector<int>& members
 }
 
 // What is on a device's memory has messages of its own kind: a rank that passes other memory made
-// another call, since how messages go is chosen by it.
-std::shared_ptr<const Prepared> of_memory(std::shared_ptr<const Prepared> prepared,
-                                          bool on_device) {
-  constexpr uint64_t kOnDevice = 0x9e3779b97f4a7c15;
-  if (!on_device) return prepared;
+// another call, since how messages go is chosen by it. So did a rank whose call is in no graph,
+// since it is made once.
+std::shared_ptr<const Prepared> made_where(std::shared_ptr<const Prepared> prepared,
+                                           PlanCache::Where where) {
+  constexpr uint64_t kOnDevice = 0x9e3779b97f4a7c15, kInGraph = 0xbf58476d1ce4e5b9;
+  if (where == PlanCache::Where::host) return prepared;
   auto copy = std::make_shared<Prepared>(*prepared);
   copy->signature ^= kOnDevice;
   copy->description += " of device memory";
+  if (where == PlanCache::Where::device) return copy;
+  copy->signature ^= kInGraph;
+  copy->description += ", in a graph";
   return copy;
+}
+
+PlanCache::Where where_of(const StreamTarget& target) {
+  if (!target.accelerator) return PlanCache::Where::host;
+  return target.in_graph ? PlanCache::Where::graph : PlanCache::Where::device;
 }
 
 }  // namespace
@@ -80,6 +89,7 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
   if (!target) return target.status();
   call.on_device = target->accelerator != nullptr;
   call.stream = target->stream;
+  call.in_graph = target->in_graph;
   call.as_planned |= call.on_device;
   SENNIT_RETURN_IF_ERROR(decide_trials(call));
   std::unique_ptr<Work> work;  // before the lock, which it takes when it ends
@@ -90,7 +100,7 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
   work->target_ = *target;
   if (call.collective == Collective::send_recv && call.root == rank()) return work;
   PlanCache::Key key{to_request(call)};
-  key.on_device = call.on_device;
+  key.where = where_of(*target);
   if (call.collective == Collective::send_recv) {
     key.role = call.receiving ? PlanCache::Role::receive : PlanCache::Role::send;
     key.request.in_place = false;
@@ -117,17 +127,17 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
 }
 
 std::unique_ptr<Execution> Communicator::idle_execution(PlanCache::Entry& entry) {
-  if (entry.idle.empty()) return new_execution(entry.prepared, entry.key.on_device);
+  if (entry.idle.empty()) return new_execution(entry.prepared, entry.key.where);
   std::unique_ptr<Execution> execution = std::move(entry.idle.back());
   entry.idle.pop_back();
   return execution;
 }
 
 std::unique_ptr<Execution> Communicator::new_execution(std::shared_ptr<const Prepared> prepared,
-                                                       bool on_device) {
-  return std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_,
-                                     std::move(prepared),
-                                     on_device ? target_.accelerator : nullptr);
+                                                       PlanCache::Where where) {
+  return std::make_unique<Execution>(
+      context_->engine(), state_.id(), world_of_position_, std::move(prepared),
+      where == PlanCache::Where::host ? nullptr : target_.accelerator);
 }
 
 Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, const Plan* given) {
@@ -135,7 +145,7 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
   if (key.role != PlanCache::Role::collective) {
     const bool receiving = key.role == PlanCache::Role::receive;
     std::shared_ptr<const Prepared> prepared =
-        of_memory(planning_.prepare_message(key.request, receiving, position()), key.on_device);
+        made_where(planning_.prepare_message(key.request, receiving, position()), key.where);
     return &plans_.add(std::move(key), std::move(prepared));
   }
   Result<std::shared_ptr<const Prepared>> prepared =
@@ -152,11 +162,15 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
                         planning_.version()->slow};
     context_->engine().recording().note(encode(note), true);
   }
-  std::shared_ptr<const Prepared> made = of_memory(*std::move(prepared), key.on_device);
+  std::shared_ptr<const Prepared> made = made_where(*std::move(prepared), key.where);
   return &plans_.add(std::move(key), std::move(made));
 }
 
 void Communicator::start(Work& work, bool nonblocking) {
+  if (work.is_captured()) {
+    if (const Status joined = capture(work); !joined.ok()) state_.fail_and_tell(joined);
+    return;
+  }
   {
     const MutexLock lock(mutex_);
     work.outstanding_at_ = outstanding_.size();
@@ -181,21 +195,24 @@ void Communicator::start_execution(Work& work, bool nonblocking) {
     else
       engine.start_send(*work.execution_, mailbox_, peer, tag, nonblocking);
   } else {
-    const CallLog::Begun begun = state_.calls().begins(work.execution_->shared_prepared());
-    if (begun.undecided) {
-      if (auto anew = planned_anew(begun.seq, *work.execution_)) {
-        std::swap(work.execution_, anew);
-        give_back(std::move(anew));
-      }
-    }
+    const uint32_t seq = number_call(work);
     if (const Status joined = join_place(work); !joined.ok()) state_.fail_and_tell(joined);
-    if (work.execution_->on_device())
-      state_.calls().in_stream(begun.seq, work.execution_->armed_flag());
-    engine.start(*work.execution_, begun.seq, nonblocking);
+    if (work.execution_->on_device()) state_.calls().in_stream(seq, work.execution_->armed_flag());
+    engine.start(*work.execution_, seq, nonblocking);
   }
   // The communicator may have failed between the check and the start: then nobody cancels what was
   // just posted.
   if (const Status failed = status(); !failed.ok()) engine.fail_communicator(state_.id(), failed);
+}
+
+uint32_t Communicator::number_call(Work& work) {
+  const CallLog::Begun begun = state_.calls().begins(work.execution_->shared_prepared());
+  if (!begun.undecided) return begun.seq;
+  if (auto anew = planned_anew(begun.seq, *work.execution_, where_of(work.target_))) {
+    std::swap(work.execution_, anew);
+    give_back(std::move(anew));
+  }
+  return begun.seq;
 }
 
 // ---- device memory ----
@@ -232,13 +249,22 @@ Result<StreamTarget> Communicator::target_of(const Call& call) {
         fmt::format("the memory at {} is the host's alone, that at {} is a device's or pinned: "
                     "both have to be of a kind",
                     plain, other));
+  if (call.collective == Collective::barrier) return StreamTarget{};
+  const Result<bool> captured = target.accelerator->is_captured(target.stream);
+  if (!captured) return captured.status();
+  target.in_graph = *captured;
+  if (target.in_graph && call.receiving && call.root == SENNIT_ANY_SOURCE)
+    return Status(SENNIT_UNSUPPORTED,
+                  "the stream is being captured into a graph: a receive there names its source");
+  if (target.in_graph && plain)
+    return invalid(
+        fmt::format("the stream is being captured into a graph, and the memory at {} is "
+                    "the host's alone: a graph has calls on memory of the device",
+                    plain));
   // Who has no memory in a call makes the others' call, which is on the device.
-  if (!plain && call.collective != Collective::barrier) {
-    SENNIT_RETURN_IF_ERROR(target.accelerator->check_stream(target.stream));
-    return target;
-  }
+  if (!plain) return target;
   // In the stream's order all the same.
-  if (plain) SENNIT_RETURN_IF_ERROR(target.accelerator->synchronize(target.stream));
+  SENNIT_RETURN_IF_ERROR(target.accelerator->synchronize(target.stream));
   return StreamTarget{};
 }
 
@@ -247,8 +273,47 @@ Status Communicator::enqueue(std::shared_ptr<Work> work) {
   SENNIT_RETURN_IF_ERROR(work->take_place(calls));
   work->start(true);
   if (work->lacks_other_half()) return work->finish();
+  const Status put = calls.enqueue();
   keep(std::move(work));
-  return calls.enqueue();
+  return put;
+}
+
+Status Communicator::capture(Work& work) {
+  const Call& call = work.call_;
+  Execution* execution = work.execution_.get();
+  work.graph_place_ = std::exchange(work.place_, nullptr);
+  if (call.collective == Collective::send_recv) {
+    const int peer = state_.world_rank(call.root);
+    const auto tag = static_cast<uint32_t>(call.tag);
+    uint32_t number = 0;
+    {
+      const MutexLock lock(context_->engine().mutex());
+      if (call.receiving && mailbox_.waits_for(tag))
+        return {
+            SENNIT_UNSUPPORTED,
+            fmt::format("a receive of tag {} is to be part of a graph while an earlier one from "
+                        "any rank waits: nobody knows which messages that one will take",
+                        tag)};
+      number =
+          call.receiving ? mailbox_.number_receive(peer, tag) : mailbox_.number_send(peer, tag);
+    }
+    SENNIT_RETURN_IF_ERROR(execution->capture_message(work.graph_place_, number, peer, tag));
+  } else {
+    const uint32_t number = number_call(work);
+    execution = work.execution_.get();
+    SENNIT_RETURN_IF_ERROR(execution->capture(work.graph_place_, number));
+  }
+  work.stream_calls_->add_bytes(*work.graph_place_, execution->work_bytes());
+  return {};
+}
+
+void Communicator::leave_graph(Work& work) {
+  context_->engine().drop(*work.execution_);
+  {
+    const MutexLock lock(context_->engine().mutex());
+    work.execution_->leave_graph();
+  }
+  give_back(std::move(work.execution_));
 }
 
 Status Communicator::join_place(Work& work) {
@@ -260,19 +325,28 @@ Status Communicator::join_place(Work& work) {
 }
 
 void Communicator::keep(std::shared_ptr<Work> work) {
-  std::vector<std::shared_ptr<Work>> done;  // ends behind the lock, which a work takes
+  std::vector<std::shared_ptr<Work>> done;  // end behind the lock, which a work takes
+  const auto take_done = [&](std::vector<std::shared_ptr<Work>>& works) {
+    const auto first =
+        std::partition(works.begin(), works.end(), [](const auto& kept) { return !kept->done(); });
+    done.insert(done.end(), std::make_move_iterator(first), std::make_move_iterator(works.end()));
+    works.erase(first, works.end());
+  };
+  const bool captured = work && work->is_captured();
   {
     const MutexLock lock(mutex_);
-    const auto first =
-        std::partition(kept_.begin(), kept_.end(), [](const auto& kept) { return !kept->done(); });
-    done.assign(std::make_move_iterator(first), std::make_move_iterator(kept_.end()));
-    kept_.erase(first, kept_.end());
-    if (work) kept_.push_back(std::move(work));
+    take_done(kept_);
+    take_done(captured_);
+    if (work) (captured ? captured_ : kept_).push_back(std::move(work));
   }
+  // It may have failed while the call was not yet among those that are dropped then.
+  if (const Status failed = status(); captured && !failed.ok())
+    context_->engine().fail_communicator(state_.id(), failed);
   for (const auto& kept : done) (void)kept->finish();  // a failure is the communicator's
 }
 
 void Communicator::settle() {
+  leave_graphs();
   std::vector<std::shared_ptr<Work>> all;
   {
     const MutexLock lock(mutex_);
@@ -282,6 +356,15 @@ void Communicator::settle() {
     work->wait(-1);
     (void)work->finish();
   }
+}
+
+void Communicator::leave_graphs() {
+  std::vector<std::shared_ptr<Work>> captured;
+  {
+    const MutexLock lock(mutex_);
+    captured = std::exchange(captured_, {});
+  }
+  for (const auto& work : captured) (void)work->finish();
 }
 
 // ---- plans that change ----
@@ -299,7 +382,8 @@ void Communicator::wait_until_settled(uint32_t seq) {
   }
 }
 
-std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& made) {
+std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& made,
+                                                      PlanCache::Where where) {
   wait_until_settled(seq);
   if (state_.failed()) return nullptr;  // what is started now is cancelled
   const FabricVersionPointer version = state_.switches().version_for(seq);
@@ -311,7 +395,7 @@ std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& m
       for (int c = 0; c < kCollectives; c++) forget_plans(static_cast<Collective>(c));
     }
     if (made.prepared().fabric_version != version->number)
-      anew = planned_by(version, made.prepared().request, made.on_device());
+      anew = planned_by(version, made.prepared().request, where);
   }
   if (!anew) {
     state_.fail_and_tell(anew.status());
@@ -327,11 +411,11 @@ std::unique_ptr<Execution> Communicator::planned_anew(uint32_t seq, Execution& m
 
 Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionPointer& version,
                                                             const Request& request,
-                                                            bool on_device) {
+                                                            PlanCache::Where where) {
   const FabricVersionPointer current = planning_.version();
   if (version->number == current->number) {
     PlanCache::Key key{request};
-    key.on_device = on_device;
+    key.where = where;
     const Result<PlanCache::Entry*> entry = find_or_prepare(std::move(key), nullptr);
     if (!entry) return entry.status();
     return idle_execution(**entry);
@@ -342,7 +426,7 @@ Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionP
       planning_.prepare(request, nullptr, position());
   planning_.use(current);
   if (!prepared) return prepared.status();
-  return new_execution(of_memory(*prepared, on_device), on_device);
+  return new_execution(made_where(*prepared, where), where);
 }
 
 // Halves that differ fail the communicator, as they do between two ranks.
@@ -369,6 +453,10 @@ void Communicator::give_back(std::unique_ptr<Execution> execution) {
 }
 
 Status Communicator::end(Work& work) {
+  if (work.is_captured()) {
+    leave_graph(work);
+    return {};
+  }
   Status result;
   if (work.execution_) result = result_of(*work.execution_);
   const MutexLock lock(mutex_);
@@ -456,7 +544,8 @@ Status Communicator::run_small(const Call& call, Execution& execution) {
   const CallLog::Begun begun = state_.calls().begins(execution.shared_prepared());
   Engine& engine = context_->engine();
   if (begun.undecided) {
-    if (std::unique_ptr<Execution> anew = planned_anew(begun.seq, execution)) {
+    if (std::unique_ptr<Execution> anew =
+            planned_anew(begun.seq, execution, PlanCache::Where::host)) {
       engine.start(*anew, begun.seq, false);
       const Status status = run_to_its_end(*anew);
       give_back(std::move(anew));
@@ -683,6 +772,7 @@ Status Communicator::create_group(const std::vector<int>& ranks, int tag,
 
 Status Communicator::finalize() {
   SENNIT_RETURN_IF_ERROR(status());
+  leave_graphs();
   // Whether somebody has waited for them already or not: their results stay with their handles.
   Status first;
   while (Work* const work = outstanding()) {

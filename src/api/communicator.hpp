@@ -58,7 +58,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Status set_stream(void* stream) SENNIT_EXCLUDES(mutex_);
   // Started works that nobody waits for; they are finished by and by, the last of them by settle().
   void keep(std::shared_ptr<Work> work) SENNIT_EXCLUDES(mutex_);
-  void settle() SENNIT_EXCLUDES(mutex_);  // waits for them
+  void settle() SENNIT_EXCLUDES(mutex_);  // waits for them, and leaves all graphs
   // Ops that are sums of what was multiplied first; see CustomOps.
   int create_op(const void* scalar, DataType type) SENNIT_EXCLUDES(mutex_);
   Status destroy_op(int op) SENNIT_EXCLUDES(mutex_);
@@ -108,10 +108,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
       SENNIT_REQUIRES(mutex_);
   // The execution for call `seq`, which is undecided and was to run `made`; null: that one, or the
   // communicator has failed. Waits until it is known by which plan all ranks run this number.
-  std::unique_ptr<Execution> planned_anew(uint32_t seq, Execution& made) SENNIT_EXCLUDES(mutex_);
+  std::unique_ptr<Execution> planned_anew(uint32_t seq, Execution& made, PlanCache::Where where)
+      SENNIT_EXCLUDES(mutex_);
   void wait_until_settled(uint32_t seq) SENNIT_EXCLUDES(mutex_);
   Result<std::unique_ptr<Execution>> planned_by(const FabricVersionPointer& version,
-                                                const Request& request, bool on_device)
+                                                const Request& request, PlanCache::Where where)
       SENNIT_REQUIRES(mutex_);
   std::unique_ptr<Execution> idle_execution(PlanCache::Entry& entry) SENNIT_REQUIRES(mutex_);
   Result<Trials*> trials_of(const Call& call, const Request& request) SENNIT_REQUIRES(mutex_);
@@ -121,10 +122,17 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Whose memory the call is on; of the host's it is made once the stream has come to its end.
   Result<StreamTarget> target_of(const Call& call) SENNIT_EXCLUDES(mutex_);
   Status enqueue(std::shared_ptr<Work> work) SENNIT_EXCLUDES(mutex_);
-  std::unique_ptr<Execution> new_execution(std::shared_ptr<const Prepared> prepared, bool on_device)
-      SENNIT_REQUIRES(mutex_);
+  std::unique_ptr<Execution> new_execution(std::shared_ptr<const Prepared> prepared,
+                                           PlanCache::Where where) SENNIT_REQUIRES(mutex_);
   void start(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
   Status join_place(Work& work);
+  // In place of start_execution(): the call becomes part of the graph.
+  Status capture(Work& work) SENNIT_EXCLUDES(mutex_);
+  void leave_graphs() SENNIT_EXCLUDES(mutex_);
+  // It is not made again; waits until it is not under way.
+  void leave_graph(Work& work) SENNIT_EXCLUDES(mutex_);
+  // The number of a collective call that begins, and what runs it.
+  uint32_t number_call(Work& work) SENNIT_EXCLUDES(mutex_);
   void start_execution(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
   void start_self_message(Work& work) SENNIT_EXCLUDES(mutex_);
   void give_back(std::unique_ptr<Execution> execution) SENNIT_EXCLUDES(mutex_);
@@ -155,6 +163,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   StreamTarget target_ SENNIT_GUARDED_BY(mutex_);
   std::atomic<bool> has_stream_{false};  // target_ is set
   std::vector<std::shared_ptr<Work>> kept_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Work>> captured_ SENNIT_GUARDED_BY(mutex_);  // in graphs
   Mutex channel_mutex_;
   // From the first create_group() on.
   std::unique_ptr<GroupChannel> channel_ SENNIT_GUARDED_BY(channel_mutex_);

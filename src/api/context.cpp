@@ -227,6 +227,9 @@ Engine::Callbacks Context::engine_callbacks() {
 }
 
 void Context::stalled(Execution& execution) {
+  // Other ranks may not have come to launch the graph, as with any stream: that is no error.
+  if (execution.in_graph())
+    return watch_.message_stalls(std::chrono::nanoseconds(execution.stalled_ns));
   if (execution.collective_call()) return control_->report_stall(describe(execution));
   // Nobody else need be in a send or a receive, so there is nothing to compare, only the time.
   const auto waited_ms = static_cast<int64_t>(execution.stalled_ns / kNsPerMs);

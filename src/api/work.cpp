@@ -13,7 +13,7 @@ Work::Work(std::shared_ptr<Communicator> communicator, const Call& call)
 Work::~Work() {
   if (!started_ && execution_) communicator_->give_back(std::move(execution_));
   if (!started_ || finished_) return;
-  wait(-1);
+  if (!is_captured()) wait(-1);
   (void)finish();
 }
 
@@ -37,8 +37,9 @@ void Work::start(bool nonblocking) {
 }
 
 Status Work::take_place(StreamCalls& calls) {
+  Context& context = communicator_->context();
   Result<std::shared_ptr<StreamPlace>> place =
-      calls.place(communicator_->context().engine(), target_);
+      calls.place(context.engine(), {context.control().job(), context.rank()}, target_);
   if (!place) return place.status();
   stream_calls_ = &calls;
   place_ = *std::move(place);
@@ -53,6 +54,7 @@ void Work::give_up(const Status& why) {
 }
 
 bool Work::done() const {
+  if (is_captured()) return graph_place_ && graph_place_->worker().over();
   if (execution_) return execution_->done();
   return finished_ || *self_matched_ || communicator_->state_.failed();
 }

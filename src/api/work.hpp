@@ -46,6 +46,9 @@ class Work {
   // Somebody has its handle, and finishes it.
   void has_handle() { handle_ = true; }
   bool is_handled() const { return handle_; }
+  // Started, it is part of a graph from then on, and is made when that is launched. Nobody waits
+  // for it; it is done when its graph is gone, and finish() takes it out of the graph before.
+  bool is_captured() const { return target_.in_graph && execution_; }
   // A message to oneself that has been started, and nothing has met it.
   bool lacks_other_half() const { return started_ && !execution_ && !finished_ && !done(); }
   // Drives the engine; false when the time is over (negative: no limit).
@@ -66,9 +69,10 @@ class Work {
   std::unique_ptr<Execution> execution_;  // none: a message to oneself
   SelfMessages::Matched self_matched_;
   StreamTarget target_;
-  StreamCalls* stream_calls_ = nullptr;  // between take_place() and start()
-  std::shared_ptr<StreamPlace> place_;   // there as well
-  std::vector<std::byte> scaled_;        // of a custom op: the scaled input
+  StreamCalls* stream_calls_ = nullptr;       // between take_place() and start()
+  std::shared_ptr<StreamPlace> place_;        // there as well
+  std::shared_ptr<StreamPlace> graph_place_;  // of a captured one, once it is started
+  std::vector<std::byte> scaled_;             // of a custom op: the scaled input
   bool started_ = false;
   bool finished_ = false;
   bool handle_ = false;

@@ -122,6 +122,7 @@ Status DeviceMemory::take_for_scaling() {
   const Buffers& buffers = places_.buffers;
   if (buffers.scaled_elements == 0) return {};
   const size_t element = places_.element_bytes();
+  unscaled_ = buffers.input;
   SENNIT_RETURN_IF_ERROR(take(scaled_, buffers.scaled_elements * element, MemoryKind::device));
   SENNIT_RETURN_IF_ERROR(take(factors_, kFactorBytes, MemoryKind::pinned));
   for (size_t at = 0; at < kFactorBytes; at += element)
@@ -135,7 +136,7 @@ DeviceMemory::Submitted DeviceMemory::scale_input(Buffers& buffers, uint32_t tok
   const size_t bytes = buffers.scaled_elements * element;
   for (size_t at = 0; at < bytes; at += kFactorBytes) {
     const size_t piece = std::min(kFactorBytes, bytes - at);
-    const void* const inputs[] = {buffers.input + at, factors_.memory};
+    const void* const inputs[] = {unscaled_ + at, factors_.memory};
     LocalWork work;
     work.copies = false;
     work.type = prepared_.request.type;
@@ -206,8 +207,15 @@ DeviceMemory::Submitted DeviceMemory::copy(const std::vector<Segment>& segments,
 }
 
 void DeviceMemory::leave() {
+  if (!place_) return give_back();
+  if (place_->in_graph()) return place_->leave(number_);
   give_back();
-  if (place_) place_->leave(number_);
+  place_->leave(number_);
+  place_.reset();
+}
+
+void DeviceMemory::leave_graph() {
+  give_back();
   place_.reset();
 }
 

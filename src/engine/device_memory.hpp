@@ -58,8 +58,10 @@ class DeviceMemory {
   Submitted run(const SlotPlaces& slots, const Step& step, uint32_t token);
   Submitted copy(const std::vector<Segment>& segments, std::byte* packed, bool pack,
                  uint32_t token);
-  // The call is done: the stream may go on, and memory is for others.
+  // The call is done: the stream may go on, and memory is for others. In a graph it stays for the
+  // next time, until leave_graph().
   void leave();
+  void leave_graph();
   Accelerator& accelerator() { return accelerator_; }
 
  private:
@@ -83,8 +85,9 @@ class DeviceMemory {
   uint32_t number_ = 0;  // of the execution at that place
   uint64_t work_bytes_ = 0;
   Block slots_, staging_, scaled_, factors_;
-  size_t arena_bytes_ = 0;    // of a lane
-  size_t staging_bytes_ = 0;  // of a lane
+  const std::byte* unscaled_ = nullptr;  // the input that is multiplied
+  size_t arena_bytes_ = 0;               // of a lane
+  size_t staging_bytes_ = 0;             // of a lane
   static constexpr size_t kNone = SIZE_MAX;
   std::vector<size_t> staging_offset_;  // by step, in a lane's; kNone: there is none
   std::vector<size_t> staging_room_;    // by step

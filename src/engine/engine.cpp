@@ -148,7 +148,6 @@ void Engine::start_receive(Execution& execution, Mailbox& mailbox, int peer, uin
   if (nonblocking) tell_helper(execution);
 }
 
-// It is under way from now on.
 void Engine::takes_up(Execution& execution, bool nonblocking) {
   execution.last_progress_ns = now_ns();
   execution.last_report_ns = 0;
@@ -184,6 +183,10 @@ bool Engine::look_into_mailboxes() {
 bool Engine::watch(std::shared_ptr<StreamPlace> place) {
   const MutexLock lock(mutex_);
   if (!place->close()) return false;
+  if (place->in_graph()) {
+    graphs_++;
+    start_helper();
+  }
   places_.push_back(std::move(place));
   helper_wake_.notify_one();
   return true;
@@ -203,9 +206,27 @@ void Engine::fail_place(StreamPlace& place, const Status& why) {
 bool Engine::look_at_places() {
   bool moved = false;
   for (size_t i = 0; i < places_.size(); i++) moved |= places_[i]->poll();
-  if (std::erase_if(places_, [](const auto& place) { return place->left(); }) > 0 || moved)
-    collect_done();
+  if (forget_places() || moved) collect_done();
   return moved;
+}
+
+// At which nothing will be done any more. Whether there were some.
+bool Engine::forget_places() {
+  const bool some = std::erase_if(places_, [](const auto& place) { return place->left(); }) > 0;
+  if (some)
+    graphs_ = static_cast<size_t>(std::count_if(
+        places_.begin(), places_.end(), [](const auto& place) { return place->in_graph(); }));
+  return some;
+}
+
+void Engine::drop(Execution& execution) {
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& place : places_) place->drop(execution);
+    forget_places();
+    execution.awaited = true;
+  }
+  wait([&] { return execution.done(); }, -1);
 }
 
 // ---- the short way ----
@@ -380,7 +401,10 @@ void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
     check_stalls(now_ns());
     if (!places_.empty()) {  // a device wakes nobody
       found.all = false;
-      naps = 0;
+      const bool works = std::any_of(places_.begin(), places_.end(), [](const auto& place) {
+        return !place->in_graph() || !place->waits();
+      });
+      if (works) naps = 0;
     }
   }
   sleeper_.sleep(found, naps);
@@ -411,7 +435,9 @@ void Engine::stop_helper() {
   if (helper_.joinable()) helper_.join();
 }
 
-bool Engine::has_to_drive() const { return (nonblocking_ > 0 || routes_.tends()) && waiters_ == 0; }
+bool Engine::has_to_drive() const {
+  return (nonblocking_ > 0 || graphs_ > 0 || routes_.tends()) && waiters_ == 0;
+}
 
 // Drives what nobody waits for. Where there are transports to tend it looks again and again whether
 // a caller still drives them: to be told by each call would cost the call more.
@@ -421,7 +447,7 @@ void Engine::helper() {
   while (!stopping_) {
     if (!has_to_drive()) {
       if (nonblocking_ > 0) helper_looks_ = kLooksInVain;
-      const bool looks = helper_looks_ > 0 || routes_.tends();
+      const bool looks = helper_looks_ > 0 || graphs_ > 0 || routes_.tends();
       const auto idles = answers_while_idle_ ? kHelperAnswers : kHelperIdles;
       helper_wake_.wait_for(lock, looks ? kHelperLooks : idles);
       if (helper_looks_ > 0) helper_looks_--;
@@ -464,6 +490,8 @@ void Engine::fail_communicator(uint32_t comm, const Status& status) {
     hand_back(unreachable_receives_, completions_.receives);
     for (Execution* execution : std::vector<Execution*>(running_))
       if (execution->comm() == comm) execution->fail(status);
+    for (const auto& place : places_) place->drop(comm);
+    forget_places();
     std::erase_if(mailboxes_, [comm](Mailbox* mailbox) {
       if (mailbox->comm() == comm) mailbox->drop();
       return mailbox->comm() == comm;

@@ -74,6 +74,8 @@ class Engine {
   // Looks at the place from now on, until all that work there have left. Before it is enqueued,
   // which is for nothing where this is false: all have left.
   bool watch(std::shared_ptr<StreamPlace> place) SENNIT_EXCLUDES(mutex_);
+  // In a graph: the execution is not made again. Waits until it is not under way.
+  void drop(Execution& execution) SENNIT_EXCLUDES(mutex_);
   // It could not be enqueued.
   void fail_place(StreamPlace& place, const Status& why) SENNIT_EXCLUDES(mutex_);
   // The short way of a small blocking call: starts the execution and drives it as long as its
@@ -123,6 +125,8 @@ class Engine {
   void failed_here(uint32_t comm, const Status& status) SENNIT_REQUIRES(mutex_) {
     failed_here_.emplace_back(comm, status);
   }
+  // It is under way from now on.
+  void takes_up(Execution& execution, bool nonblocking) SENNIT_REQUIRES(mutex_);
   void mismatch(Execution& execution, int peer) SENNIT_REQUIRES(mutex_) {
     callbacks_.mismatch(execution, peer);
   }
@@ -142,10 +146,10 @@ class Engine {
 
   Transport* route(int peer) SENNIT_REQUIRES(mutex_);
   bool progress_locked(Routes::Driven which = Routes::Driven::used) SENNIT_REQUIRES(mutex_);
-  void takes_up(Execution& execution, bool nonblocking) SENNIT_REQUIRES(mutex_);
   void tell_helper(const Execution& execution) SENNIT_REQUIRES(mutex_);
   bool look_into_mailboxes() SENNIT_REQUIRES(mutex_);
   bool look_at_places() SENNIT_REQUIRES(mutex_);
+  bool forget_places() SENNIT_REQUIRES(mutex_);
   void collect_done() SENNIT_REQUIRES(mutex_);
   Failures take_failures() SENNIT_REQUIRES(mutex_) { return std::exchange(failed_here_, {}); }
   void tell(const Failures& failures) SENNIT_EXCLUDES(mutex_);
@@ -169,6 +173,7 @@ class Engine {
   std::vector<Execution*> running_ SENNIT_GUARDED_BY(mutex_);
   std::vector<Mailbox*> mailboxes_ SENNIT_GUARDED_BY(mutex_);  // in which a receive waits
   std::vector<std::shared_ptr<StreamPlace>> places_ SENNIT_GUARDED_BY(mutex_);  // being worked at
+  size_t graphs_ SENNIT_GUARDED_BY(mutex_) = 0;  // of places_, those in graphs
   // To peers that no transport reaches, until that is decided on.
   std::vector<SendRequest*> unreachable_sends_ SENNIT_GUARDED_BY(mutex_);
   std::vector<RecvRequest*> unreachable_receives_ SENNIT_GUARDED_BY(mutex_);

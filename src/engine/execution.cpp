@@ -214,10 +214,10 @@ void Execution::fill(MessageRequest& request, uint32_t lane, uint32_t step, size
   const Step& s = program_.steps[step];
   if (point_to_point_) {
     request.peer = peer_;
-    request.key = {comm_, seq_, kPointToPoint, tag_};
+    request.key = {comm_, seq_, kPointToPoint - replay_, tag_};
   } else {
     request.peer = world_of_position_[static_cast<size_t>(s.peer)];
-    request.key = {comm_, seq_, lanes_[lane].slots.chunk.index, s.tag};
+    request.key = {comm_, seq_, lanes_[lane].slots.chunk.index, s.tag | replay_ << kTagBits};
   }
   request.signature = prepared_->signature;
   request.segments = segments_of(lane, step);
@@ -292,7 +292,7 @@ void Execution::send_done(SendRequest& request) {
   if (!status_.ok() || !request.status.ok()) return failed(request, false);
   engine_.assert_locked();
   const uint64_t handed_ns = handed_ns_[lane * send_count_ + ordinal_[step]];
-  engine_.trace().record(message_event(request, lane, step, handed_ns));
+  record(message_event(request, lane, step, handed_ns));
   slots_read(lanes_[lane], lane, program_.steps[step]);
   step_done(lane, step);
   pump();
@@ -322,7 +322,7 @@ void Execution::receive_done(RecvRequest& request) {
     event.sender_clock_us = request.sender_clock_us;
     event.flags |= kEventKnowsItsWait;
   }
-  engine_.trace().record(event);
+  record(event);
   if (unpacks) return;  // local_done() goes on
   step_done(lane, step);
   pump();
@@ -345,7 +345,7 @@ void Execution::run_local(uint32_t lane_index, uint32_t step) {
 void Execution::local_step_done(uint32_t lane_index, uint32_t step, size_t bytes,
                                 uint64_t begin_ns) {
   engine_.assert_locked();
-  engine_.trace().record(event_of(lane_index, step, begin_ns, bytes));
+  record(event_of(lane_index, step, begin_ns, bytes));
   slots_read(lanes_[lane_index], lane_index, program_.steps[step]);
   step_done(lane_index, step);
 }
@@ -422,18 +422,25 @@ TraceEvent Execution::call_event(EventKind kind, uint64_t when_ns) const {
   return event;
 }
 
+// What a graph makes again has the numbers of the call that was captured, so it is not recorded:
+// whoever reads recordings knows each call by its number.
+void Execution::record(const TraceEvent& event) {
+  engine_.assert_locked();
+  if (replay_ == 0) engine_.trace().record(event);
+}
+
 void Execution::record_call(EventKind kind, uint64_t when_ns) {
   engine_.assert_locked();
   TraceEvent event = call_event(kind, when_ns);
   if (kind == EventKind::call_end) event.set_times({.last_ns = since(begin_ns_, when_ns)});
-  engine_.trace().record(event);
+  record(event);
 }
 
 void Execution::record_stall(uint64_t now_ns) {
   engine_.assert_locked();
   TraceEvent event = call_event(EventKind::stall, now_ns);
   event.set_times({.last_ns = since(last_progress_ns, now_ns)});
-  engine_.trace().record(event);
+  record(event);
 }
 
 void Execution::failed(const MessageRequest& request, bool receiving) {
@@ -442,7 +449,7 @@ void Execution::failed(const MessageRequest& request, bool receiving) {
     // Calls that differ are for all ranks to hear of, from the control plane, which knows who
     // differs. Where only the two ends can know (counts that ranks do not share), the one that
     // receives says it.
-    if (!point_to_point_ && counts_shared_)
+    if (!point_to_point_ && counts_shared_ && !in_graph_)
       engine_.mismatch(*this, request.peer);
     else if (receiving)
       engine_.failed_here(comm_, request.status);

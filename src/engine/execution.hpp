@@ -66,6 +66,14 @@ class Execution {
   // come to yet. Once buffers() are filled, before it is started.
   Status join(std::shared_ptr<StreamPlace> place);
   uint64_t work_bytes() const { return device_->work_bytes(); }
+  // In a graph, in place of join() and start(): the same, and it is made each time that the graph
+  // comes to the place, by replay(). `seq` as for start(); of a message `peer` and `tag` as well.
+  // Until leave_graph(), after which it may be used for other calls.
+  Status capture(std::shared_ptr<StreamPlace> place, uint32_t seq);
+  Status capture_message(std::shared_ptr<StreamPlace> place, uint32_t seq, int peer, uint32_t tag);
+  void leave_graph();
+  bool in_graph() const { return in_graph_; }
+  void replay();
   // StreamPlace's: it waits for its stream; the stream has come; a piece of work is done.
   bool armed() const { return *armed_; }
   const std::shared_ptr<std::atomic<bool>>& armed_flag() const { return armed_; }
@@ -141,6 +149,7 @@ class Execution {
   TraceEvent message_event(const MessageRequest& request, uint32_t lane, uint32_t step,
                            uint64_t handed_ns);
   TraceEvent call_event(EventKind kind, uint64_t when_ns) const;
+  void record(const TraceEvent& event);
   void record_call(EventKind kind, uint64_t when_ns);
   void failed(const MessageRequest& request, bool receiving);
   void release_all();
@@ -158,7 +167,9 @@ class Execution {
   uint32_t seq_ = 0;
   uint64_t begin_ns_ = 0;
   bool point_to_point_ = false;
-  int peer_ = -1;  // of a message
+  bool in_graph_ = false;
+  uint32_t replay_ = 0;  // which one it is, from 1 to kReplays and then again; 0: in no graph
+  int peer_ = -1;        // of a message
   uint32_t tag_ = 0;
   bool counts_shared_ = true;  // all ranks know all counts
   bool skip_empty_ = true;     // messages without bytes are not sent

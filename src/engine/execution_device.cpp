@@ -1,6 +1,9 @@
 // execution_device.cpp: what an execution does otherwise where its buffers are a device's: local
 // work is handed to a worker, and messages go through pinned memory or are read where they lie.
+#include <algorithm>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "engine/engine.hpp"
 #include "engine/execution.hpp"
@@ -20,6 +23,41 @@ Status Execution::join(std::shared_ptr<StreamPlace> place) {
   const MutexLock lock(engine_.mutex());
   device_->join(std::move(place), *this);
   return {};
+}
+
+Status Execution::capture(std::shared_ptr<StreamPlace> place, uint32_t seq) {
+  const auto tagged = [](const Step& step) { return step.tag >> kTagBits != 0; };
+  if (std::any_of(program_.steps.begin(), program_.steps.end(), tagged))
+    return {SENNIT_UNSUPPORTED, fmt::format("{}: as part of a graph a call has at most {} messages "
+                                            "from one rank to another",
+                                            prepared_->description, 1u << kTagBits)};
+  point_to_point_ = false;
+  seq_ = seq;
+  in_graph_ = true;
+  return join(std::move(place));
+}
+
+Status Execution::capture_message(std::shared_ptr<StreamPlace> place, uint32_t seq, int peer,
+                                  uint32_t tag) {
+  point_to_point_ = true;
+  seq_ = seq;
+  peer_ = peer;
+  tag_ = tag;
+  in_graph_ = true;
+  return join(std::move(place));
+}
+
+void Execution::leave_graph() {
+  in_graph_ = false;
+  replay_ = 0;
+  device_->leave_graph();
+}
+
+void Execution::replay() {
+  replay_ = replay_ % kReplays + 1;
+  engine_.assert_locked();
+  engine_.takes_up(*this, true);
+  begin(seq_);
 }
 
 // Whether the device reads the peer's memory where it lies.

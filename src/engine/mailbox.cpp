@@ -6,7 +6,7 @@
 namespace sennit {
 
 void Mailbox::send(Execution& execution, int peer, uint32_t tag) {
-  execution.start_message(++sent_[lane(peer, tag)], peer, tag);
+  execution.start_message(number_send(peer, tag), peer, tag);
 }
 
 void Mailbox::receive(Execution& execution, int peer, uint32_t tag) {
@@ -18,7 +18,7 @@ void Mailbox::receive(Execution& execution, int peer, uint32_t tag) {
 }
 
 void Mailbox::start_receive(Execution& execution, int peer, uint32_t tag) {
-  execution.start_message(++received_[lane(peer, tag)], peer, tag);
+  execution.start_message(number_receive(peer, tag), peer, tag);
 }
 
 int Mailbox::find_source(uint32_t tag) {

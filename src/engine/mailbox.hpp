@@ -37,6 +37,12 @@ class Mailbox {
   void send(Execution& execution, int peer, uint32_t tag);
   void receive(Execution& execution, int peer, uint32_t tag);
 
+  // Whether a receive of this tag waits until it is known from whom, and others behind it.
+  bool waits_for(uint32_t tag) const { return waiting_.contains(tag); }
+  // The number of a message that is made later, as part of a graph: the next of this peer and tag.
+  uint32_t number_send(int peer, uint32_t tag) { return ++sent_[lane(peer, tag)]; }
+  uint32_t number_receive(int peer, uint32_t tag) { return ++received_[lane(peer, tag)]; }
+
   // The messages of this peer and tag begin at their first number again, at both ends or at none:
   // for a tag that nothing is under way of, so that its numbers need not be kept.
   void forget(int peer, uint32_t tag) {

@@ -21,11 +21,15 @@ class Execution;
 
 class StreamPlace {
  public:
-  explicit StreamPlace(std::unique_ptr<StreamWorker> worker) : worker_(std::move(worker)) {}
+  // `in_graph`: the stream comes here once for each time that the graph is launched, and each time
+  // all that have joined are made again, until they are dropped.
+  StreamPlace(std::unique_ptr<StreamWorker> worker, bool in_graph)
+      : worker_(std::move(worker)), in_graph_(in_graph) {}
   StreamPlace(const StreamPlace&) = delete;
   StreamPlace& operator=(const StreamPlace&) = delete;
 
   StreamWorker& worker() { return *worker_; }
+  bool in_graph() const { return in_graph_; }
   // The execution works here from now on. Returns its number, which its tokens begin with.
   uint32_t join(Execution& execution);
   // A token of the execution of this number, for StreamWorker::submit().
@@ -38,9 +42,10 @@ class StreamPlace {
   // No more join it, and it may be enqueued. False: all that did have left, and it need not be.
   bool close() {
     closed_ = true;
-    return working_ > 0;
+    return !left();
   }
-  bool left() const { return closed_ && working_ == 0; }
+  // Nothing will be done here any more.
+  bool left() const { return closed_ && working_ == 0 && (!in_graph_ || joined_ == 0); }
   // The stream has not come here yet, as far as poll() has seen.
   bool waits() const { return !reached_; }
   // It will not come: everything that works here ends with this.
@@ -48,10 +53,25 @@ class StreamPlace {
   // Where the device has failed everything ends here, what it had been told to do as well. Whether
   // it has.
   bool end_if_lost();
+  // In a graph: those of this communicator are not made again. One that is being made is dropped
+  // when it is done.
+  void drop(uint32_t comm);
+  void drop(const Execution& execution);
 
  private:
+  struct Joined {
+    Execution* execution;  // null: it has left, or is dropped
+    bool works = false;
+    bool last = false;  // in a graph: it is not made again
+  };
+  void replay();
+  template <typename Which>
+  void drop_those(Which&& which);
+
   const std::unique_ptr<StreamWorker> worker_;
-  std::vector<Execution*> executions_;  // by number; null: it has left
+  const bool in_graph_;
+  std::vector<Joined> executions_;  // by number
+  size_t joined_ = 0;               // of them, those that have not left for good
   size_t working_ = 0;
   bool closed_ = false;
   bool reached_ = false;

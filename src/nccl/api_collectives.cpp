@@ -69,9 +69,16 @@ template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
   const Owner owner = owner_of(memory.begin(), static_cast<int>(memory.size()));
+  const bool captured = is_captured(stream);
+  if (captured && owner == Owner::host)
+    return {ncclInvalidUsage,
+            "the stream is being captured into a graph, and the call is on the host's memory: a "
+            "graph has calls on memory of the device"};
   Outcome off;
   if (owner == Owner::host) off = await_stream(stream);
   if (!off.ok()) return off;
+  // A call that is made later would be no part of the graph.
+  const bool blocking = captured || arguments.state->blocking();
   const auto make_in_stream = [owner, stream, make](const Arguments& all) {
     if (owner == Owner::host) return make(all);
     const sennit_status_t set = sennit_comm_set_stream(all.state->comm(), stream);
@@ -80,7 +87,7 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
     if (set != SENNIT_OK && !(for_host && await_stream(stream).ok())) return set;
     return make(all);
   };
-  if (!in_group() && arguments.state->blocking()) {
+  if (!in_group() && blocking) {
     if (off = arguments.state->await_made(); !off.ok()) return off;
     const sennit_status_t status = make_with_op(arguments, make_in_stream);
     if (status == SENNIT_OK) return {};
@@ -88,7 +95,7 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   }
   CallBatch batch;
   batch.communicators.push_back(arguments.state);
-  batch.blocking = arguments.state->blocking();
+  batch.blocking = blocking;
   batch.calls.push_back(
       [arguments, make_in_stream] { return make_with_op(arguments, make_in_stream); });
   return submit(std::move(batch));

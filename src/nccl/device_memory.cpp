@@ -23,11 +23,13 @@ constexpr unsigned kMemoryTypeHost = 1;
 using GetAttribute = int (*)(void* data, int attribute, unsigned long long pointer);
 using Allocate = int (*)(unsigned long long* memory, size_t bytes);
 using Free = int (*)(unsigned long long memory);
+using StreamIsCapturing = int (*)(cudaStream_t stream, int* capturing);
 using StreamSynchronize = int (*)(cudaStream_t stream);
 
 struct Driver {
   std::atomic<GetAttribute> get_attribute{nullptr};
   std::atomic<StreamSynchronize> synchronize{nullptr};
+  std::atomic<StreamIsCapturing> is_capturing{nullptr};
   std::atomic<Allocate> allocate{nullptr};
   std::atomic<Free> free{nullptr};
   std::atomic<unsigned long long> looked_at{0};  // how many libraries there were at the last look
@@ -53,6 +55,7 @@ void look_for_driver() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (!library) return;
   driver.synchronize = reinterpret_cast<StreamSynchronize>(dlsym(library, "cuStreamSynchronize"));
+  driver.is_capturing = reinterpret_cast<StreamIsCapturing>(dlsym(library, "cuStreamIsCapturing"));
   driver.allocate = reinterpret_cast<Allocate>(dlsym(library, "cuMemAlloc_v2"));
   driver.free = reinterpret_cast<Free>(dlsym(library, "cuMemFree_v2"));
   driver.get_attribute = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
@@ -115,6 +118,12 @@ bool free_on_device(void* memory) {
   const Free free = driver.free.load();
   return owner_of(&memory, 1) == Owner::device && free &&
          free(reinterpret_cast<uintptr_t>(memory)) == kCudaSuccess;
+}
+
+bool is_captured(cudaStream_t stream) {
+  const StreamIsCapturing is_capturing = driver.is_capturing.load();
+  int capturing = 0;
+  return is_capturing && is_capturing(stream, &capturing) == kCudaSuccess && capturing != 0;
 }
 
 Outcome await_stream(cudaStream_t stream) {

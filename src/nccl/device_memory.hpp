@@ -21,6 +21,9 @@ Outcome allocate_on_device(size_t bytes, void** memory);
 // Gives it back. False: it is none of the device's.
 bool free_on_device(void* memory);
 
+// Whether what is put into the stream becomes part of a graph. Called behind owner_of.
+bool is_captured(cudaStream_t stream);
+
 // Waits until the stream has come to this point, so that a call on host memory that begins now has
 // the stream's order, and is over when it returns. Called behind owner_of, which looks
 // whether there is a driver.

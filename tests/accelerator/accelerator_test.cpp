@@ -52,7 +52,7 @@ class Accelerators : public testing::TestWithParam<const char*> {
     return *memory;
   }
   std::unique_ptr<StreamWorker> enqueued() {
-    Result<std::unique_ptr<StreamWorker>> worker = subject_.accelerator->make_worker();
+    Result<std::unique_ptr<StreamWorker>> worker = subject_.accelerator->make_worker({}, false);
     EXPECT_TRUE(worker.ok()) << worker.status().text();
     const Status put = (*worker)->enqueue(subject_.stream, 1 << 20);
     EXPECT_TRUE(put.ok()) << put.text();
@@ -120,7 +120,7 @@ TEST_P(Accelerators, StreamsGoOnWhenWorkersLeave) {
   for (int i = 0; i < 30; i++) enqueued()->leave();
   const Status over = subject_.accelerator->synchronize(subject_.stream);
   EXPECT_TRUE(over.ok()) << over.text();
-  EXPECT_TRUE(subject_.accelerator->check_stream(subject_.stream).ok());
+  EXPECT_FALSE(subject_.accelerator->is_captured(subject_.stream).value());
   const Result<MemoryKind> kind = subject_.accelerator->look(first);
   ASSERT_TRUE(kind.ok());
   EXPECT_EQ(*kind, MemoryKind::pinned);

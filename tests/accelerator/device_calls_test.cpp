@@ -19,109 +19,22 @@
 #include <fmt/core.h>
 
 #include "sennit/sennit.h"
-#include "tests/soft_gpu/cuda_functions.hpp"
-#include "tests/soft_gpu/soft_gpu.hpp"
+#include "tests/accelerator/device_calls.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/seed.hpp"
 
 using namespace std::chrono_literals;
 
+using sennit_test::Collective;
+using sennit_test::DeviceBuffer;
+using sennit_test::kCollectives;
+using sennit_test::random_bytes;
+
 namespace {
 
 constexpr int kRanks = 3;
 
-// A device's buffer, with what the host put there.
-class DeviceBuffer {
- public:
-  explicit DeviceBuffer(const std::vector<std::byte>& content) : bytes_(content.size()) {
-    EXPECT_EQ(cuMemAlloc_v2(&address_, std::max<size_t>(bytes_, 1)), 0);
-    soft_gpu_write(data(), content.data(), bytes_);
-  }
-  // To free it waits for the kernels of all ranks: see expect_same().
-  ~DeviceBuffer() { cuMemFree_v2(address_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  void* data() const { return reinterpret_cast<void*>(address_); }
-  std::vector<std::byte> read() const {
-    std::vector<std::byte> content(bytes_);
-    soft_gpu_read(content.data(), data(), bytes_);
-    return content;
-  }
-
- private:
-  size_t bytes_;
-  CUdeviceptr address_ = 0;
-};
-
-std::vector<std::byte> random_bytes(size_t n, std::mt19937_64& random) {
-  std::vector<std::byte> bytes(n);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
-
-// One call by name: how many elements it sends and receives on each of n ranks where `count` is
-// given, and the call.
-struct Collective {
-  const char* name;
-  size_t sent_blocks, received_blocks;  // 0: one; else one for each rank
-  sennit_status_t (*call)(const void* send, void* recv, size_t count, sennit_type_t type,
-                          sennit_op_t op, sennit_comm_t comm);
-};
-const Collective kCollectives[] = {
-    {"all_reduce", 0, 0,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t o, sennit_comm_t c) {
-       return sennit_all_reduce(s, r, n, t, o, c);
-     }},
-    {"reduce_scatter", 1, 0,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t o, sennit_comm_t c) {
-       return sennit_reduce_scatter(s, r, n, t, o, c);
-     }},
-    {"all_gather", 0, 1,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
-       return sennit_all_gather(s, r, n, t, c);
-     }},
-    {"broadcast", 0, 0,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
-       return sennit_broadcast(s, r, n, t, 1, c);
-     }},
-    {"reduce", 0, 0,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t o, sennit_comm_t c) {
-       return sennit_reduce(s, r, n, t, o, 2, c);
-     }},
-    {"all_to_all", 1, 1,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
-       return sennit_all_to_all(s, r, n, t, c);
-     }},
-    {"gather", 0, 1,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
-       return sennit_gather(s, r, n, t, 0, c);
-     }},
-    {"scatter", 1, 0,
-     [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
-       return sennit_scatter(s, r, n, t, 1, c);
-     }},
-};
-
-class DeviceCalls : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    setenv("SENNIT_TRANSPORTS", GetParam(), 1);
-    setenv("SENNIT_INTERFACE", "127.0.0.1", 1);
-    ASSERT_EQ(cuInit(0), 0);
-    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), 0);
-    ASSERT_EQ(cuCtxSetCurrent(context_), 0);
-  }
-  void TearDown() override { unsetenv("SENNIT_TRANSPORTS"); }
-
-  // A rank's thread begins with this.
-  CUstream stream() {
-    CUstream made = nullptr;
-    EXPECT_EQ(cuCtxSetCurrent(context_), 0);
-    EXPECT_EQ(cuStreamCreate(&made, 1), 0);
-    return made;
-  }
-  CUcontext context_ = nullptr;
-};
+using DeviceCalls = sennit_test::DeviceTest;
 
 // The same call on host memory and on the device's.
 void expect_same(const Collective& collective, size_t count, sennit_type_t type, sennit_op_t op,
@@ -308,6 +221,30 @@ TEST_P(DeviceCalls, AGroupWithACommunicatorThatFailedLetsTheStreamGoOn) {
     EXPECT_EQ(sennit_barrier(comm), SENNIT_OK) << sennit_last_error();
     sennit_comm_destroy(other);
   });
+}
+
+// A call of the first would wait for the second's, behind it: they are told so, and nobody waits.
+TEST_P(DeviceCalls, RanksThatShareAStreamAreNamed) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  const CUstream shared = stream();
+  std::atomic<int> refused{0};
+  ranks.run([&](int, sennit_comm_t comm) {
+    ASSERT_EQ(cuCtxSetCurrent(context_), 0);
+    ASSERT_EQ(sennit_comm_set_stream(comm, shared), SENNIT_OK) << sennit_last_error();
+    const DeviceBuffer buffer(std::vector<std::byte>(100));
+    const sennit_status_t made =
+        sennit_all_reduce(buffer.data(), buffer.data(), 100, SENNIT_UINT8, SENNIT_SUM, comm);
+    if (made == SENNIT_INVALID_ARGUMENT &&
+        std::strstr(sennit_last_error(), "ranks that share a process have streams of their own"))
+      refused++;
+    EXPECT_EQ(cuStreamSynchronize(shared), 0);
+    while (sennit_comm_get_async_error(comm) == SENNIT_OK) std::this_thread::sleep_for(1ms);
+    EXPECT_NE(std::strstr(sennit_last_error(), "have streams of their own"), nullptr)
+        << sennit_last_error();
+  });
+  EXPECT_EQ(refused, 1);
+  EXPECT_EQ(cuStreamDestroy_v2(shared), 0);
 }
 
 TEST_P(DeviceCalls, MessagesToOneselfAreCopiedInTheStream) {

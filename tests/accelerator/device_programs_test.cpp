@@ -1,6 +1,7 @@
 // device_programs_test.cpp: random programs of calls on device memory, on the software GPU, give
-// what the same calls on host memory give: two streams, two communicators, groups, host calls
-// between, copies of the program's own, and streams that are late by chance.
+// what the same calls on host memory give: two streams, two communicators, groups, graphs that are
+// launched again and again and destroyed while they are out, host calls between, copies of the
+// program's own, and streams that are late by chance.
 //
 // Each rank has buffers on the device and their mirrors on the host. A step is done on both; what
 // lies on the device is looked at when a program is over. PROGRAMS=10000 makes so many.
@@ -11,6 +12,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -57,6 +59,8 @@ class Side {
       }
     const size_t steps = 1 + random() % 12;
     for (size_t step = 0; step < steps; step++) run_step(random);
+    for (const Graph& graph : graphs_) EXPECT_EQ(cuGraphExecDestroy(graph.made), 0);
+    graphs_.clear();
     for (const CUstream stream : streams_) ASSERT_EQ(cuStreamSynchronize(stream), 0);
     for (auto& set : buffers_)
       for (Buffer& buffer : set) {
@@ -67,46 +71,94 @@ class Side {
   }
 
  private:
+  // On the device's buffers, or on their mirrors.
+  using Step = std::function<void(bool there)>;
+  struct Graph {
+    CUgraphExec made;
+    size_t which;  // the stream and its buffers
+    std::vector<Step> steps;
+  };
+
   void run_step(Random& random) {
     const size_t which = random() % kSets;
+    switch (random() % 8) {
+      case 0:
+        capture(random, which);
+        [[fallthrough]];
+      case 1:
+        if (!graphs_.empty()) launch(graphs_[random() % graphs_.size()], 1 + random() % 4);
+        return;
+      case 2:
+        return call_on_host_memory(random, which);
+      default:
+        const Step step = draw_step(random, which);
+        step(true);
+        step(false);
+    }
+  }
+
+  void capture(Random& random, size_t which) {
+    constexpr int kThreadLocal = 1;
+    Graph graph{nullptr, which, {}};
+    for (uint64_t left = 1 + random() % 3; left > 0; left--)
+      graph.steps.push_back(draw_step(random, which));
+    CUgraph captured = nullptr;
+    ASSERT_EQ(cuStreamBeginCapture_v2(streams_[which], kThreadLocal), 0);
+    for (const Step& step : graph.steps) step(true);
+    ASSERT_EQ(cuStreamEndCapture(streams_[which], &captured), 0);
+    ASSERT_EQ(cuGraphInstantiateWithFlags(&graph.made, captured, 0), 0);
+    ASSERT_EQ(cuGraphDestroy(captured), 0);
+    graphs_.push_back(std::move(graph));
+  }
+  void launch(const Graph& graph, uint64_t times) const {
+    for (uint64_t i = 0; i < times; i++) {
+      ASSERT_EQ(cuGraphLaunch(graph.made, streams_[graph.which]), 0);
+      for (const Step& step : graph.steps) step(false);
+    }
+  }
+
+  // Once what is in the stream is over.
+  void call_on_host_memory(Random& random, size_t which) const {
+    const sennit_comm_t comm = comms_[random() % comms_.size()];
+    int32_t sum = rank_;
+    ASSERT_EQ(sennit_comm_set_stream(comm, streams_[which]), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(sennit_all_reduce(&sum, &sum, 1, SENNIT_INT32, SENNIT_SUM, comm), SENNIT_OK);
+    ASSERT_EQ(sum, kRanks * (kRanks - 1) / 2);
+  }
+
+  // Of calls, or a copy of the program's own.
+  Step draw_step(Random& random, size_t which) {
     const sennit_comm_t comm = comms_[random() % comms_.size()];
     auto& set = buffers_[which];
     Buffer& a = set[random() % kBuffers];
     Buffer& b = set[random() % kBuffers];
     Buffer& c = set[random() % kBuffers];
-    const uint64_t kind = random() % 10;
+    const uint64_t kind = random() % 9;
     const size_t count = 1 + random() % kMostElements;
     const int root = static_cast<int>(random() % kRanks);
-    ASSERT_EQ(sennit_comm_set_stream(comm, streams_[which]), SENNIT_OK) << sennit_last_error();
-    if (kind == 8) return copy(a, b, count, streams_[which]);
-    if (kind == 9) {  // on host memory: once what is in the stream is over
-      int32_t sum = rank_;
-      ASSERT_EQ(sennit_all_reduce(&sum, &sum, 1, SENNIT_INT32, SENNIT_SUM, comm), SENNIT_OK);
-      ASSERT_EQ(sum, kRanks * (kRanks - 1) / 2);
-      return;
-    }
-    if (kind == 7 && &a != &b && &b != &c && &a != &c) {
-      both(comm, [&](sennit_comm_t on, bool there) {
+    const CUstream stream = streams_[which];
+    if (kind == 8) return [&a, &b, count, stream](bool there) { copy(a, b, count, stream, there); };
+    const auto on = [this, comm, stream](bool there) {
+      if (!there) return host_comm_;
+      EXPECT_EQ(sennit_comm_set_stream(comm, stream), SENNIT_OK) << sennit_last_error();
+      return comm;
+    };
+    if (kind == 7 && &a != &b && &b != &c && &a != &c)
+      return [=, this, &a, &b, &c](bool there) {
+        const sennit_comm_t its = on(there);
         EXPECT_EQ(sennit_group_start(), SENNIT_OK);
-        reduce_or_move(on, there, 0, a, a, count, root);
-        reduce_or_move(on, there, 2, b, c, count, root);
+        reduce_or_move(its, there, 0, a, a, count, root);
+        reduce_or_move(its, there, 2, b, c, count, root);
         EXPECT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
-      });
-      return;
-    }
+      };
     // Buffers are one, or lie apart.
-    both(comm, [&](sennit_comm_t on, bool there) {
-      reduce_or_move(on, there, kind % 7, a, &a == &b && kind % 7 > 1 ? other_than(set, a) : b,
-                     count, root);
-    });
+    Buffer& to = &a == &b && kind % 7 > 1 ? other_than(set, a) : b;
+    return [=, this, &a, &to](bool there) {
+      reduce_or_move(on(there), there, kind % 7, a, to, count, root);
+    };
   }
   static Buffer& other_than(std::array<Buffer, kBuffers>& set, const Buffer& one) {
     return &set[0] == &one ? set[1] : set[0];
-  }
-  template <typename F>
-  void both(sennit_comm_t comm, F f) const {
-    f(comm, true);
-    f(host_comm_, false);
   }
   void reduce_or_move(sennit_comm_t on, bool there, uint64_t kind, Buffer& from, Buffer& to,
                       size_t n, int root) const {
@@ -139,10 +191,14 @@ class Side {
     EXPECT_EQ(status, SENNIT_OK) << sennit_last_error();
   }
   // The program's own, in the stream's order.
-  static void copy(Buffer& from, Buffer& to, size_t count, CUstream stream) {
+  static void copy(Buffer& from, Buffer& to, size_t count, CUstream stream, bool there) {
     if (&from == &to) return;
-    ASSERT_EQ(cuMemcpyAsync(to.device, from.device, count * sizeof(int32_t), stream), 0);
-    std::memcpy(to.host.data(), from.host.data(), count * sizeof(int32_t));
+    const size_t bytes = count * sizeof(int32_t);
+    if (!there) {
+      std::memcpy(to.host.data(), from.host.data(), bytes);
+      return;
+    }
+    ASSERT_EQ(cuMemcpyAsync(to.device, from.device, bytes, stream), 0);
   }
 
   const int rank_;
@@ -150,6 +206,7 @@ class Side {
   const sennit_comm_t host_comm_;
   std::array<CUstream, kSets> streams_ = {};
   std::array<std::array<Buffer, kBuffers>, kSets> buffers_;
+  std::vector<Graph> graphs_;
 };
 
 class DevicePrograms : public testing::TestWithParam<const char*> {};

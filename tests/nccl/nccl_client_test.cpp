@@ -28,18 +28,13 @@ using Bytes = std::vector<std::byte>;
 constexpr int kRanks = 8;
 // A sanitizer opens libraries in the program's name, which knows nothing of the forwarder's path.
 #ifdef SENNIT_SANITIZED
-const std::string kClient =
-    "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/lib " SENNIT_BINARY_DIR "/bin/nccl_real_client";
+const std::string kLibraries = SENNIT_BINARY_DIR "/lib:";
 #else
-const std::string kClient = SENNIT_BINARY_DIR "/bin/nccl_real_client";
+const std::string kLibraries;
 #endif
-#ifdef SENNIT_SANITIZED
-const std::string kDeviceClient = "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/lib:" SENNIT_BINARY_DIR
-                                  "/soft_gpu " SENNIT_BINARY_DIR "/bin/nccl_real_client device";
-#else
-const std::string kDeviceClient = "env LD_LIBRARY_PATH=" SENNIT_BINARY_DIR
-                                  "/soft_gpu " SENNIT_BINARY_DIR "/bin/nccl_real_client device";
-#endif
+const std::string kClient = "env LD_LIBRARY_PATH=" + kLibraries +
+                            SENNIT_BINARY_DIR "/soft_gpu " SENNIT_BINARY_DIR
+                                              "/bin/nccl_real_client ";
 const std::string kEmulate =
     SENNIT_BINARY_DIR "/bin/sennit emulate run --racks 2,2 --ranks-per-host 2 ";
 
@@ -136,10 +131,10 @@ class NcclClient : public testing::Test {
   sennit::trainer::TestFolder folder;
 };
 
-// On memory of the host's, and of a device's.
-class NcclClients : public NcclClient, public testing::WithParamInterface<bool> {
+// On memory of the host's, of a device's, and there by graphs.
+class NcclClients : public NcclClient, public testing::WithParamInterface<const char*> {
  protected:
-  const std::string& client() const { return GetParam() ? kDeviceClient : kClient; }
+  static std::string client() { return kClient + GetParam(); }
 };
 
 TEST_P(NcclClients, RanksAsThreads) {
@@ -166,8 +161,10 @@ TEST_P(NcclClients, RanksOnEmulatedHosts) {
   compare();
 }
 
-INSTANTIATE_TEST_SUITE_P(On, NcclClients, testing::Values(false, true), [](const auto& on) {
-  return std::string(on.param ? "DeviceMemory" : "HostMemory");
-});
+INSTANTIATE_TEST_SUITE_P(On, NcclClients, testing::Values("", "device", "graph"),
+                         [](const auto& on) {
+                           const std::string how = on.param;
+                           return how.empty() ? "host" : how;
+                         });
 
 }  // namespace

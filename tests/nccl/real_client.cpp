@@ -5,6 +5,7 @@
 //   real_client threads RANKS FOLDER          ranks as threads; FOLDER/RANK has a rank's lines
 //   real_client process RANK RANKS FOLDER     one rank; the id goes through FOLDER/id
 //   real_client device threads ...            the same on memory of CUDA device 0, in a stream
+//   real_client graph threads ...             the same by graphs that are launched twice
 #ifdef NCCL_OF_NVIDIA
 #include <nccl.h>
 #else
@@ -60,6 +61,12 @@ class Driver {
     FIND(cuStreamSynchronize);
     FIND(cuMemAlloc_v2);
     FIND(cuMemcpyAsync);
+    FIND(cuStreamBeginCapture_v2);
+    FIND(cuStreamEndCapture);
+    FIND(cuGraphInstantiateWithFlags);
+    FIND(cuGraphLaunch);
+    FIND(cuGraphExecDestroy);
+    FIND(cuGraphDestroy);
 #undef FIND
     ok(cuInit_(0));
     ok(cuDevicePrimaryCtxRetain_(&context_, 0));
@@ -81,6 +88,21 @@ class Driver {
                       stream));
   }
   void wait(cudaStream_t stream) const { ok(cuStreamSynchronize_(stream)); }
+  // What f puts into the stream, as a graph to be launched. Other ranks are threads of this
+  // process, so the capture is this thread's alone.
+  template <typename F>
+  void* capture(cudaStream_t stream, F f) const {
+    constexpr int kThreadLocal = 1;
+    void *graph = nullptr, *made = nullptr;
+    ok(cuStreamBeginCapture_v2_(stream, kThreadLocal));
+    f();
+    ok(cuStreamEndCapture_(stream, &graph));
+    ok(cuGraphInstantiateWithFlags_(&made, graph, 0));
+    ok(cuGraphDestroy_(graph));
+    return made;
+  }
+  void launch(void* graph, cudaStream_t stream) const { ok(cuGraphLaunch_(graph, stream)); }
+  void destroy(void* graph) const { ok(cuGraphExecDestroy_(graph)); }
 
  private:
   static void ok(int error) { expect(error == 0, "CUDA's driver answers 0"); }
@@ -91,9 +113,16 @@ class Driver {
   int (*cuStreamSynchronize_)(void*) = nullptr;
   int (*cuMemAlloc_v2_)(unsigned long long*, size_t) = nullptr;
   int (*cuMemcpyAsync_)(unsigned long long, unsigned long long, size_t, void*) = nullptr;
+  int (*cuStreamBeginCapture_v2_)(void*, int) = nullptr;
+  int (*cuStreamEndCapture_)(void*, void**) = nullptr;
+  int (*cuGraphInstantiateWithFlags_)(void**, void*, unsigned long long) = nullptr;
+  int (*cuGraphLaunch_)(void*, void*) = nullptr;
+  int (*cuGraphExecDestroy_)(void*) = nullptr;
+  int (*cuGraphDestroy_)(void*) = nullptr;
   void* context_ = nullptr;
 };
 const Driver* g_driver = nullptr;  // null: on host memory
+bool g_by_graphs = false;
 
 struct Rank {
   ncclComm_t comm;
@@ -115,13 +144,21 @@ struct Rank {
   template <typename F>
   void with(const Bytes& from, Bytes& to, F f) const {
     if (!g_driver) return f(static_cast<const void*>(from.data()), static_cast<void*>(to.data()));
-    g_driver->copy(in, from.data(), from.size(), stream);
-    g_driver->copy(out, to.data(), to.size(), stream);
-    f(static_cast<const void*>(in), out);
+    const auto call = [&] { f(static_cast<const void*>(in), out); };
+    void* const graph = g_by_graphs ? g_driver->capture(stream, call) : nullptr;
+    for (int launch = 0; launch < (graph ? 2 : 1); launch++) {
+      g_driver->copy(in, from.data(), from.size(), stream);
+      g_driver->copy(out, to.data(), to.size(), stream);
+      if (graph)
+        g_driver->launch(graph, stream);
+      else
+        call();
+    }
     // A copy to memory that is not pinned waits for its stream, and other ranks' launches for it.
     g_driver->wait(stream);
     g_driver->copy(to.data(), out, to.size(), stream);
     g_driver->wait(stream);
+    if (graph) g_driver->destroy(graph);
   }
 
   size_t all() const { return static_cast<size_t>(ranks) * kCount; }
@@ -322,7 +359,8 @@ void use_threads(int ranks, const std::string& folder) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count > 1 && words[1] == std::string("device")) {
+  g_by_graphs = count > 1 && words[1] == std::string("graph");
+  if (g_by_graphs || (count > 1 && words[1] == std::string("device"))) {
     g_driver = new Driver;
     g_driver->use();
     count--;

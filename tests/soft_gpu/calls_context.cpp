@@ -247,6 +247,7 @@ int cuCtxGetDevice(CUdevice* device) {
 int cuCtxSynchronize() {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
+  if (const int error = forbidden_while_capturing()) return error;
   const std::lock_guard lock(gpu->lock);
   gpu->drain();
   return device_error();

@@ -12,6 +12,8 @@ namespace {
 uintptr_t number(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
 int allocate_on_device(Gpu& gpu, size_t bytes, CUdeviceptr* memory) {
+  if (const int error = forbidden_while_capturing()) return error;
+  count_allocation();
   uintptr_t made = 0;
   const std::lock_guard lock(gpu.lock);
   const int error = allocate_device(bytes, gpu.ordinal, &made);
@@ -23,6 +25,8 @@ int allocate_on_device(Gpu& gpu, size_t bytes, CUdeviceptr* memory) {
 int allocate_on_host(RangeKind kind, size_t bytes, uintptr_t* memory) {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
+  if (const int error = forbidden_while_capturing()) return error;
+  count_allocation();
   const std::lock_guard lock(gpu->lock);
   return allocate_host(kind, bytes, gpu->ordinal, memory);
 }
@@ -31,6 +35,7 @@ int allocate_on_host(RangeKind kind, size_t bytes, uintptr_t* memory) {
 int give_back(uintptr_t memory, RangeKind kind, RangeKind other_kind, int error_if_none) {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
+  if (const int error = forbidden_while_capturing()) return error;
   const Range range = range_at(memory);
   if (range.first != memory || (range.kind != kind && range.kind != other_kind))
     return error_if_none;
@@ -57,6 +62,7 @@ int copy(uintptr_t to, uintptr_t from, size_t bytes, CUstream handle, bool waits
   Point end;
   {
     const std::lock_guard lock(stream->gpu->lock);
+    if (waits && stream->gpu->capture_of(*stream)) return kCaptureUnsupported;
     end = stream->gpu->push(*stream, [=] {
       std::byte* const there = reach_for_copy(to, bytes);
       const std::byte* const here = reach_for_copy(from, bytes);
@@ -158,6 +164,7 @@ int cuMemFreeAsync(CUdeviceptr memory, CUstream handle) {
   const Range range = range_at(memory);
   if (range.kind != RangeKind::device || range.first != memory) return kInvalidValue;
   const std::lock_guard lock(stream->gpu->lock);
+  if (stream->gpu->capture_of(*stream)) return kCaptureUnsupported;
   stream->gpu->push(*stream, [range] { forget(range); });
   return 0;
 }
@@ -176,6 +183,8 @@ int cuMemFreeHost(void* memory) {
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
+  if (const int error = forbidden_while_capturing()) return error;
+  count_allocation();
   const std::lock_guard lock(gpu->lock);
   return register_host(number(memory), bytes, gpu->ordinal);
 }

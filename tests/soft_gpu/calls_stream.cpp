@@ -41,6 +41,16 @@ int enter_stream(CUstream handle, std::shared_ptr<StreamThread>* stream) {
   return find_stream(handle, stream);
 }
 
+// What asks for a stream's state makes a capture that it is part of invalid, and others as well.
+int not_captured(StreamThread& stream) {
+  if (const int error = forbidden_while_capturing()) return error;
+  const std::shared_ptr<Capture> capture = stream.gpu->capture_of(stream);
+  if (capture == nullptr) return 0;
+  const std::lock_guard lock(captures_mutex());
+  capture->invalid = true;
+  return kCaptureUnsupported;
+}
+
 // What modules and functions are handles of: nothing but the worker is ever loaded.
 int the_module, the_function;
 
@@ -77,6 +87,7 @@ int cuStreamDestroy_v2(CUstream stream) {
 int cuStreamSynchronize(CUstream handle) {
   std::shared_ptr<StreamThread> stream;
   if (const int error = enter_stream(handle, &stream)) return error;
+  if (const int error = not_captured(*stream)) return error;
   for (const Point& end : stream->gpu->ends(*stream)) end.wait();
   return device_error();
 }
@@ -84,6 +95,7 @@ int cuStreamSynchronize(CUstream handle) {
 int cuStreamQuery(CUstream handle) {
   std::shared_ptr<StreamThread> stream;
   if (const int error = enter_stream(handle, &stream)) return error;
+  if (const int error = not_captured(*stream)) return error;
   for (const Point& end : stream->gpu->ends(*stream))
     if (!end.passed()) return kNotReady;
   return device_error();
@@ -93,13 +105,6 @@ int cuStreamGetCtx(CUstream handle, CUcontext* context) {
   std::shared_ptr<StreamThread> stream;
   if (const int error = enter_stream(handle, &stream)) return error;
   *context = reinterpret_cast<CUcontext>(stream->gpu);
-  return 0;
-}
-
-int cuStreamIsCapturing(CUstream handle, int* capturing) {
-  std::shared_ptr<StreamThread> stream;
-  if (const int error = enter_stream(handle, &stream)) return error;
-  *capturing = 0;
   return 0;
 }
 
@@ -143,6 +148,7 @@ int cuEventRecord(CUevent event, CUstream handle) {
 int cuEventQuery(CUevent event) {
   Point recorded;
   if (const int error = enter()) return error;
+  if (const int error = forbidden_while_capturing()) return error;
   if (const int error = find_event(event, &recorded)) return error;
   return recorded.passed() ? device_error() : kNotReady;
 }
@@ -150,6 +156,7 @@ int cuEventQuery(CUevent event) {
 int cuEventSynchronize(CUevent event) {
   Point recorded;
   if (const int error = enter()) return error;
+  if (const int error = forbidden_while_capturing()) return error;
   if (const int error = find_event(event, &recorded)) return error;
   recorded.wait();
   return device_error();
@@ -170,6 +177,7 @@ int cuLaunchHostFunc(CUstream handle, void (*function)(void*), void* data) {
 int cuModuleLoadData(CUmodule* module, const void* image) {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
+  if (const int error = forbidden_while_capturing()) return error;
   if (image == nullptr) return kInvalidValue;
   *module = reinterpret_cast<CUmodule>(&the_module);
   return 0;
@@ -203,13 +211,14 @@ int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsign
   uint64_t arguments[3];  // the mailbox, the board, the launch's number
   for (int i = 0; i < 3; i++) std::memcpy(&arguments[i], parameters[i], sizeof arguments[i]);
   static std::atomic<uint64_t> launches{0};
-  const Dice dice(~launches.fetch_add(1, std::memory_order_relaxed));
   static const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   Point end;
   {
     const std::lock_guard lock(stream->gpu->lock);
-    end = stream->gpu->push(*stream,
-                            [=] { run_worker(arguments[0], arguments[1], arguments[2], dice); });
+    end = stream->gpu->push(*stream, [=] {
+      const Dice dice(~launches.fetch_add(1, std::memory_order_relaxed));
+      run_worker(arguments[0], arguments[1], arguments[2], dice);
+    });
   }
   if (blocking == nullptr || std::atoi(blocking) == 0) return 0;
   end.wait();

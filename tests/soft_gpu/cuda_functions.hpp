@@ -11,6 +11,9 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUuserObject = struct CUuserObject_st*;
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -59,7 +62,6 @@ int cuStreamDestroy_v2(CUstream stream);
 int cuStreamSynchronize(CUstream stream);
 int cuStreamQuery(CUstream stream);
 int cuStreamGetCtx(CUstream stream, CUcontext* context);
-int cuStreamIsCapturing(CUstream stream, int* capturing);
 int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 int cuEventCreate(CUevent* event, unsigned flags);
 int cuEventDestroy_v2(CUevent event);
@@ -73,6 +75,23 @@ int cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name)
 int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    CUstream stream, void** parameters, void** extra);
+
+// Graphs.
+int cuThreadExchangeStreamCaptureMode(int* mode);
+int cuStreamBeginCapture_v2(CUstream stream, int mode);
+int cuStreamEndCapture(CUstream stream, CUgraph* graph);
+int cuStreamIsCapturing(CUstream stream, int* capturing);
+int cuStreamGetCaptureInfo_v2(CUstream stream, int* capturing, unsigned long long* number,
+                              CUgraph* graph, const void** dependencies, size_t* count);
+int cuUserObjectCreate(CUuserObject* object, void* data, void (*destroy)(void*),
+                       unsigned references, unsigned flags);
+int cuUserObjectRelease(CUuserObject object, unsigned references);
+int cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned references,
+                            unsigned flags);
+int cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long flags);
+int cuGraphLaunch(CUgraphExec graph, CUstream stream);
+int cuGraphExecDestroy(CUgraphExec graph);
+int cuGraphDestroy(CUgraph graph);
 
 }  // extern "C"
 #pragma GCC visibility pop

@@ -19,7 +19,7 @@ namespace {
 // relaxed, so that the driver orders nothing by itself that the program forgot to order.
 std::atomic<bool> is_ready, was_forked, has_broken, exiting;
 std::atomic<uint64_t> calls, kernels, parked;
-thread_local uint64_t calls_of_thread = 0;
+thread_local uint64_t calls_of_thread = 0, allocations_of_thread = 0;
 thread_local bool in_host_function = false;
 
 // Kernels are asked to touch the program's memory no more before its static objects go.
@@ -50,6 +50,8 @@ void count_call() {
   calls.fetch_add(1, std::memory_order_relaxed);
   calls_of_thread++;
 }
+
+void count_allocation() { allocations_of_thread++; }
 
 int enter() {
   count_call();
@@ -98,6 +100,7 @@ void Dice::sleep_below(uint64_t microseconds) {
 }  // namespace soft_gpu
 
 uint64_t soft_gpu_calls() { return soft_gpu::calls.load(std::memory_order_relaxed); }
+uint64_t soft_gpu_allocations_of_thread() { return soft_gpu::allocations_of_thread; }
 uint64_t soft_gpu_calls_of_thread() { return soft_gpu::calls_of_thread; }
 
 uint64_t soft_gpu_seed() {

@@ -12,7 +12,7 @@ inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, k
                      kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400,
                      kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
                      kContextIsDestroyed = 709, kAlreadyRegistered = 712, kNotRegistered = 713,
-                     kNotPermitted = 800;
+                     kNotPermitted = 800, kCaptureUnsupported = 900, kCaptureInvalid = 901;
 
 // Makes the driver ready, the first time.
 void initialize();
@@ -20,6 +20,9 @@ void initialize();
 int enter();
 // The same for a call that works also before cuInit and on a broken device.
 void count_call();
+
+// Memory is taken or registered.
+void count_allocation();
 
 // A kernel did what no device survives: says so, and every later call fails.
 void break_device(const std::string& why);

@@ -11,6 +11,8 @@ extern "C" {
 // How many calls of the driver this process, and this thread, has made so far.
 uint64_t soft_gpu_calls();
 uint64_t soft_gpu_calls_of_thread();
+// How often this thread has taken memory, or registered some.
+uint64_t soft_gpu_allocations_of_thread();
 // What all delays and choices come from: SOFT_GPU_SEED, or a random number. Print it.
 uint64_t soft_gpu_seed();
 // Between memory of the host's and a device's, past all streams; aborts where there is none.

@@ -74,7 +74,6 @@ class Launch {
   }
   void start() {
     Mailbox* mailbox = mailbox_.get();
-    mailbox->posted = 0;
     std::fill(std::begin(mailbox->done), std::end(mailbox->done), 0);
     launch_++;
     posted_ = next_tile_ = 0;
@@ -90,7 +89,7 @@ class Launch {
     command.where = next_tile_ << kTilesBits | tiles;
     next_tile_ += tiles;
     mailbox_->ring[posted_ % kRing] = command;
-    std::atomic_ref(mailbox_->posted).store(posted_, std::memory_order_release);
+    std::atomic_ref(mailbox_->posted).store(posting(launch_, posted_), std::memory_order_release);
   }
   void copy(const void* from, void* to, uint64_t bytes) {
     Command command;
@@ -243,6 +242,68 @@ TEST_F(SoftGpu, AnEventIsWaitedForAsItWasRecorded) {
 }
 
 // And whoever launches meanwhile waits for him who frees: the driver's hazard.
+TEST_F(SoftGpu, WhatMightWaitForACaptureMakesItInvalid) {
+  constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
+  const CUstream in = stream(kNonBlocking), other = stream(kNonBlocking);
+  CUgraph graph = nullptr;
+  const auto on_a_thread = [&](int mode) {
+    int error = 0;
+    std::thread([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context_), 0);
+      EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), 0);
+      error = cuStreamQuery(other);
+    }).join();
+    return error;
+  };
+  ASSERT_EQ(cuStreamBeginCapture_v2(in, kGlobal), 0);
+  EXPECT_EQ(on_a_thread(kRelaxed), 0);
+  EXPECT_EQ(on_a_thread(kThreadLocal), 0);
+  ASSERT_EQ(cuStreamEndCapture(in, &graph), 0);
+  EXPECT_EQ(cuGraphDestroy(graph), 0);
+  ASSERT_EQ(cuStreamBeginCapture_v2(in, kThreadLocal), 0);
+  EXPECT_EQ(on_a_thread(kGlobal), 0);
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&memory, 100), 900);  // by the thread that captures
+  EXPECT_EQ(cuStreamEndCapture(in, &graph), 901);
+  ASSERT_EQ(cuStreamBeginCapture_v2(in, kGlobal), 0);
+  EXPECT_EQ(on_a_thread(kGlobal), 900);
+  int capturing = 0;
+  EXPECT_EQ(cuStreamIsCapturing(in, &capturing), 0);
+  EXPECT_EQ(capturing, 2);
+  EXPECT_EQ(cuStreamEndCapture(in, &graph), 901);
+  for (const CUstream each : {in, other}) EXPECT_EQ(cuStreamDestroy_v2(each), 0);
+}
+
+TEST_F(SoftGpu, AGraphKeepsObjectsUntilItIsGoneInEveryForm) {
+  const CUstream in = stream(kNonBlocking);
+  std::atomic<int> launched = 0, gone = 0;
+  CUgraph graph = nullptr;
+  CUgraphExec made = nullptr;
+  CUuserObject object = nullptr;
+  int capturing = 0;
+  const auto count = [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); };
+  ASSERT_EQ(cuStreamBeginCapture_v2(in, 1), 0);
+  EXPECT_EQ(cuLaunchHostFunc(in, count, &launched), 0);
+  EXPECT_EQ(cuStreamGetCaptureInfo_v2(in, &capturing, nullptr, &graph, nullptr, nullptr), 0);
+  EXPECT_EQ(capturing, 1);
+  EXPECT_EQ(cuUserObjectCreate(&object, &gone, count, 1, 1), 0);
+  EXPECT_EQ(cuGraphRetainUserObject(graph, object, 1, 1), 0);
+  ASSERT_EQ(cuStreamEndCapture(in, &graph), 0);
+  EXPECT_EQ(launched, 0);
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&made, graph, 0), 0);
+  EXPECT_EQ(cuGraphDestroy(graph), 0);
+  soft_gpu_hold(in);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(cuGraphLaunch(made, in), 0);
+  EXPECT_EQ(cuGraphExecDestroy(made), 0);
+  EXPECT_EQ(gone, 0);  // launches are out
+  soft_gpu_release(in);
+  EXPECT_EQ(cuStreamSynchronize(in), 0);
+  while (gone == 0) std::this_thread::yield();
+  EXPECT_EQ(launched, 3);
+  EXPECT_EQ(gone, 1);
+  EXPECT_EQ(cuStreamDestroy_v2(in), 0);
+}
+
 TEST_F(SoftGpu, ToFreeMemoryWaitsForAKernelThatStays) {
   const CUstream in = stream(kNonBlocking), other = stream(kNonBlocking);
   const CUdeviceptr memory = allocate(100);

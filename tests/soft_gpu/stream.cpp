@@ -137,9 +137,30 @@ std::shared_ptr<StreamThread> Gpu::legacy_stream() {
 }
 
 Point Gpu::push(StreamThread& stream, std::function<void()> work, std::vector<Point> after) {
+  {
+    const std::lock_guard guard(mutex);
+    for (const Point& point : after)
+      if (stream.capture == nullptr) stream.capture = point.capture;
+  }
+  if (const std::shared_ptr<Capture> capture = capture_of(stream)) {
+    const std::lock_guard guard(captures_mutex());
+    if (work) capture->graph->operations.push_back(std::move(work));
+    return {nullptr, 0, capture};
+  }
   for (Point& point : ends(stream))
     if (point.stream.get() != &stream && !point.passed()) after.push_back(std::move(point));
   return stream.push(std::move(after), std::move(work));
+}
+
+std::shared_ptr<Capture> Gpu::capture_of(const StreamThread& stream) {
+  const std::lock_guard guard(mutex);
+  return stream.capture;
+}
+
+void Gpu::end_capture(const Capture& capture) {
+  const std::lock_guard guard(mutex);
+  for (const auto& stream : streams)
+    if (stream->capture.get() == &capture) stream->capture = nullptr;
 }
 
 std::vector<Point> Gpu::ends(StreamThread& stream) {

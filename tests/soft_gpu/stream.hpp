@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tests/soft_gpu/graph.hpp"
 #include "tests/soft_gpu/process.hpp"
 
 namespace soft_gpu {
@@ -17,10 +18,11 @@ namespace soft_gpu {
 struct Gpu;
 class StreamThread;
 
-// A place in a stream: after so many of its operations.
+// A place in a stream, after so many of its operations; or in what is being captured.
 struct Point {
   std::shared_ptr<StreamThread> stream;
   uint64_t count = 0;
+  std::shared_ptr<Capture> capture = nullptr;
 
   bool passed() const;
   void wait() const;
@@ -53,6 +55,7 @@ class StreamThread : public std::enable_shared_from_this<StreamThread> {
 
   Gpu* const gpu;
   const bool blocking;
+  std::shared_ptr<Capture> capture;  // that it is part of; guarded by the device's `mutex`
 
  private:
   struct Operation {
@@ -92,10 +95,15 @@ struct Gpu {
 
   std::shared_ptr<StreamThread> add_stream(bool blocking);
   std::shared_ptr<StreamThread> legacy_stream();
-  // With `lock`: `work` at the end of the stream, and after what else it has to wait for.
+  // With `lock`: `work` at the end of the stream, and after what else it has to wait for. Where the
+  // stream is captured it becomes part of the graph, and so it does after a place in a capture.
   Point push(StreamThread& stream, std::function<void()> work, std::vector<Point> after = {});
   // The ends of the stream and of those that it waits for.
   std::vector<Point> ends(StreamThread& stream);
+  // The capture that the stream is part of, or null.
+  std::shared_ptr<Capture> capture_of(const StreamThread& stream);
+  // No stream is part of this one any more.
+  void end_capture(const Capture& capture);
   // With `lock`: waits until nothing is in any stream.
   void drain();
 };

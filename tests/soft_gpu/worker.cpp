@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "accelerator/cuda/mailbox.hpp"
@@ -22,11 +23,13 @@ using sennit::KernelOp;
 using sennit::cuda::Board;
 using sennit::cuda::Command;
 using sennit::cuda::kCopy;
+using sennit::cuda::kInGraph;
 using sennit::cuda::kInlineInputs;
 using sennit::cuda::kMostInputs;
 using sennit::cuda::kRing;
 using sennit::cuda::kTilesBits;
 using sennit::cuda::Mailbox;
+using sennit::cuda::posted_in;
 using sennit::cuda::tile_shift_of;
 using sennit::cuda::tiles_of;
 
@@ -79,7 +82,7 @@ class Worker {
 
   Mailbox& mailbox_;
   Board& board_;
-  const uint64_t launch_;
+  uint64_t launch_;
   Dice dice_;
   RunningKernel running_;
   uint64_t taken_ = 0;             // commands
@@ -95,6 +98,8 @@ bool Worker::stop(const std::string& why) {
 
 // Two launches that share a board would claim one another's tiles.
 bool Worker::take_board() {
+  const uint64_t before = std::exchange(board_.launches, 0);
+  if (launch_ == kInGraph) launch_ = before + 1;
   const auto* const bytes = reinterpret_cast<const std::byte*>(&board_);
   if (std::any_of(bytes, bytes + sizeof(Board), [](std::byte b) { return b != std::byte{0}; }))
     return stop("the board is not zero: it is not cleared yet, or another launch has it");
@@ -121,13 +126,14 @@ void Worker::run() {
     }
   }
   if (broken()) return;
+  board_.launches = launch_;
   std::atomic_ref(board_.left).store(0, std::memory_order_relaxed);
   release(mailbox_.ended, launch_);
 }
 
 // False: the device has broken.
 bool Worker::take_posted() {
-  const uint64_t posted = acquire(mailbox_.posted);
+  const uint64_t posted = posted_in(acquire(mailbox_.posted), launch_);
   while (taken_ < posted)
     if (!accept(mailbox_.ring[++taken_ % kRing])) return false;
   return true;

@@ -76,25 +76,29 @@ class CudaDevice final : public Accelerator {
     return MemoryKind::device;
   }
 
-  Status check_stream(void* stream) override {
+  Result<bool> is_captured(void* stream) override {
     int capturing = 0;
     const CurrentContext current(driver_, kernel_.context);
     SENNIT_RETURN_IF_ERROR(
         checked(driver_.cuStreamIsCapturing(static_cast<Stream>(stream), &capturing),
                 "cuStreamIsCapturing"));
-    if (capturing == 0) return {};
-    return {
-        SENNIT_UNSUPPORTED,
-        "the stream is being captured into a graph, which Sennit's calls cannot be part of yet: "
-        "make the call outside of the graph"};
+    if (capturing == kCaptureInvalid)
+      return Status(SENNIT_INVALID_ARGUMENT,
+                    "what the stream is being captured into is invalid since an earlier call: end "
+                    "the capture, and look for the call that made it so");
+    return capturing == kCapturing;
   }
 
-  Result<std::unique_ptr<StreamWorker>> make_worker() override {
+  Result<std::unique_ptr<StreamWorker>> make_worker(const StreamOwner& owner,
+                                                    bool in_graph) override {
     const CurrentContext current(driver_, kernel_.context);
     const Result<Post> post = mailboxes_.take();
     if (!post) return post.status();
+    if (in_graph)
+      return std::unique_ptr<StreamWorker>(
+          std::make_unique<GraphWorker>(kernel_, mailboxes_, *post, owner));
     return std::unique_ptr<StreamWorker>(
-        std::make_unique<MailboxWorker>(kernel_, mailboxes_, *post));
+        std::make_unique<CallWorker>(kernel_, mailboxes_, *post, owner));
   }
 
   Status copy(void* stream, void* to, const void* from, size_t bytes) override {
@@ -195,6 +199,7 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
   kernel.most_blocks = static_cast<unsigned>(std::clamp<int64_t>(most, 1, multiprocessors));
   // As long as the device, and that lives as long as the process.
   kernel.shares = new BlockShares(static_cast<unsigned>(multiprocessors));
+  kernel.owners = new StreamOwners;
   kernel.health = new DeviceHealth(driver, context, stream);
   return new CudaDevice(kernel, stream, ordinal, devices == 1, static_cast<uint64_t>(cache_bytes));
 }

@@ -23,7 +23,8 @@ void DeviceHealth::watch() {
   for (uint64_t ended_before = UINT64_MAX;;) {
     std::this_thread::sleep_for(kBetweenLooks);
     const uint64_t ended = ended_.load(std::memory_order_relaxed);
-    const bool waits = out_.load(std::memory_order_relaxed) > ended;
+    const bool waits =
+        out_.load(std::memory_order_relaxed) > ended || graphs_.load(std::memory_order_relaxed) > 0;
     if (!waits || std::exchange(ended_before, ended) != ended) continue;
     const CurrentContext current(driver_, context_);
     const int error =

@@ -3,8 +3,8 @@
 //
 // After a fault, of whatever kernel, the driver ends all kernels of a device without a word to
 // those who wait for them; each later call of the driver returns the error. So a thread asks, where
-// kernels are out and none has ended for a second. It is a thread of its own because the driver may
-// have it wait for a kernel, which waits for the threads that drive calls.
+// kernels are out, or may be in a graph, and none has ended for a second. It is a thread of its own
+// because the driver may have it wait for a kernel, which waits for the threads that drive calls.
 #pragma once
 
 #include <atomic>
@@ -24,6 +24,9 @@ class DeviceHealth {
 
   void kernel_out() { out_.fetch_add(1, std::memory_order_relaxed); }
   void kernel_ended() { ended_.fetch_add(1, std::memory_order_relaxed); }
+  // Calls in a graph, which may be launched and wait for their stream without anybody's knowing.
+  void graph_made() { graphs_.fetch_add(1, std::memory_order_relaxed); }
+  void graph_over() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
   // What was heard last: an error once the device has failed, which no device recovers from.
   Status status() const;
 
@@ -34,6 +37,7 @@ class DeviceHealth {
   const Context context_;
   const Stream stream_;
   std::atomic<uint64_t> out_{0}, ended_{0};  // kernels so far
+  std::atomic<uint64_t> graphs_{0};
   std::atomic<int> error_{kSuccess};
 };
 

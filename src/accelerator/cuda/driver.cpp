@@ -52,6 +52,11 @@ Result<Driver> open_driver() {
   FIND(cuStreamSynchronize);
   FIND(cuStreamQuery);
   FIND(cuStreamIsCapturing);
+  FIND(cuStreamGetCaptureInfo_v2);
+  FIND(cuThreadExchangeStreamCaptureMode);
+  FIND(cuUserObjectCreate);
+  FIND(cuUserObjectRelease);
+  FIND(cuGraphRetainUserObject);
 #undef FIND
   if (!missing.empty())
     return Status(SENNIT_UNSUPPORTED,

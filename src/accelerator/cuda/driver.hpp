@@ -17,6 +17,8 @@ using Context = struct ContextTag*;
 using Module = struct ModuleTag*;
 using Function = struct FunctionTag*;
 using Stream = struct StreamTag*;
+using Graph = struct GraphTag*;
+using UserObject = struct UserObjectTag*;
 using Address = unsigned long long;
 
 inline constexpr int kSuccess = 0, kNotReady = 600;  // CUresult
@@ -24,7 +26,11 @@ inline constexpr int kMultiprocessors = 16;          // CUdevice_attribute
 inline constexpr int kCacheBytes = 38;               // of the level next to its memory
 inline constexpr int kHostPointersServe = 91;        // of registered memory, on the device too
 inline constexpr int kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;  // CUpointer_attribute
-inline constexpr unsigned kTypeHost = 1, kTypeDevice = 2;                  // CUmemorytype
+inline constexpr int kCapturing = 1, kCaptureInvalid = 2;                  // CUstreamCaptureStatus
+inline constexpr int kRelaxedCapture = 2;                                  // CUstreamCaptureMode
+inline constexpr unsigned kDestroyedAtAnyTime = 1;                         // CUuserObject_flags
+inline constexpr unsigned kGivenAway = 1;                  // CUuserObjectRetain_flags
+inline constexpr unsigned kTypeHost = 1, kTypeDevice = 2;  // CUmemorytype
 inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
 inline constexpr unsigned kNonBlocking = 1;  // of a stream
 
@@ -55,6 +61,14 @@ struct Driver {
   int (*cuStreamSynchronize)(Stream stream);
   int (*cuStreamQuery)(Stream stream);
   int (*cuStreamIsCapturing)(Stream stream, int* capturing);
+  int (*cuStreamGetCaptureInfo_v2)(Stream stream, int* capturing, unsigned long long* number,
+                                   Graph* graph, const void** dependencies, size_t* count);
+  int (*cuThreadExchangeStreamCaptureMode)(int* mode);
+  int (*cuUserObjectCreate)(UserObject* object, void* data, void (*destroy)(void*),
+                            unsigned references, unsigned flags);
+  int (*cuUserObjectRelease)(UserObject object, unsigned references);
+  int (*cuGraphRetainUserObject)(Graph graph, UserObject object, unsigned references,
+                                 unsigned flags);
 };
 
 // Opens the driver the first time, any thread. An error says what is missing.
@@ -62,14 +76,20 @@ Result<const Driver*> driver();
 // "CUDA_ERROR_INVALID_VALUE (1)".
 std::string error_text(const Driver& driver, int error);
 
-// A context is current in this thread, which may have another, or none, before and after.
+// A context is current in this thread, which may have another, or none, before and after. No call
+// that is made meanwhile makes a graph invalid that the program captures at the same time: none of
+// ours waits for what is captured.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, Context context)
-      : driver_(driver), error_(driver.cuCtxPushCurrent_v2(context)) {}
+      : driver_(driver), error_(driver.cuCtxPushCurrent_v2(context)) {
+    if (error_ == kSuccess) driver_.cuThreadExchangeStreamCaptureMode(&capture_mode_);
+  }
   ~CurrentContext() {
+    if (error_ != kSuccess) return;
+    driver_.cuThreadExchangeStreamCaptureMode(&capture_mode_);
     Context popped = nullptr;
-    if (error_ == kSuccess) driver_.cuCtxPopCurrent_v2(&popped);
+    driver_.cuCtxPopCurrent_v2(&popped);
   }
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
@@ -78,6 +98,7 @@ class CurrentContext {
  private:
   const Driver& driver_;
   const int error_;
+  int capture_mode_ = kRelaxedCapture;
 };
 
 inline constexpr size_t kPageBytes = 4096;

@@ -12,6 +12,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#define SENNIT_ON_DEVICE_TOO __host__ __device__
+#else
+#define SENNIT_ON_DEVICE_TOO
+#endif
+
 namespace sennit::cuda {
 
 inline constexpr uint32_t kRing = 256;  // commands that may be out
@@ -54,27 +60,38 @@ struct alignas(128) Command {
 static_assert(sizeof(Command) == 128);
 inline constexpr unsigned kTilesBits = 24;
 
+// The launch that a kernel is told where it is part of a graph: it is the next of its mailbox,
+// since nobody else knows when that is.
+inline constexpr uint64_t kInGraph = 0;
+// What Mailbox::posted says, with the launch that it is said to: in a graph a kernel may begin
+// before the host has heard that the last has ended.
+constexpr uint64_t posting(uint64_t launch, uint64_t commands) { return launch << 32 | commands; }
+SENNIT_ON_DEVICE_TOO constexpr uint64_t posted_in(uint64_t posted, uint64_t launch) {
+  return posted >> 32 == (launch & 0xffffffff) ? posted & 0xffffffff : 0;
+}
+
 // In pinned memory, zero at first. Numbers of launches grow, one mailbox's from 1.
 struct Mailbox {
   // The device writes:
   alignas(64) uint64_t reached = 0;  // the launch whose place the stream has come to
   alignas(64) uint64_t ended = 0;    // the launch whose blocks have all left
-  // By slot: the number of the command done last. The host clears it before each launch.
+  // By slot: the number of the command done last. The host clears it before it posts the first.
   alignas(64) uint64_t done[kRing] = {};
   // The host writes:
-  alignas(64) uint64_t posted = 0;  // commands of this launch in the ring; 0 before each launch
+  alignas(64) uint64_t posted = 0;  // commands in the ring: posting()
   alignas(64) uint64_t leave = 0;   // the launch that is to end
   alignas(128) Command ring[kRing];
   alignas(64) const void* more[kRing][kMostInputs];  // inputs of the command in the slot
 };
 
-// In the device's memory, zero at first and after each launch: what blocks tell one another. What
-// all wait for lies apart from what all count with.
+// In the device's memory, zero at first and after each launch but for `launches`: what blocks tell
+// one another. What all wait for lies apart from what all count with.
 struct Board {
   alignas(128) unsigned long long next_tile = 0;  // to claim
   // Tiles of the commands that have been copied into the ring; kOver: the launch is to end.
   alignas(128) uint64_t tiles = 0;
-  alignas(128) uint32_t begun = 0;             // blocks
+  alignas(128) uint64_t launches = 0;          // that have ended; not zero after each
+  uint32_t begun = 0;                          // blocks
   uint32_t left = 0;                           // teams and relays that have ended
   alignas(128) uint32_t finished[kRing] = {};  // tiles of the command in the slot
   alignas(128) Command ring[kRing];

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <new>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -40,8 +42,6 @@ Result<Post> Mailboxes::take() {
         Post post = idle_.back();
         idle_.pop_back();
         post.launch++;
-        // No kernel looks at it now.
-        post.mailbox->posted = 0;
         std::fill(std::begin(post.mailbox->done), std::end(post.mailbox->done), 0);
         return post;
       }
@@ -56,18 +56,23 @@ Result<Post> Mailboxes::take() {
 // Those whose kernels have ended are idle.
 void Mailboxes::collect() {
   for (size_t left = leaving_.size(); left > 0; left--) {
-    const Post post = leaving_.front();
+    Leaving leaving = std::move(leaving_.front());
     leaving_.pop_front();
-    if (read(post.mailbox->ended) == post.launch)
-      idle_.push_back(post);
-    else
-      leaving_.push_back(post);
+    Post& post = leaving.post;
+    const uint64_t ended = read(post.mailbox->ended);
+    if (leaving.gone ? !*leaving.gone : ended != post.launch) {
+      leaving_.push_back(std::move(leaving));
+      continue;
+    }
+    post.launch = ended;  // a graph may have been launched also after it was given back
+    write(post.mailbox->leave, ended);
+    idle_.push_back(post);
   }
 }
 
-void Mailboxes::give_back(const Post& post) {
+void Mailboxes::give_back(const Post& post, Gone gone) {
   const MutexLock lock(mutex_);
-  leaving_.push_back(post);
+  leaving_.push_back({post, std::move(gone)});
 }
 
 // The boards are cleared in a stream of ours: one of the program's might wait for a kernel that
@@ -100,45 +105,49 @@ Result<std::vector<Post>> Mailboxes::make_more() const {
 
 // ---- a worker ----
 
-MailboxWorker::~MailboxWorker() {
-  leave();
-  if (enqueued_) {
-    kernel_.shares->give_back(stream_);
-    kernel_.health->kernel_ended();
-  } else {
-    write(mailbox_.ended, post_.launch);  // no kernel will say so
-  }
-  mailboxes_.give_back(post_);
-}
-
-Status MailboxWorker::enqueue(void* stream, uint64_t work_bytes) {
+Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number) {
   const Driver& driver = *kernel_.driver;
+  SENNIT_RETURN_IF_ERROR(kernel_.owners->enter(stream, owner_));
   const auto wanted = static_cast<unsigned>(
       std::clamp<uint64_t>(work_bytes / kBytesOfABlock, 1, kernel_.most_blocks));
   const unsigned blocks = kernel_.shares->take(stream, wanted);
   Mailbox* mailbox = &mailbox_;
   Address board = post_.board;
-  uint64_t launch = post_.launch;
-  void* parameters[] = {&mailbox, &board, &launch};
+  void* parameters[] = {&mailbox, &board, &number};
   const CurrentContext current(driver, kernel_.context);
   int error = current.error();
   if (error == kSuccess)
     error = driver.cuLaunchKernel(kernel_.function, blocks, 1, 1, kThreads, 1, 1, 0,
                                   static_cast<Stream>(stream), parameters, nullptr);
-  enqueued_ = error == kSuccess;
+  enqueued_ = true;
   stream_ = stream;
-  if (enqueued_) {
-    kernel_.health->kernel_out();
-    return {};
-  }
-  kernel_.shares->give_back(stream);
+  if (error == kSuccess) return {};
+  leave_stream();
   return {SENNIT_INTERNAL,
           fmt::format("cuLaunchKernel into the stream at {}: {}: is it a stream of the device that "
                       "the communicator was given?",
                       stream, error_text(driver, error))};
 }
 
-bool MailboxWorker::reached() { return read(mailbox_.reached) == post_.launch; }
+bool MailboxWorker::leave_stream() {
+  if (!std::exchange(enqueued_, false)) return false;
+  kernel_.shares->give_back(stream_);
+  kernel_.owners->leave(stream_);
+  return true;
+}
+
+bool MailboxWorker::launch_is_reached() const { return read(mailbox_.reached) == post_.launch; }
+
+void MailboxWorker::let_go(uint64_t number) {
+  waiting_.clear();
+  write(mailbox_.leave, number);
+}
+
+void MailboxWorker::clear() {
+  std::fill(std::begin(mailbox_.done), std::end(mailbox_.done), 0);
+  posted_ = next_tile_ = 0;
+  out_.clear();
+}
 
 bool MailboxWorker::has_room() const {
   return out_.empty() || posted_ + 1 - out_.front().number < kRing;
@@ -176,7 +185,7 @@ void MailboxWorker::post(const LocalWork& work, std::span<const void* const> inp
   next_tile_ += tiles;
   posted_ = number;
   out_.push_back({number, token});
-  write(mailbox_.posted, number);
+  write(mailbox_.posted, posting(post_.launch, number));
 }
 
 void MailboxWorker::poll(std::vector<uint64_t>* done) {
@@ -192,9 +201,83 @@ void MailboxWorker::poll(std::vector<uint64_t>* done) {
   }
 }
 
-void MailboxWorker::leave() {
-  waiting_.clear();
-  write(mailbox_.leave, post_.launch);
+// ---- of a call ----
+
+CallWorker::~CallWorker() {
+  leave();
+  if (leave_stream())
+    kernel_.health->kernel_ended();
+  else
+    post_.launch--;  // which there was none of
+  mailboxes_.give_back(post_);
+}
+
+Status CallWorker::enqueue(void* stream, uint64_t work_bytes) {
+  SENNIT_RETURN_IF_ERROR(launch(stream, work_bytes, post_.launch));
+  kernel_.health->kernel_out();
+  return {};
+}
+
+// ---- of a place in a graph ----
+
+// The graph may be launched still.
+GraphWorker::~GraphWorker() {
+  retire();
+  leave_stream();
+  kernel_.health->graph_over();
+  if (!kept_) gone_->store(true, std::memory_order_release);
+  mailboxes_.give_back(post_, gone_);
+}
+
+// As long as the graph may be launched, its blocks count as out.
+Status GraphWorker::enqueue(void* stream, uint64_t work_bytes) {
+  SENNIT_RETURN_IF_ERROR(keep_in_graph(stream));
+  return launch(stream, work_bytes, kInGraph);
+}
+
+// Something that the graph gives up when it and all that was made of it are gone.
+Status GraphWorker::keep_in_graph(void* stream) {
+  const Driver& driver = *kernel_.driver;
+  const CurrentContext current(driver, kernel_.context);
+  int capturing = 0;
+  Graph graph = nullptr;
+  UserObject object = nullptr;
+  int error = current.error();
+  if (error == kSuccess)
+    error = driver.cuStreamGetCaptureInfo_v2(static_cast<Stream>(stream), &capturing, nullptr,
+                                             &graph, nullptr, nullptr);
+  if (error == kSuccess && capturing != kCapturing)
+    return {SENNIT_INVALID_ARGUMENT,
+            "the capture of the stream has ended while a call was made part of its graph: keep the "
+            "group's calls, and its end, within the capture"};
+  if (error == kSuccess) {
+    const auto destroy = [](void* flag) {
+      const std::unique_ptr<Flag> its(static_cast<Flag*>(flag));
+      (*its)->store(true, std::memory_order_release);
+    };
+    error = driver.cuUserObjectCreate(&object, new Flag(gone_), destroy, 1, kDestroyedAtAnyTime);
+  }
+  if (error == kSuccess) {
+    error = driver.cuGraphRetainUserObject(graph, object, 1, kGivenAway);
+    if (error != kSuccess) driver.cuUserObjectRelease(object, 1);
+  }
+  kept_ = error == kSuccess;
+  if (kept_) return {};
+  return {SENNIT_INTERNAL, fmt::format("the graph that the stream at {} is captured into: {}",
+                                       stream, error_text(driver, error))};
+}
+
+bool GraphWorker::reached() {
+  if (!launch_is_reached()) return false;
+  clear();
+  kernel_.health->kernel_out();
+  return true;
+}
+
+void GraphWorker::leave() {
+  let_go(post_.launch);
+  kernel_.health->kernel_ended();
+  post_.launch++;
 }
 
 }  // namespace sennit::cuda

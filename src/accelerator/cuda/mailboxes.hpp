@@ -5,6 +5,7 @@
 // goes on. Mailboxes are never freed: a kernel that comes late still finds its own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "accelerator/cuda/device_health.hpp"
 #include "accelerator/cuda/driver.hpp"
 #include "accelerator/cuda/mailbox.hpp"
+#include "accelerator/cuda/stream_owners.hpp"
 #include "base/mutex.hpp"
 
 namespace sennit::cuda {
@@ -36,8 +38,10 @@ class Mailboxes {
 
   // One whose last kernel has ended, with the number of its next launch.
   Result<Post> take() SENNIT_EXCLUDES(mutex_);
-  // It is out until its kernel has ended.
-  void give_back(const Post& post) SENNIT_EXCLUDES(mutex_);
+  // With the number of its latest launch: it is out until that has ended, or, of a graph, until
+  // `gone` says that there will be none any more.
+  using Gone = std::shared_ptr<const std::atomic<bool>>;
+  void give_back(const Post& post, Gone gone = nullptr) SENNIT_EXCLUDES(mutex_);
 
  private:
   void collect() SENNIT_REQUIRES(mutex_);
@@ -47,7 +51,11 @@ class Mailboxes {
   const Stream stream_;
   Mutex mutex_;
   std::vector<Post> idle_ SENNIT_GUARDED_BY(mutex_);
-  std::deque<Post> leaving_ SENNIT_GUARDED_BY(mutex_);
+  struct Leaving {
+    Post post;
+    Gone gone;
+  };
+  std::deque<Leaving> leaving_ SENNIT_GUARDED_BY(mutex_);
 };
 
 // What the kernel is started with.
@@ -57,22 +65,37 @@ struct Kernel {
   Function function = nullptr;
   unsigned most_blocks = 1;       // of a call
   BlockShares* shares = nullptr;  // of the device's calls
+  StreamOwners* owners = nullptr;
   DeviceHealth* health = nullptr;
 };
 
 // A worker whose kernel is told what to do through a mailbox.
-class MailboxWorker final : public StreamWorker {
+class MailboxWorker : public StreamWorker {
  public:
-  MailboxWorker(const Kernel& kernel, Mailboxes& mailboxes, const Post& post)
-      : kernel_(kernel), mailboxes_(mailboxes), post_(post), mailbox_(*post.mailbox) {}
-  ~MailboxWorker() override;
+  MailboxWorker(const Kernel& kernel, Mailboxes& mailboxes, const Post& post,
+                const StreamOwner& owner)
+      : kernel_(kernel),
+        mailboxes_(mailboxes),
+        post_(post),
+        owner_(owner),
+        mailbox_(*post.mailbox) {}
 
-  Status enqueue(void* stream, uint64_t work_bytes) override;
-  bool reached() override;
   void submit(const LocalWork& work, uint64_t token) override;
   void poll(std::vector<uint64_t>* done) override;
   Status lost() const override { return kernel_.health->status(); }
-  void leave() override;
+
+ protected:
+  // Puts the kernel into the stream. `number`: of the launch, or kInGraph.
+  Status launch(void* stream, uint64_t work_bytes, uint64_t number);
+  // Whether there was a launch: it is not in the stream any more.
+  bool leave_stream();
+  bool launch_is_reached() const;
+  void let_go(uint64_t number);  // launches up to this one end
+  void clear();                  // for the next launch, which was reached
+
+  const Kernel kernel_;
+  Mailboxes& mailboxes_;
+  Post post_;
 
  private:
   struct Out {
@@ -88,9 +111,7 @@ class MailboxWorker final : public StreamWorker {
   void post(const LocalWork& work, std::span<const void* const> inputs, uint64_t token);
   bool has_room() const;
 
-  const Kernel kernel_;
-  Mailboxes& mailboxes_;
-  const Post post_;
+  const StreamOwner owner_;
   Mailbox& mailbox_;
   bool enqueued_ = false;
   void* stream_ = nullptr;  // where enqueued_
@@ -98,6 +119,42 @@ class MailboxWorker final : public StreamWorker {
   uint64_t next_tile_ = 0;  // of the launch
   std::vector<Out> out_;    // by falling age
   std::deque<Waiting> waiting_;
+};
+
+// Of a call, or of a group of calls, that is made once.
+class CallWorker final : public MailboxWorker {
+ public:
+  using MailboxWorker::MailboxWorker;
+  ~CallWorker() override;
+  Status enqueue(void* stream, uint64_t work_bytes) override;
+  bool reached() override { return launch_is_reached(); }
+  bool over() const override { return false; }
+  void leave() override { let_go(post_.launch); }
+  void retire() override {}
+};
+
+// Of a place in a graph, which may be launched any number of times, one after the other. The graph
+// keeps what tells whether it is gone.
+class GraphWorker final : public MailboxWorker {
+ public:
+  GraphWorker(const Kernel& kernel, Mailboxes& mailboxes, const Post& post,
+              const StreamOwner& owner)
+      : MailboxWorker(kernel, mailboxes, post, owner) {
+    kernel_.health->graph_made();
+  }
+  ~GraphWorker() override;
+  Status enqueue(void* stream, uint64_t work_bytes) override;
+  bool reached() override;
+  bool over() const override { return gone_->load(std::memory_order_acquire); }
+  void leave() override;
+  void retire() override { let_go(UINT64_MAX); }
+
+ private:
+  using Flag = std::shared_ptr<std::atomic<bool>>;
+  Status keep_in_graph(void* stream);
+
+  const Flag gone_ = std::make_shared<std::atomic<bool>>(false);
+  bool kept_ = false;  // a graph has that flag
 };
 
 }  // namespace sennit::cuda

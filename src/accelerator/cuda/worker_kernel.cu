@@ -426,6 +426,7 @@ __device__ void leave(Mailbox& mailbox, Board& board, uint64_t launch) {
   if (lane == 0) {
     board.next_tile = 0;
     board.tiles = 0;
+    board.launches = launch;
     board.begun = 0;
     board.left = 0;
   }
@@ -488,11 +489,11 @@ __device__ void relay(Mailbox& mailbox, Board& board, uint64_t launch) {
   for (uint64_t have = 0;;) {
     uint64_t told = 0;  // both words in one trip
     if (lane < 2) told = acquire_of_system(lane == 0 ? &mailbox.posted : &mailbox.leave);
-    const uint64_t posted = __shfl_sync(kAll, told, 0);
+    const uint64_t posted = posted_in(__shfl_sync(kAll, told, 0), launch);
     const uint64_t leaves = __shfl_sync(kAll, told, 1);
     __syncwarp();
     if (leaves >= launch) break;
-    if (posted == have) continue;
+    if (posted <= have) continue;
     carry_over(mailbox, board, have, posted);
     have = posted;
   }
@@ -506,6 +507,8 @@ extern "C" __global__ void __launch_bounds__(sennit::cuda::kThreads, 1)
     sennit_worker(sennit::cuda::Mailbox* mailbox, sennit::cuda::Board* board, uint64_t launch) {
   using namespace sennit::cuda;
   __shared__ Tile tiles[kTeams];
+  // The last to leave counts this one, and none has left that has not come by here.
+  if (launch == kInGraph) launch = *const_cast<const volatile uint64_t*>(&board->launches) + 1;
   if (threadIdx.x < kWorkingThreads)
     return work(*mailbox, *board, launch, tiles[threadIdx.x / kTeamThreads]);
   // Whichever block begins first: another may not come before this one has gone.

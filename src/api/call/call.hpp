@@ -38,6 +38,7 @@ struct Call {
   // Its memory is a device's, or such as one reaches, and it goes into this stream.
   bool on_device = false;
   void* stream = nullptr;
+  bool in_graph = false;  // and the stream is being captured into one
 };
 
 // Of ops that users made: sums of what was multiplied with a scalar first. All of it is behind the

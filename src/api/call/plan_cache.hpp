@@ -22,12 +22,14 @@ class PlanCache {
  public:
   // What a program was made for: a collective, or one end of a message.
   enum class Role : uint8_t { collective, send, receive };
+  // Whose memory it is on; of a device's, whether it is part of a graph.
+  enum class Where : uint8_t { host, device, graph };
   static constexpr size_t kPlanned = 0;
   struct Key {
     Request request;
     Role role = Role::collective;
     size_t variant = kPlanned;  // the plan; else trial plan number variant - 1
-    bool on_device = false;     // of the memory of the communicator's device
+    Where where = Where::host;
     bool operator==(const Key&) const = default;
   };
   struct Entry {

@@ -27,10 +27,12 @@ Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t co
                         "count {} {} from itself",
                         comm, world_rank, sent.count, name(sent.type), expected.count,
                         name(expected.type))};
-  if (sent.on_device != expected.on_device || sent.stream != expected.stream)
+  if (sent.on_device != expected.on_device || sent.stream != expected.stream ||
+      sent.in_graph != expected.in_graph)
     return {SENNIT_MISMATCH,
             fmt::format("on communicator {} rank {} called send and recv to itself in two streams, "
-                        "or one of them on a device's memory and the other on the host's",
+                        "or one of them on a device's memory and the other on the host's, or one "
+                        "as part of a graph",
                         comm, world_rank)};
   const size_t bytes = sent.count * type_bytes(sent.type);
   if (bytes > 0 && sent.on_device)

@@ -19,13 +19,15 @@ namespace sennit {
 struct StreamTarget {
   Accelerator* accelerator = nullptr;
   void* stream = nullptr;
+  bool in_graph = false;  // the stream is being captured into one
 };
 
 // See above.
 class StreamCalls {
  public:
-  // The place of the next call to this stream, whose executions `engine` drives.
-  Result<std::shared_ptr<StreamPlace>> place(Engine& engine, const StreamTarget& target);
+  // The place of the next call of `owner` to this stream, whose executions `engine` drives.
+  Result<std::shared_ptr<StreamPlace>> place(Engine& engine, const StreamOwner& owner,
+                                             const StreamTarget& target);
   // Of that call: see DeviceMemory::work_bytes().
   void add_bytes(const StreamPlace& place, uint64_t bytes);
   // Puts all places into their streams; what could not be fails, and so does its communicator.

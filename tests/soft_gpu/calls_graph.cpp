@@ -1,0 +1,201 @@
+// calls_graph.cpp: the driver's functions of graphs.
+#include <map>
+#include <utility>
+
+#include "tests/soft_gpu/cuda_functions.hpp"
+#include "tests/soft_gpu/current.hpp"
+#include "tests/soft_gpu/graph.hpp"
+
+namespace soft_gpu {
+namespace {
+
+// By handle, and never destroyed: graphs, what was made of them to be launched, and user objects.
+struct Handles {
+  std::mutex mutex;
+  uintptr_t made = 0;
+  std::map<CUgraph, std::shared_ptr<Graph>> graphs;
+  std::map<CUgraphExec, std::shared_ptr<const Graph>> launchable;
+  std::map<CUuserObject, UserObject> objects;
+};
+Handles& handles() {
+  static Handles& it = *new Handles;
+  return it;
+}
+
+template <typename Handle, typename Value>
+Handle add(std::map<Handle, Value>& all, Value value) {
+  const auto handle = reinterpret_cast<Handle>(++handles().made);
+  all[handle] = std::move(value);
+  return handle;
+}
+
+// The handle of what is being captured. With the mutex.
+CUgraph handle_of(Capture& capture) {
+  if (capture.handle == 0)
+    capture.handle = reinterpret_cast<uintptr_t>(add(handles().graphs, capture.graph));
+  return reinterpret_cast<CUgraph>(capture.handle);
+}
+
+// The capture that the stream is part of, or null.
+std::shared_ptr<Capture> capture_of(CUstream handle, int* error) {
+  std::shared_ptr<StreamThread> stream;
+  Gpu* gpu = nullptr;
+  *error = enter(&gpu);
+  if (*error == 0) *error = find_stream(handle, &stream);
+  if (*error != 0) return nullptr;
+  return stream->gpu->capture_of(*stream);
+}
+
+}  // namespace
+}  // namespace soft_gpu
+
+using namespace soft_gpu;
+
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  if (const int error = enter()) return error;
+  if (*mode < kGlobal || *mode > kRelaxed) return kInvalidValue;
+  std::swap(*mode, mode_of_this_thread());
+  return 0;
+}
+
+int cuStreamBeginCapture_v2(CUstream handle, int mode) {
+  Gpu* gpu = nullptr;
+  std::shared_ptr<StreamThread> stream;
+  if (const int error = enter(&gpu)) return error;
+  if (const int error = find_stream(handle, &stream)) return error;
+  if (mode < kGlobal || mode > kRelaxed) return kInvalidValue;
+  if (handle == nullptr) return kCaptureUnsupported;  // the legacy stream
+  const std::lock_guard lock(stream->gpu->mutex);
+  if (stream->capture != nullptr) return kCaptureInvalid;
+  stream->capture = begin_capture(mode);
+  return 0;
+}
+
+int cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  Gpu* gpu = nullptr;
+  std::shared_ptr<StreamThread> stream;
+  if (const int error = enter(&gpu)) return error;
+  if (const int error = find_stream(handle, &stream)) return error;
+  const std::shared_ptr<Capture> capture = stream->gpu->capture_of(*stream);
+  if (capture == nullptr) return kInvalidValue;
+  stream->gpu->end_capture(*capture);
+  end_capture(*capture);
+  *graph = nullptr;
+  const std::lock_guard lock(handles().mutex);
+  *graph = handle_of(*capture);
+  if (!capture->invalid) return 0;
+  handles().graphs.erase(std::exchange(*graph, nullptr));
+  return kCaptureInvalid;
+}
+
+int cuStreamIsCapturing(CUstream handle, int* capturing) {
+  int error = 0;
+  const std::shared_ptr<Capture> capture = capture_of(handle, &error);
+  if (error != 0) return error;
+  const std::lock_guard lock(captures_mutex());
+  *capturing = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
+  return 0;
+}
+
+int cuStreamGetCaptureInfo_v2(CUstream handle, int* capturing, unsigned long long* number,
+                              CUgraph* graph, const void** dependencies, size_t* count) {
+  int error = 0;
+  const std::shared_ptr<Capture> capture = capture_of(handle, &error);
+  if (error != 0) return error;
+  if (dependencies != nullptr) *dependencies = nullptr;
+  if (count != nullptr) *count = 0;
+  *capturing = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
+  if (*capturing != 1) return 0;
+  if (number != nullptr) *number = capture->number;
+  if (graph == nullptr) return 0;
+  const std::lock_guard lock(handles().mutex);
+  *graph = handle_of(*capture);
+  return 0;
+}
+
+int cuUserObjectCreate(CUuserObject* object, void* data, void (*destroy)(void*),
+                       unsigned references, unsigned flags) {
+  if (const int error = enter()) return error;
+  if (references != 1 || flags != 1) return kInvalidValue;
+  const std::lock_guard lock(handles().mutex);
+  *object = add(handles().objects, UserObject(data, [destroy](void* its) {
+                  const HostFunction here;
+                  destroy(its);
+                }));
+  return 0;
+}
+
+int cuUserObjectRelease(CUuserObject object, unsigned references) {
+  UserObject last;  // what it calls may not find the mutex taken
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto found = handles().objects.find(object);
+  if (found == handles().objects.end() || references != 1) return kInvalidValue;
+  last = std::move(found->second);
+  handles().objects.erase(found);
+  return 0;
+}
+
+int cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned references,
+                            unsigned flags) {
+  constexpr unsigned kMove = 1;
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto of = handles().graphs.find(graph);
+  const auto found = handles().objects.find(object);
+  if (of == handles().graphs.end() || found == handles().objects.end() || references != 1)
+    return kInvalidValue;
+  of->second->objects.push_back(found->second);
+  if (flags == kMove) handles().objects.erase(found);
+  return 0;
+}
+
+int cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long) {
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto of = handles().graphs.find(graph);
+  if (of == handles().graphs.end()) return kInvalidValue;
+  *made =
+      add(handles().launchable, std::shared_ptr<const Graph>(std::make_shared<Graph>(*of->second)));
+  return 0;
+}
+
+int cuGraphLaunch(CUgraphExec handle, CUstream in) {
+  Gpu* gpu = nullptr;
+  std::shared_ptr<StreamThread> stream;
+  std::shared_ptr<const Graph> graph;
+  if (const int error = enter(&gpu)) return error;
+  if (const int error = find_stream(in, &stream)) return error;
+  {
+    const std::lock_guard lock(handles().mutex);
+    const auto found = handles().launchable.find(handle);
+    if (found == handles().launchable.end()) return kInvalidValue;
+    graph = found->second;
+  }
+  const std::lock_guard lock(stream->gpu->lock);
+  for (size_t i = 0; i < graph->operations.size(); i++)
+    stream->gpu->push(*stream, [graph, i] { graph->operations[i](); });
+  return 0;
+}
+
+int cuGraphExecDestroy(CUgraphExec handle) {
+  std::shared_ptr<const Graph> last;
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto found = handles().launchable.find(handle);
+  if (found == handles().launchable.end()) return kInvalidValue;
+  last = std::move(found->second);
+  handles().launchable.erase(found);
+  return 0;
+}
+
+int cuGraphDestroy(CUgraph handle) {
+  std::shared_ptr<Graph> last;
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto found = handles().graphs.find(handle);
+  if (found == handles().graphs.end()) return kInvalidValue;
+  last = std::move(found->second);
+  handles().graphs.erase(found);
+  return 0;
+}
