@@ -314,7 +314,10 @@ TEST_P(DeviceCalls, NothingAsksTheDriverBetweenEnqueueAndEnd) {
     ended++;
     while (ended < kRanks) std::this_thread::yield();
     if (rank == 0) {
-      EXPECT_EQ(soft_gpu_calls(), calls_at_enqueue);
+      // Where none has ended for a second, a thread that nobody waits for asks whether the device
+      // has failed, in five calls.
+      const auto seconds = static_cast<uint64_t>((std::chrono::steady_clock::now() - begin) / 1s);
+      EXPECT_LE(soft_gpu_calls(), calls_at_enqueue + 5 * seconds);
     }
     ended++;
     while (ended < 2 * kRanks) std::this_thread::yield();
