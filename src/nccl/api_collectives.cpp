@@ -69,7 +69,9 @@ template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
   const Owner owner = owner_of(memory.begin(), static_cast<int>(memory.size()));
-  const bool captured = is_captured(stream);
+  // Of other calls the library sees it by itself.
+  const bool matters = owner == Owner::host || !arguments.state->blocking();
+  const bool captured = matters && is_captured(stream);
   if (captured && owner == Owner::host)
     return {ncclInvalidUsage,
             "the stream is being captured into a graph, and the call is on the host's memory: a "

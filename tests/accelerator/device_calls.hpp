@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -87,6 +88,52 @@ inline const Collective kCollectives[] = {
      [](const void* s, void* r, size_t n, sennit_type_t t, sennit_op_t, sennit_comm_t c) {
        return sennit_scatter(s, r, n, t, 1, c);
      }},
+};
+
+// What a rank has for a call: on the host, and a buffer of the device for each.
+struct CallBuffers {
+  CallBuffers(const Collective& collective, size_t count, sennit_type_t type, size_t ranks)
+      : sent(count * sennit_type_bytes(type) * (collective.sent_blocks ? ranks : 1)),
+        received(count * sennit_type_bytes(type) * (collective.received_blocks ? ranks : 1)) {}
+  void draw(std::mt19937_64& random) {
+    sent = random_bytes(sent.size(), random);
+    soft_gpu_write(from->data(), sent.data(), sent.size());
+  }
+  // To free memory waits for the kernels of all ranks, and a rank that waits launches none.
+  void free(sennit_comm_t comm) {
+    ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+    from.reset();
+    to.reset();
+    ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+  }
+  std::vector<std::byte> sent, received;
+  std::unique_ptr<DeviceBuffer> from = std::make_unique<DeviceBuffer>(sent);
+  std::unique_ptr<DeviceBuffer> to = std::make_unique<DeviceBuffer>(received);
+};
+
+// Numbers of CUstreamCaptureMode. Ranks are threads here, and one may take memory while another
+// captures.
+inline constexpr int kGlobal = 0, kThreadLocal = 1;
+
+// What `calls` puts into the stream, to be launched again and again.
+class CapturedCalls {
+ public:
+  template <typename Calls>
+  CapturedCalls(CUstream stream, Calls&& calls, int mode = kThreadLocal) {
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamBeginCapture_v2(stream, mode), 0);
+    calls();
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), 0);
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&graph_, graph, 0), 0);
+    EXPECT_EQ(cuGraphDestroy(graph), 0);
+  }
+  ~CapturedCalls() { EXPECT_EQ(cuGraphExecDestroy(graph_), 0); }
+  CapturedCalls(const CapturedCalls&) = delete;
+  CapturedCalls& operator=(const CapturedCalls&) = delete;
+  void launch(CUstream stream) const { EXPECT_EQ(cuGraphLaunch(graph_, stream), 0); }
+
+ private:
+  CUgraphExec graph_ = nullptr;
 };
 
 // The parameter is the transport that messages take.

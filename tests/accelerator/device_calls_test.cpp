@@ -25,10 +25,10 @@
 
 using namespace std::chrono_literals;
 
+using sennit_test::CallBuffers;
 using sennit_test::Collective;
 using sennit_test::DeviceBuffer;
 using sennit_test::kCollectives;
-using sennit_test::random_bytes;
 
 namespace {
 
@@ -39,23 +39,19 @@ using DeviceCalls = sennit_test::DeviceTest;
 // The same call on host memory and on the device's.
 void expect_same(const Collective& collective, size_t count, sennit_type_t type, sennit_op_t op,
                  sennit_comm_t comm, CUstream stream, std::mt19937_64& random) {
-  const size_t bytes = count * sennit_type_bytes(type);
-  const auto sent = random_bytes(bytes * (collective.sent_blocks ? kRanks : 1), random);
-  std::vector<std::byte> received(bytes * (collective.received_blocks ? kRanks : 1));
-  auto from = std::make_unique<DeviceBuffer>(sent);
-  auto to = std::make_unique<DeviceBuffer>(received);
-  ASSERT_EQ(collective.call(sent.data(), received.data(), count, type, op, comm), SENNIT_OK)
+  CallBuffers buffers(collective, count, type, kRanks);
+  buffers.draw(random);
+  ASSERT_EQ(collective.call(buffers.sent.data(), buffers.received.data(), count, type, op, comm),
+            SENNIT_OK)
       << sennit_last_error();
-  ASSERT_EQ(collective.call(from->data(), to->data(), count, type, op, comm), SENNIT_OK)
+  ASSERT_EQ(collective.call(buffers.from->data(), buffers.to->data(), count, type, op, comm),
+            SENNIT_OK)
       << sennit_last_error();
   ASSERT_EQ(cuStreamSynchronize(stream), 0);
-  EXPECT_EQ(to->read(), received) << collective.name << " of " << count << " of type " << type
-                                  << " op " << op << ": " << sennit_comm_get_async_error(comm);
-  // To free memory waits for the kernels of all ranks, and a rank that waits launches none.
-  ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
-  from.reset();
-  to.reset();
-  ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+  EXPECT_EQ(buffers.to->read(), buffers.received)
+      << collective.name << " of " << count << " of type " << type << " op " << op << ": "
+      << sennit_comm_get_async_error(comm);
+  buffers.free(comm);
 }
 
 TEST_P(DeviceCalls, EveryCollectiveTypeAndOperationHasTheHostsBits) {
@@ -153,7 +149,7 @@ TEST_P(DeviceCalls, ChunksOfUnevenSizesFindRoom) {
         ASSERT_EQ(cuStreamSynchronize(own), 0);
         EXPECT_EQ(to->read(), expected);
         ASSERT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
-        EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see expect_same()
+        EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see CallBuffers
         from.reset();
         to.reset();
         EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);

@@ -21,71 +21,43 @@
 #include "tests/support/seed.hpp"
 
 using namespace std::chrono_literals;
+using sennit_test::CallBuffers;
+using sennit_test::CapturedCalls;
 using sennit_test::Collective;
 using sennit_test::DeviceBuffer;
 using sennit_test::kCollectives;
-using sennit_test::random_bytes;
+using sennit_test::kGlobal;
+using sennit_test::kThreadLocal;
 
 namespace {
 
 constexpr int kRanks = 3;
-// Numbers of CUstreamCaptureMode. Ranks are threads here, and one may take memory while another
-// captures.
-constexpr int kGlobal = 0, kThreadLocal = 1;
-
 using DeviceGraphs = sennit_test::DeviceTest;
-
-// What `calls` puts into the stream, to be launched again and again.
-class CapturedCalls {
- public:
-  template <typename Calls>
-  CapturedCalls(CUstream stream, Calls&& calls, int mode = kThreadLocal) {
-    CUgraph graph = nullptr;
-    EXPECT_EQ(cuStreamBeginCapture_v2(stream, mode), 0);
-    calls();
-    EXPECT_EQ(cuStreamEndCapture(stream, &graph), 0);
-    EXPECT_EQ(cuGraphInstantiateWithFlags(&graph_, graph, 0), 0);
-    EXPECT_EQ(cuGraphDestroy(graph), 0);
-  }
-  ~CapturedCalls() { EXPECT_EQ(cuGraphExecDestroy(graph_), 0); }
-  CapturedCalls(const CapturedCalls&) = delete;
-  CapturedCalls& operator=(const CapturedCalls&) = delete;
-  void launch(CUstream stream) { EXPECT_EQ(cuGraphLaunch(graph_, stream), 0); }
-
- private:
-  CUgraphExec graph_ = nullptr;
-};
 
 // The same call on host memory, and on the device's by a graph that is launched several times.
 void expect_same(const Collective& collective, size_t count, sennit_type_t type, sennit_op_t op,
                  sennit_comm_t comm, CUstream stream, std::mt19937_64& random) {
-  const size_t bytes = count * sennit_type_bytes(type);
-  std::vector<std::byte> sent(bytes * (collective.sent_blocks ? kRanks : 1));
-  std::vector<std::byte> received(bytes * (collective.received_blocks ? kRanks : 1));
-  auto from = std::make_unique<DeviceBuffer>(sent);
-  auto to = std::make_unique<DeviceBuffer>(received);
+  CallBuffers buffers(collective, count, type, kRanks);
   {
     CapturedCalls graph(stream, [&] {
-      ASSERT_EQ(collective.call(from->data(), to->data(), count, type, op, comm), SENNIT_OK)
+      ASSERT_EQ(collective.call(buffers.from->data(), buffers.to->data(), count, type, op, comm),
+                SENNIT_OK)
           << sennit_last_error();
     });
     for (int i = 0; i < 5; i++) {
-      sent = random_bytes(sent.size(), random);
-      soft_gpu_write(from->data(), sent.data(), sent.size());
+      buffers.draw(random);
       graph.launch(stream);
-      ASSERT_EQ(collective.call(sent.data(), received.data(), count, type, op, comm), SENNIT_OK)
+      ASSERT_EQ(
+          collective.call(buffers.sent.data(), buffers.received.data(), count, type, op, comm),
+          SENNIT_OK)
           << sennit_last_error();
       ASSERT_EQ(cuStreamSynchronize(stream), 0);
-      EXPECT_TRUE(to->read() == received)
+      EXPECT_TRUE(buffers.to->read() == buffers.received)
           << collective.name << " of " << count << " of type " << type << ", launch " << i << ": "
           << sennit_last_error();
     }
   }
-  // To free memory waits for the kernels of all ranks, and a rank that waits launches none.
-  ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
-  from.reset();
-  to.reset();
-  ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+  buffers.free(comm);
 }
 
 TEST_P(DeviceGraphs, EveryCollectiveIsMadeAgainWithWhatIsInMemoryThen) {

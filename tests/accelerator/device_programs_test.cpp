@@ -18,8 +18,7 @@
 #include <vector>
 
 #include "sennit/sennit.h"
-#include "tests/soft_gpu/cuda_functions.hpp"
-#include "tests/soft_gpu/soft_gpu.hpp"
+#include "tests/accelerator/device_calls.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"
@@ -59,7 +58,6 @@ class Side {
       }
     const size_t steps = 1 + random() % 12;
     for (size_t step = 0; step < steps; step++) run_step(random);
-    for (const Graph& graph : graphs_) EXPECT_EQ(cuGraphExecDestroy(graph.made), 0);
     graphs_.clear();
     for (const CUstream stream : streams_) ASSERT_EQ(cuStreamSynchronize(stream), 0);
     for (auto& set : buffers_)
@@ -74,7 +72,7 @@ class Side {
   // On the device's buffers, or on their mirrors.
   using Step = std::function<void(bool there)>;
   struct Graph {
-    CUgraphExec made;
+    std::unique_ptr<sennit_test::CapturedCalls> made;
     size_t which;  // the stream and its buffers
     std::vector<Step> steps;
   };
@@ -98,21 +96,17 @@ class Side {
   }
 
   void capture(Random& random, size_t which) {
-    constexpr int kThreadLocal = 1;
     Graph graph{nullptr, which, {}};
     for (uint64_t left = 1 + random() % 3; left > 0; left--)
       graph.steps.push_back(draw_step(random, which));
-    CUgraph captured = nullptr;
-    ASSERT_EQ(cuStreamBeginCapture_v2(streams_[which], kThreadLocal), 0);
-    for (const Step& step : graph.steps) step(true);
-    ASSERT_EQ(cuStreamEndCapture(streams_[which], &captured), 0);
-    ASSERT_EQ(cuGraphInstantiateWithFlags(&graph.made, captured, 0), 0);
-    ASSERT_EQ(cuGraphDestroy(captured), 0);
+    graph.made = std::make_unique<sennit_test::CapturedCalls>(streams_[which], [&] {
+      for (const Step& step : graph.steps) step(true);
+    });
     graphs_.push_back(std::move(graph));
   }
   void launch(const Graph& graph, uint64_t times) const {
     for (uint64_t i = 0; i < times; i++) {
-      ASSERT_EQ(cuGraphLaunch(graph.made, streams_[graph.which]), 0);
+      graph.made->launch(streams_[graph.which]);
       for (const Step& step : graph.steps) step(false);
     }
   }

@@ -29,6 +29,20 @@ Handle add(std::map<Handle, Value>& all, Value value) {
   return handle;
 }
 
+// Takes away what the handle means. It is destroyed once the mutex is free, which what a user
+// object calls may need.
+template <typename Handle, typename Value>
+int remove(std::map<Handle, Value>& all, Handle handle) {
+  Value last;
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto found = all.find(handle);
+  if (found == all.end()) return kInvalidValue;
+  last = std::move(found->second);
+  all.erase(found);
+  return 0;
+}
+
 // The handle of what is being captured. With the mutex.
 CUgraph handle_of(Capture& capture) {
   if (capture.handle == 0)
@@ -44,6 +58,13 @@ std::shared_ptr<Capture> capture_of(CUstream handle, int* error) {
   if (*error == 0) *error = find_stream(handle, &stream);
   if (*error != 0) return nullptr;
   return stream->gpu->capture_of(*stream);
+}
+
+// CUstreamCaptureStatus.
+int status_of(const std::shared_ptr<Capture>& capture) {
+  if (capture == nullptr) return 0;
+  const std::lock_guard lock(captures_mutex());
+  return capture->invalid ? 2 : 1;
 }
 
 }  // namespace
@@ -83,7 +104,7 @@ int cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   *graph = nullptr;
   const std::lock_guard lock(handles().mutex);
   *graph = handle_of(*capture);
-  if (!capture->invalid) return 0;
+  if (status_of(capture) == 1) return 0;
   handles().graphs.erase(std::exchange(*graph, nullptr));
   return kCaptureInvalid;
 }
@@ -92,8 +113,7 @@ int cuStreamIsCapturing(CUstream handle, int* capturing) {
   int error = 0;
   const std::shared_ptr<Capture> capture = capture_of(handle, &error);
   if (error != 0) return error;
-  const std::lock_guard lock(captures_mutex());
-  *capturing = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
+  *capturing = status_of(capture);
   return 0;
 }
 
@@ -104,7 +124,7 @@ int cuStreamGetCaptureInfo_v2(CUstream handle, int* capturing, unsigned long lon
   if (error != 0) return error;
   if (dependencies != nullptr) *dependencies = nullptr;
   if (count != nullptr) *count = 0;
-  *capturing = capture == nullptr ? 0 : capture->invalid ? 2 : 1;
+  *capturing = status_of(capture);
   if (*capturing != 1) return 0;
   if (number != nullptr) *number = capture->number;
   if (graph == nullptr) return 0;
@@ -126,14 +146,7 @@ int cuUserObjectCreate(CUuserObject* object, void* data, void (*destroy)(void*),
 }
 
 int cuUserObjectRelease(CUuserObject object, unsigned references) {
-  UserObject last;  // what it calls may not find the mutex taken
-  if (const int error = enter()) return error;
-  const std::lock_guard lock(handles().mutex);
-  const auto found = handles().objects.find(object);
-  if (found == handles().objects.end() || references != 1) return kInvalidValue;
-  last = std::move(found->second);
-  handles().objects.erase(found);
-  return 0;
+  return references == 1 ? remove(handles().objects, object) : kInvalidValue;
 }
 
 int cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned references,
@@ -178,24 +191,5 @@ int cuGraphLaunch(CUgraphExec handle, CUstream in) {
   return 0;
 }
 
-int cuGraphExecDestroy(CUgraphExec handle) {
-  std::shared_ptr<const Graph> last;
-  if (const int error = enter()) return error;
-  const std::lock_guard lock(handles().mutex);
-  const auto found = handles().launchable.find(handle);
-  if (found == handles().launchable.end()) return kInvalidValue;
-  last = std::move(found->second);
-  handles().launchable.erase(found);
-  return 0;
-}
-
-int cuGraphDestroy(CUgraph handle) {
-  std::shared_ptr<Graph> last;
-  if (const int error = enter()) return error;
-  const std::lock_guard lock(handles().mutex);
-  const auto found = handles().graphs.find(handle);
-  if (found == handles().graphs.end()) return kInvalidValue;
-  last = std::move(found->second);
-  handles().graphs.erase(found);
-  return 0;
-}
+int cuGraphExecDestroy(CUgraphExec handle) { return remove(handles().launchable, handle); }
+int cuGraphDestroy(CUgraph handle) { return remove(handles().graphs, handle); }
