@@ -1,5 +1,4 @@
-// edges.hpp: how long messages between two ranks took in calls that ran one plan, beside how long
-// they should have.
+// edges.hpp: how long messages between two ranks took in calls that ran one plan.
 //
 // What counts is *service*: from when a message could move, both ends being ready and the one
 // before it between the same ranks being through, until it was there. What one end waited for the
@@ -9,11 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "collectives/algorithm.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit::diagnose {
@@ -67,23 +66,16 @@ class Service {
   EdgeTime edge_;
 };
 
-// By edge, what a schedule takes by the simulator, and the whole call.
-struct ExpectedPlan {
-  std::map<std::pair<int, int>, double> service_ns;  // by positions
-  double time_ns = 0;
-};
-// The schedule that was made of `tree`, in `chunks`. Empty where it cannot be simulated.
-// `grain_ns`: SimulateOptions::grain_ns.
-ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
-                            const Blueprint& blueprint, uint32_t chunks, uint64_t grain_ns = 0);
-
+// Of all edges, in the same order in each call of a plan. Calls may have thousands, so copies share
+// them.
+using CallEdges = std::shared_ptr<const std::vector<EdgeTime>>;
 // Calls of one plan on one communicator, of which all messages are recorded at both ends.
 struct ObservedPlan {
   uint32_t comm = 0;
   uint64_t plan = 0;
-  std::vector<uint32_t> calls;               // their numbers, ascending
-  std::vector<std::vector<EdgeTime>> edges;  // by call; the same edges, in the same order
-  std::vector<double> time_ns;               // by call: from the last begin to the last end
+  std::vector<uint32_t> calls;   // their numbers, ascending
+  std::vector<CallEdges> edges;  // by call
+  std::vector<double> time_ns;   // by call: from the last begin to the last end
   // What one took when nothing was slow, and how long each edge was served then, by positions; 0
   // and empty: not known.
   double well_ns = 0;

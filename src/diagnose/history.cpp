@@ -88,7 +88,7 @@ size_t take_history(ObservedPlan* observed, double least) {
   if (change == 0) return 0;
   std::map<std::pair<int, int>, std::vector<double>> before;
   for (size_t call = 0; call < change; call++)
-    for (const EdgeTime& edge : observed->edges[call])
+    for (const EdgeTime& edge : *observed->edges[call])
       before[{edge.from, edge.to}].push_back(edge.service_ns);
   for (auto& [edge, services] : before)
     observed->well_service_ns[edge] = median(std::move(services));

@@ -26,15 +26,6 @@ constexpr double kLeastServiceNs = 500'000;
 constexpr double kLeastSlower = 1.03;
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
-// How exactly is simulated what is expected: the more ranks, the longer it takes.
-struct Effort {
-  int most_ranks;
-  uint32_t most_chunks;
-  double parts;  // of a call: its times are multiples of one
-};
-constexpr Effort kEfforts[] = {
-    {32, kMostChunks, 8192}, {256, kMostChunks, 4096}, {kMostRanksJudged, 2, 1024}};
-
 // What may be slow: boundaries, all by the same factor.
 struct Hypothesis {
   std::vector<DirectedGroup> links;
@@ -125,7 +116,7 @@ size_t number_of(const DirectedGroup& link) {
 
 class Solver {
  public:
-  Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
+  Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
          const ObservedPlan& observed);
   std::optional<SlowLink> solve(double least_factor);
 
@@ -141,7 +132,6 @@ class Solver {
   bool known_before() const { return !observed_.well_service_ns.empty(); }
   bool absolute() const { return known_before() || !expected_.service_ns.empty(); }
   double well_ns() const;
-  void expect();
   double should_take(const std::pair<int, int>& edge) const;
   void measure_excess();
   void find_crossings();
@@ -160,13 +150,13 @@ class Solver {
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
+  bool is_refuted(const Hypothesis& hypothesis) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
 
   const TierTree& tree_;
   const PlanNote& plan_;
-  const Blueprint& blueprint_;
+  const ExpectedPlan& expected_;  // empty: not known, or what was before is
   const ObservedPlan& observed_;
-  ExpectedPlan expected_;   // empty: not known, or what was before is
   double time_excess_ = 0;  // ln, of whole calls
   std::vector<Edge> edges_;
   std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
@@ -177,28 +167,15 @@ class Solver {
   double of_time_ = 0, of_edges_ = 0, beyond_time_ = 0;
 };
 
-Solver::Solver(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
+Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
                const ObservedPlan& observed)
-    : tree_(tree), plan_(plan), blueprint_(blueprint), observed_(observed) {
-  if (tree.capacities_known() && !known_before()) expect();
-  for (const std::vector<EdgeTime>& call : observed.edges)
-    for (const EdgeTime& edge : call)
+    : tree_(tree), plan_(plan), expected_(expected), observed_(observed) {
+  for (const CallEdges& call : observed.edges)
+    for (const EdgeTime& edge : *call)
       if (const auto [way, added] = ways_.try_emplace({edge.from, edge.to}); added)
         way->second = way_of(tree, edge.from, edge.to);
   measure_excess();
   find_crossings();
-}
-
-void Solver::expect() {
-  const Effort& effort =
-      *std::find_if(std::begin(kEfforts), std::end(kEfforts) - 1,
-                    [&](const Effort& one) { return tree_.ranks() <= one.most_ranks; });
-  double scale_ns = median(observed_.time_ns);
-  if (plan_.predicted_ns > 0)
-    scale_ns = std::min(scale_ns, static_cast<double>(plan_.predicted_ns));
-  expected_ = expected_edges(tree_, plan_.request, blueprint_,
-                             std::min(plan_.parameters.chunks, effort.most_chunks),
-                             static_cast<uint64_t>(scale_ns / effort.parts));
 }
 
 // 0: not known.
@@ -214,8 +191,8 @@ double Solver::should_take(const std::pair<int, int>& edge) const {
 void Solver::measure_excess() {
   std::map<std::pair<int, int>, std::vector<double>> services;
   std::map<std::pair<int, int>, uint64_t> bytes;
-  for (const std::vector<EdgeTime>& call : observed_.edges)
-    for (const EdgeTime& edge : call) {
+  for (const CallEdges& call : observed_.edges)
+    for (const EdgeTime& edge : *call) {
       services[{edge.from, edge.to}].push_back(edge.service_ns);
       bytes[{edge.from, edge.to}] = edge.bytes;
     }
@@ -417,7 +394,7 @@ double Solver::throughput_factor(const std::vector<DirectedGroup>& links, size_t
     const uint64_t capacity = (link.egress ? group.egress : group.ingress).bytes_per_s;
     std::vector<Stretch> serving;
     double bytes = 0;
-    for (const EdgeTime& edge : observed_.edges[call]) {
+    for (const EdgeTime& edge : *observed_.edges[call]) {
       const std::vector<DirectedGroup>& way = ways_.at({edge.from, edge.to});
       if (std::find(way.begin(), way.end(), link) == way.end()) continue;
       bytes += static_cast<double>(edge.bytes);
@@ -435,6 +412,32 @@ std::vector<double> Solver::throughput_factors(const std::vector<DirectedGroup>&
   for (size_t call = 0; call < observed_.calls.size(); call++)
     factors.push_back(throughput_factor(links, call));
   return factors;
+}
+
+// No link carries less while something waits for it than it does over whole calls. What is slower
+// than that waits for something else, as for a core. Of several links the middle one tells; of
+// several cables it is not known what each carries.
+bool Solver::is_refuted(const Hypothesis& hypothesis) const {
+  constexpr double kAbove = 1.15;  // as true ones are by chance
+  constexpr double kNsPerS = 1e9;
+  const double took_ns = median(observed_.time_ns);
+  std::vector<double> factors;
+  for (const DirectedGroup& link : hypothesis.links) {
+    const Group& group = tree_.groups[index(link.group)];
+    const uint64_t capacity = (link.egress ? group.egress : group.ingress).bytes_per_s;
+    double bytes = 0;
+    for (const EdgeTime& edge : *observed_.edges.back()) {
+      const std::vector<DirectedGroup>& way = ways_.at({edge.from, edge.to});
+      if (std::find(way.begin(), way.end(), link) != way.end())
+        bytes += static_cast<double>(edge.bytes);
+    }
+    if (capacity == 0 || bytes == 0 || group.cables > 1) return false;
+    // A link may be faster than its capacity was said to be: it carried the same before.
+    const double carried_before = well_ns() > 0 ? bytes * kNsPerS / well_ns() : 0;
+    const double could = std::max(static_cast<double>(capacity), carried_before);
+    factors.push_back(could * took_ns / kNsPerS / bytes);
+  }
+  return hypothesis.factor > kAbove * median(std::move(factors));
 }
 
 // Its edges that it explains something of.
@@ -483,6 +486,7 @@ std::optional<SlowLink> Solver::solve(double least_factor) {
   if (all.empty() || of_edges_ <= 0) return std::nullopt;
   compare(&all);
   const Hypothesis& best = all.front();
+  if (is_refuted(best)) return std::nullopt;
   const SlowLink slow = told(all, best);
   if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
       (absolute() && (best.misfit > kMostLeft || !stands_out(best))) ||
@@ -493,16 +497,27 @@ std::optional<SlowLink> Solver::solve(double least_factor) {
 
 }  // namespace
 
-std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& plan,
-                                       const Blueprint& blueprint, const ObservedPlan& observed,
+std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observed,
                                        double least_factor) {
-  if (tree.ranks() > kMostRanksJudged) return std::nullopt;
-  return Solver(tree, plan, blueprint, observed).solve(least_factor);
+  const TierTree* const tree = plans.tree(observed.comm);
+  const PlanNote* const note = plans.note(observed.comm, observed.plan);
+  if (!tree || !note || tree->ranks() > kMostRanksJudged ||
+      !plans.blueprint(observed.comm, observed.plan, true))
+    return std::nullopt;
+  const bool known = !observed.well_service_ns.empty() || !tree->capacities_known();
+  const ExpectedPlan none;
+  const ExpectedPlan& expected =
+      known ? none : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
+  return Solver(*tree, *note, expected, observed).solve(least_factor);
 }
 
-bool can_judge_links(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed) {
-  return tree.ranks() <= kMostRanksJudged && !hashes_blur(tree, plan, observed) &&
-         (tree.capacities_known() || !observed.well_service_ns.empty());
+bool can_judge_links(Plans& plans, const ObservedPlan& observed) {
+  const TierTree* const tree = plans.tree(observed.comm);
+  const PlanNote* const note = plans.note(observed.comm, observed.plan);
+  return tree && note && tree->ranks() <= kMostRanksJudged &&
+         plans.blueprint(observed.comm, observed.plan, true) &&
+         !hashes_blur(*tree, *note, observed) &&
+         (tree->capacities_known() || !observed.well_service_ns.empty());
 }
 
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways) {

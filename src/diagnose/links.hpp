@@ -6,7 +6,8 @@
 // edges that cross one tier are slower alike. The one that leaves least of edges and of the whole
 // call unexplained, and blames least, is named. Edges that are slower by more than the whole call
 // say most, as others may have waited for them. Boundaries that explain the same edges are not told
-// apart, and are named together.
+// apart, and are named together. What carried more all the while than it could if it were that slow
+// is not named.
 //
 // Where an uplink is several cables some carry more flows than others, as hashes have it, and a
 // fabric that is well looks slow there. Only what was before tells, and without it nothing is
@@ -36,14 +37,13 @@ struct SlowLink {
 // Of more ranks it is not tried.
 inline constexpr int kMostRanksJudged = 1024;
 
-// `observed`: calls of the plan that `blueprint` was made of, on this tree. Nothing where no
-// boundary is slower than `least_factor`, or none explains what is slow.
-std::optional<SlowLink> find_slow_link(const TierTree& tree, const PlanNote& plan,
-                                       const Blueprint& blueprint, const ObservedPlan& observed,
+// Nothing where no boundary is slower than `least_factor`, or none explains what is slow; and where
+// the plan of the observed calls is not known.
+std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observed,
                                        double least_factor);
 
 // Whether it is known what edges of these calls should take, so that nothing found is something.
-bool can_judge_links(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed);
+bool can_judge_links(Plans& plans, const ObservedPlan& observed);
 
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);

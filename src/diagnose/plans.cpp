@@ -78,6 +78,13 @@ const Blueprint* Plans::blueprint(uint32_t comm, uint64_t plan, bool in_place) {
   return known ? known->blueprint.get() : nullptr;
 }
 
+const ExpectedPlan& Plans::expected(uint32_t comm, uint64_t plan, double took_ns) {
+  Made& known = *made(comm, plan, true);
+  if (!known.expected)
+    known.expected = expected_of(*tree(comm), *note(comm, plan), *known.blueprint, took_ns);
+  return *known.expected;
+}
+
 const Program* Plans::program(uint32_t comm, uint64_t plan, bool in_place, int rank) {
   const int at = position(comm, rank);
   Made* const known = at < 0 ? nullptr : made(comm, plan, in_place);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "collectives/algorithm.hpp"
+#include "diagnose/expected.hpp"
 #include "diagnose/job.hpp"
 #include "schedule/program.hpp"
 #include "topology/fabric/tier_tree.hpp"
@@ -30,6 +31,9 @@ class Plans {
   // What all programs of the plan are made from; null where it cannot be known. In place, programs
   // may be others.
   const Blueprint* blueprint(uint32_t comm, uint64_t plan, bool in_place);
+  // What edges of a plan that has a blueprint should take on tree(); simulated at first, and kept.
+  // `took_ns`: expected_of()'s.
+  const ExpectedPlan& expected(uint32_t comm, uint64_t plan, double took_ns);
   // What a world rank runs in a call that begins with this plan; null where it cannot be known.
   const Program* program(uint32_t comm, uint64_t plan, bool in_place, int rank);
   // World rank and position in the communicator; -1: it is no member.
@@ -52,6 +56,7 @@ class Plans {
     TierTree tree;  // that it was planned on: positions are those of tree()
     std::unique_ptr<Blueprint> blueprint;
     std::map<int, Program> programs;  // by position
+    std::optional<ExpectedPlan> expected;
   };
   Made* made(uint32_t comm, uint64_t plan, bool in_place);
 

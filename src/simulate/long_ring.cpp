@@ -1,17 +1,11 @@
-// The closed form of a long ring: n ranks send 2 (n - 1) or n - 1 messages each, too many to
-// simulate.
-//
-// A piece goes from rank to rank around the ring, once for a reduce-scatter or an all-gather and
-// twice for an all-reduce, and every hop costs its latency and its posting; every group is left and
-// entered by one hop, over which every piece but one goes. Fluid: the latency of the way, and then
-// the slowest group's bytes over its capacity. Else the way with its posting and the time of a
-// piece on every hop; or the slowest hop, if that has more to do than a piece takes for the way.
+// long_ring.cpp: see simulate/long_ring.hpp.
+#include "simulate/long_ring.hpp"
+
 #include <algorithm>
 
 #include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "cost/rates.hpp"
-#include "simulate/ranks.hpp"
 
 namespace sennit::simulation {
 namespace {
@@ -32,14 +26,31 @@ uint64_t rate_between(const TierTree& tree, int from, int to, const CostModel& c
   return rate;
 }
 
+// What goes over one hop: every piece but one, so often.
+uint64_t bytes_of_hop(const TierTree& tree, const Request& request, uint64_t turns) {
+  const auto n = static_cast<uint64_t>(tree.ranks());
+  const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
+  return scaled(turns * bytes, n - 1, n);
+}
+
 }  // namespace
+
+std::vector<uint64_t> ring_hops_ns(const TierTree& tree, const Request& request, uint64_t turns,
+                                   const CostModel& cost) {
+  const uint64_t crossing = bytes_of_hop(tree, request, turns);
+  std::vector<uint64_t> hops_ns;
+  for (int position = 0; position < tree.ranks(); position++)
+    hops_ns.push_back(scaled(crossing, kNsPerSecond,
+                             rate_between(tree, position, (position + 1) % tree.ranks(), cost)));
+  return hops_ns;
+}
 
 SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t turns,
                         uint32_t chunks, const SimulateOptions& options) {
   const auto n = static_cast<uint64_t>(tree.ranks());
   const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
-  const uint64_t crossing = scaled(turns * bytes, n - 1, n);  // by one hop
-  uint64_t way_ns = 0, posting_ns = 0, moving_ns = 0;         // of one turn
+  const uint64_t crossing = bytes_of_hop(tree, request, turns);
+  uint64_t way_ns = 0, posting_ns = 0, moving_ns = 0;  // of one turn
   for (int position = 0; position < tree.ranks(); position++) {
     const int next = (position + 1) % tree.ranks();
     const int common = tree.common_group(position, next);

@@ -166,9 +166,4 @@ Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const Group
 uint64_t scratch_bytes(const GroupCall& call, const Program& program);
 std::vector<TierLoad> by_tier(const TierTree& tree, const std::vector<GroupLoad>& groups);
 
-// Of an algorithm whose pieces go so often around a ring (Algorithm::turns_around_ring), without
-// simulating it (simulate/long_ring.cpp).
-SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t turns,
-                        uint32_t chunks, const SimulateOptions& options);
-
 }  // namespace sennit::simulation

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "base/index.hpp"
+#include "simulate/long_ring.hpp"
 #include "simulate/ranks.hpp"
 
 namespace sennit {

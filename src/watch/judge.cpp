@@ -48,7 +48,7 @@ uint64_t received(const std::vector<DigestPlan>& by_member) {
 
 bool crosses(const TierTree& tree, const diagnose::ObservedPlan& observed,
              const LiveVerdict& verdict) {
-  for (const diagnose::EdgeTime& edge : observed.edges.front()) {
+  for (const diagnose::EdgeTime& edge : *observed.edges.front()) {
     if (edge.bytes < diagnose::kLeastEdgeBytes) continue;
     for (const diagnose::DirectedGroup& link : diagnose::way_of(tree, edge.from, edge.to))
       if (is_blamed(verdict, link)) return true;
@@ -173,7 +173,8 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   // Where ranks do not know each other's counts nothing is expected of them.
   if (!note || !tree || (note->request.vector_variant && note->request.counts.empty()))
     return std::nullopt;
-  diagnose::ObservedPlan observed{number, any.plan, {any.last}, {{}}, {}, 0, {}};
+  diagnose::ObservedPlan observed{number, any.plan, {any.last}, {}, {}, 0, {}};
+  std::vector<diagnose::EdgeTime> edges;
   bool enough = false;
   for (size_t m = 0; m < plan.latest.size(); m++) {
     const DigestPlan& of_member = plan.latest[m];
@@ -187,9 +188,10 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
       time.bytes = edge.bytes / of_member.alone;
       time.service_ns = static_cast<double>(edge.service_ns) / of_member.alone;
       enough |= time.bytes >= diagnose::kLeastEdgeBytes;
-      observed.edges.front().push_back(std::move(time));
+      edges.push_back(std::move(time));
     }
   }
+  observed.edges = {std::make_shared<const std::vector<diagnose::EdgeTime>>(std::move(edges))};
   observed.time_ns = {time_of(plan.latest, has_root(note->request.collective))};
   observed.well_ns = plan.well_ns;
   // Where a plan was made around a slow link, calls are well while that is slow.
@@ -212,19 +214,16 @@ bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
 
 std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
                                         const diagnose::ObservedPlan& observed) {
-  const TierTree& tree = *plans_.tree(number);
-  const PlanNote& note = *plans_.note(number, observed.plan);
-  const Blueprint* const blueprint = plans_.blueprint(number, observed.plan, true);
-  if (!blueprint) return std::nullopt;
   const std::optional<diagnose::SlowLink> slow =
-      diagnose::find_slow_link(tree, note, *blueprint, observed, rules_.least_factor);
+      diagnose::find_slow_link(plans_, observed, rules_.least_factor);
   if (!slow) return std::nullopt;
+  const TierTree& tree = *plans_.tree(number);
   LiveVerdict verdict;
   verdict.about = VerdictAbout::link;
   verdict.comm = comm.known_as;
   verdict.members = comm.members;
   verdict.plan = observed.plan;
-  verdict.judged = note;
+  verdict.judged = *plans_.note(number, observed.plan);
   verdict.suspects = slow->suspects;
   verdict.links = diagnose::link_names(tree, *slow);
   verdict.tier = slow->tier;
@@ -260,7 +259,7 @@ void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed) 
   const double took_ns = observed.time_ns.front();
   plan->well_ns = plan->well_ns > 0 ? std::min(plan->well_ns, took_ns) : took_ns;
   if (took_ns > kSlower * plan->well_ns) return;
-  for (const diagnose::EdgeTime& edge : observed.edges.front()) {
+  for (const diagnose::EdgeTime& edge : *observed.edges.front()) {
     const auto [well, added] =
         plan->well_service_ns.try_emplace({edge.from, edge.to}, edge.service_ns);
     if (!added) well->second += kNew * (edge.service_ns - well->second);

@@ -78,7 +78,8 @@ TEST(History, IsTakenOutAndKept) {
     const double slower = call < 6 ? 1 : 3;
     observed.calls.push_back(call);
     observed.time_ns.push_back(1e6 * slower + call);
-    observed.edges.push_back({{0, 1, 1000, 100 * slower, {}}, {1, 0, 1000, 70.0 + call, {}}});
+    observed.edges.push_back(std::make_shared<const std::vector<EdgeTime>>(
+        std::vector<EdgeTime>{{0, 1, 1000, 100 * slower, {}}, {1, 0, 1000, 70.0 + call, {}}}));
   }
   EXPECT_EQ(take_history(&observed, 1.04), 6u);
   ASSERT_EQ(observed.calls, (std::vector<uint32_t>{6, 7, 8, 9, 10, 11}));

@@ -158,6 +158,33 @@ TEST(SlowLinks, AHostOfAnUnequalTree) {
   EXPECT_EQ(named, 5);
 }
 
+// Where processes wait for cores messages within racks take long, and calls a little longer. No
+// link carries so little then: more than that crosses it.
+TEST(SlowLinks, WhatCarriesMoreIsNotThatSlow) {
+  for (const double factor : {6.0, 8.0}) {
+    SimulatedJob job =
+        job_on("racks=2,2,2;nic=400Mbit/s;oversubscription=4", Collective::all_reduce, 4 << 20);
+    SimulatedCall call = *simulated_call(job);
+    constexpr double kLonger = 1.25;
+    const auto later = [](uint64_t ns) {
+      return static_cast<uint64_t>(static_cast<double>(ns) * kLonger);
+    };
+    call.time_ns = later(call.time_ns);
+    for (SimulatedMessage& message : call.messages) {
+      const auto took = static_cast<double>(message.delivered_ns - message.begin_ns);
+      message.delivered_ns = later(message.delivered_ns);
+      message.left_ns = message.delivered_ns;
+      message.begin_ns = message.delivered_ns -
+                         std::min(message.delivered_ns,
+                                  static_cast<uint64_t>(took * (message.tier == 0 ? factor : 1)));
+    }
+    const JobRecording recording = recording_of(job, call, {});
+    Plans plans(recording);
+    const Verdict verdict = judge(recording, plans, {});
+    EXPECT_TRUE(verdict.links.empty()) << factor << ": " << verdict.sentence;
+  }
+}
+
 // Of equal racks all ranks do the same, but pieces that differ by an element put them out of step:
 // these calls take a tenth longer than one rank for all shows, and nothing is slow.
 TEST(SlowLinks, RanksOutOfStepAreNoLink) {

@@ -13,10 +13,10 @@ namespace {
 
 using Pair = std::pair<int, int>;
 
-std::vector<EdgeTime> listed(const std::map<Pair, Service>& edges) {
+CallEdges listed(const std::map<Pair, Service>& edges) {
   std::vector<EdgeTime> list;
   for (const auto& [edge, service] : edges) list.push_back(service.of(edge));
-  return list;
+  return std::make_shared<const std::vector<EdgeTime>>(std::move(list));
 }
 
 using CallNumber = std::tuple<uint32_t, uint64_t, uint32_t>;  // communicator, plan, number

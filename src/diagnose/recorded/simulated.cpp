@@ -182,7 +182,7 @@ ObservedPlan observed_of(const SimulatedJob& job, const SimulatedCall& call,
     const double slower = std::exp(noise(random));
     observed.calls.push_back(seq);
     observed.time_ns.push_back(static_cast<double>((all_well ? well : call).time_ns) * slower);
-    std::vector<EdgeTime>& times = observed.edges.emplace_back();
+    std::vector<EdgeTime> times;
     for (const auto& [edge, messages] : all_well ? well_edges : edges) {
       std::vector<std::pair<double, const SimulatedMessage*>> there;
       for (const SimulatedMessage* const message : messages)
@@ -196,6 +196,7 @@ ObservedPlan observed_of(const SimulatedJob& job, const SimulatedCall& call,
         service.add(static_cast<double>(message->begin_ns), there_ns, message->bytes);
       times.push_back(service.of(edge));
     }
+    observed.edges.push_back(std::make_shared<const std::vector<EdgeTime>>(std::move(times)));
   }
   return observed;
 }

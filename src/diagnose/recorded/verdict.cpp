@@ -165,18 +165,14 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   else
     observed = observe_edges(job, plans, join_messages(job), kLatestCalls);
   if (!observed) return std::nullopt;
-  const TierTree& tree = *plans.tree(observed->comm);
-  const PlanNote& plan = *plans.note(observed->comm, observed->plan);
-  const Blueprint* const blueprint = plans.blueprint(observed->comm, observed->plan, true);
-  if (!blueprint || tree.ranks() > kMostRanksJudged) return std::nullopt;
   // What a change does not explain may have been so from the first call on.
   ObservedPlan changed = *observed;
   if (const size_t before = take_history(&changed, kLeastChange); before > 0)
-    if (const auto link = find_slow_link(tree, plan, *blueprint, changed, options.least_factor))
+    if (const auto link = find_slow_link(plans, changed, options.least_factor))
       return of_slow_link(*link, changed, before, job, plans);
-  if (const auto link = find_slow_link(tree, plan, *blueprint, *observed, options.least_factor))
+  if (const auto link = find_slow_link(plans, *observed, options.least_factor))
     return of_slow_link(*link, *observed, 0, job, plans);
-  if (can_judge_links(tree, plan, *observed))
+  if (can_judge_links(plans, *observed))
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "
         "it: {} calls of {}",

@@ -1,7 +1,7 @@
-// edges_test.cpp: what edges should take is the same whether one rank is simulated for all that do
-// the same, or every rank.
+// expected_test.cpp: what edges should take is the same whether one rank is simulated for all that
+// do the same, or every rank; and of a long ring whether messages are simulated or computed.
 // ctest not-under-tsan: it has one thread
-#include "diagnose/edges.hpp"
+#include "diagnose/expected.hpp"
 
 #include <algorithm>
 #include <map>
@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "diagnose/edges.hpp"
 #include "plan/planner.hpp"
 #include "simulate/simulate.hpp"
 #include "topology/source.hpp"
@@ -57,7 +58,7 @@ TEST(ExpectedEdges, AreThoseOfEveryRank) {
       const std::unique_ptr<Blueprint> blueprint =
           find_algorithm(plan.algorithm)->prepare(tree, request, plan.parameters);
       constexpr uint32_t kChunks = 4;
-      const ExpectedPlan expected = expected_edges(tree, request, *blueprint, kChunks);
+      const ExpectedPlan expected = expected_edges(tree, request, *blueprint, kChunks, true);
       const std::map<Edge, double> every = of_every_rank(tree, request, *blueprint, kChunks);
       ASSERT_FALSE(every.empty());
       EXPECT_EQ(expected.service_ns.size(), every.size()) << spec << ", " << name(collective);
@@ -67,6 +68,30 @@ TEST(ExpectedEdges, AreThoseOfEveryRank) {
         EXPECT_NEAR(expected.service_ns.at(edge) / ns, 1, 0.02)
             << spec << ", " << name(collective) << ": " << edge.first << " > " << edge.second;
       }
+    }
+}
+
+// The formula is for rings of which simulating all messages would take minutes.
+TEST(ExpectedEdges, OfALongRingAreThoseOfItsMessages) {
+  for (const char* const spec : {"racks=16x5;nic=400Mbit/s;oversubscription=4",
+                                 "racks=16,32,24;nic=400Mbit/s;oversubscription=20"})
+    for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+      const TierTree tree = *synthetic_tree(spec);
+      PlanNote plan;
+      plan.request.collective = collective;
+      plan.request.count = collective == Collective::all_reduce ? 16 << 20 : 200'000;
+      plan.algorithm = "ring";
+      plan.parameters.chunks = 2;
+      const std::unique_ptr<Blueprint> blueprint =
+          find_algorithm("ring")->prepare(tree, plan.request, plan.parameters);
+      const ExpectedPlan computed = expected_of(tree, plan, *blueprint, 0);
+      const ExpectedPlan simulated =
+          expected_edges(tree, plan.request, *blueprint, plan.parameters.chunks, false);
+      EXPECT_NEAR(computed.time_ns / simulated.time_ns, 1, 0.03) << spec << name(collective);
+      ASSERT_EQ(computed.service_ns.size(), simulated.service_ns.size());
+      for (const auto& [edge, ns] : simulated.service_ns)
+        EXPECT_NEAR(computed.service_ns.at(edge) / ns, 1, 0.03)
+            << spec << ", " << name(collective) << ": " << edge.first << " > " << edge.second;
     }
 }
 

@@ -1,0 +1,26 @@
+// long_ring.hpp: the closed form of a long ring: n ranks send 2 (n - 1) or n - 1 messages each, too
+// many to simulate.
+//
+// A piece goes from rank to rank around the ring, once for a reduce-scatter or an all-gather and
+// twice for an all-reduce, and every hop costs its latency and its posting; every group is left and
+// entered by one hop, over which every piece but one goes. Fluid: the latency of the way, and then
+// the slowest group's bytes over its capacity. Else the way with its posting and the time of a
+// piece on every hop; or the slowest hop, if that has more to do than a piece takes for the way.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulate/simulate.hpp"
+
+namespace sennit::simulation {
+
+// Of an algorithm whose pieces go so often around a ring (Algorithm::turns_around_ring).
+SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t turns,
+                        uint32_t chunks, const SimulateOptions& options);
+// By position, for how long what it sends to the next one moves in all; where the next has nothing
+// else to wait for, it is idle in between.
+std::vector<uint64_t> ring_hops_ns(const TierTree& tree, const Request& request, uint64_t turns,
+                                   const CostModel& cost);
+
+}  // namespace sennit::simulation
