@@ -134,6 +134,7 @@ class Solver {
   double well_ns() const;
   double should_take(const std::pair<int, int>& edge) const;
   void measure_excess();
+  void weigh();
   void find_crossings();
   std::vector<Hypothesis> hypotheses() const;
   void add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
@@ -143,6 +144,7 @@ class Solver {
   // have more for themselves.
   double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
   double beyond_time(const Edge& edge) const { return std::max(0.0, excess_of(edge) - of_time_); }
+  bool takes_first(const Hypothesis& hypothesis, uint32_t e) const;
   std::vector<double> explained_by(const Hypothesis& hypothesis) const;
   void explain(Hypothesis* hypothesis) const;
   void measure_apart(Hypothesis* hypothesis) const;
@@ -222,6 +224,7 @@ void Solver::measure_excess() {
     edges_[e].excess = absolute() ? logs[e] - common : std::max(0.0, logs[e] - usual[tier]);
     edges_[e].tier = tier;
   }
+  weigh();
   usual_excess_ = common_to_all();
   if (well_ns() > 0)
     time_excess_ =
@@ -231,6 +234,21 @@ void Solver::measure_excess() {
     of_edges_ += edge.weight * excess_of(edge);
     beyond_time_ += edge.weight * beyond_time(edge);
   }
+}
+
+// The more the edges of a tier differ from one another, the less one of them says: those that share
+// an uplink take turns on it as it happens, and those that share nothing take what they took.
+void Solver::weigh() {
+  constexpr double kLeast = 0.02;  // chance makes them differ by so much
+  std::map<int, std::vector<double>> tiers;
+  for (const Edge& edge : edges_) tiers[edge.tier].push_back(edge.excess);
+  std::map<int, double> differ;
+  for (auto& [tier, excess] : tiers) {
+    const double middle = median(excess);
+    for (double& one : excess) one = std::abs(one - middle);
+    differ[tier] = std::max(kLeast, median(std::move(excess)));
+  }
+  for (Edge& edge : edges_) edge.weight /= differ[edge.tier];
 }
 
 void Solver::find_crossings() {
@@ -275,14 +293,23 @@ std::vector<Hypothesis> Solver::hypotheses() const {
   return all;
 }
 
-// By a little, all may be slower than expected.
+// By a little, all may be slower than expected: the edges of every tier.
 double Solver::common_to_all() const {
   constexpr double kMostOfItself = 0.02, kMostExpected = 0.05;
   const double most = known_before() ? kMostOfItself : kMostExpected;
   if (!absolute()) return 0;
-  std::vector<std::pair<double, double>> weighted;
-  for (const Edge& edge : edges_) weighted.emplace_back(edge.excess, edge.weight);
-  return std::clamp(middle_of(std::move(weighted)), 0.0, most);
+  std::map<int, std::vector<std::pair<double, double>>> tiers;
+  for (const Edge& edge : edges_) tiers[edge.tier].emplace_back(edge.excess, edge.weight);
+  double common = most;
+  for (auto& [tier, weighted] : tiers) common = std::min(common, middle_of(std::move(weighted)));
+  return std::max(0.0, common);
+}
+
+// Of a boundary that is slow in both directions: whether the edge crosses it in the first.
+bool Solver::takes_first(const Hypothesis& hypothesis, uint32_t e) const {
+  if (!hypothesis.both_ways || hypothesis.tier >= 0) return false;
+  const std::vector<DirectedGroup>& way = ways_.at({edges_[e].from, edges_[e].to});
+  return std::find(way.begin(), way.end(), hypothesis.links.front()) != way.end();
 }
 
 // Of each of its edges, how much slower it is by the hypothesis: as much as the middle one of
@@ -295,13 +322,9 @@ std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
   // Edges of one tier differ more from one another than from what they should be.
   constexpr double kLeastAmongLike = 0.15, kLeastOfItself = 0.03, kHalf = 0.5;
   const double least = absolute() ? kLeastOfItself : kLeastAmongLike;
-  const bool two = hypothesis.both_ways && hypothesis.tier < 0;
   const bool cables = tree_.groups[index(hypothesis.links.front().group)].cables > 1;
   const auto like = [&](uint32_t e) {
-    const std::vector<DirectedGroup>& way = ways_.at({edges_[e].from, edges_[e].to});
-    const bool first =
-        two && std::find(way.begin(), way.end(), hypothesis.links.front()) != way.end();
-    return std::pair<int, bool>(edges_[e].tier, first);
+    return std::pair<int, bool>(edges_[e].tier, takes_first(hypothesis, e));
   };
   std::map<std::pair<int, bool>, std::vector<std::pair<double, double>>> weighted;
   for (const uint32_t e : hypothesis.edges)
@@ -328,6 +351,7 @@ std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
 void Solver::explain(Hypothesis* hypothesis) const {
   const std::vector<double> explained = explained_by(*hypothesis);
   double before = 0, after = 0, weight = 0, most = 0, beyond = 0;
+  double most_of_way[2] = {0, 0};
   for (size_t i = 0; i < explained.size(); i++) {
     const Edge& edge = edges_[hypothesis->edges[i]];
     const double left = std::abs(excess_of(edge) - explained[i]);
@@ -336,6 +360,8 @@ void Solver::explain(Hypothesis* hypothesis) const {
     beyond += edge.weight * std::max(0.0, beyond_time(edge) - left);
     weight += edge.weight;
     most = std::max(most, explained[i]);
+    double& most_of_this = most_of_way[takes_first(*hypothesis, hypothesis->edges[i]) ? 1 : 0];
+    most_of_this = std::max(most_of_this, explained[i]);
   }
   const double edges_left = of_edges_ > 0 ? (of_edges_ - before + after) / of_edges_ : 1;
   const double time_left = of_time_ > 0 ? std::max(0.0, of_time_ - most) / of_time_ : 0;
@@ -348,10 +374,16 @@ void Solver::explain(Hypothesis* hypothesis) const {
   // What blames more has to explain more: of the second direction so much of what there is to
   // explain, and of edges that are not slower so much of their part of all.
   constexpr double kSecond = 0.03, kIdle = 0.02;
+  // Where the two directions are slow by different factors something else makes one of them so: of
+  // a ring, that the next waits for this one.
+  constexpr double kUnlikeWays = 0.15;
+  const bool two_ways = hypothesis->both_ways && hypothesis->tier < 0 && most > 0;
+  const double unlike_ways = two_ways ? 1 - std::min(most_of_way[0], most_of_way[1]) / most : 0;
   const auto idle = static_cast<double>(std::count(explained.begin(), explained.end(), 0.0));
-  hypothesis->score =
-      hypothesis->misfit + kBeyond * beyond_left + kUnlike * (1 - hypothesis->confidence) +
-      (hypothesis->both_ways ? kSecond : 0) + kIdle * idle / static_cast<double>(edges_.size());
+  hypothesis->score = hypothesis->misfit + kBeyond * beyond_left +
+                      kUnlike * (1 - hypothesis->confidence) +
+                      (hypothesis->both_ways ? kSecond : 0) + kUnlikeWays * unlike_ways +
+                      kIdle * idle / static_cast<double>(edges_.size());
 }
 
 // By how much edges are slower than it explains.
