@@ -14,7 +14,7 @@
 namespace sennit::diagnose {
 namespace {
 
-constexpr double kLeastConfidence = 0.2, kLeastConfidenceAmongLike = 0.4;
+constexpr double kLeastConfidence = 0.35, kLeastConfidenceAmongLike = 0.4;
 // Of all that is to be explained, as much may be left.
 constexpr double kMostLeft = 0.8;
 // Of two that explain the same edges one is as good as the other where it leaves no more than so
@@ -494,6 +494,8 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
         other.misfit <= best.misfit + kAsGood && slower_by(other) == its)
       slow.suspects.push_back(other.links.front());
   slow.factor = absolute() ? best.factor : 0;
+  for (const uint32_t e : best.edges)
+    slow.edges[{edges_[e].from, edges_[e].to}] = std::exp(excess_of(edges_[e]));
   // The last calls that it was slow in without a break.
   const std::vector<double> throughput = throughput_factors(best.links);
   const double halfway = (1 + median(throughput)) / 2;

@@ -14,8 +14,10 @@
 // judged.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "diagnose/edges.hpp"
@@ -32,6 +34,8 @@ struct SlowLink {
   double confidence = 0;                // how much of the slowness it explains
   double cost = 0;                      // part of the calls' time that is lost to it
   size_t since = 0;                     // index of the first call that it was slow in
+  // That cross one of them, by positions: how many times as long as they should they take.
+  std::map<std::pair<int, int>, double> edges;
 };
 
 // Of more ranks it is not tried.

@@ -23,6 +23,8 @@ class Plans {
   explicit Plans(const JobRecording& job);
   ~Plans();
 
+  // Null, and why_none(), where it was not noted.
+  const Fabric* fabric() const { return fabric_ ? &*fabric_ : nullptr; }
   // Null, and why_none(), where the notes do not say enough: the communicator's members, or the
   // fabric.
   const TierTree* tree(uint32_t comm);

@@ -1,6 +1,8 @@
 // diagnose.cpp: `sennit diagnose`: what is wrong with a job, in one line, and then why that is
 // said.
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include <fmt/core.h>
@@ -11,6 +13,8 @@
 #include "command/diagnose/report.hpp"
 #include "command/diagnose/search.hpp"
 #include "command/write.hpp"
+#include "topology/sources/ibnet/ibnet.hpp"
+#include "topology/text/read_file.hpp"
 
 namespace sennit {
 namespace {
@@ -20,7 +24,7 @@ constexpr uint64_t kNsPerMs = 1'000'000;
 
 struct Options {
   diagnose::SearchArguments search;
-  std::string json, html;
+  std::string json, html, routes;
   int64_t quiet_ms = 2000;
 };
 
@@ -31,12 +35,35 @@ bool write(const std::string& file, const std::string& text) {
   return written.ok();
 }
 
+// The subnet that --routes names.
+Result<IbSubnet> read_routes(const std::string& file) {
+  const Result<std::string> text = read_file(file);
+  if (!text) return text.status();
+  Result<IbSubnet> subnet = parse_ibnetdiscover(*text, file);
+  if (subnet && std::all_of(subnet->nodes.begin(), subnet->nodes.end(),
+                            [](const IbNode& node) { return node.way_to.empty(); }))
+    return invalid(file +
+                   ": there are no forwarding tables in it: put what `dump_fts` writes "
+                   "behind what `ibnetdiscover` writes");
+  return subnet;
+}
+
 int run(const Options& options) {
+  std::optional<IbSubnet> subnet;
+  if (!options.routes.empty()) {
+    Result<IbSubnet> read = read_routes(options.routes);
+    if (!read) {
+      std::fprintf(stderr, "sennit diagnose: --routes: %s\n", read.status().text().c_str());
+      return kOff;
+    }
+    subnet = *std::move(read);
+  }
   const Result<diagnose::JobRecording> job = diagnose::find_job("diagnose", options.search);
   if (!job) return kOff;
   diagnose::Plans plans(*job);
   diagnose::JudgeOptions judging;
   judging.quiet_ns = static_cast<uint64_t>(options.quiet_ms) * kNsPerMs;
+  if (subnet) judging.subnet = &*subnet;
   for (const diagnose::RankRecording& rank : job->ranks)
     if (rank.state == diagnose::RankState::running) judging.now_ns = realtime_ns();
   const diagnose::Verdict verdict = diagnose::judge(*job, plans, judging);
@@ -60,6 +87,10 @@ void add_diagnose_command(CommandLine& line) {
   command.option("--json", options->json, "the verdict as JSON; -: on standard output, alone")
       .value_name("FILE");
   command.option("--html", options->html, "a page, with what is blamed marked in the fabric")
+      .value_name("FILE");
+  command
+      .option("--routes", options->routes,
+              "ibnetdiscover's text with dump_fts' behind it: they tell which cable of a slow link")
       .value_name("FILE");
   command.option("--quiet-ms", options->quiet_ms, "a call in which nothing moves for so long hangs")
       .show_default()

@@ -92,6 +92,7 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
                      {"sentence", verdict.sentence},
                      {"blamed_ranks", verdict.ranks},
                      {"blamed_links", verdict.links},
+                     {"blamed_cables", verdict.cables},
                      {"factor", verdict.factor},
                      {"cost", verdict.cost},
                      {"confidence", verdict.confidence},

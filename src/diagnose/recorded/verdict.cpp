@@ -7,10 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "base/index.hpp"
 #include "base/median.hpp"
 #include "base/rank_ranges.hpp"
 #include "diagnose/history.hpp"
 #include "diagnose/links.hpp"
+#include "diagnose/recorded/cables.hpp"
 #include "diagnose/recorded/connections.hpp"
 #include "diagnose/recorded/messages.hpp"
 #include "diagnose/recorded/observe.hpp"
@@ -110,9 +112,40 @@ KernelView kernel_view_of(const SlowLink& slow, uint32_t comm, const JobRecordin
                      (directed ? "" : "over ") + suspects_name(tree, slow));
 }
 
+// What the suspects are made of, and by the forwarding tables which of their cables is slow.
+void name_cables(const SlowLink& slow, uint32_t comm, const JobRecording& job, Plans& plans,
+                 const IbSubnet* subnet, Verdict* verdict) {
+  constexpr size_t kMost = 8;
+  const TierTree& tree = *plans.tree(comm);
+  std::set<std::string> named;
+  for (const DirectedGroup& link : slow.suspects) {
+    const std::string& name = tree.groups[index(link.group)].name;
+    if (slow.tier >= 0 || !plans.fabric() || !named.insert(name).second) continue;
+    std::vector<std::string> cables = cables_above(*plans.fabric(), name);
+    if (cables.empty()) continue;
+    const std::string more =
+        cables.size() > kMost ? fmt::format(", and {} more", cables.size() - kMost) : "";
+    cables.resize(std::min(cables.size(), kMost));
+    verdict->evidence.push_back(
+        fmt::format("{} is joined by {}{}", name, fmt::join(cables, ", "), more));
+  }
+  if (!subnet) return;
+  const std::vector<CableTime> times = cable_times(*subnet, slow, comm, job, plans);
+  verdict->cables = slow_cables(times);
+  for (size_t i = 0; i < std::min(times.size(), kMost); i++)
+    verdict->evidence.push_back(
+        fmt::format("by the forwarding tables: over {}, {} ways take {:.2f} times as long as they "
+                    "should",
+                    times[i].cable, times[i].ways, times[i].slower));
+  if (times.empty() && slow.tier < 0)
+    verdict->evidence.emplace_back("the forwarding tables do not lead from these ranks' adapters");
+  if (!verdict->cables.empty())
+    verdict->sentence += fmt::format("; cable: {}", fmt::join(verdict->cables, ", "));
+}
+
 // `before`: so many calls are recorded in which it was not slow yet, beside the observed ones.
 Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t before,
-                     const JobRecording& job, Plans& plans) {
+                     const JobRecording& job, Plans& plans, const IbSubnet* subnet) {
   const TierTree& tree = *plans.tree(observed.comm);
   Verdict verdict;
   verdict.kind = VerdictKind::slow_link;
@@ -134,6 +167,7 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
     verdict.evidence.push_back(
         fmt::format("against the {} calls before them, which took {:.0f}% of their time", before,
                     kPercent * observed.well_ns / median(observed.time_ns)));
+  name_cables(slow, observed.comm, job, plans, subnet, &verdict);
   KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
   verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
   verdict.ruled_out = std::move(kernel.ruled_out);
@@ -169,9 +203,9 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   ObservedPlan changed = *observed;
   if (const size_t before = take_history(&changed, kLeastChange); before > 0)
     if (const auto link = find_slow_link(plans, changed, options.least_factor))
-      return of_slow_link(*link, changed, before, job, plans);
+      return of_slow_link(*link, changed, before, job, plans, options.subnet);
   if (const auto link = find_slow_link(plans, *observed, options.least_factor))
-    return of_slow_link(*link, *observed, 0, job, plans);
+    return of_slow_link(*link, *observed, 0, job, plans, options.subnet);
   if (can_judge_links(plans, *observed))
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "

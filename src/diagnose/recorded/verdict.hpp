@@ -12,6 +12,7 @@
 #include "diagnose/hang.hpp"
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
+#include "topology/sources/ibnet/ibnet.hpp"
 
 namespace sennit::diagnose {
 
@@ -29,9 +30,11 @@ struct Verdict {
 
   std::vector<int> ranks;          // to blame, world ranks
   std::vector<std::string> links;  // of which one is to blame: "out of rack1"
-  double factor = 1;               // of a slow link: what it should carry over what it does
-  double cost = 0;                 // part of the time that is lost to it
-  double confidence = 0;           // 0 to 1; of a slow link alone
+  // Which of a link's cables, by the forwarding tables; empty: not known.
+  std::vector<std::string> cables;
+  double factor = 1;      // of a slow link: what it should carry over what it does
+  double cost = 0;        // part of the time that is lost to it
+  double confidence = 0;  // 0 to 1; of a slow link alone
   std::optional<Hang> hang;
 };
 
@@ -43,6 +46,8 @@ struct JudgeOptions {
   double least_factor = 1.1;   // of slow links
   double least_cost = 0.05;    // of slow ranks
   double least_starved = 0.1;  // part of the time without a core, over the usual rank's
+  // Of the job's InfiniBand subnet, with forwarding tables: they tell which cable of a slow link.
+  const IbSubnet* subnet = nullptr;
   // What messages took, where that is known otherwise than by the recordings, which have none then.
   const ObservedPlan* observed = nullptr;
 };

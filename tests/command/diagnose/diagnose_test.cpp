@@ -128,6 +128,13 @@ TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
       {"diagnose --pid 999999999", "process 999999999: there is none"},
       {"diagnose --pid 1 " + folder_.path(), "--pid"},
       {"diagnose --quiet-ms 0", "--quiet-ms"},
+      {"diagnose --routes /nowhere",
+       "--routes: /nowhere: cannot be read: No such file or directory"},
+      {"diagnose --routes " SENNIT_SOURCE_DIR
+       "/tests/data/topology/forms/ibnetdiscover/degraded.dump",
+       "there are no forwarding tables in it: put what `dump_fts` writes behind"},
+      {"diagnose --routes " SENNIT_SOURCE_DIR "/README.md",
+       "README.md:3:1: expected Switch, Ca, Rt"},
       {"diagnose --colour", "--colour"}};
   for (const auto& [arguments, text] : kWrong) {
     const Outcome outcome = sh(kSennit + arguments);

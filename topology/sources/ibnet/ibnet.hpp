@@ -56,6 +56,8 @@ struct IbNode {
   std::string description;   // "node018 mlx5_3"
   int lid = 0;
   std::vector<IbPort> ports;  // by number
+  // Switches: by LID, the port that leads there; 0: none, or this one. Empty: not read.
+  std::vector<uint8_t> way_to;
 };
 
 // All that a dump or a walk tells; `conflicts` are for Fabric::conflicts.

@@ -45,19 +45,24 @@ std::optional<RouteTables::Wrong> RouteTables::begin(std::string_view line) {
   if (!added)
     return Wrong{at + 1,
                  fmt::format("one table a switch; there is one of 0x{:016x} already", guid)};
-  entry->second.fill(0);
   current_ = &entry->second;
   return std::nullopt;
 }
 
-// "0x0004 005 : (Channel Adapter ...", a switch's own lid has port 000.
+// "0x0004 005 : (Channel Adapter ...", a switch's own LID has port 000.
 std::optional<RouteTables::Wrong> RouteTables::read_route(std::string_view line) {
   const size_t space = std::min(line.find(' '), line.size());
   const size_t at = std::min(line.find_first_not_of(' ', space), line.size());
   unsigned port = 0;
   const auto [stop, failed] = std::from_chars(line.data() + at, line.data() + line.size(), port);
   if (failed != std::errc() || port > 255) return Wrong{at, "a port's number from 0 to 255"};
-  if (has(line, "(Channel Adapter")) (*current_)[port]++;
+  if (has(line, "(Channel Adapter")) current_->hosts[port]++;
+  constexpr size_t kPrefix = 2;  // 0x
+  uint16_t lid = 0;
+  std::from_chars(line.data() + kPrefix, line.data() + line.size(), lid, 16);
+  if (lid == 0 || port == 0) return std::nullopt;
+  if (current_->way_to.size() <= lid) current_->way_to.resize(lid + 1, 0);
+  current_->way_to[lid] = static_cast<uint8_t>(port);
   return std::nullopt;
 }
 
@@ -65,7 +70,9 @@ void RouteTables::apply(IbSubnet* subnet) const {
   for (IbNode& node : subnet->nodes) {
     const auto table = tables_.find(node.guid);
     if (table == tables_.end() || node.kind != IbKind::switch_) continue;
-    for (IbPort& port : node.ports) port.routes = table->second[static_cast<size_t>(port.number)];
+    for (IbPort& port : node.ports)
+      port.routes = table->second.hosts[static_cast<size_t>(port.number)];
+    node.way_to = table->second.way_to;
   }
 }
 

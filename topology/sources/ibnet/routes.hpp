@@ -2,7 +2,7 @@
 // line by line behind a dump:
 //   Unicast lids [0x0-0x11] of switch Lid 3 guid 0x0000000000200700 (leaf1):
 //   0x0004 005 : (Channel Adapter portguid 0x0000000000100301: 'node0 mlx5_0')
-// Kept is how many ports of hosts each port of a switch is the way to. Memory: O(switches).
+// Memory: O(switches x LIDs), a byte each.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "topology/sources/ibnet/ibnet.hpp"
 
@@ -25,15 +26,19 @@ class RouteTables {
   };
   // Whether the line belongs to a table; then it has been read.
   bool takes(std::string_view line, std::optional<Wrong>* wrong);
-  // Fills in IbPort::routes of the switches that have a table.
+  // Fills in IbPort::routes and IbNode::way_to of the switches that have a table.
   void apply(IbSubnet* subnet) const;
 
  private:
   std::optional<Wrong> begin(std::string_view line);
   std::optional<Wrong> read_route(std::string_view line);
 
-  std::unordered_map<uint64_t, std::array<int, 256>> tables_;  // by the switch's GUID; by port
-  std::array<int, 256>* current_ = nullptr;
+  struct Table {
+    std::array<int, 256> hosts = {};  // by port: how many ports of hosts it is the way to
+    std::vector<uint8_t> way_to;      // as IbNode::way_to
+  };
+  std::unordered_map<uint64_t, Table> tables_;  // by the switch's GUID
+  Table* current_ = nullptr;
 };
 
 }  // namespace sennit

@@ -1,0 +1,33 @@
+// cables.hpp: what a slow link is made of: NICs, ports and cables, and, where a subnet's forwarding
+// tables are at hand, which of the cables it is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "diagnose/job.hpp"
+#include "diagnose/links.hpp"
+#include "diagnose/plans.hpp"
+#include "topology/sources/ibnet/ibnet.hpp"
+
+namespace sennit::diagnose {
+
+// The cables that join what the fabric calls so, a host or a switch, with what is above it:
+// "h5/mlx5_0 port 1 to leaf3 port 7". Empty where the fabric has nothing of this name.
+std::vector<std::string> cables_above(const Fabric& fabric, const std::string& name);
+
+// A cable that crosses a suspect.
+struct CableTime {
+  std::string cable;  // "leaf3 port 7 to spine1 port 2", as messages go
+  int ways = 0;       // of messages between two ranks, that take it
+  double slower = 1;  // how many times as long as they should the middle one of these takes
+};
+// The slowest first. Empty where the tables do not tell: of a whole tier, and of ranks whose
+// adapters are not in this subnet.
+std::vector<CableTime> cable_times(const IbSubnet& subnet, const SlowLink& slow, uint32_t comm,
+                                   const JobRecording& job, Plans& plans);
+
+// Those that are slow, where others are not. Empty: all alike, or there is one.
+std::vector<std::string> slow_cables(const std::vector<CableTime>& times);
+
+}  // namespace sennit::diagnose

@@ -1,0 +1,44 @@
+// ways.cpp: see topology/sources/ibnet/ways.hpp.
+#include "topology/sources/ibnet/ways.hpp"
+
+#include <algorithm>
+
+#include "base/index.hpp"
+
+namespace sennit {
+namespace {
+
+// A way of more hops goes round in circles.
+constexpr size_t kMostHops = 64;
+
+IbHop over(int node, const IbPort& port) { return {node, port.number, port.peer, port.peer_port}; }
+
+}  // namespace
+
+std::vector<IbHop> ib_way(const IbSubnet& subnet, int from, int to) {
+  const IbNode& source = subnet.nodes[index(from)];
+  const IbNode& target = subnet.nodes[index(to)];
+  if (from == to || source.ports.empty() || target.ports.empty()) return {};
+  const auto lid = static_cast<size_t>(target.ports.front().lid);
+  std::vector<IbHop> way = {over(from, source.ports.front())};
+  while (way.back().to != to) {
+    const int at = way.back().to;
+    const IbNode& node = subnet.nodes[index(at)];
+    if (node.kind != IbKind::switch_ || lid >= node.way_to.size() || way.size() == kMostHops)
+      return {};
+    const auto port = std::find_if(node.ports.begin(), node.ports.end(), [&](const IbPort& one) {
+      return one.number == node.way_to[lid];
+    });
+    if (port == node.ports.end()) return {};
+    way.push_back(over(at, *port));
+  }
+  return way;
+}
+
+int find_node(const IbSubnet& subnet, uint64_t guid) {
+  const auto found = std::find_if(subnet.nodes.begin(), subnet.nodes.end(),
+                                  [&](const IbNode& node) { return node.guid == guid; });
+  return found == subnet.nodes.end() ? -1 : static_cast<int>(found - subnet.nodes.begin());
+}
+
+}  // namespace sennit
