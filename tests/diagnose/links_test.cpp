@@ -161,11 +161,11 @@ TEST(SlowLinks, AHostOfAnUnequalTree) {
 // Where processes wait for cores messages within racks take long, and calls a little longer. No
 // link carries so little then: more than that crosses it.
 TEST(SlowLinks, WhatCarriesMoreIsNotThatSlow) {
-  for (const double factor : {6.0, 8.0}) {
+  for (const double factor : {8.0, 12.0}) {
     SimulatedJob job =
         job_on("racks=2,2,2;nic=400Mbit/s;oversubscription=4", Collective::all_reduce, 4 << 20);
     SimulatedCall call = *simulated_call(job);
-    constexpr double kLonger = 1.25;
+    constexpr double kLonger = 1.08;
     const auto later = [](uint64_t ns) {
       return static_cast<uint64_t>(static_cast<double>(ns) * kLonger);
     };
