@@ -67,7 +67,7 @@ ExpectedPlan expected_ring(const TierTree& tree, const PlanNote& plan, uint64_t 
       simulation::ring_time(tree, plan.request, turns, plan.parameters.chunks, {});
   expected.time_ns = static_cast<double>(time.time_ns);
   const std::vector<uint64_t> hops_ns =
-      simulation::ring_hops_ns(tree, plan.request, turns, SimulateOptions().cost);
+      simulation::ring_hops_ns(tree, plan.request, turns, time.time_ns, SimulateOptions().cost);
   for (int position = 0; position < tree.ranks(); position++)
     expected.service_ns[{position, (position + 1) % tree.ranks()}] =
         static_cast<double>(hops_ns[index(position)]);
@@ -80,7 +80,8 @@ ExpectedPlan expected_of(const TierTree& tree, const PlanNote& plan, const Bluep
                          double took_ns) {
   const Algorithm* const algorithm = find_algorithm(plan.algorithm);
   const uint64_t turns = algorithm ? algorithm->turns_around_ring(plan.request) : 0;
-  if (turns > 0 && tree.ranks() > kEachByItself) return expected_ring(tree, plan, turns);
+  if (turns > 0 && plan.request.counts.empty() && tree.ranks() > kEachByItself)
+    return expected_ring(tree, plan, turns);
   const Effort& effort =
       *std::find_if(std::begin(kEfforts), std::end(kEfforts) - 1,
                     [&](const Effort& one) { return tree.ranks() <= one.most_ranks; });

@@ -464,12 +464,14 @@ bool Solver::is_refuted(const Hypothesis& hypothesis) const {
       if (std::find(way.begin(), way.end(), link) != way.end())
         bytes += static_cast<double>(edge.bytes);
     }
-    if (capacity == 0 || bytes == 0 || group.cables > 1) return false;
+    if (bytes == 0) continue;
+    if (capacity == 0 || group.cables > 1) return false;
     // A link may be faster than its capacity was said to be: it carried the same before.
     const double carried_before = well_ns() > 0 ? bytes * kNsPerS / well_ns() : 0;
     const double could = std::max(static_cast<double>(capacity), carried_before);
     factors.push_back(could * took_ns / kNsPerS / bytes);
   }
+  if (factors.empty()) return false;
   return hypothesis.factor >
          (hypothesis.tier >= 0 ? kAboveOfTier : kAbove) * median(std::move(factors));
 }

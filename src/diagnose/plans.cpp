@@ -80,8 +80,12 @@ const Blueprint* Plans::blueprint(uint32_t comm, uint64_t plan, bool in_place) {
 
 const ExpectedPlan& Plans::expected(uint32_t comm, uint64_t plan, double took_ns) {
   Made& known = *made(comm, plan, true);
-  if (!known.expected)
+  constexpr size_t kMostKept = 8;  // of 1,024 ranks one may have a million edges
+  if (!known.expected) {
+    if (expected_++ % kMostKept == 0)
+      for (auto& [key, made] : made_) made.expected.reset();
     known.expected = expected_of(*tree(comm), *note(comm, plan), *known.blueprint, took_ns);
+  }
   return *known.expected;
 }
 

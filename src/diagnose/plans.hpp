@@ -33,8 +33,8 @@ class Plans {
   // What all programs of the plan are made from; null where it cannot be known. In place, programs
   // may be others.
   const Blueprint* blueprint(uint32_t comm, uint64_t plan, bool in_place);
-  // What edges of a plan that has a blueprint should take on tree(); simulated at first, and kept.
-  // `took_ns`: expected_of()'s.
+  // What edges of a plan that has a blueprint should take on tree(); simulated at first, and kept
+  // until some others were. `took_ns`: expected_of()'s.
   const ExpectedPlan& expected(uint32_t comm, uint64_t plan, double took_ns);
   // What a world rank runs in a call that begins with this plan; null where it cannot be known.
   const Program* program(uint32_t comm, uint64_t plan, bool in_place, int rank);
@@ -63,6 +63,7 @@ class Plans {
   Made* made(uint32_t comm, uint64_t plan, bool in_place);
 
   std::map<std::tuple<uint32_t, uint64_t, bool>, Made> made_;
+  size_t expected_ = 0;                               // so many were simulated, ever
   std::map<uint32_t, std::map<int, int>> positions_;  // by communicator and world rank
 };
 

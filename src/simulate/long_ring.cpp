@@ -36,12 +36,18 @@ uint64_t bytes_of_hop(const TierTree& tree, const Request& request, uint64_t tur
 }  // namespace
 
 std::vector<uint64_t> ring_hops_ns(const TierTree& tree, const Request& request, uint64_t turns,
-                                   const CostModel& cost) {
+                                   uint64_t time_ns, const CostModel& cost) {
   const uint64_t crossing = bytes_of_hop(tree, request, turns);
+  const uint64_t pieces = turns * static_cast<uint64_t>(tree.ranks() - 1);
   std::vector<uint64_t> hops_ns;
-  for (int position = 0; position < tree.ranks(); position++)
-    hops_ns.push_back(scaled(crossing, kNsPerSecond,
-                             rate_between(tree, position, (position + 1) % tree.ranks(), cost)));
+  for (int position = 0; position < tree.ranks(); position++) {
+    const int next = (position + 1) % tree.ranks();
+    const uint64_t moving_ns =
+        scaled(crossing, kNsPerSecond, rate_between(tree, position, next, cost));
+    const uint64_t idle_ns = time_ns - std::min(time_ns, moving_ns);
+    const uint64_t latency_ns = planning_latency_ns(tree, tree.common_group(position, next), cost);
+    hops_ns.push_back(moving_ns + std::min(pieces * latency_ns, idle_ns));
+  }
   return hops_ns;
 }
 

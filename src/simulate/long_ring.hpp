@@ -18,9 +18,10 @@ namespace sennit::simulation {
 // Of an algorithm whose pieces go so often around a ring (Algorithm::turns_around_ring).
 SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t turns,
                         uint32_t chunks, const SimulateOptions& options);
-// By position, for how long what it sends to the next one moves in all; where the next has nothing
-// else to wait for, it is idle in between.
+// By position, for how long what it sends to the next one is on its way in all, of ring_time()'s
+// `time_ns`. Of a hop that is idle at times each piece's latency counts, of a busy one none: there
+// the next piece is on its way meanwhile.
 std::vector<uint64_t> ring_hops_ns(const TierTree& tree, const Request& request, uint64_t turns,
-                                   const CostModel& cost);
+                                   uint64_t time_ns, const CostModel& cost);
 
 }  // namespace sennit::simulation

@@ -71,10 +71,14 @@ TEST(ExpectedEdges, AreThoseOfEveryRank) {
     }
 }
 
-// The formula is for rings of which simulating all messages would take minutes.
+// The formula is for rings of which simulating all messages would take minutes. Where latency
+// counts it may expect too much: it does not know which pieces are on their way at the same time.
 TEST(ExpectedEdges, OfALongRingAreThoseOfItsMessages) {
-  for (const char* const spec : {"racks=16x5;nic=400Mbit/s;oversubscription=4",
-                                 "racks=16,32,24;nic=400Mbit/s;oversubscription=20"})
+  const std::pair<const char*, double> kTrees[] = {
+      {"racks=16x5;nic=400Mbit/s;oversubscription=4", 1.03},
+      {"racks=16,32,24;nic=400Mbit/s;oversubscription=20", 1.03},
+      {"racks=16x5;nic=25Gbit/s;oversubscription=4", 1.15}};
+  for (const auto& [spec, most] : kTrees)
     for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
       const TierTree tree = *synthetic_tree(spec);
       PlanNote plan;
@@ -87,11 +91,16 @@ TEST(ExpectedEdges, OfALongRingAreThoseOfItsMessages) {
       const ExpectedPlan computed = expected_of(tree, plan, *blueprint, 0);
       const ExpectedPlan simulated =
           expected_edges(tree, plan.request, *blueprint, plan.parameters.chunks, false);
-      EXPECT_NEAR(computed.time_ns / simulated.time_ns, 1, 0.03) << spec << name(collective);
+      constexpr double kLeast = 0.97;
+      EXPECT_GT(computed.time_ns / simulated.time_ns, kLeast) << spec << name(collective);
+      EXPECT_LT(computed.time_ns / simulated.time_ns, most) << spec << name(collective);
       ASSERT_EQ(computed.service_ns.size(), simulated.service_ns.size());
-      for (const auto& [edge, ns] : simulated.service_ns)
-        EXPECT_NEAR(computed.service_ns.at(edge) / ns, 1, 0.03)
-            << spec << ", " << name(collective) << ": " << edge.first << " > " << edge.second;
+      for (const auto& [edge, ns] : simulated.service_ns) {
+        const double ratio = computed.service_ns.at(edge) / ns;
+        EXPECT_TRUE(ratio > kLeast && ratio < most)
+            << ratio << " " << spec << ", " << name(collective) << ": " << edge.first << " > "
+            << edge.second;
+      }
     }
 }
 

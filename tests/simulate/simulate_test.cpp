@@ -15,7 +15,7 @@
 
 #include "goal/goal.hpp"
 #include "simulate/count.hpp"
-#include "simulate/ranks.hpp"
+#include "simulate/long_ring.hpp"
 #include "tests/support/random_trees.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"

@@ -2,7 +2,6 @@
 #include "diagnose/recorded/cables.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
@@ -42,34 +41,46 @@ std::vector<int> heights(const Fabric& fabric) {
   return height;
 }
 
+std::string short_name(const std::string& host) { return host.substr(0, host.find('.')); }
+
 // Where the ways of messages lead through a subnet.
 class Ways {
  public:
   Ways(const IbSubnet& subnet, uint32_t comm, const JobRecording& job, Plans& plans)
-      : subnet_(subnet) {
-    const Fabric& fabric = *plans.fabric();
-    std::map<std::string, int> by_host;
-    for (const IbHost& host : ib_hosts(subnet)) by_host[host.name] = host.adapters.front().second;
-    for (const Vertex& vertex : fabric.vertices)
-      if (const int node = vertex.kind == VertexKind::nic ? node_of(vertex.id) : -1;
-          node >= 0 && vertex.host >= 0)
-        by_nic_[vertex.name] = by_host[fabric.vertices[index(vertex.host)].name] = node;
-    for (int position = 0; position < plans.tree(comm)->ranks(); position++) {
-      const Placement& placement = job.placements[index(plans.rank_at(comm, position))];
-      const auto nic = by_nic_.find(placement.nic);
-      const auto host = by_host.find(placement.host);
-      adapters_.push_back(nic != by_nic_.end()    ? nic->second
-                          : host != by_host.end() ? host->second
-                                                  : -1);
-    }
-    std::vector<int> switches;
-    for (size_t n = 0; n < subnet.nodes.size(); n++)
-      if (subnet.nodes[n].kind == IbKind::switch_) switches.push_back(static_cast<int>(n));
-    const std::vector<std::string> names = ib_switch_names(subnet, switches);
-    for (size_t i = 0; i < switches.size(); i++) names_[switches[i]] = names[i];
-    for (const IbHost& host : ib_hosts(subnet))
+      : subnet_(subnet), tree_(*plans.tree(comm)) {
+    const std::vector<IbHost> hosts = ib_hosts(subnet);
+    name_nodes(hosts);
+    // By host, also by its short name, and by NIC: its adapters here.
+    std::map<std::string, std::set<int>> adapters;
+    for (const IbHost& host : hosts)
       for (const auto& [device, node] : host.adapters)
-        names_[node] = fmt::format("{}/{}", host.name, device);
+        for (const std::string& name : {host.name, short_name(host.name)})
+          adapters[name].insert(node);
+    std::map<std::string, int> by_guid;
+    for (const IbHost& host : hosts)
+      for (const auto& [device, node] : host.adapters)
+        by_guid[fmt::format("0x{:016x}", subnet.nodes[index(node)].guid)] = node;
+    // The job's fabric may know a host by another name.
+    std::map<std::string, std::set<int>> known;
+    for (const Vertex& vertex : plans.fabric()->vertices) {
+      const auto found = by_guid.find(vertex.id);
+      if (vertex.kind != VertexKind::nic || vertex.host < 0 || found == by_guid.end()) continue;
+      known[vertex.name] = {found->second};
+      known[plans.fabric()->vertices[index(vertex.host)].name].insert(found->second);
+    }
+    for (auto& [name, nodes] : known) adapters[name] = std::move(nodes);
+    // Of a host's several adapters nobody says which one a rank takes.
+    const auto only = [&](const std::string& name) {
+      const auto found = adapters.find(name);
+      return found != adapters.end() && found->second.size() == 1 ? *found->second.begin() : -1;
+    };
+    for (int position = 0; position < tree_.ranks(); position++) {
+      const Placement& placement = job.placements[index(plans.rank_at(comm, position))];
+      int node = -1;
+      for (const std::string& name : {placement.nic, placement.host, short_name(placement.host)})
+        if (node < 0 && !name.empty()) node = only(name);
+      adapters_.push_back(node);
+    }
   }
 
   std::vector<IbHop> between(int from, int to) const {
@@ -77,15 +88,17 @@ class Ways {
     return a < 0 || b < 0 ? std::vector<IbHop>() : ib_way(subnet_, a, b);
   }
 
-  // The adapters of a group, and the switches on ways between two of its members.
+  // The adapters of a group, and the switches on ways between two of its hosts: of all of them, or
+  // of a large group of many.
   std::set<int> inside(const Group& group) const {
-    std::set<int> nodes;
-    for (int i = 0; i < group.size; i++) {
-      nodes.insert(adapters_[index(group.first + i)]);
-      for (const int apart : {1, group.size / 2})
+    constexpr int kFew = 128;
+    std::set<int> nodes(adapters_.begin() + group.first,
+                        adapters_.begin() + group.first + group.size);
+    if (group.children == 0 || tree_.tiers[group.tier].is_host()) return nodes;
+    for (int apart = 1; apart < group.size; apart = group.size <= kFew ? apart + 1 : 2 * apart)
+      for (int i = 0; i < group.size; i++)
         for (const IbHop& hop : between(group.first + i, group.first + (i + apart) % group.size))
           nodes.insert(hop.from);
-    }
     return nodes;
   }
 
@@ -94,19 +107,21 @@ class Ways {
   }
 
  private:
-  // "0x0008f10403961354"
-  int node_of(const std::string& id) const {
-    constexpr size_t kPrefix = 2;
-    uint64_t guid = 0;
-    if (id.size() <= kPrefix) return -1;
-    std::from_chars(id.data() + kPrefix, id.data() + id.size(), guid, 16);
-    return guid == 0 ? -1 : find_node(subnet_, guid);
+  void name_nodes(const std::vector<IbHost>& hosts) {
+    std::vector<int> switches;
+    for (size_t n = 0; n < subnet_.nodes.size(); n++)
+      if (subnet_.nodes[n].kind == IbKind::switch_) switches.push_back(static_cast<int>(n));
+    const std::vector<std::string> names = ib_switch_names(subnet_, switches);
+    for (size_t i = 0; i < switches.size(); i++) names_[switches[i]] = names[i];
+    for (const IbHost& host : hosts)
+      for (const auto& [device, node] : host.adapters)
+        names_[node] = fmt::format("{}/{}", host.name, device);
   }
 
   const IbSubnet& subnet_;
-  std::map<std::string, int> by_nic_;
+  const TierTree& tree_;
   std::vector<int> adapters_;         // by position: node, or -1
-  std::map<int, std::string> names_;  // by node
+  std::map<int, std::string> names_;  // of switches and hosts' adapters, which ways lead through
 };
 
 }  // namespace
@@ -121,13 +136,14 @@ std::vector<std::string> cables_above(const Fabric& fabric, const std::string& n
   const std::vector<int> height = heights(fabric);
   std::vector<std::string> cables;
   for (const Link& link : fabric.links) {
-    const bool leaves = owner(link.from) == vertex && owner(link.to) != vertex;
-    if (!leaves || height[index(link.to)] <= height[index(link.from)]) continue;
-    const std::string &from = fabric.vertices[index(link.from)].name,
-                      &to = fabric.vertices[index(link.to)].name;
-    if (link.ports.empty()) cables.push_back(cable_name(from, 0, to, 0));
+    const Vertex &from = fabric.vertices[index(link.from)], &to = fabric.vertices[index(link.to)];
+    if (owner(link.from) != vertex || owner(link.to) == vertex) continue;
+    const int higher = height[index(link.to)] - height[index(link.from)];
+    // A spine that a storage host hangs on is as near to a host as a leaf.
+    if (higher < 0 || (higher == 0 && from.tier == to.tier)) continue;
+    if (link.ports.empty()) cables.push_back(cable_name(from.name, 0, to.name, 0));
     for (const Cable& cable : link.ports)
-      cables.push_back(cable_name(from, cable.from_port, to, cable.to_port));
+      cables.push_back(cable_name(from.name, cable.from_port, to.name, cable.to_port));
   }
   return cables;
 }
@@ -159,11 +175,15 @@ std::vector<CableTime> cable_times(const IbSubnet& subnet, const SlowLink& slow,
 }
 
 std::vector<std::string> slow_cables(const std::vector<CableTime>& times) {
-  constexpr double kHalf = 0.5;  // of how much longer the slowest one's messages take
+  // Of how much longer the slowest one's messages take; and than those of the others.
+  constexpr double kHalf = 0.5, kApart = 1.1;
+  constexpr int kLeastWays = 2;
   std::vector<std::string> slow;
   for (const CableTime& one : times)
     if (one.slower - 1 > kHalf * (times.front().slower - 1)) slow.push_back(one.cable);
-  return slow.size() < times.size() ? slow : std::vector<std::string>();
+  if (slow.empty() || slow.size() == times.size()) return {};
+  const bool apart = times[slow.size() - 1].slower > kApart * times[slow.size()].slower;
+  return apart && times.front().ways >= kLeastWays ? slow : std::vector<std::string>();
 }
 
 }  // namespace sennit::diagnose

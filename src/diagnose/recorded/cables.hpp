@@ -23,7 +23,7 @@ struct CableTime {
   double slower = 1;  // how many times as long as they should the middle one of these takes
 };
 // The slowest first. Empty where the tables do not tell: of a whole tier, and of ranks whose
-// adapters are not in this subnet.
+// adapters are not in this subnet, or whose host has several and nobody says which one they take.
 std::vector<CableTime> cable_times(const IbSubnet& subnet, const SlowLink& slow, uint32_t comm,
                                    const JobRecording& job, Plans& plans);
 

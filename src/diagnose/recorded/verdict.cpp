@@ -143,9 +143,34 @@ void name_cables(const SlowLink& slow, uint32_t comm, const JobRecording& job, P
     verdict->sentence += fmt::format("; cable: {}", fmt::join(verdict->cables, ", "));
 }
 
+std::string rough_time(uint64_t ns) {
+  constexpr uint64_t kNsPerS = 1'000'000'000, kSPerMin = 60, kMinPerHour = 60, kFew = 2;
+  const uint64_t s = ns / kNsPerS;
+  if (s < kFew * kSPerMin) return fmt::format("{} s", s);
+  if (s < kFew * kMinPerHour * kSPerMin) return fmt::format("{} min", s / kSPerMin);
+  return fmt::format("{} h", s / kSPerMin / kMinPerHour);
+}
+
+// "call 41 of communicator 1 (14 min ago)": by the rank that has recorded when it began it. Of a
+// job that has ended, how long before it recorded its last event.
+std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq,
+                       std::optional<uint64_t> now_ns) {
+  std::string text = fmt::format("call {} of {}", seq, job.comm_name(comm));
+  for (const RankRecording& rank : job.ranks)
+    for (const TraceEvent& event : rank.events) {
+      if (event.kind != EventKind::call_begin || event.comm != comm || event.seq != seq ||
+          event.is(kEventPointToPoint))
+        continue;
+      const uint64_t end_ns = now_ns ? rank.moment_ns(*now_ns) : rank.events.back().posted_ns;
+      const uint64_t ago_ns = end_ns - std::min(end_ns, event.posted_ns);
+      return text + fmt::format(" ({} {})", rough_time(ago_ns), now_ns ? "ago" : "before the end");
+    }
+  return text;
+}
+
 // `before`: so many calls are recorded in which it was not slow yet, beside the observed ones.
 Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t before,
-                     const JobRecording& job, Plans& plans, const IbSubnet* subnet) {
+                     const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   const TierTree& tree = *plans.tree(observed.comm);
   Verdict verdict;
   verdict.kind = VerdictKind::slow_link;
@@ -157,7 +182,7 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
   const size_t first = before > 0 ? 0 : slow.since;
   const std::string since =
       (first > 0 || before > 0) && first < calls
-          ? fmt::format("call {} of {}", observed.calls[first], job.comm_name(observed.comm))
+          ? since_call(job, observed.comm, observed.calls[first], options.now_ns)
           : "";
   const std::string call = plans.call_name(observed.comm, observed.plan);
   verdict.sentence = slow_link_sentence(tree, slow, since, call);
@@ -167,7 +192,7 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
     verdict.evidence.push_back(
         fmt::format("against the {} calls before them, which took {:.0f}% of their time", before,
                     kPercent * observed.well_ns / median(observed.time_ns)));
-  name_cables(slow, observed.comm, job, plans, subnet, &verdict);
+  name_cables(slow, observed.comm, job, plans, options.subnet, &verdict);
   KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
   verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
   verdict.ruled_out = std::move(kernel.ruled_out);
@@ -203,9 +228,9 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   ObservedPlan changed = *observed;
   if (const size_t before = take_history(&changed, kLeastChange); before > 0)
     if (const auto link = find_slow_link(plans, changed, options.least_factor))
-      return of_slow_link(*link, changed, before, job, plans, options.subnet);
+      return of_slow_link(*link, changed, before, job, plans, options);
   if (const auto link = find_slow_link(plans, *observed, options.least_factor))
-    return of_slow_link(*link, *observed, 0, job, plans, options.subnet);
+    return of_slow_link(*link, *observed, 0, job, plans, options);
   if (can_judge_links(plans, *observed))
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "

@@ -38,6 +38,23 @@ TEST(CablesAbove, OfAHostAndOfALeaf) {
   EXPECT_EQ(cables_above(plain, "a"), Strings{"a to s"}) << "ports are not known";
 }
 
+// The node of this GUID.
+int find_node(const IbSubnet& subnet, uint64_t guid) {
+  for (size_t n = 0; n < subnet.nodes.size(); n++)
+    if (subnet.nodes[n].guid == guid) return static_cast<int>(n);
+  return -1;
+}
+
+// A storage host on a spine does not hide the cables that lead there.
+TEST(CablesAbove, OfALeafBelowASpineThatHasAHost) {
+  const Fabric fabric = *parse_fabric(
+      "switch leaf tier leaf\nswitch spine0 tier spine\nswitch spine1 tier spine\nhost a\n"
+      "host storage\nlink a leaf 1Gbit/s\nlink storage spine1 1Gbit/s\nlink leaf spine0 1Gbit/s\n"
+      "link leaf spine1 1Gbit/s\n",
+      "plain");
+  EXPECT_EQ(cables_above(fabric, "leaf"), (Strings{"leaf to spine0", "leaf to spine1"}));
+}
+
 TEST(IbWay, FollowsTheTables) {
   const IbSubnet subnet = routed();
   const int node3 = find_node(subnet, 0x100400), node8 = find_node(subnet, 0x100900);
@@ -57,6 +74,8 @@ TEST(IbWay, EndsWhereTablesAreMissingOrGoRoundInCircles) {
   std::vector<uint8_t>& of_spine = subnet.nodes[index(spine1)].way_to;
   of_spine.assign(of_spine.size(), 2);  // back to leaf1
   EXPECT_TRUE(ib_way(subnet, node8, node3).empty());
+  subnet = routed();
+  ASSERT_FALSE(ib_way(subnet, node8, node3).empty());
   subnet.nodes[index(leaf1)].way_to.clear();
   EXPECT_TRUE(ib_way(subnet, node8, node3).empty());
 }
@@ -153,6 +172,38 @@ TEST_F(SlowCableOfLeaf1, OfAnotherSubnetNothingIsSaid) {
   EXPECT_EQ(verdict.links, Strings{"out of leaf1"}) << verdict.sentence;
   EXPECT_TRUE(verdict.cables.empty());
   EXPECT_TRUE(tells(verdict, "do not lead from these ranks' adapters"));
+}
+
+// Which of a host's two adapters its rank takes nobody says.
+TEST_F(SlowCableOfLeaf1, OfHostsWithTwoAdaptersNothingIsSaid) {
+  IbSubnet doubled = subnet_;
+  for (const IbNode& node : subnet_.nodes) {
+    if (node.kind != IbKind::adapter) continue;
+    IbNode second = node;
+    second.guid += 0x1000000;
+    second.description.back() = '1';
+    doubled.nodes.push_back(std::move(second));
+  }
+  job_.fabric = *parse_fabric(
+      [&] {
+        Fabric nameless = job_.fabric;
+        for (Vertex& vertex : nameless.vertices) vertex.id.clear();
+        return nameless.to_text();
+      }(),
+      "without GUIDs");
+  const Verdict verdict = judged("leaf1", {8}, &doubled);
+  EXPECT_EQ(verdict.links, Strings{"out of leaf1"}) << verdict.sentence;
+  EXPECT_TRUE(verdict.cables.empty());
+  EXPECT_TRUE(tells(verdict, "do not lead from these ranks' adapters"));
+}
+
+TEST(SlowCables, HaveToStandOut) {
+  EXPECT_EQ(slow_cables({{"a", 9, 2}, {"b", 9, 1.1}}), Strings{"a"});
+  EXPECT_EQ(slow_cables({{"a", 9, 2}, {"b", 9, 1.9}, {"c", 9, 1}}), (Strings{"a", "b"}));
+  EXPECT_TRUE(slow_cables({{"a", 9, 1.14}, {"b", 9, 1.06}}).empty()) << "by chance";
+  EXPECT_TRUE(slow_cables({{"a", 1, 2}, {"b", 9, 1}}).empty()) << "one way says little";
+  EXPECT_TRUE(slow_cables({{"a", 9, 2}, {"b", 9, 1.9}}).empty()) << "all are";
+  EXPECT_TRUE(slow_cables({}).empty());
 }
 
 }  // namespace

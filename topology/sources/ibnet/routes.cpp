@@ -2,6 +2,7 @@
 #include "topology/sources/ibnet/routes.hpp"
 
 #include <charconv>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -61,18 +62,23 @@ std::optional<RouteTables::Wrong> RouteTables::read_route(std::string_view line)
   uint16_t lid = 0;
   std::from_chars(line.data() + kPrefix, line.data() + line.size(), lid, 16);
   if (lid == 0 || port == 0) return std::nullopt;
-  if (current_->way_to.size() <= lid) current_->way_to.resize(lid + 1, 0);
+  if (current_->way_to.size() <= lid) {
+    const size_t more = lid + size_t{1} - current_->way_to.size();
+    if (more > kMostBytes - bytes_) return Wrong{0, "smaller LIDs: the tables take 256 MiB"};
+    bytes_ += more;
+    current_->way_to.resize(lid + size_t{1}, 0);
+  }
   current_->way_to[lid] = static_cast<uint8_t>(port);
   return std::nullopt;
 }
 
-void RouteTables::apply(IbSubnet* subnet) const {
+void RouteTables::apply(IbSubnet* subnet) {
   for (IbNode& node : subnet->nodes) {
     const auto table = tables_.find(node.guid);
     if (table == tables_.end() || node.kind != IbKind::switch_) continue;
     for (IbPort& port : node.ports)
       port.routes = table->second.hosts[static_cast<size_t>(port.number)];
-    node.way_to = table->second.way_to;
+    node.way_to = std::move(table->second.way_to);
   }
 }
 

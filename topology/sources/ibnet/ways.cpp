@@ -35,10 +35,4 @@ std::vector<IbHop> ib_way(const IbSubnet& subnet, int from, int to) {
   return way;
 }
 
-int find_node(const IbSubnet& subnet, uint64_t guid) {
-  const auto found = std::find_if(subnet.nodes.begin(), subnet.nodes.end(),
-                                  [&](const IbNode& node) { return node.guid == guid; });
-  return found == subnet.nodes.end() ? -1 : static_cast<int>(found - subnet.nodes.begin());
-}
-
 }  // namespace sennit

@@ -19,7 +19,4 @@ struct IbHop {
 // tables do not lead there, or were not read.
 std::vector<IbHop> ib_way(const IbSubnet& subnet, int from, int to);
 
-// The node of this GUID; -1: there is none. O(nodes).
-int find_node(const IbSubnet& subnet, uint64_t guid);
-
 }  // namespace sennit

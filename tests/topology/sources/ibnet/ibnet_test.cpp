@@ -20,6 +20,7 @@
 #include "topology/source.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"
 #include "topology/sources/ibnet/names.hpp"
+#include "topology/sources/ibnet/routes.hpp"
 
 namespace sennit {
 namespace {
@@ -293,6 +294,20 @@ TEST(Ibnet, NaturalOrder) {
   EXPECT_FALSE(natural_less("h10", "h2"));
   EXPECT_FALSE(natural_less("h2", "h2"));
   EXPECT_NE(natural_less("h01", "h1"), natural_less("h1", "h01"));
+}
+
+// A table is as long as its highest LID, however few lines it has.
+TEST(Ibnet, TablesThatTakeTooMuchMemoryAreRefused) {
+  RouteTables tables;
+  std::optional<RouteTables::Wrong> wrong;
+  size_t switches = 0;
+  while (!wrong && switches * 0xffff <= RouteTables::kMostBytes) {
+    ASSERT_TRUE(
+        tables.takes(fmt::format("Unicast lids of switch guid 0x{:x}", ++switches), &wrong));
+    if (!wrong) tables.takes("0xffff 001 :", &wrong);
+  }
+  ASSERT_TRUE(wrong.has_value());
+  EXPECT_EQ(wrong->expected, "smaller LIDs: the tables take 256 MiB");
 }
 
 // Damaged dumps give a fabric that contracts, or an error that names a place within the text.
