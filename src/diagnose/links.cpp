@@ -144,6 +144,9 @@ class Solver {
   // have more for themselves.
   double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
   double beyond_time(const Edge& edge) const { return std::max(0.0, excess_of(edge) - of_time_); }
+  bool crosses(int from, int to, const DirectedGroup& link) const;
+  std::vector<const EdgeTime*> edges_over(const DirectedGroup& link, size_t call) const;
+  uint64_t capacity_of(const DirectedGroup& link) const;
   bool takes_first(const Hypothesis& hypothesis, uint32_t e) const;
   std::vector<double> explained_by(const Hypothesis& hypothesis) const;
   void explain(Hypothesis* hypothesis) const;
@@ -307,9 +310,8 @@ double Solver::common_to_all() const {
 
 // Of a boundary that is slow in both directions: whether the edge crosses it in the first.
 bool Solver::takes_first(const Hypothesis& hypothesis, uint32_t e) const {
-  if (!hypothesis.both_ways || hypothesis.tier >= 0) return false;
-  const std::vector<DirectedGroup>& way = ways_.at({edges_[e].from, edges_[e].to});
-  return std::find(way.begin(), way.end(), hypothesis.links.front()) != way.end();
+  return hypothesis.both_ways && hypothesis.tier < 0 &&
+         crosses(edges_[e].from, edges_[e].to, hypothesis.links.front());
 }
 
 // Of each of its edges, how much slower it is by the hypothesis: as much as the middle one of
@@ -416,21 +418,36 @@ double Solver::well_ns() const {
   return observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
 }
 
+bool Solver::crosses(int from, int to, const DirectedGroup& link) const {
+  const std::vector<DirectedGroup>& way = ways_.at({from, to});
+  return std::find(way.begin(), way.end(), link) != way.end();
+}
+
+std::vector<const EdgeTime*> Solver::edges_over(const DirectedGroup& link, size_t call) const {
+  std::vector<const EdgeTime*> over;
+  for (const EdgeTime& edge : *observed_.edges[call])
+    if (crosses(edge.from, edge.to, link)) over.push_back(&edge);
+  return over;
+}
+
+// Bytes/s; 0: not known.
+uint64_t Solver::capacity_of(const DirectedGroup& link) const {
+  const Group& group = tree_.groups[index(link.group)];
+  return (link.egress ? group.egress : group.ingress).bytes_per_s;
+}
+
 // In one call: the capacity over what was carried while something waited to cross. 0: not known, or
 // nothing crossed. Of several links, that of the slowest.
 double Solver::throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const {
   constexpr double kNsPerS = 1e9;
   double most = 0;
   for (const DirectedGroup& link : links) {
-    const Group& group = tree_.groups[index(link.group)];
-    const uint64_t capacity = (link.egress ? group.egress : group.ingress).bytes_per_s;
+    const uint64_t capacity = capacity_of(link);
     std::vector<Stretch> serving;
     double bytes = 0;
-    for (const EdgeTime& edge : *observed_.edges[call]) {
-      const std::vector<DirectedGroup>& way = ways_.at({edge.from, edge.to});
-      if (std::find(way.begin(), way.end(), link) == way.end()) continue;
-      bytes += static_cast<double>(edge.bytes);
-      serving.insert(serving.end(), edge.serving.begin(), edge.serving.end());
+    for (const EdgeTime* const edge : edges_over(link, call)) {
+      bytes += static_cast<double>(edge->bytes);
+      serving.insert(serving.end(), edge->serving.begin(), edge->serving.end());
     }
     if (capacity == 0 || bytes == 0) continue;
     most = std::max(most,
@@ -456,16 +473,12 @@ bool Solver::is_refuted(const Hypothesis& hypothesis) const {
   const double took_ns = median(observed_.time_ns);
   std::vector<double> factors;
   for (const DirectedGroup& link : hypothesis.links) {
-    const Group& group = tree_.groups[index(link.group)];
-    const uint64_t capacity = (link.egress ? group.egress : group.ingress).bytes_per_s;
+    const uint64_t capacity = capacity_of(link);
     double bytes = 0;
-    for (const EdgeTime& edge : *observed_.edges.back()) {
-      const std::vector<DirectedGroup>& way = ways_.at({edge.from, edge.to});
-      if (std::find(way.begin(), way.end(), link) != way.end())
-        bytes += static_cast<double>(edge.bytes);
-    }
+    for (const EdgeTime* const edge : edges_over(link, observed_.edges.size() - 1))
+      bytes += static_cast<double>(edge->bytes);
     if (bytes == 0) continue;
-    if (capacity == 0 || group.cables > 1) return false;
+    if (capacity == 0 || tree_.groups[index(link.group)].cables > 1) return false;
     // A link may be faster than its capacity was said to be: it carried the same before.
     const double carried_before = well_ns() > 0 ? bytes * kNsPerS / well_ns() : 0;
     const double could = std::max(static_cast<double>(capacity), carried_before);
@@ -533,29 +546,32 @@ std::optional<SlowLink> Solver::solve(double least_factor) {
   return slow;
 }
 
+// Whether the tree and the plan of the calls are known, and small enough.
+bool are_known(Plans& plans, const ObservedPlan& observed) {
+  const TierTree* const tree = plans.tree(observed.comm);
+  return tree && tree->ranks() <= kMostRanksJudged && plans.note(observed.comm, observed.plan) &&
+         plans.blueprint(observed.comm, observed.plan, true);
+}
+
 }  // namespace
 
 std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observed,
                                        double least_factor) {
-  const TierTree* const tree = plans.tree(observed.comm);
-  const PlanNote* const note = plans.note(observed.comm, observed.plan);
-  if (!tree || !note || tree->ranks() > kMostRanksJudged ||
-      !plans.blueprint(observed.comm, observed.plan, true))
-    return std::nullopt;
-  const bool known = !observed.well_service_ns.empty() || !tree->capacities_known();
+  if (!are_known(plans, observed)) return std::nullopt;
+  const TierTree& tree = *plans.tree(observed.comm);
+  const bool known = !observed.well_service_ns.empty() || !tree.capacities_known();
   const ExpectedPlan none;
   const ExpectedPlan& expected =
       known ? none : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
-  return Solver(*tree, *note, expected, observed).solve(least_factor);
+  return Solver(tree, *plans.note(observed.comm, observed.plan), expected, observed)
+      .solve(least_factor);
 }
 
 bool can_judge_links(Plans& plans, const ObservedPlan& observed) {
-  const TierTree* const tree = plans.tree(observed.comm);
-  const PlanNote* const note = plans.note(observed.comm, observed.plan);
-  return tree && note && tree->ranks() <= kMostRanksJudged &&
-         plans.blueprint(observed.comm, observed.plan, true) &&
-         !hashes_blur(*tree, *note, observed) &&
-         (tree->capacities_known() || !observed.well_service_ns.empty());
+  if (!are_known(plans, observed)) return false;
+  const TierTree& tree = *plans.tree(observed.comm);
+  return !hashes_blur(tree, *plans.note(observed.comm, observed.plan), observed) &&
+         (tree.capacities_known() || !observed.well_service_ns.empty());
 }
 
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways) {

@@ -1,5 +1,5 @@
-// cables.hpp: what a slow link is made of: NICs, ports and cables, and, where a subnet's forwarding
-// tables are at hand, which of the cables it is.
+// cables.hpp: the NICs, ports and cables of a slow link, and by a subnet's forwarding tables the
+// slow one of the cables.
 #pragma once
 
 #include <string>
