@@ -76,6 +76,8 @@ struct ObservedPlan {
   std::vector<uint32_t> calls;   // their numbers, ascending
   std::vector<CallEdges> edges;  // by call
   std::vector<double> time_ns;   // by call: from the last begin to the last end
+  // Where times are means over several calls: the shortest that a call took. 0: not known.
+  double quickest_ns = 0;
   // What one took when nothing was slow, and how long each edge was served then, by positions; 0
   // and empty: not known.
   double well_ns = 0;

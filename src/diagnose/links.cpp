@@ -464,13 +464,16 @@ std::vector<double> Solver::throughput_factors(const std::vector<DirectedGroup>&
 }
 
 // No link carries less while something waits for it than it does over whole calls. What is slower
-// than that waits for something else, as for a core. Of several links the middle one tells; of
-// several cables it is not known what each carries.
+// than that waits for something else, as for a core. That hits all links alike, now more and now
+// less: of whole tiers the quickest call tells. Of several links the middle one tells; of several
+// cables it is not known what each carries.
 bool Solver::is_refuted(const Hypothesis& hypothesis) const {
   // The edges of a single link wait for one another as well, and make it look slower than it is.
   constexpr double kAbove = 1.3, kAboveOfTier = 1.15;
   constexpr double kNsPerS = 1e9;
-  const double took_ns = median(observed_.time_ns);
+  const bool whole_tier = hypothesis.tier >= 0;
+  const double took_ns = whole_tier && observed_.quickest_ns > 0 ? observed_.quickest_ns
+                                                                 : median(observed_.time_ns);
   std::vector<double> factors;
   for (const DirectedGroup& link : hypothesis.links) {
     const uint64_t capacity = capacity_of(link);
@@ -485,8 +488,7 @@ bool Solver::is_refuted(const Hypothesis& hypothesis) const {
     factors.push_back(could * took_ns / kNsPerS / bytes);
   }
   if (factors.empty()) return false;
-  return hypothesis.factor >
-         (hypothesis.tier >= 0 ? kAboveOfTier : kAbove) * median(std::move(factors));
+  return hypothesis.factor > (whole_tier ? kAboveOfTier : kAbove) * median(std::move(factors));
 }
 
 // Its edges that it explains something of.

@@ -8,10 +8,10 @@
 namespace sennit::watch {
 namespace {
 
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 // As write() lays them out.
 constexpr size_t kEdgeBytes = 20, kPaceBytes = 24;
-constexpr size_t kPlanBytes = 52 + 8 * DigestPlan::kTiers;
+constexpr size_t kPlanBytes = 60 + 8 * DigestPlan::kTiers;
 constexpr size_t kHeadBytes = 25;
 // Paces take no more than this part of the room.
 constexpr size_t kMostPaces = 16;
@@ -24,7 +24,7 @@ uint64_t moved(const DigestPlan& plan) {
 
 void write(ByteWriter& out, const DigestPlan& plan, const std::vector<DigestEdge>& edges) {
   out.u32(plan.comm).u64(plan.plan).u32(plan.first).u32(plan.last).u32(plan.calls);
-  out.u64(plan.in_calls_ns).u32(plan.alone).u64(plan.alone_ns);
+  out.u64(plan.in_calls_ns).u32(plan.alone).u64(plan.alone_ns).u64(plan.quickest_ns);
   for (const uint64_t bytes : plan.tier_bytes) out.u64(bytes);
   out.u32(static_cast<uint32_t>(edges.size())).u32(0);
   for (const DigestEdge& edge : edges) out.rank(edge.peer).u64(edge.bytes).u64(edge.service_ns);
@@ -40,6 +40,7 @@ DigestPlan read_plan(ByteReader& in) {
   plan.in_calls_ns = in.u64();
   plan.alone = in.u32();
   plan.alone_ns = in.u64();
+  plan.quickest_ns = in.u64();
   for (uint64_t& bytes : plan.tier_bytes) bytes = in.u64();
   const uint32_t edges = in.count(kEdgeBytes);
   in.u32();
@@ -51,7 +52,9 @@ DigestPlan read_plan(ByteReader& in) {
     if (edge.peer < 0) in.fail();
     plan.edges.push_back(edge);
   }
-  if (plan.alone > plan.calls || plan.alone_ns > plan.in_calls_ns) in.fail();
+  if (plan.alone > plan.calls || plan.alone_ns > plan.in_calls_ns ||
+      plan.quickest_ns > plan.alone_ns)
+    in.fail();
   return plan;
 }
 

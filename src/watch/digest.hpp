@@ -34,7 +34,8 @@ struct DigestPlan {
   uint64_t in_calls_ns = 0;  // the sum of how long they took
   // Of them those in which no other call was under way here.
   uint32_t alone = 0;
-  uint64_t alone_ns = 0;
+  uint64_t alone_ns = 0;                      // their sum
+  uint64_t quickest_ns = 0;                   // the shortest of them
   std::array<uint64_t, kTiers> tier_bytes{};  // received in all calls, by the tier crossed
   std::vector<DigestEdge> edges;
   bool operator==(const DigestPlan&) const = default;

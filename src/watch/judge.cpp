@@ -69,6 +69,13 @@ double time_of(const std::vector<DigestPlan>& by_member, bool rooted) {
   return rooted ? median(std::move(times)) : *std::min_element(times.begin(), times.end());
 }
 
+// The shortest call, as it was for whom it was longest.
+double quickest_of(const std::vector<DigestPlan>& by_member) {
+  uint64_t quickest_ns = 0;
+  for (const DigestPlan& plan : by_member) quickest_ns = std::max(quickest_ns, plan.quickest_ns);
+  return static_cast<double>(quickest_ns);
+}
+
 diagnose::JobRecording job_of(const std::string& fabric, std::vector<Placement> placements) {
   diagnose::JobRecording job;
   job.size = static_cast<int>(placements.size());
@@ -165,6 +172,14 @@ bool Judge::disturbed(uint32_t number, uint64_t now_ns) const {
   return false;
 }
 
+// Of the time, how much the middle one of the members has no core for. That takes calls longer by
+// as much at most, as when the machine under all of them is halted.
+double Judge::usually_without_core(const OfComm& comm) const {
+  std::vector<double> parts;
+  for (const int rank : comm.members) parts.push_back(without_core_[index(rank)]);
+  return lower_median(std::move(parts));
+}
+
 // One call, made of the means of all; nothing where no edge moved enough to say something.
 std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPlan& plan) const {
   const DigestPlan& any = plan.latest.front();
@@ -173,7 +188,11 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   // Where ranks do not know each other's counts nothing is expected of them.
   if (!note || !tree || (note->request.vector_variant && note->request.counts.empty()))
     return std::nullopt;
-  diagnose::ObservedPlan observed{number, any.plan, {any.last}, {}, {}, 0, {}};
+  diagnose::ObservedPlan observed;
+  observed.comm = number;
+  observed.plan = any.plan;
+  observed.calls = {any.last};
+  const double ran = 1 - usually_without_core(comms_.at(number));
   std::vector<diagnose::EdgeTime> edges;
   bool enough = false;
   for (size_t m = 0; m < plan.latest.size(); m++) {
@@ -186,13 +205,14 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
       time.from = from;
       time.to = to;
       time.bytes = edge.bytes / of_member.alone;
-      time.service_ns = static_cast<double>(edge.service_ns) / of_member.alone;
+      time.service_ns = ran * static_cast<double>(edge.service_ns) / of_member.alone;
       enough |= time.bytes >= diagnose::kLeastEdgeBytes;
       edges.push_back(std::move(time));
     }
   }
   observed.edges = {std::make_shared<const std::vector<diagnose::EdgeTime>>(std::move(edges))};
-  observed.time_ns = {time_of(plan.latest, has_root(note->request.collective))};
+  observed.time_ns = {ran * time_of(plan.latest, has_root(note->request.collective))};
+  observed.quickest_ns = ran * quickest_of(plan.latest);
   observed.well_ns = plan.well_ns;
   // Where a plan was made around a slow link, calls are well while that is slow.
   if (note->slow.empty()) observed.well_service_ns = plan.well_service_ns;

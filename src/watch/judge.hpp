@@ -73,6 +73,7 @@ class Judge {
   };
   void remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed) const;
   bool disturbed(uint32_t number, uint64_t now_ns) const;
+  double usually_without_core(const OfComm& comm) const;
   std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan) const;
   bool is_suspicious(uint32_t number, const OfPlan& plan, double took_ns, uint64_t now_ns) const;
   std::optional<LiveVerdict> solve(uint32_t number, const OfComm& comm,

@@ -148,6 +148,7 @@ void Summary::finish(const TraceEvent& event, const Open& call) {
     for (size_t tier = 0; tier < DigestPlan::kTiers; tier++)
       plan.tier_bytes[tier] += incoming->second.tier_bytes[tier];
   if (!call.alone) return;
+  plan.quickest_ns = plan.alone == 0 ? took_ns : std::min(plan.quickest_ns, took_ns);
   plan.alone++;
   plan.alone_ns += took_ns;
   if (incoming == incoming_.end()) return;

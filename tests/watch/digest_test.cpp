@@ -27,6 +27,7 @@ Digest sample(size_t plans, int edges) {
     plan.in_calls_ns = 900'000'000;
     plan.alone = 6;
     plan.alone_ns = 800'000'000;
+    plan.quickest_ns = 90'000'000;
     plan.tier_bytes = {0, 1000 * (plans - p), 2000, 3};
     for (int e = 0; e < edges; e++) plan.edges.push_back({e, uint64_t(1000 - e), uint64_t(e)});
     digest.plans.push_back(plan);

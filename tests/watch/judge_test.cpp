@@ -75,6 +75,8 @@ class Coordinator {
         Digest& digest = digests[index(rank)][d];
         digest.without_core_ns =
             static_cast<uint64_t>(without_core[index(rank)] * static_cast<double>(digest.span_ns));
+        for (DigestPlan& plan : digest.plans)
+          if (quickest_ns > 0) plan.quickest_ns = quickest_ns;
       }
       // What does not fit into one is left out, as on its way.
       for (int rank = 0; rank < recording.size; rank++)
@@ -85,6 +87,7 @@ class Coordinator {
   }
 
   std::vector<double> without_core;  // by rank: part of its time
+  uint64_t quickest_ns = 0;          // of the calls in a digest; 0: as it was
 
  private:
   Judge judge_;
@@ -196,6 +199,33 @@ TEST(Judge, WhereAllGetFewCoresLinksAreStillJudged) {
   const std::vector<LiveVerdict> told = coordinator.hear(lasting(ill, 6));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
+}
+
+// The machine under all of them is halted now and then.
+TEST(Judge, WhatTakesLongerAsNobodyRunsIsNoLink) {
+  diagnose::SimulatedJob job = job_on(kTree);
+  for (const char* const rack : {"rack0", "rack1", "rack2"})
+    for (const bool egress : {true, false})
+      job.slow.push_back({{group_called(job, rack), egress}, 1.5});
+  Coordinator coordinator(job);
+  const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 6));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_GE(told[0].tier, 0) << told[0].sentence;
+  Coordinator halted(job);
+  halted.without_core.assign(halted.without_core.size(), 0.35);
+  for (const LiveVerdict& verdict : halted.hear(lasting(job, 6))) ADD_FAILURE() << verdict.sentence;
+}
+
+TEST(Judge, ATierThatCarriesAllInSomeCallsIsNotSlow) {
+  const diagnose::SimulatedJob well = job_on(kTree);
+  diagnose::SimulatedJob job = well;
+  for (const char* const rack : {"rack0", "rack1", "rack2"})
+    for (const bool egress : {true, false})
+      job.slow.push_back({{group_called(job, rack), egress}, 1.5});
+  Coordinator coordinator(job);
+  coordinator.quickest_ns = static_cast<uint64_t>(diagnose::simulated_call(well)->time_ns);
+  for (const LiveVerdict& verdict : coordinator.hear(lasting(job, 6)))
+    ADD_FAILURE() << verdict.sentence;
 }
 
 // What differs from rank to rank by about as much anyway is nobody's fault.

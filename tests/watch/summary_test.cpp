@@ -52,6 +52,8 @@ TEST(Summary, SumsWholeCallsUp) {
   EXPECT_EQ(plan.plan, kPlan);
   EXPECT_EQ(plan.calls, 3u);
   EXPECT_EQ(plan.alone, 3u);
+  EXPECT_GT(plan.quickest_ns, 0u);
+  EXPECT_LE(3 * plan.quickest_ns, plan.alone_ns);
   EXPECT_EQ(plan.first, 1u);
   EXPECT_EQ(plan.last, 3u);
   EXPECT_EQ(plan.in_calls_ns, 450 * kMs);

@@ -161,7 +161,9 @@ std::optional<ObservedPlan> observe_edges(const JobRecording& job, Plans& plans,
     if (edge.first >= 0 && edge.second >= 0)
       calls[any.seq][edge].add(could_move, there, received.bytes);
   }
-  ObservedPlan observed{comm, plan, {}, {}, {}, 0, {}};
+  ObservedPlan observed;
+  observed.comm = comm;
+  observed.plan = plan;
   for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
     if (torn.contains(call->first) || observed.calls.size() == most_calls) continue;
     observed.calls.insert(observed.calls.begin(), call->first);
