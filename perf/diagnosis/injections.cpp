@@ -138,7 +138,7 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
                                    Collective::reduce_scatter};
   job.request.collective = kTried[pick(0, 2)];
   job.request.count = (4u << 20) >> pick(0, 3);
-  if (many) job.request.count *= 32;  // so that edges carry something
+  if (many) job.request.count *= 8;  // so that edges carry something
   const TierTree tree = *contract(job.fabric, job.placements);
   if (job.request.collective != Collective::all_reduce)
     job.request.count /= static_cast<uint64_t>(tree.ranks());
@@ -147,9 +147,9 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
   // simulates.
   const uint32_t most_chunks = many ? 2 : 16;
   constexpr int kFewRanks = 32;
-  constexpr uint64_t kParts = 8192;
+  const uint64_t parts = many ? 2048 : 8192;
   job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, most_chunks);
-  if (ranks > kFewRanks) job.grain_ns = job.plan.predicted_ns / kParts;
+  if (ranks > kFewRanks) job.grain_ns = job.plan.predicted_ns / parts;
   job.noise = options.noise;
   job.seed = random();
   return job;

@@ -123,6 +123,7 @@ class Solver {
  private:
   // An edge over all calls.
   struct Edge {
+    uint32_t at = 0;  // among those of a call
     int from = 0, to = 0;
     double excess = 0;  // ln of how much longer it took than it should; below 0: it was faster
     double weight = 0;
@@ -144,7 +145,7 @@ class Solver {
   // have more for themselves.
   double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
   double beyond_time(const Edge& edge) const { return std::max(0.0, excess_of(edge) - of_time_); }
-  bool crosses(int from, int to, const DirectedGroup& link) const;
+  const EdgeTime* edge_of(size_t call, uint32_t at) const;
   std::vector<const EdgeTime*> edges_over(const DirectedGroup& link, size_t call) const;
   uint64_t capacity_of(const DirectedGroup& link) const;
   bool takes_first(const Hypothesis& hypothesis, uint32_t e) const;
@@ -164,9 +165,10 @@ class Solver {
   const ObservedPlan& observed_;
   double time_excess_ = 0;  // ln, of whole calls
   std::vector<Edge> edges_;
-  std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
-  std::map<std::pair<int, int>, std::vector<DirectedGroup>> ways_;
-  double usual_excess_ = 0;  // of the middle edge
+  std::vector<std::vector<uint32_t>> crossing_;   // by directed group: edges, ascending
+  std::vector<std::vector<DirectedGroup>> ways_;  // of the edges of a call
+  std::vector<std::vector<uint32_t>> over_;       // by directed group: which of these cross it
+  double usual_excess_ = 0;                       // of the middle edge
   // What there is to explain: of the whole call; of all edges together, with their weights; and of
   // these, by how much they are slower than the call is.
   double of_time_ = 0, of_edges_ = 0, beyond_time_ = 0;
@@ -175,10 +177,12 @@ class Solver {
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
                const ObservedPlan& observed)
     : tree_(tree), plan_(plan), expected_(expected), observed_(observed) {
-  for (const CallEdges& call : observed.edges)
-    for (const EdgeTime& edge : *call)
-      if (const auto [way, added] = ways_.try_emplace({edge.from, edge.to}); added)
-        way->second = way_of(tree, edge.from, edge.to);
+  over_.resize(2 * tree.groups.size());
+  for (const EdgeTime& edge : *observed.edges.front()) {
+    ways_.push_back(way_of(tree, edge.from, edge.to));
+    for (const DirectedGroup& link : ways_.back())
+      over_[number_of(link)].push_back(static_cast<uint32_t>(ways_.size() - 1));
+  }
   measure_excess();
   find_crossings();
 }
@@ -194,25 +198,24 @@ double Solver::should_take(const std::pair<int, int>& edge) const {
 // Against what they took while all was well, or what the simulator says; where neither says
 // anything, against edges of the same tier. What makes all tiers slower is no link.
 void Solver::measure_excess() {
-  std::map<std::pair<int, int>, std::vector<double>> services;
-  std::map<std::pair<int, int>, uint64_t> bytes;
-  for (const CallEdges& call : observed_.edges)
-    for (const EdgeTime& edge : *call) {
-      services[{edge.from, edge.to}].push_back(edge.service_ns);
-      bytes[{edge.from, edge.to}] = edge.bytes;
-    }
   std::map<int, std::vector<double>> by_tier;
   std::vector<double> logs;
-  for (const auto& [edge, all] : services) {
-    const double service = median(all);
-    const double well = should_take(edge);
+  for (uint32_t at = 0; at < ways_.size(); at++) {
+    const EdgeTime& edge = *edge_of(0, at);
+    const double well = should_take({edge.from, edge.to});
     const bool known = well > 0;
-    const double should = known ? well : static_cast<double>(bytes[edge]);
-    const bool tells = bytes[edge] >= kLeastEdgeBytes || (known && should >= kLeastServiceNs);
-    if (service <= 0 || should <= 0 || !tells || (absolute() && !known)) continue;
+    const double should = known ? well : static_cast<double>(edge.bytes);
+    const bool tells = edge.bytes >= kLeastEdgeBytes || (known && should >= kLeastServiceNs);
+    if (should <= 0 || !tells || (absolute() && !known)) continue;
+    std::vector<double> services;
+    for (size_t call = 0; call < observed_.edges.size(); call++)
+      if (const EdgeTime* const there = edge_of(call, at)) services.push_back(there->service_ns);
+    const double service = median(std::move(services));
+    if (service <= 0) continue;
     logs.push_back(std::log(service / should));
-    by_tier[tree_.crossing_tier(edge.first, edge.second)].push_back(logs.back());
-    edges_.push_back({edge.first, edge.second, 0, std::sqrt(service), 0});
+    const int tier = tree_.crossing_tier(edge.from, edge.to);
+    by_tier[tier].push_back(logs.back());
+    edges_.push_back({at, edge.from, edge.to, 0, std::sqrt(service), tier});
   }
   constexpr double kLowerQuarter = 0.25;
   std::map<int, double> usual;
@@ -222,11 +225,9 @@ void Solver::measure_excess() {
     all_tiers = std::min(all_tiers, usual[tier]);
   }
   const double common = by_tier.empty() ? 0 : std::max(0.0, all_tiers);
-  for (size_t e = 0; e < edges_.size(); e++) {
-    const int tier = tree_.crossing_tier(edges_[e].from, edges_[e].to);
-    edges_[e].excess = absolute() ? logs[e] - common : std::max(0.0, logs[e] - usual[tier]);
-    edges_[e].tier = tier;
-  }
+  for (size_t e = 0; e < edges_.size(); e++)
+    edges_[e].excess =
+        absolute() ? logs[e] - common : std::max(0.0, logs[e] - usual[edges_[e].tier]);
   weigh();
   usual_excess_ = common_to_all();
   if (well_ns() > 0)
@@ -257,8 +258,7 @@ void Solver::weigh() {
 void Solver::find_crossings() {
   crossing_.resize(2 * tree_.groups.size());
   for (uint32_t e = 0; e < edges_.size(); e++)
-    for (const DirectedGroup& link : ways_.at({edges_[e].from, edges_[e].to}))
-      crossing_[number_of(link)].push_back(e);
+    for (const DirectedGroup& link : ways_[edges_[e].at]) crossing_[number_of(link)].push_back(e);
 }
 
 void Solver::add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
@@ -310,8 +310,9 @@ double Solver::common_to_all() const {
 
 // Of a boundary that is slow in both directions: whether the edge crosses it in the first.
 bool Solver::takes_first(const Hypothesis& hypothesis, uint32_t e) const {
-  return hypothesis.both_ways && hypothesis.tier < 0 &&
-         crosses(edges_[e].from, edges_[e].to, hypothesis.links.front());
+  if (!hypothesis.both_ways || hypothesis.tier >= 0) return false;
+  const std::vector<DirectedGroup>& way = ways_[edges_[e].at];
+  return std::find(way.begin(), way.end(), hypothesis.links.front()) != way.end();
 }
 
 // Of each of its edges, how much slower it is by the hypothesis: as much as the middle one of
@@ -418,15 +419,22 @@ double Solver::well_ns() const {
   return observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
 }
 
-bool Solver::crosses(int from, int to, const DirectedGroup& link) const {
-  const std::vector<DirectedGroup>& way = ways_.at({from, to});
-  return std::find(way.begin(), way.end(), link) != way.end();
+// All calls have the same edges in the same order, but for what was lost of one: nullptr.
+const EdgeTime* Solver::edge_of(size_t call, uint32_t at) const {
+  const EdgeTime& first = (*observed_.edges.front())[at];
+  const std::vector<EdgeTime>& edges = *observed_.edges[call];
+  const auto is_it = [&](const EdgeTime& edge) {
+    return edge.from == first.from && edge.to == first.to;
+  };
+  if (at < edges.size() && is_it(edges[at])) return &edges[at];
+  const auto found = std::find_if(edges.begin(), edges.end(), is_it);
+  return found != edges.end() ? &*found : nullptr;
 }
 
 std::vector<const EdgeTime*> Solver::edges_over(const DirectedGroup& link, size_t call) const {
   std::vector<const EdgeTime*> over;
-  for (const EdgeTime& edge : *observed_.edges[call])
-    if (crosses(edge.from, edge.to, link)) over.push_back(&edge);
+  for (const uint32_t at : over_[number_of(link)])
+    if (const EdgeTime* const edge = edge_of(call, at)) over.push_back(edge);
   return over;
 }
 
@@ -472,8 +480,8 @@ bool Solver::is_refuted(const Hypothesis& hypothesis) const {
   constexpr double kAbove = 1.3, kAboveOfTier = 1.15;
   constexpr double kNsPerS = 1e9;
   const bool whole_tier = hypothesis.tier >= 0;
-  const double took_ns = whole_tier && observed_.quickest_ns > 0 ? observed_.quickest_ns
-                                                                 : median(observed_.time_ns);
+  const double took_ns =
+      whole_tier && observed_.quickest_ns > 0 ? observed_.quickest_ns : median(observed_.time_ns);
   std::vector<double> factors;
   for (const DirectedGroup& link : hypothesis.links) {
     const uint64_t capacity = capacity_of(link);
