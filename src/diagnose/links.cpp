@@ -130,6 +130,7 @@ class Solver {
     int tier = 0;  // that it crosses
   };
   bool costs_time() const;
+  bool is_planned_around(const SlowLink& slow) const;
   bool known_before() const { return !observed_.well_service_ns.empty(); }
   bool absolute() const { return known_before() || !expected_.service_ns.empty(); }
   double well_ns() const;
@@ -535,20 +536,32 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
   return slow;
 }
 
-// Whether calls take longer than they should at all. A plan that was made around a slow link
-// hardly does.
-bool Solver::costs_time() const {
-  return !absolute() || !plan_.slow.empty() || time_excess_ >= std::log(kLeastSlower);
+// Whether calls take longer than they should at all.
+bool Solver::costs_time() const { return !absolute() || time_excess_ >= std::log(kLeastSlower); }
+
+// Whether the plan was made because this is slow, so that it hardly costs time any more.
+bool Solver::is_planned_around(const SlowLink& slow) const {
+  const auto is_known = [&](const DirectedGroup& link) {
+    const std::string& name = tree_.groups[index(link.group)].name;
+    return std::any_of(plan_.slow.begin(), plan_.slow.end(), [&](const SlowBoundary& known) {
+      return known.group == name && known.egress == link.egress;
+    });
+  };
+  return std::any_of(slow.suspects.begin(), slow.suspects.end(), [&](const DirectedGroup& link) {
+    return is_known(link) && (!slow.both_ways || is_known({link.group, !link.egress}));
+  });
 }
 
 std::optional<SlowLink> Solver::solve(double least_factor) {
-  if (hashes_blur(tree_, plan_, observed_) || !costs_time()) return std::nullopt;
+  if (hashes_blur(tree_, plan_, observed_) || (!costs_time() && plan_.slow.empty()))
+    return std::nullopt;
   std::vector<Hypothesis> all = hypotheses();
   if (all.empty() || of_edges_ <= 0) return std::nullopt;
   compare(&all);
   const Hypothesis& best = all.front();
   if (is_refuted(best)) return std::nullopt;
   const SlowLink slow = told(all, best);
+  if (!costs_time() && !is_planned_around(slow)) return std::nullopt;
   if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
       (absolute() && (best.misfit > kMostLeft || !stands_out(best))) ||
       best.factor < (absolute() ? least_factor : kLeastFactorAmongLike))

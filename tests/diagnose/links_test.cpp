@@ -238,6 +238,18 @@ TEST(SlowLinks, WhatWaitsForARankThatDoesNotRunWaitsForNoLink) {
   EXPECT_TRUE(verdict.links.empty()) << verdict.sentence;
 }
 
+// A plan that was made around a slow link may cost nothing more while that is slow, so it is asked
+// after this link alone.
+TEST(SlowLinks, OfAPlanAroundOneLinkNoOtherIsNamedThatCostsNothing) {
+  SimulatedJob job = job_on(kTree, Collective::all_reduce);
+  job.slow = {{{group_called(tree_of(job), "h5"), false}, 1.3}};
+  JobRecording recording = *simulated_recording(job);
+  for (auto& [key, plan] : recording.plans) plan.slow = {{"rack1", true, 300}};
+  Plans plans(recording);
+  const Verdict verdict = judge(recording, plans, {});
+  EXPECT_EQ(verdict.kind, VerdictKind::well) << verdict.sentence;
+}
+
 TEST(SlowLinks, FabricsWithoutCapacitiesAreJudgedAmongTheirLike) {
   SimulatedJob job = job_on(kTree);
   job.slow = {{{group_called(tree_of(job), "rack2"), false}, 2.0}};
