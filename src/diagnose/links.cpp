@@ -123,8 +123,7 @@ class Solver {
  private:
   // An edge over all calls.
   struct Edge {
-    uint32_t at = 0;  // among those of a call
-    int from = 0, to = 0;
+    uint32_t at = 0;    // among those of a call
     double excess = 0;  // ln of how much longer it took than it should; below 0: it was faster
     double weight = 0;
     int tier = 0;  // that it crosses
@@ -202,7 +201,7 @@ void Solver::measure_excess() {
   std::map<int, std::vector<double>> by_tier;
   std::vector<double> logs;
   for (uint32_t at = 0; at < ways_.size(); at++) {
-    const EdgeTime& edge = *edge_of(0, at);
+    const EdgeTime& edge = (*observed_.edges.front())[at];
     const double well = should_take({edge.from, edge.to});
     const bool known = well > 0;
     const double should = known ? well : static_cast<double>(edge.bytes);
@@ -216,7 +215,7 @@ void Solver::measure_excess() {
     logs.push_back(std::log(service / should));
     const int tier = tree_.crossing_tier(edge.from, edge.to);
     by_tier[tier].push_back(logs.back());
-    edges_.push_back({at, edge.from, edge.to, 0, std::sqrt(service), tier});
+    edges_.push_back({at, 0, std::sqrt(service), tier});
   }
   constexpr double kLowerQuarter = 0.25;
   std::map<int, double> usual;
@@ -420,16 +419,17 @@ double Solver::well_ns() const {
   return observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
 }
 
-// All calls have the same edges in the same order, but for what was lost of one: nullptr.
+// All calls have the same edges in the same order, which ascends where there are several calls; but
+// for what was lost of one: nullptr.
 const EdgeTime* Solver::edge_of(size_t call, uint32_t at) const {
   const EdgeTime& first = (*observed_.edges.front())[at];
   const std::vector<EdgeTime>& edges = *observed_.edges[call];
-  const auto is_it = [&](const EdgeTime& edge) {
-    return edge.from == first.from && edge.to == first.to;
-  };
-  if (at < edges.size() && is_it(edges[at])) return &edges[at];
-  const auto found = std::find_if(edges.begin(), edges.end(), is_it);
-  return found != edges.end() ? &*found : nullptr;
+  const auto ends = [](const EdgeTime& edge) { return std::pair(edge.from, edge.to); };
+  if (at < edges.size() && ends(edges[at]) == ends(first)) return &edges[at];
+  const auto found =
+      std::lower_bound(edges.begin(), edges.end(), first,
+                       [&](const EdgeTime& a, const EdgeTime& b) { return ends(a) < ends(b); });
+  return found != edges.end() && ends(*found) == ends(first) ? &*found : nullptr;
 }
 
 std::vector<const EdgeTime*> Solver::edges_over(const DirectedGroup& link, size_t call) const {
@@ -522,8 +522,10 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
         other.misfit <= best.misfit + kAsGood && slower_by(other) == its)
       slow.suspects.push_back(other.links.front());
   slow.factor = absolute() ? best.factor : 0;
-  for (const uint32_t e : best.edges)
-    slow.edges[{edges_[e].from, edges_[e].to}] = std::exp(excess_of(edges_[e]));
+  for (const uint32_t e : best.edges) {
+    const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
+    slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
+  }
   // The last calls that it was slow in without a break.
   const std::vector<double> throughput = throughput_factors(best.links);
   const double halfway = (1 + median(throughput)) / 2;
