@@ -48,17 +48,26 @@ unsigned long long libraries_loaded() {
   return loaded;
 }
 
-// Looks again only where a library has been loaded since: the program may open CUDA at any time.
-void look_for_driver() {
-  const unsigned long long loaded = libraries_loaded();
-  if (driver.looked_at.exchange(loaded) == loaded || driver.get_attribute.load()) return;
+void find_driver() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (!library) return;
   driver.synchronize = reinterpret_cast<StreamSynchronize>(dlsym(library, "cuStreamSynchronize"));
   driver.is_capturing = reinterpret_cast<StreamIsCapturing>(dlsym(library, "cuStreamIsCapturing"));
   driver.allocate = reinterpret_cast<Allocate>(dlsym(library, "cuMemAlloc_v2"));
   driver.free = reinterpret_cast<Free>(dlsym(library, "cuMemFree_v2"));
+  // The last, since who has it has all of them.
   driver.get_attribute = reinterpret_cast<GetAttribute>(dlsym(library, "cuPointerGetAttribute"));
+}
+
+// Looks again only where a library has been loaded since: the program may open CUDA at any time.
+// Threads that make their first calls at the same time all look, and none goes on before it knows:
+// without the driver it would take a device's memory for the host's, and touch it.
+void look_for_driver() {
+  if (driver.get_attribute.load()) return;
+  const unsigned long long loaded = libraries_loaded();
+  if (driver.looked_at.load() == loaded) return;
+  find_driver();
+  driver.looked_at = loaded;
 }
 
 }  // namespace
