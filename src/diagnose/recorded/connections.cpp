@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ constexpr double kNothing = 0.001, kLoss = 0.005, kTimesOthers = 2;
 // Of the time in which there was something to send, and of how much of that at the least.
 constexpr double kLimited = 0.2;
 constexpr uint64_t kLeastBusyUs = 100'000;
-// So much of one connection, and so many segments, are worth a word where no link is to blame.
+// So much of one connection, and so many segments, are worth a word whatever is to blame.
 constexpr double kMuch = 0.01;
 constexpr uint64_t kMany = 10;
 
@@ -157,6 +158,30 @@ void say_rates(const std::vector<Connection>& crossing, std::vector<std::string>
   if (!parts.empty()) said->push_back(fmt::format("the kernel: {}", fmt::join(parts, "; ")));
 }
 
+// Nothing where on none of the connections much was sent again.
+std::optional<std::string> much_sent_again(const JobRecording& job,
+                                           const std::vector<Connection>& connections,
+                                           const std::string& where) {
+  size_t bad = 0;
+  const Connection* worst = nullptr;
+  double most = 0;
+  for (const Connection& one : connections) {
+    const Sent its = sent_over({one});
+    if (its.share() < kMuch || its.again < kMany) continue;
+    bad++;
+    if (its.share() <= most) continue;
+    most = its.share();
+    worst = &one;
+  }
+  if (!worst) return std::nullopt;
+  const Sent sent = sent_over(connections);
+  return fmt::format(
+      "the kernel: {} of segments sent again on {} of {} {}; {} and more on {}, "
+      "most on {}: {}",
+      percent(sent.share()), sent.with_again, counted(sent.connections), where, percent(kMuch), bad,
+      way(job, *worst), percent(most));
+}
+
 std::string said_clean(const Sent& sent, const Sent& others, const std::string& where) {
   if (sent.again == 0)
     return fmt::format("loss: no segments were sent again on {} {}, of {}",
@@ -196,6 +221,9 @@ KernelView kernel_view(const JobRecording& job, const std::vector<Connection>& c
     view.evidence.push_back(sent_again(sent, elsewhere, where));
   else
     view.ruled_out.push_back(said_clean(sent, elsewhere, where));
+  // Whoever reads that this link is slow has to know of another one that loses more.
+  if (elsewhere.share() > kTimesOthers * sent.share())
+    if (const auto much = much_sent_again(job, others, "elsewhere")) view.evidence.push_back(*much);
   say_limit(job, crossing, kReceiver, &view.evidence);
   say_limit(job, crossing, kBuffer, &view.evidence);
   say_rates(crossing, &view.evidence);
@@ -207,23 +235,8 @@ KernelView kernel_view_of_all(const JobRecording& job, const std::vector<Connect
   KernelView view;
   if (sent.connections == 0) return view;
   const std::string where = "between hosts";
-  size_t bad = 0;
-  const Connection* worst = nullptr;
-  double most = 0;
-  for (const Connection& one : connections) {
-    const Sent its = sent_over({one});
-    if (its.share() < kMuch || its.again < kMany) continue;
-    bad++;
-    if (its.share() <= most) continue;
-    most = its.share();
-    worst = &one;
-  }
-  if (worst)
-    view.evidence.push_back(
-        fmt::format("the kernel: {} of segments sent again on {} of {} {}; {} and more on {}, most "
-                    "on {}: {}",
-                    percent(sent.share()), sent.with_again, counted(sent.connections), where,
-                    percent(kMuch), bad, way(job, *worst), percent(most)));
+  if (const auto much = much_sent_again(job, connections, where))
+    view.evidence.push_back(*much);
   else if (sent.share() < kNothing)
     view.ruled_out.push_back(said_clean(sent, {}, where));
   return view;

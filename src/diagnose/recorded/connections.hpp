@@ -23,7 +23,8 @@ struct KernelView {
   std::vector<std::string> evidence, ruled_out;
 };
 // By what was counted lately on the connections whose data crosses the link, beside the others.
-// `where`: "out of rack1", as links are named. Nothing where none that was used crosses it.
+// `where`: "out of rack1", as links are named. Nothing where none that was used crosses it. Where
+// much more is lost elsewhere, that is told as well.
 KernelView kernel_view(const JobRecording& job, const std::vector<Connection>& connections,
                        const std::function<bool(const Connection&)>& crosses,
                        const std::string& where);

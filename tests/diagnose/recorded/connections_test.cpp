@@ -75,6 +75,18 @@ TEST_F(Kernel, LossIsToldBesideThatOfTheOthers) {
   EXPECT_TRUE(view().ruled_out.empty());
 }
 
+TEST_F(Kernel, MoreLossElsewhereIsTold) {
+  use_all();
+  of(0, 2).counters.segments_again = 3;
+  of(3, 1).counters.segments_again = 100;
+  of(3, 0).counters.segments_again = 60;
+  EXPECT_EQ(view().ruled_out, Lines{"loss: no more than 0.075% of segments were sent again on 4 "
+                                    "connections out of rack0, 2% on the others"});
+  EXPECT_EQ(view().evidence[0],
+            "the kernel: 2% of segments sent again on 2 of 8 connections elsewhere; 1% and more on "
+            "2, most on h4 -> h2: 10%");
+}
+
 TEST_F(Kernel, AFewSegmentsAreNoEvidence) {
   use_all();
   of(0, 2).counters.segments_again = 1;
