@@ -10,12 +10,14 @@
 namespace sennit::diagnose {
 namespace {
 
-constexpr uint64_t kLatestNs = 10'000'000'000, kLeastNs = 200'000'000;
+constexpr uint64_t kLatestNs = 10'000'000'000, kLeastNs = 1'000'000'000;
+// Once or twice happens to anybody on a busy machine.
+constexpr size_t kLeastPauses = 3;
 
 // Until what was recorded last: a job that has ended its calls may be stopped. Pauses reach back as
 // far as they are kept, and the rank as far as it was there.
 double paused_part(const RankRecording& rank) {
-  if (rank.events.empty() || rank.pauses.empty()) return 0;
+  if (rank.events.empty() || rank.pauses.size() < kLeastPauses) return 0;
   uint64_t end_ns = 0;
   for (const TraceEvent& event : rank.events) end_ns = std::max(end_ns, event.posted_ns);
   uint64_t begin_ns = std::max(end_ns - std::min(end_ns, kLatestNs), rank.monotonic_ns);

@@ -14,7 +14,8 @@ struct StarvedRanks {
   double part = 0;         // of the last seconds; of the rank that had least
 };
 
-// Nothing where no rank was paused for `least` of its time more than the usual one.
+// Nothing where no rank was paused again and again, for `least` of its time more than the usual
+// one; and of a job that has recorded for less than a second.
 std::optional<StarvedRanks> find_starved_ranks(const JobRecording& job, double least);
 
 }  // namespace sennit::diagnose
