@@ -156,6 +156,7 @@ class Solver {
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
+  double most_factor(const Hypothesis& hypothesis) const;
   bool is_refuted(const Hypothesis& hypothesis) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
 
@@ -472,17 +473,15 @@ std::vector<double> Solver::throughput_factors(const std::vector<DirectedGroup>&
   return factors;
 }
 
-// No link carries less while something waits for it than it does over whole calls. What is slower
-// than that waits for something else, as for a core. That hits all links alike, now more and now
-// less: of whole tiers the quickest call tells. Of several links the middle one tells; of several
-// cables it is not known what each carries.
-bool Solver::is_refuted(const Hypothesis& hypothesis) const {
-  // The edges of a single link wait for one another as well, and make it look slower than it is.
-  constexpr double kAbove = 1.3, kAboveOfTier = 1.15;
+// No link carries less while something waits for it than it does over whole calls, so it is slower
+// by no more than this: its capacity over what it carried. Of several links the middle one tells; 0:
+// nothing is known, as of several cables, where it is not known what each carries.
+double Solver::most_factor(const Hypothesis& hypothesis) const {
   constexpr double kNsPerS = 1e9;
-  const bool whole_tier = hypothesis.tier >= 0;
-  const double took_ns =
-      whole_tier && observed_.quickest_ns > 0 ? observed_.quickest_ns : median(observed_.time_ns);
+  // What is slow hits all links of a tier alike, and is there in the quickest call too.
+  const double took_ns = hypothesis.tier >= 0 && observed_.quickest_ns > 0
+                             ? observed_.quickest_ns
+                             : median(observed_.time_ns);
   std::vector<double> factors;
   for (const DirectedGroup& link : hypothesis.links) {
     const uint64_t capacity = capacity_of(link);
@@ -490,14 +489,23 @@ bool Solver::is_refuted(const Hypothesis& hypothesis) const {
     for (const EdgeTime* const edge : edges_over(link, observed_.edges.size() - 1))
       bytes += static_cast<double>(edge->bytes);
     if (bytes == 0) continue;
-    if (capacity == 0 || tree_.groups[index(link.group)].cables > 1) return false;
+    if (capacity == 0 || tree_.groups[index(link.group)].cables > 1) return 0;
     // A link may be faster than its capacity was said to be: it carried the same before.
     const double carried_before = well_ns() > 0 ? bytes * kNsPerS / well_ns() : 0;
     const double could = std::max(static_cast<double>(capacity), carried_before);
     factors.push_back(could * took_ns / kNsPerS / bytes);
   }
-  if (factors.empty()) return false;
-  return hypothesis.factor > (whole_tier ? kAboveOfTier : kAbove) * median(std::move(factors));
+  return factors.empty() ? 0 : median(std::move(factors));
+}
+
+// Whether edges are slower than it can explain: what they wait for is something else, as a core.
+bool Solver::is_refuted(const Hypothesis& hypothesis) const {
+  constexpr double kAbove = 1.3, kAboveOfTier = 1.15;
+  const double most = most_factor(hypothesis);
+  if (most <= 0) return false;
+  if (hypothesis.tier >= 0) return hypothesis.factor > kAboveOfTier * most;
+  // The edges of a single link wait for one another as well, the longer the slower it is.
+  return hypothesis.factor > kAbove * most * std::sqrt(std::max(1.0, most));
 }
 
 // Its edges that it explains something of.
@@ -521,7 +529,8 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
     if (&other != &best && other.tier < 0 && best.tier < 0 && other.both_ways == best.both_ways &&
         other.misfit <= best.misfit + kAsGood && slower_by(other) == its)
       slow.suspects.push_back(other.links.front());
-  slow.factor = absolute() ? best.factor : 0;
+  const double most = most_factor(best);
+  slow.factor = !absolute() ? 0 : most > 0 ? std::min(best.factor, most) : best.factor;
   for (const uint32_t e : best.edges) {
     const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
     slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
@@ -566,7 +575,7 @@ std::optional<SlowLink> Solver::solve(double least_factor) {
   if (!costs_time() && !is_planned_around(slow)) return std::nullopt;
   if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
       (absolute() && (best.misfit > kMostLeft || !stands_out(best))) ||
-      best.factor < (absolute() ? least_factor : kLeastFactorAmongLike))
+      (absolute() ? slow.factor < least_factor : best.factor < kLeastFactorAmongLike))
     return std::nullopt;
   return slow;
 }

@@ -6,8 +6,8 @@
 // edges that cross one tier are slower alike. The one that leaves least of edges and of the whole
 // call unexplained, and blames least, is named. Edges that are slower by more than the whole call
 // say most, as others may have waited for them. Boundaries that explain the same edges are not told
-// apart, and are named together. What carried more all the while than it could if it were that slow
-// is not named.
+// apart, and are named together. No link is said to be slower than what it carried all the while
+// allows, and where edges are slower than that by far none is named.
 //
 // Where an uplink is several cables some carry more flows than others, as hashes have it, and a
 // fabric that is well looks slow there. Only what was before tells, and without it nothing is

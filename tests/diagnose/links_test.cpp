@@ -186,6 +186,36 @@ TEST(SlowLinks, WhatCarriesMoreIsNotThatSlow) {
   }
 }
 
+// Messages over a slow link wait for one another too, on real networks more than in the simulator,
+// and look slower than the link is: it carried more.
+TEST(SlowLinks, WhoseMessagesWaitForOneAnotherIsNamedWithItsOwnFactor) {
+  constexpr double kFactor = 2, kLonger = 1.5;
+  SimulatedJob job =
+      job_on("racks=3,3,3;nic=400Mbit/s;oversubscription=4", Collective::all_reduce, 4 << 20);
+  const TierTree tree = tree_of(job);
+  const int host = group_called(tree, "h5");
+  job.slow = {{{host, true}, kFactor}, {{host, false}, kFactor}};
+  job.records_messages = false;
+  const SimulatedCall call = *simulated_call(job);
+  ObservedPlan observed = observed_of(job, call, {});
+  for (CallEdges& of_call : observed.edges) {
+    std::vector<EdgeTime> edges = *of_call;
+    for (EdgeTime& edge : edges) {
+      const std::vector<DirectedGroup> way = way_of(tree, edge.from, edge.to);
+      if (std::any_of(way.begin(), way.end(),
+                      [&](const DirectedGroup& link) { return link.group == host; }))
+        edge.service_ns *= kLonger;
+    }
+    of_call = std::make_shared<const std::vector<EdgeTime>>(std::move(edges));
+  }
+  const JobRecording recording = recording_of(job, call, {});
+  Plans plans(recording);
+  const std::optional<SlowLink> slow = find_slow_link(plans, observed, 1.25);
+  ASSERT_TRUE(slow.has_value());
+  EXPECT_EQ(slow->suspects.front().group, host);
+  EXPECT_NEAR(slow->factor, kFactor, 0.2);
+}
+
 // Of equal racks all ranks do the same, but pieces that differ by an element put them out of step:
 // these calls take a tenth longer than one rank for all shows, and nothing is slow.
 TEST(SlowLinks, RanksOutOfStepAreNoLink) {
