@@ -103,8 +103,8 @@ Result<Fabric> read_sources(const SourceContext& context, bool per_host);
 // (NodeName and NodeHostname may differ), else the system's.
 std::string this_host();
 
-// Where this process runs: its host as the job knows it, and the NUMA node that it is bound to, if
-// to one.
+// Where this process runs: its host as the job knows it, the NUMA node that it is bound to, if to
+// one, and the adapter that UCX_NET_DEVICES restricts it to, if to one.
 Placement place_this_process(const std::string& host);
 
 // Synthetic trees: "racks=1,2,3,2;nic=400Mbit/s;oversubscription=5", "meta24k", ... (syntax in

@@ -474,8 +474,8 @@ std::vector<double> Solver::throughput_factors(const std::vector<DirectedGroup>&
 }
 
 // No link carries less while something waits for it than it does over whole calls, so it is slower
-// by no more than this: its capacity over what it carried. Of several links the middle one tells; 0:
-// nothing is known, as of several cables, where it is not known what each carries.
+// by no more than this: its capacity over what it carried. Of several links the middle one tells.
+// 0: it is not known, as of several cables, of which nobody knows what each carries.
 double Solver::most_factor(const Hypothesis& hypothesis) const {
   constexpr double kNsPerS = 1e9;
   // What is slow hits all links of a tier alike, and is there in the quickest call too.

@@ -97,7 +97,7 @@ Result<Fabric> parse_fabric(std::string_view text, const std::string& file);
 struct Placement {
   std::string host;  // host vertex's name
   int numa = -1;     // NUMA node within the host; -1: unknown
-  std::string nic;   // nearest NIC's name; empty: unknown
+  std::string nic;   // the NIC's name that it takes, or the nearest one's; empty: unknown
   bool operator==(const Placement&) const = default;
 };
 

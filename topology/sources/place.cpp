@@ -1,5 +1,5 @@
-// place.cpp: where this process runs, from the kernel's files: cheap enough for every rank (no
-// hwloc).
+// place.cpp: where this process runs, from its environment and the kernel's files: cheap enough for
+// every rank (no hwloc).
 #include <sched.h>
 #include <unistd.h>
 
@@ -36,6 +36,12 @@ bool within(const cpu_set_t& set, std::string_view list) {
   return CPU_EQUAL(&both, &set) != 0;
 }
 
+// "mlx5_3:1" -> "mlx5_3"; empty where several are listed, or none is.
+std::string only_device(std::string_view list) {
+  if (list.empty() || list == "all" || list.find(',') != std::string_view::npos) return "";
+  return std::string(list.substr(0, list.find(':')));
+}
+
 }  // namespace
 
 std::string this_host() {
@@ -48,6 +54,7 @@ std::string this_host() {
 Placement place_this_process(const std::string& host) {
   Placement place;
   place.host = host;
+  if (const char* const devices = std::getenv("UCX_NET_DEVICES")) place.nic = only_device(devices);
   cpu_set_t bound;
   if (sched_getaffinity(0, sizeof bound, &bound) != 0) return place;
   constexpr int kMaxNodes = 1024;

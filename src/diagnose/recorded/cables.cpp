@@ -54,8 +54,10 @@ class Ways {
     std::map<std::string, std::set<int>> adapters;
     for (const IbHost& host : hosts)
       for (const auto& [device, node] : host.adapters)
-        for (const std::string& name : {host.name, short_name(host.name)})
+        for (const std::string& name : {host.name, short_name(host.name)}) {
           adapters[name].insert(node);
+          adapters[name + "/" + device].insert(node);
+        }
     std::map<std::string, int> by_guid;
     for (const IbHost& host : hosts)
       for (const auto& [device, node] : host.adapters)
@@ -69,7 +71,7 @@ class Ways {
       known[plans.fabric()->vertices[index(vertex.host)].name].insert(found->second);
     }
     for (auto& [name, nodes] : known) adapters[name] = std::move(nodes);
-    // Of a host's several adapters nobody says which one a rank takes.
+    // Which one of a host's several adapters a rank takes only the rank can say.
     const auto only = [&](const std::string& name) {
       const auto found = adapters.find(name);
       return found != adapters.end() && found->second.size() == 1 ? *found->second.begin() : -1;
@@ -77,8 +79,10 @@ class Ways {
     for (int position = 0; position < tree_.ranks(); position++) {
       const Placement& placement = job.placements[index(plans.rank_at(comm, position))];
       int node = -1;
-      for (const std::string& name : {placement.nic, placement.host, short_name(placement.host)})
-        if (node < 0 && !name.empty()) node = only(name);
+      for (const std::string& host : {placement.host, short_name(placement.host)}) {
+        if (node < 0 && !placement.nic.empty()) node = only(host + "/" + placement.nic);
+        if (node < 0) node = only(host);
+      }
       adapters_.push_back(node);
     }
   }

@@ -174,8 +174,8 @@ TEST_F(SlowCableOfLeaf1, OfAnotherSubnetNothingIsSaid) {
   EXPECT_TRUE(tells(verdict, "do not lead from these ranks' adapters"));
 }
 
-// Which of a host's two adapters its rank takes nobody says.
-TEST_F(SlowCableOfLeaf1, OfHostsWithTwoAdaptersNothingIsSaid) {
+// Which of a host's two adapters its rank takes only the rank can say.
+TEST_F(SlowCableOfLeaf1, OfHostsWithTwoAdaptersItIsNamedWhereRanksNameTheirs) {
   IbSubnet doubled = subnet_;
   for (const IbNode& node : subnet_.nodes) {
     if (node.kind != IbKind::adapter) continue;
@@ -195,6 +195,8 @@ TEST_F(SlowCableOfLeaf1, OfHostsWithTwoAdaptersNothingIsSaid) {
   EXPECT_EQ(verdict.links, Strings{"out of leaf1"}) << verdict.sentence;
   EXPECT_TRUE(verdict.cables.empty());
   EXPECT_TRUE(tells(verdict, "do not lead from these ranks' adapters"));
+  for (Placement& placement : job_.placements) placement.nic = "mlx5_0";
+  EXPECT_EQ(judged("leaf1", {8}, &doubled).cables, Strings{"leaf1 port 8 to spine1 port 2"});
 }
 
 TEST(SlowCables, HaveToStandOut) {

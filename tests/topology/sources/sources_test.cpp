@@ -259,6 +259,20 @@ TEST(Place, ThisProcess) {
   EXPECT_GE(place.numa, -1);
 }
 
+TEST(Place, TheOnlyDeviceThatUcxMayUseIsTaken) {
+  const auto nic_where = [](const char* devices) {
+    setenv("UCX_NET_DEVICES", devices, 1);
+    const std::string nic = place_this_process("here").nic;
+    unsetenv("UCX_NET_DEVICES");
+    return nic;
+  };
+  EXPECT_EQ(nic_where("mlx5_3:1"), "mlx5_3");
+  EXPECT_EQ(nic_where("ib0"), "ib0");
+  for (const char* const several : {"", "all", "mlx5_0:1,mlx5_1:1"})
+    EXPECT_EQ(nic_where(several), "");
+  EXPECT_EQ(place_this_process("here").nic, "");
+}
+
 // Damaged inputs give a fabric, or an error that names a place.
 TEST(Slurm, DamagedTextsAreHandled) {
   std::mt19937 random(sennit_test::seed());
