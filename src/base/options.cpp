@@ -95,7 +95,7 @@ constexpr auto kOptions = std::to_array<Option>({
      "tuning file; again: also where it has an answer"},
     {"SENNIT_TUNING", OptionType::text, "",
      "tuning file to read and add to; default: one per fabric in the user's cache"},
-    {"SENNIT_WATCH", OptionType::text, "1",
+    {"SENNIT_WATCH", OptionType::text, "0.5",
      "seconds between what a rank tells rank 0 of its calls, so that a slow link, a late rank, and "
      "who is behind in a call that hangs, is named while the job runs; 0: never"},
     {"SENNIT_WIRE", OptionType::text, "plain",

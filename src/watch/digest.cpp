@@ -8,13 +8,15 @@
 namespace sennit::watch {
 namespace {
 
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 // As write() lays them out.
-constexpr size_t kEdgeBytes = 20, kPaceBytes = 24;
+constexpr size_t kEdgeBytes = 12, kPaceBytes = 24;
 constexpr size_t kPlanBytes = 60 + 8 * DigestPlan::kTiers;
 constexpr size_t kHeadBytes = 25;
 // Paces take no more than this part of the room.
-constexpr size_t kMostPaces = 16;
+constexpr size_t kMostPaces = 8;
+// What an edge's numbers are written in, so that many have room.
+constexpr uint64_t kWrittenBytes = 64, kWrittenNs = 1000;
 
 uint64_t moved(const DigestPlan& plan) {
   uint64_t bytes = 0;
@@ -22,12 +24,19 @@ uint64_t moved(const DigestPlan& plan) {
   return bytes;
 }
 
+uint32_t in_units(uint64_t value, uint64_t unit) {
+  return static_cast<uint32_t>(std::min<uint64_t>((value + unit / 2) / unit, UINT32_MAX));
+}
+
 void write(ByteWriter& out, const DigestPlan& plan, const std::vector<DigestEdge>& edges) {
   out.u32(plan.comm).u64(plan.plan).u32(plan.first).u32(plan.last).u32(plan.calls);
   out.u64(plan.in_calls_ns).u32(plan.alone).u64(plan.alone_ns).u64(plan.quickest_ns);
   for (const uint64_t bytes : plan.tier_bytes) out.u64(bytes);
   out.u32(static_cast<uint32_t>(edges.size())).u32(0);
-  for (const DigestEdge& edge : edges) out.rank(edge.peer).u64(edge.bytes).u64(edge.service_ns);
+  for (const DigestEdge& edge : edges)
+    out.rank(edge.peer)
+        .u32(in_units(edge.bytes, kWrittenBytes))
+        .u32(in_units(edge.service_ns, kWrittenNs));
 }
 
 DigestPlan read_plan(ByteReader& in) {
@@ -47,8 +56,8 @@ DigestPlan read_plan(ByteReader& in) {
   for (uint32_t e = 0; e < edges && in.ok(); e++) {
     DigestEdge edge;
     edge.peer = in.rank();
-    edge.bytes = in.u64();
-    edge.service_ns = in.u64();
+    edge.bytes = in.u32() * kWrittenBytes;
+    edge.service_ns = in.u32() * kWrittenNs;
     if (edge.peer < 0) in.fail();
     plan.edges.push_back(edge);
   }

@@ -1,4 +1,4 @@
-// digest.hpp: what one rank tells the coordinator, every second or so, of the calls that have ended
+// digest.hpp: what one rank tells the coordinator, twice a second, of the calls that have ended
 // there since: sums, by plan and by the rank that messages came from.
 //
 // Times are differences on the rank's own clock, so that digests of several hosts can be put
@@ -60,9 +60,10 @@ struct Digest {
   bool operator==(const Digest&) const = default;
 };
 
-inline constexpr size_t kMostDigestBytes = 2048;
+inline constexpr size_t kMostDigestBytes = 1024;
 
 // At most kMostDigestBytes: the plans and edges that moved most, and the paces with most calls.
+// What edges moved is rounded to 64 bytes, what they took to microseconds.
 std::vector<std::byte> encode(const Digest& digest);
 // Errors: what is no digest, or says what none would.
 Result<Digest> decode_digest(std::span<const std::byte> bytes);

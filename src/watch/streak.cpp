@@ -29,23 +29,35 @@ bool blames_same(const LiveVerdict& a, const LiveVerdict& b) {
   });
 }
 
+// By majority: what most looks find counts, though one or another finds nothing, or something else.
+void Streak::count(const std::optional<LiveVerdict>& found) {
+  const bool again = found && candidate_ && blames_same(*found, *candidate_);
+  if (again)
+    held_++;
+  else if (candidate_ && --held_ > 0)
+    return;
+  else
+    held_ = found ? 1 : 0;
+  candidate_ = found;
+}
+
 std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
   std::vector<LiveVerdict> now;
-  const bool goes_on = found && candidate_ && blames_same(*found, *candidate_);
-  held_ = found ? (goes_on ? held_ + 1 : 1) : 0;
   const bool as_told = told_ && found && blames_same(*found, *told_);
+  count(as_told ? std::nullopt : found);
   missing_ = told_ && !as_told ? missing_ + 1 : 0;
   different_ = as_told && much_different(*told_, *found) ? different_ + 1 : 0;
   if (missing_ >= kLookLong) {
     now.push_back(*std::exchange(told_, std::nullopt));
     now.back().withdrawn = true;
   }
-  if (found && ((!told_ && held_ >= kLookLong) || different_ >= kLookLong)) {
-    told_ = found;
+  const bool is_new = !told_ && held_ >= kLookLong;
+  if (is_new || different_ >= kLookLong) {
+    told_ = is_new ? std::exchange(candidate_, std::nullopt) : std::move(found);
     missing_ = different_ = 0;
-    now.push_back(*found);
+    if (is_new) held_ = 0;
+    now.push_back(*told_);
   }
-  candidate_ = std::move(found);
   return now;
 }
 

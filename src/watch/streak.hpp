@@ -1,5 +1,5 @@
-// streak.hpp: when what was found is told: once it has been found a few times in a row, and
-// withdrawn once it has not been for as many.
+// streak.hpp: when what was found is told: once it has been found a few times more often than not,
+// and withdrawn once it has not been found a few times in a row.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ bool blames_same(const LiveVerdict& a, const LiveVerdict& b);
 // Of one kind of verdict, by the calls of one communicator.
 class Streak {
  public:
-  static constexpr int kLookLong = 3;
+  static constexpr int kLookLong = 4;
 
   // What was found this time, if anything. Returns what is to be told now.
   std::vector<LiveVerdict> see(std::optional<LiveVerdict> found);
@@ -24,8 +24,10 @@ class Streak {
   const LiveVerdict* candidate() const { return candidate_ ? &*candidate_ : nullptr; }
 
  private:
+  void count(const std::optional<LiveVerdict>& found);
+
   std::optional<LiveVerdict> told_, candidate_;
-  int held_ = 0;       // looks in a row that have found the candidate
+  int held_ = 0;       // looks that have found the candidate, less those that have not
   int missing_ = 0;    // that have not found what was told
   int different_ = 0;  // that have found it, much cheaper or dearer than was told
 };

@@ -253,7 +253,7 @@ class DiagnoseLive : public DiagnoseEmulated {
     if (IsSkipped() || HasFatalFailure()) return;
     job_ = std::thread([this] {
       ran_ = sh("SENNIT_TRACE=" + folder_.path() + " " + kCommand + "run --timeout 200 --name " +
-                name_ + " -- " + kSennit + "bench all_reduce -b 4M -e 4M -n 140 -w 1 > " + log_ +
+                name_ + " -- " + kSennit + "bench all_reduce -b 4M -e 4M -n 80 -w 1 > " + log_ +
                 " 2>&1");
     });
   }
