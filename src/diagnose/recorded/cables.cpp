@@ -106,11 +106,31 @@ class Ways {
     return nodes;
   }
 
+  // Of a host, the switches that it hangs on and no other host of these ranks does: the tree has no
+  // boundary of their own for them.
+  std::set<int> alone_above(const Group& group) const {
+    std::set<int> own;
+    if (group.children > 0 && !tree_.tiers[group.tier].is_host()) return own;
+    for (int i = group.first; i < group.first + group.size; i++) own.insert(switch_of(i));
+    for (int i = 0; i < tree_.ranks(); i++)
+      if (i < group.first || i >= group.first + group.size) own.erase(switch_of(i));
+    own.erase(-1);
+    return own;
+  }
+
   std::string name(const IbHop& hop) const {
     return cable_name(names_.at(hop.from), hop.from_port, names_.at(hop.to), hop.to_port);
   }
 
  private:
+  // The first on the way from this position to any other; -1: not known.
+  int switch_of(int position) const {
+    for (int other = 0; other < tree_.ranks(); other++)
+      if (adapters_[index(other)] != adapters_[index(position)])
+        if (const std::vector<IbHop> way = between(position, other); !way.empty())
+          return way.front().to;
+    return -1;
+  }
   void name_nodes(const std::vector<IbHost>& hosts) {
     std::vector<int> switches;
     for (size_t n = 0; n < subnet_.nodes.size(); n++)
@@ -130,7 +150,8 @@ class Ways {
 
 }  // namespace
 
-std::vector<std::string> cables_above(const Fabric& fabric, const std::string& name) {
+std::vector<std::string> cables_above(const Fabric& fabric, const std::string& name,
+                                      const std::set<std::string>& hosts) {
   const int vertex = fabric.find(name);
   if (vertex < 0) return {};
   const auto owner = [&](int v) {
@@ -139,15 +160,28 @@ std::vector<std::string> cables_above(const Fabric& fabric, const std::string& n
   };
   const std::vector<int> height = heights(fabric);
   std::vector<std::string> cables;
+  std::set<std::string> above;  // switches that a host hangs on
   for (const Link& link : fabric.links) {
     const Vertex &from = fabric.vertices[index(link.from)], &to = fabric.vertices[index(link.to)];
     if (owner(link.from) != vertex || owner(link.to) == vertex) continue;
     const int higher = height[index(link.to)] - height[index(link.from)];
     // A spine that a storage host hangs on is as near to a host as a leaf.
     if (higher < 0 || (higher == 0 && from.tier == to.tier)) continue;
+    if (fabric.vertices[index(vertex)].kind != VertexKind::switch_) above.insert(to.name);
     if (link.ports.empty()) cables.push_back(cable_name(from.name, 0, to.name, 0));
     for (const Cable& cable : link.ports)
       cables.push_back(cable_name(from.name, cable.from_port, to.name, cable.to_port));
+  }
+  for (const std::string& leaf : above) {
+    const int below = fabric.find(leaf);
+    const bool shared =
+        std::any_of(fabric.links.begin(), fabric.links.end(), [&](const Link& link) {
+          return link.to == below && owner(link.from) != vertex &&
+                 hosts.contains(fabric.vertices[index(owner(link.from))].name);
+        });
+    if (shared) continue;
+    const std::vector<std::string> more = cables_above(fabric, leaf, hosts);
+    cables.insert(cables.end(), more.begin(), more.end());
   }
   return cables;
 }
@@ -159,11 +193,13 @@ std::vector<CableTime> cable_times(const IbSubnet& subnet, const SlowLink& slow,
   const Ways ways(subnet, comm, job, plans);
   std::map<std::string, std::vector<double>> by_cable;
   for (const DirectedGroup& suspect : slow.suspects) {
-    const std::set<int> inside = ways.inside(tree->groups[index(suspect.group)]);
+    const Group& group = tree->groups[index(suspect.group)];
+    const std::set<int> inside = ways.inside(group), above = ways.alone_above(group);
+    const auto within = [&](int node) { return inside.contains(node) || above.contains(node); };
     for (const auto& [edge, slower] : slow.edges)
       for (const IbHop& hop : ways.between(edge.first, edge.second)) {
-        const bool out = inside.contains(hop.from) && !inside.contains(hop.to);
-        const bool in = !inside.contains(hop.from) && inside.contains(hop.to);
+        const bool out = within(hop.from) && !inside.contains(hop.to);
+        const bool in = !inside.contains(hop.from) && within(hop.to);
         if (slow.both_ways ? out || in : (suspect.egress ? out : in))
           by_cable[ways.name(hop)].push_back(slower);
       }

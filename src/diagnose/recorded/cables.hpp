@@ -2,6 +2,7 @@
 // slow one of the cables.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,10 @@
 namespace sennit::diagnose {
 
 // The cables that join what the fabric calls so, a host or a switch, with what is above it:
-// "h5/mlx5_0 port 1 to leaf3 port 7". Empty where the fabric has nothing of this name.
-std::vector<std::string> cables_above(const Fabric& fabric, const std::string& name);
+// "h5/mlx5_0 port 1 to leaf3 port 7". Empty where the fabric has nothing of this name. `hosts`: of
+// the job; where one of them has a switch to itself, that switch's cables are its as well.
+std::vector<std::string> cables_above(const Fabric& fabric, const std::string& name,
+                                      const std::set<std::string>& hosts);
 
 // A cable that crosses a suspect.
 struct CableTime {

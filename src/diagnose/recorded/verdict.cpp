@@ -117,11 +117,12 @@ void name_cables(const SlowLink& slow, uint32_t comm, const JobRecording& job, P
                  const IbSubnet* subnet, Verdict* verdict) {
   constexpr size_t kMost = 8;
   const TierTree& tree = *plans.tree(comm);
-  std::set<std::string> named;
+  std::set<std::string> named, hosts;
+  for (const int rank : job.communicators.at(comm)) hosts.insert(job.placements[index(rank)].host);
   for (const DirectedGroup& link : slow.suspects) {
     const std::string& name = tree.groups[index(link.group)].name;
     if (slow.tier >= 0 || !plans.fabric() || !named.insert(name).second) continue;
-    std::vector<std::string> cables = cables_above(*plans.fabric(), name);
+    std::vector<std::string> cables = cables_above(*plans.fabric(), name, hosts);
     if (cables.empty()) continue;
     const std::string more =
         cables.size() > kMost ? fmt::format(", and {} more", cables.size() - kMost) : "";

@@ -29,13 +29,13 @@ IbSubnet routed() {
 
 TEST(CablesAbove, OfAHostAndOfALeaf) {
   const Fabric fabric = fabric_of(routed());
-  EXPECT_EQ(cables_above(fabric, "node8"), Strings{"node8/mlx5_0 port 1 to leaf1 port 3"});
-  EXPECT_EQ(cables_above(fabric, "leaf1"),
+  EXPECT_EQ(cables_above(fabric, "node8", {"node7", "node8"}), Strings{"node8/mlx5_0 port 1 to leaf1 port 3"});
+  EXPECT_EQ(cables_above(fabric, "leaf1", {}),
             (Strings{"leaf1 port 7 to spine0 port 2", "leaf1 port 8 to spine1 port 2"}));
-  EXPECT_TRUE(cables_above(fabric, "spine0").empty()) << "nothing is above it";
-  EXPECT_TRUE(cables_above(fabric, "nobody").empty());
+  EXPECT_TRUE(cables_above(fabric, "spine0", {}).empty()) << "nothing is above it";
+  EXPECT_TRUE(cables_above(fabric, "nobody", {}).empty());
   const Fabric plain = *parse_fabric("switch s\nhost a\nlink a s 1Gbit/s\n", "plain");
-  EXPECT_EQ(cables_above(plain, "a"), Strings{"a to s"}) << "ports are not known";
+  EXPECT_EQ(cables_above(plain, "a", {}), Strings{"a to s"}) << "ports are not known";
 }
 
 // The node of this GUID.
@@ -52,7 +52,19 @@ TEST(CablesAbove, OfALeafBelowASpineThatHasAHost) {
       "host storage\nlink a leaf 1Gbit/s\nlink storage spine1 1Gbit/s\nlink leaf spine0 1Gbit/s\n"
       "link leaf spine1 1Gbit/s\n",
       "plain");
-  EXPECT_EQ(cables_above(fabric, "leaf"), (Strings{"leaf to spine0", "leaf to spine1"}));
+  EXPECT_EQ(cables_above(fabric, "leaf", {}), (Strings{"leaf to spine0", "leaf to spine1"}));
+}
+
+// What no other host of the job hangs on is its own: the tree has no boundary for it.
+TEST(CablesAbove, OfAHostThatHasItsLeafToItself) {
+  const Fabric fabric = *parse_fabric(
+      "switch leaf0 tier leaf\nswitch leaf1 tier leaf\nswitch spine tier spine\nhost a\nhost b\n"
+      "host c\nlink a leaf0 1Gbit/s\nlink b leaf1 1Gbit/s\nlink c leaf1 1Gbit/s\n"
+      "link leaf0 spine 1Gbit/s\nlink leaf1 spine 1Gbit/s\n",
+      "plain");
+  EXPECT_EQ(cables_above(fabric, "a", {"a", "b", "c"}), (Strings{"a to leaf0", "leaf0 to spine"}));
+  EXPECT_EQ(cables_above(fabric, "b", {"a", "b", "c"}), Strings{"b to leaf1"});
+  EXPECT_EQ(cables_above(fabric, "b", {"a", "b"}), (Strings{"b to leaf1", "leaf1 to spine"}));
 }
 
 TEST(IbWay, FollowsTheTables) {
@@ -85,17 +97,20 @@ class SlowCableOfLeaf1 : public testing::Test {
  protected:
   SlowCableOfLeaf1() : subnet_(routed()) {
     job_.fabric = fabric_of(subnet_);
-    job_.placements = ranks_on_all_hosts(job_.fabric, 1);
     job_.request.collective = Collective::all_reduce;
     job_.request.count = 64 << 20;
+    job_.noise = 0.05;
+    job_.well_calls = 10;
+    use(ranks_on_all_hosts(job_.fabric, 1));
+  }
+  void use(std::vector<Placement> placements) {
+    job_.placements = std::move(placements);
     tree_ = *contract(job_.fabric, job_.placements);
     PlanOptions options;
     options.algorithm = "tiered";
     job_.plan = *make_plan(job_.request, tree_, options);
     constexpr uint32_t kFewChunks = 16;
     job_.plan.parameters.chunks = std::min(job_.plan.parameters.chunks, kFewChunks);
-    job_.noise = 0.05;
-    job_.well_calls = 10;
   }
   bool takes(const SimulatedMessage& message, const std::string& from, int port) const {
     const std::vector<IbHop> way = ib_way(subnet_, node_at(message.from), node_at(message.to));
@@ -154,6 +169,21 @@ TEST_F(SlowCableOfLeaf1, WithoutTablesItsCablesAreListed) {
   EXPECT_EQ(verdict.links, Strings{"out of leaf1"}) << verdict.sentence;
   EXPECT_TRUE(verdict.cables.empty());
   EXPECT_TRUE(tells(verdict, "leaf1 is joined by leaf1 port 7 to spine0 port 2, leaf1 port 8"));
+}
+
+// Then the tree has no leaf1, and its cables are node8's.
+TEST_F(SlowCableOfLeaf1, IsNamedWhereOneHostHasTheLeafToItself) {
+  std::vector<Placement> placements = ranks_on_all_hosts(job_.fabric, 1);
+  const Strings others = {"node6", "node7", "node9", "node10", "node11"};
+  std::erase_if(placements, [&](const Placement& one) {
+    return std::find(others.begin(), others.end(), one.host) != others.end();
+  });
+  use(std::move(placements));
+  const Verdict verdict = judged("leaf1", {8}, &subnet_);
+  EXPECT_EQ(verdict.links, Strings{"out of node8"}) << verdict.sentence;
+  EXPECT_EQ(verdict.cables, Strings{"leaf1 port 8 to spine1 port 2"}) << verdict.sentence;
+  EXPECT_TRUE(
+      tells(verdict, "node8 is joined by node8/mlx5_0 port 1 to leaf1 port 3, leaf1 port 7"));
 }
 
 TEST_F(SlowCableOfLeaf1, WhereAllAreSlowNoneIsNamed) {
