@@ -6,6 +6,7 @@
 // ctest runs: sennit_command sennit_trainer_command
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -117,7 +118,8 @@ TEST_F(TrainCommand, OptionsOfADryRunAloneAreRefusedElsewhere) {
   EXPECT_EQ(sh(train("--dry-run --local 2 --ranks 4")).status, 2);
 }
 
-// Of ranks that take turns on the cores: 32 for each core have a 32nd of one each.
+// Of ranks that take turns on the cores: 32 for each core have a 32nd of one each. A core's rate is
+// measured, and other tests may have the core just then: the best of a few is what it can do.
 TEST_F(TrainCommand, APlanSharesTheCoresOfAHostWithThreadsGiven) {
   const auto peak = [&](int ranks) {
     const auto planned =
@@ -127,7 +129,10 @@ TEST_F(TrainCommand, APlanSharesTheCoresOfAHostWithThreadsGiven) {
     return at == std::string::npos ? 0 : std::atof(planned.output.c_str() + at + 15);
   };
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  const double alone = peak(1), crowded = peak(32 * cores);
+  constexpr int kTries = 5;
+  const double crowded = peak(32 * cores);
+  double alone = 0;
+  for (int i = 0; i < kTries && crowded >= alone / 4; i++) alone = std::max(alone, peak(1));
   EXPECT_GT(crowded, 0);
   EXPECT_LT(crowded, alone / 4);
 }
