@@ -18,6 +18,10 @@ namespace {
 
 // A plan that has fewer says nothing yet, as connections are made in the first calls.
 constexpr uint64_t kLeastCalls = 4;
+// In a few calls it is chance which messages wait for which. So of long ones some of the latest
+// digests are taken together, until they have as many calls.
+constexpr uint32_t kEnoughCalls = 6;
+constexpr size_t kMostTold = 4;
 constexpr size_t kMostPlans = 256;    // of a communicator; of more, nothing is kept
 constexpr size_t kMostComms = 4096;   // those that come later are not watched
 constexpr size_t kMostNotes = 65536;  // on plans, likewise
@@ -39,11 +43,29 @@ bool all_fresh(const std::vector<bool>& fresh) {
   return !fresh.empty() && std::find(fresh.begin(), fresh.end(), false) == fresh.end();
 }
 
-uint64_t received(const std::vector<DigestPlan>& by_member) {
+uint64_t received(const DigestPlan& plan) {
   uint64_t bytes = 0;
-  for (const DigestPlan& plan : by_member)
-    for (const DigestEdge& edge : plan.edges) bytes += edge.bytes;
+  for (const DigestEdge& edge : plan.edges) bytes += edge.bytes;
   return bytes;
+}
+
+// Both together, in what links are judged by. `plan` is the older one.
+void add(DigestPlan* plan, const DigestPlan& newer) {
+  plan->last = newer.last;
+  plan->calls += newer.calls;
+  plan->alone += newer.alone;
+  plan->alone_ns += newer.alone_ns;
+  plan->quickest_ns = std::min(plan->quickest_ns, newer.quickest_ns);
+  for (const DigestEdge& edge : newer.edges) {
+    const auto known = std::find_if(plan->edges.begin(), plan->edges.end(),
+                                    [&](const DigestEdge& one) { return one.peer == edge.peer; });
+    if (known == plan->edges.end()) {
+      plan->edges.push_back(edge);
+      continue;
+    }
+    known->bytes += edge.bytes;
+    known->service_ns += edge.service_ns;
+  }
 }
 
 bool crosses(const TierTree& tree, const diagnose::ObservedPlan& observed,
@@ -133,11 +155,12 @@ void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
     if (plan.alone == 0) continue;
     if (!comm->plans.contains(plan.plan) && comm->plans.size() >= kMostPlans) comm->plans.clear();
     OfPlan& of = comm->plans[plan.plan];
-    of.latest.resize(comm->members.size());
+    of.told.resize(comm->members.size());
     of.fresh.resize(comm->members.size());
     if (member == 0) of.calls += plan.calls;
     of.fresh[member] = true;
-    of.latest[member] = std::move(plan);
+    if (of.told[member].size() >= kMostTold) of.told[member].erase(of.told[member].begin());
+    of.told[member].push_back({now_ns, std::move(plan)});
   }
   for (const DigestPace& pace : digest.paces) {
     const auto [comm, member] = find(pace.comm);
@@ -183,9 +206,34 @@ std::vector<double> Judge::without_core(const OfComm& comm) const {
 // take longer by the rest, at most.
 double Judge::usually_ran(const OfComm& comm) const { return 1 - lower_median(without_core(comm)); }
 
+// By member: as many of the latest digests together, of each member, as have enough calls.
+std::vector<DigestPlan> Judge::lately(const OfPlan& plan, uint64_t now_ns) const {
+  size_t together = kMostTold;
+  for (const std::vector<Told>& told : plan.told) {
+    const auto first = std::find_if(told.begin(), told.end(), [&](const Told& one) {
+      return one.at_ns + rules_.forgotten_ns > now_ns;
+    });
+    together = std::min(together, static_cast<size_t>(told.end() - first));
+  }
+  std::vector<DigestPlan> by_member;
+  for (size_t n = 1; n <= std::max<size_t>(1, together); n++) {
+    by_member.clear();
+    uint32_t calls = UINT32_MAX;
+    for (const std::vector<Told>& told : plan.told) {
+      auto from = told.end() - static_cast<std::ptrdiff_t>(n);
+      by_member.push_back((from++)->plan);
+      for (; from != told.end(); ++from) add(&by_member.back(), from->plan);
+      calls = std::min(calls, by_member.back().alone);
+    }
+    if (calls >= kEnoughCalls) break;
+  }
+  return by_member;
+}
+
 // One call, made of the means of all; nothing where no edge moved enough to say something.
-std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPlan& plan) const {
-  const DigestPlan& any = plan.latest.front();
+std::optional<diagnose::ObservedPlan> Judge::observe(
+    uint32_t number, const OfPlan& plan, const std::vector<DigestPlan>& by_member) const {
+  const DigestPlan& any = by_member.front();
   const PlanNote* const note = plans_.note(number, any.plan);
   const TierTree* const tree = plans_.tree(number);
   // Where ranks do not know each other's counts nothing is expected of them.
@@ -198,8 +246,8 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
   const double ran = usually_ran(comms_.at(number));
   std::vector<diagnose::EdgeTime> edges;
   bool enough = false;
-  for (size_t m = 0; m < plan.latest.size(); m++) {
-    const DigestPlan& of_member = plan.latest[m];
+  for (size_t m = 0; m < by_member.size(); m++) {
+    const DigestPlan& of_member = by_member[m];
     const int to = plans_.position(number, comms_.at(number).members[m]);
     for (const DigestEdge& edge : of_member.edges) {
       const int from = plans_.position(number, edge.peer);
@@ -214,8 +262,8 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
     }
   }
   observed.edges = {std::make_shared<const std::vector<diagnose::EdgeTime>>(std::move(edges))};
-  observed.time_ns = {ran * time_of(plan.latest, has_root(note->request.collective))};
-  observed.quickest_ns = ran * quickest_of(plan.latest);
+  observed.time_ns = {ran * time_of(by_member, has_root(note->request.collective))};
+  observed.quickest_ns = ran * quickest_of(by_member);
   observed.well_ns = plan.well_ns;
   // Where a plan was made around a slow link, calls are well while that is slow.
   if (note->slow.empty()) observed.well_service_ns = plan.well_service_ns;
@@ -226,7 +274,7 @@ std::optional<diagnose::ObservedPlan> Judge::observe(uint32_t number, const OfPl
 // little to be named may be more by and by.
 bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
                           uint64_t now_ns) const {
-  const PlanNote& note = *plans_.note(number, plan.latest.front().plan);
+  const PlanNote& note = *plans_.note(number, plan.told.front().back().plan.plan);
   // Planned around a slow link, it takes what it should while that is slow: only the solver can
   // tell when it is not any more.
   if (!note.slow.empty()) return true;
@@ -294,12 +342,19 @@ void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed, 
 void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
                           std::vector<LiveVerdict>* out) {
   OfPlan* most = nullptr;
-  for (auto& [hash, plan] : comm->plans)
-    if (all_fresh(plan.fresh) && (!most || received(plan.latest) > received(most->latest)))
-      most = &plan;
+  uint64_t most_bytes = 0;
+  for (auto& [hash, plan] : comm->plans) {
+    if (!all_fresh(plan.fresh)) continue;
+    uint64_t bytes = 0;
+    for (const std::vector<Told>& told : plan.told) bytes += received(told.back().plan);
+    if (most && bytes <= most_bytes) continue;
+    most = &plan;
+    most_bytes = bytes;
+  }
   if (!most || now_ns < next_solving_ns_) return;
   most->fresh.assign(most->fresh.size(), false);
-  const std::optional<diagnose::ObservedPlan> observed = observe(number, *most);
+  const std::optional<diagnose::ObservedPlan> observed =
+      observe(number, *most, lately(*most, now_ns));
   if (!observed || most->looks++ == 0 || most->calls < kLeastCalls || disturbed(number, now_ns))
     return;
   // What waits for a rank that does not run waits for no link.

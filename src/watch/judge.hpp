@@ -48,9 +48,14 @@ class Judge {
   std::vector<LiveVerdict> look(uint64_t now_ns);
 
  private:
-  // Calls of one plan on one communicator, by member; `fresh`: not judged yet.
+  // Calls of one plan on one communicator, by member: what was told lately, the newest last.
+  // `fresh`: that is not judged yet.
+  struct Told {
+    uint64_t at_ns = 0;
+    DigestPlan plan;
+  };
   struct OfPlan {
-    std::vector<DigestPlan> latest;
+    std::vector<std::vector<Told>> told;
     std::vector<bool> fresh;
     uint32_t looks = 0;
     uint64_t calls = 0;  // of the member with index 0, ever
@@ -75,7 +80,9 @@ class Judge {
   bool disturbed(uint32_t number, uint64_t now_ns) const;
   std::vector<double> without_core(const OfComm& comm) const;
   double usually_ran(const OfComm& comm) const;
-  std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan) const;
+  std::vector<DigestPlan> lately(const OfPlan& plan, uint64_t now_ns) const;
+  std::optional<diagnose::ObservedPlan> observe(uint32_t number, const OfPlan& plan,
+                                                const std::vector<DigestPlan>& by_member) const;
   bool is_suspicious(uint32_t number, const OfPlan& plan, double took_ns, uint64_t now_ns) const;
   std::optional<LiveVerdict> solve(uint32_t number, const OfComm& comm,
                                    const diagnose::ObservedPlan& observed);

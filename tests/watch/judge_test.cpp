@@ -68,7 +68,7 @@ class Coordinator {
     std::vector<LiveVerdict> told;
     std::vector<std::vector<Digest>> digests;
     for (int rank = 0; rank < recording.size; rank++)
-      digests.push_back(digests_of(recording, rank, kCallsEach));
+      digests.push_back(digests_of(recording, rank, calls_each));
     for (size_t d = 0; d < digests[0].size(); d++) {
       now_ns_ += kNsPerS;
       for (int rank = 0; rank < recording.size; rank++) {
@@ -88,6 +88,7 @@ class Coordinator {
 
   std::vector<double> without_core;  // by rank: part of its time
   uint64_t quickest_ns = 0;          // of the calls in a digest; 0: as it was
+  size_t calls_each = kCallsEach;    // in a digest
 
  private:
   Judge judge_;
@@ -111,6 +112,27 @@ bool blames(const LiveVerdict& verdict, const std::string& link) {
 }
 
 constexpr const char* kTree = "racks=4,4,4;nic=400Mbit/s;oversubscription=4";
+
+// Which messages wait for which is chance in one call. Of calls that are so long that a digest has
+// one, some digests say together what is slow.
+TEST(Judge, OfLongCallsSomeDigestsAreTakenTogether) {
+  constexpr int kTrials = 20;
+  int named = 0;
+  for (int trial = 1; trial <= kTrials; trial++) {
+    diagnose::SimulatedJob well = job_on(kTree);
+    well.noise = 0.4;
+    well.seed = static_cast<uint64_t>(trial);
+    Coordinator coordinator(well);
+    coordinator.calls_each = 1;
+    well.calls = 20;
+    EXPECT_TRUE(coordinator.hear(well).empty()) << "trial " << trial;
+    diagnose::SimulatedJob ill = slow(well, "rack1", false, 1.6);
+    ill.calls = 10;
+    const std::vector<LiveVerdict> told = coordinator.hear(ill);
+    named += !told.empty() && blames(told.front(), "into rack1");
+  }
+  EXPECT_GE(named, kTrials - 1);
+}
 
 TEST(Judge, NamesTheSlowBoundaryOnceItHasHeldAndTakesItBack) {
   const diagnose::SimulatedJob well = job_on(kTree);
