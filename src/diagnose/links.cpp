@@ -374,7 +374,7 @@ void Solver::explain(Hypothesis* hypothesis) const {
   hypothesis->confidence = before > 0 ? 1 - after / before : 0;
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
-  constexpr double kBeyond = 0.2, kUnlike = 0.5;
+  constexpr double kBeyond = 0.2, kUnlike = 0.35;
   // What blames more has to explain more: of the second direction so much of what there is to
   // explain, and of edges that are not slower so much of their part of all.
   constexpr double kSecond = 0.03, kIdle = 0.02;
