@@ -24,6 +24,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -108,6 +109,7 @@ def trial(kind, job_words, options, tree, random_):
     with tempfile.NamedTemporaryFile("w+") as log:
         job = subprocess.Popen(on_hosts(tree, *job_words), stdout=subprocess.DEVNULL, stderr=log,
                                env=os.environ | {"FAULTS_JOB": job_name}, start_new_session=True)
+        options.job_under_way = job
         time.sleep(BEFORE_S)
         if kind == "nic":
             slow = f"h{rank}"
@@ -171,6 +173,8 @@ def main():
     unknown = [kind for kind in options.kinds if kind not in KINDS]
     if unknown:
         parser.error(f"{unknown[0]}: expected one of {', '.join(KINDS)}")
+    options.job_under_way = None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("faults.py: told to end"))
     random_ = random.Random(options.seed)
     tree = f"faults{os.getpid()}"
     sennit("emulate", "up", "--name", tree, "--racks", str(options.racks), "--hosts", str(options.hosts), "--nic",
@@ -185,6 +189,9 @@ def main():
         for kind in options.kinds or KINDS:
             measure(kind, options, lambda: trial(kind, job_words, options, tree, random_))
     finally:
+        if options.job_under_way and options.job_under_way.poll() is None:
+            options.job_under_way.send_signal(signal.SIGINT)
+            options.job_under_way.wait()
         sennit("emulate", "down", "--name", tree)
 
 
