@@ -56,7 +56,7 @@ class Ways {
       for (const auto& [device, node] : host.adapters)
         for (const std::string& name : {host.name, short_name(host.name)}) {
           adapters[name].insert(node);
-          adapters[name + "/" + device].insert(node);
+          adapters[fmt::format("{}/{}", name, device)].insert(node);
         }
     std::map<std::string, int> by_guid;
     for (const IbHost& host : hosts)
@@ -80,7 +80,8 @@ class Ways {
       const Placement& placement = job.placements[index(plans.rank_at(comm, position))];
       int node = -1;
       for (const std::string& host : {placement.host, short_name(placement.host)}) {
-        if (node < 0 && !placement.nic.empty()) node = only(host + "/" + placement.nic);
+        if (node < 0 && !placement.nic.empty())
+          node = only(fmt::format("{}/{}", host, placement.nic));
         if (node < 0) node = only(host);
       }
       adapters_.push_back(node);

@@ -29,7 +29,8 @@ IbSubnet routed() {
 
 TEST(CablesAbove, OfAHostAndOfALeaf) {
   const Fabric fabric = fabric_of(routed());
-  EXPECT_EQ(cables_above(fabric, "node8", {"node7", "node8"}), Strings{"node8/mlx5_0 port 1 to leaf1 port 3"});
+  EXPECT_EQ(cables_above(fabric, "node8", {"node7", "node8"}),
+            Strings{"node8/mlx5_0 port 1 to leaf1 port 3"});
   EXPECT_EQ(cables_above(fabric, "leaf1", {}),
             (Strings{"leaf1 port 7 to spine0 port 2", "leaf1 port 8 to spine1 port 2"}));
   EXPECT_TRUE(cables_above(fabric, "spine0", {}).empty()) << "nothing is above it";
