@@ -215,17 +215,21 @@ std::vector<DigestPlan> Judge::lately(const OfPlan& plan, uint64_t now_ns) const
     });
     together = std::min(together, static_cast<size_t>(told.end() - first));
   }
+  const auto has_enough = [](const std::vector<Told>& told, size_t digests) {
+    uint32_t calls = 0;
+    for (size_t back = 1; back <= digests; back++) calls += told[told.size() - back].plan.alone;
+    return calls >= kEnoughCalls;
+  };
+  size_t digests = 1;
+  while (digests < together &&
+         !std::all_of(plan.told.begin(), plan.told.end(),
+                      [&](const std::vector<Told>& told) { return has_enough(told, digests); }))
+    digests++;
   std::vector<DigestPlan> by_member;
-  for (size_t n = 1; n <= std::max<size_t>(1, together); n++) {
-    by_member.clear();
-    uint32_t calls = UINT32_MAX;
-    for (const std::vector<Told>& told : plan.told) {
-      auto from = told.end() - static_cast<std::ptrdiff_t>(n);
-      by_member.push_back((from++)->plan);
-      for (; from != told.end(); ++from) add(&by_member.back(), from->plan);
-      calls = std::min(calls, by_member.back().alone);
-    }
-    if (calls >= kEnoughCalls) break;
+  for (const std::vector<Told>& told : plan.told) {
+    auto from = told.end() - static_cast<std::ptrdiff_t>(digests);
+    by_member.push_back((from++)->plan);
+    for (; from != told.end(); ++from) add(&by_member.back(), from->plan);
   }
   return by_member;
 }
