@@ -159,31 +159,31 @@ std::vector<std::string> cables_above(const Fabric& fabric, const std::string& n
     const int host = fabric.vertices[index(v)].host;
     return host >= 0 ? host : v;
   };
+  const auto has_other_host = [&](int leaf) {
+    return std::any_of(fabric.links.begin(), fabric.links.end(), [&](const Link& link) {
+      return link.to == leaf && owner(link.from) != vertex &&
+             hosts.contains(fabric.vertices[index(owner(link.from))].name);
+    });
+  };
   const std::vector<int> height = heights(fabric);
   std::vector<std::string> cables;
-  std::set<std::string> above;  // switches that a host hangs on
-  for (const Link& link : fabric.links) {
-    const Vertex &from = fabric.vertices[index(link.from)], &to = fabric.vertices[index(link.to)];
-    if (owner(link.from) != vertex || owner(link.to) == vertex) continue;
-    const int higher = height[index(link.to)] - height[index(link.from)];
-    // A spine that a storage host hangs on is as near to a host as a leaf.
-    if (higher < 0 || (higher == 0 && from.tier == to.tier)) continue;
-    if (fabric.vertices[index(vertex)].kind != VertexKind::switch_) above.insert(to.name);
-    if (link.ports.empty()) cables.push_back(cable_name(from.name, 0, to.name, 0));
-    for (const Cable& cable : link.ports)
-      cables.push_back(cable_name(from.name, cable.from_port, to.name, cable.to_port));
-  }
-  for (const std::string& leaf : above) {
-    const int below = fabric.find(leaf);
-    const bool shared =
-        std::any_of(fabric.links.begin(), fabric.links.end(), [&](const Link& link) {
-          return link.to == below && owner(link.from) != vertex &&
-                 hosts.contains(fabric.vertices[index(owner(link.from))].name);
-        });
-    if (shared) continue;
-    const std::vector<std::string> more = cables_above(fabric, leaf, hosts);
-    cables.insert(cables.end(), more.begin(), more.end());
-  }
+  std::set<int> leaves;  // that a host has to itself
+  const auto add = [&](int below) {
+    for (const Link& link : fabric.links) {
+      const Vertex &from = fabric.vertices[index(link.from)], &to = fabric.vertices[index(link.to)];
+      if (owner(link.from) != below || owner(link.to) == below) continue;
+      const int higher = height[index(link.to)] - height[index(link.from)];
+      // A spine that a storage host hangs on is as near to a host as a leaf.
+      if (higher < 0 || (higher == 0 && from.tier == to.tier)) continue;
+      if (fabric.vertices[index(below)].kind != VertexKind::switch_ && !has_other_host(link.to))
+        leaves.insert(link.to);
+      if (link.ports.empty()) cables.push_back(cable_name(from.name, 0, to.name, 0));
+      for (const Cable& cable : link.ports)
+        cables.push_back(cable_name(from.name, cable.from_port, to.name, cable.to_port));
+    }
+  };
+  add(vertex);
+  for (const int leaf : leaves) add(leaf);
   return cables;
 }
 
