@@ -16,6 +16,7 @@ five seconds, and the median and longest time until then.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -100,16 +101,25 @@ def places(options, random_):
     return rank, rack, random_.choice(["out", "in"]), one, other
 
 
+@contextlib.contextmanager
+def under_way(command, log, name):
+    """A job that is ended, and with it all its ranks, however its trial ends."""
+    job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=os.environ | {"FAULTS_JOB": name},
+                           start_new_session=True)
+    try:
+        yield job
+    finally:
+        job.send_signal(signal.SIGINT)
+        job.wait()
+
+
 def trial(kind, job_words, options, tree, random_):
     """(what was named, whether that is right, seconds until then, what would be right, the whole sentence)"""
     rank, rack, way, one, other = places(options, random_)
     job_name = f"{tree}-{random_.random()}"
     late = slow = neighbour = None
     watched = CLEAN_S if kind == "none" else AFTER_S
-    with tempfile.NamedTemporaryFile("w+") as log:
-        job = subprocess.Popen(on_hosts(tree, *job_words), stdout=subprocess.DEVNULL, stderr=log,
-                               env=os.environ | {"FAULTS_JOB": job_name}, start_new_session=True)
-        options.job_under_way = job
+    with tempfile.NamedTemporaryFile("w+") as log, under_way(on_hosts(tree, *job_words), log, job_name) as job:
         time.sleep(BEFORE_S)
         if kind == "nic":
             slow = f"h{rank}"
@@ -137,10 +147,8 @@ def trial(kind, job_words, options, tree, random_):
         if job.poll() is not None and found is None:
             with open(log.name) as file:
                 raise SystemExit(f"faults.py: the job ended:\n{file.read()[-2000:]}")
-        job.send_signal(signal.SIGINT)  # and with it all its ranks
-        job.wait()
-        if neighbour:
-            neighbour.wait()
+    if neighbour:
+        neighbour.wait()
     named = (found.group(1) or found.group(2)) if found else ""
     ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"], "none": [],
             "uplink": [f"rack{rack}", f"{'out of' if way == 'out' else 'into'} rack{rack}"],
@@ -173,7 +181,6 @@ def main():
     unknown = [kind for kind in options.kinds if kind not in KINDS]
     if unknown:
         parser.error(f"{unknown[0]}: expected one of {', '.join(KINDS)}")
-    options.job_under_way = None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("faults.py: told to end"))
     random_ = random.Random(options.seed)
     tree = f"faults{os.getpid()}"
@@ -189,9 +196,6 @@ def main():
         for kind in options.kinds or KINDS:
             measure(kind, options, lambda: trial(kind, job_words, options, tree, random_))
     finally:
-        if options.job_under_way and options.job_under_way.poll() is None:
-            options.job_under_way.send_signal(signal.SIGINT)
-            options.job_under_way.wait()
         sennit("emulate", "down", "--name", tree)
 
 
