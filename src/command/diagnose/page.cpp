@@ -76,7 +76,7 @@ std::vector<PlanCalls> calls_by_plan(const JobRecording& job, int rank, Plans& p
     if (call.rank != rank || call.point_to_point || call.end_ns == 0) continue;
     PlanCalls& of = by_plan[{call.comm, call.plan}];
     const double took = static_cast<double>(call.end_ns - call.begin_ns) / kNsPerMs;
-    of.name = plans.call_name(call.comm, call.plan);
+    if (of.name.empty()) of.name = plans.call_name(call.comm, call.plan);
     of.points.emplace_back(static_cast<double>(call.begin_ns) / kNsPerMs, took);
     of.tips.push_back(fmt::format("call {} of {}, {}: {:.2f} ms", call.seq,
                                   job.comm_name(call.comm), of.name, took));
