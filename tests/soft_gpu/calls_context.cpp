@@ -12,7 +12,14 @@
 namespace soft_gpu {
 namespace {
 
-thread_local std::vector<Gpu*> current_contexts;
+// The contexts that a thread has pushed. Nothing destroys it: a program's static objects call after
+// the thread's own are gone.
+struct ContextStack {
+  static constexpr int kMost = 64;
+  Gpu* contexts[kMost];
+  int depth;
+};
+thread_local ContextStack stack;
 
 struct ErrorWords {
   int number;
@@ -86,7 +93,7 @@ const std::vector<Gpu*>& gpus() {
   return all;
 }
 
-Gpu* current() { return current_contexts.empty() ? nullptr : current_contexts.back(); }
+Gpu* current() { return stack.depth == 0 ? nullptr : stack.contexts[stack.depth - 1]; }
 
 int enter(Gpu** gpu) {
   if (const int error = enter()) return error;
@@ -206,6 +213,16 @@ int cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return 0;
 }
 
+int cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  if (const int error = enter()) return error;
+  if (!is_device(device)) return kInvalidDevice;
+  Gpu* const gpu = gpus()[static_cast<size_t>(device)];
+  const std::lock_guard lock(gpu->mutex);
+  *flags = 0;
+  *active = gpu->retained > 0 ? 1 : 0;
+  return 0;
+}
+
 int cuCtxGetCurrent(CUcontext* context) {
   if (const int error = enter()) return error;
   *context = reinterpret_cast<CUcontext>(current());
@@ -216,24 +233,24 @@ int cuCtxSetCurrent(CUcontext context) {
   if (const int error = enter()) return error;
   Gpu* const gpu = find_gpu(context);
   if (context != nullptr && gpu == nullptr) return kInvalidContext;
-  if (!current_contexts.empty()) current_contexts.pop_back();
-  if (gpu != nullptr) current_contexts.push_back(gpu);
+  if (stack.depth > 0) stack.depth--;
+  if (gpu != nullptr) stack.contexts[stack.depth++] = gpu;
   return 0;
 }
 
 int cuCtxPushCurrent_v2(CUcontext context) {
   if (const int error = enter()) return error;
   Gpu* const gpu = find_gpu(context);
-  if (gpu == nullptr) return kInvalidContext;
-  current_contexts.push_back(gpu);
+  if (gpu == nullptr || stack.depth == ContextStack::kMost) return kInvalidContext;
+  stack.contexts[stack.depth++] = gpu;
   return 0;
 }
 
 int cuCtxPopCurrent_v2(CUcontext* context) {
   if (const int error = enter()) return error;
-  if (current_contexts.empty()) return kInvalidContext;
+  if (stack.depth == 0) return kInvalidContext;
   if (context != nullptr) *context = reinterpret_cast<CUcontext>(current());
-  current_contexts.pop_back();
+  stack.depth--;
   return 0;
 }
 

@@ -163,6 +163,16 @@ int cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned referen
   return 0;
 }
 
+// How many there are: the nodes themselves nobody gets.
+int cuGraphGetNodes(CUgraph graph, void** nodes, size_t* count) {
+  if (const int error = enter()) return error;
+  const std::lock_guard lock(handles().mutex);
+  const auto found = handles().graphs.find(graph);
+  if (found == handles().graphs.end() || nodes != nullptr) return kInvalidValue;
+  *count = found->second->operations.size();
+  return 0;
+}
+
 int cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long) {
   if (const int error = enter()) return error;
   const std::lock_guard lock(handles().mutex);

@@ -29,6 +29,7 @@ int cuDeviceGetName(char* name, int bytes, CUdevice device);
 int cuDeviceGetAttribute(int* value, int attribute, CUdevice device);
 int cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
 int cuDevicePrimaryCtxRelease_v2(CUdevice device);
+int cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
 int cuCtxGetCurrent(CUcontext* context);
 int cuCtxSetCurrent(CUcontext context);
 int cuCtxPushCurrent_v2(CUcontext context);
@@ -88,6 +89,7 @@ int cuUserObjectCreate(CUuserObject* object, void* data, void (*destroy)(void*),
 int cuUserObjectRelease(CUuserObject object, unsigned references);
 int cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned references,
                             unsigned flags);
+int cuGraphGetNodes(CUgraph graph, void** nodes, size_t* count);
 int cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long flags);
 int cuGraphLaunch(CUgraphExec graph, CUstream stream);
 int cuGraphExecDestroy(CUgraphExec graph);

@@ -1,0 +1,393 @@
+"""PyTorch on tensors of CUDA devices, on the software GPU: its own backend "nccl", unmodified, by both of its process
+groups, on our libnccl.so.2; and sennit_torch's. Four processes make each call on host memory by gloo and on the device,
+and compare. No kernel of PyTorch's is there: tensors are made on the host and copied.
+
+The programs of tests/soft_gpu, the library for NCCL and sennit_torch are looked for in build/torch.
+"""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import unittest
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/torch"
+RANKS = 4
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+# ---- what each rank runs ----
+
+
+def on_both(call, *tensors):
+    """`call(*tensors)` on host memory and on the device, which returns the tensors that it has filled."""
+    import torch
+
+    expected = call(*[tensor.clone() for tensor in tensors])
+    found = call(*[tensor.cuda() for tensor in tensors])
+    assert len(expected) == len(found)
+    for one, other in zip(expected, found):
+        assert other.is_cuda
+        assert torch.equal(one, other.cpu()), f"expected {one}, found {other.cpu()}"
+
+
+def numbers(rank, count=1000, dtype=None):
+    import torch
+
+    return ((torch.arange(count) * 7 + rank * 3) % 5).to(dtype or torch.float32)
+
+
+@check
+def the_library_is_ours(rank, dist, torch):
+    with open("/proc/self/maps") as maps:
+        assert str(BUILD) in maps.read()
+    assert torch.cuda.get_device_name() == "software GPU 0"
+    if sys.argv[3] == "nccl":
+        import ctypes
+
+        address = ctypes.cast(ctypes.CDLL(None).ncclAllReduce, ctypes.c_void_p).value
+        with open("/proc/self/maps") as maps:
+            for line in maps:
+                first, last = (int(end, 16) for end in line.split()[0].split("-"))
+                if first <= address < last:
+                    assert "sennit/libnccl.so" in line, line
+
+
+@check
+def all_reduce_of_all_types_and_operations(rank, dist, torch):
+    operations = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
+    for dtype in [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32,
+                  torch.int64]:
+        for operation in operations:
+
+            def call(x):
+                dist.all_reduce(x, operation)
+                return [x]
+
+            on_both(call, numbers(rank, dtype=dtype))
+
+
+@check
+def average(rank, dist, torch):
+    x = numbers(rank).cuda()
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    expected = sum(numbers(other) for other in range(RANKS)) / RANKS
+    assert torch.equal(x.cpu(), expected)
+
+
+@check
+def sizes_from_one_element_to_four_mebibytes(rank, dist, torch):
+    for count in [1, 3, 1000, 65537, 1 << 20]:
+
+        def call(x):
+            dist.all_reduce(x)
+            return [x]
+
+        on_both(call, numbers(rank, count))
+
+
+@check
+def broadcast_and_reduce(rank, dist, torch):
+    for root in range(RANKS):
+
+        def sent(x):
+            dist.broadcast(x, root)
+            return [x]
+
+        def summed(x):
+            dist.reduce(x, root)
+            return [x] if rank == root else []
+
+        on_both(sent, numbers(rank))
+        on_both(summed, numbers(rank))
+
+
+@check
+def gathered_by_all(rank, dist, torch):
+    def as_list(x, *parts):
+        dist.all_gather(list(parts), x)
+        return parts
+
+    def as_one(x, whole):
+        dist.all_gather_into_tensor(whole, x)
+        return [whole]
+
+    on_both(as_list, numbers(rank), *[torch.zeros(1000) for _ in range(RANKS)])
+    on_both(as_one, numbers(rank), torch.zeros(RANKS * 1000))
+
+
+@check
+def reduced_and_scattered(rank, dist, torch):
+    whole = numbers(rank, RANKS * 500).cuda()
+    expected = sum(numbers(other, RANKS * 500) for other in range(RANKS))[rank * 500 : (rank + 1) * 500]
+    out = torch.zeros(500).cuda()
+    dist.reduce_scatter_tensor(out, whole)
+    assert torch.equal(out.cpu(), expected)
+    out = torch.zeros(500).cuda()
+    dist.reduce_scatter(out, list(whole.chunk(RANKS)))
+    assert torch.equal(out.cpu(), expected)
+
+
+@check
+def all_to_all(rank, dist, torch):
+    def equal(out, x):
+        dist.all_to_all_single(out, x)
+        return [out]
+
+    on_both(equal, torch.zeros(RANKS * 30), numbers(rank, RANKS * 30))
+    sent, received = [r + 1 for r in range(RANKS)], [rank + 1] * RANKS
+
+    def uneven(out, x):
+        dist.all_to_all_single(out, x, received, sent)
+        return [out]
+
+    on_both(uneven, torch.zeros(sum(received)), numbers(rank, sum(sent)))
+    outputs = [torch.zeros(5).cuda() for _ in range(RANKS)]
+    dist.all_to_all(outputs, [torch.full((5,), 10.0 * rank + other).cuda() for other in range(RANKS)])
+    for other in range(RANKS):
+        assert torch.equal(outputs[other].cpu(), torch.full((5,), 10.0 * other + rank))
+
+
+@check
+def gathered_and_scattered(rank, dist, torch):
+    for root in range(RANKS):
+
+        def gather(x, *parts):
+            dist.gather(x, list(parts) if rank == root else None, root)
+            return parts if rank == root else []
+
+        def scatter(x, *parts):
+            dist.scatter(x, list(parts) if rank == root else None, root)
+            return [x]
+
+        on_both(gather, numbers(rank), *[torch.zeros(1000) for _ in range(RANKS)])
+        on_both(scatter, torch.zeros(1000), *[numbers(r) for r in range(RANKS)])
+
+
+@check
+def sent_and_received(rank, dist, torch):
+    def around(x, out):
+        if rank == 0:
+            dist.send(x, 1)
+            dist.recv(out, RANKS - 1)
+        else:
+            dist.recv(out, rank - 1)
+            dist.send(x, (rank + 1) % RANKS)
+        return [out]
+
+    on_both(around, numbers(rank), torch.zeros(1000))
+
+
+@check
+def sent_and_received_in_batches(rank, dist, torch):
+    def exchange(x, out):
+        operations = [dist.P2POp(dist.isend, x, (rank + 1) % RANKS), dist.P2POp(dist.irecv, out, (rank - 1) % RANKS)]
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+        return [out]
+
+    for count in [10, 300_000]:
+        on_both(exchange, numbers(rank, count), torch.zeros(count))
+
+
+@check
+def coalesced(rank, dist, torch):
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    group, device = dist.group.WORLD, torch.device("cuda")
+    sums = [numbers(rank, 100 + i).cuda() for i in range(3)]
+    with _coalescing_manager(group, device):
+        for x in sums:
+            dist.all_reduce(x)
+    for i, x in enumerate(sums):
+        assert torch.equal(x.cpu(), sum(numbers(other, 100 + i) for other in range(RANKS)))
+    wholes = [torch.zeros(RANKS * (50 + i)).cuda() for i in range(3)]
+    with _coalescing_manager(group, device, async_ops=True) as out:
+        for i, whole in enumerate(wholes):
+            dist.all_gather_into_tensor(whole, numbers(rank, 50 + i).cuda())
+    out.wait()
+    for i, whole in enumerate(wholes):
+        assert torch.equal(whole.cpu(), torch.cat([numbers(other, 50 + i) for other in range(RANKS)]))
+    parts = [torch.zeros(20 + i).cuda() for i in range(3)]
+    with _coalescing_manager(group, device):
+        for i, part in enumerate(parts):
+            dist.reduce_scatter_tensor(part, numbers(rank, RANKS * (20 + i)).cuda())
+    for i, part in enumerate(parts):
+        whole = sum(numbers(other, RANKS * (20 + i)) for other in range(RANKS))
+        assert torch.equal(part.cpu(), whole.chunk(RANKS)[rank])
+
+
+@check
+def works_order_streams(rank, dist, torch):
+    """What follows wait() in a stream follows the call, and nobody waits on the host."""
+    expected = sum(numbers(other, 100_000) for other in range(RANKS))
+    copies, streams = [], [torch.cuda.Stream() for _ in range(3)]
+    for i in range(12):
+        with torch.cuda.stream(streams[i % 3]):
+            x = numbers(rank, 100_000).cuda(non_blocking=True)
+            work = dist.all_reduce(x, async_op=True)
+            copy = torch.empty_like(x)
+            work.wait()
+            copy.copy_(x)
+            x.copy_(copy, non_blocking=True)  # and x may go
+            copies.append(copy)
+    torch.cuda.synchronize()
+    for copy in copies:
+        assert torch.equal(copy.cpu(), expected)
+
+
+@check
+def works_that_nobody_keeps(rank, dist, torch):
+    kept = [numbers(rank, 50_000).cuda() for _ in range(8)]
+    for x in kept:
+        dist.all_reduce(x, async_op=True)
+        dist.all_reduce(numbers(rank, 50_000).cuda(), async_op=True)
+    dist.barrier(device_ids=[0])
+    torch.cuda.synchronize()
+    for x in kept:
+        assert torch.equal(x.cpu(), sum(numbers(other, 50_000) for other in range(RANKS)))
+
+
+@check
+def futures(rank, dist, torch):
+    x = numbers(rank, 1000).cuda()
+    work = dist.all_reduce(x, async_op=True)
+    out = work.get_future().then(lambda future: future.value()[0]).wait()
+    torch.cuda.synchronize()
+    assert torch.equal(out.cpu(), sum(numbers(other, 1000) for other in range(RANKS)))
+
+
+@check
+def graphs(rank, dist, torch):
+    """What is captured once and replayed, between calls that are not."""
+    x = numbers(rank).cuda()
+    total = torch.empty_like(x)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        total.copy_(x)
+        dist.all_reduce(total)
+    for turn in range(20):
+        x.copy_(numbers(rank + turn))
+        graph.replay()
+        expected = sum(numbers(other + turn) for other in range(RANKS))
+        assert torch.equal(total.cpu(), expected)
+        dist.all_reduce(x)
+        assert torch.equal(x.cpu(), expected)
+
+
+@check
+def barriers(rank, dist, torch):
+    for _ in range(5):
+        dist.barrier(device_ids=[0])
+
+
+@check
+def subgroups(rank, dist, torch):
+    halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
+    x = numbers(rank).cuda()
+    dist.all_reduce(x, group=halves[rank % 2])
+    assert torch.equal(x.cpu(), numbers(rank % 2) + numbers(rank % 2 + 2))
+    parts = dist.split_group(split_ranks=[[0, 1], [2, 3]])
+    y = numbers(rank).cuda()
+    dist.all_reduce(y, group=parts)
+    assert torch.equal(y.cpu(), numbers(rank // 2 * 2) + numbers(rank // 2 * 2 + 1))
+    dist.destroy_process_group(halves[rank % 2])
+
+
+@check
+def an_abort_while_a_rank_does_not_come(rank, dist, torch):
+    """The last one: streams go on, within two seconds."""
+    x = numbers(rank).cuda()
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 0:
+        time.sleep(4)
+    else:
+        dist.all_reduce(x, async_op=True)
+        time.sleep(0.5)
+        began = time.monotonic()
+        aborted = threading.Thread(target=dist.distributed_c10d._abort_process_group)
+        aborted.start()
+        torch.cuda.synchronize()
+        aborted.join()
+        took = time.monotonic() - began
+        assert took < 2, f"took {took:.1f} s"
+
+
+def run_rank(rank, backend, store):
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+
+    if backend == "sennit":
+        import sennit_torch  # noqa: F401
+
+    torch.set_num_threads(1)
+    torch.cuda.set_device(0)
+    dist.init_process_group(f"cpu:gloo,cuda:{backend}", init_method=f"file://{store}", rank=rank, world_size=RANKS,
+                            timeout=datetime.timedelta(seconds=60), device_id=torch.device("cuda:0"))
+    failed = []
+    for function in CHECKS:
+        print(f"rank {rank}: {function.__name__}", flush=True)
+        try:
+            function(rank, dist, torch)
+        except Exception:  # noqa: BLE001: all of them are told
+            failed.append(function.__name__)
+            print(traceback.format_exc(), flush=True)
+            break  # the others wait for this rank, and are ended
+    sys.stdout.flush()
+    os._exit(1 if failed else 0)  # after an abort there is nothing to say goodbye to
+
+
+# ---- the test ----
+
+
+class OnTheSoftwareGpu(unittest.TestCase):
+    def run_on(self, backend, **variables):
+        libraries = [BUILD / "soft_gpu/libcudart.so.13", BUILD / "lib/sennit/libnccl.so.2"]
+        for library in libraries:
+            self.assertTrue(library.exists(), f"{library} is not built")
+        environment = os.environ | {"LD_PRELOAD": " ".join(map(str, libraries)), "OMP_NUM_THREADS": "1",
+                                    "SENNIT_STALL": "0"} | variables
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as files:
+            logs = [files.enter_context(open(f"{folder}/{rank}.log", "w+")) for rank in range(RANKS)]
+            ranks = [
+                subprocess.Popen([sys.executable, __file__, "--rank", str(rank), backend, f"{folder}/store"],
+                                 env=environment, stdout=logs[rank], stderr=subprocess.STDOUT)
+                for rank in range(RANKS)
+            ]
+            deadline = time.monotonic() + 120
+            while time.monotonic() < deadline and any(rank.poll() is None for rank in ranks):
+                if any(rank.poll() for rank in ranks):
+                    break
+                time.sleep(0.1)
+            codes = [rank.poll() for rank in ranks]
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+            texts = [pathlib.Path(log.name).read_text() for log in logs]
+        self.assertEqual(codes, [0] * RANKS, "\n".join(texts))
+
+    def test_the_backend_nccl_of_old(self):
+        self.run_on("nccl", TORCH_DIST_USE_NCCL2="0")
+
+    def test_the_backend_nccl_of_today(self):
+        self.run_on("nccl", TORCH_DIST_USE_NCCL2="1")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--rank"]:
+        run_rank(int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    unittest.main(verbosity=2)
