@@ -1,4 +1,4 @@
-"""sennit_torch: sennit as a backend of torch.distributed, on tensors in host memory.
+"""sennit_torch: sennit as a backend of torch.distributed, on tensors in host memory and on CUDA devices.
 
     import torch.distributed as dist
     import sennit_torch
@@ -38,12 +38,13 @@ def _process_group(options, _, name="sennit"):
         name,
         options.group_id,
         options.global_ranks_in_group,
+        torch.cuda.is_available(),
     )
 
 
 def register():
     """Makes the backend known. To import this is enough; PyTorch 2.15 and later call it themselves."""
-    dist.Backend.register_backend("sennit", _process_group, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("sennit", _process_group, extended_api=True, devices=["cpu", "cuda"])
 
 
 def register_memory(wanted=True):

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import unittest
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/torch"
@@ -325,69 +324,173 @@ def an_abort_while_a_rank_does_not_come(rank, dist, torch):
         assert took < 2, f"took {took:.1f} s"
 
 
-def run_rank(rank, backend, store):
+def start(dist, torch, backends, rank, store, device_id=None):
     import datetime
+
+    torch.set_num_threads(1)
+    dist.init_process_group(backends, init_method=f"file://{store}", rank=rank, world_size=RANKS,
+                            timeout=datetime.timedelta(seconds=60), device_id=device_id)
+
+
+def all_checks(rank, backend, store):
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(0)
+    start(dist, torch, f"cpu:gloo,cuda:{backend}", rank, store, torch.device("cuda:0"))
+    for function in CHECKS:
+        print(f"rank {rank}: {function.__name__}", flush=True)
+        function(rank, dist, torch)  # where it fails the others wait for this rank, and are ended
+    sys.stdout.flush()
+    os._exit(0)  # after an abort there is nothing to say goodbye to
+
+
+def one_group_for_both(rank, backend, store):
+    """Calls on host memory and on the device in turns, by one group, which ends as groups do."""
+    import torch
+    import torch.distributed as dist
+
+    start(dist, torch, backend, rank, store)
+    for _ in range(10):
+        pending = []
+        for place in [torch.device("cpu"), torch.device("cuda")]:
+            x = numbers(rank, 1000).to(place)
+            pending.append((x, dist.all_reduce(x, async_op=True)))
+        for x, work in pending:
+            work.wait()
+            assert torch.equal(x.cpu(), sum(numbers(other, 1000) for other in range(RANKS)))
+    on_both(lambda x: (dist.all_reduce(x), [x])[1], numbers(rank))
+    received = torch.zeros(1000)
+    operations = [dist.P2POp(dist.isend, numbers(rank), (rank + 1) % RANKS),
+                  dist.P2POp(dist.irecv, received, (rank - 1) % RANKS)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    assert torch.equal(received, numbers((rank - 1) % RANKS))
+    objects = [None] * RANKS
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": other} for other in range(RANKS)]
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def what_is_off(rank, backend, store):
+    """Each is an error that says what, and the group goes on."""
+    import torch
+    import torch.distributed as dist
+
+    start(dist, torch, backend, rank, store)
+    x, whole = numbers(rank), torch.zeros(RANKS * 1000).cuda()
+
+    def says(words, call, *arguments):
+        try:
+            call(*arguments)
+        except (RuntimeError, ValueError) as error:
+            assert words in str(error), f"{words} is not in: {error}"
+        else:
+            raise AssertionError(f"no error: {words}")
+
+    says("those of a call are on one device", dist.all_gather_into_tensor, whole, x)
+    says("sparse ones are summed in host memory alone", dist.all_reduce,
+         torch.sparse_coo_tensor(torch.zeros(1, 1, dtype=torch.long), torch.ones(1), (3,)).to("cuda"))
+    says("name the source", dist.recv, x.cuda())
+    says("elements of", dist.all_reduce, torch.zeros(4, dtype=torch.int16).cuda())
+    x = x.cuda()
+    dist.all_reduce(x)
+    assert torch.equal(x.cpu(), sum(numbers(other) for other in range(RANKS)))
+    dist.destroy_process_group()
+
+
+def exits_with_calls_out(rank, backend, store):
+    import torch
+    import torch.distributed as dist
+
+    start(dist, torch, backend, rank, store)
+    x = numbers(rank).cuda()
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 0:
+        dist.all_reduce(x, async_op=True)  # and nobody else comes
+
+
+def a_rank_is_killed(rank, backend, store):
+    import signal
 
     import torch
     import torch.distributed as dist
 
-    if backend == "sennit":
-        import sennit_torch  # noqa: F401
-
-    torch.set_num_threads(1)
-    torch.cuda.set_device(0)
-    dist.init_process_group(f"cpu:gloo,cuda:{backend}", init_method=f"file://{store}", rank=rank, world_size=RANKS,
-                            timeout=datetime.timedelta(seconds=60), device_id=torch.device("cuda:0"))
-    failed = []
-    for function in CHECKS:
-        print(f"rank {rank}: {function.__name__}", flush=True)
-        try:
-            function(rank, dist, torch)
-        except Exception:  # noqa: BLE001: all of them are told
-            failed.append(function.__name__)
-            print(traceback.format_exc(), flush=True)
-            break  # the others wait for this rank, and are ended
-    sys.stdout.flush()
-    os._exit(1 if failed else 0)  # after an abort there is nothing to say goodbye to
+    start(dist, torch, backend, rank, store)
+    x = numbers(rank).cuda()
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 1:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    work = dist.all_reduce(x, async_op=True)
+    torch.cuda.synchronize()
+    try:
+        work.wait()
+    except dist.DistBackendError as error:
+        assert "rank 1" in str(error), error
+    else:
+        raise AssertionError("no error")
 
 
 # ---- the test ----
 
 
 class OnTheSoftwareGpu(unittest.TestCase):
-    def run_on(self, backend, **variables):
+    def run_on(self, what, backend, codes=(0,) * RANKS, within=120, **variables):
         libraries = [BUILD / "soft_gpu/libcudart.so.13", BUILD / "lib/sennit/libnccl.so.2"]
         for library in libraries:
             self.assertTrue(library.exists(), f"{library} is not built")
         environment = os.environ | {"LD_PRELOAD": " ".join(map(str, libraries)), "OMP_NUM_THREADS": "1",
-                                    "SENNIT_STALL": "0"} | variables
+                                    "PYTHONPATH": str(BUILD / "python")} | variables
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as files:
             logs = [files.enter_context(open(f"{folder}/{rank}.log", "w+")) for rank in range(RANKS)]
             ranks = [
-                subprocess.Popen([sys.executable, __file__, "--rank", str(rank), backend, f"{folder}/store"],
+                subprocess.Popen([sys.executable, __file__, what.__name__, str(rank), backend, f"{folder}/store"],
                                  env=environment, stdout=logs[rank], stderr=subprocess.STDOUT)
                 for rank in range(RANKS)
             ]
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + within
             while time.monotonic() < deadline and any(rank.poll() is None for rank in ranks):
-                if any(rank.poll() for rank in ranks):
+                if any(rank.poll() not in (None, code) for rank, code in zip(ranks, codes)):
                     break
                 time.sleep(0.1)
-            codes = [rank.poll() for rank in ranks]
+            ended = tuple(rank.poll() for rank in ranks)
             for rank in ranks:
                 rank.kill()
                 rank.wait()
             texts = [pathlib.Path(log.name).read_text() for log in logs]
-        self.assertEqual(codes, [0] * RANKS, "\n".join(texts))
+        self.assertEqual(ended, codes, "\n".join(texts))
 
     def test_the_backend_nccl_of_old(self):
-        self.run_on("nccl", TORCH_DIST_USE_NCCL2="0")
+        self.run_on(all_checks, "nccl", TORCH_DIST_USE_NCCL2="0")
 
     def test_the_backend_nccl_of_today(self):
-        self.run_on("nccl", TORCH_DIST_USE_NCCL2="1")
+        self.run_on(all_checks, "nccl", TORCH_DIST_USE_NCCL2="1")
+
+    def test_the_backend_sennit(self):
+        self.run_on(all_checks, "sennit")
+
+    def test_sennit_for_both_kinds_of_memory(self):
+        self.run_on(one_group_for_both, "sennit")
+        self.run_on(one_group_for_both, "cpu:sennit,cuda:sennit")
+
+    def test_what_is_off_is_named(self):
+        self.run_on(what_is_off, "sennit")
+
+    def test_a_process_that_exits_with_calls_out(self):
+        self.run_on(exits_with_calls_out, "sennit", within=30)
+
+    def test_a_rank_that_is_killed(self):
+        self.run_on(a_rank_is_killed, "sennit", codes=(0, -9, 0, 0), within=30)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--rank"]:
-        run_rank(int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    if sys.argv[1:2] and sys.argv[1] in globals() and len(sys.argv) == 5:
+        if "sennit" in sys.argv[3]:
+            import sennit_torch  # noqa: F401
+        globals()[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
+        sys.exit(0)
     unittest.main(verbosity=2)

@@ -10,13 +10,14 @@ namespace sennit_torch {
 
 // A communicator, destroyed when no process group and no work needs it any more.
 struct HeldCommunicator {
-  explicit HeldCommunicator(sennit_comm_t made) : comm(made) {}
+  HeldCommunicator(sennit_comm_t made, bool with_devices) : comm(made), has_devices(with_devices) {}
   HeldCommunicator(const HeldCommunicator&) = delete;
   HeldCommunicator& operator=(const HeldCommunicator&) = delete;
   ~HeldCommunicator();
 
   const sennit_comm_t comm;
-  std::mutex calls;  // several threads may use one process group: their calls have an order
+  const bool has_devices;  // all ranks of the job have a CUDA device
+  std::mutex calls;        // several threads may use one process group: their calls have an order
 };
 
 // The group of all the job's ranks, which this process's other groups are made out of, as long as

@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/device.hpp"
 #include "core/registered.hpp"
 
 namespace sennit_torch {
@@ -24,9 +25,10 @@ Tensor& only(const char* call, Tensors& tensors) {
   return tensors[0];
 }
 
-void on_host(const char* call, const Tensor& tensor) {
-  TORCH_CHECK(tensor.device().is_cpu(), "sennit: ", call, ": a tensor on ", tensor.device(),
-              "; sennit works on host memory");
+void usable(const char* call, const Tensor& tensor) {
+  TORCH_CHECK(tensor.device().is_cpu() || tensor.device().is_cuda(), "sennit: ", call,
+              ": a tensor on ", tensor.device(),
+              "; sennit works on host memory and on CUDA devices");
   TORCH_CHECK(tensor.layout() == at::kStrided, "sennit: ", call, ": a tensor of layout ",
               tensor.layout(), "; it must be dense");
 }
@@ -34,7 +36,7 @@ void on_host(const char* call, const Tensor& tensor) {
 // The tensor itself where its elements lie one after the other, else a copy.
 Tensor dense(const char* call, const Tensor& tensor) {
   const at::NoGradGuard no_grad;
-  on_host(call, tensor);
+  usable(call, tensor);
   return tensor.contiguous();
 }
 
@@ -45,7 +47,10 @@ Tensor joined(const char* call, const Tensors& tensors, bool with_contents) {
   const at::NoGradGuard no_grad;
   int64_t elements = 0;
   for (const Tensor& tensor : tensors) {
-    on_host(call, tensor);
+    usable(call, tensor);
+    TORCH_CHECK(tensor.device() == tensors[0].device(), "sennit: ", call, ": tensors on ",
+                tensors[0].device(), " and ", tensor.device(),
+                "; those of a call are on one device");
     TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "sennit: ", call, ": tensors of ",
                 tensors[0].scalar_type(), " and ", tensor.scalar_type());
     elements += tensor.numel();
@@ -177,6 +182,18 @@ Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::Reduc
 
 namespace {
 
+// Makes a call of the library's, in its nonblocking form where there is a place for its handle.
+template <typename Blocking, typename Starting, typename... Arguments>
+sennit_status_t issue(Blocking blocking, Starting starting, sennit_work_t* work,
+                      Arguments... arguments) {
+  return work ? starting(arguments..., work) : blocking(arguments...);
+}
+
+sennit_status_t receive_from(void* recv, size_t count, sennit_type_t type, int peer, int tag,
+                             sennit_comm_t comm) {
+  return sennit_recv_tagged(recv, count, type, peer, tag, comm, nullptr);
+}
+
 const std::string kPassed = "passed";  // rank 0's word in a monitored barrier
 
 // Made by the members alone, out of a communicator that has all of them.
@@ -188,37 +205,45 @@ std::shared_ptr<HeldCommunicator> group_of(const HeldCommunicator& all,
   if (sennit_comm_create_group(all.comm, members.data(), static_cast<int>(members.size()), tag,
                                &made) != SENNIT_OK)
     throw_error("new_group", sennit_last_error());
-  return std::make_shared<HeldCommunicator>(made);
+  return std::make_shared<HeldCommunicator>(made, all.has_devices);
+}
+
+// Calls on devices have a communicator of their own: those on host memory would wait for its
+// stream. None where a rank has no device.
+std::shared_ptr<DeviceCalls> device_calls_of(const HeldCommunicator& comm, int size,
+                                             const std::string& name) {
+  if (!comm.has_devices) return nullptr;
+  std::vector<int> all(static_cast<size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return std::make_shared<DeviceCalls>(group_of(comm, all, name + "/devices"));
 }
 
 }  // namespace
 
 ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                                        Milliseconds timeout, std::string name,
-                                       const std::string& group, const std::vector<int>& members)
-    : ProcessGroupSennit(std::move(store), rank, size, timeout, std::move(name), nullptr) {
+                                       const std::string& group, const std::vector<int>& members,
+                                       bool has_device)
+    : ProcessGroupSennit(std::move(store), rank, size, timeout, std::move(name)) {
   WholeJob& whole_job = WholeJob::instance();
-  if (const std::shared_ptr<HeldCommunicator> all = members.empty() ? nullptr : whole_job.held()) {
-    comm_ = group_of(*all, members, group);
-    return;
-  }
-  const auto made = std::make_shared<HeldCommunicator>(start_job(rank, size));
+  std::shared_ptr<HeldCommunicator> made;
+  if (const std::shared_ptr<HeldCommunicator> all = members.empty() ? nullptr : whole_job.held())
+    made = group_of(*all, members, group);
+  else
+    made = start_job(rank, size, has_device);
   if (members.empty()) whole_job.hold(made);
+  device_calls_ = device_calls_of(*made, size, group);
   comm_ = made;
 }
 
 ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                                       Milliseconds timeout, std::string name,
-                                       std::shared_ptr<HeldCommunicator> comm)
-    : Backend(rank, size),
-      store_(std::move(store)),
-      comm_(std::move(comm)),
-      timeout_(timeout),
-      name_(std::move(name)) {
+                                       Milliseconds timeout, std::string name)
+    : Backend(rank, size), store_(std::move(store)), timeout_(timeout), name_(std::move(name)) {
   init();
 }
 
-sennit_comm_t ProcessGroupSennit::start_job(int rank, int size) const {
+std::shared_ptr<HeldCommunicator> ProcessGroupSennit::start_job(int rank, int size,
+                                                                bool has_device) const {
   sennit_unique_id_t id;
   if (rank == 0) {
     if (sennit_get_unique_id(&id) != SENNIT_OK) throw_error("start", sennit_last_error());
@@ -235,7 +260,12 @@ sennit_comm_t ProcessGroupSennit::start_job(int rank, int size) const {
   sennit_comm_t made = nullptr;
   if (sennit_comm_init_rank(&made, size, &id, rank, &config) != SENNIT_OK)
     throw_error("start", sennit_last_error());
-  return made;
+  // Whether all ranks have one.
+  int32_t have = has_device ? 1 : 0;
+  const sennit_status_t agreed = sennit_all_reduce(&have, &have, 1, SENNIT_INT32, SENNIT_MIN, made);
+  auto held = std::make_shared<HeldCommunicator>(made, have == 1);
+  if (agreed != SENNIT_OK) throw_error("start", sennit_last_error());
+  return held;
 }
 
 ProcessGroupSennit::~ProcessGroupSennit() = default;
@@ -249,10 +279,15 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupSennit::split(
     const c10::intrusive_ptr<Options>& options) {
   const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
   if (mine == ranks.end()) return nullptr;
-  return c10::make_intrusive<ProcessGroupSennit>(
-      store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
-      options ? options->timeout : timeout_.load(), name_,
-      group_of(*held("split_group"), ranks, options ? options->group_name : ""));
+  const int size = static_cast<int>(ranks.size());
+  const std::string group = options ? options->group_name : "";
+  auto part =
+      c10::make_intrusive<ProcessGroupSennit>(store, static_cast<int>(mine - ranks.begin()), size,
+                                              options ? options->timeout : timeout_.load(), name_);
+  const std::shared_ptr<HeldCommunicator> made = group_of(*held("split_group"), ranks, group);
+  part->device_calls_ = device_calls_of(*made, size, group);
+  part->comm_ = made;
+  return part;
 }
 
 std::shared_ptr<HeldCommunicator> ProcessGroupSennit::held(const std::string& call) const {
@@ -263,7 +298,11 @@ std::shared_ptr<HeldCommunicator> ProcessGroupSennit::held(const std::string& ca
 
 c10d::ErrorType ProcessGroupSennit::getError() {
   const std::shared_ptr<HeldCommunicator> comm = comm_;
-  switch (comm ? sennit_comm_get_async_error(comm->comm) : SENNIT_OK) {
+  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
+  sennit_status_t error = comm ? sennit_comm_get_async_error(comm->comm) : SENNIT_OK;
+  if (error == SENNIT_OK && on_devices)
+    error = sennit_comm_get_async_error(on_devices->comm()->comm);
+  switch (error) {
     case SENNIT_OK:
       return c10d::ErrorType::SUCCESS;
     case SENNIT_TIMED_OUT:
@@ -276,13 +315,18 @@ c10d::ErrorType ProcessGroupSennit::getError() {
 }
 
 void ProcessGroupSennit::abort() {
+  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_)
+    sennit_comm_abort(on_devices->comm()->comm);
   if (const std::shared_ptr<HeldCommunicator> comm = comm_) sennit_comm_abort(comm->comm);
 }
 
 // Without calls that are out this says goodbye to the other ranks.
 void ProcessGroupSennit::shutdown() {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_.exchange(nullptr))
+    on_devices->settle(until);
   if (const std::shared_ptr<HeldCommunicator> comm = comm_.exchange(nullptr))
-    TorchCall::settle(comm.get(), std::chrono::steady_clock::now() + kPatience);
+    TorchCall::settle(comm.get(), until);
 }
 
 Milliseconds ProcessGroupSennit::or_default(Milliseconds timeout) const {
@@ -300,10 +344,41 @@ std::shared_ptr<TorchCall> ProcessGroupSennit::started(TorchCall::Parts parts,
 
 // Only collectives have numbers: all ranks make all of them.
 MadeWork ProcessGroupSennit::made(c10d::OpType type, TorchCall::Parts parts, const Start& start) {
-  const std::shared_ptr<TorchCall> call = started(std::move(parts), start);
+  const std::string title = name_ + ":" + parts.name;
+  const std::optional<c10::Device> device = device_of(parts.name, parts.memory);
   if (!c10d::isP2POp(type)) sequence_++;
-  return c10::make_intrusive<TorchWork>(rank_, type, name_ + ":" + call->parts().name, call,
-                                        sequence_);
+  if (!device) {
+    const std::shared_ptr<TorchCall> call = started(std::move(parts), start);
+    MadeWork work = c10::make_intrusive<TorchWork>(rank_, type, title, call, sequence_);
+    if (coalesces_) coalesced_.push_back(work);
+    return work;
+  }
+  const std::shared_ptr<HeldCommunicator> comm = held(parts.name);
+  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
+  TORCH_CHECK(on_devices, "sennit: ", parts.name, ": a tensor on ", *device,
+              "; not all ranks of the job have a CUDA device, and this group works on host memory");
+  const Tensors inputs = parts.inputs;
+  std::optional<Enqueued> enqueued = on_devices->enqueue(*device, std::move(parts), start);
+  if (!enqueued) return nullptr;  // with the whole batch
+  return c10::make_intrusive<DeviceWork>(rank_, type, title, inputs, on_devices->comm(),
+                                         *std::move(enqueued), sequence_);
+}
+
+void ProcessGroupSennit::startCoalescing() {
+  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_) on_devices->begin_batch();
+  coalesces_ = true;
+}
+
+MadeWork ProcessGroupSennit::endCoalescing() {
+  coalesces_ = false;
+  std::vector<MadeWork> works = std::exchange(coalesced_, {});
+  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_)
+    if (std::optional<Enqueued> enqueued = on_devices->end_batch())
+      works.push_back(c10::make_intrusive<DeviceWork>(
+          rank_, c10d::OpType::COALESCED, name_ + ":coalesced", Tensors{}, on_devices->comm(),
+          *std::move(enqueued), sequence_));
+  if (works.size() == 1) return works[0];
+  return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
 }
 
 // ---- collectives ----
@@ -314,10 +389,10 @@ MadeWork ProcessGroupSennit::broadcast(Tensors& tensors, const c10d::BroadcastOp
   auto after = rank_ == options.rootRank ? nullptr : back_into(tensor, data);
   return made(c10d::OpType::BROADCAST,
               {"broadcast", {tensor, data}, tensors, after, tensors, options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_broadcast_start(data.data_ptr(), data.data_ptr(), bytes_of(data),
-                                              SENNIT_UINT8, static_cast<int>(options.rootRank),
-                                              comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_broadcast, sennit_broadcast_start, work, data.data_ptr(),
+                             data.data_ptr(), bytes_of(data), SENNIT_UINT8,
+                             static_cast<int>(options.rootRank), comm);
               });
 }
 
@@ -327,6 +402,8 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
                                               const c10d::AllreduceOptions& options) {
   const at::NoGradGuard no_grad;
   Tensor& tensor = only("all_reduce", tensors);
+  TORCH_CHECK(tensor.device().is_cpu(), "sennit: all_reduce: a sparse tensor on ", tensor.device(),
+              "; sparse ones are summed in host memory alone");
   TORCH_CHECK(options.reduceOp == c10d::ReduceOp::SUM,
               "sennit: all_reduce: of sparse tensors only sums are made");
   const Tensor mine = tensor.coalesce();
@@ -338,9 +415,9 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
     call->complete(kNoTimeout);
     if (const std::exception_ptr error = call->error()) std::rethrow_exception(error);
   };
-  complete({count, counts}, [&](sennit_comm_t comm, sennit_work_t* work) {
-    return sennit_all_gather_start(count.data_ptr(), counts.data_ptr(), 1, SENNIT_INT64, comm,
-                                   work);
+  complete({count, counts}, [=](sennit_comm_t comm, sennit_work_t* work) {
+    return issue(sennit_all_gather, sennit_all_gather_start, work, count.data_ptr(),
+                 counts.data_ptr(), 1, SENNIT_INT64, comm);
   });
   const int64_t* const each = counts.const_data_ptr<int64_t>();
   const int64_t all = std::accumulate(each, each + size_, int64_t{0});
@@ -355,17 +432,19 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
     for (int r = 0; r < size_; r++)
       bytes.push_back(
           all == 0 ? 0 : to.nbytes() / static_cast<size_t>(all) * static_cast<size_t>(each[r]));
-    complete({from, to}, [&](sennit_comm_t comm, sennit_work_t* work) {
-      return sennit_all_gather_v_start(from.data_ptr(), to.data_ptr(), bytes.data(), nullptr,
-                                       SENNIT_UINT8, comm, work);
+    complete({from, to}, [=](sennit_comm_t comm, sennit_work_t* work) {
+      return issue(sennit_all_gather_v, sennit_all_gather_v_start, work, from.data_ptr(),
+                   to.data_ptr(), bytes.data(), nullptr, SENNIT_UINT8, comm);
     });
   };
   gather(places, all_places);
   gather(values, all_values);
   tensor.copy_(at::sparse_coo_tensor(all_places.t(), all_values, tensor.sizes()).coalesce());
-  return made(
-      c10d::OpType::_ALLREDUCE_SPARSE, {"all_reduce", {}, {}, nullptr, tensors, options.timeout},
-      [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
+  return made(c10d::OpType::_ALLREDUCE_SPARSE,
+              {"all_reduce", {}, {}, nullptr, tensors, options.timeout},
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_barrier, sennit_barrier_start, work, comm);
+              });
 }
 
 MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -377,9 +456,9 @@ MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOp
   return made(
       c10d::OpType::ALLREDUCE,
       {"all_reduce", {tensor, data}, tensors, back_into(tensor, data), tensors, options.timeout},
-      [&](sennit_comm_t comm, sennit_work_t* work) {
-        return sennit_all_reduce_start(data.data_ptr(), data.data_ptr(), r.count, r.type, r.op,
-                                       comm, work);
+      [=](sennit_comm_t comm, sennit_work_t* work) {
+        return issue(sennit_all_reduce, sennit_all_reduce_start, work, data.data_ptr(),
+                     data.data_ptr(), r.count, r.type, r.op, comm);
       });
 }
 
@@ -395,9 +474,9 @@ MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
                [all, tensors] { scattered(all, tensors); },
                tensors,
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_reduce_start(all.data_ptr(), all.data_ptr(), r.count, r.type,
-                                               r.op, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_all_reduce, sennit_all_reduce_start, work, all.data_ptr(),
+                             all.data_ptr(), r.count, r.type, r.op, comm);
               });
 }
 
@@ -413,10 +492,10 @@ MadeWork ProcessGroupSennit::reduce(Tensors& tensors, const c10d::ReduceOptions&
                is_root ? back_into(tensor, data) : nullptr,
                tensors,
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_reduce_start(data.data_ptr(), is_root ? data.data_ptr() : nullptr,
-                                           r.count, r.type, r.op,
-                                           static_cast<int>(options.rootRank), comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_reduce, sennit_reduce_start, work, data.data_ptr(),
+                             is_root ? data.data_ptr() : nullptr, r.count, r.type, r.op,
+                             static_cast<int>(options.rootRank), comm);
               });
 }
 
@@ -434,9 +513,9 @@ MadeWork ProcessGroupSennit::allgather(std::vector<Tensors>& outputs, Tensors& i
                [all, to = outputs[0]] { scattered(all, to); },
                outputs[0],
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
-                                               SENNIT_UINT8, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_all_gather, sennit_all_gather_start, work, data.data_ptr(),
+                             all.data_ptr(), bytes_of(data), SENNIT_UINT8, comm);
               });
 }
 
@@ -455,9 +534,9 @@ MadeWork ProcessGroupSennit::_allgather_base(Tensor& output, Tensor& input,
                back_into(output, all),
                {output},
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
-                                               SENNIT_UINT8, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_all_gather, sennit_all_gather_start, work, data.data_ptr(),
+                             all.data_ptr(), bytes_of(data), SENNIT_UINT8, comm);
               });
 }
 
@@ -484,9 +563,9 @@ MadeWork ProcessGroupSennit::allgather_coalesced(std::vector<Tensors>& outputs, 
                [all, to] { scattered(all, to); },
                to,
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_gather_start(data.data_ptr(), all.data_ptr(), bytes_of(data),
-                                               SENNIT_UINT8, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_all_gather, sennit_all_gather_start, work, data.data_ptr(),
+                             all.data_ptr(), bytes_of(data), SENNIT_UINT8, comm);
               });
 }
 
@@ -524,10 +603,10 @@ MadeWork ProcessGroupSennit::gather(std::vector<Tensors>& outputs, Tensors& inpu
   std::function<void()> after;
   if (is_root) after = [all, to] { scattered(all, to); };
   return made(c10d::OpType::GATHER, {"gather", {data, all}, inputs, after, to, options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_gather_start(data.data_ptr(), is_root ? all.data_ptr() : nullptr,
-                                           bytes_of(data), SENNIT_UINT8,
-                                           static_cast<int>(options.rootRank), comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_gather, sennit_gather_start, work, data.data_ptr(),
+                             is_root ? all.data_ptr() : nullptr, bytes_of(data), SENNIT_UINT8,
+                             static_cast<int>(options.rootRank), comm);
               });
 }
 
@@ -550,10 +629,10 @@ MadeWork ProcessGroupSennit::scatter(Tensors& outputs, std::vector<Tensors>& inp
                back_into(tensor, data),
                outputs,
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_scatter_start(is_root ? all.data_ptr() : nullptr, data.data_ptr(),
-                                            bytes_of(data), SENNIT_UINT8,
-                                            static_cast<int>(options.rootRank), comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_scatter, sennit_scatter_start, work,
+                             is_root ? all.data_ptr() : nullptr, data.data_ptr(), bytes_of(data),
+                             SENNIT_UINT8, static_cast<int>(options.rootRank), comm);
               });
 }
 
@@ -582,9 +661,9 @@ MadeWork ProcessGroupSennit::_reduce_scatter_base(Tensor& output, Tensor& input,
                back_into(output, out),
                {output},
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_reduce_scatter_start(data.data_ptr(), out.data_ptr(), r.count, r.type,
-                                                   r.op, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_reduce_scatter, sennit_reduce_scatter_start, work,
+                             data.data_ptr(), out.data_ptr(), r.count, r.type, r.op, comm);
               });
 }
 
@@ -613,9 +692,9 @@ MadeWork ProcessGroupSennit::reduce_scatter_tensor_coalesced(
                [out, outputs] { scattered(out, outputs); },
                outputs,
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_reduce_scatter_start(data.data_ptr(), out.data_ptr(), r.count, r.type,
-                                                   r.op, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_reduce_scatter, sennit_reduce_scatter_start, work,
+                             data.data_ptr(), out.data_ptr(), r.count, r.type, r.op, comm);
               });
 }
 
@@ -663,10 +742,10 @@ MadeWork ProcessGroupSennit::alltoall_base(Tensor& output, Tensor& input,
                back_into(output, out),
                {output},
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_to_all_v_start(in.data_ptr(), sent.data(), nullptr,
-                                                 out.data_ptr(), received.data(), nullptr,
-                                                 SENNIT_UINT8, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_all_to_all_v, sennit_all_to_all_v_start, work, in.data_ptr(),
+                             sent.data(), nullptr, out.data_ptr(), received.data(), nullptr,
+                             SENNIT_UINT8, comm);
               });
 }
 
@@ -684,19 +763,19 @@ MadeWork ProcessGroupSennit::alltoall(Tensors& outputs, Tensors& inputs,
                [out, outputs] { scattered(out, outputs); },
                outputs,
                options.timeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_all_to_all_v_start(in.data_ptr(), sent.data(), nullptr,
-                                                 out.data_ptr(), received.data(), nullptr,
-                                                 SENNIT_UINT8, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_all_to_all_v, sennit_all_to_all_v_start, work, in.data_ptr(),
+                             sent.data(), nullptr, out.data_ptr(), received.data(), nullptr,
+                             SENNIT_UINT8, comm);
               });
 }
 
 MadeWork ProcessGroupSennit::send(Tensors& tensors, int peer, int tag) {
   const Tensor data = dense("send", only("send", tensors));
   return made(c10d::OpType::SEND, {"send", {data}, tensors, nullptr, tensors, c10d::kUnsetTimeout},
-              [&](sennit_comm_t comm, sennit_work_t* work) {
-                return sennit_send_tagged_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer,
-                                                tag, comm, work);
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_send_tagged, sennit_send_tagged_start, work, data.data_ptr(),
+                             bytes_of(data), SENNIT_UINT8, peer, tag, comm);
               });
 }
 
@@ -705,6 +784,10 @@ MadeWork ProcessGroupSennit::recv(Tensors& tensors, int peer, int tag) {
 }
 
 MadeWork ProcessGroupSennit::recvAnysource(Tensors& tensors, int tag) {
+  TORCH_CHECK(
+      only("recvAnySource", tensors).device().is_cpu(), "sennit: recvAnySource: a tensor on ",
+      tensors[0].device(),
+      "; who sent would be known only when the stream has come to its end: name the source");
   return receive(c10d::OpType::RECVANYSOURCE, "recvAnySource", tensors, SENNIT_ANY_SOURCE, tag);
 }
 
@@ -715,16 +798,19 @@ MadeWork ProcessGroupSennit::receive(c10d::OpType type, const char* name, Tensor
   return made(
       type,
       {name, {data, tensor}, tensors, back_into(tensor, data), tensors, c10d::kUnsetTimeout, true},
-      [&](sennit_comm_t comm, sennit_work_t* work) {
-        return sennit_recv_tagged_start(data.data_ptr(), bytes_of(data), SENNIT_UINT8, peer, tag,
-                                        comm, work);
+      [=](sennit_comm_t comm, sennit_work_t* work) {
+        return issue(receive_from, sennit_recv_tagged_start, work, data.data_ptr(), bytes_of(data),
+                     SENNIT_UINT8, peer, tag, comm);
       });
 }
 
+// What was enqueued on a device before is over.
 MadeWork ProcessGroupSennit::barrier(const c10d::BarrierOptions& options) {
-  return made(
-      c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
-      [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
+  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_) on_devices->await();
+  return made(c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return issue(sennit_barrier, sennit_barrier_start, work, comm);
+              });
 }
 
 // Rank 0 names who has not come, to the others as well, which wait for its word for as long as any

@@ -1,4 +1,5 @@
-// process_group.hpp: torch.distributed's backend "sennit", on tensors in host memory.
+// process_group.hpp: torch.distributed's backend "sennit", on tensors in host memory and on CUDA
+// devices.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "core/device.hpp"
 #include "core/work.hpp"
 
 namespace sennit_torch {
@@ -22,14 +24,14 @@ class ProcessGroupSennit : public c10d::Backend {
   // Collective over the group's ranks. The first group of a process, that of all its job's ranks,
   // is a job of sennit's, whose ranks meet through the store; later ones are made out of it by
   // their `members`, ranks of the first; that list is empty for the first. name: as PyTorch knows
-  // the backend; group: as it knows the group.
+  // the backend; group: as it knows the group. has_device: whether this process has a CUDA device;
+  // where all of the job's have one, calls on tensors there are possible.
   ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                      Milliseconds timeout, std::string name, const std::string& group,
-                     const std::vector<int>& members);
-  // Of a communicator that is there already.
+                     const std::vector<int>& members, bool has_device);
+  // Without a communicator yet.
   ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                     Milliseconds timeout, std::string name,
-                     std::shared_ptr<HeldCommunicator> comm);
+                     Milliseconds timeout, std::string name);
   ~ProcessGroupSennit() override;
 
   const std::string getBackendName() const override { return name_; }
@@ -46,6 +48,10 @@ class ProcessGroupSennit : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return sequence_; }  // of collectives
   void abort() override;
   void shutdown() override;
+  // Of calls on devices, which become one; others are made at once.
+  bool supportsCoalescing() const override { return device_calls_.load() != nullptr; }
+  void startCoalescing() override;
+  MadeWork endCoalescing() override;
 
   MadeWork broadcast(Tensors&, const c10d::BroadcastOptions&) override;
   MadeWork allreduce(Tensors&, const c10d::AllreduceOptions&) override;
@@ -78,7 +84,7 @@ class ProcessGroupSennit : public c10d::Backend {
   using Start = std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)>;
 
   std::shared_ptr<HeldCommunicator> held(const std::string& call) const;
-  sennit_comm_t start_job(int rank, int size) const;
+  std::shared_ptr<HeldCommunicator> start_job(int rank, int size, bool has_device) const;
   std::shared_ptr<TorchCall> started(TorchCall::Parts parts, const Start& start) const;
   MadeWork made(c10d::OpType type, TorchCall::Parts parts, const Start& start);
   MadeWork receive(c10d::OpType type, const char* name, Tensors& tensors, int peer, int tag);
@@ -87,10 +93,13 @@ class ProcessGroupSennit : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::atomic<std::shared_ptr<HeldCommunicator>> comm_;  // null: shut down, also by another thread
+  std::atomic<std::shared_ptr<DeviceCalls>> device_calls_;  // null: there are none
   std::atomic<Milliseconds> timeout_;
   const std::string name_;
   std::atomic<uint64_t> sequence_{0};
   uint64_t monitored_ = 0;
+  std::atomic<bool> coalesces_{false};
+  std::vector<MadeWork> coalesced_;  // of host memory
 };
 
 }  // namespace sennit_torch

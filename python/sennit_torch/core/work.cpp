@@ -221,4 +221,15 @@ float TorchWork::getDuration() const {
   return call_->duration().count();
 }
 
+bool CoalescedWork::isCompleted() {
+  return std::all_of(works_.begin(), works_.end(), [](const auto& w) { return w->isCompleted(); });
+}
+bool CoalescedWork::isSuccess() const {
+  return std::all_of(works_.begin(), works_.end(), [](const auto& w) { return w->isSuccess(); });
+}
+bool CoalescedWork::wait(Milliseconds timeout) {
+  for (const auto& work : works_) work->wait(timeout);
+  return true;
+}
+
 }  // namespace sennit_torch
