@@ -1,7 +1,7 @@
 // device_programs_test.cpp: random programs of calls on device memory, on the software GPU, give
 // what the same calls on host memory give: two streams, two communicators, groups, graphs that are
-// launched again and again and destroyed while they are out, host calls between, copies of the
-// program's own, and streams that are late by chance.
+// launched again and again and destroyed while they are out, host calls between, memory that is
+// freed while calls on it are out, copies of the program's own, and streams that are late by chance.
 //
 // Each rank has buffers on the device and their mirrors on the host. A step is done on both; what
 // lies on the device is looked at when a program is over. PROGRAMS=10000 makes so many.
@@ -79,7 +79,7 @@ class Side {
 
   void run_step(Random& random) {
     const size_t which = random() % kSets;
-    switch (random() % 8) {
+    switch (random() % 9) {
       case 0:
         capture(random, which);
         [[fallthrough]];
@@ -88,6 +88,8 @@ class Side {
         return;
       case 2:
         return call_on_host_memory(random, which);
+      case 3:
+        return call_on_memory_that_goes(random, which);
       default:
         const Step step = draw_step(random, which);
         step(true);
@@ -118,6 +120,35 @@ class Side {
     ASSERT_EQ(sennit_comm_set_stream(comm, streams_[which]), SENNIT_OK) << sennit_last_error();
     ASSERT_EQ(sennit_all_reduce(&sum, &sum, 1, SENNIT_INT32, SENNIT_SUM, comm), SENNIT_OK);
     ASSERT_EQ(sum, kRanks * (kRanks - 1) / 2);
+  }
+
+  // It is freed in the stream's order; or at once, which waits for all that is in the streams and
+  // lets nobody call the driver meanwhile. That would wait for good for ranks that share the device
+  // and have not enqueued their part, or for what they enqueue next: they come together before and
+  // after.
+  void call_on_memory_that_goes(Random& random, size_t which) {
+    Buffer& from = buffers_[which][random() % kBuffers];
+    Buffer& to = other_than(buffers_[which], from);
+    const size_t count = 1 + random() % kMostElements;
+    const bool at_once = random() % 2 == 0;
+    const sennit_comm_t comm = comms_[random() % comms_.size()];
+    const CUstream stream = streams_[which];
+    CUdeviceptr memory = 0;
+    ASSERT_EQ(cuMemAlloc_v2(&memory, count * sizeof(int32_t)), 0);
+    ASSERT_EQ(cuMemcpyAsync(memory, from.device, count * sizeof(int32_t), stream), 0);
+    ASSERT_EQ(sennit_comm_set_stream(comm, stream), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(sennit_all_reduce(reinterpret_cast<void*>(memory), to.there(), count, SENNIT_INT32,
+                                SENNIT_SUM, comm),
+              SENNIT_OK)
+        << sennit_last_error();
+    if (at_once) {
+      EXPECT_EQ(sennit_barrier(host_comm_), SENNIT_OK);
+      EXPECT_EQ(cuMemFree_v2(memory), 0);
+      EXPECT_EQ(sennit_barrier(host_comm_), SENNIT_OK);
+    } else {
+      EXPECT_EQ(cuMemFreeAsync(memory, stream), 0);
+    }
+    reduce_or_move(host_comm_, false, 0, from, to, count, 0);
   }
 
   // Of calls, or a copy of the program's own.
