@@ -38,7 +38,7 @@ def _process_group(options, _, name="sennit"):
         name,
         options.group_id,
         options.global_ranks_in_group,
-        torch.cuda.is_available(),
+        torch.cuda.device_count() > 0,  # which begins nothing with the devices that a fork would break
     )
 
 

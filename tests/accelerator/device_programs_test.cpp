@@ -1,7 +1,8 @@
 // device_programs_test.cpp: random programs of calls on device memory, on the software GPU, give
 // what the same calls on host memory give: two streams, two communicators, groups, graphs that are
 // launched again and again and destroyed while they are out, host calls between, memory that is
-// freed while calls on it are out, copies of the program's own, and streams that are late by chance.
+// freed while calls on it are out, copies of the program's own, and streams that are late by
+// chance.
 //
 // Each rank has buffers on the device and their mirrors on the host. A step is done on both; what
 // lies on the device is looked at when a program is over. PROGRAMS=10000 makes so many.

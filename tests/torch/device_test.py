@@ -400,6 +400,86 @@ def what_is_off(rank, backend, store):
     dist.destroy_process_group()
 
 
+def ends_of_waiting(rank, backend, store):
+    """Memory, streams and batches, where a program does what it need not."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import _coalescing_manager
+
+    start(dist, torch, backend, rank, store)
+    expected = sum(numbers(other, 50_000) for other in range(RANKS))
+    # Waited for in another stream than the one that made the call, and its own temporaries.
+    side = torch.cuda.Stream()
+    for _ in range(5):
+        with torch.cuda.stream(side):
+            outputs = [torch.empty(50_000, device="cuda") for _ in range(RANKS)]
+            work = dist.all_to_all(outputs, [numbers(rank, 50_000).cuda() for _ in range(RANKS)], async_op=True)
+        work.wait()
+        with torch.cuda.stream(side):
+            torch.empty(RANKS * 50_000, device="cuda").copy_(torch.full((RANKS * 50_000,), -1.0))
+        for other, output in enumerate(outputs):
+            assert torch.equal(output.cpu(), numbers(other, 50_000))
+    # Ordered by block_current_stream() alone.
+    x = numbers(rank, 50_000).cuda()
+    y = torch.empty_like(x)
+    dist.all_reduce(x, async_op=True).block_current_stream()
+    y.copy_(x)
+    assert torch.equal(y.cpu(), expected)
+    # A batch that an exception has left open is forgotten; a batch is behind each stream that its calls were made in.
+    group, device = dist.group.WORLD, torch.device("cuda")
+    try:
+        with _coalescing_manager(group, device):
+            dist.broadcast(numbers(rank).cuda(), 0)
+            raise KeyError
+    except KeyError:
+        dist.distributed_c10d._world.pg_coalesce_state.pop(group, None)
+    sent = torch.empty(50_000, device="cuda")
+    with _coalescing_manager(group, device):
+        with torch.cuda.stream(side):
+            sent.copy_(numbers(rank, 50_000).cuda())
+            dist.broadcast(sent, 0)
+    assert torch.equal(sent.cpu(), numbers(0, 50_000))
+    # Works of a batch on host memory are one, with a future.
+    received = torch.zeros(1000)
+    operations = [dist.P2POp(dist.isend, numbers(rank), (rank + 1) % RANKS),
+                  dist.P2POp(dist.irecv, received, (rank - 1) % RANKS)]
+    [work] = dist.batch_isend_irecv(operations)
+    work.get_future().wait()
+    assert torch.equal(received, numbers((rank - 1) % RANKS))
+    # The end of a group waits for a rank that is late.
+    if rank == 1:
+        time.sleep(2.5)
+    x = numbers(rank, 50_000).cuda()
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    assert torch.equal(x.cpu(), expected)
+
+
+def a_time_is_given(rank, backend, store):
+    """To wait(): then the thread waits, and where a rank does not come in time the group is aborted."""
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+
+    start(dist, torch, backend, rank, store)
+    x = numbers(rank).cuda()
+    assert dist.all_reduce(x, async_op=True).wait(datetime.timedelta(seconds=20))
+    if rank == 1:
+        time.sleep(3)
+        return
+    work = dist.all_reduce(x, async_op=True)
+    began = time.monotonic()
+    try:
+        work.wait(datetime.timedelta(seconds=1))
+    except dist.DistBackendError as error:
+        assert "Timed out" in str(error) or "aborted" in str(error), error
+    else:
+        raise AssertionError("no error")
+    torch.cuda.synchronize()
+    assert time.monotonic() - began < 3
+
+
 def exits_with_calls_out(rank, backend, store):
     import torch
     import torch.distributed as dist
@@ -479,6 +559,15 @@ class OnTheSoftwareGpu(unittest.TestCase):
 
     def test_what_is_off_is_named(self):
         self.run_on(what_is_off, "sennit")
+
+    def test_streams_memory_and_batches(self):
+        self.run_on(ends_of_waiting, "sennit", within=60)
+
+    def test_under_the_checks_of_pytorch(self):
+        self.run_on(one_group_for_both, "sennit", TORCH_DISTRIBUTED_DEBUG="DETAIL")
+
+    def test_a_time_to_wait(self):
+        self.run_on(a_time_is_given, "sennit", within=60)
 
     def test_a_process_that_exits_with_calls_out(self):
         self.run_on(exits_with_calls_out, "sennit", within=30)

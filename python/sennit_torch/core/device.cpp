@@ -27,6 +27,17 @@ AllCalls& all_calls() {
   return *all;
 }
 
+// Looks again and again whether it is over. False: it is not by then.
+template <typename IsOver>
+bool over_by(Time until, const IsOver& is_over) {
+  constexpr auto kNap = std::chrono::microseconds(100);
+  while (!is_over()) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(kNap);
+  }
+  return true;
+}
+
 // A place in a stream, behind all that is in it.
 c10::Event end_of(const c10::Stream& stream) {
   c10::Event end(c10::DeviceType::CUDA);
@@ -76,15 +87,25 @@ std::exception_ptr DeviceWork::exception() const {
   }
 }
 
-bool DeviceWork::wait(Milliseconds) {
-  enqueued_.end.block(cuda().getStream(enqueued_.stream.device()));
+bool DeviceWork::wait(Milliseconds timeout) {
+  if (timeout.count() > 0) {
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    if (!over_by(until, [&] { return enqueued_.end.query(); })) {
+      abort();
+      throw_error("a call on a device", "Timed out after " + std::to_string(timeout.count()) +
+                                            " ms; the group is aborted");
+    }
+  }
+  const c10::Stream current = cuda().getStream(enqueued_.stream.device());
+  enqueued_.end.block(current);
   std::vector<at::Tensor> over;
   {
-    // Whoever frees the memory now does so in a stream that is behind the call.
     const std::scoped_lock lock(mutex_);
-    over = std::exchange(enqueued_.memory, {});
+    // Memory that is made for the call is the caller's stream's: who frees it there now does so
+    // behind the call. From elsewhere that is not known.
+    if (current == enqueued_.callers) over = std::exchange(enqueued_.memory, {});
+    if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   }
-  if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
   return true;
 }
@@ -92,13 +113,16 @@ bool DeviceWork::wait(Milliseconds) {
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {
   const std::scoped_lock lock(mutex_);
   if (future_) return future_;
-  future_ =
-      c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
-                                               std::vector<c10::Device>{enqueued_.stream.device()});
+  const c10::Device device = enqueued_.stream.device();
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                     std::vector<c10::Device>{device});
   if (const std::exception_ptr error = exception()) {
     future_->setError(error);
   } else {
-    const c10::StreamGuard in_its_stream(enqueued_.stream);
+    // In a stream that is behind this call, and not behind those that were made since.
+    const c10::Stream behind = cuda().getStreamFromGlobalPool(device, false);
+    enqueued_.end.block(behind);
+    const c10::StreamGuard in_it(behind);
     future_->markCompleted(c10::IValue(enqueued_.result));
   }
   return future_;
@@ -116,49 +140,53 @@ DeviceCalls::~DeviceCalls() {
   all_calls().of_groups.erase(this);
 }
 
-std::optional<Enqueued> DeviceCalls::enqueue(c10::Device device, TorchCall::Parts parts,
-                                             const Start& start) {
-  const std::scoped_lock lock(mutex_);
-  if (in_batch_) {
-    batch_.push_back({std::move(parts), start});
-    return std::nullopt;
-  }
-  std::vector<Noted> alone;
-  alone.push_back({std::move(parts), start});
-  return enqueue_all(device, std::move(alone));
-}
-
-void DeviceCalls::begin_batch() {
-  const std::scoped_lock lock(mutex_);
-  TORCH_CHECK(!in_batch_, "sennit: a batch within a batch");
-  in_batch_ = true;
-}
-
-std::optional<Enqueued> DeviceCalls::end_batch() {
-  const std::scoped_lock lock(mutex_);
-  in_batch_ = false;
-  std::vector<Noted> batch = std::exchange(batch_, {});
-  if (batch.empty()) return std::nullopt;
-  const std::optional<c10::Device> device = device_of("a batch", batch[0].parts.memory);
-  return enqueue_all(*device, std::move(batch));
-}
-
-// Called with the lock held. What the calls need of the caller's stream, they wait for in theirs,
-// on the device.
-Enqueued DeviceCalls::enqueue_all(c10::Device device, std::vector<Noted> calls) {
-  const std::string& name = calls.front().parts.name;
-  TORCH_CHECK(!stream_ || stream_->device() == device, "sennit: ", name, ": a tensor on ", device,
+// With the lock held.
+const c10::Stream& DeviceCalls::stream_on(c10::Device device, const std::string& call) {
+  TORCH_CHECK(!stream_ || stream_->device() == device, "sennit: ", call, ": a tensor on ", device,
               "; this process's others of the group were on ", stream_->device(),
               "; a rank has one device");
   if (!stream_) stream_ = cuda().getStreamFromGlobalPool(device, false);
-  end_of(cuda().getStream(device)).block(*stream_);
-  const c10::StreamGuard in_its_stream(*stream_);
+  has_stream_ = true;
+  return *stream_;
+}
+
+std::optional<Enqueued> DeviceCalls::enqueue(c10::Device device, TorchCall::Parts parts,
+                                             const Start& start) {
+  const std::scoped_lock lock(mutex_);
+  const c10::Stream& stream = stream_on(device, parts.name);
+  // What the call needs of the caller's stream, it waits for in its own.
+  end_of(cuda().getStream(device)).block(stream);
+  std::vector<Noted> alone;
+  std::vector<Noted>& calls = in_batch() ? batch_ : alone;
+  calls.push_back({std::move(parts), start});
+  if (in_batch()) return std::nullopt;
+  return enqueue_all(stream, std::move(alone));
+}
+
+void DeviceCalls::begin_batch() {
+  batch_of_ = std::this_thread::get_id();
+  batch_.clear();
+}
+
+std::optional<Enqueued> DeviceCalls::end_batch() {
+  if (!in_batch()) return std::nullopt;
+  std::vector<Noted> batch = std::exchange(batch_, {});
+  batch_of_ = std::thread::id();
+  if (batch.empty()) return std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  return enqueue_all(*stream_, std::move(batch));
+}
+
+// With the lock held.
+Enqueued DeviceCalls::enqueue_all(const c10::Stream& stream, std::vector<Noted> calls) {
+  const c10::Stream callers = cuda().getStream(stream.device());
+  const c10::StreamGuard in_its_stream(stream);
   const auto check = [&](sennit_status_t status) {
-    if (status != SENNIT_OK) throw_error(name, sennit_last_error());
+    if (status != SENNIT_OK) throw_error(calls.front().parts.name, sennit_last_error());
   };
   {
     const std::scoped_lock lock(comm_->calls);
-    check(sennit_comm_set_stream(comm_->comm, stream_->native_handle()));
+    check(sennit_comm_set_stream(comm_->comm, stream.native_handle()));
     if (calls.size() > 1) sennit_group_start();
     sennit_status_t status = SENNIT_OK;
     for (const Noted& call : calls)
@@ -175,34 +203,42 @@ Enqueued DeviceCalls::enqueue_all(c10::Device device, std::vector<Noted> calls) 
     result.insert(result.end(), call.parts.result.begin(), call.parts.result.end());
   }
   memory.insert(memory.end(), result.begin(), result.end());
-  return {*stream_, end_of(*stream_), std::move(memory), std::move(result)};
+  return {stream, callers, end_of(stream), std::move(memory), std::move(result)};
 }
 
-void DeviceCalls::await() {
-  std::optional<c10::Stream> stream;
-  {
-    const std::scoped_lock lock(mutex_);
-    stream = stream_;
+// Graphs are launched in the caller's stream.
+bool DeviceCalls::over_by_then(Time until) const {
+  const c10::Stream callers = cuda().getStream(stream_->device());
+  return over_by(until, [&] { return stream_->query(); }) &&
+         over_by(until, [&] { return callers.query(); });
+}
+
+void DeviceCalls::await(const std::string& call, Time until) {
+  if (!has_stream_) return;
+  if (!over_by_then(until)) {
+    sennit_comm_abort(comm_->comm);
+    throw_error(call,
+                "Timed out: what was enqueued on the device is not over; the group is aborted");
   }
-  if (!stream) return;
-  cuda().synchronizeStream(*stream);
-  cuda().synchronizeStream(cuda().getStream(stream->device()));
+  if (sennit_comm_get_async_error(comm_->comm) != SENNIT_OK) throw_error(call, sennit_last_error());
 }
 
-void DeviceCalls::settle(Time until) {
-  constexpr Milliseconds kNap{1};
-  const std::scoped_lock lock(mutex_);
-  if (!stream_) return;
-  while (!stream_->query()) {
-    if (std::chrono::steady_clock::now() >= until) {
+void DeviceCalls::settle(Time until) noexcept {
+  if (!has_stream_) return;
+  try {
+    if (!over_by_then(until)) {
+      TORCH_WARN("sennit: a process group ends while calls on a device are out: they are aborted");
       sennit_comm_abort(comm_->comm);
-      return;
+    } else if (sennit_comm_get_async_error(comm_->comm) != SENNIT_OK) {
+      TORCH_WARN("sennit: calls on a device have failed: ", sennit_last_error());
     }
-    std::this_thread::sleep_for(kNap);
+  } catch (const std::exception& error) {  // the device has failed, or is a parent process's
+    TORCH_WARN("sennit: at the end of a process group: ", error.what());
+    sennit_comm_abort(comm_->comm);
   }
 }
 
-void DeviceCalls::settle_all(Time until) {
+void DeviceCalls::settle_all(Time until) noexcept {
   const std::scoped_lock lock(all_calls().mutex);
   for (DeviceCalls* const calls : all_calls().of_groups) calls->settle(until);
 }

@@ -5,10 +5,13 @@
 // needed, and one extension serves both kinds of memory.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <c10/core/Event.h>
@@ -25,10 +28,11 @@ namespace sennit_torch {
 std::optional<c10::Device> device_of(const std::string& call,
                                      const std::vector<at::Tensor>& tensors);
 
-// What was enqueued and may still be going on: the place in the stream behind it, and its memory.
+// What was enqueued and may still be going on.
 struct Enqueued {
   c10::Stream stream;
-  c10::Event end;
+  c10::Stream callers;  // that was current when the call was made
+  c10::Event end;       // the place in `stream` behind it
   std::vector<at::Tensor> memory;
   std::vector<at::Tensor> result;
 };
@@ -45,10 +49,11 @@ class DeviceWork : public c10d::Work {
   bool isCompleted() override { return enqueued_.end.query(); }
   bool isSuccess() const override { return enqueued_.end.query() && !exception(); }
   std::exception_ptr exception() const override;
-  // What the caller's current stream does from now on follows the call. The time-out is the
-  // group's: a stream that has not come to the call is never late.
+  // What the caller's current stream does from now on follows the call. Where a time is given the
+  // thread waits as well; when that is over the group is aborted, and this throws.
   bool wait(Milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
+  void blockCurrentStream() override { wait(kNoTimeout); }
   void abort() override { sennit_comm_abort(comm_->comm); }
   std::vector<at::Tensor> result() override { return enqueued_.result; }
   // Has its value at once; who uses that is ordered behind the call by its stream.
@@ -59,7 +64,7 @@ class DeviceWork : public c10d::Work {
   const std::shared_ptr<HeldCommunicator> comm_;
   Enqueued enqueued_;
   const uint64_t sequence_;
-  std::mutex mutex_;  // of the future, and of the memory
+  std::mutex mutex_;  // of the future, the memory, and the profiler's event
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -72,32 +77,37 @@ class DeviceCalls {
   ~DeviceCalls();
 
   const std::shared_ptr<HeldCommunicator>& comm() const { return comm_; }
-  // Enqueues a call on tensors of `device`, or notes it where a batch is open: then nothing is
-  // enqueued before its end, and there is no value.
+  // Enqueues a call on tensors of `device`, or notes it where this thread has a batch open: then
+  // nothing is enqueued before its end, and there is no value.
   std::optional<Enqueued> enqueue(c10::Device device, TorchCall::Parts parts, const Start& start);
-  // A batch is one call for the device, whose parts wait for no order among them.
+  // A batch is one call for the device, whose parts wait for no order among them. One that an
+  // exception left open is forgotten.
   void begin_batch();
-  bool in_batch() const { return in_batch_; }
+  bool in_batch() const { return batch_of_ == std::this_thread::get_id(); }
   std::optional<Enqueued> end_batch();  // none: it is empty
-  // Until all that was enqueued here is over, and what the caller has in his stream.
-  void await();
-  // Until all that was enqueued here is over, but no longer than until then: the communicator is
-  // aborted then, so that the stream goes on.
-  void settle(Time until);
-  static void settle_all(Time until);  // of this process
+  // Until all that was enqueued here is over, and what the caller has in his stream; throws where
+  // calls here have failed, or `until` comes first: then the group is aborted.
+  void await(const std::string& call, Time until);
+  // The same for the end of a group, which throws nothing: what fails is a warning.
+  void settle(Time until) noexcept;
+  static void settle_all(Time until) noexcept;  // of this process
 
  private:
   struct Noted {
     TorchCall::Parts parts;
     Start start;
   };
-  Enqueued enqueue_all(c10::Device device, std::vector<Noted> calls);
+  const c10::Stream& stream_on(c10::Device device, const std::string& call);
+  Enqueued enqueue_all(const c10::Stream& stream, std::vector<Noted> calls);
+
+  bool over_by_then(Time until) const;
 
   const std::shared_ptr<HeldCommunicator> comm_;
-  std::mutex mutex_;
-  std::optional<c10::Stream> stream_;  // since the first call
-  std::atomic<bool> in_batch_{false};
-  std::vector<Noted> batch_;
+  std::mutex mutex_;                   // held while something is enqueued
+  std::optional<c10::Stream> stream_;  // since the first call; not changed then
+  std::atomic<bool> has_stream_{false};
+  std::atomic<std::thread::id> batch_of_{std::thread::id()};
+  std::vector<Noted> batch_;  // of that thread alone
 };
 
 }  // namespace sennit_torch

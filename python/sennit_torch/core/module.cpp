@@ -31,10 +31,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def(
       "settle",
       [] {
-        const auto until = std::chrono::steady_clock::now() + sennit_torch::kPatience;
-        sennit_torch::TorchCall::settle(nullptr, until);
-        sennit_torch::DeviceCalls::settle_all(until);
-        sennit_torch::Watcher::instance().settle(until + sennit_torch::kPatience / 2);
+        const auto in = [](sennit_torch::Milliseconds patience) {
+          return std::chrono::steady_clock::now() + patience;
+        };
+        sennit_torch::TorchCall::settle(nullptr, in(sennit_torch::kPatience));
+        sennit_torch::DeviceCalls::settle_all(in(sennit_torch::kPatience));
+        sennit_torch::Watcher::instance().settle(in(sennit_torch::kPatience / 2));
       },
       py::call_guard<py::gil_scoped_release>());
   module.def("register_memory", &sennit_torch::register_memory, py::arg("wanted"));

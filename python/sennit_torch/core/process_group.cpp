@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include <pybind11/pybind11.h>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -268,7 +270,13 @@ std::shared_ptr<HeldCommunicator> ProcessGroupSennit::start_job(int rank, int si
   return held;
 }
 
-ProcessGroupSennit::~ProcessGroupSennit() = default;
+// Python lets go of it with its lock held, which those who are waited for may need.
+ProcessGroupSennit::~ProcessGroupSennit() {
+  std::optional<pybind11::gil_scoped_release> without_the_lock;
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) without_the_lock.emplace();
+  device_calls_.store(nullptr);
+  comm_.store(nullptr);
+}
 
 c10::intrusive_ptr<c10d::Backend::Options> ProcessGroupSennit::getBackendOptions() {
   return c10::make_intrusive<Options>(name_, timeout_);
@@ -322,11 +330,11 @@ void ProcessGroupSennit::abort() {
 
 // Without calls that are out this says goodbye to the other ranks.
 void ProcessGroupSennit::shutdown() {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  // Nobody waits on the host for calls on devices: those that are out are waited for here.
   if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_.exchange(nullptr))
-    on_devices->settle(until);
+    on_devices->settle(std::chrono::steady_clock::now() + timeout_.load());
   if (const std::shared_ptr<HeldCommunicator> comm = comm_.exchange(nullptr))
-    TorchCall::settle(comm.get(), until);
+    TorchCall::settle(comm.get(), std::chrono::steady_clock::now() + kPatience);
 }
 
 Milliseconds ProcessGroupSennit::or_default(Milliseconds timeout) const {
@@ -346,37 +354,45 @@ std::shared_ptr<TorchCall> ProcessGroupSennit::started(TorchCall::Parts parts,
 MadeWork ProcessGroupSennit::made(c10d::OpType type, TorchCall::Parts parts, const Start& start) {
   const std::string title = name_ + ":" + parts.name;
   const std::optional<c10::Device> device = device_of(parts.name, parts.memory);
-  if (!c10d::isP2POp(type)) sequence_++;
+  const auto count = [&] {
+    if (!c10d::isP2POp(type)) sequence_++;
+  };
+  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
   if (!device) {
     const std::shared_ptr<TorchCall> call = started(std::move(parts), start);
+    count();
     MadeWork work = c10::make_intrusive<TorchWork>(rank_, type, title, call, sequence_);
-    if (coalesces_) coalesced_.push_back(work);
+    if (on_devices && on_devices->in_batch()) coalesced_.push_back(work);
     return work;
   }
   const std::shared_ptr<HeldCommunicator> comm = held(parts.name);
-  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
   TORCH_CHECK(on_devices, "sennit: ", parts.name, ": a tensor on ", *device,
               "; not all ranks of the job have a CUDA device, and this group works on host memory");
   const Tensors inputs = parts.inputs;
   std::optional<Enqueued> enqueued = on_devices->enqueue(*device, std::move(parts), start);
+  count();
   if (!enqueued) return nullptr;  // with the whole batch
   return c10::make_intrusive<DeviceWork>(rank_, type, title, inputs, on_devices->comm(),
                                          *std::move(enqueued), sequence_);
 }
 
 void ProcessGroupSennit::startCoalescing() {
-  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_) on_devices->begin_batch();
-  coalesces_ = true;
+  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
+  if (!on_devices) return;
+  on_devices->begin_batch();
+  coalesced_.clear();
 }
 
 MadeWork ProcessGroupSennit::endCoalescing() {
-  coalesces_ = false;
-  std::vector<MadeWork> works = std::exchange(coalesced_, {});
-  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_)
+  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
+  std::vector<MadeWork> works;
+  if (on_devices && on_devices->in_batch()) {
+    works = std::exchange(coalesced_, {});
     if (std::optional<Enqueued> enqueued = on_devices->end_batch())
       works.push_back(c10::make_intrusive<DeviceWork>(
           rank_, c10d::OpType::COALESCED, name_ + ":coalesced", Tensors{}, on_devices->comm(),
           *std::move(enqueued), sequence_));
+  }
   if (works.size() == 1) return works[0];
   return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
 }
@@ -806,7 +822,8 @@ MadeWork ProcessGroupSennit::receive(c10d::OpType type, const char* name, Tensor
 
 // What was enqueued on a device before is over.
 MadeWork ProcessGroupSennit::barrier(const c10d::BarrierOptions& options) {
-  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_) on_devices->await();
+  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_)
+    on_devices->await("barrier", std::chrono::steady_clock::now() + or_default(options.timeout));
   return made(c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
               [=](sennit_comm_t comm, sennit_work_t* work) {
                 return issue(sennit_barrier, sennit_barrier_start, work, comm);

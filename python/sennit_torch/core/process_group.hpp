@@ -38,7 +38,7 @@ class ProcessGroupSennit : public c10d::Backend {
   c10::intrusive_ptr<Options> getBackendOptions() override;
   void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
   c10d::ErrorType getError() override;
-  void enableCollectivesTiming() override {}  // every Work has its duration
+  void enableCollectivesTiming() override {}  // every Work on host memory has its duration
   bool supportsSplitting() const override { return true; }
   // Called by the members alone: `ranks` of this group, in the new one's order.
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
@@ -98,8 +98,7 @@ class ProcessGroupSennit : public c10d::Backend {
   const std::string name_;
   std::atomic<uint64_t> sequence_{0};
   uint64_t monitored_ = 0;
-  std::atomic<bool> coalesces_{false};
-  std::vector<MadeWork> coalesced_;  // of host memory
+  std::vector<MadeWork> coalesced_;  // calls on host memory in an open batch, of its thread alone
 };
 
 }  // namespace sennit_torch

@@ -232,4 +232,41 @@ bool CoalescedWork::wait(Milliseconds timeout) {
   return true;
 }
 
+std::exception_ptr CoalescedWork::exception() const {
+  for (const auto& work : works_)
+    if (const std::exception_ptr error = work->exception()) return error;
+  return nullptr;
+}
+void CoalescedWork::blockCurrentStream() {
+  for (const auto& work : works_) work->blockCurrentStream();
+}
+void CoalescedWork::abort() {
+  for (const auto& work : works_) work->abort();
+}
+std::vector<at::Tensor> CoalescedWork::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& work : works_) {
+    const std::vector<at::Tensor> its = work->result();
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  return all;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> CoalescedWork::getFuture() {
+  const auto type = c10::ListType::create(c10::TensorType::get());
+  if (works_.empty()) {
+    auto none = c10::make_intrusive<c10::ivalue::Future>(type);
+    none->markCompleted(c10::IValue(std::vector<at::Tensor>{}));
+    return none;
+  }
+  c10::List<c10::intrusive_ptr<c10::ivalue::Future>> futures(c10::FutureType::create(type));
+  for (const auto& work : works_) futures.push_back(work->getFuture());
+  return c10::collectAll(futures)->then(
+      [values = result()](c10::ivalue::Future& all) {
+        if (all.hasError()) std::rethrow_exception(all.exception_ptr());
+        return c10::IValue(values);
+      },
+      type);
+}
+
 }  // namespace sennit_torch

@@ -107,7 +107,7 @@ class TorchWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// Several works as one.
+// Several works as one: their results lie one after the other.
 class CoalescedWork : public c10d::Work {
  public:
   CoalescedWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> works)
@@ -115,8 +115,13 @@ class CoalescedWork : public c10d::Work {
 
   bool isCompleted() override;
   bool isSuccess() const override;
+  std::exception_ptr exception() const override;
   bool wait(Milliseconds timeout) override;
   void synchronize() override { wait(kNoTimeout); }
+  void blockCurrentStream() override;
+  void abort() override;
+  std::vector<at::Tensor> result() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
   const std::vector<c10::intrusive_ptr<c10d::Work>> works_;
