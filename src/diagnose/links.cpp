@@ -156,6 +156,7 @@ class Solver {
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
+  size_t first_slow_call(const std::vector<DirectedGroup>& links) const;
   double most_factor(const Hypothesis& hypothesis) const;
   bool is_refuted(const Hypothesis& hypothesis) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
@@ -517,6 +518,15 @@ std::vector<uint32_t> Solver::slower_by(const Hypothesis& hypothesis) const {
   return slower;
 }
 
+// Of the last calls that it was slow in without a break.
+size_t Solver::first_slow_call(const std::vector<DirectedGroup>& links) const {
+  const std::vector<double> throughput = throughput_factors(links);
+  const double halfway = (1 + median(throughput)) / 2;
+  size_t first = throughput.size();
+  while (first > 0 && throughput[first - 1] >= halfway) first--;
+  return first;
+}
+
 SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best) const {
   SlowLink slow;
   slow.suspects = best.links;
@@ -535,11 +545,7 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
     const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
     slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
   }
-  // The last calls that it was slow in without a break.
-  const std::vector<double> throughput = throughput_factors(best.links);
-  const double halfway = (1 + median(throughput)) / 2;
-  slow.since = throughput.size();
-  while (slow.since > 0 && throughput[slow.since - 1] >= halfway) slow.since--;
+  if (!known_before()) slow.since = first_slow_call(best.links);
   slow.confidence = absolute() ? best.confidence : 1 - best.misfit;
   const double took = median(observed_.time_ns);
   const double well = well_ns();

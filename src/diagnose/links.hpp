@@ -33,7 +33,8 @@ struct SlowLink {
   double factor = 1;                    // what it should carry over what it does; 0: not known
   double confidence = 0;                // how much of the slowness it explains
   double cost = 0;                      // part of the calls' time that is lost to it
-  size_t since = 0;                     // index of the first call that it was slow in
+  // Index of the first call that it was slow in; 0 where what it was before is known apart.
+  size_t since = 0;
   // That cross one of them, by positions: how many times as long as they should they take.
   std::map<std::pair<int, int>, double> edges;
 };
