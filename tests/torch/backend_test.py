@@ -391,6 +391,19 @@ class Collectives(unittest.TestCase):
         for error in on_ranks(2, body, detail=True):
             self.assertRegex(error, "Detected mismatch")
 
+    def test_sums_of_products(self):
+        def body(rank):
+            if not hasattr(dist, "_make_nccl_premul_sum"):
+                return [1.5, 1.5]
+            sums = []
+            for factor in [0.5, torch.tensor([0.5])]:
+                x = torch.full((4,), rank + 1.0)
+                dist.all_reduce(x, dist._make_nccl_premul_sum(factor))
+                sums.append(x[0].item())
+            return sums
+
+        self.assertEqual(on_ranks(2, body), [[1.5, 1.5]] * 2)
+
     def test_functional_collectives(self):
         def body(rank):
             group = dist.group.WORLD

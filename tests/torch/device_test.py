@@ -85,6 +85,16 @@ def average(rank, dist, torch):
 
 
 @check
+def sums_of_products(rank, dist, torch):
+    # One that lies on the device the library for NCCL refuses by name.
+    for factor in [0.5] if sys.argv[3] == "nccl" else [0.5, torch.tensor([0.25]).cuda()]:
+        x = numbers(rank).cuda()
+        dist.all_reduce(x, dist._make_nccl_premul_sum(factor))
+        expected = float(factor) * sum(numbers(other) for other in range(RANKS))
+        assert torch.equal(x.cpu(), expected)
+
+
+@check
 def sizes_from_one_element_to_four_mebibytes(rank, dist, torch):
     for count in [1, 3, 1000, 65537, 1 << 20]:
 

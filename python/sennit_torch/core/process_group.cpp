@@ -99,6 +99,7 @@ struct Reduction {
   sennit_type_t type;
   sennit_op_t op;
   size_t count;
+  Tensor factor = {};  // one element in host memory: each rank's are multiplied by it first
 };
 
 sennit_type_t type_of(const char* call, at::ScalarType type) {
@@ -134,13 +135,25 @@ sennit_type_t type_of(const char* call, at::ScalarType type) {
   TORCH_CHECK(false, "sennit: ", call, ": elements of ", type, ", which nobody can reduce");
 }
 
+// Of a sum of products with a number. One that lies on a device is waited for.
+Tensor factor_of(const c10d::ReduceOp& op, const Tensor& tensor) {
+  const auto* const of = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK(of, "sennit: a sum of products without the number to multiply by");
+  const auto type =
+      tensor.is_complex() ? c10::toRealValueType(tensor.scalar_type()) : tensor.scalar_type();
+  if (of->tensor_factor.defined()) return of->tensor_factor.detach().to(at::kCPU, type);
+  return at::scalar_tensor(of->double_factor, at::dtype(type));
+}
+
 // A complex number's parts add up one by one; a bool's sum is "or", its product "and".
 Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::ReduceOp& op) {
   const bool is_bool = tensor.scalar_type() == at::kBool;
   const auto kind = static_cast<c10d::ReduceOp::RedOpType>(op);
   Reduction r{SENNIT_UINT8, SENNIT_SUM, static_cast<size_t>(tensor.numel())};
   if (tensor.is_complex()) {
-    TORCH_CHECK(kind == c10d::ReduceOp::SUM || kind == c10d::ReduceOp::AVG, "sennit: ", call,
+    TORCH_CHECK(kind == c10d::ReduceOp::SUM || kind == c10d::ReduceOp::AVG ||
+                    kind == c10d::ReduceOp::PREMUL_SUM,
+                "sennit: ", call,
                 ": complex numbers have no order, and only sums and averages of them are made");
     r.type = type_of(call, c10::toRealValueType(tensor.scalar_type()));
     r.count *= 2;
@@ -172,6 +185,9 @@ Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::Reduc
     case c10d::ReduceOp::BXOR:
       r.op = SENNIT_BXOR;
       return r;
+    case c10d::ReduceOp::PREMUL_SUM:
+      r.factor = factor_of(op, tensor);
+      return r;
     default:
       break;
   }
@@ -189,6 +205,19 @@ template <typename Blocking, typename Starting, typename... Arguments>
 sennit_status_t issue(Blocking blocking, Starting starting, sennit_work_t* work,
                       Arguments... arguments) {
   return work ? starting(arguments..., work) : blocking(arguments...);
+}
+
+// Makes a call with the reduction's operation, which may have to be made for it.
+template <typename Call>
+sennit_status_t with_operation(const Reduction& r, sennit_comm_t comm, const Call& call) {
+  if (!r.factor.defined()) return call(r.op);
+  sennit_op_t product_sum = SENNIT_SUM;
+  const sennit_status_t made =
+      sennit_op_create_premul_sum(&product_sum, r.factor.data_ptr(), r.type, comm);
+  if (made != SENNIT_OK) return made;
+  const sennit_status_t status = call(product_sum);
+  sennit_op_destroy(product_sum, comm);
+  return status;
 }
 
 sennit_status_t receive_from(void* recv, size_t count, sennit_type_t type, int peer, int tag,
@@ -473,8 +502,10 @@ MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOp
       c10d::OpType::ALLREDUCE,
       {"all_reduce", {tensor, data}, tensors, back_into(tensor, data), tensors, options.timeout},
       [=](sennit_comm_t comm, sennit_work_t* work) {
-        return issue(sennit_all_reduce, sennit_all_reduce_start, work, data.data_ptr(),
-                     data.data_ptr(), r.count, r.type, r.op, comm);
+        return with_operation(r, comm, [&](sennit_op_t op) {
+          return issue(sennit_all_reduce, sennit_all_reduce_start, work, data.data_ptr(),
+                       data.data_ptr(), r.count, r.type, op, comm);
+        });
       });
 }
 
@@ -491,8 +522,10 @@ MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
                tensors,
                options.timeout},
               [=](sennit_comm_t comm, sennit_work_t* work) {
-                return issue(sennit_all_reduce, sennit_all_reduce_start, work, all.data_ptr(),
-                             all.data_ptr(), r.count, r.type, r.op, comm);
+                return with_operation(r, comm, [&](sennit_op_t op) {
+                  return issue(sennit_all_reduce, sennit_all_reduce_start, work, all.data_ptr(),
+                               all.data_ptr(), r.count, r.type, op, comm);
+                });
               });
 }
 
@@ -509,9 +542,11 @@ MadeWork ProcessGroupSennit::reduce(Tensors& tensors, const c10d::ReduceOptions&
                tensors,
                options.timeout},
               [=](sennit_comm_t comm, sennit_work_t* work) {
-                return issue(sennit_reduce, sennit_reduce_start, work, data.data_ptr(),
-                             is_root ? data.data_ptr() : nullptr, r.count, r.type, r.op,
-                             static_cast<int>(options.rootRank), comm);
+                return with_operation(r, comm, [&](sennit_op_t op) {
+                  return issue(sennit_reduce, sennit_reduce_start, work, data.data_ptr(),
+                               is_root ? data.data_ptr() : nullptr, r.count, r.type, op,
+                               static_cast<int>(options.rootRank), comm);
+                });
               });
 }
 
@@ -678,8 +713,10 @@ MadeWork ProcessGroupSennit::_reduce_scatter_base(Tensor& output, Tensor& input,
                {output},
                options.timeout},
               [=](sennit_comm_t comm, sennit_work_t* work) {
-                return issue(sennit_reduce_scatter, sennit_reduce_scatter_start, work,
-                             data.data_ptr(), out.data_ptr(), r.count, r.type, r.op, comm);
+                return with_operation(r, comm, [&](sennit_op_t op) {
+                  return issue(sennit_reduce_scatter, sennit_reduce_scatter_start, work,
+                               data.data_ptr(), out.data_ptr(), r.count, r.type, op, comm);
+                });
               });
 }
 
@@ -709,8 +746,10 @@ MadeWork ProcessGroupSennit::reduce_scatter_tensor_coalesced(
                outputs,
                options.timeout},
               [=](sennit_comm_t comm, sennit_work_t* work) {
-                return issue(sennit_reduce_scatter, sennit_reduce_scatter_start, work,
-                             data.data_ptr(), out.data_ptr(), r.count, r.type, r.op, comm);
+                return with_operation(r, comm, [&](sennit_op_t op) {
+                  return issue(sennit_reduce_scatter, sennit_reduce_scatter_start, work,
+                               data.data_ptr(), out.data_ptr(), r.count, r.type, op, comm);
+                });
               });
 }
 
