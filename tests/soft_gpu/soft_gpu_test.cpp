@@ -2,6 +2,7 @@
 // memory is out of reach, its streams keep their order, and it waits where the driver waits.
 // ctest links: soft_gpu
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -290,6 +291,9 @@ TEST_F(SoftGpu, AGraphKeepsObjectsUntilItIsGoneInEveryForm) {
   EXPECT_EQ(cuGraphRetainUserObject(graph, object, 1, 1), 0);
   ASSERT_EQ(cuStreamEndCapture(in, &graph), 0);
   EXPECT_EQ(launched, 0);
+  size_t nodes = 0;
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), 0);
+  EXPECT_EQ(nodes, 1u);
   ASSERT_EQ(cuGraphInstantiateWithFlags(&made, graph, 0), 0);
   EXPECT_EQ(cuGraphDestroy(graph), 0);
   soft_gpu_hold(in);
@@ -521,6 +525,29 @@ TEST_F(SoftGpuDeathTest, AProcessMayExitWhileAKernelWaits) {
         std::exit(0);
       },
       testing::ExitedWithCode(0), "");
+}
+
+struct CallsAtTheVeryEnd {
+  ~CallsAtTheVeryEnd() {
+    CUcontext context = nullptr;
+    unsigned flags = 0;
+    int active = 0;
+    const bool well = cuCtxGetCurrent(&context) == 0 && context != nullptr &&
+                      cuDevicePrimaryCtxGetState(0, &flags, &active) == 0 && active == 1 &&
+                      cuCtxSynchronize() == 0;
+    _exit(well ? 7 : 1);
+  }
+};
+
+// PyTorch's static objects do, after all that is the thread's own is gone.
+TEST_F(SoftGpuDeathTest, AStaticObjectMayCallAtTheVeryEnd) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static const CallsAtTheVeryEnd last;
+        std::exit(0);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 }  // namespace
