@@ -23,8 +23,8 @@
 
 namespace sennit_torch {
 
-// The CUDA device of a call's tensors; none: they are in host memory. Throws where they are not all
-// on one device, or on one that this backend has nothing for.
+// The device of a call's tensors; none: they are in host memory. Throws where they are not all on
+// one.
 std::optional<c10::Device> device_of(const std::string& call,
                                      const std::vector<at::Tensor>& tensors);
 

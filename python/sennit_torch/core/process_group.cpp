@@ -47,12 +47,10 @@ size_t bytes_of(const Tensor& tensor) { return tensor.nbytes(); }
 // All tensors, one after the other, in one. They may have any shapes.
 Tensor joined(const char* call, const Tensors& tensors, bool with_contents) {
   const at::NoGradGuard no_grad;
+  device_of(call, tensors);  // they have one
   int64_t elements = 0;
   for (const Tensor& tensor : tensors) {
     usable(call, tensor);
-    TORCH_CHECK(tensor.device() == tensors[0].device(), "sennit: ", call, ": tensors on ",
-                tensors[0].device(), " and ", tensor.device(),
-                "; those of a call are on one device");
     TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "sennit: ", call, ": tensors of ",
                 tensors[0].scalar_type(), " and ", tensor.scalar_type());
     elements += tensor.numel();
@@ -460,9 +458,9 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
     call->complete(kNoTimeout);
     if (const std::exception_ptr error = call->error()) std::rethrow_exception(error);
   };
-  complete({count, counts}, [=](sennit_comm_t comm, sennit_work_t* work) {
-    return issue(sennit_all_gather, sennit_all_gather_start, work, count.data_ptr(),
-                 counts.data_ptr(), 1, SENNIT_INT64, comm);
+  complete({count, counts}, [&](sennit_comm_t comm, sennit_work_t* work) {
+    return sennit_all_gather_start(count.data_ptr(), counts.data_ptr(), 1, SENNIT_INT64, comm,
+                                   work);
   });
   const int64_t* const each = counts.const_data_ptr<int64_t>();
   const int64_t all = std::accumulate(each, each + size_, int64_t{0});
@@ -477,19 +475,17 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
     for (int r = 0; r < size_; r++)
       bytes.push_back(
           all == 0 ? 0 : to.nbytes() / static_cast<size_t>(all) * static_cast<size_t>(each[r]));
-    complete({from, to}, [=](sennit_comm_t comm, sennit_work_t* work) {
-      return issue(sennit_all_gather_v, sennit_all_gather_v_start, work, from.data_ptr(),
-                   to.data_ptr(), bytes.data(), nullptr, SENNIT_UINT8, comm);
+    complete({from, to}, [&](sennit_comm_t comm, sennit_work_t* work) {
+      return sennit_all_gather_v_start(from.data_ptr(), to.data_ptr(), bytes.data(), nullptr,
+                                       SENNIT_UINT8, comm, work);
     });
   };
   gather(places, all_places);
   gather(values, all_values);
   tensor.copy_(at::sparse_coo_tensor(all_places.t(), all_values, tensor.sizes()).coalesce());
-  return made(c10d::OpType::_ALLREDUCE_SPARSE,
-              {"all_reduce", {}, {}, nullptr, tensors, options.timeout},
-              [=](sennit_comm_t comm, sennit_work_t* work) {
-                return issue(sennit_barrier, sennit_barrier_start, work, comm);
-              });
+  return made(
+      c10d::OpType::_ALLREDUCE_SPARSE, {"all_reduce", {}, {}, nullptr, tensors, options.timeout},
+      [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
 }
 
 MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -863,10 +859,9 @@ MadeWork ProcessGroupSennit::receive(c10d::OpType type, const char* name, Tensor
 MadeWork ProcessGroupSennit::barrier(const c10d::BarrierOptions& options) {
   if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_)
     on_devices->await("barrier", std::chrono::steady_clock::now() + or_default(options.timeout));
-  return made(c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
-              [=](sennit_comm_t comm, sennit_work_t* work) {
-                return issue(sennit_barrier, sennit_barrier_start, work, comm);
-              });
+  return made(
+      c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
+      [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
 }
 
 // Rank 0 names who has not come, to the others as well, which wait for its word for as long as any
