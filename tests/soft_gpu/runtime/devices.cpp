@@ -49,20 +49,17 @@ int cudaGetDeviceCount(int* count) {
 }
 
 int cudaGetDevice(int* device) {
-  if (const int error = begin()) return error;
-  return end(cuCtxGetDevice(device));
+  return call([&] { return cuCtxGetDevice(device); });
 }
 
 int cudaSetDevice(int device) { return set_device(device); }
 
 int cudaDeviceSynchronize() {
-  if (const int error = begin()) return error;
-  return end(cuCtxSynchronize());
+  return call([&] { return cuCtxSynchronize(); });
 }
 
 int cudaDeviceGetAttribute(int* value, int attribute, int device) {
-  if (const int error = begin()) return error;
-  return end(cuDeviceGetAttribute(value, attribute, device));
+  return call([&] { return cuDeviceGetAttribute(value, attribute, device); });
 }
 
 int cudaGetDeviceProperties(void* properties, int device) {

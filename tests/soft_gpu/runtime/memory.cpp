@@ -12,17 +12,12 @@ CUdeviceptr number(const void* memory) { return reinterpret_cast<CUdeviceptr>(me
 // Makes memory by a function of the driver's, which takes its address as a number.
 template <typename F>
 int allocate(void** memory, const F& make) {
-  if (const int error = begin()) return error;
-  CUdeviceptr made = 0;
-  const int error = make(&made);
-  if (error == 0) *memory = reinterpret_cast<void*>(made);
-  return end(error);
-}
-
-template <typename F>
-int call(const F& driver) {
-  if (const int error = begin()) return error;
-  return end(driver());
+  return call([&] {
+    CUdeviceptr made = 0;
+    const int error = make(&made);
+    if (error == 0) *memory = reinterpret_cast<void*>(made);
+    return error;
+  });
 }
 
 // cudaPointerAttributes of CUDA 13.

@@ -5,16 +5,6 @@
 
 using namespace soft_gpu::runtime;
 
-namespace {
-
-template <typename F>
-int call(const F& driver) {
-  if (const int error = begin()) return error;
-  return end(driver());
-}
-
-}  // namespace
-
 extern "C" {
 
 // ---- streams ----

@@ -17,6 +17,12 @@ int begin();
 int end(int error);
 // The error that was remembered, which is forgotten where `forgets` says so.
 int last_error(bool forgets);
+// The error of a call of the driver's, made between the two.
+template <typename F>
+int call(const F& driver) {
+  if (const int error = begin()) return error;
+  return end(driver());
+}
 // Makes the device's context current.
 int set_device(int device);
 
