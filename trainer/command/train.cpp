@@ -56,13 +56,23 @@ Status plan(const TrainConfig& config, const Arguments& arguments) {
   return dry_run(config, asked);
 }
 
-// MPI that the launcher did not start (local processes, torchrun) makes a job of its own of every
-// rank, and each would train the whole model alone.
+// Said before any rank is started. Those of --local are started without MPI.
+Status can_start_locally(const Arguments& arguments) {
+  TrainConfig config;
+  SENNIT_RETURN_IF_ERROR(settings_of(arguments, &config));
+  if (config.backend != "mpi") return {};
+  return invalid(
+      "--backend mpi: --local starts no MPI: start the ranks by mpirun, or by srun with a PMI that "
+      "Open MPI knows");
+}
+
+// MPI that the launcher did not start (as torchrun does not) makes a job of its own of every rank,
+// and each would train the whole model alone.
 Status one_job(const Communicator& job, int ranks) {
   if (ranks == 0 || job.size() == ranks) return {};
   return invalid(fmt::format(
       "--backend mpi: the launcher started {} ranks, and MPI sees {}: start it by mpirun, or by "
-      "srun with a PMI that Open MPI knows (--local and torchrun start no MPI)",
+      "srun with a PMI that Open MPI knows (torchrun starts no MPI)",
       ranks, job.size()));
 }
 
@@ -85,6 +95,13 @@ Result<int> train(const Arguments& arguments) {
   if (const Status one = one_job(**job, ranks); !one.ok())
     return speaks ? one : Status(one.kind(), "");
   return run_training(config, *std::move(job), &traffic);
+}
+
+// Gives the exit status. Of several ranks one has a text.
+int told(const Status& status) {
+  std::fflush(stdout);  // what it tells of comes first
+  if (!status.text().empty()) fmt::print(stderr, "sennit train: {}\n", status.text());
+  return bench::exit_status(status);
 }
 
 }  // namespace
@@ -123,16 +140,12 @@ void add_train_command(CommandLine& line, char** argv) {
                                                 train_settings()[i].help));
   command.action([=] {
     if (arguments->local > 1 && !launched() && !arguments->dry_run) {
+      if (const Status can = can_start_locally(*arguments); !can.ok()) return told(can);
       return bench::run_local_processes("sennit train", arguments->local, argv, true);
     }
     const Result<int> trained = train(*arguments);
-    const Status& status = trained.status();
-    std::fflush(stdout);  // what it tells of comes first
-    if (!status.ok() && !status.text().empty())
-      fmt::print(stderr, "sennit train: {}\n", status.text());
-    return !status.ok()    ? bench::exit_status(status)
-           : *trained == 0 ? 0
-                           : kEndedBySignal + *trained;
+    if (!trained) return told(trained.status());
+    return *trained == 0 ? 0 : kEndedBySignal + *trained;
   });
 }
 
