@@ -76,8 +76,15 @@ class EmulateFaultsTest : public StandingTree {
     return took;
   }
   void expect_slow(int from, int to) const { EXPECT_GE(seconds(from, to), kSlowSeconds); }
-  // A whole link takes a twentieth of the slow time; a busy machine may take ten times that.
-  void expect_fast(int from, int to) const { EXPECT_LT(seconds(from, to), kSlowSeconds / 2); }
+  // A whole link takes a twentieth of the slow time. A busy machine may take longer than half of
+  // it, now and then; a slow link does so each time.
+  void expect_fast(int from, int to) const {
+    constexpr int kTries = 5;
+    double quickest = seconds(from, to);
+    for (int i = 1; i < kTries && quickest >= kSlowSeconds / 2; i++)
+      quickest = std::min(quickest, seconds(from, to));
+    EXPECT_LT(quickest, kSlowSeconds / 2);
+  }
 };
 
 TEST_F(EmulateFaultsTest, OneDirectionOfAHostIsSlow) {
