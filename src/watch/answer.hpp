@@ -9,7 +9,7 @@
 
 #include "base/status.hpp"
 #include "diagnose/file.hpp"
-#include "diagnose/standing.hpp"
+#include "diagnose/hang/standing.hpp"
 #include "record/notes.hpp"
 
 namespace sennit::watch {

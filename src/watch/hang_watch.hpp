@@ -1,6 +1,6 @@
 // hang_watch.hpp: the coordinator's part in finding who is behind in a call that does not end: as
 // long as ranks say that a call stalls it asks all of them, now and then, what they do, and judges
-// the answers (diagnose/hang.hpp).
+// the answers (diagnose/hang/hang.hpp).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "diagnose/hang.hpp"
+#include "diagnose/hang/hang.hpp"
 #include "topology/fabric/fabric.hpp"
 #include "watch/answer.hpp"
 #include "watch/live_verdict.hpp"

@@ -42,7 +42,7 @@ ROOMS = [
     ["collectives/tiered"],
     ["src/verify", "src/simulate"],
     ["src/plan", "src/diagnose"],
-    ["src/plan/groups", "src/plan/tuning"],
+    ["src/plan/groups", "src/plan/tuning", "src/diagnose/hang"],
     ["src/reduce", "transports"],
     ["transports/shm", "transports/tcp", "transports/ucx"],
     ["src/accelerator"],

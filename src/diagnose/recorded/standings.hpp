@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "diagnose/standing.hpp"
+#include "diagnose/hang/standing.hpp"
 
 namespace sennit::diagnose {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "diagnose/edges.hpp"
-#include "diagnose/hang.hpp"
+#include "diagnose/hang/hang.hpp"
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
 #include "topology/sources/ibnet/ibnet.hpp"

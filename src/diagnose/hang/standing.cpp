@@ -1,5 +1,5 @@
-// standing.cpp: see diagnose/standing.hpp.
-#include "diagnose/standing.hpp"
+// standing.cpp: see diagnose/hang/standing.hpp.
+#include "diagnose/hang/standing.hpp"
 
 #include <algorithm>
 #include <map>

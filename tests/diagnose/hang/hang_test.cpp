@@ -1,6 +1,6 @@
 // hang_test.cpp: who is behind, by what ranks say they do: every cause that can be told apart.
 // ctest not-under-tsan: it has one thread
-#include "diagnose/hang.hpp"
+#include "diagnose/hang/hang.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "diagnose/hang/standing.hpp"
 #include "diagnose/job.hpp"
 #include "diagnose/plans.hpp"
-#include "diagnose/standing.hpp"
 
 namespace sennit::diagnose {
 

@@ -1,5 +1,5 @@
-// hang.cpp: see diagnose/hang.hpp.
-#include "diagnose/hang.hpp"
+// hang.cpp: see diagnose/hang/hang.hpp.
+#include "diagnose/hang/hang.hpp"
 
 #include <algorithm>
 #include <map>
