@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -10,6 +11,7 @@
 
 #include "base/index.hpp"
 #include "base/median.hpp"
+#include "diagnose/synthesis.hpp"
 
 namespace sennit::diagnose {
 namespace {
@@ -24,6 +26,13 @@ constexpr double kAsGood = 0.01;
 constexpr double kLeastServiceNs = 500'000;
 // Calls that take longer than they should by less are well.
 constexpr double kLeastSlower = 1.03;
+// What blames more has to explain more: of a second direction, or of a whole tier, so much.
+constexpr double kSecond = 0.03;
+// What calls would look like is simulated once for each that may be slow, while a job runs: of no
+// more ranks, and of no more messages in all, which take some 50 ms of a core.
+constexpr int kMostRanksSynthesized = 32;
+constexpr size_t kMostMessagesSynthesized = 16'384;
+constexpr size_t kLikely = 12;  // of all that may be slow, so many are looked at closely
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
 // What may be slow: boundaries, all by the same factor.
@@ -37,6 +46,7 @@ struct Hypothesis {
   // How much it explains of the excess of these edges: of 1, and by how many they are.
   double confidence = 0, gain = 0;
   double score = 0;  // less is better
+  double left = 1;   // Synthesis::left_by(), where that was asked
   double apart = 0;  // by how much edges are slower than it explains: a quarter of them by more
 };
 
@@ -50,6 +60,12 @@ bool stands_out(const Hypothesis& hypothesis) {
 // What does not explain its own edges explains nothing, however well it fits the rest.
 bool explains(const Hypothesis& hypothesis) {
   return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis);
+}
+
+// Whether the simulator shows with it nearly all that was observed.
+bool is_shown(const Hypothesis& hypothesis) {
+  constexpr double kMostUnlike = 0.25;
+  return hypothesis.left <= kMostUnlike;
 }
 
 bool fits_better(const Hypothesis& a, const Hypothesis& b) {
@@ -101,13 +117,16 @@ double union_of(std::vector<Stretch> stretches) {
   return sum;
 }
 
+bool has_cables(const TierTree& tree) {
+  return std::any_of(tree.groups.begin(), tree.groups.end(),
+                     [](const Group& group) { return group.cables > 1; });
+}
+
 // Of several cables some carry more flows than others, as hashes have it: what is slow there may
 // have been so always, and others wait for it. Only what was before tells; or where a link is slow
 // anyway, and it is asked whether it still is.
 bool hashes_blur(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed) {
-  return observed.well_service_ns.empty() && plan.slow.empty() &&
-         std::any_of(tree.groups.begin(), tree.groups.end(),
-                     [](const Group& group) { return group.cables > 1; });
+  return observed.well_service_ns.empty() && plan.slow.empty() && has_cables(tree);
 }
 
 size_t number_of(const DirectedGroup& link) {
@@ -116,8 +135,10 @@ size_t number_of(const DirectedGroup& link) {
 
 class Solver {
  public:
+  // `expected`: by what edges are held against; empty where that is not known, or what was before
+  // is. `simulated`: what the plan takes where all is well; null where nothing is to be simulated.
   Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
-         const ObservedPlan& observed);
+         const ObservedPlan& observed, const Blueprint* blueprint, const ExpectedPlan* simulated);
   std::optional<SlowLink> solve(double least_factor);
 
  private:
@@ -126,7 +147,8 @@ class Solver {
     uint32_t at = 0;    // among those of a call
     double excess = 0;  // ln of how much longer it took than it should; below 0: it was faster
     double weight = 0;
-    int tier = 0;  // that it crosses
+    int tier = 0;           // that it crosses
+    double service_ns = 0;  // of the middle call
   };
   bool costs_time() const;
   bool is_planned_around(const SlowLink& slow) const;
@@ -153,6 +175,10 @@ class Solver {
   void explain(Hypothesis* hypothesis) const;
   void measure_apart(Hypothesis* hypothesis) const;
   void compare(std::vector<Hypothesis>* all) const;
+  TookAndWell took_and_well() const;
+  std::vector<Hypothesis*> to_simulate(const Synthesis& synthesis,
+                                       std::vector<Hypothesis>* all) const;
+  void compare_by_synthesis(std::vector<Hypothesis>* all) const;
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
   std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
@@ -163,8 +189,10 @@ class Solver {
 
   const TierTree& tree_;
   const PlanNote& plan_;
-  const ExpectedPlan& expected_;  // empty: not known, or what was before is
+  const ExpectedPlan& expected_;
   const ObservedPlan& observed_;
+  const Blueprint* const blueprint_;
+  const ExpectedPlan* const simulated_;
   double time_excess_ = 0;  // ln, of whole calls
   std::vector<Edge> edges_;
   std::vector<std::vector<uint32_t>> crossing_;   // by directed group: edges, ascending
@@ -177,8 +205,14 @@ class Solver {
 };
 
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
-               const ObservedPlan& observed)
-    : tree_(tree), plan_(plan), expected_(expected), observed_(observed) {
+               const ObservedPlan& observed, const Blueprint* blueprint,
+               const ExpectedPlan* simulated)
+    : tree_(tree),
+      plan_(plan),
+      expected_(expected),
+      observed_(observed),
+      blueprint_(blueprint),
+      simulated_(simulated) {
   over_.resize(2 * tree.groups.size());
   for (const EdgeTime& edge : *observed.edges.front()) {
     ways_.push_back(way_of(tree, edge.from, edge.to));
@@ -217,7 +251,7 @@ void Solver::measure_excess() {
     logs.push_back(std::log(service / should));
     const int tier = tree_.crossing_tier(edge.from, edge.to);
     by_tier[tier].push_back(logs.back());
-    edges_.push_back({at, 0, std::sqrt(service), tier});
+    edges_.push_back({at, 0, std::sqrt(service), tier, service});
   }
   constexpr double kLowerQuarter = 0.25;
   std::map<int, double> usual;
@@ -376,9 +410,8 @@ void Solver::explain(Hypothesis* hypothesis) const {
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
   constexpr double kBeyond = 0.2, kUnlike = 0.35;
-  // What blames more has to explain more: of the second direction so much of what there is to
-  // explain, and of edges that are not slower so much of their part of all.
-  constexpr double kSecond = 0.03, kIdle = 0.02;
+  // Likewise of edges that are not slower, so much of their part of all.
+  constexpr double kIdle = 0.02;
   // Where the two directions are slow by different factors something else makes one of them so: of
   // a ring, that the next waits for this one.
   constexpr double kUnlikeWays = 0.15;
@@ -407,13 +440,68 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
 // The first becomes the one that is believed. Of those that explain as much the ones with fewer
 // links come first.
 void Solver::compare(std::vector<Hypothesis>* all) const {
-  constexpr size_t kLikely = 12;
   std::stable_sort(all->begin(), all->end(),
                    [](const auto& a, const auto& b) { return a.score < b.score; });
   if (!absolute()) return;
   const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
   for (auto it = all->begin(); it != likely; ++it) measure_apart(&*it);
   std::stable_sort(all->begin(), likely, fits_better);
+  if (blueprint_ && simulated_) compare_by_synthesis(all);
+}
+
+TookAndWell Solver::took_and_well() const {
+  TookAndWell both;
+  both.took_ns = median(observed_.time_ns);
+  both.well_ns = observed_.well_ns;
+  for (const Edge& edge : edges_) {
+    const EdgeTime& time = (*observed_.edges.front())[edge.at];
+    const auto well = observed_.well_service_ns.find({time.from, time.to});
+    both.edges.push_back({time.from, time.to, edge.service_ns,
+                          well != observed_.well_service_ns.end() ? well->second : 0});
+  }
+  return both;
+}
+
+// Those that are simulated: the first, then what is likely by how much longer edges took, and then
+// by how many times as long.
+std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
+                                             std::vector<Hypothesis>* all) const {
+  const size_t of_one = std::max<size_t>(1, edges_.size() * plan_.parameters.chunks);
+  const size_t most = std::clamp<size_t>(kMostMessagesSynthesized / of_one, 2, kLikely);
+  std::vector<std::pair<double, Hypothesis*>> by_time;
+  for (Hypothesis& one : *all)
+    if (explains(one) == explains(all->front()))
+      by_time.emplace_back(synthesis.left_if_alike(one.edges), &one);
+  std::stable_sort(by_time.begin(), by_time.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Hypothesis*> chosen = {&all->front()};
+  const auto choose = [&](Hypothesis* one, size_t until) {
+    if (chosen.size() < until && std::find(chosen.begin(), chosen.end(), one) == chosen.end())
+      chosen.push_back(one);
+  };
+  for (const auto& [left, one] : by_time) choose(one, 1 + most / 2);
+  for (Hypothesis& one : *all)
+    if (explains(one) == explains(all->front())) choose(&one, most);
+  return chosen;
+}
+
+// Who waits for whom in a schedule decides which other edges a slow link makes slow, and how edges
+// that share a link take turns decides what they took while all was well. Both the simulator knows.
+// Where it shows by far better what was observed if another one is slow, that is believed. It is
+// not searched for once one is found that shows nearly all.
+void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
+  constexpr double kFarBetter = 0.15, kNoFactor = 1000;
+  const Synthesis synthesis(tree_, plan_, *blueprint_, *simulated_, took_and_well());
+  const auto score = [](const Hypothesis& one) { return one.left + (one.both_ways ? kSecond : 0); };
+  Hypothesis *best = nullptr, *const first = &all->front();
+  for (Hypothesis* const one : to_simulate(synthesis, all)) {
+    // Of a tier the quickest call tells that, which is asked later on (is_refuted).
+    const double could = one->tier < 0 ? most_factor(*one) : 0;
+    one->left = synthesis.left_by(one->links, could > 0 ? could : kNoFactor);
+    if (!best || score(*one) < score(*best)) best = one;
+    if (score(*first) <= kFarBetter || (best != first && is_shown(*best))) break;
+  }
+  if (score(*best) + kFarBetter < score(*first)) std::rotate(first, best, best + 1);
 }
 
 // What a call takes where nothing is slow. 0: not known.
@@ -500,7 +588,10 @@ double Solver::most_factor(const Hypothesis& hypothesis) const {
 }
 
 // Whether edges are slower than it can explain: what they wait for is something else, as a core.
+// Where the simulator shows them so they are slower by much because they were served in no time
+// while all was well, between others.
 bool Solver::is_refuted(const Hypothesis& hypothesis) const {
+  if (hypothesis.tier < 0 && is_shown(hypothesis)) return false;
   constexpr double kAbove = 1.3, kAboveOfTier = 1.15;
   const double most = most_factor(hypothesis);
   if (most <= 0) return false;
@@ -600,10 +691,16 @@ std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observe
   if (!are_known(plans, observed)) return std::nullopt;
   const TierTree& tree = *plans.tree(observed.comm);
   const bool known = !observed.well_service_ns.empty() || !tree.capacities_known();
+  const bool synthesized =
+      tree.capacities_known() && tree.ranks() <= kMostRanksSynthesized && !has_cables(tree);
   const ExpectedPlan none;
-  const ExpectedPlan& expected =
-      known ? none : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
-  return Solver(tree, *plans.note(observed.comm, observed.plan), expected, observed)
+  const ExpectedPlan& simulated =
+      known && !synthesized
+          ? none
+          : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
+  return Solver(tree, *plans.note(observed.comm, observed.plan), known ? none : simulated, observed,
+                plans.blueprint(observed.comm, observed.plan, true),
+                synthesized && simulated.time_ns > 0 ? &simulated : nullptr)
       .solve(least_factor);
 }
 

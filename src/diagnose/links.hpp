@@ -9,6 +9,10 @@
 // apart, and are named together. No link is said to be slower than what it carried all the while
 // allows, and where edges are slower than that by far none is named.
 //
+// Who waits for whom such ratios cannot tell, and the simulator can. Of few ranks the likely
+// boundaries are simulated, each as slow as the call tells, and one that looks far more like what
+// was observed is named instead (synthesis.hpp).
+//
 // Where an uplink is several cables some carry more flows than others, as hashes have it, and a
 // fabric that is well looks slow there. Only what was before tells, and without it nothing is
 // judged.

@@ -4,8 +4,11 @@
 #include "diagnose/links.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -214,6 +217,67 @@ TEST(SlowLinks, WhoseMessagesWaitForOneAnotherIsNamedWithItsOwnFactor) {
   ASSERT_TRUE(slow.has_value());
   EXPECT_EQ(slow->suspects.front().group, host);
   EXPECT_NEAR(slow->factor, kFactor, 0.2);
+}
+
+// A file of tests/data/diagnose: what one call took that ran the tiered algorithm.
+struct Seen {
+  std::string fabric, slow;
+  uint64_t bytes = 0;
+  ObservedPlan observed;
+};
+
+Seen seen(const std::string& path) {
+  constexpr double kNsPerMs = 1e6;
+  Seen result;
+  std::vector<EdgeTime> edges;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream in(line);
+    std::string what;
+    in >> what >> std::ws;
+    if (what == "fabric") in >> result.fabric;
+    if (what == "slow") std::getline(in, result.slow);
+    if (what == "bytes") in >> result.bytes;
+    double took_ms = 0, well_ms = 0;
+    if (what == "took" && in >> took_ms >> well_ms) {
+      result.observed.time_ns = {took_ms * kNsPerMs};
+      result.observed.well_ns = well_ms * kNsPerMs;
+    }
+    EdgeTime edge;
+    if (what != "edge" || !(in >> edge.from >> edge.to >> edge.bytes >> took_ms >> well_ms))
+      continue;
+    edge.service_ns = took_ms * kNsPerMs;
+    if (well_ms > 0) result.observed.well_service_ns[{edge.from, edge.to}] = well_ms * kNsPerMs;
+    edges.push_back(std::move(edge));
+  }
+  std::sort(edges.begin(), edges.end(), [](const EdgeTime& a, const EdgeTime& b) {
+    return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+  });
+  result.observed.edges = {std::make_shared<const std::vector<EdgeTime>>(std::move(edges))};
+  return result;
+}
+
+// Calls of jobs on the emulated tree, which no simulated noise is like.
+TEST(SlowLinks, AsTheEmulatedTreeHasShownThem) {
+  size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SENNIT_SOURCE_DIR "/tests/data/diagnose")) {
+    files++;
+    SCOPED_TRACE(entry.path().filename().string());
+    Seen call = seen(entry.path());
+    SimulatedJob job = job_on(call.fabric, Collective::all_reduce, call.bytes);
+    ASSERT_EQ(job.plan.algorithm, "tiered");
+    const JobRecording recording = recording_of(job, *simulated_call(job), {});
+    Plans plans(recording);
+    const uint64_t plan = recording.plans.begin()->first.second;
+    call.observed.comm = recording.plans.begin()->first.first;
+    call.observed.plan = plan;
+    call.observed.calls = {1};
+    const std::optional<SlowLink> slow = find_slow_link(plans, call.observed, 1.25);
+    ASSERT_TRUE(slow.has_value());
+    EXPECT_EQ(link_name(tree_of(job), slow->suspects.front(), slow->both_ways), call.slow);
+  }
+  EXPECT_GE(files, 2u);
 }
 
 // Of equal racks all ranks do the same, but pieces that differ by an element put them out of step:

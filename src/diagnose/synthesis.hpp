@@ -1,0 +1,52 @@
+// synthesis.hpp: what calls would look like if a boundary were slow, by the simulator, held against
+// what they looked like.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collectives/algorithm.hpp"
+#include "diagnose/edges.hpp"
+#include "diagnose/expected.hpp"
+#include "record/notes.hpp"
+#include "topology/fabric/tier_tree.hpp"
+
+namespace sennit::diagnose {
+
+// What edges and the whole call took, and what they took while all was well. Of what is not known
+// to have been well it is what the simulator says.
+struct TookAndWell {
+  struct OfEdge {
+    int from = 0, to = 0;  // positions
+    double took_ns = 0, well_ns = 0;
+  };
+  std::vector<OfEdge> edges;
+  double took_ns = 0, well_ns = 0;
+};
+
+// References outlive it. Capacities are known, and no boundary is of several cables.
+class Synthesis {
+ public:
+  // `well`: what the plan takes on the tree as it is. `of`: with `well_ns` 0 where it is not known.
+  Synthesis(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
+            const ExpectedPlan& well, TookAndWell of);
+
+  // If these were slower, all by one factor, so that the call takes what it took, but by no more
+  // than `most`: the part of what became slower that the simulator does not show so. 0: it shows
+  // just that; 1: nothing of it.
+  double left_by(const std::vector<DirectedGroup>& links, double most) const;
+  // The same of edges, by their places among those that were given, without a simulation: if just
+  // these became slower, each by as much time.
+  double left_if_alike(const std::vector<uint32_t>& edges) const;
+
+ private:
+  double left_by(const ExpectedPlan& slow) const;
+
+  const TierTree& tree_;
+  const PlanNote& plan_;
+  const Blueprint& blueprint_;
+  const ExpectedPlan& well_;
+  TookAndWell of_;
+};
+
+}  // namespace sennit::diagnose
