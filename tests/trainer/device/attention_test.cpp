@@ -82,7 +82,7 @@ constexpr AttentionShape kSmall[] = {{1, 1, 1, 0, 0, 1, 1, 4, 0},   {2, 5, 5, 0,
                                      {1, 9, 7, 4, 6, 2, 1, 5, 0},   {1, 6, 6, 0, 6, 2, 2, 4, 0}};
 
 // In bf16 `out` is rounded before its dots are made of it, and all of a query's gradients have that
-// error: of 600 seeds two were farther off than one rounding explains, by up to 2.7% of the largest.
+// error: of 600 seeds two were off by more than one rounding is, by up to 2.7% of the largest.
 TEST_P(Attention, GradientIsThatOfFiniteDifferences) {
   const double allowed = type() == Type::f32 ? tolerance(type()) : 2 * tolerance(type());
   for (const AttentionShape& shape : kSmall) {
