@@ -107,6 +107,7 @@ ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
   if (!simulated) return {};
   ExpectedPlan expected;
   expected.time_ns = static_cast<double>(simulated->time_ns);
+  for (const auto& [edge, of_edge] : messages) expected.messages += of_edge.size();
   if (options.symmetry) {
     take_for_all(call, messages, &expected);
   } else {

@@ -16,6 +16,7 @@ namespace sennit::diagnose {
 struct ExpectedPlan {
   std::map<std::pair<int, int>, double> service_ns;  // by positions
   double time_ns = 0;
+  size_t messages = 0;  // that were simulated
 };
 
 // The plan that `blueprint` was made of, on this tree. The more ranks, the less exactly, so that it

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -28,10 +27,11 @@ constexpr double kLeastServiceNs = 500'000;
 constexpr double kLeastSlower = 1.03;
 // What blames more has to explain more: of a second direction, or of a whole tier, so much.
 constexpr double kSecond = 0.03;
-// What calls would look like is simulated once for each that may be slow, while a job runs: of no
-// more ranks, and of no more messages in all, which take some 50 ms of a core.
+// What calls would look like is simulated while a job runs, for each that may be slow: of no more
+// ranks, and of no more messages in all, which take some 50 ms of a core, and twice that where it
+// takes several tries to find how slow.
 constexpr int kMostRanksSynthesized = 32;
-constexpr size_t kMostMessagesSynthesized = 16'384;
+constexpr size_t kMostMessagesSynthesized = 24'576;
 constexpr size_t kLikely = 12;  // of all that may be slow, so many are looked at closely
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
@@ -444,9 +444,9 @@ void Solver::compare(std::vector<Hypothesis>* all) const {
                    [](const auto& a, const auto& b) { return a.score < b.score; });
   if (!absolute()) return;
   const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
-  for (auto it = all->begin(); it != likely; ++it) measure_apart(&*it);
+  for (auto it = all->begin(); it != (simulated_ ? all->end() : likely); ++it) measure_apart(&*it);
   std::stable_sort(all->begin(), likely, fits_better);
-  if (blueprint_ && simulated_) compare_by_synthesis(all);
+  if (blueprint_ && simulated_ && explains(all->front())) compare_by_synthesis(all);
 }
 
 TookAndWell Solver::took_and_well() const {
@@ -466,12 +466,10 @@ TookAndWell Solver::took_and_well() const {
 // by how many times as long.
 std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
                                              std::vector<Hypothesis>* all) const {
-  const size_t of_one = std::max<size_t>(1, edges_.size() * plan_.parameters.chunks);
-  const size_t most = std::clamp<size_t>(kMostMessagesSynthesized / of_one, 2, kLikely);
+  const size_t most = std::min(kLikely, kMostMessagesSynthesized / simulated_->messages);
   std::vector<std::pair<double, Hypothesis*>> by_time;
   for (Hypothesis& one : *all)
-    if (explains(one) == explains(all->front()))
-      by_time.emplace_back(synthesis.left_if_alike(one.edges), &one);
+    if (explains(one)) by_time.emplace_back(synthesis.left_if_alike(one.edges), &one);
   std::stable_sort(by_time.begin(), by_time.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Hypothesis*> chosen = {&all->front()};
@@ -481,7 +479,7 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
   };
   for (const auto& [left, one] : by_time) choose(one, 1 + most / 2);
   for (Hypothesis& one : *all)
-    if (explains(one) == explains(all->front())) choose(&one, most);
+    if (explains(one)) choose(&one, most);
   return chosen;
 }
 
@@ -494,14 +492,16 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   const Synthesis synthesis(tree_, plan_, *blueprint_, *simulated_, took_and_well());
   const auto score = [](const Hypothesis& one) { return one.left + (one.both_ways ? kSecond : 0); };
   Hypothesis *best = nullptr, *const first = &all->front();
+  bool far_better = false;
   for (Hypothesis* const one : to_simulate(synthesis, all)) {
     // Of a tier the quickest call tells that, which is asked later on (is_refuted).
     const double could = one->tier < 0 ? most_factor(*one) : 0;
     one->left = synthesis.left_by(one->links, could > 0 ? could : kNoFactor);
     if (!best || score(*one) < score(*best)) best = one;
-    if (score(*first) <= kFarBetter || (best != first && is_shown(*best))) break;
+    far_better = score(*best) + kFarBetter < score(*first);
+    if (score(*first) <= kFarBetter || (far_better && is_shown(*best))) break;
   }
-  if (score(*best) + kFarBetter < score(*first)) std::rotate(first, best, best + 1);
+  if (far_better) std::rotate(first, best, best + 1);
 }
 
 // What a call takes where nothing is slow. 0: not known.
@@ -677,6 +677,11 @@ std::optional<SlowLink> Solver::solve(double least_factor) {
   return slow;
 }
 
+// Whether the first and another one can be simulated; not where the plan itself could not be.
+bool can_simulate_two(const ExpectedPlan& plan) {
+  return plan.time_ns > 0 && plan.messages > 0 && 2 * plan.messages <= kMostMessagesSynthesized;
+}
+
 // Whether the tree and the plan of the calls are known, and small enough.
 bool are_known(Plans& plans, const ObservedPlan& observed) {
   const TierTree* const tree = plans.tree(observed.comm);
@@ -691,8 +696,10 @@ std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observe
   if (!are_known(plans, observed)) return std::nullopt;
   const TierTree& tree = *plans.tree(observed.comm);
   const bool known = !observed.well_service_ns.empty() || !tree.capacities_known();
-  const bool synthesized =
-      tree.capacities_known() && tree.ranks() <= kMostRanksSynthesized && !has_cables(tree);
+  // Of a plan that was made around a slow link it is not known what edges take while all is well.
+  const bool synthesized = tree.capacities_known() && tree.ranks() <= kMostRanksSynthesized &&
+                           !has_cables(tree) &&
+                           plans.note(observed.comm, observed.plan)->slow.empty();
   const ExpectedPlan none;
   const ExpectedPlan& simulated =
       known && !synthesized
@@ -700,7 +707,7 @@ std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observe
           : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
   return Solver(tree, *plans.note(observed.comm, observed.plan), known ? none : simulated, observed,
                 plans.blueprint(observed.comm, observed.plan, true),
-                synthesized && simulated.time_ns > 0 ? &simulated : nullptr)
+                synthesized && can_simulate_two(simulated) ? &simulated : nullptr)
       .solve(least_factor);
 }
 

@@ -39,7 +39,7 @@ Synthesis::Synthesis(const TierTree& tree, const PlanNote& plan, const Blueprint
 // In time, and not in ratios: what is short says little, and is short by chance. What became faster
 // has more for itself where others wait, and says nothing. Where ranks work between messages all
 // edges are slower by less than simulated ones, so that it is asked which are, and in which
-// proportion.
+// proportion. What is slower by far more waits for something else, as a core.
 double Synthesis::left_by(const ExpectedPlan& slow) const {
   std::vector<std::pair<double, double>> shares;  // how much of what is shown there was, and weight
   std::vector<std::pair<double, double>> became_and_shown;
@@ -52,7 +52,8 @@ double Synthesis::left_by(const ExpectedPlan& slow) const {
     if (shown > 0) shares.emplace_back(became / shown, shown);
     all += became;
   }
-  const double share = weighted_median(std::move(shares));
+  constexpr double kMostShare = 1.3;
+  const double share = std::min(kMostShare, weighted_median(std::move(shares)));
   double left = 0;
   for (const auto& [became, shown] : became_and_shown) left += std::abs(became - share * shown);
   const double became = of_.took_ns - of_.well_ns, shown = slow.time_ns - well_.time_ns;
@@ -91,7 +92,8 @@ double Synthesis::left_by(const std::vector<DirectedGroup>& links, double most) 
     least = std::min(least, left_by(slow));
     const double again = should_ns / slow.time_ns;
     if (std::abs(again - 1) < kNear) break;
-    factor = std::clamp(factor * again, 1.0, most);
+    const double before = std::exchange(factor, std::clamp(factor * again, 1.0, most));
+    if (factor == before) break;
   }
   return least;
 }
