@@ -21,6 +21,17 @@ inline double lower_median(std::vector<double> values) {
   return values[(values.size() - 1) / 2];
 }
 
+// Of values with weights, the one that has `part` of the weights below it. 0: there is none.
+inline double weighted_median(std::vector<std::pair<double, double>> weighted, double part = 0.5) {
+  if (weighted.empty()) return 0;
+  std::sort(weighted.begin(), weighted.end());
+  double all = 0, below = 0;
+  for (const auto& [value, weight] : weighted) all += weight;
+  for (const auto& [value, weight] : weighted)
+    if ((below += weight) >= part * all) return value;
+  return weighted.back().first;
+}
+
 // Of values that differ from their lower median, usually by some distance: what is above it by less
 // than three times that is above it by chance.
 inline double chance_above(std::vector<double> values) {

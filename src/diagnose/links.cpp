@@ -62,7 +62,7 @@ bool explains(const Hypothesis& hypothesis) {
   return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis);
 }
 
-// Whether the simulator shows with it nearly all that was observed.
+// Whether the simulator shows with it most of what was observed.
 bool is_shown(const Hypothesis& hypothesis) {
   constexpr double kMostUnlike = 0.25;
   return hypothesis.left <= kMostUnlike;
@@ -79,17 +79,6 @@ double part_of(std::vector<double> values, double part) {
       values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
-}
-
-// Of values with weights, the one that has this part of the weights below it.
-double middle_of(std::vector<std::pair<double, double>> weighted, double part = 0.5) {
-  if (weighted.empty()) return 0;
-  std::sort(weighted.begin(), weighted.end());
-  double all = 0, below = 0;
-  for (const auto& [value, weight] : weighted) all += weight;
-  for (const auto& [value, weight] : weighted)
-    if ((below += weight) >= part * all) return value;
-  return weighted.back().first;
 }
 
 // Of logarithms, the mean without a tenth at either end: it varies less than the median.
@@ -138,7 +127,7 @@ class Solver {
   // `expected`: by what edges are held against; empty where that is not known, or what was before
   // is. `simulated`: what the plan takes where all is well; null where nothing is to be simulated.
   Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
-         const ObservedPlan& observed, const Blueprint* blueprint, const ExpectedPlan* simulated);
+         const ObservedPlan& observed, const Blueprint& blueprint, const ExpectedPlan* simulated);
   std::optional<SlowLink> solve(double least_factor);
 
  private:
@@ -191,7 +180,7 @@ class Solver {
   const PlanNote& plan_;
   const ExpectedPlan& expected_;
   const ObservedPlan& observed_;
-  const Blueprint* const blueprint_;
+  const Blueprint& blueprint_;
   const ExpectedPlan* const simulated_;
   double time_excess_ = 0;  // ln, of whole calls
   std::vector<Edge> edges_;
@@ -205,7 +194,7 @@ class Solver {
 };
 
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
-               const ObservedPlan& observed, const Blueprint* blueprint,
+               const ObservedPlan& observed, const Blueprint& blueprint,
                const ExpectedPlan* simulated)
     : tree_(tree),
       plan_(plan),
@@ -340,7 +329,8 @@ double Solver::common_to_all() const {
   std::map<int, std::vector<std::pair<double, double>>> tiers;
   for (const Edge& edge : edges_) tiers[edge.tier].emplace_back(edge.excess, edge.weight);
   double common = most;
-  for (auto& [tier, weighted] : tiers) common = std::min(common, middle_of(std::move(weighted)));
+  for (auto& [tier, weighted] : tiers)
+    common = std::min(common, weighted_median(std::move(weighted)));
   return std::max(0.0, common);
 }
 
@@ -371,7 +361,7 @@ std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
       weighted[like(e)].emplace_back(excess, edges_[e].weight);
   std::map<std::pair<int, bool>, double> alike;
   for (auto& [which, of_which] : weighted) {
-    const double middle = middle_of(std::move(of_which));
+    const double middle = weighted_median(std::move(of_which));
     alike[which] = middle < least ? 0 : middle;
   }
   std::vector<double> explained;
@@ -410,7 +400,7 @@ void Solver::explain(Hypothesis* hypothesis) const {
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
   constexpr double kBeyond = 0.2, kUnlike = 0.35;
-  // Likewise of edges that are not slower, so much of their part of all.
+  // What blames more has to explain more: of edges that are not slower, so much of their part.
   constexpr double kIdle = 0.02;
   // Where the two directions are slow by different factors something else makes one of them so: of
   // a ring, that the next waits for this one.
@@ -434,7 +424,7 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
     const uint32_t e = hypothesis->edges[i];
     apart[e].first = std::max(0.0, excess_of(edges_[e]) - explained[i]);
   }
-  hypothesis->apart = middle_of(std::move(apart), kUpperQuarter);
+  hypothesis->apart = weighted_median(std::move(apart), kUpperQuarter);
 }
 
 // The first becomes the one that is believed. Of those that explain as much the ones with fewer
@@ -446,7 +436,7 @@ void Solver::compare(std::vector<Hypothesis>* all) const {
   const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
   for (auto it = all->begin(); it != (simulated_ ? all->end() : likely); ++it) measure_apart(&*it);
   std::stable_sort(all->begin(), likely, fits_better);
-  if (blueprint_ && simulated_ && explains(all->front())) compare_by_synthesis(all);
+  if (simulated_ && explains(all->front())) compare_by_synthesis(all);
 }
 
 TookAndWell Solver::took_and_well() const {
@@ -486,10 +476,10 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
 // Who waits for whom in a schedule decides which other edges a slow link makes slow, and how edges
 // that share a link take turns decides what they took while all was well. Both the simulator knows.
 // Where it shows by far better what was observed if another one is slow, that is believed. It is
-// not searched for once one is found that shows nearly all.
+// not searched for once one is found that shows most.
 void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   constexpr double kFarBetter = 0.15, kNoFactor = 1000;
-  const Synthesis synthesis(tree_, plan_, *blueprint_, *simulated_, took_and_well());
+  const Synthesis synthesis(tree_, plan_, blueprint_, *simulated_, took_and_well());
   const auto score = [](const Hypothesis& one) { return one.left + (one.both_ways ? kSecond : 0); };
   Hypothesis *best = nullptr, *const first = &all->front();
   bool far_better = false;
@@ -695,18 +685,18 @@ std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observe
                                        double least_factor) {
   if (!are_known(plans, observed)) return std::nullopt;
   const TierTree& tree = *plans.tree(observed.comm);
+  const PlanNote& plan = *plans.note(observed.comm, observed.plan);
   const bool known = !observed.well_service_ns.empty() || !tree.capacities_known();
   // Of a plan that was made around a slow link it is not known what edges take while all is well.
   const bool synthesized = tree.capacities_known() && tree.ranks() <= kMostRanksSynthesized &&
-                           !has_cables(tree) &&
-                           plans.note(observed.comm, observed.plan)->slow.empty();
+                           !has_cables(tree) && plan.slow.empty();
   const ExpectedPlan none;
   const ExpectedPlan& simulated =
       known && !synthesized
           ? none
           : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
-  return Solver(tree, *plans.note(observed.comm, observed.plan), known ? none : simulated, observed,
-                plans.blueprint(observed.comm, observed.plan, true),
+  return Solver(tree, plan, known ? none : simulated, observed,
+                *plans.blueprint(observed.comm, observed.plan, true),
                 synthesized && can_simulate_two(simulated) ? &simulated : nullptr)
       .solve(least_factor);
 }

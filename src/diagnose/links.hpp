@@ -7,7 +7,7 @@
 // call unexplained, and blames least, is named. Edges that are slower by more than the whole call
 // say most, as others may have waited for them. Boundaries that explain the same edges are not told
 // apart, and are named together. No link is said to be slower than what it carried all the while
-// allows, and where edges are slower than that by far none is named.
+// allows, and where edges are slower than that by far, and are not simulated so, none is named.
 //
 // Who waits for whom such ratios cannot tell, and the simulator can. Of few ranks the likely
 // boundaries are simulated, each as slow as the call tells, and one that looks far more like what

@@ -27,7 +27,8 @@ struct TookAndWell {
 // References outlive it. Capacities are known, and no boundary is of several cables.
 class Synthesis {
  public:
-  // `well`: what the plan takes on the tree as it is. `of`: with `well_ns` 0 where it is not known.
+  // `well`: what the plan takes on the tree as it is specified. `of`: with `well_ns` 0 where it is
+  // not known.
   Synthesis(const TierTree& tree, const PlanNote& plan, const Blueprint& blueprint,
             const ExpectedPlan& well, TookAndWell of);
 
@@ -35,8 +36,8 @@ class Synthesis {
   // than `most`: the part of what became slower that the simulator does not show so. 0: it shows
   // just that; 1: nothing of it.
   double left_by(const std::vector<DirectedGroup>& links, double most) const;
-  // The same of edges, by their places among those that were given, without a simulation: if just
-  // these became slower, each by as much time.
+  // The same of edges, of which there are some, without a simulation: if just these became slower,
+  // each by as much time. They are told by their places among those that were given.
   double left_if_alike(const std::vector<uint32_t>& edges) const;
 
  private:
@@ -47,6 +48,8 @@ class Synthesis {
   const Blueprint& blueprint_;
   const ExpectedPlan& well_;
   TookAndWell of_;
+  std::vector<double> became_ns_;  // by edge: by how much slower; 0: it is not
+  double all_became_ns_ = 0;       // together
 };
 
 }  // namespace sennit::diagnose

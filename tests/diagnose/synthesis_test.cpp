@@ -34,7 +34,7 @@ class SynthesisTest : public testing::TestWithParam<const char*> {
     ASSERT_NE(blueprint_, nullptr);
     well_ = expected_of(tree_, note_, *blueprint_, 0);
   }
-  // What it takes with that slow. `usual`: how much of it every edge takes, and the call.
+  // What it takes with that slow. `usual`: how much of what is simulated every edge takes.
   TookAndWell took(const DirectedGroup& slow, double factor, double usual = 1) const {
     const ExpectedPlan plan =
         expected_of(slowed_down(tree_, {{slow, factor}}), note_, *blueprint_, 0);
