@@ -1,4 +1,4 @@
-// process_group.cpp: PyTorch's collectives as sennit's: which memory, which type, what follows.
+// process_group.cpp: see python/sennit_torch/core/process_group.hpp.
 #include "core/process_group.hpp"
 
 #include <climits>
@@ -13,189 +13,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/device.hpp"
+#include "core/reduction.hpp"
 #include "core/registered.hpp"
+#include "core/tensors.hpp"
 
 namespace sennit_torch {
-namespace {
-
-// ---- tensors ----
-
-// A process group of PyTorch's has one device a rank, so its lists have one tensor.
-Tensor& only(const char* call, Tensors& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "sennit: ", call, ": ", tensors.size(),
-              " tensors; a rank has one");
-  return tensors[0];
-}
-
-void usable(const char* call, const Tensor& tensor) {
-  TORCH_CHECK(tensor.device().is_cpu() || tensor.device().is_cuda(), "sennit: ", call,
-              ": a tensor on ", tensor.device(),
-              "; sennit works on host memory and on CUDA devices");
-  TORCH_CHECK(tensor.layout() == at::kStrided, "sennit: ", call, ": a tensor of layout ",
-              tensor.layout(), "; it must be dense");
-}
-
-// The tensor itself where its elements lie one after the other, else a copy.
-Tensor dense(const char* call, const Tensor& tensor) {
-  const at::NoGradGuard no_grad;
-  usable(call, tensor);
-  return tensor.contiguous();
-}
-
-size_t bytes_of(const Tensor& tensor) { return tensor.nbytes(); }
-
-// All tensors, one after the other, in one. They may have any shapes.
-Tensor joined(const char* call, const Tensors& tensors, bool with_contents) {
-  const at::NoGradGuard no_grad;
-  device_of(call, tensors);  // they have one
-  int64_t elements = 0;
-  for (const Tensor& tensor : tensors) {
-    usable(call, tensor);
-    TORCH_CHECK(tensor.scalar_type() == tensors[0].scalar_type(), "sennit: ", call, ": tensors of ",
-                tensors[0].scalar_type(), " and ", tensor.scalar_type());
-    elements += tensor.numel();
-  }
-  Tensor all = at::empty({elements}, tensors[0].options());
-  if (!with_contents) return all;
-  int64_t at = 0;
-  for (const Tensor& tensor : tensors) {
-    all.narrow(0, at, tensor.numel()).copy_(tensor.reshape({-1}));
-    at += tensor.numel();
-  }
-  return all;
-}
-
-void scattered(const Tensor& all, const Tensors& tensors) {
-  const at::NoGradGuard no_grad;
-  int64_t at = 0;
-  for (const Tensor& tensor : tensors) {
-    tensor.copy_(all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
-    at += tensor.numel();
-  }
-}
-
-// What is left to do when the result came to lie in `dense_one` in place of `tensor`.
-std::function<void()> back_into(const Tensor& tensor, const Tensor& dense_one) {
-  if (tensor.is_same(dense_one) || tensor.data_ptr() == dense_one.data_ptr()) return nullptr;
-  return [tensor, dense_one] {
-    const at::NoGradGuard no_grad;
-    tensor.copy_(dense_one);
-  };
-}
-
-void equal_sizes(const char* call, const Tensors& tensors, int64_t elements, int ranks) {
-  TORCH_CHECK(tensors.size() == static_cast<size_t>(ranks), "sennit: ", call, ": ", tensors.size(),
-              " tensors for ", ranks, " ranks");
-  for (const Tensor& tensor : tensors)
-    TORCH_CHECK(tensor.numel() == elements, "sennit: ", call, ": tensors of ", tensor.numel(),
-                " and ", elements, " elements");
-}
-
-// ---- types and operations, of reductions alone: what is only moved is moved as bytes ----
-
-struct Reduction {
-  sennit_type_t type;
-  sennit_op_t op;
-  size_t count;
-  Tensor factor = {};  // one element in host memory: each rank's are multiplied by it first
-};
-
-sennit_type_t type_of(const char* call, at::ScalarType type) {
-  switch (type) {
-    case at::kChar:
-      return SENNIT_INT8;
-    case at::kByte:
-    case at::kBool:
-      return SENNIT_UINT8;
-    case at::kInt:
-      return SENNIT_INT32;
-    case at::kLong:
-      return SENNIT_INT64;
-    case at::kHalf:
-      return SENNIT_FLOAT16;
-    case at::kBFloat16:
-      return SENNIT_BFLOAT16;
-    case at::kFloat:
-      return SENNIT_FLOAT32;
-    case at::kDouble:
-      return SENNIT_FLOAT64;
-    case at::kFloat8_e4m3fn:
-      return SENNIT_FLOAT8_E4M3;
-    case at::kFloat8_e5m2:
-      return SENNIT_FLOAT8_E5M2;
-    case at::kUInt32:
-      return SENNIT_UINT32;
-    case at::kUInt64:
-      return SENNIT_UINT64;
-    default:
-      break;
-  }
-  TORCH_CHECK(false, "sennit: ", call, ": elements of ", type, ", which nobody can reduce");
-}
-
-// Of a sum of products with a number. One that lies on a device is waited for.
-Tensor factor_of(const c10d::ReduceOp& op, const Tensor& tensor) {
-  const auto* const of = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
-  TORCH_CHECK(of, "sennit: a sum of products without the number to multiply by");
-  const auto type =
-      tensor.is_complex() ? c10::toRealValueType(tensor.scalar_type()) : tensor.scalar_type();
-  if (of->tensor_factor.defined()) return of->tensor_factor.detach().to(at::kCPU, type);
-  return at::scalar_tensor(of->double_factor, at::dtype(type));
-}
-
-// A complex number's parts add up one by one; a bool's sum is "or", its product "and".
-Reduction reduction_of(const char* call, const Tensor& tensor, const c10d::ReduceOp& op) {
-  const bool is_bool = tensor.scalar_type() == at::kBool;
-  const auto kind = static_cast<c10d::ReduceOp::RedOpType>(op);
-  Reduction r{SENNIT_UINT8, SENNIT_SUM, static_cast<size_t>(tensor.numel())};
-  if (tensor.is_complex()) {
-    TORCH_CHECK(kind == c10d::ReduceOp::SUM || kind == c10d::ReduceOp::AVG ||
-                    kind == c10d::ReduceOp::PREMUL_SUM,
-                "sennit: ", call,
-                ": complex numbers have no order, and only sums and averages of them are made");
-    r.type = type_of(call, c10::toRealValueType(tensor.scalar_type()));
-    r.count *= 2;
-  } else {
-    r.type = type_of(call, tensor.scalar_type());
-  }
-  switch (kind) {
-    case c10d::ReduceOp::SUM:
-      r.op = is_bool ? SENNIT_MAX : SENNIT_SUM;
-      return r;
-    case c10d::ReduceOp::PRODUCT:
-      r.op = is_bool ? SENNIT_MIN : SENNIT_PROD;
-      return r;
-    case c10d::ReduceOp::MIN:
-      r.op = SENNIT_MIN;
-      return r;
-    case c10d::ReduceOp::MAX:
-      r.op = SENNIT_MAX;
-      return r;
-    case c10d::ReduceOp::AVG:
-      r.op = SENNIT_AVG;
-      return r;
-    case c10d::ReduceOp::BAND:
-      r.op = SENNIT_BAND;
-      return r;
-    case c10d::ReduceOp::BOR:
-      r.op = SENNIT_BOR;
-      return r;
-    case c10d::ReduceOp::BXOR:
-      r.op = SENNIT_BXOR;
-      return r;
-    case c10d::ReduceOp::PREMUL_SUM:
-      r.factor = factor_of(op, tensor);
-      return r;
-    default:
-      break;
-  }
-  TORCH_CHECK(false, "sennit: ", call, ": an operation that it does not have");
-}
-
-}  // namespace
-
-// ---- the group ----
-
 namespace {
 
 // Makes a call of the library's, in its nonblocking form where there is a place for its handle.
@@ -203,19 +25,6 @@ template <typename Blocking, typename Starting, typename... Arguments>
 sennit_status_t issue(Blocking blocking, Starting starting, sennit_work_t* work,
                       Arguments... arguments) {
   return work ? starting(arguments..., work) : blocking(arguments...);
-}
-
-// Makes a call with the reduction's operation, which may have to be made for it.
-template <typename Call>
-sennit_status_t with_operation(const Reduction& r, sennit_comm_t comm, const Call& call) {
-  if (!r.factor.defined()) return call(r.op);
-  sennit_op_t product_sum = SENNIT_SUM;
-  const sennit_status_t made =
-      sennit_op_create_premul_sum(&product_sum, r.factor.data_ptr(), r.type, comm);
-  if (made != SENNIT_OK) return made;
-  const sennit_status_t status = call(product_sum);
-  sennit_op_destroy(product_sum, comm);
-  return status;
 }
 
 sennit_status_t receive_from(void* recv, size_t count, sennit_type_t type, int peer, int tag,
@@ -493,7 +302,7 @@ MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOp
     return allreduce_sparse(tensors, options);
   Tensor& tensor = only("allreduce", tensors);
   const Tensor data = dense("allreduce", tensor);
-  const Reduction r = reduction_of("allreduce", data, options.reduceOp);
+  const TorchReduction r = reduction_of("allreduce", data, options.reduceOp);
   return made(
       c10d::OpType::ALLREDUCE,
       {"all_reduce", {tensor, data}, tensors, back_into(tensor, data), tensors, options.timeout},
@@ -509,7 +318,7 @@ MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
                                                  const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK(!tensors.empty(), "sennit: allreduce_coalesced: no tensors");
   const Tensor all = joined("allreduce_coalesced", tensors, true);
-  const Reduction r = reduction_of("allreduce_coalesced", all, options.reduceOp);
+  const TorchReduction r = reduction_of("allreduce_coalesced", all, options.reduceOp);
   return made(c10d::OpType::ALLREDUCE_COALESCED,
               {"all_reduce_coalesced",
                {all},
@@ -528,7 +337,7 @@ MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
 MadeWork ProcessGroupSennit::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   Tensor& tensor = only("reduce", tensors);
   const Tensor data = dense("reduce", tensor);
-  const Reduction r = reduction_of("reduce", data, options.reduceOp);
+  const TorchReduction r = reduction_of("reduce", data, options.reduceOp);
   const bool is_root = rank_ == options.rootRank;
   return made(c10d::OpType::REDUCE,
               {"reduce",
@@ -700,7 +509,7 @@ MadeWork ProcessGroupSennit::_reduce_scatter_base(Tensor& output, Tensor& input,
       input.numel() == output.numel() * size_ && output.scalar_type() == input.scalar_type(),
       "sennit: reduce_scatter: ", input.numel(), " ", input.scalar_type(), " of ", size_,
       " ranks into ", output.numel(), " ", output.scalar_type());
-  const Reduction r = reduction_of("reduce_scatter", out, options.reduceOp);
+  const TorchReduction r = reduction_of("reduce_scatter", out, options.reduceOp);
   return made(c10d::OpType::_REDUCE_SCATTER_BASE,
               {"reduce_scatter",
                {data, out, output},
@@ -733,7 +542,7 @@ MadeWork ProcessGroupSennit::reduce_scatter_tensor_coalesced(
     }
   const Tensor data = joined("reduce_scatter_tensor_coalesced", by_rank, true);
   const Tensor out = joined("reduce_scatter_tensor_coalesced", outputs, false);
-  const Reduction r = reduction_of("reduce_scatter_tensor_coalesced", out, options.reduceOp);
+  const TorchReduction r = reduction_of("reduce_scatter_tensor_coalesced", out, options.reduceOp);
   return made(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
               {"reduce_scatter_tensor_coalesced",
                {data, out},

@@ -11,12 +11,11 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "core/device.hpp"
+#include "core/tensors.hpp"
 #include "core/work.hpp"
 
 namespace sennit_torch {
 
-using Tensor = at::Tensor;
-using Tensors = std::vector<at::Tensor>;
 using MadeWork = c10::intrusive_ptr<c10d::Work>;
 
 class ProcessGroupSennit : public c10d::Backend {
