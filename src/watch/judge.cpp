@@ -327,18 +327,24 @@ bool Judge::says_something(uint32_t number, const OfComm& comm,
          (candidate && crosses(tree, observed, *candidate));
 }
 
-// One look may miss what is slow, so it takes some that find nothing. What calls took is kept as it
+// What begins to be slow is in a few of a digest's calls at first, and one look may miss it. So a
+// look counts as well once some more have found nothing after it. What calls took is kept as it
 // was: they may have waited less for those that were halted than was taken out.
 void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed, double ran) const {
   constexpr double kNew = 0.3, kLeastRan = 0.5;
-  if (ran < kLeastRan || ++plan->clean < Streak::kLookLong) return;
-  const double took_ns = observed.time_ns.front() / ran;
-  plan->well_ns = plan->well_ns > 0 ? std::min(plan->well_ns, took_ns) : took_ns;
-  if (took_ns > kSlower * plan->well_ns) return;
-  for (const diagnose::EdgeTime& edge : *observed.edges.front()) {
-    const double service_ns = edge.service_ns / ran;
-    const auto [well, added] = plan->well_service_ns.try_emplace({edge.from, edge.to}, service_ns);
-    if (!added) well->second += kNew * (service_ns - well->second);
+  if (ran < kLeastRan) return;
+  FoundNothing last{observed.time_ns.front() / ran, *observed.edges.front()};
+  for (diagnose::EdgeTime& edge : last.edges) edge.service_ns /= ran;
+  plan->found_nothing.push_back(std::move(last));
+  if (plan->found_nothing.size() < Streak::kLookLong) return;
+  const FoundNothing well = std::move(plan->found_nothing.front());
+  plan->found_nothing.pop_front();
+  plan->well_ns = plan->well_ns > 0 ? std::min(plan->well_ns, well.took_ns) : well.took_ns;
+  if (well.took_ns > kSlower * plan->well_ns) return;
+  for (const diagnose::EdgeTime& edge : well.edges) {
+    const auto [known, added] =
+        plan->well_service_ns.try_emplace({edge.from, edge.to}, edge.service_ns);
+    if (!added) known->second += kNew * (edge.service_ns - known->second);
   }
 }
 
@@ -372,7 +378,7 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
     if (!found) most->well_at_ns = now_ns;
   }
   const bool blamed = says_something(number, *comm, *observed);
-  if (found) most->clean = 0;
+  if (found) most->found_nothing.clear();
   if (!found && !blamed) remember_well(most, *observed, usually_ran(*comm));
   if (!found && !blamed) return;
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,6 +55,11 @@ class Judge {
     uint64_t at_ns = 0;
     DigestPlan plan;
   };
+  // What one look saw. `took_ns`: a call; `edges`: how long they were served in it.
+  struct FoundNothing {
+    double took_ns = 0;
+    std::vector<diagnose::EdgeTime> edges;
+  };
   struct OfPlan {
     std::vector<std::vector<Told>> told;
     std::vector<bool> fresh;
@@ -64,7 +70,7 @@ class Judge {
     uint64_t well_at_ns = 0;
     // How long edges were served in such calls, by positions: a mean to which later ones add more.
     std::map<std::pair<int, int>, double> well_service_ns;
-    uint32_t clean = 0;  // looks in a row that found nothing
+    std::deque<FoundNothing> found_nothing;  // the last looks in a row that did, the oldest first
   };
   struct OfComm {
     uint32_t known_as = 0;

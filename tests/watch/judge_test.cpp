@@ -155,6 +155,18 @@ TEST(Judge, NamesTheSlowBoundaryOnceItHasHeldAndTakesItBack) {
   EXPECT_EQ(taken_back[0].links, told[0].links);
 }
 
+// What was slower by too little to be named, just before, is not what calls take while all is well.
+TEST(Judge, WhatBeginsToBeSlowIsNotTakenForWell) {
+  const diagnose::SimulatedJob well = job_on(kTree);
+  Coordinator coordinator(well);
+  EXPECT_TRUE(coordinator.hear(lasting(well, 3)).empty());
+  EXPECT_TRUE(coordinator.hear(lasting(slow(well, "rack1", true, 1.2), 2)).empty());
+  const std::vector<LiveVerdict> told =
+      coordinator.hear(lasting(slow(well, "rack1", true, 1.45), 6));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
+}
+
 TEST(Judge, NamesAHostThatWasSlowFromTheStart) {
   const diagnose::SimulatedJob ill = slow(job_on(kTree), "h5", false, 4);
   const std::vector<LiveVerdict> told = Coordinator(ill).hear(lasting(ill, 6));
