@@ -36,6 +36,7 @@ struct SlowLink {
   bool both_ways = false;               // each suspect stands for its two directions
   double factor = 1;                    // what it should carry over what it does; 0: not known
   double confidence = 0;                // how much of the slowness it explains
+  bool shown = false;                   // the simulator shows most of that with it
   double cost = 0;                      // part of the calls' time that is lost to it
   // Index of the first call that it was slow in; 0 where what it was before is known apart.
   size_t since = 0;

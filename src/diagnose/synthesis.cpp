@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/median.hpp"
@@ -33,7 +33,7 @@ Synthesis::Synthesis(const TierTree& tree, const PlanNote& plan, const Blueprint
 // has more for itself where others wait, and says nothing. Where ranks work between messages all
 // edges are slower by less than simulated ones, so that it is asked which are, and in which
 // proportion. What is slower by far more waits for something else, as a core.
-double Synthesis::left_by(const ExpectedPlan& slow) const {
+double Synthesis::left_of_edges(const ExpectedPlan& slow) const {
   std::vector<double> shown_ns;
   std::vector<std::pair<double, double>> shares;  // how much of what is shown there was, and weight
   for (size_t e = 0; e < of_.edges.size(); e++) {
@@ -46,9 +46,12 @@ double Synthesis::left_by(const ExpectedPlan& slow) const {
   double left = 0;
   for (size_t e = 0; e < shown_ns.size(); e++)
     left += std::abs(became_ns_[e] - share * shown_ns[e]);
+  return all_became_ns_ > 0 ? left / all_became_ns_ : 1;
+}
+
+double Synthesis::left_of_time(const ExpectedPlan& slow) const {
   const double became = of_.took_ns - of_.well_ns, shown = slow.time_ns - well_.time_ns;
-  const double time_left = became > 0 ? std::abs(became - shown) / became : 1;
-  return ((all_became_ns_ > 0 ? left / all_became_ns_ : 1) + time_left) / 2;
+  return became > 0 ? std::abs(became - shown) / became : 1;
 }
 
 double Synthesis::left_if_alike(const std::vector<uint32_t>& edges) const {
@@ -60,27 +63,42 @@ double Synthesis::left_if_alike(const std::vector<uint32_t>& edges) const {
   return all_became_ns_ > 0 ? left / all_became_ns_ : 1;
 }
 
-double Synthesis::left_by(const std::vector<DirectedGroup>& links, double most) const {
+// A link that is hardly used makes nothing slower until it is slow by far. So it is simulated as
+// slow as it may be first, and then between what was too slow and what was not slow enough.
+Likeness Synthesis::likeness(const std::vector<DirectedGroup>& links, double most,
+                             double hopeless) const {
   constexpr int kTries = 3;
   constexpr double kNear = 0.03;
+  struct Tried {
+    double factor, time_ns;
+  };
   // As long as the whole call would take.
   const double should_ns = well_.time_ns + of_.took_ns - of_.well_ns;
-  most = std::max(1.0, most);
-  double factor = std::clamp(should_ns / well_.time_ns, 1.0, most);
-  double least = std::numeric_limits<double>::infinity();
+  Tried quicker{1, well_.time_ns};
+  std::optional<Tried> slower;
+  double factor = std::max(1.0, std::isinf(most) ? should_ns / well_.time_ns : most);
+  Likeness best;
   for (int tries = 0; tries < kTries; tries++) {
-    Slower slower;
-    for (const DirectedGroup& link : links) slower.emplace_back(link, factor);
+    Slower slow_links;
+    for (const DirectedGroup& link : links) slow_links.emplace_back(link, factor);
     const ExpectedPlan slow =
-        expected_of(slowed_down(tree_, slower), plan_, blueprint_, of_.took_ns);
+        expected_of(slowed_down(tree_, slow_links), plan_, blueprint_, of_.took_ns);
     if (slow.time_ns <= 0) break;
-    least = std::min(least, left_by(slow));
-    const double again = should_ns / slow.time_ns;
-    if (std::abs(again - 1) < kNear) break;
-    const double before = std::exchange(factor, std::clamp(factor * again, 1.0, most));
+    const double of_edges = left_of_edges(slow), left = (of_edges + left_of_time(slow)) / 2;
+    if (left < best.left) best = {left, factor};
+    if (of_edges / 2 > hopeless || std::abs(should_ns / slow.time_ns - 1) < kNear) break;
+    if (slow.time_ns > should_ns)
+      slower = {factor, slow.time_ns};
+    else
+      quicker = {factor, slow.time_ns};
+    const double part =
+        slower ? (should_ns - quicker.time_ns) / (slower->time_ns - quicker.time_ns) : 0;
+    const double before =
+        std::exchange(factor, slower ? std::lerp(quicker.factor, slower->factor, part)
+                                     : std::min(most, factor * should_ns / slow.time_ns));
     if (factor == before) break;
   }
-  return least;
+  return best;
 }
 
 }  // namespace sennit::diagnose

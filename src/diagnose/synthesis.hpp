@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -24,6 +25,14 @@ struct TookAndWell {
   double took_ns = 0, well_ns = 0;
 };
 
+// How much what is simulated looks like what was observed.
+struct Likeness {
+  // The part of what became slower that the simulator does not show so. 0: it shows just that; 1:
+  // nothing of it.
+  double left = 1;
+  double factor = 1;  // by which it was simulated to be slower
+};
+
 // References outlive it. Capacities are known, and no boundary is of several cables.
 class Synthesis {
  public:
@@ -33,15 +42,17 @@ class Synthesis {
             const ExpectedPlan& well, TookAndWell of);
 
   // If these were slower, all by one factor, so that the call takes what it took, but by no more
-  // than `most`: the part of what became slower that the simulator does not show so. 0: it shows
-  // just that; 1: nothing of it.
-  double left_by(const std::vector<DirectedGroup>& links, double most) const;
-  // The same of edges, of which there are some, without a simulation: if just these became slower,
-  // each by as much time. They are told by their places among those that were given.
+  // than `most` (infinity: it is not known). Where edges alone leave more than `hopeless` it is not
+  // asked by how much exactly.
+  Likeness likeness(const std::vector<DirectedGroup>& links, double most,
+                    double hopeless = std::numeric_limits<double>::infinity()) const;
+  // What is left of edges, of which there are some, without a simulation: if just these became
+  // slower, each by as much time. They are told by their places among those that were given.
   double left_if_alike(const std::vector<uint32_t>& edges) const;
 
  private:
-  double left_by(const ExpectedPlan& slow) const;
+  double left_of_edges(const ExpectedPlan& slow) const;
+  double left_of_time(const ExpectedPlan& slow) const;
 
   const TierTree& tree_;
   const PlanNote& plan_;

@@ -305,6 +305,7 @@ std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
   verdict.both_ways = slow->both_ways;
   verdict.factor = slow->factor;
   verdict.confidence = slow->confidence;
+  verdict.shown = slow->shown;
   verdict.cost = slow->cost;
   verdict.sentence =
       diagnose::slow_link_sentence(tree, *slow, "", plans_.call_name(number, observed.plan));

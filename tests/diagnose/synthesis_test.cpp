@@ -66,11 +66,13 @@ TEST_P(SynthesisTest, WhatIsSlowLeavesLeast) {
     const TookAndWell of = took(slow, kFactor);
     if (of.took_ns < 1.5 * well_.time_ns) continue;  // it costs little, and nobody asks
     const Synthesis synthesis(tree_, note_, *blueprint_, well_, of);
-    EXPECT_LT(synthesis.left_by({slow}, kMost), kNothing) << slow.group << " " << slow.egress;
+    const Likeness like = synthesis.likeness({slow}, kMost);
+    EXPECT_LT(like.left, kNothing) << slow.group << " " << slow.egress;
+    EXPECT_NEAR(like.factor, kFactor, kFactor / 10) << slow.group << " " << slow.egress;
     for (const DirectedGroup& other : boundaries()) {
       if (other == slow) continue;
       told++;
-      EXPECT_GT(synthesis.left_by({other}, kMost), kFar)
+      EXPECT_GT(synthesis.likeness({other}, kMost).left, kFar)
           << slow.group << " " << slow.egress << ", not " << other.group << " " << other.egress;
     }
   }
@@ -85,9 +87,9 @@ TEST_P(SynthesisTest, WhichEdgesAndNotHowMuch) {
   ASSERT_NE(rack, tree_.groups.end());
   const DirectedGroup slow{static_cast<int>(rack - tree_.groups.begin()), false};
   const Synthesis synthesis(tree_, note_, *blueprint_, well_, took(slow, kFactor, kUsual));
-  const double left = synthesis.left_by({slow}, kMost);
+  const double left = synthesis.likeness({slow}, kMost).left;
   for (const DirectedGroup& other : boundaries())
-    EXPECT_TRUE(other == slow || synthesis.left_by({other}, kMost) > left + kFar)
+    EXPECT_TRUE(other == slow || synthesis.likeness({other}, kMost).left > left + kFar)
         << other.group << " " << other.egress << " leaves as little";
 }
 
