@@ -76,6 +76,23 @@ class Attention : public Ops {
   }
 };
 
+// Of each query of each head, dout times out, as it is stored.
+std::vector<double> dots_of(const AttentionCase& a, const Tensor& stored) {
+  const AttentionShape& s = a.shape;
+  Tensor out = stored;
+  out.download();
+  std::vector<double> dots;
+  for (int64_t b = 0; b < s.batch; b++)
+    for (int64_t h = 0; h < s.query_heads; h++)
+      for (int64_t i = 0; i < s.queries; i++) {
+        double dot = 0;
+        for (int64_t e = h * s.head_size; e < (h + 1) * s.head_size; e++)
+          dot += a.dout.get(b * s.queries + i, e) * out.get(b * s.queries + i, e);
+        dots.push_back(dot);
+      }
+  return dots;
+}
+
 //                        batch queries keys first_query first_key heads kv_heads head_size scale
 constexpr AttentionShape kSmall[] = {{1, 1, 1, 0, 0, 1, 1, 4, 0},   {2, 5, 5, 0, 0, 2, 2, 8, 0},
                                      {1, 19, 19, 0, 0, 4, 2, 6, 0}, {2, 7, 9, 9, 0, 3, 1, 16, 0},
@@ -100,6 +117,13 @@ TEST_P(Attention, GradientIsThatOfFiniteDifferences) {
     expect_near(log_sums, wanted.log_sums, "log_sums", tolerance(type()));
 
     device_->attention_dots(dots.data(), a.dout.matrix, out.matrix, a.shape);
+    expect_near(dots, dots_of(a, out), "dots", tolerance(Type::f32));
+    // Where `out` is bfloat16 the terms of a dot are off by up to a 512th of themselves, and what
+    // such dots are subtracted from may be as small. So a gradient's own error is asked for with
+    // dots of `out` as it was before it was rounded.
+    Tensor exact = zeros(a.q.matrix.rows, a.q.matrix.columns, Type::f32);
+    device_->attention(exact.matrix, log_sums.data(), a.q.matrix, a.k.matrix, a.v.matrix, a.shape);
+    device_->attention_dots(dots.data(), a.dout.matrix, exact.matrix, a.shape);
     const std::vector<double>* const slopes[] = {&wanted.dq, &wanted.dk, &wanted.dv};
     for (const bool accumulate : {true, false}) {
       const Type written = accumulate ? Type::f32 : type();
