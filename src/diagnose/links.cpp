@@ -46,9 +46,9 @@ struct Hypothesis {
   double misfit = 0;  // the part of what there is to explain that it leaves
   // How much it explains of the excess of these edges: of 1, and by how many they are.
   double confidence = 0, gain = 0;
-  double score = 0;    // less is better
-  Likeness like = {};  // to what was observed, where that was simulated
-  double apart = 0;    // by how much edges are slower than it explains: a quarter of them by more
+  double score = 0;                   // less is better
+  std::optional<Likeness> like = {};  // to what was observed, where that was simulated
+  double apart = 0;  // by how much edges are slower than it explains: a quarter of them by more
 };
 
 // Whether what the hypothesis explains is more than edges are slow by anyway, of which some explain
@@ -67,13 +67,13 @@ bool explains(const Hypothesis& hypothesis) {
 // to 0.38 with the link that is slow, and 0.3 to 0.6 with others, or where none is slow.
 bool is_shown(const Hypothesis& hypothesis) {
   constexpr double kMostUnlike = 0.3;
-  return hypothesis.like.left <= kMostUnlike;
+  return hypothesis.like && hypothesis.like->left <= kMostUnlike;
 }
 
-// Whether it was simulated, and shows next to nothing.
+// Whether it explains the ratios but poorly, and was simulated, and shows next to nothing.
 bool is_unlike(const Hypothesis& hypothesis) {
-  constexpr double kUnlike = 0.46;
-  return hypothesis.like.left < 1 && hypothesis.like.left > kUnlike;
+  constexpr double kLeastUnlike = 0.46, kPoorly = 0.45;
+  return hypothesis.like && hypothesis.like->left > kLeastUnlike && hypothesis.score > kPoorly;
 }
 
 bool fits_better(const Hypothesis& a, const Hypothesis& b) {
@@ -182,6 +182,7 @@ class Solver {
   size_t first_slow_call(const std::vector<DirectedGroup>& links) const;
   double most_factor(const Hypothesis& hypothesis) const;
   bool is_refuted(const Hypothesis& hypothesis) const;
+  bool is_slow_enough(const Hypothesis& hypothesis, double told, double least_factor) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
 
   const TierTree& tree_;
@@ -489,7 +490,8 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   constexpr double kFarBetter = 0.15, kInfinity = std::numeric_limits<double>::infinity();
   const Synthesis synthesis(tree_, plan_, blueprint_, *simulated_, took_and_well());
   const auto score = [](const Hypothesis& one) {
-    return one.like.left + (one.both_ways ? kSecond : 0);
+    const double left = one.like ? one.like->left : kInfinity;
+    return left + (one.both_ways ? kSecond : 0);
   };
   Hypothesis *const first = &all->front(), *best = first;
   bool far_better = false;
@@ -634,8 +636,7 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
   const double most = most_factor(best);
   slow.factor = !absolute() ? 0 : most > 0 ? std::min(best.factor, most) : best.factor;
   // Edges that are served between others became slower by more than the link did, or by less.
-  slow.shown = is_shown(best);
-  if (slow.shown) slow.factor = best.like.factor;
+  if (is_shown(best) && best.tier < 0) slow.factor = best.like->factor;
   for (const uint32_t e : best.edges) {
     const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
     slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
@@ -664,6 +665,14 @@ bool Solver::is_planned_around(const SlowLink& slow) const {
   });
 }
 
+// A link with room to spare is simulated to be slow by much where calls take a little longer. So
+// its edges have to be slower by as much as is asked for, or the whole call.
+bool Solver::is_slow_enough(const Hypothesis& hypothesis, double told, double least_factor) const {
+  if (!absolute()) return hypothesis.factor >= kLeastFactorAmongLike;
+  return told >= least_factor &&
+         (hypothesis.factor >= least_factor || std::exp(of_time_) >= least_factor);
+}
+
 std::optional<SlowLink> Solver::solve(double least_factor) {
   if (hashes_blur(tree_, plan_, observed_) || (!costs_time() && plan_.slow.empty()))
     return std::nullopt;
@@ -676,7 +685,7 @@ std::optional<SlowLink> Solver::solve(double least_factor) {
   if (!costs_time() && !is_planned_around(slow)) return std::nullopt;
   if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
       (absolute() && (best.misfit > kMostLeft || !stands_out(best))) ||
-      (absolute() ? slow.factor < least_factor : best.factor < kLeastFactorAmongLike))
+      !is_slow_enough(best, slow.factor, least_factor))
     return std::nullopt;
   return slow;
 }

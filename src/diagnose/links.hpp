@@ -10,8 +10,10 @@
 // allows, and where edges are slower than that by far, and are not simulated so, none is named.
 //
 // Who waits for whom such ratios cannot tell, and the simulator can. Of few ranks the likely
-// boundaries are simulated, each as slow as the call tells, and one that looks far more like what
-// was observed is named instead (synthesis.hpp).
+// boundaries are simulated, each as slow as the call tells. One that shows most of what was
+// observed, and far more than the first, is named instead, and with the factor that it was
+// simulated with. Where the first explains little, and shows next to nothing, none is named
+// (synthesis.hpp).
 //
 // Where an uplink is several cables some carry more flows than others, as hashes have it, and a
 // fabric that is well looks slow there. Only what was before tells, and without it nothing is
@@ -36,7 +38,6 @@ struct SlowLink {
   bool both_ways = false;               // each suspect stands for its two directions
   double factor = 1;                    // what it should carry over what it does; 0: not known
   double confidence = 0;                // how much of the slowness it explains
-  bool shown = false;                   // the simulator shows most of that with it
   double cost = 0;                      // part of the calls' time that is lost to it
   // Index of the first call that it was slow in; 0 where what it was before is known apart.
   size_t since = 0;

@@ -63,40 +63,40 @@ double Synthesis::left_if_alike(const std::vector<uint32_t>& edges) const {
   return all_became_ns_ > 0 ? left / all_became_ns_ : 1;
 }
 
-// A link that is hardly used makes nothing slower until it is slow by far. So it is simulated as
-// slow as it may be first, and then between what was too slow and what was not slow enough.
-Likeness Synthesis::likeness(const std::vector<DirectedGroup>& links, double most,
-                             double hopeless) const {
+// A link that is hardly used makes nothing slower until it is slow by far, and from there on the
+// call takes longer in proportion. So it is simulated as slow as it may be first, then by as much
+// less as the call took too long, and then by what the two tell.
+std::optional<Likeness> Synthesis::likeness(const std::vector<DirectedGroup>& links, double most,
+                                            double hopeless) const {
   constexpr int kTries = 3;
-  constexpr double kNear = 0.03;
+  constexpr double kNear = 0.06;  // of what the call became slower by
   struct Tried {
     double factor, time_ns;
   };
   // As long as the whole call would take.
-  const double should_ns = well_.time_ns + of_.took_ns - of_.well_ns;
-  Tried quicker{1, well_.time_ns};
-  std::optional<Tried> slower;
-  double factor = std::max(1.0, std::isinf(most) ? should_ns / well_.time_ns : most);
-  Likeness best;
+  const double should_ns = well_.time_ns + std::max(0.0, of_.took_ns - of_.well_ns);
+  constexpr double kSlowEnough = 2;  // that it shows, where it is not known how slow it may be
+  double factor = std::max(1.0, std::isinf(most) ? kSlowEnough * should_ns / well_.time_ns : most);
+  std::optional<Likeness> best;
+  std::optional<Tried> before;
   for (int tries = 0; tries < kTries; tries++) {
-    Slower slow_links;
-    for (const DirectedGroup& link : links) slow_links.emplace_back(link, factor);
+    Slower slower;
+    for (const DirectedGroup& link : links) slower.emplace_back(link, factor);
     const ExpectedPlan slow =
-        expected_of(slowed_down(tree_, slow_links), plan_, blueprint_, of_.took_ns);
+        expected_of(slowed_down(tree_, slower), plan_, blueprint_, of_.took_ns);
     if (slow.time_ns <= 0) break;
     const double of_edges = left_of_edges(slow), left = (of_edges + left_of_time(slow)) / 2;
-    if (left < best.left) best = {left, factor};
-    if (of_edges / 2 > hopeless || std::abs(should_ns / slow.time_ns - 1) < kNear) break;
-    if (slow.time_ns > should_ns)
-      slower = {factor, slow.time_ns};
-    else
-      quicker = {factor, slow.time_ns};
-    const double part =
-        slower ? (should_ns - quicker.time_ns) / (slower->time_ns - quicker.time_ns) : 0;
-    const double before =
-        std::exchange(factor, slower ? std::lerp(quicker.factor, slower->factor, part)
-                                     : std::min(most, factor * should_ns / slow.time_ns));
-    if (factor == before) break;
+    if (!best || left < best->left) best = {left, factor};
+    const double too_long_ns = slow.time_ns - should_ns;
+    if (std::abs(too_long_ns) <= kNear * (should_ns - well_.time_ns)) break;
+    if (tries > 0 && of_edges / 2 > hopeless) break;
+    const bool tells = before && before->time_ns != slow.time_ns;
+    const double next =
+        tells ? factor - too_long_ns * (before->factor - factor) / (before->time_ns - slow.time_ns)
+              : factor * should_ns / slow.time_ns;
+    before = {factor, slow.time_ns};
+    factor = std::clamp(next, 1.0, std::max(1.0, most));
+    if (factor == before->factor) break;
   }
   return best;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "collectives/algorithm.hpp"
@@ -27,9 +28,9 @@ struct TookAndWell {
 
 // How much what is simulated looks like what was observed.
 struct Likeness {
-  // The part of what became slower that the simulator does not show so. 0: it shows just that; 1:
-  // nothing of it.
-  double left = 1;
+  // The part of what became slower that the simulator does not show so. 0: it shows just that; 1
+  // and more: nothing of it.
+  double left = std::numeric_limits<double>::infinity();
   double factor = 1;  // by which it was simulated to be slower
 };
 
@@ -42,10 +43,10 @@ class Synthesis {
             const ExpectedPlan& well, TookAndWell of);
 
   // If these were slower, all by one factor, so that the call takes what it took, but by no more
-  // than `most` (infinity: it is not known). Where edges alone leave more than `hopeless` it is not
-  // asked by how much exactly.
-  Likeness likeness(const std::vector<DirectedGroup>& links, double most,
-                    double hopeless = std::numeric_limits<double>::infinity()) const;
+  // than `most` (infinity: it is not known). Where edges alone leave more than `hopeless` no third
+  // factor is tried. Nothing where it cannot be simulated.
+  std::optional<Likeness> likeness(const std::vector<DirectedGroup>& links, double most,
+                                   double hopeless = std::numeric_limits<double>::infinity()) const;
   // What is left of edges, of which there are some, without a simulation: if just these became
   // slower, each by as much time. They are told by their places among those that were given.
   double left_if_alike(const std::vector<uint32_t>& edges) const;

@@ -305,7 +305,6 @@ std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
   verdict.both_ways = slow->both_ways;
   verdict.factor = slow->factor;
   verdict.confidence = slow->confidence;
-  verdict.shown = slow->shown;
   verdict.cost = slow->cost;
   verdict.sentence =
       diagnose::slow_link_sentence(tree, *slow, "", plans_.call_name(number, observed.plan));
@@ -334,18 +333,18 @@ bool Judge::says_something(uint32_t number, const OfComm& comm,
 void Judge::remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed, double ran) const {
   constexpr double kNew = 0.3, kLeastRan = 0.5;
   if (ran < kLeastRan) return;
-  FoundNothing last{observed.time_ns.front() / ran, *observed.edges.front()};
-  for (diagnose::EdgeTime& edge : last.edges) edge.service_ns /= ran;
-  plan->found_nothing.push_back(std::move(last));
+  plan->found_nothing.push_back({ran, observed.time_ns.front() / ran, observed.edges.front()});
   if (plan->found_nothing.size() < Streak::kLookLong) return;
   const FoundNothing well = std::move(plan->found_nothing.front());
   plan->found_nothing.pop_front();
+  // Connections were made in the first calls, or others used the links.
+  if (plan->well_ns > kSlower * well.took_ns) plan->well_service_ns.clear();
   plan->well_ns = plan->well_ns > 0 ? std::min(plan->well_ns, well.took_ns) : well.took_ns;
   if (well.took_ns > kSlower * plan->well_ns) return;
-  for (const diagnose::EdgeTime& edge : well.edges) {
-    const auto [known, added] =
-        plan->well_service_ns.try_emplace({edge.from, edge.to}, edge.service_ns);
-    if (!added) known->second += kNew * (edge.service_ns - known->second);
+  for (const diagnose::EdgeTime& edge : *well.edges) {
+    const double service_ns = edge.service_ns / well.ran;
+    const auto [known, added] = plan->well_service_ns.try_emplace({edge.from, edge.to}, service_ns);
+    if (!added) known->second += kNew * (service_ns - known->second);
   }
 }
 
@@ -379,7 +378,8 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
     if (!found) most->well_at_ns = now_ns;
   }
   const bool blamed = says_something(number, *comm, *observed);
-  if (found) most->found_nothing.clear();
+  if (found || blamed)
+    for (auto& [hash, plan] : comm->plans) plan.found_nothing.clear();
   if (!found && !blamed) remember_well(most, *observed, usually_ran(*comm));
   if (!found && !blamed) return;
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));

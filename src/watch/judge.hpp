@@ -55,10 +55,11 @@ class Judge {
     uint64_t at_ns = 0;
     DigestPlan plan;
   };
-  // What one look saw. `took_ns`: a call; `edges`: how long they were served in it.
+  // What one look saw: the part of the time in which ranks ran, what a call took in that, and for
+  // how long edges were served.
   struct FoundNothing {
-    double took_ns = 0;
-    std::vector<diagnose::EdgeTime> edges;
+    double ran = 1, took_ns = 0;
+    std::shared_ptr<const std::vector<diagnose::EdgeTime>> edges;
   };
   struct OfPlan {
     std::vector<std::vector<Told>> told;

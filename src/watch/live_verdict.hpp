@@ -46,7 +46,6 @@ struct LiveVerdict {
   bool both_ways = false;
   double factor = 1;      // what it should carry over what it does; 0: not known
   double confidence = 0;  // 0 to 1
-  bool shown = false;     // the simulator shows with it most of what was observed
   // To blame, of the job, ascending. Of late ones, how late they come to a call; of those without a
   // core, for how long they had none in the time from one call to the next.
   std::vector<int> ranks;

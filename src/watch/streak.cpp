@@ -11,13 +11,6 @@ namespace {
 // Factors that are apart by less are one.
 constexpr double kMuch = 1.4;
 
-// What one look counts for. Three that the simulator bears out are as good as four others.
-constexpr int kLook = 3, kLookBorneOut = 4;
-
-int weight_of(const std::optional<LiveVerdict>& found) {
-  return found && found->shown ? kLookBorneOut : kLook;
-}
-
 bool much_different(const LiveVerdict& a, const LiveVerdict& b) {
   const double was = a.about == VerdictAbout::link ? a.factor : a.late_ns;
   const double is = a.about == VerdictAbout::link ? b.factor : b.late_ns;
@@ -40,11 +33,11 @@ bool blames_same(const LiveVerdict& a, const LiveVerdict& b) {
 void Streak::count(const std::optional<LiveVerdict>& found) {
   const bool again = found && candidate_ && blames_same(*found, *candidate_);
   if (again)
-    held_ += weight_of(found);
-  else if (candidate_ && (held_ -= weight_of(candidate_)) > 0)
+    held_++;
+  else if (candidate_ && --held_ > 0)
     return;
   else
-    held_ = found ? weight_of(found) : 0;
+    held_ = found ? 1 : 0;
   candidate_ = found;
 }
 
@@ -58,7 +51,7 @@ std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
     now.push_back(*std::exchange(told_, std::nullopt));
     now.back().withdrawn = true;
   }
-  const bool is_new = !told_ && held_ >= kLookLong * kLook;
+  const bool is_new = !told_ && held_ >= kLookLong;
   if (is_new || different_ >= kLookLong) {
     told_ = is_new ? std::exchange(candidate_, std::nullopt) : std::move(found);
     missing_ = different_ = 0;

@@ -27,8 +27,7 @@ class Streak {
   void count(const std::optional<LiveVerdict>& found);
 
   std::optional<LiveVerdict> told_, candidate_;
-  // What the looks that have found the candidate count for, less those that have not.
-  int held_ = 0;
+  int held_ = 0;       // looks that have found the candidate, less those that have not
   int missing_ = 0;    // that have not found what was told
   int different_ = 0;  // that have found it, much cheaper or dearer than was told
 };

@@ -9,11 +9,10 @@
 namespace sennit::watch {
 namespace {
 
-// Of the link out of this group. 0: nothing is found. `shown`: LiveVerdict::shown.
-std::optional<LiveVerdict> slow(int group, double factor = 2, bool shown = false) {
+// Of the link out of this group. 0: nothing is found.
+std::optional<LiveVerdict> slow(int group, double factor = 2) {
   if (group == 0) return std::nullopt;
   LiveVerdict verdict;
-  verdict.shown = shown;
   verdict.suspects = {{group, true}};
   verdict.factor = factor;
   return verdict;
@@ -21,12 +20,12 @@ std::optional<LiveVerdict> slow(int group, double factor = 2, bool shown = false
 
 // What is told as a look finds each of these groups: "+2" as one is told, "-2" as it is withdrawn,
 // "." where nothing is.
-std::string told_of(const std::vector<int>& looks, bool shown = false) {
+std::string told_of(const std::vector<int>& looks) {
   Streak streak;
   std::string all;
   for (const int group : looks) {
     std::string now;
-    for (const LiveVerdict& verdict : streak.see(slow(group, 2, shown)))
+    for (const LiveVerdict& verdict : streak.see(slow(group)))
       now += (verdict.withdrawn ? "-" : "+") + std::to_string(verdict.suspects.front().group);
     all += now.empty() ? "." : now;
   }
@@ -36,13 +35,6 @@ std::string told_of(const std::vector<int>& looks, bool shown = false) {
 TEST(Streak, WhatIsFoundAgainAndAgainIsToldOnce) {
   EXPECT_EQ(told_of({1, 1, 1}), "...");
   EXPECT_EQ(told_of({1, 1, 1, 1, 1, 1, 1, 1, 1}), "...+1.....");
-}
-
-TEST(Streak, WhatTheSimulatorShowsIsToldSooner) {
-  constexpr bool kShown = true;
-  EXPECT_EQ(told_of({1, 1, 1, 1}, kShown), "..+1.");
-  EXPECT_EQ(told_of({1, 2, 1, 1, 1}, kShown), "....+1");
-  EXPECT_EQ(told_of({1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0}, kShown), "............");
 }
 
 TEST(Streak, ALookThatFindsNothingOrSomethingElseCostsTwo) {
