@@ -11,6 +11,7 @@
 
 #include "base/index.hpp"
 #include "base/median.hpp"
+#include "diagnose/link_traffic.hpp"
 #include "diagnose/synthesis.hpp"
 
 namespace sennit::diagnose {
@@ -101,19 +102,6 @@ double usual_log(const std::vector<double>& values) {
   return sum / static_cast<double>(logs.size() - 2 * out);
 }
 
-// How long at least one of the stretches lasts.
-double union_of(std::vector<Stretch> stretches) {
-  std::sort(stretches.begin(), stretches.end(),
-            [](const Stretch& a, const Stretch& b) { return a.begin_ns < b.begin_ns; });
-  double sum = 0, end = -1;
-  for (const Stretch& stretch : stretches) {
-    const double from = std::max(stretch.begin_ns, end);
-    if (stretch.end_ns > from) sum += stretch.end_ns - from;
-    end = std::max(end, stretch.end_ns);
-  }
-  return sum;
-}
-
 bool has_cables(const TierTree& tree) {
   return std::any_of(tree.groups.begin(), tree.groups.end(),
                      [](const Group& group) { return group.cables > 1; });
@@ -124,10 +112,6 @@ bool has_cables(const TierTree& tree) {
 // anyway, and it is asked whether it still is.
 bool hashes_blur(const TierTree& tree, const PlanNote& plan, const ObservedPlan& observed) {
   return observed.well_service_ns.empty() && plan.slow.empty() && has_cables(tree);
-}
-
-size_t number_of(const DirectedGroup& link) {
-  return 2 * index(link.group) + (link.egress ? 0 : 1);
 }
 
 class Solver {
@@ -164,9 +148,6 @@ class Solver {
   // have more for themselves.
   double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
   double beyond_time(const Edge& edge) const { return std::max(0.0, excess_of(edge) - of_time_); }
-  const EdgeTime* edge_of(size_t call, uint32_t at) const;
-  std::vector<const EdgeTime*> edges_over(const DirectedGroup& link, size_t call) const;
-  uint64_t capacity_of(const DirectedGroup& link) const;
   bool takes_first(const Hypothesis& hypothesis, uint32_t e) const;
   std::vector<double> explained_by(const Hypothesis& hypothesis) const;
   void explain(Hypothesis* hypothesis) const;
@@ -177,10 +158,9 @@ class Solver {
                                        std::vector<Hypothesis>* all) const;
   void compare_by_synthesis(std::vector<Hypothesis>* all) const;
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
-  double throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const;
-  std::vector<double> throughput_factors(const std::vector<DirectedGroup>& links) const;
-  size_t first_slow_call(const std::vector<DirectedGroup>& links) const;
-  double most_factor(const Hypothesis& hypothesis) const;
+  double most_factor(const Hypothesis& hypothesis) const {
+    return traffic_.most_factor(hypothesis.links, hypothesis.tier >= 0, well_ns());
+  }
   bool is_refuted(const Hypothesis& hypothesis) const;
   bool is_slow_enough(const Hypothesis& hypothesis, double told, double least_factor) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
@@ -189,14 +169,13 @@ class Solver {
   const PlanNote& plan_;
   const ExpectedPlan& expected_;
   const ObservedPlan& observed_;
+  const LinkTraffic traffic_;
   const Blueprint& blueprint_;
   const ExpectedPlan* const simulated_;
   double time_excess_ = 0;  // ln, of whole calls
   std::vector<Edge> edges_;
-  std::vector<std::vector<uint32_t>> crossing_;   // by directed group: edges, ascending
-  std::vector<std::vector<DirectedGroup>> ways_;  // of the edges of a call
-  std::vector<std::vector<uint32_t>> over_;       // by directed group: which of these cross it
-  double usual_excess_ = 0;                       // of the middle edge
+  std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
+  double usual_excess_ = 0;                      // of the middle edge
   // What there is to explain: of the whole call; of all edges together, with their weights; and of
   // these, by how much they are slower than the call is.
   double of_time_ = 0, of_edges_ = 0, beyond_time_ = 0;
@@ -209,14 +188,9 @@ Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& e
       plan_(plan),
       expected_(expected),
       observed_(observed),
+      traffic_(tree, observed),
       blueprint_(blueprint),
       simulated_(simulated) {
-  over_.resize(2 * tree.groups.size());
-  for (const EdgeTime& edge : *observed.edges.front()) {
-    ways_.push_back(way_of(tree, edge.from, edge.to));
-    for (const DirectedGroup& link : ways_.back())
-      over_[number_of(link)].push_back(static_cast<uint32_t>(ways_.size() - 1));
-  }
   measure_excess();
   find_crossings();
 }
@@ -234,7 +208,7 @@ double Solver::should_take(const std::pair<int, int>& edge) const {
 void Solver::measure_excess() {
   std::map<int, std::vector<double>> by_tier;
   std::vector<double> logs;
-  for (uint32_t at = 0; at < ways_.size(); at++) {
+  for (uint32_t at = 0; at < traffic_.edges(); at++) {
     const EdgeTime& edge = (*observed_.edges.front())[at];
     const double well = should_take({edge.from, edge.to});
     const bool known = well > 0;
@@ -243,7 +217,8 @@ void Solver::measure_excess() {
     if (should <= 0 || !tells || (absolute() && !known)) continue;
     std::vector<double> services;
     for (size_t call = 0; call < observed_.edges.size(); call++)
-      if (const EdgeTime* const there = edge_of(call, at)) services.push_back(there->service_ns);
+      if (const EdgeTime* const there = traffic_.edge_of(call, at))
+        services.push_back(there->service_ns);
     const double service = median(std::move(services));
     if (service <= 0) continue;
     logs.push_back(std::log(service / should));
@@ -292,7 +267,8 @@ void Solver::weigh() {
 void Solver::find_crossings() {
   crossing_.resize(2 * tree_.groups.size());
   for (uint32_t e = 0; e < edges_.size(); e++)
-    for (const DirectedGroup& link : ways_[edges_[e].at]) crossing_[number_of(link)].push_back(e);
+    for (const DirectedGroup& link : traffic_.way_of_edge(edges_[e].at))
+      crossing_[number_of(link)].push_back(e);
 }
 
 void Solver::add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
@@ -346,7 +322,7 @@ double Solver::common_to_all() const {
 // Of a boundary that is slow in both directions: whether the edge crosses it in the first.
 bool Solver::takes_first(const Hypothesis& hypothesis, uint32_t e) const {
   if (!hypothesis.both_ways || hypothesis.tier >= 0) return false;
-  const std::vector<DirectedGroup>& way = ways_[edges_[e].at];
+  const std::vector<DirectedGroup>& way = traffic_.way_of_edge(edges_[e].at);
   return std::find(way.begin(), way.end(), hypothesis.links.front()) != way.end();
 }
 
@@ -485,7 +461,7 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
 // Who waits for whom in a schedule decides which other edges a slow link makes slow, and how edges
 // that share a link take turns decides what they took while all was well. Both the simulator knows.
 // Where it shows by far better what was observed if another one is slow, that is believed. It is
-// not searched for once one is found that shows most.
+// not searched for where the first shows most.
 void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   constexpr double kFarBetter = 0.15, kInfinity = std::numeric_limits<double>::infinity();
   const Synthesis synthesis(tree_, plan_, blueprint_, *simulated_, took_and_well());
@@ -502,7 +478,7 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
     one->like = synthesis.likeness(one->links, could > 0 ? could : kInfinity, hopeless);
     if (score(*one) < score(*best)) best = one;
     far_better = is_shown(*best) && score(*best) + kFarBetter < score(*first);
-    if (far_better || score(*first) <= kFarBetter) break;
+    if (far_better || is_shown(*first)) break;
   }
   if (far_better) std::rotate(first, best, best + 1);
 }
@@ -510,84 +486,6 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
 // What a call takes where nothing is slow. 0: not known.
 double Solver::well_ns() const {
   return observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
-}
-
-// All calls have the same edges in the same order, which ascends where there are several calls; but
-// for what was lost of one: nullptr.
-const EdgeTime* Solver::edge_of(size_t call, uint32_t at) const {
-  const EdgeTime& first = (*observed_.edges.front())[at];
-  const std::vector<EdgeTime>& edges = *observed_.edges[call];
-  const auto ends = [](const EdgeTime& edge) { return std::pair(edge.from, edge.to); };
-  if (at < edges.size() && ends(edges[at]) == ends(first)) return &edges[at];
-  const auto found =
-      std::lower_bound(edges.begin(), edges.end(), first,
-                       [&](const EdgeTime& a, const EdgeTime& b) { return ends(a) < ends(b); });
-  return found != edges.end() && ends(*found) == ends(first) ? &*found : nullptr;
-}
-
-std::vector<const EdgeTime*> Solver::edges_over(const DirectedGroup& link, size_t call) const {
-  std::vector<const EdgeTime*> over;
-  for (const uint32_t at : over_[number_of(link)])
-    if (const EdgeTime* const edge = edge_of(call, at)) over.push_back(edge);
-  return over;
-}
-
-// Bytes/s; 0: not known.
-uint64_t Solver::capacity_of(const DirectedGroup& link) const {
-  const Group& group = tree_.groups[index(link.group)];
-  return (link.egress ? group.egress : group.ingress).bytes_per_s;
-}
-
-// In one call: the capacity over what was carried while something waited to cross. 0: not known, or
-// nothing crossed. Of several links, that of the slowest.
-double Solver::throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const {
-  constexpr double kNsPerS = 1e9;
-  double most = 0;
-  for (const DirectedGroup& link : links) {
-    const uint64_t capacity = capacity_of(link);
-    std::vector<Stretch> serving;
-    double bytes = 0;
-    for (const EdgeTime* const edge : edges_over(link, call)) {
-      bytes += static_cast<double>(edge->bytes);
-      serving.insert(serving.end(), edge->serving.begin(), edge->serving.end());
-    }
-    if (capacity == 0 || bytes == 0) continue;
-    most = std::max(most,
-                    static_cast<double>(capacity) * union_of(std::move(serving)) / kNsPerS / bytes);
-  }
-  return most;
-}
-
-std::vector<double> Solver::throughput_factors(const std::vector<DirectedGroup>& links) const {
-  std::vector<double> factors;
-  for (size_t call = 0; call < observed_.calls.size(); call++)
-    factors.push_back(throughput_factor(links, call));
-  return factors;
-}
-
-// No link carries less while something waits for it than it does over whole calls, so it is slower
-// by no more than this: its capacity over what it carried. Of several links the middle one tells.
-// 0: it is not known, as of several cables, of which nobody knows what each carries.
-double Solver::most_factor(const Hypothesis& hypothesis) const {
-  constexpr double kNsPerS = 1e9;
-  // What is slow hits all links of a tier alike, and is there in the quickest call too.
-  const double took_ns = hypothesis.tier >= 0 && observed_.quickest_ns > 0
-                             ? observed_.quickest_ns
-                             : median(observed_.time_ns);
-  std::vector<double> factors;
-  for (const DirectedGroup& link : hypothesis.links) {
-    const uint64_t capacity = capacity_of(link);
-    double bytes = 0;
-    for (const EdgeTime* const edge : edges_over(link, observed_.edges.size() - 1))
-      bytes += static_cast<double>(edge->bytes);
-    if (bytes == 0) continue;
-    if (capacity == 0 || tree_.groups[index(link.group)].cables > 1) return 0;
-    // A link may be faster than its capacity was said to be: it carried the same before.
-    const double carried_before = well_ns() > 0 ? bytes * kNsPerS / well_ns() : 0;
-    const double could = std::max(static_cast<double>(capacity), carried_before);
-    factors.push_back(could * took_ns / kNsPerS / bytes);
-  }
-  return factors.empty() ? 0 : median(std::move(factors));
 }
 
 // Whether edges are slower than it can explain: what they wait for is something else, as a core.
@@ -612,15 +510,6 @@ std::vector<uint32_t> Solver::slower_by(const Hypothesis& hypothesis) const {
   return slower;
 }
 
-// Of the last calls that it was slow in without a break.
-size_t Solver::first_slow_call(const std::vector<DirectedGroup>& links) const {
-  const std::vector<double> throughput = throughput_factors(links);
-  const double halfway = (1 + median(throughput)) / 2;
-  size_t first = throughput.size();
-  while (first > 0 && throughput[first - 1] >= halfway) first--;
-  return first;
-}
-
 SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best) const {
   SlowLink slow;
   slow.suspects = best.links;
@@ -641,7 +530,7 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
     const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
     slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
   }
-  if (!known_before()) slow.since = first_slow_call(best.links);
+  if (!known_before()) slow.since = traffic_.first_slow_call(best.links);
   slow.confidence = absolute() ? best.confidence : 1 - best.misfit;
   const double took = median(observed_.time_ns);
   const double well = well_ns();

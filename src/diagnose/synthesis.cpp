@@ -70,6 +70,7 @@ std::optional<Likeness> Synthesis::likeness(const std::vector<DirectedGroup>& li
                                             double hopeless) const {
   constexpr int kTries = 3;
   constexpr double kNear = 0.06;  // of what the call became slower by
+  constexpr double kMayChange = 0.2;
   struct Tried {
     double factor, time_ns;
   };
@@ -89,7 +90,7 @@ std::optional<Likeness> Synthesis::likeness(const std::vector<DirectedGroup>& li
     if (!best || left < best->left) best = {left, factor};
     const double too_long_ns = slow.time_ns - should_ns;
     if (std::abs(too_long_ns) <= kNear * (should_ns - well_.time_ns)) break;
-    if (tries > 0 && of_edges / 2 > hopeless) break;
+    if (of_edges / 2 > hopeless + (tries == 0 ? kMayChange : 0)) break;
     const bool tells = before && before->time_ns != slow.time_ns;
     const double next =
         tells ? factor - too_long_ns * (before->factor - factor) / (before->time_ns - slow.time_ns)

@@ -43,8 +43,8 @@ class Synthesis {
             const ExpectedPlan& well, TookAndWell of);
 
   // If these were slower, all by one factor, so that the call takes what it took, but by no more
-  // than `most` (infinity: it is not known). Where edges alone leave more than `hopeless` no third
-  // factor is tried. Nothing where it cannot be simulated.
+  // than `most` (infinity: it is not known). Where edges alone leave more than `hopeless`, or far
+  // more by the first factor, no other is tried. Nothing where it cannot be simulated.
   std::optional<Likeness> likeness(const std::vector<DirectedGroup>& links, double most,
                                    double hopeless = std::numeric_limits<double>::infinity()) const;
   // What is left of edges, of which there are some, without a simulation: if just these became

@@ -70,7 +70,7 @@ TEST_P(SynthesisTest, WhatIsSlowLeavesLeast) {
     const Synthesis synthesis(tree_, note_, *blueprint_, well_, of);
     // However slow it may be at most, and where little is hoped for.
     for (const double most : {kMost, 1.2 * kFactor}) {
-      constexpr double kHopeless = 0.1;
+      constexpr double kHopeless = 0.15;
       const Likeness like = *synthesis.likeness({slow}, most, kHopeless);
       EXPECT_LT(like.left, kNothing) << slow.group << " " << slow.egress << ", " << most;
       EXPECT_NEAR(like.factor, kFactor, kFactor / 10)

@@ -145,7 +145,7 @@ TEST(Judge, NamesTheSlowBoundaryOnceItHasHeldAndTakesItBack) {
   EXPECT_EQ(told[0].about, VerdictAbout::link);
   EXPECT_FALSE(told[0].withdrawn);
   EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
-  EXPECT_NEAR(told[0].factor, 3, 1);
+  EXPECT_NEAR(told[0].factor, 3, 0.3);
   EXPECT_NE(told[0].sentence.find("% of its capacity"), std::string::npos) << told[0].sentence;
   EXPECT_NE(json_of(told[0]).find("\"blamed_links\":[\"out of rack1\""), std::string::npos);
   EXPECT_TRUE(coordinator.hear(lasting(ill, 6)).empty()) << "it is told once";
@@ -165,6 +165,7 @@ TEST(Judge, WhatBeginsToBeSlowIsNotTakenForWell) {
       coordinator.hear(lasting(slow(well, "rack1", true, 1.45), 6));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(blames(told[0], "out of rack1")) << told[0].sentence;
+  EXPECT_NEAR(told[0].factor, 1.45, 0.15);
 }
 
 TEST(Judge, NamesAHostThatWasSlowFromTheStart) {
