@@ -492,8 +492,8 @@ double Solver::well_ns() const {
 // Where the simulator shows them so they are slower by much because they were served in no time
 // while all was well, between others.
 bool Solver::is_refuted(const Hypothesis& hypothesis) const {
-  if (hypothesis.tier < 0 && is_shown(hypothesis)) return false;
-  constexpr double kAbove = 1.3, kAboveOfTier = 1.15;
+  constexpr double kWellShown = 0.25, kAbove = 1.3, kAboveOfTier = 1.15;
+  if (hypothesis.tier < 0 && hypothesis.like && hypothesis.like->left <= kWellShown) return false;
   const double most = most_factor(hypothesis);
   if (most <= 0) return false;
   if (hypothesis.tier >= 0) return hypothesis.factor > kAboveOfTier * most;
