@@ -9,6 +9,8 @@
 namespace sennit::diagnose {
 namespace {
 
+constexpr double kNsPerS = 1e9;
+
 // How long at least one of the stretches lasts.
 double union_of(std::vector<Stretch> stretches) {
   std::sort(stretches.begin(), stretches.end(),
@@ -62,7 +64,6 @@ uint64_t LinkTraffic::capacity_of(const DirectedGroup& link) const {
 // In one call: the capacity over what was carried while something waited to cross. 0: not known, or
 // nothing crossed. Of several links, that of the slowest.
 double LinkTraffic::throughput_factor(const std::vector<DirectedGroup>& links, size_t call) const {
-  constexpr double kNsPerS = 1e9;
   double most = 0;
   for (const DirectedGroup& link : links) {
     const uint64_t capacity = capacity_of(link);
@@ -81,7 +82,6 @@ double LinkTraffic::throughput_factor(const std::vector<DirectedGroup>& links, s
 
 double LinkTraffic::most_factor(const std::vector<DirectedGroup>& links, bool of_tier,
                                 double well_ns) const {
-  constexpr double kNsPerS = 1e9;
   // What is slow hits all links of a tier alike, and is there in the quickest call too.
   const double took_ns =
       of_tier && observed_.quickest_ns > 0 ? observed_.quickest_ns : median(observed_.time_ns);

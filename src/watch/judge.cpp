@@ -378,10 +378,8 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
     if (!found) most->well_at_ns = now_ns;
   }
   const bool blamed = says_something(number, *comm, *observed);
-  if (found || blamed)
-    for (auto& [hash, plan] : comm->plans) plan.found_nothing.clear();
-  if (!found && !blamed) remember_well(most, *observed, usually_ran(*comm));
-  if (!found && !blamed) return;
+  if (!found && !blamed) return remember_well(most, *observed, usually_ran(*comm));
+  for (auto& [hash, plan] : comm->plans) plan.found_nothing.clear();
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
 }
 

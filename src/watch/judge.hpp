@@ -59,7 +59,7 @@ class Judge {
   // how long edges were served.
   struct FoundNothing {
     double ran = 1, took_ns = 0;
-    std::shared_ptr<const std::vector<diagnose::EdgeTime>> edges;
+    diagnose::CallEdges edges;
   };
   struct OfPlan {
     std::vector<std::vector<Told>> told;
