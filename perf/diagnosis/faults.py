@@ -13,6 +13,8 @@ five seconds, and the median and longest time until then.
   late       a rank's process is stopped for 0.1 s in every 0.2 s
   neighbour  another job sends from one host of a rack to another one of it, as fast as it can
   none       nothing; watched for 20 s
+  busy       no link: another job trains beside it, on a tree of its own but on the same cores; watched for 20 s, and only
+             what is said of links counts
 """
 
 import argparse
@@ -32,8 +34,12 @@ import time
 
 NIC_MBIT = 400
 BEFORE_S, AFTER_S, CLEAN_S, SOON_S = 3, 10, 20, 5
-KINDS = ["nic", "uplink", "late", "neighbour", "none"]
-SAYS = re.compile(r"warning: (?!no longer)(?:(.*?): \d+% of (?:its|their) capacity|(ranks? [\d,-]+(?: and \d+)?) (?:comes? late|gets? no core))[^\n]*")
+KINDS = ["nic", "uplink", "late", "neighbour", "none", "busy"]
+CLEAN = KINDS[-2:]  # nothing is to be named
+OF_LINK = r"(.*?): \d+% of (?:its|their) capacity[^\n]*"
+OF_RANK = r"(ranks? [\d,-]+(?: and \d+)?) (?:comes? late|gets? no core)[^\n]*"
+SAYS_OF_LINK = re.compile(rf"warning: (?!no longer){OF_LINK}")
+SAYS = re.compile(rf"warning: (?!no longer)(?:{OF_LINK}|{OF_RANK})")
 
 
 def sennit(*words):
@@ -102,6 +108,17 @@ def places(options, random_):
 
 
 @contextlib.contextmanager
+def tree_of(name, options):
+    """An emulated tree, while it is needed."""
+    sennit("emulate", "up", "--name", name, "--racks", str(options.racks), "--hosts", str(options.hosts), "--nic",
+           f"{NIC_MBIT}Mbit/s", "--oversubscription", f"{options.oversubscription:g}")
+    try:
+        yield name
+    finally:
+        sennit("emulate", "down", "--name", name)
+
+
+@contextlib.contextmanager
 def under_way(command, log, name):
     """A job that is ended, and with it all its ranks, however its trial ends."""
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=os.environ | {"FAULTS_JOB": name},
@@ -118,7 +135,7 @@ def trial(kind, job_words, options, tree, random_):
     rank, rack, way, one, other = places(options, random_)
     job_name = f"{tree}-{random_.random()}"
     late = slow = neighbour = None
-    watched = CLEAN_S if kind == "none" else AFTER_S
+    watched, says = (CLEAN_S if kind in CLEAN else AFTER_S), (SAYS_OF_LINK if kind == "busy" else SAYS)
     with tempfile.NamedTemporaryFile("w+") as log, under_way(on_hosts(tree, *job_words), log, job_name) as job:
         time.sleep(BEFORE_S)
         if kind == "nic":
@@ -137,8 +154,8 @@ def trial(kind, job_words, options, tree, random_):
         while found is None and time.monotonic() < began + watched and job.poll() is None:
             time.sleep(0.05)
             with open(log.name) as file:
-                file.seek(0 if kind == "none" else before)
-                found = SAYS.search(file.read())
+                file.seek(0 if kind in CLEAN else before)
+                found = says.search(file.read())
         took = time.monotonic() - began
         if late:
             late.end()
@@ -149,8 +166,8 @@ def trial(kind, job_words, options, tree, random_):
                 raise SystemExit(f"faults.py: the job ended:\n{file.read()[-2000:]}")
     if neighbour:
         neighbour.wait()
-    named = (found.group(1) or found.group(2)) if found else ""
-    ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"], "none": [],
+    named = next(filter(None, found.groups())) if found else ""
+    ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"], "none": [], "busy": [],
             "uplink": [f"rack{rack}", f"{'out of' if way == 'out' else 'into'} rack{rack}"],
             "neighbour": [f"h{one}", f"h{other}", f"out of h{one}", f"into h{other}"]}[kind]
     right = any(place in ways for place in re.split(r" or |, ", named))
@@ -178,25 +195,27 @@ def main():
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--oversubscription", type=float, default=4)
     options = parser.parse_args()
+    kinds = options.kinds or KINDS
     unknown = [kind for kind in options.kinds if kind not in KINDS]
     if unknown:
         parser.error(f"{unknown[0]}: expected one of {', '.join(KINDS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("faults.py: told to end"))
     random_ = random.Random(options.seed)
-    tree = f"faults{os.getpid()}"
-    sennit("emulate", "up", "--name", tree, "--racks", str(options.racks), "--hosts", str(options.hosts), "--nic",
-           f"{NIC_MBIT}Mbit/s", "--oversubscription", f"{options.oversubscription:g}")
-    folder = tempfile.TemporaryDirectory()
-    try:
-        job_words = ["calls", "-b", "4000000", "-t", "3600"]
-        if options.job == "train":
-            job_words = training(folder.name, options.racks * options.hosts)
+    name = f"faults{os.getpid()}"
+    with contextlib.ExitStack() as stack:
+        tree = stack.enter_context(tree_of(name, options))
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        train = training(folder, options.racks * options.hosts) if options.job == "train" or "busy" in kinds else []
+        job_words = train if options.job == "train" else ["calls", "-b", "4000000", "-t", "3600"]
         print("| what is wrong | trials | something named | rightly | within 5 s | after, median | longest |\n"
               "|---|---|---|---|---|---|---|")
-        for kind in options.kinds or KINDS:
-            measure(kind, options, lambda: trial(kind, job_words, options, tree, random_))
-    finally:
-        sennit("emulate", "down", "--name", tree)
+        for kind in kinds:
+            with contextlib.ExitStack() as beside:
+                if kind == "busy":
+                    other = beside.enter_context(tree_of(f"{name}b", options))
+                    log = beside.enter_context(open(os.devnull, "w"))
+                    beside.enter_context(under_way(on_hosts(other, *train), log, other))
+                measure(kind, options, lambda: trial(kind, job_words, options, tree, random_))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@
 #include "diagnose/dump.hpp"
 #include "watch/answer.hpp"
 #include "watch/hang_watch.hpp"
-#include "watch/judge.hpp"
+#include "watch/judge_thread.hpp"
 
 namespace sennit::watch {
 namespace {
@@ -100,6 +100,7 @@ void Watch::stop() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (dumper_.joinable()) dumper_.join();
+  judge_.reset();
   // Also of a job that was shorter than the period.
   if (!started_.exchange(false) || !file_) return;
   look_at_connections();
@@ -161,7 +162,7 @@ void Watch::run() {
   prctl(PR_SET_NAME, "sennit-watch");
   MutexLock lock(mutex_);
   while (!stopping_) {
-    if (arrived_.empty() && Clock::now() < due()) {
+    if (!has_work()) {
       sleep_until(lock, due());
       continue;
     }
@@ -177,6 +178,10 @@ void Watch::run() {
     handle(arrived, now);
     lock.lock();
   }
+}
+
+bool Watch::has_work() const {
+  return !arrived_.empty() || Clock::now() >= due() || (judge_ && judge_->has_found());
 }
 
 // No longer than for a moment: that it took longer shows that the process did not run.
@@ -216,7 +221,9 @@ void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
     dump_if_asked();
     next_news_ = std::max(next_news_ + setting_.period, Clock::now());
   }
-  if (!arrived.told.empty()) judge(arrived.told);
+  if (!arrived.told.empty()) hear(arrived.told, now_ns);
+  if (judge_)
+    for (const LiveVerdict& verdict : judge_->take()) say(verdict);
   if (arrived.stalls) {
     if (!hangs_)
       hangs_ = std::make_unique<HangWatch>(setting_.rank, setting_.fabric, setting_.placements,
@@ -335,9 +342,8 @@ void Watch::look_at_hangs(uint64_t now_ns) {
   }
 }
 
-void Watch::judge(const std::vector<Message>& messages) {
-  if (!judge_) judge_ = std::make_unique<Judge>(setting_.fabric, setting_.placements);
-  const uint64_t now = now_ns();
+void Watch::hear(const std::vector<Message>& messages, uint64_t now_ns) {
+  std::vector<JudgeThread::Told> told;
   for (const Message& message : messages) {
     if (message.rank < 0 || static_cast<size_t>(message.rank) >= setting_.placements.size())
       continue;
@@ -347,12 +353,15 @@ void Watch::judge(const std::vector<Message>& messages) {
       if (answer && hangs_ && answer->standing.rank == message.rank)
         hangs_->answer(*std::move(answer));
     } else if (message.topic == kNotesTopic) {
-      for (const Note& note : decode_notes(message.blob)) judge_->note(message.rank, note);
+      for (Note& note : decode_notes(message.blob))
+        told.push_back({message.rank, now_ns, std::move(note)});
     } else if (Result<Digest> digest = decode_digest(message.blob)) {
-      judge_->digest(message.rank, *std::move(digest), now);
+      told.push_back({message.rank, now_ns, *std::move(digest)});
     }
   }
-  for (const LiveVerdict& verdict : judge_->look(now)) say(verdict);
+  if (told.empty()) return;
+  if (!judge_) judge_ = std::make_unique<JudgeThread>(setting_.fabric, setting_.placements);
+  judge_->give(std::move(told));
 }
 
 void Watch::say(const LiveVerdict& verdict) {

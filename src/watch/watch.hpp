@@ -5,8 +5,9 @@
 // said by every rank.
 //
 // What a rank tells it reads in its own recording's file, so that calls are neither locked out nor
-// slowed down. A thread of its own does all of it. It also keeps there what the kernel knows of
-// this rank's connections, and how its clock stands to the coordinator's.
+// slowed down. A thread of its own does all of it, and another one judges (watch/judge_thread.hpp).
+// It also keeps there what the kernel knows of this rank's connections, and how its clock stands to
+// the coordinator's.
 #pragma once
 
 #include <atomic>
@@ -36,7 +37,7 @@
 namespace sennit::watch {
 
 class HangWatch;
-class Judge;
+class JudgeThread;
 
 // How often a digest is told, by SENNIT_WATCH: seconds. 0: never. Errors: it is no such number.
 Result<std::chrono::nanoseconds> digest_period();
@@ -106,6 +107,7 @@ class Watch {
   };
   void run() SENNIT_EXCLUDES(mutex_);
   // ---- the thread's ----
+  bool has_work() const SENNIT_REQUIRES(mutex_);
   void sleep_until(MutexLock& lock, std::chrono::steady_clock::time_point when)
       SENNIT_REQUIRES(mutex_);
   std::chrono::steady_clock::time_point due() const;
@@ -117,7 +119,7 @@ class Watch {
   void dump_if_asked();
   void dump();
   void answer(const std::vector<std::byte>& question);
-  void judge(const std::vector<Message>& messages);
+  void hear(const std::vector<Message>& messages, uint64_t now_ns);
   void look_at_hangs(uint64_t now_ns);
   void say(const LiveVerdict& verdict) SENNIT_EXCLUDES(mutex_);
 
@@ -141,8 +143,8 @@ class Watch {
   uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;
   // Plans that digests were about, by communicator and hash: once, and told to the coordinator.
   std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
-  std::unique_ptr<Judge> judge_;      // null until this rank is told something
-  std::unique_ptr<HangWatch> hangs_;  // null until a call stalls
+  std::unique_ptr<JudgeThread> judge_;  // null until this rank is told something
+  std::unique_ptr<HangWatch> hangs_;    // null until a call stalls
   // Writes to a folder that may be slow, while this rank goes on answering.
   std::thread dumper_;
   std::atomic<bool> dumping_ = false;
