@@ -120,7 +120,7 @@ class Solver {
   // is. `simulated`: what the plan takes where all is well; null where nothing is to be simulated.
   Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
          const ObservedPlan& observed, const Blueprint& blueprint, const ExpectedPlan* simulated);
-  std::optional<SlowLink> solve(double least_factor);
+  LinkFinding solve(double least_factor);
 
  private:
   // An edge over all calls.
@@ -562,21 +562,22 @@ bool Solver::is_slow_enough(const Hypothesis& hypothesis, double told, double le
          (hypothesis.factor >= least_factor || std::exp(of_time_) >= least_factor);
 }
 
-std::optional<SlowLink> Solver::solve(double least_factor) {
-  if (hashes_blur(tree_, plan_, observed_) || (!costs_time() && plan_.slow.empty()))
-    return std::nullopt;
+LinkFinding Solver::solve(double least_factor) {
+  if (hashes_blur(tree_, plan_, observed_)) return {};
+  const LinkFinding well{std::nullopt, absolute()};
+  if (!costs_time() && plan_.slow.empty()) return well;
   std::vector<Hypothesis> all = hypotheses();
-  if (all.empty() || of_edges_ <= 0) return std::nullopt;
+  if (all.empty() || of_edges_ <= 0) return well;
   compare(&all);
   const Hypothesis& best = all.front();
-  if (is_refuted(best) || is_unlike(best)) return std::nullopt;
-  const SlowLink slow = told(all, best);
-  if (!costs_time() && !is_planned_around(slow)) return std::nullopt;
-  if (slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
-      (absolute() && (best.misfit > kMostLeft || !stands_out(best))) ||
-      !is_slow_enough(best, slow.factor, least_factor))
-    return std::nullopt;
-  return slow;
+  if (is_refuted(best) || is_unlike(best)) return {};
+  SlowLink slow = told(all, best);
+  if (!is_slow_enough(best, slow.factor, least_factor)) return well;
+  if ((!costs_time() && !is_planned_around(slow)) ||
+      slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
+      (absolute() && (best.misfit > kMostLeft || !stands_out(best))))
+    return {};
+  return {std::move(slow), false};
 }
 
 // Whether the first and another one can be simulated; not where the plan itself could not be.
@@ -593,9 +594,8 @@ bool are_known(Plans& plans, const ObservedPlan& observed) {
 
 }  // namespace
 
-std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observed,
-                                       double least_factor) {
-  if (!are_known(plans, observed)) return std::nullopt;
+LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double least_factor) {
+  if (!are_known(plans, observed)) return {};
   const TierTree& tree = *plans.tree(observed.comm);
   const PlanNote& plan = *plans.note(observed.comm, observed.plan);
   const bool known = !observed.well_service_ns.empty() || !tree.capacities_known();
@@ -611,13 +611,6 @@ std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observe
                 *plans.blueprint(observed.comm, observed.plan, true),
                 synthesized && can_simulate_two(simulated) ? &simulated : nullptr)
       .solve(least_factor);
-}
-
-bool can_judge_links(Plans& plans, const ObservedPlan& observed) {
-  if (!are_known(plans, observed)) return false;
-  const TierTree& tree = *plans.tree(observed.comm);
-  return !hashes_blur(tree, *plans.note(observed.comm, observed.plan), observed) &&
-         (tree.capacities_known() || !observed.well_service_ns.empty());
 }
 
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways) {

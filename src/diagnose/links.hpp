@@ -48,13 +48,15 @@ struct SlowLink {
 // Of more ranks it is not tried.
 inline constexpr int kMostRanksJudged = 1024;
 
-// Nothing where no boundary is slower than `least_factor`, or none explains what is slow; and where
-// the plan of the observed calls is not known.
-std::optional<SlowLink> find_slow_link(Plans& plans, const ObservedPlan& observed,
-                                       double least_factor);
+// What edges say of the boundaries.
+struct LinkFinding {
+  std::optional<SlowLink> slow;  // one is
+  bool well = false;             // none that they cross is; neither: that is not known
+};
 
-// Whether it is known what edges of these calls should take, so that nothing found is something.
-bool can_judge_links(Plans& plans, const ObservedPlan& observed);
+// Well is what is not slower than `least_factor`, and known to be: not where it is not known what
+// edges should take, nor where something is slow that no boundary explains.
+LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double least_factor);
 
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);

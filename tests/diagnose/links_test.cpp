@@ -68,6 +68,11 @@ bool tells(const Verdict& verdict, const std::string& text) {
                      [&](const std::string& line) { return line.find(text) != std::string::npos; });
 }
 
+bool rules_links_out(const Verdict& verdict) {
+  return std::any_of(verdict.ruled_out.begin(), verdict.ruled_out.end(),
+                     [](const std::string& line) { return line.starts_with("no link "); });
+}
+
 // The nominal time over that with what is slow: 1 where it costs nothing.
 double slowdown(const SimulatedJob& job) {
   SimulatedJob exact = job, well = job;
@@ -186,7 +191,14 @@ TEST(SlowLinks, WhatCarriesMoreIsNotThatSlow) {
     Plans plans(recording);
     const Verdict verdict = judge(recording, plans, {});
     EXPECT_TRUE(verdict.links.empty()) << factor << ": " << verdict.sentence;
+    EXPECT_FALSE(rules_links_out(verdict)) << factor << ": something is slow, and not explained";
   }
+}
+
+TEST(SlowLinks, WhereAllIsWellTheyAreRuledOut) {
+  const Verdict verdict = verdict_on(job_on(kTree));
+  EXPECT_EQ(verdict.kind, VerdictKind::well) << verdict.sentence;
+  EXPECT_TRUE(rules_links_out(verdict));
 }
 
 // Messages over a slow link wait for one another too, on real networks more than in the simulator,
@@ -213,7 +225,7 @@ TEST(SlowLinks, WhoseMessagesWaitForOneAnotherIsNamedWithItsOwnFactor) {
   }
   const JobRecording recording = recording_of(job, call, {});
   Plans plans(recording);
-  const std::optional<SlowLink> slow = find_slow_link(plans, observed, 1.25);
+  const std::optional<SlowLink> slow = find_slow_link(plans, observed, 1.25).slow;
   ASSERT_TRUE(slow.has_value());
   EXPECT_EQ(slow->suspects.front().group, host);
   EXPECT_NEAR(slow->factor, kFactor, 0.2);
@@ -273,7 +285,7 @@ TEST(SlowLinks, AsTheEmulatedTreeHasShownThem) {
     call.observed.comm = recording.plans.begin()->first.first;
     call.observed.plan = plan;
     call.observed.calls = {1};
-    const std::optional<SlowLink> slow = find_slow_link(plans, call.observed, 1.25);
+    const std::optional<SlowLink> slow = find_slow_link(plans, call.observed, 1.25).slow;
     ASSERT_TRUE(slow.has_value());
     EXPECT_EQ(link_name(tree_of(job), slow->suspects.front(), slow->both_ways), call.slow);
   }

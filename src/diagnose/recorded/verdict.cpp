@@ -215,7 +215,7 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   return verdict;
 }
 
-// Which link is slow. What could not be judged rules nothing out.
+// Which link is slow. What is not known to be well rules nothing out.
 std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const JudgeOptions& options,
                                 std::vector<std::string>* ruled_out) {
   constexpr size_t kLatestCalls = 200;
@@ -228,11 +228,11 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   // What a change does not explain may have been so from the first call on.
   ObservedPlan changed = *observed;
   if (const size_t before = take_history(&changed, kLeastChange); before > 0)
-    if (const auto link = find_slow_link(plans, changed, options.least_factor))
+    if (const auto link = find_slow_link(plans, changed, options.least_factor).slow)
       return of_slow_link(*link, changed, before, job, plans, options);
-  if (const auto link = find_slow_link(plans, *observed, options.least_factor))
-    return of_slow_link(*link, *observed, 0, job, plans, options);
-  if (can_judge_links(plans, *observed))
+  const LinkFinding all = find_slow_link(plans, *observed, options.least_factor);
+  if (all.slow) return of_slow_link(*all.slow, *observed, 0, job, plans, options);
+  if (all.well)
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "
         "it: {} calls of {}",
