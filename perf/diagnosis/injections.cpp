@@ -9,10 +9,11 @@
 // recording begins when all was still well.
 //
 // A fault *matters* where it makes the call 5% slower. Of those that matter: `named`, the truth is
-// among the suspects; `first`, and it is the first of them; `alone`, and nothing else is; `wrong`,
-// only others are suspected; `missed`, nobody is. Of those that do not matter nothing but `wrong`
-// counts. Precision is named / (named + wrong), recall named / all that matter. Of two links at
-// once, one named is enough.
+// among the suspects; `first`, and it is the first of them; `alike`, and it is that, or is crossed
+// by the same messages as the first, so that nobody could tell; `alone`, and nothing else is;
+// `wrong`, only others are suspected; `missed`, nobody is. Of those that do not matter nothing but
+// `wrong` counts. Precision is named / (named + wrong), recall named / all that matter. Of two
+// links at once, one named is enough.
 #include <time.h>
 
 #include <algorithm>
@@ -76,13 +77,14 @@ struct Options {
 };
 
 struct Tally {
-  int trials = 0, matter = 0, named = 0, first = 0, alone = 0, wrong = 0, missed = 0;
+  int trials = 0, matter = 0, named = 0, first = 0, alike = 0, alone = 0, wrong = 0, missed = 0;
   std::vector<double> judged_s;  // processor time of each verdict
   void add(const Tally& other) {
     trials += other.trials;
     matter += other.matter;
     named += other.named;
     first += other.first;
+    alike += other.alike;
     alone += other.alone;
     wrong += other.wrong;
     missed += other.missed;
@@ -238,6 +240,28 @@ bool names_truth(const Trial& trial, const Verdict& verdict) {
                      [&](const std::string& link) { return is_truth(trial, link); });
 }
 
+// Which edges of the call cross a link of that name.
+std::vector<size_t> crossing(const TierTree& tree, const ObservedPlan& observed,
+                             const std::string& name) {
+  std::vector<size_t> edges;
+  const std::vector<EdgeTime>& all = *observed.edges.front();
+  for (size_t e = 0; e < all.size(); e++)
+    for (const DirectedGroup& link : way_of(tree, all[e].from, all[e].to))
+      if (link_name(tree, link, false) == name || link_name(tree, link, true) == name) {
+        edges.push_back(e);
+        break;
+      }
+  return edges;
+}
+
+bool first_is_like_truth(const Trial& trial, const ObservedPlan& observed, const Verdict& verdict) {
+  const TierTree tree = *contract(trial.job.fabric, trial.job.placements);
+  const std::vector<size_t> of_first = crossing(tree, observed, verdict.links.front());
+  return std::any_of(trial.links.begin(), trial.links.end(), [&](const std::string& link) {
+    return crossing(tree, observed, link) == of_first;
+  });
+}
+
 std::string described(const Trial& trial) {
   const SimulatedJob& job = trial.job;
   std::string text = fmt::format(
@@ -250,8 +274,8 @@ std::string described(const Trial& trial) {
 
 // Whom the diagnosis of the trial blames, held against the truth. A job's own uneven work may be
 // told of ranks, but never blamed on a link.
-void hold(const Trial& trial, Kind kind, double slowdown, const Verdict& verdict, bool tell_wrong,
-          Tally* tally) {
+void hold(const Trial& trial, Kind kind, double slowdown, const ObservedPlan& observed,
+          const Verdict& verdict, bool tell_wrong, Tally* tally) {
   const bool matters =
       kind != Kind::none && kind != Kind::uneven && slowdown >= kMatters * (1 - 1e-9);
   const bool accused =
@@ -261,7 +285,9 @@ void hold(const Trial& trial, Kind kind, double slowdown, const Verdict& verdict
   tally->matter += matters;
   if (right && matters) {
     tally->named++;
-    tally->first += !trial.ranks.empty() || is_truth(trial, verdict.links.front());
+    const bool first = !trial.ranks.empty() || is_truth(trial, verdict.links.front());
+    tally->first += first;
+    tally->alike += first || first_is_like_truth(trial, observed, verdict);
     tally->alone += verdict.links.size() <= trial.links.size();
   }
   tally->wrong += accused && !right;
@@ -288,8 +314,7 @@ void run(Kind kind, double severity, uint64_t seed, const Options& options, Tall
     slowdown = std::max(slowdown, 1 + static_cast<double>(late_ns) / well_ns);
   trial.job.records_messages = options.recordings;
   const JobRecording recording = recording_of(trial.job, call, well);
-  ObservedPlan observed;
-  if (!options.recordings) observed = observed_of(trial.job, call, well);
+  const ObservedPlan observed = observed_of(trial.job, call, well);
   Plans plans(recording);
   JudgeOptions judging;
   judging.least_factor = kMatters;
@@ -297,7 +322,7 @@ void run(Kind kind, double severity, uint64_t seed, const Options& options, Tall
   const double begin_s = own_cpu_s();
   const Verdict verdict = judge(recording, plans, judging);
   tally->judged_s.push_back(own_cpu_s() - begin_s);
-  hold(trial, kind, slowdown, verdict, options.tell_wrong, tally);
+  hold(trial, kind, slowdown, observed, verdict, options.tell_wrong, tally);
 }
 
 std::string part(int some, int all) {
@@ -308,8 +333,9 @@ int measure(const Options& options) {
   fmt::print("seed {}, {} trials of each, {} to {} ranks, noise {}\n\n", options.seed,
              options.trials, options.least_ranks, options.most_ranks, options.noise);
   fmt::print(
-      "| fault | slower by | trials | matter | named | first | alone | wrong | missed | precision "
-      "| recall | verdict, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "| fault | slower by | trials | matter | named | first | alike | alone | wrong | missed | "
+      "precision "
+      "| recall | verdict, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Kind kind : kKinds) {
     if (!options.only.empty() && options.only != kNames[static_cast<size_t>(kind)]) continue;
     for (const double severity : kSeverities) {
@@ -333,10 +359,10 @@ int measure(const Options& options) {
       for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); i++)
         threads.emplace_back(work);
       for (std::thread& thread : threads) thread.join();
-      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} s |\n",
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2f} s |\n",
                  kNames[static_cast<size_t>(kind)],
                  kind == Kind::none ? "-" : fmt::format("{:g}", severity), sum.trials, sum.matter,
-                 sum.named, sum.first, sum.alone, sum.wrong, sum.missed,
+                 sum.named, sum.first, sum.alike, sum.alone, sum.wrong, sum.missed,
                  part(sum.named, sum.named + sum.wrong), part(sum.named, sum.matter),
                  *std::max_element(sum.judged_s.begin(), sum.judged_s.end()));
       std::fflush(stdout);
