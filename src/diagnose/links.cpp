@@ -172,7 +172,8 @@ class Solver {
   const LinkTraffic traffic_;
   const Blueprint& blueprint_;
   const ExpectedPlan* const simulated_;
-  double time_excess_ = 0;  // ln, of whole calls
+  double time_excess_ = 0;    // ln, of whole calls
+  double common_excess_ = 0;  // ln: of the edges of each tier three of four are slower by more
   std::vector<Edge> edges_;
   std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
   double usual_excess_ = 0;                      // of the middle edge
@@ -233,15 +234,15 @@ void Solver::measure_excess() {
     usual[tier] = part_of(of_tier, kLowerQuarter);
     all_tiers = std::min(all_tiers, usual[tier]);
   }
-  const double common = by_tier.empty() ? 0 : std::max(0.0, all_tiers);
+  if (!by_tier.empty()) common_excess_ = std::max(0.0, all_tiers);
   for (size_t e = 0; e < edges_.size(); e++)
     edges_[e].excess =
-        absolute() ? logs[e] - common : std::max(0.0, logs[e] - usual[edges_[e].tier]);
+        absolute() ? logs[e] - common_excess_ : std::max(0.0, logs[e] - usual[edges_[e].tier]);
   weigh();
   usual_excess_ = common_to_all();
   if (well_ns() > 0)
-    time_excess_ =
-        usual_log(observed_.time_ns) - std::log(well_ns()) - (observed_.well_ns > 0 ? 0 : common);
+    time_excess_ = usual_log(observed_.time_ns) - std::log(well_ns()) -
+                   (observed_.well_ns > 0 ? 0 : common_excess_);
   of_time_ = std::max(0.0, time_excess_ - usual_excess_);
   for (const Edge& edge : edges_) {
     of_edges_ += edge.weight * excess_of(edge);
@@ -564,7 +565,10 @@ bool Solver::is_slow_enough(const Hypothesis& hypothesis, double told, double le
 
 LinkFinding Solver::solve(double least_factor) {
   if (hashes_blur(tree_, plan_, observed_)) return {};
-  const LinkFinding well{std::nullopt, absolute()};
+  // Slower alike, edges are slow by something, and so is a call that no boundary makes slow.
+  const double least = std::log(least_factor);
+  const LinkFinding well{std::nullopt, absolute() && !edges_.empty() && common_excess_ < least &&
+                                           time_excess_ < least};
   if (!costs_time() && plan_.slow.empty()) return well;
   std::vector<Hypothesis> all = hypotheses();
   if (all.empty() || of_edges_ <= 0) return well;

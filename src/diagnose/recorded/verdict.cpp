@@ -227,12 +227,13 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   if (!observed) return std::nullopt;
   // What a change does not explain may have been so from the first call on.
   ObservedPlan changed = *observed;
-  if (const size_t before = take_history(&changed, kLeastChange); before > 0)
-    if (const auto link = find_slow_link(plans, changed, options.least_factor).slow)
-      return of_slow_link(*link, changed, before, job, plans, options);
+  const size_t before = take_history(&changed, kLeastChange);
+  LinkFinding since;
+  if (before > 0) since = find_slow_link(plans, changed, options.least_factor);
+  if (since.slow) return of_slow_link(*since.slow, changed, before, job, plans, options);
   const LinkFinding all = find_slow_link(plans, *observed, options.least_factor);
   if (all.slow) return of_slow_link(*all.slow, *observed, 0, job, plans, options);
-  if (all.well)
+  if (all.well && (before == 0 || since.well))
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "
         "it: {} calls of {}",
