@@ -67,6 +67,7 @@ Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
 
 Context::~Context() {
   watch_.stop();
+  if (replanner_) replanner_->end();
   if (control_) control_->leave();
   // Until they have stopped, the engine's helper may call into the control plane, and the control
   // thread into the engine.

@@ -85,7 +85,7 @@ class Context {
   const int64_t arrival_timeout_ms_;
   Registry registry_;
   Replanning replanning_{registry_};
-  std::unique_ptr<Replanner> replanner_;  // the watch's thread calls it
+  std::unique_ptr<Replanner> replanner_;  // the watch calls it
   watch::Watch watch_;                    // outlives the control thread, which calls it
   std::unique_ptr<Control> control_;
   std::unique_ptr<Engine> engine_;

@@ -64,7 +64,7 @@ Result<TierTree> Replanner::tree_of(const std::vector<int>& members) const {
   return contract(fabric_, placements);
 }
 
-void Replanner::heard(const watch::LiveVerdict& verdict) {
+void Replanner::follow(const watch::LiveVerdict& verdict) {
   if (verdict.about != VerdictAbout::link) return;
   const Result<TierTree> tree = tree_of(verdict.members);
   if (!tree) return;

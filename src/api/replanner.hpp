@@ -12,13 +12,14 @@
 #include <vector>
 
 #include "api/replanning.hpp"
+#include "base/process/background.hpp"
 #include "plan/planner.hpp"
 #include "topology/fabric/fabric.hpp"
 #include "watch/live_verdict.hpp"
 
 namespace sennit {
 
-// On the watch's thread alone.
+// What it finds out takes up to seconds of a core, and calls go first.
 class Replanner {
  public:
   // All of it outlives this.
@@ -26,13 +27,18 @@ class Replanner {
             const PlanOptions& options, Replanning& replanning)
       : fabric_(fabric), placements_(placements), options_(options), replanning_(replanning) {}
 
-  // A verdict of the watch, which may be withdrawn: proposes what follows from it.
-  void heard(const watch::LiveVerdict& verdict);
+  // A verdict of the watch, which may be withdrawn. What follows from it is proposed later on.
+  void heard(const watch::LiveVerdict& verdict) {
+    background_.post([this, verdict] { follow(verdict); });
+  }
+  // From now on nothing is proposed.
+  void end() { background_.end(); }
 
  private:
   // Whose calls say so: a communicator's number, and its members.
   using Who = std::pair<uint32_t, std::vector<int>>;
 
+  void follow(const watch::LiveVerdict& verdict);
   std::vector<SlowBoundary> all_known() const;
   Result<TierTree> tree_of(const std::vector<int>& members) const;
 
@@ -41,6 +47,7 @@ class Replanner {
   const PlanOptions& options_;
   Replanning& replanning_;
   std::map<Who, std::vector<SlowBoundary>> known_;
+  Background background_{"sennit-replan"};  // last: its tasks use the others
 };
 
 // What a verdict on a link says of the boundaries of the tree that it was found on: of suspects

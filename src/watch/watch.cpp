@@ -16,8 +16,8 @@
 #include "base/options.hpp"
 #include "diagnose/dump.hpp"
 #include "watch/answer.hpp"
+#include "watch/background_judge.hpp"
 #include "watch/hang_watch.hpp"
-#include "watch/judge_thread.hpp"
 
 namespace sennit::watch {
 namespace {
@@ -100,7 +100,6 @@ void Watch::stop() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (dumper_.joinable()) dumper_.join();
-  judge_.reset();
   // Also of a job that was shorter than the period.
   if (!started_.exchange(false) || !file_) return;
   look_at_connections();
@@ -171,13 +170,16 @@ void Watch::run() {
     while (!stopping_ && arrived_.announced.empty() && !arrived_.told.empty() &&
            Clock::now() < gathered)
       sleep_until(lock, gathered);
-    if (stopping_) return;
+    if (stopping_) break;
     const Arrived arrived = std::exchange(arrived_, {});
     const uint64_t now = now_ns();
     lock.unlock();
     handle(arrived, now);
     lock.lock();
   }
+  lock.unlock();
+  if (judge_)
+    for (const LiveVerdict& verdict : judge_->end()) say(verdict);
 }
 
 bool Watch::has_work() const {
@@ -222,7 +224,7 @@ void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
     next_news_ = std::max(next_news_ + setting_.period, Clock::now());
   }
   if (!arrived.told.empty()) hear(arrived.told, now_ns);
-  if (judge_)
+  if (judge_ && judge_->has_found())
     for (const LiveVerdict& verdict : judge_->take()) say(verdict);
   if (arrived.stalls) {
     if (!hangs_)
@@ -343,7 +345,7 @@ void Watch::look_at_hangs(uint64_t now_ns) {
 }
 
 void Watch::hear(const std::vector<Message>& messages, uint64_t now_ns) {
-  std::vector<JudgeThread::Told> told;
+  std::vector<BackgroundJudge::Told> told;
   for (const Message& message : messages) {
     if (message.rank < 0 || static_cast<size_t>(message.rank) >= setting_.placements.size())
       continue;
@@ -360,7 +362,7 @@ void Watch::hear(const std::vector<Message>& messages, uint64_t now_ns) {
     }
   }
   if (told.empty()) return;
-  if (!judge_) judge_ = std::make_unique<JudgeThread>(setting_.fabric, setting_.placements);
+  if (!judge_) judge_ = std::make_unique<BackgroundJudge>(setting_.fabric, setting_.placements);
   judge_->give(std::move(told));
 }
 

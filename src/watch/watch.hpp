@@ -5,9 +5,9 @@
 // said by every rank.
 //
 // What a rank tells it reads in its own recording's file, so that calls are neither locked out nor
-// slowed down. A thread of its own does all of it, and another one judges (watch/judge_thread.hpp).
-// It also keeps there what the kernel knows of this rank's connections, and how its clock stands to
-// the coordinator's.
+// slowed down. A thread of its own does all of it, but for the judging, which others go before
+// (watch/background_judge.hpp). It also keeps there what the kernel knows of this rank's
+// connections, and how its clock stands to the coordinator's.
 #pragma once
 
 #include <atomic>
@@ -36,8 +36,8 @@
 
 namespace sennit::watch {
 
+class BackgroundJudge;
 class HangWatch;
-class JudgeThread;
 
 // How often a digest is told, by SENNIT_WATCH: seconds. 0: never. Errors: it is no such number.
 Result<std::chrono::nanoseconds> digest_period();
@@ -143,8 +143,8 @@ class Watch {
   uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;
   // Plans that digests were about, by communicator and hash: once, and told to the coordinator.
   std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
-  std::unique_ptr<JudgeThread> judge_;  // null until this rank is told something
-  std::unique_ptr<HangWatch> hangs_;    // null until a call stalls
+  std::unique_ptr<BackgroundJudge> judge_;  // null until this rank is told something
+  std::unique_ptr<HangWatch> hangs_;        // null until a call stalls
   // Writes to a folder that may be slow, while this rank goes on answering.
   std::thread dumper_;
   std::atomic<bool> dumping_ = false;
