@@ -26,11 +26,11 @@ void BackgroundJudge::look(const std::vector<Told>& told) {
   waiting_--;
   for (const Told& one : told) {
     if (const Note* const note = std::get_if<Note>(&one.what))
-      judge_.note(one.rank, *note);
+      judge_->note(one.rank, *note);
     else
-      judge_.digest(one.rank, std::get<Digest>(one.what), one.at_ns);
+      judge_->digest(one.rank, std::get<Digest>(one.what), one.at_ns);
   }
-  std::vector<LiveVerdict> found = judge_.look(told.back().at_ns);
+  std::vector<LiveVerdict> found = judge_->look(told.back().at_ns);
   const MutexLock lock(mutex_);
   std::move(found.begin(), found.end(), std::back_inserter(found_));
   has_found_ = !found_.empty();

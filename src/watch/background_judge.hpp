@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,9 +29,11 @@ class BackgroundJudge {
     std::variant<Note, Digest> what;
   };
 
-  // As Judge's.
-  BackgroundJudge(const std::string& fabric, std::vector<Placement> placements)
-      : judge_(fabric, std::move(placements)) {}
+  // As Judge's. Its thread is there from the beginning, so that a job has as many all the while.
+  BackgroundJudge(const std::string& fabric, const std::vector<Placement>& placements) {
+    background_.post(
+        [this, fabric, placements] { judge_ = std::make_unique<Judge>(fabric, placements); });
+  }
 
   // Of about one time. Is looked at once the judge gets to it; of digests for which it finds no
   // time some are not.
@@ -44,7 +47,7 @@ class BackgroundJudge {
  private:
   void look(const std::vector<Told>& told) SENNIT_EXCLUDES(mutex_);
 
-  Judge judge_;  // the background's
+  std::unique_ptr<Judge> judge_;  // the background's
   Mutex mutex_;
   std::vector<LiveVerdict> found_ SENNIT_GUARDED_BY(mutex_);
   std::atomic<bool> has_found_ = false;

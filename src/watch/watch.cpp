@@ -81,6 +81,8 @@ void Watch::start(WatchSetting setting) {
     if (file) file_ = *std::move(file);
   }
   summary_ = std::make_unique<Summary>(on_other_hosts(setting_));
+  if (setting_.rank == 0)
+    judge_ = std::make_unique<BackgroundJudge>(setting_.fabric, setting_.placements);
   told_at_ns_ = now_ns();
   next_news_ = Clock::now() + setting_.period;
   dumps_made_ = diagnose::dumps_asked();

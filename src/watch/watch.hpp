@@ -143,7 +143,7 @@ class Watch {
   uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;
   // Plans that digests were about, by communicator and hash: once, and told to the coordinator.
   std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
-  std::unique_ptr<BackgroundJudge> judge_;  // null until this rank is told something
+  std::unique_ptr<BackgroundJudge> judge_;  // null, but for rank 0, until it is told something
   std::unique_ptr<HangWatch> hangs_;        // null until a call stalls
   // Writes to a folder that may be slow, while this rank goes on answering.
   std::thread dumper_;
