@@ -38,11 +38,12 @@ bool is_name(std::string_view name) {
   return name.starts_with(kRecordingName) && !name.ends_with(kUnfinishedRecording);
 }
 
-std::vector<std::string> recordings_in(const std::string& folder) {
+Result<std::vector<std::string>> recordings_in(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
     if (is_name(entry.path().filename().string())) found.push_back(entry.path().string());
+  if (error) return invalid(fmt::format("{}: {}", folder, error.message()));
   std::sort(found.begin(), found.end());
   return found;
 }
@@ -72,7 +73,8 @@ std::vector<std::string> recordings_of_this_user() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error))
     if (const std::string pid = entry.path().filename().string(); is_number(pid))
       for (std::string& path : recordings_of(pid)) found.push_back(std::move(path));
-  for (std::string& path : recordings_in(kRecordingFolder)) found.push_back(std::move(path));
+  if (Result<std::vector<std::string>> left = recordings_in(kRecordingFolder))
+    for (std::string& path : *left) found.push_back(std::move(path));
   return found;
 }
 
@@ -103,18 +105,24 @@ using Jobs = std::map<uint64_t, std::map<int, RankRecording>>;
 class Collected {
  public:
   explicit Collected(std::vector<std::string>* passed_over) : passed_over_(passed_over) {}
-  // `named`: the user named this file, and wants to know why it cannot be read.
-  Status add(const std::string& path, bool named) {
+  // How the user came by a file.
+  enum class Named { itself, its_folder, not_at_all };
+  // Errors: it was named itself, and cannot be read.
+  Status add(const std::string& path, Named named) {
     struct stat info {};
     if (stat(path.c_str(), &info) == 0) {
       if (!seen_.insert({info.st_dev, info.st_ino}).second) return {};
+      const bool others = info.st_uid != geteuid() && geteuid() != 0;
       // What others left in a folder of everybody's is none of this user's.
-      if (!named && (!S_ISREG(info.st_mode) || (info.st_uid != geteuid() && geteuid() != 0)))
+      if (named != Named::itself && (!S_ISREG(info.st_mode) || others)) {
+        if (others && named == Named::its_folder)
+          passed_over_->push_back(path + ": it is another user's; ask as that one, or as root");
         return {};
+      }
     }
     Result<RankRecording> read = read_recording(path);
     if (!read) {
-      if (named) return read.status();
+      if (named == Named::itself) return read.status();
       passed_over_->push_back(read.status().text());
       return {};
     }
@@ -136,16 +144,18 @@ class Collected {
 Status collect(const RecordingSearch& search, Collected* collected) {
   if (search.paths.empty()) {
     for (const std::string& path : recordings_of_this_user())
-      SENNIT_RETURN_IF_ERROR(collected->add(path, false));
+      SENNIT_RETURN_IF_ERROR(collected->add(path, Collected::Named::not_at_all));
     return {};
   }
   for (const std::string& path : search.paths) {
-    if (!std::filesystem::is_directory(path)) {
-      SENNIT_RETURN_IF_ERROR(collected->add(path, true));
+    if (std::error_code error; !std::filesystem::is_directory(path, error)) {
+      SENNIT_RETURN_IF_ERROR(collected->add(path, Collected::Named::itself));
       continue;
     }
-    for (const std::string& file : recordings_in(path))
-      SENNIT_RETURN_IF_ERROR(collected->add(file, false));
+    const Result<std::vector<std::string>> files = recordings_in(path);
+    if (!files) return files.status();
+    for (const std::string& file : *files)
+      SENNIT_RETURN_IF_ERROR(collected->add(file, Collected::Named::its_folder));
   }
   return {};
 }

@@ -28,6 +28,35 @@ constexpr double kPercent = 100;
 // Calls that take longer than before by less have not changed.
 constexpr double kLeastChange = 1.03;
 
+// What to do, or to run.
+std::string next_step(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::slow_link:
+      return "sennit topo --check, the ports' error counters, or drain";
+    case VerdictKind::late_rank:
+      return "look at that rank's work, its input and its host: py-spy top --pid PID, nvidia-smi";
+    case VerdictKind::starved_rank:
+      return "look at that host: ps -o stat,psr,args, its cgroup's cpu.stat, pidstat -u";
+    case VerdictKind::hang:
+      return "look at that process: gdb -p PID, py-spy dump --pid PID, its host's dmesg";
+    case VerdictKind::failed:
+    case VerdictKind::gone:
+      return "look at those processes' logs, and at their hosts' dmesg";
+    case VerdictKind::well:
+      break;
+  }
+  return "";
+}
+
+// Where to find them: a line each.
+void say_where(const std::vector<int>& ranks, const JobRecording& job, Verdict* verdict) {
+  constexpr size_t kMost = 8;
+  for (size_t i = 0; i < std::min(ranks.size(), kMost); i++)
+    if (const RankRecording* const rank = job.find(ranks[i]))
+      verdict->evidence.push_back(
+          fmt::format("rank {} is process {} on {}", rank->rank, rank->pid, rank->host));
+}
+
 Verdict of_hang(const Hang& hang) {
   Verdict verdict;
   verdict.kind = VerdictKind::hang;
@@ -37,7 +66,7 @@ Verdict of_hang(const Hang& hang) {
   verdict.hang = hang;
   verdict.next = hang.cause == HangCause::lost_message
                      ? "look at the way between them: sennit topo --check, ip -s link"
-                     : "look at that process: gdb -p PID, py-spy dump --pid PID, its host's dmesg";
+                     : next_step(VerdictKind::hang);
   return verdict;
 }
 
@@ -61,7 +90,7 @@ std::optional<Verdict> of_failures(const JobRecording& job) {
   const std::set<int> gone = gone_ranks(job);
   Verdict verdict;
   verdict.ranks.assign(gone.begin(), gone.end());
-  verdict.next = "look at those processes' logs, and at their hosts' dmesg";
+  verdict.next = next_step(VerdictKind::failed);
   const std::string ended = name_ranks(gone) + " ended without leaving the job, or were killed";
   std::map<std::string, std::set<int>> told;
   uint64_t earliest = UINT64_MAX;
@@ -152,18 +181,21 @@ std::string rough_time(uint64_t ns) {
   return fmt::format("{} h", s / kSPerMin / kMinPerHour);
 }
 
-// "call 41 of communicator 1 (14 min ago)": by the rank that has recorded when it began it. Of a
-// job that has ended, how long before it recorded its last event.
+// "call 41 of communicator 1 (14 min ago)": by a rank that has recorded it. Of a job that has
+// ended, how long before it recorded its last event.
 std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq,
                        std::optional<uint64_t> now_ns) {
   std::string text = fmt::format("call {} of {}", seq, job.comm_name(comm));
   for (const RankRecording& rank : job.ranks)
     for (const TraceEvent& event : rank.events) {
-      if (event.kind != EventKind::call_begin || event.comm != comm || event.seq != seq ||
-          event.is(kEventPointToPoint))
+      const bool begin = event.kind == EventKind::call_begin,
+                 end = event.kind == EventKind::call_end;
+      if (!(begin || end) || event.comm != comm || event.seq != seq || event.is(kEventPointToPoint))
         continue;
+      // Of a short call there is the end alone.
+      const uint64_t began_ns = begin ? event.posted_ns : event.posted_ns - event.after(event.last);
       const uint64_t end_ns = now_ns ? rank.moment_ns(*now_ns) : rank.events.back().posted_ns;
-      const uint64_t ago_ns = end_ns - std::min(end_ns, event.posted_ns);
+      const uint64_t ago_ns = end_ns - std::min(end_ns, began_ns);
       return text + fmt::format(" ({} {})", rough_time(ago_ns), now_ns ? "ago" : "before the end");
     }
   return text;
@@ -197,7 +229,7 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
   KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
   verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
   verdict.ruled_out = std::move(kernel.ruled_out);
-  verdict.next = "sennit topo --check, the ports' error counters, or drain";
+  verdict.next = next_step(VerdictKind::slow_link);
   return verdict;
 }
 
@@ -210,8 +242,8 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   verdict.evidence.push_back(fmt::format(
       "by {} calls on {}; time in which a rank waits for others in a call does not count",
       late.calls, job.comm_name(late.comm)));
-  verdict.next =
-      "look at that rank's work, its input and its host: py-spy top --pid PID, nvidia-smi";
+  say_where(late.ranks, job, &verdict);
+  verdict.next = next_step(VerdictKind::late_rank);
   return verdict;
 }
 
@@ -287,11 +319,13 @@ void add_told(const JobRecording& job, Verdict* verdict) {
     verdict->evidence.push_back(
         "rank 0 said so while the job ran, by what all ranks told it; the recordings that are here "
         "do not show it");
+    say_where(note->ranks, job, verdict);
+    verdict->next = next_step(verdict->kind);
     verdict->ruled_out.clear();
   }
 }
 
-Verdict of_starved_ranks(const StarvedRanks& starved) {
+Verdict of_starved_ranks(const StarvedRanks& starved, const JobRecording& job) {
   Verdict verdict;
   verdict.kind = VerdictKind::starved_rank;
   verdict.ranks = starved.ranks;
@@ -299,7 +333,8 @@ Verdict of_starved_ranks(const StarvedRanks& starved) {
   verdict.sentence = starved_ranks_sentence(starved.ranks, starved.part);
   verdict.evidence.emplace_back(
       "a thread of each rank that sleeps for 10 ms, again and again, noted when it woke late");
-  verdict.next = "look at that host: ps -o stat,psr,args, its cgroup's cpu.stat, pidstat -u";
+  say_where(starved.ranks, job, &verdict);
+  verdict.next = next_step(VerdictKind::starved_rank);
   return verdict;
 }
 
@@ -308,7 +343,7 @@ std::vector<Verdict> slow_things(const JobRecording& job, Plans& plans, const Ju
                                  std::vector<std::string>* ruled_out) {
   std::vector<Verdict> found;
   const std::optional<StarvedRanks> starved = find_starved_ranks(job, options.least_starved);
-  if (starved) found.push_back(of_starved_ranks(*starved));
+  if (starved) found.push_back(of_starved_ranks(*starved, job));
   const std::optional<LateRanks> late =
       find_late_ranks(job, options.least_cost, starved ? starved->ranks : std::vector<int>());
   if (late) found.push_back(of_late_ranks(*late, job));

@@ -4,6 +4,9 @@
 // ctest quiet: it judges who comes late by milliseconds
 #include "diagnose/recorded/verdict.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -302,6 +305,30 @@ TEST_F(VerdictOf, ARankThatComesLate) {
   EXPECT_EQ(verdict.kind, VerdictKind::late_rank) << verdict.sentence;
   EXPECT_EQ(verdict.ranks, std::vector<int>{1});
   EXPECT_GT(verdict.cost, 0.5) << verdict.sentence;
+  EXPECT_TRUE(
+      std::any_of(verdict.evidence.begin(), verdict.evidence.end(),
+                  [](const std::string& line) { return line.starts_with("rank 1 is process "); }));
+}
+
+TEST_F(VerdictOf, WhatBelongsToAnotherUserIsSaid) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: needs root, to be another user";
+  start(2, [](int, sennit_comm_t comm) { all_reduce(comm, 1000); });
+  end();
+  constexpr uid_t kNobody = 65534;
+  std::vector<std::string> passed_over;
+  const auto read_as_nobody = [&](std::filesystem::perms of_folder) {
+    std::filesystem::permissions(folder_.path(), of_folder);
+    EXPECT_EQ(seteuid(kNobody), 0);
+    const Result<JobRecording> job = read_job({{folder_.path()}, {}, {}}, &passed_over);
+    EXPECT_EQ(seteuid(0), 0);
+    return job ? "" : job.status().text();
+  };
+  using std::filesystem::perms;
+  EXPECT_EQ(read_as_nobody(perms::owner_all), folder_.path() + ": Permission denied");
+  const std::string error = read_as_nobody(perms::all & ~perms::others_write);
+  EXPECT_NE(error.find("there is no recording of a rank"), std::string::npos) << error;
+  ASSERT_EQ(passed_over.size(), 2u);
+  EXPECT_NE(passed_over[0].find("it is another user's"), std::string::npos) << passed_over[0];
 }
 
 TEST_F(VerdictOf, RanksThatAreWell) {
