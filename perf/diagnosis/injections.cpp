@@ -61,6 +61,7 @@ constexpr Kind kKinds[] = {Kind::none,   Kind::uneven,   Kind::late_rank,      K
 constexpr const char* kNames[] = {"nothing", "uneven work", "late rank",       "NIC, out",
                                   "NIC, in", "NIC, both",   "uplink, one way", "uplink, both",
                                   "tier",    "two links"};
+constexpr int kTimesNone = std::size(kSeverities);
 constexpr int kManyRanks = 64;
 
 struct Options {
@@ -341,11 +342,13 @@ int measure(const Options& options) {
     for (const double severity : kSeverities) {
       if (kind == Kind::none && severity != kSeverities[0]) continue;
       if (kind != Kind::none && options.severity > 0 && severity != options.severity) continue;
+      // Of what has no severity as many as of the others together.
+      const int trials = options.trials * (kind == Kind::none ? kTimesNone : 1);
       Tally sum;
       Mutex mutex;
       std::atomic<int> next = 0;
       const auto work = [&] {
-        for (int trial; (trial = next++) < options.trials;) {
+        for (int trial; (trial = next++) < trials;) {
           Tally tally;
           const auto number = static_cast<uint64_t>(kind) * 1'000'000'000 +
                               static_cast<uint64_t>(severity * 100) * 1'000'000 +
