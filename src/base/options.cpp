@@ -39,8 +39,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
     {"SENNIT_DUMP", OptionType::text, "",
      "folder that ranks copy what they did lately to, for sennit diagnose, within SENNIT_WATCH "
-     "after "
-     "SIGUSR2 came, where the program does not handle that itself, and when a call hangs"},
+     "after SIGUSR2 came, where the program does not handle that itself, or a communicator failed "
+     "or was aborted, and when a call hangs"},
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",
      "messages up to this size are sent before the receiver is known to be ready"},
     {"SENNIT_EXEC_BINDINGS", OptionType::text, "",

@@ -290,7 +290,7 @@ void Recording::clock(MeasuredClock measured) {
 void Recording::end(bool well) {
   if (origin_.forked()) return;
   header_->ended.store(realtime_ns(), std::memory_order_release);
-  if (well && !troubled_ && !kept_ && fd_ >= 0) unlink(path_.c_str());
+  if (well && troubles_ == 0 && !kept_ && fd_ >= 0) unlink(path_.c_str());
 }
 
 }  // namespace sennit

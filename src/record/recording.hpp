@@ -101,7 +101,8 @@ class Recording {
   // How this rank's clock stands to the first rank's from now on. One thread at a time.
   void clock(MeasuredClock measured);
   // Something has failed: the file is kept when the rank ends.
-  void trouble() { troubled_ = true; }
+  void trouble() { troubles_++; }
+  uint32_t troubles() const { return troubles_; }  // how many there were
   // The rank has left, `well` or not. Where the process ends by exit(0) before, it ended well.
   void end(bool well);
 
@@ -126,7 +127,7 @@ class Recording {
   int fd_ = -1;
   std::string path_;
   bool kept_ = false;  // also where all went well
-  std::atomic<bool> troubled_ = false;
+  std::atomic<uint32_t> troubles_ = 0;
   std::atomic<size_t> note_bytes_ = 0;
 };
 

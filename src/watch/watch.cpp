@@ -106,6 +106,8 @@ void Watch::stop() {
   if (!started_.exchange(false) || !file_) return;
   look_at_connections();
   note_clock();
+  dump_if_asked();
+  if (dumper_.joinable()) dumper_.join();
 }
 
 void Watch::told(int rank, uint8_t topic, const std::vector<std::byte>& blob) {
@@ -302,8 +304,9 @@ void Watch::tell_notes(const Digest& digest) {
   }
 }
 
+// By a signal, or because something has failed.
 void Watch::dump_if_asked() {
-  const uint64_t asked = diagnose::dumps_asked();
+  const uint64_t asked = diagnose::dumps_asked() + setting_.recording->troubles();
   if (std::exchange(dumps_made_, asked) != asked) dump();
 }
 

@@ -211,5 +211,22 @@ TEST_F(HungJob, ASignalHasARankLeaveACopyAndGoOn) {
     EXPECT_EQ(report.value_or("killed"), "left");
 }
 
+TEST_F(HungJob, AFailureHasTheRanksThatAreLeftLeaveACopy) {
+  start(3, [](int rank, sennit_comm_t comm) {
+    all_reduce(comm, 1000);
+    if (rank == 1) raise(SIGKILL);
+    for (int calls = 0; calls < 1000; calls++) all_reduce(comm, 1000);
+  });
+  for (const int rank : {0, 2}) EXPECT_EQ(processes_->reports(60s)[size_t(rank)], "left");
+  std::vector<std::string> passed_over;
+  const Result<JobRecording> job = read_job({{dumps_.path()}, {}, {}}, &passed_over);
+  ASSERT_TRUE(job) << job.status().text();
+  EXPECT_EQ(job->missing, std::vector<int>{1});
+  Plans plans(*job);
+  const Verdict verdict = judge(*job, plans, {});
+  EXPECT_EQ(verdict.kind, VerdictKind::failed) << verdict.sentence;
+  EXPECT_NE(verdict.sentence.find("rank 1"), std::string::npos) << verdict.sentence;
+}
+
 }  // namespace
 }  // namespace sennit::diagnose

@@ -89,13 +89,20 @@ TEST_F(EmulateReplanning, GoesAroundAHostAndBack) {
   EXPECT_EQ(log().find("wrong sum"), std::string::npos) << log();
 }
 
-TEST_F(EmulateReplanning, IsOffByAnOption) {
-  run(250, "SENNIT_REPLAN=0 ");
+// By its own, and where the same calls are to give the same bits.
+class EmulateReplanningOff : public EmulateReplanning,
+                             public testing::WithParamInterface<const char*> {};
+
+TEST_P(EmulateReplanningOff, IsOffByAnOption) {
+  run(250, GetParam());
   ASSERT_EQ(emulate("slow h1 50Mbit/s").status, 0);
   EXPECT_TRUE(log_gets("of its capacity")) << log();
   std::this_thread::sleep_for(std::chrono::seconds(2));
   EXPECT_EQ(log().find("planning"), std::string::npos) << log();
 }
+
+INSTANTIATE_TEST_SUITE_P(Options, EmulateReplanningOff,
+                         testing::Values("SENNIT_REPLAN=0 ", "SENNIT_REPRODUCIBLE=1 "));
 
 }  // namespace
 }  // namespace sennit
