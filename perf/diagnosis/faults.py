@@ -13,6 +13,8 @@ five seconds, and the median and longest time until then.
   late       a rank's process is stopped for 0.1 s in every 0.2 s
   neighbour  another job sends from one host of a rack to another one of it, as fast as it can
   none       nothing; watched for 20 s
+  wobble     what joins a host to its rack carries a tenth less every other second, in both directions, which is too little
+             to be named; watched for 20 s
   busy       no link: another job trains beside it, on a tree of its own but on the same cores; watched for 20 s, and only
              what is said of links counts; not done unless it is named
 """
@@ -34,8 +36,8 @@ import time
 
 NIC_MBIT = 400
 BEFORE_S, AFTER_S, CLEAN_S, SOON_S = 3, 10, 20, 5
-KINDS = ["nic", "uplink", "late", "neighbour", "none", "busy"]
-CLEAN = KINDS[-2:]  # nothing is to be named
+KINDS = ["nic", "uplink", "late", "neighbour", "none", "wobble", "busy"]
+CLEAN = KINDS[-3:]  # nothing is to be named
 OF_LINK = r"(.*?): \d+% of (?:its|their) capacity[^\n]*"
 OF_RANK = r"(ranks? [\d,-]+(?: and \d+)?) (?:comes? late|gets? no core)[^\n]*"
 SAYS_OF_LINK = re.compile(rf"warning: (?!no longer){OF_LINK}")
@@ -80,20 +82,20 @@ def process_of(rank, parent):
     raise SystemExit(f"faults.py: rank {rank}'s process is not there")
 
 
-class Late:
-    """Stops a process again and again until it is told to end."""
+class InTurns:
+    """Does one thing and then the other, again and again, with a pause after each, until it is told to end."""
 
-    def __init__(self, pid):
-        self.pid, self.over = pid, threading.Event()
+    def __init__(self, pause_s, one, other):
+        self.pause_s, self.one, self.other, self.over = pause_s, one, other, threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
     def run(self):
         while not self.over.is_set():
-            os.kill(self.pid, signal.SIGSTOP)
-            time.sleep(0.1)
-            os.kill(self.pid, signal.SIGCONT)
-            time.sleep(0.1)
+            self.one()
+            self.over.wait(self.pause_s)
+            self.other()
+            self.over.wait(self.pause_s)
 
     def end(self):
         self.over.set()
@@ -134,7 +136,7 @@ def trial(kind, job_words, options, tree, random_):
     """(what was named, whether that is right, seconds until then, what would be right, the whole sentence)"""
     rank, rack, way, one, other = places(options, random_)
     job_name = f"{tree}-{random_.random()}"
-    late = slow = neighbour = None
+    in_turns = slow = neighbour = None
     watched, says = (CLEAN_S if kind in CLEAN else AFTER_S), (SAYS_OF_LINK if kind == "busy" else SAYS)
     with tempfile.NamedTemporaryFile("w+") as log, under_way(on_hosts(tree, *job_words), log, job_name) as job:
         time.sleep(BEFORE_S)
@@ -146,7 +148,12 @@ def trial(kind, job_words, options, tree, random_):
             rate = NIC_MBIT * options.hosts / options.oversubscription / 2
             sennit("emulate", "slow", slow, f"{rate:.3f}Mbit/s", "--direction", way, "--name", tree)
         elif kind == "late":
-            late = Late(process_of(rank, job_name))
+            pid = process_of(rank, job_name)
+            in_turns = InTurns(0.1, lambda: os.kill(pid, signal.SIGSTOP), lambda: os.kill(pid, signal.SIGCONT))
+        elif kind == "wobble":
+            in_turns = InTurns(
+                1, lambda: sennit("emulate", "slow", f"h{rank}", f"{0.9 * NIC_MBIT:g}Mbit/s", "--name", tree),
+                lambda: sennit("emulate", "heal", f"h{rank}", "--name", tree))
         elif kind == "neighbour":
             program = str(pathlib.Path(__file__).with_name("neighbour.py"))
             neighbour = subprocess.Popen(on_hosts(tree, program, f"h{one}", f"h{other}", str(AFTER_S)))
@@ -157,8 +164,8 @@ def trial(kind, job_words, options, tree, random_):
                 file.seek(0 if kind in CLEAN else before)
                 found = says.search(file.read())
         took = time.monotonic() - began
-        if late:
-            late.end()
+        if in_turns:
+            in_turns.end()
         if slow:
             sennit("emulate", "heal", slow, "--name", tree)
         if job.poll() is not None and found is None:
@@ -167,9 +174,9 @@ def trial(kind, job_words, options, tree, random_):
     if neighbour:
         neighbour.wait()
     named = next(filter(None, found.groups())) if found else ""
-    ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"], "none": [], "busy": [],
+    ways = {"nic": [f"h{rank}", f"out of h{rank}", f"into h{rank}"], "late": [f"rank {rank}"],
             "uplink": [f"rack{rack}", f"{'out of' if way == 'out' else 'into'} rack{rack}"],
-            "neighbour": [f"h{one}", f"h{other}", f"out of h{one}", f"into h{other}"]}[kind]
+            "neighbour": [f"h{one}", f"h{other}", f"out of h{one}", f"into h{other}"]}.get(kind, [])
     right = any(place in ways for place in re.split(r" or |, ", named))
     return named, right, took, ways, found.group(0) if found else ""
 
