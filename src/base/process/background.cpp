@@ -14,16 +14,16 @@
 namespace sennit {
 
 void Background::post(Task task) {
-  const MutexLock lock(mutex_);
-  if (ending_) return;
-  if (!started_) start();
+  const MutexLock lock(queue_->mutex);
+  if (queue_->ending) return;
+  if (!queue_->started) start();
   if (!thread_.joinable()) return;
-  tasks_.push_back(std::move(task));
-  wake_.notify_one();
+  queue_->tasks.push_back(std::move(task));
+  queue_->wake.notify_one();
 }
 
 void Background::start() {
-  started_ = true;
+  queue_->started = true;
   sigset_t all, before;  // signals are for the threads of the user
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -36,16 +36,18 @@ void Background::start() {
 }
 
 void Background::end() {
-  if (origin_.forked()) {  // the thread is the parent's
-    if (thread_.joinable()) thread_.detach();
+  if (origin_.forked()) {
+    // The parent's thread may wait in it, and who destroys it would wait for that one.
+    leave_to_parent(queue_);
+    leave_to_parent(std::make_shared<std::thread>(std::move(thread_)));
     return;
   }
   {
-    const MutexLock lock(mutex_);
-    ending_ = true;
-    tasks_.clear();
+    const MutexLock lock(queue_->mutex);
+    queue_->ending = true;
+    queue_->tasks.clear();
   }
-  wake_.notify_all();
+  queue_->wake.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -53,14 +55,14 @@ void Background::run() {
   prctl(PR_SET_NAME, name_);
   // On Linux that is the niceness of this thread alone, and may always grow.
   setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNicer);
-  MutexLock lock(mutex_);
-  while (!ending_) {
-    if (tasks_.empty()) {
-      wake_.wait(lock);
+  MutexLock lock(queue_->mutex);
+  while (!queue_->ending) {
+    if (queue_->tasks.empty()) {
+      queue_->wake.wait(lock);
       continue;
     }
-    const Task task = std::move(tasks_.front());
-    tasks_.pop_front();
+    const Task task = std::move(queue_->tasks.front());
+    queue_->tasks.pop_front();
     lock.unlock();
     task();
     lock.lock();

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "base/mutex.hpp"
@@ -20,27 +21,32 @@ class Background {
   static constexpr int kNicer = 10;
 
   // `name`: of its thread, at most 15 bytes; of static duration.
-  explicit Background(const char* name) : name_(name) {}
+  explicit Background(const char* name) : name_(name), queue_(std::make_shared<Queue>()) {}
   ~Background() { end(); }
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
   // Is done after those that were given before. Where there can be no thread it never is, which is
   // logged.
-  void post(Task task) SENNIT_EXCLUDES(mutex_);
+  void post(Task task);
   // A task that is under way is waited for. Those that wait are not done, nor is what comes later.
-  void end() SENNIT_EXCLUDES(mutex_);
+  // In a forked child it does nothing: the thread is the parent's.
+  void end();
 
  private:
-  void start() SENNIT_REQUIRES(mutex_);
-  void run() SENNIT_EXCLUDES(mutex_);
+  // What both threads use; a forked child leaves it as it is.
+  struct Queue {
+    Mutex mutex;
+    Condition wake;
+    std::deque<Task> tasks SENNIT_GUARDED_BY(mutex);
+    bool started SENNIT_GUARDED_BY(mutex) = false, ending SENNIT_GUARDED_BY(mutex) = false;
+  };
+  void start() SENNIT_REQUIRES(queue_->mutex);
+  void run();
 
   const Origin origin_{};
   const char* const name_;
-  Mutex mutex_;
-  Condition wake_;
-  std::deque<Task> tasks_ SENNIT_GUARDED_BY(mutex_);
-  bool started_ SENNIT_GUARDED_BY(mutex_) = false, ending_ SENNIT_GUARDED_BY(mutex_) = false;
+  const std::shared_ptr<Queue> queue_;
   std::thread thread_;  // made under the lock, joined by end()
 };
 

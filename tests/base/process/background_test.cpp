@@ -62,24 +62,27 @@ TEST(Background, TheEndWaitsForWhatIsUnderWayAndForNothingElse) {
 
 TEST(Background, WithoutTasksThereIsNothingToEnd) { Background("background").end(); }
 
-// The thread is the parent's, and so is what it does.
+// Whether it works or waits, the thread is the parent's.
 TEST(Background, AForkedChildLeavesItAlone) {
-  std::atomic<bool> began = false, go_on = false;
-  std::optional<Background> background("background");
-  background->post([&] {
-    began = true;
-    wait_for(go_on);
-  });
-  wait_for(began);
-  const pid_t child = fork();
-  if (child == 0) {
-    background->end();
-    _exit(0);
+  for (const bool works : {true, false}) {
+    std::atomic<bool> began = false, go_on = !works;
+    std::optional<Background> background("background");
+    background->post([&] {
+      began = true;
+      wait_for(go_on);
+    });
+    wait_for(began);
+    std::this_thread::sleep_for(20ms);
+    const pid_t child = fork();
+    if (child == 0) {
+      background.reset();
+      _exit(0);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    go_on = true;
   }
-  int status = -1;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  go_on = true;
 }
 
 }  // namespace
