@@ -3,7 +3,6 @@
 #include "watch/background_judge.hpp"
 
 #include <chrono>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -38,13 +37,12 @@ class BackgroundJudges : public testing::Test {
     }
     judge_.give(std::move(told));
   }
-  std::vector<LiveVerdict> tell_until_found(int late) {
+  void tell_until_found(int late) {
     const auto begin = std::chrono::steady_clock::now();
     while (!judge_.has_found() && std::chrono::steady_clock::now() < begin + 20s) {
       tell(late);
       std::this_thread::sleep_for(5ms);
     }
-    return judge_.take();
   }
 
   const Fabric fabric_;
@@ -54,13 +52,15 @@ class BackgroundJudges : public testing::Test {
 
 TEST_F(BackgroundJudges, WhatIsFoundIsTakenOnce) {
   introduce();
-  const std::vector<LiveVerdict> found = tell_until_found(2);
+  tell_until_found(2);
+  const std::vector<LiveVerdict> found = judge_.take();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].about, VerdictAbout::late_ranks);
   EXPECT_EQ(found[0].ranks, std::vector<int>{2});
   EXPECT_FALSE(judge_.has_found());
   EXPECT_TRUE(judge_.take().empty());
-  const std::vector<LiveVerdict> taken_back = tell_until_found(-1);
+  tell_until_found(-1);
+  const std::vector<LiveVerdict> taken_back = judge_.take();
   ASSERT_EQ(taken_back.size(), 1u);
   EXPECT_TRUE(taken_back[0].withdrawn);
   EXPECT_TRUE(judge_.end().empty());
@@ -68,11 +68,7 @@ TEST_F(BackgroundJudges, WhatIsFoundIsTakenOnce) {
 
 TEST_F(BackgroundJudges, WhatIsFoundLastIsNotLost) {
   introduce();
-  const auto begin = std::chrono::steady_clock::now();
-  while (!judge_.has_found() && std::chrono::steady_clock::now() < begin + 20s) {
-    tell(1);
-    std::this_thread::sleep_for(5ms);
-  }
+  tell_until_found(1);
   const std::vector<LiveVerdict> found = judge_.end();
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].ranks, std::vector<int>{1});
@@ -83,7 +79,8 @@ TEST_F(BackgroundJudges, WhatIsToldOnceIsKeptWhereThereIsNoTimeForAll) {
   constexpr int kMany = 5000;
   for (int i = 0; i < kMany; i++) tell(0);
   introduce();
-  const std::vector<LiveVerdict> found = tell_until_found(0);
+  tell_until_found(0);
+  const std::vector<LiveVerdict> found = judge_.take();
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].ranks, std::vector<int>{0});
 }

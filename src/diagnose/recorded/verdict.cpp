@@ -28,7 +28,7 @@ constexpr double kPercent = 100;
 // Calls that take longer than before by less have not changed.
 constexpr double kLeastChange = 1.03;
 
-// What to do, or to run.
+// What to do, or to run, where a verdict does not say more.
 std::string next_step(VerdictKind kind) {
   switch (kind) {
     case VerdictKind::slow_link:
@@ -64,9 +64,8 @@ Verdict of_hang(const Hang& hang) {
   verdict.evidence = hang.evidence;
   verdict.ranks = hang.behind;
   verdict.hang = hang;
-  verdict.next = hang.cause == HangCause::lost_message
-                     ? "look at the way between them: sennit topo --check, ip -s link"
-                     : next_step(VerdictKind::hang);
+  if (hang.cause == HangCause::lost_message)
+    verdict.next = "look at the way between them: sennit topo --check, ip -s link";
   return verdict;
 }
 
@@ -90,7 +89,6 @@ std::optional<Verdict> of_failures(const JobRecording& job) {
   const std::set<int> gone = gone_ranks(job);
   Verdict verdict;
   verdict.ranks.assign(gone.begin(), gone.end());
-  verdict.next = next_step(VerdictKind::failed);
   const std::string ended = name_ranks(gone) + " ended without leaving the job, or were killed";
   std::map<std::string, std::set<int>> told;
   uint64_t earliest = UINT64_MAX;
@@ -229,7 +227,6 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
   KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
   verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
   verdict.ruled_out = std::move(kernel.ruled_out);
-  verdict.next = next_step(VerdictKind::slow_link);
   return verdict;
 }
 
@@ -243,7 +240,6 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
       "by {} calls on {}; time in which a rank waits for others in a call does not count",
       late.calls, job.comm_name(late.comm)));
   say_where(late.ranks, job, &verdict);
-  verdict.next = next_step(VerdictKind::late_rank);
   return verdict;
 }
 
@@ -320,7 +316,6 @@ void add_told(const JobRecording& job, Verdict* verdict) {
         "rank 0 said so while the job ran, by what all ranks told it; the recordings that are here "
         "do not show it");
     say_where(note->ranks, job, verdict);
-    verdict->next = next_step(verdict->kind);
     verdict->ruled_out.clear();
   }
 }
@@ -334,7 +329,6 @@ Verdict of_starved_ranks(const StarvedRanks& starved, const JobRecording& job) {
   verdict.evidence.emplace_back(
       "a thread of each rank that sleeps for 10 ms, again and again, noted when it woke late");
   say_where(starved.ranks, job, &verdict);
-  verdict.next = next_step(VerdictKind::starved_rank);
   return verdict;
 }
 
@@ -379,6 +373,15 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
   return verdict;
 }
 
+Verdict what_is_wrong(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
+  const Patience patience{options.quiet_ns, options.quiet_ns};
+  if (const std::optional<Hang> hang =
+          find_hang(job, plans, standings_of(job, plans, options.now_ns), patience))
+    return of_hang(*hang);
+  if (std::optional<Verdict> failed = of_failures(job)) return *std::move(failed);
+  return of_slowness(job, plans, options);
+}
+
 }  // namespace
 
 std::string_view name(VerdictKind kind) {
@@ -388,12 +391,9 @@ std::string_view name(VerdictKind kind) {
 }
 
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
-  const Patience patience{options.quiet_ns, options.quiet_ns};
-  if (const std::optional<Hang> hang =
-          find_hang(job, plans, standings_of(job, plans, options.now_ns), patience))
-    return of_hang(*hang);
-  if (std::optional<Verdict> failed = of_failures(job)) return *std::move(failed);
-  return of_slowness(job, plans, options);
+  Verdict verdict = what_is_wrong(job, plans, options);
+  if (verdict.next.empty()) verdict.next = next_step(verdict.kind);
+  return verdict;
 }
 
 }  // namespace sennit::diagnose
