@@ -132,6 +132,21 @@ def under_way(command, log, name):
         job.wait()
 
 
+def must_go_on(job, log):
+    if job.poll() is not None:
+        with open(log.name) as file:
+            raise SystemExit(f"faults.py: a job ended:\n{file.read()[-2000:]}")
+
+
+@contextlib.contextmanager
+def training_beside(name, options, words):
+    """Another job, on a tree of its own, which must not end before it is told to."""
+    with tree_of(name, options) as tree, tempfile.NamedTemporaryFile("w+") as log, \
+            under_way(on_hosts(tree, *words), log, name) as job:
+        yield
+        must_go_on(job, log)
+
+
 def trial(kind, job_words, options, tree, random_):
     """(what was named, whether that is right, seconds until then, what would be right, the whole sentence)"""
     rank, rack, way, one, other = places(options, random_)
@@ -168,9 +183,8 @@ def trial(kind, job_words, options, tree, random_):
             in_turns.end()
         if slow:
             sennit("emulate", "heal", slow, "--name", tree)
-        if job.poll() is not None and found is None:
-            with open(log.name) as file:
-                raise SystemExit(f"faults.py: the job ended:\n{file.read()[-2000:]}")
+        if found is None:
+            must_go_on(job, log)
     if neighbour:
         neighbour.wait()
     named = next(filter(None, found.groups())) if found else ""
@@ -217,15 +231,8 @@ def main():
         print("| what is wrong | trials | something named | rightly | within 5 s | after, median | longest |\n"
               "|---|---|---|---|---|---|---|")
         for kind in kinds:
-            with contextlib.ExitStack() as beside:
-                if kind == "busy":
-                    other = beside.enter_context(tree_of(f"{name}b", options))
-                    log = beside.enter_context(tempfile.NamedTemporaryFile("w+"))
-                    neighbour = beside.enter_context(under_way(on_hosts(other, *train), log, other))
+            with training_beside(f"{name}b", options, train) if kind == "busy" else contextlib.nullcontext():
                 measure(kind, options, lambda: trial(kind, job_words, options, tree, random_))
-                if kind == "busy" and neighbour.poll() is not None:
-                    log.seek(0)
-                    raise SystemExit(f"faults.py: the job beside it ended:\n{log.read()[-2000:]}")
 
 
 if __name__ == "__main__":
