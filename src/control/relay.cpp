@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
-#include <csignal>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -18,6 +17,7 @@
 #include <fmt/core.h>
 
 #include "base/log.hpp"
+#include "base/process/signals_blocked.hpp"
 #include "control/connection.hpp"
 #include "control/messages.hpp"
 #include "transports/tcp/auth.hpp"
@@ -350,18 +350,15 @@ void Relay::wake() {
     if (has_thread()) return poller_->ring();
   }
   if (!poller->open()) return log(LogLevel::warn, kMakerAlone, "no file descriptors left");
-  sigset_t all, before;  // signals are for the threads of the user
-  sigfillset(&all);
   const MutexLock lock(mutex_);
   if (has_thread()) return poller_->ring();
   bool begun = true;
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
+    const SignalsBlocked blocked;
     std::thread([this, poller] { Thread(*this, poller).run(); }).detach();
   } catch (const std::system_error&) {
     begun = false;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!begun) return log(LogLevel::warn, kMakerAlone, "no thread left");
   poller_.swap(poller);  // a parent's ends with this function, without the lock
   origin_ = {};

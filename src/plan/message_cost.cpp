@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "base/net/socket.hpp"
+#include "base/process/signals_blocked.hpp"
 
 namespace sennit {
 namespace {
@@ -113,9 +113,7 @@ uint64_t measure_message_cpu_ns() {
   Pair pair;
   if (!connect(pair)) return 0;
   int64_t best = 0;
-  sigset_t all, before;  // signals are for the threads of the user
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     const Awake first(0), second(1);
     std::jthread echo([&] {
@@ -140,7 +138,6 @@ uint64_t measure_message_cpu_ns() {
   } catch (const std::system_error&) {
     best = 0;  // no thread to be had
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (best >= kTooLongNs) return 0;
   return static_cast<uint64_t>(best) * kOfMessage / kOfLoopback / 2;
 }

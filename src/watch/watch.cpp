@@ -1,12 +1,10 @@
 // watch.cpp: see watch/watch.hpp.
 #include "watch/watch.hpp"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <charconv>
-#include <csignal>
 
 #include <fmt/core.h>
 
@@ -14,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/process/signals_blocked.hpp"
 #include "diagnose/dump.hpp"
 #include "watch/answer.hpp"
 #include "watch/background_judge.hpp"
@@ -86,11 +85,8 @@ void Watch::start(WatchSetting setting) {
   told_at_ns_ = now_ns();
   next_news_ = Clock::now() + setting_.period;
   dumps_made_ = diagnose::dumps_asked();
-  sigset_t all, before;  // signals are for the threads of the user
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   started_ = true;
 }
 

@@ -1,15 +1,14 @@
 // background.cpp: see base/process/background.hpp.
 #include "base/process/background.hpp"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
-#include <csignal>
 #include <system_error>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/process/signals_blocked.hpp"
 
 namespace sennit {
 
@@ -24,15 +23,12 @@ void Background::post(Task task) {
 
 void Background::start() {
   queue_->started = true;
-  sigset_t all, before;  // signals are for the threads of the user
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
     log(LogLevel::warn, "there can be no thread '{}': {}", name_, error.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Background::end() {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -17,6 +16,7 @@
 
 #include "base/mutex.hpp"
 #include "base/process/descriptors.hpp"
+#include "base/process/signals_blocked.hpp"
 #include "control/callers.hpp"
 #include "control/entrance.hpp"
 #include "control/poller.hpp"
@@ -120,11 +120,10 @@ Status ControlPlane::open() {
   self_.now_ms = now_ms();
   SENNIT_RETURN_IF_ERROR(plane_.bootstrap().prepare());
 
-  sigset_t all, before;  // signals are for the threads of the user
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  }
 
   const Status status = callers_.wait_for_start();
   if (!status.ok()) thread_.join();
