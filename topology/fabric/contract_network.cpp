@@ -274,7 +274,8 @@ Result<HostGraph> make_host_graph(const Fabric& fabric) {
                          link.wire,
                          link.plane,
                          link.cables,
-                         0};
+                         0,
+                         static_cast<size_t>(&link - fabric.links.data())};
     if (edge.from == edge.to) continue;
     network.planes_given = network.planes_given || link.plane != 0;
     const auto kind = [&](int v) { return fabric.vertices[index(v)].kind; };

@@ -46,6 +46,7 @@ struct HostGraph {
     int plane = 0;
     int cables = 1;
     int height = 0;
+    size_t link = 0;  // in Fabric::links
   };
   std::vector<int> level;   // by vertex; what is inside of a host has 0
   std::vector<Wire> wire;   // by vertex: what a host's NICs speak, else what its links are
