@@ -128,7 +128,11 @@ void Context::use(AgreedFabric agreed) {
 void Context::begin_watching(std::chrono::nanoseconds period) {
   if (period.count() == 0 || size() == 1) return;
   if (option_flag("SENNIT_REPLAN") && !plan_options_.reproducible && !tunes()) {
-    replanner_ = std::make_unique<Replanner>(fabric_, placements_, plan_options_, replanning_);
+    replanner_ = std::make_unique<Replanner>(
+        fabric_, placements_, plan_options_,
+        Replanner::Proposals{
+            [this](std::vector<SlowBoundary> slow) { replanning_.propose(std::move(slow)); },
+            [this] { return replanning_.proposed(); }});
     watch_.listen([this](const watch::LiveVerdict& verdict) { replanner_->heard(verdict); });
   }
   watch_.start({control_.get(), &engine_->recording(), rank(), fabric_.to_text(), placements_,

@@ -8,13 +8,13 @@
 
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "diagnose/links.hpp"
 #include "plan/anew.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr double kLeastGain = 0.1;
-constexpr double kWhole = 1000;
 
 // Whether a capacity that was planned for is as good as another: what one link shows from second to
 // second differs by about a seventh.
@@ -30,20 +30,6 @@ bool about_the_same(const std::vector<SlowBoundary>& a, const std::vector<SlowBo
 double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 }  // namespace
-
-std::vector<SlowBoundary> slow_boundaries(const watch::LiveVerdict& verdict, const TierTree& tree) {
-  std::vector<SlowBoundary> slow;
-  if (verdict.factor <= 1) return slow;
-  const auto permille =
-      static_cast<uint32_t>(std::clamp(std::lround(kWhole / verdict.factor), 1l, 1000l));
-  for (const diagnose::DirectedGroup& suspect : verdict.suspects) {
-    const std::string& name = tree.groups[index(suspect.group)].name;
-    if (name.empty()) continue;
-    for (const bool egress : {true, false})
-      if (verdict.both_ways || suspect.egress == egress) slow.push_back({name, egress, permille});
-  }
-  return slow;
-}
 
 // By name and direction; of what two communicators say, the slower.
 std::vector<SlowBoundary> Replanner::all_known() const {
@@ -69,15 +55,19 @@ void Replanner::follow(const watch::LiveVerdict& verdict) {
   const Result<TierTree> tree = tree_of(verdict.members);
   if (!tree) return;
   const Who who{verdict.comm, verdict.members};
-  const std::vector<SlowBoundary> slow = slow_boundaries(verdict, *tree);
+  std::vector<SlowBoundary> slow = diagnose::slow_boundaries(verdict.links, verdict.factor);
+  std::erase_if(slow, [&](const SlowBoundary& one) {
+    return std::none_of(tree->groups.begin(), tree->groups.end(),
+                        [&](const Group& group) { return group.name == one.group; });
+  });
   if (slow.empty()) return;  // it says nothing that could be planned for
   known_.erase(who);
   if (!verdict.withdrawn) known_[who] = slow;
-  const std::vector<SlowBoundary> wanted = all_known(), now = replanning_.proposed();
+  const std::vector<SlowBoundary> wanted = all_known(), now = proposals_.proposed();
   if (about_the_same(wanted, now)) return;
   if (wanted.empty()) {
     log(LogLevel::warn, "plans are what they were before: {}", verdict.sentence);
-    return replanning_.propose(wanted);
+    return proposals_.propose(wanted);
   }
   const PlanNote& note = verdict.judged;
   Plan stale;
@@ -92,7 +82,7 @@ void Replanner::follow(const watch::LiveVerdict& verdict) {
     return log(LogLevel::warn, "nothing is to be gained by planning around what is slow: {}",
                times);
   log(LogLevel::warn, "planning around what is slow: {}", times);
-  replanning_.propose(wanted);
+  proposals_.propose(wanted);
 }
 
 }  // namespace sennit

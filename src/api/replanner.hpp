@@ -6,15 +6,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "api/replanning.hpp"
 #include "base/process/background.hpp"
 #include "plan/planner.hpp"
 #include "topology/fabric/fabric.hpp"
+#include "topology/fabric/slow_boundary.hpp"
 #include "watch/live_verdict.hpp"
 
 namespace sennit {
@@ -22,10 +23,19 @@ namespace sennit {
 // What it finds out takes up to seconds of a core, and calls go first.
 class Replanner {
  public:
+  // Where all ranks come to plan by what is found, as Replanning does it. Called on a thread of
+  // this object.
+  struct Proposals {
+    std::function<void(std::vector<SlowBoundary>)> propose;
+    std::function<std::vector<SlowBoundary>()> proposed;  // the latest
+  };
   // All of it outlives this.
   Replanner(const Fabric& fabric, const std::vector<Placement>& placements,
-            const PlanOptions& options, Replanning& replanning)
-      : fabric_(fabric), placements_(placements), options_(options), replanning_(replanning) {}
+            const PlanOptions& options, Proposals proposals)
+      : fabric_(fabric),
+        placements_(placements),
+        options_(options),
+        proposals_(std::move(proposals)) {}
 
   // A verdict of the watch, which may be withdrawn. What follows from it is proposed later on.
   void heard(const watch::LiveVerdict& verdict) {
@@ -45,13 +55,9 @@ class Replanner {
   const Fabric& fabric_;
   const std::vector<Placement>& placements_;
   const PlanOptions& options_;
-  Replanning& replanning_;
+  const Proposals proposals_;
   std::map<Who, std::vector<SlowBoundary>> known_;
   Background background_{"sennit-replan"};  // last: its tasks use the others
 };
-
-// What a verdict on a link says of the boundaries of the tree that it was found on: of suspects
-// that are not told apart, all. Empty: nothing that has a name and a factor.
-std::vector<SlowBoundary> slow_boundaries(const watch::LiveVerdict& verdict, const TierTree& tree);
 
 }  // namespace sennit

@@ -91,10 +91,10 @@ size_t take_history(ObservedPlan* observed, double least) {
     for (const EdgeTime& edge : *observed->edges[call])
       before[{edge.from, edge.to}].push_back(edge.service_ns);
   for (auto& [edge, services] : before)
-    observed->well_service_ns[edge] = median(std::move(services));
+    observed->well_service_ns[edge] = usual_time(std::move(services));
   const auto end = static_cast<std::ptrdiff_t>(change);
   observed->well_ns =
-      median(std::vector<double>(observed->time_ns.begin(), observed->time_ns.begin() + end));
+      usual_time(std::vector<double>(observed->time_ns.begin(), observed->time_ns.begin() + end));
   observed->calls.erase(observed->calls.begin(), observed->calls.begin() + end);
   observed->edges.erase(observed->edges.begin(), observed->edges.begin() + end);
   observed->time_ns.erase(observed->time_ns.begin(), observed->time_ns.begin() + end);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,6 +18,7 @@
 namespace sennit::diagnose {
 namespace {
 
+constexpr std::string_view kOutOf = "out of ", kInto = "into ";
 constexpr double kLeastConfidence = 0.35, kLeastConfidenceAmongLike = 0.4;
 // Of all that is to be explained, as much may be left.
 constexpr double kMostLeft = 0.8;
@@ -88,18 +90,6 @@ double part_of(std::vector<double> values, double part) {
       values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
-}
-
-// Of logarithms, the mean without a tenth at either end: it varies less than the median.
-double usual_log(const std::vector<double>& values) {
-  constexpr size_t kTenth = 10;
-  std::vector<double> logs;
-  for (const double value : values) logs.push_back(std::log(std::max(1.0, value)));
-  std::sort(logs.begin(), logs.end());
-  const size_t out = logs.size() / kTenth;
-  double sum = 0;
-  for (size_t i = out; i < logs.size() - out; i++) sum += logs[i];
-  return sum / static_cast<double>(logs.size() - 2 * out);
 }
 
 bool has_cables(const TierTree& tree) {
@@ -220,7 +210,7 @@ void Solver::measure_excess() {
     for (size_t call = 0; call < observed_.edges.size(); call++)
       if (const EdgeTime* const there = traffic_.edge_of(call, at))
         services.push_back(there->service_ns);
-    const double service = median(std::move(services));
+    const double service = usual_time(std::move(services));
     if (service <= 0) continue;
     logs.push_back(std::log(service / should));
     const int tier = tree_.crossing_tier(edge.from, edge.to);
@@ -241,7 +231,7 @@ void Solver::measure_excess() {
   weigh();
   usual_excess_ = common_to_all();
   if (well_ns() > 0)
-    time_excess_ = usual_log(observed_.time_ns) - std::log(well_ns()) -
+    time_excess_ = std::log(usual_time(observed_.time_ns) / well_ns()) -
                    (observed_.well_ns > 0 ? 0 : common_excess_);
   of_time_ = std::max(0.0, time_excess_ - usual_excess_);
   for (const Edge& edge : edges_) {
@@ -623,7 +613,22 @@ std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both
       group.name.empty()
           ? fmt::format("the {} of position {}", tree.tiers[group.tier].name, group.first)
           : group.name;
-  return both_ways ? name : (link.egress ? "out of " : "into ") + name;
+  return both_ways ? name : fmt::format("{}{}", link.egress ? kOutOf : kInto, name);
+}
+
+std::vector<SlowBoundary> slow_boundaries(const std::vector<std::string>& link_names,
+                                          double factor) {
+  constexpr double kWhole = 1000;
+  std::vector<SlowBoundary> slow;
+  if (factor <= 1) return slow;
+  const auto permille = static_cast<uint32_t>(std::clamp(kWhole / factor + 0.5, 1.0, kWhole));
+  for (const std::string& link : link_names) {
+    const bool out = link.starts_with(kOutOf), in = link.starts_with(kInto);
+    const std::string group = link.substr(out ? kOutOf.size() : in ? kInto.size() : 0);
+    for (const bool egress : {true, false})
+      if (!(egress ? in : out)) slow.push_back({group, egress, permille});
+  }
+  return slow;
 }
 
 }  // namespace sennit::diagnose

@@ -28,6 +28,7 @@
 
 #include "diagnose/edges.hpp"
 #include "diagnose/plans.hpp"
+#include "topology/fabric/slow_boundary.hpp"
 
 namespace sennit::diagnose {
 
@@ -60,5 +61,9 @@ LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double le
 
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);
+// What links of such names carry if they should carry `factor` times as much; a name without a way
+// is both ways. Empty where the factor is not known, or is none.
+std::vector<SlowBoundary> slow_boundaries(const std::vector<std::string>& link_names,
+                                          double factor);
 
 }  // namespace sennit::diagnose

@@ -86,7 +86,7 @@ TEST(History, IsTakenOutAndKept) {
   EXPECT_EQ(observed.edges.size(), 6u);
   EXPECT_EQ(observed.time_ns.size(), 6u);
   EXPECT_NEAR(observed.well_ns, 1e6, 10);
-  EXPECT_DOUBLE_EQ((observed.well_service_ns.at({0, 1})), 100);
+  EXPECT_NEAR((observed.well_service_ns.at({0, 1})), 100, 1e-9);
   EXPECT_NEAR((observed.well_service_ns.at({1, 0})), 72.5, 1);
   EXPECT_EQ(take_history(&observed, 1.04), 0u) << "the rest has not changed";
 }
