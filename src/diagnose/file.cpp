@@ -121,6 +121,12 @@ std::vector<Pause> RecordingFile::pauses() const {
   return pauses;
 }
 
+std::optional<double> RecordingFile::cores_between() const {
+  constexpr double kThousandths = 1000;
+  const uint32_t known = header().cores_between.load(std::memory_order_relaxed);
+  return known > 0 ? std::optional((known - 1) / kThousandths) : std::nullopt;
+}
+
 std::vector<Note> RecordingFile::notes() const { return decode_notes(note_bytes()); }
 
 std::vector<std::byte> RecordingFile::note_bytes() const {

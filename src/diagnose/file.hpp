@@ -41,6 +41,8 @@ class RecordingFile {
   uint64_t recorded() const;  // events ever
   // When the process did not run: the latest times as the file was opened, oldest first.
   std::vector<Pause> pauses() const;
+  // Cores that its process used lately while it was in no call; nothing: not known.
+  std::optional<double> cores_between() const;
   // All that are there.
   std::vector<Note> notes() const;
   std::vector<std::byte> note_bytes() const;  // as they are in the file

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,8 @@ struct RankRecording {
   std::vector<TraceEvent> events;  // oldest first
   std::vector<Note> notes;
   std::vector<Pause> pauses;  // when its process did not run, the latest ones
+  // How much of the cores it used lately while it was in no call; nothing: not known.
+  std::optional<double> cores_between;
 
   // By its host's CLOCK_MONOTONIC: the moment of the copy, or, of a rank's own file, this one of
   // CLOCK_REALTIME.

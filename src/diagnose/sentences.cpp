@@ -39,13 +39,23 @@ std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const
   return text + fmt::format("; confidence {:.2f}", slow.confidence);
 }
 
-std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost) {
+std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost,
+                                std::optional<double> cores) {
+  // Who uses less waits, and who uses more computes, or asks again and again.
+  constexpr double kWaits = 0.2, kComputes = 0.7;
   const bool one = ranks.size() == 1;
+  std::string meanwhile;
+  if (cores)
+    meanwhile = fmt::format("; meanwhile {} uses {:.2f} cores{}", one ? "it" : "the latest", *cores,
+                            *cores < kWaits      ? ": it waits, as for input, a lock or a device"
+                            : *cores > kComputes ? ": it computes"
+                                                 : "");
   return fmt::format(
-      "{} {} late by {:.1f} ms a call: what {} between calls takes longer than the others' work; "
-      "costs {:.0f}% of the time",
-      name_ranks(std::set<int>(ranks.begin(), ranks.end())), one ? "comes" : "come",
-      late_ns / kNsPerMs, one ? "it does" : "they do", kPercent * cost);
+             "{} {} late by {:.1f} ms a call: what {} between calls takes longer than the others' "
+             "work; costs {:.0f}% of the time",
+             name_ranks(std::set<int>(ranks.begin(), ranks.end())), one ? "comes" : "come",
+             late_ns / kNsPerMs, one ? "it does" : "they do", kPercent * cost) +
+         meanwhile;
 }
 
 std::string starved_ranks_sentence(const std::vector<int>& ranks, double part) {

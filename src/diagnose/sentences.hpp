@@ -1,6 +1,7 @@
 // sentences.hpp: what is wrong with a job that goes on, in one line for people.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,10 @@ std::string suspects_name(const TierTree& tree, const SlowLink& slow);
 // from which call on, empty where that is not known. `call`: "all_reduce of 4MiB float32 sum".
 std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,
                                const std::string& call);
-// "rank 3 comes late by 1.2 ms a call: ...". Ranks ascending; `cost`: part of the time.
-std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost);
+// "rank 3 comes late by 1.2 ms a call: ...". Ranks ascending; `cost`: part of the time. `cores`:
+// that the latest one's process uses between its calls, where that is known.
+std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost,
+                                std::optional<double> cores);
 // "rank 3 gets no core for 48% of the time: ...". Ranks ascending; `part`: of the time.
 std::string starved_ranks_sentence(const std::vector<int>& ranks, double part);
 

@@ -155,6 +155,8 @@ void RecordingHeader::take(const RecordingHeader& other) {
                            std::memory_order_relaxed);
   }
   clock = other.clock;
+  cores_between.store(other.cores_between.load(std::memory_order_relaxed),
+                      std::memory_order_relaxed);
 }
 
 Recording::Recording(size_t events, size_t connections) : table_places_(connections) {
@@ -258,6 +260,13 @@ void Recording::pause(const Pause& pause) {
   slot.begin_ns.store(pause.begin_ns, std::memory_order_relaxed);
   slot.end_ns.store(pause.end_ns, std::memory_order_relaxed);
   header_->paused.store(number + 1, std::memory_order_release);
+}
+
+void Recording::cores_between(std::optional<double> cores) {
+  constexpr double kThousandths = 1000, kMostCores = 1e6;
+  const uint32_t known =
+      cores ? 1 + static_cast<uint32_t>(kThousandths * std::clamp(*cores, 0.0, kMostCores)) : 0;
+  header_->cores_between.store(known, std::memory_order_relaxed);
 }
 
 void Recording::note(std::span<const std::byte> note, bool one_of_many) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -60,6 +61,9 @@ struct RecordingHeader {
   std::atomic<uint64_t> paused = 0;  // so often, ever
   PauseSlot pauses[kPauses];
   MeasuredClock clock;  // the latest; as all of the header that older writers did not know: zeros
+  // How much of the cores the process used lately while it was in no call: thousandths of one, and
+  // one more. 0: not known.
+  std::atomic<uint32_t> cores_between = 0;
 
   // Whose it is, and how it is laid out; not what is in it.
   void take(const RecordingHeader& other);
@@ -100,6 +104,9 @@ class Recording {
   void connections(std::span<const ConnectionRecord> records);
   // How this rank's clock stands to the first rank's from now on. One thread at a time.
   void clock(MeasuredClock measured);
+  // Cores that this process used lately while it was in no call, where that is known. One thread at
+  // a time.
+  void cores_between(std::optional<double> cores);
   // Something has failed: the file is kept when the rank ends.
   void trouble() { troubles_++; }
   uint32_t troubles() const { return troubles_; }  // how many there were

@@ -2,17 +2,20 @@
 #include "watch/digest.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/bytes.hpp"
 
 namespace sennit::watch {
 namespace {
 
-constexpr uint8_t kVersion = 4;
+constexpr uint8_t kVersion = 5;
 // As write() lays them out.
 constexpr size_t kEdgeBytes = 12, kPaceBytes = 24;
 constexpr size_t kPlanBytes = 60 + 8 * DigestPlan::kTiers;
-constexpr size_t kHeadBytes = 25;
+constexpr size_t kHeadBytes = 29;
+// Cores are told in thousandths, and one more; 0: they are not known.
+constexpr double kThousandths = 1000, kMostCores = 1e6;
 // Paces take no more than this part of the room.
 constexpr size_t kMostPaces = 8;
 // What an edge's numbers are written in, so that many have room.
@@ -26,6 +29,10 @@ uint64_t moved(const DigestPlan& plan) {
 
 uint32_t in_units(uint64_t value, uint64_t unit) {
   return static_cast<uint32_t>(std::min<uint64_t>((value + unit / 2) / unit, UINT32_MAX));
+}
+
+uint32_t in_thousandths(double cores) {
+  return static_cast<uint32_t>(std::lround(kThousandths * std::clamp(cores, 0.0, kMostCores)));
 }
 
 void write(ByteWriter& out, const DigestPlan& plan, const std::vector<DigestEdge>& edges) {
@@ -96,6 +103,7 @@ std::vector<std::byte> encode(const Digest& digest) {
   }
   ByteWriter out;
   out.u8(kVersion).u64(digest.span_ns).u64(digest.without_core_ns);
+  out.u32(digest.cores_between ? 1 + in_thousandths(*digest.cores_between) : 0);
   out.u32(static_cast<uint32_t>(paces.size()));
   for (const DigestPace* const pace : paces)
     out.u32(pace->comm).u32(pace->pairs).u64(pace->between_ns).u64(pace->period_ns);
@@ -110,6 +118,7 @@ Result<Digest> decode_digest(std::span<const std::byte> bytes) {
   digest.span_ns = in.u64();
   digest.without_core_ns = in.u64();
   if (digest.without_core_ns > digest.span_ns) in.fail();
+  if (const uint32_t cores = in.u32(); cores > 0) digest.cores_between = (cores - 1) / kThousandths;
   const uint32_t paces = in.count(kPaceBytes);
   for (uint32_t p = 0; p < paces && in.ok(); p++) {
     DigestPace pace;

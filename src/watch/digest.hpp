@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,8 +54,9 @@ struct DigestPace {
 
 // All that is told at once.
 struct Digest {
-  uint64_t span_ns = 0;          // since the one before
-  uint64_t without_core_ns = 0;  // of it: CoreTime::take_ns()
+  uint64_t span_ns = 0;                 // since the one before
+  uint64_t without_core_ns = 0;         // of it: CoreTime::take_ns()
+  std::optional<double> cores_between;  // WorkBetween::cores(), in thousandths
   std::vector<DigestPlan> plans;
   std::vector<DigestPace> paces;
   bool operator==(const Digest&) const = default;

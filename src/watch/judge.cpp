@@ -112,7 +112,8 @@ Judge::Judge(const std::string& fabric, std::vector<Placement> placements, const
     : rules_(rules),
       job_(job_of(fabric, std::move(placements))),
       plans_(job_),
-      without_core_(index(job_.size)) {}
+      without_core_(index(job_.size)),
+      cores_between_(index(job_.size)) {}
 
 Judge::~Judge() = default;
 
@@ -138,6 +139,7 @@ void Judge::note(int rank, const Note& note) {
 void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
   without_core_[index(rank)] = static_cast<double>(digest.without_core_ns) /
                                static_cast<double>(std::max<uint64_t>(1, digest.span_ns));
+  cores_between_[index(rank)] = digest.cores_between;
   std::map<uint32_t, uint64_t> in_calls;
   const auto find = [&](uint32_t known_as) -> std::pair<OfComm*, size_t> {
     const std::optional<uint32_t> number = numbers_.of(known_as, rank);
@@ -436,13 +438,16 @@ std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::vector<int
     if (late < least) continue;
     if (std::binary_search(starved.begin(), starved.end(), comm.members[m])) continue;
     verdict.ranks.push_back(comm.members[m]);
-    verdict.late_ns = std::max(verdict.late_ns, late);
+    if (late < verdict.late_ns) continue;
+    verdict.late_ns = late;
+    verdict.cores = cores_between_[index(comm.members[m])];
   }
   // Where half of them are late, it is the others that are early.
   if (verdict.ranks.empty() || 2 * verdict.ranks.size() > comm.members.size()) return std::nullopt;
   std::sort(verdict.ranks.begin(), verdict.ranks.end());
   verdict.cost = verdict.late_ns / period;
-  verdict.sentence = diagnose::late_ranks_sentence(verdict.ranks, verdict.late_ns, verdict.cost);
+  verdict.sentence =
+      diagnose::late_ranks_sentence(verdict.ranks, verdict.late_ns, verdict.cost, verdict.cores);
   return verdict;
 }
 

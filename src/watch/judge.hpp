@@ -110,6 +110,7 @@ class Judge {
   diagnose::CommunicatorNumbers numbers_{&job_};
   std::map<uint32_t, OfComm> comms_;
   std::vector<double> without_core_;  // by rank: part of the time, by its last digest
+  std::vector<std::optional<double>> cores_between_;  // by rank: Digest::cores_between
   uint64_t next_solving_ns_ = 0;
 };
 

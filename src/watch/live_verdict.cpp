@@ -96,6 +96,7 @@ std::string json_of(const LiveVerdict& verdict) {
   };
   if (verdict.plan != 0) json["plan"] = fmt::format("{:016x}", verdict.plan);
   if (verdict.late_ns > 0) json["late_s"] = verdict.late_ns / kNsPerS;
+  if (verdict.cores) json["cores"] = *verdict.cores;
   if (const auto& hang = verdict.hang) {
     json["cause"] = hang->cause;
     json["call"] = hang->call;

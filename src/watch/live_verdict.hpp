@@ -50,6 +50,8 @@ struct LiveVerdict {
   // core, for how long they had none in the time from one call to the next.
   std::vector<int> ranks;
   double late_ns = 0;
+  // Of late ones: cores that the latest one's process uses between its calls; nothing: not known.
+  std::optional<double> cores;
   std::optional<LiveHang> hang;
 
   double cost = 0;       // part of the calls' time, or of all time, that is lost to it

@@ -76,8 +76,10 @@ void Summary::receive(const TraceEvent& event) {
 
 // Time from here on is in a call.
 Summary::Open Summary::open_at(const Name& name, uint64_t begin_ns) {
-  if (open_.empty() && covered_until_ns_ != 0 && begin_ns > covered_until_ns_)
+  if (open_.empty() && covered_until_ns_ != 0 && begin_ns > covered_until_ns_) {
     in_none_ns_ += begin_ns - covered_until_ns_;
+    in_none_.push_back({covered_until_ns_, begin_ns});
+  }
   const Open call{begin_ns, open_.empty() && begin_ns >= covered_until_ns_};
   for (auto& [other, under_way] : open_) under_way.alone = false;
   covered_until_ns_ = std::max(covered_until_ns_, begin_ns);

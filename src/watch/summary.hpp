@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "diagnose/edges.hpp"
@@ -13,6 +14,11 @@
 #include "watch/digest.hpp"
 
 namespace sennit::watch {
+
+// A time in which a rank is in no call.
+struct Between {
+  uint64_t begin_ns = 0, end_ns = 0;
+};
 
 // A call counts in the digest in whose time it ended. Calls of which something was not seen, its
 // begin or what came after, do not count. One thread at a time.
@@ -27,6 +33,9 @@ class Summary {
   void gap();
   // Of all that has ended since the last take().
   Digest take(uint64_t span_ns);
+  // When the rank was in no call, as far as that has ended since this was called last. Ascending,
+  // apart.
+  std::vector<Between> take_in_none() { return std::exchange(in_none_, {}); }
 
  private:
   // Calls of one rank under way; those of sends and receives have a tag and a peer.
@@ -79,6 +88,7 @@ class Summary {
   std::map<int, Way> ways_;        // by world rank
   uint64_t covered_until_ns_ = 0;  // the latest end
   uint64_t in_none_ns_ = 0;        // time in no call, ever
+  std::vector<Between> in_none_;   // the latest of it
   uint64_t since_ns_ = 0;          // nothing is known of what was before
   std::map<std::pair<uint32_t, uint64_t>, DigestPlan> plans_;
   std::map<std::pair<uint32_t, uint64_t>, std::map<int, DigestEdge>> edges_;

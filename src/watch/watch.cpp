@@ -2,6 +2,7 @@
 #include "watch/watch.hpp"
 
 #include <sys/prctl.h>
+#include <time.h>
 
 #include <algorithm>
 #include <charconv>
@@ -39,6 +40,14 @@ constexpr std::chrono::milliseconds kGathered{100};
 constexpr size_t kMostMessages = 1 << 16;
 // Of plans that change with every call no more are remembered.
 constexpr size_t kMostPlans = 256;
+
+// What all threads of this process have used, ever.
+uint64_t process_cpu_ns() {
+  constexpr uint64_t kNsPerS = 1'000'000'000;
+  struct timespec time {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * kNsPerS + static_cast<uint64_t>(time.tv_nsec);
+}
 
 std::vector<bool> on_other_hosts(const WatchSetting& setting) {
   std::vector<bool> remote;
@@ -193,8 +202,10 @@ void Watch::sleep_until(MutexLock& lock, Clock::time_point when) {
   const auto ns = [](Clock::time_point time) {
     return static_cast<uint64_t>(time.time_since_epoch().count());
   };
-  if (const std::optional<Pause> pause = core_time_.slept(ns(begin), ns(asked), now_ns()))
+  const uint64_t now = now_ns();
+  if (const std::optional<Pause> pause = core_time_.slept(ns(begin), ns(asked), now))
     setting_.recording->pause(*pause);
+  if (file_) work_between_.look(now, process_cpu_ns());
 }
 
 Clock::time_point Watch::due() const {
@@ -268,6 +279,10 @@ void Watch::tell_news() {
   const uint64_t now = now_ns();
   Digest digest = summary_->take(now - std::exchange(told_at_ns_, now));
   digest.without_core_ns = std::min(core_time_.take_ns(), digest.span_ns);
+  for (const Between& between : summary_->take_in_none())
+    work_between_.in_none(between.begin_ns, between.end_ns);
+  digest.cores_between = work_between_.cores();
+  setting_.recording->cores_between(digest.cores_between);
   if (digest.plans.empty() && digest.paces.empty()) return;
   tell_notes(digest);
   setting_.control->tell(kDigestTopic, encode(digest));

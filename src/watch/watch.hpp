@@ -33,6 +33,7 @@
 #include "watch/core_time.hpp"
 #include "watch/live_verdict.hpp"
 #include "watch/summary.hpp"
+#include "watch/work_between.hpp"
 
 namespace sennit::watch {
 
@@ -138,6 +139,7 @@ class Watch {
   std::unique_ptr<diagnose::RecordingFile> file_;  // null: this rank tells nothing
   std::unique_ptr<Summary> summary_;
   CoreTime core_time_;
+  WorkBetween work_between_;
   ConnectionLog connections_;
   std::chrono::steady_clock::time_point next_news_;
   uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;

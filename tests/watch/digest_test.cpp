@@ -16,6 +16,7 @@ Digest sample(size_t plans, int edges) {
   Digest digest;
   digest.span_ns = 1'000'000'000;
   digest.without_core_ns = 20'000'000;
+  digest.cores_between = 0.75;
   digest.paces = {{1, 7, 20'000, 150'000'000}, {9, 3, 0, 1}};
   for (size_t p = 0; p < plans; p++) {
     DigestPlan plan;

@@ -75,6 +75,7 @@ class Coordinator {
         Digest& digest = digests[index(rank)][d];
         digest.without_core_ns =
             static_cast<uint64_t>(without_core[index(rank)] * static_cast<double>(digest.span_ns));
+        digest.cores_between = cores_between;
         for (DigestPlan& plan : digest.plans)
           if (quickest_ns > 0) plan.quickest_ns = quickest_ns;
       }
@@ -86,9 +87,10 @@ class Coordinator {
     return told;
   }
 
-  std::vector<double> without_core;  // by rank: part of its time
-  uint64_t quickest_ns = 0;          // of the calls in a digest; 0: as it was
-  size_t calls_each = kCallsEach;    // in a digest
+  std::vector<double> without_core;     // by rank: part of its time
+  std::optional<double> cores_between;  // that every rank uses
+  uint64_t quickest_ns = 0;             // of the calls in a digest; 0: as it was
+  size_t calls_each = kCallsEach;       // in a digest
 
  private:
   Judge judge_;
@@ -195,10 +197,28 @@ TEST(Judge, NamesTheLateRankAndNoLink) {
   EXPECT_EQ(told[0].about, VerdictAbout::late_ranks);
   EXPECT_EQ(told[0].ranks, std::vector<int>{5});
   EXPECT_NEAR(told[0].late_ns, 0.5e9, 0.01e9);
+  EXPECT_EQ(told[0].sentence.find("meanwhile"), std::string::npos) << "that is not known";
   job.late.clear();
   const std::vector<LiveVerdict> taken_back = coordinator.hear(lasting(job, 6));
   ASSERT_EQ(taken_back.size(), 1u);
   EXPECT_TRUE(taken_back[0].withdrawn);
+}
+
+TEST(Judge, TellsALateRankThatComputesFromOneThatWaits) {
+  const std::pair<double, std::string> kSaid[] = {
+      {1.02, "; meanwhile it uses 1.02 cores: it computes"},
+      {0.5, "; meanwhile it uses 0.50 cores"},
+      {0.01, "; meanwhile it uses 0.01 cores: it waits, as for input, a lock or a device"}};
+  for (const auto& [cores, text] : kSaid) {
+    diagnose::SimulatedJob job = job_on(kTree);
+    job.late = {{5, kNsPerS / 2}};
+    Coordinator coordinator(job);
+    coordinator.cores_between = cores;
+    const std::vector<LiveVerdict> told = coordinator.hear(lasting(job, 6));
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_TRUE(told[0].sentence.ends_with(text)) << told[0].sentence;
+    EXPECT_NE(json_of(told[0]).find("\"cores\":"), std::string::npos);
+  }
 }
 
 // While rank 4 does not run half of the time its host's way out seems slow, and rack1's: all wait.

@@ -24,7 +24,7 @@ constexpr uint64_t kNsPerMs = 1'000'000;
 
 struct Options {
   diagnose::SearchArguments search;
-  std::string json, html, routes;
+  std::string json, html, routes, fabric;
   int64_t quiet_ms = 2000;
 };
 
@@ -73,6 +73,12 @@ int run(const Options& options) {
     return kOff;
   if (!options.html.empty() && !write(options.html, diagnose::verdict_page(*job, verdict, plans)))
     return kOff;
+  if (!options.fabric.empty()) {
+    const Result<std::string> text = diagnose::fabric_text(*job, verdict, plans);
+    if (!text)
+      std::fprintf(stderr, "sennit diagnose: --fabric: %s\n", text.status().text().c_str());
+    if (!text || !write(options.fabric, *text)) return kOff;
+  }
   return verdict.kind == diagnose::VerdictKind::well ? kWell : kWrong;
 }
 
@@ -91,6 +97,10 @@ void add_diagnose_command(CommandLine& line) {
   command
       .option("--routes", options->routes,
               "ibnetdiscover's text with dump_fts' behind it: they tell which cable of a slow link")
+      .value_name("FILE");
+  command
+      .option("--fabric", options->fabric,
+              "write the fabric as traffic has shown it, for SENNIT_FABRIC of the next job")
       .value_name("FILE");
   command.option("--quiet-ms", options->quiet_ms, "a call in which nothing moves for so long hangs")
       .show_default()

@@ -1,11 +1,15 @@
 // report.cpp: see command/diagnose/report.hpp.
 #include "command/diagnose/report.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "base/text/json.hpp"
+#include "diagnose/links.hpp"
 #include "diagnose/recorded/connections.hpp"
 #include "diagnose/recorded/messages.hpp"
+#include "topology/fabric/by_traffic.hpp"
 
 namespace sennit::diagnose {
 namespace {
@@ -73,6 +77,24 @@ std::string counted(const JobRecording& job) {
 
 }  // namespace
 
+Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict,
+                                const Plans& plans) {
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  if (!plans.fabric())
+    return invalid("the fabric is not known without rank 0's recording" +
+                   (plans.why_none().empty() ? "" : ": " + plans.why_none()));
+  const Result<TierTree> tree = contract(*plans.fabric(), job.placements);
+  if (!tree) return tree.status();
+  uint64_t latest_ns = 0;
+  for (const RankRecording& rank : job.ranks)
+    for (const TraceEvent& event : rank.events)
+      latest_ns = std::max(latest_ns, rank.realtime_ns + event.ended_at() - rank.monotonic_ns);
+  const Result<Fabric> fabric =
+      by_traffic(*plans.fabric(), *tree, slow_boundaries(verdict.links, verdict.factor),
+                 static_cast<int64_t>(latest_ns) / kNsPerSecond);
+  return fabric ? Result(fabric->to_text()) : Result<std::string>(fabric.status());
+}
+
 std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans& plans) {
   const std::map<std::string, ClockOffset> clocks = clock_offsets(job, join_messages(job));
   Json ranks = Json::array();
@@ -110,10 +132,10 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
 
 std::string verdict_text(const JobRecording& job, const Verdict& verdict, const Plans& plans) {
   const bool well = verdict.kind == VerdictKind::well;
-  std::string text = (well ? "nothing is wrong that the recordings show" : verdict.sentence) + "\n";
+  std::string text = well ? "nothing is wrong that the recordings show" : verdict.sentence;
+  text += (verdict.next.empty() ? "" : "; next: " + verdict.next) + "\n";
   for (const std::string& line : verdict.evidence) text += "  " + line + "\n";
   for (const std::string& line : verdict.ruled_out) text += "  ruled out: " + line + "\n";
-  if (!verdict.next.empty()) text += "  next: " + verdict.next + "\n";
   text += counted(job) + "\n";
   if (!plans.why_none().empty()) text += "not all could be looked at: " + plans.why_none() + "\n";
   return text;

@@ -102,14 +102,17 @@ std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, cons
   slow.calls = gaps.period_ns.size();
   std::map<int, double> late_ns;
   std::vector<double> all_late_ns;
-  for (auto& [rank, excess] : gaps.excess_ns)
-    all_late_ns.push_back(late_ns[rank] = median(std::move(excess)));
+  for (const auto& [rank, excess] : gaps.excess_ns)
+    all_late_ns.push_back(late_ns[rank] = median(excess));
   const double least = std::max(least_cost * period, chance_above(std::move(all_late_ns)));
   for (const auto& [rank, late] : late_ns) {
     if (late < least) continue;
     if (std::binary_search(passed_over.begin(), passed_over.end(), rank)) continue;
     slow.ranks.push_back(rank);
-    slow.late_ns = std::max(slow.late_ns, late);
+    if (late < slow.late_ns) continue;
+    slow.late_ns = late;
+    slow.latest = rank;
+    slow.latest_late_ns = std::move(gaps.excess_ns[rank]);
   }
   slow.cost = period > 0 ? slow.late_ns / period : 0;
   // Where half of them are late, it is the others that are early.

@@ -18,7 +18,9 @@ struct LateRanks {
   double late_ns = 0;      // more than the median rank, in the median call
   double cost = 0;         // part of the time from call to call that is lost to it
   uint32_t comm = 0;
-  size_t calls = 0;  // that they were judged by
+  size_t calls = 0;                    // that they were judged by
+  int latest = -1;                     // of them
+  std::vector<double> latest_late_ns;  // how late it came, by call
 };
 
 // Of the communicator with most calls in common. Nothing where fewer than a handful are recorded,

@@ -234,6 +234,7 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.events = std::move(events->events);
   read.notes = file.notes();
   read.pauses = file.pauses();
+  read.cores_between = file.cores_between();
   return read;
 }
 

@@ -165,7 +165,7 @@ JobRecording recording_of(const SimulatedJob& job, const SimulatedCall& call,
 ObservedPlan observed_of(const SimulatedJob& job, const SimulatedCall& call,
                          const SimulatedCall& well) {
   std::mt19937_64 random(job.seed);
-  std::normal_distribution<double> noise(0, job.noise);
+  std::normal_distribution<double> noise(0, job.noise), edge_noise(0, job.edge_noise);
   using Edges = std::map<std::pair<int, int>, std::vector<const SimulatedMessage*>>;
   const auto by_edge = [](const SimulatedCall& of) {
     Edges edges;
@@ -195,6 +195,7 @@ ObservedPlan observed_of(const SimulatedJob& job, const SimulatedCall& call,
       for (const auto& [there_ns, message] : there)
         service.add(static_cast<double>(message->begin_ns), there_ns, message->bytes);
       times.push_back(service.of(edge));
+      times.back().service_ns *= std::exp(edge_noise(random));
     }
     observed.edges.push_back(std::make_shared<const std::vector<EdgeTime>>(std::move(times)));
   }

@@ -26,8 +26,10 @@ struct SimulatedJob {
   Slower slow;
   std::vector<std::pair<int, uint64_t>> late;  // world ranks, and nanoseconds before each call
   size_t calls = 10;
-  size_t well_calls = 0;         // before them, when nothing was wrong yet
-  double noise = 0;              // of every message's time: the deviation of its logarithm
+  size_t well_calls = 0;  // before them, when nothing was wrong yet
+  // Deviations of logarithms: of every message's time, and once more of all times of a call; and of
+  // what an edge takes in a call, which observed_of() alone adds.
+  double noise = 0, edge_noise = 0;
   uint64_t seed = 1;             // of the noise
   uint64_t grain_ns = 0;         // SimulateOptions::grain_ns
   bool records_messages = true;  // else only when calls begin and end

@@ -19,6 +19,7 @@
 #include "diagnose/recorded/ranks.hpp"
 #include "diagnose/recorded/standings.hpp"
 #include "diagnose/recorded/starved.hpp"
+#include "diagnose/recorded/timeline.hpp"
 #include "diagnose/sentences.hpp"
 
 namespace sennit::diagnose {
@@ -28,17 +29,27 @@ constexpr double kPercent = 100;
 // Calls that take longer than before by less have not changed.
 constexpr double kLeastChange = 1.03;
 
-// What to do, or to run, where a verdict does not say more.
-std::string next_step(VerdictKind kind) {
+// What to do, or to run, where a verdict does not say more. `pid`: of the process to look at.
+std::string next_step(VerdictKind kind, const std::string& pid) {
   switch (kind) {
     case VerdictKind::slow_link:
-      return "sennit topo --check, the ports' error counters, or drain";
+      return "sennit topo --check, the ports' error counters; drain, or have the next job plan "
+             "around it (--fabric)";
     case VerdictKind::late_rank:
-      return "look at that rank's work, its input and its host: py-spy top --pid PID, nvidia-smi";
+      return fmt::format(
+          "look at that rank's work, its input and its host: py-spy top --pid {}, "
+          "nvidia-smi",
+          pid);
     case VerdictKind::starved_rank:
-      return "look at that host: ps -o stat,psr,args, its cgroup's cpu.stat, pidstat -u";
+      return fmt::format(
+          "look at that host: ps -o stat,psr,args -p {}, its cgroup's cpu.stat, "
+          "pidstat -u",
+          pid);
     case VerdictKind::hang:
-      return "look at that process: gdb -p PID, py-spy dump --pid PID, its host's dmesg";
+      return fmt::format(
+          "look at that process: gdb -p {0}, py-spy dump --pid {0}, its host's "
+          "dmesg",
+          pid);
     case VerdictKind::failed:
     case VerdictKind::gone:
       return "look at those processes' logs, and at their hosts' dmesg";
@@ -199,9 +210,11 @@ std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq,
   return text;
 }
 
-// `before`: so many calls are recorded in which it was not slow yet, beside the observed ones.
+// `before`: so many calls are recorded in which it was not slow yet, beside the observed ones;
+// `times_ns`: what all of these took.
 Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t before,
-                     const JobRecording& job, Plans& plans, const JudgeOptions& options) {
+                     const std::vector<double>& times_ns, const JobRecording& job, Plans& plans,
+                     const JudgeOptions& options) {
   const TierTree& tree = *plans.tree(observed.comm);
   Verdict verdict;
   verdict.kind = VerdictKind::slow_link;
@@ -223,6 +236,8 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
     verdict.evidence.push_back(
         fmt::format("against the {} calls before them, which took {:.0f}% of their time", before,
                     kPercent * observed.well_ns / median(observed.time_ns)));
+  verdict.evidence.push_back("they took, the oldest first: " +
+                             timeline(times_ns, before > 0 ? before : slow.since));
   name_cables(slow, observed.comm, job, plans, options.subnet, &verdict);
   KernelView kernel = kernel_view_of(slow, observed.comm, job, plans);
   verdict.evidence.insert(verdict.evidence.end(), kernel.evidence.begin(), kernel.evidence.end());
@@ -235,10 +250,13 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   verdict.kind = VerdictKind::late_rank;
   verdict.ranks = late.ranks;
   verdict.cost = late.cost;
-  verdict.sentence = late_ranks_sentence(late.ranks, late.late_ns, late.cost);
+  verdict.sentence = late_ranks_sentence(late.ranks, late.late_ns, late.cost,
+                                         job.find(late.latest)->cores_between);
   verdict.evidence.push_back(fmt::format(
       "by {} calls on {}; time in which a rank waits for others in a call does not count",
       late.calls, job.comm_name(late.comm)));
+  verdict.evidence.push_back(fmt::format("rank {} was late by, the oldest call first: {}",
+                                         late.latest, timeline(late.latest_late_ns, 0)));
   say_where(late.ranks, job, &verdict);
   return verdict;
 }
@@ -258,9 +276,11 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   const size_t before = take_history(&changed, kLeastChange);
   LinkFinding since;
   if (before > 0) since = find_slow_link(plans, changed, options.least_factor);
-  if (since.slow) return of_slow_link(*since.slow, changed, before, job, plans, options);
+  if (since.slow)
+    return of_slow_link(*since.slow, changed, before, observed->time_ns, job, plans, options);
   const LinkFinding all = find_slow_link(plans, *observed, options.least_factor);
-  if (all.slow) return of_slow_link(*all.slow, *observed, 0, job, plans, options);
+  if (all.slow)
+    return of_slow_link(*all.slow, *observed, 0, observed->time_ns, job, plans, options);
   if (all.well && (before == 0 || since.well))
     ruled_out->push_back(fmt::format(
         "no link that these use carries less than {:.0f}% of its capacity while messages wait for "
@@ -296,13 +316,20 @@ bool is_over(const JobRecording& job, const VerdictNote& hang) {
   return all_ended;
 }
 
+// ", 14 min ago": of a job that runs.
+std::string when(const VerdictNote& note, std::optional<uint64_t> now_ns) {
+  if (!now_ns) return "";
+  return fmt::format(", {} ago", rough_time(*now_ns - std::min(*now_ns, note.when_ns)));
+}
+
 // By the calls of all hosts, also of those whose recordings are not here.
-void add_told(const JobRecording& job, Verdict* verdict) {
+void add_told(const JobRecording& job, std::optional<uint64_t> now_ns, Verdict* verdict) {
   for (const VerdictAbout about : kVerdictsAbout) {
     const VerdictNote* const note = job.last_told(about);
     if (!note || (about == VerdictAbout::hang && is_over(job, *note))) continue;
     if (verdict->kind != VerdictKind::well) {
-      verdict->evidence.push_back("rank 0 said while the job ran: " + note->sentence);
+      verdict->evidence.push_back("rank 0 said while the job ran" + when(*note, now_ns) + ": " +
+                                  note->sentence);
       continue;
     }
     verdict->kind = kind_of(about);
@@ -313,8 +340,8 @@ void add_told(const JobRecording& job, Verdict* verdict) {
     verdict->cost = note->cost;
     verdict->confidence = note->confidence;
     verdict->evidence.push_back(
-        "rank 0 said so while the job ran, by what all ranks told it; the recordings that are here "
-        "do not show it");
+        "rank 0 said so while the job ran" + when(*note, now_ns) +
+        ", by what all ranks told it; the recordings that are here do not show it");
     say_where(note->ranks, job, verdict);
     verdict->ruled_out.clear();
   }
@@ -341,6 +368,10 @@ std::vector<Verdict> slow_things(const JobRecording& job, Plans& plans, const Ju
   const std::optional<LateRanks> late =
       find_late_ranks(job, options.least_cost, starved ? starved->ranks : std::vector<int>());
   if (late) found.push_back(of_late_ranks(*late, job));
+  if (!starved)
+    ruled_out->push_back(
+        fmt::format("no rank's process goes without a core for {:.0f}% of the time",
+                    kPercent * options.least_starved));
   if (!late)
     ruled_out->push_back(fmt::format("no rank comes late by as much as {:.0f}% of the time",
                                      kPercent * options.least_cost));
@@ -360,7 +391,7 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
   for (size_t i = 1; i < found.size(); i++)
     verdict.evidence.push_back("besides, " + found[i].sentence);
   verdict.ruled_out.insert(verdict.ruled_out.begin(), ruled_out.begin(), ruled_out.end());
-  add_told(job, &verdict);
+  add_told(job, options.now_ns, &verdict);
   const bool link = std::any_of(found.begin(), found.end(), [](const Verdict& one) {
     return one.kind == VerdictKind::slow_link;
   });
@@ -392,7 +423,10 @@ std::string_view name(VerdictKind kind) {
 
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   Verdict verdict = what_is_wrong(job, plans, options);
-  if (verdict.next.empty()) verdict.next = next_step(verdict.kind);
+  if (!verdict.next.empty()) return verdict;
+  const RankRecording* const blamed =
+      verdict.ranks.empty() ? nullptr : job.find(verdict.ranks.front());
+  verdict.next = next_step(verdict.kind, blamed ? std::to_string(blamed->pid) : "PID");
   return verdict;
 }
 

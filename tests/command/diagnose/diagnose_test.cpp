@@ -168,13 +168,15 @@ class DiagnoseEmulated : public EmulatedTest {
            " -- " + kSennit + "bench all_reduce -b 4M -e 4M -n 4 -w 1");
     EXPECT_EQ(ran.status, 0) << ran.output;
     const std::string page = folder / "page.html";
-    const Outcome told =
-        sh_output(kSennit + "diagnose --json - --html " + page + " " + folder.path());
+    const Outcome told = sh_output(kSennit + "diagnose --json - --html " + page + " --fabric " +
+                                   fabric_.path() + "/fabric " + folder.path());
     page_ = sh_output("cat " + page).output;
+    text_ = sh_output(kSennit + "diagnose " + folder.path()).output;
     return json::parse(told.output);
   }
   const std::string name_ = "diagnose-" + std::to_string(getpid());
-  std::string page_;
+  std::string page_, text_;
+  trainer::TestFolder fabric_;
 };
 
 TEST_F(DiagnoseEmulated, NamesTheSlowLinkAndNothingOnceItIsHealed) {
@@ -185,6 +187,18 @@ TEST_F(DiagnoseEmulated, NamesTheSlowLinkAndNothingOnceItIsHealed) {
   EXPECT_GT(slow["cost"].get<double>(), 0.4) << slow.dump(1);
   EXPECT_NE(page_.find("out of rack1: "), std::string::npos);
   EXPECT_NE(page_.find("box bad"), std::string::npos) << "it is not marked in the picture";
+  EXPECT_NE(text_.find("; next: sennit topo --check"), std::string::npos) << text_;
+  EXPECT_NE(text_.find("they took, the oldest first: "), std::string::npos) << text_;
+  // The next job would plan by what traffic has shown.
+  const std::string fabric = sh_output("cat " + fabric_.path() + "/fabric").output;
+  EXPECT_TRUE(std::regex_search(fabric, std::regex("arc rack1 .* measured source \"by traffic 20")))
+      << fabric;
+  const auto bound_us = [](const std::string& of) {
+    const std::string plan = kSennit + "plan all_reduce -b 4M --json - --fabric '" + of + "'";
+    return json::parse(sh_output(plan).output)["bound_us"].get<double>();
+  };
+  EXPECT_GT(bound_us(fabric_.path() + "/fabric"),
+            2 * bound_us("racks=3x2;nic=400Mbit/s;oversubscription=4"));
   ASSERT_EQ(sh(kCommand + "heal rack1 --name " + name_).status, 0);
   const json healed = verdict();
   EXPECT_NE(healed["verdict"], "slow_link") << healed.dump(1);

@@ -296,7 +296,7 @@ TEST_F(VerdictOf, ARankThatWasKilled) {
 TEST_F(VerdictOf, ARankThatComesLate) {
   start(3, [](int rank, sennit_comm_t comm) {
     for (int i = 0; i < 30; i++) {
-      std::this_thread::sleep_for(rank == 1 ? 30ms : 5ms);
+      std::this_thread::sleep_for(rank == 1 ? 40ms : 5ms);
       all_reduce(comm, 1000);
     }
   });
@@ -308,6 +308,22 @@ TEST_F(VerdictOf, ARankThatComesLate) {
   EXPECT_TRUE(
       std::any_of(verdict.evidence.begin(), verdict.evidence.end(),
                   [](const std::string& line) { return line.starts_with("rank 1 is process "); }));
+  EXPECT_NE(verdict.sentence.find("it waits, as for input"), std::string::npos) << verdict.sentence;
+}
+
+TEST_F(VerdictOf, ARankThatComputesForLonger) {
+  start(3, [](int rank, sennit_comm_t comm) {
+    for (int i = 0; i < 30; i++) {
+      const auto begin = std::chrono::steady_clock::now();
+      while (rank == 1 && std::chrono::steady_clock::now() < begin + 40ms) continue;
+      all_reduce(comm, 1000);
+    }
+  });
+  end();
+  const Verdict verdict = judged(false);
+  EXPECT_EQ(verdict.kind, VerdictKind::late_rank) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1});
+  EXPECT_NE(verdict.sentence.find("it computes"), std::string::npos) << verdict.sentence;
 }
 
 TEST_F(VerdictOf, WhatBelongsToAnotherUserIsSaid) {
