@@ -13,6 +13,7 @@
 #include "command/command_line.hpp"
 #include "plan/planner.hpp"
 #include "simulate/count.hpp"
+#include "topology/fabric/fabric.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit::plan {
@@ -35,6 +36,8 @@ Status check_given(const Command& command);
 // The same, read and checked.
 struct Problem {
   std::string fabric;  // its name
+  Fabric graph;
+  std::vector<Placement> places;  // by rank
   TierTree tree;
   Request request;
   uint64_t bytes = 0;  // as the bounds define them

@@ -231,6 +231,8 @@ Result<Problem> make_problem(const Arguments& arguments) {
   problem.options.cost = *cost;
   problem.options.algorithm = arguments.algorithm;
   problem.assumed_tiers = unknown_tiers(problem.tree);
+  problem.graph = std::move(reading->fabric);
+  problem.places = std::move(places);
   return problem;
 }
 

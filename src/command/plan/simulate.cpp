@@ -91,32 +91,36 @@ Result<SimulatedTime> run_on(const TierTree& actual, const Problem& problem, con
   return simulate(actual, problem.request, *schedule, plan.parameters.chunks, how);
 }
 
-Status run(const SimulateArguments& options) {
-  const Result<Problem> problem = make_problem(options);
-  if (!problem) return problem.status();
-  Result<Plan> plan = plan::make_plan(*problem, options);
-  if (!plan) return plan.status();
+// What the problem has no use for is refused, not passed over.
+Status check_use(const SimulateArguments& options, const TierTree& tree) {
   if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
     return invalid("--json - and --trace -: standard output holds one of them");
   if (!std::isfinite(options.tolerance))
     return invalid("--tolerance: expected a part of 1, as in 0.005");
-  const auto began = std::chrono::steady_clock::now();
-  Watch watch(problem->tree);
-  SimulateOptions how = simulate_options(*problem, options);
-  if (!options.fluid) how.observe = std::ref(watch);
-  const bool cables = std::any_of(problem->tree.groups.begin(), problem->tree.groups.end(),
+  const bool cables = std::any_of(tree.groups.begin(), tree.groups.end(),
                                   [](const Group& group) { return group.cables > 1; });
   if (options.cable_hash != 0 && !cables)
     return invalid(
         "--cable-hash: no link of this fabric has several cables (cables N in its file, "
         "cables=N in racks=...)");
-  if (options.links > 0) {
-    if (problem->tree.ranks() > kMostForLinks)
-      return invalid(fmt::format(
-          "--links: {} ranks, and every one is simulated for it; at most {}: use --ranks",
-          problem->tree.ranks(), kMostForLinks));
-    how.symmetry = false;
-  }
+  if (options.links > 0 && tree.ranks() > kMostForLinks)
+    return invalid(
+        fmt::format("--links: {} ranks, and every one is simulated for it; at most {}: use --ranks",
+                    tree.ranks(), kMostForLinks));
+  return {};
+}
+
+Status run(const SimulateArguments& options) {
+  const Result<Problem> problem = make_problem(options);
+  if (!problem) return problem.status();
+  Result<Plan> plan = plan::make_plan(*problem, options);
+  if (!plan) return plan.status();
+  SENNIT_RETURN_IF_ERROR(check_use(options, problem->tree));
+  const auto began = std::chrono::steady_clock::now();
+  Watch watch(problem->tree);
+  SimulateOptions how = simulate_options(*problem, options);
+  if (!options.fluid) how.observe = std::ref(watch);
+  if (options.links > 0) how.symmetry = false;
   const Result<std::vector<SlowBoundary>> slow = parse_slow(options.slow, problem->tree);
   if (!slow) return slow.status();
   const TierTree actual = slowed(problem->tree, *slow);
@@ -127,6 +131,12 @@ Status run(const SimulateArguments& options) {
     if (!planned) return planned.status();
     anew = *std::move(planned);
     plan->bound = anew->plan.bound;  // of the fabric as it is
+  }
+  std::optional<diagnose::Verdict> verdict;
+  if (options.diagnose) {
+    Result<diagnose::Verdict> found = diagnosis_of(*problem, *plan, *slow, options.cable_hash);
+    if (!found) return found.status();
+    verdict = *std::move(found);
   }
   const Result<SimulatedTime> simulated = run_on(actual, *problem, *plan, how);
   Progress::wipe();
@@ -140,13 +150,37 @@ Status run(const SimulateArguments& options) {
     Json json = json_of(*problem, *plan, *simulated, load, options);
     if (options.links > 0) json["links"] = links_json(problem->tree, links);
     if (anew) json["planned_anew"] = anew_json(*anew);
+    if (verdict) json["diagnosis"] = diagnosis_json(*verdict);
     SENNIT_RETURN_IF_ERROR(write_text(options.json, json_to_text(json, 2) + "\n"));
   }
   if (options.json != "-" && options.trace != "-")
-    fmt::print("{}{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
-               anew ? anew_text(*anew, problem->tree) : "",
+    fmt::print("{}{}{}{}", text_of(*problem, *plan, *simulated, load, options, seconds.count()),
+               anew ? anew_text(*anew, problem->tree) : "", verdict ? diagnosis_text(*verdict) : "",
                options.links > 0 ? links_text(problem->tree, links) : "");
   return {};
+}
+
+// What is slow, or shared out, unknown to the planner.
+void add_slow_options(const Command& command, SimulateArguments* options, const Argument& fluid,
+                      const Argument& groups) {
+  command
+      .option("--slow", options->slow,
+              "a link that carries only so much of its capacity, unknown to the planner: h3=0.5, "
+              "rack1/out=0.25; again for others")
+      .excludes(groups);
+  command
+      .flag("--diagnose", options->diagnose,
+            "also what sennit diagnose would say of a job that makes such calls")
+      .excludes(fluid)
+      .excludes(groups);
+  command
+      .option(
+          "--cable-hash", options->cable_hash,
+          "messages between two ranks take one of a link's cables, by a hash with this seed, as "
+          "ECMP has it; without, all cables carry all")
+      .within(1, INT64_MAX)
+      .excludes(fluid)
+      .excludes(groups);
 }
 
 }  // namespace
@@ -183,19 +217,7 @@ void add_simulate_command(CommandLine& line) {
       .within(1, 1 << 20)
       .excludes(fluid)
       .excludes(groups);
-  command
-      .option("--slow", options->slow,
-              "a link that carries only so much of its capacity, unknown to the planner: h3=0.5, "
-              "rack1/out=0.25; again for others")
-      .excludes(groups);
-  command
-      .option(
-          "--cable-hash", options->cable_hash,
-          "messages between two ranks take one of a link's cables, by a hash with this seed, as "
-          "ECMP has it; without, all cables carry all")
-      .within(1, INT64_MAX)
-      .excludes(fluid)
-      .excludes(groups);
+  add_slow_options(command, options.get(), fluid, groups);
   const Argument trace = command.option("--trace", options->trace,
                                         "write a Chrome trace, for Perfetto; - is standard output");
   trace.excludes(fluid);

@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "command/plan/plan.hpp"
+#include "diagnose/recorded/verdict.hpp"
 #include "plan/anew.hpp"
 #include "simulate/simulate.hpp"
 #include "topology/fabric/slow_boundary.hpp"
@@ -18,7 +19,7 @@ namespace sennit::plan {
 // What was asked for on the command line; files by name, empty: not asked for.
 struct SimulateArguments : Arguments {
   std::string json, trace;
-  bool fluid = false, every_rank = false;
+  bool fluid = false, every_rank = false, diagnose = false;
   double tolerance = SimulateOptions{}.tolerance;
   int stride = 0;                 // of the groups' members; 0: not given
   int links = 0;                  // so many of the busiest are told one by one
@@ -79,6 +80,13 @@ Result<std::vector<SlowBoundary>> parse_slow(const std::vector<std::string>& tex
 // What planning anew would bring, a line for people; and the same for programs.
 std::string anew_text(const PlannedAnew& anew, const TierTree& tree);
 nlohmann::ordered_json anew_json(const PlannedAnew& anew);
+
+// With --diagnose (command/plan/simulate_diagnose.cpp): what the diagnosis says of a job that makes
+// such calls, first as planned and then with what is slow. Errors: too many ranks.
+Result<diagnose::Verdict> diagnosis_of(const Problem& problem, const Plan& plan,
+                                       const std::vector<SlowBoundary>& slow, uint64_t cable_hash);
+std::string diagnosis_text(const diagnose::Verdict& verdict);
+nlohmann::ordered_json diagnosis_json(const diagnose::Verdict& verdict);
 
 // With --groups (command/plan/simulate_groups.cpp).
 Status simulate_groups(const SimulateArguments& arguments);
