@@ -1,8 +1,9 @@
 // injections.cpp: how often the diagnosis names what is wrong, where the truth is known: faults of
 // every kind and severity, injected into simulated calls on random trees, with noise on every time.
 //
-// usage: injections [--trials N] [--least-ranks N] [--most-ranks N] [--noise PART] [--seed N]
-//                   [--equal] [--only KIND] [--severity S] [--wrong] [--calls N] [--recordings]
+// usage: injections [--trials N] [--least-ranks N] [--most-ranks N] [--noise PART]
+//                   [--edge-noise PART] [--seed N] [--equal] [--only KIND] [--severity S]
+//                   [--wrong] [--calls N] [--recordings]
 //
 // Of a third of the trees every uplink is two or four cables, to which the messages between two
 // ranks are hashed, and a slow uplink may be one slow cable. There, and on half of the others, the
@@ -34,6 +35,7 @@
 #include "diagnose/links.hpp"
 #include "diagnose/recorded/simulated.hpp"
 #include "diagnose/recorded/verdict.hpp"
+#include "perf/diagnosis/spread.hpp"
 #include "plan/planner.hpp"
 #include "topology/source.hpp"
 
@@ -67,19 +69,20 @@ constexpr int kManyRanks = 64;
 struct Options {
   int trials = 20;
   int least_ranks = 16, most_ranks = 64;
-  double noise = 0.05;
+  double noise = 0.05, edge_noise = 0.2;
   uint64_t seed = 1;
   bool equal = false;   // racks of one size, and uplinks of one cable
   std::string only;     // this kind
   double severity = 0;  // this one; 0: all
   bool tell_wrong = false;
-  int calls = 40;  // with the fault, and where the recording begins before it, without
+  int calls = 100;  // with the fault, and where the recording begins before it, without
   bool recordings = false;
 };
 
 struct Tally {
   int trials = 0, matter = 0, named = 0, first = 0, alike = 0, alone = 0, wrong = 0, missed = 0;
   std::vector<double> judged_s;  // processor time of each verdict
+  Spread spread;                 // of what was observed where nothing was wrong
   void add(const Tally& other) {
     trials += other.trials;
     matter += other.matter;
@@ -90,6 +93,7 @@ struct Tally {
     wrong += other.wrong;
     missed += other.missed;
     judged_s.insert(judged_s.end(), other.judged_s.begin(), other.judged_s.end());
+    spread.add(other.spread);
   }
 };
 
@@ -154,6 +158,7 @@ SimulatedJob random_job(std::mt19937_64& random, const Options& options) {
   job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, most_chunks);
   if (ranks > kFewRanks) job.grain_ns = job.plan.predicted_ns / parts;
   job.noise = options.noise;
+  job.edge_noise = options.edge_noise;
   job.seed = random();
   return job;
 }
@@ -316,6 +321,7 @@ void run(Kind kind, double severity, uint64_t seed, const Options& options, Tall
   trial.job.records_messages = options.recordings;
   const JobRecording recording = recording_of(trial.job, call, well);
   const ObservedPlan observed = observed_of(trial.job, call, well);
+  if (kind == Kind::none) tally->spread = spread_of(observed);
   Plans plans(recording);
   JudgeOptions judging;
   judging.least_factor = kMatters;
@@ -331,12 +337,15 @@ std::string part(int some, int all) {
 }
 
 int measure(const Options& options) {
-  fmt::print("seed {}, {} trials of each, {} to {} ranks, noise {}\n\n", options.seed,
-             options.trials, options.least_ranks, options.most_ranks, options.noise);
+  fmt::print(
+      "seed {}, {} trials of each, {} to {} ranks, noise {} of messages and calls, {} of edges\n\n",
+      options.seed, options.trials, options.least_ranks, options.most_ranks, options.noise,
+      options.edge_noise);
   fmt::print(
       "| fault | slower by | trials | matter | named | first | alike | alone | wrong | missed | "
       "precision "
       "| recall | verdict, longest |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+  Spread spread;
   for (const Kind kind : kKinds) {
     if (!options.only.empty() && options.only != kNames[static_cast<size_t>(kind)]) continue;
     for (const double severity : kSeverities) {
@@ -368,9 +377,16 @@ int measure(const Options& options) {
                  sum.named, sum.first, sum.alike, sum.alone, sum.wrong, sum.missed,
                  part(sum.named, sum.named + sum.wrong), part(sum.named, sum.matter),
                  *std::max_element(sum.judged_s.begin(), sum.judged_s.end()));
+      if (kind == Kind::none) spread = std::move(sum.spread);
       std::fflush(stdout);
     }
   }
+  if (!spread.calls.empty())
+    fmt::print(
+        "\nHow far times are from the usual ones where nothing is wrong, as of real jobs by "
+        "noise.py:\n\n{}"
+        "| simulated | calls | {} |\n| | edges | {} |\n",
+        kSpreadHead, spread_text(spread.calls), spread_text(spread.edges));
   return 0;
 }
 
@@ -386,7 +402,14 @@ int main(int argc, char** argv) {
       .within(1, 1'000'000);
   command.option("--least-ranks", options.least_ranks).show_default().within(4, 1024);
   command.option("--most-ranks", options.most_ranks).show_default().within(4, 1024);
-  command.option("--noise", options.noise, "deviation of the logarithm of every time")
+  command
+      .option("--noise", options.noise,
+              "deviation of the logarithm of every message's and of every call's time")
+      .show_default()
+      .share_within(0, 1);
+  command
+      .option("--edge-noise", options.edge_noise,
+              "the same of what each edge takes in each call, as noise.py shows it of real jobs")
       .show_default()
       .share_within(0, 1);
   command.flag("--equal", options.equal, "racks of one size alone");

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""noise.py: how far the times of clean runs on an emulated tree are from the usual ones, which is what injections' noise is.
+
+usage: noise.py [--job JOB] [--seconds S] [--racks N] [--hosts N] [--oversubscription X]
+
+Runs a job of one rank a host on an emulated tree, in which nothing is slow, as faults.py does, and reads what its ranks
+have recorded. Two lines a job: how far whole calls are from the usual one, and how far each edge of a call is from what it
+usually takes, over what all of that call are. The figures are logarithms: those that 1% to 99% of them are below, and the
+square root of the mean of their squares.
+"""
+
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import faults
+
+JOBS = ["all_reduce", "all_gather", "train"]
+
+
+def words_of(job, folder, ranks):
+    if job == "train":
+        return faults.training(folder, ranks)
+    each = 4 << 20 if job == "all_reduce" else 1 << 20
+    return ["sennit", "bench", job, "-b", str(each), "-e", str(each), "-n", "100000", "-w", "4"]
+
+
+def measure(job, tree, options, head):
+    with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w+") as log:
+        recordings = pathlib.Path(folder) / "recordings"
+        recordings.mkdir()
+        words = words_of(job, folder, options.racks * options.hosts)
+        command = faults.on_hosts(tree, *words)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+                                   env=os.environ | {"SENNIT_TRACE": str(recordings), "SENNIT_TRACE_EVENTS": "262144"})
+        time.sleep(options.seconds)
+        faults.must_go_on(process, log)
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        subprocess.run(["spread_of_recordings", *head, str(recordings)], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--job", choices=JOBS, action="append", help="this one alone; may be given again")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--racks", type=int, default=3)
+    parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument("--oversubscription", type=float, default=4)
+    options = parser.parse_args()
+    with faults.tree_of(f"noise{os.getpid()}", options) as tree:
+        for number, job in enumerate(options.job or JOBS):
+            measure(job, tree, options, ["--head"] if number == 0 else [])
+
+
+if __name__ == "__main__":
+    main()
