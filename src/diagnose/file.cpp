@@ -124,7 +124,11 @@ std::vector<Pause> RecordingFile::pauses() const {
 std::optional<double> RecordingFile::cores_between() const {
   constexpr double kThousandths = 1000;
   const uint32_t known = header().cores_between.load(std::memory_order_relaxed);
-  return known > 0 ? std::optional((known - 1) / kThousandths) : std::nullopt;
+  return known > 1 ? std::optional((known - 2) / kThousandths) : std::nullopt;
+}
+
+bool RecordingFile::was_watched() const {
+  return header().cores_between.load(std::memory_order_relaxed) > 0;
 }
 
 std::vector<Note> RecordingFile::notes() const { return decode_notes(note_bytes()); }

@@ -43,6 +43,8 @@ class RecordingFile {
   std::vector<Pause> pauses() const;
   // Cores that its process used lately while it was in no call; nothing: not known.
   std::optional<double> cores_between() const;
+  // Whether somebody has looked for pauses at all.
+  bool was_watched() const;
   // All that are there.
   std::vector<Note> notes() const;
   std::vector<std::byte> note_bytes() const;  // as they are in the file

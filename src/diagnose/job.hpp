@@ -38,7 +38,8 @@ struct RankRecording {
   uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten
   std::vector<TraceEvent> events;  // oldest first
   std::vector<Note> notes;
-  std::vector<Pause> pauses;  // when its process did not run, the latest ones
+  bool watched = false;       // it is known when its process did not run:
+  std::vector<Pause> pauses;  // the latest times
   // How much of the cores it used lately while it was in no call; nothing: not known.
   std::optional<double> cores_between;
 

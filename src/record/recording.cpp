@@ -266,7 +266,7 @@ void Recording::cores_between(std::optional<double> cores) {
   constexpr double kThousandths = 1000, kMostCores = 1e6;
   const uint32_t known =
       cores ? 1 + static_cast<uint32_t>(kThousandths * std::clamp(*cores, 0.0, kMostCores)) : 0;
-  header_->cores_between.store(known, std::memory_order_relaxed);
+  header_->cores_between.store(1 + known, std::memory_order_relaxed);
 }
 
 void Recording::note(std::span<const std::byte> note, bool one_of_many) {

@@ -62,7 +62,7 @@ struct RecordingHeader {
   PauseSlot pauses[kPauses];
   MeasuredClock clock;  // the latest; as all of the header that older writers did not know: zeros
   // How much of the cores the process used lately while it was in no call: thousandths of one, and
-  // one more. 0: not known.
+  // two more. 1: that is not known; 0: nobody has looked, nor for pauses.
   std::atomic<uint32_t> cores_between = 0;
 
   // Whose it is, and how it is laid out; not what is in it.

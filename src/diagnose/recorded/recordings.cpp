@@ -233,6 +233,7 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.recorded = events->next;
   read.events = std::move(events->events);
   read.notes = file.notes();
+  read.watched = file.was_watched();
   read.pauses = file.pauses();
   read.cores_between = file.cores_between();
   return read;

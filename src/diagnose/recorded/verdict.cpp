@@ -368,7 +368,9 @@ std::vector<Verdict> slow_things(const JobRecording& job, Plans& plans, const Ju
   const std::optional<LateRanks> late =
       find_late_ranks(job, options.least_cost, starved ? starved->ranks : std::vector<int>());
   if (late) found.push_back(of_late_ranks(*late, job));
-  if (!starved)
+  const bool watched = std::all_of(job.ranks.begin(), job.ranks.end(),
+                                   [](const RankRecording& rank) { return rank.watched; });
+  if (!starved && watched)
     ruled_out->push_back(
         fmt::format("no rank's process goes without a core for {:.0f}% of the time",
                     kPercent * options.least_starved));

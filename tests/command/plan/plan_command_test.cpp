@@ -250,6 +250,19 @@ TEST(Simulate, PlansAroundSlowLinks) {
   EXPECT_LE(one_way["time_us"].get<double>(), 1.01 * slow["time_us"].get<double>());
 }
 
+TEST(Simulate, SaysWhomTheDiagnosisWouldName) {
+  const std::string tree =
+      " --diagnose -b 16M --json - --fabric 'racks=4x2;nic=400Mbit/s;oversubscription=5'";
+  const json slow = answer("simulate all_reduce --slow rack1/out=0.5" + tree);
+  ASSERT_TRUE(slow.is_object() && slow.contains("diagnosis"));
+  EXPECT_EQ(slow["diagnosis"]["verdict"], "slow_link") << slow["diagnosis"];
+  EXPECT_EQ(slow["diagnosis"]["blamed_links"], json({"out of rack1"})) << slow["diagnosis"];
+  EXPECT_NEAR(slow["diagnosis"]["factor"].get<double>(), 2, 0.2) << slow["diagnosis"];
+  const json whole = answer("simulate all_reduce" + tree);
+  ASSERT_TRUE(whole.is_object() && whole.contains("diagnosis"));
+  EXPECT_EQ(whole["diagnosis"]["verdict"], "well") << whole["diagnosis"];
+}
+
 TEST(Simulate, WritesATraceOfAllMessages) {
   const std::string file =
       testing::TempDir() + "/sennit-trace-" + std::to_string(getpid()) + ".json";
@@ -334,6 +347,8 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"simulate all_reduce --slow h0=2" + kSmall, "the share is not within 0.001 and 1"},
       {"simulate all_reduce --slow h0" + kSmall, "expected LINK=SHARE, as in h3=0.5"},
       {"simulate all_reduce --groups 2 --slow h0=0.5" + kSmall, "--slow"},
+      {"simulate all_reduce --diagnose --ranks 1025 --fabric meta24k",
+       "1025 ranks; links of at most 1024 are judged: use --ranks"},
       {"simulate all_reduce --tolerance 2" + kSmall, "--tolerance"}};
   for (const auto& [call, word] : calls) {
     const Outcome outcome = sh(kSennit + call + " 2>&1");

@@ -309,6 +309,10 @@ TEST_F(VerdictOf, ARankThatComesLate) {
       std::any_of(verdict.evidence.begin(), verdict.evidence.end(),
                   [](const std::string& line) { return line.starts_with("rank 1 is process "); }));
   EXPECT_NE(verdict.sentence.find("it waits, as for input"), std::string::npos) << verdict.sentence;
+  EXPECT_TRUE(std::any_of(
+      verdict.ruled_out.begin(), verdict.ruled_out.end(),
+      [](const std::string& line) { return line.find("goes without a core") != line.npos; }))
+      << "that all had cores is known";
 }
 
 TEST_F(VerdictOf, ARankThatComputesForLonger) {
