@@ -24,7 +24,8 @@ inline void* counted(void* memory) {
   }
   return memory;
 }
-inline void uncounted(void* memory) {
+// Inlined, compilers would see memory of operator new given to free(), and warn.
+[[gnu::noinline]] inline void uncounted(void* memory) {
   if (memory) g_live_bytes -= malloc_usable_size(memory);
   std::free(memory);
 }
