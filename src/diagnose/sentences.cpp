@@ -67,4 +67,23 @@ std::string starved_ranks_sentence(const std::vector<int>& ranks, double part) {
       one ? "its process is stopped again and again" : "their processes are stopped, each");
 }
 
+std::string next_step(VerdictAbout about, const std::string& host, const std::string& pid) {
+  switch (about) {
+    case VerdictAbout::link:
+      return "sennit topo --check, the ports' error counters; drain, or have the next job plan "
+             "around it (sennit diagnose --fabric)";
+    case VerdictAbout::late_ranks:
+      return fmt::format(
+          "look at that rank's work and input on {}: py-spy top --pid {}, nvidia-smi", host, pid);
+    case VerdictAbout::starved_ranks:
+      return fmt::format("look at {}: ps -o stat,psr,args -p {}, its cgroup's cpu.stat, pidstat -u",
+                         host, pid);
+    case VerdictAbout::hang:
+      return fmt::format(
+          "look at that process on {0}: gdb -p {1}, py-spy dump --pid {1}, the host's dmesg", host,
+          pid);
+  }
+  return "";
+}
+
 }  // namespace sennit::diagnose

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diagnose/links.hpp"
+#include "record/notes.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit::diagnose {
@@ -24,5 +25,8 @@ std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, d
                                 std::optional<double> cores);
 // "rank 3 gets no core for 48% of the time: ...". Ranks ascending; `part`: of the time.
 std::string starved_ranks_sentence(const std::vector<int>& ranks, double part);
+// What to do, or to run. `host`, `pid`: of the rank to blame, where one is, as the reader may type
+// them.
+std::string next_step(VerdictAbout about, const std::string& host, const std::string& pid);
 
 }  // namespace sennit::diagnose

@@ -382,6 +382,7 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
   const bool blamed = says_something(number, *comm, *observed);
   if (!found && !blamed) return remember_well(most, *observed, usually_ran(*comm));
   for (auto& [hash, plan] : comm->plans) plan.found_nothing.clear();
+  if (found) found->since_ns = realtime_ns();
   for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
 }
 
@@ -467,6 +468,7 @@ void Judge::tell(Streak OfComm::*streak, OfComm* comm, std::optional<LiveVerdict
     const LiveVerdict* const told = (other.*streak).told();
     if (found && &other != comm && told && blames_same(*found, *told)) found.reset();
   }
+  if (found) found->since_ns = realtime_ns();
   for (LiveVerdict& verdict : (comm->*streak).see(std::move(found)))
     out->push_back(std::move(verdict));
 }

@@ -94,6 +94,8 @@ std::string json_of(const LiveVerdict& verdict) {
       {"blamed_ranks", verdict.ranks},  {"factor", verdict.factor},
       {"cost", verdict.cost},           {"confidence", verdict.confidence},
   };
+  if (verdict.since_ns > 0) json["since_s"] = static_cast<double>(verdict.since_ns) / kNsPerS;
+  if (!verdict.next.empty()) json["next"] = verdict.next;
   if (verdict.plan != 0) json["plan"] = fmt::format("{:016x}", verdict.plan);
   if (verdict.late_ns > 0) json["late_s"] = verdict.late_ns / kNsPerS;
   if (verdict.cores) json["cores"] = *verdict.cores;

@@ -31,7 +31,9 @@ struct LiveHang {
 struct LiveVerdict {
   VerdictAbout about = VerdictAbout::link;
   bool withdrawn = false;
-  uint64_t when_ns = 0;  // CLOCK_REALTIME
+  // By CLOCK_REALTIME: when it is told, and when it was found first, some looks before; of a hang
+  // the latter is not known.
+  uint64_t when_ns = 0, since_ns = 0;
   // By whose calls it was found: the communicator's number, the ranks of the job that are its
   // members, and Plan::hash of the calls (of late ranks, and of a send or a receive: 0).
   uint32_t comm = 0;
@@ -56,6 +58,7 @@ struct LiveVerdict {
 
   double cost = 0;       // part of the calls' time, or of all time, that is lost to it
   std::string sentence;  // all of that, as the log and `sennit diagnose` say it
+  std::string next;      // what to do, or to run; empty of what is withdrawn
 };
 
 // Whether the link, in this direction, is one of the verdict's suspects.

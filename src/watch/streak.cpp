@@ -38,7 +38,9 @@ void Streak::count(const std::optional<LiveVerdict>& found) {
     return;
   else
     held_ = found ? 1 : 0;
+  const uint64_t since_ns = again ? candidate_->since_ns : 0;
   candidate_ = found;
+  if (again) candidate_->since_ns = since_ns;
 }
 
 std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
@@ -53,6 +55,7 @@ std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
   }
   const bool is_new = !told_ && held_ >= kLookLong;
   if (is_new || different_ >= kLookLong) {
+    if (!is_new) found->since_ns = told_->since_ns;
     told_ = is_new ? std::exchange(candidate_, std::nullopt) : std::move(found);
     missing_ = different_ = 0;
     if (is_new) held_ = 0;

@@ -15,6 +15,7 @@
 #include "base/options.hpp"
 #include "base/process/signals_blocked.hpp"
 #include "diagnose/dump.hpp"
+#include "diagnose/sentences.hpp"
 #include "watch/answer.hpp"
 #include "watch/background_judge.hpp"
 #include "watch/hang_watch.hpp"
@@ -382,8 +383,16 @@ void Watch::hear(const std::vector<Message>& messages, uint64_t now_ns) {
   judge_->give(std::move(told));
 }
 
-void Watch::say(const LiveVerdict& verdict) {
-  log(LogLevel::warn, "{}{}", verdict.withdrawn ? "no longer: " : "", verdict.sentence);
+void Watch::say(LiveVerdict verdict) {
+  if (!verdict.withdrawn) {
+    const std::string host =
+        verdict.ranks.empty()
+            ? ""
+            : setting_.placements[static_cast<size_t>(verdict.ranks.front())].host;
+    verdict.next = diagnose::next_step(verdict.about, host, "PID");
+  }
+  log(LogLevel::warn, "{}{}{}", verdict.withdrawn ? "no longer: " : "", verdict.sentence,
+      verdict.withdrawn ? "" : "; next: " + verdict.next);
   setting_.recording->note(encode(note_of(verdict)));
   std::vector<std::shared_ptr<Listening>> all;
   {

@@ -122,7 +122,7 @@ class Watch {
   void answer(const std::vector<std::byte>& question);
   void hear(const std::vector<Message>& messages, uint64_t now_ns);
   void look_at_hangs(uint64_t now_ns);
-  void say(const LiveVerdict& verdict) SENNIT_EXCLUDES(mutex_);
+  void say(LiveVerdict verdict) SENNIT_EXCLUDES(mutex_);
 
   const Origin origin_{};
   Mutex mutex_;

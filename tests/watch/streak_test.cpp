@@ -37,6 +37,25 @@ TEST(Streak, WhatIsFoundAgainAndAgainIsToldOnce) {
   EXPECT_EQ(told_of({1, 1, 1, 1, 1, 1, 1, 1, 1}), "...+1.....");
 }
 
+TEST(Streak, ItIsToldSinceWhen) {
+  Streak streak;
+  std::vector<uint64_t> since;
+  const auto look = [&](int group, double factor, uint64_t now_ns) {
+    std::optional<LiveVerdict> found = slow(group, factor);
+    if (found) found->since_ns = now_ns;
+    for (const LiveVerdict& verdict : streak.see(std::move(found)))
+      since.push_back(verdict.since_ns);
+  };
+  look(2, 2, 10);
+  for (uint64_t now = 20; now < 80; now += 10) look(1, 2, now);
+  EXPECT_EQ(since, std::vector<uint64_t>{20}) << "when group 1 was found first";
+  for (uint64_t now = 80; now < 130; now += 10) look(1, 4, now);
+  EXPECT_EQ(since, (std::vector<uint64_t>{20, 20}))
+      << "it is twice as slow now, and still the same";
+  for (uint64_t now = 130; now < 180; now += 10) look(0, 1, now);
+  EXPECT_EQ(since, (std::vector<uint64_t>{20, 20, 20})) << "it is withdrawn";
+}
+
 TEST(Streak, ALookThatFindsNothingOrSomethingElseCostsTwo) {
   EXPECT_EQ(told_of({1, 1, 0, 1, 1, 1}), ".....+1");
   EXPECT_EQ(told_of({1, 1, 2, 1, 1, 1}), ".....+1");

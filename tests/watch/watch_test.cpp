@@ -68,6 +68,8 @@ TEST(Watch, TellsOfALateRankAndTakesItBack) {
   call(ranks, 2, [&] { return at_rank_0.has("\"blamed_ranks\":[2]"); });
   EXPECT_TRUE(at_rank_0.has("\"verdict\":\"late_rank\",\"withdrawn\":false"));
   EXPECT_TRUE(at_rank_0.has("rank 2 comes late by "));
+  EXPECT_TRUE(at_rank_0.has("\"since_s\":"));
+  EXPECT_TRUE(at_rank_0.has("\"next\":\"look at that rank's work"));
   call(ranks, -1, [&] { return at_rank_0.has("\"withdrawn\":true"); });
   EXPECT_TRUE(at_rank_0.has("\"withdrawn\":true"));
   EXPECT_EQ(at_rank_1.size(), 0u);

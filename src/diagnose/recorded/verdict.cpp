@@ -29,27 +29,23 @@ constexpr double kPercent = 100;
 // Calls that take longer than before by less have not changed.
 constexpr double kLeastChange = 1.03;
 
-// What to do, or to run, where a verdict does not say more. `pid`: of the process to look at.
-std::string next_step(VerdictKind kind, const std::string& pid) {
-  switch (kind) {
+// What to do, or to run, where a verdict does not say more.
+std::string what_to_do(const Verdict& verdict, const JobRecording& job) {
+  const RankRecording* const blamed =
+      verdict.ranks.empty() ? nullptr : job.find(verdict.ranks.front());
+  const auto of = [&](VerdictAbout about) {
+    return blamed ? next_step(about, blamed->host, std::to_string(blamed->pid))
+                  : next_step(about, "its host", "PID");
+  };
+  switch (verdict.kind) {
     case VerdictKind::slow_link:
-      return "sennit topo --check, the ports' error counters; drain, or have the next job plan "
-             "around it (--fabric)";
+      return of(VerdictAbout::link);
     case VerdictKind::late_rank:
-      return fmt::format(
-          "look at that rank's work, its input and its host: py-spy top --pid {}, "
-          "nvidia-smi",
-          pid);
+      return of(VerdictAbout::late_ranks);
     case VerdictKind::starved_rank:
-      return fmt::format(
-          "look at that host: ps -o stat,psr,args -p {}, its cgroup's cpu.stat, "
-          "pidstat -u",
-          pid);
+      return of(VerdictAbout::starved_ranks);
     case VerdictKind::hang:
-      return fmt::format(
-          "look at that process: gdb -p {0}, py-spy dump --pid {0}, its host's "
-          "dmesg",
-          pid);
+      return of(VerdictAbout::hang);
     case VerdictKind::failed:
     case VerdictKind::gone:
       return "look at those processes' logs, and at their hosts' dmesg";
@@ -425,10 +421,7 @@ std::string_view name(VerdictKind kind) {
 
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   Verdict verdict = what_is_wrong(job, plans, options);
-  if (!verdict.next.empty()) return verdict;
-  const RankRecording* const blamed =
-      verdict.ranks.empty() ? nullptr : job.find(verdict.ranks.front());
-  verdict.next = next_step(verdict.kind, blamed ? std::to_string(blamed->pid) : "PID");
+  if (verdict.next.empty()) verdict.next = what_to_do(verdict, job);
   return verdict;
 }
 
