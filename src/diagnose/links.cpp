@@ -27,8 +27,8 @@ constexpr double kMostLeft = 0.8;
 constexpr double kAsGood = 0.01;
 // Edges that should take as long say something of their rate, whatever they move.
 constexpr double kLeastServiceNs = 500'000;
-// Calls that take longer than they should by less are well.
-constexpr double kLeastSlower = 1.03;
+// Calls that take longer by less than they did, or than the simulator says, are well.
+constexpr double kLeastSlower = 1.03, kLeastSlowerThanSimulated = 1.05;
 // What blames more has to explain more: of a second direction, or of a whole tier, so much.
 constexpr double kSecond = 0.03;
 // What calls would look like is simulated while a job runs, for each that may be slow: of no more
@@ -530,7 +530,11 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
 }
 
 // Whether calls take longer than they should at all.
-bool Solver::costs_time() const { return !absolute() || time_excess_ >= std::log(kLeastSlower); }
+bool Solver::costs_time() const {
+  const bool remembered = observed_.well_ns > 0;
+  return !absolute() ||
+         time_excess_ >= std::log(remembered ? kLeastSlower : kLeastSlowerThanSimulated);
+}
 
 // Whether the plan was made because this is slow, so that it hardly costs time any more.
 bool Solver::is_planned_around(const SlowLink& slow) const {
