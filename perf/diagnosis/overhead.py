@@ -4,7 +4,7 @@
 usage: overhead.py [--ranks N]
 
 What an event costs core_benchmark measures, in the same run. Ranks of one host call all_reduce of each size again and
-again. A line a size: calls, events of a call and rank, and the part of the loop's time.
+again. A line a size: calls, events of a rank, and the part of the loop's time.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main():
     options = parser.parse_args()
     event_ns = ns_of_event()
     print(f"An event costs {event_ns:.1f} ns; {options.ranks} ranks.\n")
-    print("| all-reduce | calls | events of a call and rank | part of the time |\n|---|---|---|---|")
+    print("| all-reduce | calls | events of a rank, with the barrier before each call | part of the time |\n|---|---|---|---|")
     for size, iterations in LOOPS.items():
         start, before = loop(options.ranks, size, 1)
         took, after = loop(options.ranks, size, 1 + iterations)

@@ -14,6 +14,7 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -107,57 +108,59 @@ class Collected {
   explicit Collected(std::vector<std::string>* passed_over) : passed_over_(passed_over) {}
   // How the user came by a file.
   enum class Named { itself, its_folder, not_at_all };
-  // Errors: it was named itself, and cannot be read.
-  Status add(const std::string& path, Named named) {
+  void add(const std::string& path, Named named) {
     struct stat info {};
     if (stat(path.c_str(), &info) == 0) {
-      if (!seen_.insert({info.st_dev, info.st_ino}).second) return {};
+      if (!seen_.insert({info.st_dev, info.st_ino}).second) return;
       const bool others = info.st_uid != geteuid() && geteuid() != 0;
       // What others left in a folder of everybody's is none of this user's.
       if (named != Named::itself && (!S_ISREG(info.st_mode) || others)) {
         if (others && named == Named::its_folder)
           passed_over_->push_back(path + ": it is another user's; ask as that one, or as root");
-        return {};
+        return;
       }
     }
     Result<RankRecording> read = read_recording(path);
-    if (!read) {
-      if (named == Named::itself) return read.status();
-      passed_over_->push_back(read.status().text());
-      return {};
-    }
+    if (!read && named == Named::itself) return add_error(read.status());
+    if (!read) return passed_over_->push_back(read.status().text());
     const std::string what = fmt::format("{}: rank {} of its job has another", path, read->rank);
     std::map<int, RankRecording>& ranks = jobs_[read->job];
     const int rank = read->rank;
     const bool first = ranks.try_emplace(rank, *std::move(read)).second;
     if (!first) passed_over_->push_back(what);
-    return {};
   }
-  Jobs& jobs() { return jobs_; }
+  // What was named cannot be read.
+  void add_error(Status error) { errors_.push_back(std::move(error)); }
+  // What was named and cannot be read is passed over too, where there is something else.
+  Result<Jobs*> jobs() {
+    if (jobs_.empty() && !errors_.empty()) return errors_.front();
+    for (const Status& error : std::exchange(errors_, {})) passed_over_->push_back(error.text());
+    return &jobs_;
+  }
 
  private:
   std::vector<std::string>* passed_over_;
+  std::vector<Status> errors_;
   std::set<std::pair<dev_t, ino_t>> seen_;
   Jobs jobs_;
 };
 
-Status collect(const RecordingSearch& search, Collected* collected) {
-  if (search.paths.empty()) {
+void collect(const RecordingSearch& search, Collected* collected) {
+  if (search.paths.empty())
     for (const std::string& path : recordings_of_this_user())
-      SENNIT_RETURN_IF_ERROR(collected->add(path, Collected::Named::not_at_all));
-    return {};
-  }
+      collected->add(path, Collected::Named::not_at_all);
   for (const std::string& path : search.paths) {
     if (std::error_code error; !std::filesystem::is_directory(path, error)) {
-      SENNIT_RETURN_IF_ERROR(collected->add(path, Collected::Named::itself));
+      collected->add(path, Collected::Named::itself);
       continue;
     }
     const Result<std::vector<std::string>> files = recordings_in(path);
-    if (!files) return files.status();
-    for (const std::string& file : *files)
-      SENNIT_RETURN_IF_ERROR(collected->add(file, Collected::Named::its_folder));
+    if (!files) {
+      collected->add_error(files.status());
+      continue;
+    }
+    for (const std::string& file : *files) collected->add(file, Collected::Named::its_folder);
   }
-  return {};
 }
 
 std::string described(uint64_t job, const std::map<int, RankRecording>& ranks) {
@@ -242,13 +245,15 @@ Result<RankRecording> read_recording(const std::string& path) {
 Result<JobRecording> read_job(const RecordingSearch& search,
                               std::vector<std::string>* passed_over) {
   Collected collected(passed_over);
-  SENNIT_RETURN_IF_ERROR(collect(search, &collected));
-  const Result<uint64_t> chosen = choose(search, collected.jobs());
+  collect(search, &collected);
+  const Result<Jobs*> jobs = collected.jobs();
+  if (!jobs) return jobs.status();
+  const Result<uint64_t> chosen = choose(search, **jobs);
   if (!chosen) return chosen.status();
   JobRecording job;
   job.job = *chosen;
   CommunicatorNumbers numbers(&job);
-  for (auto& [rank, recording] : collected.jobs()[*chosen]) {
+  for (auto& [rank, recording] : (**jobs)[*chosen]) {
     job.size = std::max(job.size, recording.size);
     numbers.apply(&recording);
     job.take_notes(recording);

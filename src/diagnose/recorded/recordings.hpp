@@ -24,9 +24,9 @@ struct RecordingSearch {
   std::optional<uint64_t> job;     // of this job alone
   std::optional<int64_t> pid;      // of the job that this process is a rank of
 };
-// Errors: nothing found, files of several jobs (which are listed, with what chooses one), and
-// whatever read_recording() says of a file that was named. In folders, files that are no recordings
-// are passed over, and those that cannot be read are told in `passed_over`.
+// Errors: nothing found, files of several jobs (which are listed, with what chooses one), and where
+// nothing that was named can be read, what read_recording() says of the first. What cannot be read
+// beside what can is told in `passed_over`; files in folders that are no recordings are not.
 Result<JobRecording> read_job(const RecordingSearch& search, std::vector<std::string>* passed_over);
 
 }  // namespace sennit::diagnose

@@ -107,6 +107,25 @@ TEST_F(DiagnoseCommand, RanksWithoutARecordingAreNamed) {
       << outcome.output;
 }
 
+TEST_F(DiagnoseCommand, WhatCannotBeReadIsNamedAndTheRestIsLookedAt) {
+  ASSERT_EQ(bench("all_reduce --ranks 3 -b 1K -e 1K -n 10 -w 0").status, 0);
+  std::string named, cut;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    named += " " + entry.path().string();
+    if (entry.path().string().ends_with("-1")) cut = entry.path().string();
+  }
+  std::filesystem::resize_file(cut, 5000);
+  const Outcome outcome = sh(kSennit + "diagnose /nowhere" + named);
+  EXPECT_NE(outcome.status, 2) << outcome.output;
+  for (const std::string& text :
+       {std::string("passed over: /nowhere: No such file or directory"), "passed over: " + cut,
+        std::string("no recording of rank 1 is there"), std::string("2 of 3 ranks recorded")})
+    EXPECT_NE(outcome.output.find(text), std::string::npos) << text << " in:\n" << outcome.output;
+  const Outcome alone = sh(kSennit + "diagnose " + cut);
+  EXPECT_EQ(alone.status, 2) << alone.output;
+  EXPECT_NE(alone.output.find(cut + " is cut off"), std::string::npos) << alone.output;
+}
+
 TEST_F(DiagnoseCommand, TopShowsOneFrame) {
   ASSERT_EQ(bench("all_reduce --ranks 3 -b 1M -e 1M -n 20 -w 0").status, 0);
   const Outcome outcome = sh(kSennit + "top --once " + folder_.path());
