@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """noise.py: how far the times of clean runs on an emulated tree are from the usual ones, which is what injections' noise is.
 
-usage: noise.py [--job JOB] [--seconds S] [--racks N] [--hosts N] [--oversubscription X]
+usage: noise.py [--job COLLECTIVE] [--seconds S] [--racks N] [--hosts N] [--oversubscription X]
 
 Runs a job of one rank a host on an emulated tree, in which nothing is slow, as faults.py does, and reads what its ranks
 have recorded. Two lines a job: how far whole calls are from the usual one, and how far each edge of a call is from what it
@@ -19,22 +19,14 @@ import time
 
 import faults
 
-JOBS = ["all_reduce", "all_gather", "train"]
-
-
-def words_of(job, folder, ranks):
-    if job == "train":
-        return faults.training(folder, ranks)
-    each = 4 << 20 if job == "all_reduce" else 1 << 20
-    return ["sennit", "bench", job, "-b", str(each), "-e", str(each), "-n", "100000", "-w", "4"]
+SIZES = {"all_reduce": "4M", "all_gather": "1M", "reduce_scatter": "4M"}
 
 
 def measure(job, tree, options, head):
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w+") as log:
         recordings = pathlib.Path(folder) / "recordings"
         recordings.mkdir()
-        words = words_of(job, folder, options.racks * options.hosts)
-        command = faults.on_hosts(tree, *words)
+        command = faults.on_hosts(tree, "sennit", "bench", job, "-b", SIZES[job], "-e", SIZES[job], "-n", "100000", "-w", "4")
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
                                    env=os.environ | {"SENNIT_TRACE": str(recordings), "SENNIT_TRACE_EVENTS": "262144"})
         time.sleep(options.seconds)
@@ -46,14 +38,14 @@ def measure(job, tree, options, head):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--job", choices=JOBS, action="append", help="this one alone; may be given again")
+    parser.add_argument("--job", metavar="COLLECTIVE", choices=SIZES, action="append", help="this one alone; may be given again")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--racks", type=int, default=3)
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--oversubscription", type=float, default=4)
     options = parser.parse_args()
     with faults.tree_of(f"noise{os.getpid()}", options) as tree:
-        for number, job in enumerate(options.job or JOBS):
+        for number, job in enumerate(options.job or SIZES):
             measure(job, tree, options, ["--head"] if number == 0 else [])
 
 
