@@ -21,13 +21,13 @@ inline double lower_median(std::vector<double> values) {
   return values[(values.size() - 1) / 2];
 }
 
-// Of at least one time: the mean of logarithms without a tenth at either end, as a time again. It
-// varies less than the median.
+// Of at least one time: the mean of logarithms without a tenth at either end, of few without the
+// least and the most, as a time again. It varies less than the median.
 inline double usual_time(std::vector<double> times) {
-  constexpr size_t kTenth = 10;
+  constexpr size_t kTenth = 10, kFew = 3;
   for (double& time : times) time = std::log(std::max(1.0, time));
   std::sort(times.begin(), times.end());
-  const size_t out = times.size() / kTenth;
+  const size_t out = times.size() < kFew ? 0 : std::max<size_t>(1, times.size() / kTenth);
   double sum = 0;
   for (size_t i = out; i < times.size() - out; i++) sum += times[i];
   return std::exp(sum / static_cast<double>(times.size() - 2 * out));

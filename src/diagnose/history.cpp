@@ -89,7 +89,7 @@ size_t take_history(ObservedPlan* observed, double least) {
   std::map<std::pair<int, int>, std::vector<double>> before;
   for (size_t call = 0; call < change; call++)
     for (const EdgeTime& edge : *observed->edges[call])
-      before[{edge.from, edge.to}].push_back(edge.service_ns);
+      if (edge.service_ns > 0) before[{edge.from, edge.to}].push_back(edge.service_ns);
   for (auto& [edge, services] : before)
     observed->well_service_ns[edge] = usual_time(std::move(services));
   const auto end = static_cast<std::ptrdiff_t>(change);

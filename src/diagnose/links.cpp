@@ -208,10 +208,10 @@ void Solver::measure_excess() {
     if (should <= 0 || !tells || (absolute() && !known)) continue;
     std::vector<double> services;
     for (size_t call = 0; call < observed_.edges.size(); call++)
-      if (const EdgeTime* const there = traffic_.edge_of(call, at))
+      if (const EdgeTime* const there = traffic_.edge_of(call, at); there && there->service_ns > 0)
         services.push_back(there->service_ns);
+    if (services.empty()) continue;
     const double service = usual_time(std::move(services));
-    if (service <= 0) continue;
     logs.push_back(std::log(service / should));
     const int tier = tree_.crossing_tier(edge.from, edge.to);
     by_tier[tier].push_back(logs.back());

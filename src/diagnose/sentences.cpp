@@ -40,13 +40,14 @@ std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const
 }
 
 std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost,
-                                std::optional<double> cores) {
+                                int latest, std::optional<double> cores) {
   // Who uses less waits, and who uses more computes, or asks again and again.
   constexpr double kWaits = 0.2, kComputes = 0.7;
   const bool one = ranks.size() == 1;
   std::string meanwhile;
   if (cores)
-    meanwhile = fmt::format("; meanwhile {} uses {:.2f} cores{}", one ? "it" : "the latest", *cores,
+    meanwhile = fmt::format("; meanwhile {} uses {:.2f} cores{}",
+                            one ? "it" : fmt::format("rank {}, the latest,", latest), *cores,
                             *cores < kWaits      ? ": it waits, as for input, a lock or a device"
                             : *cores > kComputes ? ": it computes"
                                                  : "");
@@ -67,7 +68,9 @@ std::string starved_ranks_sentence(const std::vector<int>& ranks, double part) {
       one ? "its process is stopped again and again" : "their processes are stopped, each");
 }
 
-std::string next_step(VerdictAbout about, const std::string& host, const std::string& pid) {
+std::string next_step(VerdictAbout about, bool on_the_way, std::string host, std::string pid) {
+  if (host.empty()) host = "its host";
+  if (pid.empty()) pid = "PID";
   switch (about) {
     case VerdictAbout::link:
       return "sennit topo --check, the ports' error counters; drain, or have the next job plan "
@@ -79,6 +82,7 @@ std::string next_step(VerdictAbout about, const std::string& host, const std::st
       return fmt::format("look at {}: ps -o stat,psr,args -p {}, its cgroup's cpu.stat, pidstat -u",
                          host, pid);
     case VerdictAbout::hang:
+      if (on_the_way) return "look at the way between them: sennit topo --check, ip -s link";
       return fmt::format(
           "look at that process on {0}: gdb -p {1}, py-spy dump --pid {1}, the host's dmesg", host,
           pid);

@@ -20,13 +20,13 @@ std::string suspects_name(const TierTree& tree, const SlowLink& slow);
 std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,
                                const std::string& call);
 // "rank 3 comes late by 1.2 ms a call: ...". Ranks ascending; `cost`: part of the time. `cores`:
-// that the latest one's process uses between its calls, where that is known.
+// that the process of the latest of them uses between its calls, where that is known.
 std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost,
-                                std::optional<double> cores);
+                                int latest, std::optional<double> cores);
 // "rank 3 gets no core for 48% of the time: ...". Ranks ascending; `part`: of the time.
 std::string starved_ranks_sentence(const std::vector<int>& ranks, double part);
-// What to do, or to run. `host`, `pid`: of the rank to blame, where one is, as the reader may type
-// them.
-std::string next_step(VerdictAbout about, const std::string& host, const std::string& pid);
+// What to do, or to run. `on_the_way`: a hang's message was lost, and no rank is to blame. `host`,
+// `pid`: of the rank to look at, as the reader may type them; empty: not known.
+std::string next_step(VerdictAbout about, bool on_the_way, std::string host, std::string pid);
 
 }  // namespace sennit::diagnose

@@ -441,14 +441,15 @@ std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::vector<int
     verdict.ranks.push_back(comm.members[m]);
     if (late < verdict.late_ns) continue;
     verdict.late_ns = late;
+    verdict.latest = comm.members[m];
     verdict.cores = cores_between_[index(comm.members[m])];
   }
   // Where half of them are late, it is the others that are early.
   if (verdict.ranks.empty() || 2 * verdict.ranks.size() > comm.members.size()) return std::nullopt;
   std::sort(verdict.ranks.begin(), verdict.ranks.end());
   verdict.cost = verdict.late_ns / period;
-  verdict.sentence =
-      diagnose::late_ranks_sentence(verdict.ranks, verdict.late_ns, verdict.cost, verdict.cores);
+  verdict.sentence = diagnose::late_ranks_sentence(verdict.ranks, verdict.late_ns, verdict.cost,
+                                                   verdict.latest, verdict.cores);
   return verdict;
 }
 

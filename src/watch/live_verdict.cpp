@@ -30,9 +30,9 @@ void write(ByteWriter& out, const std::vector<int>& ranks) {
   for (const int rank : ranks) out.rank(rank);
 }
 
-std::vector<int> read_ranks(ByteReader& in) {
+std::vector<int> read_ranks(ByteReader& in, int size) {
   std::vector<int> ranks(in.count(sizeof(uint32_t)));
-  for (int& rank : ranks) rank = in.rank();
+  for (int& rank : ranks) rank = in.rank_below(size);
   return ranks;
 }
 
@@ -56,7 +56,7 @@ std::vector<std::byte> encode_hang(const LiveVerdict& verdict) {
   return out.take();
 }
 
-Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes) {
+Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes, int size) {
   ByteReader in(bytes);
   LiveVerdict verdict;
   verdict.about = VerdictAbout::hang;
@@ -71,8 +71,8 @@ Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes) {
   hang.cause = in.text();
   hang.call = in.text();
   hang.seq = in.u32();
-  verdict.ranks = read_ranks(in);
-  hang.waiting = read_ranks(in);
+  verdict.ranks = read_ranks(in, size);
+  hang.waiting = read_ranks(in, size);
   hang.tier = in.text();
   if (in.flag()) {
     diagnose::OpenStep& where = hang.where.emplace();

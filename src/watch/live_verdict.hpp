@@ -52,7 +52,9 @@ struct LiveVerdict {
   // core, for how long they had none in the time from one call to the next.
   std::vector<int> ranks;
   double late_ns = 0;
-  // Of late ones: cores that the latest one's process uses between its calls; nothing: not known.
+  // Of late ones: which is the latest, and cores that its process uses between its calls; nothing:
+  // not known.
+  int latest = -1;
   std::optional<double> cores;
   std::optional<LiveHang> hang;
 
@@ -67,9 +69,10 @@ bool is_blamed(const LiveVerdict& verdict, const diagnose::DirectedGroup& link);
 // What a recording keeps of it.
 VerdictNote note_of(const LiveVerdict& verdict);
 
-// Of a hang, as all ranks are told it. Errors of decoding: it is none.
+// Of a hang, as all ranks are told it. Errors of decoding: it is none, or one of ranks outside of a
+// job of `size`.
 std::vector<std::byte> encode_hang(const LiveVerdict& verdict);
-Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes);
+Result<LiveVerdict> decode_hang(std::span<const std::byte> bytes, int size);
 
 // {"verdict":"slow_link","withdrawn":false,"sentence":...}; the keys are those of
 // watch/README.md.

@@ -58,6 +58,7 @@ void Summary::add(const TraceEvent& event) {
 
 void Summary::gap() {
   open_.clear();
+  covered_until_ns_ = 0;  // in which calls it was since is not known
   incoming_.clear();
   latest_.clear();
   since_ns_ = UINT64_MAX;
@@ -109,7 +110,7 @@ void Summary::begin(const TraceEvent& event) {
     open_[name] = call;
     return;
   }
-  if (open_.size() > kMostOpen) open_.clear();
+  if (open_.size() > kMostOpen) open_.clear(), covered_until_ns_ = 0;
   const Open call = open_at(name, event.posted_ns);
   open_[name] = call;
 }

@@ -15,6 +15,7 @@
 #include "base/options.hpp"
 #include "base/process/signals_blocked.hpp"
 #include "diagnose/dump.hpp"
+#include "diagnose/hang/hang.hpp"
 #include "diagnose/sentences.hpp"
 #include "watch/answer.hpp"
 #include "watch/background_judge.hpp"
@@ -41,6 +42,9 @@ constexpr std::chrono::milliseconds kGathered{100};
 constexpr size_t kMostMessages = 1 << 16;
 // Of plans that change with every call no more are remembered.
 constexpr size_t kMostPlans = 256;
+
+// That watch something in this process. Where there are several nobody knows whose threads compute.
+std::atomic<int> g_watches = 0;
 
 // What all threads of this process have used, ever.
 uint64_t process_cpu_ns() {
@@ -95,6 +99,7 @@ void Watch::start(WatchSetting setting) {
   told_at_ns_ = now_ns();
   next_news_ = Clock::now() + setting_.period;
   dumps_made_ = diagnose::dumps_asked();
+  g_watches++;
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
   started_ = true;
@@ -108,8 +113,10 @@ void Watch::stop() {
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (dumper_.joinable()) dumper_.join();
+  if (!started_.exchange(false)) return;
+  g_watches--;
+  if (!file_) return;
   // Also of a job that was shorter than the period.
-  if (!started_.exchange(false) || !file_) return;
   look_at_connections();
   note_clock();
   dump_if_asked();
@@ -221,7 +228,8 @@ void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
   for (const Message& message : arrived.announced) {
     if (message.topic == kQuestionTopic)
       answer(message.blob);
-    else if (const Result<LiveVerdict> hang = decode_hang(message.blob)) {
+    else if (const Result<LiveVerdict> hang =
+                 decode_hang(message.blob, static_cast<int>(setting_.placements.size()))) {
       say(*hang);
       if (!hang->withdrawn) dump();
     }
@@ -282,7 +290,8 @@ void Watch::tell_news() {
   digest.without_core_ns = std::min(core_time_.take_ns(), digest.span_ns);
   for (const Between& between : summary_->take_in_none())
     work_between_.in_none(between.begin_ns, between.end_ns);
-  digest.cores_between = work_between_.cores();
+  if (std::optional<double> cores = work_between_.cores(); g_watches == 1)
+    digest.cores_between = cores;
   setting_.recording->cores_between(digest.cores_between);
   if (digest.plans.empty() && digest.paces.empty()) return;
   tell_notes(digest);
@@ -385,11 +394,14 @@ void Watch::hear(const std::vector<Message>& messages, uint64_t now_ns) {
 
 void Watch::say(LiveVerdict verdict) {
   if (!verdict.withdrawn) {
-    const std::string host =
-        verdict.ranks.empty()
-            ? ""
-            : setting_.placements[static_cast<size_t>(verdict.ranks.front())].host;
-    verdict.next = diagnose::next_step(verdict.about, host, "PID");
+    const int rank = verdict.ranks.empty() ? -1
+                     : verdict.latest >= 0 ? verdict.latest
+                                           : verdict.ranks.front();
+    const bool lost =
+        verdict.hang && verdict.hang->cause == diagnose::name(diagnose::HangCause::lost_message);
+    verdict.next = diagnose::next_step(
+        verdict.about, lost, rank < 0 ? "" : setting_.placements[static_cast<size_t>(rank)].host,
+        "");
   }
   log(LogLevel::warn, "{}{}{}", verdict.withdrawn ? "no longer: " : "", verdict.sentence,
       verdict.withdrawn ? "" : "; next: " + verdict.next);

@@ -91,5 +91,20 @@ TEST(History, IsTakenOutAndKept) {
   EXPECT_EQ(take_history(&observed, 1.04), 0u) << "the rest has not changed";
 }
 
+// The first call makes connections: it says nothing of what calls take while all is well.
+TEST(History, AFirstCallThatTakesLongIsNotWhatCallsTook) {
+  ObservedPlan observed;
+  for (uint32_t call = 0; call < 12; call++) {
+    const double slower = call == 0 ? 10 : call < 6 ? 1 : 1.5;
+    observed.calls.push_back(call);
+    observed.time_ns.push_back(1e6 * slower + call);
+    observed.edges.push_back(std::make_shared<const std::vector<EdgeTime>>(
+        std::vector<EdgeTime>{{0, 1, 1000, 5000 * slower, {}}}));
+  }
+  EXPECT_EQ(take_history(&observed, 1.04), 6u);
+  EXPECT_NEAR(observed.well_ns, 1e6, 100);
+  EXPECT_NEAR((observed.well_service_ns.at({0, 1})), 5000, 1e-6);
+}
+
 }  // namespace
 }  // namespace sennit::diagnose

@@ -159,11 +159,12 @@ TEST(Hangs, AreToldToAllRanksAsTheyAre) {
   verdict.sentence = "rank 1 is behind";
   verdict.hang = LiveHang{"not_called", "barrier", 5, {0, 2}, diagnose::OpenStep{}, "rack"};
   const std::vector<std::byte> bytes = encode_hang(verdict);
-  const Result<LiveVerdict> read = decode_hang(bytes);
+  const Result<LiveVerdict> read = decode_hang(bytes, 6);
   ASSERT_TRUE(read);
   EXPECT_EQ(json_of(*read), json_of(verdict));
   for (size_t length = 0; length < bytes.size(); length++)
-    EXPECT_FALSE(decode_hang({bytes.data(), length})) << length;
+    EXPECT_FALSE(decode_hang({bytes.data(), length}, 6)) << length;
+  EXPECT_FALSE(decode_hang(bytes, 5)) << "of a rank that there is not";
 }
 
 }  // namespace

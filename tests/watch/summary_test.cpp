@@ -109,6 +109,22 @@ TEST(Summary, CallsOfWhichSomethingWasMissedDoNotCount) {
   EXPECT_EQ(digest.plans[0].first, 2u);
 }
 
+TEST(Summary, TellsWhenTheRankWasInNoCall) {
+  Summary summary({false, true});
+  summary.add(call(EventKind::call_begin, 1, 100 * kMs));
+  summary.add(call(EventKind::call_end, 1, 200 * kMs, 100 * kMs));
+  summary.add(call(EventKind::call_begin, 2, 250 * kMs));
+  summary.add(call(EventKind::call_end, 2, 300 * kMs, 50 * kMs));
+  const std::vector<Between> in_none = summary.take_in_none();
+  ASSERT_EQ(in_none.size(), 1u);
+  EXPECT_EQ(in_none[0].begin_ns, 200 * kMs);
+  EXPECT_EQ(in_none[0].end_ns, 250 * kMs);
+  EXPECT_TRUE(summary.take_in_none().empty());
+  summary.gap();
+  summary.add(call(EventKind::call_begin, 9, 900 * kMs));
+  EXPECT_TRUE(summary.take_in_none().empty()) << "it may have been in calls that were not seen";
+}
+
 TEST(Summary, OfSmallCallsThereIsTheEndAlone) {
   Summary summary({false, true});
   for (uint32_t seq = 1; seq <= 4; seq++)

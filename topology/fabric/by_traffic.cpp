@@ -46,12 +46,15 @@ std::string dated(int64_t when_s) {
 // False: they are not what the boundary is made of.
 bool set_together(Fabric* fabric, const std::vector<Uplink>& uplinks, const Capacity& now,
                   const Capacity& before, const std::string& source) {
+  constexpr uint64_t kNear = 1000;
   uint64_t together = 0;
   for (const Uplink& uplink : uplinks) {
     if (!uplink.capacity.known()) return false;
     together += uplink.capacity.bytes_per_s;
   }
-  if (!now.known() || together < before.bytes_per_s) return false;
+  // Where another link on the way is narrower it may be that one.
+  const auto [less, more] = std::minmax(together, before.bytes_per_s);
+  if (!now.known() || more - less > more / kNear) return false;
   const double share = static_cast<double>(now.bytes_per_s) / static_cast<double>(together);
   uint64_t left = now.bytes_per_s;
   for (size_t i = 0; i < uplinks.size(); i++) {

@@ -49,6 +49,11 @@ Result<IbSubnet> read_routes(const std::string& file) {
 }
 
 int run(const Options& options) {
+  if ((options.json == "-") + (options.html == "-") + (options.fabric == "-") > 1) {
+    std::fprintf(stderr,
+                 "sennit diagnose: --json -, --html -, --fabric -: standard output holds one\n");
+    return kOff;
+  }
   std::optional<IbSubnet> subnet;
   if (!options.routes.empty()) {
     Result<IbSubnet> read = read_routes(options.routes);
@@ -67,7 +72,7 @@ int run(const Options& options) {
   for (const diagnose::RankRecording& rank : job->ranks)
     if (rank.state == diagnose::RankState::running) judging.now_ns = realtime_ns();
   const diagnose::Verdict verdict = diagnose::judge(*job, plans, judging);
-  if (options.json != "-" && options.html != "-")
+  if (options.json != "-" && options.html != "-" && options.fabric != "-")
     fmt::print("{}", diagnose::verdict_text(*job, verdict, plans));
   if (!options.json.empty() && !write(options.json, diagnose::verdict_json(*job, verdict, plans)))
     return kOff;
@@ -78,6 +83,9 @@ int run(const Options& options) {
     if (!text)
       std::fprintf(stderr, "sennit diagnose: --fabric: %s\n", text.status().text().c_str());
     if (!text || !write(options.fabric, *text)) return kOff;
+    if (verdict.slow.empty())
+      std::fprintf(stderr,
+                   "sennit diagnose: --fabric: no slow link was found: it is as it was before\n");
   }
   return verdict.kind == diagnose::VerdictKind::well ? kWell : kWrong;
 }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/text/json.hpp"
 #include "diagnose/links.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNsPerS = 1e9;
+constexpr double kNsPerS = 1e9, kPercent = 100;
 
 const char* name(RankState state) {
   constexpr const char* kNames[] = {"running", "ended", "gone", "silent"};
@@ -65,6 +65,13 @@ Json connections_json(const JobRecording& job) {
   return all;
 }
 
+// A communicator of all ranks, whose tree is that of the whole job. 0: there is none.
+uint32_t whole_job(const JobRecording& job) {
+  for (const auto& [comm, members] : job.communicators)
+    if (static_cast<int>(members.size()) == job.size) return comm;
+  return 0;
+}
+
 std::string counted(const JobRecording& job) {
   int running = 0, gone = 0;
   for (const RankRecording& rank : job.ranks) {
@@ -77,22 +84,31 @@ std::string counted(const JobRecording& job) {
 
 }  // namespace
 
-Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict,
-                                const Plans& plans) {
+Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict, Plans& plans) {
   constexpr int64_t kNsPerSecond = 1'000'000'000;
   if (!plans.fabric())
     return invalid("the fabric is not known without rank 0's recording" +
                    (plans.why_none().empty() ? "" : ": " + plans.why_none()));
-  const Result<TierTree> tree = contract(*plans.fabric(), job.placements);
-  if (!tree) return tree.status();
   uint64_t latest_ns = 0;
   for (const RankRecording& rank : job.ranks)
     for (const TraceEvent& event : rank.events)
       latest_ns = std::max(latest_ns, rank.realtime_ns + event.ended_at() - rank.monotonic_ns);
-  const Result<Fabric> fabric =
-      by_traffic(*plans.fabric(), *tree, slow_boundaries(verdict.links, verdict.factor),
-                 static_cast<int64_t>(latest_ns) / kNsPerSecond);
-  return fabric ? Result(fabric->to_text()) : Result<std::string>(fabric.status());
+  Fabric fabric = *plans.fabric();
+  for (const FoundLink& slow : verdict.slow) {
+    const TierTree* const tree = plans.tree(slow.comm ? *slow.comm : whole_job(job));
+    const bool told_apart = slow.names.size() == 1 || slow.whole_tier;
+    if (tree && told_apart) {
+      Result<Fabric> seen =
+          by_traffic(std::move(fabric), *tree, slow_boundaries(slow.names, slow.factor),
+                     static_cast<int64_t>(latest_ns) / kNsPerSecond);
+      if (!seen) return seen.status();
+      fabric = *std::move(seen);
+    } else if (fabric.notes.size() < kMaxConflicts) {
+      fabric.notes.push_back(fmt::format("by traffic: {} carries {:.0f}% of its capacity",
+                                         fmt::join(slow.names, " or "), kPercent / slow.factor));
+    }
+  }
+  return fabric.to_text();
 }
 
 std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans& plans) {

@@ -18,8 +18,8 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
 std::string verdict_page(const JobRecording& job, const Verdict& verdict, Plans& plans);
 
 // The job's fabric in its text form, as traffic has shown it: what a slow link carries is its
-// capacity then, measured when the job last did something. Errors: the fabric is not recorded.
-Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict,
-                                const Plans& plans);
+// capacity then, measured when the job last did something. Of links that are not told apart there
+// is a note. Errors: the fabric is not recorded.
+Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict, Plans& plans);
 
 }  // namespace sennit::diagnose

@@ -37,6 +37,7 @@ Result<diagnose::Verdict> diagnosis_of(const Problem& problem, const Plan& plan,
   job.placements = problem.places;
   job.request = problem.request;
   job.plan = plan;
+  job.cost = problem.options.cost;
   job.slow = slower_links(problem.tree, slow);
   job.calls = job.well_calls = kCalls;
   job.cable_hash = cable_hash;
@@ -48,7 +49,8 @@ Result<diagnose::Verdict> diagnosis_of(const Problem& problem, const Plan& plan,
 
 std::string diagnosis_text(const diagnose::Verdict& verdict) {
   constexpr const char* kWell = "nothing is wrong that the recordings show";
-  std::string text = "\nby `sennit diagnose`, of ten calls without and ten with what is slow: ";
+  std::string text =
+      "\nby `sennit diagnose`, of ten calls as they were planned for and ten as they are: ";
   text += verdict.kind == diagnose::VerdictKind::well ? kWell : verdict.sentence;
   text += "\n";
   for (const std::string& line : verdict.evidence) text += "  " + line + "\n";

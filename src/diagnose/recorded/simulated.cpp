@@ -131,6 +131,7 @@ Result<SimulatedCall> simulated_call(const SimulatedJob& job) {
   SimulateOptions options;
   options.symmetry = false;
   options.grain_ns = job.grain_ns;
+  options.cost = job.cost;
   options.cable_hash = job.cable_hash;
   options.slow_cables = job.slow_cables;
   options.observe = [&](const SimulatedMessage& message) { call.messages.push_back(message); };

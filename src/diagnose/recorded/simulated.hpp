@@ -30,8 +30,9 @@ struct SimulatedJob {
   // Deviations of logarithms: of every message's time, and once more of all times of a call; and of
   // what an edge takes in a call, which observed_of() alone adds.
   double noise = 0, edge_noise = 0;
-  uint64_t seed = 1;             // of the noise
-  uint64_t grain_ns = 0;         // SimulateOptions::grain_ns
+  uint64_t seed = 1;      // of the noise
+  uint64_t grain_ns = 0;  // SimulateOptions::grain_ns
+  CostModel cost = {};
   bool records_messages = true;  // else only when calls begin and end
   // SimulateOptions' too: which cables messages take, and which of those are slow.
   uint64_t cable_hash = 0;

@@ -29,23 +29,22 @@ constexpr double kPercent = 100;
 // Calls that take longer than before by less have not changed.
 constexpr double kLeastChange = 1.03;
 
-// What to do, or to run, where a verdict does not say more.
 std::string what_to_do(const Verdict& verdict, const JobRecording& job) {
-  const RankRecording* const blamed =
-      verdict.ranks.empty() ? nullptr : job.find(verdict.ranks.front());
-  const auto of = [&](VerdictAbout about) {
-    return blamed ? next_step(about, blamed->host, std::to_string(blamed->pid))
-                  : next_step(about, "its host", "PID");
-  };
+  const int rank = verdict.latest >= 0     ? verdict.latest
+                   : verdict.ranks.empty() ? -1
+                                           : verdict.ranks.front();
+  const RankRecording* const found = job.find(rank);
+  const std::string host = found ? found->host : "", pid = found ? std::to_string(found->pid) : "";
   switch (verdict.kind) {
     case VerdictKind::slow_link:
-      return of(VerdictAbout::link);
+      return next_step(VerdictAbout::link, false, host, pid);
     case VerdictKind::late_rank:
-      return of(VerdictAbout::late_ranks);
+      return next_step(VerdictAbout::late_ranks, false, host, pid);
     case VerdictKind::starved_rank:
-      return of(VerdictAbout::starved_ranks);
+      return next_step(VerdictAbout::starved_ranks, false, host, pid);
     case VerdictKind::hang:
-      return of(VerdictAbout::hang);
+      return next_step(VerdictAbout::hang,
+                       verdict.hang && verdict.hang->cause == HangCause::lost_message, host, pid);
     case VerdictKind::failed:
     case VerdictKind::gone:
       return "look at those processes' logs, and at their hosts' dmesg";
@@ -71,8 +70,6 @@ Verdict of_hang(const Hang& hang) {
   verdict.evidence = hang.evidence;
   verdict.ranks = hang.behind;
   verdict.hang = hang;
-  if (hang.cause == HangCause::lost_message)
-    verdict.next = "look at the way between them: sennit topo --check, ip -s link";
   return verdict;
 }
 
@@ -218,6 +215,7 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
   verdict.factor = slow.factor;
   verdict.cost = slow.cost;
   verdict.confidence = slow.confidence;
+  verdict.slow = {{verdict.links, slow.factor, slow.tier >= 0, observed.comm}};
   const size_t calls = observed.calls.size();
   const size_t first = before > 0 ? 0 : slow.since;
   const std::string since =
@@ -245,8 +243,9 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   Verdict verdict;
   verdict.kind = VerdictKind::late_rank;
   verdict.ranks = late.ranks;
+  verdict.latest = late.latest;
   verdict.cost = late.cost;
-  verdict.sentence = late_ranks_sentence(late.ranks, late.late_ns, late.cost,
+  verdict.sentence = late_ranks_sentence(late.ranks, late.late_ns, late.cost, late.latest,
                                          job.find(late.latest)->cores_between);
   verdict.evidence.push_back(fmt::format(
       "by {} calls on {}; time in which a rank waits for others in a call does not count",
@@ -323,6 +322,8 @@ void add_told(const JobRecording& job, std::optional<uint64_t> now_ns, Verdict* 
   for (const VerdictAbout about : kVerdictsAbout) {
     const VerdictNote* const note = job.last_told(about);
     if (!note || (about == VerdictAbout::hang && is_over(job, *note))) continue;
+    if (about == VerdictAbout::link && verdict->slow.empty())
+      verdict->slow = {{note->links, note->factor, false, std::nullopt}};
     if (verdict->kind != VerdictKind::well) {
       verdict->evidence.push_back("rank 0 said while the job ran" + when(*note, now_ns) + ": " +
                                   note->sentence);
@@ -386,8 +387,10 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
   std::vector<std::string> ruled_out;
   const std::vector<Verdict> found = slow_things(job, plans, options, &ruled_out);
   Verdict verdict = found.empty() ? Verdict() : found.front();
-  for (size_t i = 1; i < found.size(); i++)
+  for (size_t i = 1; i < found.size(); i++) {
     verdict.evidence.push_back("besides, " + found[i].sentence);
+    verdict.slow.insert(verdict.slow.end(), found[i].slow.begin(), found[i].slow.end());
+  }
   verdict.ruled_out.insert(verdict.ruled_out.begin(), ruled_out.begin(), ruled_out.end());
   add_told(job, options.now_ns, &verdict);
   const bool link = std::any_of(found.begin(), found.end(), [](const Verdict& one) {
@@ -421,7 +424,7 @@ std::string_view name(VerdictKind kind) {
 
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   Verdict verdict = what_is_wrong(job, plans, options);
-  if (verdict.next.empty()) verdict.next = what_to_do(verdict, job);
+  verdict.next = what_to_do(verdict, job);
   return verdict;
 }
 

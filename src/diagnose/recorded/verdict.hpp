@@ -20,6 +20,14 @@ namespace sennit::diagnose {
 enum class VerdictKind : uint8_t { well, hang, failed, gone, slow_link, late_rank, starved_rank };
 std::string_view name(VerdictKind kind);  // "slow_link"
 
+// A link that carries less than it should, or several of which one does.
+struct FoundLink {
+  std::vector<std::string> names;  // as Verdict::links
+  double factor = 1;               // as Verdict::factor
+  bool whole_tier = false;         // all of them do
+  std::optional<uint32_t> comm;    // by whose calls it was found, where that is known
+};
+
 // The first line, what stands behind it, and the same for programs.
 struct Verdict {
   VerdictKind kind = VerdictKind::well;
@@ -29,6 +37,7 @@ struct Verdict {
   std::string next;  // what to do, or to run
 
   std::vector<int> ranks;          // to blame, world ranks
+  int latest = -1;                 // of late ones
   std::vector<std::string> links;  // of which one is to blame: "out of rack1"
   // Which of a link's cables, by the forwarding tables; empty: not known.
   std::vector<std::string> cables;
@@ -36,6 +45,7 @@ struct Verdict {
   double cost = 0;        // part of the time that is lost to it
   double confidence = 0;  // 0 to 1; of a slow link alone
   std::optional<Hang> hang;
+  std::vector<FoundLink> slow;  // all that were found, also beside what costs more
 };
 
 // From when on something is wrong.

@@ -154,6 +154,7 @@ TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
        "there are no forwarding tables in it: put what `dump_fts` writes behind"},
       {"diagnose --routes " SENNIT_SOURCE_DIR "/README.md",
        "README.md:3:1: expected Switch, Ca, Rt"},
+      {"diagnose --json - --fabric -", "standard output holds one"},
       {"diagnose --colour", "--colour"}};
   for (const auto& [arguments, text] : kWrong) {
     const Outcome outcome = sh(kSennit + arguments);
