@@ -3,9 +3,10 @@
 
 usage: injections ... | curve.py FILE.svg
 
-What it reads it also prints, so that the table is kept.
+What it reads it also prints, so that the table is kept. Of several tables, one behind the other, it draws the sums.
 """
 
+import collections
 import sys
 
 FAMILIES = {"rank": ["late rank"], "NIC": ["NIC, out", "NIC, in", "NIC, both"], "uplink": ["uplink, one way", "uplink, both"],
@@ -24,7 +25,8 @@ def rows_of(lines):
         if cells[0] == "fault":
             head = cells
         elif head and len(cells) == len(head) and cells[1] not in ("-", "---"):
-            rows[cells[0], float(cells[1])] = {name: int(value) for name, value in zip(head[2:], cells[2:]) if value.isdigit()}
+            sums = rows.setdefault((cells[0], float(cells[1])), collections.Counter())
+            sums.update({name: int(value) for name, value in zip(head[2:], cells[2:]) if value.isdigit()})
     return rows
 
 

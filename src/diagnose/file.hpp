@@ -41,7 +41,7 @@ class RecordingFile {
   uint64_t recorded() const;  // events ever
   // When the process did not run: the latest times as the file was opened, oldest first.
   std::vector<Pause> pauses() const;
-  // Cores that its process used lately while it was in no call; nothing: not known.
+  // Cores that its process asked for lately while it was in no call; nothing: not known.
   std::optional<double> cores_between() const;
   // Whether somebody has looked for pauses at all.
   bool was_watched() const;

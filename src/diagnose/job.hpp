@@ -40,7 +40,7 @@ struct RankRecording {
   std::vector<Note> notes;
   bool watched = false;       // it is known when its process did not run:
   std::vector<Pause> pauses;  // the latest times
-  // How much of the cores it used lately while it was in no call; nothing: not known.
+  // How much of the cores it asked for lately while it was in no call; nothing: not known.
   std::optional<double> cores_between;
 
   // By its host's CLOCK_MONOTONIC: the moment of the copy, or, of a rank's own file, this one of

@@ -46,7 +46,7 @@ std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, d
   const bool one = ranks.size() == 1;
   std::string meanwhile;
   if (cores)
-    meanwhile = fmt::format("; meanwhile {} uses {:.2f} cores{}",
+    meanwhile = fmt::format("; meanwhile {} asks for {:.2f} cores{}",
                             one ? "it" : fmt::format("rank {}, the latest,", latest), *cores,
                             *cores < kWaits      ? ": it waits, as for input, a lock or a device"
                             : *cores > kComputes ? ": it computes"

@@ -20,7 +20,7 @@ std::string suspects_name(const TierTree& tree, const SlowLink& slow);
 std::string slow_link_sentence(const TierTree& tree, const SlowLink& slow, const std::string& since,
                                const std::string& call);
 // "rank 3 comes late by 1.2 ms a call: ...". Ranks ascending; `cost`: part of the time. `cores`:
-// that the process of the latest of them uses between its calls, where that is known.
+// that the process of the latest of them asks for between its calls, where that is known.
 std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, double cost,
                                 int latest, std::optional<double> cores);
 // "rank 3 gets no core for 48% of the time: ...". Ranks ascending; `part`: of the time.

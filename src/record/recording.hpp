@@ -61,7 +61,7 @@ struct RecordingHeader {
   std::atomic<uint64_t> paused = 0;  // so often, ever
   PauseSlot pauses[kPauses];
   MeasuredClock clock;  // the latest; as all of the header that older writers did not know: zeros
-  // How much of the cores the process used lately while it was in no call: thousandths of one, and
+  // How much of the cores the process asked for lately while it was in no call: thousandths of one, and
   // two more. 1: that is not known; 0: nobody has looked, nor for pauses.
   std::atomic<uint32_t> cores_between = 0;
 
@@ -104,7 +104,7 @@ class Recording {
   void connections(std::span<const ConnectionRecord> records);
   // How this rank's clock stands to the first rank's from now on. One thread at a time.
   void clock(MeasuredClock measured);
-  // Cores that this process used lately while it was in no call, where that is known. One thread at
+  // Cores that this process asked for lately while it was in no call, where that is known. One thread at
   // a time.
   void cores_between(std::optional<double> cores);
   // Something has failed: the file is kept when the rank ends.

@@ -1,4 +1,4 @@
-// work_between.hpp: how much of the cores a rank's process uses while it is in no call. A rank that
+// work_between.hpp: how much of the cores a rank's process asks for while it is in no call. A rank that
 // comes late computes, or waits for something else: its input, a lock, a device.
 //
 // Nothing is measured at a call. A thread that wakes every few milliseconds reads the process's
@@ -16,11 +16,11 @@ namespace sennit::watch {
 // One thread.
 class WorkBetween {
  public:
-  // The process had used cpu_ns at now_ns, of any clock that goes on.
+  // The process had asked for cpu_ns of processor time at now_ns, of any clock that goes on.
   void look(uint64_t now_ns, uint64_t cpu_ns);
   // By the same clock, the process was in no call for so long. Ascending, apart.
   void in_none(uint64_t begin_ns, uint64_t end_ns);
-  // Cores that it used then, lately: what was before the last call of this counts for less. Nothing
+  // Cores that it asked for then, lately: what was before the last call of this counts for less. Nothing
   // where too little is known.
   std::optional<double> cores();
 

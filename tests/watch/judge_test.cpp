@@ -206,9 +206,9 @@ TEST(Judge, NamesTheLateRankAndNoLink) {
 
 TEST(Judge, TellsALateRankThatComputesFromOneThatWaits) {
   const std::pair<double, std::string> kSaid[] = {
-      {1.02, "; meanwhile it uses 1.02 cores: it computes"},
-      {0.5, "; meanwhile it uses 0.50 cores"},
-      {0.01, "; meanwhile it uses 0.01 cores: it waits, as for input, a lock or a device"}};
+      {1.02, "; meanwhile it asks for 1.02 cores: it computes"},
+      {0.5, "; meanwhile it asks for 0.50 cores"},
+      {0.01, "; meanwhile it asks for 0.01 cores: it waits, as for input, a lock or a device"}};
   for (const auto& [cores, text] : kSaid) {
     diagnose::SimulatedJob job = job_on(kTree);
     job.late = {{5, kNsPerS / 2}};

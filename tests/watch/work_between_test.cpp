@@ -1,4 +1,4 @@
-// work_between_test.cpp: how much of the cores a process uses while it is in no call.
+// work_between_test.cpp: how much of the cores a process asks for while it is in no call.
 //
 // ctest not-under-tsan: it has one thread
 #include "watch/work_between.hpp"
