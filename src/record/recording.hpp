@@ -61,8 +61,8 @@ struct RecordingHeader {
   std::atomic<uint64_t> paused = 0;  // so often, ever
   PauseSlot pauses[kPauses];
   MeasuredClock clock;  // the latest; as all of the header that older writers did not know: zeros
-  // How much of the cores the process asked for lately while it was in no call: thousandths of one, and
-  // two more. 1: that is not known; 0: nobody has looked, nor for pauses.
+  // How much of the cores the process asked for lately while it was in no call: thousandths of one,
+  // and two more. 1: that is not known; 0: nobody has looked, nor for pauses.
   std::atomic<uint32_t> cores_between = 0;
 
   // Whose it is, and how it is laid out; not what is in it.
@@ -104,8 +104,8 @@ class Recording {
   void connections(std::span<const ConnectionRecord> records);
   // How this rank's clock stands to the first rank's from now on. One thread at a time.
   void clock(MeasuredClock measured);
-  // Cores that this process asked for lately while it was in no call, where that is known. One thread at
-  // a time.
+  // Cores that this process asked for lately while it was in no call, where that is known. One
+  // thread at a time.
   void cores_between(std::optional<double> cores);
   // Something has failed: the file is kept when the rank ends.
   void trouble() { troubles_++; }

@@ -52,8 +52,8 @@ struct LiveVerdict {
   // core, for how long they had none in the time from one call to the next.
   std::vector<int> ranks;
   double late_ns = 0;
-  // Of late ones: which is the latest, and cores that its process asks for between its calls; nothing:
-  // not known.
+  // Of late ones: which is the latest, and cores that its process asks for between its calls;
+  // nothing: not known.
   int latest = -1;
   std::optional<double> cores;
   std::optional<LiveHang> hang;

@@ -1,5 +1,5 @@
-// work_between.hpp: how much of the cores a rank's process asks for while it is in no call. A rank that
-// comes late computes, or waits for something else: its input, a lock, a device.
+// work_between.hpp: how much of the cores a rank's process asks for while it is in no call. A rank
+// that comes late computes, or waits for something else: its input, a lock, a device.
 //
 // Nothing is measured at a call. A thread that wakes every few milliseconds reads the process's
 // time, and what lies between two looks counts where the rank was in no call all the while; so
@@ -20,8 +20,8 @@ class WorkBetween {
   void look(uint64_t now_ns, uint64_t cpu_ns);
   // By the same clock, the process was in no call for so long. Ascending, apart.
   void in_none(uint64_t begin_ns, uint64_t end_ns);
-  // Cores that it asked for then, lately: what was before the last call of this counts for less. Nothing
-  // where too little is known.
+  // Cores that it asked for then, lately: what was before the last call of this counts for less.
+  // Nothing where too little is known.
   std::optional<double> cores();
 
  private:
