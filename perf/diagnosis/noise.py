@@ -12,7 +12,6 @@ square root of the mean of their squares.
 import argparse
 import os
 import pathlib
-import signal
 import subprocess
 import tempfile
 import time
@@ -26,13 +25,11 @@ def measure(job, tree, options, head):
     with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile("w+") as log:
         recordings = pathlib.Path(folder) / "recordings"
         recordings.mkdir()
-        command = faults.on_hosts(tree, "sennit", "bench", job, "-b", SIZES[job], "-e", SIZES[job], "-n", "100000", "-w", "4")
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
-                                   env=os.environ | {"SENNIT_TRACE": str(recordings), "SENNIT_TRACE_EVENTS": "262144"})
-        time.sleep(options.seconds)
-        faults.must_go_on(process, log)
-        process.send_signal(signal.SIGINT)
-        process.wait()
+        variables = [f"SENNIT_TRACE={recordings}", "SENNIT_TRACE_EVENTS=262144"]
+        words = ["sennit", "bench", job, "-b", SIZES[job], "-e", SIZES[job], "-n", "100000", "-w", "4"]
+        with faults.under_way(faults.on_hosts(tree, "env", *variables, *words), log, tree) as under_way:
+            time.sleep(options.seconds)
+            faults.must_go_on(under_way, log)
         subprocess.run(["spread_of_recordings", *head, str(recordings)], check=True)
 
 

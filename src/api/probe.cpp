@@ -23,6 +23,7 @@
 #include "base/log.hpp"
 #include "base/net/network_identity.hpp"
 #include "base/process/cached_file.hpp"
+#include "base/text/date.hpp"
 #include "topology/probe/probe.hpp"
 
 namespace sennit {
@@ -211,13 +212,7 @@ std::optional<Fabric> read_cache(const std::string& path) {
 }
 
 // Stands behind every figure: who measured, and when.
-std::string probed_now() {
-  char text[64] = {};
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  std::strftime(text, sizeof text, "probe %Y-%m-%d %H:%M UTC", gmtime_r(&now, &utc));
-  return text;
-}
+std::string probed_now() { return "probe " + utc_minute(std::time(nullptr)); }
 
 // Whole or not at all: other jobs may read it.
 void write_cache(const std::string& path, const Fabric& fabric) {

@@ -106,6 +106,12 @@ diagnose::JobRecording job_of(const std::string& fabric, std::vector<Placement> 
   return job;
 }
 
+// What one look has found, if anything.
+void see(Streak* streak, std::optional<LiveVerdict> found, std::vector<LiveVerdict>* out) {
+  if (found) found->since_ns = realtime_ns();
+  for (LiveVerdict& verdict : streak->see(std::move(found))) out->push_back(std::move(verdict));
+}
+
 }  // namespace
 
 Judge::Judge(const std::string& fabric, std::vector<Placement> placements, const JudgeRules& rules)
@@ -382,8 +388,7 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
   const bool blamed = says_something(number, *comm, *observed);
   if (!found && !blamed) return remember_well(most, *observed, usually_ran(*comm));
   for (auto& [hash, plan] : comm->plans) plan.found_nothing.clear();
-  if (found) found->since_ns = realtime_ns();
-  for (LiveVerdict& verdict : comm->link.see(std::move(found))) out->push_back(std::move(verdict));
+  see(&comm->link, std::move(found), out);
 }
 
 // ---- ranks ----
@@ -469,9 +474,7 @@ void Judge::tell(Streak OfComm::*streak, OfComm* comm, std::optional<LiveVerdict
     const LiveVerdict* const told = (other.*streak).told();
     if (found && &other != comm && told && blames_same(*found, *told)) found.reset();
   }
-  if (found) found->since_ns = realtime_ns();
-  for (LiveVerdict& verdict : (comm->*streak).see(std::move(found)))
-    out->push_back(std::move(verdict));
+  see(&(comm->*streak), std::move(found), out);
 }
 
 }  // namespace sennit::watch

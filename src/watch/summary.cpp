@@ -56,9 +56,14 @@ void Summary::add(const TraceEvent& event) {
   if (event.kind == EventKind::recv && !event.is(kEventPointToPoint)) receive(event);
 }
 
-void Summary::gap() {
+// In which calls the rank is from here on is not known.
+void Summary::forget_open() {
   open_.clear();
-  covered_until_ns_ = 0;  // in which calls it was since is not known
+  covered_until_ns_ = 0;
+}
+
+void Summary::gap() {
+  forget_open();
   incoming_.clear();
   latest_.clear();
   since_ns_ = UINT64_MAX;
@@ -110,7 +115,7 @@ void Summary::begin(const TraceEvent& event) {
     open_[name] = call;
     return;
   }
-  if (open_.size() > kMostOpen) open_.clear(), covered_until_ns_ = 0;
+  if (open_.size() > kMostOpen) forget_open();
   const Open call = open_at(name, event.posted_ns);
   open_[name] = call;
 }

@@ -76,6 +76,7 @@ class Summary {
   void receive(const TraceEvent& event);
   void begin(const TraceEvent& event);
   void end(const TraceEvent& event);
+  void forget_open();
   void forget_older();
   Open open_at(const Name& name, uint64_t begin_ns);
   void follow(const Name& name, const Open& call);

@@ -2,11 +2,11 @@
 #include "topology/fabric/by_traffic.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 #include <fmt/core.h>
 
 #include "base/index.hpp"
+#include "base/text/date.hpp"
 #include "topology/fabric/contraction.hpp"
 
 namespace sennit {
@@ -33,14 +33,6 @@ const Group* group_called(const TierTree& tree, const std::string& name) {
     return !name.empty() && group.name == name && group.parent >= 0;
   });
   return found == tree.groups.end() ? nullptr : &*found;
-}
-
-std::string dated(int64_t when_s) {
-  char text[64] = {};
-  const std::time_t when = when_s;
-  std::tm utc = {};
-  std::strftime(text, sizeof text, "by traffic %Y-%m-%d %H:%M UTC", gmtime_r(&when, &utc));
-  return text;
 }
 
 // False: they are not what the boundary is made of.
@@ -77,7 +69,7 @@ Result<Fabric> by_traffic(Fabric fabric, const TierTree& tree,
   const Result<HostGraph> network = make_host_graph(fabric);
   if (!network) return network.status();
   const TierTree seen = slowed(tree, slow);
-  const std::string source = dated(when_s);
+  const std::string source = "by traffic " + utc_minute(when_s);
   for (const SlowBoundary& boundary : slow) {
     const int vertex = fabric.find(boundary.group);
     const Group *const before = group_called(tree, boundary.group), *const now = group_called(

@@ -144,9 +144,7 @@ std::string ranks_table(const JobRecording& job, const Verdict& verdict) {
 }  // namespace
 
 std::string verdict_page(const JobRecording& job, const Verdict& verdict, Plans& plans) {
-  const bool well = verdict.kind == VerdictKind::well;
-  std::vector<std::string> lines = verdict.evidence;
-  for (const std::string& line : verdict.ruled_out) lines.push_back("ruled out: " + line);
+  std::vector<std::string> lines = reasons(verdict);
   if (!verdict.next.empty()) lines.push_back("next: " + verdict.next);
   if (!plans.why_none().empty()) lines.push_back("not all could be looked at: " + plans.why_none());
   std::string body = html_section("Why", list(lines));
@@ -155,7 +153,7 @@ std::string verdict_page(const JobRecording& job, const Verdict& verdict, Plans&
     body += html_section("Calls", chart);
   body += html_section("Ranks", ranks_table(job, verdict));
   return html_page(
-      well ? "nothing is wrong that the recordings show" : verdict.sentence,
+      headline(verdict),
       fmt::format("job {:016x}, {} of {} ranks recorded", job.job, job.ranks.size(), job.size),
       body, std::string(topo::kPictureStyle) + "main { max-width:1500px; }");
 }

@@ -147,11 +147,9 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
 }
 
 std::string verdict_text(const JobRecording& job, const Verdict& verdict, const Plans& plans) {
-  const bool well = verdict.kind == VerdictKind::well;
-  std::string text = well ? "nothing is wrong that the recordings show" : verdict.sentence;
+  std::string text = headline(verdict);
   text += (verdict.next.empty() ? "" : "; next: " + verdict.next) + "\n";
-  for (const std::string& line : verdict.evidence) text += "  " + line + "\n";
-  for (const std::string& line : verdict.ruled_out) text += "  ruled out: " + line + "\n";
+  for (const std::string& line : reasons(verdict)) text += "  " + line + "\n";
   text += counted(job) + "\n";
   if (!plans.why_none().empty()) text += "not all could be looked at: " + plans.why_none() + "\n";
   return text;

@@ -20,6 +20,7 @@
 #include <fmt/core.h>
 
 #include "base/options.hpp"
+#include "base/text/date.hpp"
 #include "base/text/json.hpp"
 #include "command/emulate/compare.hpp"
 #include "plan/planner.hpp"
@@ -31,7 +32,6 @@ namespace {
 using nlohmann::json;
 
 constexpr double kMostSeconds = 600;  // of a library at one collective; then it is ended
-constexpr size_t kDateBytes = 32;
 // A setting that twice takes so much longer than the peer's best at every size is not tried again.
 constexpr double kHopeless = 2;
 
@@ -321,9 +321,7 @@ json about(const Tree& tree, const CompareOptions& options) {
   uname(&system);
   double load[1] = {0};
   if (getloadavg(load, 1) != 1) load[0] = 0;
-  const std::time_t now = std::time(nullptr);
-  char date[kDateBytes];
-  std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
+  const std::string date = utc_minute(std::time(nullptr));
   json hosts = json::array(), racks = json::array(), pods = json::array();
   for (const Host& host : tree.hosts)
     hosts.push_back(

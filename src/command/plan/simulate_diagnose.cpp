@@ -48,13 +48,10 @@ Result<diagnose::Verdict> diagnosis_of(const Problem& problem, const Plan& plan,
 }
 
 std::string diagnosis_text(const diagnose::Verdict& verdict) {
-  constexpr const char* kWell = "nothing is wrong that the recordings show";
   std::string text =
-      "\nby `sennit diagnose`, of ten calls as they were planned for and ten as they are: ";
-  text += verdict.kind == diagnose::VerdictKind::well ? kWell : verdict.sentence;
-  text += "\n";
-  for (const std::string& line : verdict.evidence) text += "  " + line + "\n";
-  for (const std::string& line : verdict.ruled_out) text += "  ruled out: " + line + "\n";
+      "\nby `sennit diagnose`, of ten calls as they were planned for and ten as they are: " +
+      diagnose::headline(verdict) + "\n";
+  for (const std::string& line : diagnose::reasons(verdict)) text += "  " + line + "\n";
   return text;
 }
 

@@ -422,6 +422,17 @@ std::string_view name(VerdictKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
+std::string headline(const Verdict& verdict) {
+  return verdict.kind == VerdictKind::well ? "nothing is wrong that the recordings show"
+                                           : verdict.sentence;
+}
+
+std::vector<std::string> reasons(const Verdict& verdict) {
+  std::vector<std::string> lines = verdict.evidence;
+  for (const std::string& line : verdict.ruled_out) lines.push_back("ruled out: " + line);
+  return lines;
+}
+
 Verdict judge(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   Verdict verdict = what_is_wrong(job, plans, options);
   verdict.next = what_to_do(verdict, job);

@@ -48,6 +48,11 @@ struct Verdict {
   std::vector<FoundLink> slow;  // all that were found, also beside what costs more
 };
 
+// The sentence, also where nothing is wrong.
+std::string headline(const Verdict& verdict);
+// What stands behind it, a line each, and what was ruled out, which is marked so.
+std::vector<std::string> reasons(const Verdict& verdict);
+
 // From when on something is wrong.
 struct JudgeOptions {
   uint64_t quiet_ns = 2'000'000'000;  // a call in which nothing moves for so long hangs

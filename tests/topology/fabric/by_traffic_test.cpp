@@ -22,10 +22,14 @@ std::vector<const Link*> links_by_traffic(const Fabric& fabric) {
   return found;
 }
 
+// With one rank a host.
+Fabric shown(const Fabric& fabric, const std::vector<SlowBoundary>& slow) {
+  return *by_traffic(fabric, *contract(fabric, ranks_on_all_hosts(fabric, 1)), slow, kWhen);
+}
+
 TEST(ByTraffic, AHostsLinkCarriesWhatIsLeft) {
   const Fabric fabric = *synthetic_fabric("racks=2x2;nic=400Mbit/s;oversubscription=2");
-  const TierTree tree = *contract(fabric, ranks_on_all_hosts(fabric, 1));
-  const Fabric seen = *by_traffic(fabric, tree, {{"h1", true, 250}}, kWhen);
+  const Fabric seen = shown(fabric, {{"h1", true, 250}});
   const std::vector<const Link*> changed = links_by_traffic(seen);
   ASSERT_EQ(changed.size(), 1u) << seen.to_text();
   EXPECT_EQ(seen.vertices[static_cast<size_t>(changed[0]->from)].name, "h1");
@@ -44,8 +48,7 @@ TEST(ByTraffic, CablesOfALeafCarryTheirPartsOfIt) {
       "link h[0-1] leaf0 100Gbit/s\nlink h[2-3] leaf1 100Gbit/s\n"
       "link leaf0 s0 60Gbit/s\nlink leaf0 s1 20Gbit/s\nlink leaf1 s[0-1] 40Gbit/s\n",
       "it");
-  const TierTree tree = *contract(fabric, ranks_on_all_hosts(fabric, 1));
-  const Fabric seen = *by_traffic(fabric, tree, {{"leaf0", false, 500}}, kWhen);
+  const Fabric seen = shown(fabric, {{"leaf0", false, 500}});
   uint64_t together = 0;
   for (const Link* const link : links_by_traffic(seen)) together += link->capacity.bytes_per_s;
   EXPECT_EQ(links_by_traffic(seen).size(), 2u);
@@ -59,16 +62,14 @@ TEST(ByTraffic, WhereAnotherLinkIsNarrowerNoneIsSet) {
       "link h0 leaf0 400Mbit/s\nlink h1 leaf1 400Mbit/s\n"
       "link leaf0 root 100Mbit/s\nlink leaf1 root 100Mbit/s\n",
       "it");
-  const TierTree tree = *contract(fabric, ranks_on_all_hosts(fabric, 1));
-  const Fabric seen = *by_traffic(fabric, tree, {{"h0", true, 500}}, kWhen);
+  const Fabric seen = shown(fabric, {{"h0", true, 500}});
   EXPECT_EQ(seen.notes.size(), 1u) << seen.to_text();
   EXPECT_TRUE(links_by_traffic(seen).empty()) << seen.to_text();
 }
 
 TEST(ByTraffic, WhatIsNoLinksIsSaid) {
   const Fabric fabric = *synthetic_fabric("racks=2x2;nic=400Mbit/s;oversubscription=2");
-  const TierTree tree = *contract(fabric, ranks_on_all_hosts(fabric, 1));
-  const Fabric seen = *by_traffic(fabric, tree, {{"elsewhere", true, 400}}, kWhen);
+  const Fabric seen = shown(fabric, {{"elsewhere", true, 400}});
   ASSERT_EQ(seen.notes.size(), 1u);
   EXPECT_EQ(seen.notes[0], kSource +
                                ": out of elsewhere carries 40% of its capacity, which is not "
