@@ -1,14 +1,11 @@
 // watch.cpp: see watch/watch.hpp.
 #include "watch/watch.hpp"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 
 #include <fmt/core.h>
 
@@ -16,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/process/first_thread.hpp"
 #include "base/process/signals_blocked.hpp"
 #include "diagnose/dump.hpp"
 #include "diagnose/hang/hang.hpp"
@@ -49,26 +47,12 @@ constexpr size_t kMostPlans = 256;
 // That watch something in this process. Where there are several nobody knows whose threads compute.
 std::atomic<int> g_watches = 0;
 
-// For how long the process's first thread, which mostly is the one that computes, was ready to run
-// and had no core, ever. 0 where the kernel does not count that.
-uint64_t waited_for_core_ns() {
-  char text[64] = {};
-  const int fd = ::open("/proc/self/schedstat", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t read = ::read(fd, text, sizeof text - 1);
-  ::close(fd);
-  unsigned long long ran_ns = 0, waited_ns = 0;
-  return read > 0 && std::sscanf(text, "%llu %llu", &ran_ns, &waited_ns) == 2 ? waited_ns : 0;
-}
-
-// Processor time that all threads of this process have asked for, ever: what they had, and what
-// others had in their place. So who computes is told from who waits also where cores are busy.
-uint64_t asked_cpu_ns() {
+// Processor time that all threads of this process have had, ever.
+uint64_t process_cpu_ns() {
   constexpr uint64_t kNsPerS = 1'000'000'000;
   struct timespec time {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<uint64_t>(time.tv_sec) * kNsPerS + static_cast<uint64_t>(time.tv_nsec) +
-         waited_for_core_ns();
+  return static_cast<uint64_t>(time.tv_sec) * kNsPerS + static_cast<uint64_t>(time.tv_nsec);
 }
 
 std::vector<bool> on_other_hosts(const WatchSetting& setting) {
@@ -230,7 +214,7 @@ void Watch::sleep_until(MutexLock& lock, Clock::time_point when) {
   const uint64_t now = now_ns();
   if (const std::optional<Pause> pause = core_time_.slept(ns(begin), ns(asked), now))
     setting_.recording->pause(*pause);
-  if (file_) work_between_.look(now, asked_cpu_ns());
+  if (file_) work_between_.look(now, process_cpu_ns(), first_thread_ready());
 }
 
 Clock::time_point Watch::due() const {
