@@ -94,7 +94,8 @@ bool Replanning::told(int rank, uint8_t topic, const std::vector<std::byte>& blo
 void Replanning::may_be_lost() {
   Control* const control = control_;
   const FabricVersionPointer version = latest();
-  if (control && version->number > 0) control->tell(kLostTopic, bytes_of(*version));
+  if (control && version->number > 0)
+    control->tell(kLostTopic, bytes_of(*version), Control::MayWait::no);
 }
 
 // A coordinator that took over may not have heard what its predecessor announced last.
@@ -154,7 +155,7 @@ void Replanning::tell_promise(uint64_t version, const Freed& of, bool in_use) {
   ByteWriter out;
   out.u64(version).u32(of.which.first).rank(of.which.second).rank(of.size).u32(of.next);
   out.flag(in_use);
-  control_.load()->tell(kPromiseTopic, out.take());
+  control_.load()->tell(kPromiseTopic, out.take(), Control::MayWait::no);
 }
 
 void Replanning::on_promise(int rank, const std::vector<std::byte>& blob) {

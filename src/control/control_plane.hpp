@@ -153,8 +153,10 @@ class Control {
   // It fails on all its ranks, with this.
   virtual void fail(uint32_t comm, const Status& status) = 0;
   // To the coordinator's Callbacks::told. It may be lost where a rank on its way ends, and then
-  // `may_be_lost` is called.
-  virtual void tell(uint8_t topic, std::vector<std::byte> blob) = 0;
+  // `may_be_lost` is called. What may wait does so for up to 20 ms at each rank on its way, and
+  // goes on together with what others say.
+  enum class MayWait : bool { no, yes };
+  virtual void tell(uint8_t topic, std::vector<std::byte> blob, MayWait may_wait) = 0;
   // To all ranks' Callbacks::announced; only where this rank is the coordinator, else nothing
   // happens. Announcements come in their order. A rank that attaches late is told again, of those
   // with one topic and key the last alone.

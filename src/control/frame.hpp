@@ -47,7 +47,7 @@ enum class FrameType : uint16_t {
   leaving,         // to children that stay longer than their parent: look for another
   root_at,         // rank 0 <-> the maker of the unique id -> any rank: where rank 0 is
   shared,          // 0 -> all ranks: the start is over, an older job carries the communicator
-  tell,            // up: what a rank's user has to say to the coordinator's
+  tell,            // up: what ranks' users have to say to the coordinator's
   announce,        // down: what the coordinator's user has to say to all ranks'
   clock_ask,       // child -> parent: what time is it with you?
   clock_answer,    // parent -> child: its time, and how it stands to the coordinator's

@@ -335,11 +335,19 @@ void AbortRequest::read(ByteReader& in, int size) {
   status = in.status();
 }
 
-void Tell::write(ByteWriter& out) const { out.rank(rank).u8(topic).blob(blob); }
+void Tell::write(ByteWriter& out) const {
+  out.flag(may_wait).u32(static_cast<uint32_t>(said.size()));
+  for (const Said& one : said) out.rank(one.rank).u8(one.topic).blob(one.blob);
+}
 void Tell::read(ByteReader& in, int size) {
-  rank = in.rank_below(size);
-  topic = in.u8();
-  blob = read_blob(in);
+  may_wait = in.flag();
+  for (uint32_t left = in.count(kRankBytes + 1 + kLengthBytes); in.ok() && left > 0; left--) {
+    Said one;
+    one.rank = in.rank_below(size);
+    one.topic = in.u8();
+    one.blob = read_blob(in);
+    said.push_back(std::move(one));
+  }
 }
 
 void Announce::write(ByteWriter& out) const { out.u64(event).u8(topic).u64(key).blob(blob); }

@@ -331,12 +331,16 @@ struct AbortRequest {
 
 // ---- of the control plane's user ----
 
-// What a rank's user says to the coordinator's, passed up; what it means is theirs. It may be lost
-// where a rank on its way ends.
+// What the users of some ranks say to the coordinator's. It is passed up, by ranks on its way
+// together with more where it may wait, and lost where one of them ends. What it means is theirs.
 struct Tell {
-  int rank = -1;  // who says it
-  uint8_t topic = 0;
-  Blob blob;
+  struct Said {
+    int rank = -1;  // who says it
+    uint8_t topic = 0;
+    Blob blob;
+  };
+  bool may_wait = false;
+  std::vector<Said> said;  // of each rank in the order in which it was said
   SENNIT_CONTROL_MESSAGE(tell);
 };
 

@@ -149,7 +149,7 @@ void Watch::stall_reported() {
 
 void Watch::message_stalls(std::chrono::nanoseconds stalled) {
   if (started_ && stalled >= HangWatch::kMessagePatience * setting_.stall)
-    setting_.control->tell(kStallTopic, {});
+    setting_.control->tell(kStallTopic, {}, Control::MayWait::yes);
 }
 
 uint64_t Watch::listen(Listener listener) {
@@ -296,7 +296,7 @@ void Watch::tell_news() {
   setting_.recording->cores_between(digest.cores_between);
   if (digest.plans.empty() && digest.paces.empty()) return;
   tell_notes(digest);
-  setting_.control->tell(kDigestTopic, encode(digest));
+  setting_.control->tell(kDigestTopic, encode(digest), Control::MayWait::yes);
 }
 
 // The first member of a communicator tells the coordinator who its members are, and what its plans
@@ -322,7 +322,7 @@ void Watch::tell_notes(const Digest& digest) {
                        comm->members.front() == setting_.rank;
     if (leads) led.insert(comm->id);
     if (leads || (plan && led.contains(plan->comm) && plans.contains({plan->comm, plan->hash})))
-      setting_.control->tell(kNotesTopic, encode(note));
+      setting_.control->tell(kNotesTopic, encode(note), Control::MayWait::yes);
   }
 }
 
@@ -357,7 +357,7 @@ void Watch::answer(const std::vector<std::byte>& question) {
     answer.standing.rank = setting_.rank;
     answer.standing.forgets = true;
   }
-  setting_.control->tell(kAnswerTopic, encode(answer));
+  setting_.control->tell(kAnswerTopic, encode(answer), Control::MayWait::yes);
 }
 
 // ---- at the coordinator ----

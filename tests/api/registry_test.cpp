@@ -36,7 +36,7 @@ class NotingControl : public Control {
   void fail(uint32_t comm, const Status& status) override {
     told += "fail " + std::to_string(comm) + " " + status.text() + "; ";
   }
-  void tell(uint8_t, std::vector<std::byte>) override {}
+  void tell(uint8_t, std::vector<std::byte>, MayWait) override {}
   void announce(uint8_t, uint64_t, std::vector<std::byte>) override {}
   void leave() override {}
   std::string statistics() const override { return ""; }

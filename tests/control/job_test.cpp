@@ -37,7 +37,7 @@ TEST_P(Start, GathersBroadcastsAndLeaves) {
     EXPECT_EQ(job[r].job(), job[0].job());
     EXPECT_EQ(job[r].interface_address(), "127.0.0.1");
   }
-  for (int r = 0; r < size; r++) job[r].tell(1, blob_of(r + 5));
+  for (int r = 0; r < size; r++) job[r].tell(1, blob_of(r + 5), Control::MayWait::yes);
   EXPECT_TRUE(job.recorder(0).wait(
       5000, [&] { return job.recorder(0).told.size() == static_cast<size_t>(size); }));
   for (int n = 0; n < 3; n++) job[0].announce(1, 0, blob_of(n + 1));

@@ -81,7 +81,7 @@ auto one_of_each() {
       InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, "barrier", true},
       CommFailed{0x200000001, 1, 2, kWhy},
       AbortRequest{1, 2, kWhy},
-      Tell{3, 9, kBlob},
+      Tell{true, {{3, 9, kBlob}, {4, 9, {}}, {3, 8, kBlob}}},
       Announce{0x200000001, 9, 77, kBlob},
       ClockAsk{0x123456789},
       ClockAnswer{0x123456789, 0x223456789, 0x223456799, 2, -77, 99},

@@ -67,7 +67,7 @@ class ControlPlane final : public Control {
   void report_mismatch(const CallDescriptor& mine, int peer) override;
   void abort(uint32_t comm, const std::string& why) override;
   void fail(uint32_t comm, const Status& status) override;
-  void tell(uint8_t topic, Blob blob) override;
+  void tell(uint8_t topic, Blob blob, MayWait may_wait) override;
   void announce(uint8_t topic, uint64_t key, Blob blob) override;
   void leave() override;
   std::optional<MeasuredClock> clock() const override { return plane_.clock().measured(); }
@@ -243,8 +243,10 @@ void ControlPlane::fail(uint32_t comm, const Status& status) {
   post([this, comm, status] { plane_.calls().fail(comm, status); });
 }
 
-void ControlPlane::tell(uint8_t topic, Blob blob) {
-  post([this, topic, blob = std::move(blob)] { plane_.news().tell(topic, blob); });
+void ControlPlane::tell(uint8_t topic, Blob blob, MayWait may_wait) {
+  post([this, topic, blob = std::move(blob), may_wait] {
+    plane_.news().tell(topic, blob, may_wait == MayWait::yes);
+  });
 }
 
 void ControlPlane::announce(uint8_t topic, uint64_t key, Blob blob) {

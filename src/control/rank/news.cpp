@@ -2,14 +2,55 @@
 #include "control/rank/news.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace sennit::control {
+namespace {
 
-void News::on_tell(const Tell& message) {
-  if (!census_.coordinator())
-    sender_.send_up(encode(message));
-  else if (self_.callbacks.told)
-    self_.callbacks.told(message.rank, message.topic, message.blob);
+// With its rank, topic and length.
+size_t bytes_of(const Tell::Said& said) { return sizeof(Tell::Said) + said.blob.size(); }
+
+}  // namespace
+
+void News::tell(uint8_t topic, Blob blob, bool may_wait) {
+  may_wait_ = may_wait_ && may_wait;
+  gather({self_.rank, topic, std::move(blob)});
+  pass_on();
+}
+
+void News::on_tell(Tell message) {
+  if (gathered_.empty()) pass_on_ms_ = self_.now_ms + kGatherMs;
+  may_wait_ = may_wait_ && message.may_wait;
+  for (Tell::Said& one : message.said) gather(std::move(one));
+  if (census_.coordinator() || !may_wait_ || gathered_bytes_ > kMostGathered) pass_on();
+}
+
+void News::gather(Tell::Said said) {
+  gathered_bytes_ += bytes_of(said);
+  gathered_.push_back(std::move(said));
+}
+
+void News::pass_on() {
+  if (gathered_.empty()) return;
+  if (!census_.coordinator() &&
+      !sender_.send_up(encode(Tell{may_wait_, {gathered_.begin(), gathered_.end()}}))) {
+    pass_on_ms_ = self_.now_ms + kGatherMs;
+    for (; gathered_bytes_ > kMostGathered; gathered_.pop_front())
+      gathered_bytes_ -= bytes_of(gathered_.front());
+    return;
+  }
+  const std::deque<Tell::Said> said = std::exchange(gathered_, {});
+  gathered_bytes_ = 0;
+  may_wait_ = true;
+  if (!census_.coordinator() || !self_.callbacks.told) return;
+  for (const Tell::Said& one : said) self_.callbacks.told(one.rank, one.topic, one.blob);
+}
+
+// Who leaves does not wait.
+void News::tick() {
+  if (gathered_.empty()) return;
+  if (self_.now_ms >= pass_on_ms_ || self_.phase == Phase::leaving) return pass_on();
+  self_.due(pass_on_ms_);
 }
 
 void News::announce(uint8_t topic, uint64_t key, const Blob& blob) {
@@ -35,6 +76,7 @@ void News::tell_child(Channels& channels, Channel& channel) const {
 }
 
 void News::tell_again() {
+  pass_on();
   if (self_.callbacks.may_be_lost) self_.callbacks.may_be_lost();
 }
 

@@ -41,6 +41,7 @@ void Plane::tick() {
     failures_.tick();
     calls_.tick();
     clock_.tick();
+    news_.tick();
   }
   departure_.tick();
 }
@@ -186,11 +187,14 @@ Plane::Taken Plane::from_below(Channel& channel, const ReceivedFrame& message) {
       return take<AbortRequest>(message,
                                 [&](const AbortRequest& m) { calls_.on_abort_request(m); });
     case FrameType::tell:
-      return take<Tell>(message, [&](const Tell& m) { news_.on_tell(m); });
+      return take<Tell>(message, [&](Tell m) { news_.on_tell(std::move(m)); });
     case FrameType::clock_ask:
       return take<ClockAsk>(message, [&](const ClockAsk& m) { clock_.on_ask(channel, m); });
     case FrameType::goodbye:
-      return take<Goodbye>(message, [&](const Goodbye& m) { departure_.on_goodbye(channel, m); });
+      return take<Goodbye>(message, [&](const Goodbye& m) {
+        news_.pass_on();  // what it has said is there before it is known to have left
+        departure_.on_goodbye(channel, m);
+      });
     default:
       return Taken::unexpected;
   }

@@ -47,7 +47,7 @@ class Others final : public Control {
   void report_mismatch(const CallDescriptor&, int) override {}
   void abort(uint32_t, const std::string&) override {}
   void fail(uint32_t, const Status&) override {}
-  void tell(uint8_t, std::vector<std::byte>) override {}
+  void tell(uint8_t, std::vector<std::byte>, MayWait) override {}
   void announce(uint8_t, uint64_t, std::vector<std::byte>) override {}
   void leave() override {}
   std::string statistics() const override { return ""; }

@@ -40,20 +40,96 @@ const Blob kOther = {std::byte{8}, std::byte{9}};
 
 TEST(News, GoUpToTheCoordinator) {
   One inner(1, 20);
-  inner.news.tell(5, kBlob);
-  inner.news.on_tell({18, 5, kOther});
+  inner.news.tell(5, kBlob, true);
   const auto up = inner.sender.take_up<Tell>();
-  ASSERT_EQ(up.size(), 2u);
-  EXPECT_EQ(up[0].rank, 1);
-  EXPECT_EQ(up[0].topic, 5);
-  EXPECT_EQ(up[1].rank, 18);
-  EXPECT_EQ(up[1].blob, kOther);
+  ASSERT_EQ(up.size(), 1u);
+  ASSERT_EQ(up[0].said.size(), 1u);
+  EXPECT_EQ(up[0].said[0].rank, 1);
+  EXPECT_EQ(up[0].said[0].topic, 5);
   EXPECT_TRUE(inner.told.empty());
   One root(0, 20);
-  root.news.tell(5, kBlob);
-  root.news.on_tell({18, 5, kOther});
+  root.news.tell(5, kBlob, true);
+  root.news.on_tell({true, {{18, 5, kOther}}});
   EXPECT_EQ(root.told, (std::vector<std::pair<int, Blob>>{{0, kBlob}, {18, kOther}}));
   EXPECT_TRUE(root.sender.up.empty());
+}
+
+TEST(News, OfManyGoUpTogether) {
+  One inner(1, 1000);
+  for (int rank = 17; rank < 33; rank++) {
+    inner.self.now_ms++;
+    inner.news.on_tell({true, {{rank, 5, kBlob}, {rank, 6, kOther}}});
+    inner.self.next_due_ms = INT64_MAX;
+    inner.news.tick();
+  }
+  EXPECT_TRUE(inner.sender.up.empty());
+  EXPECT_EQ(inner.self.next_due_ms, 1 + News::kGatherMs) << "of the first";
+  inner.self.now_ms = 1 + News::kGatherMs;
+  inner.news.tick();
+  const auto up = inner.sender.take_up<Tell>();
+  ASSERT_EQ(up.size(), 1u);
+  ASSERT_EQ(up[0].said.size(), 32u);
+  for (size_t i = 0; i < 32; i++) {
+    EXPECT_EQ(up[0].said[i].rank, 17 + static_cast<int>(i) / 2);
+    EXPECT_EQ(up[0].said[i].topic, 5 + i % 2) << "of each rank in its order";
+  }
+  inner.self.now_ms += 10 * News::kGatherMs;
+  inner.news.tick();
+  EXPECT_TRUE(inner.sender.take_up<Tell>().empty());
+}
+
+// A rank's own takes them along: it waits for nothing.
+TEST(News, WaitForNoLongerThanTheyMust) {
+  One inner(1, 20);
+  inner.news.on_tell({true, {{18, 5, kOther}}});
+  inner.news.tell(5, kBlob, true);
+  auto up = inner.sender.take_up<Tell>();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_EQ(up[0].said.size(), 2u);
+
+  const Blob large(News::kMostGathered + 1);
+  inner.news.on_tell({true, {{18, 5, large}}});
+  EXPECT_EQ(inner.sender.take_up<Tell>().size(), 1u);
+
+  inner.news.on_tell({true, {{18, 5, kOther}}});
+  inner.news.on_tell({false, {{18, 6, kOther}}});
+  up = inner.sender.take_up<Tell>();
+  ASSERT_EQ(up.size(), 1u) << "what may not wait";
+  EXPECT_FALSE(up[0].may_wait) << "nor at the next rank";
+  EXPECT_EQ(up[0].said.size(), 2u);
+
+  inner.news.on_tell({true, {{18, 5, kOther}}});
+  inner.self.phase = Phase::leaving;
+  inner.news.tick();
+  EXPECT_EQ(inner.sender.take_up<Tell>().size(), 1u);
+}
+
+TEST(News, WaitForAParent) {
+  One inner(1, 20);
+  inner.sender.has_parent = false;
+  inner.news.on_tell({true, {{18, 5, kOther}}});
+  inner.news.tell(6, kBlob, false);
+  const Blob large(News::kMostGathered / 2);
+  for (int i = 0; i < 3; i++) inner.news.tell(7, large, true);
+  EXPECT_TRUE(inner.sender.up.empty());
+  inner.sender.has_parent = true;
+  inner.news.tell_again();
+  const auto up = inner.sender.take_up<Tell>();
+  ASSERT_EQ(up.size(), 1u);
+  ASSERT_EQ(up[0].said.size(), 1u) << "the oldest are lost where they are too many";
+  EXPECT_EQ(up[0].said[0].topic, 7);
+  EXPECT_EQ(inner.lost, 1) << "and so its user is asked to say them again";
+}
+
+// What was on its way to a coordinator that is gone reaches the new one, if it is this rank.
+TEST(News, ReachWhoBecomesCoordinatorMeanwhile) {
+  One heir(1, 20);
+  heir.news.on_tell({true, {{18, 5, kOther}}});
+  heir.census.dead = {0};
+  heir.self.now_ms += News::kGatherMs;
+  heir.news.tick();
+  EXPECT_EQ(heir.told, (std::vector<std::pair<int, Blob>>{{18, kOther}}));
+  EXPECT_TRUE(heir.sender.up.empty());
 }
 
 TEST(News, OfTheCoordinatorGoDownOnceInOrder) {

@@ -45,6 +45,19 @@ TEST(Leaving, WithoutAnAnswerItEndsAllTheSame) {
   EXPECT_EQ(rank.self.phase, Phase::closing);
 }
 
+// What it has said may wait on its way; that it has left may not be known before.
+TEST(Leaving, WhatSomebodyHasSaidGoesUpBeforeItsGoodbye) {
+  FakeRank rank(1, 20);
+  rank.start();
+  Channel& child = rank.channel_of(Role::child, 18);
+  rank.network.say(child, Tell{true, {{18, 5, {}}}});
+  EXPECT_TRUE(rank.network.said.empty());
+  rank.network.say(child, Goodbye{18});
+  ASSERT_EQ(rank.network.said.size(), 2u);
+  EXPECT_EQ(rank.network.said[0].message.type, FrameType::tell);
+  EXPECT_EQ(rank.network.said[1].message.type, FrameType::goodbye);
+}
+
 TEST(Leaving, AnInnerRankSendsItsChildrenElsewhere) {
   FakeRank rank(1, 20);
   rank.start();
