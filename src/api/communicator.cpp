@@ -38,6 +38,10 @@ std::shared_ptr<const Prepared> made_where(std::shared_ptr<const Prepared> prepa
   return copy;
 }
 
+Planning::Memory memory_of(PlanCache::Where where) {
+  return where == PlanCache::Where::host ? Planning::Memory::host : Planning::Memory::device;
+}
+
 PlanCache::Where where_of(const StreamTarget& target) {
   if (!target.accelerator) return PlanCache::Where::host;
   return target.in_graph ? PlanCache::Where::graph : PlanCache::Where::device;
@@ -149,7 +153,7 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
     return &plans_.add(std::move(key), std::move(prepared));
   }
   Result<std::shared_ptr<const Prepared>> prepared =
-      planning_.prepare(key.request, given, position());
+      planning_.prepare(key.request, memory_of(key.where), given, position());
   if (!prepared) return prepared.status();
   const Plan& plan = (*prepared)->plan;
   if (noted_plans_.size() < kMostNotedPlans && noted_plans_.insert(plan.hash).second) {
@@ -423,7 +427,7 @@ Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionP
   // Another thread has made a call since that is of the next version already.
   planning_.use(version);
   const Result<std::shared_ptr<const Prepared>> prepared =
-      planning_.prepare(request, nullptr, position());
+      planning_.prepare(request, memory_of(where), nullptr, position());
   planning_.use(current);
   if (!prepared) return prepared.status();
   return new_execution(made_where(*prepared, where), where);
@@ -567,14 +571,14 @@ Status Communicator::run_to_its_end(const Execution& execution) {
 
 // ---- tuning ----
 
-Result<Plan> Communicator::plan(const Request& request) const {
+Result<Plan> Communicator::plan(const Request& request, Planning::Memory memory) const {
   const MutexLock lock(mutex_);
-  return planning_.plan(request);
+  return planning_.plan(request, memory);
 }
 
-Result<Plan> Communicator::plan_by_model(const Request& request) const {
+Result<Plan> Communicator::plan_by_model(const Request& request, Planning::Memory memory) const {
   const MutexLock lock(mutex_);
-  return planning_.plan_by_model(request);
+  return planning_.plan_by_model(request, memory);
 }
 
 const Trials* Communicator::trials(const Call& call) const {

@@ -81,8 +81,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   // ---- planning and tuning ----
   Request to_request(const Call& call) const { return request_of(call, tree(), rank()); }
-  Result<Plan> plan(const Request& request) const SENNIT_EXCLUDES(mutex_);
-  Result<Plan> plan_by_model(const Request& request) const SENNIT_EXCLUDES(mutex_);
+  Result<Plan> plan(const Request& request, Planning::Memory memory = Planning::Memory::host) const
+      SENNIT_EXCLUDES(mutex_);
+  Result<Plan> plan_by_model(const Request& request,
+                             Planning::Memory memory = Planning::Memory::host) const
+      SENNIT_EXCLUDES(mutex_);
   // What the latest call that has begun was planned by: FabricVersion::number.
   uint64_t fabric_version() const { return state_.switches().current(); }
   // How the tuning of the like of this call stands; null where it is not tuned.

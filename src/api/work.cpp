@@ -26,7 +26,8 @@ uint64_t Work::predicted_ns() const {
   Request request = prepared.request;  // of a message only its plan is made, as it is needed
   if (request.root == SENNIT_ANY_SOURCE)
     request.root = (communicator_->position() + 1) % communicator_->size();
-  const Result<Plan> plan = communicator_->plan_by_model(request);
+  const Result<Plan> plan = communicator_->plan_by_model(
+      request, call_.on_device ? Planning::Memory::device : Planning::Memory::host);
   return plan ? plan->predicted_ns : 0;
 }
 

@@ -42,6 +42,9 @@ struct CostModel {
   uint64_t shared_memory_latency_ns = 800;  // below the host
   uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
   uint64_t reduce_bytes_per_s = 8'000'000'000;
+  // Where memory is a device's, which does its copies and sums itself: what one of them takes until
+  // it begins. A message has one at either end.
+  uint64_t device_command_ns = 0;
   uint64_t nic_bytes_per_s = 1'250'000'000;  // where nothing is known at all
   uint64_t goodput_permille = 1'000;  // payload over a capacity between hosts: what headers leave
   uint64_t message_bytes = 0;  // on a wire beside a message's payload: its own header and packet

@@ -94,6 +94,12 @@ CostModel gpu_cost() {
   return cost;
 }
 
+CostModel device_memory_cost(CostModel cost) {
+  cost.device_command_ns = 10'500;
+  cost.reduce_bytes_per_s = 600'000'000'000;
+  return cost;
+}
+
 LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[index(group)];
   if (g.latency_ns != 0) return LatencySource::declared;
@@ -119,7 +125,8 @@ uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& c
       ns = cost.latency_ns;
       break;
   }
-  return g.tier < cost.tiers.size() ? ns * cost.tiers[g.tier].latency_permille / kPermille : ns;
+  if (g.tier < cost.tiers.size()) ns = ns * cost.tiers[g.tier].latency_permille / kPermille;
+  return ns + 2 * cost.device_command_ns;
 }
 
 }  // namespace sennit

@@ -44,6 +44,10 @@ inline constexpr uint64_t kFreeReduction = uint64_t{1} << 62;
 // messages takes over NVLink, and over any network that it calls by verbs (its own figures,
 // tuning.cc). GPUs reduce as fast as their memory is read, which is nothing beside a network.
 CostModel gpu_cost();
+// `cost`, which is that of the host's memory, for calls on a device's, where a kernel copies and
+// adds up: what a command to it was measured to take on one GPU, and what 32 blocks of it copy
+// (perf/RESULTS.md, "The kernel copies and adds up").
+CostModel device_memory_cost(CostModel cost);
 
 // Whether NICs of this kind send without the kernel.
 inline bool does_rdma(Wire wire) { return wire == Wire::infiniband || wire == Wire::roce; }

@@ -63,5 +63,20 @@ TEST(Latency, ACalibrationScalesIt) {
   EXPECT_EQ(planning_latency_ns(wired, 0, cost), 4'200u);
 }
 
+// Also where it is declared, which says nothing of devices; and whatever was measured on the host.
+TEST(Latency, OnADeviceHasACommandAtEitherEnd) {
+  for (const char* spec : {"racks=2x2", "racks=2x2;latency=5us", "racks=1x1;ranks=4"}) {
+    const TierTree any = tree(spec);
+    CostModel host;
+    host.tiers.resize(any.tiers.size());
+    for (TierCost& tier : host.tiers) tier.latency_permille = 3'000;
+    const CostModel device = device_memory_cost(host);
+    EXPECT_EQ(planning_latency_ns(any, 0, device),
+              planning_latency_ns(any, 0, host) + 2 * device.device_command_ns)
+        << spec;
+    EXPECT_GT(device.reduce_bytes_per_s, 50 * host.reduce_bytes_per_s);
+  }
+}
+
 }  // namespace
 }  // namespace sennit

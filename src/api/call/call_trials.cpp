@@ -30,7 +30,7 @@ const Trials* CallTrials::find(const Request& request) const { return find_in(tr
 Result<Trials*> CallTrials::begin(const Request& request, const Planning& planning) {
   const Request shared = without_place(request);
   if (!try_known_ && planning.measured(shared)) return nullptr;
-  const Result<Plan> plan = planning.plan(shared, effort_.every_chunk);
+  const Result<Plan> plan = planning.plan(shared, Planning::Memory::host, effort_.every_chunk);
   if (!plan) return plan.status();
   return &trials_.emplace_back(shared, Trials(*plan, shared, planning.tree(), effort_)).second;
 }

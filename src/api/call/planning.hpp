@@ -22,18 +22,22 @@ namespace sennit {
 
 class Planning {
  public:
+  // Whose memory a call is on. What that costs is not the same, and by that a call on a device's is
+  // planned, but for sums, which have the host's bits by having the host's plan.
+  enum class Memory : uint8_t { host, device };
+
   // `options` outlives this. Without `may_tune` what was measured does not decide.
   Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tuning tuning);
 
   const TierTree& tree() const { return tree_; }
   // `every_chunk`: with a candidate for every number of chunks (plan/planner.hpp).
-  Result<Plan> plan(const Request& request, bool every_chunk = false) const;
+  Result<Plan> plan(const Request& request, Memory memory, bool every_chunk = false) const;
   // Without what the tuning table says.
-  Result<Plan> plan_by_model(const Request& request, bool every_chunk = false) const;
+  Result<Plan> plan_by_model(const Request& request, Memory memory) const;
 
   // What runs on the rank at `position` for a collective; `given`: this plan, else plan()'s.
-  Result<std::shared_ptr<const Prepared>> prepare(const Request& request, const Plan* given,
-                                                  int position);
+  Result<std::shared_ptr<const Prepared>> prepare(const Request& request, Memory memory,
+                                                  const Plan* given, int position);
   // For one end of a message; request.root is the other.
   std::shared_ptr<const Prepared> prepare_message(const Request& request, bool receiving,
                                                   int position) const;
@@ -51,6 +55,13 @@ class Planning {
   void calibrate(const CostModel& cost) { tuning_.set_cost(fingerprint_, cost); }
 
  private:
+  static Request shared(Request request);
+  PlanOptions options_for(const Request& request) const;
+  Result<Plan> by_model(const Request& request, bool every_chunk) const;
+  PlanOptions options_on_device(const Request& request) const;
+  Result<Plan> moved_on_device(const Request& request) const;
+  Plan summed_on_device(const Request& request, Plan on_host) const;
+
   const TierTree tree_;
   FabricVersionPointer version_ = std::make_shared<const FabricVersion>();
   TierTree planned_;  // as that version has it; differs in capacities alone

@@ -20,6 +20,7 @@
 #include "command/bench/bench.hpp"
 #include "command/bench/device.hpp"
 #include "command/bench/groups.hpp"
+#include "cost/rates.hpp"
 #include "plan/bound.hpp"
 
 namespace sennit::bench {
@@ -131,9 +132,11 @@ class RankRun {
     SENNIT_RETURN_IF_ERROR(recv_.allocate(comm_, largest, options_.memory, device_));
     const bool reporting = everyone_.rank() == 0;
     const std::string ranks = fmt::format("{} ranks", everyone_.size());
-    if (reporting)
+    if (reporting) {
+      const CostModel& cost = everyone_.context().plan_options().cost;
       report->begin(divided() ? fmt::format("{} in {}", ranks, groups_text(groups_)) : ranks,
-                    everyone_.tree(), everyone_.context().plan_options().cost);
+                    everyone_.tree(), device_ ? device_memory_cost(cost) : cost);
+    }
     int first_root = 0, last_root = 0;
     if (is_rooted(collective)) {
       first_root = std::max(options_.root, 0);
@@ -205,7 +208,7 @@ class RankRun {
     if (request.collective == Collective::send_recv) {
       m.algorithm = straight_name();
     } else {
-      const Result<Plan> plan = inside_.plan(request);
+      const Result<Plan> plan = inside_.plan(request, memory_of(request));
       if (!plan) return plan.status();
       m.algorithm = plan->algorithm;
       if (plan->predicted_ns != 0) m.predicted_us = static_cast<double>(plan->predicted_ns) / 1e3;
@@ -213,6 +216,12 @@ class RankRun {
     }
     if (device_) raise_to_device_bound(m, bytes);
     return {};
+  }
+
+  // A barrier has none.
+  Planning::Memory memory_of(const Request& request) const {
+    return device_ && request.collective != Collective::barrier ? Planning::Memory::device
+                                                                : Planning::Memory::host;
   }
 
   void add_bound(Measurement& m, const Request& request, uint64_t bytes) {

@@ -145,7 +145,8 @@ TEST(SelfMessages, AreWithdrawn) {
 class Cached : public testing::Test {
  protected:
   std::shared_ptr<const Prepared> prepare(const Request& request) {
-    Result<std::shared_ptr<const Prepared>> made = planning_.prepare(request, nullptr, 0);
+    Result<std::shared_ptr<const Prepared>> made =
+        planning_.prepare(request, Planning::Memory::host, nullptr, 0);
     EXPECT_TRUE(made.ok()) << made.status().text();
     return *std::move(made);
   }
