@@ -43,6 +43,10 @@ void Streak::count(const std::optional<LiveVerdict>& found) {
   if (again) candidate_->since_ns = since_ns;
 }
 
+bool Streak::has_held() const {
+  return candidate_ && held_ >= (candidate_->tier >= 0 ? kLookLongAtTier : kLookLong);
+}
+
 std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
   std::vector<LiveVerdict> now;
   const bool as_told = told_ && found && blames_same(*found, *told_);
@@ -53,7 +57,7 @@ std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
     now.push_back(*std::exchange(told_, std::nullopt));
     now.back().withdrawn = true;
   }
-  const bool is_new = !told_ && held_ >= kLookLong;
+  const bool is_new = !told_ && has_held();
   if (is_new || different_ >= kLookLong) {
     if (!is_new) found->since_ns = told_->since_ns;
     told_ = is_new ? std::exchange(candidate_, std::nullopt) : std::move(found);

@@ -16,6 +16,9 @@ bool blames_same(const LiveVerdict& a, const LiveVerdict& b);
 class Streak {
  public:
   static constexpr int kLookLong = 4;
+  // Of a whole tier: where all its links look slow alike it may be what they share, as the cores of
+  // a machine that is busy for a while.
+  static constexpr int kLookLongAtTier = 8;
 
   // What was found this time, if anything. Returns what is to be told now.
   std::vector<LiveVerdict> see(std::optional<LiveVerdict> found);
@@ -25,6 +28,7 @@ class Streak {
 
  private:
   void count(const std::optional<LiveVerdict>& found);
+  bool has_held() const;
 
   std::optional<LiveVerdict> told_, candidate_;
   int held_ = 0;       // looks that have found the candidate, less those that have not

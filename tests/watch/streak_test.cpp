@@ -37,6 +37,16 @@ TEST(Streak, WhatIsFoundAgainAndAgainIsToldOnce) {
   EXPECT_EQ(told_of({1, 1, 1, 1, 1, 1, 1, 1, 1}), "...+1.....");
 }
 
+TEST(Streak, AWholeTierHasToHoldForTwiceAsLong) {
+  Streak streak;
+  std::optional<LiveVerdict> tier = slow(1);
+  tier->tier = 1;
+  for (int look = 1; look < Streak::kLookLongAtTier; look++)
+    EXPECT_TRUE(streak.see(tier).empty()) << "look " << look;
+  EXPECT_EQ(streak.see(tier).size(), 1u);
+  EXPECT_TRUE(streak.see(tier).empty()) << "it is told once";
+}
+
 TEST(Streak, ItIsToldSinceWhen) {
   Streak streak;
   std::vector<uint64_t> since;
