@@ -1,6 +1,9 @@
 /* functions.h: the functions of MPI that sennit stands in front of, once, for whoever needs all of
  * them: the forwarder and what it opens.
  *
+ * Only what every MPI has: the forwarder defines them in processes of any, and a program that
+ * refers to a function weakly, as mpi4py does to MPI_Allreduce_c, takes it for there.
+ *
  * FUNCTION(name, number of arguments). Every argument is an int or a pointer, or a handle, which is
  * one of the two by the MPI; all have a register or eight bytes of stack of their own in the
  * calling conventions of x86-64 and of aarch64's Linux. So the forwarder passes them on as words
