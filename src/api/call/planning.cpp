@@ -26,60 +26,35 @@ Planning::Planning(TierTree tree, const PlanOptions& options, bool may_tune, Tun
       tuning_(std::move(tuning)) {}
 
 Result<Plan> Planning::plan(const Request& request, Memory memory, bool every_chunk) const {
-  if (memory == Memory::device && !request.reduces()) return moved_on_device(request);
-  Result<Plan> plan = by_model(request, every_chunk);
-  const Tuned* const tuned = may_tune_ ? measured(request) : nullptr;
-  if (plan && tuned) apply(*tuned, request, tree_, &*plan);
-  return plan && memory == Memory::device ? summed_on_device(request, *std::move(plan)) : plan;
+  return planned(request, memory, every_chunk, may_tune_ ? measured(request) : nullptr);
 }
 
 Result<Plan> Planning::plan_by_model(const Request& request, Memory memory) const {
-  if (memory == Memory::device && !request.reduces()) return moved_on_device(request);
-  Result<Plan> plan = by_model(request, false);
-  return plan && memory == Memory::device ? summed_on_device(request, *std::move(plan)) : plan;
+  return planned(request, memory, false, nullptr);
 }
 
-// `in_place` is a matter of each rank's own; the plan must be the same everywhere.
-Request Planning::shared(Request request) {
-  request.in_place = false;
-  return request;
-}
-
-PlanOptions Planning::options_for(const Request& request) const {
+Result<Plan> Planning::planned(const Request& request, Memory memory, bool every_chunk,
+                               const Tuned* tuned) const {
+  Request shared = request;
+  shared.in_place = false;  // a matter of each rank's own; the plan must be the same everywhere
   PlanOptions options = options_;
-  const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
-  if (forced && !forced->applies(planned_, request)) options.algorithm.clear();
-  if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
-  return options;
-}
-
-Result<Plan> Planning::by_model(const Request& request, bool every_chunk) const {
-  const Request all = shared(request);
-  PlanOptions options = options_for(all);
   options.every_chunk = every_chunk;
-  return make_plan(all, planned_, options);
-}
-
-PlanOptions Planning::options_on_device(const Request& request) const {
-  PlanOptions options = options_for(request);
-  options.cost = device_memory_cost(std::move(options.cost));
-  return options;
-}
-
-Result<Plan> Planning::moved_on_device(const Request& request) const {
-  const Request all = shared(request);
-  Result<Plan> plan = make_plan(all, planned_, options_on_device(all));
-  if (plan) plan->hash = mix(plan->hash, kOnDevice);
+  const Algorithm* forced = options.algorithm.empty() ? nullptr : find_algorithm(options.algorithm);
+  if (forced && !forced->applies(planned_, shared)) options.algorithm.clear();
+  if (!options.reproducible) tuning_.calibrate(tree_, &options.cost);
+  PlanOptions on_device = options;
+  on_device.cost = device_memory_cost(options.cost);
+  // A sum has the bits that it has on the host, so it is made as there.
+  const bool as_on_host = memory == Memory::host || request.reduces();
+  Result<Plan> plan = make_plan(shared, planned_, as_on_host ? options : on_device);
+  if (!plan) return plan;
+  if (as_on_host && tuned) apply(*tuned, request, tree_, &*plan);
+  if (memory == Memory::host) return plan;
+  if (as_on_host)
+    plan->predicted_ns =
+        predicted_ns(shared, planned_, on_device, plan->algorithm, plan->parameters);
+  plan->hash = mix(plan->hash, kOnDevice);
   return plan;
-}
-
-// A sum has the bits that it has on the host, so it is made as there.
-Plan Planning::summed_on_device(const Request& request, Plan on_host) const {
-  const Request all = shared(request);
-  on_host.predicted_ns =
-      predicted_ns(all, planned_, options_on_device(all), on_host.algorithm, on_host.parameters);
-  on_host.hash = mix(on_host.hash, kOnDevice);
-  return on_host;
 }
 
 Result<std::shared_ptr<const Prepared>> Planning::prepare(const Request& request, Memory memory,

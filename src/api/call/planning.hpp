@@ -55,12 +55,8 @@ class Planning {
   void calibrate(const CostModel& cost) { tuning_.set_cost(fingerprint_, cost); }
 
  private:
-  static Request shared(Request request);
-  PlanOptions options_for(const Request& request) const;
-  Result<Plan> by_model(const Request& request, bool every_chunk) const;
-  PlanOptions options_on_device(const Request& request) const;
-  Result<Plan> moved_on_device(const Request& request) const;
-  Plan summed_on_device(const Request& request, Plan on_host) const;
+  Result<Plan> planned(const Request& request, Memory memory, bool every_chunk,
+                       const Tuned* tuned) const;
 
   const TierTree tree_;
   FabricVersionPointer version_ = std::make_shared<const FabricVersion>();

@@ -1,6 +1,6 @@
 // first_thread.hpp: whether the process's first thread, which mostly is the one that computes, is
-// ready to run. One that waits for a core is, which its processor time does not show until it has
-// one, and never shows where another machine's guest took it.
+// ready to run. One that waits for a core is. Its processor time does not show that until it has
+// one, and never where the machine is virtual and its host gave the core to another.
 #pragma once
 
 namespace sennit {

@@ -85,7 +85,10 @@ TEST(News, WaitForNoLongerThanTheyMust) {
   inner.news.tell(5, kBlob, true);
   auto up = inner.sender.take_up<Tell>();
   ASSERT_EQ(up.size(), 1u);
-  EXPECT_EQ(up[0].said.size(), 2u);
+  ASSERT_EQ(up[0].said.size(), 2u);
+  EXPECT_EQ(up[0].said[0].rank, 18);
+  EXPECT_EQ(up[0].said[0].blob, kOther);
+  EXPECT_EQ(up[0].said[1].rank, 1);
 
   const Blob large(News::kMostGathered + 1);
   inner.news.on_tell({true, {{18, 5, large}}});
