@@ -16,7 +16,7 @@ const char* name(FrameType type) {
       "none",      "enlist",      "attach",      "probe",          "probe answer", "parent",
       "refuse",    "joined",      "table",       "start failed",   "heartbeat",    "welcome",
       "gather",    "gathered",    "broadcast",   "collective off", "suspect",      "decision",
-      "link down", "stall",       "inquire",     "answer",         "comm failed",  "abort request",
+      "link down", "stall",       "inquire",     "answers",        "comm failed",  "abort request",
       "goodbye",   "goodbye ack", "leaving",     "root at",        "shared",       "tell",
       "announce",  "clock_ask",   "clock_answer"};
   static_assert(std::size(kNames) == static_cast<size_t>(FrameType::last_) + 1);

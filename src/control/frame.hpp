@@ -39,7 +39,7 @@ enum class FrameType : uint16_t {
   link_down,       // down: the link between a and b broke, both live
   stall,           // up: a call makes no progress, or its messages do not match
   inquire,         // down: what are you doing in call seq on communicator comm?
-  answer,          // up
+  answers,         // up: what ranks do in it
   comm_failed,     // down: communicator comm is in error
   abort_request,   // up
   goodbye,         // up: rank r leaves

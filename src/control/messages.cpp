@@ -302,20 +302,29 @@ void Inquiry::read(ByteReader& in, int size) {
   asker = in.rank_below(size);
 }
 
-void InquiryAnswer::write(ByteWriter& out) const {
-  out.u64(inquiry).rank(rank).u8(static_cast<uint8_t>(where));
-  out.u32(seq).u64(signature).u8(in_stream ? 1 : 0).text(text);
+void InquiryAnswers::write(ByteWriter& out) const {
+  out.u64(inquiry).ranks(alike).u32(static_cast<uint32_t>(others.size()));
+  for (const InquiryAnswer& one : others) {
+    out.rank(one.rank).u8(static_cast<uint8_t>(one.where)).u32(one.seq).u64(one.signature);
+    out.flag(one.in_stream).text(one.text);
+  }
 }
-void InquiryAnswer::read(ByteReader& in, int size) {
+void InquiryAnswers::read(ByteReader& in, int size) {
+  constexpr size_t kLeastBytes = kRankBytes + 1 + 4 + 8 + 1 + kLengthBytes;  // as written above
   inquiry = in.u64();
-  rank = in.rank_below(size);
-  const uint8_t value = in.u8();
-  if (value > static_cast<uint8_t>(Where::past)) return in.fail();
-  where = static_cast<Where>(value);
-  seq = in.u32();
-  signature = in.u64();
-  in_stream = in.u8() != 0;
-  text = in.text();
+  alike = in.ranks(size);
+  for (uint32_t left = in.count(kLeastBytes); in.ok() && left > 0; left--) {
+    InquiryAnswer one;
+    one.rank = in.rank_below(size);
+    const uint8_t where = in.u8();
+    if (where > static_cast<uint8_t>(InquiryAnswer::Where::past)) return in.fail();
+    one.where = static_cast<InquiryAnswer::Where>(where);
+    one.seq = in.u32();
+    one.signature = in.u64();
+    one.in_stream = in.flag();
+    one.text = in.text();
+    others.push_back(std::move(one));
+  }
 }
 
 void CommFailed::write(ByteWriter& out) const {

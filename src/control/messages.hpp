@@ -284,7 +284,7 @@ struct StallReport {
 };
 
 // The coordinator floods it: what does each member of communicator `comm` do in call `seq`? Only
-// ranks whose communicator of that number has `asker` as a member give an InquiryAnswer.
+// ranks whose communicator of that number has `asker` as a member answer.
 struct Inquiry {
   uint64_t id = 0;
   uint32_t comm = 0, seq = 0;
@@ -293,20 +293,27 @@ struct Inquiry {
   SENNIT_CONTROL_MESSAGE(inquire);
 };
 
-// A member's answer to Inquiry `inquiry`, passed up to the coordinator, who compares all of them.
-// CommFailed follows if calls differ or somebody is too late.
+// What one member says to an Inquiry.
 struct InquiryAnswer {
   // The member has no call there; its latest is earlier; it remembers this one; it is past it and
   // has forgotten it.
   enum class Where : uint8_t { absent, before, at, past };
-  uint64_t inquiry = 0;
   int rank = -1;
   Where where = Where::absent;
   uint32_t seq = 0;  // of its latest call, or the one asked for
   uint64_t signature = 0;
   std::string text;        // empty: as the asker's
   bool in_stream = false;  // CallDescriptor's
-  SENNIT_CONTROL_MESSAGE(answer);
+};
+
+// The answers of some members to Inquiry `inquiry`, put together on the way up to the coordinator,
+// who compares all of them. CommFailed follows if calls differ or somebody is too late. Most
+// members do what the asker does, so they are ranges of ranks, however many there are.
+struct InquiryAnswers {
+  uint64_t inquiry = 0;
+  std::set<int> alike;  // in the call asked for, of the asker's signature, and in no stream
+  std::vector<InquiryAnswer> others;
+  SENNIT_CONTROL_MESSAGE(answers);
 };
 
 // The coordinator floods that a communicator is in error: the one of number `comm` that `anchor` is

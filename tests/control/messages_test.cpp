@@ -78,7 +78,10 @@ auto one_of_each() {
       CollectiveOff{6, kWhy},
       report(),
       Inquiry{8, 1, 17, 99, 2},
-      InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, "barrier", true},
+      InquiryAnswers{8,
+                     {0, 2, 4},
+                     {{3, InquiryAnswer::Where::past, 18, 98, "barrier", true},
+                      {1, InquiryAnswer::Where::absent, 0, 0, "", false}}},
       CommFailed{0x200000001, 1, 2, kWhy},
       AbortRequest{1, 2, kWhy},
       Tell{true, {{3, 9, kBlob}, {4, 9, {}}, {3, 8, kBlob}}},
@@ -135,8 +138,11 @@ TEST(Messages, KeepTheirFields) {
   EXPECT_EQ(again.members, report().members);
   EXPECT_EQ(again.stalled_ms, 400);
   EXPECT_EQ(again.expired_ms, 300);
-  EXPECT_EQ(back(InquiryAnswer{8, 3, InquiryAnswer::Where::past, 18, 98, ""}).where,
-            InquiryAnswer::Where::past);
+  const InquiryAnswers answers =
+      back(InquiryAnswers{8, {1, 2}, {{3, InquiryAnswer::Where::past, 18, 98, ""}}});
+  EXPECT_EQ(answers.alike, (std::set{1, 2}));
+  ASSERT_EQ(answers.others.size(), 1u);
+  EXPECT_EQ(answers.others[0].where, InquiryAnswer::Where::past);
 }
 
 TEST(Messages, CutShortAnywhereAreRefused) {

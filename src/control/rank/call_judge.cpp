@@ -46,12 +46,21 @@ Inquiry CallJudge::ask(Case& c, int64_t now) {
   return {c.inquiry, c.first.call.comm, c.first.call.seq, c.first.call.signature, c.first.reporter};
 }
 
-void CallJudge::answer(InquiryAnswer answer) {
-  for (auto& [key, c] : cases_)
-    if (c.inquiry == answer.inquiry && c.first.members.count(answer.rank)) {
-      c.answers[answer.rank] = std::move(answer);
-      return;  // no two cases have one inquiry
-    }
+void CallJudge::answer(InquiryAnswers answers) {
+  // No two cases have one inquiry.
+  const auto asked = std::find_if(cases_.begin(), cases_.end(), [&](const auto& entry) {
+    return entry.second.inquiry == answers.inquiry;
+  });
+  if (asked == cases_.end()) return;
+  Case& c = asked->second;
+  const auto note = [&c](InquiryAnswer answer) {
+    const int rank = answer.rank;
+    if (c.first.members.count(rank)) c.answers[rank] = std::move(answer);
+  };
+  const CallDescriptor& call = c.first.call;
+  for (const int rank : answers.alike)
+    note({rank, InquiryAnswer::Where::at, call.seq, call.signature, "", false});
+  for (InquiryAnswer& answer : answers.others) note(std::move(answer));
 }
 
 CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,

@@ -4,8 +4,7 @@
 // A *case* is one call number on one communicator, of one group of members: disjoint groups may use
 // the same communicator number, so a case is known by its lowest member too. A case begins with a
 // report; every round asks all members (Inquiry) and judges their answers when all are in or
-// kRoundMs is over. Ranks answer with a text only where their call is not the asker's, so an
-// inquiry over n ranks costs n short messages.
+// kRoundMs is over. Ranks answer with a text only where their call is not the asker's.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +40,7 @@ class CallJudge {
 
   // A member says that its call stalls. The inquiry to send to all, if a round is due.
   std::optional<Inquiry> report(const StallReport& report, int64_t now);
-  void answer(InquiryAnswer answer);
+  void answer(InquiryAnswers answers);
   // What the coordinator has to do now: flood the verdicts and the inquiries, log the rest.
   struct Outcome {
     std::vector<CallVerdict> verdicts;

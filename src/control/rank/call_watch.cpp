@@ -1,6 +1,7 @@
 // call_watch.cpp: see control/rank/call_watch.hpp.
 #include "control/rank/call_watch.hpp"
 
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -76,7 +77,6 @@ void CallWatch::answer(const Inquiry& inquiry) {
   // Another group's communicator, or not made yet.
   if (!members_of(inquiry.comm).count(inquiry.asker)) return;
   InquiryAnswer answer;
-  answer.inquiry = inquiry.id;
   answer.rank = self_.rank;
   CallDescriptor call;
   if (self_.callbacks.describe && self_.callbacks.describe(inquiry.comm, inquiry.seq, &call)) {
@@ -90,7 +90,15 @@ void CallWatch::answer(const Inquiry& inquiry) {
     if (answer.where == InquiryAnswer::Where::at && call.signature != inquiry.signature)
       answer.text = call.text;
   }
-  on_answer(std::move(answer));
+  InquiryAnswers answers;
+  answers.inquiry = inquiry.id;
+  if (answer.where == InquiryAnswer::Where::at && answer.signature == inquiry.signature &&
+      !answer.in_stream)
+    answers.alike.insert(self_.rank);
+  else
+    answers.others.push_back(std::move(answer));
+  on_answers(std::move(answers));
+  pass_on();  // those below have not answered yet, if there are any
 }
 
 // ---- of others ----
@@ -109,11 +117,19 @@ void CallWatch::on_report(const StallReport& report) {
 
 void CallWatch::on_inquiry(const Inquiry& inquiry) { ask(inquiry); }
 
-void CallWatch::on_answer(InquiryAnswer answer) {
-  if (census_.coordinator())
-    judge_.answer(std::move(answer));
-  else
-    sender_.send_up(encode(answer));
+void CallWatch::on_answers(InquiryAnswers answers) {
+  if (census_.coordinator()) return judge_.answer(std::move(answers));
+  if (gathered_.empty()) pass_on_ms_ = self_.now_ms + kGatherMs;
+  InquiryAnswers& all = gathered_[answers.inquiry];
+  all.inquiry = answers.inquiry;
+  all.alike.merge(answers.alike);
+  std::move(answers.others.begin(), answers.others.end(), std::back_inserter(all.others));
+}
+
+// Where there is no parent they are lost: the coordinator asks again.
+void CallWatch::pass_on() {
+  for (const auto& [inquiry, answers] : std::exchange(gathered_, {}))
+    sender_.send_up(encode(answers));
 }
 
 void CallWatch::on_comm_failed(const CommFailed& message) { tell(message); }
@@ -142,6 +158,10 @@ void CallWatch::judge(const StallReport& report) {
 }
 
 void CallWatch::tick() {
+  if (!gathered_.empty() && self_.now_ms < pass_on_ms_)
+    self_.due(pass_on_ms_);
+  else
+    pass_on();
   if (!self_.serving() || !census_.coordinator()) return;
   const CallJudge::Outcome outcome =
       judge_.judge(self_.now_ms, census_.dead, census_.left, self_.options.arrival_timeout_ms);

@@ -1,7 +1,7 @@
 // call_watch.hpp: stalls, mismatches and aborts. A rank whose call makes no progress says so up the
 // tree; the coordinator asks the members what they are doing (control/rank/call_judge.hpp compares)
 // and, where calls differ or somebody is too late, floods the communicator's error. Nothing is sent
-// while calls progress.
+// while calls progress, and ranks between put together what they pass on.
 //
 // Disjoint groups may use the same communicator number. Every message therefore names a member
 // beside the number, and only ranks whose communicator of that number contains that member feel
@@ -23,6 +23,9 @@ namespace sennit::control {
 // Every rank has one. It passes on what others say, and judges where this rank is the coordinator.
 class CallWatch {
  public:
+  // How long a rank waits for more answers to pass on with the first.
+  static constexpr int64_t kGatherMs = 50;
+
   CallWatch(Self& self, const Census& census, Sender& sender, Announcements& announcements)
       : self_(self),
         census_(census),
@@ -41,7 +44,7 @@ class CallWatch {
   // ---- of others ----
   void on_report(const StallReport& report);
   void on_inquiry(const Inquiry& inquiry);
-  void on_answer(InquiryAnswer answer);
+  void on_answers(InquiryAnswers answers);
   void on_comm_failed(const CommFailed& message);
   void on_abort_request(const AbortRequest& request);
 
@@ -63,6 +66,7 @@ class CallWatch {
   void say(StallReport report);  // this rank's
   void ask(const Inquiry& inquiry);
   void answer(const Inquiry& inquiry);
+  void pass_on();
   void announce(uint32_t comm, int anchor, const Status& status);
   void tell(const CommFailed& message);
 
@@ -75,6 +79,8 @@ class CallWatch {
   std::map<uint32_t, Clock> clocks_;  // by communicator
   // Communicator, lowest member and call of stalls of others -> when one was passed on.
   std::map<std::tuple<uint32_t, int, uint32_t>, int64_t> passed_on_;
+  std::map<uint64_t, InquiryAnswers> gathered_;  // to be passed on, by inquiry
+  int64_t pass_on_ms_ = 0;                       // where there are some
 };
 
 }  // namespace sennit::control

@@ -181,8 +181,9 @@ Plane::Taken Plane::from_below(Channel& channel, const ReceivedFrame& message) {
       return take<Suspicion>(message, [&](const Suspicion& m) { failures_.on_suspect(m); });
     case FrameType::stall:
       return take<StallReport>(message, [&](const StallReport& m) { calls_.on_report(m); });
-    case FrameType::answer:
-      return take<InquiryAnswer>(message, [&](InquiryAnswer m) { calls_.on_answer(std::move(m)); });
+    case FrameType::answers:
+      return take<InquiryAnswers>(message,
+                                  [&](InquiryAnswers m) { calls_.on_answers(std::move(m)); });
     case FrameType::abort_request:
       return take<AbortRequest>(message,
                                 [&](const AbortRequest& m) { calls_.on_abort_request(m); });

@@ -37,14 +37,13 @@ struct Judging : ::testing::Test {
   void answer(uint64_t inquiry, int rank, InquiryAnswer::Where where, uint64_t signature = 100,
               const std::string& text = "", bool in_stream = false) {
     InquiryAnswer a;
-    a.inquiry = inquiry;
     a.rank = rank;
     a.where = where;
     a.seq = where == InquiryAnswer::Where::before ? 16 : 17;
     a.signature = signature;
     a.text = text;
     a.in_stream = in_stream;
-    judge.answer(a);
+    judge.answer({inquiry, {}, {a}});
   }
   CallJudge::Outcome at(int64_t now) { return judge.judge(now, dead, left, kArrivalMs); }
 };

@@ -113,7 +113,10 @@ TEST(Inquiries, AreAnsweredWithATextOnlyWhereCallsDiffer) {
   const auto answer_to = [&](uint64_t signature) {
     rank.watch.on_inquiry({9, 1, 7, signature, 0});
     EXPECT_EQ(rank.sender.take_down<Inquiry>().size(), 1u);
-    return rank.sender.take_up<InquiryAnswer>().at(0);
+    const InquiryAnswers answers = rank.sender.take_up<InquiryAnswers>().at(0);
+    EXPECT_EQ(answers.alike.size() + answers.others.size(), 1u);
+    if (answers.alike.count(2)) return InquiryAnswer{2, InquiryAnswer::Where::at, 7, signature, ""};
+    return answers.others.at(0);
   };
   EXPECT_EQ(answer_to(5).where, InquiryAnswer::Where::absent);
   rank.calls[1] = call(7, 5);
@@ -126,14 +129,54 @@ TEST(Inquiries, AreAnsweredWithATextOnlyWhereCallsDiffer) {
   EXPECT_EQ(answer_to(5).where, InquiryAnswer::Where::past);
 }
 
+TEST(Inquiries, ThoseOfWhomTheCallIsInAStreamAreNotAlike) {
+  One rank(2);
+  rank.calls[1] = call(7, 5);
+  rank.calls[1].in_stream = true;
+  rank.watch.on_inquiry({9, 1, 7, 5, 0});
+  const auto up = rank.sender.take_up<InquiryAnswers>();
+  ASSERT_EQ(up.size(), 1u);
+  EXPECT_TRUE(up[0].alike.empty());
+  ASSERT_EQ(up[0].others.size(), 1u);
+  EXPECT_TRUE(up[0].others[0].in_stream);
+}
+
+TEST(Answers, OfOthersGoUpTogether) {
+  One inner(1);
+  inner.calls[1] = call(7, 5);
+  inner.watch.on_inquiry({9, 1, 7, 5, 0});
+  const auto own = inner.sender.take_up<InquiryAnswers>();
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_EQ(own[0].alike, std::set{1}) << "nobody waits for its own";
+  const int64_t first_ms = inner.self.now_ms;
+  inner.watch.on_answers({9, {2}, {}});
+  inner.watch.on_answers({10, {}, {{2, InquiryAnswer::Where::before, 6, 0, ""}}});
+  inner.self.now_ms += CallWatch::kGatherMs - 1;
+  inner.watch.on_answers({9, {}, {{3, InquiryAnswer::Where::at, 7, 6, "broadcast"}}});
+  inner.self.next_due_ms = INT64_MAX;
+  inner.watch.tick();
+  EXPECT_TRUE(inner.sender.take_up<InquiryAnswers>().empty());
+  EXPECT_EQ(inner.self.next_due_ms, first_ms + CallWatch::kGatherMs);
+  inner.self.now_ms++;
+  inner.watch.tick();
+  const auto up = inner.sender.take_up<InquiryAnswers>();
+  ASSERT_EQ(up.size(), 2u) << "one of each inquiry";
+  EXPECT_EQ(up[0].inquiry, 9u);
+  EXPECT_EQ(up[0].alike, std::set{2});
+  ASSERT_EQ(up[0].others.size(), 1u);
+  EXPECT_EQ(up[0].others[0].text, "broadcast");
+  EXPECT_EQ(up[1].others.at(0).where, InquiryAnswer::Where::before);
+  inner.watch.tick();
+  EXPECT_TRUE(inner.sender.take_up<InquiryAnswers>().empty()) << "once";
+}
+
 TEST(Coordinator, AsksAllAndTellsAll) {
   One rank(0);
   rank.calls[1] = call(7, 6);
   rank.watch.on_report(report_of(2, 7));
   const auto asked = rank.sender.take_down<Inquiry>();
   ASSERT_EQ(asked.size(), 1u);
-  for (const int other : {1, 2, 3})
-    rank.watch.on_answer({asked[0].id, other, InquiryAnswer::Where::at, 7, 5, ""});
+  for (const int other : {1, 2, 3}) rank.watch.on_answers({asked[0].id, {other}, {}});
   rank.watch.tick();
   const auto told = rank.sender.take_down<CommFailed>();
   ASSERT_EQ(told.size(), 1u);
