@@ -126,7 +126,7 @@ void Ranks::start_step(uint32_t number, Piece piece) {
       return;
     case StepKind::reduce:
     case StepKind::copy:
-      rank.local.push_back(piece);
+      rank.local.emplace(piece.chunk, piece.step);
       return;
   }
 }
@@ -178,8 +178,9 @@ bool Ranks::post_a_send(uint32_t number) {
 bool Ranks::work_locally(uint32_t number) {
   Rank& rank = ranks_[number];
   if (rank.local.empty()) return false;
-  const Piece piece = rank.local.front();
-  rank.local.pop_front();
+  const auto [chunk, step] = *rank.local.begin();
+  rank.local.erase(rank.local.begin());
+  const Piece piece{chunk, step};
   uint64_t read = 0;
   for (const Operand& source : rank.program.sources_of(rank.program.steps[piece.step]))
     read += bytes_of(rank, source, piece.chunk);

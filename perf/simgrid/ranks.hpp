@@ -59,7 +59,8 @@ class Ranks {
     std::vector<uint32_t> receiver_of;      // by step: index into receivers (sends)
     std::map<uint32_t, ChunkState> chunks;  // in flight
     uint32_t chunks_left = 0;
-    std::deque<Piece> ready, local;
+    std::deque<Piece> ready;
+    std::set<std::pair<uint32_t, uint32_t>> local;  // chunk and step of reductions and copies
     // chunk and step of the receive
     std::map<std::pair<uint32_t, uint32_t>, MessagePtr> unexpected;
     bool busy = false;

@@ -6,9 +6,9 @@
 // lowest chunk, then step) and handed over while few bytes are under way to that peer, messages
 // over the eager limit only into posted receives, messages from one rank to another one after the
 // other. A message is a SimGrid Comm from its first to its last byte, and then the way's latency
-// passes; posting and reducing pass one after the other on a rank's processor. Every rank is
-// replayed: no symmetry. Costs some tens of microseconds a message, and more where thousands are
-// under way.
+// passes; posting and reducing pass one after the other on a rank's processor, reductions of the
+// lowest chunk first. Every rank is replayed: no symmetry. Costs some tens of microseconds a
+// message, and more where thousands are under way.
 #pragma once
 
 #include <cstdint>

@@ -105,7 +105,6 @@ void Execution::begin(uint32_t seq) {
   outstanding_ = 0;
   work_list_.clear();
   local_list_.clear();
-  local_next_ = 0;
   for (SendQueue& peer : peers_) peer.clear();
   *armed_ = device_ && device_->waits();
   if (!armed()) go();
@@ -156,7 +155,8 @@ Status Execution::lay_out_slots(Lane& lane) {
 }
 
 // Works through everything that became ready, without recursion. Messages first: the wire works
-// while this core reduces and copies.
+// while this core reduces and copies. Of that the lowest chunk first: whoever waits for it goes on
+// with it while the next is done here.
 void Execution::pump() {
   if (pumping_) return;
   pumping_ = true;
@@ -169,13 +169,11 @@ void Execution::pump() {
     for (uint32_t peer = 0; peer < peers_.size() && status_.ok(); peer++)
       if (!peers_[peer].empty()) post_sends(peer);
     if (!work_list_.empty()) continue;  // posting may complete a step
-    if (local_next_ == local_list_.size() || !status_.ok()) break;
-    const LaneStep local = local_list_[local_next_++];
+    if (local_list_.empty() || !status_.ok()) break;
+    std::pop_heap(local_list_.begin(), local_list_.end());
+    const LocalStep local = local_list_.back();
+    local_list_.pop_back();
     run_local(local.lane, local.step);
-  }
-  if (local_next_ == local_list_.size()) {
-    local_list_.clear();
-    local_next_ = 0;
   }
   pumping_ = false;
 }
@@ -190,7 +188,8 @@ void Execution::step_ready(uint32_t lane, uint32_t step) {
       break;
     case StepKind::reduce:
     case StepKind::copy:
-      local_list_.push_back({lane, step});
+      local_list_.push_back({lanes_[lane].slots.chunk.index, step, lane});
+      std::push_heap(local_list_.begin(), local_list_.end());
       break;
   }
 }

@@ -2,15 +2,16 @@
 //
 // Chunks run in *lanes*: lane l runs chunks l, l + L, l + 2L, ... one at a time, each lane with its
 // own slots. A step starts when its dependencies are done: receives are posted at once, reductions
-// run at once, sends wait in a queue per peer, widest tier first, then lowest chunk, and are handed
-// over while fewer than `in_flight_bytes` of the peer's earlier ones are under way, so that a deep
-// queue never delays the flow that matters. Objects are reused: start() costs no allocation once
-// buffers have grown. All calls are made under the engine's lock.
+// run at once, lowest chunk first, sends wait in a queue per peer, widest tier first, then lowest
+// chunk, and are handed over while fewer than `in_flight_bytes` of the peer's earlier ones are
+// under way, so that a deep queue never delays the flow that matters. Objects are reused: start()
+// costs no allocation once buffers have grown. All calls are made under the engine's lock.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/data_places.hpp"
@@ -113,6 +114,13 @@ class Execution {
   struct LaneStep {
     uint32_t lane, step;
   };
+  // A reduction or copy that may be done: the lowest chunk's first, for a heap whose top is last.
+  struct LocalStep {
+    uint32_t chunk, step, lane;
+    bool operator<(const LocalStep& other) const {
+      return std::pair(chunk, step) > std::pair(other.chunk, other.step);
+    }
+  };
   void begin(uint32_t seq);
   void go();
   void begin_chunk(uint32_t lane, uint32_t chunk);
@@ -182,8 +190,7 @@ class Execution {
   std::vector<RecvRequest> receives_;
   std::vector<SendQueue> peers_;          // by index in Prepared::peers
   std::vector<LaneStep> work_list_;       // steps that became ready and were not looked at yet
-  std::vector<LaneStep> local_list_;      // of them, reductions and copies still to be done
-  size_t local_next_ = 0;                 // the first of those
+  std::vector<LocalStep> local_list_;     // heap: of them, reductions and copies still to be done
   std::unique_ptr<DeviceMemory> device_;  // null: the processor does what is done here
   // Started, and its stream has not come to it. Shared with those who say so to other ranks.
   std::shared_ptr<std::atomic<bool>> armed_ = std::make_shared<std::atomic<bool>>(false);

@@ -170,7 +170,9 @@ void World::step_ready(int position, LaneStep at) {
       break;
     case StepKind::reduce:
     case StepKind::copy:
-      rank.local.push_back(at);
+      rank.local.push_back(
+          {uint64_t{rank.chunk[at.lane]} << kChunkShift | at.step, at.lane, at.step});
+      std::push_heap(rank.local.begin(), rank.local.end());
       break;
   }
 }
@@ -248,8 +250,9 @@ void World::run_processor(int position) {
 
 bool World::do_local(int position) {
   Rank& rank = ranks_[index(position)];
-  rank.local_now = rank.local.front();
-  rank.local.pop_front();
+  rank.local_now = {rank.local.front().lane, rank.local.front().step};
+  std::pop_heap(rank.local.begin(), rank.local.end());
+  rank.local.pop_back();
   const Step& step = rank.prepared->program.steps[rank.local_now.step];
   const uint64_t bytes =
       step.sources * bytes_of(rank, step.target, rank.chunk[rank.local_now.lane]);
@@ -268,7 +271,7 @@ bool World::do_local(int position) {
 bool World::may_post(const Rank& rank, const PeerQueue& peer) const {
   if (peer.ready.empty()) return false;
   if (peer.in_flight < 2) return true;
-  const ReadySend& next = peer.ready.front();
+  const ReadyStep& next = peer.ready.front();
   const Program& program = rank.prepared->program;
   const Operand& source = program.operands[program.steps[next.step].first_source];
   return peer.bytes_in_flight + bytes_of(rank, source, rank.chunk[next.lane]) <=
@@ -285,7 +288,7 @@ bool World::post_next(int position) {
     peer.open = false;
     return false;
   }
-  const ReadySend next = peer.ready.front();
+  const ReadyStep next = peer.ready.front();
   std::pop_heap(peer.ready.begin(), peer.ready.end());
   peer.ready.pop_back();
   const Program& program = rank.prepared->program;

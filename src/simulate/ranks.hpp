@@ -3,15 +3,12 @@
 //
 // A rank here stands for all of its class (simulate/symmetry.hpp), for one of its calls each. It
 // has a processor that does one thing at a time: the posting of sends, peer after peer, then
-// reductions and copies, in the order in which they became ready; of what became ready at the same
-// time, lowest chunk first, so that ranks that do the same stay alike. A posted message waits for
-// its receive if it is large, then for its turn on the way to that peer, then moves. Memory:
-// O(steps * lanes) a rank.
+// reductions and copies, lowest chunk first. A posted message waits for its receive if it is large,
+// then for its turn on the way to that peer, then moves. Memory: O(steps * lanes) a rank.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <queue>
 #include <unordered_map>
@@ -43,10 +40,10 @@ class World {
   struct LaneStep {
     uint32_t lane, step;
   };
-  struct ReadySend {
-    uint64_t order;  // smaller first: inverted tier, chunk, step
+  struct ReadyStep {
+    uint64_t order;  // smaller first: of sends the inverted tier, then chunk and step
     uint32_t lane, step;
-    bool operator<(const ReadySend& other) const { return order > other.order; }  // for a max-heap
+    bool operator<(const ReadyStep& other) const { return order > other.order; }  // for a max-heap
   };
   struct Message {
     int from = 0, to = 0;         // classes
@@ -59,7 +56,7 @@ class World {
   };
   // What a rank sends to one other: ready, waiting and moving.
   struct PeerQueue {
-    std::vector<ReadySend> ready;  // heap
+    std::vector<ReadyStep> ready;  // heap
     uint64_t bytes_in_flight = 0;
     uint32_t in_flight = 0;
     bool open = false;  // among the rank's open_peers
@@ -85,7 +82,7 @@ class World {
     std::vector<uint32_t> chunk, remaining;  // by lane
     std::vector<PeerQueue> peers;
     std::vector<LaneStep> work_list;   // became ready and were not looked at yet
-    std::deque<LaneStep> local;        // reductions and copies that wait for the processor
+    std::vector<ReadyStep> local;      // heap: reductions and copies that wait for the processor
     std::vector<uint32_t> open_peers;  // min-heap: peers that may have a send to post
     // messages whose receive was not posted, by chunk and step
     std::unordered_map<uint64_t, uint32_t> early;
