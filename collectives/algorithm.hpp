@@ -47,9 +47,13 @@ struct Estimate {
   // Every message crosses all tiers between two ranks at once, and none waits for messages of
   // another tier: then these times do not add up.
   bool at_once = false;
+  // No message waits for another: the first moves while the others are posted.
+  bool posted_at_once = false;
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
+  // Read by others before or after that, one after the other on the longest way.
+  uint64_t reduce_bytes_of_others = 0;
 };
 
 // What an algorithm says beyond its Estimate for many ranks on few cores, whose links are shapers.

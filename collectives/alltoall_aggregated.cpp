@@ -250,12 +250,16 @@ class AggregatedAlgorithm : public Algorithm {
     const Traffic traffic = traffic_of(tree, request, tier, group_of);
     Estimate estimate;
     estimate.messages = traffic.most_messages;
+    estimate.posted_at_once = true;  // but for what is passed on, which waits for a few
     estimate.tier_ns = traffic.load.tier_ns(cost);
-    const Group& first = *group_of[0];
-    estimate.latency_ns = planning_latency_ns(tree, 0, cost);
-    if (first.size > 1)
-      estimate.latency_ns +=
-          message_latency_ns(tree, first.first, first.first + first.size - 1, cost);
+    // A group of one rank has nothing to pass on. Where ranks wait for a core, what is passed on
+    // does as well, and that is counted with the messages.
+    uint64_t inside_ns = 0;
+    for (const Group* group : group_of)
+      if (group->size > 1 && !cost.shared_cores.crowded())
+        inside_ns = std::max(inside_ns, message_latency_ns(tree, group->first,
+                                                           group->first + group->size - 1, cost));
+    estimate.latency_ns = planning_latency_ns(tree, 0, cost) + inside_ns;
     return estimate;
   }
 

@@ -97,20 +97,24 @@ class TreeAlgorithm : public Algorithm {
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters& parameters, const CostModel& cost,
-                                      const Estimate&) const override {
+                                      const Estimate& estimate) const override {
     const FabricTree shape(tree, request.root, fan_out(parameters));
     const uint64_t total = total_bytes(request, tree.ranks());
     const GroupRates rates = planning_rates(tree, cost);
-    // The whole message, to all children one after the other.
+    const bool reduces = request.collective == Collective::reduce;
+    const auto reading_ns = [&](uint64_t children) {
+      return reduces ? transfer_ns((children + 1) * total, cost.reduce_bytes_per_s) : 0;
+    };
+    // The whole message, to all children one after the other, or from them and added up.
     std::vector<uint64_t> moved_ns(index(tree.ranks()), 0);
     for (const int p : shape.top_down()) {
       const int parent = shape.node(p).parent;
       if (parent < 0) continue;
-      moved_ns[index(p)] = moved_ns[index(parent)] +
-                           shape.node(parent).children * message_ns(tree, rates, parent, p, total);
+      const auto siblings = static_cast<uint64_t>(shape.node(parent).children);
+      moved_ns[index(p)] = moved_ns[index(parent)] + reading_ns(siblings) +
+                           siblings * message_ns(tree, rates, parent, p, total);
     }
-    const bool reduces = request.collective == Collective::reduce;
-    return {.path_ns = *std::ranges::max_element(moved_ns),
+    return {.path_ns = behind_first_reading(*std::ranges::max_element(moved_ns), estimate, cost),
             .received = reduces ? static_cast<uint64_t>(shape.most_children()) : 0,
             .all_messages = static_cast<uint64_t>(tree.ranks()) - 1};
   }

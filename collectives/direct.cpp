@@ -242,6 +242,7 @@ class DirectAlgorithm : public Algorithm {
     const Load load = load_of(tree, request);
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
+    estimate.posted_at_once = request.collective != Collective::barrier;
     estimate.messages = to_root(request) ? std::min<uint64_t>(ranks - 1, 1) : ranks - 1;
     if (n > 1)
       estimate.latency_ns = has_root(request.collective)

@@ -246,31 +246,39 @@ class Leaders : public Algorithm {
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters& parameters, const CostModel& cost,
-                                      const Estimate&) const override {
+                                      const Estimate& estimate) const override {
     const Shape shape(tree, parameters);
     const Bytes bytes(tree, request, shape);
     const GroupRates rates = planning_rates(tree, cost);
     SharedCoresEstimate shared;
+    const auto reading_ns = [&](uint64_t sources) {
+      return request.reduces() ? transfer_ns(sources * total_bytes(request, tree.ranks()),
+                                             cost.reduce_bytes_per_s)
+                               : 0;
+    };
     // Whole messages, hop after hop: up to a leader, across, and down. Those of one parent, or of
-    // one leader, share its link.
+    // one leader, share its link, and are added up where they come together.
     std::vector<uint64_t> up_ns(index(tree.ranks()), 0), down_ns = up_ns;
-    uint64_t across_ns = 0;
+    uint64_t across_ns = shape.leaders.size() > 1 ? reading_ns(shape.leaders.size()) : 0;
+    const uint64_t leaders_ns = across_ns;
     for (const int p : shape.tree.top_down()) {
       shared.all_messages += shape.sends(p);
       for (const int other : shape.leaders)
         if (shape.is_leader(p) && other != p)
-          across_ns = std::max(across_ns, (shape.leaders.size() - 1) *
-                                              message_ns(tree, rates, p, other, bytes.up(p)));
+          across_ns =
+              std::max(across_ns, leaders_ns + (shape.leaders.size() - 1) *
+                                                   message_ns(tree, rates, p, other, bytes.up(p)));
       const int parent = shape.parent(p);
       if (parent < 0) continue;
       const uint64_t siblings = shape.children(parent).size();
-      up_ns[index(p)] =
-          up_ns[index(parent)] + siblings * message_ns(tree, rates, p, parent, bytes.up(p));
+      up_ns[index(p)] = up_ns[index(parent)] + reading_ns(siblings + 1) +
+                        siblings * message_ns(tree, rates, p, parent, bytes.up(p));
       down_ns[index(p)] =
           down_ns[index(parent)] + siblings * message_ns(tree, rates, parent, p, bytes.down(p));
     }
-    shared.path_ns =
+    const uint64_t path_ns =
         *std::ranges::max_element(up_ns) + across_ns + *std::ranges::max_element(down_ns);
+    shared.path_ns = behind_first_reading(path_ns, estimate, cost);
     return shared;
   }
 

@@ -69,37 +69,51 @@ uint64_t whole_load(const StageTree& stages, const Node& node, int whole_stages,
   return 2 * kAllData + siblings * kAllData * ranks / static_cast<uint64_t>(stages.node(base).size);
 }
 
-bool goes_both_ways(const Request& request) {
-  return request.collective == Collective::all_reduce || request.collective == Collective::barrier;
+bool goes_both_ways(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::barrier;
+}
+
+// Messages that a rank of a child sends one way to the ranks of the child's siblings: of those two
+// that hold the same data in a and b parts it has its part of a + b - gcd(a, b) pieces.
+uint64_t sent_by_rank(uint64_t a, const std::map<uint64_t, uint64_t>& sizes) {
+  uint64_t sum = 0;
+  for (const auto& [b, many] : sizes)
+    sum += (many - (a == b)) * divided_up(a + b - std::gcd(a, b), a);
+  return sum;
 }
 
 // What a node's children come to, and its own exchange on top of that.
 Below below_node(const TierTree& tree, const StageTree& stages, const Shares& shares,
                  const Node& node, const std::vector<Below>& below, int whole_stages,
-                 bool both_ways, const CostModel& cost) {
+                 Collective collective, const CostModel& cost) {
   const StageNode& stage = stages.node(node.example);
   const bool whole = stage.depth < whole_stages;
+  const uint64_t n = node.children.size();
+  const uint64_t ways = goes_both_ways(collective) && !whole ? 2 : 1;
+  std::map<uint64_t, uint64_t> sizes;
   Below b;
   b.bases = 0;
-  uint64_t largest = 1, smallest = stage.size > 0 ? static_cast<uint64_t>(stage.size) : 1;
   for (const uint32_t child : node.children) {
-    const uint64_t size = stages.shape(shares.node(child).shape).size;
-    largest = std::max(largest, size);
-    smallest = std::min(smallest, size);
+    sizes[stages.shape(shares.node(child).shape).size]++;
     b.bases += whole ? below[child].bases : 0;
     b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
-    b.messages = std::max(b.messages, below[child].messages);
-    b.reduce_load = std::max(b.reduce_load, below[child].reduce_load);
   }
-  const uint64_t n = node.children.size();
-  // A rank has one peer in each sibling, more in larger ones.
-  const uint64_t peers = (n - 1) * (whole ? 1 : divided_up(largest, smallest));
-  const uint64_t ways = both_ways && !whole ? 2 : 1;
+  // What relays pass on a rank sends to every sibling, or gets from them where sums come to a root.
   const uint64_t relays = node.relays.empty() ? 0 : 1;
+  const uint64_t relayed = collective == Collective::reduce ? relays : relays * (n - 1);
+  for (size_t i = 0; i < n; i++) {
+    const uint32_t child = node.children[i];
+    const uint64_t size = stages.shape(shares.node(child).shape).size;
+    const uint64_t peers = whole ? n - 1 : sent_by_rank(size, sizes);
+    b.messages = std::max(b.messages, below[child].messages + ways * peers + relayed);
+    // Sources of a rank's part: of the share that the child owns, or of the ranks' own blocks; with
+    // whole pieces of what a base has.
+    uint64_t part = kAllData / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
+    if (!whole && goes_both_ways(collective))
+      part = saturated(Wide{node.share[i + 1] - node.share[i]} * kAllData / kUnits / size);
+    b.reduce_load = std::max(b.reduce_load, below[child].reduce_load + n * part);
+  }
   b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
-  b.messages += ways * peers + relays * (n - 1);
-  // Sources of its part: 1 / size of the data, or with whole pieces 1 / (ranks of a base).
-  b.reduce_load += n * kAllData / static_cast<uint64_t>(stage.size) * (whole ? b.bases : 1);
   if (!whole) b.bases = 1;
   return b;
 }
@@ -121,7 +135,8 @@ std::vector<uint64_t> tier_times(const TierTree& tree, const Request& request,
     uint64_t out = node.out_load, in = node.in_load, headers = 0;
     if (cost.message_bytes > 0)
       headers = crossing(stages, node, whole_stages) *
-                (goes_both_ways(request) && whole_stages == 0 ? 2 : 1) * cost.message_bytes;
+                (goes_both_ways(request.collective) && whole_stages == 0 ? 2 : 1) *
+                cost.message_bytes;
     if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
     uint64_t& tier = tier_ns[index(shape.tier)];
     const int group = stages.node(node.example).group;
@@ -144,8 +159,8 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
   std::vector<Below> below(shares.nodes().size());
   for (size_t i = 0; i < shares.nodes().size(); i++)
     if (const Node& node = shares.nodes()[i]; !node.children.empty())
-      below[i] = below_node(tree, stages, shares, node, below, whole_stages,
-                            goes_both_ways(request), cost);
+      below[i] =
+          below_node(tree, stages, shares, node, below, whole_stages, request.collective, cost);
   const Below& all = below[shares.root()];
   Estimate result;
   result.tier_ns = tier_times(tree, request, stages, shares, below, whole_stages, cost);
@@ -177,7 +192,7 @@ uint64_t all_messages(const Request& request, const StageTree& stages, const Sha
       below[i] += below[child];
     }
     const bool whole = stages.node(node.example).depth < whole_stages;
-    const uint64_t ways = goes_both_ways(request) && !whole ? 2 : 1;
+    const uint64_t ways = goes_both_ways(request.collective) && !whole ? 2 : 1;
     below[i] += ways * exchanged(sizes, whole);  // what a relay sends, others need not
   }
   return below[shares.root()];

@@ -11,6 +11,7 @@
 // sums; gathering ones none.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/tiered/count.hpp"
@@ -19,6 +20,7 @@
 #include "collectives/tiered/forest.hpp"
 #include "collectives/tiered/whole.hpp"
 #include "cost/rates.hpp"
+#include "schedule/layout.hpp"
 
 namespace sennit {
 namespace {
@@ -109,6 +111,8 @@ class TieredBlueprint : public Blueprint {
     return emitter.finish();
   }
 
+  const Forest& forest() const { return forest_; }
+
  private:
   void emit(Emitter& emitter, int position) const {
     const std::vector<StageMoves> stages = forest_.moves(position, whole_stages_);
@@ -130,6 +134,55 @@ class TieredBlueprint : public Blueprint {
   const Forest forest_;
   std::vector<int32_t> bases_;
 };
+
+// Who of the ranks whose messages `program` receives sends it most; -1: nobody sends anything.
+int greatest_sender(const Program& program, const Layout& layout) {
+  uint64_t most = 0;
+  int sender = -1;
+  for (const Step& step : program.steps) {
+    uint64_t elements = 0;
+    if (step.kind == StepKind::recv)
+      for (const Range& range : program.ranges_of(step.target))
+        elements += layout.length(range, {});
+    if (elements > most) sender = step.peer;
+    most = std::max(most, elements);
+  }
+  return sender;
+}
+
+// What is read of a reduction on its way to the root, by one rank after the other, each of whom
+// sends the next most of what that gets: by the one that reads most, and by all.
+struct Readings {
+  uint64_t most = 0, all = 0;
+};
+Readings readings(const Blueprint& blueprint, const Request& request) {
+  const Layout layout{.count = request.count};
+  Readings readings;
+  std::vector<int> way;
+  for (int at = request.root; at >= 0 && std::ranges::find(way, at) == way.end();) {
+    way.push_back(at);
+    const Program program = blueprint.program(at);
+    const uint64_t read = read_bytes(program, layout, type_bytes(request.type));
+    readings.most = std::max(readings.most, read);
+    readings.all += read;
+    at = greatest_sender(program, layout);
+  }
+  return readings;
+}
+
+// Of a sum what the others share evenly all comes together at the root, by ways that the shares
+// make: programs say how often it is read.
+Estimate estimate_sum(const TierTree& tree, const Request& request, const Parameters& parameters,
+                      const CostModel& cost) {
+  const TieredBlueprint blueprint(tree, request, parameters);
+  const Forest& forest = blueprint.forest();
+  Estimate estimate = tiered::estimate(tree, request, forest.tree(), forest.shares(), 0, cost);
+  if (cost.reduce_bytes_per_s == kFreeReduction) return estimate;
+  const Readings reading = readings(blueprint, request);
+  estimate.reduce_bytes = reading.most;
+  estimate.reduce_bytes_of_others = reading.all - reading.most;
+  return estimate;
+}
 
 class Tiered : public Algorithm {
  public:
@@ -195,6 +248,8 @@ class Tiered : public Algorithm {
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
+    if (request.collective == Collective::reduce)
+      return estimate_sum(tree, request, parameters, cost);
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
     const Shares shares(stages, pattern_of(request));
     return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
@@ -205,6 +260,11 @@ class Tiered : public Algorithm {
                                       const Estimate& estimate) const override {
     SharedCoresEstimate shared;
     shared.path_ns = path_ns(request, estimate);
+    if (estimate.reduce_bytes_of_others > 0)
+      shared.path_ns =
+          std::max(shared.path_ns,
+                   std::accumulate(estimate.tier_ns.begin(), estimate.tier_ns.end(), uint64_t{0})) +
+          transfer_ns(estimate.reduce_bytes_of_others, cost.reduce_bytes_per_s);
     if (!cost.shared_cores.crowded()) return shared;  // the rest takes as long as the estimate
     shared.fills_twice = !has_root(request.collective);
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));

@@ -81,6 +81,8 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
                                                       : Posting::free),
       ends_together(!has_root(setting.request.collective)),
       reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)) {
+  if (estimate.posted_at_once && estimate.messages > 1)
+    later_posts = kPermille - kPermille / estimate.messages;
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
     const auto over_goodput = [&](uint64_t ns) {
       return saturated(Wide{ns} * kPermille / setting.tiers[tier].goodput_permille);
@@ -93,19 +95,22 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
 }
 
 uint64_t Pipeline::ns(uint32_t chunks) const {
-  const uint64_t largest = std::max(largest_tier_ns, reduction_ns);
   const Wide sum = tiers_ns + reduction_ns, later = chunks - 1;
-  const Wide moving = largest - largest / chunks + later * header_ns, posts = later * posting_ns;
-  Wide time = Wide{latency_ns} + posting_ns + sum / chunks + refill_ns / chunks * later / chunks;
+  const Wide moving = largest_tier_ns - largest_tier_ns / chunks + later * header_ns;
+  const Wide reducing = reduction_ns - reduction_ns / chunks, posts = later * posting_ns;
+  // While the first of several messages moves the others are posted.
+  const Wide hidden = std::min(tiers_ns / chunks, Wide{posting_ns} * later_posts / kPermille);
+  Wide time =
+      Wide{latency_ns} + posting_ns - hidden + sum / chunks + refill_ns / chunks * later / chunks;
   switch (posting) {
     case Posting::added:
-      time += moving + posts;
+      time += std::max(moving, reducing) + posts;
       break;
     case Posting::hidden:
-      time += std::max(moving, posts) + not_hidden(moving, posts);
+      time += std::max(moving, reducing + posts) + not_hidden(moving, reducing + posts);
       break;
     case Posting::free:
-      time += moving;
+      time += std::max(moving, reducing);
       break;
   }
   if (ends_together && chunks > kLanes)

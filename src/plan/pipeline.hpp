@@ -2,13 +2,14 @@
 // and tiers that work side by side.
 //
 // A message's chunks pass through the tiers one behind the other. The first takes
-//   latency + posting + (sum of the tiers' times) / chunks,
-// where the reductions count as one more tier and tiers' times are over the goodput. Where messages
-// go straight through all tiers, the slowest tier's time stands for the sum. Behind it the slowest
-// tier has (1 - 1/chunks) of its time left, and of every chunk the headers of its messages.
-// While it works the other chunks are posted: the longer of the two counts, and of the shorter an
-// eighth times the cube of its part of the longer. Within one host the cores that move are those
-// that post, and both count. Where rates are unknown, posting counts once: on a network slower than
+//   latency + posting + (sum of the tiers' times + reductions) / chunks,
+// where tiers' times are over the goodput. Where messages go straight through all tiers, the
+// slowest tier's time stands for the sum; where none waits for another, the later ones are posted
+// while the first moves. Behind the first chunk the slowest tier has (1 - 1/chunks) of its time
+// left, and of every chunk the headers of its messages. Meanwhile the busiest rank's processor
+// reduces and posts the other chunks: the longer of the two counts, and of the shorter an eighth
+// times the cube of its part of the longer. Within one host the cores that move are those that
+// post, and both count. Where rates are unknown, posting counts once: on a network slower than
 // assumed it hides behind the wire, while too few chunks cost up to a whole tier's time.
 //
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
@@ -55,7 +56,9 @@ struct Pipeline {
   uint64_t ns(uint32_t chunks) const;
 
   uint64_t latency_ns;
-  uint64_t posting_ns;     // of one chunk's messages
+  uint64_t posting_ns;  // of one chunk's messages
+  // What part of it, in thousandths, the first message does not wait for.
+  uint64_t later_posts = 0;
   uint64_t header_ns = 0;  // that one chunk's messages add to the slowest tier
   Posting posting;
   bool ends_together;  // a chunk, at all ranks

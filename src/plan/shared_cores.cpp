@@ -23,8 +23,9 @@ uint64_t posting_ns(const Setting& setting, const Estimate& estimate,
                     const SharedCoresEstimate& shared, uint64_t posted_ns) {
   const CostModel& cost = setting.cost;
   const uint64_t post_ns = setting.one_host ? cost.shared_memory_post_ns : cost.post_ns;
+  if (!setting.one_host && !cost.shared_cores.crowded()) return posted_ns;
   const uint64_t busiest = std::max(posted_ns, shared.received * post_ns / kReceivedAsPosted);
-  if (setting.one_host || !cost.shared_cores.crowded()) return busiest;
+  if (setting.one_host) return busiest;
   const auto ranks = static_cast<uint64_t>(setting.tree.ranks());
   const Wide all = shared.all_messages ? shared.all_messages : estimate.messages * ranks;
   return std::max(busiest, saturated(crowded_ns(all, cost.shared_cores) / ranks));

@@ -73,4 +73,7 @@ struct Layout {
   }
 };
 
+// Bytes that the reductions and copies of a program read, of the message in one chunk.
+uint64_t read_bytes(const Program& program, const Layout& layout, uint64_t element_bytes);
+
 }  // namespace sennit

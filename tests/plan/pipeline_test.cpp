@@ -49,7 +49,9 @@ TEST(Pipeline, WhatGoesStraightCrossesAllTiersAtOnce) {
   EXPECT_EQ(pipeline.ns(4), 7'000u + 100'000);
 }
 
-TEST(Pipeline, ReductionsAreOneMoreTier) {
+// Of the chunks behind the first the longer counts: what they move, or what a processor does for
+// them, which reduces and posts.
+TEST(Pipeline, ReductionsAreTheWorkOfWhoPosts) {
   const TierTree tree = two_by_two();
   const Request request;
   CostModel cost;
@@ -57,9 +59,21 @@ TEST(Pipeline, ReductionsAreOneMoreTier) {
   cost.reduce_bytes_per_s = 1'000'000'000;
   Estimate estimate = two_tiers();
   estimate.reduce_bytes = 200'000;
-  const Pipeline pipeline(Setting(tree, request, cost), estimate, estimate);
+  Pipeline pipeline(Setting(tree, request, cost), estimate, estimate);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 340'000);
-  EXPECT_EQ(pipeline.ns(2), 7'000u + 340'000 / 2 + 200'000 / 2);
+  EXPECT_EQ(pipeline.ns(2), 7'000u + 340'000 / 2 + 200'000 / 2 + 50'000 / 8 / 8);
+  pipeline.posting_ns = 900'000;
+  EXPECT_EQ(pipeline.ns(2), 7'000u + 900'000 + 340'000 / 2 + 200'000 / 2 + 900'000 +
+                                50'000 * 50 / 1000 * 50 / 1000 * 50 / 1000 / 8);
+}
+
+TEST(Pipeline, WhatIsPostedBehindTheFirstMessageHidesBehindIt) {
+  Estimate estimate = two_tiers();
+  const Pipeline waits = on_two_by_two(1'000, estimate, estimate);
+  estimate.posted_at_once = true;
+  const Pipeline at_once = on_two_by_two(1'000, estimate, estimate);
+  EXPECT_EQ(estimate.messages, 3u);
+  EXPECT_EQ(waits.ns(1) - at_once.ns(1), 3'000u * 667 / 1000);
 }
 
 // The first chunk's messages are before anything moves; the others' are posted while the slowest

@@ -71,20 +71,23 @@ uint64_t plain_ns(const TierTree& tree, const Request& request, const CostModel&
   const uint64_t posts = e.messages * (one_host ? cost.shared_memory_post_ns : cost.post_ns);
   const uint64_t reduction_ns = transfer_ns(e.reduce_bytes, cost.reduce_bytes_per_s);
   Wide tiers = 0;
-  uint64_t largest = reduction_ns, header = 0;
+  uint64_t largest = 0, header = 0;
   for (size_t tier = 0; tier < e.tier_ns.size(); tier++) {
     tiers = e.at_once ? std::max(tiers, Wide{e.tier_ns[tier]}) : tiers + e.tier_ns[tier];
     largest = std::max(largest, e.tier_ns[tier]);
     header = std::max(header, e.tier_ns[tier] - payload.tier_ns[tier]);
   }
   const Wide sum = tiers + reduction_ns;
-  const Wide first = Wide{e.latency_ns} + posts + sum / chunks;
+  const uint64_t behind = e.posted_at_once && e.messages > 1 ? 1000 - 1000 / e.messages : 0;
+  const Wide first = Wide{e.latency_ns} + posts + sum / chunks -
+                     std::min(tiers / chunks, Wide{posts} * behind / 1000);
   const Wide moving = largest - largest / chunks + later * header, posting = Wide{posts} * later;
-  const Wide longer = std::max(moving, posting), shorter = std::min(moving, posting);
+  const Wide reducing = reduction_ns - reduction_ns / chunks, working = reducing + posting;
+  const Wide longer = std::max(moving, working), shorter = std::min(moving, working);
   const Wide share = shorter * 1000 / std::max(longer, Wide{1});
-  Wide time = first + moving;
+  Wide time = first + std::max(moving, reducing);
   if (one_host)
-    time = first + moving + posting;
+    time = first + std::max(moving, reducing) + posting;
   else if (tree.capacities_known())
     time = first + longer + shorter * share / 1000 * share / 1000 * share / 1000 / 8;
   if (!has_root(request.collective))

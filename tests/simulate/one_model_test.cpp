@@ -1,15 +1,24 @@
-// one_model_test.cpp: the planner's closed form and the simulator say the same of large messages
-// that go straight.
+// one_model_test.cpp: the planner's closed form and the simulator say the same: of large messages
+// that go straight, of what a rank reads, and of which candidate is fastest.
 //
 // ctest not-under-tsan: it has one thread
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
+#include <vector>
 
+#include <fmt/core.h>
+
+#include "cost/rates.hpp"
 #include "plan/planner.hpp"
+#include "schedule/layout.hpp"
 #include "simulate/simulate.hpp"
 #include "tests/support/random_trees.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/trials.hpp"
+#include "topology/source.hpp"
 
 namespace sennit {
 namespace {
@@ -58,6 +67,99 @@ TEST(OneModel, ClosedFormAndSimulatorAgreeOnWhatGoesStraight) {
           << tree.to_text();
     }
   }
+}
+
+// Of `bytes` in all, for whichever collective.
+Request request_of(Collective collective, uint64_t bytes, int ranks, int root) {
+  Request request;
+  request.collective = collective;
+  request.count = bytes / type_bytes(request.type);
+  const bool one_vector = collective == Collective::all_reduce ||
+                          collective == Collective::broadcast || collective == Collective::reduce;
+  if (!one_vector) request.count /= static_cast<uint64_t>(ranks);
+  if (has_root(collective)) request.root = root % ranks;
+  request.in_place = collective == Collective::broadcast;  // as programs mostly call it
+  return request;
+}
+
+uint64_t busiest_reads(const TierTree& tree, const Request& request, const Blueprint& blueprint) {
+  uint64_t most = 0;
+  for (int position = 0; position < tree.ranks(); position++)
+    most = std::max(most, read_bytes(blueprint.program(position), {.count = request.count},
+                                     type_bytes(request.type)));
+  return most;
+}
+
+// What the processor of the busiest rank reads decides where the network is fast. The shares of
+// unequal groups are rounded to whole pieces, so a tiered schedule's is an estimate.
+TEST(OneModel, EstimatesKnowWhatTheBusiestRankReads) {
+  std::mt19937_64 random(sennit_test::seed());
+  for (int round = 0; round < sennit_test::trials(60); round++) {
+    const TierTree tree = oversubscribed(random, 2 + static_cast<int>(random() % 30));
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
+      const Request request = request_of(collective, 64 << 20, tree.ranks(), round);
+      for (const Algorithm* algorithm : algorithms()) {
+        if (!algorithm->applies(tree, request)) continue;
+        for (const Parameters& parameters : algorithm->candidates(tree, request)) {
+          const auto blueprint = algorithm->prepare(tree, request, parameters);
+          const auto reads = static_cast<double>(busiest_reads(tree, request, *blueprint));
+          const Estimate estimate = algorithm->estimate(tree, request, parameters, {});
+          const bool tiered = algorithm->name() == "tiered";
+          EXPECT_NEAR(static_cast<double>(estimate.reduce_bytes) / reads, 1, tiered ? 0.6 : 0.02)
+              << name(collective) << " by " << algorithm->name() << "\n"
+              << tree.to_text();
+        }
+      }
+    }
+  }
+}
+
+// The planner chooses by the closed form; the simulator says how much faster another of its
+// candidates would be, on hosts whose adapters send without the kernel. Those far behind by the
+// closed form are not simulated.
+TEST(OneModel, TheChoiceIsNearlyTheFastestBySimulation) {
+  constexpr uint64_t kFarBehind = 3;
+  PlanOptions options;
+  options.cost.post_ns = kRdmaPostNs;
+  SimulateOptions simulation;
+  simulation.cost = options.cost;
+  std::vector<double> slower;
+  for (const char* fabric :
+       {"racks=8x4;nic=25GB/s;oversubscription=2;wire=infiniband",
+        "racks=4x4;ranks=4;nic=25GB/s;oversubscription=3;local=100GB/s;wire=infiniband",
+        "racks=1,2,3,2;nic=12.5GB/s;oversubscription=5;wire=infiniband",
+        "racks=5,9,2;ranks=2;nic=25GB/s;oversubscription=2;local=50GB/s;wire=roce"}) {
+    const TierTree tree = *synthetic_tree(fabric);
+    for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
+      for (const uint64_t bytes : {512u, 32u << 10, 2u << 20}) {
+        const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks(), 0);
+        const Result<Plan> plan = make_plan(request, tree, options);
+        ASSERT_TRUE(plan.ok()) << plan.status().text();
+        uint64_t chosen_ns = 0, best_ns = ~uint64_t{0};
+        for (size_t i = 0; i < plan->candidates.size(); i++) {
+          if (plan->candidates[i].predicted_ns > kFarBehind * plan->predicted_ns) continue;
+          Plan candidate = *plan;
+          choose(request, tree, i, &candidate);
+          const Result<SimulatedTime> simulated = simulate(tree, request, candidate, simulation);
+          ASSERT_TRUE(simulated.ok()) << simulated.status().text();
+          if (i == 0) chosen_ns = simulated->time_ns;
+          best_ns = std::min(best_ns, simulated->time_ns);
+        }
+        slower.push_back(static_cast<double>(chosen_ns) / static_cast<double>(best_ns));
+        EXPECT_LE(slower.back(), 1.4) << name(request.collective) << " of " << bytes << " bytes, "
+                                      << fabric << ": " << plan->algorithm;
+      }
+  }
+  const auto within = std::ranges::count_if(slower, [](double by) { return by <= 1.1; });
+  const double mean =
+      std::accumulate(slower.begin(), slower.end(), 0.0) / static_cast<double>(slower.size());
+  fmt::print(
+      "{} of {} choices within 10% of the fastest candidate, {:.3f} in the mean, {:.2f} at "
+      "worst\n",
+      within, slower.size(), mean, *std::ranges::max_element(slower));
+  EXPECT_GE(within, 0.88 * static_cast<double>(slower.size()));
+  EXPECT_LE(mean, 1.03);
 }
 
 }  // namespace
