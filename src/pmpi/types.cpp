@@ -6,6 +6,17 @@
 #include <cstdint>
 #include <vector>
 
+// Absent before MPI 4. Only these tell of a type whose maker was given large counts.
+extern "C" {
+[[gnu::weak]] int PMPI_Type_get_envelope_c(MPI_Datatype type, MPI_Count* integers,
+                                           MPI_Count* addresses, MPI_Count* counts,
+                                           MPI_Count* types, int* combiner);
+[[gnu::weak]] int PMPI_Type_get_contents_c(MPI_Datatype type, MPI_Count integers,
+                                           MPI_Count addresses, MPI_Count counts, MPI_Count types,
+                                           int all_integers[], MPI_Aint all_addresses[],
+                                           MPI_Count all_counts[], MPI_Datatype all_types[]);
+}
+
 namespace sennit::pmpi {
 namespace {
 
@@ -89,26 +100,54 @@ std::optional<sennit_op_t> op_of(MPI_Op op) {
   return std::nullopt;
 }
 
+// How a type was made, as MPI_Type_get_envelope_c says: how many of what its maker was given.
+struct Made {
+  int combiner = 0;
+  MPI_Count integers = 0, addresses = 0, counts = 0, types = 0;
+};
+Made made_of(MPI_Datatype type) {
+  Made made;
+  if (PMPI_Type_get_envelope_c) {
+    PMPI_Type_get_envelope_c(type, &made.integers, &made.addresses, &made.counts, &made.types,
+                             &made.combiner);
+    return made;
+  }
+  int integers = 0, addresses = 0, types = 0;
+  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &made.combiner);
+  made.integers = integers;
+  return made;
+}
+
+// The one type that a type was made of, which is the caller's to free where it is not predefined.
+MPI_Datatype inner_of(MPI_Datatype type, const Made& made) {
+  std::vector<int> integers(static_cast<size_t>(made.integers) + 1);
+  std::vector<MPI_Count> counts(static_cast<size_t>(made.counts) + 1);
+  MPI_Aint none = 0;
+  MPI_Datatype inner = MPI_DATATYPE_NULL;
+  if (PMPI_Type_get_contents_c)
+    PMPI_Type_get_contents_c(type, made.integers, 0, made.counts, 1, integers.data(), &none,
+                             counts.data(), &inner);
+  else
+    PMPI_Type_get_contents(type, static_cast<int>(made.integers), 0, 1, integers.data(), &none,
+                           &inner);
+  return inner;
+}
+
 // Predefined, or one or several of such in a row. Any other type may have its parts in another
 // order than memory has them.
 bool is_dense(MPI_Datatype type) {
-  int integers = 0, addresses = 0, types = 0, combiner = 0;
-  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-  if (combiner == MPI_COMBINER_NAMED) {
+  const Made made = made_of(type);
+  if (made.combiner == MPI_COMBINER_NAMED) {
     int size = 0;
     MPI_Aint least = 0, extent = 0;
     PMPI_Type_size(type, &size);
     PMPI_Type_get_extent(type, &least, &extent);
     return least == 0 && extent == size;
   }
-  if (combiner != MPI_COMBINER_CONTIGUOUS && combiner != MPI_COMBINER_DUP) return false;
-  std::vector<int> numbers(static_cast<size_t>(integers) + 1);
-  MPI_Aint none = 0;
-  MPI_Datatype inner = MPI_DATATYPE_NULL;
-  PMPI_Type_get_contents(type, integers, 0, 1, numbers.data(), &none, &inner);
+  if (made.combiner != MPI_COMBINER_CONTIGUOUS && made.combiner != MPI_COMBINER_DUP) return false;
+  MPI_Datatype inner = inner_of(type, made);
   const bool dense = is_dense(inner);
-  PMPI_Type_get_envelope(inner, &integers, &addresses, &types, &combiner);
-  if (combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&inner);
+  if (made_of(inner).combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&inner);
   return dense;
 }
 

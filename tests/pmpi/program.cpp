@@ -269,6 +269,29 @@ void all_to_all(const Calls& call, MPI_Comm comm) {
   expect(packets == arrived, "MPI_Alltoallv in place");
 }
 
+// Types whose makers were given large counts: of one that is dense, and of one that is not.
+#if MPI_VERSION >= 4
+void large_types(MPI_Comm comm) {
+  g_where = "types of large counts";
+  int self = 0;
+  MPI_Comm_rank(comm, &self);
+  MPI_Datatype three = MPI_DATATYPE_NULL, second = MPI_DATATYPE_NULL;
+  MPI_Type_contiguous_c(3, MPI_INT, &three);
+  MPI_Type_vector_c(2, 1, 2, MPI_INT, &second);
+  MPI_Type_commit(&three);
+  MPI_Type_commit(&second);
+  int row[] = {self, self + 1, self + 2}, gaps[] = {self + 1, -1, self + 2};
+  MPI_Bcast(row, 1, three, 0, comm);
+  MPI_Bcast(gaps, 1, second, 0, comm);
+  expect(row[0] == 0 && row[1] == 1 && row[2] == 2, "MPI_Bcast of a row");
+  expect(gaps[0] == 1 && gaps[1] == -1 && gaps[2] == 2, "MPI_Bcast of what has gaps");
+  MPI_Type_free(&three);
+  MPI_Type_free(&second);
+}
+#else
+void large_types(MPI_Comm) {}
+#endif
+
 // A message that goes only while MPI makes progress, which this rank does in a collective.
 void message_meanwhile(MPI_Comm comm) {
   g_where = "a message meanwhile";
@@ -367,6 +390,7 @@ void everything(MPI_Comm comm) {
     uneven_gather(call, comm);
     all_to_all(call, comm);
   }
+  large_types(comm);
   message_meanwhile(comm);
   many_requests(comm);
 }
