@@ -6,7 +6,8 @@
 Printed are medians of --rounds, and the slowest round, in milliseconds. Of a round the slowest rank counts, from a common
 beginning on; who makes the id does so within it. `first` is a fresh id whose ranks share no job yet, `fresh` one whose ranks
 do, `split` and `group` are made out of a communicator. Descriptors and threads are those of a process beside what one
-communicator takes. With --forwarders: how much longer `true` takes where libnccl.so.2 or libsennit_pmpi.so is preloaded.
+communicator takes. With --forwarders: how much longer `true` takes where a library that stands in front of NCCL or MPI
+is preloaded.
 """
 
 import argparse
@@ -109,7 +110,7 @@ def run(arguments, number, barrier, page, results):
 
 def preloading(folder):
     """Milliseconds that `true` takes longer, in turns with and without."""
-    for name in ("libnccl.so.2", "libsennit_pmpi.so"):
+    for name in ("libnccl.so.2", "libsennit_pmpi.so", "libsennit_pmpi_large.so"):
         path = os.path.join(folder, "sennit", name)
         if not os.path.exists(path):
             continue
@@ -119,7 +120,7 @@ def preloading(folder):
                 begin = time.perf_counter()
                 subprocess.run(["/bin/true"], env=os.environ | {"LD_PRELOAD": preload}, check=True)
                 times.append(1e3 * (time.perf_counter() - begin))
-        print(f"preloading {name:18} {statistics.median(taken[path]) - statistics.median(taken['']):8.2f} ms more")
+        print(f"preloading {name:23} {statistics.median(taken[path]) - statistics.median(taken['']):8.2f} ms more")
 
 
 def main():
@@ -127,7 +128,7 @@ def main():
     parser.add_argument("--library", default="build/release/lib/libsennit.so")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--forwarders", help="the folder whose sennit/ has libnccl.so.2 and libsennit_pmpi.so")
+    parser.add_argument("--forwarders", help="the folder whose sennit/ has what is preloaded")
     arguments = parser.parse_args()
     barrier, page = multiprocessing.Barrier(arguments.ranks), multiprocessing.Array("B", ID_BYTES, lock=False)
     results = multiprocessing.Queue()

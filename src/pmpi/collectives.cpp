@@ -1,7 +1,8 @@
 // collectives.cpp: MPI's collectives, each by sennit where it can, else by MPI itself.
 //
-// Every function has a twin that does not block. Both are described once, by a function that fills
-// an Operation and says whether sennit takes the call; see pmpi/types.hpp for which it takes.
+// Every function has a twin that does not block, and MPI 4 has both with large counts as well. All
+// are described once, by a function that fills an Operation and says whether sennit takes the call;
+// see pmpi/types.hpp for which it takes. Other ranks may make the same call by another of them.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -42,7 +43,7 @@ const std::byte* flat(const void* memory, ptrdiff_t count, const Elements& eleme
 
 // ---- reductions ----
 
-bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, int count,
+bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count count,
                 MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Allreduce", comm, blocks)) return false;
@@ -54,8 +55,8 @@ bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, int cou
   return true;
 }
 
-bool reduce(Operation* o, bool blocks, const void* send, void* recv, int count, MPI_Datatype type,
-            MPI_Op op, int root, MPI_Comm comm) {
+bool reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count count,
+            MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Reduce", comm, blocks)) return false;
   const void* const in = send == MPI_IN_PLACE ? recv : send;
@@ -68,10 +69,11 @@ bool reduce(Operation* o, bool blocks, const void* send, void* recv, int count, 
 
 // MPI's result in place begins at the buffer's own begin, sennit's lies at this rank's block.
 bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* send, void* recv,
-                    const std::vector<int>& counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+                    const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op,
+                    MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || !on(o, name, comm, blocks)) return false;
-  for (const int count : counts) o->counts.push_back(static_cast<size_t>(count) * r->per);
+  for (const MPI_Count count : counts) o->counts.push_back(static_cast<size_t>(count) * r->per);
   const bool in_place = send == MPI_IN_PLACE;
   const size_t own = o->counts[static_cast<size_t>(o->held->rank)] * sennit_type_bytes(r->type);
   if (in_place) {
@@ -87,21 +89,22 @@ bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* sen
 }
 
 // recvcounts has an entry for each rank.
-std::vector<int> listed(const int* counts, MPI_Comm comm) {
+template <typename Count>
+std::vector<MPI_Count> listed(const Count counts[], MPI_Comm comm) {
   int size = 0;
   PMPI_Comm_size(comm, &size);
   return {counts, counts + size};
 }
-std::vector<int> equal(int count, MPI_Comm comm) {
+std::vector<MPI_Count> equal(MPI_Count count, MPI_Comm comm) {
   int size = 0;
   PMPI_Comm_size(comm, &size);
-  return std::vector<int>(static_cast<size_t>(size), count);
+  return std::vector<MPI_Count>(static_cast<size_t>(size), count);
 }
 
 // ---- what moves ----
 
-bool broadcast(Operation* o, bool blocks, void* buffer, int count, MPI_Datatype type, int root,
-               MPI_Comm comm) {
+bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Datatype type,
+               int root, MPI_Comm comm) {
   if (count < 0 || !on(o, "Bcast", comm, blocks)) return false;
   const Elements elements(type);
   const size_t bytes = bytes_of(count, elements);
@@ -120,8 +123,9 @@ bool broadcast(Operation* o, bool blocks, void* buffer, int count, MPI_Datatype 
   return true;
 }
 
-bool all_gather(Operation* o, bool blocks, const void* send, int send_count, MPI_Datatype send_type,
-                void* recv, int recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+bool all_gather(Operation* o, bool blocks, const void* send, MPI_Count send_count,
+                MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
+                MPI_Comm comm) {
   if (recv_count < 0 || !on(o, "Allgather", comm, blocks)) return false;
   const Elements to(recv_type);
   const size_t block = bytes_of(recv_count, to);
@@ -149,9 +153,9 @@ bool all_gather(Operation* o, bool blocks, const void* send, int send_count, MPI
 
 // Blocks of `elements` at `displacements` of a buffer, as bytes: their sizes, and where they begin.
 // Returns the buffer from which these count; they are not negative.
-template <typename Memory>
-Memory* blocks_of(Memory* memory, const int counts[], const int displacements[], int size,
-                  const Elements& elements, std::vector<size_t>* bytes,
+template <typename Memory, typename Count, typename Displacement>
+Memory* blocks_of(Memory* memory, const Count counts[], const Displacement displacements[],
+                  int size, const Elements& elements, std::vector<size_t>* bytes,
                   std::vector<size_t>* begins) {
   const ptrdiff_t least = size > 0 ? *std::min_element(displacements, displacements + size) : 0;
   for (int r = 0; r < size; r++) {
@@ -163,7 +167,8 @@ Memory* blocks_of(Memory* memory, const int counts[], const int displacements[],
 }
 
 // The same blocks packed one after the other. Returns the bytes of all.
-size_t packed_blocks(const int counts[], int size, const Elements& elements,
+template <typename Count>
+size_t packed_blocks(const Count counts[], int size, const Elements& elements,
                      std::vector<size_t>* bytes, std::vector<size_t>* begins) {
   size_t all = 0;
   for (int r = 0; r < size; r++) {
@@ -176,13 +181,16 @@ size_t packed_blocks(const int counts[], int size, const Elements& elements,
 
 // Where the operation receives blocks of `to` at `displacements` of `recv`: there, or packed in its
 // output until it has completed.
-void* receive_blocks(Operation* o, void* recv, const int counts[], const int displacements[],
-                     const Elements& to, std::vector<size_t>* bytes, std::vector<size_t>* begins) {
+template <typename Count, typename Displacement>
+void* receive_blocks(Operation* o, void* recv, const Count counts[],
+                     const Displacement displacements[], const Elements& to,
+                     std::vector<size_t>* bytes, std::vector<size_t>* begins) {
   const int size = o->held->size;
   if (to.dense())
     return blocks_of(static_cast<std::byte*>(recv), counts, displacements, size, to, bytes, begins);
   o->output.resize(packed_blocks(counts, size, to, bytes, begins));
-  const std::vector<int> n(counts, counts + size), d(displacements, displacements + size);
+  const std::vector<Count> n(counts, counts + size);
+  const std::vector<Displacement> d(displacements, displacements + size);
   o->after = [=] {
     for (size_t r = 0; r < n.size(); r++)
       to.unpack(o->output.data() + (*begins)[r], at(recv, d[r] * to.extent()), n[r]);
@@ -190,9 +198,10 @@ void* receive_blocks(Operation* o, void* recv, const int counts[], const int dis
   return o->output.data();
 }
 
-bool all_gather_v(Operation* o, bool blocks, const void* send, int send_count,
-                  MPI_Datatype send_type, void* recv, const int counts[], const int displacements[],
-                  MPI_Datatype recv_type, MPI_Comm comm) {
+template <typename Count, typename Displacement>
+bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
+                  MPI_Datatype send_type, void* recv, const Count counts[],
+                  const Displacement displacements[], MPI_Datatype recv_type, MPI_Comm comm) {
   if (!on(o, "Allgatherv", comm, blocks)) return false;
   const Elements to(recv_type);
   const int self = o->held->rank;
@@ -209,8 +218,9 @@ bool all_gather_v(Operation* o, bool blocks, const void* send, int send_count,
   return true;
 }
 
-bool all_to_all(Operation* o, bool blocks, const void* send, int send_count, MPI_Datatype send_type,
-                void* recv, int recv_count, MPI_Datatype recv_type, MPI_Comm comm) {
+bool all_to_all(Operation* o, bool blocks, const void* send, MPI_Count send_count,
+                MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
+                MPI_Comm comm) {
   if (recv_count < 0 || !on(o, "Alltoall", comm, blocks)) return false;
   const Elements to(recv_type);
   const size_t block = bytes_of(recv_count, to);
@@ -232,19 +242,21 @@ bool all_to_all(Operation* o, bool blocks, const void* send, int send_count, MPI
 }
 
 // What goes to every rank, one after the other in `storage`.
-void pack_blocks(const void* memory, const int counts[], const int displacements[], int size,
-                 const Elements& elements, std::vector<size_t>* bytes, std::vector<size_t>* begins,
-                 std::vector<std::byte>* storage) {
+template <typename Count, typename Displacement>
+void pack_blocks(const void* memory, const Count counts[], const Displacement displacements[],
+                 int size, const Elements& elements, std::vector<size_t>* bytes,
+                 std::vector<size_t>* begins, std::vector<std::byte>* storage) {
   storage->resize(packed_blocks(counts, size, elements, bytes, begins));
   for (int r = 0; r < size; r++)
     elements.pack(at(memory, displacements[r] * elements.extent()), counts[r],
                   storage->data() + (*begins)[static_cast<size_t>(r)]);
 }
 
-bool all_to_all_v(Operation* o, bool blocks, const void* send, const int send_counts[],
-                  const int send_displacements[], MPI_Datatype send_type, void* recv,
-                  const int recv_counts[], const int recv_displacements[], MPI_Datatype recv_type,
-                  MPI_Comm comm) {
+template <typename Count, typename Displacement>
+bool all_to_all_v(Operation* o, bool blocks, const void* send, const Count send_counts[],
+                  const Displacement send_displacements[], MPI_Datatype send_type, void* recv,
+                  const Count recv_counts[], const Displacement recv_displacements[],
+                  MPI_Datatype recv_type, MPI_Comm comm) {
   if (!on(o, "Alltoallv", comm, blocks)) return false;
   const int size = o->held->size;
   const Elements to(recv_type);
@@ -279,13 +291,20 @@ bool barrier(Operation* o, bool blocks, MPI_Comm comm) {
 }
 
 }  // namespace
-}  // namespace sennit::pmpi
 
-using namespace sennit::pmpi;  // NOLINT: the functions below are the library's
+// The types of what a function counts with.
+namespace ints {
+using Count = int;
+using Displacement = int;
+}  // namespace ints
+namespace large {
+using Count = MPI_Count;
+using Displacement = MPI_Aint;
+}  // namespace large
 
-// A function and its twin that does not block: what fills the operation, the parameters, and the
+// A function, and one that does not block: what fills the operation, the parameters, and the
 // arguments, of the function itself and for what fills.
-#define COLLECTIVE(name, fill, parameters, arguments, ...)                          \
+#define BLOCKING(name, fill, parameters, arguments, ...)                            \
   extern "C" int sennit_pmpi_##name parameters {                                    \
     Operation operation;                                                            \
     if (!fill(&operation, true, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
@@ -297,95 +316,110 @@ using namespace sennit::pmpi;  // NOLINT: the functions below are the library's
     if (!fill(operation.get(), false, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
     return by_sennit(begin(std::move(operation), request));                               \
   }
+// Both with either count. An MPI before its version 4 has not those with large ones.
+#define WITH_COUNTS(define, name, fill, parameters, arguments, ...) \
+  namespace ints {                                                  \
+  define(name, fill, parameters, arguments, __VA_ARGS__)            \
+  }                                                                 \
+  namespace large {                                                 \
+  extern "C" [[gnu::weak]] int PMPI_##name##_c parameters;          \
+  define(name##_c, fill, parameters, arguments, __VA_ARGS__)        \
+  }
 
-COLLECTIVE(Allreduce, all_reduce,
-           (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-           (send, recv, count, type, op, comm), send, recv, count, type, op, comm)
-NONBLOCKING(Iallreduce, all_reduce,
-            (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+WITH_COUNTS(BLOCKING, Allreduce, all_reduce,
+            (const void* send, void* recv, Count count, MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm),
+            (send, recv, count, type, op, comm), send, recv, count, type, op, comm)
+WITH_COUNTS(NONBLOCKING, Iallreduce, all_reduce,
+            (const void* send, void* recv, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
              MPI_Request* request),
             (send, recv, count, type, op, comm, request), send, recv, count, type, op, comm)
-COLLECTIVE(Reduce, reduce,
-           (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, int root,
-            MPI_Comm comm),
-           (send, recv, count, type, op, root, comm), send, recv, count, type, op, root, comm)
-NONBLOCKING(Ireduce, reduce,
-            (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, int root,
+WITH_COUNTS(BLOCKING, Reduce, reduce,
+            (const void* send, void* recv, Count count, MPI_Datatype type, MPI_Op op, int root,
+             MPI_Comm comm),
+            (send, recv, count, type, op, root, comm), send, recv, count, type, op, root, comm)
+WITH_COUNTS(NONBLOCKING, Ireduce, reduce,
+            (const void* send, void* recv, Count count, MPI_Datatype type, MPI_Op op, int root,
              MPI_Comm comm, MPI_Request* request),
             (send, recv, count, type, op, root, comm, request), send, recv, count, type, op, root,
             comm)
-COLLECTIVE(Reduce_scatter, reduce_scatter,
-           (const void* send, void* recv, const int counts[], MPI_Datatype type, MPI_Op op,
-            MPI_Comm comm),
-           (send, recv, counts, type, op, comm), "Reduce_scatter", send, recv, listed(counts, comm),
-           type, op, comm)
-NONBLOCKING(Ireduce_scatter, reduce_scatter,
-            (const void* send, void* recv, const int counts[], MPI_Datatype type, MPI_Op op,
+WITH_COUNTS(BLOCKING, Reduce_scatter, reduce_scatter,
+            (const void* send, void* recv, const Count counts[], MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm),
+            (send, recv, counts, type, op, comm), "Reduce_scatter", send, recv,
+            listed(counts, comm), type, op, comm)
+WITH_COUNTS(NONBLOCKING, Ireduce_scatter, reduce_scatter,
+            (const void* send, void* recv, const Count counts[], MPI_Datatype type, MPI_Op op,
              MPI_Comm comm, MPI_Request* request),
             (send, recv, counts, type, op, comm, request), "Ireduce_scatter", send, recv,
             listed(counts, comm), type, op, comm)
-COLLECTIVE(Reduce_scatter_block, reduce_scatter,
-           (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-           (send, recv, count, type, op, comm), "Reduce_scatter_block", send, recv,
-           equal(count, comm), type, op, comm)
-NONBLOCKING(Ireduce_scatter_block, reduce_scatter,
-            (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+WITH_COUNTS(BLOCKING, Reduce_scatter_block, reduce_scatter,
+            (const void* send, void* recv, Count count, MPI_Datatype type, MPI_Op op,
+             MPI_Comm comm),
+            (send, recv, count, type, op, comm), "Reduce_scatter_block", send, recv,
+            equal(count, comm), type, op, comm)
+WITH_COUNTS(NONBLOCKING, Ireduce_scatter_block, reduce_scatter,
+            (const void* send, void* recv, Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
              MPI_Request* request),
             (send, recv, count, type, op, comm, request), "Ireduce_scatter_block", send, recv,
             equal(count, comm), type, op, comm)
-COLLECTIVE(Bcast, broadcast, (void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
-           (buffer, count, type, root, comm), buffer, count, type, root, comm)
-NONBLOCKING(Ibcast, broadcast,
-            (void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
+WITH_COUNTS(BLOCKING, Bcast, broadcast,
+            (void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm),
+            (buffer, count, type, root, comm), buffer, count, type, root, comm)
+WITH_COUNTS(NONBLOCKING, Ibcast, broadcast,
+            (void* buffer, Count count, MPI_Datatype type, int root, MPI_Comm comm,
              MPI_Request* request),
             (buffer, count, type, root, comm, request), buffer, count, type, root, comm)
-COLLECTIVE(Allgather, all_gather,
-           (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
-            MPI_Datatype recv_type, MPI_Comm comm),
-           (send, send_count, send_type, recv, recv_count, recv_type, comm), send, send_count,
-           send_type, recv, recv_count, recv_type, comm)
-NONBLOCKING(Iallgather, all_gather,
-            (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
-             MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request),
+WITH_COUNTS(BLOCKING, Allgather, all_gather,
+            (const void* send, Count send_count, MPI_Datatype send_type, void* recv,
+             Count recv_count, MPI_Datatype recv_type, MPI_Comm comm),
+            (send, send_count, send_type, recv, recv_count, recv_type, comm), send, send_count,
+            send_type, recv, recv_count, recv_type, comm)
+WITH_COUNTS(NONBLOCKING, Iallgather, all_gather,
+            (const void* send, Count send_count, MPI_Datatype send_type, void* recv,
+             Count recv_count, MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request),
             (send, send_count, send_type, recv, recv_count, recv_type, comm, request), send,
             send_count, send_type, recv, recv_count, recv_type, comm)
-COLLECTIVE(Allgatherv, all_gather_v,
-           (const void* send, int send_count, MPI_Datatype send_type, void* recv,
-            const int counts[], const int displacements[], MPI_Datatype recv_type, MPI_Comm comm),
-           (send, send_count, send_type, recv, counts, displacements, recv_type, comm), send,
-           send_count, send_type, recv, counts, displacements, recv_type, comm)
-NONBLOCKING(Iallgatherv, all_gather_v,
-            (const void* send, int send_count, MPI_Datatype send_type, void* recv,
-             const int counts[], const int displacements[], MPI_Datatype recv_type, MPI_Comm comm,
-             MPI_Request* request),
+WITH_COUNTS(BLOCKING, Allgatherv, all_gather_v,
+            (const void* send, Count send_count, MPI_Datatype send_type, void* recv,
+             const Count counts[], const Displacement displacements[], MPI_Datatype recv_type,
+             MPI_Comm comm),
+            (send, send_count, send_type, recv, counts, displacements, recv_type, comm), send,
+            send_count, send_type, recv, counts, displacements, recv_type, comm)
+WITH_COUNTS(NONBLOCKING, Iallgatherv, all_gather_v,
+            (const void* send, Count send_count, MPI_Datatype send_type, void* recv,
+             const Count counts[], const Displacement displacements[], MPI_Datatype recv_type,
+             MPI_Comm comm, MPI_Request* request),
             (send, send_count, send_type, recv, counts, displacements, recv_type, comm, request),
             send, send_count, send_type, recv, counts, displacements, recv_type, comm)
-COLLECTIVE(Alltoall, all_to_all,
-           (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
-            MPI_Datatype recv_type, MPI_Comm comm),
-           (send, send_count, send_type, recv, recv_count, recv_type, comm), send, send_count,
-           send_type, recv, recv_count, recv_type, comm)
-NONBLOCKING(Ialltoall, all_to_all,
-            (const void* send, int send_count, MPI_Datatype send_type, void* recv, int recv_count,
-             MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request),
+WITH_COUNTS(BLOCKING, Alltoall, all_to_all,
+            (const void* send, Count send_count, MPI_Datatype send_type, void* recv,
+             Count recv_count, MPI_Datatype recv_type, MPI_Comm comm),
+            (send, send_count, send_type, recv, recv_count, recv_type, comm), send, send_count,
+            send_type, recv, recv_count, recv_type, comm)
+WITH_COUNTS(NONBLOCKING, Ialltoall, all_to_all,
+            (const void* send, Count send_count, MPI_Datatype send_type, void* recv,
+             Count recv_count, MPI_Datatype recv_type, MPI_Comm comm, MPI_Request* request),
             (send, send_count, send_type, recv, recv_count, recv_type, comm, request), send,
             send_count, send_type, recv, recv_count, recv_type, comm)
-COLLECTIVE(Alltoallv, all_to_all_v,
-           (const void* send, const int send_counts[], const int send_displacements[],
-            MPI_Datatype send_type, void* recv, const int recv_counts[],
-            const int recv_displacements[], MPI_Datatype recv_type, MPI_Comm comm),
-           (send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
-            recv_type, comm),
-           send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
-           recv_type, comm)
-NONBLOCKING(Ialltoallv, all_to_all_v,
-            (const void* send, const int send_counts[], const int send_displacements[],
-             MPI_Datatype send_type, void* recv, const int recv_counts[],
-             const int recv_displacements[], MPI_Datatype recv_type, MPI_Comm comm,
+WITH_COUNTS(BLOCKING, Alltoallv, all_to_all_v,
+            (const void* send, const Count send_counts[], const Displacement send_displacements[],
+             MPI_Datatype send_type, void* recv, const Count recv_counts[],
+             const Displacement recv_displacements[], MPI_Datatype recv_type, MPI_Comm comm),
+            (send, send_counts, send_displacements, send_type, recv, recv_counts,
+             recv_displacements, recv_type, comm),
+            send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
+            recv_type, comm)
+WITH_COUNTS(NONBLOCKING, Ialltoallv, all_to_all_v,
+            (const void* send, const Count send_counts[], const Displacement send_displacements[],
+             MPI_Datatype send_type, void* recv, const Count recv_counts[],
+             const Displacement recv_displacements[], MPI_Datatype recv_type, MPI_Comm comm,
              MPI_Request* request),
             (send, send_counts, send_displacements, send_type, recv, recv_counts,
              recv_displacements, recv_type, comm, request),
             send, send_counts, send_displacements, send_type, recv, recv_counts, recv_displacements,
             recv_type, comm)
-COLLECTIVE(Barrier, barrier, (MPI_Comm comm), (comm), comm)
+BLOCKING(Barrier, barrier, (MPI_Comm comm), (comm), comm)
 NONBLOCKING(Ibarrier, barrier, (MPI_Comm comm, MPI_Request* request), (comm, request), comm)
+
+}  // namespace sennit::pmpi

@@ -8,6 +8,7 @@
 //   nonblocking  the first call of all does not block
 //   grids        communicators without a collective of all processes
 //   large        more bytes than an int counts; takes 5 GB
+//   counts       functions with large counts, where the MPI has them
 //
 // Exits with 1 where a result is wrong; rank 0 prints "ok".
 #include <mpi.h>
@@ -195,13 +196,44 @@ void large() {
   MPI_Type_free(&type);
 }
 
+// By every other rank, and then with counts beyond an int, which are MPI's own on a communicator
+// whose first call does not block.
+#if MPI_VERSION >= 4
+void counts() {
+  MPI_Barrier(MPI_COMM_WORLD);
+  int sum = 0;
+  if (rank % 2 == 0)
+    MPI_Allreduce_c(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  else
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  expect(sum == size * (size - 1) / 2, "MPI_Allreduce by some and MPI_Allreduce_c by others");
+  const MPI_Count count = MPI_Count{INT32_MAX} + 4096;
+  const size_t piece = size_t{1} << 20;
+  std::byte* const memory = aliased((static_cast<size_t>(count) / piece + 1) * piece);
+  if (rank == 0) memory[1] = std::byte{1};
+  MPI_Bcast_c(memory, count, MPI_BYTE, 0, MPI_COMM_WORLD);
+  expect(memory[1] == std::byte{1}, "MPI_Bcast_c of many bytes");
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  if (rank == 0) memory[1] = std::byte{2};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast_c(memory, count, MPI_BYTE, 0, copy, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect(memory[1] == std::byte{2}, "MPI_Ibcast_c of many bytes");
+  MPI_Comm_free(&copy);
+}
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> all = {
+  std::map<std::string, std::function<void()>> all = {
       {"freed", freed},     {"blocked", blocked},         {"threads", threads},
       {"fortran", fortran}, {"nonblocking", nonblocking}, {"grids", grids},
       {"large", large}};
+#if MPI_VERSION >= 4
+  all["counts"] = counts;
+#endif
   const std::string what = argc > 1 ? argv[1] : "";
   if (!all.count(what)) return 2;
   int provided = 0;

@@ -38,6 +38,11 @@ on_one() { # NAME LIBRARY OPTION...: of the folder $mpi
   for corner in freed blocked threads fortran nonblocking grids; do
     echo "$name: $corner: $(on_sennit 3 "$build/pmpi_corners_$name" $corner)"
   done
+  if grep -q MPI_Allreduce_c "$mpi"/include/*.h; then # three by sennit, of which one has either count
+    counted=$(on_sennit 3 "$build/pmpi_corners_$name" counts)
+    echo "$name: counts: $counted"
+    [ "$counted" = 'collectives by sennit: 3, by MPI itself: 1' ] || { echo "$name: not as many as expected"; exit 1; }
+  fi
 }
 
 for mpi in "$@"; do

@@ -1,15 +1,19 @@
 // program.cpp: a program of MPI's, which knows nothing of sennit: every collective that sennit
 // stands in front of, blocking and not, of types and operations, in place, with derived types, on
-// communicators that it makes and frees, mixed with messages. Exits with 1 where a result is wrong;
+// communicators that it makes and frees, mixed with messages, and with large counts where MPI has
+// functions of such. Exits with 1 where a result is wrong;
 // rank 0 prints "ok". With the argument "die" rank 1 dies midway.
 #include <mpi.h>
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -23,28 +27,82 @@ void expect(bool right, const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-// Every collective, blocking or as its twin that is waited for at once.
+// An argument as the parameter takes it. Counts and displacements of ints are copied where the
+// function takes large ones, for as long as the call is out.
+template <typename Parameter>
+struct Argument {
+  template <typename Given>
+  Argument(Given given, int) : value(given) {}
+  Parameter value;
+};
+template <typename T>
+concept LargeCount = std::is_same_v<T, MPI_Count> || std::is_same_v<T, MPI_Aint>;
+template <LargeCount Large>
+struct Argument<const Large*> {
+  Argument(const int* given, int n) : copies(given, given + n), value(copies.data()) {}
+  Argument(std::nullptr_t, int) : value(nullptr) {}
+  std::vector<Large> copies;
+  const Large* value;
+};
+
+// Which of a collective's functions is called. `mixed`: that with large counts by every other rank,
+// in turns.
+enum class Counts { ints, large, mixed };
+
+// A collective's functions: blocking, its twin, and both with large counts where MPI has them.
+#define ONLY(blocking, twin) MPI_##blocking, MPI_##twin, MPI_##blocking, MPI_##twin
+#if MPI_VERSION >= 4
+#define ALL(blocking, twin) MPI_##blocking, MPI_##twin, MPI_##blocking##_c, MPI_##twin##_c
+const std::vector<Counts> kCounts = {Counts::ints, Counts::large, Counts::mixed};
+#else
+#define ALL(blocking, twin) ONLY(blocking, twin)
+const std::vector<Counts> kCounts = {Counts::ints};
+#endif
+
+// Calls collectives of a communicator, blocking or as their twins, waited for at once.
 class Calls {
  public:
-  explicit Calls(bool blocks) : blocks_(blocks) {}
-  template <typename Blocking, typename Twin, typename... Arguments>
-  void operator()(Blocking blocking, Twin twin, Arguments... arguments) const {
-    if (blocks_) {
-      blocking(arguments...);
-      return;
-    }
-    MPI_Request request = MPI_REQUEST_NULL;
-    twin(arguments..., &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-    expect(request == MPI_REQUEST_NULL, "the request after MPI_Wait");
+  Calls(MPI_Comm comm, bool blocks, Counts counts) : blocks_(blocks), counts_(counts) {
+    MPI_Comm_size(comm, &size_);
+    MPI_Comm_rank(comm, &rank_);
+  }
+  template <typename Blocking, typename Twin, typename LargeBlocking, typename LargeTwin,
+            typename... Arguments>
+  void operator()(Blocking blocking, Twin twin, LargeBlocking large_blocking, LargeTwin large_twin,
+                  Arguments... arguments) {
+    const bool large =
+        counts_ == Counts::large || (counts_ == Counts::mixed && (rank_ + calls_++) % 2 != 0);
+    if (large)
+      make(large_blocking, large_twin, arguments...);
+    else
+      make(blocking, twin, arguments...);
   }
 
  private:
+  template <typename... Parameters, typename Twin, typename... Arguments>
+  void make(int (*blocking)(Parameters...), Twin twin, Arguments... arguments) const {
+    std::tuple<Argument<Parameters>...> all{Argument<Parameters>(arguments, size_)...};
+    std::apply(
+        [&](const auto&... each) {
+          if (blocks_) {
+            blocking(each.value...);
+            return;
+          }
+          MPI_Request request = MPI_REQUEST_NULL;
+          twin(each.value..., &request);
+          MPI_Wait(&request, MPI_STATUS_IGNORE);
+          expect(request == MPI_REQUEST_NULL, "the request after MPI_Wait");
+        },
+        all);
+  }
+
   const bool blocks_;
+  const Counts counts_;
+  int size_ = 1, rank_ = 0, calls_ = 0;
 };
 
 template <typename T>
-void reduce_types(const Calls& call, MPI_Comm comm, MPI_Datatype type, const char* name) {
+void reduce_types(Calls& call, MPI_Comm comm, MPI_Datatype type, const char* name) {
   g_where = name;
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
@@ -56,26 +114,26 @@ void reduce_types(const Calls& call, MPI_Comm comm, MPI_Datatype type, const cha
       in[i] = static_cast<T>(self + static_cast<int>(i % 5));
       expected[i] = static_cast<T>(n * (n - 1) / 2 + n * static_cast<int>(i % 5));
     }
-    call(MPI_Allreduce, MPI_Iallreduce, in.data(), out.data(), count, type, MPI_SUM, comm);
+    call(ALL(Allreduce, Iallreduce), in.data(), out.data(), count, type, MPI_SUM, comm);
     expect(out == expected, "MPI_Allreduce");
     out = in;
-    call(MPI_Allreduce, MPI_Iallreduce, MPI_IN_PLACE, out.data(), count, type, MPI_SUM, comm);
+    call(ALL(Allreduce, Iallreduce), MPI_IN_PLACE, out.data(), count, type, MPI_SUM, comm);
     expect(out == expected, "MPI_Allreduce in place");
-    call(MPI_Allreduce, MPI_Iallreduce, in.data(), out.data(), count, type, MPI_MAX, comm);
+    call(ALL(Allreduce, Iallreduce), in.data(), out.data(), count, type, MPI_MAX, comm);
     for (size_t i = 0; i < c; i++)
       expect(out[i] == static_cast<T>(n - 1 + static_cast<int>(i % 5)), "MPI_MAX");
     const int root = n - 1;
     std::vector<T> at_root(c);
-    call(MPI_Reduce, MPI_Ireduce, in.data(), at_root.data(), count, type, MPI_SUM, root, comm);
+    call(ALL(Reduce, Ireduce), in.data(), at_root.data(), count, type, MPI_SUM, root, comm);
     expect(self != root || at_root == expected, "MPI_Reduce");
     at_root = in;
-    call(MPI_Reduce, MPI_Ireduce, self == root ? MPI_IN_PLACE : in.data(),
+    call(ALL(Reduce, Ireduce), self == root ? MPI_IN_PLACE : in.data(),
          self == root ? at_root.data() : nullptr, count, type, MPI_SUM, root, comm);
     expect(self != root || at_root == expected, "MPI_Reduce in place");
   }
 }
 
-void bits(const Calls& call, MPI_Comm comm) {
+void bits(Calls& call, MPI_Comm comm) {
   g_where = "bits";
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
@@ -86,28 +144,28 @@ void bits(const Calls& call, MPI_Comm comm) {
     every = static_cast<uint16_t>(every | 1u << r);
     expected_odd = static_cast<uint16_t>(expected_odd ^ (0x8000u | 1u << r));
   }
-  call(MPI_Allreduce, MPI_Iallreduce, &mine, &all, 1, MPI_UINT16_T, MPI_BAND, comm);
-  call(MPI_Allreduce, MPI_Iallreduce, &mine, &any, 1, MPI_UINT16_T, MPI_BOR, comm);
-  call(MPI_Allreduce, MPI_Iallreduce, &mine, &odd, 1, MPI_UINT16_T, MPI_BXOR, comm);
+  call(ALL(Allreduce, Iallreduce), &mine, &all, 1, MPI_UINT16_T, MPI_BAND, comm);
+  call(ALL(Allreduce, Iallreduce), &mine, &any, 1, MPI_UINT16_T, MPI_BOR, comm);
+  call(ALL(Allreduce, Iallreduce), &mine, &odd, 1, MPI_UINT16_T, MPI_BXOR, comm);
   expect(n == 1 || all == 0x8000, "MPI_BAND");
   expect(any == every, "MPI_BOR");
   expect(odd == expected_odd, "MPI_BXOR");
 }
 
 // What sennit has not goes to MPI, on all ranks alike.
-void others(const Calls& call, MPI_Comm comm) {
+void others(Calls& call, MPI_Comm comm) {
   g_where = "what MPI itself does";
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
   MPI_Comm_rank(comm, &self);
   short number = static_cast<short>(self), sum = 0;
-  call(MPI_Allreduce, MPI_Iallreduce, &number, &sum, 1, MPI_SHORT, MPI_SUM, comm);
+  call(ALL(Allreduce, Iallreduce), &number, &sum, 1, MPI_SHORT, MPI_SUM, comm);
   expect(sum == n * (n - 1) / 2, "a sum of shorts");
   struct Pair {
     double value;
     int place;
   } mine = {static_cast<double>(self * 7 % n), self}, least = {};
-  call(MPI_Allreduce, MPI_Iallreduce, &mine, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, comm);
+  call(ALL(Allreduce, Iallreduce), &mine, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, comm);
   expect(least.value == 0, "MPI_MINLOC");
   MPI_Op op = MPI_OP_NULL;
   MPI_Op_create(
@@ -117,12 +175,12 @@ void others(const Calls& call, MPI_Comm comm) {
       },
       0, &op);
   int digit = self, digits = 0;
-  call(MPI_Allreduce, MPI_Iallreduce, &digit, &digits, 1, MPI_INT, op, comm);
+  call(ALL(Allreduce, Iallreduce), &digit, &digits, 1, MPI_INT, op, comm);
   expect(n == 1 || digits != 0, "an operation of the user's own");
   MPI_Op_free(&op);
 }
 
-void scatter(const Calls& call, MPI_Comm comm) {
+void scatter(Calls& call, MPI_Comm comm) {
   g_where = "reduce_scatter";
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
@@ -140,16 +198,16 @@ void scatter(const Calls& call, MPI_Comm comm) {
     for (int i = 0; i <= self; i++)
       expect(got[i] == n * (before + i) + n * (n - 1) / 2.0, "MPI_Reduce_scatter");
   };
-  call(MPI_Reduce_scatter, MPI_Ireduce_scatter, in.data(), out.data(), counts.data(), MPI_DOUBLE,
+  call(ALL(Reduce_scatter, Ireduce_scatter), in.data(), out.data(), counts.data(), MPI_DOUBLE,
        MPI_SUM, comm);
   right(out.data());
   std::vector<double> place = in;
-  call(MPI_Reduce_scatter, MPI_Ireduce_scatter, MPI_IN_PLACE, place.data(), counts.data(),
-       MPI_DOUBLE, MPI_SUM, comm);
+  call(ALL(Reduce_scatter, Ireduce_scatter), MPI_IN_PLACE, place.data(), counts.data(), MPI_DOUBLE,
+       MPI_SUM, comm);
   right(place.data());
   std::vector<int> blocks(static_cast<size_t>(3 * n)), block(3);
   for (size_t i = 0; i < blocks.size(); i++) blocks[i] = static_cast<int>(i);
-  call(MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, blocks.data(), block.data(), 3, MPI_INT,
+  call(ALL(Reduce_scatter_block, Ireduce_scatter_block), blocks.data(), block.data(), 3, MPI_INT,
        MPI_SUM, comm);
   for (int i = 0; i < 3; i++)
     expect(block[static_cast<size_t>(i)] == n * (3 * self + i), "MPI_Reduce_scatter_block");
@@ -166,7 +224,7 @@ MPI_Datatype swapped() {
   return resized;
 }
 
-void moves(const Calls& call, MPI_Comm comm) {
+void moves(Calls& call, MPI_Comm comm) {
   g_where = "moves";
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
@@ -177,17 +235,17 @@ void moves(const Calls& call, MPI_Comm comm) {
     // The root has gaps, the others have not.
     int gaps[] = {20, -1, 10, -1, 40, -1, 30, -1}, plain[] = {0, 0, 0, 0};
     if (self == root)
-      call(MPI_Bcast, MPI_Ibcast, static_cast<void*>(gaps), 2, two, root, comm);
+      call(ALL(Bcast, Ibcast), static_cast<void*>(gaps), 2, two, root, comm);
     else
-      call(MPI_Bcast, MPI_Ibcast, static_cast<void*>(plain), 4, MPI_INT, root, comm);
+      call(ALL(Bcast, Ibcast), static_cast<void*>(plain), 4, MPI_INT, root, comm);
     const int expected[] = {10, 20, 30, 40};
     expect(self == root || std::memcmp(plain, expected, sizeof plain) == 0, "MPI_Bcast");
   }
   std::vector<int> out(2 * ranks), mine = {2 * self, 2 * self + 1};
-  call(MPI_Allgather, MPI_Iallgather, mine.data(), 2, MPI_INT, out.data(), 2, MPI_INT, comm);
+  call(ALL(Allgather, Iallgather), mine.data(), 2, MPI_INT, out.data(), 2, MPI_INT, comm);
   for (size_t i = 0; i < out.size(); i++) expect(out[i] == static_cast<int>(i), "MPI_Allgather");
   std::vector<int> sparse(4 * ranks, -1);
-  call(MPI_Allgather, MPI_Iallgather, mine.data(), 2, MPI_INT, sparse.data(), 1, two, comm);
+  call(ALL(Allgather, Iallgather), mine.data(), 2, MPI_INT, sparse.data(), 1, two, comm);
   for (size_t r = 0; r < ranks; r++)
     expect(sparse[4 * r + 2] == static_cast<int>(2 * r) &&
                sparse[4 * r] == static_cast<int>(2 * r + 1) && sparse[4 * r + 1] == -1,
@@ -195,16 +253,16 @@ void moves(const Calls& call, MPI_Comm comm) {
   std::fill(out.begin(), out.end(), -1);
   out[2 * static_cast<size_t>(self)] = 2 * self;
   out[2 * static_cast<size_t>(self) + 1] = 2 * self + 1;
-  call(MPI_Allgather, MPI_Iallgather, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out.data(), 2, MPI_INT,
+  call(ALL(Allgather, Iallgather), MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out.data(), 2, MPI_INT,
        comm);
   for (size_t i = 0; i < out.size(); i++)
     expect(out[i] == static_cast<int>(i), "MPI_Allgather in place");
 
   MPI_Type_free(&two);
-  call(MPI_Barrier, MPI_Ibarrier, comm);
+  call(ONLY(Barrier, Ibarrier), comm);
 }
 
-void uneven_gather(const Calls& call, MPI_Comm comm) {
+void uneven_gather(Calls& call, MPI_Comm comm) {
   g_where = "all_gather_v";
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
@@ -219,7 +277,7 @@ void uneven_gather(const Calls& call, MPI_Comm comm) {
   }
   std::vector<int> uneven(static_cast<size_t>(all), -1),
       own(counts[static_cast<size_t>(self)], self);
-  call(MPI_Allgatherv, MPI_Iallgatherv, own.data(), static_cast<int>(own.size()), MPI_INT,
+  call(ALL(Allgatherv, Iallgatherv), own.data(), static_cast<int>(own.size()), MPI_INT,
        uneven.data(), counts.data(), places.data(), MPI_INT, comm);
   for (size_t r = 0; r < ranks; r++) {
     for (int i = 0; i < counts[r]; i++)
@@ -228,7 +286,7 @@ void uneven_gather(const Calls& call, MPI_Comm comm) {
   }
 }
 
-void all_to_all(const Calls& call, MPI_Comm comm) {
+void all_to_all(Calls& call, MPI_Comm comm) {
   g_where = "all_to_all";
   int n = 0, self = 0;
   MPI_Comm_size(comm, &n);
@@ -236,11 +294,11 @@ void all_to_all(const Calls& call, MPI_Comm comm) {
   const auto ranks = static_cast<size_t>(n);
   std::vector<double> to(3 * ranks), from(3 * ranks);
   for (size_t i = 0; i < to.size(); i++) to[i] = self * 1000 + static_cast<double>(i);
-  call(MPI_Alltoall, MPI_Ialltoall, to.data(), 3, MPI_DOUBLE, from.data(), 3, MPI_DOUBLE, comm);
+  call(ALL(Alltoall, Ialltoall), to.data(), 3, MPI_DOUBLE, from.data(), 3, MPI_DOUBLE, comm);
   for (size_t i = 0; i < from.size(); i++)
     expect(from[i] == static_cast<double>(i / 3) * 1000 + 3 * self + static_cast<double>(i % 3),
            "MPI_Alltoall");
-  call(MPI_Alltoall, MPI_Ialltoall, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to.data(), 3, MPI_DOUBLE,
+  call(ALL(Alltoall, Ialltoall), MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, to.data(), 3, MPI_DOUBLE,
        comm);
   expect(to == from, "MPI_Alltoall in place");
 
@@ -258,13 +316,13 @@ void all_to_all(const Calls& call, MPI_Comm comm) {
   for (size_t r = 0; r < ranks; r++)
     for (int i = 0; i < sent[r]; i++)
       packets[static_cast<size_t>(sent_at[r] + i)] = self * 100 + static_cast<int>(r);
-  call(MPI_Alltoallv, MPI_Ialltoallv, packets.data(), sent.data(), sent_at.data(), MPI_INT,
+  call(ALL(Alltoallv, Ialltoallv), packets.data(), sent.data(), sent_at.data(), MPI_INT,
        arrived.data(), got.data(), got_at.data(), MPI_INT, comm);
   for (size_t r = 0; r < ranks; r++)
     for (int i = 0; i < got[r]; i++)
       expect(arrived[static_cast<size_t>(got_at[r] + i)] == static_cast<int>(r) * 100 + self,
              "MPI_Alltoallv");
-  call(MPI_Alltoallv, MPI_Ialltoallv, MPI_IN_PLACE, nullptr, nullptr, MPI_DATATYPE_NULL,
+  call(ALL(Alltoallv, Ialltoallv), MPI_IN_PLACE, nullptr, nullptr, MPI_DATATYPE_NULL,
        packets.data(), got.data(), got_at.data(), MPI_INT, comm);
   expect(packets == arrived, "MPI_Alltoallv in place");
 }
@@ -375,21 +433,22 @@ void many_requests(MPI_Comm comm) {
 
 void everything(MPI_Comm comm) {
   MPI_Barrier(comm);
-  for (const bool blocks : {true, false}) {
-    const Calls call(blocks);
-    reduce_types<int8_t>(call, comm, MPI_INT8_T, "int8");
-    reduce_types<int32_t>(call, comm, MPI_INT, "int");
-    reduce_types<uint64_t>(call, comm, MPI_UINT64_T, "uint64");
-    reduce_types<long>(call, comm, MPI_LONG, "long");
-    reduce_types<float>(call, comm, MPI_FLOAT, "float");
-    reduce_types<double>(call, comm, MPI_DOUBLE, "double");
-    bits(call, comm);
-    others(call, comm);
-    scatter(call, comm);
-    moves(call, comm);
-    uneven_gather(call, comm);
-    all_to_all(call, comm);
-  }
+  for (const bool blocks : {true, false})
+    for (const Counts counts : kCounts) {
+      Calls call(comm, blocks, counts);
+      reduce_types<int8_t>(call, comm, MPI_INT8_T, "int8");
+      reduce_types<int32_t>(call, comm, MPI_INT, "int");
+      reduce_types<uint64_t>(call, comm, MPI_UINT64_T, "uint64");
+      reduce_types<long>(call, comm, MPI_LONG, "long");
+      reduce_types<float>(call, comm, MPI_FLOAT, "float");
+      reduce_types<double>(call, comm, MPI_DOUBLE, "double");
+      bits(call, comm);
+      others(call, comm);
+      scatter(call, comm);
+      moves(call, comm);
+      uneven_gather(call, comm);
+      all_to_all(call, comm);
+    }
   large_types(comm);
   message_meanwhile(comm);
   many_requests(comm);

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "command/exec/bindings.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdarg.h>
@@ -15,9 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "command/exec/has_function.h"
 
 enum { kMostFiles = 64, kPath = 4096 };
 
@@ -65,61 +65,6 @@ static int begins(const char* text, const char* with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* How a file has the function. */
-enum { kNothing, kCalls, kExports, kHides };
-
-/* What a table of symbols says of the function. `exported` is the table that other files see. */
-static int in_table(const char* file, const Elf64_Shdr* table, const Elf64_Shdr* names,
-                    size_t bytes, int exported) {
-  if (table->sh_offset + table->sh_size > bytes || names->sh_offset + names->sh_size > bytes)
-    return kNothing;
-  const Elf64_Sym* const symbols = (const Elf64_Sym*)(file + table->sh_offset);
-  for (size_t i = 0; i < table->sh_size / sizeof *symbols; i++) {
-    if (symbols[i].st_name >= names->sh_size) continue;
-    if (strcmp(file + names->sh_offset + symbols[i].st_name, function) != 0) continue;
-    if (symbols[i].st_shndx == SHN_UNDEF) return kCalls;
-    return exported ? kExports : kHides;
-  }
-  return kNothing;
-}
-
-/* By the file, whose tables of sections name what the loader never sees as well. A statically
- * linked NCCL whose names were stripped is known by a text that every version of it prints. */
-static int how_it_has_it(const char* path) {
-  static const char kText[] = "NCCL WARN";
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return kNothing;
-  struct stat status;
-  int found = kNothing;
-  if (fstat(descriptor, &status) == 0 && (size_t)status.st_size > sizeof(Elf64_Ehdr)) {
-    const size_t bytes = (size_t)status.st_size;
-    char* const file = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (file != MAP_FAILED) {
-      const Elf64_Ehdr* const head = (const Elf64_Ehdr*)file;
-      int named = 0;
-      if (memcmp(head->e_ident, ELFMAG, SELFMAG) == 0 && head->e_ident[EI_CLASS] == ELFCLASS64 &&
-          head->e_shoff + (size_t)head->e_shnum * sizeof(Elf64_Shdr) <= bytes) {
-        const Elf64_Shdr* const sections = (const Elf64_Shdr*)(file + head->e_shoff);
-        for (int i = 0; i < head->e_shnum && !found; i++) {
-          const Elf64_Shdr* const table = &sections[i];
-          if ((table->sh_type != SHT_DYNSYM && table->sh_type != SHT_SYMTAB) ||
-              table->sh_link >= head->e_shnum)
-            continue;
-          named |= table->sh_type == SHT_SYMTAB;
-          found =
-              in_table(file, table, &sections[table->sh_link], bytes, table->sh_type == SHT_DYNSYM);
-        }
-        if (!found && !named && begins(function, "nccl") &&
-            memmem(file, bytes, kText, sizeof kText - 1))
-          found = kHides;
-      }
-      munmap(file, bytes);
-    }
-  }
-  close(descriptor);
-  return found;
-}
-
 /* ---- what the loader calls ---- */
 
 unsigned int la_version(unsigned int version) {
@@ -144,10 +89,10 @@ unsigned int la_objopen(struct link_map* map, Lmid_t space, uintptr_t* cookie) {
   const char* const name = base_name(path);
   const int has_it_by_right =
       begins(name, "libnccl") || begins(name, "libmpi") || begins(name, "libsennit");
-  const int how = has_it_by_right ? kNothing : how_it_has_it(path);
-  if (how == kHides || how == kExports)
+  const int how = has_it_by_right ? SENNIT_LACKS : sennit_has_function(path, function);
+  if (how == SENNIT_HIDES || how == SENNIT_EXPORTS)
     say("%s is linked statically into %s, out of sennit's reach", function, path);
-  const int at = how == kCalls ? atomic_fetch_add(&caller_count, 1) : kMostFiles;
+  const int at = how == SENNIT_CALLS ? atomic_fetch_add(&caller_count, 1) : kMostFiles;
   if (at < kMostFiles) {
     callers[at].path = (const char*)*cookie;
     callers[at].cookie = cookie;

@@ -16,6 +16,7 @@
 
 #include "command/commands.hpp"
 #include "command/exec/bindings.h"
+#include "command/exec/large_counts.hpp"
 
 namespace sennit {
 namespace {
@@ -39,6 +40,7 @@ struct Preload {
 constexpr Preload kNccl = {"libnccl.so.2", "ncclAllReduce", "it is built with the library"};
 constexpr Preload kMpi = {"libsennit_pmpi.so", "MPI_Allreduce",
                           "it is built where there is an MPI"};
+constexpr const char* kMpiLarge = "libsennit_pmpi_large.so";  // beside kMpi
 
 // The folder of what is preloaded: ../lib/sennit from the program, in whichever of the folders for
 // libraries that a system has.
@@ -67,10 +69,23 @@ void put_first(const char* variable, const std::string& path) {
   setenv(variable, others && *others ? (path + ":" + others).c_str() : path.c_str(), 1);
 }
 
+// MPI's functions with large counts, where the command's MPI has them. Returns whether that went.
+bool preload_large_counts(const Options& options) {
+  const LargeCounts counts = large_counts_of(options.command);
+  if (options.verbose)
+    std::fprintf(stderr, "sennit exec: MPI_Allreduce_c and its like %s through sennit: %s\n",
+                 counts.there ? "go" : "do not go", counts.why.c_str());
+  if (!counts.there) return true;
+  const std::optional<std::filesystem::path> library = find_library(kMpiLarge);
+  if (library) put_first("LD_PRELOAD", *library);
+  return library.has_value();
+}
+
 int start(const Options& options) {
   const Preload& preload = options.mpi ? kMpi : kNccl;
   const std::optional<std::filesystem::path> library = find_library(preload.file);
   if (!library) return lacks(preload.file, preload.built_where);
+  if (options.mpi && !preload_large_counts(options)) return lacks(kMpiLarge, kMpi.built_where);
   put_first("LD_PRELOAD", *library);
   if (options.verbose) {
     const std::optional<std::filesystem::path> bindings = find_library(SENNIT_BINDINGS_FILE);

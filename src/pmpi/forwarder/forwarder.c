@@ -1,4 +1,5 @@
-/* forwarder.c: libsennit_pmpi.so, which a program that was built for MPI is given before its MPI.
+/* forwarder.c: libsennit_pmpi.so, which a program that was built for MPI is given before its MPI,
+ * and compiled for the other list of functions libsennit_pmpi_large.so: FORWARDED, in FORWARDER.
  * Each function is looked for at its first call: in the library of sennit's that was built for the
  * MPI which the process has loaded, or with SENNIT_DISABLE=1, and where there is none, in that MPI
  * itself, by the name that MPI's profiling interface gives it (PMPI_).
@@ -17,9 +18,9 @@
 #include "pmpi/functions.h"
 
 #define INDEX(name, count) index_##name,
-enum { MPI_FUNCTIONS(INDEX) kFunctions };
+enum { FORWARDED(INDEX) kFunctions };
 #define NAME(name, count) #name,
-static const char* const kNames[] = {MPI_FUNCTIONS(NAME)};
+static const char* const kNames[] = {FORWARDED(NAME)};
 
 enum { kPath = 4096 };
 
@@ -78,7 +79,7 @@ static void open_libraries(void) {
   if (!disabled()) {
     void* const library = dlopen(search.mpi->sennits, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-      fprintf(stderr, "sennit: libsennit_pmpi.so: %s; %s does the collectives itself\n", dlerror(),
+      fprintf(stderr, "sennit: " FORWARDER ": %s; %s does the collectives itself\n", dlerror(),
               search.path);
     atomic_store(&sennits_library, library);
   }
@@ -88,21 +89,22 @@ static void open_libraries(void) {
 static void* find(int index) {
   open_libraries();
   char name[64];
-  void* const sennit = atomic_load(&sennits_library);
-  void* address = NULL;
-  if (sennit) {
-    snprintf(name, sizeof name, "sennit_pmpi_%s", kNames[index]);
-    address = dlsym(sennit, name);
-    if (!address)
-      fprintf(stderr, "sennit: libsennit_pmpi.so: sennit's library behind it has no %s\n", name);
-  }
-  void* const mpi = atomic_load(&mpi_library);
   snprintf(name, sizeof name, "PMPI_%s", kNames[index]);
-  if (!address) address = dlsym(mpi ? mpi : RTLD_DEFAULT, name);
+  void* const mpi = atomic_load(&mpi_library);
+  void* address = dlsym(mpi ? mpi : RTLD_DEFAULT, name);
   if (!address) {
-    fprintf(stderr, "sennit: libsennit_pmpi.so: the process calls MPI_%s, and has no MPI\n",
+    fprintf(stderr, "sennit: " FORWARDER ": the process calls MPI_%s, and has no MPI with it\n",
             kNames[index]);
     abort();
+  }
+  void* const library = atomic_load(&sennits_library);
+  if (library) {
+    snprintf(name, sizeof name, "sennit_pmpi_%s", kNames[index]);
+    void* const sennits = dlsym(library, name);
+    if (sennits)
+      address = sennits;
+    else
+      fprintf(stderr, "sennit: " FORWARDER ": sennit's library behind it has no %s\n", name);
   }
   atomic_store_explicit(&addresses[index], address, memory_order_release);
   return address;
@@ -140,4 +142,4 @@ typedef uintptr_t Word;
     if (!address) address = find(index_##name);                                           \
     return ((int (*)(PARAMETERS_##count))address)(ARGUMENTS_##count);                     \
   }
-MPI_FUNCTIONS(FORWARD)
+FORWARDED(FORWARD)
