@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""programs.py BUILD FOLDER [hpcc | scalapack | mpi4py]...: programs of others on Open MPI, alone and on sennit.
+"""programs.py BUILD FOLDER [hpcc | scalapack | mpi4py | wheels]...: programs of others, alone and on sennit.
 
 HPC Challenge and ScaLAPACK's and PBLAS's tests from Debian's packages (hpcc, scalapack-mpi-test), and mpi4py's tests of
-collectives from the Python index, each on 4 processes, at small sizes, first by themselves and then under
+collectives from the Python index, each on this machine's Open MPI; and some of mpi4py's tests by the index's own build
+of it (wheels), on the MPICH and the Open MPI of the index that BUILD has: on the first it calls functions with large
+counts, and the second has none. Each on 4 processes, at small sizes, first by themselves and then under
 `sennit exec --mpi` of BUILD. Whatever passes without sennit has to pass on it, with as many checks, and some of its
-collectives have to go through sennit (BLACS's testers end by an abort, before they could count them). Works in FOLDER. Prints a table; fails where sennit does worse.
+collectives have to go through sennit (BLACS's testers end by an abort, before they could count them). Works in FOLDER.
+Prints a table; fails where sennit does worse.
 
 A test of ScaLAPACK counts as passed where its program ends well, says of no check that it failed, and of some that they
 passed. ./run mpi installs the packages and calls this.
@@ -21,8 +24,10 @@ import time
 
 RANKS = 4
 LIMIT = 300  # seconds for one program
+MANY = 1000  # collectives of a rank in one of mpi4py's files of tests
 JOB = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", str(RANKS)]
-ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1",
+                   PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe", OMPI_MCA_mpi_yield_when_idle="1")
 COUNTED = re.compile(r"collectives by sennit: (\d+), by MPI itself: (\d+)")
 
 
@@ -32,7 +37,7 @@ class Outcome:
     def __init__(self, sennit, command, folder, judge):
         before = [sennit, "exec", "--mpi", "-v", "--"] if sennit else []
         began = time.monotonic()
-        process = subprocess.Popen(before + JOB + command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE,
+        process = subprocess.Popen(before + command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, errors="replace")
         try:
             self.output, _ = process.communicate(timeout=LIMIT)
@@ -47,7 +52,7 @@ class Outcome:
         self.checks = judge(self.output, process.returncode)  # that passed; 0: the program failed
 
 
-def hpcc(work):
+def hpcc(work, _):
     """HPC Challenge with its example's input, made small."""
     examples = pathlib.Path("/usr/share/doc/hpcc/examples")
     text = (examples / "_hpccinf.txt").read_text()
@@ -62,10 +67,10 @@ def hpcc(work):
             return 0
         return said.count("PASSED") + said.count("(passed)")
 
-    yield "HPC Challenge", ["hpcc"], work, judge
+    yield "HPC Challenge", JOB + ["hpcc"], work, judge
 
 
-def scalapack(work):
+def scalapack(work, _):
     """All programs of the package but for those that only take times."""
     source = next(pathlib.Path("/usr/lib").glob("*/scalapack/openmpi-tests"))
     shutil.copytree(source, work, dirs_exist_ok=True)
@@ -81,37 +86,65 @@ def scalapack(work):
         return sum(int(passed) for passed, _ in counts)
 
     for name in sorted(path.name for path in (work / "BLACS").glob("x*")):
-        yield f"BLACS {name}", [f"./{name}"], work / "BLACS", judge_blacs
+        yield f"BLACS {name}", JOB + [f"./{name}"], work / "BLACS", judge_blacs
     for name in sorted(path.name for path in (work / "PBLAS").glob("*tst")):
-        yield f"PBLAS {name}", [f"./{name}"], work / "PBLAS", judge
+        yield f"PBLAS {name}", JOB + [f"./{name}"], work / "PBLAS", judge
     for name in sorted(path.name for path in work.glob("x*") if "btest" not in path.name):
-        yield f"ScaLAPACK {name}", [f"./{name}"], work, judge
+        yield f"ScaLAPACK {name}", JOB + [f"./{name}"], work, judge
 
 
-def mpi4py(work):
+PIP = ["-m", "pip", "-q", "--disable-pip-version-check"]
+
+
+def tests_of_mpi4py(work, python):
+    """The folder of them in its source, which lies beside what was made of it."""
+    if not list(work.glob("mpi4py-*.tar.gz")):
+        subprocess.run([python, *PIP, "download", "--no-deps", "--no-binary", "mpi4py", "-d", work, "mpi4py"], check=True)
+    source = max(work.glob("mpi4py-*.tar.gz"))
+    with tarfile.open(source) as archive:
+        archive.extractall(work)
+    return source, work / source.name.removesuffix(".tar.gz") / "test"
+
+
+def judge_mpi4py(said, status):
+    # The ranks' lines may begin in one another's.
+    ran = [int(count) for count in re.findall(r"Ran (\d+) tests", said)]
+    skipped = [int(count) for count in re.findall(r"\(skipped=(\d+)\)", said)]
+    if status or len(ran) != RANKS or said.count("OK") != RANKS:
+        return 0
+    return min(ran) - max(skipped, default=0)
+
+
+def mpi4py(work, _):
     """Built against this machine's Open MPI; its tests are in its source."""
     python = work / "venv/bin/python3"
     if not python.exists():
         subprocess.run(["/usr/bin/python3", "-m", "venv", work / "venv"], check=True)
-    pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
-    if not list(work.glob("mpi4py-*.tar.gz")):
-        subprocess.run(pip + ["download", "--no-deps", "--no-binary", "mpi4py", "-d", work, "mpi4py"], check=True)
-    source = max(work.glob("mpi4py-*.tar.gz"))
+    source, tests = tests_of_mpi4py(work, python)
     if not list(work.glob("venv/lib/*/site-packages/mpi4py")):
-        subprocess.run(pip + ["install", source, "numpy"], check=True, env=dict(os.environ, MPICC=shutil.which("mpicc")))
-    with tarfile.open(source) as archive:
-        archive.extractall(work)
-    tests = work / source.name.removesuffix(".tar.gz") / "test"
+        subprocess.run([python, *PIP, "install", source, "numpy"], check=True,
+                       env=dict(os.environ, MPICC=shutil.which("mpicc")))
+    yield "mpi4py test_cco_*", JOB + [str(python), "main.py", "-f", "-i", "test_cco_"], tests, judge_mpi4py
 
-    def judge(said, status):
-        # The ranks' lines may begin in one another's.
-        ran = [int(count) for count in re.findall(r"Ran (\d+) tests", said)]
-        skipped = [int(count) for count in re.findall(r"\(skipped=(\d+)\)", said)]
-        if status or len(ran) != RANKS or said.count("OK") != RANKS:
-            return 0
-        return min(ran) - max(skipped, default=0)
 
-    yield "mpi4py test_cco_*", [str(python), "main.py", "-f", "-i", "test_cco_"], tests, judge
+def judge_wheel(said, status):
+    # Of a wheel whose calls pass sennit by, few are counted: those of functions that have no counts.
+    if any(int(by_sennit) < MANY for by_sennit, _ in COUNTED.findall(said)):
+        return 0
+    return judge_mpi4py(said, status)
+
+
+def wheels(work, build):
+    """Installed with the Python of each MPI."""
+    for mpi in ("mpich", "openmpi"):
+        programs = build / mpi / "bin"
+        python = programs / "python3"
+        _, tests = tests_of_mpi4py(work, python)
+        subprocess.run([python, *PIP, "install", "mpi4py", "numpy"], check=True)
+        launch = [str(programs / "mpiexec"), "-n", str(RANKS)]
+        for test in ("test_cco_buf", "test_cco_vec", "test_cco_nb_buf"):
+            command = launch + [str(python), "main.py", "-f", "-i", test]
+            yield f"mpi4py's wheel on {mpi} {test}*", command, tests, judge_wheel
 
 
 def main():
@@ -120,10 +153,10 @@ def main():
     worse = []
     print("| program | checks that pass | on sennit | collectives of a rank by sennit | by MPI itself | s | on sennit |")
     print("|---|---|---|---|---|---|---|")
-    for name in sys.argv[3:] or ["hpcc", "scalapack", "mpi4py"]:
+    for name in sys.argv[3:] or ["hpcc", "scalapack", "mpi4py", "wheels"]:
         work = folder / name
         work.mkdir(parents=True, exist_ok=True)
-        for title, command, place, judge in globals()[name](work):
+        for title, command, place, judge in globals()[name](work, build):
             alone = Outcome(None, command, place, judge)
             ours = Outcome(sennit, command, place, judge)
             print(f"| {title} | {alone.checks or 'fails'} | {ours.checks or 'fails'} | {ours.by_sennit} | {ours.by_mpi} "
