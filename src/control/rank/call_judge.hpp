@@ -33,6 +33,11 @@ std::string call_without_place(const std::string& text);
 // Times are those of Self::now_ms.
 class CallJudge {
  public:
+  // `coordinator`: the rank that judges. No two of a job have an inquiry of the same number, so
+  // what was answered to one that is dead counts for none of its successor's.
+  explicit CallJudge(int coordinator)
+      : next_inquiry_((static_cast<uint64_t>(coordinator) << 32) + 1) {}
+
   static constexpr int64_t kRoundMs = 300;      // for the answers of one round
   static constexpr int64_t kRoundGapMs = 400;   // between rounds of one case, at least
   static constexpr int64_t kForgetMs = 10'000;  // without a report
@@ -85,7 +90,7 @@ class CallJudge {
                         const std::set<int>& left);
 
   std::map<Key, Case> cases_;
-  uint64_t next_inquiry_ = 1;
+  uint64_t next_inquiry_;
 };
 
 }  // namespace sennit::control

@@ -90,6 +90,7 @@ void CallWatch::answer(const Inquiry& inquiry) {
     if (answer.where == InquiryAnswer::Where::at && call.signature != inquiry.signature)
       answer.text = call.text;
   }
+  // By itself, and at once: those below have not answered yet, if there are any.
   InquiryAnswers answers;
   answers.inquiry = inquiry.id;
   if (answer.where == InquiryAnswer::Where::at && answer.signature == inquiry.signature &&
@@ -97,8 +98,10 @@ void CallWatch::answer(const Inquiry& inquiry) {
     answers.alike.insert(self_.rank);
   else
     answers.others.push_back(std::move(answer));
-  on_answers(std::move(answers));
-  pass_on();  // those below have not answered yet, if there are any
+  if (census_.coordinator())
+    judge_.answer(std::move(answers));
+  else
+    sender_.send_up(encode(answers));
 }
 
 // ---- of others ----
@@ -185,8 +188,9 @@ void CallWatch::tell(const CommFailed& message) {
     self_.callbacks.communicator_failed(message.comm, message.anchor, message.status);
 }
 
-// What a parent was told of, and nobody may have heard.
+// What a parent was told of, and nobody may have heard. Answers were another coordinator's.
 void CallWatch::became_coordinator() {
+  gathered_.clear();
   for (const EncodedFrame& frame : reports_.take_back()) {
     const ReceivedFrame message = open_frame(frame);
     if (message.type == AbortRequest::kType) {

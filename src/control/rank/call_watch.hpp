@@ -1,7 +1,7 @@
 // call_watch.hpp: stalls, mismatches and aborts. A rank whose call makes no progress says so up the
 // tree; the coordinator asks the members what they are doing (control/rank/call_judge.hpp compares)
-// and, where calls differ or somebody is too late, floods the communicator's error. Nothing is sent
-// while calls progress, and ranks between put together what they pass on.
+// and, where calls differ or somebody is too late, floods the communicator's error. Answers are put
+// together on the way up. Nothing is sent while calls progress.
 //
 // Disjoint groups may use the same communicator number. Every message therefore names a member
 // beside the number, and only ranks whose communicator of that number contains that member feel
@@ -23,15 +23,18 @@ namespace sennit::control {
 // Every rank has one. It passes on what others say, and judges where this rank is the coordinator.
 class CallWatch {
  public:
-  // How long a rank waits for more answers to pass on with the first.
+  // How long a rank waits for more answers to pass on with the first. Four such ranks on the way,
+  // which is a tree of a million, leave a third of a round.
   static constexpr int64_t kGatherMs = 50;
+  static_assert(4 * kGatherMs < CallJudge::kRoundMs);
 
   CallWatch(Self& self, const Census& census, Sender& sender, Announcements& announcements)
       : self_(self),
         census_(census),
         sender_(sender),
         announcements_(announcements),
-        reports_(self, sender) {}
+        reports_(self, sender),
+        judge_(self.rank) {}
 
   // ---- of this rank ----
   // This rank's call makes no progress; `mismatching_peer` sent what does not match it, -1: nobody.

@@ -23,7 +23,7 @@ CallDescriptor call(uint32_t comm, uint32_t seq, uint64_t signature, const std::
 }
 
 struct Judging : ::testing::Test {
-  CallJudge judge;
+  CallJudge judge{0};
   std::set<int> dead, left;
   StallReport report(int reporter, int64_t waited = 0, int64_t stalled = 0) {
     StallReport r;
@@ -140,7 +140,7 @@ TEST_F(Judging, WhoseOwnTimeIsOverIsToldAtOnceWhoIsLate) {
 
 TEST_F(Judging, WhoseOwnTimeIsOverWhileAllAreInItIsTimedOutToo) {
   for (const bool gone : {false, true}) {
-    judge = CallJudge();
+    judge = CallJudge(0);
     if (gone) left = {6};
     StallReport over = report(4, 70, 70);
     over.expired_ms = 70;

@@ -170,6 +170,25 @@ TEST(Answers, OfOthersGoUpTogether) {
   EXPECT_TRUE(inner.sender.take_up<InquiryAnswers>().empty()) << "once";
 }
 
+TEST(Answers, ToACoordinatorThatIsDeadCountForNoneOfItsSuccessors) {
+  One heir(1), old(0);
+  old.watch.on_report(report_of(2, 7));
+  const auto before = old.sender.take_down<Inquiry>();
+  heir.watch.on_answers({before.at(0).id, {2, 3}, {}});  // on their way
+  heir.census.dead = {0};
+  heir.watch.became_coordinator();
+  heir.watch.tick();
+  heir.calls[1] = call(7, 6);
+  heir.watch.on_report(report_of(2, 7));
+  const auto after = heir.sender.take_down<Inquiry>();
+  ASSERT_EQ(after.size(), 1u);
+  EXPECT_NE(after[0].id, before[0].id);
+  heir.watch.on_answers({before[0].id, {2, 3}, {}});
+  heir.self.now_ms += CallJudge::kRoundMs;
+  heir.watch.tick();
+  EXPECT_TRUE(heir.sender.take_down<CommFailed>().empty()) << "nobody else has answered";
+}
+
 TEST(Coordinator, AsksAllAndTellsAll) {
   One rank(0);
   rank.calls[1] = call(7, 6);
