@@ -81,11 +81,12 @@ void add_linked(const fs::path& program, std::vector<fs::path>* mpis) {
 void add_installed_with(const fs::path& launcher, std::vector<fs::path>* mpis) {
   std::error_code unknown;
   for (const fs::path& place : {launcher, fs::canonical(launcher, unknown)}) {
-    for (const char* folder : {"lib", "lib64"})
-      for (const fs::directory_entry& file :
-           fs::directory_iterator(place.parent_path() / ".." / folder, unknown))
-        if (is_mpi(file.path().filename().string()))
-          mpis->push_back(file.path().lexically_normal());
+    for (const char* folder : {"lib", "lib64"}) {
+      fs::directory_iterator file(place.parent_path() / ".." / folder, unknown);
+      for (; file != fs::directory_iterator(); file.increment(unknown))
+        if (is_mpi(file->path().filename().string()))
+          mpis->push_back(file->path().lexically_normal());
+    }
     if (!mpis->empty()) return;
   }
 }

@@ -66,7 +66,7 @@ Result<Request> make_request(const Arguments& arguments, Collective collective,
                       request.collective == Collective::reduce;
   request.count = *bytes / type_bytes(*type) / (vector ? 1 : static_cast<uint64_t>(ranks));
   if (request.collective == Collective::barrier) request.count = 0;
-  // As MPI's and PyTorch's always are: the root does not copy its own.
+  // As MPI's and PyTorch's are: the root does not copy its own.
   request.in_place = request.collective == Collective::broadcast;
   if (request.count == 0 && request.collective != Collective::barrier)
     return invalid(fmt::format("--bytes {}: less than one {}{}: expected {} or more",
