@@ -47,12 +47,12 @@ struct Estimate {
   // Every message crosses all tiers between two ranks at once, and none waits for messages of
   // another tier: then these times do not add up.
   bool at_once = false;
-  // No message waits for another: the first moves while the others are posted.
+  // Hardly a message waits for another: the first moves while the others are posted.
   bool posted_at_once = false;
   uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
-  // Read by others before or after that, one after the other on the longest way.
+  // Read by others on the longest way through ranks that add up one after the other.
   uint64_t reduce_bytes_of_others = 0;
 };
 
@@ -71,7 +71,9 @@ struct SharedCoresEstimate {
   // Every rank sends messages of several tiers all the time, and a chunk's wait behind those of the
   // chunks beside it, which are in another tier: beyond the first, chunks fill the tiers twice.
   bool fills_twice = false;
-  uint64_t received = 0;  // per chunk by the busiest rank, where it takes in more than it posts
+  // Per chunk by the busiest rank, where it takes in more than it posts. Counts where ranks wait
+  // for a core, and within a host.
+  uint64_t received = 0;
   // Posted per chunk by all ranks together; 0: the busiest rank's times the ranks. Counts where
   // some ranks wait for a core (SharedCores::crowded), and may be left out elsewhere.
   uint64_t all_messages = 0;

@@ -75,23 +75,24 @@ class ChainAlgorithm : public Algorithm {
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
     estimate.messages = n > 1 ? 1 : 0;
-    if (request.collective == Collective::reduce && n > 1) estimate.reduce_bytes = 2 * total;
+    if (request.collective == Collective::reduce && n > 1) {
+      estimate.reduce_bytes = saturated(Wide{2} * total);
+      estimate.reduce_bytes_of_others = saturated(Wide{2} * total * static_cast<unsigned>(n - 2));
+    }
     return estimate;
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters&, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const int n = tree.ranks();
     const uint64_t total = total_bytes(request, n);
     const int unused = unused_edge(request, n);
     const GroupRates rates = planning_rates(tree, cost);
-    const uint64_t reading_ns = transfer_ns(estimate.reduce_bytes, cost.reduce_bytes_per_s);
     uint64_t path_ns = 0;
     for (int p = 0; p < n; p++)
-      if (p != unused) path_ns += reading_ns + message_ns(tree, rates, p, (p + 1) % n, total);
-    return {.path_ns = behind_first_reading(path_ns, estimate, cost),
-            .all_messages = static_cast<uint64_t>(n) - 1};
+      if (p != unused) path_ns += message_ns(tree, rates, p, (p + 1) % n, total);
+    return {.path_ns = path_ns, .all_messages = static_cast<uint64_t>(n) - 1};
   }
 
   // A chain has one order.

@@ -79,10 +79,12 @@ class TreeAlgorithm : public Algorithm {
     const bool broadcast = request.collective == Collective::broadcast;
     Estimate estimate;
     Load load(tree);
-    std::vector<uint64_t> reached_ns(index(tree.ranks()), 0);
+    // By rank: what is read on the way from it to the root, in messages.
+    std::vector<uint64_t> reached_ns(index(tree.ranks()), 0), read = reached_ns;
     for (const int p : shape.top_down()) {
       const int parent = shape.node(p).parent;
       if (parent < 0) continue;
+      read[index(p)] = read[index(parent)] + static_cast<uint64_t>(shape.node(parent).children) + 1;
       broadcast ? load.add(parent, p, total) : load.add(p, parent, total);
       reached_ns[index(p)] = reached_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
     }
@@ -91,30 +93,30 @@ class TreeAlgorithm : public Algorithm {
     estimate.at_once = true;
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
-    if (!broadcast && most > 0) estimate.reduce_bytes = (most + 1) * total;
+    if (!broadcast && most > 0) {
+      const uint64_t all = *std::ranges::max_element(read);
+      estimate.reduce_bytes = saturated(Wide{most + 1} * total);
+      estimate.reduce_bytes_of_others = saturated(Wide{all - std::min(all, most + 1)} * total);
+    }
     return estimate;
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters& parameters, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const FabricTree shape(tree, request.root, fan_out(parameters));
     const uint64_t total = total_bytes(request, tree.ranks());
     const GroupRates rates = planning_rates(tree, cost);
-    const bool reduces = request.collective == Collective::reduce;
-    const auto reading_ns = [&](uint64_t children) {
-      return reduces ? transfer_ns((children + 1) * total, cost.reduce_bytes_per_s) : 0;
-    };
-    // The whole message, to all children one after the other, or from them and added up.
+    // The whole message, to all children one after the other.
     std::vector<uint64_t> moved_ns(index(tree.ranks()), 0);
     for (const int p : shape.top_down()) {
       const int parent = shape.node(p).parent;
       if (parent < 0) continue;
-      const auto siblings = static_cast<uint64_t>(shape.node(parent).children);
-      moved_ns[index(p)] = moved_ns[index(parent)] + reading_ns(siblings) +
-                           siblings * message_ns(tree, rates, parent, p, total);
+      moved_ns[index(p)] = moved_ns[index(parent)] +
+                           shape.node(parent).children * message_ns(tree, rates, parent, p, total);
     }
-    return {.path_ns = behind_first_reading(*std::ranges::max_element(moved_ns), estimate, cost),
+    const bool reduces = request.collective == Collective::reduce;
+    return {.path_ns = *std::ranges::max_element(moved_ns),
             .received = reduces ? static_cast<uint64_t>(shape.most_children()) : 0,
             .all_messages = static_cast<uint64_t>(tree.ranks()) - 1};
   }

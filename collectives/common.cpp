@@ -85,10 +85,6 @@ uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel&
   return longest;
 }
 
-uint64_t behind_first_reading(uint64_t path_ns, const Estimate& estimate, const CostModel& cost) {
-  return path_ns - std::min(path_ns, transfer_ns(estimate.reduce_bytes, cost.reduce_bytes_per_s));
-}
-
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
   uint64_t narrowest = ~uint64_t{0};
   for (const auto& [inside, outside] : {std::pair(a, b), std::pair(b, a)})

@@ -61,10 +61,6 @@ uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel&
 // Over the narrowest boundary between two positions, alone.
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes);
 
-// Of the time that a whole message takes hop after hop, and is read at each: without what the
-// busiest rank reads, which its estimate has.
-uint64_t behind_first_reading(uint64_t path_ns, const Estimate& estimate, const CostModel& cost);
-
 // What crosses the boundaries of a tree's groups.
 class Load {
  public:

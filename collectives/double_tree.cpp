@@ -178,25 +178,27 @@ class DoubleTreeAlgorithm : public Algorithm {
     estimate.at_once = true;
     // Of a half a rank adds up its own and two children's. Who alone wants the vector adds its own
     // to what comes from the roots of both trees.
-    if (up) estimate.reduce_bytes = (down ? std::min(n, 3) : 4) * half_bytes;
+    if (up) {
+      const uint64_t sources = down ? static_cast<uint64_t>(std::min(n, 3)) : 4;
+      estimate.reduce_bytes = saturated(Wide{sources} * half_bytes);
+      // Who alone wants the vector is one rank more on the way.
+      const uint64_t others = depth_of(n) - (down ? 1 : 0);
+      estimate.reduce_bytes_of_others = saturated(Wide{3 * others} * half_bytes);
+    }
     return estimate;
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters&, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const int n = tree.ranks();
     if (n == 1) return {};
     const uint64_t half_bytes = total_bytes(request, n) / 2;
     const uint64_t ways = request.collective == Collective::all_reduce ? 2 : 1;
-    const uint64_t reading_ns =
-        request.reduces() ? transfer_ns(3 * half_bytes, cost.reduce_bytes_per_s) : 0;
-    // A half goes to two children, or comes from them and is added to one's own.
+    // A half goes to two children.
     const uint64_t path_ns =
-        depth_of(n) * (reading_ns + ways * message_ns(tree, planning_rates(tree, cost), 0, n - 1,
-                                                      2 * half_bytes));
-    return {.path_ns = behind_first_reading(path_ns, estimate, cost),
-            .all_messages = 2 * ways * (static_cast<uint64_t>(n) - 1)};
+        ways * depth_of(n) * message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
+    return {.path_ns = path_ns, .all_messages = 2 * ways * (static_cast<uint64_t>(n) - 1)};
   }
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,

@@ -220,6 +220,8 @@ class Leaders : public Algorithm {
     Estimate estimate;
     Load load(tree);
     std::vector<uint64_t> depth_ns(index(tree.ranks()), 0);
+    // By rank: what is read on the way from it to its leader, in messages.
+    std::vector<uint64_t> read(index(tree.ranks()), 0);
     uint64_t deepest_ns = 0, most_sources = 1;
     for (const int p : shape.tree.top_down()) {
       const uint64_t children = shape.children(p).size(),
@@ -233,52 +235,50 @@ class Leaders : public Algorithm {
       load.add(p, parent, bytes.up(p));
       load.add(parent, p, bytes.down(p));
       depth_ns[index(p)] = depth_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
+      read[index(p)] = read[index(parent)] + shape.children(parent).size() + 1;
       deepest_ns = std::max(deepest_ns, depth_ns[index(p)]);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
     estimate.latency_ns =
         2 * deepest_ns + (shape.leaders.size() > 1 ? planning_latency_ns(tree, 0, cost) : 0);
-    if (request.reduces())
-      estimate.reduce_bytes = most_sources * total_bytes(request, tree.ranks());
+    if (request.reduces()) {
+      const uint64_t across = shape.leaders.size() > 1 ? shape.leaders.size() : 0;
+      const uint64_t all = *std::ranges::max_element(read) + across;
+      const Wide total = total_bytes(request, tree.ranks());
+      estimate.reduce_bytes = saturated(most_sources * total);
+      estimate.reduce_bytes_of_others = saturated((all - std::min(all, most_sources)) * total);
+    }
     return estimate;
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
                                       const Parameters& parameters, const CostModel& cost,
-                                      const Estimate& estimate) const override {
+                                      const Estimate&) const override {
     const Shape shape(tree, parameters);
     const Bytes bytes(tree, request, shape);
     const GroupRates rates = planning_rates(tree, cost);
     SharedCoresEstimate shared;
-    const auto reading_ns = [&](uint64_t sources) {
-      return request.reduces() ? transfer_ns(sources * total_bytes(request, tree.ranks()),
-                                             cost.reduce_bytes_per_s)
-                               : 0;
-    };
     // Whole messages, hop after hop: up to a leader, across, and down. Those of one parent, or of
-    // one leader, share its link, and are added up where they come together.
+    // one leader, share its link.
     std::vector<uint64_t> up_ns(index(tree.ranks()), 0), down_ns = up_ns;
-    uint64_t across_ns = shape.leaders.size() > 1 ? reading_ns(shape.leaders.size()) : 0;
-    const uint64_t leaders_ns = across_ns;
+    uint64_t across_ns = 0;
     for (const int p : shape.tree.top_down()) {
       shared.all_messages += shape.sends(p);
       for (const int other : shape.leaders)
         if (shape.is_leader(p) && other != p)
-          across_ns =
-              std::max(across_ns, leaders_ns + (shape.leaders.size() - 1) *
-                                                   message_ns(tree, rates, p, other, bytes.up(p)));
+          across_ns = std::max(across_ns, (shape.leaders.size() - 1) *
+                                              message_ns(tree, rates, p, other, bytes.up(p)));
       const int parent = shape.parent(p);
       if (parent < 0) continue;
       const uint64_t siblings = shape.children(parent).size();
-      up_ns[index(p)] = up_ns[index(parent)] + reading_ns(siblings + 1) +
-                        siblings * message_ns(tree, rates, p, parent, bytes.up(p));
+      up_ns[index(p)] =
+          up_ns[index(parent)] + siblings * message_ns(tree, rates, p, parent, bytes.up(p));
       down_ns[index(p)] =
           down_ns[index(parent)] + siblings * message_ns(tree, rates, parent, p, bytes.down(p));
     }
-    const uint64_t path_ns =
+    shared.path_ns =
         *std::ranges::max_element(up_ns) + across_ns + *std::ranges::max_element(down_ns);
-    shared.path_ns = behind_first_reading(path_ns, estimate, cost);
     return shared;
   }
 

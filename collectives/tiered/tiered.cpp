@@ -11,7 +11,6 @@
 // sums; gathering ones none.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/tiered/count.hpp"
@@ -150,8 +149,8 @@ int greatest_sender(const Program& program, const Layout& layout) {
   return sender;
 }
 
-// What is read of a reduction on its way to the root, by one rank after the other, each of whom
-// sends the next most of what that gets: by the one that reads most, and by all.
+// From the root of a reduce back along whoever sends most: what one of these ranks reads at most,
+// and what all of them read.
 struct Readings {
   uint64_t most = 0, all = 0;
 };
@@ -170,10 +169,10 @@ Readings readings(const Blueprint& blueprint, const Request& request) {
   return readings;
 }
 
-// Of a sum what the others share evenly all comes together at the root, by ways that the shares
-// make: programs say how often it is read.
-Estimate estimate_sum(const TierTree& tree, const Request& request, const Parameters& parameters,
-                      const CostModel& cost) {
+// Most ranks of a reduce read equal shares, but everything comes together at the root, in as many
+// pieces as the shares make: its program, and those on the way to it, tell what is read.
+Estimate estimate_reduce(const TierTree& tree, const Request& request, const Parameters& parameters,
+                         const CostModel& cost) {
   const TieredBlueprint blueprint(tree, request, parameters);
   const Forest& forest = blueprint.forest();
   Estimate estimate = tiered::estimate(tree, request, forest.tree(), forest.shares(), 0, cost);
@@ -249,7 +248,7 @@ class Tiered : public Algorithm {
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
     if (request.collective == Collective::reduce)
-      return estimate_sum(tree, request, parameters, cost);
+      return estimate_reduce(tree, request, parameters, cost);
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
     const Shares shares(stages, pattern_of(request));
     return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
@@ -260,11 +259,6 @@ class Tiered : public Algorithm {
                                       const Estimate& estimate) const override {
     SharedCoresEstimate shared;
     shared.path_ns = path_ns(request, estimate);
-    if (estimate.reduce_bytes_of_others > 0)
-      shared.path_ns =
-          std::max(shared.path_ns,
-                   std::accumulate(estimate.tier_ns.begin(), estimate.tier_ns.end(), uint64_t{0})) +
-          transfer_ns(estimate.reduce_bytes_of_others, cost.reduce_bytes_per_s);
     if (!cost.shared_cores.crowded()) return shared;  // the rest takes as long as the estimate
     shared.fills_twice = !has_root(request.collective);
     const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));

@@ -80,9 +80,11 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
               : setting.rates_known                   ? Posting::hidden
                                                       : Posting::free),
       ends_together(!has_root(setting.request.collective)),
-      reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)) {
-  if (estimate.posted_at_once && estimate.messages > 1)
-    later_posts = kPermille - kPermille / estimate.messages;
+      reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)),
+      others_reduction_ns(
+          transfer_ns(estimate.reduce_bytes_of_others, setting.cost.reduce_bytes_per_s)) {
+  if (estimate.posted_at_once && estimate.messages > 1 && posting != Posting::added)
+    later_posts_permille = kPermille - kPermille / estimate.messages;
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
     const auto over_goodput = [&](uint64_t ns) {
       return saturated(Wide{ns} * kPermille / setting.tiers[tier].goodput_permille);
@@ -95,11 +97,12 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
 }
 
 uint64_t Pipeline::ns(uint32_t chunks) const {
-  const Wide sum = tiers_ns + reduction_ns, later = chunks - 1;
+  const Wide sum = tiers_ns + reduction_ns + others_reduction_ns, later = chunks - 1;
   const Wide moving = largest_tier_ns - largest_tier_ns / chunks + later * header_ns;
   const Wide reducing = reduction_ns - reduction_ns / chunks, posts = later * posting_ns;
   // While the first of several messages moves the others are posted.
-  const Wide hidden = std::min(tiers_ns / chunks, Wide{posting_ns} * later_posts / kPermille);
+  const Wide hidden =
+      std::min(tiers_ns / chunks, Wide{posting_ns} * later_posts_permille / kPermille);
   Wide time =
       Wide{latency_ns} + posting_ns - hidden + sum / chunks + refill_ns / chunks * later / chunks;
   switch (posting) {

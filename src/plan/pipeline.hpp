@@ -3,18 +3,19 @@
 //
 // A message's chunks pass through the tiers one behind the other. The first takes
 //   latency + posting + (sum of the tiers' times + reductions) / chunks,
-// where tiers' times are over the goodput. Where messages go straight through all tiers, the
-// slowest tier's time stands for the sum; where none waits for another, the later ones are posted
-// while the first moves. Behind the first chunk the slowest tier has (1 - 1/chunks) of its time
-// left, and of every chunk the headers of its messages. Meanwhile the busiest rank's processor
-// reduces and posts the other chunks: the longer of the two counts, and of the shorter an eighth
-// times the cube of its part of the longer. Within one host the cores that move are those that
-// post, and both count. Where rates are unknown, posting counts once: on a network slower than
-// assumed it hides behind the wire, while too few chunks cost up to a whole tier's time.
+// where tiers' times are over the goodput, and the reductions are those of all ranks that add up
+// one after the other. Where messages go straight through all tiers, the slowest tier's time stands
+// for the sum; where none waits for another, the later ones are posted while the first moves. Behind
+// the first chunk the slowest tier has (1 - 1/chunks) of its time left, and of every chunk the
+// headers of its messages. Meanwhile the busiest rank's processor reduces and posts the other
+// chunks: the longer of the two counts, and of the shorter an eighth times the cube of its part of
+// the longer. Within one host the cores that move are those that post, and both count. Where rates
+// are unknown, posting counts for one chunk: on a network slower than assumed it hides behind the
+// wire, while too few chunks cost up to a whole tier's time.
 //
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
 // whatever has no root, each of them holds its lane for its whole way, so
-//   time >= chunks / kLanes * (latency + posting) + (sum of the tiers' times) / kLanes.
+//   time >= chunks / kLanes * (latency + posting) + (sum of the tiers' times + reductions) / kLanes.
 // What ranks that share cores and shaped links take beyond that is plan/shared_cores.hpp's. Pure,
 // and integers only, so that all ranks agree.
 #pragma once
@@ -57,15 +58,16 @@ struct Pipeline {
 
   uint64_t latency_ns;
   uint64_t posting_ns;  // of one chunk's messages
-  // What part of it, in thousandths, the first message does not wait for.
-  uint64_t later_posts = 0;
+  // Of that, what the first message does not wait for.
+  uint64_t later_posts_permille = 0;
   uint64_t header_ns = 0;  // that one chunk's messages add to the slowest tier
   Posting posting;
   bool ends_together;  // a chunk, at all ranks
   Wide tiers_ns = 0;   // of the whole message, tier after tier
   uint64_t largest_tier_ns = 0;
-  Wide refill_ns = 0;  // of the whole message: what chunks beyond the first wait for once more
-  uint64_t reduction_ns;
+  Wide refill_ns = 0;     // of the whole message: what chunks beyond the first wait for once more
+  uint64_t reduction_ns;  // of the busiest rank
+  uint64_t others_reduction_ns;
   // Among calls in a row: no call takes less than this, and of what it takes alone this many
   // thousandths are at the same time as its turn. 0: calls do not wait for one another.
   uint64_t turn_ns = 0, turn_permille = 0;

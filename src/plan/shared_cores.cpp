@@ -23,9 +23,10 @@ uint64_t posting_ns(const Setting& setting, const Estimate& estimate,
                     const SharedCoresEstimate& shared, uint64_t posted_ns) {
   const CostModel& cost = setting.cost;
   const uint64_t post_ns = setting.one_host ? cost.shared_memory_post_ns : cost.post_ns;
-  if (!setting.one_host && !cost.shared_cores.crowded()) return posted_ns;
+  const bool crowded = !setting.one_host && cost.shared_cores.crowded();
+  if (!crowded && !setting.one_host) return posted_ns;
   const uint64_t busiest = std::max(posted_ns, shared.received * post_ns / kReceivedAsPosted);
-  if (setting.one_host) return busiest;
+  if (!crowded) return busiest;
   const auto ranks = static_cast<uint64_t>(setting.tree.ranks());
   const Wide all = shared.all_messages ? shared.all_messages : estimate.messages * ranks;
   return std::max(busiest, saturated(crowded_ns(all, cost.shared_cores) / ranks));
@@ -78,6 +79,8 @@ void share_cores(const Setting& setting, const Algorithm& algorithm, const Param
   pipeline->tiers_ns = sum;
   pipeline->largest_tier_ns = largest;
   if (!bursts) return;
+  // What passes in a burst is small, and is read out of a cache by the next one on its way.
+  pipeline->others_reduction_ns = saturated(Wide{pipeline->others_reduction_ns} * waiting / all);
   pipeline->turn_ns = busiest_ns - std::min(busiest_ns, meeting_ns(setting));
   pipeline->turn_permille = static_cast<uint64_t>((all - waiting) * kPermille / all);
 }

@@ -16,7 +16,8 @@
 namespace sennit {
 
 // Adds to what a candidate takes, `estimate` being the algorithm's own of it:
-// - posting: what the busiest rank receives, and all ranks' messages on the cores that they share;
+// - posting: what the busiest rank receives, where cores are shared or within a host, and all
+//   ranks' messages on the cores that they share;
 // - tiers: only what is left behind their bursts waits, ways through different groups are taken at
 //   the same time, and a whole message fills its way hop after hop;
 // - calls in a row: what passed in a burst must be earned again at the rate.

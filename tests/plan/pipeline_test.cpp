@@ -62,6 +62,9 @@ TEST(Pipeline, ReductionsAreTheWorkOfWhoPosts) {
   Pipeline pipeline(Setting(tree, request, cost), estimate, estimate);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 340'000);
   EXPECT_EQ(pipeline.ns(2), 7'000u + 340'000 / 2 + 200'000 / 2 + 50'000 / 8 / 8);
+  pipeline.others_reduction_ns = 60'000;
+  EXPECT_EQ(pipeline.ns(2), 7'000u + 400'000 / 2 + 200'000 / 2 + 50'000 / 8 / 8);
+  pipeline.others_reduction_ns = 0;
   pipeline.posting_ns = 900'000;
   EXPECT_EQ(pipeline.ns(2), 7'000u + 900'000 + 340'000 / 2 + 200'000 / 2 + 900'000 +
                                 50'000 * 50 / 1000 * 50 / 1000 * 50 / 1000 / 8);

@@ -77,8 +77,10 @@ uint64_t plain_ns(const TierTree& tree, const Request& request, const CostModel&
     largest = std::max(largest, e.tier_ns[tier]);
     header = std::max(header, e.tier_ns[tier] - payload.tier_ns[tier]);
   }
-  const Wide sum = tiers + reduction_ns;
-  const uint64_t behind = e.posted_at_once && e.messages > 1 ? 1000 - 1000 / e.messages : 0;
+  const Wide sum =
+      tiers + reduction_ns + transfer_ns(e.reduce_bytes_of_others, cost.reduce_bytes_per_s);
+  const bool overlaps = e.posted_at_once && e.messages > 1 && !one_host;
+  const uint64_t behind = overlaps ? 1000 - 1000 / e.messages : 0;
   const Wide first = Wide{e.latency_ns} + posts + sum / chunks -
                      std::min(tiers / chunks, Wide{posts} * behind / 1000);
   const Wide moving = largest - largest / chunks + later * header, posting = Wide{posts} * later;

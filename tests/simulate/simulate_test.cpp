@@ -135,6 +135,36 @@ TEST(SimulateByHand, MessagesOfAPairGoOneAfterTheOther) {
   EXPECT_EQ(s->tiers[0].bytes, 3000u);
 }
 
+// Both chunks may begin at once: the first is sent on before the second is looked at.
+TEST(SimulateByHand, TheLowestChunkIsWorkedOnFirst) {
+  const TierTree tree = TierTree::uniform({2}, {1'000'000'000'000'000});
+  constexpr uint64_t kBytes = 16'000, kMicrosecond = 1'000;  // half of it is read in 1 us
+  const Maker maker = [](int position) {
+    const Range all{0, 0, kUnits};
+    ProgramBuilder program(false);
+    const Operand in = program.input({&all, 1}), out = program.output({&all, 1});
+    const Operand first = program.scratch({&all, 1}), second = program.scratch({&all, 1});
+    if (position == 0) {
+      program.copy(first, in);
+      program.copy(second, first);
+      program.send(1, second, 0);
+    } else {
+      program.recv(0, out, 0);
+      program.copy(first, out);
+      program.copy(second, first);
+    }
+    return program.finish();
+  };
+  const HandMade blueprint(maker);
+  SimulateOptions options = free_messages();
+  options.cost.reduce_bytes_per_s = kBytes / 2 * 1'000'000;
+  const Result<SimulatedTime> s =
+      simulate(tree, bytes_request(Collective::all_reduce, kBytes), blueprint, 2, options);
+  ASSERT_TRUE(s.ok()) << s.status().text();
+  EXPECT_NEAR(static_cast<double>(s->time_ns), 6 * kMicrosecond, 10)
+      << "7 where the second chunk is begun before the first is sent";
+}
+
 TEST(SimulateByHand, ARingOfFour) {
   TierTree tree = TierTree::uniform({4}, {1'000'000});
   const Maker ring = [&](int position) { return ring_all_reduce(tree, position); };
