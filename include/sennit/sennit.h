@@ -235,6 +235,16 @@ SENNIT_EXPORT sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, in
  * `comm`. */
 SENNIT_EXPORT sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar,
                                                           sennit_type_t type, sennit_comm_t comm);
+/* The same, but nothing is copied: each call, and each launch of a graph, reads `scalar` when the
+ * stream comes to it. That is memory of the device of comm's stream, or host memory registered with
+ * CUDA, and has to stay until all calls with `op` are over. In memory of a device it is for calls
+ * that go into the stream. SENNIT_INVALID_ARGUMENT: comm has no stream, or no device reaches
+ * `scalar`. */
+SENNIT_EXPORT sennit_status_t sennit_op_create_premul_sum_in_stream(sennit_op_t* op,
+                                                                    const void* scalar,
+                                                                    sennit_type_t type,
+                                                                    sennit_comm_t comm);
+/* Calls that were made with it keep what they need of it. */
 SENNIT_EXPORT sennit_status_t sennit_op_destroy(sennit_op_t op, sennit_comm_t comm);
 /* Memory that peers on this host can read in place (64-byte aligned, zeroed). Any memory works;
  * this is faster. */

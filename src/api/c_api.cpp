@@ -135,6 +135,14 @@ Status give_back(Handle* handle, Behind Handle::*behind) {
   return {};
 }
 
+Status check_premul_sum(const sennit_op_t* op, const void* scalar, sennit_type_t type,
+                        sennit_comm_t comm) {
+  if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
+  if (type < 0 || type >= SENNIT_TYPE_COUNT)
+    return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
+  return {};
+}
+
 }  // namespace
 
 sennit_status_t report(const Status& status) {
@@ -396,11 +404,21 @@ sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream) {
 sennit_status_t sennit_op_create_premul_sum(sennit_op_t* op, const void* scalar, sennit_type_t type,
                                             sennit_comm_t comm) {
   return guarded(comm, [&]() -> Status {
-    if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
-    if (type < 0 || type >= SENNIT_TYPE_COUNT)
-      return invalid(fmt::format("type {}: not a sennit_type_t", static_cast<int>(type)));
+    SENNIT_RETURN_IF_ERROR(check_premul_sum(op, scalar, type, comm));
     const int made = comm->communicator->create_op(scalar, static_cast<DataType>(type));
     *op = static_cast<sennit_op_t>(made);
+    return {};
+  });
+}
+
+sennit_status_t sennit_op_create_premul_sum_in_stream(sennit_op_t* op, const void* scalar,
+                                                      sennit_type_t type, sennit_comm_t comm) {
+  return guarded(comm, [&]() -> Status {
+    SENNIT_RETURN_IF_ERROR(check_premul_sum(op, scalar, type, comm));
+    const Result<int> made =
+        comm->communicator->create_op_in_stream(scalar, static_cast<DataType>(type));
+    if (!made) return group().note(made.status());  // its calls are not made
+    *op = static_cast<sennit_op_t>(*made);
     return {};
   });
 }

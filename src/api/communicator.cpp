@@ -662,6 +662,22 @@ int Communicator::create_op(const void* scalar, DataType type) {
   return custom_ops_.create(scalar, type);
 }
 
+Result<int> Communicator::create_op_in_stream(const void* scalar, DataType type) {
+  const MutexLock lock(mutex_);
+  if (!target_.accelerator)
+    return invalid(
+        "the communicator has no stream, in whose order the scalar would be read: call "
+        "sennit_comm_set_stream first");
+  const Result<MemoryKind> kind = target_.accelerator->look(scalar);
+  if (!kind) return kind.status();
+  if (*kind == MemoryKind::plain)
+    return invalid(
+        fmt::format("the scalar at {} is in the host's own memory, which no device "
+                    "reaches: call sennit_op_create_premul_sum, which copies it",
+                    scalar));
+  return custom_ops_.create_in_stream(scalar, *kind, type);
+}
+
 Status Communicator::destroy_op(int op) {
   const MutexLock lock(mutex_);
   return custom_ops_.destroy(op);

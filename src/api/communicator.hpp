@@ -61,6 +61,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void settle() SENNIT_EXCLUDES(mutex_);  // waits for them, and leaves all graphs
   // Ops that are sums of what was multiplied first; see CustomOps.
   int create_op(const void* scalar, DataType type) SENNIT_EXCLUDES(mutex_);
+  Result<int> create_op_in_stream(const void* scalar, DataType type) SENNIT_EXCLUDES(mutex_);
   Status destroy_op(int op) SENNIT_EXCLUDES(mutex_);
 
   // ---- its life ----

@@ -28,6 +28,9 @@ struct Buffers {
   // Of a device's memory, a sum of what is multiplied first: the factor, one element of the call's
   // type, and how many elements of the input. Of the host's it has been multiplied before.
   std::array<std::byte, 8> factor = {};
+  // Where it is not null the factor lies here, in memory that the device reaches, and is what lies
+  // here when the stream comes to the call.
+  const std::byte* factor_in_stream = nullptr;
   uint64_t scaled_elements = 0;  // 0: nothing is multiplied
 };
 

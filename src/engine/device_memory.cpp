@@ -21,6 +21,12 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) & ~(kAlignment - 
 // Of a block, chunks may have so many elements more than others: one at either end of a range.
 constexpr size_t kMostMore = 2;
 
+// Repeats what the memory begins with until so many bytes of it are full.
+void fill_with_first(std::byte* memory, size_t element, size_t bytes) {
+  for (size_t full = element; full < bytes; full *= 2)
+    std::memcpy(memory + full, memory, std::min(full, bytes - full));
+}
+
 // In how many blocks these ranges lie.
 size_t blocks_of(std::span<const Range> ranges) {
   size_t blocks = 0;
@@ -125,15 +131,24 @@ Status DeviceMemory::take_for_scaling() {
   unscaled_ = buffers.input;
   SENNIT_RETURN_IF_ERROR(take(scaled_, buffers.scaled_elements * element, MemoryKind::device));
   SENNIT_RETURN_IF_ERROR(take(factors_, kFactorBytes, MemoryKind::pinned));
-  for (size_t at = 0; at < kFactorBytes; at += element)
-    std::memcpy(factors_.memory + at, buffers.factor.data(), element);
+  std::memcpy(factors_.memory, buffers.factor.data(), element);
   return {};
+}
+
+void DeviceMemory::read_factor(uint32_t token) {
+  const void* const from = places_.buffers.factor_in_stream;
+  LocalWork work;
+  work.out = factors_.memory;
+  work.inputs = {&from, 1};
+  work.count = places_.element_bytes();
+  place_->worker().submit(work, StreamPlace::token(number_, token));
 }
 
 DeviceMemory::Submitted DeviceMemory::scale_input(Buffers& buffers, uint32_t token) {
   Submitted submitted;
   const size_t element = places_.element_bytes();
   const size_t bytes = buffers.scaled_elements * element;
+  fill_with_first(factors_.memory, element, std::min(kFactorBytes, bytes));
   for (size_t at = 0; at < bytes; at += kFactorBytes) {
     const size_t piece = std::min(kFactorBytes, bytes - at);
     const void* const inputs[] = {unscaled_ + at, factors_.memory};

@@ -37,6 +37,9 @@ class DeviceMemory {
   // peer's device memory is read where it lies; `chunks` of the call.
   Status reserve(const std::vector<bool>& direct, uint32_t chunks);
   void join(std::shared_ptr<StreamPlace> place, Execution& execution);
+  // Reads the factor of a call whose buffers say where it lies: one piece, and scale_input() comes
+  // behind it.
+  void read_factor(uint32_t token);
   // Multiplies the input of a call whose buffers ask for it, into memory of its own, which is the
   // input from then on. Returns what there is to wait for.
   struct Submitted {

@@ -138,6 +138,7 @@ class Execution {
   bool await_pieces(uint32_t lane, uint32_t step, const DeviceMemory::Submitted& submitted);
   bool stage_send(uint32_t lane, uint32_t step, size_t bytes);
   void push_send(uint32_t lane, uint32_t step, size_t bytes);
+  void scale_input();
   void scaling_done();
   Status stage_receive(uint32_t lane, uint32_t step, size_t bytes, RecvRequest& request);
   bool unpack(uint32_t lane, uint32_t step, RecvRequest& request);
@@ -201,11 +202,12 @@ class Execution {
     uint64_t begin_ns = 0;
   };
   std::vector<LocalPieces> local_pieces_;
-  static constexpr uint32_t kScaling = UINT32_MAX;  // the token of pieces of the input
-  uint32_t scaling_ = 0;                            // pieces that are being multiplied
-  uint64_t local_out_ = 0;                          // pieces that the worker has
-  std::unique_ptr<ShortWay> short_way_;             // once compile_small() has made one
-  uint64_t outstanding_ = 0;                        // requests that transports hold
+  // Tokens of what comes before all steps: the pieces of the input, and before them the factor.
+  static constexpr uint32_t kScaling = UINT32_MAX, kReadingFactor = UINT32_MAX - 1;
+  uint32_t scaling_ = 0;                 // pieces that are being multiplied
+  uint64_t local_out_ = 0;               // pieces that the worker has
+  std::unique_ptr<ShortWay> short_way_;  // once compile_small() has made one
+  uint64_t outstanding_ = 0;             // requests that transports hold
   uint32_t chunks_left_ = 0;
   bool pumping_ = false;
   bool releases_ = false;  // it has failed, and peers' memory is exposed to it still

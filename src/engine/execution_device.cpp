@@ -83,12 +83,15 @@ void Execution::arrive() {
   *armed_ = false;
   engine_.assert_locked();
   last_progress_ns = engine_.trace().now();
-  if (places_.buffers.scaled_elements > 0) {
-    scaling_ = device_->scale_input(places_.buffers, kScaling).pieces;
-    local_out_ += scaling_;
-    return;
-  }
-  go();
+  if (places_.buffers.scaled_elements == 0) return go();
+  if (!places_.buffers.factor_in_stream) return scale_input();
+  device_->read_factor(kReadingFactor);
+  local_out_++;
+}
+
+void Execution::scale_input() {
+  scaling_ = device_->scale_input(places_.buffers, kScaling).pieces;
+  local_out_ += scaling_;
 }
 
 // Whether there is something to wait for.
@@ -171,6 +174,7 @@ void Execution::device_lost(const Status& why) {
 void Execution::local_done(uint32_t token) {
   local_out_--;
   if (token == kScaling) return scaling_done();
+  if (token == kReadingFactor) return status_.ok() ? scale_input() : fail(status_);
   const auto steps = static_cast<uint32_t>(program_.steps.size());
   const uint32_t lane = token / steps;
   const uint32_t step = token % steps;

@@ -1,5 +1,6 @@
 // api_collectives.cpp: collectives and messages, which name the rank's own memory, and groups of
 // them.
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 #include <optional>
@@ -49,15 +50,17 @@ Outcome read_arguments(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, Arg
 
 // The operation is sennit's for as long as the call is prepared, which is when the input is
 // multiplied; and it is made where the call is, since a communicator's operations are one thread's.
+// `for_host`: the stream has come to the call, and where the scalar lies the host reads it now.
 template <typename F>
-sennit_status_t make_with_op(const Arguments& arguments, const F& make) {
+sennit_status_t make_with_op(const Arguments& arguments, bool for_host, const F& make) {
   if (!arguments.premultiplied) return make(arguments);
   Arguments with_op = arguments;
   const PremultipliedSum& op = *arguments.premultiplied;
   const sennit_comm_t comm = arguments.state->comm();
-  if (const sennit_status_t off =
-          sennit_op_create_premul_sum(&with_op.op, op.scalar.data(), op.type, comm);
-      off != SENNIT_OK)
+  const bool copies = for_host || !op.in_stream;
+  const auto create = copies ? sennit_op_create_premul_sum : sennit_op_create_premul_sum_in_stream;
+  const void* const scalar = op.in_stream ? op.in_stream : op.scalar.data();
+  if (const sennit_status_t off = create(&with_op.op, scalar, op.type, comm); off != SENNIT_OK)
     return off;
   const sennit_status_t status = make(with_op);
   sennit_op_destroy(with_op.op, comm);
@@ -68,7 +71,10 @@ sennit_status_t make_with_op(const Arguments& arguments, const F& make) {
 template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
-  const Owner owner = owner_of(memory.begin(), static_cast<int>(memory.size()));
+  const auto& sum = arguments.premultiplied;
+  const void* const scalar = sum ? sum->in_stream : nullptr;
+  const Owner owner =
+      std::min(owner_of(memory.begin(), static_cast<int>(memory.size())), owner_of(&scalar, 1));
   // Of other calls the library sees it by itself.
   const bool matters = owner == Owner::host || !arguments.state->blocking();
   const bool captured = matters && is_captured(stream);
@@ -81,25 +87,24 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   if (!off.ok()) return off;
   // A call that is made later would be no part of the graph.
   const bool blocking = captured || arguments.state->blocking();
-  const auto make_in_stream = [owner, stream, make](const Arguments& all) {
-    if (owner == Owner::host) return make(all);
-    const sennit_status_t set = sennit_comm_set_stream(all.state->comm(), stream);
+  const auto make_in_stream = [arguments, owner, stream, make] {
+    if (owner == Owner::host) return make_with_op(arguments, false, make);
+    const sennit_status_t set = sennit_comm_set_stream(arguments.state->comm(), stream);
     // Pinned memory is the host's as well, where this build has nothing for the device.
     const bool for_host = owner == Owner::pinned && set == SENNIT_UNSUPPORTED && !in_group();
     if (set != SENNIT_OK && !(for_host && await_stream(stream).ok())) return set;
-    return make(all);
+    return make_with_op(arguments, for_host, make);
   };
   if (!in_group() && blocking) {
     if (off = arguments.state->await_made(); !off.ok()) return off;
-    const sennit_status_t status = make_with_op(arguments, make_in_stream);
+    const sennit_status_t status = make_in_stream();
     if (status == SENNIT_OK) return {};
     return {result_of(status), sennit_last_error()};
   }
   CallBatch batch;
   batch.communicators.push_back(arguments.state);
   batch.blocking = blocking;
-  batch.calls.push_back(
-      [arguments, make_in_stream] { return make_with_op(arguments, make_in_stream); });
+  batch.calls.push_back(make_in_stream);
   return submit(std::move(batch));
 }
 
@@ -273,11 +278,18 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTyp
     if (!op || !scalar) return {ncclInvalidArgument, "op or scalar is NULL"};
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
       return {ncclInvalidArgument, "residence: no ncclScalarResidence_t"};
-    if (Outcome off = refuse_device_memory(std::initializer_list<const void*>{scalar}.begin(), 1);
-        !off.ok())
-      return off;
-    PremultipliedSum made{arguments.type, {}};
-    std::memcpy(made.scalar.data(), scalar, bytes_of(type));
+    PremultipliedSum made{arguments.type};
+    const void* const at = scalar;
+    const Owner owner = owner_of(&at, 1);
+    if (residence == ncclScalarHostImmediate && owner == Owner::device)
+      return {ncclInvalidUsage,
+              "the scalar is in a CUDA device's memory, and ncclScalarHostImmediate says that the "
+              "host reads it now: say ncclScalarDevice"};
+    // What no device reaches is the host's, whatever is said of it.
+    if (residence == ncclScalarDevice && owner != Owner::host)
+      made.in_stream = scalar;
+    else
+      std::memcpy(made.scalar.data(), scalar, bytes_of(type));
     *op = arguments.state->add_op(made);
     return {};
   });

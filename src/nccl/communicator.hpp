@@ -32,7 +32,9 @@ struct Outcome {
 // operation as soon as the call was made, although it runs later.
 struct PremultipliedSum {
   sennit_type_t type;
-  std::array<std::byte, 8> scalar;  // one element of the type, and room
+  std::array<std::byte, 8> scalar = {};  // one element of the type, and room
+  // Where it is not null the scalar is what lies here when a call runs: memory that a GPU reaches.
+  const void* in_stream = nullptr;
 };
 
 // Memory that a program registered with a communicator, or made a window of.

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 
 namespace sennit::nccl {
 namespace {
@@ -71,25 +70,6 @@ void look_for_driver() {
 }
 
 }  // namespace
-
-Outcome refuse_device_memory(const void* const* pointers, int count) {
-  look_for_driver();
-  const GetAttribute get_attribute = driver.get_attribute.load();
-  if (!get_attribute) return {};
-  for (int i = 0; i < count; i++) {
-    if (!pointers[i]) continue;
-    unsigned type = kMemoryTypeHost;
-    const auto address = reinterpret_cast<uintptr_t>(pointers[i]);
-    // An error means that CUDA does not know this memory, so it is the host's.
-    if (get_attribute(&type, kAttributeMemoryType, address) != kCudaSuccess) continue;
-    if (type == kMemoryTypeHost) continue;
-    char text[160];
-    std::snprintf(text, sizeof text,
-                  "the memory at %p is a CUDA device's: it has to be the host's here", pointers[i]);
-    return {ncclInvalidUsage, text};
-  }
-  return {};
-}
 
 Owner owner_of(const void* const* pointers, int count) {
   look_for_driver();

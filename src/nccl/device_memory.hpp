@@ -6,10 +6,6 @@
 
 namespace sennit::nccl {
 
-// An error that names the memory where one of `count` pointers is a device's. Null pointers are
-// nobody's.
-Outcome refuse_device_memory(const void* const* pointers, int count);
-
 // Whose memory `count` pointers are: the first of these that one of them is. Pinned memory is the
 // host's, and a GPU reaches it.
 enum class Owner { device, pinned, host };

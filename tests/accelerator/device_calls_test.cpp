@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -53,6 +54,80 @@ void expect_same(const Collective& collective, size_t count, sennit_type_t type,
       << sennit_comm_get_async_error(comm);
   buffers.free(comm);
 }
+
+// Places for a scalar, in memory of the device and in pinned memory. Copies in the stream put one
+// there for each of two calls.
+class ScalarInStream {
+ public:
+  ScalarInStream(sennit_comm_t comm, CUstream stream) : comm_(comm), stream_(stream) {
+    EXPECT_EQ(cuMemHostAlloc(&pinned_, kBytes, 0), 0);
+  }
+  // See CallBuffers.
+  ~ScalarInStream() {
+    EXPECT_EQ(sennit_barrier(comm_), SENNIT_OK);
+    next_.reset();
+    there_.reset();
+    EXPECT_EQ(cuMemFreeHost(pinned_), 0);
+    EXPECT_EQ(sennit_barrier(comm_), SENNIT_OK);
+  }
+  ScalarInStream(const ScalarInStream&) = delete;
+  ScalarInStream& operator=(const ScalarInStream&) = delete;
+
+  // Both calls are in the stream before it comes to the first copy.
+  void expect_read(const Collective& collective, size_t count, sennit_type_t type, bool in_pinned,
+                   std::mt19937_64& random) {
+    CallBuffers first(collective, count, type, kRanks), second(collective, count, type, kRanks);
+    first.draw(random);
+    second.draw(random);
+    const std::vector<std::byte> scalars = sennit_test::random_bytes(2 * kBytes, random);
+    soft_gpu_write(next_->data(), scalars.data(), scalars.size());
+    void* const at = in_pinned ? pinned_ : there_->data();
+    sennit_op_t op;
+    ASSERT_EQ(sennit_op_create_premul_sum_in_stream(&op, at, type, comm_), SENNIT_OK)
+        << sennit_last_error();
+    soft_gpu_hold(stream_);
+    size_t from = 0;
+    for (CallBuffers* const buffers : {&first, &second}) {
+      EXPECT_EQ(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(at), next_->address() + from, kBytes,
+                              stream_),
+                0);
+      EXPECT_EQ(collective.call(buffers->from->data(), buffers->to->data(), count, type, op, comm_),
+                SENNIT_OK)
+          << sennit_last_error();
+      from += kBytes;
+    }
+    EXPECT_EQ(sennit_op_destroy(op, comm_), SENNIT_OK);
+    soft_gpu_release(stream_);
+    ASSERT_EQ(cuStreamSynchronize(stream_), 0);
+    expect_of_host(collective, first, scalars.data(), count, type);
+    expect_of_host(collective, second, scalars.data() + kBytes, count, type);
+    first.free(comm_);
+    second.free(comm_);
+  }
+
+ private:
+  static constexpr size_t kBytes = 8;  // of the largest type
+
+  void expect_of_host(const Collective& collective, CallBuffers& buffers, const std::byte* scalar,
+                      size_t count, sennit_type_t type) const {
+    sennit_op_t op;
+    ASSERT_EQ(sennit_op_create_premul_sum(&op, scalar, type, comm_), SENNIT_OK);
+    ASSERT_EQ(collective.call(buffers.sent.data(), buffers.received.data(), count, type, op, comm_),
+              SENNIT_OK)
+        << sennit_last_error();
+    ASSERT_EQ(sennit_op_destroy(op, comm_), SENNIT_OK);
+    EXPECT_TRUE(buffers.to->read() == buffers.received)
+        << collective.name << " of " << count << " of type " << type;
+  }
+
+  const sennit_comm_t comm_;
+  const CUstream stream_;
+  std::unique_ptr<DeviceBuffer> next_ =
+      std::make_unique<DeviceBuffer>(std::vector<std::byte>(2 * kBytes));
+  std::unique_ptr<DeviceBuffer> there_ =
+      std::make_unique<DeviceBuffer>(std::vector<std::byte>(kBytes));
+  void* pinned_ = nullptr;
+};
 
 TEST_P(DeviceCalls, EveryCollectiveTypeAndOperationHasTheHostsBits) {
   sennit_test::Ranks ranks(kRanks);
@@ -96,6 +171,75 @@ TEST_P(DeviceCalls, SumsOfWhatIsMultipliedFirstHaveTheHostsBits) {
             expect_same(collective, count, type, op, comm, own, random);
       ASSERT_EQ(sennit_op_destroy(op, comm), SENNIT_OK);
     }
+  });
+}
+
+// The scalar is read in the stream's order: when the calls are made all of it is still to come.
+TEST_P(DeviceCalls, AScalarInTheStreamIsWhatLiesThereWhenACallRuns) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  const uint64_t seed = sennit_test::seed();
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    std::mt19937_64 random(seed + static_cast<uint64_t>(rank));
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    ScalarInStream scalar(comm, own);
+    for (int type = 0; type < SENNIT_TYPE_COUNT; type++)
+      for (const Collective& collective : kCollectives)
+        if (std::strstr(collective.name, "reduce"))
+          for (const size_t count : {1, 50'000})
+            scalar.expect_read(collective, count, static_cast<sennit_type_t>(type), type % 2 == 1,
+                               random);
+  });
+}
+
+TEST_P(DeviceCalls, AScalarThatNoStreamReadsIsNamed) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    const auto says = [](const char* words) {
+      EXPECT_NE(std::string(sennit_last_error()).find(words), std::string::npos)
+          << sennit_last_error();
+    };
+    float plain = 2, x = static_cast<float>(rank + 1), sum = 0;
+    auto buffer = std::make_unique<DeviceBuffer>(std::vector<std::byte>(sizeof plain));
+    const DeviceBuffer& there = *buffer;
+    sennit_op_t op;
+    const auto create = [&](const void* scalar) {
+      return sennit_op_create_premul_sum_in_stream(&op, scalar, SENNIT_FLOAT32, comm);
+    };
+    EXPECT_EQ(create(there.data()), SENNIT_INVALID_ARGUMENT);
+    says("call sennit_comm_set_stream first");
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(create(&plain), SENNIT_INVALID_ARGUMENT);
+    says("which no device reaches");
+    EXPECT_EQ(create(nullptr), SENNIT_INVALID_ARGUMENT);
+    // A group in which one is off makes none of its calls.
+    ASSERT_EQ(sennit_group_start(), SENNIT_OK);
+    EXPECT_EQ(create(&plain), SENNIT_INVALID_ARGUMENT);
+    EXPECT_EQ(sennit_all_reduce(&x, &sum, 1, SENNIT_FLOAT32, SENNIT_SUM, comm), SENNIT_OK);
+    EXPECT_EQ(sennit_group_end(), SENNIT_INVALID_ARGUMENT);
+    EXPECT_EQ(sum, 0);
+    ASSERT_EQ(create(there.data()), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(sennit_all_reduce(&x, &sum, 1, SENNIT_FLOAT32, op, comm), SENNIT_INVALID_ARGUMENT);
+    says("give the scalar in the host's memory");
+    ASSERT_EQ(sennit_op_destroy(op, comm), SENNIT_OK);
+    // Of pinned memory the host reads it, once the stream has come so far.
+    float* pinned = nullptr;
+    ASSERT_EQ(cuMemHostAlloc(reinterpret_cast<void**>(&pinned), sizeof plain, 0), 0);
+    *pinned = 0;
+    soft_gpu_write(there.data(), &plain, sizeof plain);
+    ASSERT_EQ(create(pinned), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned), there.address(), 4, own), 0);
+    ASSERT_EQ(sennit_all_reduce(&x, &sum, 1, SENNIT_FLOAT32, op, comm), SENNIT_OK)
+        << sennit_last_error();
+    EXPECT_EQ(sum, 2 * 6);
+    ASSERT_EQ(sennit_op_destroy(op, comm), SENNIT_OK);
+    ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);  // see CallBuffers
+    buffer.reset();
+    ASSERT_EQ(cuMemFreeHost(pinned), 0);
+    ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
   });
 }
 

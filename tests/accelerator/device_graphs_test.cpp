@@ -79,6 +79,44 @@ TEST_P(DeviceGraphs, EveryCollectiveIsMadeAgainWithWhatIsInMemoryThen) {
   });
 }
 
+// Each launch reads it anew, also where nothing else of the graph has changed.
+TEST_P(DeviceGraphs, AScalarInTheStreamIsReadByEachLaunch) {
+  constexpr size_t kCount = 3000;
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const auto repeated = [](int32_t value) {
+      std::vector<std::byte> bytes(kCount * sizeof value);
+      for (size_t i = 0; i < bytes.size(); i += sizeof value)
+        std::memcpy(&bytes[i], &value, sizeof value);
+      return bytes;
+    };
+    const DeviceBuffer from(repeated(rank + 1)), to(repeated(0));
+    const DeviceBuffer scalar(std::vector<std::byte>(sizeof(int32_t)));
+    sennit_op_t op;
+    ASSERT_EQ(sennit_op_create_premul_sum_in_stream(&op, scalar.data(), SENNIT_INT32, comm),
+              SENNIT_OK)
+        << sennit_last_error();
+    CapturedCalls graph(own, [&] {
+      ASSERT_EQ(sennit_all_reduce(from.data(), to.data(), kCount, SENNIT_INT32, op, comm),
+                SENNIT_OK)
+          << sennit_last_error();
+    });
+    ASSERT_EQ(sennit_op_destroy(op, comm), SENNIT_OK);
+    for (int32_t launch = 0; launch < 20; launch++) {
+      const int32_t mine = launch * (rank + 1);
+      soft_gpu_write(scalar.data(), &mine, sizeof mine);
+      graph.launch(own);
+      ASSERT_EQ(cuStreamSynchronize(own), 0);
+      EXPECT_TRUE(to.read() == repeated(launch * (1 + 4 + 9))) << "launch " << launch;
+    }
+    EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
+    ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);  // before memory is freed
+  });
+}
+
 // A group of a sum and of messages round the ranks, launched a thousand times, and between launches
 // calls that are made once. The host hardly waits for them.
 TEST_P(DeviceGraphs, AThousandLaunchesMixWithCallsThatAreMadeOnce) {

@@ -1,8 +1,8 @@
 // device_programs_test.cpp: random programs of calls on device memory, on the software GPU, give
 // what the same calls on host memory give: two streams, two communicators, groups, graphs that are
-// launched again and again and destroyed while they are out, host calls between, memory that is
-// freed while calls on it are out, copies of the program's own, and streams that are late by
-// chance.
+// launched again and again and destroyed while they are out, scalars that lie where earlier calls
+// wrote, host calls between, memory that is freed while calls on it are out, copies of the
+// program's own, and streams that are late by chance.
 //
 // Each rank has buffers on the device and their mirrors on the host. A step is done on both; what
 // lies on the device is looked at when a program is over. PROGRAMS=10000 makes so many.
@@ -159,7 +159,7 @@ class Side {
     Buffer& a = set[random() % kBuffers];
     Buffer& b = set[random() % kBuffers];
     Buffer& c = set[random() % kBuffers];
-    const uint64_t kind = random() % 9;
+    const uint64_t kind = random() % 10;
     const size_t count = 1 + random() % kMostElements;
     const int root = static_cast<int>(random() % kRanks);
     const CUstream stream = streams_[which];
@@ -169,6 +169,10 @@ class Side {
       EXPECT_EQ(sennit_comm_set_stream(comm, stream), SENNIT_OK) << sennit_last_error();
       return comm;
     };
+    if (kind == 9) {
+      Buffer& out = &b == &c ? other_than(set, c) : b;
+      return [=, &a, &out, &c](bool there) { sum_products(on(there), there, a, out, c, count); };
+    }
     if (kind == 7 && &a != &b && &b != &c && &a != &c)
       return [=, this, &a, &b, &c](bool there) {
         const sennit_comm_t its = on(there);
@@ -215,6 +219,21 @@ class Side {
         status = sennit_scatter(in, out, n, kType, root, on);
     }
     EXPECT_EQ(status, SENNIT_OK) << sennit_last_error();
+  }
+  // Each element times the first of `scalar`, which lies there when the stream comes to the call.
+  static void sum_products(sennit_comm_t on, bool there, Buffer& from, Buffer& to, Buffer& scalar,
+                           size_t n) {
+    constexpr sennit_type_t kType = SENNIT_INT32;
+    sennit_op_t op;
+    if (there)
+      EXPECT_EQ(sennit_op_create_premul_sum_in_stream(&op, scalar.there(), kType, on), SENNIT_OK)
+          << sennit_last_error();
+    else
+      EXPECT_EQ(sennit_op_create_premul_sum(&op, scalar.host.data(), kType, on), SENNIT_OK);
+    const void* const in = there ? from.there() : from.host.data();
+    void* const out = there ? to.there() : static_cast<void*>(to.host.data());
+    EXPECT_EQ(sennit_all_reduce(in, out, n, kType, op, on), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(sennit_op_destroy(op, on), SENNIT_OK);
   }
   // The program's own, in the stream's order.
   static void copy(Buffer& from, Buffer& to, size_t count, CUstream stream, bool there) {

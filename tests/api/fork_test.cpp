@@ -133,6 +133,8 @@ std::string not_refused(sennit_comm_t comm, sennit_work_t work, void* memory) {
   expect("size", sennit_comm_size(comm, &n));
   expect("fabric_position", sennit_comm_fabric_position(comm, &n));
   expect("op_create_premul_sum", sennit_op_create_premul_sum(&op, &scalar, SENNIT_FLOAT32, comm));
+  expect("op_create_premul_sum_in_stream",
+         sennit_op_create_premul_sum_in_stream(&op, &scalar, SENNIT_FLOAT32, comm));
   expect("op_destroy", sennit_op_destroy(SENNIT_OP_CUSTOM_BASE, comm));
   expect("mem_alloc", sennit_mem_alloc(comm, 100, &allocated));
   expect("mem_free", sennit_mem_free(comm, memory));

@@ -17,6 +17,8 @@ constexpr int kTypes = 12;
 constexpr int kOps = 5;
 constexpr int kProduct = 1;  // NCCL's number
 constexpr int kRoot = 1;
+// Of sums of what is multiplied first, one call after the other.
+constexpr std::array<float, 2> kScalars = {2, 4};
 
 // By NCCL's numbers: bytes of an element, and 1 and 2 in its bits.
 struct Element {

@@ -48,7 +48,9 @@ class Expected {
         for (int op = 0; op < client::kOps; op++) lines += reduced(rank, comm, type, op);
         lines += moved(rank, comm, type);
       }
-      lines += multiplied(rank, comm);
+      lines += multiplied(rank, comm, 2, "all_reduce of what was multiplied");
+      for (const float scalar : client::kScalars)
+        lines += multiplied(rank, comm, scalar, "all_reduce of what a device's scalar multiplied");
     });
   }
   const std::string& of(int rank) const { return lines_[static_cast<size_t>(rank)]; }
@@ -94,15 +96,14 @@ class Expected {
            line(name("scatter", type, 0), dealt) + line(name("ring", type, 0), ring);
   }
 
-  static std::string multiplied(int rank, sennit_comm_t comm) {
-    const float factor = 2;
+  static std::string multiplied(int rank, sennit_comm_t comm, float factor, const char* what) {
     sennit_op_t op;
     ok(sennit_op_create_premul_sum(&op, &factor, SENNIT_FLOAT32, comm));
     const Bytes in = client::input(rank, ncclFloat32, 0, kCount);
     Bytes out = result(ncclFloat32, kCount);
     ok(sennit_all_reduce(in.data(), out.data(), kCount, SENNIT_FLOAT32, op, comm));
     ok(sennit_op_destroy(op, comm));
-    return line(name("all_reduce of what was multiplied", ncclFloat32, 0), out);
+    return line(name(what, ncclFloat32, 0), out);
   }
 
   std::vector<std::string> lines_;

@@ -66,11 +66,27 @@ TEST_F(NcclDeviceMemory, OfADriverThatIsTooOldIsAnErrorThatSaysSo) {
   }
   ncclRedOp_t op;
   EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, device.data(), ncclInt32, ncclScalarDevice, comm),
-            ncclInvalidUsage);
+            ncclSuccess);
+  for (void* const memory : {&device[3], &host[0]}) {  // whatever the call is on
+    EXPECT_EQ(ncclAllReduce(memory, memory, 1, ncclInt32, op, comm, nullptr), ncclInvalidUsage);
+    EXPECT_NE(text().find("it is too old"), std::string::npos) << text();
+  }
+  EXPECT_EQ(ncclRedOpDestroy(op, comm), ncclSuccess);
   EXPECT_EQ(ncclGroupStart(), ncclSuccess);
   EXPECT_EQ(sum(host.data(), device.data(), nullptr), ncclSuccess);
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
   EXPECT_EQ(sum(host.data(), host.data(), nullptr), ncclSuccess) << text();
+}
+
+// The host reads it while the operation is made.
+TEST_F(NcclDeviceMemory, AScalarThatTheHostIsToReadIsNotOnADevice) {
+  std::vector<int> device(1);
+  answers->device_memory = reinterpret_cast<const char*>(device.data());
+  answers->device_bytes = sizeof(int);
+  ncclRedOp_t op;
+  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, device.data(), ncclInt32, ncclScalarHostImmediate, comm),
+            ncclInvalidUsage);
+  EXPECT_NE(text().find("say ncclScalarDevice"), std::string::npos) << text();
 }
 
 TEST_F(NcclDeviceMemory, OfAProcessWithoutAContextThereIsNoStreamToWaitFor) {

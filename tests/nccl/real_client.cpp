@@ -16,6 +16,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -245,6 +246,64 @@ void multiply_first(Rank& r) {
   r.lines += line(name("all_reduce of what was multiplied", ncclFloat32, 0), out);
 }
 
+// As the program of a device does: the scalar is what lies there when the stream comes to a call,
+// and a copy puts the next one there between the two. By a graph both are other ones at first.
+std::array<Bytes, 2> multiply_by_what_lies_there(const Rank& r, const Bytes& in) {
+  constexpr std::array<float, 2> kOthers = {1, 1};
+  const size_t bytes = sizeof client::kScalars;
+  auto* const next = static_cast<float*>(g_driver->allocate(bytes));
+  auto* const scalar = static_cast<float*>(g_driver->allocate(sizeof(float)));
+  ncclRedOp_t op;
+  CHECK(ncclRedOpCreatePreMulSum(&op, scalar, ncclFloat32, ncclScalarDevice, r.comm));
+  const auto result = [&](size_t i) { return static_cast<std::byte*>(r.out) + i * in.size(); };
+  const auto calls = [&] {
+    for (size_t i = 0; i < client::kScalars.size(); i++) {
+      g_driver->copy(scalar, next + i, sizeof(float), r.stream);
+      CHECK(ncclAllReduce(r.in, result(i), kCount, ncclFloat32, op, r.comm, r.stream));
+    }
+  };
+  g_driver->copy(r.in, in.data(), in.size(), r.stream);
+  void* const graph = g_by_graphs ? g_driver->capture(r.stream, calls) : nullptr;
+  if (graph) {
+    g_driver->copy(next, kOthers.data(), bytes, r.stream);
+    g_driver->launch(graph, r.stream);
+  }
+  g_driver->copy(next, client::kScalars.data(), bytes, r.stream);
+  if (graph)
+    g_driver->launch(graph, r.stream);
+  else
+    calls();
+  CHECK(ncclRedOpDestroy(op, r.comm));
+  g_driver->wait(r.stream);
+  std::array<Bytes, 2> out = {Bytes(in.size()), Bytes(in.size())};
+  for (size_t i = 0; i < out.size(); i++)
+    g_driver->copy(out[i].data(), result(i), in.size(), r.stream);
+  g_driver->wait(r.stream);
+  if (graph) g_driver->destroy(graph);
+  return out;
+}
+
+// On the host's memory it is what lay there when the operation was made.
+std::array<Bytes, 2> multiply_by_what_lay_there(const Rank& r, const Bytes& in) {
+  std::array<Bytes, 2> out = {Bytes(in.size()), Bytes(in.size())};
+  for (size_t i = 0; i < out.size(); i++) {
+    float scalar = client::kScalars[i];
+    ncclRedOp_t op;
+    CHECK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarDevice, r.comm));
+    scalar = 0;
+    CHECK(ncclAllReduce(in.data(), out[i].data(), kCount, ncclFloat32, op, r.comm, nullptr));
+    CHECK(ncclRedOpDestroy(op, r.comm));
+  }
+  return out;
+}
+
+void multiply_by_a_devices(Rank& r) {
+  const Bytes in = client::input(r.rank, ncclFloat32, 0, kCount);
+  for (const Bytes& out :
+       g_driver ? multiply_by_what_lies_there(r, in) : multiply_by_what_lay_there(r, in))
+    r.lines += line(name("all_reduce of what a device's scalar multiplied", ncclFloat32, 0), out);
+}
+
 // Smaller ones: by color, and by leaving out the last rank.
 void divide(Rank& r) {
   ncclComm_t part = nullptr;
@@ -306,6 +365,7 @@ std::string work(ncclComm_t comm, int rank, int ranks) {
     move_all(r, type);
   }
   multiply_first(r);
+  multiply_by_a_devices(r);
   divide(r);
   use_memory(r);
   ncclResult_t error = ncclInternalError;

@@ -2,6 +2,7 @@
 #include "api/call/call.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/core.h>
 
@@ -39,6 +40,11 @@ Status check_op(const Call& call, const CustomOps& ops) {
   if (found->type != call.type)
     return invalid(fmt::format("{}: op {} was created for {}, the call is for {}", name_of(call),
                                call.op, name(found->type), name(call.type)));
+  if (found->kind == MemoryKind::device && !call.on_device)
+    return invalid(
+        fmt::format("{}: op {} has its scalar at {}, in a device's memory, and the call "
+                    "is on the host's: give the scalar in the host's memory",
+                    name_of(call), call.op, found->in_stream));
   return {};
 }
 
@@ -101,9 +107,16 @@ CallMemory memory_of(const Call& call, int rank) {
 // ---- custom ops ----
 
 int CustomOps::create(const void* scalar, DataType type) {
-  CustomOp op{type, {}};
-  const auto* bytes = static_cast<const std::byte*>(scalar);
-  std::copy(bytes, bytes + type_bytes(type), op.scalar.begin());
+  CustomOp op{type};
+  std::memcpy(op.scalar.data(), scalar, type_bytes(type));
+  ops_[next_] = op;
+  return next_++;
+}
+
+int CustomOps::create_in_stream(const void* scalar, MemoryKind kind, DataType type) {
+  CustomOp op{type};
+  op.in_stream = scalar;
+  op.kind = kind;
   ops_[next_] = op;
   return next_++;
 }
@@ -252,11 +265,14 @@ void scale_input(const Call& call, const Request& request, size_t ranks, const C
   SENNIT_CHECK(op != nullptr);
   if (call.on_device) {
     b->factor = op->scalar;
+    b->factor_in_stream = static_cast<const std::byte*>(op->in_stream);
     b->scaled_elements = elements;
     return;
   }
+  // The stream has come to the call, and what lies in pinned memory is the host's as well.
+  const void* const scalar = op->in_stream ? op->in_stream : op->scalar.data();
   scaled->resize(elements * type_bytes(request.type));
-  scale(request.type, scaled->data(), call.send, op->scalar.data(), elements);
+  scale(request.type, scaled->data(), call.send, scalar, elements);
   b->input = scaled->data();
 }
 

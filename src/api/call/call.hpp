@@ -10,6 +10,7 @@
 #include <map>
 #include <vector>
 
+#include "accelerator/accelerator.hpp"
 #include "base/status.hpp"
 #include "engine/execution.hpp"
 #include "schedule/request.hpp"
@@ -48,10 +49,14 @@ class CustomOps {
   using Scalar = std::array<std::byte, 8>;  // one element of the type, and room
   struct CustomOp {
     DataType type;
-    Scalar scalar;
+    Scalar scalar = {};
+    // Where it is not null the scalar is what lies here when a call runs.
+    const void* in_stream = nullptr;
+    MemoryKind kind = MemoryKind::plain;  // of that memory, which a device reaches
   };
   // `scalar` points at one element of `type`. Returns the op's number, never given before.
   int create(const void* scalar, DataType type);
+  int create_in_stream(const void* scalar, MemoryKind kind, DataType type);
   Status destroy(int op);
   const CustomOp* find(int op) const;  // null: there is none
 
