@@ -86,12 +86,57 @@ def average(rank, dist, torch):
 
 @check
 def sums_of_products(rank, dist, torch):
-    # One that lies on the device the library for NCCL refuses by name.
-    for factor in [0.5] if sys.argv[3] == "nccl" else [0.5, torch.tensor([0.25]).cuda()]:
+    for factor in [0.5, torch.tensor([0.25]).cuda()]:
         x = numbers(rank).cuda()
         dist.all_reduce(x, dist._make_nccl_premul_sum(factor))
         expected = float(factor) * sum(numbers(other) for other in range(RANKS))
         assert torch.equal(x.cpu(), expected)
+
+
+@contextlib.contextmanager
+def held(stream):
+    """It starts nothing more, until it is let go."""
+    import ctypes
+
+    gpu = ctypes.CDLL(BUILD / "soft_gpu/libcuda.so.1")
+    gpu.soft_gpu_hold(ctypes.c_void_p(stream.cuda_stream))
+    try:
+        yield
+    finally:
+        gpu.soft_gpu_release(ctypes.c_void_p(stream.cuda_stream))
+
+
+@check
+def factors_are_read_in_the_streams_order(rank, dist, torch):
+    """Copies in the stream change the factor between calls, and none has begun when the last is made."""
+    factors = [0.5, 2.0, 4.0]
+    following, factor = torch.tensor(factors).cuda(), torch.zeros(1).cuda()
+    results = [numbers(rank).cuda() for _ in factors]
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with held(stream), torch.cuda.stream(stream):
+        for i, x in enumerate(results):
+            factor.copy_(following[i : i + 1])
+            dist.all_reduce(x, dist._make_nccl_premul_sum(factor), async_op=True).wait()
+    torch.cuda.synchronize()
+    whole = sum(numbers(other) for other in range(RANKS))
+    for x, one in zip(results, factors):
+        assert torch.equal(x.cpu(), one * whole), f"factor {one}: expected {one * whole}, found {x.cpu()}"
+
+
+@check
+def factors_are_read_anew_by_each_replay(rank, dist, torch):
+    x, factor = numbers(rank).cuda(), torch.zeros(1).cuda()
+    total = torch.empty_like(x)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        total.copy_(x)
+        dist.all_reduce(total, dist._make_nccl_premul_sum(factor))
+    for turn in range(10):
+        factor.copy_(torch.full((1,), float(turn)))
+        graph.replay()
+        assert torch.equal(total.cpu(), turn * sum(numbers(other) for other in range(RANKS))), turn
 
 
 @check

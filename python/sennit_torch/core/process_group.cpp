@@ -303,15 +303,19 @@ MadeWork ProcessGroupSennit::allreduce(Tensors& tensors, const c10d::AllreduceOp
   Tensor& tensor = only("allreduce", tensors);
   const Tensor data = dense("allreduce", tensor);
   const TorchReduction r = reduction_of("allreduce", data, options.reduceOp);
-  return made(
-      c10d::OpType::ALLREDUCE,
-      {"all_reduce", {tensor, data}, tensors, back_into(tensor, data), tensors, options.timeout},
-      [=](sennit_comm_t comm, sennit_work_t* work) {
-        return with_operation(r, comm, [&](sennit_op_t op) {
-          return issue(sennit_all_reduce, sennit_all_reduce_start, work, data.data_ptr(),
-                       data.data_ptr(), r.count, r.type, op, comm);
-        });
-      });
+  return made(c10d::OpType::ALLREDUCE,
+              {"all_reduce",
+               {tensor, data, r.factor_on_device},
+               tensors,
+               back_into(tensor, data),
+               tensors,
+               options.timeout},
+              [=](sennit_comm_t comm, sennit_work_t* work) {
+                return with_operation(r, comm, [&](sennit_op_t op) {
+                  return issue(sennit_all_reduce, sennit_all_reduce_start, work, data.data_ptr(),
+                               data.data_ptr(), r.count, r.type, op, comm);
+                });
+              });
 }
 
 MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
@@ -321,7 +325,7 @@ MadeWork ProcessGroupSennit::allreduce_coalesced(Tensors& tensors,
   const TorchReduction r = reduction_of("allreduce_coalesced", all, options.reduceOp);
   return made(c10d::OpType::ALLREDUCE_COALESCED,
               {"all_reduce_coalesced",
-               {all},
+               {all, r.factor_on_device},
                tensors,
                [all, tensors] { scattered(all, tensors); },
                tensors,
@@ -341,7 +345,7 @@ MadeWork ProcessGroupSennit::reduce(Tensors& tensors, const c10d::ReduceOptions&
   const bool is_root = rank_ == options.rootRank;
   return made(c10d::OpType::REDUCE,
               {"reduce",
-               {tensor, data},
+               {tensor, data, r.factor_on_device},
                tensors,
                is_root ? back_into(tensor, data) : nullptr,
                tensors,
@@ -512,7 +516,7 @@ MadeWork ProcessGroupSennit::_reduce_scatter_base(Tensor& output, Tensor& input,
   const TorchReduction r = reduction_of("reduce_scatter", out, options.reduceOp);
   return made(c10d::OpType::_REDUCE_SCATTER_BASE,
               {"reduce_scatter",
-               {data, out, output},
+               {data, out, output, r.factor_on_device},
                {input},
                back_into(output, out),
                {output},
@@ -545,7 +549,7 @@ MadeWork ProcessGroupSennit::reduce_scatter_tensor_coalesced(
   const TorchReduction r = reduction_of("reduce_scatter_tensor_coalesced", out, options.reduceOp);
   return made(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
               {"reduce_scatter_tensor_coalesced",
-               {data, out},
+               {data, out, r.factor_on_device},
                inputs,
                [out, outputs] { scattered(out, outputs); },
                outputs,

@@ -39,14 +39,20 @@ sennit_type_t type_of(const char* call, at::ScalarType type) {
   TORCH_CHECK(false, "sennit: ", call, ": elements of ", type, ", which nobody can reduce");
 }
 
-// Of a sum of products with a number. One that lies on a device is waited for.
-at::Tensor factor_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+// Of a sum of products with a number. One that lies on a device is waited for where the tensor is
+// in host memory.
+void set_factor(const c10d::ReduceOp& op, const at::Tensor& tensor, TorchReduction* r) {
   const auto* const of = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(of, "sennit: a sum of products without the number to multiply by");
   const auto type =
       tensor.is_complex() ? c10::toRealValueType(tensor.scalar_type()) : tensor.scalar_type();
-  if (of->tensor_factor.defined()) return of->tensor_factor.detach().to(at::kCPU, type);
-  return at::scalar_tensor(of->double_factor, at::dtype(type));
+  const at::Tensor& given = of->tensor_factor;
+  if (!given.defined())
+    r->factor = at::scalar_tensor(of->double_factor, at::dtype(type));
+  else if (given.is_cuda() && tensor.is_cuda())
+    r->factor_on_device = given.detach().to(tensor.device(), type);
+  else
+    r->factor = given.detach().to(at::kCPU, type);
 }
 
 }  // namespace
@@ -91,7 +97,7 @@ TorchReduction reduction_of(const char* call, const at::Tensor& tensor, const c1
       r.op = SENNIT_BXOR;
       return r;
     case c10d::ReduceOp::PREMUL_SUM:
-      r.factor = factor_of(op, tensor);
+      set_factor(op, tensor, &r);
       return r;
     default:
       break;

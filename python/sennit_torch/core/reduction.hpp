@@ -16,7 +16,10 @@ struct TorchReduction {
   sennit_type_t type;
   sennit_op_t op;
   size_t count;
-  at::Tensor factor = {};  // one element in host memory: each rank's are multiplied by it first
+  // One element in host memory: each rank's are multiplied by it first.
+  at::Tensor factor = {};
+  // In its place one on the tensor's device, which the call reads when its stream comes to it.
+  at::Tensor factor_on_device = {};
 };
 
 // A complex number's parts add up one by one; a bool's sum is "or", its product "and". Throws, and
@@ -26,10 +29,13 @@ TorchReduction reduction_of(const char* call, const at::Tensor& tensor, const c1
 // Makes a call with the reduction's operation, which may have to be made for it.
 template <typename Call>
 sennit_status_t with_operation(const TorchReduction& r, sennit_comm_t comm, const Call& call) {
-  if (!r.factor.defined()) return call(r.op);
+  const bool on_device = r.factor_on_device.defined();
+  if (!on_device && !r.factor.defined()) return call(r.op);
   sennit_op_t product_sum = SENNIT_SUM;
   const sennit_status_t made =
-      sennit_op_create_premul_sum(&product_sum, r.factor.data_ptr(), r.type, comm);
+      on_device ? sennit_op_create_premul_sum_in_stream(&product_sum, r.factor_on_device.data_ptr(),
+                                                        r.type, comm)
+                : sennit_op_create_premul_sum(&product_sum, r.factor.data_ptr(), r.type, comm);
   if (made != SENNIT_OK) return made;
   const sennit_status_t status = call(product_sum);
   sennit_op_destroy(product_sum, comm);

@@ -53,8 +53,8 @@ void free_registered(void* registered) { delete static_cast<Registered*>(registe
 
 // Whether it is large, its storage says when its memory is freed, and is not registered yet.
 bool can_be_registered(const at::Tensor& tensor) {
-  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided || !tensor.is_contiguous() ||
-      tensor.nbytes() < kLeastBytes)
+  if (!tensor.defined() || !tensor.device().is_cpu() || tensor.layout() != at::kStrided ||
+      !tensor.is_contiguous() || tensor.nbytes() < kLeastBytes)
     return false;
   const c10::DeleterFnPtr deleter = tensor.storage().data_ptr().get_deleter();
   return deleter != &c10::detail::deleteNothing && deleter != &free_registered;
