@@ -346,6 +346,47 @@ def barriers(rank, dist, torch):
         dist.barrier(device_ids=[0])
 
 
+def barrier_behind_a_held_stream(rank, dist, torch, **options):
+    """It returns while the stream is held. It is over when the streams of all ranks have come to it, and not before, and so
+    is what another stream does behind it. The thread waits in wait() alone."""
+    # PyTorch's newer group for NCCL has a kernel that holds a stream up behind a barrier.
+    streams_follow = os.environ.get("TORCH_DIST_USE_NCCL2") != "1"
+    stream, other = torch.cuda.Stream(), torch.cuda.Stream()
+    followed = torch.cuda.Event()
+    x, y = numbers(rank).cuda(), torch.zeros(1000).cuda()
+    stream.wait_stream(torch.cuda.current_stream())
+
+    def over():
+        return work.is_completed() or (streams_follow and followed.query())
+
+    with contextlib.ExitStack() as holds:
+        holds.enter_context(held(stream))
+        with torch.cuda.stream(stream):
+            y.copy_(x)
+            work = dist.barrier(async_op=True, **options)
+        if streams_follow:
+            with torch.cuda.stream(other):
+                work.block_current_stream()
+                followed.record()
+        assert not over()
+        dist.all_reduce(torch.zeros(1))  # the others' as well, before any of them goes on
+        if rank != 0:
+            holds.close()
+            time.sleep(0.2)
+        assert not over()
+        dist.all_reduce(torch.zeros(1))
+    work.wait()
+    assert work.is_completed() and torch.equal(y.cpu(), numbers(rank))
+    other.synchronize()
+    assert followed.query()
+
+
+@check
+def barriers_that_nobody_waits_for(rank, dist, torch):
+    barrier_behind_a_held_stream(rank, dist, torch)
+    barrier_behind_a_held_stream(rank, dist, torch, device_ids=[0])
+
+
 @check
 def subgroups(rank, dist, torch):
     halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
@@ -421,6 +462,8 @@ def one_group_for_both(rank, backend, store):
     for work in dist.batch_isend_irecv(operations):
         work.wait()
     assert torch.equal(received, numbers((rank - 1) % RANKS))
+    barrier_behind_a_held_stream(rank, dist, torch)
+    barrier_behind_a_held_stream(rank, dist, torch, device_ids=[0])
     objects = [None] * RANKS
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": other} for other in range(RANKS)]

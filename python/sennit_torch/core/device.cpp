@@ -64,10 +64,12 @@ std::optional<c10::Device> device_of(const std::string& call,
 
 DeviceWork::DeviceWork(int rank, c10d::OpType type, const std::string& title,
                        const std::vector<at::Tensor>& inputs,
-                       std::shared_ptr<HeldCommunicator> comm, Enqueued enqueued, uint64_t sequence)
+                       std::shared_ptr<HeldCommunicator> comm, Enqueued enqueued,
+                       Milliseconds timeout, uint64_t sequence)
     : c10d::Work(rank, type, title.c_str(), inputs),
       comm_(std::move(comm)),
       enqueued_(std::move(enqueued)),
+      timeout_(timeout),
       sequence_(sequence) {}
 
 // Where nobody has waited the memory goes to its allocator at once, which gives it to nobody else
@@ -88,14 +90,20 @@ std::exception_ptr DeviceWork::exception() const {
 }
 
 bool DeviceWork::wait(Milliseconds timeout) {
-  if (timeout.count() > 0) {
-    const auto until = std::chrono::steady_clock::now() + timeout;
+  if (timeout.count() > 0 || retrieveOpType() == c10d::OpType::BARRIER) {
+    const Milliseconds limit = timeout.count() > 0 ? timeout : timeout_;
+    const Time until = limit.count() > 0 ? std::chrono::steady_clock::now() + limit : Time::max();
     if (!over_by(until, [&] { return enqueued_.end.query(); })) {
       abort();
-      throw_error("a call on a device", "Timed out after " + std::to_string(timeout.count()) +
-                                            " ms; the group is aborted");
+      throw_error("a call on a device",
+                  "Timed out after " + std::to_string(limit.count()) + " ms; the group is aborted");
     }
   }
+  synchronize();
+  return true;
+}
+
+void DeviceWork::synchronize() {
   const c10::Stream current = cuda().getStream(enqueued_.stream.device());
   enqueued_.end.block(current);
   std::vector<at::Tensor> over;
@@ -107,7 +115,6 @@ bool DeviceWork::wait(Milliseconds timeout) {
     if (recordFunctionEndCallback_) std::exchange(recordFunctionEndCallback_, nullptr)();
   }
   if (const std::exception_ptr error = exception()) std::rethrow_exception(error);
-  return true;
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> DeviceWork::getFuture() {

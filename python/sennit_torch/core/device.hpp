@@ -43,17 +43,18 @@ class DeviceWork : public c10d::Work {
   // title: of the profiler's event, which lasts until somebody waits.
   DeviceWork(int rank, c10d::OpType type, const std::string& title,
              const std::vector<at::Tensor>& inputs, std::shared_ptr<HeldCommunicator> comm,
-             Enqueued enqueued, uint64_t sequence);
+             Enqueued enqueued, Milliseconds timeout, uint64_t sequence);
   ~DeviceWork() override;
 
   bool isCompleted() override { return enqueued_.end.query(); }
   bool isSuccess() const override { return enqueued_.end.query() && !exception(); }
   std::exception_ptr exception() const override;
-  // What the caller's current stream does from now on follows the call. Where a time is given the
-  // thread waits as well; when that is over the group is aborted, and this throws.
+  // As synchronize(). Where a time is given, and of a barrier, for as long as its own, the thread
+  // waits first; when that is over the group is aborted, and this throws.
   bool wait(Milliseconds timeout) override;
-  void synchronize() override { wait(kNoTimeout); }
-  void blockCurrentStream() override { wait(kNoTimeout); }
+  // What the caller's current stream does from now on follows the call.
+  void synchronize() override;
+  void blockCurrentStream() override { synchronize(); }
   void abort() override { sennit_comm_abort(comm_->comm); }
   std::vector<at::Tensor> result() override { return enqueued_.result; }
   // Has its value at once; who uses that is ordered behind the call by its stream.
@@ -63,6 +64,7 @@ class DeviceWork : public c10d::Work {
  private:
   const std::shared_ptr<HeldCommunicator> comm_;
   Enqueued enqueued_;
+  const Milliseconds timeout_;  // 0: for ever
   const uint64_t sequence_;
   std::mutex mutex_;  // of the future, the memory, and the profiler's event
   c10::intrusive_ptr<c10::ivalue::Future> future_;
@@ -77,6 +79,10 @@ class DeviceCalls {
   ~DeviceCalls();
 
   const std::shared_ptr<HeldCommunicator>& comm() const { return comm_; }
+  // None before the first call.
+  std::optional<c10::Device> device() const {
+    return has_stream_ ? std::optional(stream_->device()) : std::nullopt;
+  }
   // Enqueues a call on tensors of `device`, or notes it where this thread has a batch open: then
   // nothing is enqueued before its end, and there is no value.
   std::optional<Enqueued> enqueue(c10::Device device, TorchCall::Parts parts, const Start& start);

@@ -205,11 +205,13 @@ MadeWork ProcessGroupSennit::made(c10d::OpType type, TorchCall::Parts parts, con
   TORCH_CHECK(on_devices, "sennit: ", parts.name, ": a tensor on ", *device,
               "; not all ranks of the job have a CUDA device, and this group works on host memory");
   const Tensors inputs = parts.inputs;
+  const Milliseconds timeout = or_default(parts.timeout);
   std::optional<Enqueued> enqueued = on_devices->enqueue(*device, std::move(parts), start);
+  if (!c10d::isP2POp(type)) collectives_on_device_ = true;
   count();
   if (!enqueued) return nullptr;  // with the whole batch
   return c10::make_intrusive<DeviceWork>(rank_, type, title, inputs, on_devices->comm(),
-                                         *std::move(enqueued), sequence_);
+                                         *std::move(enqueued), timeout, sequence_);
 }
 
 void ProcessGroupSennit::startCoalescing() {
@@ -227,7 +229,7 @@ MadeWork ProcessGroupSennit::endCoalescing() {
     if (std::optional<Enqueued> enqueued = on_devices->end_batch())
       works.push_back(c10::make_intrusive<DeviceWork>(
           rank_, c10d::OpType::COALESCED, name_ + ":coalesced", Tensors{}, on_devices->comm(),
-          *std::move(enqueued), sequence_));
+          *std::move(enqueued), timeout_, sequence_));
   }
   if (works.size() == 1) return works[0];
   return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
@@ -669,12 +671,32 @@ MadeWork ProcessGroupSennit::receive(c10d::OpType type, const char* name, Tensor
 }
 
 // What was enqueued on a device before is over.
+// One that nobody waits for yet is a call in the stream, where all ranks know that the group is on
+// a device: it is named, or there was a collective on it. Any other waits for the device first.
 MadeWork ProcessGroupSennit::barrier(const c10d::BarrierOptions& options) {
-  if (const std::shared_ptr<DeviceCalls> on_devices = device_calls_)
+  const std::shared_ptr<DeviceCalls> on_devices = device_calls_;
+  if (on_devices && options.asyncOp) {
+    std::optional<c10::Device> device = getBoundDeviceId();
+    if (!options.device_ids.empty())
+      device.emplace(c10::kCUDA, static_cast<c10::DeviceIndex>(options.device_ids[0]));
+    if (!device && collectives_on_device_) device = on_devices->device();
+    if (device) return barrier_on(*device, options);
+  }
+  if (on_devices)
     on_devices->await("barrier", std::chrono::steady_clock::now() + or_default(options.timeout));
   return made(
       c10d::OpType::BARRIER, {"barrier", {}, {}, nullptr, {}, options.timeout},
       [&](sennit_comm_t comm, sennit_work_t* work) { return sennit_barrier_start(comm, work); });
+}
+
+// The library's own barrier is of hosts. Nobody looks at what comes out of this sum.
+MadeWork ProcessGroupSennit::barrier_on(c10::Device device, const c10d::BarrierOptions& options) {
+  const Tensor one = at::empty({1}, at::dtype(at::kByte).device(device));
+  return made(c10d::OpType::BARRIER, {"barrier", {one}, {}, nullptr, {}, options.timeout},
+              [one](sennit_comm_t comm, sennit_work_t*) {
+                return sennit_all_reduce(one.data_ptr(), one.data_ptr(), 1, SENNIT_UINT8,
+                                         SENNIT_BOR, comm);
+              });
 }
 
 // Rank 0 names who has not come, to the others as well, which wait for its word for as long as any

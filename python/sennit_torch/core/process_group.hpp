@@ -86,6 +86,7 @@ class ProcessGroupSennit : public c10d::Backend {
   std::shared_ptr<HeldCommunicator> start_job(int rank, int size, bool has_device) const;
   std::shared_ptr<TorchCall> started(TorchCall::Parts parts, const Start& start) const;
   MadeWork made(c10d::OpType type, TorchCall::Parts parts, const Start& start);
+  MadeWork barrier_on(c10::Device device, const c10d::BarrierOptions& options);
   MadeWork receive(c10d::OpType type, const char* name, Tensors& tensors, int peer, int tag);
   std::string late_ranks(const std::string& prefix, Milliseconds timeout, bool wait_for_all) const;
   Milliseconds or_default(Milliseconds timeout) const;
@@ -93,6 +94,7 @@ class ProcessGroupSennit : public c10d::Backend {
   c10::intrusive_ptr<c10d::Store> store_;
   std::atomic<std::shared_ptr<HeldCommunicator>> comm_;  // null: shut down, also by another thread
   std::atomic<std::shared_ptr<DeviceCalls>> device_calls_;  // null: there are none
+  std::atomic<bool> collectives_on_device_{false};  // all ranks have made some; sends do not count
   std::atomic<Milliseconds> timeout_;
   const std::string name_;
   std::atomic<uint64_t> sequence_{0};
