@@ -5,9 +5,10 @@
 //   latency + posting + (sum of the tiers' times + reductions) / chunks,
 // where tiers' times are over the goodput, and the reductions are those of all ranks that add up
 // one after the other. Where messages go straight through all tiers, the slowest tier's time stands
-// for the sum; where none waits for another, the later ones are posted while the first moves. Behind
-// the first chunk the slowest tier has (1 - 1/chunks) of its time left, and of every chunk the
-// headers of its messages. Meanwhile the busiest rank's processor reduces and posts the other
+// for the sum; where none waits for another, the later ones are posted while the first moves.
+//
+// Behind the first chunk the slowest tier has (1 - 1/chunks) of its time left, and of every chunk
+// the headers of its messages. Meanwhile the busiest rank's processor reduces and posts the other
 // chunks: the longer of the two counts, and of the shorter an eighth times the cube of its part of
 // the longer. Within one host the cores that move are those that post, and both count. Where rates
 // are unknown, posting counts for one chunk: on a network slower than assumed it hides behind the
@@ -15,7 +16,7 @@
 //
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
 // whatever has no root, each of them holds its lane for its whole way, so
-//   time >= chunks / kLanes * (latency + posting) + (sum of the tiers' times + reductions) / kLanes.
+//   time >= (chunks * (latency + posting) + sum of the tiers' times + reductions) / kLanes.
 // What ranks that share cores and shaped links take beyond that is plan/shared_cores.hpp's. Pure,
 // and integers only, so that all ranks agree.
 #pragma once
