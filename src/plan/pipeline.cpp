@@ -101,8 +101,9 @@ uint64_t Pipeline::ns(uint32_t chunks) const {
   const Wide moving = largest_tier_ns - largest_tier_ns / chunks + later * header_ns;
   const Wide reducing = reduction_ns - reduction_ns / chunks, posts = later * posting_ns;
   // While the first of several messages moves the others are posted.
-  const Wide hidden =
-      std::min(tiers_ns / chunks, Wide{posting_ns} * later_posts_permille / kPermille);
+  const Wide moved = tiers_ns / chunks;
+  const Wide posted = Wide{posting_ns} * later_posts_permille / kPermille;
+  const Wide hidden = std::min(moved, posted) - not_hidden(moved, posted);
   Wide time =
       Wide{latency_ns} + posting_ns - hidden + sum / chunks + refill_ns / chunks * later / chunks;
   switch (posting) {

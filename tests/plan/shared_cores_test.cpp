@@ -81,8 +81,11 @@ uint64_t plain_ns(const TierTree& tree, const Request& request, const CostModel&
       tiers + reduction_ns + transfer_ns(e.reduce_bytes_of_others, cost.reduce_bytes_per_s);
   const bool overlaps = e.posted_at_once && e.messages > 1 && !one_host;
   const uint64_t behind = overlaps ? 1000 - 1000 / e.messages : 0;
-  const Wide first = Wide{e.latency_ns} + posts + sum / chunks -
-                     std::min(tiers / chunks, Wide{posts} * behind / 1000);
+  const Wide moved = tiers / chunks, posted = Wide{posts} * behind / 1000;
+  const Wide part = std::min(moved, posted) * 1000 / std::max({moved, posted, Wide{1}});
+  const Wide hidden = std::min(moved, posted);
+  const Wide first = Wide{e.latency_ns} + posts + sum / chunks - hidden +
+                     hidden * part / 1000 * part / 1000 * part / 1000 / 8;
   const Wide moving = largest - largest / chunks + later * header, posting = Wide{posts} * later;
   const Wide reducing = reduction_ns - reduction_ns / chunks, working = reducing + posting;
   const Wide longer = std::max(moving, working), shorter = std::min(moving, working);
