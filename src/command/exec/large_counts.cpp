@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include <system_error>
 
 #include "command/exec/has_function.h"
+#include "topology/text/run_program.hpp"
 
 namespace sennit {
 namespace {
@@ -51,24 +51,15 @@ std::optional<fs::path> program_of(const std::string& word) {
   return std::nullopt;
 }
 
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 // What the loader says of a program, line by line: "libmpi.so.12 => /opt/lib/libmpi.so.12 (0x7f)".
 void add_linked(const fs::path& program, std::vector<fs::path>* mpis) {
   char begin[4] = {};
   std::ifstream(program, std::ios::binary).read(begin, sizeof begin);
   if (std::string_view(begin, sizeof begin) != kElf) return;
-  FILE* const pipe = popen(("ldd " + quoted(program.string()) + " 2>/dev/null").c_str(), "r");
-  if (!pipe) return;
-  std::string said;
-  char buffer[4096];
-  for (size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) said.append(buffer, n);
-  pclose(pipe);
-  std::istringstream lines(said);
+  constexpr int kTimeoutMs = 10'000;
+  const std::optional<ProgramOutput> said = run_program({"ldd", program.string()}, kTimeoutMs);
+  if (!said) return;
+  std::istringstream lines(said->out);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string name, arrow, file;
