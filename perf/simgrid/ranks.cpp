@@ -279,10 +279,7 @@ uint64_t Ranks::bytes_of(const Rank& rank, const Operand& operand, uint32_t chun
   Layout layout;
   layout.count = request_.count;
   if (!request_.counts.empty()) layout.counts = request_.counts.data();
-  uint64_t elements = 0;
-  for (const Range& range : rank.program.ranges_of(operand))
-    elements += layout.length(range, {chunk, chunks_});
-  return elements * type_bytes(request_.type);
+  return layout.length(rank.program, operand, {chunk, chunks_}) * type_bytes(request_.type);
 }
 
 // Messages without bytes are not sent, but for a barrier's, which have no ranges.

@@ -81,10 +81,7 @@ class ChunkProgress {
     return step.kind == StepKind::send ? program_.operands[step.first_source] : step.target;
   }
   uint64_t elements(const Step& step) const {
-    uint64_t sum = 0;
-    for (const Range& range : program_.ranges_of(operand_of(step)))
-      sum += layout_.length(range, chunk_);
-    return sum;
+    return layout_.length(program_, operand_of(step), chunk_);
   }
   bool is_nothing(const Step& step) const {
     return is_message(step) && skips_empty_ && operand_of(step).ranges > 0 && elements(step) == 0;

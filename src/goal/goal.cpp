@@ -64,10 +64,7 @@ class Writer {
 
  private:
   uint64_t bytes(const Program& program, const Operand& operand, uint32_t chunk) const {
-    uint64_t elements = 0;
-    for (const Range& range : program.ranges_of(operand))
-      elements += layout_.length(range, {chunk, chunks_});
-    return elements * type_bytes(request_.type);
+    return layout_.length(program, operand, {chunk, chunks_}) * type_bytes(request_.type);
   }
 
   Goal::Operation operation(const Program& program, const Step& step, uint32_t chunk) const {

@@ -7,8 +7,7 @@ uint64_t read_bytes(const Program& program, const Layout& layout, uint64_t eleme
   Wide elements = 0;
   for (const Step& step : program.steps)
     if (step.kind == StepKind::reduce || step.kind == StepKind::copy)
-      for (const Range& range : program.ranges_of(step.target))
-        elements += Wide{step.sources} * layout.length(range, {});
+      elements += Wide{step.sources} * layout.length(program, step.target, {});
   return saturated(elements * element_bytes);
 }
 

@@ -71,6 +71,12 @@ struct Layout {
     for_each_piece(range, chunk, [&](uint64_t, uint64_t n) { sum += n; });
     return sum;
   }
+  // The same of all ranges of an operand.
+  uint64_t length(const Program& program, const Operand& operand, Chunk chunk) const {
+    uint64_t sum = 0;
+    for (const Range& range : program.ranges_of(operand)) sum += length(range, chunk);
+    return sum;
+  }
 };
 
 // Bytes that the reductions and copies of a program read, of the message in one chunk.

@@ -193,10 +193,8 @@ void World::step_done(int position, uint32_t lane, uint32_t step) {
 }
 
 uint64_t World::bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const {
-  uint64_t elements = 0;
-  for (const Range& range : rank.prepared->program.ranges_of(operand))
-    elements += rank.layout.length(range, {chunk, rank.chunks});
-  return elements * rank.element_bytes;
+  return rank.layout.length(rank.prepared->program, operand, {chunk, rank.chunks}) *
+         rank.element_bytes;
 }
 
 void World::post_receive(int position, LaneStep at) {

@@ -253,11 +253,7 @@ const Operand& moved_by(const Program& program, const Step& step) {
 
 uint64_t elements_of(const GroupCall& call, const Program& program, const Operand& operand,
                      uint32_t chunk) {
-  const Layout layout = call.layout();
-  uint64_t elements = 0;
-  for (const Range& range : program.ranges_of(operand))
-    elements += layout.length(range, {chunk, call.chunks});
-  return elements;
+  return call.layout().length(program, operand, {chunk, call.chunks});
 }
 
 uint64_t exact_elements(const GroupCall& call) {

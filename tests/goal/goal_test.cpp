@@ -36,10 +36,7 @@ uint64_t bytes_of(const Program& program, const Operand& operand, const Request&
                   Chunk chunk) {
   Layout layout;
   layout.count = request.count;
-  uint64_t bytes = 0;
-  for (const Range& range : program.ranges_of(operand))
-    bytes += layout.length(range, chunk) * type_bytes(request.type);
-  return bytes;
+  return layout.length(program, operand, chunk) * type_bytes(request.type);
 }
 
 // Operation by operation: chunk after chunk the program's steps, and after all but the last eight
