@@ -75,10 +75,8 @@ class ChainAlgorithm : public Algorithm {
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
     estimate.messages = n > 1 ? 1 : 0;
-    if (request.collective == Collective::reduce && n > 1) {
-      estimate.reduce_bytes = saturated(Wide{2} * total);
-      estimate.reduce_bytes_of_others = saturated(Wide{2} * total * static_cast<unsigned>(n - 2));
-    }
+    if (request.collective == Collective::reduce && n > 1)
+      set_readings(2, 2 * static_cast<uint64_t>(n - 1), total, &estimate);
     return estimate;
   }
 

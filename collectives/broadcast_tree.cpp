@@ -93,11 +93,8 @@ class TreeAlgorithm : public Algorithm {
     estimate.at_once = true;
     estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
-    if (!broadcast && most > 0) {
-      const uint64_t all = *std::ranges::max_element(read);
-      estimate.reduce_bytes = saturated(Wide{most + 1} * total);
-      estimate.reduce_bytes_of_others = saturated(Wide{all - std::min(all, most + 1)} * total);
-    }
+    if (!broadcast && most > 0)
+      set_readings(most + 1, *std::ranges::max_element(read), total, &estimate);
     return estimate;
   }
 

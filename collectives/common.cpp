@@ -85,6 +85,11 @@ uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel&
   return longest;
 }
 
+void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* estimate) {
+  estimate->reduce_bytes = saturated(Wide{busiest} * bytes);
+  estimate->reduce_bytes_of_others = saturated(Wide{all - std::min(all, busiest)} * bytes);
+}
+
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
   uint64_t narrowest = ~uint64_t{0};
   for (const auto& [inside, outside] : {std::pair(a, b), std::pair(b, a)})

@@ -61,6 +61,10 @@ uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel&
 // Over the narrowest boundary between two positions, alone.
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes);
 
+// Sets what reductions read, in messages of so many bytes: the busiest rank, and all ranks on the
+// longest way, one after the other.
+void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* estimate);
+
 // What crosses the boundaries of a tree's groups.
 class Load {
  public:

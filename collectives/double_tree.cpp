@@ -176,15 +176,13 @@ class DoubleTreeAlgorithm : public Algorithm {
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
-    // Of a half a rank adds up its own and two children's. Who alone wants the vector adds its own
-    // to what comes from the roots of both trees.
-    if (up) {
-      const uint64_t sources = down ? static_cast<uint64_t>(std::min(n, 3)) : 4;
-      estimate.reduce_bytes = saturated(Wide{sources} * half_bytes);
-      // Who alone wants the vector is one rank more on the way.
-      const uint64_t others = depth_of(n) - (down ? 1 : 0);
-      estimate.reduce_bytes_of_others = saturated(Wide{3 * others} * half_bytes);
-    }
+    // Of a half a rank adds up its own and two children's. Who alone wants the vector is one rank
+    // more on the way, and adds its own to what comes from the roots of both trees.
+    const auto sources = static_cast<uint64_t>(std::min(n, 3));
+    if (up && down)
+      set_readings(sources, sources * depth_of(n), half_bytes, &estimate);
+    else if (up)
+      set_readings(4, 3 * depth_of(n) + 4, half_bytes, &estimate);
     return estimate;
   }
 

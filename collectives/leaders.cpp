@@ -244,10 +244,8 @@ class Leaders : public Algorithm {
         2 * deepest_ns + (shape.leaders.size() > 1 ? planning_latency_ns(tree, 0, cost) : 0);
     if (request.reduces()) {
       const uint64_t across = shape.leaders.size() > 1 ? shape.leaders.size() : 0;
-      const uint64_t all = *std::ranges::max_element(read) + across;
-      const Wide total = total_bytes(request, tree.ranks());
-      estimate.reduce_bytes = saturated(most_sources * total);
-      estimate.reduce_bytes_of_others = saturated((all - std::min(all, most_sources)) * total);
+      set_readings(most_sources, *std::ranges::max_element(read) + across,
+                   total_bytes(request, tree.ranks()), &estimate);
     }
     return estimate;
   }

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/common.hpp"
 #include "collectives/tiered/count.hpp"
 #include "collectives/tiered/emit.hpp"
 #include "collectives/tiered/estimate.hpp"
@@ -139,10 +140,8 @@ int greatest_sender(const Program& program, const Layout& layout) {
   uint64_t most = 0;
   int sender = -1;
   for (const Step& step : program.steps) {
-    uint64_t elements = 0;
-    if (step.kind == StepKind::recv)
-      for (const Range& range : program.ranges_of(step.target))
-        elements += layout.length(range, {});
+    if (step.kind != StepKind::recv) continue;
+    const uint64_t elements = layout.length(program, step.target, {});
     if (elements > most) sender = step.peer;
     most = std::max(most, elements);
   }
@@ -178,8 +177,7 @@ Estimate estimate_reduce(const TierTree& tree, const Request& request, const Par
   Estimate estimate = tiered::estimate(tree, request, forest.tree(), forest.shares(), 0, cost);
   if (cost.reduce_bytes_per_s == kFreeReduction) return estimate;
   const Readings reading = readings(blueprint, request);
-  estimate.reduce_bytes = reading.most;
-  estimate.reduce_bytes_of_others = reading.all - reading.most;
+  set_readings(reading.most, reading.all, 1, &estimate);
   return estimate;
 }
 
