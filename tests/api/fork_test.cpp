@@ -69,6 +69,9 @@ constexpr int kRounds = sennit_test::trials(40);
 constexpr auto kSoon = sennit_test::kSanitized ? 20s : 4s;
 constexpr size_t kCount = 20'000;  // more than an early message holds
 
+// Of a job's ranks, how many have come to a place, over all places.
+const sennit_test::Arrivals* g_arrivals = nullptr;
+
 // Destroyed by exit(), in the rank and in the workers that end so.
 std::optional<sennit::Communicator> g_static;
 
@@ -154,6 +157,7 @@ struct Rank {
   sennit_work_t work = nullptr;
   float in = 1, out = 0;
   int rank = 0;
+  int places = 0;  // where this rank met the others
 
   std::string start() {
     sennit_comm_t first = nullptr;
@@ -189,6 +193,17 @@ struct Rank {
     const sennit_status_t status = sennit_work_wait(work, -1);
     sennit_work_free(std::exchange(work, nullptr));
     return status != SENNIT_OK ? sennit_last_error() : out != kRanks ? fmt::format("{}", out) : "";
+  }
+  // Where threads may not work while a rank forks, ranks fork between be_quiet() and go_on(): the
+  // first waits until nothing is under way within sennit, the second until all ranks have forked.
+  void be_quiet() {
+    if (kThreadsMayWork) return;
+    while (work && sennit_work_test(work) == SENNIT_IN_PROGRESS) std::this_thread::sleep_for(1ms);
+    go_on();
+    std::this_thread::sleep_for(20ms);  // for what threads do after the last message
+  }
+  void go_on() {
+    if (!kThreadsMayWork && !g_arrivals->meet(kRanks * ++places, kSoon)) abort();
   }
   std::string end() {
     std::string text;
@@ -235,6 +250,8 @@ class Forked : public testing::TestWithParam<const char*> {
       GTEST_SKIP() << GetParam() << " does not work here";
   }
   static void expect_well(const std::function<std::string(int)>& f) {
+    const sennit_test::Arrivals arrivals;
+    g_arrivals = &arrivals;
     Processes ranks(kRanks, f, {{"SENNIT_TRANSPORTS", GetParam()}});
     const auto reports = ranks.reports(60s);
     for (size_t r = 0; r < reports.size(); r++)
@@ -249,7 +266,9 @@ TEST_P(Forked, WorkersEndInEveryWayBetweenCollectives) {
     for (int i = 0; i < kRounds; i++) {
       const auto way = static_cast<Way>((i + rank.rank) % kWays);
       if (std::string text = rank.start_work(); !text.empty()) return text;
+      rank.be_quiet();
       Worker worker([&](const Voice& w) { work_as(way, rank, w); });
+      rank.go_on();
       if (std::string text = rank.reduce(); !text.empty())
         return fmt::format("round {}: {}", i, text);
       if (way == be_killed) worker.signal(SIGKILL);
@@ -313,6 +332,7 @@ TEST_P(Forked, WorkersThatOutliveTheJob) {
     int over[2];
     if (pipe2(over, O_CLOEXEC) != 0) return "pipe";
     std::vector<Worker> workers;
+    rank.be_quiet();
     for (const Way way : {leave_at_once, destroy_all, call_all, run_destructors})
       workers.emplace_back([&](const Voice& w) {
         char byte;
@@ -320,6 +340,7 @@ TEST_P(Forked, WorkersThatOutliveTheJob) {
         if (read(over[0], &byte, 1) != 0) w.say("woken");
         work_as(way, rank, w);
       });
+    rank.go_on();
     if (std::string text = rank.reduce(); !text.empty()) return text;
     if (std::string text = rank.wait_for_work(); !text.empty()) return text;
     const auto begin = Clock::now();
@@ -415,6 +436,7 @@ TEST_P(Forked, WorkersMakeJobsOfTheirOwn) {
       });
     std::string of_workers;
     for (int i = 0; i < 3 && of_workers.empty(); i++) {
+      rank.be_quiet();
       Worker worker([&](const Voice& w) {
         if (!sennit_test::transport_named(GetParam()).works_after_fork) {
           if (own_job(2).find("fork") == std::string::npos)
@@ -427,6 +449,7 @@ TEST_P(Forked, WorkersMakeJobsOfTheirOwn) {
         w.say(below.outcome(false, 30s));
         w.say(own_job(2));
       });
+      rank.go_on();
       of_workers = worker.outcome(false, 50s);
     }
     over = true;
