@@ -70,7 +70,7 @@ constexpr auto kSoon = sennit_test::kSanitized ? 20s : 4s;
 constexpr size_t kCount = 20'000;  // more than an early message holds
 
 // Of a job's ranks, how many have come to a place, over all places.
-const sennit_test::Arrivals* g_arrivals = nullptr;
+sennit_test::Arrivals* g_arrivals = nullptr;
 
 // Destroyed by exit(), in the rank and in the workers that end so.
 std::optional<sennit::Communicator> g_static;
@@ -194,16 +194,19 @@ struct Rank {
     sennit_work_free(std::exchange(work, nullptr));
     return status != SENNIT_OK ? sennit_last_error() : out != kRanks ? fmt::format("{}", out) : "";
   }
-  // Where threads may not work while a rank forks, ranks fork between be_quiet() and go_on(): the
-  // first waits until nothing is under way within sennit, the second until all ranks have forked.
+  // Where threads may not work while a rank forks, ranks fork between be_quiet() and
+  // meet_others(): the first returns when no rank has anything under way within sennit, the second
+  // when all have forked.
   void be_quiet() {
     if (kThreadsMayWork) return;
     while (work && sennit_work_test(work) == SENNIT_IN_PROGRESS) std::this_thread::sleep_for(1ms);
-    go_on();
+    meet_others();
     std::this_thread::sleep_for(20ms);  // for what threads do after the last message
   }
-  void go_on() {
-    if (!kThreadsMayWork && !g_arrivals->meet(kRanks * ++places, kSoon)) abort();
+  void meet_others() {
+    if (kThreadsMayWork) return;
+    g_arrivals->add();
+    if (!g_arrivals->await(kRanks * ++places, kSoon)) abort();
   }
   std::string end() {
     std::string text;
@@ -250,7 +253,7 @@ class Forked : public testing::TestWithParam<const char*> {
       GTEST_SKIP() << GetParam() << " does not work here";
   }
   static void expect_well(const std::function<std::string(int)>& f) {
-    const sennit_test::Arrivals arrivals;
+    sennit_test::Arrivals arrivals;
     g_arrivals = &arrivals;
     Processes ranks(kRanks, f, {{"SENNIT_TRANSPORTS", GetParam()}});
     const auto reports = ranks.reports(60s);
@@ -268,7 +271,7 @@ TEST_P(Forked, WorkersEndInEveryWayBetweenCollectives) {
       if (std::string text = rank.start_work(); !text.empty()) return text;
       rank.be_quiet();
       Worker worker([&](const Voice& w) { work_as(way, rank, w); });
-      rank.go_on();
+      rank.meet_others();
       if (std::string text = rank.reduce(); !text.empty())
         return fmt::format("round {}: {}", i, text);
       if (way == be_killed) worker.signal(SIGKILL);
@@ -340,7 +343,7 @@ TEST_P(Forked, WorkersThatOutliveTheJob) {
         if (read(over[0], &byte, 1) != 0) w.say("woken");
         work_as(way, rank, w);
       });
-    rank.go_on();
+    rank.meet_others();
     if (std::string text = rank.reduce(); !text.empty()) return text;
     if (std::string text = rank.wait_for_work(); !text.empty()) return text;
     const auto begin = Clock::now();
@@ -449,7 +452,7 @@ TEST_P(Forked, WorkersMakeJobsOfTheirOwn) {
         w.say(below.outcome(false, 30s));
         w.say(own_job(2));
       });
-      rank.go_on();
+      rank.meet_others();
       of_workers = worker.outcome(false, 50s);
     }
     over = true;

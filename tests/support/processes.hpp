@@ -99,10 +99,6 @@ class Arrivals {
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
   void add() { ++*count_; }
-  bool meet(int all, std::chrono::milliseconds limit) const {
-    ++*count_;
-    return await(all, limit);
-  }
   bool await(int all, std::chrono::milliseconds limit) const {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (*count_ < all && std::chrono::steady_clock::now() < end)
