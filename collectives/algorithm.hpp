@@ -37,6 +37,12 @@ class Blueprint {
     (void)peer;
     return -1;
   }
+  // By position: a number that is the same for ranks whose programs are one, but for who the peers
+  // are and in which order they come, and for a few messages where pieces of unequal groups are
+  // cut. Empty: nothing is said.
+  virtual std::vector<uint32_t> kinds() const { return {}; }
+  // Where kinds are told: at which of its exchanges two ranks meet, a number.
+  virtual int exchange_of(int /*position*/, int /*peer*/) const { return 0; }
 };
 
 // What an algorithm says of itself, in closed form, for the cost model. Integers only, so that all

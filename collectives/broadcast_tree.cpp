@@ -59,6 +59,24 @@ Program reduce_program(const TierTree& tree, const Request& request, const Fabri
   return builder.finish();
 }
 
+class TreeBlueprint : public Blueprint {
+ public:
+  TreeBlueprint(const TierTree& tree, const Request& request, int fan_out)
+      : tree_(tree), request_(request), shape_(tree, request.root, fan_out) {}
+
+  Program program(int position) const override {
+    return request_.collective == Collective::broadcast
+               ? broadcast_program(tree_, request_, shape_, position)
+               : reduce_program(tree_, request_, shape_, position);
+  }
+  std::vector<uint32_t> kinds() const override { return shape_.kinds(tree_); }
+
+ private:
+  const TierTree& tree_;
+  const Request& request_;
+  const FabricTree shape_;
+};
+
 class TreeAlgorithm : public Algorithm {
  public:
   std::string_view name() const override { return "tree"; }
@@ -120,12 +138,7 @@ class TreeAlgorithm : public Algorithm {
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                      const Parameters& parameters) const override {
-    const auto shape = std::make_shared<const FabricTree>(tree, request.root, fan_out(parameters));
-    const bool broadcast = request.collective == Collective::broadcast;
-    return make_blueprint([&tree, &request, shape, broadcast](int position) {
-      return broadcast ? broadcast_program(tree, request, *shape, position)
-                       : reduce_program(tree, request, *shape, position);
-    });
+    return std::make_unique<TreeBlueprint>(tree, request, fan_out(parameters));
   }
 };
 

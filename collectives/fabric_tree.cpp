@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <unordered_map>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 
 namespace sennit {
@@ -79,6 +81,27 @@ void FabricTree::list_children() {
       Node& node = nodes_[index(parent)];
       children_[node.first_child + node.children++] = p;
     }
+}
+
+std::vector<uint32_t> FabricTree::kinds(const TierTree& tree) const {
+  const auto way = [&](int32_t p) {
+    return static_cast<uint64_t>(tree.crossing_tier(p, node(p).parent));
+  };
+  std::vector<uint64_t> look(nodes_.size(), 0);
+  for (size_t i = order_.size(); i-- > 0;) {  // children before their parents
+    uint64_t& hash = look[index(order_[i])];
+    for (const int32_t child : children(order_[i]))
+      hash = mix(hash, mix(look[index(child)], way(child)));
+  }
+  std::unordered_map<uint64_t, uint32_t> number;
+  std::vector<uint32_t> kinds(nodes_.size());
+  for (const int32_t p : order_) {
+    uint64_t& hash = look[index(p)];
+    if (const int32_t parent = node(p).parent; parent >= 0)
+      hash = mix(mix(hash, look[index(parent)]), way(p));
+    kinds[index(p)] = number.try_emplace(hash, static_cast<uint32_t>(number.size())).first->second;
+  }
+  return kinds;
 }
 
 int fan_out(const Parameters& parameters) {

@@ -38,6 +38,9 @@ class FabricTree {
   }
   std::span<const int32_t> top_down() const { return order_; }  // parents before their children
   int most_children() const;
+  // By position: numbers that are the same where the way to the root and the subtree look alike,
+  // tier by tier, whichever of its parent's children a rank is.
+  std::vector<uint32_t> kinds(const TierTree& tree) const;
 
  private:
   void list_children();

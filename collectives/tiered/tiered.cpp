@@ -87,18 +87,39 @@ class TieredBlueprint : public Blueprint {
     return there;
   }
 
+  // By the depth of the innermost stage node that holds both.
+  int exchange_of(int position, int peer) const override {
+    const StageTree& stages = forest_.tree();
+    const StageNode* at = &stages.node(stages.leaf(position));
+    while (peer < at->first || peer >= at->first + at->size) at = &stages.node(at->parent);
+    return at->depth;
+  }
+
   std::optional<Counts> count() const {
     if (tree_.ranks() == 1) return std::nullopt;
     std::optional<Counts> counts = tiered::count(tree_, request_, forest_, whole_stages_, bases_);
     if (!counts || !request_.reduces()) return counts;  // what only gathers needs no scratch
-    std::map<std::vector<uint32_t>, int> kinds;         // what lies around a rank -> the first such
-    for (int position = 0; position < tree_.ranks(); position++) {
-      std::vector<uint32_t> shapes;
-      for (const Forest::Step& step : forest_.path(position)) shapes.push_back(step.node);
-      kinds.try_emplace(std::move(shapes), position);
+    const std::vector<uint32_t> kind = kinds();         // numbered as they first appear
+    uint32_t known = 0;
+    for (size_t i = 0; i < kind.size(); i++) {
+      if (kind[i] != known) continue;
+      counts->kinds.push_back(static_cast<int>(i));
+      known++;
     }
-    for (const auto& [shapes, position] : kinds) counts->kinds.push_back(position);
     return counts;
+  }
+
+  // By the nodes on the way to the rank, which are the same where shapes and loads around it are.
+  std::vector<uint32_t> kinds() const override {
+    std::map<std::vector<uint32_t>, uint32_t> known;
+    std::vector<uint32_t> kinds;
+    for (int position = 0; position < tree_.ranks(); position++) {
+      std::vector<uint32_t> nodes;
+      for (const Forest::Step& step : forest_.path(position)) nodes.push_back(step.node);
+      const auto number = static_cast<uint32_t>(known.size());
+      kinds.push_back(known.try_emplace(std::move(nodes), number).first->second);
+    }
+    return kinds;
   }
 
   Program program(int position) const override {

@@ -73,6 +73,7 @@ Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const Group
   simulated.messages = world.messages();
   simulated.scratch_bytes = most_scratch_bytes(tree, calls, *symmetry);
   simulated.rank_classes = static_cast<uint32_t>(symmetry->classes.size());
+  simulated.by_kind = symmetry->by_kind;
   if (options.fluid) {
     simulated.latency_ns = simulated.time_ns;
     simulated.time_ns += world.least_time_ns();

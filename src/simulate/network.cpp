@@ -21,6 +21,10 @@ double rounded(double rate) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(rate) & ~kDropped);
 }
 
+// What one flow weighs where a rank stands for all of its kind: a root sends to one of each seven
+// at a time, which is a seventh of a flow into each.
+constexpr uint64_t kUnitOfKinds = uint64_t{1} << 32;
+
 // Time for `bytes`, rounded up but for what is noise.
 uint64_t duration_ns(double bytes, double rate) {
   return static_cast<uint64_t>(std::ceil(std::max(0.0, bytes / rate * 1e9 - 1e-3)));
@@ -38,6 +42,7 @@ FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
     : first_link_(2 * symmetry.groups_of_class.size() + 1),
       tree_(tree),
       symmetry_(symmetry),
+      unit_(symmetry.by_kind ? kUnitOfKinds : 1),
       tolerance_(options.tolerance),
       grain_ns_(options.grain_ns),
       cable_hash_(options.cable_hash) {
@@ -74,6 +79,7 @@ FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
     link.capacity =
         static_cast<uint64_t>(std::max(1.0, static_cast<double>(link.capacity) / slow.factor));
   }
+  for (Link& link : links_) link.filled = static_cast<unsigned __int128>(link.capacity) * unit_;
 }
 
 // Of a boundary of several cables the one that the messages between two positions take.
@@ -92,10 +98,9 @@ uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
       const Group& g = tree_.groups[index(group)];
       if (g.parent < 0 || (other >= g.first && other < g.first + g.size)) return;
       const uint32_t kind = symmetry_.class_of_group[index(group)];
-      SENNIT_CHECK(ranks % symmetry_.groups_of_class[kind] == 0 ||
-                   symmetry_.groups_of_class[kind] == 1);
-      hops.push_back(
-          {0, link_of(kind, side, from, to), ranks / symmetry_.groups_of_class[kind], 0});
+      const uint64_t groups = symmetry_.groups_of_class[kind];
+      SENNIT_CHECK(symmetry_.by_kind || ranks % groups == 0);
+      hops.push_back({0, link_of(kind, side, from, to), 0, unit_ * ranks / groups});
       group = g.parent;
     }
   };
@@ -110,7 +115,7 @@ uint32_t FlowNetwork::path_over(std::span<Hop> hops) {
   const auto tying = std::stable_partition(
       hops.begin(), hops.end(), [this](const Hop& hop) { return links_[hop.link].can_fill; });
   uint64_t hash = hops.size();
-  for (const Hop& hop : hops) hash = mix(hash, static_cast<uint64_t>(hop.link) << 32 | hop.weight);
+  for (const Hop& hop : hops) hash = mix(mix(hash, hop.link), hop.weight);
   const auto number = static_cast<uint32_t>(paths_.size());
   const auto [found, added] = path_of_hops_.try_emplace(hash, number);
   if (!added &&
@@ -124,7 +129,7 @@ uint32_t FlowNetwork::path_over(std::span<Hop> hops) {
   path.tying = static_cast<uint32_t>(tying - hops.begin());
   path.limit = kNever;
   for (const Hop& hop : hops) {
-    hops_.push_back({number, hop.link, hop.weight, 0});
+    hops_.push_back({number, hop.link, 0, hop.weight});
     if (links_[hop.link].capacity >= path.limit) continue;
     path.limit = links_[hop.link].capacity;
     path.narrowest = hop.link;
@@ -154,7 +159,7 @@ void FlowNetwork::start(uint32_t connection, uint64_t bytes, uint64_t now_ns) {
   std::push_heap(path.flows.begin(), path.flows.end());
   for (Hop& hop : hops_of(path)) {
     Link& link = links_[hop.link];
-    link.bytes += bytes * hop.weight;
+    link.bytes += static_cast<unsigned __int128>(bytes) * hop.weight;
     if (link.flows++ == 0) link.busy_since_ns = now_ns;
     if (!link.can_fill) continue;
     const bool was_scarce = link.scarce();
@@ -177,15 +182,15 @@ void FlowNetwork::start(uint32_t connection, uint64_t bytes, uint64_t now_ns) {
 
 void FlowNetwork::count(uint32_t connection, uint64_t bytes) {
   for (const Hop& hop : hops_of(paths_[path_of_connection_[connection]]))
-    links_[hop.link].bytes += bytes * hop.weight;
+    links_[hop.link].bytes += static_cast<unsigned __int128>(bytes) * hop.weight;
 }
 
 uint64_t FlowNetwork::least_time_ns() const {
   uint64_t longest = 0;
   for (const Link& link : links_)
     if (link.bytes > 0)
-      longest = std::max(longest, duration_ns(static_cast<double>(link.bytes),
-                                              static_cast<double>(link.capacity)));
+      longest = std::max(
+          longest, duration_ns(static_cast<double>(link.bytes), static_cast<double>(link.filled)));
   return longest;
 }
 
@@ -269,7 +274,7 @@ void FlowNetwork::cap(Path& path) {
   for (const Hop& hop : tying_hops_of(path)) {
     const Link& link = links_[hop.link];
     if (link.seen == settling_ || !link.scarce()) continue;
-    const double spare = std::max(0.0, static_cast<double>(link.capacity) - link.used);
+    const double spare = std::max(0.0, static_cast<double>(link.filled) - link.used);
     const double offer =
         path.rate + (path.bottleneck == hop.link ? 0 : spare / (hop.weight * path.many()));
     if (offer < path.cap) {
@@ -286,7 +291,7 @@ void FlowNetwork::fill() {
   stops_.clear();
   for (const uint32_t number : area_links_) {
     Link& link = links_[number];
-    link.left = static_cast<double>(link.capacity);
+    link.left = static_cast<double>(link.filled);
     link.open = 0;
     for (const uint32_t h : link.hops) link.open += hops_[h].weight * paths_[hops_[h].path].many();
     link.next_level = kUnlimited;
@@ -307,13 +312,13 @@ void FlowNetwork::fill_all() {
   area_.assign(heap_.begin(), heap_.end());
   for (Link& link : links_) {
     if (link.hops.empty()) continue;
-    link.left = static_cast<double>(link.capacity);
+    link.left = static_cast<double>(link.filled);
     link.open = 0;
     for (const uint32_t h : link.hops) link.open += hops_[h].weight * paths_[hops_[h].path].many();
     link.next_level = kUnlimited;
     const auto number = static_cast<uint32_t>(&link - links_.data());
     area_links_.push_back(number);
-    if (link.wanted >= link.capacity) stops_.emplace_back(link.left / link.open, number);
+    if (link.wanted >= link.filled) stops_.emplace_back(link.left / link.open, number);
   }
   run_stops();
 }
@@ -383,7 +388,7 @@ bool FlowNetwork::widen() {
   }
   for (const uint32_t number : around_) {
     const Link& link = links_[number];
-    const double used = link.used + link.change, capacity = static_cast<double>(link.capacity);
+    const double used = link.used + link.change, capacity = static_cast<double>(link.filled);
     if (used > capacity * (1 + 1e-9) ||
         (used < capacity * (1 - tolerance_) && link.level < kUnlimited))
       more_.push_back(number);
@@ -407,7 +412,7 @@ void FlowNetwork::commit(uint64_t now_ns) {
   for (const uint32_t number : area_links_) {
     Link& link = links_[number];
     link.level = link.next_level;
-    link.used = static_cast<double>(link.capacity) - link.left;
+    link.used = static_cast<double>(link.filled) - link.left;
   }
 }
 
@@ -472,7 +477,8 @@ std::vector<GroupLoad> FlowNetwork::loads() const {
       return all;
     };
     const Link out = sum(0), in = sum(1);
-    loads.push_back({out.bytes, in.bytes, out.busy_ns, in.busy_ns});
+    loads.push_back({static_cast<uint64_t>(out.bytes / unit_),
+                     static_cast<uint64_t>(in.bytes / unit_), out.busy_ns, in.busy_ns});
   }
   return loads;
 }

@@ -56,14 +56,15 @@ class FlowNetwork {
   static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
   struct Link {
-    uint64_t capacity = 0;  // bytes/s
-    bool can_fill = true;   // some traffic could fill it
+    uint64_t capacity = 0;         // bytes/s
+    unsigned __int128 filled = 0;  // the capacity times what a flow of weight one weighs
+    bool can_fill = true;          // some traffic could fill it
     // Sum of the limits of its flows, here and below each times its weight.
     unsigned __int128 wanted = 0;
     std::vector<uint32_t> hops;  // of its flows, indices into hops_
     uint32_t flows = 0;          // also where it cannot be filled
     uint64_t busy_since_ns = 0, busy_ns = 0;
-    uint64_t bytes = 0;
+    unsigned __int128 bytes = 0;
     uint32_t seen = 0;  // settle() number
     double used = 0;    // sum of its flows' rates
     // rate of the flows that it holds back; unlimited: it holds back none
@@ -75,12 +76,12 @@ class FlowNetwork {
     double next_level = kUnlimited;
     double change = 0;
     uint32_t changed = 0;  // round
-    bool scarce() const { return can_fill && wanted > capacity; }
+    bool scarce() const { return can_fill && wanted > filled; }
   };
   struct Hop {
     uint32_t path = 0, link = 0;
-    uint32_t weight = 1;  // flows that one stands for, on each link of that class
     uint32_t place = 0;   // in the link's hops
+    uint64_t weight = 1;  // flows that one stands for, on each link of that class, in units_
   };
   // A flow ends when its path has carried so many bytes for each of its flows.
   struct Flow {
@@ -145,6 +146,7 @@ class FlowNetwork {
   std::unordered_map<uint64_t, uint32_t> path_of_hops_;  // by their hash
   const TierTree& tree_;
   const Symmetry& symmetry_;
+  const uint64_t unit_;         // the weight of one flow on a link
   std::vector<uint32_t> heap_;  // paths with flows, by the first end
   std::vector<uint32_t> changed_links_, changed_paths_;
   std::vector<uint32_t> area_links_, area_;  // of settle(): taken in

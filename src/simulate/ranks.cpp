@@ -39,9 +39,8 @@ World::World(const TierTree& tree, std::span<const GroupCall> calls, const Simul
     rank.lanes = std::min(rank.chunks, kLanes);
     rank.element_bytes = type_bytes(call.request->type);
     rank.skip_empty = call.request->collective != Collective::barrier;
-    rank.partner = kind.partner.data();
+    rank.kind = &kind;
     rank.steps = kind.partner.size();
-    rank.alike = kind.ranks;
     rank.deps.resize(rank.lanes * rank.steps);
     rank.posted.assign(rank.lanes * rank.steps, 0);
     rank.chunk.resize(rank.lanes);
@@ -204,13 +203,24 @@ void World::post_receive(int position, LaneStep at) {
   if (rank.skip_empty && step.target.ranges > 0 && bytes_of(rank, step.target, chunk) == 0)
     return step_done(position, at.lane, at.step);
   rank.posted[at.lane * rank.steps + at.step] = chunk + 1;
-  const auto early = rank.early.find(key(chunk, at.step));
-  if (early == rank.early.end()) return;
-  const uint32_t message = early->second;
-  rank.early.erase(early);
-  if (!messages_[message].delivered) return move(message);
-  free_messages_.push_back(message);
+  if (const auto early = rank.early.find(key(chunk, at.step)); early != rank.early.end()) {
+    uint32_t message = early->second;
+    rank.early.erase(early);
+    while (message != kNone) {
+      const uint32_t next = std::exchange(messages_[message].next, kNone);
+      move(message);
+      message = next;
+    }
+    return;
+  }
+  const auto arrived = rank.arrived.find(key(chunk, at.step));
+  if (!is_full(rank, at.step, arrived == rank.arrived.end() ? 0 : arrived->second)) return;
+  if (arrived != rank.arrived.end()) rank.arrived.erase(arrived);
   step_done(position, at.lane, at.step);
+}
+
+bool World::is_full(const Rank& rank, uint32_t receive, uint32_t arrived) {
+  return arrived >= (rank.kind->fills.empty() ? 1 : rank.kind->fills[receive]);
 }
 
 void World::queue_send(int position, LaneStep at) {
@@ -301,10 +311,9 @@ bool World::post_next(int position) {
                                         .step = next.step,
                                         .chunk = chunk,
                                         .bytes = bytes,
-                                        .delivered = false,
                                         .begin_ns = 0,
                                         .next = kNone});
-  messages_sent_ += rank.alike;
+  messages_sent_ += rank.kind->ranks;
   if (options_.progress && done_messages_++ % kMessagesATold == 0)
     options_.progress(done_messages_, all_messages_);
   if (peer.post_ns == 0) {
@@ -349,18 +358,24 @@ World::PeerQueue& World::peer_of(const Message& message) {
   return rank.peers[rank.prepared->peer_slot[message.step]];
 }
 
-bool World::receive_posted(const Message& message) const {
-  const Rank& rank = ranks_[index(message.to)];
-  const uint32_t step = ranks_[index(message.from)].partner[message.step];
-  return rank.posted[message.chunk % rank.lanes * rank.steps + step] == message.chunk + 1;
+uint32_t World::receive_of(const Message& message) const {
+  return ranks_[index(message.from)].kind->partner[message.step];
+}
+
+bool World::is_posted(const Rank& rank, uint32_t chunk, uint32_t receive) {
+  return rank.posted[chunk % rank.lanes * rank.steps + receive] == chunk + 1;
 }
 
 // Handed over. Large ones wait for the receive.
 void World::posted(uint32_t number) {
-  const Message& message = messages_[number];
-  if (message.bytes <= options_.eager_bytes || receive_posted(message)) return move(number);
-  const uint32_t step = ranks_[index(message.from)].partner[message.step];
-  ranks_[index(message.to)].early.emplace(key(message.chunk, step), number);
+  Message& message = messages_[number];
+  Rank& rank = ranks_[index(message.to)];
+  const uint32_t receive = receive_of(message);
+  if (message.bytes <= options_.eager_bytes || receive == kNone ||
+      is_posted(rank, message.chunk, receive))
+    return move(number);
+  const auto [first, alone] = rank.early.try_emplace(key(message.chunk, receive), number);
+  message.next = alone ? kNone : std::exchange(first->second, number);
 }
 
 void World::move(uint32_t number) {
@@ -421,17 +436,26 @@ void World::left_sender(uint32_t number) {
 }
 
 void World::deliver(uint32_t number) {
-  Message& message = messages_[number];
-  const uint32_t step = ranks_[index(message.from)].partner[message.step];
-  if (!receive_posted(message)) {
-    message.delivered = true;
-    ranks_[index(message.to)].early.emplace(key(message.chunk, step), number);
-    return;
-  }
-  const Message arrived = message;
+  const Message message = messages_[number];
   free_messages_.push_back(number);
-  step_done(arrived.to, arrived.chunk % ranks_[index(arrived.to)].lanes, step);
-  wake(arrived.to);
+  Rank& rank = ranks_[index(message.to)];
+  for (uint32_t receive = receive_of(message); receive != kNone;
+       receive = rank.kind->also.empty() ? kNone : rank.kind->also[receive])
+    fill(message.to, message.chunk, receive);
+}
+
+// One more message of a receive has arrived.
+void World::fill(int position, uint32_t chunk, uint32_t receive) {
+  Rank& rank = ranks_[index(position)];
+  const bool posted = is_posted(rank, chunk, receive);
+  if (!posted || !is_full(rank, receive, 1)) {
+    const auto arrived = rank.arrived.try_emplace(key(chunk, receive), 0).first;
+    arrived->second++;
+    if (!posted || !is_full(rank, receive, arrived->second)) return;
+    rank.arrived.erase(arrived);
+  }
+  step_done(position, chunk % rank.lanes, receive);
+  wake(position);
 }
 
 }  // namespace sennit::simulation

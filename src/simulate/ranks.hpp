@@ -12,6 +12,7 @@
 #include <memory>
 #include <queue>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/arithmetic.hpp"
@@ -50,7 +51,6 @@ class World {
     uint32_t lane = 0, step = 0;  // the sender's
     uint32_t chunk = 0;
     uint64_t bytes = 0;
-    bool delivered = false;
     uint64_t begin_ns = 0;  // moves since
     uint32_t next = kNone;
   };
@@ -73,9 +73,8 @@ class World {
     uint64_t element_bytes = 1;
     bool skip_empty = true;
     uint64_t end_ns = 0;
-    const uint32_t* partner = nullptr;  // Symmetry::RankClass
+    const Symmetry::RankClass* kind = nullptr;
     size_t steps = 0;
-    uint32_t alike = 1;          // ranks that it stands for
     std::vector<uint32_t> deps;  // by lane, then step
     // receives, by lane, then step: chunk + 1 for which it was posted
     std::vector<uint32_t> posted;
@@ -84,8 +83,9 @@ class World {
     std::vector<LaneStep> work_list;   // became ready and were not looked at yet
     std::vector<ReadyStep> local;      // heap: reductions and copies that wait for the processor
     std::vector<uint32_t> open_peers;  // min-heap: peers that may have a send to post
-    // messages whose receive was not posted, by chunk and step
-    std::unordered_map<uint64_t, uint32_t> early;
+    // By chunk and step of a receive that is not posted: the messages that wait for it, a list
+    // through Message::next. By those of one that is not full: how many messages arrived.
+    std::unordered_map<uint64_t, uint32_t> early, arrived;
     uint32_t chunks_left = 0;
     bool woken = false;  // among woken_
     bool busy = false;   // the processor, with `local_now` or else with `posting`
@@ -127,8 +127,11 @@ class World {
   void sent(uint32_t connection);
   void left_sender(uint32_t message);
   void deliver(uint32_t message);
+  void fill(int rank, uint32_t chunk, uint32_t receive);
   void tell(const Message& message, const PeerQueue& peer) const;
-  bool receive_posted(const Message& message) const;
+  uint32_t receive_of(const Message& message) const;
+  static bool is_posted(const Rank& rank, uint32_t chunk, uint32_t receive);
+  static bool is_full(const Rank& rank, uint32_t receive, uint32_t arrived);
   PeerQueue& peer_of(const Message& message);
   uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;
   void at(uint64_t time_ns, What what, uint32_t subject) {

@@ -66,6 +66,8 @@ struct SimulateOptions {
   std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
   std::function<void(uint64_t done, uint64_t all)> progress;  // told now and then: of messages
   bool symmetry = true;  // simulate one rank for all that do the same
+  // Of more ranks one is simulated for all of a kind (Blueprint::kinds), which do nearly the same.
+  int every_rank_up_to = kLongRing;
   // More are refused: messages of the ranks that are simulated, and ranks whose programs have to be
   // made to see which do the same.
   uint64_t most_messages = ~uint64_t{0};
@@ -75,7 +77,8 @@ struct SimulateOptions {
 
 // What crossed a group's boundary, and for how long anything was on its way across. Of ranks that
 // count as alike one is counted for all: where pieces round differently, bytes are right to 1 in
-// 500, of more than 1,024 ranks to 1 in 50.
+// 500, of more than 1,024 ranks to 1 in 50. Where one stands for all of its kind they send at once,
+// not one after the other, and no boundary is busy for long.
 struct GroupLoad {
   uint64_t egress_bytes = 0, ingress_bytes = 0;
   uint64_t egress_busy_ns = 0, ingress_busy_ns = 0;
@@ -99,6 +102,7 @@ struct SimulatedTime {
   uint64_t latency_ns = 0;     // fluid only: of the chain that takes longest
   bool closed_form = false;    // has_closed_form(): a formula's time
   uint32_t rank_classes = 0;   // ranks that were simulated, each for all that do the same
+  bool by_kind = false;        // each for all of its kind, which do nearly the same
 };
 
 // The plan's programs. Errors: what has no programs for all ranks to simulate (send and recv,

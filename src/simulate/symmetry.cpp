@@ -156,11 +156,7 @@ void Refinement::colour_groups() {
     uint64_t children = 0;  // in any order
     for (int c = group.first_child; c < group.first_child + group.children; c++)
       children += mix(1, group_[index(c)]);
-    uint64_t hash =
-        mix(children, static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes);
-    hash =
-        mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
-    hash = mix(hash, group.wiring());
+    const uint64_t hash = mix(children, look_of(group));
     group_[g] = group.children == 0 ? mix(hash, held_[index(group.first)]) : hash;
   }
   for (size_t g = 1; g < tree_.groups.size(); g++)
@@ -304,6 +300,12 @@ Look look_at(const GroupCall& call, const Program& program, bool lengths) {
   return look;
 }
 
+uint64_t look_of(const Group& group) {
+  uint64_t hash = static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes;
+  hash = mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
+  return mix(hash, group.wiring());
+}
+
 GroupCall whole_tree(const TierTree& tree, const Request& request, uint32_t chunks,
                      const Blueprint& blueprint) {
   GroupCall call{&request, chunks, &blueprint, std::vector<int32_t>(index(tree.ranks()))};
@@ -316,6 +318,8 @@ Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> 
   const bool use = options.symmetry && options.cable_hash == 0;
   if (use && calls.size() == 1)
     if (std::optional<Symmetry> one = one_class(tree, calls[0])) return *std::move(one);
+  if (use && calls.size() == 1 && tree.ranks() > options.every_rank_up_to && options.grain_ns == 0)
+    if (std::optional<Symmetry> few = classes_by_kind(tree, calls[0])) return *std::move(few);
   size_t members = 0;
   for (const GroupCall& call : calls) members += call.positions.size();
   if (members > options.most_programs)

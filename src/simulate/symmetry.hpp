@@ -9,8 +9,9 @@
 // number of each of their flows: the simulation of one rank per class and one link per class of
 // groups is that of all. Lengths that differ by rounding alone, by less than 1 in 1,000, are taken
 // as equal; of more than 1,024 ranks by less than 1 in 64, since no two of so many would be alike
-// otherwise. Cost: all programs once, then O(peers of all ranks) a round; memory O(peers of all
-// ranks).
+// otherwise. Of many ranks under a root none are alike, and one stands for all of its kind instead,
+// nearly (simulate/kinds.cpp). Cost: all programs once, then O(peers of all ranks) a round; memory
+// O(peers of all ranks).
 #pragma once
 
 #include <cstdint>
@@ -54,10 +55,15 @@ struct Symmetry {
     int position = 0;    // of the tree; likewise
     uint32_t ranks = 0;  // how many they are
     std::shared_ptr<const Prepared> prepared;
-    std::vector<uint32_t> partner;       // by step, of sends: the receive that it meets at the peer
+    std::vector<uint32_t> partner;  // by step, of sends: the receive that it meets at the peer
+    // By kind only, by step, of receives: how many messages it waits for, and another receive that
+    // the same message fills.
+    std::vector<uint32_t> fills, also;
     std::vector<uint32_t> peer_class;    // by Prepared::peers
     std::vector<int32_t> peer_position;  // likewise, of the tree
   };
+  // Ranks stand for all of their kind, which meet their peers in another order.
+  bool by_kind = false;
   std::vector<RankClass> classes;
   std::vector<uint32_t> class_of_member;
   std::vector<uint32_t> class_of_group;
@@ -79,6 +85,7 @@ struct Look {
   std::vector<int32_t> peers;  // in the order in which the program meets them
   Shape shape;
 };
+uint64_t look_of(const Group& group);            // a hash of what it is, not of what it holds
 uint64_t exact_elements(const GroupCall& call);  // shorter lengths are told apart to the element
 // `lengths`: false leaves these out of the hash.
 Look look_at(const GroupCall& call, const Program& program, bool lengths = true);
@@ -88,7 +95,14 @@ bool same_lengths(const GroupCall& call, const Program& a, const Program& b);
 // The one class of a call that is all of a tree of equal groups, where the blueprint says that all
 // ranks do the same (simulate/uniform_symmetry.cpp). None: they do not, or lengths round
 // differently here and there.
+bool is_all_of(const TierTree& tree, const GroupCall& call);
 std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call);
+
+// One class for each of the kinds that the blueprint tells (Blueprint::kinds), where the call is
+// all of a tree (simulate/kinds.cpp). None: it tells none, or several of a collective without a
+// root; pieces are so small that lengths differ much by rounding; ranks of a kind are in groups of
+// different capacities; or the kinds' programs do not fit together.
+std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& call);
 
 // Whether there is memory for the programs of all ranks that differ, judged by a few of them;
 // `symmetry` as for find_symmetry. Errors: how much they need, and how much there is

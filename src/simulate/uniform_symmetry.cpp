@@ -83,14 +83,14 @@ std::optional<std::vector<uint32_t>> partners(const TierTree& tree, const GroupC
   return partner;
 }
 
+}  // namespace
+
 bool is_all_of(const TierTree& tree, const GroupCall& call) {
   if (call.positions.size() != index(tree.ranks())) return false;
   for (size_t i = 0; i < call.positions.size(); i++)
     if (call.positions[i] != static_cast<int32_t>(i)) return false;
   return true;
 }
-
-}  // namespace
 
 std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call) {
   if (!call.blueprint->uniform() || !is_all_of(tree, call) || !tiers_are_uniform(tree))

@@ -26,6 +26,12 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMostForLinks = 4096;  // ranks
 
+std::string_view stand_for(const SimulatedTime& simulated, int ranks) {
+  if (simulated.rank_classes == static_cast<uint32_t>(ranks)) return "";
+  return simulated.by_kind ? ", each for all that do nearly the same"
+                           : ", each for all that do the same";
+}
+
 std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTime& simulated,
                     const std::vector<std::vector<double>>& load, const SimulateArguments& options,
                     double seconds) {
@@ -51,9 +57,8 @@ std::string text_of(const Problem& problem, const Plan& plan, const SimulatedTim
   if (simulated.closed_form)
     text += "not simulated: the closed form of a ring of more than 1,024 ranks\n\n";
   else
-    text += fmt::format(
-        "{} of {} ranks simulated{}; took {:.2f} s\n\n", simulated.rank_classes, tree.ranks(),
-        options.every_rank || options.links > 0 ? "" : ", each for all that do the same", seconds);
+    text += fmt::format("{} of {} ranks simulated{}; took {:.2f} s\n\n", simulated.rank_classes,
+                        tree.ranks(), stand_for(simulated, tree.ranks()), seconds);
   return text + tiers_text(tree, simulated, load, options.fluid);
 }
 
@@ -77,6 +82,7 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
           {"rounds", options.fluid ? Json(simulated.rounds) : Json()},
           {"messages", simulated.messages},
           {"ranks_simulated", simulated.rank_classes},
+          {"by_kind", simulated.by_kind},
           {"scratch_bytes", simulated.scratch_bytes},
           {"tiers", tiers_json(tree, simulated, load, options.fluid)}};
 }
@@ -194,7 +200,7 @@ void add_simulate_command(CommandLine& line) {
       "--fluid", options->fluid,
       "without filling of pipelines and posting: the longest chain's latency and the busiest link");
   command.flag("--every-rank", options->every_rank,
-               "simulate every rank, not one for all that do the same");
+               "simulate every rank, not one for all that do the same, or nearly the same");
   command
       .option("--tolerance", options->tolerance,
               "part of a link that may lie idle; 0: exact, and slow")
