@@ -102,18 +102,26 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
   return scaled(bytes, kNsPerSecond, narrowest);
 }
 
+// f(group) for every group around `inside` that does not hold `outside`, from within.
+template <typename F>
+void Load::cross(int inside, int outside, F&& f) {
+  int group = tree_.leaf_of_position[index(inside)];
+  for (;;) {
+    const Group& g = tree_.groups[index(group)];
+    if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) return;
+    f(index(group));
+    group = g.parent;
+  }
+}
+
 void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
-  const auto cross = [&](int inside, int outside, std::vector<Way>& sum) {
-    int group = tree_.leaf_of_position[index(inside)];
-    for (;;) {
-      const Group& g = tree_.groups[index(group)];
-      if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) return;
-      sum[index(group)] += {bytes, messages};
-      group = g.parent;
-    }
-  };
-  cross(from, to, out_);
-  cross(to, from, in_);
+  cross(from, to, [&](size_t group) { out_[group] += {bytes, messages}; });
+  cross(to, from, [&](size_t group) { in_[group] += {bytes, messages}; });
+}
+
+void Load::add_both(int a, int b, uint64_t there, uint64_t back) {
+  cross(a, b, [&](size_t group) { add_boundary(group, {there, 1}, {back, 1}); });
+  cross(b, a, [&](size_t group) { add_boundary(group, {back, 1}, {there, 1}); });
 }
 
 std::vector<uint64_t> Load::boundary_ns(const CostModel& cost) const {

@@ -79,6 +79,8 @@ class Load {
       : tree_(tree), out_(tree.groups.size()), in_(tree.groups.size()) {}
   // Messages from one position to another, over every boundary between them. O(depth).
   void add(int from, int to, uint64_t bytes, uint64_t messages = 1);
+  // One message there and one back, in one walk.
+  void add_both(int a, int b, uint64_t there, uint64_t back);
   // In closed form: what crosses the boundary of one group.
   void add_boundary(size_t group, Way out, Way in) {
     out_[group] += out;
@@ -91,6 +93,8 @@ class Load {
   std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
 
  private:
+  template <typename F>
+  void cross(int inside, int outside, F&& f);
   // By group: how long what crosses its boundary takes, in the direction that takes longer.
   std::vector<uint64_t> boundary_ns(const CostModel& cost) const;
 

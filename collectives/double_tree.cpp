@@ -166,8 +166,13 @@ class DoubleTreeAlgorithm : public Algorithm {
       for (size_t half = 0; half < 2; half++)
         for (int p = 0; p < n; p++) {
           const int parent = trees.neighbours(half, p).parent;
-          if (parent >= 0 && up) load.add(p, parent, half_bytes);
-          if (parent >= 0 && down) load.add(parent, p, half_bytes);
+          if (parent < 0) continue;
+          if (up && down)
+            load.add_both(p, parent, half_bytes, half_bytes);
+          else if (up)
+            load.add(p, parent, half_bytes);
+          else
+            load.add(parent, p, half_bytes);
         }
       const uint64_t depth = depth_of(n);
       // Where one rank has or wants the vector, that is a message from or to the trees' roots.

@@ -39,7 +39,7 @@ struct Shape {
   // Messages of position p, which sends one to each of those and to each other leader.
   uint64_t sends(int p) const {
     const size_t siblings = is_leader(p) ? leaders.size() - 1 : 0;
-    return children(p).size() + siblings + (parent(p) >= 0 ? 1 : 0);
+    return served(p) + siblings + (parent(p) >= 0 ? 1 : 0);
   }
   // Blocks that are below p when all within its outermost group have sent up.
   Range below(const TierTree& tiers, int p) const {
@@ -50,6 +50,11 @@ struct Shape {
     }
     const FabricTree::Node& node = tree.node(p);
     return block_range(static_cast<uint64_t>(node.begin), static_cast<uint64_t>(node.end));
+  }
+  uint64_t served(int p) const {  // how many children() are
+    uint64_t count = 0;
+    for (const int child : tree.children(p)) count += is_leader(child) ? 0 : 1;
+    return count;
   }
   std::vector<int> children(int p) const {  // farthest first
     std::vector<int> result;
@@ -224,7 +229,7 @@ class Leaders : public Algorithm {
     std::vector<uint64_t> read(index(tree.ranks()), 0);
     uint64_t deepest_ns = 0, most_sources = 1;
     for (const int p : shape.tree.top_down()) {
-      const uint64_t children = shape.children(p).size(),
+      const uint64_t children = shape.served(p),
                      siblings = shape.is_leader(p) ? shape.leaders.size() - 1 : 0;
       const int parent = shape.parent(p);
       estimate.messages = std::max(estimate.messages, shape.sends(p));
@@ -232,10 +237,9 @@ class Leaders : public Algorithm {
       for (const int other : shape.leaders)
         if (siblings > 0 && other != p) load.add(p, other, bytes.up(p));
       if (parent < 0) continue;
-      load.add(p, parent, bytes.up(p));
-      load.add(parent, p, bytes.down(p));
+      load.add_both(p, parent, bytes.up(p), bytes.down(p));
       depth_ns[index(p)] = depth_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
-      read[index(p)] = read[index(parent)] + shape.children(parent).size() + 1;
+      read[index(p)] = read[index(parent)] + shape.served(parent) + 1;
       deepest_ns = std::max(deepest_ns, depth_ns[index(p)]);
     }
     estimate.tier_ns = load.tier_ns(cost);
@@ -269,7 +273,7 @@ class Leaders : public Algorithm {
                                               message_ns(tree, rates, p, other, bytes.up(p)));
       const int parent = shape.parent(p);
       if (parent < 0) continue;
-      const uint64_t siblings = shape.children(parent).size();
+      const uint64_t siblings = shape.served(parent);
       up_ns[index(p)] =
           up_ns[index(parent)] + siblings * message_ns(tree, rates, p, parent, bytes.up(p));
       down_ns[index(p)] =

@@ -170,7 +170,7 @@ void StageTree::make_shapes(const TierTree& tree, const Request& request, const 
   for (const uint64_t count : request.counts) total += count;
   const bool counted = !one_owner && total > 0;
   std::unordered_map<std::vector<uint64_t>, uint32_t, KeyHash> known;
-  std::vector<uint64_t> key;
+  std::vector<uint64_t> key, before;  // of this node and of the one before, which mostly is alike
   for (size_t i = nodes_.size(); i-- > 0;) {
     StageNode& node = nodes_[i];
     const bool real = node.group >= 0, leaf = node.children == 0;
@@ -190,6 +190,11 @@ void StageTree::make_shapes(const TierTree& tree, const Request& request, const 
       else
         key.push_back(child << 32 | 1);
     }
+    if (key == before) {
+      node.shape = nodes_[i + 1].shape;
+      continue;
+    }
+    before = key;
     const auto [it, is_new] = known.try_emplace(key, static_cast<uint32_t>(shapes_.size()));
     node.shape = it->second;
     if (!is_new) continue;

@@ -63,14 +63,14 @@ void BM_Program(benchmark::State& state) {
 }
 BENCHMARK(BM_Program)->Arg(16)->Arg(128)->Arg(1024)->Arg(24576)->Unit(benchmark::kMillisecond);
 
-// What a rank of the reference cluster does before its first all-reduce, and the limits it must
+// What a rank of the reference cluster does before its first collective, and the limits it must
 // keep.
 constexpr double kMostMs = 50;
 constexpr size_t kMostBytes = 10'000'000;
 
-void BM_PlanAndProgram(benchmark::State& state) {
+void BM_PlanAndProgram(benchmark::State& state, Collective collective) {
   const TierTree tree = tree_of(state.range(0));
-  const Request request = gibibyte(Collective::all_reduce);
+  const Request request = gibibyte(collective);
   size_t bytes = 0;
   uint64_t ns = ~uint64_t{0};
   for (auto _ : state) {
@@ -87,7 +87,18 @@ void BM_PlanAndProgram(benchmark::State& state) {
   if (static_cast<double>(ns) / 1e6 > kMostMs)
     state.SkipWithError("takes more than 50 ms, every time");
 }
-BENCHMARK(BM_PlanAndProgram)->Arg(24576)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(BM_PlanAndProgram, all_reduce, Collective::all_reduce)
+    ->Arg(24576)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(BM_PlanAndProgram, broadcast, Collective::broadcast)
+    ->Arg(24576)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(BM_PlanAndProgram, reduce, Collective::reduce)
+    ->Arg(24576)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(BM_PlanAndProgram, all_gather, Collective::all_gather)
+    ->Arg(24576)
+    ->Unit(benchmark::kMillisecond);
 
 void verify_once(benchmark::State& state, const char* name, Collective collective, int64_t ranks) {
   const TierTree tree = tree_of(ranks);
