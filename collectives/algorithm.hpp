@@ -37,9 +37,9 @@ class Blueprint {
     (void)peer;
     return -1;
   }
-  // By position: a number that is the same for ranks whose programs are one, but for who the peers
-  // are and in which order they come, and for a few messages where pieces of unequal groups are
-  // cut. Empty: nothing is said.
+  // By position: numbers from 0 without gaps, the same for ranks whose programs are one, but for
+  // who the peers are and in which order they come, and for a few messages where pieces of unequal
+  // groups are cut. Empty: nothing is said.
   virtual std::vector<uint32_t> kinds() const { return {}; }
   // Where kinds are told: at which of its exchanges two ranks meet, a number.
   virtual int exchange_of(int /*position*/, int /*peer*/) const { return 0; }

@@ -65,10 +65,10 @@ BENCHMARK(BM_Program)->Arg(16)->Arg(128)->Arg(1024)->Arg(24576)->Unit(benchmark:
 
 // What a rank of the reference cluster does before its first collective, and the limits it must
 // keep.
-constexpr double kMostMs = 50;
+constexpr double kMostMs = 50, kMostMsUnderARoot = 100;
 constexpr size_t kMostBytes = 10'000'000;
 
-void BM_PlanAndProgram(benchmark::State& state, Collective collective) {
+void BM_PlanAndProgram(benchmark::State& state, Collective collective, double most_ms) {
   const TierTree tree = tree_of(state.range(0));
   const Request request = gibibyte(collective);
   size_t bytes = 0;
@@ -84,19 +84,19 @@ void BM_PlanAndProgram(benchmark::State& state, Collective collective) {
   }
   state.counters["peak_bytes"] = static_cast<double>(bytes);
   if (bytes > kMostBytes) state.SkipWithError("takes more than 10 MB");
-  if (static_cast<double>(ns) / 1e6 > kMostMs)
-    state.SkipWithError("takes more than 50 ms, every time");
+  if (static_cast<double>(ns) / 1e6 > most_ms)
+    state.SkipWithError("takes longer than it may, every time");
 }
-BENCHMARK_CAPTURE(BM_PlanAndProgram, all_reduce, Collective::all_reduce)
+BENCHMARK_CAPTURE(BM_PlanAndProgram, all_reduce, Collective::all_reduce, kMostMs)
     ->Arg(24576)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(BM_PlanAndProgram, broadcast, Collective::broadcast)
+BENCHMARK_CAPTURE(BM_PlanAndProgram, broadcast, Collective::broadcast, kMostMsUnderARoot)
     ->Arg(24576)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(BM_PlanAndProgram, reduce, Collective::reduce)
+BENCHMARK_CAPTURE(BM_PlanAndProgram, reduce, Collective::reduce, kMostMsUnderARoot)
     ->Arg(24576)
     ->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(BM_PlanAndProgram, all_gather, Collective::all_gather)
+BENCHMARK_CAPTURE(BM_PlanAndProgram, all_gather, Collective::all_gather, kMostMs)
     ->Arg(24576)
     ->Unit(benchmark::kMillisecond);
 

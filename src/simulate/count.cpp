@@ -42,6 +42,7 @@ Result<Counted> count_programs(const TierTree& tree, const Request& request, con
                      scratch_bytes(tree, request, plan, counts->kinds), true};
   SimulateOptions options;
   options.fluid = true;
+  options.every_rank_up_to = tree.ranks();  // counts are exact
   options.cost = cost;
   const Result<SimulatedTime> fluid = simulate(tree, request, plan, options);
   if (!fluid) return fluid.status();

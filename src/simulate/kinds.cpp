@@ -24,10 +24,11 @@
 namespace sennit::simulation {
 namespace {
 
-// Shorter pieces are of one length for one rank, and of another or of none for the next. Where cuts
-// are rounded, such are left over.
-constexpr uint64_t kLeastElements = 16;
-constexpr uint64_t kLeftOver = 64;  // at most one part in so many of what a kind moves
+// Of shorter pieces one rank may have one, and the next none. Where cuts are rounded, such are left
+// over.
+constexpr uint64_t kLeastElements = 4;
+constexpr uint64_t kLeftOver =
+    64;  // at most one part in so many of what goes one way in an exchange
 
 struct Kinds {
   std::vector<uint32_t> of;     // by position
@@ -58,15 +59,21 @@ bool is_short(const GroupCall& call, const Program& program, const Step& step) {
   return moved.ranges > 0 && elements_of(call, program, moved, 0) < kLeastElements;
 }
 
-bool lengths_are_alike(const GroupCall& call, const Program& program) {
-  uint64_t all = 0, of_short = 0;
+// Whether short pieces are no more than what is left over, in every exchange of this rank.
+bool lengths_are_alike(const GroupCall& call, const Program& program, int position) {
+  struct Elements {
+    uint64_t all = 0, of_short = 0;
+  };
+  std::map<std::pair<StepKind, int>, Elements> moved;
   for (const Step& step : program.steps) {
     if (!is_message(step)) continue;
     const uint64_t elements = elements_of(call, program, moved_by(program, step), 0);
-    all += elements;
-    if (is_short(call, program, step)) of_short += elements + 1;
+    Elements& sum = moved[{step.kind, call.blueprint->exchange_of(position, step.peer)}];
+    sum.all += elements;
+    if (is_short(call, program, step)) sum.of_short += elements + 1;
   }
-  return of_short * kLeftOver <= all;
+  return std::ranges::all_of(
+      moved, [](const auto& of) { return of.second.of_short * kLeftOver <= of.second.all; });
 }
 
 // What a kind sends to another in one exchange, and what that one receives of it: steps of either
@@ -174,13 +181,16 @@ bool colour_groups(const TierTree& tree, const Kinds& kinds, Symmetry& result) {
 
 }  // namespace
 
-std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& call) {
-  if (!is_all_of(tree, call) || call.layout().counts) return std::nullopt;
+std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& call,
+                                        size_t most_kinds) {
+  // Without a root too much hangs on who meets whom, where groups are unequal: times were off by up
+  // to 1.7.
+  if (!has_root(call.request->collective) || !is_all_of(tree, call) || call.layout().counts)
+    return std::nullopt;
   std::vector<uint32_t> told = call.blueprint->kinds();
   if (told.empty()) return std::nullopt;
   const Kinds kinds = read_kinds(std::move(told));
-  // Of unequal groups without a root too much hangs on who meets whom: times were off by up to 1.7.
-  if (kinds.ranks.size() > 1 && !has_root(call.request->collective)) return std::nullopt;
+  if (kinds.ranks.size() > std::min(most_kinds, kinds.of.size() / 2)) return std::nullopt;
   Symmetry result;
   result.by_kind = true;
   if (!colour_groups(tree, kinds, result)) return std::nullopt;
@@ -188,7 +198,7 @@ std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& c
   plan.parameters.chunks = call.chunks;
   for (size_t k = 0; k < kinds.ranks.size(); k++) {
     Program program = call.blueprint->program(kinds.middle[k]);
-    if (!lengths_are_alike(call, program)) return std::nullopt;
+    if (!lengths_are_alike(call, program, kinds.middle[k])) return std::nullopt;
     Symmetry::RankClass kind;
     kind.position = kinds.middle[k];
     kind.ranks = kinds.ranks[k];

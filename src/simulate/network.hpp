@@ -81,7 +81,7 @@ class FlowNetwork {
   struct Hop {
     uint32_t path = 0, link = 0;
     uint32_t place = 0;   // in the link's hops
-    uint64_t weight = 1;  // flows that one stands for, on each link of that class, in units_
+    uint64_t weight = 1;  // flows that one stands for, on each link of that class, in unit_
   };
   // A flow ends when its path has carried so many bytes for each of its flows.
   struct Flow {

@@ -20,7 +20,7 @@
 
 namespace sennit {
 
-// A message on its way; of one rank for all that do the same.
+// A message on its way; of one rank for all that do the same, or nearly.
 struct SimulatedMessage {
   int from = 0, to = 0;  // positions
   uint32_t ranks = 1;    // how many send the like at the same time
@@ -102,7 +102,9 @@ struct SimulatedTime {
   uint64_t latency_ns = 0;     // fluid only: of the chain that takes longest
   bool closed_form = false;    // has_closed_form(): a formula's time
   uint32_t rank_classes = 0;   // ranks that were simulated, each for all that do the same
-  bool by_kind = false;        // each for all of its kind, which do nearly the same
+  // Each for all of its kind, which do nearly the same: messages are nearly as many, and scratch is
+  // that of one of the kind.
+  bool by_kind = false;
 };
 
 // The plan's programs. Errors: what has no programs for all ranks to simulate (send and recv,

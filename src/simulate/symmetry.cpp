@@ -319,7 +319,8 @@ Result<Symmetry> find_symmetry(const TierTree& tree, std::span<const GroupCall> 
   if (use && calls.size() == 1)
     if (std::optional<Symmetry> one = one_class(tree, calls[0])) return *std::move(one);
   if (use && calls.size() == 1 && tree.ranks() > options.every_rank_up_to && options.grain_ns == 0)
-    if (std::optional<Symmetry> few = classes_by_kind(tree, calls[0])) return *std::move(few);
+    if (std::optional<Symmetry> few = classes_by_kind(tree, calls[0], options.most_programs))
+      return *std::move(few);
   size_t members = 0;
   for (const GroupCall& call : calls) members += call.positions.size();
   if (members > options.most_programs)

@@ -9,9 +9,9 @@
 // number of each of their flows: the simulation of one rank per class and one link per class of
 // groups is that of all. Lengths that differ by rounding alone, by less than 1 in 1,000, are taken
 // as equal; of more than 1,024 ranks by less than 1 in 64, since no two of so many would be alike
-// otherwise. Of many ranks under a root none are alike, and one stands for all of its kind instead,
-// nearly (simulate/kinds.cpp). Cost: all programs once, then O(peers of all ranks) a round; memory
-// O(peers of all ranks).
+// otherwise. Of many ranks under a root hardly any are alike, and one stands for all of its kind
+// instead, nearly (simulate/kinds.cpp). Cost: all programs once, then O(peers of all ranks) a
+// round; memory O(peers of all ranks).
 #pragma once
 
 #include <cstdint>
@@ -99,10 +99,11 @@ bool is_all_of(const TierTree& tree, const GroupCall& call);
 std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call);
 
 // One class for each of the kinds that the blueprint tells (Blueprint::kinds), where the call is
-// all of a tree (simulate/kinds.cpp). None: it tells none, or several of a collective without a
-// root; pieces are so small that lengths differ much by rounding; ranks of a kind are in groups of
+// all of a tree and has a root (simulate/kinds.cpp). None: it tells none, or more than most_kinds;
+// pieces are so short that lengths differ much by rounding; ranks of a kind are in groups of
 // different capacities; or the kinds' programs do not fit together.
-std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& call);
+std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& call,
+                                        size_t most_kinds);
 
 // Whether there is memory for the programs of all ranks that differ, judged by a few of them;
 // `symmetry` as for find_symmetry. Errors: how much they need, and how much there is

@@ -171,8 +171,9 @@ std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
       text += fmt::format(
           "{:<10} {:>12} {:>10}{}\n", tree.tiers[t].name,
           bytes_text(static_cast<double>(simulated.tiers[t].bytes)),
-          fluid ? "-"
-                : fmt::format("{:.1f}%", 100 * busy_part(simulated.tiers[t], simulated.time_ns)),
+          fluid || simulated.by_kind
+              ? "-"
+              : fmt::format("{:.1f}%", 100 * busy_part(simulated.tiers[t], simulated.time_ns)),
           fluid ? "" : "  |" + sparks(load[t]) + "|");
   return text;
 }
@@ -225,7 +226,7 @@ Json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
     tiers.push_back({{"tier", tree.tiers[t].name},
                      {"bytes_out", tier.bytes},
                      {"busiest_group", tree.groups[static_cast<size_t>(tier.busiest_group)].name},
-                     {"busiest_us", fluid ? Json() : Json(us(tier.busy_ns))},
+                     {"busiest_us", fluid || simulated.by_kind ? Json() : Json(us(tier.busy_ns))},
                      {"load", fluid ? Json() : Json(load[t])}});
   }
   return tiers;
