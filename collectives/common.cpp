@@ -90,38 +90,36 @@ void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* esti
   estimate->reduce_bytes_of_others = saturated(Wide{all - std::min(all, busiest)} * bytes);
 }
 
-uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
-  uint64_t narrowest = ~uint64_t{0};
-  for (const auto& [inside, outside] : {std::pair(a, b), std::pair(b, a)})
-    for (int group = tree.leaf_of_position[index(inside)];;) {
-      const Group& g = tree.groups[index(group)];
-      if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) break;
-      narrowest = std::min(narrowest, (inside == a ? rates.egress : rates.ingress)[index(group)]);
-      group = g.parent;
-    }
-  return scaled(bytes, kNsPerSecond, narrowest);
-}
+namespace {
 
 // f(group) for every group around `inside` that does not hold `outside`, from within.
 template <typename F>
-void Load::cross(int inside, int outside, F&& f) {
-  int group = tree_.leaf_of_position[index(inside)];
-  for (;;) {
-    const Group& g = tree_.groups[index(group)];
+void cross(const TierTree& tree, int inside, int outside, F&& f) {
+  for (int group = tree.leaf_of_position[index(inside)];;) {
+    const Group& g = tree.groups[index(group)];
     if (g.parent < 0 || (outside >= g.first && outside < g.first + g.size)) return;
     f(index(group));
     group = g.parent;
   }
 }
 
+}  // namespace
+
+uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes) {
+  uint64_t narrowest = ~uint64_t{0};
+  cross(tree, a, b, [&](size_t group) { narrowest = std::min(narrowest, rates.egress[group]); });
+  cross(tree, b, a, [&](size_t group) { narrowest = std::min(narrowest, rates.ingress[group]); });
+  return scaled(bytes, kNsPerSecond, narrowest);
+}
+
 void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
-  cross(from, to, [&](size_t group) { out_[group] += {bytes, messages}; });
-  cross(to, from, [&](size_t group) { in_[group] += {bytes, messages}; });
+  cross(tree_, from, to, [&](size_t group) { out_[group] += {bytes, messages}; });
+  cross(tree_, to, from, [&](size_t group) { in_[group] += {bytes, messages}; });
 }
 
 void Load::add_both(int a, int b, uint64_t there, uint64_t back) {
-  cross(a, b, [&](size_t group) { add_boundary(group, {there, 1}, {back, 1}); });
-  cross(b, a, [&](size_t group) { add_boundary(group, {back, 1}, {there, 1}); });
+  cross(tree_, a, b, [&](size_t group) { add_boundary(group, {there, 1}, {back, 1}); });
+  cross(tree_, b, a, [&](size_t group) { add_boundary(group, {back, 1}, {there, 1}); });
 }
 
 std::vector<uint64_t> Load::boundary_ns(const CostModel& cost) const {

@@ -93,8 +93,6 @@ class Load {
   std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
 
  private:
-  template <typename F>
-  void cross(int inside, int outside, F&& f);
   // By group: how long what crosses its boundary takes, in the direction that takes longer.
   std::vector<uint64_t> boundary_ns(const CostModel& cost) const;
 

@@ -13,11 +13,9 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "simulate/symmetry.hpp"
 
@@ -27,8 +25,8 @@ namespace {
 // Of shorter pieces one rank may have one, and the next none. Where cuts are rounded, such are left
 // over.
 constexpr uint64_t kLeastElements = 4;
-constexpr uint64_t kLeftOver =
-    64;  // at most one part in so many of what goes one way in an exchange
+// At most one part in so many of what goes one way in an exchange.
+constexpr uint64_t kLeftOver = 64;
 
 struct Kinds {
   std::vector<uint32_t> of;     // by position
@@ -155,22 +153,8 @@ bool comes_to_an_end(const std::vector<Symmetry::RankClass>& classes) {
 
 // Groups of a class are alike, hold as many ranks of each kind, and are in groups like them. False:
 // ranks of one kind are in groups that differ.
-bool colour_groups(const TierTree& tree, const Kinds& kinds, Symmetry& result) {
-  std::vector<uint64_t> colour(tree.groups.size(), 0);
-  for (size_t position = 0; position < kinds.of.size(); position++)
-    colour[index(tree.leaf_of_position[position])] += mix(1, kinds.of[position]);
-  for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
-    colour[g] = mix(colour[g], look_of(tree.groups[g]));
-    colour[index(tree.groups[g].parent)] += mix(2, colour[g]);
-  }
-  std::unordered_map<uint64_t, uint32_t> number;
-  for (size_t g = 0; g < tree.groups.size(); g++) {
-    if (g > 0) colour[g] = mix(colour[g], colour[index(tree.groups[g].parent)]);
-    const auto [found, added] = number.try_emplace(colour[g], static_cast<uint32_t>(number.size()));
-    if (added) result.groups_of_class.push_back(0);
-    result.class_of_group.push_back(found->second);
-    result.groups_of_class[found->second]++;
-  }
+bool find_group_classes(const TierTree& tree, const Kinds& kinds, Symmetry& result) {
+  class_groups(group_colours(tree, {kinds.of.begin(), kinds.of.end()}), &result);
   const auto leaf_class = [&](size_t position) {
     return result.class_of_group[index(tree.leaf_of_position[position])];
   };
@@ -193,7 +177,7 @@ std::optional<Symmetry> classes_by_kind(const TierTree& tree, const GroupCall& c
   if (kinds.ranks.size() > std::min(most_kinds, kinds.of.size() / 2)) return std::nullopt;
   Symmetry result;
   result.by_kind = true;
-  if (!colour_groups(tree, kinds, result)) return std::nullopt;
+  if (!find_group_classes(tree, kinds, result)) return std::nullopt;
   Plan plan;
   plan.parameters.chunks = call.chunks;
   for (size_t k = 0; k < kinds.ranks.size(); k++) {

@@ -151,16 +151,7 @@ void Refinement::colour_groups() {
   std::fill(held_.begin(), held_.end(), 0);
   for (size_t member = 0; member < position_.size(); member++)  // in any order
     held_[index(position_[member])] += mix(1, colour_[member]);
-  for (size_t g = tree_.groups.size(); g-- > 0;) {
-    const Group& group = tree_.groups[g];
-    uint64_t children = 0;  // in any order
-    for (int c = group.first_child; c < group.first_child + group.children; c++)
-      children += mix(1, group_[index(c)]);
-    const uint64_t hash = mix(children, look_of(group));
-    group_[g] = group.children == 0 ? mix(hash, held_[index(group.first)]) : hash;
-  }
-  for (size_t g = 1; g < tree_.groups.size(); g++)
-    group_[g] = mix(group_[g], group_[index(tree_.groups[g].parent)]);
+  group_ = group_colours(tree_, held_);
 }
 
 // How many colours there are then.
@@ -181,7 +172,6 @@ size_t Refinement::round() {
 }
 
 void Refinement::refine() {
-  group_.resize(tree_.groups.size());
   held_.resize(index(tree_.ranks()));
   for (size_t before = 0, now = round(); now != before; now = round()) before = now;
   colour_groups();
@@ -195,14 +185,8 @@ void Refinement::tell_all_apart() {
 
 Symmetry Refinement::take() const {
   Symmetry result;
+  class_groups(group_, &result);
   std::unordered_map<uint64_t, uint32_t> number;
-  for (const uint64_t colour : group_) {
-    const auto [found, added] = number.try_emplace(colour, static_cast<uint32_t>(number.size()));
-    if (added) result.groups_of_class.push_back(0);
-    result.class_of_group.push_back(found->second);
-    result.groups_of_class[found->second]++;
-  }
-  number.clear();
   std::vector<size_t> first_of_class;  // member
   for (size_t member = 0; member < colour_.size(); member++) {
     const auto [found, added] =
@@ -300,10 +284,34 @@ Look look_at(const GroupCall& call, const Program& program, bool lengths) {
   return look;
 }
 
-uint64_t look_of(const Group& group) {
-  uint64_t hash = static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes;
-  hash = mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
-  return mix(hash, group.wiring());
+// From below, then from above.
+std::vector<uint64_t> group_colours(const TierTree& tree, const std::vector<uint64_t>& held) {
+  std::vector<uint64_t> colours(tree.groups.size());
+  for (size_t g = tree.groups.size(); g-- > 0;) {
+    const Group& group = tree.groups[g];
+    uint64_t children = 0;  // in any order
+    for (int c = group.first_child; c < group.first_child + group.children; c++)
+      children += mix(1, colours[index(c)]);
+    uint64_t hash =
+        mix(children, static_cast<uint64_t>(group.size) << 16 | group.tier << 8 | group.planes);
+    hash =
+        mix(mix(mix(hash, group.egress.bytes_per_s), group.ingress.bytes_per_s), group.latency_ns);
+    hash = mix(hash, group.wiring());
+    colours[g] = group.children == 0 ? mix(hash, held[index(group.first)]) : hash;
+  }
+  for (size_t g = 1; g < tree.groups.size(); g++)
+    colours[g] = mix(colours[g], colours[index(tree.groups[g].parent)]);
+  return colours;
+}
+
+void class_groups(const std::vector<uint64_t>& colours, Symmetry* symmetry) {
+  std::unordered_map<uint64_t, uint32_t> number;
+  for (const uint64_t colour : colours) {
+    const auto [found, added] = number.try_emplace(colour, static_cast<uint32_t>(number.size()));
+    if (added) symmetry->groups_of_class.push_back(0);
+    symmetry->class_of_group.push_back(found->second);
+    symmetry->groups_of_class[found->second]++;
+  }
 }
 
 GroupCall whole_tree(const TierTree& tree, const Request& request, uint32_t chunks,

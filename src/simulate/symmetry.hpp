@@ -85,17 +85,24 @@ struct Look {
   std::vector<int32_t> peers;  // in the order in which the program meets them
   Shape shape;
 };
-uint64_t look_of(const Group& group);            // a hash of what it is, not of what it holds
 uint64_t exact_elements(const GroupCall& call);  // shorter lengths are told apart to the element
 // `lengths`: false leaves these out of the hash.
 Look look_at(const GroupCall& call, const Program& program, bool lengths = true);
 // Whether two programs of equal hash without lengths have the same lengths, but for rounding.
 bool same_lengths(const GroupCall& call, const Program& a, const Program& b);
 
+// Whether the call is of all ranks, each at its own position.
+bool is_all_of(const TierTree& tree, const GroupCall& call);
+
+// By group: a hash of what it is, of what is in it, in any order, and of what it is in. `held`: by
+// position, what is there.
+std::vector<uint64_t> group_colours(const TierTree& tree, const std::vector<uint64_t>& held);
+// Makes groups of one colour one class.
+void class_groups(const std::vector<uint64_t>& colours, Symmetry* symmetry);
+
 // The one class of a call that is all of a tree of equal groups, where the blueprint says that all
 // ranks do the same (simulate/uniform_symmetry.cpp). None: they do not, or lengths round
 // differently here and there.
-bool is_all_of(const TierTree& tree, const GroupCall& call);
 std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call);
 
 // One class for each of the kinds that the blueprint tells (Blueprint::kinds), where the call is
