@@ -14,6 +14,7 @@
 
 #include "sennit/sennit.h"
 #include "tests/api/process_counts.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/processes.hpp"
 
 namespace {
@@ -113,11 +114,10 @@ size_t resident_bytes() {
   return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What is counted now, or what it has come to within 20 s: what serves an id ends after its start.
+// What is counted now, or what it has come to in a while: what serves an id ends after its start.
 template <typename Count>
 int settled(Count count, int at_most) {
-  for (int i = 0; i < 2000 && count() > at_most; i++)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  sennit_test::eventually([&] { return count() <= at_most; });
   return count();
 }
 void expect_at_most(int descriptors_before, int threads_allowed) {

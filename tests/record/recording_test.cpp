@@ -7,11 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -20,6 +18,7 @@
 #include "diagnose/dump.hpp"
 #include "diagnose/recorded/recordings.hpp"
 #include "record/notes.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/test_folder.hpp"
 
@@ -33,6 +32,7 @@ using diagnose::RankState;
 using diagnose::read_job;
 using diagnose::read_recording;
 using diagnose::RecordingSearch;
+using sennit_test::eventually;
 using sennit_test::Process;
 
 TraceEvent numbered(uint32_t number) {
@@ -115,9 +115,7 @@ TEST_F(RecordingFile, OutlivesItsProcess) {
   ASSERT_FALSE(path.empty());
   EXPECT_EQ(read_recording(path)->state, RankState::running);
   rank.signal(SIGSTOP);
-  for (int i = 0; i < 1000 && read_recording(path)->process != 'T'; i++)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(read_recording(path)->process, 'T');
+  EXPECT_TRUE(eventually([&] { return read_recording(path)->process == 'T'; }));
   rank.stop();
   const Result<RankRecording> read = read_recording(path);
   ASSERT_TRUE(read.ok()) << read.status().text();
@@ -230,7 +228,7 @@ TEST_F(SharedMemory, StaysWhereAProcessExitsWithAnError) {
     std::exit(3);
     return "";
   });
-  for (int i = 0; i < 1000 && rank.out() >= 0; i++) rank.listen();
+  EXPECT_TRUE(eventually([&] { return rank.out() < 0; }, [&] { rank.listen(); }));
   EXPECT_TRUE(std::filesystem::exists(path()));
 }
 

@@ -14,12 +14,14 @@
 #include "base/net/socket.hpp"
 #include "sennit/sennit.h"
 #include "tests/api/process_counts.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/processes.hpp"
 
 namespace sennit {
 namespace {
 
 using sennit_test::descriptors;
+using sennit_test::eventually;
 using sennit_test::Process;
 using sennit_test::Processes;
 using sennit_test::threads;
@@ -82,14 +84,6 @@ std::string join_and_sum(const sennit_unique_id_t& id, int rank, int size) {
   return sum == size * (size + 1) / 2 ? "ok" : "a sum of " + std::to_string(sum);
 }
 
-// Whether `holds` within 20 s.
-template <typename F>
-bool await(F&& holds) {
-  for (int i = 0; i < 2000 && !holds(); i++)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return holds();
-}
-
 void expect_all_ok(Processes& ranks) {
   const auto reports = ranks.reports(kLimit);
   for (size_t r = 0; r < reports.size(); r++) EXPECT_EQ(reports[r].value_or("nothing"), "ok") << r;
@@ -107,7 +101,7 @@ TEST(Maker, IsAnotherRank) {
       if (std::string said = join_and_sum(got, rank, 4); said != "ok") return said;
       // Of the maker's port and its thread nothing stays.
       const int own = rank == 2 ? before - 3 : before;
-      if (!await([&] { return descriptors() <= own && threads() == 1; }))
+      if (!eventually([&] { return descriptors() <= own && threads() == 1; }))
         return "descriptors: " + std::to_string(descriptors()) + " instead of " +
                std::to_string(own) + ", threads " + std::to_string(threads());
       return "ok";
@@ -181,10 +175,10 @@ TEST(UnusedIds, LeaveNothing) {
     const int descriptors_before = descriptors(), threads_before = threads();
     for (int i = 0; i < 4; i++) {
       for (int k = 0; k < 250; k++) make_id();
-      if (!await([&] { return descriptors() <= descriptors_before; }))
+      if (!eventually([&] { return descriptors() <= descriptors_before; }))
         return std::to_string(descriptors()) + " descriptors";
     }
-    if (!await([&] { return threads() == threads_before; })) return "a thread";
+    if (!eventually([&] { return threads() == threads_before; })) return "a thread";
     return "ok";
   });
   EXPECT_EQ(one.outcome(kLimit), "ok");
@@ -197,7 +191,7 @@ TEST(UnusedIds, CanBeForgotten) {
       const sennit_unique_id_t id = make_id();
       if (sennit_forget_unique_id(&id) != SENNIT_OK) return sennit_last_error();
     }
-    return await([&] { return descriptors() <= before; }) ? "ok" : "descriptors";
+    return eventually([&] { return descriptors() <= before; }) ? "ok" : "descriptors";
   });
   EXPECT_EQ(one.outcome(kLimit), "ok");
 }

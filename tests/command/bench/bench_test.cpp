@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/eventually.hpp"
 #include "tests/support/shell.hpp"
 
 using sennit_test::Outcome;
@@ -274,11 +275,7 @@ TEST(Bench, AKilledRankEndsTheRest) {
     _exit(99);
   }
   pid_t victim = 0;
-  for (int i = 0; i < 1000 && victim == 0; i++) {
-    usleep(10'000);
-    victim = child_of_rank(bench, "1");
-  }
-  ASSERT_GT(victim, 0);
+  ASSERT_TRUE(sennit_test::eventually([&] { return (victim = child_of_rank(bench, "1")) > 0; }));
   sleep(1);  // into the run; at any earlier time the outcome is the same
   kill(victim, SIGKILL);
   int status = 0;
