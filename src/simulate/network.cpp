@@ -286,20 +286,20 @@ void FlowNetwork::cap(Path& path) {
 
 // Fills the area's links.
 void FlowNetwork::fill() {
-  const auto links = static_cast<uint32_t>(links_.size());
   round_++;
   stops_.clear();
+  caps_.clear();
   for (const uint32_t number : area_links_) {
     Link& link = links_[number];
     link.left = static_cast<double>(link.filled);
     link.open = 0;
     for (const uint32_t h : link.hops) link.open += hops_[h].weight * paths_[hops_[h].path].many();
     link.next_level = kUnlimited;
-    if (link.scarce()) stops_.emplace_back(link.left / link.open, number);
+    if (link.scarce()) stops_.push_back({link.left / link.open, number});
   }
   for (const uint32_t number : area_) {
     cap(paths_[number]);
-    if (paths_[number].cap < kUnlimited) stops_.emplace_back(paths_[number].cap, links + number);
+    if (paths_[number].cap < kUnlimited) caps_.push_back({paths_[number].cap, number});
   }
   run_stops();
 }
@@ -309,6 +309,7 @@ void FlowNetwork::fill() {
 void FlowNetwork::fill_all() {
   round_++;
   stops_.clear();
+  caps_.clear();
   area_.assign(heap_.begin(), heap_.end());
   for (Link& link : links_) {
     if (link.hops.empty()) continue;
@@ -318,30 +319,33 @@ void FlowNetwork::fill_all() {
     link.next_level = kUnlimited;
     const auto number = static_cast<uint32_t>(&link - links_.data());
     area_links_.push_back(number);
-    if (link.wanted >= link.filled) stops_.emplace_back(link.left / link.open, number);
+    if (link.wanted >= link.filled) stops_.push_back({link.left / link.open, number});
   }
   run_stops();
 }
 
+// What a flow can get at most is known before, and put in order once. Where a link is full moves
+// with what its flows get elsewhere.
 void FlowNetwork::run_stops() {
-  const auto links = static_cast<uint32_t>(links_.size());
   const std::greater<> last;
+  std::sort(caps_.begin(), caps_.end());
   std::make_heap(stops_.begin(), stops_.end(), last);
-  while (!stops_.empty()) {
+  for (auto cap = caps_.begin(); cap != caps_.end() || !stops_.empty();) {
+    if (cap != caps_.end() && (stops_.empty() || cap->rate < stops_.front().rate)) {
+      const Path& path = paths_[cap->number];
+      if (path.fixed != round_) fix(cap->number, cap->rate, path.capped_by);
+      cap++;
+      continue;
+    }
     std::pop_heap(stops_.begin(), stops_.end(), last);
     const auto [rate, number] = stops_.back();
     stops_.pop_back();
-    if (number >= links) {
-      const Path& path = paths_[number - links];
-      if (path.fixed != round_) fix(number - links, rate, path.capped_by);
-      continue;
-    }
     Link& link = links_[number];
     if (link.open == 0) continue;
     // Flows that were stopped elsewhere left something to the others since.
     const double share = link.left / link.open;
     if (share > rate * (1 + 1e-12)) {
-      stops_.emplace_back(share, number);
+      stops_.push_back({share, number});
       std::push_heap(stops_.begin(), stops_.end(), last);
       continue;
     }

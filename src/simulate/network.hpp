@@ -110,6 +110,13 @@ class FlowNetwork {
     uint32_t capped_by = kNone, next_bottleneck = kNone;
   };
 
+  struct Stop {
+    double rate;
+    uint32_t number;  // of the link or path
+    bool operator<(const Stop& other) const { return rate < other.rate; }
+    bool operator>(const Stop& other) const { return rate > other.rate; }
+  };
+
   void touch(Link& link, uint32_t index, bool was_scarce);
   void take_in(uint32_t link);
   void take_in_path(uint32_t path);
@@ -151,8 +158,8 @@ class FlowNetwork {
   std::vector<uint32_t> changed_links_, changed_paths_;
   std::vector<uint32_t> area_links_, area_;  // of settle(): taken in
   std::vector<uint32_t> around_, more_;
-  // (rate, link, or number of links + path): where filling stops next
-  std::vector<std::pair<double, uint32_t>> stops_;
+  // Where filling stops: a heap of links, by when they are full, and paths, by what they can get.
+  std::vector<Stop> stops_, caps_;
   const double tolerance_;
   const uint64_t grain_ns_, cable_hash_;
   uint32_t settling_ = 0, round_ = 0;
