@@ -201,7 +201,8 @@ SENNIT_EXPORT sennit_status_t sennit_comm_failed_ranks(sennit_comm_t comm, int* 
  * returns, has at least
  *   {"verdict": "slow_link", "late_rank", "starved_rank" or "hang", "withdrawn": true or false,
  *    "sentence": "..."}
- * and what src/watch/README.md lists. Withdrawn: what was told before holds no more. */
+ * and what src/watch/README.md lists. Withdrawn: what was told before holds no more. A verdict that
+ * blames one of the same is told again as it changes, and stands in place of the one before. */
 typedef void (*sennit_verdict_function_t)(const char* json, void* user);
 /* Has `told` called with each verdict from now on, on a thread of the library, until comm is
  * destroyed or this is called again; NULL: with none. A hang is told on all ranks, anything else on

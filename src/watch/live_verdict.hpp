@@ -26,8 +26,8 @@ struct LiveHang {
   std::string tier;                         // that its message crosses
 };
 
-// Told when it has held for some digests, told again when it costs much more or less than was told,
-// and once more, `withdrawn`, when it has not for some.
+// Told when it has held for some digests, told again when it costs much more or less than was told
+// or others are to blame, and once more, `withdrawn`, when it has not for some.
 struct LiveVerdict {
   VerdictAbout about = VerdictAbout::link;
   bool withdrawn = false;

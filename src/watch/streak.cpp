@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace sennit::watch {
@@ -15,6 +16,29 @@ bool much_different(const LiveVerdict& a, const LiveVerdict& b) {
   const double was = a.about == VerdictAbout::link ? a.factor : a.late_ns;
   const double is = a.about == VerdictAbout::link ? b.factor : b.late_ns;
   return was > 0 && is > 0 && std::abs(std::log(is / was)) > std::log(kMuch);
+}
+
+bool blames_just_these(const LiveVerdict& a, const LiveVerdict& b) {
+  return a.ranks == b.ranks && a.suspects == b.suspects;
+}
+
+// Of what both blame in part. Who came late as the job began may be early now, and must not be
+// blamed for good. Of links it is no news where one more is suspected: which one it is was told.
+bool blames_others(const LiveVerdict& told, const LiveVerdict& found) {
+  return told.ranks != found.ranks ||
+         !std::all_of(told.suspects.begin(), told.suspects.end(),
+                      [&](const diagnose::DirectedGroup& link) { return is_blamed(found, link); });
+}
+
+// Whether who is blamed now was blamed before.
+bool blames_no_more(const LiveVerdict& told, const LiveVerdict& found) {
+  return std::all_of(found.ranks.begin(), found.ranks.end(),
+                     [&](int rank) {
+                       return std::find(told.ranks.begin(), told.ranks.end(), rank) !=
+                              told.ranks.end();
+                     }) &&
+         std::all_of(found.suspects.begin(), found.suspects.end(),
+                     [&](const diagnose::DirectedGroup& link) { return is_blamed(told, link); });
 }
 
 }  // namespace
@@ -47,21 +71,39 @@ bool Streak::has_held() const {
   return candidate_ && held_ >= (candidate_->tier >= 0 ? kLookLongAtTier : kLookLong);
 }
 
+// Whether looks in a row, of which this is the last, have found what was told, but not as it was
+// told.
+bool Streak::is_otherwise(const LiveVerdict& found) {
+  different_ = much_different(*told_, found) ? different_ + 1 : 0;
+  const bool again = others_ > 0 && blames_just_these(*blames_others_, found);
+  const uint64_t since_ns = again ? blames_others_->since_ns : found.since_ns;
+  others_ = blames_others(*told_, found) ? (again ? others_ + 1 : 1) : 0;
+  blames_others_ = found;
+  blames_others_->since_ns = since_ns;
+  return different_ >= kLookLong || others_ >= patience_;
+}
+
 std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
   std::vector<LiveVerdict> now;
   const bool as_told = told_ && found && blames_same(*found, *told_);
   count(as_told ? std::nullopt : found);
   missing_ = told_ && !as_told ? missing_ + 1 : 0;
-  different_ = as_told && much_different(*told_, *found) ? different_ + 1 : 0;
+  const bool otherwise = as_told && is_otherwise(*found);
+  if (!as_told) different_ = others_ = 0;
   if (missing_ >= kLookLong) {
     now.push_back(*std::exchange(told_, std::nullopt));
     now.back().withdrawn = true;
   }
   const bool is_new = !told_ && has_held();
-  if (is_new || different_ >= kLookLong) {
-    if (!is_new) found->since_ns = told_->since_ns;
+  if (is_new || otherwise) {
+    if (is_new) {
+      patience_ = candidate_->tier >= 0 ? kLookLongAtTier : kLookLong;
+    } else {
+      found->since_ns = blames_no_more(*told_, *found) ? told_->since_ns : blames_others_->since_ns;
+      if (others_ >= patience_ && patience_ <= std::numeric_limits<int>::max() / 2) patience_ *= 2;
+    }
     told_ = is_new ? std::exchange(candidate_, std::nullopt) : std::move(found);
-    missing_ = different_ = 0;
+    missing_ = different_ = others_ = 0;
     if (is_new) held_ = 0;
     now.push_back(*told_);
   }

@@ -1,5 +1,5 @@
 // streak.hpp: when what was found is told: once it has been found a few times more often than not,
-// and withdrawn once it has not been found a few times in a row.
+// again once looks in a row have found it otherwise, and withdrawn once they have not found it.
 #pragma once
 
 #include <optional>
@@ -29,11 +29,17 @@ class Streak {
  private:
   void count(const std::optional<LiveVerdict>& found);
   bool has_held() const;
+  bool is_otherwise(const LiveVerdict& found);
 
   std::optional<LiveVerdict> told_, candidate_;
   int held_ = 0;       // looks that have found the candidate, less those that have not
   int missing_ = 0;    // that have not found what was told
   int different_ = 0;  // that have found it, much cheaper or dearer than was told
+  // That have found it and blame others, all the same; and what the last of them found.
+  int others_ = 0;
+  std::optional<LiveVerdict> blames_others_;
+  // So many have to, twice as many each time: who is late now and then makes no news for ever.
+  int patience_ = kLookLong;
 };
 
 }  // namespace sennit::watch

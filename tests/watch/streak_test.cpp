@@ -96,5 +96,84 @@ TEST(Streak, MuchSlowerIsToldAgain) {
   EXPECT_EQ(told[0].factor, 4);
 }
 
+// Of late ranks, those that each look finds: those that are told.
+std::vector<std::vector<int>> ranks_told_of(const std::vector<std::vector<int>>& looks) {
+  Streak streak;
+  std::vector<std::vector<int>> told;
+  for (const std::vector<int>& ranks : looks) {
+    LiveVerdict late;
+    late.about = VerdictAbout::late_ranks;
+    late.ranks = ranks;
+    late.late_ns = 1e6;
+    for (const LiveVerdict& verdict : streak.see(late)) told.push_back(verdict.ranks);
+  }
+  return told;
+}
+
+using Told = std::vector<std::vector<int>>;
+
+// As a job begins another rank may come late as well.
+TEST(Streak, WhoIsNotLateAnyMoreIsNotBlamedForGood) {
+  EXPECT_EQ(ranks_told_of({{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2}, {2}, {2}}), (Told{{2, 3}}));
+  EXPECT_EQ(ranks_told_of({{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2}, {2}, {2}, {2}, {2}, {2}, {2}, {2}}),
+            (Told{{2, 3}, {2}}));
+  EXPECT_EQ(ranks_told_of({{2}, {2}, {2}, {2}, {2, 3}, {2, 3}, {2, 3}, {2, 3}}),
+            (Told{{2}, {2, 3}}));
+}
+
+TEST(Streak, WhoIsLateNowAndThenIsNoNews) {
+  Told looks = {{2}, {2}, {2}, {2}};
+  for (int i = 0; i < 20; i++)
+    looks.insert(looks.end(), {{2, 3}, {2, 3}, {2, 1}, {2, 3}, {2, 3}, {2, 3}, {2}});
+  EXPECT_EQ(ranks_told_of(looks), (Told{{2}}));
+  // Also where it is for a while each time.
+  for (int i = 0; i < 500; i++) looks.insert(looks.end(), {{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2}});
+  EXPECT_EQ(ranks_told_of(looks), (Told{{2}, {2, 3}}));
+}
+
+TEST(Streak, WhoIsBlamedFromNowOnIsBlamedSinceThen) {
+  Streak streak;
+  std::vector<uint64_t> since;
+  uint64_t now_ns = 0;
+  for (const std::vector<int>& ranks : Told{{2, 3}, {3}, {3, 4}})
+    for (int look = 0; look < 12; look++) {
+      LiveVerdict late;
+      late.about = VerdictAbout::late_ranks;
+      late.ranks = ranks;
+      late.since_ns = now_ns += 10;
+      for (const LiveVerdict& verdict : streak.see(late)) since.push_back(verdict.since_ns);
+    }
+  EXPECT_EQ(since, (std::vector<uint64_t>{10, 10, 250})) << "rank 4 from the 25th look on";
+}
+
+// It is told again once it is known more exactly which link it is, and not as that is forgotten.
+TEST(Streak, FewerLinksAreNews) {
+  LiveVerdict one = *slow(1), two = one;
+  two.suspects.push_back({5, true});
+  Streak streak;
+  std::vector<size_t> told;
+  const auto look = [&](const LiveVerdict& found) {
+    for (int i = 0; i < 6; i++)
+      for (const LiveVerdict& verdict : streak.see(found)) told.push_back(verdict.suspects.size());
+  };
+  look(two);
+  look(one);
+  look(two);
+  EXPECT_EQ(told, (std::vector<size_t>{2, 1}));
+}
+
+TEST(Streak, AnotherLinkInPlaceOfOneIsNews) {
+  LiveVerdict before = *slow(1), after = before;
+  before.suspects.push_back({5, true});
+  after.suspects.push_back({7, true});
+  Streak streak;
+  std::vector<int> told;
+  for (const LiveVerdict& found : {before, after})
+    for (int i = 0; i < 6; i++)
+      for (const LiveVerdict& verdict : streak.see(found))
+        told.push_back(verdict.suspects.back().group);
+  EXPECT_EQ(told, (std::vector<int>{5, 7}));
+}
+
 }  // namespace
 }  // namespace sennit::watch

@@ -43,13 +43,15 @@ class Heard {
   std::vector<std::string> all_ SENNIT_GUARDED_BY(mutex_);
 };
 
-// Calls, of which `late` comes late, until `enough` says so on rank 0; all ranks stop at one call.
+// Calls, of which `late` comes late, until `enough` says so on rank 0, or for a minute; all ranks
+// stop at one call.
 template <typename Enough>
 void call(sennit_test::Ranks& ranks, int late, Enough enough) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   ranks.run([&](int rank, sennit_comm_t comm) {
-    constexpr int kMostCalls = 20'000;
-    for (int i = 0; i < kMostCalls; i++) {
-      std::vector<float> more(1, rank == 0 && !enough() ? 1 : 0), sum(1);
+    for (;;) {
+      const bool go_on = !enough() && std::chrono::steady_clock::now() < end;
+      std::vector<float> more(1, rank == 0 && go_on ? 1 : 0), sum(1);
       if (rank == late) std::this_thread::sleep_for(milliseconds(30));
       ASSERT_EQ(sennit_all_reduce(more.data(), sum.data(), 1, SENNIT_FLOAT32, SENNIT_SUM, comm),
                 SENNIT_OK);
