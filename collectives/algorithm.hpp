@@ -55,7 +55,13 @@ struct Estimate {
   bool at_once = false;
   // Hardly a message waits for another: the first moves while the others are posted.
   bool posted_at_once = false;
-  uint64_t latency_ns = 0;    // of the messages on one chunk's critical path
+  uint64_t latency_ns = 0;  // of the messages on one chunk's critical path
+  // What those of them add that ask for their receives (CostModel::eager_bytes), by how large they
+  // are where the whole message is one chunk.
+  struct Asking {
+    uint64_t bytes = 0, ns = 0;
+  };
+  std::vector<Asking> asking;
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
   // Read by others on the longest way through ranks that add up one after the other.

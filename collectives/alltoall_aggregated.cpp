@@ -254,12 +254,29 @@ class AggregatedAlgorithm : public Algorithm {
     estimate.tier_ns = traffic.load.tier_ns(cost);
     // A group of one rank has nothing to pass on. Where ranks wait for a core, what is passed on
     // does as well, and that is counted with the messages.
-    uint64_t inside_ns = 0;
-    for (const Group* group : group_of)
-      if (group->size > 1 && !cost.shared_cores.crowded())
-        inside_ns = std::max(inside_ns, message_latency_ns(tree, group->first,
-                                                           group->first + group->size - 1, cost));
-    estimate.latency_ns = planning_latency_ns(tree, 0, cost) + inside_ns;
+    const auto around = [&](const Group& group) {
+      return tree.common_group(group.first, group.first + group.size - 1);
+    };
+    const auto slower = [&](const Group& a, const Group& b) {
+      return planning_latency_ns(tree, around(a), cost) >
+             planning_latency_ns(tree, around(b), cost);
+    };
+    const Group* inside = nullptr;
+    int largest = 1;
+    const Group* before = nullptr;  // a group's ranks stand together
+    for (const Group* group : group_of) {
+      if (std::exchange(before, group) == group) continue;
+      largest = std::max(largest, group->size);
+      if (group->size > 1 && !cost.shared_cores.crowded() && (!inside || slower(*group, *inside)))
+        inside = group;
+    }
+    // A relay is handed the blocks for every m-th rank outside, and hands on those of m ranks.
+    const uint64_t block = block_bytes(request, 0);
+    add_latency(tree, 0, 1, index(largest) * block, cost, &estimate);
+    if (inside)
+      add_latency(tree, around(*inside), 1,
+                  divided_up(index(tree.ranks() - inside->size), index(inside->size)) * block, cost,
+                  &estimate);
     return estimate;
   }
 

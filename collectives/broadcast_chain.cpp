@@ -70,7 +70,7 @@ class ChainAlgorithm : public Algorithm {
     for (int p = 0; p < n; p++) {
       if (p == unused) continue;
       load.add(p, (p + 1) % n, total);
-      estimate.latency_ns += message_latency_ns(tree, p, (p + 1) % n, cost);
+      add_latency(tree, tree.common_group(p, (p + 1) % n), 1, total, cost, &estimate);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;

@@ -140,8 +140,14 @@ class ScatterGatherAlgorithm : public Algorithm {
                  static_cast<uint64_t>(shares));
       }
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
-    for (int p = 0; p + 1 < n; p++) estimate.latency_ns += message_latency_ns(tree, p, p + 1, cost);
+    shape.climb(farthest(reached_ns), [&](int p, int parent) {
+      const FabricTree::Node& node = shape.node(p);
+      add_latency(tree, tree.common_group(p, parent), 1,
+                  scaled(total, static_cast<uint64_t>(node.end - node.begin), ranks), cost,
+                  &estimate);
+    });
+    for (int p = 0; p + 1 < n; p++)
+      add_latency(tree, tree.common_group(p, p + 1), 1, total / ranks, cost, &estimate);
     estimate.messages = ranks - 1 + static_cast<uint64_t>(shape.most_children());
     return estimate;
   }

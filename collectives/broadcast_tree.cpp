@@ -109,7 +109,9 @@ class TreeAlgorithm : public Algorithm {
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
-    estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
+    shape.climb(farthest(reached_ns), [&](int p, int parent) {
+      add_latency(tree, tree.common_group(p, parent), 1, total, cost, &estimate);
+    });
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
     if (!broadcast && most > 0)
       set_readings(most + 1, *std::ranges::max_element(read), total, &estimate);

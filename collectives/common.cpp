@@ -65,24 +65,47 @@ uint64_t total_bytes(const Request& request, int ranks) {
   }
 }
 
+namespace {
+
+int slower_group(const TierTree& tree, int a, int b, const CostModel& cost) {
+  return planning_latency_ns(tree, b, cost) > planning_latency_ns(tree, a, cost) ? b : a;
+}
+
+}  // namespace
+
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost) {
   return planning_latency_ns(tree, tree.common_group(a, b), cost);
 }
 
-uint64_t longest_latency_ns(const TierTree& tree, const CostModel& cost) {
-  uint64_t longest = 0;
-  for (size_t group = 0; group < tree.groups.size(); group++)
+int slowest_group(const TierTree& tree, const CostModel& cost) {
+  int slowest = 0;
+  for (size_t group = 1; group < tree.groups.size(); group++)
     if (tree.groups[group].children > 0)
-      longest = std::max(longest, planning_latency_ns(tree, static_cast<int>(group), cost));
-  return longest;
+      slowest = slower_group(tree, slowest, static_cast<int>(group), cost);
+  return slowest;
 }
 
-uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel& cost) {
-  uint64_t longest = 0;
+int slowest_group(const TierTree& tree, int position, const CostModel& cost) {
+  int slowest = 0;
   for (int group = tree.groups[index(tree.leaf_of_position[index(position)])].parent; group >= 0;
        group = tree.groups[index(group)].parent)
-    longest = std::max(longest, planning_latency_ns(tree, group, cost));
-  return longest;
+    slowest = slower_group(tree, slowest, group, cost);
+  return slowest;
+}
+
+int farthest(const std::vector<uint64_t>& reached_ns) {
+  return static_cast<int>(std::ranges::max_element(reached_ns) - reached_ns.begin());
+}
+
+void add_latency(const TierTree& tree, int group, uint64_t messages, uint64_t bytes,
+                 const CostModel& cost, Estimate* estimate) {
+  estimate->latency_ns += messages * planning_latency_ns(tree, group, cost);
+  if (bytes <= cost.eager_bytes) return;
+  const uint64_t ns = messages * asking_ns(tree, group, cost);
+  if (ns == 0) return;
+  if (estimate->asking.empty() || estimate->asking.back().bytes != bytes)
+    estimate->asking.push_back({.bytes = bytes});
+  estimate->asking.back().ns += ns;
 }
 
 void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* estimate) {

@@ -53,10 +53,16 @@ uint64_t total_bytes(const Request& request, int ranks);
 
 // Of one message between two positions, declared or assumed.
 uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost);
-// Of one message between those positions between which it is longest. O(groups).
-uint64_t longest_latency_ns(const TierTree& tree, const CostModel& cost);
-// The same of one from or to this position. O(depth).
-uint64_t longest_latency_ns(const TierTree& tree, int position, const CostModel& cost);
+// The group between whose children a message's latency is longest. O(groups).
+int slowest_group(const TierTree& tree, const CostModel& cost);
+// The same of those around this position. O(depth).
+int slowest_group(const TierTree& tree, int position, const CostModel& cost);
+// The position that is reached last.
+int farthest(const std::vector<uint64_t>& reached_ns);
+// Adds so many messages of so many bytes between children of a group, one after the other, to an
+// estimate's critical path.
+void add_latency(const TierTree& tree, int group, uint64_t messages, uint64_t bytes,
+                 const CostModel& cost, Estimate* estimate);
 
 // Over the narrowest boundary between two positions, alone.
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes);

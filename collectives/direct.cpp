@@ -217,6 +217,17 @@ Load load_of(const TierTree& tree, const Request& request) {
   return load;
 }
 
+// Of the whole vector, or of the largest block.
+uint64_t largest_message(const Request& request, int ranks) {
+  if (request.collective == Collective::barrier) return 0;
+  if (request.collective == Collective::all_reduce || request.collective == Collective::broadcast ||
+      request.collective == Collective::reduce)
+    return total_bytes(request, ranks);
+  uint64_t largest = 0;
+  for (int i = 0; i < ranks; i++) largest = std::max(largest, block_bytes(request, i));
+  return largest;
+}
+
 bool to_root(const Request& request) {
   return request.collective == Collective::reduce || request.collective == Collective::gather;
 }
@@ -244,23 +255,21 @@ class DirectAlgorithm : public Algorithm {
     estimate.at_once = true;
     estimate.posted_at_once = request.collective != Collective::barrier;
     estimate.messages = to_root(request) ? std::min<uint64_t>(ranks - 1, 1) : ranks - 1;
-    if (n > 1)
-      estimate.latency_ns = has_root(request.collective)
-                                ? longest_latency_ns(tree, request.root, cost)
-                                : longest_latency_ns(tree, cost);
+    uint64_t rounds = 1;
     if (request.collective == Collective::barrier) {
-      uint64_t rounds = 0;
+      rounds = 0;
       while ((uint64_t{1} << rounds) < ranks) rounds++;
       estimate.messages = rounds;
-      estimate.latency_ns *= rounds;
     }
+    if (n > 1)
+      add_latency(tree,
+                  has_root(request.collective) ? slowest_group(tree, request.root, cost)
+                                               : slowest_group(tree, cost),
+                  rounds, largest_message(request, n), cost, &estimate);
     if (request.collective == Collective::all_reduce || request.collective == Collective::reduce)
       estimate.reduce_bytes = ranks * total;
-    if (request.collective == Collective::reduce_scatter) {
-      uint64_t largest = 0;
-      for (int i = 0; i < n; i++) largest = std::max(largest, block_bytes(request, i));
-      estimate.reduce_bytes = ranks * largest;
-    }
+    if (request.collective == Collective::reduce_scatter)
+      estimate.reduce_bytes = ranks * largest_message(request, n);
     return estimate;
   }
 

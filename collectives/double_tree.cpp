@@ -176,7 +176,8 @@ class DoubleTreeAlgorithm : public Algorithm {
         }
       const uint64_t depth = depth_of(n);
       // Where one rank has or wants the vector, that is a message from or to the trees' roots.
-      estimate.latency_ns = (up && down ? 2 * depth : depth + 1) * longest_latency_ns(tree, cost);
+      add_latency(tree, slowest_group(tree, cost), up && down ? 2 * depth : depth + 1, half_bytes,
+                  cost, &estimate);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
     }
     estimate.tier_ns = load.tier_ns(cost);

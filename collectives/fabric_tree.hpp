@@ -38,6 +38,11 @@ class FabricTree {
   }
   std::span<const int32_t> top_down() const { return order_; }  // parents before their children
   int most_children() const;
+  // f(p, its parent) for this position and every other on its way to the root, but for the root.
+  template <typename F>
+  void climb(int position, F&& f) const {
+    for (int p = position; node(p).parent >= 0; p = node(p).parent) f(p, node(p).parent);
+  }
   // By position: numbers that are the same where the way to the root and the subtree look alike,
   // tier by tier, whichever of its parent's children a rank is.
   std::vector<uint32_t> kinds(const TierTree& tree) const;

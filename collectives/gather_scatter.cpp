@@ -109,7 +109,11 @@ class GatherScatterAlgorithm : public Algorithm {
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
-    estimate.latency_ns = *std::max_element(reached_ns.begin(), reached_ns.end());
+    shape.climb(farthest(reached_ns), [&](int p, int parent) {
+      const FabricTree::Node& node = shape.node(p);
+      add_latency(tree, tree.common_group(p, parent), 1,
+                  offsets[index(node.end)] - offsets[index(node.begin)], cost, &estimate);
+    });
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.messages = gather ? std::min<uint64_t>(most, 1) : most;
     return estimate;

@@ -227,7 +227,7 @@ class Leaders : public Algorithm {
     std::vector<uint64_t> depth_ns(index(tree.ranks()), 0);
     // By rank: what is read on the way from it to its leader, in messages.
     std::vector<uint64_t> read(index(tree.ranks()), 0);
-    uint64_t deepest_ns = 0, most_sources = 1;
+    uint64_t most_sources = 1;
     for (const int p : shape.tree.top_down()) {
       const uint64_t children = shape.served(p),
                      siblings = shape.is_leader(p) ? shape.leaders.size() - 1 : 0;
@@ -240,12 +240,14 @@ class Leaders : public Algorithm {
       load.add_both(p, parent, bytes.up(p), bytes.down(p));
       depth_ns[index(p)] = depth_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
       read[index(p)] = read[index(parent)] + shape.served(parent) + 1;
-      deepest_ns = std::max(deepest_ns, depth_ns[index(p)]);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;
-    estimate.latency_ns =
-        2 * deepest_ns + (shape.leaders.size() > 1 ? planning_latency_ns(tree, 0, cost) : 0);
+    for (int p = farthest(depth_ns); shape.parent(p) >= 0; p = shape.parent(p))
+      for (const uint64_t message : {bytes.up(p), bytes.down(p)})
+        add_latency(tree, tree.common_group(p, shape.parent(p)), 1, message, cost, &estimate);
+    if (shape.leaders.size() > 1)
+      add_latency(tree, 0, 1, bytes.up(shape.leaders[0]), cost, &estimate);
     if (request.reduces()) {
       const uint64_t across = shape.leaders.size() > 1 ? shape.leaders.size() : 0;
       set_readings(most_sources, *std::ranges::max_element(read) + across,

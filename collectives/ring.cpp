@@ -117,7 +117,8 @@ class RingAlgorithm : public Algorithm {
       const uint64_t own = all_reduce ? total / ranks : block_bytes(request, left_out);
       if (n > 1) load.add(p, next, phases(request) * (total - own), phases(request) * (ranks - 1));
       if (next != 0)
-        estimate.latency_ns += phases(request) * message_latency_ns(tree, p, next, cost);
+        add_latency(tree, tree.common_group(p, next), phases(request), total / ranks, cost,
+                    &estimate);
     }
     estimate.tier_ns = load.tier_ns(cost);
     estimate.at_once = true;

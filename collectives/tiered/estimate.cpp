@@ -20,7 +20,9 @@ uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
 // Along the slowest way from a subtree's root to one of its ranks.
 struct Below {
   uint64_t latency_ns = 0, messages = 0, reduce_load = 0;
-  uint64_t bases = 1;  // whole mode: how many bases the subtree holds
+  uint32_t slowest = 0;  // the child on that way
+  uint64_t turns = 0;    // messages at the subtree's own stage, one after the other
+  uint64_t bases = 1;    // whole mode: how many bases the subtree holds
 };
 
 // Messages one way between the children of a group, by how many there are of each size: two that
@@ -82,6 +84,16 @@ uint64_t sent_by_rank(uint64_t a, const std::map<uint64_t, uint64_t>& sizes) {
   return sum;
 }
 
+// Of the data, in parts of kAllData: the largest that a rank exchanges with another child's. The
+// ranks of a child have its share in equal parts.
+uint64_t largest_part(const StageTree& stages, const Shares& shares, const Node& node) {
+  uint64_t largest = 0;
+  for (size_t i = 0; i < node.children.size(); i++)
+    largest = std::max(largest, (node.share[i + 1] - node.share[i]) * (kAllData / kUnits) /
+                                    stages.shape(shares.node(node.children[i]).shape).size);
+  return largest;
+}
+
 // What a node's children come to, and its own exchange on top of that.
 Below below_node(const TierTree& tree, const StageTree& stages, const Shares& shares,
                  const Node& node, const std::vector<Below>& below, int whole_stages,
@@ -96,6 +108,7 @@ Below below_node(const TierTree& tree, const StageTree& stages, const Shares& sh
   for (const uint32_t child : node.children) {
     sizes[stages.shape(shares.node(child).shape).size]++;
     b.bases += whole ? below[child].bases : 0;
+    if (below[child].latency_ns >= b.latency_ns) b.slowest = child;
     b.latency_ns = std::max(b.latency_ns, below[child].latency_ns);
   }
   // What relays pass on a rank sends to every sibling, or gets from them where sums come to a root.
@@ -113,7 +126,8 @@ Below below_node(const TierTree& tree, const StageTree& stages, const Shares& sh
       part = saturated(Wide{node.share[i + 1] - node.share[i]} * kAllData / kUnits / size);
     b.reduce_load = std::max(b.reduce_load, below[child].reduce_load + n * part);
   }
-  b.latency_ns += (ways + relays) * planning_latency_ns(tree, stage.real, cost);
+  b.turns = ways + relays;
+  b.latency_ns += b.turns * planning_latency_ns(tree, stage.real, cost);
   if (!whole) b.bases = 1;
   return b;
 }
@@ -164,7 +178,19 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
   const Below& all = below[shares.root()];
   Estimate result;
   result.tier_ns = tier_times(tree, request, stages, shares, below, whole_stages, cost);
-  result.latency_ns = all.latency_ns;
+  const auto payload = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
+  const bool has_blocks = request.collective == Collective::all_gather ||
+                          request.collective == Collective::reduce_scatter;
+  for (uint32_t at = shares.root(); below[at].turns > 0; at = below[at].slowest) {
+    const Node& node = shares.node(at);
+    const StageNode& stage = stages.node(node.example);
+    const bool whole = stage.depth < whole_stages;
+    const uint64_t part = whole || has_blocks
+                              ? kAllData / static_cast<uint64_t>(stage.size) * below[at].bases
+                              : largest_part(stages, shares, node);
+    add_latency(tree, stage.real, below[at].turns,
+                static_cast<uint64_t>(Wide{payload} * part / kAllData), cost, &result);
+  }
   result.messages = all.messages;
   if (request.reduces()) {
     const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));

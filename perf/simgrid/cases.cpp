@@ -86,7 +86,6 @@ Result<Verdict> judge(const Ground& ground, const Request& request, std::string_
   SimulateOptions simulating;
   simulating.cost = options.cost;
   simulating.in_flight_bytes = options.in_flight_bytes;
-  simulating.eager_bytes = options.eager_bytes;
   const double before_s = processor_s();
   const Result<SimulatedTime> simulated = simulate(ground.tree, request, *plan, simulating);
   if (!simulated) return simulated.status();

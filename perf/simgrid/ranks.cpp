@@ -208,7 +208,7 @@ void Ranks::handed_over(const MessagePtr& message) {
   const auto state = receiver.chunks.find(message->receive.chunk);
   const bool posted =
       state != receiver.chunks.end() && state->second.receive_posted[message->receive.step];
-  if (message->bytes <= options_.eager_bytes || posted)
+  if (message->bytes <= options_.cost.eager_bytes || posted)
     join_stream(message);
   else
     receiver.unexpected[{message->receive.chunk, message->receive.step}] = message;

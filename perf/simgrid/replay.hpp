@@ -21,8 +21,9 @@ namespace sennit::judge {
 
 // What a replay assumes of the executor and of the processors, and how long it may take.
 struct ReplayOptions {
-  CostModel cost;  // posting and reducing
-  uint64_t in_flight_bytes = 512 * 1024, eager_bytes = 8 * 1024;
+  // Posting and reducing, and which messages wait for their receives, for which nobody asks.
+  CostModel cost = {.asking_latencies = 0};
+  uint64_t in_flight_bytes = 512 * 1024;
   uint32_t limit_s = 60;  // of processor time
   int every = 1;          // one rank in so many places of the fabric; the others are idle
 };

@@ -42,7 +42,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "after SIGUSR2 came, where the program does not handle that itself, or a communicator failed "
      "or was aborted, and when a call hangs"},
     {"SENNIT_EAGER_BYTES", OptionType::bytes, "8K",
-     "messages up to this size are sent before the receiver is known to be ready"},
+     "messages up to this size are sent before the receiver is known to be ready; over RDMA larger "
+     "ones ask first, which plans count"},
     {"SENNIT_EXEC_BINDINGS", OptionType::text, "",
      "FUNCTION:FILE, set by sennit exec -v: says of each process where FUNCTION is bound to"},
     {"SENNIT_FABRIC", OptionType::text, "",

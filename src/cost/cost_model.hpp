@@ -39,6 +39,11 @@ struct CostModel {
   uint64_t latency_ns = 30'000;
   uint64_t rdma_latency_ns = 1'500, switch_ns = 200;
   Way way = Way::as_wired;
+  // Over RDMA a larger message is not sent at once. It asks for its receive, and the receiver then
+  // reads it: so many of the way's latencies more. 0: receivers grant beforehand, as everywhere
+  // else. (UCX's rendezvous; its limit is SENNIT_EAGER_BYTES.)
+  uint64_t eager_bytes = 8 * 1024;
+  uint64_t asking_latencies = 2;
   uint64_t shared_memory_latency_ns = 800;  // below the host
   uint64_t shared_memory_post_ns = 150;     // where all ranks are on one host
   uint64_t reduce_bytes_per_s = 8'000'000'000;

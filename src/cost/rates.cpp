@@ -90,6 +90,7 @@ CostModel gpu_cost() {
   cost.shared_memory_latency_ns = 3'400;
   cost.rdma_latency_ns = 14'000;
   cost.switch_ns = 0;
+  cost.asking_latencies = 0;  // receivers post memory to the senders' queues
   cost.reduce_bytes_per_s = kFreeReduction;
   return cost;
 }
@@ -100,16 +101,16 @@ CostModel device_memory_cost(CostModel cost) {
   return cost;
 }
 
-LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost) {
-  const Group& g = tree.groups[index(group)];
-  if (g.latency_ns != 0) return LatencySource::declared;
-  if (within_host(tree, group)) return LatencySource::within_host;
-  return cost.way == Way::rdma || (cost.way == Way::as_wired && does_rdma(g.wire))
-             ? LatencySource::rdma
-             : LatencySource::sockets;
+namespace {
+
+bool goes_by_rdma(const TierTree& tree, int group, const CostModel& cost) {
+  return !within_host(tree, group) &&
+         (cost.way == Way::rdma ||
+          (cost.way == Way::as_wired && does_rdma(tree.groups[index(group)].wire)));
 }
 
-uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
+// Without what devices at its ends add.
+uint64_t way_ns(const TierTree& tree, int group, const CostModel& cost) {
   const Group& g = tree.groups[index(group)];
   uint64_t ns = g.latency_ns;
   switch (latency_source(tree, group, cost)) {
@@ -126,7 +127,23 @@ uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& c
       break;
   }
   if (g.tier < cost.tiers.size()) ns = ns * cost.tiers[g.tier].latency_permille / kPermille;
-  return ns + 2 * cost.device_command_ns;
+  return ns;
+}
+
+}  // namespace
+
+LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost) {
+  if (tree.groups[index(group)].latency_ns != 0) return LatencySource::declared;
+  if (within_host(tree, group)) return LatencySource::within_host;
+  return goes_by_rdma(tree, group, cost) ? LatencySource::rdma : LatencySource::sockets;
+}
+
+uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost) {
+  return way_ns(tree, group, cost) + 2 * cost.device_command_ns;
+}
+
+uint64_t asking_ns(const TierTree& tree, int group, const CostModel& cost) {
+  return goes_by_rdma(tree, group, cost) ? cost.asking_latencies * way_ns(tree, group, cost) : 0;
 }
 
 }  // namespace sennit

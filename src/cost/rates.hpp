@@ -57,5 +57,7 @@ enum class LatencySource : uint8_t { declared, within_host, rdma, sockets };
 LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost);
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
+// What asking for its receive adds where it is larger than CostModel::eager_bytes.
+uint64_t asking_ns(const TierTree& tree, int group, const CostModel& cost);
 
 }  // namespace sennit

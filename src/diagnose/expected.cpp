@@ -61,13 +61,20 @@ constexpr Effort kEfforts[] = {
 // waits for another: a call may take a tenth longer than one rank for all shows.
 constexpr int kEachByItself = 64;
 
+// A recording's service begins when both ends are ready, whoever has asked whom before.
+SimulateOptions without_asking() {
+  SimulateOptions options;
+  options.cost.asking_latencies = 0;
+  return options;
+}
+
 ExpectedPlan expected_ring(const TierTree& tree, const PlanNote& plan, uint64_t turns) {
   ExpectedPlan expected;
   const SimulatedTime time =
-      simulation::ring_time(tree, plan.request, turns, plan.parameters.chunks, {});
+      simulation::ring_time(tree, plan.request, turns, plan.parameters.chunks, without_asking());
   expected.time_ns = static_cast<double>(time.time_ns);
   const std::vector<uint64_t> hops_ns =
-      simulation::ring_hops_ns(tree, plan.request, turns, time.time_ns, SimulateOptions().cost);
+      simulation::ring_hops_ns(tree, plan.request, turns, time.time_ns, without_asking().cost);
   for (int position = 0; position < tree.ranks(); position++)
     expected.service_ns[{position, (position + 1) % tree.ranks()}] =
         static_cast<double>(hops_ns[index(position)]);
@@ -96,7 +103,7 @@ ExpectedPlan expected_edges(const TierTree& tree, const Request& request,
                             const Blueprint& blueprint, uint32_t chunks, bool one_for_all,
                             uint64_t grain_ns) {
   Messages messages;
-  SimulateOptions options;
+  SimulateOptions options = without_asking();
   const simulation::GroupCall call = simulation::whole_tree(tree, request, chunks, blueprint);
   options.symmetry = one_for_all && simulation::one_class(tree, call).has_value();
   options.grain_ns = grain_ns;

@@ -74,6 +74,8 @@ Setting::Setting(const TierTree& t, const Request& r, const CostModel& c)
 
 Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare)
     : latency_ns(estimate.latency_ns),
+      asking(estimate.asking),
+      eager_bytes(setting.cost.eager_bytes),
       posting_ns(estimate.messages *
                  (setting.one_host ? setting.cost.shared_memory_post_ns : setting.cost.post_ns)),
       posting(setting.rates_known && setting.one_host ? Posting::added
@@ -96,7 +98,15 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
   }
 }
 
+uint64_t Pipeline::latency_of(uint32_t chunks) const {
+  uint64_t ns = latency_ns;
+  for (const Estimate::Asking& asked : asking)
+    if (asked.bytes / chunks > eager_bytes) ns += asked.ns;
+  return ns;
+}
+
 uint64_t Pipeline::ns(uint32_t chunks) const {
+  const Wide way = latency_of(chunks);
   const Wide sum = tiers_ns + reduction_ns + others_reduction_ns, later = chunks - 1;
   const Wide moving = largest_tier_ns - largest_tier_ns / chunks + later * header_ns;
   const Wide reducing = reduction_ns - reduction_ns / chunks, posts = later * posting_ns;
@@ -104,8 +114,7 @@ uint64_t Pipeline::ns(uint32_t chunks) const {
   const Wide moved = tiers_ns / chunks;
   const Wide posted = Wide{posting_ns} * later_posts_permille / kPermille;
   const Wide hidden = std::min(moved, posted) - not_hidden(moved, posted);
-  Wide time =
-      Wide{latency_ns} + posting_ns - hidden + sum / chunks + refill_ns / chunks * later / chunks;
+  Wide time = way + posting_ns - hidden + sum / chunks + refill_ns / chunks * later / chunks;
   switch (posting) {
     case Posting::added:
       time += std::max(moving, reducing) + posts;
@@ -118,7 +127,7 @@ uint64_t Pipeline::ns(uint32_t chunks) const {
       break;
   }
   if (ends_together && chunks > kLanes)
-    time = std::max(time, (Wide{chunks} * (Wide{latency_ns} + posting_ns) + sum) / kLanes);
+    time = std::max(time, (Wide{chunks} * (way + posting_ns) + sum) / kLanes);
   const uint64_t alone = saturated(time);
   const Wide unhidden = Wide{std::min(alone, turn_ns)} * turn_permille / kPermille / kUnhidden;
   return saturated(Wide{std::max(alone, turn_ns)} + unhidden);

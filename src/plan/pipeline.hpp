@@ -14,6 +14,9 @@
 // are unknown, posting counts for one chunk: on a network slower than assumed it hides behind the
 // wire, while too few chunks cost up to a whole tier's time.
 //
+// Over RDMA messages that are not sent at once ask for their receives first, and latency is longer
+// by that (CostModel::eager_bytes): whether they do follows from the number of chunks.
+//
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
 // whatever has no root, each of them holds its lane for its whole way, so
 //   time >= (chunks * (latency + posting) + sum of the tiers' times + reductions) / kLanes.
@@ -57,7 +60,12 @@ struct Pipeline {
   Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare);
   uint64_t ns(uint32_t chunks) const;
 
-  uint64_t latency_ns;
+  // Of one chunk's messages; those that ask for their receives take longer.
+  uint64_t latency_of(uint32_t chunks) const;
+
+  uint64_t latency_ns;  // of those that do not
+  std::vector<Estimate::Asking> asking;
+  uint64_t eager_bytes;
   uint64_t posting_ns;  // of one chunk's messages
   // Of that, what the first message does not wait for.
   uint64_t later_posts_permille = 0;

@@ -62,6 +62,7 @@ void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
       peer.latency_ns = options_.every_latency_ns != 0
                             ? options_.every_latency_ns
                             : planning_latency_ns(tree_, common, options_.cost);
+      if (options_.every_latency_ns == 0) peer.asking_ns = asking_ns(tree_, common, options_.cost);
       peer.post_ns =
           within_host(tree_, common) ? options_.cost.shared_memory_post_ns : options_.cost.post_ns;
     }
@@ -95,6 +96,9 @@ Status World::run() {
         switch (event.what) {
           case What::processor_free:
             processor_free(static_cast<int>(event.subject));
+            break;
+          case What::granted:
+            move(event.subject);
             break;
           case What::left_sender:
             left_sender(event.subject);
@@ -208,7 +212,7 @@ void World::post_receive(int position, LaneStep at) {
     rank.early.erase(early);
     while (message != kNone) {
       const uint32_t next = std::exchange(messages_[message].next, kNone);
-      move(message);
+      grant(message);
       message = next;
     }
     return;
@@ -371,11 +375,19 @@ void World::posted(uint32_t number) {
   Message& message = messages_[number];
   Rank& rank = ranks_[index(message.to)];
   const uint32_t receive = receive_of(message);
-  if (message.bytes <= options_.eager_bytes || receive == kNone ||
-      is_posted(rank, message.chunk, receive))
-    return move(number);
+  message.begin_ns = now_ns_;
+  if (message.bytes <= options_.cost.eager_bytes) return move(number);
+  if (receive == kNone || is_posted(rank, message.chunk, receive)) return grant(number);
   const auto [first, alone] = rank.early.try_emplace(key(message.chunk, receive), number);
   message.next = alone ? kNone : std::exchange(first->second, number);
+}
+
+// Its receive is posted. Where it asks for that, it has done so since it was handed over.
+void World::grant(uint32_t number) {
+  const Message& message = messages_[number];
+  const uint64_t one_way_ns = peer_of(message).asking_ns / 2;
+  if (one_way_ns == 0) return move(number);
+  at(std::max(now_ns_, message.begin_ns + one_way_ns) + one_way_ns, What::granted, number);
 }
 
 void World::move(uint32_t number) {

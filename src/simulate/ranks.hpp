@@ -51,7 +51,7 @@ class World {
     uint32_t lane = 0, step = 0;  // the sender's
     uint32_t chunk = 0;
     uint64_t bytes = 0;
-    uint64_t begin_ns = 0;  // moves since
+    uint64_t begin_ns = 0;  // moves since; before that, asks since
     uint32_t next = kNone;
   };
   // What a rank sends to one other: ready, waiting and moving.
@@ -61,7 +61,8 @@ class World {
     uint32_t in_flight = 0;
     bool open = false;  // among the rank's open_peers
     uint64_t latency_ns = 0, post_ns = 0;
-    int to = 0;  // class
+    uint64_t asking_ns = 0;  // there and back, of a message that is not sent at once
+    int to = 0;              // class
     uint32_t connection = 0;
     uint32_t moving = kNone;                               // message
     uint32_t first_waiting = kNone, last_waiting = kNone;  // messages, a list through Message::next
@@ -92,7 +93,7 @@ class World {
     LaneStep local_now{kNone, 0};
     uint32_t posting = kNone;
   };
-  enum class What : uint8_t { processor_free, left_sender, delivery };
+  enum class What : uint8_t { processor_free, granted, left_sender, delivery };
   struct Event {
     uint64_t time_ns;
     uint64_t number;  // first come, first served
@@ -123,6 +124,7 @@ class World {
   void open_peer(Rank& rank, uint32_t peer);
   void processor_free(int rank);
   void posted(uint32_t message);
+  void grant(uint32_t message);
   void move(uint32_t message);
   void sent(uint32_t connection);
   void left_sender(uint32_t message);

@@ -6,10 +6,10 @@
 // uses the egress of every group from the sender up to below the common group and the ingress of
 // every group down to the receiver; messages that move at the same time share every directed
 // capacity max-min fairly; those between the same two ranks go one after the other. Then the common
-// group's latency passes. Posting, reducing and copying take a rank's processor, one thing at a
-// time. Unknown figures are those of cost/rates.hpp. Parallel planes count as one pipe. Pure and
-// deterministic. Cost: about one sharing of the links per distinct time at which messages start or
-// end.
+// group's latency passes. Over RDMA a large message asks for its receive before it moves. Posting,
+// reducing and copying take a rank's processor, one thing at a time. Unknown figures are those of
+// cost/rates.hpp. Parallel planes count as one pipe. Pure and deterministic. Cost: about one
+// sharing of the links per distinct time at which messages start or end.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct SlowCable {
 // How exactly, and under which costs.
 struct SimulateOptions {
   // Neither the filling of pipelines nor posting nor reductions: the latency of the longest chain
-  // of messages, and then the busiest link's bytes over its capacity. Good for comparing shapes,
-  // not for choosing.
+  // of messages, with what asking takes, and then the busiest link's bytes over its capacity. Good
+  // for comparing shapes, not for choosing.
   bool fluid = false;
   bool free_messages = false;     // messages take no latency and cost nothing to post
   uint64_t every_latency_ns = 0;  // of every message, instead of the tree's; 0: the tree's
@@ -72,7 +72,6 @@ struct SimulateOptions {
   // made to see which do the same.
   uint64_t most_messages = ~uint64_t{0};
   size_t most_programs = size_t{1} << 40;
-  uint64_t eager_bytes = 8 * 1024;  // larger messages wait until the receive is posted
 };
 
 // What crossed a group's boundary, and for how long anything was on its way across. Of ranks that

@@ -63,6 +63,21 @@ TEST(Latency, ACalibrationScalesIt) {
   EXPECT_EQ(planning_latency_ns(wired, 0, cost), 4'200u);
 }
 
+// Twice the way's latency, declared or assumed; where receivers grant beforehand nothing.
+TEST(Latency, OverRdmaALargeMessageAsksForItsReceive) {
+  const TierTree wired = tree("racks=2x2;ranks=2;wire=infiniband"),
+                 declared = tree("racks=2x2;latency=5us;wire=infiniband"),
+                 unknown = tree("racks=2x2");
+  EXPECT_EQ(asking_ns(wired, 0, {}), 2 * 2'100u);
+  EXPECT_EQ(asking_ns(wired, group_of_tier(wired, "host"), {}), 0u);
+  EXPECT_EQ(asking_ns(declared, 0, {}), 2 * 5'000u);
+  EXPECT_EQ(asking_ns(declared, 0, {.way = Way::sockets}), 0u);
+  EXPECT_EQ(asking_ns(unknown, 0, {}), 0u);
+  EXPECT_EQ(asking_ns(unknown, 0, {.way = Way::rdma}), 2 * 2'100u);
+  EXPECT_EQ(asking_ns(wired, 0, gpu_cost()), 0u);
+  EXPECT_EQ(asking_ns(wired, 0, device_memory_cost({})), 2 * 2'100u) << "nobody commands a device";
+}
+
 // Also where it is declared, which says nothing of devices; and whatever was measured on the host.
 TEST(Latency, OnADeviceHasACommandAtEitherEnd) {
   for (const char* spec : {"racks=2x2", "racks=2x2;latency=5us", "racks=1x1;ranks=4"}) {

@@ -130,6 +130,60 @@ TEST(OneModel, EstimatesNearlyKnowItOfUnequalGroups) {
   }
 }
 
+// Over RDMA what is not sent at once asks for its receive. How much longer that makes a call the
+// closed form and the simulator nearly agree on.
+TEST(OneModel, AskingAddsTheSameInBoth) {
+  PlanOptions asking, none;
+  asking.cost.post_ns = none.cost.post_ns = kRdmaPostNs;
+  none.cost.asking_latencies = 0;
+  std::vector<double> apart;
+  double longest = 1;
+  for (const char* fabric :
+       {"racks=4x4;nic=25GB/s;oversubscription=2;wire=infiniband",
+        "racks=2x3;ranks=2;nic=12.5GB/s;oversubscription=3;local=50GB/s;wire=roce",
+        "racks=1,2,3,2;nic=12.5GB/s;oversubscription=5;wire=infiniband"}) {
+    const TierTree tree = *synthetic_tree(fabric);
+    const auto judge = [&](const Request& request, const Plan& plan) {
+      const auto longer = [&](auto&& time_ns) {
+        return static_cast<double>(time_ns(asking)) / static_cast<double>(time_ns(none));
+      };
+      const double planned = longer([&](const PlanOptions& options) {
+        return predicted_ns(request, tree, options, plan.algorithm, plan.parameters);
+      });
+      const double simulated = longer([&](const PlanOptions& options) {
+        SimulateOptions simulation;
+        simulation.cost = options.cost;
+        return simulate(tree, request, plan, simulation)->time_ns;
+      });
+      if (planned == 1 && simulated == 1) return;
+      longest = std::max(longest, simulated);
+      apart.push_back(planned / simulated);
+      EXPECT_NEAR(apart.back(), 1, 0.35)
+          << fabric << ": " << name(request.collective) << " of " << request.count
+          << " elements by " << plan.algorithm << " in " << plan.parameters.chunks << " chunks";
+    };
+    for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
+      for (const uint64_t bytes : {4u << 10, 64u << 10, 512u << 10, 4u << 20}) {
+        const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks(), 1);
+        for (const Algorithm* algorithm : algorithms()) {
+          if (!algorithm->applies(tree, request)) continue;
+          Plan plan;
+          plan.algorithm = algorithm->name();
+          plan.parameters = algorithm->candidates(tree, request).front();
+          judge(request, plan);
+          plan.parameters.chunks = 4;
+          if (algorithm->pipelines()) judge(request, plan);
+        }
+      }
+  }
+  ASSERT_GT(apart.size(), 150u);
+  EXPECT_GT(longest, 1.5);
+  std::ranges::sort(apart);
+  fmt::print("{} cells, 5th to 95th percentile {:.2f} to {:.2f}, extremes {:.2f} and {:.2f}\n",
+             apart.size(), apart[apart.size() / 20], apart[apart.size() * 19 / 20], apart.front(),
+             apart.back());
+}
+
 // The planner chooses by the closed form; the simulator says how much faster another of its
 // candidates would be, on hosts whose adapters send without the kernel. Those far behind by the
 // closed form are not simulated.

@@ -110,7 +110,7 @@ TEST(Replay, LargeMessagesWaitForTheirReceive) {
   };
   EXPECT_NEAR(time_of(ground, 1'000'000, maker), 1502e-6, 1e-7);
   ReplayOptions eager = free_of_charge();
-  eager.eager_bytes = kMiB;
+  eager.cost.eager_bytes = kMiB;
   // Both share 2's NIC at first: 0.5 MB each in 1 ms, and the rest of the large one in half a ms.
   EXPECT_NEAR(time_of(ground, 1'000'000, maker, eager), 1501e-6, 1e-7);
 }

@@ -20,6 +20,7 @@
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"
 #include "tests/support/verify_programs.hpp"
+#include "topology/source.hpp"
 #include "verify/verify.hpp"
 
 namespace sennit {
@@ -136,6 +137,39 @@ TEST(SimulateByHand, MessagesOfAPairGoOneAfterTheOther) {
 }
 
 // Both chunks may begin at once: the first is sent on before the second is looked at.
+// Asked is at once, and what is asked for goes when the receive is there: one way on.
+TEST(SimulateByHand, OverRdmaALargeMessageAsksForItsReceive) {
+  const TierTree tree = *synthetic_tree("racks=1x3;nic=1GB/s;latency=10us;wire=infiniband");
+  SimulateOptions options;
+  options.cost.post_ns = 0;
+  options.cost.reduce_bytes_per_s = uint64_t{1} << 50;
+  const auto time = [&](uint64_t bytes, Maker maker) {
+    return time_of(tree, bytes, std::move(maker), options);
+  };
+  // 8 KiB move in 8.192 us, and arrive after 10; a little more asks for 20 before.
+  EXPECT_EQ(time(8'192, one_message_each({{0, 1}})), 8'192u + 10'000);
+  EXPECT_EQ(time(8'196, one_message_each({{0, 1}})), 8'196u + 30'000);
+  // 1 gets a message of 2, and only then posts the receive for that of 0, which has asked long
+  // before: 130 us, and 10 to tell 0 of it.
+  const Maker late = [](int position) {
+    ProgramBuilder builder;
+    if (position == 0) builder.send(1, builder.input(kWholeVector), 0);
+    if (position == 2) builder.send(1, builder.input(kWholeVector), 0);
+    if (position == 1) {
+      const Operand slot = builder.scratch(kWholeVector);
+      builder.recv(2, slot, 0);
+      builder.recv(0, slot, 0);
+    }
+    return builder.finish();
+  };
+  EXPECT_EQ(time(100'000, late), 130'000u + 10'000 + 110'000);
+  options.cost.asking_latencies = 0;
+  EXPECT_EQ(time(100'000, late), 110'000u + 110'000);
+  options.cost.asking_latencies = 2;
+  options.cost.way = Way::sockets;
+  EXPECT_EQ(time(8'196, one_message_each({{0, 1}})), 8'196u + 10'000);
+}
+
 TEST(SimulateByHand, TheLowestChunkIsWorkedOnFirst) {
   const TierTree tree = TierTree::uniform({2}, {1'000'000'000'000'000});
   constexpr uint64_t kBytes = 16'000, kMicrosecond = 1'000;  // half of it is read in 1 us

@@ -33,7 +33,7 @@ class Star : public Algorithm {
     }
     Estimate estimate;
     estimate.tier_ns = load.tier_ns(cost);
-    estimate.latency_ns = 2 * longest_latency_ns(tree, cost);
+    add_latency(tree, slowest_group(tree, cost), 2, bytes, cost, &estimate);
     estimate.messages = static_cast<uint64_t>(n) - 1;
     estimate.reduce_bytes = static_cast<uint64_t>(n) * bytes;
     return estimate;

@@ -160,6 +160,7 @@ Result<ConnectedTransports> start_transports(Control& control, const HostSharing
   if (context.sealed)
     SENNIT_RETURN_IF_ERROR(check_sealed(*offers, hosts, transports_open_to_readers()));
   set_wire_cost(*offers, cost);
+  cost->eager_bytes = options.eager_bytes;
   std::vector<std::string_view> names;
   for (const auto& transport : connected.transports) names.push_back(transport->name());
   connected.addresses = addresses_of(*offers, names);

@@ -33,7 +33,7 @@ struct ConnectedTransports {
   std::vector<std::vector<Bytes>> addresses;           // by rank, then by transport
   std::vector<Placement> placements;                   // by rank
 };
-// Sets what headers cost in `cost`.
+// Sets in `cost` what headers cost, and which messages ask for their receives.
 Result<ConnectedTransports> start_transports(Control& control, const HostSharing& hosts,
                                              const JobOptions& options, CostModel* cost);
 

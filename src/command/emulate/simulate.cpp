@@ -26,9 +26,15 @@ TierTree known_to_ranks(TierTree tree, const RunOptions& run) {
   return tree;
 }
 
+// As a communicator's options set it.
+CostModel cost_model() {
+  return {.eager_bytes = static_cast<uint64_t>(option_integer("SENNIT_EAGER_BYTES"))};
+}
+
 // As a communicator plans.
 Result<Plan> plan_for(const Request& request, const TierTree& tree) {
   PlanOptions options;
+  options.cost = cost_model();
   options.algorithm = option_text("SENNIT_ALGORITHM");
   options.chunk_bytes = static_cast<uint64_t>(option_integer("SENNIT_CHUNK_BYTES"));
   options.reproducible = option_flag("SENNIT_REPRODUCIBLE");
@@ -40,7 +46,7 @@ Result<Plan> plan_for(const Request& request, const TierTree& tree) {
 SimulateOptions simulate_options() {
   SimulateOptions options;
   options.in_flight_bytes = static_cast<uint64_t>(option_integer("SENNIT_IN_FLIGHT_BYTES"));
-  options.eager_bytes = static_cast<uint64_t>(option_integer("SENNIT_EAGER_BYTES"));
+  options.cost = cost_model();
   return options;
 }
 

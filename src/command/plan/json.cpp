@@ -68,6 +68,8 @@ std::string json_text(const Problem& problem, const Plan& plan, const Facts& fac
         {"latency_us", us(cost.latency_ns)},
         {"rdma_latency_us", us(cost.rdma_latency_ns)},
         {"switch_us", us(cost.switch_ns)},
+        {"eager_bytes", cost.eager_bytes},
+        {"asking_latencies", cost.asking_latencies},
         {"reduce_bytes_per_s", cost.reduce_bytes_per_s},
         {"on_gpus", problem.on_gpus}}},
       {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},

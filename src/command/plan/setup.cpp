@@ -82,6 +82,7 @@ Result<Request> make_request(const Arguments& arguments, Collective collective,
 
 Result<CostModel> make_cost(const Arguments& arguments, const TierTree& tree, bool on_gpus) {
   CostModel cost = on_gpus ? gpu_cost() : CostModel();
+  cost.eager_bytes = static_cast<uint64_t>(option_integer("SENNIT_EAGER_BYTES"));
   if (!on_gpus && does_rdma(tree.root().wire) && !within_one_host(tree)) cost.post_ns = kRdmaPostNs;
   const auto time = [](const char* option, const std::string& text, uint64_t* ns) -> Status {
     if (text.empty()) return {};
@@ -341,26 +342,31 @@ std::string title(const Problem& problem) {
   return text + fmt::format(" over {} ranks of {}", problem.tree.ranks(), problem.fabric);
 }
 
-// What is assumed of latencies that the fabric does not declare.
+// What is assumed of latencies that the fabric does not declare, and which messages have more.
 std::string latency_text(const Problem& problem) {
   const CostModel& cost = problem.options.cost;
   const TierTree& tree = problem.tree;
   Wire wire = Wire::unknown;
-  bool others = false;
+  bool others = false, asks = false;
   for (size_t g = 0; g < tree.groups.size(); g++) {
     if (tree.groups[g].children == 0) continue;
     const LatencySource source = latency_source(tree, static_cast<int>(g), cost);
     if (source == LatencySource::rdma) wire = slower(wire, tree.groups[g].wire);
     others = others || source == LatencySource::sockets;
+    asks = asks || asking_ns(tree, static_cast<int>(g), cost) > 0;
   }
+  const std::string asking =
+      asks ? fmt::format(", over RDMA {} times as much above {}", 1 + cost.asking_latencies,
+                         format_bytes(cost.eager_bytes))
+           : "";
   const std::string rest =
       fmt::format("{} latency where the fabric says none", format_time(cost.latency_ns));
-  if (wire == Wire::unknown) return rest;
-  std::string text = fmt::format(
+  if (wire == Wire::unknown) return rest + asking;
+  const std::string rdma = fmt::format(
       "{}{} latency of RDMA ASSUMED over {}", format_time(cost.rdma_latency_ns),
       cost.switch_ns == 0 ? "" : fmt::format(" and {} a switch", format_time(cost.switch_ns)),
       name(wire));
-  return others ? text + ", " + rest : text;
+  return (others ? rdma + ", " + rest : rdma) + asking;
 }
 
 std::string model_text(const Problem& problem) {

@@ -197,6 +197,19 @@ TEST(Plan, AssumesOfLatenciesWhatTheWireTakes) {
       << text.output;
 }
 
+TEST(Plan, SaysFromWhichSizeMessagesAskOverRdma) {
+  const std::string plan = "plan all_reduce -b 256K --fabric 'racks=2x4;nic=25GB/s;uplink=50GB/s;";
+  const Outcome text = sh(kSennit + plan + "latency=2us;wire=roce'");
+  EXPECT_NE(text.output.find(", over RDMA 3 times as much above 8 KiB"), std::string::npos)
+      << text.output;
+  EXPECT_EQ(sh(kSennit + plan + "latency=2us'").output.find("over RDMA"), std::string::npos);
+  const json asks = answer(plan + "wire=roce' --json -");
+  EXPECT_EQ(asks["model"]["eager_bytes"], 8192);
+  EXPECT_EQ(asks["model"]["asking_latencies"], 2);
+  const Outcome more = sh("SENNIT_EAGER_BYTES=1G " + kSennit + plan + "wire=roce' --json -");
+  EXPECT_LT(json::parse(more.output)["predicted_us"], asks["predicted_us"]);
+}
+
 // The closed form beside the simulator: how far it may be off.
 TEST(Plan, SaysWhatTheSimulatorSays) {
   const json planned = answer("plan all_reduce -b 16M --json -" + kSmall);
