@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 namespace sennit::watch {
@@ -30,15 +29,11 @@ bool blames_others(const LiveVerdict& told, const LiveVerdict& found) {
                       [&](const diagnose::DirectedGroup& link) { return is_blamed(found, link); });
 }
 
-// Whether who is blamed now was blamed before.
+// Whether every rank that is blamed now was blamed before. A link that is slow is the same one,
+// whichever are suspected of it.
 bool blames_no_more(const LiveVerdict& told, const LiveVerdict& found) {
-  return std::all_of(found.ranks.begin(), found.ranks.end(),
-                     [&](int rank) {
-                       return std::find(told.ranks.begin(), told.ranks.end(), rank) !=
-                              told.ranks.end();
-                     }) &&
-         std::all_of(found.suspects.begin(), found.suspects.end(),
-                     [&](const diagnose::DirectedGroup& link) { return is_blamed(told, link); });
+  return std::includes(told.ranks.begin(), told.ranks.end(), found.ranks.begin(),
+                       found.ranks.end());
 }
 
 }  // namespace
@@ -95,18 +90,19 @@ std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
     now.back().withdrawn = true;
   }
   const bool is_new = !told_ && has_held();
-  if (is_new || otherwise) {
-    if (is_new) {
-      patience_ = candidate_->tier >= 0 ? kLookLongAtTier : kLookLong;
-    } else {
-      found->since_ns = blames_no_more(*told_, *found) ? told_->since_ns : blames_others_->since_ns;
-      if (others_ >= patience_ && patience_ <= std::numeric_limits<int>::max() / 2) patience_ *= 2;
-    }
-    told_ = is_new ? std::exchange(candidate_, std::nullopt) : std::move(found);
-    missing_ = different_ = others_ = 0;
-    if (is_new) held_ = 0;
-    now.push_back(*told_);
+  if (is_new) {
+    told_ = std::exchange(candidate_, std::nullopt);
+    patience_ = told_->tier >= 0 ? kLookLongAtTier : kLookLong;
+    held_ = 0;
+  } else if (otherwise) {
+    found->since_ns = blames_no_more(*told_, *found) ? told_->since_ns : blames_others_->since_ns;
+    if (others_ >= patience_) patience_ *= 2;
+    told_ = std::move(found);
+  } else {
+    return now;
   }
+  missing_ = different_ = others_ = 0;
+  now.push_back(*told_);
   return now;
 }
 

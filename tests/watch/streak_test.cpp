@@ -164,14 +164,18 @@ TEST(Streak, FewerLinksAreNews) {
 
 TEST(Streak, AnotherLinkInPlaceOfOneIsNews) {
   LiveVerdict before = *slow(1), after = before;
+  before.since_ns = 10;
+  after.since_ns = 20;
   before.suspects.push_back({5, true});
   after.suspects.push_back({7, true});
   Streak streak;
   std::vector<int> told;
   for (const LiveVerdict& found : {before, after})
     for (int i = 0; i < 6; i++)
-      for (const LiveVerdict& verdict : streak.see(found))
+      for (const LiveVerdict& verdict : streak.see(found)) {
         told.push_back(verdict.suspects.back().group);
+        EXPECT_EQ(verdict.since_ns, 10u) << "the link that is slow is the same one";
+      }
   EXPECT_EQ(told, (std::vector<int>{5, 7}));
 }
 
