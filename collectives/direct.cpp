@@ -248,7 +248,7 @@ class DirectAlgorithm : public Algorithm {
                     const CostModel& cost) const override {
     const int n = tree.ranks();
     const auto ranks = static_cast<uint64_t>(n);
-    const uint64_t total = total_bytes(request, n);
+    const uint64_t total = total_bytes(request, n), largest = largest_message(request, n);
     Estimate estimate;
     const Load load = load_of(tree, request);
     estimate.tier_ns = load.tier_ns(cost);
@@ -265,11 +265,10 @@ class DirectAlgorithm : public Algorithm {
       add_latency(tree,
                   has_root(request.collective) ? slowest_group(tree, request.root, cost)
                                                : slowest_group(tree, cost),
-                  rounds, largest_message(request, n), cost, &estimate);
+                  rounds, largest, cost, &estimate);
     if (request.collective == Collective::all_reduce || request.collective == Collective::reduce)
       estimate.reduce_bytes = ranks * total;
-    if (request.collective == Collective::reduce_scatter)
-      estimate.reduce_bytes = ranks * largest_message(request, n);
+    if (request.collective == Collective::reduce_scatter) estimate.reduce_bytes = ranks * largest;
     return estimate;
   }
 

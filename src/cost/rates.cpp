@@ -103,10 +103,10 @@ CostModel device_memory_cost(CostModel cost) {
 
 namespace {
 
+// Between hosts.
 bool goes_by_rdma(const TierTree& tree, int group, const CostModel& cost) {
-  return !within_host(tree, group) &&
-         (cost.way == Way::rdma ||
-          (cost.way == Way::as_wired && does_rdma(tree.groups[index(group)].wire)));
+  return cost.way == Way::rdma ||
+         (cost.way == Way::as_wired && does_rdma(tree.groups[index(group)].wire));
 }
 
 // Without what devices at its ends add.
@@ -143,7 +143,14 @@ uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& c
 }
 
 uint64_t asking_ns(const TierTree& tree, int group, const CostModel& cost) {
-  return goes_by_rdma(tree, group, cost) ? cost.asking_latencies * way_ns(tree, group, cost) : 0;
+  if (!goes_by_rdma(tree, group, cost) || within_host(tree, group)) return 0;
+  return cost.asking_latencies * way_ns(tree, group, cost);
+}
+
+uint64_t latency_of_bytes_ns(const TierTree& tree, int group, uint64_t bytes,
+                             const CostModel& cost) {
+  return planning_latency_ns(tree, group, cost) +
+         (bytes > cost.eager_bytes ? asking_ns(tree, group, cost) : 0);
 }
 
 }  // namespace sennit

@@ -59,5 +59,8 @@ LatencySource latency_source(const TierTree& tree, int group, const CostModel& c
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
 // What asking for its receive adds where it is larger than CostModel::eager_bytes.
 uint64_t asking_ns(const TierTree& tree, int group, const CostModel& cost);
+// Both together, of one message of so many bytes.
+uint64_t latency_of_bytes_ns(const TierTree& tree, int group, uint64_t bytes,
+                             const CostModel& cost);
 
 }  // namespace sennit

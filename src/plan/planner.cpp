@@ -58,8 +58,7 @@ void plan_point_to_point(const Request& request, const TierTree& tree, const Cos
     if (tree.groups[g].egress.known()) rate = std::min(rate, tree.groups[g].egress.bytes_per_s);
   plan.algorithm = straight_name();
   const uint64_t bytes = message_bytes(request, 2);
-  const uint64_t asking = bytes > cost.eager_bytes ? asking_ns(tree, 0, cost) : 0;
-  plan.predicted_ns = saturated(Wide{planning_latency_ns(tree, 0, cost)} + asking + cost.post_ns +
+  plan.predicted_ns = saturated(Wide{latency_of_bytes_ns(tree, 0, bytes, cost)} + cost.post_ns +
                                 Wide{bytes} * kNsPerSecond / rate);
   plan.candidates.push_back({plan.algorithm, plan.parameters, plan.predicted_ns, "", 0});
 }

@@ -33,11 +33,6 @@ uint64_t bytes_of_hop(const TierTree& tree, const Request& request, uint64_t tur
   return scaled(turns * bytes, n - 1, n);
 }
 
-uint64_t latency_of_piece(const TierTree& tree, int group, uint64_t bytes, const CostModel& cost) {
-  return planning_latency_ns(tree, group, cost) +
-         (bytes > cost.eager_bytes ? asking_ns(tree, group, cost) : 0);
-}
-
 }  // namespace
 
 std::vector<uint64_t> ring_hops_ns(const TierTree& tree, const Request& request, uint64_t turns,
@@ -67,7 +62,7 @@ SimulatedTime ring_time(const TierTree& tree, const Request& request, uint64_t t
     const int common = tree.common_group(position, next);
     moving_ns += scaled(bytes, kNsPerSecond, rate_between(tree, position, next, options.cost)) / n;
     way_ns +=
-        latency_of_piece(tree, common, bytes / n / (options.fluid ? 1 : chunks), options.cost);
+        latency_of_bytes_ns(tree, common, bytes / n / (options.fluid ? 1 : chunks), options.cost);
     posting_ns +=
         within_host(tree, common) ? options.cost.shared_memory_post_ns : options.cost.post_ns;
   }

@@ -59,10 +59,12 @@ void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
     const int to = kind.peer_position[i];
     const int common = tree_.common_group(kind.position, to);
     if (!options_.free_messages) {
-      peer.latency_ns = options_.every_latency_ns != 0
-                            ? options_.every_latency_ns
-                            : planning_latency_ns(tree_, common, options_.cost);
-      if (options_.every_latency_ns == 0) peer.asking_ns = asking_ns(tree_, common, options_.cost);
+      if (options_.every_latency_ns != 0) {
+        peer.latency_ns = options_.every_latency_ns;
+      } else {
+        peer.latency_ns = planning_latency_ns(tree_, common, options_.cost);
+        peer.asking_ns = asking_ns(tree_, common, options_.cost);
+      }
       peer.post_ns =
           within_host(tree_, common) ? options_.cost.shared_memory_post_ns : options_.cost.post_ns;
     }

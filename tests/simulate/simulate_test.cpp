@@ -136,7 +136,6 @@ TEST(SimulateByHand, MessagesOfAPairGoOneAfterTheOther) {
   EXPECT_EQ(s->tiers[0].bytes, 3000u);
 }
 
-// Both chunks may begin at once: the first is sent on before the second is looked at.
 // Asked is at once, and what is asked for goes when the receive is there: one way on.
 TEST(SimulateByHand, OverRdmaALargeMessageAsksForItsReceive) {
   const TierTree tree = *synthetic_tree("racks=1x3;nic=1GB/s;latency=10us;wire=infiniband");
@@ -170,6 +169,7 @@ TEST(SimulateByHand, OverRdmaALargeMessageAsksForItsReceive) {
   EXPECT_EQ(time(8'196, one_message_each({{0, 1}})), 8'196u + 10'000);
 }
 
+// Both chunks may begin at once: the first is sent on before the second is looked at.
 TEST(SimulateByHand, TheLowestChunkIsWorkedOnFirst) {
   const TierTree tree = TierTree::uniform({2}, {1'000'000'000'000'000});
   constexpr uint64_t kBytes = 16'000, kMicrosecond = 1'000;  // half of it is read in 1 us
