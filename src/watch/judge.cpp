@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/clock.hpp"
 #include "base/index.hpp"
@@ -425,8 +424,9 @@ std::optional<LiveVerdict> Judge::starvation(const OfComm& comm,
 }
 
 // Who is in no call for longer than the others, between calls that all make, and for longer than
-// most differ from one another; of those who get no core it is known why.
-std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::vector<int>& starved) const {
+// most differ from one another. Where half of them are late the usual one is late, and nobody is.
+// `known`: it is known why these are late.
+std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::set<int>& known) const {
   std::vector<double> between, periods;
   for (const DigestPace& pace : comm.paces) {
     between.push_back(static_cast<double>(pace.between_ns));
@@ -442,15 +442,14 @@ std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::vector<int
   for (size_t m = 0; m < between.size(); m++) {
     const double late = between[m] - usual;
     if (late < least) continue;
-    if (std::binary_search(starved.begin(), starved.end(), comm.members[m])) continue;
+    if (known.contains(comm.members[m])) continue;
     verdict.ranks.push_back(comm.members[m]);
     if (late < verdict.late_ns) continue;
     verdict.late_ns = late;
     verdict.latest = comm.members[m];
     verdict.cores = cores_between_[index(comm.members[m])];
   }
-  // Where half of them are late, it is the others that are early.
-  if (verdict.ranks.empty() || 2 * verdict.ranks.size() > comm.members.size()) return std::nullopt;
+  if (verdict.ranks.empty()) return std::nullopt;
   std::sort(verdict.ranks.begin(), verdict.ranks.end());
   verdict.cost = verdict.late_ns / period;
   verdict.sentence = diagnose::late_ranks_sentence(verdict.ranks, verdict.late_ns, verdict.cost,
@@ -463,18 +462,23 @@ void Judge::look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out) {
   comm->fresh_paces.assign(comm->fresh_paces.size(), false);
   if (comm->pace_looks++ == 0) return;
   const std::vector<int> without = starved(*comm);
-  tell(&OfComm::starved, comm, starvation(*comm, without), out);
-  tell(&OfComm::late, comm, late(*comm, without), out);
+  const std::set<int> told = told_by_others(&OfComm::starved, *comm);
+  std::vector<int> untold = without;
+  std::erase_if(untold, [&](int rank) { return told.contains(rank); });
+  see(&comm->starved, starvation(*comm, untold), out);
+  std::set<int> known = told_by_others(&OfComm::late, *comm);
+  known.insert(without.begin(), without.end());
+  see(&comm->late, late(*comm, known), out);
 }
 
-// Of ranks that are in several communicators it is told by the calls of one alone.
-void Judge::tell(Streak OfComm::*streak, OfComm* comm, std::optional<LiveVerdict> found,
-                 std::vector<LiveVerdict>* out) const {
-  for (const auto& [number, other] : comms_) {
-    const LiveVerdict* const told = (other.*streak).told();
-    if (found && &other != comm && told && blames_same(*found, *told)) found.reset();
-  }
-  see(&(comm->*streak), std::move(found), out);
+// Of ranks that are in several communicators it is told by the calls of one alone: those of which
+// it is told by another's.
+std::set<int> Judge::told_by_others(Streak OfComm::*streak, const OfComm& comm) const {
+  std::set<int> ranks;
+  for (const auto& [number, other] : comms_)
+    if (const LiveVerdict* const told = (other.*streak).told(); told && &other != &comm)
+      ranks.insert(told->ranks.begin(), told->ranks.end());
+  return ranks;
 }
 
 }  // namespace sennit::watch

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,9 +99,8 @@ class Judge {
                       const diagnose::ObservedPlan& observed) const;
   void look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns, std::vector<LiveVerdict>* out);
   void look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out);
-  void tell(Streak OfComm::*streak, OfComm* comm, std::optional<LiveVerdict> found,
-            std::vector<LiveVerdict>* out) const;
-  std::optional<LiveVerdict> late(const OfComm& comm, const std::vector<int>& starved) const;
+  std::set<int> told_by_others(Streak OfComm::*streak, const OfComm& comm) const;
+  std::optional<LiveVerdict> late(const OfComm& comm, const std::set<int>& known) const;
   std::vector<int> starved(const OfComm& comm) const;
   std::optional<LiveVerdict> starvation(const OfComm& comm, const std::vector<int>& ranks) const;
 

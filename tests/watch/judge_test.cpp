@@ -306,6 +306,44 @@ TEST(Judge, SomeOfManyOnFewCoresAreNotStarved) {
     ADD_FAILURE() << verdict.sentence;
 }
 
+// What ranks tell of the calls of two communicators, in which these are late.
+std::vector<LiveVerdict> hear_late(Judge& judge, const std::vector<int>& late, int looks) {
+  constexpr uint64_t kPeriodNs = 10'000'000, kNow = kNsPerS;
+  std::vector<LiveVerdict> told;
+  for (int look = 0; look < looks; look++) {
+    for (int rank = 0; rank < 8; rank++) {
+      Digest digest;
+      digest.span_ns = kNsPerS;
+      const bool is_late = std::find(late.begin(), late.end(), rank) != late.end();
+      for (const uint32_t comm : {1, 2})
+        if (comm == 1 ? rank < 4 : rank > 0)
+          digest.paces.push_back({comm, 50, is_late ? kPeriodNs / 2 : 1000, kPeriodNs});
+      judge.digest(rank, digest, kNow);
+    }
+    for (LiveVerdict& verdict : judge.look(kNow)) told.push_back(std::move(verdict));
+  }
+  return told;
+}
+
+// Rank 1 is in both communicators, and told by the calls of one; rank 6 is in the other alone.
+TEST(Judge, WhoIsToldByOtherCallsIsPassedOverAlone) {
+  const diagnose::SimulatedJob job = job_on(kTree);
+  Judge judge(job.fabric.to_text(), job.placements);
+  judge.note(1, CommunicatorNote{1, {0, 1, 2, 3}});
+  judge.note(1, CommunicatorNote{2, {1, 2, 3, 4, 5, 6, 7}});
+  std::vector<LiveVerdict> told = hear_late(judge, {6}, 6);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].ranks, std::vector<int>{6});
+  told = hear_late(judge, {1, 6}, 12);
+  ASSERT_EQ(told.size(), 1u) << "rank 6 is late still";
+  EXPECT_EQ(told[0].ranks, std::vector<int>{1});
+  EXPECT_FALSE(told[0].withdrawn);
+  told = hear_late(judge, {1}, 6);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].ranks, std::vector<int>{6});
+  EXPECT_TRUE(told[0].withdrawn);
+}
+
 TEST(Judge, WhatMakesNoSenseIsPassedOver) {
   const diagnose::SimulatedJob job = job_on(kTree);
   Judge judge(job.fabric.to_text(), job.placements);
