@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/median.hpp"
@@ -14,28 +16,6 @@ namespace {
 
 // Of fewer calls neither what was before nor what is now can be told.
 constexpr size_t kLeastCalls = 4;
-
-// Means of stretches of logarithms, and the squares of how far they are from these, in O(1).
-class Squares {
- public:
-  explicit Squares(const std::vector<double>& logs) : sum_{0}, squares_{0} {
-    for (const double log : logs) {
-      sum_.push_back(sum_.back() + log);
-      squares_.push_back(squares_.back() + log * log);
-    }
-  }
-  double mean(size_t from, size_t to) const {
-    return (sum_[to] - sum_[from]) / static_cast<double>(to - from);
-  }
-  double around_mean(size_t from, size_t to) const {
-    const double sum = sum_[to] - sum_[from];
-    return std::max(0.0,
-                    squares_[to] - squares_[from] - sum * sum / static_cast<double>(to - from));
-  }
-
- private:
-  std::vector<double> sum_, squares_;
-};
 
 // Logarithms, of which those that are far from their neighbours' middle one are taken to be no
 // farther than chance explains: the first calls make connections, and now and then one waits for
@@ -59,28 +39,46 @@ std::vector<double> without_outliers(const std::vector<double>& times_ns) {
   return clipped;
 }
 
+double mean(const std::vector<double>& logs, size_t from, size_t to) {
+  const auto at = [&](size_t i) { return logs.begin() + static_cast<std::ptrdiff_t>(i); };
+  return std::accumulate(at(from), at(to), 0.0) / static_cast<double>(to - from);
+}
+
+// The squares that are left of logarithms where each is told by the mean of its stretch, before
+// `change` or from there on, and by how far the one before it was from its own: what makes one call
+// longer is often there in the next. That share of it is chosen that leaves least.
+double left_of(const std::vector<double>& logs, size_t change) {
+  const double before = change > 0 ? mean(logs, 0, change) : 0;
+  const double after = mean(logs, change, logs.size());
+  double all = 0, of_earlier = 0, products = 0, last = 0;
+  for (size_t i = 0; i < logs.size(); i++) {
+    const double off = logs[i] - (i < change ? before : after);
+    all += off * off;
+    of_earlier += last * last;
+    products += off * last;
+    last = off;
+  }
+  const double share = of_earlier > 0 ? std::clamp(products / of_earlier, 0.0, 1.0) : 0;
+  return std::max(0.0, all - 2 * share * products + share * share * of_earlier);
+}
+
 }  // namespace
 
+// By the ratio of likelihoods: a change has to tell more than that calls are like those before them
+// does, which tells much of a step, too. The fewer calls there are the more of what is left a
+// change may take away by chance.
 size_t find_change(const std::vector<double>& times_ns, double least) {
-  // So many deviations apart are the means where it is no chance: the best of many splits is looked
-  // at, and of a thousand clean jobs none is to have changed.
-  constexpr double kDeviations = 5;
+  constexpr double kLeastRatio = 18;  // its logarithm, twice
   const size_t calls = times_ns.size();
   if (calls < 2 * kLeastCalls) return 0;
-  const Squares squares(without_outliers(times_ns));
+  const std::vector<double> logs = without_outliers(times_ns);
   size_t best = 0;
-  double left = squares.around_mean(0, calls);
+  double left = std::numeric_limits<double>::infinity();
   for (size_t split = kLeastCalls; split + kLeastCalls <= calls; split++) {
-    if (squares.mean(split, calls) <= squares.mean(0, split)) continue;
-    const double now = squares.around_mean(0, split) + squares.around_mean(split, calls);
-    if (now < left) best = split, left = now;
+    if (mean(logs, split, calls) - mean(logs, 0, split) < std::log(least)) continue;
+    if (const double now = left_of(logs, split); now < left) best = split, left = now;
   }
-  if (best == 0) return 0;
-  const double longer = squares.mean(best, calls) - squares.mean(0, best);
-  const double variance = left / static_cast<double>(calls - 2);
-  const double deviation = std::sqrt(variance / static_cast<double>(best) +
-                                     variance / static_cast<double>(calls - best));
-  return longer >= std::log(least) && longer >= kDeviations * deviation ? best : 0;
+  return static_cast<double>(calls) * std::log(left_of(logs, 0) / left) >= kLeastRatio ? best : 0;
 }
 
 size_t take_history(ObservedPlan* observed, double least) {

@@ -11,9 +11,10 @@
 
 namespace sennit::diagnose {
 
-// The first call that took longer: the split of all calls in two that leaves least of their times'
-// variance, where those after it take longer than those before by more than chance explains. 0:
-// there is none. `least`: by what factor.
+// The first call that took longer: the split of all calls in two that leaves least of their times
+// unexplained, where those after it take longer than those before by more than chance explains,
+// and than that calls which follow one another are alike. 0: there is none. `least`: by what
+// factor.
 size_t find_change(const std::vector<double>& times_ns, double least);
 
 // Takes the calls before the change out, and keeps what they took, as what they take while all is
