@@ -287,18 +287,18 @@ void hold(const Trial& trial, Kind kind, double slowdown, const ObservedPlan& ob
   const bool accused =
       kind == Kind::uneven ? !verdict.links.empty() : verdict.kind != VerdictKind::well;
   const bool right = kind != Kind::uneven && names_truth(trial, verdict);
+  const bool first = right && (!trial.ranks.empty() || is_truth(trial, verdict.links.front()));
   tally->trials++;
   tally->matter += matters;
   if (right && matters) {
     tally->named++;
-    const bool first = !trial.ranks.empty() || is_truth(trial, verdict.links.front());
     tally->first += first;
     tally->alike += first || first_is_like_truth(trial, observed, verdict);
     tally->alone += verdict.links.size() <= trial.links.size();
   }
   tally->wrong += accused && !right;
   tally->missed += !accused && matters;
-  if (tell_wrong && ((accused && !right) || (!accused && matters)))
+  if (tell_wrong && ((accused && !right) || (matters && !first)))
     fmt::print("  {} slower by {:.2f}: {}\n", described(trial), slowdown,
                verdict.sentence.empty() ? "nothing seen" : verdict.sentence);
 }
@@ -415,7 +415,8 @@ int main(int argc, char** argv) {
   command.flag("--equal", options.equal, "racks of one size alone");
   command.option("--only", options.only, "this kind of fault alone");
   command.option("--severity", options.severity, "1.05, 1.1, 1.25, 1.5 or 2 alone");
-  command.flag("--wrong", options.tell_wrong, "what was wrong or missed, a line each");
+  command.flag("--wrong", options.tell_wrong,
+               "what was wrong, missed or not named first, a line each");
   command.option("--calls", options.calls, "recorded with the fault, and as many before it")
       .show_default()
       .within(4, 1000);
