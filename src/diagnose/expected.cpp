@@ -54,8 +54,10 @@ struct Effort {
   uint32_t most_chunks;
   double parts;  // of a call: its times are multiples of one
 };
-constexpr Effort kEfforts[] = {
-    {32, kMostChunks, 8192}, {256, kMostChunks, 4096}, {INT_MAX, 2, 1024}};
+constexpr Effort kEfforts[] = {{32, kMostChunks, 32768},
+                               {64, kMostChunks, 16384},
+                               {256, kMostChunks, 4096},
+                               {INT_MAX, 2, 1024}};
 // Of so many ranks every message is simulated, also of a ring, and each rank by itself. Where
 // pieces differ by an element, ranks that do the same get out of step, and links idle while one
 // waits for another: a call may take a tenth longer than one rank for all shows.

@@ -71,6 +71,22 @@ TEST(ExpectedEdges, AreThoseOfEveryRank) {
     }
 }
 
+// Of what goes around a ring in many pieces each step waits for the one before, and a grain that is
+// too coarse adds up.
+TEST(ExpectedEdges, OfManyStepsTakeNoLongerForTheGrain) {
+  const TierTree tree = *synthetic_tree("racks=4x7;nic=400Mbit/s;oversubscription=2");
+  PlanNote plan;
+  plan.request.collective = Collective::all_reduce;
+  plan.request.count = 4 << 20;
+  plan.algorithm = "ring";
+  plan.parameters.chunks = 16;
+  const std::unique_ptr<Blueprint> blueprint =
+      find_algorithm("ring")->prepare(tree, plan.request, plan.parameters);
+  const double exact_ns =
+      expected_edges(tree, plan.request, *blueprint, plan.parameters.chunks, false).time_ns;
+  EXPECT_NEAR(expected_of(tree, plan, *blueprint, exact_ns).time_ns / exact_ns, 1, 0.02);
+}
+
 // The formula is for rings of which simulating all messages would take minutes. Where latency
 // counts it may expect too much: it does not know which pieces are on their way at the same time.
 TEST(ExpectedEdges, OfALongRingAreThoseOfItsMessages) {
