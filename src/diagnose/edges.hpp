@@ -82,6 +82,7 @@ struct ObservedPlan {
   // and empty: not known.
   double well_ns = 0;
   std::map<std::pair<int, int>, double> well_service_ns;
+  size_t well_calls = 0;  // in so many calls; 0: not known
 };
 // The fewest bytes over an edge, in a call, whose time says something of the edge's rate: that of
 // fewer is their latency.

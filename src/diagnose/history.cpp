@@ -90,6 +90,7 @@ size_t take_history(ObservedPlan* observed, double least) {
       if (edge.service_ns > 0) before[{edge.from, edge.to}].push_back(edge.service_ns);
   for (auto& [edge, services] : before)
     observed->well_service_ns[edge] = usual_time(std::move(services));
+  observed->well_calls = change;
   const auto end = static_cast<std::ptrdiff_t>(change);
   observed->well_ns =
       usual_time(std::vector<double>(observed->time_ns.begin(), observed->time_ns.begin() + end));

@@ -19,6 +19,8 @@ namespace sennit::diagnose {
 namespace {
 
 constexpr std::string_view kOutOf = "out of ", kInto = "into ";
+// By less than so many deviations an edge differs by chance.
+constexpr double kChance = 2;
 constexpr double kLeastConfidence = 0.35, kLeastConfidenceAmongLike = 0.4;
 // Of all that is to be explained, as much may be left.
 constexpr double kMostLeft = 0.8;
@@ -63,13 +65,14 @@ bool stands_out(const Hypothesis& hypothesis) {
 
 // What does not explain its own edges explains nothing, however well it fits the rest.
 bool explains(const Hypothesis& hypothesis) {
-  return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis);
+  return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis) &&
+         hypothesis.misfit <= kMostLeft;
 }
 
 // Whether the simulator shows with it most of what was observed. On emulated trees it leaves 0.05
 // to 0.38 with the link that is slow, and 0.3 to 0.6 with others, or where none is slow.
+constexpr double kMostUnlike = 0.3;
 bool is_shown(const Hypothesis& hypothesis) {
-  constexpr double kMostUnlike = 0.3;
   return hypothesis.like && hypothesis.like->left <= kMostUnlike;
 }
 
@@ -90,6 +93,18 @@ double part_of(std::vector<double> values, double part) {
       values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
+}
+
+// The deviation of the mean of the logarithms of some times. Nothing is known of a single one.
+double chance_of_mean(const std::vector<double>& times) {
+  if (times.size() < 2) return 0;
+  double sum = 0, squares = 0;
+  for (const double time : times) {
+    sum += std::log(time);
+    squares += std::log(time) * std::log(time);
+  }
+  const auto count = static_cast<double>(times.size());
+  return std::sqrt(std::max(0.0, squares - sum * sum / count) / (count * (count - 1)));
 }
 
 bool has_cables(const TierTree& tree) {
@@ -120,6 +135,7 @@ class Solver {
     double weight = 0;
     int tier = 0;           // that it crosses
     double service_ns = 0;  // of the middle call
+    double chance = 0;  // the deviation of the excess, by how the edge differs from call to call
   };
   bool costs_time() const;
   bool is_planned_around(const SlowLink& slow) const;
@@ -127,6 +143,7 @@ class Solver {
   bool absolute() const { return known_before() || !expected_.service_ns.empty(); }
   double well_ns() const;
   double should_take(const std::pair<int, int>& edge) const;
+  void pool_before(std::vector<double>* logs);
   void measure_excess();
   void weigh();
   void find_crossings();
@@ -194,6 +211,35 @@ double Solver::should_take(const std::pair<int, int>& edge) const {
   return expected != expected_.service_ns.end() ? expected->second : 0;
 }
 
+// What edges took before is known by some calls alone. Where they differ from others of their tier
+// by no more than these let them, what the others took tells as much (James and Stein): so what one
+// took is moved to their mean, the more the more of it is chance.
+void Solver::pool_before(std::vector<double>* logs) {
+  if (!known_before() || observed_.well_calls == 0) return;
+  constexpr size_t kLeastAlike = 4;
+  const double times_fewer =
+      static_cast<double>(observed_.calls.size()) / static_cast<double>(observed_.well_calls);
+  const auto before = [&](uint32_t e) {
+    const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
+    return std::log(should_take({edge.from, edge.to}) / static_cast<double>(edge.bytes));
+  };
+  std::map<int, std::vector<uint32_t>> tiers;
+  for (uint32_t e = 0; e < edges_.size(); e++) tiers[edges_[e].tier].push_back(e);
+  for (const auto& [tier, alike] : tiers) {
+    double mean = 0, differ = 0, chance = 0;
+    for (const uint32_t e : alike) mean += before(e) / static_cast<double>(alike.size());
+    for (const uint32_t e : alike) {
+      differ += std::pow(before(e) - mean, 2);
+      chance += times_fewer * std::pow(edges_[e].chance, 2);
+    }
+    const double part = alike.size() < kLeastAlike ? 0 : differ > chance ? chance / differ : 1;
+    for (const uint32_t e : alike) {
+      (*logs)[e] += part * (before(e) - mean);
+      edges_[e].chance *= std::sqrt(1 + (1 - part) * times_fewer);
+    }
+  }
+}
+
 // Against what they took while all was well, or what the simulator says; where neither says
 // anything, against edges of the same tier. What makes all tiers slower is no link.
 void Solver::measure_excess() {
@@ -211,12 +257,13 @@ void Solver::measure_excess() {
       if (const EdgeTime* const there = traffic_.edge_of(call, at); there && there->service_ns > 0)
         services.push_back(there->service_ns);
     if (services.empty()) continue;
-    const double service = usual_time(std::move(services));
+    const double service = usual_time(services);
     logs.push_back(std::log(service / should));
     const int tier = tree_.crossing_tier(edge.from, edge.to);
-    by_tier[tier].push_back(logs.back());
-    edges_.push_back({at, 0, std::sqrt(service), tier, service});
+    edges_.push_back({at, 0, std::sqrt(service), tier, service, chance_of_mean(services)});
   }
+  pool_before(&logs);
+  for (size_t e = 0; e < edges_.size(); e++) by_tier[edges_[e].tier].push_back(logs[e]);
   constexpr double kLowerQuarter = 0.25;
   std::map<int, double> usual;
   double all_tiers = 1e9;
@@ -400,6 +447,8 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
     const uint32_t e = hypothesis->edges[i];
     apart[e].first = std::max(0.0, excess_of(edges_[e]) - explained[i]);
   }
+  for (size_t e = 0; e < edges_.size(); e++)
+    if (apart[e].first < kChance * edges_[e].chance) apart[e].first = 0;
   hypothesis->apart = weighted_median(std::move(apart), kUpperQuarter);
 }
 
@@ -423,7 +472,8 @@ TookAndWell Solver::took_and_well() const {
     const EdgeTime& time = (*observed_.edges.front())[edge.at];
     const auto well = observed_.well_service_ns.find({time.from, time.to});
     both.edges.push_back({time.from, time.to, edge.service_ns,
-                          well != observed_.well_service_ns.end() ? well->second : 0});
+                          well != observed_.well_service_ns.end() ? well->second : 0,
+                          kChance * edge.chance * edge.service_ns});
   }
   return both;
 }
@@ -452,9 +502,13 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
 // Who waits for whom in a schedule decides which other edges a slow link makes slow, and how edges
 // that share a link take turns decides what they took while all was well. Both the simulator knows.
 // Where it shows by far better what was observed if another one is slow, that is believed. It is
-// not searched for where the first shows most.
+// not searched for where the first shows most, and where it is known what is chance, nearly all.
 void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
-  constexpr double kFarBetter = 0.15, kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kFarBetter = 0.15, kFarBetterThanChance = 0.06, kNearlyNothing = 0.08;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const bool knows_chance = observed_.edges.size() > 1;
+  const double far = knows_chance ? kFarBetterThanChance : kFarBetter;
+  const double little = knows_chance ? kNearlyNothing : kMostUnlike;
   const Synthesis synthesis(tree_, plan_, blueprint_, *simulated_, took_and_well());
   const auto score = [](const Hypothesis& one) {
     const double left = one.like ? one.like->left : kInfinity;
@@ -465,11 +519,11 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   for (Hypothesis* const one : to_simulate(synthesis, all)) {
     // Of a tier the quickest call tells that, which is asked later on (is_refuted).
     const double could = one->tier < 0 ? most_factor(*one) : 0;
-    const double hopeless = one == first ? kInfinity : score(*first) - kFarBetter;
+    const double hopeless = one == first ? kInfinity : score(*first) - far;
     one->like = synthesis.likeness(one->links, could > 0 ? could : kInfinity, hopeless);
     if (score(*one) < score(*best)) best = one;
-    far_better = is_shown(*best) && score(*best) + kFarBetter < score(*first);
-    if (far_better || is_shown(*first)) break;
+    far_better = is_shown(*best) && score(*best) + far < score(*first);
+    if (far_better || (first->like && first->like->left <= little)) break;
   }
   if (far_better) std::rotate(first, best, best + 1);
 }
@@ -572,8 +626,7 @@ LinkFinding Solver::solve(double least_factor) {
   SlowLink slow = told(all, best);
   if (!is_slow_enough(best, slow.factor, least_factor)) return well;
   if ((!costs_time() && !is_planned_around(slow)) ||
-      slow.confidence < (absolute() ? kLeastConfidence : kLeastConfidenceAmongLike) ||
-      (absolute() && (best.misfit > kMostLeft || !stands_out(best))))
+      (absolute() ? !explains(best) : slow.confidence < kLeastConfidenceAmongLike))
     return {};
   return {std::move(slow), false};
 }

@@ -25,27 +25,31 @@ Synthesis::Synthesis(const TierTree& tree, const PlanNote& plan, const Blueprint
   for (const TookAndWell::OfEdge& edge : of_.edges) {
     const double well_ns = edge.well_ns > 0 ? edge.well_ns : service_of(well, edge.from, edge.to);
     became_ns_.push_back(std::max(0.0, edge.took_ns - well_ns));
-    all_became_ns_ += became_ns_.back();
+    if (became_ns_.back() > edge.chance_ns) all_became_ns_ += became_ns_.back();
   }
 }
 
 // In time, and not in ratios: what is short says little, and is short by chance. What became faster
 // has more for itself where others wait, and says nothing. Where ranks work between messages all
 // edges are slower by less than simulated ones, so that it is asked which are, and in which
-// proportion. What is slower by far more waits for something else, as a core.
+// proportion. What is slower by far more waits for something else, as a core. What chance explains
+// is not left.
 double Synthesis::left_of_edges(const ExpectedPlan& slow) const {
   std::vector<double> shown_ns;
   std::vector<std::pair<double, double>> shares;  // how much of what is shown there was, and weight
   for (size_t e = 0; e < of_.edges.size(); e++) {
-    const auto& [from, to, took_ns, well_ns] = of_.edges[e];
-    shown_ns.push_back(std::max(0.0, service_of(slow, from, to) - service_of(well_, from, to)));
+    const TookAndWell::OfEdge& edge = of_.edges[e];
+    shown_ns.push_back(std::max(
+        0.0, service_of(slow, edge.from, edge.to) - service_of(well_, edge.from, edge.to)));
     if (shown_ns[e] > 0) shares.emplace_back(became_ns_[e] / shown_ns[e], shown_ns[e]);
   }
   constexpr double kMostShare = 1.3;
   const double share = std::min(kMostShare, weighted_median(std::move(shares)));
   double left = 0;
   for (size_t e = 0; e < shown_ns.size(); e++)
-    left += std::abs(became_ns_[e] - share * shown_ns[e]);
+    if (const double apart_ns = std::abs(became_ns_[e] - share * shown_ns[e]);
+        apart_ns > of_.edges[e].chance_ns)
+      left += apart_ns;
   return all_became_ns_ > 0 ? left / all_became_ns_ : 1;
 }
 

@@ -21,6 +21,7 @@ struct TookAndWell {
   struct OfEdge {
     int from = 0, to = 0;  // positions
     double took_ns = 0, well_ns = 0;
+    double chance_ns = 0;  // less than that it differs from call to call
   };
   std::vector<OfEdge> edges;
   double took_ns = 0, well_ns = 0;

@@ -127,6 +127,50 @@ TEST(SlowLinks, AHostsLinkInBothDirections) {
       << verdict.sentence;
 }
 
+// How many of some jobs with noise as large as real ones have name the link that is slower by a
+// tenth. `before`: calls that are recorded of before it was.
+int named_among_noise(SimulatedJob job, const DirectedGroup& link, size_t before, int jobs) {
+  job.slow = {{link, 1.1}};
+  job.well_calls = before;
+  job.calls = 100;
+  job.edge_noise = 0.2;
+  job.records_messages = false;
+  const SimulatedCall well = *simulated_well_call(job), call = *simulated_call(job);
+  const TierTree tree = tree_of(job);
+  int named = 0;
+  for (int trial = 1; trial <= jobs; trial++) {
+    job.seed = static_cast<uint64_t>(trial);
+    const JobRecording recording = recording_of(job, call, well);
+    const ObservedPlan observed = observed_of(job, call, well);
+    Plans plans(recording);
+    JudgeOptions judging;
+    judging.least_factor = 1.05;
+    judging.observed = &observed;
+    named += names(judge(recording, plans, judging), link_name(tree, link, false));
+  }
+  return named;
+}
+
+// Many edges are a little slower by chance, and together by more than those of the slow link.
+TEST(SlowLinks, AHostsLinkThatIsSlowerByATenth) {
+  constexpr int kJobs = sennit_test::trials(20);
+  const SimulatedJob job =
+      job_on("racks=5,5,5,5,5;nic=400Mbit/s;oversubscription=2", Collective::all_reduce, 2 << 20);
+  const DirectedGroup link{group_called(tree_of(job), "h4"), false};
+  EXPECT_GE(named_among_noise(job, link, 0, kJobs), kJobs * 9 / 10);
+}
+
+// Each edge of a ring is one of its own, so that chance in what it took before counts in full. And
+// the next one is slower as well, as it waits for this one: which both are often told as h9.
+TEST(SlowLinks, ALinkOfARingThatIsSlowerByATenth) {
+  constexpr int kJobs = sennit_test::trials(60);
+  SimulatedJob job =
+      job_on("racks=6,6,6,6;nic=400Mbit/s;oversubscription=2", Collective::all_gather, 8 << 20);
+  job.plan.algorithm = "ring";
+  const DirectedGroup link{group_called(tree_of(job), "h8"), true};
+  EXPECT_GE(named_among_noise(job, link, 100, kJobs), kJobs * 6 / 10);
+}
+
 TEST(SlowLinks, AWholeTier) {
   SimulatedJob job = job_on(kTree);
   const TierTree tree = tree_of(job);
