@@ -22,8 +22,9 @@ constexpr std::string_view kOutOf = "out of ", kInto = "into ";
 // By less than so many deviations an edge differs by chance.
 constexpr double kChance = 2;
 constexpr double kLeastConfidence = 0.35, kLeastConfidenceAmongLike = 0.4;
-// Of all that is to be explained, as much may be left.
-constexpr double kMostLeft = 0.8;
+// Of all that is to be explained, as much may be left; by a whole tier less, as where many wait for
+// one link they are slower alike, too.
+constexpr double kMostLeft = 0.8, kMostLeftByTier = 0.32;
 // Of two that explain the same edges one is as good as the other where it leaves no more than so
 // much more of what there is to explain.
 constexpr double kAsGood = 0.01;
@@ -54,7 +55,13 @@ struct Hypothesis {
   double score = 0;                   // less is better
   std::optional<Likeness> like = {};  // to what was observed, where that was simulated
   double apart = 0;  // by how much edges are slower than it explains: a quarter of them by more
+  double needs = 0;  // by how much it has to be slower at least, for calls to take so long; 0: any
 };
+
+// Of those that the same edges cross the one that has to be slower by less is likelier.
+bool scores_better(const Hypothesis& a, const Hypothesis& b) {
+  return a.score != b.score ? a.score < b.score : a.needs < b.needs;
+}
 
 // Whether what the hypothesis explains is more than edges are slow by anyway, of which some explain
 // it by chance. Many are faster than expected where all wait for one link, and say nothing.
@@ -66,7 +73,7 @@ bool stands_out(const Hypothesis& hypothesis) {
 // What does not explain its own edges explains nothing, however well it fits the rest.
 bool explains(const Hypothesis& hypothesis) {
   return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis) &&
-         hypothesis.misfit <= kMostLeft;
+         hypothesis.misfit <= (hypothesis.tier >= 0 ? kMostLeftByTier : kMostLeft);
 }
 
 // Whether the simulator shows with it most of what was observed. On emulated trees it leaves 0.05
@@ -84,7 +91,7 @@ bool is_unlike(const Hypothesis& hypothesis) {
 
 bool fits_better(const Hypothesis& a, const Hypothesis& b) {
   if (explains(a) != explains(b)) return explains(a);
-  return a.score < b.score;
+  return scores_better(a, b);
 }
 
 double part_of(std::vector<double> values, double part) {
@@ -321,6 +328,7 @@ void Solver::add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links,
   hypothesis.edges.erase(std::unique(hypothesis.edges.begin(), hypothesis.edges.end()),
                          hypothesis.edges.end());
   explain(&hypothesis);
+  if (tier < 0) hypothesis.needs = most_factor(hypothesis);
   all->push_back(std::move(hypothesis));
 }
 
@@ -455,8 +463,7 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
 // The first becomes the one that is believed. Of those that explain as much the ones with fewer
 // links come first.
 void Solver::compare(std::vector<Hypothesis>* all) const {
-  std::stable_sort(all->begin(), all->end(),
-                   [](const auto& a, const auto& b) { return a.score < b.score; });
+  std::stable_sort(all->begin(), all->end(), scores_better);
   if (!absolute()) return;
   const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
   for (auto it = all->begin(); it != (simulated_ ? all->end() : likely); ++it) measure_apart(&*it);

@@ -171,6 +171,19 @@ TEST(SlowLinks, ALinkOfARingThatIsSlowerByATenth) {
   EXPECT_GE(named_among_noise(job, link, 100, kJobs), kJobs * 6 / 10);
 }
 
+// Over the uplink one host's flow alone goes to the next rack: nobody can tell whether it or the
+// host's link is slow. It would have to be slower by far more, as it carries twice as much.
+TEST(SlowLinks, OfThoseThatTheSameMessagesCrossTheNarrowestIsFirst) {
+  SimulatedJob job =
+      job_on("racks=4,4;nic=400Mbit/s;oversubscription=2", Collective::all_gather, 8 << 20);
+  job.plan.algorithm = "ring";
+  job.slow = {{{group_called(tree_of(job), "h3"), true}, 1.5}};
+  const Verdict verdict = verdict_on(job);
+  EXPECT_TRUE(names(verdict, "out of rack0")) << verdict.sentence;
+  EXPECT_EQ(verdict.links.front(), "out of h3") << verdict.sentence;
+  EXPECT_NEAR(verdict.factor, 1.5, 0.1) << verdict.sentence;
+}
+
 TEST(SlowLinks, AWholeTier) {
   SimulatedJob job = job_on(kTree);
   const TierTree tree = tree_of(job);
