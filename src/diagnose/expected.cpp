@@ -55,7 +55,7 @@ struct Effort {
   double parts;  // of a call: its times are multiples of one
 };
 constexpr Effort kEfforts[] = {{32, kMostChunks, 32768},
-                               {64, kMostChunks, 16384},
+                               {64, kMostChunks, 8192},
                                {256, kMostChunks, 4096},
                                {INT_MAX, 2, 1024}};
 // Of so many ranks every message is simulated, also of a ring, and each rank by itself. Where
