@@ -124,6 +124,16 @@ class Faulty final : public Transport {
   void stalled() override { inner_->stalled(); }
   bool withdraws_at_once() const override { return inner_->withdraws_at_once(); }
   bool exposes_own_process() const override { return inner_->exposes_own_process(); }
+  bool exposes_devices(int peer) override { return inner_->exposes_devices(peer); }
+  bool is_mapped(int peer, uint32_t comm, const ExportedMemory& memory) override {
+    return inner_->is_mapped(peer, comm, memory);
+  }
+  bool reads_devices(int peer) const override { return inner_->reads_devices(peer); }
+  void takes_exported(int peer, uint32_t comm) override { inner_->takes_exported(peer, comm); }
+  std::vector<PeerMemory> unanswered() const override { return inner_->unanswered(); }
+  bool answer(const PeerMemory& memory, std::byte* here) override {
+    return inner_->answer(memory, here);
+  }
   bool prepare_wait() override {
     return delayed_.empty() && sends_back_.empty() && receives_back_.empty() && events_.empty() &&
            inner_->prepare_wait();

@@ -16,6 +16,7 @@
 #include "transports/cancelled.hpp"
 #include "transports/loopback_endpoint.hpp"
 #include "transports/matcher.hpp"
+#include "transports/peer_exports.hpp"
 #include "transports/returns.hpp"
 #include "transports/segments.hpp"
 #include "transports/transport.hpp"
@@ -74,6 +75,7 @@ class Loopback final : public Transport {
     ticket.signature = request.signature;
     ticket.bytes = request.bytes;
     ticket.segments = request.segments;
+    ticket.exported = request.exported;
     ticket.status = Status();
     if (peer.endpoint) peer.endpoint->push({NoticeKind::sent, rank_, &ticket, self_});
     messages_++;
@@ -129,11 +131,52 @@ class Loopback final : public Transport {
 
   void forget(const std::function<bool(uint32_t comm)>& over) override {
     cancelled_.forget(over);
+    for (ThreadPeer& p : peers_) p.exports.forget(over);
     matcher_.take_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); },
                               [this](Arrival& arrival) { drop(&arrival); });
   }
 
   bool exposes_own_process() const override { return true; }
+
+  bool exposes_devices(int peer) override {
+    const ThreadPeer& p = peers_[static_cast<size_t>(peer)];
+    return p.endpoint && p.exports.may_read();
+  }
+  bool reads_devices(int peer) const override {
+    return peers_[static_cast<size_t>(peer)].exports.some_is_here();
+  }
+  bool is_mapped(int peer, uint32_t comm, const ExportedMemory& memory) override {
+    ThreadPeer& p = link(peer);
+    if (p.endpoint && !p.exports.was_told(memory)) {
+      p.exports.told(memory);
+      p.endpoint->push({NoticeKind::exported, rank_, nullptr, nullptr,
+                        std::make_shared<const ExportedMemory>(memory)});
+    }
+    return p.exports.reads(memory, comm);
+  }
+  void takes_exported(int peer, uint32_t comm) override {
+    ThreadPeer& p = peers_[static_cast<size_t>(peer)];
+    if (!p.endpoint || !p.exports.has_to_tell(comm)) return;
+    p.exports.told_takes(comm);
+    p.endpoint->push({NoticeKind::takes, rank_, nullptr, nullptr, nullptr, comm});
+  }
+  std::vector<PeerMemory> unanswered() const override {
+    std::vector<PeerMemory> all;
+    if (unanswered_ == 0) return all;
+    for (size_t peer = 0; peer < peers_.size(); peer++)
+      peers_[peer].exports.append_unanswered(static_cast<int>(peer), &all);
+    return all;
+  }
+  bool answer(const PeerMemory& memory, std::byte* here) override {
+    ThreadPeer& p = peers_[static_cast<size_t>(memory.peer)];
+    if (!p.exports.answer(memory.memory, here)) return false;
+    unanswered_--;
+    if (here && p.endpoint)
+      p.endpoint->push({NoticeKind::mapped, rank_, nullptr, nullptr,
+                        std::make_shared<const ExportedMemory>(memory.memory)});
+    return true;
+  }
+
   int event_fd() const override { return self_->event_fd; }
 
   bool prepare_wait() override {
@@ -142,8 +185,9 @@ class Loopback final : public Transport {
   }
 
   std::string statistics() const override {
-    return fmt::format("messages sent {}, bytes received {}, of them exposed {}", messages_,
-                       bytes_received_, bytes_exposed_);
+    return fmt::format(
+        "messages sent {}, bytes received {}, of them exposed {}; messages exposed, of devices {}",
+        messages_, bytes_received_, bytes_exposed_, exposed_of_devices_);
   }
 
  private:
@@ -152,6 +196,7 @@ class Loopback final : public Transport {
     bool linked = false;
     bool reported = false;
     Status failed;
+    PeerExports exports;
   };
 
   // At first use of a peer: asks to hear of its closing.
@@ -190,6 +235,16 @@ class Loopback final : public Transport {
     switch (notice.kind) {
       case NoticeKind::closed:
         report_closed(notice.from);
+        break;
+      case NoticeKind::exported:
+        peers_[static_cast<size_t>(notice.from)].exports.add(*notice.memory);
+        unanswered_++;
+        break;
+      case NoticeKind::mapped:
+        peers_[static_cast<size_t>(notice.from)].exports.mapped(notice.memory->begin);
+        break;
+      case NoticeKind::takes:
+        peers_[static_cast<size_t>(notice.from)].exports.takes(notice.comm);
         break;
       case NoticeKind::finished: {
         Ticket& ticket = *notice.ticket;
@@ -249,18 +304,36 @@ class Loopback final : public Transport {
                              fmt::format("rank {} made a different call (communicator {}, call {})",
                                          rank_, ticket.key.comm, ticket.key.seq));
       finish(ticket, request.peer);
+    } else if (ticket.exported) {
+      const std::byte* const here = imported(request.peer, ticket);
+      request.status = here && request.may_import ? Status() : not_imported(request.peer);
+      if (request.status.ok())
+        expose(request, ticket, here);
+      else
+        finish(ticket, request.peer);
     } else if (request.may_expose && ticket.segments.size() == 1 && ticket.bytes > 0) {
       request.status = Status();
-      request.exposed = ticket.segments[0].data;
-      request.scratch[0] = reinterpret_cast<uint64_t>(&ticket);
-      bytes_exposed_ += ticket.bytes;
-      ticket.state.store(TicketState::exposed, std::memory_order_release);
+      expose(request, ticket, ticket.segments[0].data);
     } else {
       request.status = Status();
       copy_segments(request.segments, ticket.segments);
       finish(ticket, request.peer);
     }
     return true;
+  }
+
+  const std::byte* imported(int peer, const Ticket& ticket) const {
+    const Segment& segment = ticket.segments[0];
+    return peers_[static_cast<size_t>(peer)].exports.find(reinterpret_cast<uint64_t>(segment.data),
+                                                          segment.bytes);
+  }
+
+  void expose(RecvRequest& request, Ticket& ticket, const std::byte* data) {
+    request.exposed = data;
+    request.scratch[0] = reinterpret_cast<uint64_t>(&ticket);
+    bytes_exposed_ += ticket.bytes;
+    if (ticket.exported) exposed_of_devices_++;
+    ticket.state.store(TicketState::exposed, std::memory_order_release);
   }
 
   void finish(Ticket& ticket, int peer) {
@@ -314,7 +387,8 @@ class Loopback final : public Transport {
   std::vector<Ticket*> free_tickets_;
   Cancelled cancelled_;
   Returns returns_;
-  uint64_t messages_ = 0, bytes_received_ = 0, bytes_exposed_ = 0;
+  size_t unanswered_ = 0;  // imports, of all peers
+  uint64_t messages_ = 0, bytes_received_ = 0, bytes_exposed_ = 0, exposed_of_devices_ = 0;
 };
 
 }  // namespace

@@ -42,7 +42,8 @@ struct Ticket {
   uint64_t signature = 0;
   size_t bytes = 0;
   std::span<const Segment> segments;
-  Status status;  // results, set by the receiver before it gives the ticket back
+  bool exported = false;  // in a device's memory
+  Status status;          // results, set by the receiver before it gives the ticket back
   uint64_t taken_ns = 0;
 };
 
@@ -52,6 +53,9 @@ enum class NoticeKind : uint8_t {
   sent,      // a ticket for the receiver
   finished,  // the ticket comes back to its sender
   closed,    // the endpoint `from` is gone
+  exported,  // `memory` of the sender's device may be mapped
+  mapped,    // ... and it is, by the receiver's
+  takes,     // messages of communicator `comm` may be there
 };
 // What lies in an endpoint's inbox.
 struct Notice {
@@ -59,6 +63,8 @@ struct Notice {
   int from = -1;
   Ticket* ticket = nullptr;
   std::shared_ptr<Endpoint> source;  // keeps the ticket's memory
+  std::shared_ptr<const ExportedMemory> memory = nullptr;
+  uint32_t comm = 0;
 };
 
 // The part of an instance that other instances touch. Any thread may call it.

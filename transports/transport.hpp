@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process/exported_memory.hpp"
 #include "base/status.hpp"
 #include "record/connections.hpp"
 
@@ -73,9 +74,15 @@ struct MessageRequest {
   MessageRequest* previous = nullptr;
   uint64_t scratch[4] = {};
 };
-struct SendRequest : MessageRequest {};
+struct SendRequest : MessageRequest {
+  // It lies in one piece in a device's memory, which the peer has mapped: Transport::is_mapped().
+  bool exported = false;
+};
 struct RecvRequest : MessageRequest {
   bool may_expose = false;
+  // Where the sender's is `exported`, it is exposed in memory of the device that has mapped it. May
+  // that be, or is it an error?
+  bool may_import = false;
   const std::byte* exposed = nullptr;  // set: the data is here; call release() when done
   // How long the message had been posted at its sender when its first byte left, in microseconds;
   // kNotTold where the transport does not say.
@@ -116,6 +123,12 @@ struct Completions {
     receives.clear();
     events.clear();
   }
+};
+
+// Memory that a peer's device exports.
+struct PeerMemory {
+  int peer = -1;
+  ExportedMemory memory;
 };
 
 // How near a peer can be for a transport to serve it.
@@ -160,7 +173,10 @@ class Transport {
 
   virtual void send(SendRequest& request) = 0;
   virtual void recv(RecvRequest& request) = 0;
-  virtual void release(RecvRequest& request) = 0;  // ends exposure
+  // Ends exposure. The request's status is an error from then on where the sender has taken its
+  // memory back meanwhile, so that what was read may be torn: the communicator is being cancelled
+  // here too.
+  virtual void release(RecvRequest& request) = 0;
   // Whether a message of this name waits here for its receive: its bytes, or its announcement. Who
   // wants to know asks again after each progress(), which from then on also looks for what comes
   // from that peer.
@@ -232,6 +248,42 @@ class Transport {
   }
   // Whether what it exposes is memory of this process, at the address that the sender named.
   virtual bool exposes_own_process() const { return false; }
+
+  // ---- memory of devices, which the processor does not reach ----
+  // Whether such memory may be exposed to this peer: it has mapped some, or was never told of any.
+  virtual bool exposes_devices(int peer) {
+    (void)peer;
+    return false;
+  }
+  // Whether this rank's device has mapped some of the peer's.
+  virtual bool reads_devices(int peer) const {
+    (void)peer;
+    return false;
+  }
+  // Whether the peer has mapped it, and takes messages of this communicator there. The first
+  // question tells it of that memory.
+  virtual bool is_mapped(int peer, uint32_t comm, const ExportedMemory& memory) {
+    (void)peer;
+    (void)comm;
+    (void)memory;
+    return false;
+  }
+  // What peers have told of and nobody has answered.
+  virtual std::vector<PeerMemory> unanswered() const { return {}; }
+  // It lies at `here` for this rank's device as long as this transport lives, or cannot be mapped
+  // where that is null. False: it was answered before, and this answer does not count.
+  virtual bool answer(const PeerMemory& memory, std::byte* here) {
+    (void)memory;
+    (void)here;
+    return false;
+  }
+  // Messages of this communicator from this peer may lie where this rank's device has mapped. The
+  // peer is told once, however often this is called.
+  virtual void takes_exported(int peer, uint32_t comm) {
+    (void)peer;
+    (void)comm;
+  }
+
   // What lies below this transport knows of its connections, by peer; nothing where it knows none,
   // as of memory that ranks share. Unlike all else here for any thread, without the engine's lock,
   // and never on the way of a message.

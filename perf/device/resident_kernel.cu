@@ -562,6 +562,10 @@ void try_sharing() {
   CHECK(cudaDeviceSynchronize());
   CHECK(cudaIpcGetMemHandle(&handle, p));
   if (write(to[1], &handle, sizeof handle) != sizeof handle) return;
+  // One more, which is opened while the reader's kernel stays.
+  CHECK(cudaMalloc(&p, 4 << 20));
+  CHECK(cudaIpcGetMemHandle(&handle, p));
+  if (write(to[1], &handle, sizeof handle) != sizeof handle) return;
   int status = 0;
   waitpid(reader, &status, 0);
   if (status) std::printf("share: the reader ended with %d\n", status);
@@ -584,6 +588,11 @@ int read_handle(int fd) {
   r.leave();
   std::printf("share: another process opens the handle in %.0f us and its kernel reads %s\n", open_us,
               std::count(back, back + (4 << 20), 7) == 4 << 20 ? "what was written" : "SOMETHING ELSE");
+  if (read(fd, &handle, sizeof handle) != sizeof handle) return 8;
+  ask(r, "cudaIpcOpenMemHandle", [&] {
+    CHECK(cudaIpcOpenMemHandle(&p, handle, cudaIpcMemLazyEnablePeerAccess));
+  });
+  ask(r, "cudaIpcCloseMemHandle", [&] { CHECK(cudaIpcCloseMemHandle(p)); });
   return 0;
 }
 

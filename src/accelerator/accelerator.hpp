@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process/exported_memory.hpp"
 #include "base/status.hpp"
 #include "schedule/request.hpp"
 
@@ -99,6 +100,15 @@ class Accelerator {
   // asks the driver, so not while a worker of the caller is enqueued.
   virtual Result<std::byte*> allocate(size_t bytes, MemoryKind kind) = 0;
   virtual void free(std::byte* memory, size_t bytes, MemoryKind kind) = 0;  // null is nothing
+  // Whether others can map its memory, as far as it is known.
+  virtual bool exports() const = 0;
+  // What another process of this host, or another device of this one, needs to map device memory of
+  // allocate()'s, and what lies around it; an error where none can.
+  virtual Result<ExportedMemory> export_memory(const std::byte* memory) = 0;
+  // Where such memory lies for this device from now on, until end_import(); an error where it
+  // cannot be mapped. Null: not now, as the driver might wait for a worker that is out.
+  virtual Result<std::byte*> import_memory(const ExportedMemory& memory) = 0;
+  virtual void end_import(std::byte* memory) = 0;
 };
 
 // The CUDA device of the stream; of a default stream, the one that is current in the calling

@@ -61,6 +61,15 @@ class HostAccelerator final : public Accelerator {
     return static_cast<std::byte*>(memory);
   }
   void free(std::byte* memory, size_t, MemoryKind) override { std::free(memory); }
+  bool exports() const override { return false; }
+  Result<ExportedMemory> export_memory(const std::byte*) override { return no_other_process(); }
+  Result<std::byte*> import_memory(const ExportedMemory&) override { return no_other_process(); }
+  void end_import(std::byte*) override {}
+
+ private:
+  static Status no_other_process() {
+    return {SENNIT_UNSUPPORTED, "the host's memory is exported by transports"};
+  }
 };
 
 }  // namespace

@@ -323,7 +323,11 @@ void Communicator::leave_graph(Work& work) {
 Status Communicator::join_place(Work& work) {
   if (!work.place_) return {};
   const std::shared_ptr<StreamPlace> place = std::exchange(work.place_, nullptr);
-  SENNIT_RETURN_IF_ERROR(work.execution_->join(place));
+  const Call& call = work.call_;
+  const bool names_peer =
+      call.collective == Collective::send_recv && call.root != SENNIT_ANY_SOURCE;
+  SENNIT_RETURN_IF_ERROR(
+      work.execution_->join(place, names_peer ? state_.world_rank(call.root) : -1));
   work.stream_calls_->add_bytes(*place, work.execution_->work_bytes());
   return {};
 }

@@ -35,6 +35,8 @@ constexpr auto kOptions = std::to_array<Option>({
      "its split at once; alone, none; a number of groups like it"},
     {"SENNIT_DEVICE_BLOCKS", OptionType::integer, "32",
      "how many blocks of a GPU a call on its memory takes at most"},
+    {"SENNIT_DEVICE_IPC", OptionType::flag, "1",
+     "0: GPUs of a host do not read one another's memory, but send through the host's"},
     {"SENNIT_DISABLE", OptionType::flag, "0",
      "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
     {"SENNIT_DUMP", OptionType::text, "",

@@ -44,7 +44,7 @@ size_t DataPlaces::lay_out(SlotPlaces& slots) const {
 }
 
 void DataPlaces::use_arena(SlotPlaces& slots) const {
-  for (size_t s = 0; s < program_.slots.size(); s++) slots.base[s] = slots.arena + slots.offset[s];
+  for (size_t s = 0; s < program_.slots.size(); s++) slots.base[s] = slots.home(s);
 }
 
 size_t DataPlaces::locate(const SlotPlaces& slots, const Operand& operand,

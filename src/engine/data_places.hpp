@@ -41,6 +41,14 @@ struct SlotPlaces {
   std::vector<size_t> offset;    // by slot: in the arena
   std::byte* arena = nullptr;
   size_t arena_bytes = 0;
+  // Where slots lie that are no message of a transport's, if not in the arena, at the same offsets.
+  std::byte* device_arena = nullptr;
+  const std::vector<bool>* on_device = nullptr;  // by slot, where there is such an arena
+
+  // Where the slot lies while nothing is exposed in its place.
+  std::byte* home(size_t slot) const {
+    return (on_device && (*on_device)[slot] ? device_arena : arena) + offset[slot];
+  }
 };
 
 // The places of a program's operands in one execution: whoever runs a call sets `buffers` first.

@@ -60,67 +60,143 @@ Status DeviceMemory::take(Block& block, size_t bytes, MemoryKind kind) {
 }
 
 void DeviceMemory::give_back() {
-  for (Block* const block : {&slots_, &staging_, &scaled_, &factors_}) {
+  for (Block* const block :
+       {&slots_, &staging_, &device_slots_, &exported_staging_, &scaled_, &factors_}) {
     accelerator_.free(block->memory, block->bytes, block->kind);
     *block = {};
   }
 }
 
-// The first and the last chunk are looked at, and others differ by a few elements a block.
-Status DeviceMemory::reserve(const std::vector<bool>& direct, uint32_t chunks) {
+// Transports reach the slots that staged messages go from and to.
+void DeviceMemory::place_slots() {
+  const Program& program = prepared_.program;
+  slot_on_device_.assign(program.slots.size(), true);
+  for (size_t i = 0; i < program.steps.size(); i++) {
+    const Step& step = program.steps[i];
+    const bool sends = step.kind == StepKind::send;
+    if ((!sends && step.kind != StepKind::recv) || ways_[i] != MessageWay::staged) continue;
+    const Operand& operand = sends ? program.operands[step.first_source] : step.target;
+    if (operand.buffer == Buffer::slot) slot_on_device_[operand.slot] = false;
+  }
+}
+
+bool DeviceMemory::sends_exported(size_t step) const {
+  return ways_[step] == MessageWay::exported &&
+         prepared_.program.steps[step].kind == StepKind::send;
+}
+
+// Of a message that may lie in so many blocks. What lies in one is one piece in every chunk.
+bool DeviceMemory::may_need_staging(size_t step, const Operand& operand, size_t blocks) const {
+  const bool sends = prepared_.program.steps[step].kind == StepKind::send;
+  switch (ways_[step]) {
+    case MessageWay::direct:
+      return sends && blocks > 1;
+    case MessageWay::exported:
+      return sends ? blocks > 1 || !on_device(operand)
+                   : operand.buffer != Buffer::slot || on_device(operand);
+    case MessageWay::staged:
+      break;
+  }
+  return operand.buffer != Buffer::slot;
+}
+
+bool DeviceMemory::stages_send(uint32_t step, size_t pieces) const {
+  const Operand& operand = prepared_.program.operands[prepared_.program.steps[step].first_source];
+  switch (ways_[step]) {
+    case MessageWay::direct:
+      return pieces != 1;
+    case MessageWay::exported:
+      return pieces != 1 || !on_device(operand);
+    case MessageWay::staged:
+      break;
+  }
+  return operand.buffer != Buffer::slot;
+}
+
+// What the steps of this chunk need.
+void DeviceMemory::measure_chunk(SlotPlaces& slots) {
   const Program& program = prepared_.program;
   const size_t element = places_.element_bytes();
+  std::vector<Segment> segments;
+  arena_bytes_ = std::max(arena_bytes_, places_.lay_out(slots));
+  slots.arena = kNowhere;
+  places_.use_arena(slots);
+  for (size_t i = 0; i < program.steps.size(); i++) {
+    const Step& step = program.steps[i];
+    const bool sends = step.kind == StepKind::send;
+    const Operand& operand = sends ? program.operands[step.first_source] : step.target;
+    segments.clear();
+    const size_t bytes = places_.locate(slots, operand, &segments);
+    work_bytes_ += bytes;
+    if (!sends && step.kind != StepKind::recv) continue;
+    const size_t blocks = blocks_of(program.ranges_of(operand));
+    if (!may_need_staging(i, operand, blocks)) continue;
+    const size_t room = aligned(bytes + kMostMore * blocks * element);
+    staging_room_[i] = std::max(staging_room_[i], room);
+  }
+}
+
+// The first and the last chunk are looked at, and others differ by a few elements a block.
+Status DeviceMemory::reserve(std::vector<MessageWay> ways, uint32_t chunks) {
+  give_back();
+  const Program& program = prepared_.program;
+  for (const Step& step : program.steps)
+    if (step.kind == StepKind::reduce && step.sources > accelerator_.most_inputs())
+      return {SENNIT_UNSUPPORTED,
+              fmt::format("{} inputs of one sum: {} adds up {} at most", step.sources,
+                          accelerator_.name(), accelerator_.most_inputs())};
+  ways_ = std::move(ways);
+  place_slots();
+  staging_offset_.assign(program.steps.size(), kNone);
+  staging_room_.assign(program.steps.size(), 0);
+  arena_bytes_ = staging_bytes_ = exported_staging_bytes_ = work_bytes_ = 0;
   SlotPlaces slots;
   slots.base.assign(program.slots.size(), nullptr);
   slots.offset.assign(program.slots.size(), 0);
-  staging_offset_.assign(program.steps.size(), kNone);
-  staging_room_.assign(program.steps.size(), 0);
-  std::vector<Segment> segments;
-  arena_bytes_ = staging_bytes_ = work_bytes_ = 0;
   for (const uint32_t chunk : {uint32_t{0}, chunks - 1}) {
     slots.chunk = {chunk, chunks};
-    arena_bytes_ = std::max(arena_bytes_, places_.lay_out(slots));
-    slots.arena = kNowhere;
-    places_.use_arena(slots);
-    for (size_t i = 0; i < program.steps.size(); i++) {
-      const Step& step = program.steps[i];
-      const bool sends = step.kind == StepKind::send;
-      const Operand& operand = sends ? program.operands[step.first_source] : step.target;
-      segments.clear();
-      const size_t bytes = places_.locate(slots, operand, &segments);
-      work_bytes_ += bytes;
-      if (step.kind == StepKind::reduce && step.sources > accelerator_.most_inputs())
-        return {SENNIT_UNSUPPORTED,
-                fmt::format("{} inputs of one sum: {} adds up {} at most", step.sources,
-                            accelerator_.name(), accelerator_.most_inputs())};
-      if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
-      // What lies in one block is one piece in every chunk.
-      const size_t blocks = blocks_of(program.ranges_of(operand));
-      const bool by_address = direct[i] && (!sends || blocks <= 1);
-      if (by_address || (operand.buffer == Buffer::slot && !direct[i])) continue;
-      const size_t room = aligned(bytes + kMostMore * blocks * element);
-      staging_room_[i] = std::max(staging_room_[i], room);
-    }
+    measure_chunk(slots);
   }
-  for (const Slot& slot : program.slots)
-    arena_bytes_ += aligned(
-        kMostMore * blocks_of({program.ranges.data() + slot.first_range, slot.ranges}) * element +
-        kAlignment);
-  arena_bytes_ = aligned(arena_bytes_);
-  for (size_t i = 0; i < program.steps.size(); i++)
-    if (staging_room_[i] > 0)
-      staging_offset_[i] = std::exchange(staging_bytes_, staging_bytes_ + staging_room_[i]);
   work_bytes_ = work_bytes_ / 2 * chunks;
-  // Transports reach slots unless all messages are read where they lie.
-  bool all_direct = true;
   for (size_t i = 0; i < program.steps.size(); i++) {
-    const StepKind kind = program.steps[i].kind;
-    if (kind == StepKind::send || kind == StepKind::recv) all_direct &= direct[i];
+    if (staging_room_[i] == 0) continue;
+    size_t& used = sends_exported(i) ? exported_staging_bytes_ : staging_bytes_;
+    staging_offset_[i] = std::exchange(used, used + staging_room_[i]);
   }
-  SENNIT_RETURN_IF_ERROR(
-      take(slots_, arena_bytes_ * lanes_, all_direct ? MemoryKind::device : MemoryKind::pinned));
+  SENNIT_RETURN_IF_ERROR(take_slots());
   SENNIT_RETURN_IF_ERROR(take_for_scaling());
+  SENNIT_RETURN_IF_ERROR(
+      take(exported_staging_, exported_staging_bytes_ * lanes_, MemoryKind::device));
   return take(staging_, staging_bytes_ * lanes_, MemoryKind::pinned);
+}
+
+// All slots have places in both arenas, of which only those are taken that some slot lies in.
+Status DeviceMemory::take_slots() {
+  const Program& program = prepared_.program;
+  for (const Slot& slot : program.slots)
+    arena_bytes_ +=
+        aligned(kMostMore * blocks_of({program.ranges.data() + slot.first_range, slot.ranges}) *
+                    places_.element_bytes() +
+                kAlignment);
+  arena_bytes_ = aligned(arena_bytes_);
+  const auto some = [&](bool on_device) {
+    return std::find(slot_on_device_.begin(), slot_on_device_.end(), on_device) !=
+           slot_on_device_.end();
+  };
+  if (some(true))
+    SENNIT_RETURN_IF_ERROR(take(device_slots_, arena_bytes_ * lanes_, MemoryKind::device));
+  return some(false) ? take(slots_, arena_bytes_ * lanes_, MemoryKind::pinned) : Status();
+}
+
+Result<std::vector<ExportedMemory>> DeviceMemory::exported() {
+  std::vector<ExportedMemory> all;
+  for (const Block* const block : {&exported_staging_, &device_slots_}) {
+    if (!block->memory) continue;
+    Result<ExportedMemory> one = accelerator_.export_memory(block->memory);
+    if (!one) return one.status();
+    all.push_back(*std::move(one));
+  }
+  return all;
 }
 
 // The input times a piece of memory that is full of the factor.
@@ -172,7 +248,9 @@ Status DeviceMemory::give_arena(SlotPlaces& slots, size_t lane, size_t bytes) co
     return {SENNIT_INTERNAL, fmt::format("a chunk needs {} bytes of slots on a device, {} were "
                                          "taken",
                                          bytes, arena_bytes_)};
-  slots.arena = slots_.memory + lane * arena_bytes_;
+  if (slots_.memory) slots.arena = slots_.memory + lane * arena_bytes_;
+  if (device_slots_.memory) slots.device_arena = device_slots_.memory + lane * arena_bytes_;
+  slots.on_device = &slot_on_device_;
   return {};
 }
 
@@ -182,6 +260,8 @@ Result<std::byte*> DeviceMemory::staging(size_t lane, uint32_t step, size_t byte
                   fmt::format("a message of {} bytes of a device's memory has {} bytes to go "
                               "through",
                               bytes, staging_room_[step]));
+  if (sends_exported(step))
+    return exported_staging_.memory + lane * exported_staging_bytes_ + staging_offset_[step];
   return staging_.memory + lane * staging_bytes_ + staging_offset_[step];
 }
 

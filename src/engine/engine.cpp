@@ -10,6 +10,8 @@
 
 #include <fmt/core.h>
 
+#include "base/log.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -68,6 +70,7 @@ Engine::~Engine() {
   stop_helper();
   const MutexLock lock(mutex_);
   memory_.free_scratch();
+  for (std::byte* const memory : imports_) importer_->end_import(memory);
 }
 
 void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports,
@@ -537,6 +540,31 @@ Status Engine::register_user(void* memory, size_t bytes) {
 Status Engine::deregister_user(void* memory) {
   const MutexLock lock(mutex_);
   return memory_.deregister_range(memory);
+}
+
+// The driver is asked without the lock.
+void Engine::map_peers_memory(Accelerator& accelerator) {
+  std::vector<std::pair<Transport*, PeerMemory>> found;
+  {
+    const MutexLock lock(mutex_);
+    forget_places();  // a worker is out until it is gone
+    if (!importer_) importer_ = &accelerator;
+    if (importer_ != &accelerator) return;
+    for (const auto& transport : routes_.transports())
+      for (const PeerMemory& memory : transport->unanswered())
+        found.emplace_back(transport.get(), memory);
+  }
+  for (const auto& [transport, memory] : found) {
+    const Result<std::byte*> here = accelerator.import_memory(memory.memory);
+    if (here && !*here) return;
+    if (!here)
+      log(LogLevel::info, "device memory of rank {} goes through the host's: {}", memory.peer,
+          here.status().text());
+    const MutexLock lock(mutex_);
+    const bool counts = transport->answer(memory, here ? *here : nullptr);
+    if (here && counts) imports_.push_back(*here);
+    if (here && !counts) accelerator.end_import(*here);
+  }
 }
 
 std::string Engine::statistics() {

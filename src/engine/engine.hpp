@@ -108,6 +108,9 @@ class Engine {
   // more.
   Status register_user(void* memory, size_t bytes) SENNIT_EXCLUDES(mutex_);
   Status deregister_user(void* memory) SENNIT_EXCLUDES(mutex_);
+  // Has the device map what peers' devices export, as far as it can be done now. Of a rank's
+  // devices the first one does that.
+  void map_peers_memory(Accelerator& accelerator) SENNIT_EXCLUDES(mutex_);
   std::string statistics() SENNIT_EXCLUDES(mutex_);
   // Its note(), trouble() and end() are for any thread without the lock.
   Recording& recording() SENNIT_NO_THREAD_SAFETY_ANALYSIS { return trace_.recording(); }
@@ -132,6 +135,9 @@ class Engine {
   }
   size_t in_flight_bytes() const { return in_flight_bytes_; }
   Trace& trace() SENNIT_REQUIRES(mutex_) { return trace_; }
+  bool maps_for(const Accelerator& accelerator) const SENNIT_REQUIRES(mutex_) {
+    return importer_ == &accelerator;
+  }
   // Null: none reaches it.
   Transport* transport(int peer) SENNIT_REQUIRES(mutex_) { return route(peer); }
   Result<std::byte*> allocate_scratch(size_t bytes) SENNIT_REQUIRES(mutex_) {
@@ -174,6 +180,8 @@ class Engine {
   std::vector<Mailbox*> mailboxes_ SENNIT_GUARDED_BY(mutex_);  // in which a receive waits
   std::vector<std::shared_ptr<StreamPlace>> places_ SENNIT_GUARDED_BY(mutex_);  // being worked at
   size_t graphs_ SENNIT_GUARDED_BY(mutex_) = 0;  // of places_, those in graphs
+  Accelerator* importer_ SENNIT_GUARDED_BY(mutex_) = nullptr;
+  std::vector<std::byte*> imports_ SENNIT_GUARDED_BY(mutex_);  // of importer_
   // To peers that no transport reaches, until that is decided on.
   std::vector<SendRequest*> unreachable_sends_ SENNIT_GUARDED_BY(mutex_);
   std::vector<RecvRequest*> unreachable_receives_ SENNIT_GUARDED_BY(mutex_);

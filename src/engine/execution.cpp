@@ -103,6 +103,7 @@ void Execution::begin(uint32_t seq) {
   record_call(EventKind::call_begin, begin_ns_);
   chunks_left_ = chunks_;
   outstanding_ = 0;
+  torn_ = false;
   work_list_.clear();
   local_list_.clear();
   for (SendQueue& peer : peers_) peer.clear();
@@ -195,6 +196,7 @@ void Execution::step_ready(uint32_t lane, uint32_t step) {
 }
 
 void Execution::step_done(uint32_t lane_index, uint32_t step) {
+  if (torn_) return;
   Lane& lane = lanes_[lane_index];
   const uint32_t last = prepared_->first_dependent[step + 1];
   for (uint32_t i = prepared_->first_dependent[step]; i < last; i++) {
@@ -303,11 +305,7 @@ void Execution::receive_done(RecvRequest& request) {
   const uint32_t lane = request.step / steps;
   const uint32_t step = request.step % steps;
   if (!status_.ok() || !request.status.ok()) {
-    if (request.exposed) {
-      engine_.assert_locked();
-      engine_.release(request);
-      request.exposed = nullptr;
-    }
+    if (request.exposed) release(request);
     return failed(request, true);
   }
   const bool unpacks = device_ && unpack(lane, step, request);
@@ -360,11 +358,16 @@ void Execution::release_exposed(uint32_t lane, uint32_t slot) {
   if (filler < 0) return;
   RecvRequest& request = recv_request(lane, static_cast<uint32_t>(filler));
   if (!request.exposed) return;
+  release(request);
+  SlotPlaces& slots = lanes_[lane].slots;
+  slots.base[slot] = slots.home(slot);
+}
+
+void Execution::release(RecvRequest& request) {
   engine_.assert_locked();
   engine_.release(request);
   request.exposed = nullptr;
-  SlotPlaces& slots = lanes_[lane].slots;
-  slots.base[slot] = slots.arena + slots.offset[slot];
+  if (!request.status.ok()) torn_ = true;
 }
 
 // Of a step that has just ended.
@@ -480,11 +483,8 @@ void Execution::release_all() {
   for (uint32_t lane = 0; lane < lanes_.size(); lane++)
     for (uint32_t slot = 0; slot < program_.slots.size(); slot++) release_exposed(lane, slot);
   if (!device_) return;
-  engine_.assert_locked();
-  for (RecvRequest& request : receives_) {
-    if (request.exposed) engine_.release(request);
-    request.exposed = nullptr;
-  }
+  for (RecvRequest& request : receives_)
+    if (request.exposed) release(request);
 }
 
 void Execution::finish() {

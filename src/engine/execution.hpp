@@ -64,8 +64,9 @@ class Execution {
   // ---- device memory ----
   bool on_device() const { return device_ != nullptr; }
   // Takes memory for the next call, and that call will work at the place, which its stream has not
-  // come to yet. Once buffers() are filled, before it is started.
-  Status join(std::shared_ptr<StreamPlace> place);
+  // come to yet. Once buffers() are filled, before it is started. `peer`: of a message, the world
+  // rank at its other end where it is known, else -1.
+  Status join(std::shared_ptr<StreamPlace> place, int peer = -1);
   uint64_t work_bytes() const { return device_->work_bytes(); }
   // In a graph, in place of join() and start(): the same, and it is made each time that the graph
   // comes to the place, by replay(). `seq` as for start(); of a message `peer` and `tag` as well.
@@ -133,8 +134,12 @@ class Execution {
   void post_sends(uint32_t peer_slot);
   void run_local(uint32_t lane, uint32_t step);
   void local_step_done(uint32_t lane, uint32_t step, size_t bytes, uint64_t begin_ns);
-  bool is_direct(int peer);
-  std::vector<bool> direct_messages();
+  Status take_device_memory(int peer);
+  MessageWay way_of(int peer, StepKind kind);
+  std::vector<MessageWay> message_ways(int peer);
+  bool stage_unmapped(const Result<std::vector<ExportedMemory>>& exported,
+                      std::vector<MessageWay>& ways, int peer);
+  int other_end(const Step& step, int peer) const;
   bool await_pieces(uint32_t lane, uint32_t step, const DeviceMemory::Submitted& submitted);
   bool stage_send(uint32_t lane, uint32_t step, size_t bytes);
   void push_send(uint32_t lane, uint32_t step, size_t bytes);
@@ -144,6 +149,7 @@ class Execution {
   bool unpack(uint32_t lane, uint32_t step, RecvRequest& request);
   void slots_read(Lane& lane, uint32_t lane_index, const Step& step);
   void release_exposed(uint32_t lane, uint32_t slot);
+  void release(RecvRequest& request);
   SendRequest& send_request(uint32_t lane, uint32_t step) {
     return sends_[lane * send_count_ + ordinal_[step]];
   }
@@ -211,6 +217,7 @@ class Execution {
   uint32_t chunks_left_ = 0;
   bool pumping_ = false;
   bool releases_ = false;  // it has failed, and peers' memory is exposed to it still
+  bool torn_ = false;      // what was read may be: nothing goes on, and it will be cancelled
   Status status_;
   std::atomic<bool> done_{true};
 };

@@ -1,5 +1,6 @@
 // execution_device.cpp: what an execution does otherwise where its buffers are a device's: local
-// work is handed to a worker, and messages go through pinned memory or are read where they lie.
+// work is handed to a worker, and messages go through pinned memory or are read where they lie, or
+// where they were copied to in the sender's device.
 #include <algorithm>
 #include <utility>
 
@@ -10,19 +11,50 @@
 
 namespace sennit {
 
-Status Execution::join(std::shared_ptr<StreamPlace> place) {
+Status Execution::join(std::shared_ptr<StreamPlace> place, int peer) {
   // Of this call: whoever was told of an earlier one has that one's.
   armed_ = std::make_shared<std::atomic<bool>>(false);
-  std::vector<bool> direct;
-  {
-    const MutexLock lock(engine_.mutex());
-    direct = direct_messages();
-  }
-  // Without the lock: the driver may have the caller wait for a kernel that waits for the engine.
-  SENNIT_RETURN_IF_ERROR(device_->reserve(direct, chunks_));
+  engine_.map_peers_memory(device_->accelerator());
+  SENNIT_RETURN_IF_ERROR(take_device_memory(peer));
   const MutexLock lock(engine_.mutex());
   device_->join(std::move(place), *this);
   return {};
+}
+
+// Messages go exported to peers that have mapped the memory they lie in, which shows once it is
+// there; for what goes otherwise, other memory is taken. The driver is asked without the lock: it
+// may have the caller wait for a kernel that waits for the engine.
+Status Execution::take_device_memory(int peer) {
+  std::vector<MessageWay> ways;
+  {
+    const MutexLock lock(engine_.mutex());
+    ways = message_ways(peer);
+  }
+  for (;;) {
+    SENNIT_RETURN_IF_ERROR(device_->reserve(ways, chunks_));
+    const Result<std::vector<ExportedMemory>> exported = device_->exported();
+    const MutexLock lock(engine_.mutex());
+    if (!stage_unmapped(exported, ways, peer)) return {};
+  }
+}
+
+// Whether any was to be sent where its receiver has not mapped it: that is staged from now on.
+bool Execution::stage_unmapped(const Result<std::vector<ExportedMemory>>& exported,
+                               std::vector<MessageWay>& ways, int peer) {
+  engine_.assert_locked();
+  bool any = false;
+  for (size_t i = 0; i < ways.size(); i++) {
+    const Step& step = program_.steps[i];
+    if (ways[i] != MessageWay::exported || step.kind != StepKind::send) continue;
+    const int to = other_end(step, peer);
+    bool mapped = exported.ok();
+    for (size_t m = 0; mapped && m < exported->size(); m++)
+      mapped = engine_.transport(to)->is_mapped(to, comm_, (*exported)[m]);
+    if (mapped) continue;
+    ways[i] = MessageWay::staged;
+    any = true;
+  }
+  return any;
 }
 
 Status Execution::capture(std::shared_ptr<StreamPlace> place, uint32_t seq) {
@@ -44,7 +76,7 @@ Status Execution::capture_message(std::shared_ptr<StreamPlace> place, uint32_t s
   peer_ = peer;
   tag_ = tag;
   in_graph_ = true;
-  return join(std::move(place));
+  return join(std::move(place), peer);
 }
 
 void Execution::leave_graph() {
@@ -60,23 +92,45 @@ void Execution::replay() {
   begin(seq_);
 }
 
-// Whether the device reads the peer's memory where it lies.
-bool Execution::is_direct(int peer) {
+// How a message to the peer goes if it has mapped what that lies in, or may come from the peer.
+MessageWay Execution::way_of(int peer, StepKind kind) {
   engine_.assert_locked();
-  const Transport* const transport = engine_.transport(peer);
-  return transport && transport->exposes_own_process() && device_->accelerator().alone();
+  Transport* const transport = engine_.transport(peer);
+  if (!transport) return MessageWay::staged;
+  const Accelerator& accelerator = device_->accelerator();
+  if (transport->exposes_own_process() && accelerator.alone()) return MessageWay::direct;
+  // A small message, unlike others, leaves before its receive is posted, and programs count on it.
+  const bool leaves_early =
+      prepared_->request.collective == Collective::send_recv &&
+      prepared_->request.count * places_.element_bytes() <= transport->now_bytes();
+  const bool exported =
+      kind == StepKind::send
+          ? accelerator.exports() && transport->exposes_devices(peer) && !leaves_early
+          : engine_.maps_for(accelerator) && transport->reads_devices(peer);
+  return exported ? MessageWay::exported : MessageWay::staged;
 }
 
-// By step. Of a message to or from a rank that is named only as it is started nothing is known.
-std::vector<bool> Execution::direct_messages() {
-  std::vector<bool> direct(program_.steps.size(), false);
-  const bool collective = prepared_->request.collective != Collective::send_recv;
-  for (size_t i = 0; i < direct.size(); i++) {
+// The rank at the other end of this step. Of a message that is `peer`, or -1 where it is not known.
+int Execution::other_end(const Step& step, int peer) const {
+  return prepared_->request.collective == Collective::send_recv
+             ? peer
+             : world_of_position_[static_cast<size_t>(step.peer)];
+}
+
+// By step. Of a message `peer` is the other end, or -1: then it may come any way. Senders hear that
+// what they send may be where this rank's device has mapped it.
+std::vector<MessageWay> Execution::message_ways(int peer) {
+  engine_.assert_locked();
+  std::vector<MessageWay> ways(program_.steps.size(), MessageWay::staged);
+  for (size_t i = 0; i < ways.size(); i++) {
     const Step& step = program_.steps[i];
-    if (collective && (step.kind == StepKind::send || step.kind == StepKind::recv))
-      direct[i] = is_direct(world_of_position_[static_cast<size_t>(step.peer)]);
+    if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
+    const int other = other_end(step, peer);
+    if (other >= 0) ways[i] = way_of(other, step.kind);
+    if (step.kind == StepKind::recv && ways[i] == MessageWay::exported)
+      engine_.transport(other)->takes_exported(other, comm_);
   }
-  return direct;
+  return ways;
 }
 
 void Execution::arrive() {
@@ -107,14 +161,12 @@ bool Execution::await_pieces(uint32_t lane, uint32_t step,
   return true;
 }
 
-// The message goes out of pinned memory, unless the peer reads it where it lies. Whether it has to
-// be copied there first: then local_done() goes on.
+// Whether the message has to be copied to where it goes out from: then local_done() goes on.
 bool Execution::stage_send(uint32_t lane, uint32_t step, size_t bytes) {
   SendRequest& request = send_request(lane, step);
   std::vector<Segment>& segments = segments_of(lane, step);
-  const bool in_slot = program_.operands[program_.steps[step].first_source].buffer == Buffer::slot;
-  const bool direct = is_direct(request.peer);
-  if (bytes == 0 || (direct ? segments.size() == 1 : in_slot)) return false;
+  request.exported = bytes > 0 && device_->way(step) == MessageWay::exported;
+  if (bytes == 0 || !device_->stages_send(step, segments.size())) return false;
   const Result<std::byte*> staging = device_->staging(lane, step, bytes);
   if (!staging) {
     fail_here(staging.status());
@@ -127,15 +179,14 @@ bool Execution::stage_send(uint32_t lane, uint32_t step, size_t bytes) {
   return true;
 }
 
-// The message comes into pinned memory, or is exposed where the peer has it.
+// The message comes into pinned memory, or is exposed where the peer has it. Of a message from any
+// rank only now it is known who that is.
 Status Execution::stage_receive(uint32_t lane, uint32_t step, size_t bytes, RecvRequest& request) {
   std::vector<Segment>& segments = segments_of(lane, step);
-  if (is_direct(request.peer)) {
-    request.may_expose = true;
-    return {};
-  }
-  request.may_expose = false;
-  if (bytes == 0 || program_.steps[step].target.buffer == Buffer::slot) return {};
+  const MessageWay way = way_of(request.peer, StepKind::recv);
+  request.may_expose = way == MessageWay::direct;
+  request.may_import = way == MessageWay::exported;
+  if (bytes == 0 || request.may_expose || !device_->stages_receive(step)) return {};
   const Result<std::byte*> staging = device_->staging(lane, step, bytes);
   if (!staging) return staging.status();
   segments.assign(1, {*staging, bytes});
@@ -147,8 +198,9 @@ Status Execution::stage_receive(uint32_t lane, uint32_t step, size_t bytes, Recv
 bool Execution::unpack(uint32_t lane, uint32_t step, RecvRequest& request) {
   const Operand& target = program_.steps[step].target;
   const bool in_slot = target.buffer == Buffer::slot;
-  const bool stays = in_slot && (!request.exposed ||
-                                 prepared_->slot_filler[target.slot] == static_cast<int32_t>(step));
+  const bool stays =
+      request.exposed ? in_slot && prepared_->slot_filler[target.slot] == static_cast<int32_t>(step)
+                      : in_slot && !device_->stages_receive(step);
   if (stays || request.bytes == 0) return false;
   std::byte* const from =
       request.exposed ? const_cast<std::byte*>(request.exposed) : request.segments[0].data;
@@ -189,8 +241,7 @@ void Execution::local_done(uint32_t token) {
       break;
     case StepKind::recv: {
       RecvRequest& request = recv_request(lane, step);
-      if (request.exposed) engine_.release(request);
-      request.exposed = nullptr;
+      if (request.exposed) release(request);
       step_done(lane, step);
       break;
     }

@@ -126,6 +126,40 @@ TEST_P(Accelerators, StreamsGoOnWhenWorkersLeave) {
   EXPECT_EQ(*kind, MemoryKind::pinned);
 }
 
+// An error where there is no other process to export to, or to import from; nothing while a worker
+// is out.
+TEST_P(Accelerators, MemoryIsExportedWhereProcessesCanMapIt) {
+  const bool exports = GetParam() == std::string("cuda");
+  Accelerator& accelerator = *subject_.accelerator;
+  const Result<std::byte*> small = accelerator.allocate(1000, MemoryKind::device);
+  const Result<std::byte*> large = accelerator.allocate(48 << 20, MemoryKind::device);
+  ASSERT_TRUE(small.ok() && large.ok());
+  const Result<ExportedMemory> exported = accelerator.export_memory(*small);
+  ASSERT_EQ(exported.ok(), exports);
+  if (exports) {
+    EXPECT_LE(exported->begin, *small);
+    EXPECT_GE(exported->begin + exported->bytes, *small + 1000);
+    const Result<ExportedMemory> other = accelerator.export_memory(*large + (48 << 20) - 1);
+    ASSERT_TRUE(other.ok());
+    EXPECT_NE(other->begin, exported->begin);
+    const Result<std::byte*> own = accelerator.import_memory(*exported);
+    ASSERT_TRUE(own.ok());
+    EXPECT_EQ(*own, exported->begin);
+    ExportedMemory of_another = *exported;
+    of_another.process++;
+    {
+      const auto worker = enqueued();
+      const Result<std::byte*> now = accelerator.import_memory(of_another);
+      ASSERT_TRUE(now.ok()) << now.status().text();
+      EXPECT_EQ(*now, nullptr);
+      worker->leave();
+    }
+    EXPECT_FALSE(accelerator.import_memory(of_another).ok()) << "its handle says otherwise";
+  }
+  accelerator.free(*small, 1000, MemoryKind::device);
+  accelerator.free(*large, 48 << 20, MemoryKind::device);
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, Accelerators, testing::Values("host", "cuda"),
                          [](const auto& name) { return std::string(name.param); });
 

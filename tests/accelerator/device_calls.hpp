@@ -8,8 +8,12 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
+#include "api/c_api.hpp"
 #include "sennit/sennit.h"
 #include "tests/soft_gpu/cuda_functions.hpp"
 #include "tests/soft_gpu/soft_gpu.hpp"
@@ -110,6 +114,37 @@ struct CallBuffers {
   std::unique_ptr<DeviceBuffer> from = std::make_unique<DeviceBuffer>(sent);
   std::unique_ptr<DeviceBuffer> to = std::make_unique<DeviceBuffer>(received);
 };
+
+// Makes the same call on host memory and on the device's. What is wrong, or nothing.
+inline std::string difference(const Collective& collective, size_t count, sennit_type_t type,
+                              sennit_op_t op, sennit_comm_t comm, CUstream stream,
+                              std::mt19937_64& random) {
+  int ranks = 0;
+  if (sennit_comm_size(comm, &ranks) != SENNIT_OK) return sennit_last_error();
+  CallBuffers buffers(collective, count, type, static_cast<size_t>(ranks));
+  buffers.draw(random);
+  const std::string what = fmt::format(
+      "{} of {} elements of type {}, operation {}: ", collective.name, count, int(type), int(op));
+  if (collective.call(buffers.sent.data(), buffers.received.data(), count, type, op, comm) !=
+          SENNIT_OK ||
+      collective.call(buffers.from->data(), buffers.to->data(), count, type, op, comm) !=
+          SENNIT_OK ||
+      cuStreamSynchronize(stream) != 0 || sennit_comm_get_async_error(comm) != SENNIT_OK)
+    return what + sennit_last_error();
+  if (buffers.to->read() != buffers.received) return what + "other bits than the host's";
+  buffers.free(comm);
+  return "";
+}
+
+// How many messages this rank has read in a peer's device.
+inline uint64_t read_in_devices(sennit_comm_t comm) {
+  const std::string counts = comm->communicator->context().engine().statistics();
+  uint64_t all = 0;
+  const std::string name = "of devices ";
+  for (size_t at = 0; (at = counts.find(name, at)) != std::string::npos;)
+    all += std::stoull(counts.substr(at += name.size()));
+  return all;
+}
 
 // Numbers of CUstreamCaptureMode. Ranks are threads here, and one may take memory while another
 // captures.

@@ -38,6 +38,9 @@ constexpr ErrorWords kErrors[] = {
     {kNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {kNotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
     {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported"},
+    {kPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+     "peer access is already enabled"},
     {kContextIsDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {kAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
      "part or all of the requested memory range is already mapped"},
@@ -252,6 +255,19 @@ int cuCtxPopCurrent_v2(CUcontext* context) {
   if (context != nullptr) *context = reinterpret_cast<CUcontext>(current());
   stack.depth--;
   return 0;
+}
+
+int cuCtxEnablePeerAccess(CUcontext peer, unsigned) {
+  Gpu* gpu = nullptr;
+  if (const int error = enter(&gpu)) return error;
+  const Gpu* const other = find_gpu(peer);
+  if (other == nullptr || other == gpu) return kInvalidDevice;
+  const char* const given = std::getenv("SOFT_GPU_PEERS");
+  if (given != nullptr && std::atoi(given) == 0) return kPeerAccessUnsupported;
+  const std::lock_guard lock(gpu->lock);
+  gpu->drain();
+  const uint64_t bit = uint64_t{1} << other->ordinal;
+  return gpu->peers.fetch_or(bit) & bit ? kPeerAccessAlreadyEnabled : 0;
 }
 
 int cuCtxGetDevice(CUdevice* device) {

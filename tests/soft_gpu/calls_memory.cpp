@@ -1,5 +1,6 @@
 // calls_memory.cpp: the driver's functions of memory. Those that free host or device memory wait
-// for the whole device and hold its lock meanwhile, as CUDA's were measured to do.
+// for the whole device and hold its lock meanwhile, as CUDA's were measured to do. So do those that
+// map and unmap another process's memory, of which nobody has measured it.
 #include <cstring>
 
 #include "tests/soft_gpu/cuda_functions.hpp"
@@ -11,12 +12,12 @@ namespace {
 
 uintptr_t number(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
-int allocate_on_device(Gpu& gpu, size_t bytes, CUdeviceptr* memory) {
+int allocate_on_device(Gpu& gpu, size_t bytes, bool shareable, CUdeviceptr* memory) {
   if (const int error = forbidden_while_capturing()) return error;
   count_allocation();
   uintptr_t made = 0;
   const std::lock_guard lock(gpu.lock);
-  const int error = allocate_device(bytes, gpu.ordinal, &made);
+  const int error = allocate_device(bytes, gpu.ordinal, shareable, &made);
   if (error == 0) *memory = made;
   return error;
 }
@@ -133,7 +134,7 @@ using namespace soft_gpu;
 int cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
-  return allocate_on_device(*gpu, bytes, memory);
+  return allocate_on_device(*gpu, bytes, true, memory);
 }
 
 int cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream) {
@@ -141,7 +142,7 @@ int cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream) {
   std::shared_ptr<StreamThread> found;
   if (const int error = enter(&gpu)) return error;
   if (const int error = find_stream(stream, &found)) return error;
-  return allocate_on_device(*found->gpu, bytes, memory);
+  return allocate_on_device(*found->gpu, bytes, false, memory);
 }
 
 int cuMemAllocManaged(CUdeviceptr* memory, size_t bytes, unsigned) {
@@ -200,6 +201,40 @@ int cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsigned) {
   if (kind == RangeKind::unknown || kind == RangeKind::device) return kInvalidValue;
   *address = number(memory);
   return 0;
+}
+
+int cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr memory) {
+  if (const int error = enter()) return error;
+  Shared shared{};
+  if (const int error = share(memory, &shared)) return error;
+  static_assert(sizeof shared <= sizeof *handle);
+  *handle = {};
+  std::memcpy(handle, &shared, sizeof shared);
+  return 0;
+}
+
+int cuIpcOpenMemHandle_v2(CUdeviceptr* memory, CUipcMemHandle handle, unsigned flags) {
+  Gpu* gpu = nullptr;
+  if (const int error = enter(&gpu)) return error;
+  if (const int error = forbidden_while_capturing()) return error;
+  if (flags != 1) return kInvalidValue;
+  count_allocation();
+  Shared shared{};
+  std::memcpy(&shared, &handle, sizeof shared);
+  const std::lock_guard lock(gpu->lock);
+  gpu->drain();
+  uintptr_t mapped = 0;
+  const int error = map_shared(shared, gpu->ordinal, &mapped);
+  if (error == 0) *memory = mapped;
+  return error;
+}
+
+int cuIpcCloseMemHandle(CUdeviceptr memory) {
+  Gpu* gpu = nullptr;
+  if (const int error = enter(&gpu)) return error;
+  const std::lock_guard lock(gpu->lock);
+  gpu->drain();
+  return unmap_shared(memory);
 }
 
 int cuPointerGetAttribute(void* data, int attribute, CUdeviceptr memory) {

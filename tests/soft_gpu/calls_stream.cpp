@@ -215,9 +215,9 @@ int cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsign
   Point end;
   {
     const std::lock_guard lock(stream->gpu->lock);
-    end = stream->gpu->push(*stream, [=] {
+    end = stream->gpu->push(*stream, [=, gpu = stream->gpu] {
       const Dice dice(~launches.fetch_add(1, std::memory_order_relaxed));
-      run_worker(arguments[0], arguments[1], arguments[2], dice);
+      run_worker(*gpu, arguments[0], arguments[1], arguments[2], dice);
     });
   }
   if (blocking == nullptr || std::atoi(blocking) == 0) return 0;

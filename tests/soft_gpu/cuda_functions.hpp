@@ -14,6 +14,10 @@ using CUfunction = struct CUfunc_st*;
 using CUgraph = struct CUgraph_st*;
 using CUgraphExec = struct CUgraphExec_st*;
 using CUuserObject = struct CUuserObject_st*;
+// What another process maps memory by.
+struct CUipcMemHandle {
+  char reserved[64];
+};
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -35,6 +39,7 @@ int cuCtxSetCurrent(CUcontext context);
 int cuCtxPushCurrent_v2(CUcontext context);
 int cuCtxPopCurrent_v2(CUcontext* context);
 int cuCtxGetDevice(CUdevice* device);
+int cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 int cuCtxSynchronize();
 
 // Memory.
@@ -48,6 +53,9 @@ int cuMemFreeHost(void* memory);
 int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags);
 int cuMemHostUnregister(void* memory);
 int cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsigned flags);
+int cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr memory);
+int cuIpcOpenMemHandle_v2(CUdeviceptr* memory, CUipcMemHandle handle, unsigned flags);
+int cuIpcCloseMemHandle(CUdeviceptr memory);
 int cuPointerGetAttribute(void* data, int attribute, CUdeviceptr memory);
 int cuPointerGetAttributes(unsigned count, const int* attributes, void** data, CUdeviceptr memory);
 int cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes);

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <string>
 
 #include "tests/soft_gpu/process.hpp"
 #include "tests/soft_gpu/soft_gpu.hpp"
@@ -37,6 +39,10 @@ struct Allocation {
   const size_t bytes;
   const int device;
   std::atomic<bool> lives{true};
+  bool shareable = false;
+  // Of another process's, mapped here: what it is, and how often it was asked for.
+  Shared shared{};
+  int uses = 0;
 };
 
 struct HostRange {
@@ -88,6 +94,8 @@ bool is_free(size_t granule) {
   return there == nullptr || !there->lives.load(std::memory_order_relaxed);
 }
 
+size_t granules_of(size_t bytes) { return bytes / kGranuleBytes + (bytes % kGranuleBytes != 0); }
+
 // The first of `count` free granules after those given out last, or kGranules.
 size_t free_granules(size_t count) {
   if (count > kGranules) return kGranules;
@@ -102,6 +110,39 @@ size_t free_granules(size_t count) {
     }
   }
   return kGranules;
+}
+
+// The caller holds the mutex.
+Allocation& give_out(size_t first, size_t bytes, int device) {
+  Memory& all = memory();
+  const size_t count = granules_of(bytes);
+  all.next_granule = first + count;
+  Allocation& made = all.allocations.emplace_back(
+      reinterpret_cast<uintptr_t>(all.view) + first * kGranuleBytes, bytes, device);
+  for (size_t i = 0; i < count; i++)
+    all.granules[first + i].store(&made, std::memory_order_release);
+  return made;
+}
+
+// Or null.
+Allocation* allocation_at(uintptr_t address) {
+  Memory& all = memory();
+  const size_t offset = all.offset(address);
+  if (offset >= kViewBytes) return nullptr;
+  Allocation* const there = all.granules[offset / kGranuleBytes].load(std::memory_order_acquire);
+  const bool lives = there != nullptr && there->lives.load(std::memory_order_acquire);
+  return lives && address - there->first < there->bytes ? there : nullptr;
+}
+
+// Has both mappings of these granules show a file from `offset` on.
+bool map_over(size_t first, size_t bytes, int file, uint64_t offset) {
+  Memory& all = memory();
+  const auto map = [&](std::byte* at, int rights) {
+    return mmap(at + first * kGranuleBytes, granules_of(bytes) * kGranuleBytes, rights,
+                MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file,
+                static_cast<off_t>(offset)) != MAP_FAILED;
+  };
+  return map(all.view, PROT_NONE) && map(all.alias, PROT_READ | PROT_WRITE);
 }
 
 Range host_range_at(uintptr_t address) {
@@ -145,20 +186,65 @@ bool host_ranges_overlap(uintptr_t first, size_t bytes) {
 
 }  // namespace
 
-int allocate_device(size_t bytes, int device, uintptr_t* address) {
+int allocate_device(size_t bytes, int device, bool shareable, uintptr_t* address) {
   if (bytes == 0) return kInvalidValue;
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
-  const size_t count = bytes / kGranuleBytes + (bytes % kGranuleBytes != 0);
-  const size_t first = free_granules(count);
+  const size_t first = free_granules(granules_of(bytes));
   if (first == kGranules) return kOutOfMemory;
-  all.next_granule = first + count;
-  *address = reinterpret_cast<uintptr_t>(all.view) + first * kGranuleBytes;
   std::memset(all.alias + first * kGranuleBytes, 0xa5, std::min(bytes, kGranuleBytes));
-  Allocation& made = all.allocations.emplace_back(*address, bytes, device);
-  for (size_t i = 0; i < count; i++)
-    all.granules[first + i].store(&made, std::memory_order_release);
+  Allocation& made = give_out(first, bytes, device);
+  made.shareable = shareable;
+  *address = made.first;
   return 0;
+}
+
+int share(uintptr_t address, Shared* shared) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  Allocation* const there = allocation_at(address);
+  struct stat file {};
+  if (there == nullptr || !there->shareable || fstat(all.file, &file) != 0) return kInvalidValue;
+  *shared = {getpid(), all.file, file.st_ino, all.offset(there->first), there->bytes};
+  return 0;
+}
+
+int map_shared(const Shared& shared, int device, uintptr_t* address) {
+  if (shared.process == getpid()) return kInvalidContext;
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  for (Allocation& made : all.allocations)
+    if (made.lives && made.shared == shared && made.device == device) {
+      made.uses++;
+      *address = made.first;
+      return 0;
+    }
+  const std::string path =
+      "/proc/" + std::to_string(shared.process) + "/fd/" + std::to_string(shared.file);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return kInvalidValue;
+  struct stat found {};
+  const size_t first = free_granules(granules_of(shared.bytes));
+  const bool maps = fstat(file, &found) == 0 && found.st_ino == shared.inode && first < kGranules &&
+                    map_over(first, shared.bytes, file, shared.offset);
+  close(file);
+  if (!maps) return kInvalidValue;
+  Allocation& made = give_out(first, shared.bytes, device);
+  made.shared = shared;
+  made.uses = 1;
+  *address = made.first;
+  return 0;
+}
+
+int unmap_shared(uintptr_t address) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  Allocation* const there = allocation_at(address);
+  if (there == nullptr || there->first != address || there->uses == 0) return kInvalidValue;
+  if (--there->uses > 0) return 0;
+  there->lives.store(false, std::memory_order_release);
+  const size_t offset = all.offset(address);
+  return map_over(offset / kGranuleBytes, there->bytes, all.file, offset) ? 0 : kInvalidValue;
 }
 
 int allocate_host(RangeKind kind, size_t bytes, int device, uintptr_t* address) {
@@ -198,13 +284,9 @@ void forget(const Range& range) {
 
 Range range_at(uintptr_t address) {
   Memory& all = memory();
-  const size_t offset = all.offset(address);
-  if (offset >= kViewBytes) return host_range_at(address);
-  const Allocation* const there =
-      all.granules[offset / kGranuleBytes].load(std::memory_order_acquire);
-  if (there == nullptr || !there->lives.load(std::memory_order_acquire) ||
-      address - there->first >= there->bytes)
-    return {};
+  if (all.offset(address) >= kViewBytes) return host_range_at(address);
+  const Allocation* const there = allocation_at(address);
+  if (there == nullptr) return {};
   return {RangeKind::device, there->device, there->first, there->bytes};
 }
 

@@ -11,6 +11,7 @@ namespace soft_gpu {
 inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100,
                      kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400,
                      kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                     kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
                      kContextIsDestroyed = 709, kAlreadyRegistered = 712, kNotRegistered = 713,
                      kNotPermitted = 800, kCaptureUnsupported = 900, kCaptureInvalid = 901;
 

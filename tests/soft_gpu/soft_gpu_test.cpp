@@ -182,6 +182,24 @@ TEST_F(SoftGpu, SaysWhatMemoryIs) {
   EXPECT_EQ(look(address(registered.data())).type, 0u);
 }
 
+// What maps it is tried between processes by device_processes_test.
+TEST_F(SoftGpu, SharesAllocationsWithOtherProcesses) {
+  const CUdeviceptr memory = allocate(1 << 20);
+  CUstream own = stream();
+  CUdeviceptr asynchronous = 0, mapped = 0;
+  EXPECT_EQ(cuMemAllocAsync(&asynchronous, 1 << 20, own), 0);
+  CUipcMemHandle handle, inside;
+  EXPECT_EQ(cuIpcGetMemHandle(&handle, memory), 0);
+  EXPECT_EQ(cuIpcGetMemHandle(&inside, memory + 1000), 0);
+  EXPECT_EQ(std::memcmp(&handle, &inside, sizeof handle), 0) << "the allocation's";
+  EXPECT_EQ(cuIpcGetMemHandle(&inside, asynchronous), 1);
+  EXPECT_EQ(cuIpcOpenMemHandle_v2(&mapped, handle, 1), 201) << "its own process has it already";
+  EXPECT_EQ(cuIpcCloseMemHandle(memory), 1);
+  EXPECT_EQ(cuMemFreeAsync(asynchronous, own), 0);
+  EXPECT_EQ(cuMemFree_v2(memory), 0);
+  EXPECT_EQ(cuStreamDestroy_v2(own), 0);
+}
+
 TEST_F(SoftGpu, AStreamKeepsItsOrder) {
   const CUdeviceptr memory = allocate(1 << 20);
   const CUstream in = stream(kNonBlocking);

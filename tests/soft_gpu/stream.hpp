@@ -2,6 +2,7 @@
 // chance; and a device, whose streams wait for one another as CUDA's do.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -83,6 +84,7 @@ struct Gpu {
   explicit Gpu(int its_ordinal) : ordinal(its_ordinal) {}
 
   const int ordinal;
+  std::atomic<uint64_t> peers{0};  // devices whose memory its kernels reach as well, by ordinal
   // What launches, copies and allocations need. Those that wait for the whole device hold it
   // meanwhile, which is the driver's hazard that this library is for.
   std::mutex lock;

@@ -67,8 +67,8 @@ bool overlap(const LocalCommand& a, const LocalCommand& b) {
 // One launch.
 class Worker {
  public:
-  Worker(Mailbox& mailbox, Board& board, uint64_t launch, Dice dice)
-      : mailbox_(mailbox), board_(board), launch_(launch), dice_(dice) {}
+  Worker(const Gpu& gpu, Mailbox& mailbox, Board& board, uint64_t launch, Dice dice)
+      : gpu_(gpu), mailbox_(mailbox), board_(board), launch_(launch), dice_(dice) {}
 
   void run();
 
@@ -76,10 +76,12 @@ class Worker {
   bool stop(const std::string& why);
   bool take_board();
   bool take_posted();
+  bool is_reached(uintptr_t address) const;
   bool translate(LocalCommand* command);
   bool accept(const Command& command);
   void do_one();
 
+  const Gpu& gpu_;
   Mailbox& mailbox_;
   Board& board_;
   uint64_t launch_;
@@ -158,6 +160,13 @@ bool Worker::accept(const Command& posted) {
   return true;
 }
 
+// Memory of another device only where access to it was enabled.
+bool Worker::is_reached(uintptr_t address) const {
+  const Range range = range_at(address);
+  return range.kind != RangeKind::device || range.device == gpu_.ordinal ||
+         gpu_.peers >> range.device & 1;
+}
+
 bool Worker::translate(LocalCommand* taken) {
   const Command& command = taken->command;
   const std::string name = "command " + std::to_string(command.number);
@@ -169,8 +178,9 @@ bool Worker::translate(LocalCommand* taken) {
     return stop(name + " has an operation that its type has not");
   taken->bytes =
       command.count * (command.op == kCopy ? 1 : sennit::element::bytes_of(command.type));
-  const auto find = [&](const void* address, uint64_t bytes) {
-    std::byte* const found = reach(reinterpret_cast<uintptr_t>(address), bytes);
+  const auto find = [&](const void* address, uint64_t bytes) -> std::byte* {
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    std::byte* const found = is_reached(at) ? reach(at, bytes) : nullptr;
     if (found == nullptr) stop("illegal address in " + name);
     return found;
   };
@@ -205,13 +215,13 @@ void Worker::do_one() {
 
 }  // namespace
 
-void run_worker(uintptr_t mailbox, uintptr_t board, uint64_t launch, Dice dice) {
+void run_worker(const Gpu& gpu, uintptr_t mailbox, uintptr_t board, uint64_t launch, Dice dice) {
   auto* const reached_mailbox = reinterpret_cast<Mailbox*>(reach(mailbox, sizeof(Mailbox)));
   auto* const reached_board = reinterpret_cast<Board*>(reach(board, sizeof(Board)));
   if (reached_mailbox == nullptr || reached_board == nullptr ||
       range_at(board).kind != RangeKind::device)
     return break_device("illegal address: the mailbox or the board of a launch");
-  Worker(*reached_mailbox, *reached_board, launch, dice).run();
+  Worker(gpu, *reached_mailbox, *reached_board, launch, dice).run();
 }
 
 }  // namespace soft_gpu

@@ -4,6 +4,7 @@
 #include <deque>
 #include <vector>
 
+#include "transports/peer_exports.hpp"
 #include "transports/request_list.hpp"
 #include "transports/shm/arena.hpp"
 #include "transports/shm/ring.hpp"
@@ -49,6 +50,7 @@ struct LocalPeer {
   ReadMode read_mode = ReadMode::unknown;
   RemoteArenas arenas;
   size_t arenas_told = 0;
+  PeerExports exports;
   std::deque<QueuedControl> control;  // had no room in the ring
   RequestList<SendRequest> waiting, offered, streaming;
   RequestList<RecvRequest> receiving;

@@ -75,6 +75,13 @@ void Offers::take_want(LocalPeer& p, const Slot& slot) {
   SendRequest** found = ids_.find(body.id);
   if (!found) return;
   SendRequest& request = **found;
+  if (request.exported) {  // the processor cannot read it
+    ids_.erase(body.id);
+    p.offered.remove(request);
+    return returns_.add(request, {SENNIT_INTERNAL,
+                                  "shm: a peer wants what lies in a device's "
+                                  "memory, which it said it has mapped"});
+  }
   request.scratch[kToken] = body.token;
   request.scratch[kOffset] = body.offset;
   request.ready_ns = request.first_ns = clock_.now();

@@ -37,6 +37,9 @@ enum class SlotKind : uint8_t {
   want,      // receiver to sender: "I cannot read your memory, send it through the ring": WantBody
   fragment,  // the answer to `want`; token in `signature`
   done,      // receiver to sender: the offer was taken: DoneBody
+  exported,  // announces memory of the sender's device: ExportedMemory, as payload
+  mapped,    // the answer, once it is: MappedBody
+  takes,     // this communicator's messages may be there: its id in `signature`
 };
 
 // A message, or a message about messages, as it lies in the ring. All but the stamp is written
@@ -73,6 +76,9 @@ struct DoneBody {
 };
 struct RemoteSegment {
   uint64_t address, bytes;
+};
+struct MappedBody {
+  uint64_t begin;
 };
 
 // What a ring begins with, on a cache line for each side.

@@ -73,8 +73,8 @@ bool ShmTransport::try_send(LocalPeer& p, SendRequest& request) {
       return true;
     }
   }
-  return SmallMessages::takes(p, request.key.comm, request.bytes) ? small_.send(p, request)
-                                                                  : offers_.send(p, request);
+  const bool copies = !request.exported && SmallMessages::takes(p, request.key.comm, request.bytes);
+  return copies ? small_.send(p, request) : offers_.send(p, request);
 }
 
 // ---- receiving ----
@@ -122,6 +122,12 @@ void ShmTransport::take(LocalPeer& p, const Slot& slot) {
       return transfers_.take_fragment(p, slot);
     case SlotKind::done:
       return offers_.take_done(p, slot);
+    case SlotKind::exported:
+      return device_exports_.take_exported(p, slot);
+    case SlotKind::mapped:
+      return device_exports_.take_mapped(p, slot);
+    case SlotKind::takes:
+      return device_exports_.take_takes(p, slot);
     case SlotKind::arena: {
       ArenaBody arena;
       std::memcpy(&arena, slot.body, sizeof arena);
@@ -211,6 +217,7 @@ void ShmTransport::cancel(uint32_t comm, const Status& status) {
 
 void ShmTransport::forget(const std::function<bool(uint32_t comm)>& over) {
   peers_.forget(over);
+  device_exports_.forget(over);
   small_.drop_early_if([&](const Arrival& early) { return over(early.key.comm); });
 }
 
@@ -225,10 +232,11 @@ std::string ShmTransport::statistics() const {
   size_t rings = 0;
   peers_.each([&](const LocalPeer& p) { rings += static_cast<bool>(p.out); });
   return fmt::format(
-      "rings {}, eager messages {} ({} came early), exposed {}, mapped {}, read {}, streamed {}",
+      "rings {}, eager messages {} ({} came early), exposed {}, of devices {}, mapped {}, read {}, "
+      "streamed {}",
       rings, small_.sent(), small_.came_early(), transfers_.exposed(),
-      format_bytes(transfers_.mapped_bytes()), format_bytes(transfers_.read_bytes()),
-      format_bytes(offers_.streamed_bytes()));
+      transfers_.exposed_of_devices(), format_bytes(transfers_.mapped_bytes()),
+      format_bytes(transfers_.read_bytes()), format_bytes(offers_.streamed_bytes()));
 }
 
 }  // namespace sennit::shm

@@ -5,12 +5,14 @@
 // by the first way that works (transports/shm/transfers.hpp): memory from allocate(), or
 // registered, is mapped and read in place or exposed (transports/shm/arena.hpp,
 // transports/shm/registered.hpp); any memory with process_vm_readv, in blocks; where that is
-// forbidden, the sender streams it through the ring. A communicator whose early messages fill its
-// window at a peer sends offers only, until they are drained, so it blocks no other. A peer's death
-// is seen by transports/shm/peers.hpp. Cost: progress() looks at one cache line for each peer that
-// something is expected from.
+// forbidden, the sender streams it through the ring. What lies in a device's memory is exposed to
+// peers that have mapped that (transports/shm/device_exports.hpp), and goes no other way. A
+// communicator whose early messages fill its window at a peer sends offers only, until they are
+// drained, so it blocks no other. A peer's death is seen by transports/shm/peers.hpp. Cost:
+// progress() looks at one cache line for each peer that something is expected from.
 #pragma once
 
+#include "transports/shm/device_exports.hpp"
 #include "transports/shm/offers.hpp"
 #include "transports/shm/small.hpp"
 #include "transports/shm/transfers.hpp"
@@ -44,6 +46,16 @@ class ShmTransport final : public Transport {
     return registered_.add(memory, bytes);
   }
   Status deregister_memory(void* memory) override;
+  bool exposes_devices(int peer) override { return device_exports_.exposes(peer); }
+  bool is_mapped(int peer, uint32_t comm, const ExportedMemory& memory) override {
+    return device_exports_.is_mapped(peer, comm, memory);
+  }
+  bool reads_devices(int peer) const override { return device_exports_.reads(peer); }
+  void takes_exported(int peer, uint32_t comm) override { device_exports_.takes(peer, comm); }
+  std::vector<PeerMemory> unanswered() const override { return device_exports_.unanswered(); }
+  bool answer(const PeerMemory& memory, std::byte* here) override {
+    return device_exports_.answer(memory, here);
+  }
   std::string statistics() const override;
 
   // Tests and benchmarks: never read a peer's memory with process_vm_readv; stream through the
@@ -69,6 +81,7 @@ class ShmTransport final : public Transport {
   Matcher matcher_;
   SmallMessages small_{peers_, matcher_, returns_, clock_};
   Offers offers_{peers_, returns_, clock_, arenas_, registered_};
+  DeviceExports device_exports_{peers_};
   Transfers transfers_{peers_, matcher_, returns_, clock_};
   uint32_t calls_ = 0;  // of progress()
 };

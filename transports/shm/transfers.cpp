@@ -75,14 +75,9 @@ void Transfers::begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64
     acknowledge(p, request, offer, true);
     return returns_.add_checked(request);
   }
-  if (request.may_expose && source.size() == 1 && p.same_pid_namespace) {
-    request.exposed = p.arenas.find(p.address.process, source[0].address, bytes);
-    if (request.exposed) {
-      request.scratch[kId] = offer;
-      exposed_++;
-      return returns_.add(request);
-    }
-  }
+  if (bytes > 0 && source.size() == 1 && p.same_pid_namespace &&
+      expose(p, request, offer, source[0]))
+    return;
   Transfer transfer;
   transfer.request = &request;
   transfer.peer = &p;
@@ -102,10 +97,34 @@ void Transfers::begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64
     fetching_.push_back(token);
 }
 
+// Whether it is over with that.
+bool Transfers::expose(LocalPeer& p, RecvRequest& request, uint64_t offer,
+                       const RemoteSegment& source) {
+  const std::byte* const of_device = p.exports.find(source.address, source.bytes);
+  if (of_device && !request.may_import) {
+    acknowledge(p, request, offer, false);
+    returns_.add(request, not_imported(p.rank));
+    return true;
+  }
+  if (of_device)
+    request.exposed = of_device;
+  else if (request.may_expose)
+    request.exposed = p.arenas.find(p.address.process, source.address, source.bytes);
+  if (!request.exposed) return false;
+  request.scratch[kId] = offer;
+  exposed_++;
+  if (of_device) exposed_of_devices_++;
+  returns_.add(request);
+  return true;
+}
+
 void Transfers::release(RecvRequest& request) {
   if (!request.exposed) return;
   request.exposed = nullptr;
   LocalPeer& p = peers_.at(request.peer);
+  if (p.segment && was_cancelled(*p.segment.header(), request.key.comm))
+    request.status = {SENNIT_PEER_FAILED,
+                      fmt::format("rank {} took its memory back while it was read", p.rank)};
   if (p.failed.ok()) acknowledge(p, request, request.scratch[kId], false);
 }
 

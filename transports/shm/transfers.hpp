@@ -46,7 +46,8 @@ class Transfers {
   // Tests and benchmarks: never read a peer's memory with process_vm_readv.
   void forbid_direct_reads() { direct_reads_ = false; }
 
-  uint64_t exposed() const { return exposed_; }
+  uint64_t exposed() const { return exposed_; }  // messages
+  uint64_t exposed_of_devices() const { return exposed_of_devices_; }
   uint64_t mapped_bytes() const { return mapped_bytes_; }
   uint64_t read_bytes() const { return read_bytes_; }
 
@@ -68,6 +69,7 @@ class Transfers {
 
   void begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64_t signature, uint64_t bytes,
              std::span<const RemoteSegment> source);
+  bool expose(LocalPeer& p, RecvRequest& request, uint64_t offer, const RemoteSegment& source);
   bool fetch_oldest();
   bool may_read(LocalPeer& p);
   Fetched fetch(Transfer& transfer, size_t limit);
@@ -83,7 +85,7 @@ class Transfers {
   IdTable<Transfer> table_;        // by token
   std::deque<uint64_t> fetching_;  // tokens, the oldest first
   bool direct_reads_ = true;
-  uint64_t exposed_ = 0;
+  uint64_t exposed_ = 0, exposed_of_devices_ = 0;
   uint64_t mapped_bytes_ = 0;
   uint64_t read_bytes_ = 0;
 };

@@ -1,13 +1,18 @@
 // cuda.cpp: a CUDA device as an accelerator. One object for each device of the process, made when
 // a communicator first gets a stream of it.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/cuda/kernel_image.hpp"
 #include "accelerator/cuda/mailboxes.hpp"
+#include "accelerator/cuda/pieces.hpp"
 #include "base/options.hpp"
 
 namespace sennit {
@@ -44,6 +49,22 @@ size_t rounded(size_t bytes) {
 // NULL, the legacy stream and that of each thread have no context of their own.
 constexpr uintptr_t kLastDefaultStream = 2;
 
+class CudaDevice;
+// All of this process, in a list of its own: another device may be in the making, which asks the
+// driver.
+struct AllDevices {
+  Mutex mutex;
+  std::vector<CudaDevice*> list SENNIT_GUARDED_BY(mutex);
+};
+AllDevices& all() {
+  static AllDevices& devices = *new AllDevices;
+  return devices;
+}
+std::vector<CudaDevice*> all_devices() {
+  const MutexLock lock(all().mutex);
+  return all().list;
+}
+
 class CudaDevice final : public Accelerator {
  public:
   CudaDevice(const Kernel& kernel, Stream stream, Device ordinal, bool alone, uint64_t cache_bytes)
@@ -52,7 +73,8 @@ class CudaDevice final : public Accelerator {
         ordinal_(ordinal),
         alone_(alone),
         cache_bytes_(cache_bytes),
-        mailboxes_(*kernel.driver, stream) {}
+        mailboxes_(*kernel.driver, stream),
+        pieces_(*kernel.driver) {}
 
   std::string_view name() const override { return "cuda"; }
   uint32_t most_inputs() const override { return kMostInputs; }
@@ -121,12 +143,7 @@ class CudaDevice final : public Accelerator {
       if (std::byte* const memory = kept(kind).take(block)) return memory;
     }
     const CurrentContext current(driver_, kernel_.context);
-    if (kind == MemoryKind::device) {
-      Address memory = 0;
-      SENNIT_RETURN_IF_ERROR(checked(driver_.cuMemAlloc_v2(&memory, block), "cuMemAlloc", block));
-      return reinterpret_cast<std::byte*>(memory);
-    }
-    return pinned_memory(driver_, block);
+    return kind == MemoryKind::device ? pieces_.cut(block) : pinned_memory(driver_, block);
   }
 
   // To free it would wait for every kernel of the device.
@@ -136,12 +153,129 @@ class CudaDevice final : public Accelerator {
     kept(kind).put(memory, rounded(bytes));
   }
 
+  bool exports() const override {
+    return option_flag("SENNIT_DEVICE_IPC") && pieces_.can_be_mapped();
+  }
+
+  Result<ExportedMemory> export_memory(const std::byte* memory) override {
+    if (!exports()) return no_exports();
+    const ExportedMemory piece = pieces_.holding(memory);
+    if (piece.bytes > 0) return piece;
+    return invalid(fmt::format("the memory at {} is none that Sennit has taken on the device",
+                               static_cast<const void*>(memory)));
+  }
+
+  // Memory of another device of this process has its address here too, once this one reaches it.
+  Result<std::byte*> import_memory(const ExportedMemory& memory) override {
+    if (!exports()) return no_exports();
+    CudaDevice* const owner = memory.process == getpid() ? owner_of(memory.begin) : nullptr;
+    if (owner && reaches(*owner)) return memory.begin;
+    const NothingOut nothing;
+    if (!nothing) return nullptr;
+    if (!owner) return map(memory);
+    SENNIT_RETURN_IF_ERROR(reach(*owner));
+    return memory.begin;
+  }
+
+  // The driver is told when nothing is out.
+  void end_import(std::byte* memory) override {
+    if (owner_of(memory)) return;
+    {
+      const MutexLock lock(mutex_);
+      over_.push_back(memory);
+    }
+    const NothingOut nothing;
+    if (nothing) close_those_over();
+  }
+
+  // Has this device reach all others of the process, and them it, where that can be done now.
+  void reach_all() {
+    const NothingOut nothing;
+    if (!nothing) return;
+    for (CudaDevice* const other : all_devices()) {
+      if (other == this) continue;
+      reach(*other).ok();
+      other->reach(*this).ok();
+    }
+  }
+
  private:
-  Status checked(int error, const char* what, size_t bytes = 0) const {
+  // While one lives, no kernel of this process is out on any device, and none begins; false: that
+  // cannot be.
+  class NothingOut {
+   public:
+    NothingOut() : devices_(all_devices()) {
+      while (stopped_ < devices_.size() && devices_[stopped_]->kernel_.kernels->may_ask())
+        stopped_++;
+    }
+    ~NothingOut() {
+      for (size_t i = 0; i < stopped_; i++) devices_[i]->kernel_.kernels->done_asking();
+    }
+    NothingOut(const NothingOut&) = delete;
+    NothingOut& operator=(const NothingOut&) = delete;
+    explicit operator bool() const { return stopped_ == devices_.size(); }
+
+   private:
+    const std::vector<CudaDevice*> devices_;
+    size_t stopped_ = 0;
+  };
+
+  // The device of this process whose piece begins there, or null.
+  static CudaDevice* owner_of(const std::byte* begin) {
+    for (CudaDevice* const device : all_devices())
+      if (device->pieces_.holding(begin).begin == begin) return device;
+    return nullptr;
+  }
+
+  bool reaches(const CudaDevice& other) {
+    const MutexLock lock(mutex_);
+    return &other == this || std::find(reached_.begin(), reached_.end(), &other) != reached_.end();
+  }
+
+  // While nothing is out.
+  Status reach(const CudaDevice& other) {
+    if (reaches(other)) return {};
+    const CurrentContext current(driver_, kernel_.context);
+    const int error = driver_.cuCtxEnablePeerAccess(other.kernel_.context, 0);
+    if (error != kPeerAccessAlreadyEnabled)
+      SENNIT_RETURN_IF_ERROR(checked(error, "cuCtxEnablePeerAccess"));
+    const MutexLock lock(mutex_);
+    reached_.push_back(&other);
+    return {};
+  }
+
+  // While nothing is out.
+  Result<std::byte*> map(const ExportedMemory& memory) {
+    close_those_over();
+    const CurrentContext current(driver_, kernel_.context);
+    MemoryHandle handle;
+    static_assert(sizeof handle == sizeof memory.handle);
+    std::memcpy(&handle, memory.handle.data(), sizeof handle);
+    Address here = 0;
+    SENNIT_RETURN_IF_ERROR(
+        checked(driver_.cuIpcOpenMemHandle_v2(&here, handle, kReachPeer), "cuIpcOpenMemHandle"));
+    return reinterpret_cast<std::byte*>(here);
+  }
+
+  void close_those_over() {
+    std::vector<std::byte*> over;
+    {
+      const MutexLock lock(mutex_);
+      over.swap(over_);
+    }
+    const CurrentContext current(driver_, kernel_.context);
+    for (const std::byte* const memory : over)
+      driver_.cuIpcCloseMemHandle(reinterpret_cast<Address>(memory));
+  }
+
+  static Status no_exports() {
+    return {SENNIT_UNSUPPORTED,
+            "the device exports no memory: SENNIT_DEVICE_IPC is 0, or CUDA cannot here"};
+  }
+
+  Status checked(int error, const char* what) const {
     if (error == kSuccess) return {};
-    const std::string of = bytes ? fmt::format(" of {} bytes", bytes) : "";
-    return {bytes ? SENNIT_OUT_OF_RESOURCES : SENNIT_INTERNAL,
-            fmt::format("{}{}: {}", what, of, error_text(driver_, error))};
+    return {SENNIT_INTERNAL, fmt::format("{}: {}", what, error_text(driver_, error))};
   }
   Kept& kept(MemoryKind kind) SENNIT_REQUIRES(mutex_) {
     return kind == MemoryKind::device ? device_ : pinned_;
@@ -153,8 +287,11 @@ class CudaDevice final : public Accelerator {
   const bool alone_;
   const uint64_t cache_bytes_;
   Mailboxes mailboxes_;
+  Pieces pieces_;
   Mutex mutex_;
   Kept pinned_ SENNIT_GUARDED_BY(mutex_), device_ SENNIT_GUARDED_BY(mutex_);
+  std::vector<std::byte*> over_ SENNIT_GUARDED_BY(mutex_);  // imports that the driver is to end
+  std::vector<const CudaDevice*> reached_ SENNIT_GUARDED_BY(mutex_);  // of this process
 };
 
 Result<CudaDevice*> make_device(const Driver& driver, Context context) {
@@ -200,8 +337,16 @@ Result<CudaDevice*> make_device(const Driver& driver, Context context) {
   // As long as the device, and that lives as long as the process.
   kernel.shares = new BlockShares(static_cast<unsigned>(multiprocessors));
   kernel.owners = new StreamOwners;
-  kernel.health = new DeviceHealth(driver, context, stream);
-  return new CudaDevice(kernel, stream, ordinal, devices == 1, static_cast<uint64_t>(cache_bytes));
+  kernel.kernels = new KernelsOut;
+  kernel.health = new DeviceHealth(driver, context, stream, *kernel.kernels);
+  auto* const device =
+      new CudaDevice(kernel, stream, ordinal, devices == 1, static_cast<uint64_t>(cache_bytes));
+  {
+    const MutexLock lock(all().mutex);
+    all().list.push_back(device);
+  }
+  if (device->exports()) device->reach_all();
+  return device;
 }
 
 }  // namespace

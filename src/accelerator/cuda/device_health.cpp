@@ -14,18 +14,17 @@ constexpr std::chrono::seconds kBetweenLooks{1};
 
 }  // namespace
 
-DeviceHealth::DeviceHealth(const Driver& driver, Context context, Stream stream)
-    : driver_(driver), context_(context), stream_(stream) {
+DeviceHealth::DeviceHealth(const Driver& driver, Context context, Stream stream,
+                           const KernelsOut& kernels)
+    : driver_(driver), context_(context), stream_(stream), kernels_(kernels) {
   std::thread([this] { watch(); }).detach();
 }
 
 void DeviceHealth::watch() {
   for (uint64_t ended_before = UINT64_MAX;;) {
     std::this_thread::sleep_for(kBetweenLooks);
-    const uint64_t ended = ended_.load(std::memory_order_relaxed);
-    const bool waits =
-        out_.load(std::memory_order_relaxed) > ended || graphs_.load(std::memory_order_relaxed) > 0;
-    if (!waits || std::exchange(ended_before, ended) != ended) continue;
+    const uint64_t ended = kernels_.have_ended();
+    if (!kernels_.any() || std::exchange(ended_before, ended) != ended) continue;
     const CurrentContext current(driver_, context_);
     const int error =
         current.error() == kSuccess ? driver_.cuStreamQuery(stream_) : current.error();

@@ -11,22 +11,18 @@
 #include <cstdint>
 
 #include "accelerator/cuda/driver.hpp"
+#include "accelerator/cuda/kernels_out.hpp"
 
 namespace sennit::cuda {
 
 // Lives as long as the process. Any thread.
 class DeviceHealth {
  public:
-  // `stream`: any of the context's.
-  DeviceHealth(const Driver& driver, Context context, Stream stream);
+  // `stream`: any of the context's. `kernels`: of the device.
+  DeviceHealth(const Driver& driver, Context context, Stream stream, const KernelsOut& kernels);
   DeviceHealth(const DeviceHealth&) = delete;
   DeviceHealth& operator=(const DeviceHealth&) = delete;
 
-  void kernel_out() { out_.fetch_add(1, std::memory_order_relaxed); }
-  void kernel_ended() { ended_.fetch_add(1, std::memory_order_relaxed); }
-  // Calls in a graph, which may be launched and wait for their stream without anybody's knowing.
-  void graph_made() { graphs_.fetch_add(1, std::memory_order_relaxed); }
-  void graph_over() { graphs_.fetch_sub(1, std::memory_order_relaxed); }
   // What was heard last: an error once the device has failed, which no device recovers from.
   Status status() const;
 
@@ -36,8 +32,7 @@ class DeviceHealth {
   const Driver& driver_;
   const Context context_;
   const Stream stream_;
-  std::atomic<uint64_t> out_{0}, ended_{0};  // kernels so far
-  std::atomic<uint64_t> graphs_{0};
+  const KernelsOut& kernels_;
   std::atomic<int> error_{kSuccess};
 };
 

@@ -37,6 +37,7 @@ Result<Driver> open_driver() {
   FIND(cuCtxGetCurrent);
   FIND(cuCtxSetCurrent);
   FIND(cuCtxGetDevice);
+  FIND(cuCtxEnablePeerAccess);
   FIND(cuCtxPushCurrent_v2);
   FIND(cuCtxPopCurrent_v2);
   FIND(cuPointerGetAttributes);
@@ -44,6 +45,9 @@ Result<Driver> open_driver() {
   FIND(cuMemcpyAsync);
   FIND(cuMemsetD8Async);
   FIND(cuMemHostRegister_v2);
+  FIND(cuIpcGetMemHandle);
+  FIND(cuIpcOpenMemHandle_v2);
+  FIND(cuIpcCloseMemHandle);
   FIND(cuModuleLoadData);
   FIND(cuModuleGetFunction);
   FIND(cuLaunchKernel);

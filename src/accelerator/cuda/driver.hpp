@@ -20,11 +20,15 @@ using Stream = struct StreamTag*;
 using Graph = struct GraphTag*;
 using UserObject = struct UserObjectTag*;
 using Address = unsigned long long;
+// CUipcMemHandle: what another process maps memory by.
+struct MemoryHandle {
+  char bytes[64];
+};
 
-inline constexpr int kSuccess = 0, kNotReady = 600;  // CUresult
-inline constexpr int kMultiprocessors = 16;          // CUdevice_attribute
-inline constexpr int kCacheBytes = 38;               // of the level next to its memory
-inline constexpr int kHostPointersServe = 91;        // of registered memory, on the device too
+inline constexpr int kSuccess = 0, kNotReady = 600, kPeerAccessAlreadyEnabled = 704;  // CUresult
+inline constexpr int kMultiprocessors = 16;    // CUdevice_attribute
+inline constexpr int kCacheBytes = 38;         // of the level next to its memory
+inline constexpr int kHostPointersServe = 91;  // of registered memory, on the device too
 inline constexpr int kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;  // CUpointer_attribute
 inline constexpr int kCapturing = 1, kCaptureInvalid = 2;                  // CUstreamCaptureStatus
 inline constexpr int kRelaxedCapture = 2;                                  // CUstreamCaptureMode
@@ -33,6 +37,7 @@ inline constexpr unsigned kGivenAway = 1;                  // CUuserObjectRetain
 inline constexpr unsigned kTypeHost = 1, kTypeDevice = 2;  // CUmemorytype
 inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
 inline constexpr unsigned kNonBlocking = 1;  // of a stream
+inline constexpr unsigned kReachPeer = 1;    // CUipcMem_flags
 
 // By their names in libcuda.so.1. All return an error, or kSuccess.
 struct Driver {
@@ -44,6 +49,7 @@ struct Driver {
   int (*cuCtxGetCurrent)(Context* context);
   int (*cuCtxSetCurrent)(Context context);
   int (*cuCtxGetDevice)(Device* device);
+  int (*cuCtxEnablePeerAccess)(Context peer, unsigned flags);
   int (*cuCtxPushCurrent_v2)(Context context);
   int (*cuCtxPopCurrent_v2)(Context* context);
   int (*cuPointerGetAttributes)(unsigned count, const int* attributes, void** data, Address memory);
@@ -51,6 +57,9 @@ struct Driver {
   int (*cuMemcpyAsync)(Address to, Address from, size_t bytes, Stream stream);
   int (*cuMemsetD8Async)(Address memory, unsigned char value, size_t bytes, Stream stream);
   int (*cuMemHostRegister_v2)(void* memory, size_t bytes, unsigned flags);
+  int (*cuIpcGetMemHandle)(MemoryHandle* handle, Address memory);
+  int (*cuIpcOpenMemHandle_v2)(Address* memory, MemoryHandle handle, unsigned flags);
+  int (*cuIpcCloseMemHandle)(Address memory);
   int (*cuModuleLoadData)(Module* module, const void* image);
   int (*cuModuleGetFunction)(Function* function, Module module, const char* name);
   int (*cuLaunchKernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,

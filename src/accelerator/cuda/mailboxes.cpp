@@ -206,16 +206,17 @@ void MailboxWorker::poll(std::vector<uint64_t>* done) {
 CallWorker::~CallWorker() {
   leave();
   if (leave_stream())
-    kernel_.health->kernel_ended();
+    kernel_.kernels->ended();
   else
     post_.launch--;  // which there was none of
   mailboxes_.give_back(post_);
 }
 
 Status CallWorker::enqueue(void* stream, uint64_t work_bytes) {
-  SENNIT_RETURN_IF_ERROR(launch(stream, work_bytes, post_.launch));
-  kernel_.health->kernel_out();
-  return {};
+  kernel_.kernels->launches();
+  Status launched = launch(stream, work_bytes, post_.launch);
+  if (!launched.ok()) kernel_.kernels->ended();
+  return launched;
 }
 
 // ---- of a place in a graph ----
@@ -224,7 +225,7 @@ Status CallWorker::enqueue(void* stream, uint64_t work_bytes) {
 GraphWorker::~GraphWorker() {
   retire();
   leave_stream();
-  kernel_.health->graph_over();
+  kernel_.kernels->graph_over();
   if (!kept_) gone_->store(true, std::memory_order_release);
   mailboxes_.give_back(post_, gone_);
 }
@@ -270,13 +271,13 @@ Status GraphWorker::keep_in_graph(void* stream) {
 bool GraphWorker::reached() {
   if (!launch_is_reached()) return false;
   clear();
-  kernel_.health->kernel_out();
+  kernel_.kernels->began();
   return true;
 }
 
 void GraphWorker::leave() {
   let_go(post_.launch);
-  kernel_.health->kernel_ended();
+  kernel_.kernels->ended();
   post_.launch++;
 }
 

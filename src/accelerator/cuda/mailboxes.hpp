@@ -15,6 +15,7 @@
 #include "accelerator/cuda/block_shares.hpp"
 #include "accelerator/cuda/device_health.hpp"
 #include "accelerator/cuda/driver.hpp"
+#include "accelerator/cuda/kernels_out.hpp"
 #include "accelerator/cuda/mailbox.hpp"
 #include "accelerator/cuda/stream_owners.hpp"
 #include "base/mutex.hpp"
@@ -66,6 +67,7 @@ struct Kernel {
   unsigned most_blocks = 1;       // of a call
   BlockShares* shares = nullptr;  // of the device's calls
   StreamOwners* owners = nullptr;
+  KernelsOut* kernels = nullptr;
   DeviceHealth* health = nullptr;
 };
 
@@ -140,7 +142,7 @@ class GraphWorker final : public MailboxWorker {
   GraphWorker(const Kernel& kernel, Mailboxes& mailboxes, const Post& post,
               const StreamOwner& owner)
       : MailboxWorker(kernel, mailboxes, post, owner) {
-    kernel_.health->graph_made();
+    kernel_.kernels->graph_made();
   }
   ~GraphWorker() override;
   Status enqueue(void* stream, uint64_t work_bytes) override;

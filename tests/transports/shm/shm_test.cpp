@@ -120,6 +120,31 @@ INSTANTIATE_TEST_SUITE_P(Shm, Ways,
                                          Way::exposed),
                          way_name);
 
+// The sender may use its memory again once it has cancelled, while a peer still reads there: who
+// reads hears of it when he is through.
+TEST(Shm, WhatIsReadMayBeTornOnceItsSenderHasCancelled) {
+  constexpr size_t kBytes = 100'000;
+  for (const bool cancels : {false, true}) {
+    World world{2};
+    Buffer from(kBytes, static_cast<std::byte*>(world[0].allocate(kBytes))), to(kBytes);
+    from.fill(1);
+    SendRequest send;
+    RecvRequest receive;
+    set(send, 1, {7, 0, 0, 0}, from);
+    set(receive, 0, {7, 0, 0, 0}, to);
+    receive.may_expose = true;
+    world[0].send(send);
+    world[1].recv(receive);
+    ASSERT_TRUE(world.run([&] { return !world.done[1].receives.empty(); }));
+    ASSERT_NE(receive.exposed, nullptr);
+    if (cancels) world[0].cancel(7, {SENNIT_ABORTED, "cancelled by the test"});
+    world[1].release(receive);
+    EXPECT_EQ(receive.status.ok(), !cancels) << receive.status.text();
+    ASSERT_TRUE(world.run([&] { return !world.done[0].sends.empty(); }));
+    EXPECT_EQ(send.status.ok(), !cancels) << send.status.text();
+  }
+}
+
 // A sends on communicator 1 without end and nobody receives: memory stays bounded and communicator
 // 2 goes on.
 TEST(Shm, CommunicatorsDoNotBlockEachOther) {
