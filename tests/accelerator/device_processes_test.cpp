@@ -3,6 +3,7 @@
 // calls on host memory give. What cannot be mapped goes through pinned memory.
 //
 // ctest links: soft_gpu
+// ctest not-under-tsan: its ranks are processes
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -85,7 +86,7 @@ void in_processes(const Body& body, Processes::Environment environment = {},
 }
 
 std::string all_compared(const Rank& rank, std::mt19937_64& random) {
-  for (const size_t count : {1, 1000, 70'001, 600'000})
+  for (const size_t count : {1, 1000, 70'001, 300'000})
     for (const Collective& collective : kCollectives)
       for (const sennit_type_t type : {SENNIT_INT32, SENNIT_BFLOAT16}) {
         const std::string told =
@@ -151,11 +152,9 @@ TEST(DeviceProcesses, DoSoBesideNetworkMessages) {
   in_processes(
       [](const Rank& rank) -> std::string {
         std::mt19937_64 random(sennit_test::seed() + static_cast<uint64_t>(rank.number));
-        for (int i = 0; i < 2; i++) {
-          const std::string told = all_compared(rank, random);
-          if (told != "ok") return told;
-        }
-        REQUIRE(rank.number < 2 ? read_in_devices(rank.comm) > 100
+        const std::string told = all_compared(rank, random);
+        if (told != "ok") return told;
+        REQUIRE(rank.number < 2 ? read_in_devices(rank.comm) > 20
                                 : read_in_devices(rank.comm) == 0);
         return "ok";
       },
