@@ -153,7 +153,7 @@ int named_among_noise(SimulatedJob job, const DirectedGroup& link, size_t before
 
 // Many edges are a little slower by chance, and together by more than those of the slow link.
 TEST(SlowLinks, AHostsLinkThatIsSlowerByATenth) {
-  constexpr int kJobs = sennit_test::trials(20);
+  constexpr int kJobs = sennit_test::trials(10);
   const SimulatedJob job =
       job_on("racks=5,5,5,5,5;nic=400Mbit/s;oversubscription=2", Collective::all_reduce, 2 << 20);
   const DirectedGroup link{group_called(tree_of(job), "h4"), false};
@@ -163,7 +163,7 @@ TEST(SlowLinks, AHostsLinkThatIsSlowerByATenth) {
 // Each edge of a ring is one of its own, so that chance in what it took before counts in full. And
 // the next one is slower as well, as it waits for this one: which both are often told as h9.
 TEST(SlowLinks, ALinkOfARingThatIsSlowerByATenth) {
-  constexpr int kJobs = sennit_test::trials(60);
+  constexpr int kJobs = sennit_test::trials(24);
   SimulatedJob job =
       job_on("racks=6,6,6,6;nic=400Mbit/s;oversubscription=2", Collective::all_gather, 8 << 20);
   job.plan.algorithm = "ring";
