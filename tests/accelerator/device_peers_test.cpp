@@ -53,7 +53,7 @@ void compare_all(bool reach_one_another) {
       for (const auto& collective : kCollectives)
         EXPECT_EQ(difference(collective, count, SENNIT_FLOAT16, SENNIT_SUM, comm, own, random), "");
     if (reach_one_another) {
-      EXPECT_GT(read_in_devices(comm), 10u);
+      EXPECT_GT(read_in_devices(comm), 0u);
     } else {
       EXPECT_EQ(read_in_devices(comm), 0u);
     }
