@@ -179,8 +179,9 @@ bool Execution::stage_send(uint32_t lane, uint32_t step, size_t bytes) {
   return true;
 }
 
-// The message comes into pinned memory, or is exposed where the peer has it. Of a message from any
-// rank only now it is known who that is.
+// The message comes into pinned memory, or is exposed where the peer has it. Which, is asked anew:
+// of a message from any rank only now it is known who that is, and a sender that is behind may have
+// heard since join() that this rank's device has mapped what it sends from.
 Status Execution::stage_receive(uint32_t lane, uint32_t step, size_t bytes, RecvRequest& request) {
   std::vector<Segment>& segments = segments_of(lane, step);
   const MessageWay way = way_of(request.peer, StepKind::recv);

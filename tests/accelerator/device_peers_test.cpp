@@ -10,8 +10,6 @@
 #include <random>
 #include <string>
 
-#include <fmt/core.h>
-
 #include "sennit/sennit.h"
 #include "tests/accelerator/device_calls.hpp"
 #include "tests/support/ranks.hpp"

@@ -8,11 +8,10 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
-#include <map>
-#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -40,17 +39,22 @@ namespace {
 
 constexpr int kRanks = 4;
 
-// Ends the rank's function with a report where a condition does not hold.
-#define REQUIRE(condition) \
-  if (!(condition))        \
-  return fmt::format("line {}: {} ({})", __LINE__, #condition, sennit_last_error())
-
 // A rank of a job, which has a device to itself.
 struct Rank {
   int number = 0;
   sennit_comm_t comm = nullptr;
   CUstream stream = nullptr;
 };
+
+// A stream of the process's device, and the job's communicator on it. "ok", or what is wrong.
+std::string start(Rank& rank) {
+  CUcontext context = nullptr;
+  REQUIRE(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0);
+  REQUIRE(cuCtxSetCurrent(context) == 0 && cuStreamCreate(&rank.stream, 1) == 0);
+  REQUIRE(sennit_comm_init_env(&rank.comm, nullptr) == SENNIT_OK);
+  REQUIRE(sennit_comm_set_stream(rank.comm, rank.stream) == SENNIT_OK);
+  return "ok";
+}
 
 // In each of these processes; what one of them says beside "ok" is a failure.
 using Body = std::function<std::string(const Rank&)>;
@@ -63,12 +67,8 @@ void in_processes(const Body& body, Processes::Environment environment = {},
       [&](int rank) -> std::string {
         if (prepare && !prepare(rank)) return "skip";
         Rank own{rank};
-        CUcontext context = nullptr;
-        REQUIRE(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0);
-        REQUIRE(cuCtxSetCurrent(context) == 0 && cuStreamCreate(&own.stream, 1) == 0);
-        REQUIRE(sennit_comm_init_env(&own.comm, nullptr) == SENNIT_OK);
-        REQUIRE(sennit_comm_set_stream(own.comm, own.stream) == SENNIT_OK);
-        const std::string told = body(own);
+        std::string told = start(own);
+        if (told == "ok") told = body(own);
         if (told != "ok") return told;
         REQUIRE(sennit_comm_finalize(own.comm) == SENNIT_OK);
         sennit_comm_destroy(own.comm);
@@ -290,34 +290,29 @@ TEST(DeviceProcesses, GraphsReadMessagesWhereTheyLie) {
 // The peers' kernels read memory whose process is gone, or wait for it: they end, and say so.
 TEST(DeviceProcesses, OutliveOneThatIsKilled) {
   constexpr int kVictim = 1;
-  Processes processes(
-      kRanks,
-      [&](int number) -> std::string {
-        Rank rank{number};
-        CUcontext context = nullptr;
-        REQUIRE(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&context, 0) == 0);
-        REQUIRE(cuCtxSetCurrent(context) == 0 && cuStreamCreate(&rank.stream, 1) == 0);
-        REQUIRE(sennit_comm_init_env(&rank.comm, nullptr) == SENNIT_OK);
-        REQUIRE(sennit_comm_set_stream(rank.comm, rank.stream) == SENNIT_OK);
-        const std::string mapped = map_all(rank);
-        if (mapped != "ok") return mapped;
-        const DeviceBuffer buffer(std::vector<std::byte>(4 << 20));
-        if (number == kVictim)
-          std::thread([] {
-            std::this_thread::sleep_for(50ms);
-            raise(SIGKILL);
-          }).detach();
-        sennit_status_t status = SENNIT_OK;
-        for (int i = 0; i < 100'000 && status == SENNIT_OK; i++) {
-          status = sennit_all_reduce(buffer.data(), buffer.data(), 1 << 20, SENNIT_INT32,
-                                     SENNIT_SUM, rank.comm);
-          REQUIRE(cuStreamSynchronize(rank.stream) == 0);
-          if (status == SENNIT_OK) status = sennit_comm_get_async_error(rank.comm);
-        }
-        REQUIRE(status == SENNIT_PEER_FAILED || status == SENNIT_LINK_FAILED);
-        return "ok";
-      },
-      {{"SENNIT_TRANSPORTS", "shm"}});
+  Processes processes(kRanks,
+                      [&](int number) -> std::string {
+                        Rank rank{number};
+                        std::string told = start(rank);
+                        if (told == "ok") told = map_all(rank);
+                        if (told != "ok") return told;
+                        const DeviceBuffer buffer(std::vector<std::byte>(4 << 20));
+                        if (number == kVictim)
+                          std::thread([] {
+                            std::this_thread::sleep_for(50ms);
+                            raise(SIGKILL);
+                          }).detach();
+                        sennit_status_t status = SENNIT_OK;
+                        for (int i = 0; i < 100'000 && status == SENNIT_OK; i++) {
+                          status = sennit_all_reduce(buffer.data(), buffer.data(), 1 << 20,
+                                                     SENNIT_INT32, SENNIT_SUM, rank.comm);
+                          REQUIRE(cuStreamSynchronize(rank.stream) == 0);
+                          if (status == SENNIT_OK) status = sennit_comm_get_async_error(rank.comm);
+                        }
+                        REQUIRE(status == SENNIT_PEER_FAILED || status == SENNIT_LINK_FAILED);
+                        return "ok";
+                      },
+                      {{"SENNIT_TRANSPORTS", "shm"}});
   const std::vector<std::optional<std::string>> reports = processes.reports(60s);
   for (int rank = 0; rank < kRanks; rank++)
     if (rank != kVictim) {

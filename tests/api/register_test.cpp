@@ -25,11 +25,6 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// Ends the rank's function with a report where a condition does not hold.
-#define REQUIRE(condition) \
-  if (!(condition))        \
-  return fmt::format("line {}: {} ({})", __LINE__, #condition, sennit_last_error())
-
 std::byte* pages(size_t bytes, int access = PROT_READ | PROT_WRITE,
                  int flags = MAP_PRIVATE | MAP_ANONYMOUS) {
   void* memory = mmap(nullptr, bytes, access, flags, -1, 0);

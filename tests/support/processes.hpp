@@ -18,7 +18,10 @@
 #include <string>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "base/net/reserved_port.hpp"
+#include "sennit/sennit.h"
 #include "tests/support/process.hpp"
 
 namespace sennit_test {
@@ -88,6 +91,11 @@ class Processes {
   const sennit::ReservedPort port_;
   std::vector<Process> ranks_;
 };
+
+// Ends the function of such a rank with a report where a condition does not hold.
+#define REQUIRE(condition) \
+  if (!(condition))        \
+  return fmt::format("line {}: {} ({})", __LINE__, #condition, sennit_last_error())
 
 // How many of the forked ranks have come to a place.
 class Arrivals {
